@@ -1,0 +1,198 @@
+//! Eight sets of granules: the free list of each class, and the quarantine.
+//!
+//! A set answers "the lowest member" in constant time at any size. It is a hierarchy of bitmaps: a bit of level `k + 1`
+//! says that the 64 bits of a word of level `k` are not all zero, so four levels of 64-bit words span 16.7 M granules
+//! (500 GiB need 8.2 M). The words of the eight sets lie side by side, one cache line's worth, so that a slot's move from
+//! one set to another touches one page. The upper levels are 130 KB for ever: they are mirrored on the heap, read whole
+//! at start-up, and written through.
+//!
+//! ```text
+//! region: ┌─ header 4096 ─┬─ level 3 ─┬─ level 2 ─┬─ level 1 ─┬─ level 0 ──────┐
+//!         │ counters      │ 1 line    │ 32 lines  │ 2000 lines│ 128,000 lines  │
+//!         └───────────────┴───────────┴───────────┴───────────┴────────────────┘
+//! line, 64 bytes: eight words u64, one of each set
+//! ```
+
+use super::ptr::{Class, MAX_GRANULES};
+use crate::memory::{GrowError, Region};
+
+/// Bytes kept free at the start of the region for the counters.
+pub const HEADER: u64 = 4096;
+const SETS: usize = 8;
+const LINE: u64 = 8 * SETS as u64;
+const LINES: [u64; 4] =
+    [MAX_GRANULES.div_ceil(64), MAX_GRANULES.div_ceil(64 * 64), MAX_GRANULES.div_ceil(64 * 64 * 64), 1];
+/// First line of each level in the mirror of levels 1 to 3, which starts with level 3.
+const MIRROR: [u64; 4] = [0, 1 + LINES[2], 1, 0];
+const MIRROR_LINES: u64 = 1 + LINES[2] + LINES[1];
+const LEVEL_0: u64 = (HEADER + MIRROR_LINES * LINE).next_multiple_of(4096);
+/// Bytes of the whole region.
+pub const REGION: u64 = LEVEL_0 + LINES[0] * LINE;
+
+/// One of the eight sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetId(u8);
+
+impl SetId {
+    /// Blobs that were freed and not yet released.
+    pub const QUARANTINE: Self = Self(Class::COUNT as u8);
+
+    /// The free slots of a class.
+    #[inline]
+    pub fn free(class: Class) -> Self {
+        Self(class.index() as u8)
+    }
+
+    #[inline]
+    fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// The eight sets, and the region's header for the counters.
+pub struct GranuleSets {
+    region: Region,
+    mirror: Vec<u64>,
+}
+
+impl GranuleSets {
+    /// Makes the whole region addressable: it never grows again.
+    pub fn reserve(region: &Region) -> Result<(), GrowError> {
+        region.reserve(REGION)
+    }
+
+    /// Reads the upper levels; the cost does not depend on the number of blobs.
+    pub fn open(region: Region) -> Self {
+        let mut bytes = Vec::new();
+        region.read_onto(&mut bytes, HEADER, (MIRROR_LINES * LINE) as usize);
+        let mirror =
+            bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect();
+        Self { region, mirror }
+    }
+
+    /// The region, for the header.
+    #[inline]
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    #[inline]
+    fn level_0(set: SetId, granule: u64) -> u64 {
+        LEVEL_0 + granule / 64 * LINE + 8 * set.index() as u64
+    }
+
+    #[inline]
+    fn upper(set: SetId, level: usize, word: u64) -> usize {
+        (MIRROR[level] + word) as usize * SETS + set.index()
+    }
+
+    #[inline]
+    fn write_upper(&mut self, at: usize, value: u64) {
+        self.mirror[at] = value;
+        self.region.write_u64(HEADER + 8 * at as u64, value);
+    }
+
+    /// The lowest member.
+    #[inline]
+    pub fn first(&self, set: SetId) -> Option<u64> {
+        let mut at = 0;
+        for level in (1..4).rev() {
+            let word = self.mirror[Self::upper(set, level, at)];
+            if word == 0 {
+                return None;
+            }
+            at = at * 64 + u64::from(word.trailing_zeros());
+        }
+        let word = self.region.read_u64(Self::level_0(set, at * 64));
+        (word != 0).then(|| at * 64 + u64::from(word.trailing_zeros()))
+    }
+
+    /// Adds a granule; one that is there already stays.
+    #[inline]
+    pub fn insert(&mut self, set: SetId, granule: u64) {
+        let at = Self::level_0(set, granule);
+        let old = self.region.read_u64(at);
+        self.region.write_u64(at, old | 1 << (granule % 64));
+        let (mut filled, mut index) = (old == 0, granule / 64);
+        for level in 1..4 {
+            if !filled {
+                return;
+            }
+            let at = Self::upper(set, level, index / 64);
+            let old = self.mirror[at];
+            self.write_upper(at, old | 1 << (index % 64));
+            (filled, index) = (old == 0, index / 64);
+        }
+    }
+
+    /// Takes a granule out; one that is not there stays away.
+    #[inline]
+    pub fn remove(&mut self, set: SetId, granule: u64) {
+        let at = Self::level_0(set, granule);
+        let new = self.region.read_u64(at) & !(1 << (granule % 64));
+        self.region.write_u64(at, new);
+        let (mut emptied, mut index) = (new == 0, granule / 64);
+        for level in 1..4 {
+            if !emptied {
+                return;
+            }
+            let at = Self::upper(set, level, index / 64);
+            let new = self.mirror[at] & !(1 << (index % 64));
+            self.write_upper(at, new);
+            (emptied, index) = (new == 0, index / 64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{self, BLOB_SETS};
+    use crate::runtime::native;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn open() -> GranuleSets {
+        let region = memory::region(BLOB_SETS);
+        GranuleSets::reserve(&region).unwrap();
+        GranuleSets::open(region)
+    }
+
+    #[test]
+    fn the_region_fits_one_bucket() {
+        const { assert!(REGION <= memory::BUCKET) };
+        const { assert!(LINES[2] <= 64, "level 3 is one word") };
+    }
+
+    proptest! {
+        /// Against `BTreeSet`, over the whole range, with a re-open in the middle.
+        #[test]
+        fn sets_agree_with_a_model(steps in prop::collection::vec((0u8..8, any::<bool>(), 0u64..MAX_GRANULES, 0u64..70), 1..200)) {
+            native::reset();
+            memory::forget();
+            let mut sets = open();
+            let mut model: Vec<BTreeSet<u64>> = vec![BTreeSet::new(); 8];
+            let half = steps.len() / 2;
+            for (step, (set, insert, far, near)) in steps.into_iter().enumerate() {
+                if step == half {
+                    memory::forget();
+                    sets = open();
+                }
+                // Half of the granules lie close together, so that words fill and empty.
+                let granule = if far % 2 == 0 { far } else { near };
+                let id = SetId(set);
+                if insert {
+                    sets.insert(id, granule);
+                    model[usize::from(set)].insert(granule);
+                } else {
+                    let granule = model[usize::from(set)].range(granule..).next().copied().unwrap_or(granule);
+                    sets.remove(id, granule);
+                    model[usize::from(set)].remove(&granule);
+                }
+                for set in 0..8u8 {
+                    prop_assert_eq!(sets.first(SetId(set)), model[usize::from(set)].first().copied());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Coppice.
+pub mod blob;
+pub mod memory;
+pub mod runtime;

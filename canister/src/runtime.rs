@@ -1,0 +1,88 @@
+//! The Internet Computer, each call once, with a native twin.
+//!
+//! Nothing else in this crate calls the system API. On wasm the functions below are the platform's; natively they read
+//! a per-thread [`native::World`] that a test drives: time, the instruction counter, cycles, growth.
+
+use candid::Principal;
+
+#[cfg(not(target_family = "wasm"))]
+pub mod native;
+
+/// The canister's raw stable memory: the platform's on wasm, a sparse one in native tests.
+#[cfg(target_family = "wasm")]
+pub type StableMemory = ic_stable_structures::DefaultMemoryImpl;
+#[cfg(not(target_family = "wasm"))]
+/// The canister's raw stable memory: the platform's on wasm, a sparse one in native tests.
+pub type StableMemory = native::SparseMemory;
+
+/// Nanoseconds since the Unix epoch. Stands still within a message.
+pub fn time_ns() -> u64 {
+    #[cfg(target_family = "wasm")]
+    return ic_cdk::api::time();
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| world.time_ns)
+}
+
+/// Seconds since the Unix epoch.
+pub fn time_secs() -> u64 {
+    time_ns() / 1_000_000_000
+}
+
+/// Instructions that this message has executed so far.
+pub fn instructions() -> u64 {
+    #[cfg(target_family = "wasm")]
+    return ic_cdk::api::performance_counter(0);
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| {
+        world.instructions += world.instructions_per_reading;
+        world.instructions
+    })
+}
+
+/// Cycles above the freezing threshold: what the canister may still spend.
+pub fn liquid_cycles() -> u128 {
+    #[cfg(target_family = "wasm")]
+    return ic_cdk::api::canister_liquid_cycle_balance();
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| world.liquid_cycles)
+}
+
+/// Who sent the message.
+pub fn caller() -> Principal {
+    #[cfg(target_family = "wasm")]
+    return ic_cdk::api::msg_caller();
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| world.caller)
+}
+
+/// Whether `principal` controls the canister.
+pub fn is_controller(principal: &Principal) -> bool {
+    #[cfg(target_family = "wasm")]
+    return ic_cdk::api::is_controller(principal);
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| world.controllers.contains(principal))
+}
+
+/// The canister's own principal.
+pub fn canister_self() -> Principal {
+    #[cfg(target_family = "wasm")]
+    return ic_cdk::api::canister_self();
+    #[cfg(not(target_family = "wasm"))]
+    Principal::management_canister()
+}
+
+/// A line for the canister's log.
+pub fn log(line: &str) {
+    #[cfg(target_family = "wasm")]
+    ic_cdk::api::debug_print(line);
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| world.log.push(line.to_string()))
+}
+
+/// Ends the message and undoes everything that it did. For broken invariants only.
+pub fn trap(message: &str) -> ! {
+    #[cfg(target_family = "wasm")]
+    ic_cdk::api::trap(message);
+    #[cfg(not(target_family = "wasm"))]
+    panic!("{message}")
+}

@@ -1,0 +1,119 @@
+//! The native twin of the platform: a world that a test drives, one for each thread.
+
+use candid::Principal;
+use ic_stable_structures::Memory;
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+const PAGE: u64 = 65_536;
+
+/// What the platform would answer.
+pub struct World {
+    /// Nanoseconds since the Unix epoch.
+    pub time_ns: u64,
+    /// The instruction counter's reading.
+    pub instructions: u64,
+    /// How much each reading of the counter adds to it, so that limits can be met in a test.
+    pub instructions_per_reading: u64,
+    /// Cycles above the freezing threshold.
+    pub liquid_cycles: u128,
+    /// The sender of the message.
+    pub caller: Principal,
+    /// The canister's controllers.
+    pub controllers: Vec<Principal>,
+    /// Raw pages at which growth is refused.
+    pub max_pages: u64,
+    /// What was logged.
+    pub log: Vec<String>,
+    pages: u64,
+    content: HashMap<u64, Box<[u8]>>,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self {
+            time_ns: 1_700_000_000_000_000_000,
+            instructions: 0,
+            instructions_per_reading: 0,
+            liquid_cycles: 100_000_000_000_000,
+            caller: Principal::anonymous(),
+            controllers: Vec::new(),
+            max_pages: 8_192_000,
+            log: Vec::new(),
+            pages: 0,
+            content: HashMap::new(),
+        }
+    }
+}
+
+thread_local! {
+    static WORLD: RefCell<World> = RefCell::default();
+}
+
+/// Reads or changes this thread's world.
+pub fn with<T>(f: impl FnOnce(&mut World) -> T) -> T {
+    WORLD.with_borrow_mut(f)
+}
+
+/// A fresh world with empty stable memory.
+pub fn reset() {
+    with(|world| *world = World::default());
+}
+
+/// The world's stable memory; pages never written take no room.
+#[derive(Clone, Default)]
+pub struct SparseMemory;
+
+impl SparseMemory {
+    fn check(world: &World, offset: u64, len: usize) {
+        assert!(offset + len as u64 <= world.pages * PAGE, "stable memory: out of bounds");
+    }
+}
+
+impl Memory for SparseMemory {
+    fn size(&self) -> u64 {
+        with(|world| world.pages)
+    }
+
+    fn grow(&self, pages: u64) -> i64 {
+        with(|world| {
+            if world.pages + pages > world.max_pages {
+                return -1;
+            }
+            world.pages += pages;
+            (world.pages - pages) as i64
+        })
+    }
+
+    fn read(&self, offset: u64, dst: &mut [u8]) {
+        with(|world| {
+            Self::check(world, offset, dst.len());
+            let mut done = 0;
+            while done < dst.len() {
+                let at = offset + done as u64;
+                let inside = (at % PAGE) as usize;
+                let n = (PAGE as usize - inside).min(dst.len() - done);
+                match world.content.get(&(at / PAGE)) {
+                    Some(page) => dst[done..done + n].copy_from_slice(&page[inside..inside + n]),
+                    None => dst[done..done + n].fill(0),
+                }
+                done += n;
+            }
+        })
+    }
+
+    fn write(&self, offset: u64, src: &[u8]) {
+        with(|world| {
+            Self::check(world, offset, src.len());
+            let mut done = 0;
+            while done < src.len() {
+                let at = offset + done as u64;
+                let inside = (at % PAGE) as usize;
+                let n = (PAGE as usize - inside).min(src.len() - done);
+                let page = world.content.entry(at / PAGE).or_insert_with(|| vec![0; PAGE as usize].into_boxed_slice());
+                page[inside..inside + n].copy_from_slice(&src[done..done + n]);
+                done += n;
+            }
+        })
+    }
+}
