@@ -1,4 +1,219 @@
-//! Coppice.
+//! Coppice: an Internet Computer canister that keeps a chain's blocks, receipts and index in stable memory, and prunes
+//! them for ever without growing.
+//!
+//! This file is the Candid interface and nothing else: each endpoint asks its guard, calls one store, and answers. Data
+//! flows one way, endpoint → store → blob; the pruner reaches the stores through one small trait.
+
+pub mod access;
+pub mod api;
 pub mod blob;
+pub mod chain;
+pub mod config;
 pub mod memory;
+pub mod prune;
 pub mod runtime;
+pub mod state;
+pub mod table;
+
+#[cfg(feature = "bench")]
+pub mod bench;
+
+use access::{operator, producer};
+use api::*;
+use ic_cdk::{init, post_upgrade, query, update};
+use prune::daemon;
+use runtime::time_secs;
+use serde_bytes::ByteBuf;
+use state::{mutate, read};
+
+#[init]
+fn init(arg: Option<CanisterArg>) {
+    state::init(arg).unwrap_or_else(|why| runtime::trap(&format!("install: {why}")));
+    daemon::arm();
+}
+
+#[post_upgrade]
+fn post_upgrade(arg: Option<CanisterArg>) {
+    state::upgrade(arg).unwrap_or_else(|why| runtime::trap(&format!("upgrade: {why}")));
+    daemon::arm();
+}
+
+#[update(guard = "producer")]
+fn append_block(block: AppendBlock) -> Result<(), AppendError> {
+    mutate(|state| {
+        let admission = state.admission();
+        state.chain.append(&mut state.blobs, &block, &admission, time_secs())
+    })
+}
+
+#[update(guard = "producer")]
+fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
+    mutate(|state| {
+        let admission = state.admission();
+        state.chain.begin(&mut state.blobs, &block, &admission, time_secs())
+    })
+}
+
+#[update(guard = "producer")]
+fn put_block_chunk(chunk: PutBlockChunk) -> Result<UploadProgress, UploadError> {
+    mutate(|state| state.chain.put_chunk(&mut state.blobs, &chunk, time_secs()))
+}
+
+#[update(guard = "producer")]
+fn commit_block(block: BlockId) -> Result<(), UploadError> {
+    mutate(|state| {
+        let admission = state.admission();
+        state.chain.commit_upload(&mut state.blobs, &block, &admission, time_secs())
+    })
+}
+
+#[update(guard = "producer")]
+fn abort_block(number: u64) -> Result<bool, UploadError> {
+    mutate(|state| state.chain.abort_upload(&mut state.blobs, number))
+}
+
+#[query]
+fn get_upload() -> Option<(u64, UploadProgress)> {
+    read(|state| state.chain.upload_progress())
+}
+
+#[query]
+fn get_head() -> Option<BlockHeader> {
+    read(|state| state.chain.state().head().and_then(|head| state.chain.record(head)).map(|record| record.header()))
+}
+
+#[query]
+fn get_block(number: u64) -> Result<Block, ReadError> {
+    read(|state| state.chain.block(&state.blobs, number))
+}
+
+#[query]
+fn get_block_header(number: u64) -> Result<BlockHeader, ReadError> {
+    read(|state| state.chain.find(number).map(|record| record.header()))
+}
+
+#[query]
+fn read_segment(number: u64, segment: u8, offset: u64, length: u64) -> Result<SegmentPart, ReadError> {
+    read(|state| state.chain.segment(&state.blobs, number, segment, offset, length))
+}
+
+#[query]
+fn get_receipt(id: ByteBuf) -> Result<Receipt, ReadError> {
+    read(|state| state.chain.receipt(&state.blobs, &id))
+}
+
+#[query]
+fn get_transaction_location(id: ByteBuf) -> Result<TransactionLocation, ReadError> {
+    read(|state| state.chain.location(&state.blobs, &id))
+}
+
+#[query]
+fn get_block_storage(number: u64) -> Result<BlockStorage, ReadError> {
+    read(|state| state.chain.storage(number))
+}
+
+#[update(guard = "operator")]
+fn set_prune_policy(arg: PrunePolicyArg) -> Result<PrunePolicy, PruneError> {
+    let policy = mutate(|state| {
+        let policy = PrunePolicy::new(&arg, state.config.class())?;
+        state.pruner.set_policy(policy.clone());
+        Ok(policy)
+    })?;
+    daemon::arm();
+    Ok(policy)
+}
+
+#[query]
+fn get_prune_policy() -> Option<PrunePolicy> {
+    read(|state| state.pruner.policy().cloned())
+}
+
+#[update(guard = "operator")]
+fn set_pruning_enabled(enabled: bool) -> Result<(), PruneError> {
+    mutate(|state| state.pruner.set_enabled(enabled))
+}
+
+#[update(guard = "operator")]
+fn prune_now(max_ops: u64) -> Result<PruneRun, PruneError> {
+    mutate(|state| state.pruner.prune_now(&mut state.chain, &mut state.blobs, max_ops))
+}
+
+#[query]
+fn get_prune_status() -> PruneStatus {
+    read(|state| state.pruner.status(&state.chain, &state.blobs))
+}
+
+#[query]
+fn get_config() -> Config {
+    read(|state| state.config.clone())
+}
+
+#[update(guard = "operator")]
+fn set_config(change: ConfigChange) -> Result<Config, ConfigError> {
+    mutate(|state| {
+        state.config.apply(&change)?;
+        state.save_config();
+        Ok(state.config.clone())
+    })
+}
+
+#[update(guard = "operator")]
+fn grant_role(grant: Grant) -> Result<(), RoleError> {
+    mutate(|state| {
+        state.roles.grant(grant)?;
+        state.save_config();
+        Ok(())
+    })
+}
+
+#[update(guard = "operator")]
+fn revoke_role(grant: Grant) -> Result<bool, RoleError> {
+    mutate(|state| {
+        let revoked = state.roles.revoke(&grant);
+        state.save_config();
+        Ok(revoked)
+    })
+}
+
+#[query]
+fn list_roles() -> Vec<Grant> {
+    read(|state| state.roles.list())
+}
+
+#[query]
+fn get_storage_status() -> StorageStatus {
+    read(state::State::storage)
+}
+
+#[query]
+fn health() -> Health {
+    read(state::State::health)
+}
+
+/// The interface, as a custom section of the wasm that anyone may read.
+#[cfg(target_family = "wasm")]
+#[used]
+#[unsafe(link_section = "icp:public candid:service")]
+static CANDID_SERVICE: [u8; CANDID.len()] = *CANDID;
+#[cfg(target_family = "wasm")]
+const CANDID: &[u8; include_bytes!("../../candid/coppice.did").len()] = include_bytes!("../../candid/coppice.did");
+
+#[cfg(test)]
+candid::export_service!();
+
+#[cfg(test)]
+mod tests {
+    use candid_parser::utils::{CandidSource, service_equal};
+
+    /// The committed interface is the code's. Run with `COPPICE_WRITE_CANDID=1` to write it anew.
+    #[test]
+    fn the_candid_file_is_the_interface() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../candid/coppice.did");
+        let code = super::__export_service();
+        if std::env::var_os("COPPICE_WRITE_CANDID").is_some() {
+            std::fs::write(path, &code).unwrap();
+        }
+        let file = std::fs::read_to_string(path).unwrap();
+        service_equal(CandidSource::Text(&code), CandidSource::Text(&file)).unwrap();
+    }
+}

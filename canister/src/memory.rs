@@ -12,6 +12,8 @@
 //! └─────────────────┴──────────┴──────────┴──────────┴───
 //! ```
 
+pub mod cell;
+
 use crate::runtime::{self, StableMemory};
 use ic_stable_structures::Memory;
 use ic_stable_structures::memory_manager::{MemoryId, MemoryManager, VirtualMemory};

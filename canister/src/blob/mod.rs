@@ -103,10 +103,10 @@ impl BlobStore {
         while let Some(granule) = self.sets.first(SetId::free(class)) {
             self.sets.remove(SetId::free(class), granule);
             match self.granules.get(granule) {
-                Ok(Some(Slot { generation: old @ ..u32::MAX, state: SlotState::Free, class: found, .. }))
-                    if found == class =>
+                Ok(Some(slot))
+                    if slot.state == SlotState::Free && slot.class == class && slot.generation < u32::MAX =>
                 {
-                    return Some((granule, old + 1));
+                    return Some((granule, slot.generation + 1));
                 }
                 _ => self.counters.change(self.sets.region(), class, |c| {
                     c.free -= 1;

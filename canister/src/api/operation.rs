@@ -1,0 +1,178 @@
+//! Configuration, roles, storage and health.
+
+use crate::blob::Owner;
+use candid::{CandidType, Principal};
+use serde::{Deserialize, Serialize};
+
+/// The argument of installation and upgrade.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum CanisterArg {
+    /// For a new canister. On an upgrade it is ignored, as deployment tools pass the same argument to both.
+    Init(InitArg),
+    /// For an upgrade.
+    Upgrade(Option<ConfigChange>),
+}
+
+/// What is fixed, or set first, at installation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct InitArg {
+    /// Bytes of a blob of the log, one of the seven classes; default 1 MiB. Fixed for ever.
+    pub log_class: Option<u32>,
+    /// The operator's cap on stable memory, in pages of 64 KiB; default 500 GiB.
+    pub max_stable_pages: Option<u64>,
+    /// First operators; controllers always are.
+    pub operators: Vec<Principal>,
+    /// First producers.
+    pub producers: Vec<Principal>,
+}
+
+/// New settings; what is left out stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct ConfigChange {
+    /// See [`Config::max_stable_pages`].
+    pub max_stable_pages: Option<u64>,
+    /// See [`Config::verify_segments`].
+    pub verify_segments: Option<bool>,
+    /// See [`Config::upload_expiry_secs`].
+    pub upload_expiry_secs: Option<u64>,
+    /// See [`Config::min_liquid_cycles`].
+    pub min_liquid_cycles: Option<u128>,
+}
+
+/// The settings in force.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct Config {
+    /// Bytes of a blob of the log.
+    pub log_class: u32,
+    /// The operator's cap on stable memory, in pages of 64 KiB.
+    pub max_stable_pages: u64,
+    /// Whether each segment is checked against its SHA-256 when it is appended: 76 instructions a byte.
+    pub verify_segments: bool,
+    /// Seconds after which an upload that nobody touched is aborted.
+    pub upload_expiry_secs: u64,
+    /// Liquid cycles below which the daemon does not prune.
+    pub min_liquid_cycles: u128,
+}
+
+/// Why a change of settings was refused. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum ConfigError {
+    /// A field's value makes no sense.
+    Invalid {
+        /// Which field.
+        field: String,
+        /// A sentence.
+        why: String,
+    },
+}
+
+/// What a principal may do; `DESIGN.md` 8 has the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
+pub enum Role {
+    /// Appends blocks and changes UTXO records.
+    Producer,
+    /// Freezes, unfreezes and reassigns outputs.
+    Alert,
+    /// Pulls blocks and acknowledges them.
+    Exporter,
+    /// Deletes blobs outside.
+    BlobWorker,
+    /// Everything else that changes something. Controllers are operators.
+    Operator,
+}
+
+/// A principal's role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
+pub struct Grant {
+    /// Who.
+    pub principal: Principal,
+    /// What.
+    pub role: Role,
+}
+
+/// Why a role was not granted or revoked. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum RoleError {
+    /// The anonymous principal has no roles: anyone can be it.
+    Anonymous,
+    /// There are as many grants as there may be.
+    TooMany {
+        /// The most.
+        limit: u64,
+    },
+}
+
+/// Kept bytes of an owner.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct OwnerStorage {
+    /// Who keeps them.
+    pub owner: Owner,
+    /// Class bytes of its used and quarantined blobs.
+    pub kept_bytes: u64,
+}
+
+/// Slots of a size class.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct ClassStorage {
+    /// Bytes of a slot.
+    pub class: u32,
+    /// Slots that hold a blob.
+    pub used: u64,
+    /// Slots whose blob was freed and not yet released.
+    pub quarantined: u64,
+    /// Slots that may be reused.
+    pub free: u64,
+    /// Slots written off because their entry cannot be decoded.
+    pub lost: u64,
+}
+
+/// Stable memory of one region.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct RegionStorage {
+    /// Its name.
+    pub name: String,
+    /// Bytes that it may use without growing.
+    pub bytes: u64,
+}
+
+/// Where the bytes are.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct StorageStatus {
+    /// Bytes of stable memory that the platform bills. They never become fewer.
+    pub billed_bytes: u64,
+    /// The operator's cap.
+    pub max_bytes: u64,
+    /// Bytes of the arena in slots, and grown but never used.
+    pub arena_bytes: u64,
+    /// Class bytes of used blobs.
+    pub used_bytes: u64,
+    /// Class bytes of quarantined blobs.
+    pub quarantined_bytes: u64,
+    /// Bytes that new blobs can take without growing: free slots, and the arena's unused end.
+    pub reusable_bytes: u64,
+    /// Payload bytes of the kept blocks.
+    pub payload_bytes: u64,
+    /// By owner.
+    pub owners: Vec<OwnerStorage>,
+    /// By size class.
+    pub classes: Vec<ClassStorage>,
+    /// By region.
+    pub regions: Vec<RegionStorage>,
+    /// Entries of the transaction index.
+    pub index_entries: u64,
+    /// Kept blocks.
+    pub blocks: u64,
+}
+
+/// Whether all is well.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct Health {
+    /// Nothing is wrong.
+    pub healthy: bool,
+    /// What is wrong, a sentence each.
+    pub problems: Vec<String>,
+    /// The canister's version.
+    pub version: String,
+    /// Nanoseconds since the Unix epoch.
+    pub time: u64,
+}

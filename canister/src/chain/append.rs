@@ -1,0 +1,295 @@
+//! Appending a block: every refusal first, then every change.
+
+use super::records::{BlockRecord, Hash, MAX_HASH};
+use super::segments::{BadSegment, Index, Segment, check_receipts};
+use super::{ChainStore, MAX_SPAN};
+use crate::api::{AppendBlock, AppendError, HeldBy};
+use crate::blob::{AllocateError, BlobStore, Owner};
+use crate::memory::GrowError;
+use serde_bytes::ByteBuf;
+use sha2::{Digest, Sha256};
+
+/// Bytes of the largest block.
+pub const MAX_BLOCK: u64 = 256 << 20;
+/// Transactions and keys of the largest block together, so that any block can be pruned in one message.
+pub const MAX_ENTRIES: u64 = 100_000;
+
+/// What the canister's settings and state say of appends.
+#[derive(Clone, Debug, Default)]
+pub struct Admission {
+    /// Check each segment against its SHA-256 (76 instructions a byte).
+    pub verify_segments: bool,
+    /// Kept bytes have reached emergency water, and this holds pruning back.
+    pub exhausted: Option<HeldBy>,
+}
+
+/// A new block without its payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Draft {
+    pub number: u64,
+    pub hash: Hash,
+    pub parent: Hash,
+    pub timestamp: u64,
+    pub lengths: [u32; 3],
+    pub sha256: [[u8; 32]; 3],
+}
+
+/// Where a block stands to the kept ones.
+pub(super) enum Place {
+    /// It comes next.
+    Next,
+    /// It is kept already.
+    Known,
+}
+
+impl From<GrowError> for AppendError {
+    fn from(error: GrowError) -> Self {
+        match error {
+            GrowError::OutOfSpace => Self::OutOfSpace,
+            GrowError::LowCycles => Self::LowCycles,
+        }
+    }
+}
+
+impl From<BadSegment> for AppendError {
+    fn from(bad: BadSegment) -> Self {
+        Self::BadEncoding { segment: bad.segment as u8, at: bad.at, why: bad.why }
+    }
+}
+
+fn too_large(what: impl Into<String>, limit: u64) -> AppendError {
+    AppendError::TooLarge { what: what.into(), limit }
+}
+
+impl Draft {
+    /// Checks everything that can be checked without the chain and without the payload.
+    pub fn new(
+        number: u64,
+        hashes: (&[u8], &[u8]),
+        timestamp: u64,
+        lengths: [u64; 3],
+        sha256: &[ByteBuf],
+    ) -> Result<Self, AppendError> {
+        if number == u64::MAX {
+            return Err(too_large("number", u64::MAX - 1));
+        }
+        let hash_of = |name: &str, bytes: &[u8]| Hash::new(bytes).ok_or_else(|| too_large(name, MAX_HASH as u64));
+        let (hash, parent) = (hash_of("hash", hashes.0)?, hash_of("parent_hash", hashes.1)?);
+        let bad = |segment: Segment, why: String| BadSegment { segment, at: 0, why };
+        if hashes.0.is_empty() {
+            return Err(bad(Segment::Body, "the block's hash is empty".into()).into());
+        }
+        if sha256.len() != 3 {
+            return Err(bad(Segment::Body, format!("sha256 has {} digests; there are 3 segments", sha256.len())).into());
+        }
+        let mut digests = [[0; 32]; 3];
+        for segment in Segment::ALL {
+            let digest = &sha256[segment.index()];
+            digests[segment.index()] = digest
+                .as_slice()
+                .try_into()
+                .map_err(|_| bad(segment, format!("its sha256 has {} bytes, not 32", digest.len())))?;
+        }
+        if lengths.iter().try_fold(0u64, |sum, &len| sum.checked_add(len)).is_none_or(|sum| sum > MAX_BLOCK) {
+            return Err(too_large("block", MAX_BLOCK));
+        }
+        Ok(Self { number, hash, parent, timestamp, lengths: lengths.map(|len| len as u32), sha256: digests })
+    }
+
+    pub fn payload_len(&self) -> u64 {
+        self.lengths.iter().map(|&len| u64::from(len)).sum()
+    }
+
+    /// Checks segment bytes against the digest declared for them.
+    pub fn verify(&self, segment: Segment, digest: [u8; 32]) -> Result<(), AppendError> {
+        if digest == self.sha256[segment.index()] {
+            return Ok(());
+        }
+        Err(BadSegment { segment, at: 0, why: "the bytes are not those of its sha256".into() }.into())
+    }
+
+    /// Checks what the index says of the block's size.
+    pub fn check_entries(&self, index: &Index) -> Result<(), AppendError> {
+        if u64::from(index.transactions()) + u64::from(index.keys()) > MAX_ENTRIES {
+            return Err(too_large("transactions + keys", MAX_ENTRIES));
+        }
+        Ok(())
+    }
+}
+
+impl ChainStore {
+    /// Appends a block; the same block again is Ok and changes nothing.
+    ///
+    /// # Errors
+    /// [`AppendError`], and nothing has changed.
+    pub fn append(
+        &mut self,
+        blobs: &mut BlobStore,
+        block: &AppendBlock,
+        admission: &Admission,
+        now: u64,
+    ) -> Result<(), AppendError> {
+        let segments = [&block.body, &block.receipts, &block.index];
+        let draft = Draft::new(
+            block.number,
+            (&block.hash, &block.parent_hash),
+            block.timestamp,
+            segments.map(|bytes| bytes.len() as u64),
+            &block.sha256,
+        )?;
+        if let Place::Known = self.place(&draft)? {
+            return Ok(());
+        }
+        if self.upload().is_some() {
+            return Err(AppendError::UploadOpen);
+        }
+        let index = Index::parse(&block.index)?;
+        draft.check_entries(&index)?;
+        check_receipts(&block.receipts, block.receipts.len() as u64, index.transactions())?;
+        if admission.verify_segments {
+            for segment in Segment::ALL {
+                draft.verify(segment, Sha256::digest(segments[segment.index()]).into())?;
+            }
+        }
+        self.admit(&draft, admission)?;
+
+        let start = self.state.log_tail;
+        let end = self.log.blobs_end(start + draft.payload_len()).max(self.state.log_end);
+        self.log.reserve(blobs, self.state.log_first, self.state.log_end, end)?;
+        self.reserve_records(&draft, &index)?;
+        self.insert_ids(&draft, &index)?;
+
+        // Nothing below can be refused any more.
+        let written = self.log.extend(blobs, self.state.log_end..end, Owner::Chain).map_err(|e| format!("{e:?}"));
+        let mut at = start;
+        let written = segments.iter().fold(written, |written, bytes| {
+            let written = written.and_then(|()| self.log.write(blobs, at, bytes).map_err(|e| format!("{e:?}")));
+            at += bytes.len() as u64;
+            written
+        });
+        if let Err(why) = written {
+            crate::runtime::trap(&format!("append: the reserved part of the log cannot be written: {why}"));
+        }
+        self.state.log_end = end;
+        self.commit(&draft, &index, now);
+        Ok(())
+    }
+
+    /// Where a block stands to the kept ones.
+    pub(super) fn place(&self, draft: &Draft) -> Result<Place, AppendError> {
+        let state = &self.state;
+        let Some(head) = state.head() else { return Ok(Place::Next) };
+        if draft.number < state.oldest {
+            return Err(AppendError::Pruned { first_available: state.oldest });
+        }
+        if draft.number < state.next {
+            let known = self.records.get(draft.number).is_some_and(|record| record.hash == draft.hash);
+            return if known { Ok(Place::Known) } else { Err(AppendError::Conflict) };
+        }
+        if draft.number > state.next {
+            return Err(AppendError::Gap { expected: state.next });
+        }
+        // A head whose record is damaged names no parent: the chain goes on, as its numbers still do.
+        match self.records.get(head) {
+            Some(record) if record.hash != draft.parent => {
+                Err(AppendError::WrongParent { expected: ByteBuf::from(record.hash.as_slice()) })
+            }
+            _ => Ok(Place::Next),
+        }
+    }
+
+    /// What the canister's state says of a block that comes next.
+    pub(super) fn admit(&self, draft: &Draft, admission: &Admission) -> Result<(), AppendError> {
+        if let Some(held_by) = &admission.exhausted {
+            return Err(AppendError::CapacityExhausted { held_by: held_by.clone() });
+        }
+        if self.state.started && draft.number - self.state.base >= MAX_SPAN {
+            return Err(AppendError::OutOfSpace);
+        }
+        Ok(())
+    }
+
+    pub(super) fn reserve_records(&self, draft: &Draft, index: &Index) -> Result<(), AppendError> {
+        let oldest = if self.state.started { self.state.oldest } else { draft.number };
+        self.records.reserve(draft.number, oldest)?;
+        self.index.reserve(u64::from(index.transactions()))?;
+        Ok(())
+    }
+
+    /// Enters the block's ids into the index, or none of them. An id that occurs twice in the block is entered where it
+    /// occurs last, as a lookup gives the newest.
+    pub(super) fn insert_ids(&mut self, draft: &Draft, index: &Index) -> Result<(), AppendError> {
+        if !self.state.started {
+            self.state.base = draft.number;
+        }
+        let entries = self.entries(draft.number, index);
+        for (done, &(hash, value)) in entries.iter().enumerate() {
+            if let Err(error) = self.index.insert(hash, value) {
+                for &(hash, value) in entries[..done].iter().rev() {
+                    self.index.remove(hash, value);
+                }
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The index entries of a block, one for each different id.
+    pub(super) fn entries(&self, number: u64, index: &Index) -> Vec<(u64, u64)> {
+        let hashes: Vec<u64> = index.ids().map(|id| self.index.hash(id)).collect();
+        let mut order: Vec<(u64, u32)> = hashes.iter().copied().zip(0..).collect();
+        order.sort_unstable();
+        // Equal hashes are nearly always equal ids; the ids decide.
+        let ids: Vec<&[u8; 32]> = if order.windows(2).any(|w| w[0].0 == w[1].0) { index.ids().collect() } else { Vec::new() };
+        let mut entries = Vec::with_capacity(order.len());
+        for (i, &(hash, position)) in order.iter().enumerate() {
+            let repeated = order[i + 1..]
+                .iter()
+                .take_while(|later| later.0 == hash)
+                .any(|later| ids[later.1 as usize] == ids[position as usize]);
+            if !repeated {
+                entries.push((hash, self.index_value(number, position)));
+            }
+        }
+        entries
+    }
+
+    /// Writes the record and moves the head. The payload and the ids are in place.
+    pub(super) fn commit(&mut self, draft: &Draft, index: &Index, now: u64) {
+        let state = &mut self.state;
+        if !state.started {
+            state.started = true;
+            state.base = draft.number;
+            state.oldest = draft.number;
+        }
+        state.monotonic = now.min(state.monotonic.max(draft.timestamp));
+        let record = BlockRecord {
+            number: draft.number,
+            log_offset: state.log_tail,
+            lengths: draft.lengths,
+            transactions: index.transactions(),
+            keys: index.keys(),
+            timestamp: draft.timestamp,
+            monotonic: state.monotonic,
+            prune_ops: 1 + index.transactions() + index.keys(),
+            hash: draft.hash,
+            parent: draft.parent,
+            sha256: draft.sha256,
+        };
+        state.log_tail += draft.payload_len();
+        state.next = draft.number + 1;
+        state.appended_blocks += 1;
+        state.appended_bytes += draft.payload_len();
+        self.records.put(&record);
+        self.save();
+    }
+}
+
+impl From<AllocateError> for AppendError {
+    fn from(error: AllocateError) -> Self {
+        match error {
+            AllocateError::Grow(error) => error.into(),
+            AllocateError::TooLarge { limit } => too_large("blob", u64::from(limit)),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The append log: the payload of all blocks, one after the other, over equal blobs.
+//!
+//! A small block costs its bytes and not a slot of 64 KiB, and a block of any size needs no special case: it may straddle
+//! blobs. A log offset only ever rises, but for a rollback; blob `k` holds `[k · class, (k + 1) · class)`. The directory
+//! is a ring, preallocated for 500 GiB:
+//!
+//! ```text
+//! header 64 bytes: 0 magic "CPLD"  4 version u16  8 class u32
+//! entry 8 bytes:   granule u32 ‖ generation u32        generation 0 = none
+//! ```
+
+use crate::blob::{AllocateError, BlobPtr, BlobStore, Class, GRANULE, MAX_GRANULES, Owner, PtrError};
+use crate::memory::{GrowError, Region};
+use std::ops::Range;
+
+const MAGIC: [u8; 4] = *b"CPLD";
+const VERSION: u16 = 1;
+const HEADER: u64 = 64;
+const ENTRY: u64 = 8;
+
+/// Where the log lies. Which part of it is in use is the chain's business.
+pub struct Log {
+    directory: Region,
+    class: Class,
+    ring: u64,
+}
+
+impl Log {
+    /// Opens the directory, or makes one for blobs of `class`.
+    pub fn open(directory: Region, class: Class) -> Result<Self, String> {
+        let ring = MAX_GRANULES / class.granules();
+        if directory.is_empty() {
+            directory.reserve(HEADER + ring * ENTRY).map_err(|error| format!("log directory: {error:?}"))?;
+            directory.write(0, &MAGIC);
+            directory.write(4, &VERSION.to_le_bytes());
+            directory.write_u32(8, class.size());
+        }
+        let magic: [u8; 4] = directory.read(0);
+        let version = u16::from_le_bytes(directory.read(4));
+        let found = directory.read_u32(8);
+        if magic != MAGIC || version != VERSION || found != class.size() {
+            return Err(format!("log directory: magic {magic:?}, version {version}, class {found}"));
+        }
+        Ok(Self { directory, class, ring })
+    }
+
+    /// The size class of the log's blobs.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    fn size(&self) -> u64 {
+        u64::from(self.class.size())
+    }
+
+    /// The blob that holds byte `offset`.
+    pub fn blob_of(&self, offset: u64) -> u64 {
+        offset / self.size()
+    }
+
+    /// One past the last blob that `[…, end)` touches.
+    pub fn blobs_end(&self, end: u64) -> u64 {
+        end.div_ceil(self.size())
+    }
+
+    fn slot(&self, blob: u64) -> u64 {
+        HEADER + blob % self.ring * ENTRY
+    }
+
+    /// Where blob `k` lies; `None` where there is none.
+    pub fn ptr(&self, blob: u64) -> Option<BlobPtr> {
+        let entry = self.directory.read_u64(self.slot(blob));
+        let generation = (entry >> 32) as u32;
+        (generation != 0).then(|| BlobPtr {
+            offset: (entry & 0xFFFF_FFFF) * GRANULE,
+            len: self.class.size(),
+            class: self.class.size(),
+            generation,
+        })
+    }
+
+    /// Forgets where blob `k` lies.
+    pub fn clear(&mut self, blob: u64) {
+        self.directory.write_u64(self.slot(blob), 0);
+    }
+
+    /// Makes sure that blobs `[from, to)` can be added while `[oldest, from)` are kept.
+    pub fn reserve(&self, blobs: &BlobStore, oldest: u64, from: u64, to: u64) -> Result<(), GrowError> {
+        if to.saturating_sub(oldest) > self.ring {
+            return Err(GrowError::OutOfSpace);
+        }
+        blobs.reserve(self.class, to.saturating_sub(from))
+    }
+
+    /// Adds blobs `[from, to)`; their room was reserved.
+    pub fn extend(&mut self, blobs: &mut BlobStore, range: Range<u64>, owner: Owner) -> Result<(), AllocateError> {
+        for blob in range {
+            let ptr = blobs.allocate(self.class.size(), owner)?;
+            let entry = ptr.offset / GRANULE | u64::from(ptr.generation) << 32;
+            self.directory.write_u64(self.slot(blob), entry);
+        }
+        Ok(())
+    }
+
+    /// The pieces of a log range: blob, offset in it, bytes of it.
+    fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = (u64, u32, u32)> + use<> {
+        let size = self.size();
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            (at < range.end).then(|| {
+                let inside = at % size;
+                let len = (size - inside).min(range.end - at);
+                at += len;
+                ((at - len) / size, inside as u32, len as u32)
+            })
+        })
+    }
+
+    /// Writes bytes at a log offset.
+    pub fn write(&self, blobs: &mut BlobStore, offset: u64, bytes: &[u8]) -> Result<(), PtrError> {
+        let mut rest = bytes;
+        for (blob, inside, len) in self.pieces(offset..offset + bytes.len() as u64) {
+            let ptr = self.ptr(blob).ok_or(PtrError::NeverAllocated)?;
+            let (now, later) = rest.split_at(len as usize);
+            blobs.write(&ptr, inside, now)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Appends a log range to `out`.
+    pub fn read_onto(&self, blobs: &BlobStore, out: &mut Vec<u8>, range: Range<u64>) -> Result<(), PtrError> {
+        for (blob, inside, len) in self.pieces(range) {
+            let ptr = self.ptr(blob).ok_or(PtrError::NeverAllocated)?;
+            blobs.read_onto(out, &ptr, inside, len)?;
+        }
+        Ok(())
+    }
+
+    /// Reads `N` bytes at a log offset.
+    pub fn read_array<const N: usize>(&self, blobs: &BlobStore, offset: u64) -> Result<[u8; N], PtrError> {
+        let inside = offset % self.size();
+        if inside + N as u64 <= self.size() {
+            let ptr = self.ptr(self.blob_of(offset)).ok_or(PtrError::NeverAllocated)?;
+            return blobs.read_array(&ptr, inside as u32);
+        }
+        let mut bytes = Vec::with_capacity(N);
+        self.read_onto(blobs, &mut bytes, offset..offset + N as u64)?;
+        Ok(bytes.try_into().expect("as many bytes as were asked for"))
+    }
+}

@@ -1,0 +1,126 @@
+//! The chain: blocks, their receipts and their index, from the oldest kept block to the head.
+//!
+//! A block's payload goes to the append [`log`], what is known of it to a fixed-size [`records`] entry, and each of its
+//! transaction ids to a [`HashTable`], whose values are verified against the index segment. Four structures, one order:
+//! whatever can be refused is refused, and all memory reserved, before the first of them is changed.
+//!
+//! ```text
+//! append ──▶ table (id → block, position)
+//!        ──▶ log ──▶ blobs        body ‖ receipts ‖ index, over equal blobs
+//!        ──▶ records              lengths, hashes, times
+//!        ──▶ state                next, log tail
+//! ```
+
+mod append;
+mod log;
+mod read;
+mod records;
+mod remove;
+pub mod segments;
+mod state;
+mod upload;
+
+pub use append::{Admission, MAX_BLOCK, MAX_ENTRIES};
+pub use read::MAX_REPLY;
+pub use records::{BlockRecord, MAX_HASH};
+pub use remove::Removed;
+pub use segments::Segment;
+pub use state::ChainState;
+pub use upload::MAX_CHUNK;
+
+use crate::blob::{BlobStore, Class};
+use crate::memory::{self, Region};
+use crate::table::{HashTable, TableStats};
+use log::Log;
+use records::{PAGE_RECORDS, RecordStore};
+use std::rc::Rc;
+
+/// Blocks behind the first that the index's 40-bit block numbers can name.
+const MAX_SPAN: u64 = 1 << 40;
+
+/// The kept blocks.
+pub struct ChainStore {
+    state: ChainState,
+    cells: Rc<Region>,
+    log: Log,
+    records: RecordStore,
+    index: HashTable,
+}
+
+impl ChainStore {
+    /// Opens the chain over its regions, or makes an empty one. The cost does not depend on what is kept.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong: memory could not be grown, or a header is not one that this code wrote.
+    pub fn open(cells: Rc<Region>, log_class: Class, hash_key: (u64, u64)) -> Result<Self, String> {
+        upload::check(&cells)?;
+        Ok(Self {
+            state: ChainState::load(&cells)?,
+            cells,
+            log: Log::open(memory::region(memory::LOG_DIRECTORY), log_class)?,
+            records: RecordStore::open(memory::region(memory::BLOCK_RECORDS))?,
+            index: HashTable::open(memory::region(memory::TRANSACTION_INDEX), hash_key)?,
+        })
+    }
+
+    /// Which blocks are kept.
+    pub fn state(&self) -> &ChainState {
+        &self.state
+    }
+
+    /// The size class of the log's blobs.
+    pub fn log_class(&self) -> Class {
+        self.log.class()
+    }
+
+    /// The record of a kept block; `None` where it cannot be decoded.
+    pub fn record(&self, number: u64) -> Option<BlockRecord> {
+        self.records.get(number)
+    }
+
+    /// How full the transaction index is.
+    pub fn index_stats(&self) -> TableStats {
+        self.index.stats()
+    }
+
+    /// Pages of block records in use, and free for reuse; 64 KiB each.
+    pub fn record_pages(&self) -> (u64, u64) {
+        self.records.pages()
+    }
+
+    /// What the index keeps for a transaction: newer ones have higher values.
+    fn index_value(&self, number: u64, position: u32) -> u64 {
+        (number - self.state.base) << 24 | u64::from(position)
+    }
+
+    fn index_place(&self, value: u64) -> (u64, u32) {
+        (self.state.base + (value >> 24), (value & 0xFF_FFFF) as u32)
+    }
+
+    /// The blobs that a log range touches.
+    fn log_ptrs(&self, start: u64, end: u64) -> impl Iterator<Item = Option<crate::blob::BlobPtr>> {
+        (self.log.blob_of(start)..self.log.blobs_end(end).max(self.log.blob_of(start))).map(|blob| self.log.ptr(blob))
+    }
+
+    /// Whether `number` is the last of its page of records that a prune can leave.
+    fn ends_page(number: u64) -> bool {
+        (number + 1).is_multiple_of(PAGE_RECORDS)
+    }
+
+    fn save(&self) {
+        self.state.save(&self.cells);
+    }
+
+}
+
+/// Opens blobs for a test or the whole canister.
+pub fn open_blobs() -> Result<BlobStore, String> {
+    BlobStore::open(
+        memory::region(memory::BLOB_ARENA),
+        memory::region(memory::BLOB_GRANULES),
+        memory::region(memory::BLOB_SETS),
+    )
+}
+
+#[cfg(test)]
+mod tests;

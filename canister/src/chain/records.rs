@@ -1,0 +1,319 @@
+//! Block records: fixed size, in pages of 256 that are drawn from a pool and given back to it.
+//!
+//! Blocks come in order and go in order, so a page holds the records of 256 consecutive numbers. A ring of 2^20 page
+//! numbers, preallocated, finds the page; any number of blocks up to 268 million may be kept at a time.
+//!
+//! ```text
+//! ┌─ header ─┬─ ring: 2^20 × u32 ─┬─ page 0 ──────┬─ page 1 ─┬─ …
+//! │ 64 KiB   │ page + 1, 0 = none │ 256 records   │          │
+//! └──────────┴────────────────────┴───────────────┴──────────┴─ …
+//! header: 0 magic "CPBR"  4 version u16  8 pages u32  12 first free page + 1 u32 (whose first word
+//!         names the next)  16 free pages u32
+//!
+//! record, 256 bytes
+//!   0 mark u16 0xB10C   2 format u16 1      4 transactions u32      8 number u64         16 log offset u64
+//!  24 lengths 3 × u32  36 keys u32         40 timestamp u64        48 monotonic time u64
+//!  56 prune ops u32    60 hash length u8   61 parent length u8     64 hash 32            96 parent 32
+//! 128 SHA-256 of body, receipts, index    224 reserved
+//! ```
+
+use super::segments::Segment;
+use crate::memory::{GrowError, PAGE, Region};
+
+const MAGIC: [u8; 4] = *b"CPBR";
+const VERSION: u16 = 1;
+const MARK: u16 = 0xB10C;
+const FORMAT: u16 = 1;
+/// Bytes of a record.
+const RECORD: usize = 256;
+/// Records of a page.
+pub const PAGE_RECORDS: u64 = PAGE / RECORD as u64;
+const RING: u64 = 1 << 20;
+const DIRECTORY: u64 = PAGE;
+const POOL: u64 = DIRECTORY + RING * 4;
+/// Bytes of the longest block hash.
+pub const MAX_HASH: usize = 32;
+
+/// An opaque block hash of up to 32 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Hash {
+    bytes: [u8; MAX_HASH],
+    len: u8,
+}
+
+impl Hash {
+    /// None of more than 32 bytes.
+    pub fn new(hash: &[u8]) -> Option<Self> {
+        let mut bytes = [0; MAX_HASH];
+        bytes.get_mut(..hash.len())?.copy_from_slice(hash);
+        Some(Self { bytes, len: hash.len() as u8 })
+    }
+
+    /// Its bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// What is kept of a block beside its payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockRecord {
+    /// Block number.
+    pub number: u64,
+    /// Where the payload starts in the log, in bytes.
+    pub log_offset: u64,
+    /// Bytes of body, receipts and index, which lie one after the other.
+    pub lengths: [u32; 3],
+    /// Transactions of the index segment.
+    pub transactions: u32,
+    /// Secondary keys of the index segment.
+    pub keys: u32,
+    /// As the producer said, in Unix seconds.
+    pub timestamp: u64,
+    /// `min(now, max(previous, timestamp))` at append: never runs backwards.
+    pub monotonic: u64,
+    /// Ops that pruning the block costs beside the blobs that become free: `1 + transactions + keys`.
+    pub prune_ops: u32,
+    /// Block hash.
+    pub hash: Hash,
+    /// The parent's hash.
+    pub parent: Hash,
+    /// SHA-256 of the three segments, as the producer declared them.
+    pub sha256: [[u8; 32]; 3],
+}
+
+impl BlockRecord {
+    /// Bytes of the whole payload.
+    pub fn payload_len(&self) -> u64 {
+        self.lengths.iter().map(|&len| u64::from(len)).sum()
+    }
+
+    /// One past the payload's last byte in the log.
+    pub fn log_end(&self) -> u64 {
+        self.log_offset + self.payload_len()
+    }
+
+    /// Where a segment starts in the log.
+    pub fn segment_start(&self, segment: Segment) -> u64 {
+        self.log_offset + self.lengths[..segment.index()].iter().map(|&len| u64::from(len)).sum::<u64>()
+    }
+
+    fn encode(&self) -> [u8; RECORD] {
+        let mut r = [0; RECORD];
+        let mut put = |at: usize, bytes: &[u8]| r[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &MARK.to_le_bytes());
+        put(2, &FORMAT.to_le_bytes());
+        put(4, &self.transactions.to_le_bytes());
+        put(8, &self.number.to_le_bytes());
+        put(16, &self.log_offset.to_le_bytes());
+        for (i, len) in self.lengths.iter().enumerate() {
+            put(24 + 4 * i, &len.to_le_bytes());
+        }
+        put(36, &self.keys.to_le_bytes());
+        put(40, &self.timestamp.to_le_bytes());
+        put(48, &self.monotonic.to_le_bytes());
+        put(56, &self.prune_ops.to_le_bytes());
+        put(60, &[self.hash.len, self.parent.len]);
+        put(64, &self.hash.bytes);
+        put(96, &self.parent.bytes);
+        for (i, sha) in self.sha256.iter().enumerate() {
+            put(128 + 32 * i, sha);
+        }
+        r
+    }
+
+    fn decode(r: &[u8; RECORD], number: u64) -> Option<Self> {
+        let u16_at = |at: usize| u16::from_le_bytes([r[at], r[at + 1]]);
+        let u32_at = |at: usize| u32::from_le_bytes(r[at..at + 4].try_into().expect("four bytes"));
+        let u64_at = |at: usize| u64::from_le_bytes(r[at..at + 8].try_into().expect("eight bytes"));
+        let digest = |at: usize| <[u8; 32]>::try_from(&r[at..at + 32]).expect("32 bytes");
+        if u16_at(0) != MARK || u16_at(2) != FORMAT || u64_at(8) != number {
+            return None;
+        }
+        Some(Self {
+            number,
+            log_offset: u64_at(16),
+            lengths: [u32_at(24), u32_at(28), u32_at(32)],
+            transactions: u32_at(4),
+            keys: u32_at(36),
+            timestamp: u64_at(40),
+            monotonic: u64_at(48),
+            prune_ops: u32_at(56),
+            hash: Hash::new(digest(64).get(..usize::from(r[60]))?)?,
+            parent: Hash::new(digest(96).get(..usize::from(r[61]))?)?,
+            sha256: [digest(128), digest(160), digest(192)],
+        })
+    }
+}
+
+/// The records of the kept blocks.
+pub struct RecordStore {
+    region: Region,
+    pages: u32,
+    free: u32,
+    free_pages: u32,
+}
+
+impl RecordStore {
+    /// Opens the region, or makes an empty store there.
+    pub fn open(region: Region) -> Result<Self, String> {
+        if region.is_empty() {
+            region.reserve(POOL).map_err(|error| format!("block records: {error:?}"))?;
+            region.write(0, &MAGIC);
+            region.write(4, &VERSION.to_le_bytes());
+        }
+        let magic: [u8; 4] = region.read(0);
+        let version = u16::from_le_bytes(region.read(4));
+        if magic != MAGIC || version != VERSION {
+            return Err(format!("block records: magic {magic:?}, version {version}"));
+        }
+        let (pages, free, free_pages) = (region.read_u32(8), region.read_u32(12), region.read_u32(16));
+        Ok(Self { region, pages, free, free_pages })
+    }
+
+    fn ring_slot(number: u64) -> u64 {
+        DIRECTORY + number / PAGE_RECORDS % RING * 4
+    }
+
+    fn address(&self, number: u64) -> Option<u64> {
+        let page = self.region.read_u32(Self::ring_slot(number)).checked_sub(1)?;
+        Some(POOL + u64::from(page) * PAGE + number % PAGE_RECORDS * RECORD as u64)
+    }
+
+    /// Makes room for the record of `number`, where `oldest` is the oldest that is kept.
+    pub fn reserve(&self, number: u64, oldest: u64) -> Result<(), GrowError> {
+        if number / PAGE_RECORDS - oldest.min(number) / PAGE_RECORDS >= RING {
+            return Err(GrowError::OutOfSpace);
+        }
+        if self.free == 0 && self.address(number).is_none() {
+            return self.region.reserve(POOL + (u64::from(self.pages) + 1) * PAGE);
+        }
+        Ok(())
+    }
+
+    /// Writes a record; its room was reserved.
+    pub fn put(&mut self, record: &BlockRecord) {
+        if self.address(record.number).is_none() {
+            let page = if self.free != 0 {
+                let page = self.free - 1;
+                self.free = self.region.read_u32(POOL + u64::from(page) * PAGE);
+                self.free_pages -= 1;
+                page
+            } else {
+                self.pages += 1;
+                self.pages - 1
+            };
+            self.region.write_u32(Self::ring_slot(record.number), page + 1);
+            self.save();
+        }
+        let at = self.address(record.number).expect("the page was just made");
+        self.region.write(at, &record.encode());
+    }
+
+    fn save(&self) {
+        self.region.write_u32(8, self.pages);
+        self.region.write_u32(12, self.free);
+        self.region.write_u32(16, self.free_pages);
+    }
+
+    /// The record of a kept block; `None` where it cannot be decoded.
+    pub fn get(&self, number: u64) -> Option<BlockRecord> {
+        BlockRecord::decode(&self.region.read(self.address(number)?), number)
+    }
+
+    /// Takes a record out. `last_of_page`: no other record of its page is kept, so the page goes back to the pool.
+    pub fn remove(&mut self, number: u64, last_of_page: bool) {
+        let Some(at) = self.address(number) else { return };
+        self.region.write(at, &[0; 8]);
+        if last_of_page {
+            let page = ((at - POOL) / PAGE) as u32;
+            self.region.write_u32(POOL + u64::from(page) * PAGE, self.free);
+            self.free = page + 1;
+            self.free_pages += 1;
+            self.region.write_u32(Self::ring_slot(number), 0);
+            self.save();
+        }
+    }
+
+    /// Pages in use, and pages free for reuse; 64 KiB each.
+    pub fn pages(&self) -> (u64, u64) {
+        (u64::from(self.pages - self.free_pages), u64::from(self.free_pages))
+    }
+
+    /// Overwrites a record with bytes of the test's choice.
+    #[cfg(test)]
+    pub fn poison(&self, number: u64) {
+        let at = self.address(number).unwrap();
+        self.region.write(at, &[0xEE; 16]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{self, BLOCK_RECORDS};
+    use crate::runtime::native;
+
+    fn open() -> RecordStore {
+        RecordStore::open(memory::region(BLOCK_RECORDS)).unwrap()
+    }
+
+    pub fn record(number: u64) -> BlockRecord {
+        BlockRecord {
+            number,
+            log_offset: number * 1000,
+            lengths: [1, 2, 3],
+            transactions: 4,
+            keys: 5,
+            timestamp: 6,
+            monotonic: 7,
+            prune_ops: 10,
+            hash: Hash::new(&[number as u8; 32]).unwrap(),
+            parent: Hash::new(b"short").unwrap(),
+            sha256: [[1; 32], [2; 32], [3; 32]],
+        }
+    }
+
+    #[test]
+    fn records_come_back_and_pages_are_reused() {
+        native::reset();
+        memory::forget();
+        let mut store = open();
+        let first = u64::MAX / 2;
+        let window = 600;
+        let mut most = 0;
+        for number in first..first + 5_000 {
+            store.reserve(number, first).unwrap();
+            store.put(&record(number));
+            if number >= first + window {
+                let gone = number - window;
+                assert_eq!(store.get(gone), Some(record(gone)));
+                store.remove(gone, (gone + 1) % PAGE_RECORDS == 0);
+                assert_eq!(store.get(gone), None);
+            }
+            if number == first + 3_000 {
+                most = store.pages;
+                memory::forget();
+                store = open();
+            }
+        }
+        assert_eq!(store.pages, most, "the pool does not grow behind its plateau");
+        let (used, free) = store.pages();
+        assert_eq!(used + free, u64::from(most));
+        assert_eq!(store.get(first + 4_999), Some(record(first + 4_999)));
+    }
+
+    #[test]
+    fn a_record_that_is_not_one_is_none() {
+        native::reset();
+        memory::forget();
+        let mut store = open();
+        store.reserve(3, 3).unwrap();
+        store.put(&record(3));
+        assert_eq!(store.get(3 + RING * PAGE_RECORDS), None, "same slot of the ring, another number");
+        store.poison(3);
+        assert_eq!(store.get(3), None);
+        assert_eq!(store.reserve(RING * PAGE_RECORDS, 3), Err(GrowError::OutOfSpace));
+        assert!(Hash::new(&[0; 33]).is_none());
+    }
+}

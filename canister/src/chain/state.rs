@@ -1,0 +1,107 @@
+//! The chain's own state: which blocks are kept, and which part of the log is in use.
+//!
+//! ```text
+//! cell: 0 magic "CPCH"  4 version u16  6 started u8  8 the words below, u64 each, in their order
+//! ```
+
+use crate::memory::{Region, cell};
+
+const MAGIC: [u8; 4] = *b"CPCH";
+const VERSION: u16 = 1;
+const WORDS: usize = 11;
+const HEADER: usize = 8;
+
+/// Which blocks are kept. All bounds are exclusive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChainState {
+    /// Whether a block was ever appended.
+    pub started: bool,
+    /// The first block's number; index entries count from it.
+    pub base: u64,
+    /// `pruned_before_block`: the oldest kept block's number, as the head is never pruned.
+    pub oldest: u64,
+    /// One above the head's number.
+    pub next: u64,
+    /// One past the last committed byte of the log.
+    pub log_tail: u64,
+    /// The first blob of the log that is kept.
+    pub log_first: u64,
+    /// One past the last blob that belongs to committed blocks.
+    pub log_end: u64,
+    /// The head's monotonic time, in Unix seconds.
+    pub monotonic: u64,
+    /// Blocks ever appended.
+    pub appended_blocks: u64,
+    /// Their payload bytes.
+    pub appended_bytes: u64,
+    /// Blocks ever pruned.
+    pub pruned_blocks: u64,
+    /// Their payload bytes.
+    pub pruned_bytes: u64,
+}
+
+impl ChainState {
+    /// Reads the cell; one never written is an empty chain.
+    pub fn load(cells: &Region) -> Result<Self, String> {
+        let bytes: [u8; HEADER + 8 * WORDS] = cells.read(cell::CHAIN);
+        if bytes.iter().all(|&byte| byte == 0) {
+            return Ok(Self::default());
+        }
+        let version = u16::from_le_bytes([bytes[4], bytes[5]]);
+        if bytes[..4] != MAGIC || version != VERSION || bytes[6] > 1 {
+            return Err(format!("chain state: magic {:?}, version {version}", &bytes[..4]));
+        }
+        let word = |i: usize| {
+            u64::from_le_bytes(bytes[HEADER + 8 * i..HEADER + 8 * i + 8].try_into().expect("eight bytes"))
+        };
+        Ok(Self {
+            started: bytes[6] == 1,
+            base: word(0),
+            oldest: word(1),
+            next: word(2),
+            log_tail: word(3),
+            log_first: word(4),
+            log_end: word(5),
+            monotonic: word(6),
+            appended_blocks: word(7),
+            appended_bytes: word(8),
+            pruned_blocks: word(9),
+            pruned_bytes: word(10),
+        })
+    }
+
+    /// Writes the cell.
+    pub fn save(&self, cells: &Region) {
+        let mut bytes = [0; HEADER + 8 * WORDS];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[6] = u8::from(self.started);
+        let words = [
+            self.base,
+            self.oldest,
+            self.next,
+            self.log_tail,
+            self.log_first,
+            self.log_end,
+            self.monotonic,
+            self.appended_blocks,
+            self.appended_bytes,
+            self.pruned_blocks,
+            self.pruned_bytes,
+        ];
+        for (i, word) in words.iter().enumerate() {
+            bytes[HEADER + 8 * i..HEADER + 8 * i + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        cells.write(cell::CHAIN, &bytes);
+    }
+
+    /// Blocks that are kept.
+    pub fn blocks(&self) -> u64 {
+        self.next - self.oldest
+    }
+
+    /// The head's number.
+    pub fn head(&self) -> Option<u64> {
+        self.started.then(|| self.next - 1)
+    }
+}

@@ -1,0 +1,109 @@
+//! The settings, persisted with the roles in one cell.
+
+use crate::access::Roles;
+use crate::api::{Config, ConfigChange, ConfigError, InitArg};
+use crate::blob::{Class, GRANULE, MAX_GRANULES};
+use crate::memory::{self, Region, cell};
+use serde::{Deserialize, Serialize};
+
+const MAGIC: [u8; 4] = *b"CPCF";
+const VERSION: u16 = 1;
+const CAPACITY: usize = 64 << 10;
+const DEFAULT_LOG_CLASS: u32 = 1 << 20;
+/// Fewest pages with which an empty canister starts: a bucket for each region and one to spare.
+const MIN_PAGES: u64 = 4_096;
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            log_class: DEFAULT_LOG_CLASS,
+            max_stable_pages: MAX_GRANULES * GRANULE / memory::PAGE,
+            verify_segments: false,
+            upload_expiry_secs: 3_600,
+            min_liquid_cycles: 100_000_000_000,
+        }
+    }
+}
+
+fn invalid(field: &str, why: impl Into<String>) -> ConfigError {
+    ConfigError::Invalid { field: field.into(), why: why.into() }
+}
+
+impl Config {
+    /// The settings of a new canister.
+    pub fn new(arg: &InitArg) -> Result<Self, ConfigError> {
+        let mut config = Self::default();
+        if let Some(log_class) = arg.log_class {
+            config.log_class = log_class;
+        }
+        if Class::of_size(config.log_class).is_none() {
+            return Err(invalid("log_class", "not one of 64, 128, 256, 512 KiB, 1, 2 and 4 MiB, in bytes"));
+        }
+        config.apply(&ConfigChange { max_stable_pages: arg.max_stable_pages, ..ConfigChange::default() })?;
+        Ok(config)
+    }
+
+    /// The class of the log's blobs.
+    pub fn class(&self) -> Class {
+        Class::of_size(self.log_class).expect("checked when it was set")
+    }
+
+    /// Changes the settings, or none of them.
+    pub fn apply(&mut self, change: &ConfigChange) -> Result<(), ConfigError> {
+        let mut new = self.clone();
+        if let Some(pages) = change.max_stable_pages {
+            if pages < MIN_PAGES {
+                return Err(invalid("max_stable_pages", format!("an empty canister needs {MIN_PAGES} pages of 64 KiB")));
+            }
+            new.max_stable_pages = pages;
+        }
+        if let Some(secs) = change.upload_expiry_secs {
+            if secs == 0 {
+                return Err(invalid("upload_expiry_secs", "an upload would expire at once"));
+            }
+            new.upload_expiry_secs = secs;
+        }
+        new.verify_segments = change.verify_segments.unwrap_or(new.verify_segments);
+        new.min_liquid_cycles = change.min_liquid_cycles.unwrap_or(new.min_liquid_cycles);
+        *self = new;
+        Ok(())
+    }
+}
+
+/// What the cell holds.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    config: Config,
+    roles: Roles,
+}
+
+/// Reads settings and roles; `None` where they were never written.
+pub fn load(cells: &Region) -> Result<Option<(Config, Roles)>, String> {
+    let stored: Option<Stored> = cell::load(cells, cell::CONFIG, MAGIC, VERSION)?;
+    Ok(stored.map(|stored| (stored.config, stored.roles)))
+}
+
+/// Writes settings and roles.
+pub fn save(cells: &Region, config: &Config, roles: &Roles) -> Result<(), String> {
+    let stored = Stored { config: config.clone(), roles: roles.clone() };
+    cell::save(cells, (cell::CONFIG, CAPACITY), MAGIC, VERSION, &stored)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_change_changes_nothing() {
+        let mut config = Config::default();
+        let change = ConfigChange {
+            verify_segments: Some(true),
+            upload_expiry_secs: Some(0),
+            ..ConfigChange::default()
+        };
+        assert!(matches!(config.apply(&change), Err(ConfigError::Invalid { field, .. }) if field == "upload_expiry_secs"));
+        assert_eq!(config, Config::default());
+        let arg = InitArg { log_class: Some(100_000), ..InitArg::default() };
+        assert!(matches!(Config::new(&arg), Err(ConfigError::Invalid { field, .. }) if field == "log_class"));
+    }
+}

@@ -1,0 +1,66 @@
+//! Places in the region of [`CELLS`](super::CELLS): small things that are always there, each behind a magic and a version
+//! of its own.
+
+use super::Region;
+use serde::{Serialize, de::DeserializeOwned};
+
+/// The settings and the roles, as CBOR behind their length; up to 64 KiB.
+pub const CONFIG: u64 = 65_536;
+/// The chain's state; up to 4 KiB.
+pub const CHAIN: u64 = 4_096;
+/// The open upload; up to 8 KiB.
+pub const UPLOAD: u64 = 8_192;
+/// The pruner's policy and state, as CBOR behind their length; up to 16 KiB.
+pub const PRUNE: u64 = 16_384;
+/// Bytes of all cells.
+pub const END: u64 = 2 * 65_536;
+
+/// Reads a cell that is CBOR behind a header: magic, version u16, reserved u16, length u32. `None` where it was never
+/// written.
+///
+/// # Errors
+/// A sentence that says what is wrong with it: nothing is ever assumed of a cell that cannot be decoded.
+pub fn load<T: DeserializeOwned>(
+    cells: &Region,
+    at: u64,
+    magic: [u8; 4],
+    version: u16,
+) -> Result<Option<T>, String> {
+    let header: [u8; 12] = cells.read(at);
+    if header == [0; 12] {
+        return Ok(None);
+    }
+    let name = String::from_utf8_lossy(&magic).into_owned();
+    let found = u16::from_le_bytes([header[4], header[5]]);
+    if header[..4] != magic || found != version {
+        return Err(format!("cell {name}: magic {:?}, version {found}; this code reads {version}", &header[..4]));
+    }
+    let len = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
+    let mut bytes = Vec::new();
+    cells.read_onto(&mut bytes, at + 12, (len as usize).min(END as usize));
+    ciborium::from_reader(bytes.as_slice()).map(Some).map_err(|error| format!("cell {name}: {error}"))
+}
+
+/// Writes such a cell, of at most `capacity` bytes.
+///
+/// # Errors
+/// A sentence where the value is longer; nothing has changed.
+pub fn save<T: Serialize>(
+    cells: &Region,
+    (at, capacity): (u64, usize),
+    magic: [u8; 4],
+    version: u16,
+    value: &T,
+) -> Result<(), String> {
+    let mut bytes = Vec::from(magic);
+    bytes.extend(version.to_le_bytes());
+    bytes.extend([0; 6]);
+    ciborium::into_writer(value, &mut bytes).map_err(|error| format!("{error}"))?;
+    if bytes.len() > capacity {
+        return Err(format!("{} bytes in a cell of {capacity}", bytes.len()));
+    }
+    let len = (bytes.len() - 12) as u32;
+    bytes[8..12].copy_from_slice(&len.to_le_bytes());
+    cells.write(at, &bytes);
+    Ok(())
+}

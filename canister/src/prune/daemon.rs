@@ -1,0 +1,36 @@
+//! The timer. An interval timer and not a chain of one-shots: a trap in a one-shot would end the chain for ever.
+//!
+//! Timers are lost on an upgrade, so [`arm`] is called at installation, after an upgrade, and when the interval changes.
+//! Missed intervals are replayed by `ic-cdk-timers`; a firing with nothing to do costs little.
+
+use crate::{runtime, state};
+
+#[cfg(target_family = "wasm")]
+thread_local! {
+    static TIMER: std::cell::Cell<Option<ic_cdk_timers::TimerId>> = const { std::cell::Cell::new(None) };
+}
+
+/// Starts the timer, or starts it anew with the interval in force.
+pub fn arm() {
+    let interval = state::read(|state| state.pruner.interval_secs());
+    state::mutate(|state| state.pruner.set_next_tick(runtime::time_ns() + interval * 1_000_000_000));
+    #[cfg(target_family = "wasm")]
+    {
+        if let Some(timer) = TIMER.take() {
+            ic_cdk_timers::clear_timer(timer);
+        }
+        let interval = std::time::Duration::from_secs(interval);
+        TIMER.set(Some(ic_cdk_timers::set_timer_interval(interval, || async { tick() })));
+    }
+}
+
+/// What a firing does: drop an upload that nobody goes on with, then one bounded run if one is due.
+pub fn tick() {
+    state::mutate(|state| {
+        let expiry = state.config.upload_expiry_secs;
+        if let Some(number) = state.chain.expire_upload(&mut state.blobs, runtime::time_secs(), expiry) {
+            runtime::log(&format!("upload of block {number} expired after {expiry} s"));
+        }
+        state.pruner.tick(&mut state.chain, &mut state.blobs, state.config.min_liquid_cycles);
+    });
+}

@@ -1,0 +1,69 @@
+//! Budget: how much one message may do.
+
+use crate::api::StopReason;
+use crate::runtime;
+
+/// Instructions that an op is expected to take, generously: a limit met too early only costs another tick.
+const INSTRUCTIONS_PER_OP: u64 = 3_000;
+/// Instructions that a block is expected to take beside its ops.
+const INSTRUCTIONS_PER_BLOCK: u64 = 30_000;
+
+/// What is left of a budget of ops and instructions.
+///
+/// It is asked *before* a piece of work that is never left half done: work that does not fit is not started. The first
+/// piece always fits, so that a block which alone is over the budget is pruned alone in its tick and not skipped for ever.
+#[derive(Debug)]
+pub struct Limiter {
+    ops_left: u64,
+    instructions_end: u64,
+    admitted: bool,
+}
+
+impl Limiter {
+    /// A budget from now on.
+    pub fn new(max_ops: u64, max_instructions: u64) -> Self {
+        let instructions_end = runtime::instructions().saturating_add(max_instructions);
+        Self { ops_left: max_ops, instructions_end, admitted: false }
+    }
+
+    /// Takes `ops` from the budget, for work that is started now and finished in this message.
+    ///
+    /// # Errors
+    /// Which budget the work does not fit into; nothing was taken.
+    pub fn admit(&mut self, ops: u64) -> Result<(), StopReason> {
+        if self.admitted {
+            if ops > self.ops_left {
+                return Err(StopReason::Ops);
+            }
+            let estimate = INSTRUCTIONS_PER_BLOCK + ops.saturating_mul(INSTRUCTIONS_PER_OP);
+            if runtime::instructions().saturating_add(estimate) > self.instructions_end {
+                return Err(StopReason::Instructions);
+            }
+        }
+        self.admitted = true;
+        self.ops_left = self.ops_left.saturating_sub(ops);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::native;
+
+    #[test]
+    fn the_first_piece_always_fits_and_the_rest_must() {
+        native::reset();
+        let mut limiter = Limiter::new(1, 1);
+        assert_eq!(limiter.admit(500), Ok(()));
+        assert_eq!(limiter.admit(1), Err(StopReason::Ops));
+
+        let mut limiter = Limiter::new(10, 1_000_000);
+        assert_eq!(limiter.admit(4), Ok(()));
+        assert_eq!(limiter.admit(7), Err(StopReason::Ops));
+        assert_eq!(limiter.admit(6), Ok(()));
+        assert_eq!(limiter.admit(0), Ok(()));
+        native::with(|world| world.instructions = 980_000);
+        assert_eq!(limiter.admit(0), Err(StopReason::Instructions));
+    }
+}

@@ -1,0 +1,217 @@
+//! Policy: when something is due, and down to where (`pruning-spec-v1.md` 6, `DESIGN.md` 4).
+
+use crate::api::{PruneError, PrunePolicy, PrunePolicyArg, PruneReason};
+use crate::blob::{BlobStore, Class, Owner};
+use crate::chain::ChainStore;
+
+const BPS: u64 = 10_000;
+const DAY: u64 = 86_400;
+/// Most instructions of a prune message (`DESIGN.md` 4).
+pub const MAX_INSTRUCTIONS: u64 = 2_000_000_000;
+
+impl Default for PrunePolicy {
+    fn default() -> Self {
+        Self {
+            target_bytes: 0,
+            retain_days: 0,
+            retain_blocks: 0,
+            headroom_ratio_bps: 2_000,
+            emergency_ratio_bps: 9_500,
+            timer_interval_secs: 60,
+            max_ops_per_tick: 10_000,
+            max_instructions_per_tick: 1_000_000_000,
+        }
+    }
+}
+
+fn share(bytes: u64, numerator: u64) -> u64 {
+    (u128::from(bytes) * u128::from(numerator) / u128::from(2 * BPS)) as u64
+}
+
+impl PrunePolicy {
+    /// A policy from what an operator said, for a log of blobs of `class`.
+    ///
+    /// # Errors
+    /// [`PruneError::Invalid`] with the field and a sentence.
+    pub fn new(arg: &PrunePolicyArg, class: Class) -> Result<Self, PruneError> {
+        let default = Self::default();
+        let policy = Self {
+            target_bytes: arg.target_bytes.unwrap_or(default.target_bytes),
+            retain_days: arg.retain_days.unwrap_or(default.retain_days),
+            retain_blocks: arg.retain_blocks.unwrap_or(default.retain_blocks),
+            headroom_ratio_bps: arg.headroom_ratio_bps.unwrap_or(default.headroom_ratio_bps),
+            emergency_ratio_bps: arg.emergency_ratio_bps.unwrap_or(default.emergency_ratio_bps),
+            timer_interval_secs: arg.timer_interval_secs.unwrap_or(default.timer_interval_secs),
+            max_ops_per_tick: arg.max_ops_per_tick.unwrap_or(default.max_ops_per_tick),
+            max_instructions_per_tick: arg.max_instructions_per_tick.unwrap_or(default.max_instructions_per_tick),
+        };
+        policy.check(class)?;
+        Ok(policy)
+    }
+
+    fn check(&self, class: Class) -> Result<(), PruneError> {
+        let invalid = |field: &str, why: String| Err(PruneError::Invalid { field: field.into(), why });
+        if u64::from(self.headroom_ratio_bps) > BPS {
+            return invalid("headroom_ratio_bps", "basis points: at most 10000".into());
+        }
+        if u64::from(self.emergency_ratio_bps) > BPS {
+            return invalid("emergency_ratio_bps", "basis points: at most 10000".into());
+        }
+        if !(1..=DAY).contains(&self.timer_interval_secs) {
+            return invalid("timer_interval_secs", "from 1 second to a day".into());
+        }
+        if self.max_ops_per_tick == 0 {
+            return invalid("max_ops_per_tick", "a tick without ops prunes nothing".into());
+        }
+        if !(1..=MAX_INSTRUCTIONS).contains(&self.max_instructions_per_tick) {
+            return invalid("max_instructions_per_tick", format!("from 1 to {MAX_INSTRUCTIONS}"));
+        }
+        let (low, high, emergency) = (self.low_water(), self.high_water(), self.emergency());
+        let room = 2 * u64::from(class.size());
+        if self.target_bytes > 0 && !(low.saturating_add(room) <= high && high < emergency) {
+            return invalid(
+                "target_bytes",
+                format!(
+                    "low water {low} + two blobs of the log ({room}) must not be above high water {high}, nor that reach \
+                     emergency water {emergency}: raise target_bytes or headroom_ratio_bps"
+                ),
+            );
+        }
+        Ok(())
+    }
+
+    /// Kept bytes above which the capacity trigger fires; 0 without one.
+    pub fn high_water(&self) -> u64 {
+        share(self.target_bytes, 2 * BPS - u64::from(self.headroom_ratio_bps))
+    }
+
+    /// Kept bytes down to which it then prunes; 0 without one.
+    pub fn low_water(&self) -> u64 {
+        share(self.target_bytes, 2 * (BPS - u64::from(self.headroom_ratio_bps)))
+    }
+
+    /// Kept bytes at which appends are refused; 0 without a capacity trigger.
+    pub fn emergency(&self) -> u64 {
+        share(self.target_bytes, 2 * u64::from(self.emergency_ratio_bps))
+    }
+}
+
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Why.
+    pub reason: PruneReason,
+    /// Blocks below this number are to go.
+    pub before: u64,
+}
+
+/// What is due now. `to_low_water`: the capacity trigger has fired and low water was not reached yet.
+pub fn due(
+    policy: &PrunePolicy,
+    chain: &ChainStore,
+    blobs: &BlobStore,
+    now_secs: u64,
+    to_low_water: bool,
+) -> Option<Due> {
+    let state = chain.state();
+    let head = state.head()?;
+    let retention = retain_min_block(policy, chain, head, now_secs).min(head);
+    let kept = blobs.kept_bytes(Owner::Chain);
+    let fires = policy.target_bytes > 0
+        && (kept > policy.high_water() || to_low_water && kept > policy.low_water());
+    let capacity = if fires { before_freeing(chain, head, kept - policy.low_water()) } else { 0 };
+    let before = retention.max(capacity);
+    let reason = if capacity > retention { PruneReason::Capacity } else { PruneReason::Retention };
+    (before > state.oldest).then_some(Due { reason, before })
+}
+
+/// `retain_min_block`: blocks below it are no longer retained. 0 where neither age nor count retains.
+fn retain_min_block(policy: &PrunePolicy, chain: &ChainStore, head: u64, now_secs: u64) -> u64 {
+    let by_count = match policy.retain_blocks {
+        0 => 0,
+        blocks => head.saturating_sub(blocks),
+    };
+    let by_age = match policy.retain_days {
+        0 => 0,
+        days => block_at(chain, head, now_secs.saturating_sub(days.saturating_mul(DAY))),
+    };
+    by_count.max(by_age)
+}
+
+/// The first kept block whose record says yes, where every later one does too; the head where none does.
+fn first_where(chain: &ChainStore, head: u64, yes: impl Fn(&crate::chain::BlockRecord) -> bool) -> u64 {
+    let (mut low, mut high) = (chain.state().oldest, head);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        // A damaged record says nothing: its nearest readable successor speaks for it.
+        let record = (middle..high).find_map(|number| chain.record(number));
+        match record {
+            Some(record) if !yes(&record) => low = record.number + 1,
+            _ => high = middle,
+        }
+    }
+    low
+}
+
+/// The first block whose monotonic time is `secs` or later.
+fn block_at(chain: &ChainStore, head: u64, secs: u64) -> u64 {
+    first_where(chain, head, |record| record.monotonic >= secs)
+}
+
+/// The lowest bound that makes at least `bytes` of the log's blobs free, or as many as the head allows. A block whose
+/// going would release no blob is no victim.
+fn before_freeing(chain: &ChainStore, head: u64, bytes: u64) -> u64 {
+    let class = u64::from(chain.log_class().size());
+    let first = chain.state().log_first;
+    let freed_by = |number: u64| {
+        chain.record(number).map_or(0, |record| (record.log_offset / class).saturating_sub(first))
+    };
+    // With fewer blobs to be had than wanted, the lowest bound that frees all of those.
+    let blobs = bytes.div_ceil(class).min(freed_by(head));
+    if blobs == 0 {
+        return 0;
+    }
+    first_where(chain, head, |record| record.log_offset >= (first + blobs) * class)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class() -> Class {
+        Class::of_size(1 << 20).unwrap()
+    }
+
+    fn field(arg: PrunePolicyArg) -> String {
+        match PrunePolicy::new(&arg, class()) {
+            Err(PruneError::Invalid { field, .. }) => field,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn water_marks_are_shares_of_the_target() {
+        let policy = PrunePolicy { target_bytes: 1_000_000, ..PrunePolicy::default() };
+        assert_eq!((policy.low_water(), policy.high_water(), policy.emergency()), (800_000, 900_000, 950_000));
+        let policy = PrunePolicy { target_bytes: u64::MAX, ..PrunePolicy::default() };
+        assert!(policy.low_water() < policy.high_water() && policy.high_water() < policy.emergency());
+    }
+
+    #[test]
+    fn a_policy_that_makes_no_sense_names_its_field() {
+        let arg = PrunePolicyArg::default;
+        assert_eq!(PrunePolicy::new(&arg(), class()), Ok(PrunePolicy::default()));
+        assert_eq!(field(PrunePolicyArg { headroom_ratio_bps: Some(10_001), ..arg() }), "headroom_ratio_bps");
+        assert_eq!(field(PrunePolicyArg { emergency_ratio_bps: Some(10_001), ..arg() }), "emergency_ratio_bps");
+        assert_eq!(field(PrunePolicyArg { timer_interval_secs: Some(0), ..arg() }), "timer_interval_secs");
+        assert_eq!(field(PrunePolicyArg { timer_interval_secs: Some(86_401), ..arg() }), "timer_interval_secs");
+        assert_eq!(field(PrunePolicyArg { max_ops_per_tick: Some(0), ..arg() }), "max_ops_per_tick");
+        let too_many = Some(MAX_INSTRUCTIONS + 1);
+        assert_eq!(field(PrunePolicyArg { max_instructions_per_tick: too_many, ..arg() }), "max_instructions_per_tick");
+        // 10 % of 20 MiB is two blobs of the log exactly.
+        assert_eq!(field(PrunePolicyArg { target_bytes: Some((20 << 20) - 100), ..arg() }), "target_bytes");
+        PrunePolicy::new(&PrunePolicyArg { target_bytes: Some(21 << 20), ..arg() }, class()).unwrap();
+        let (target_bytes, emergency_ratio_bps) = (Some(1 << 30), Some(9_000));
+        assert_eq!(field(PrunePolicyArg { target_bytes, emergency_ratio_bps, ..arg() }), "target_bytes");
+    }
+}

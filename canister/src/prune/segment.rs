@@ -1,0 +1,45 @@
+//! Mechanism: what can be pruned, one piece at a time.
+
+use crate::blob::BlobStore;
+use crate::chain::ChainStore;
+
+/// What one piece of pruning did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Blobs that became free.
+    pub blobs: u64,
+    /// Payload bytes that went.
+    pub bytes: u64,
+    /// What could not be read and was skipped.
+    pub faults: Vec<String>,
+}
+
+/// A kind of data that the pipeline prunes in whole pieces, oldest first. A piece is never split over messages, and its
+/// checkpoint is committed with it.
+pub trait PruneSegment {
+    /// Ops that the next piece below `before` costs; none where nothing is left.
+    fn next_cost(&self, before: u64) -> Option<u64>;
+
+    /// Prunes that piece.
+    fn prune_next(&mut self) -> Pruned;
+}
+
+/// Blocks, with their receipts and their index.
+pub struct Blocks<'a> {
+    /// Where the blocks are.
+    pub chain: &'a mut ChainStore,
+    /// Where their payload is.
+    pub blobs: &'a mut BlobStore,
+}
+
+impl PruneSegment for Blocks<'_> {
+    fn next_cost(&self, before: u64) -> Option<u64> {
+        let state = self.chain.state();
+        (state.oldest < before && state.blocks() > 1).then(|| self.chain.oldest_cost())
+    }
+
+    fn prune_next(&mut self) -> Pruned {
+        let removed = self.chain.remove_oldest(self.blobs).unwrap_or_default();
+        Pruned { blobs: removed.blobs, bytes: removed.bytes, faults: removed.faults }
+    }
+}

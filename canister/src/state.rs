@@ -1,0 +1,197 @@
+//! Everything that the canister keeps, opened once and held on the heap.
+
+use crate::access::Roles;
+use crate::api::{CanisterArg, ClassStorage, Config, Grant, Health, OwnerStorage, RegionStorage, Role, StorageStatus};
+use crate::blob::{BlobStore, Class, Owner};
+use crate::chain::{Admission, ChainStore};
+use crate::memory::{self, PAGE, Region, cell};
+use crate::prune::Pruner;
+use crate::{config, runtime};
+use siphasher::sip::SipHasher13;
+use std::cell::RefCell;
+use std::hash::Hasher;
+use std::rc::Rc;
+
+/// The stores and the settings.
+pub struct State {
+    cells: Rc<Region>,
+    /// The settings in force.
+    pub config: Config,
+    /// Who may do what.
+    pub roles: Roles,
+    /// All blobs.
+    pub blobs: BlobStore,
+    /// The kept blocks.
+    pub chain: ChainStore,
+    /// Policy and progress of pruning.
+    pub pruner: Pruner,
+}
+
+thread_local! {
+    static STATE: RefCell<Option<State>> = const { RefCell::new(None) };
+}
+
+/// Looks at the state.
+pub fn read<T>(f: impl FnOnce(&State) -> T) -> T {
+    STATE.with_borrow(|state| f(state.as_ref().unwrap_or_else(|| runtime::trap("the canister is not initialised"))))
+}
+
+/// Changes the state.
+pub fn mutate<T>(f: impl FnOnce(&mut State) -> T) -> T {
+    STATE.with_borrow_mut(|state| f(state.as_mut().unwrap_or_else(|| runtime::trap("the canister is not initialised"))))
+}
+
+/// Makes the state of a new canister.
+///
+/// # Errors
+/// A sentence that says what is wrong with the argument or with memory.
+pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
+    let arg = match arg {
+        None => crate::api::InitArg::default(),
+        Some(CanisterArg::Init(arg)) => arg,
+        Some(CanisterArg::Upgrade(_)) => return Err("a new canister takes `Init`, not `Upgrade`".into()),
+    };
+    let config = Config::new(&arg).map_err(|error| format!("{error:?}"))?;
+    let mut roles = Roles::default();
+    let grants = [(&arg.operators, Role::Operator), (&arg.producers, Role::Producer)];
+    for (principals, role) in grants {
+        for &principal in principals {
+            roles.grant(Grant { principal, role }).map_err(|error| format!("{role:?} {principal}: {error:?}"))?;
+        }
+    }
+    let cells = Rc::new(memory::region(memory::CELLS));
+    cells.reserve(cell::END).map_err(|error| format!("{error:?}"))?;
+    config::save(&cells, &config, &roles)?;
+    open(cells, config, roles)
+}
+
+/// Opens the state of a canister that was upgraded. The cost does not depend on what is kept.
+///
+/// # Errors
+/// A sentence where anything is not what this code writes: the upgrade is then undone.
+pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
+    let cells = Rc::new(memory::region(memory::CELLS));
+    if cells.is_empty() {
+        return Err("stable memory holds no Coppice; install it anew".into());
+    }
+    let (mut config, roles) = config::load(&cells)?.ok_or("the settings are missing")?;
+    if let Some(CanisterArg::Upgrade(Some(change))) = arg {
+        config.apply(&change).map_err(|error| format!("{error:?}"))?;
+        config::save(&cells, &config, &roles)?;
+    }
+    open(cells, config, roles)
+}
+
+fn open(cells: Rc<Region>, config: Config, roles: Roles) -> Result<(), String> {
+    memory::set_max_pages(config.max_stable_pages);
+    let blobs = crate::chain::open_blobs()?;
+    let chain = ChainStore::open(Rc::clone(&cells), config.class(), hash_key())?;
+    let pruner = Pruner::open(Rc::clone(&cells))?;
+    STATE.set(Some(State { cells, config, roles, blobs, chain, pruner }));
+    Ok(())
+}
+
+/// The key with which a new hash table hashes: different for each canister and installation.
+fn hash_key() -> (u64, u64) {
+    let word = |salt: u8| {
+        let mut hasher = SipHasher13::new();
+        hasher.write(&[salt]);
+        hasher.write(runtime::canister_self().as_slice());
+        hasher.write_u64(runtime::time_ns());
+        hasher.finish()
+    };
+    (word(1), word(2))
+}
+
+impl State {
+    /// Persists settings and roles.
+    pub fn save_config(&self) {
+        if let Err(why) = config::save(&self.cells, &self.config, &self.roles) {
+            runtime::trap(&format!("settings and roles: {why}"));
+        }
+        memory::set_max_pages(self.config.max_stable_pages);
+    }
+
+    /// What settings and state say of appends.
+    pub fn admission(&self) -> Admission {
+        Admission {
+            verify_segments: self.config.verify_segments,
+            exhausted: self.pruner.exhausted(&self.blobs),
+        }
+    }
+
+    /// Where the bytes are.
+    pub fn storage(&self) -> StorageStatus {
+        let slots = |f: fn(&ClassStorage) -> u64, classes: &[ClassStorage]| -> u64 {
+            classes.iter().map(|class| f(class) * u64::from(class.class)).sum()
+        };
+        let classes: Vec<ClassStorage> = Class::all()
+            .map(|class| {
+                let counters = self.blobs.class_counters(class);
+                let kept: u64 = counters.kept.iter().map(|&kept| u64::from(kept)).sum();
+                ClassStorage {
+                    class: class.size(),
+                    used: kept - u64::from(counters.quarantined),
+                    quarantined: u64::from(counters.quarantined),
+                    free: u64::from(counters.free),
+                    lost: u64::from(counters.lost),
+                }
+            })
+            .collect();
+        let regions: Vec<RegionStorage> = memory::NAMES
+            .iter()
+            .zip(memory::region_pages())
+            .map(|(name, pages)| RegionStorage { name: name.to_string(), bytes: pages * PAGE })
+            .collect();
+        let arena_bytes = regions[usize::from(memory::BLOB_ARENA)].bytes;
+        let chain = self.chain.state();
+        StorageStatus {
+            billed_bytes: memory::billed_pages() * PAGE,
+            max_bytes: self.config.max_stable_pages * PAGE,
+            arena_bytes,
+            used_bytes: slots(|class| class.used, &classes),
+            quarantined_bytes: slots(|class| class.quarantined, &classes),
+            reusable_bytes: slots(|class| class.free, &classes) + arena_bytes - self.blobs.arena_end(),
+            payload_bytes: chain.appended_bytes - chain.pruned_bytes,
+            owners: Owner::ALL
+                .iter()
+                .map(|&owner| OwnerStorage { owner, kept_bytes: self.blobs.kept_bytes(owner) })
+                .collect(),
+            classes,
+            regions,
+            index_entries: self.chain.index_stats().entries,
+            blocks: if chain.started { chain.blocks() } else { 0 },
+        }
+    }
+
+    /// Whether all is well.
+    pub fn health(&self) -> Health {
+        let mut problems = Vec::new();
+        let status = self.pruner.status(&self.chain, &self.blobs);
+        if let Some(held_by) = self.pruner.exhausted(&self.blobs) {
+            problems.push(format!("emergency water is reached, appends are refused; held by {held_by:?}"));
+        }
+        if status.need_prune && !status.enabled {
+            problems.push("pruning is due and switched off".into());
+        }
+        if status.faults > 0 {
+            problems.push(format!("{} damaged entries were skipped by the pruner; see the log", status.faults));
+        }
+        if runtime::liquid_cycles() < self.config.min_liquid_cycles {
+            problems.push("liquid cycles are below min_liquid_cycles: the pruner is paused".into());
+        }
+        if memory::billed_pages() + memory::BUCKET / PAGE > self.config.max_stable_pages {
+            problems.push("stable memory has reached max_stable_pages".into());
+        }
+        let lost: u64 = Class::all().map(|class| u64::from(self.blobs.class_counters(class).lost)).sum();
+        if lost > 0 {
+            problems.push(format!("{lost} slots of the blob store were written off"));
+        }
+        Health {
+            healthy: problems.is_empty(),
+            problems,
+            version: env!("CARGO_PKG_VERSION").into(),
+            time: runtime::time_ns(),
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! A hash table in stable memory: a 64-bit hash to any number of 64-bit values.
+//!
+//! **Constraint.** An index entry must cost a small multiple of a raw write at any size, an insertion must never rebuild
+//! the table, and newer replicas charge for each 4 KiB page touched. A B-tree reads and rewrites several nodes for a key.
+//!
+//! **Design.** Linear hashing: the table grows by splitting one bucket an insertion when it is fuller than [`LOAD`]
+//! percent, so no operation ever depends on its size. A bucket is 512 bytes (eight to a page), read whole. Keys are not
+//! stored: an entry is the key's keyed 64-bit hash (SipHash-1-3) and a word of the owner's, who verifies a candidate
+//! against the key where that is kept anyway. Several entries may share a hash, so a key may occur several times.
+//! Buckets that are full before their turn to split get overflow buckets. A chain is always packed: only its last-added
+//! overflow bucket may have room, so insertion looks at two buckets at most. Memory of splits and overflow is never
+//! given back to the region, but reused.
+//!
+//! The hash key is drawn at creation from time and canister id. It is not a secret: a producer who searches for
+//! colliding ids makes long chains for itself.
+
+mod bucket;
+mod pool;
+
+use crate::memory::{GrowError, Region};
+use bucket::{BUCKET, Bucket, BucketHeader, Entry, SLOTS, entry_offset};
+use pool::{BucketRef, PAGE_BUCKETS, Pool};
+use siphasher::sip::SipHasher13;
+use std::hash::Hasher;
+
+/// Entries for each hundred primary slots at which the table grows.
+const LOAD: u64 = 60;
+
+/// How full a table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableStats {
+    /// Entries.
+    pub entries: u64,
+    /// Primary buckets of 31 entries.
+    pub buckets: u64,
+    /// Overflow buckets in use.
+    pub overflow_buckets: u64,
+}
+
+/// A table from hashes to words.
+pub struct HashTable {
+    pool: Pool,
+}
+
+impl HashTable {
+    /// Opens the table of a region, or makes an empty one there.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong: memory could not be grown, or the header is not one that this code wrote.
+    pub fn open(region: Region, hash_key: (u64, u64)) -> Result<Self, String> {
+        let pool = if region.is_empty() {
+            Pool::create(region, hash_key).map_err(|error| format!("hash table: {error:?}"))?
+        } else {
+            Pool::open(region)?
+        };
+        Ok(Self { pool })
+    }
+
+    /// The hash under which a key is kept.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> u64 {
+        let (a, b) = self.pool.header.hash_key;
+        let mut hasher = SipHasher13::new_with_keys(a, b);
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    /// How full the table is.
+    pub fn stats(&self) -> TableStats {
+        let header = self.pool.header;
+        TableStats {
+            entries: header.entries,
+            buckets: header.buckets,
+            overflow_buckets: u64::from(header.overflow_used),
+        }
+    }
+
+    /// Grows memory for `count` more entries with ordinary hashes.
+    ///
+    /// # Errors
+    /// [`GrowError`], and nothing has changed.
+    pub fn reserve(&self, count: u64) -> Result<(), GrowError> {
+        let buckets = (self.pool.header.entries + count) * 100 / (LOAD * SLOTS as u64) + 1;
+        let splits = buckets.saturating_sub(self.pool.header.buckets);
+        // One bucket in eight overflows at most, the more seldom the fewer entries come.
+        self.pool.reserve(splits.div_ceil(PAGE_BUCKETS) + count / 8 / PAGE_BUCKETS + 2)
+    }
+
+    /// Which primary bucket a hash belongs to: the low bits, one more for what is split already.
+    #[inline]
+    fn bucket_of(&self, hash: u64) -> u64 {
+        let buckets = self.pool.header.buckets;
+        let round = 1 << (63 - buckets.leading_zeros());
+        let wide = hash & (2 * round - 1);
+        if wide < buckets { wide } else { hash & (round - 1) }
+    }
+
+    /// Adds an entry. The same may be there already.
+    ///
+    /// # Errors
+    /// [`GrowError`] where an overflow bucket is needed that memory has no room for (`reserve` makes that all but
+    /// impossible); nothing has changed.
+    pub fn insert(&mut self, hash: u64, value: u64) -> Result<(), GrowError> {
+        let entry = Entry { hash, value };
+        let primary = self.pool.primary(self.bucket_of(hash));
+        let header = self.pool.read_header(primary);
+        if usize::from(header.count) < SLOTS {
+            self.push(primary, header, entry);
+        } else {
+            self.insert_overflow(primary, header, entry)?;
+        }
+        self.pool.header.entries += 1;
+        self.pool.save_entries();
+        if self.pool.header.entries * 100 > self.pool.header.buckets * (LOAD * SLOTS as u64) {
+            self.split();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn push(&self, bucket: BucketRef, header: BucketHeader, entry: Entry) {
+        self.pool.write(bucket, entry_offset(usize::from(header.count)), &entry.encode());
+        self.pool.write_header(bucket, BucketHeader { count: header.count + 1, ..header });
+    }
+
+    fn insert_overflow(&mut self, primary: BucketRef, header: BucketHeader, entry: Entry) -> Result<(), GrowError> {
+        if header.next != 0 {
+            let first = self.pool.read_header(header.next);
+            if usize::from(first.count) < SLOTS {
+                self.push(header.next, first, entry);
+                return Ok(());
+            }
+        }
+        let new = self.pool.take_overflow()?;
+        self.push(new, BucketHeader { count: 0, next: header.next }, entry);
+        self.pool.write_header(primary, BucketHeader { next: new, ..header });
+        self.pool.save();
+        Ok(())
+    }
+
+    /// Calls `visit` with every value under `hash`, in no order, until it answers `false`.
+    #[inline]
+    pub fn visit(&self, hash: u64, mut visit: impl FnMut(u64) -> bool) {
+        let mut at = self.pool.primary(self.bucket_of(hash));
+        loop {
+            let bucket = Bucket(self.pool.read::<{ BUCKET as usize }>(at, 0));
+            for entry in bucket.entries() {
+                if entry.hash == hash && !visit(entry.value) {
+                    return;
+                }
+            }
+            at = bucket.header().next;
+            if at == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Takes exactly one entry out, and says whether it was there.
+    pub fn remove(&mut self, hash: u64, value: u64) -> bool {
+        let wanted = Entry { hash, value };
+        let primary = self.pool.primary(self.bucket_of(hash));
+        let first = Bucket(self.pool.read::<{ BUCKET as usize }>(primary, 0));
+        let primary_header = first.header();
+        let (mut at, mut bucket) = (primary, first);
+        loop {
+            if let Some(slot) = bucket.entries().position(|entry| entry == wanted) {
+                self.fill_hole(primary, primary_header, at, slot);
+                self.pool.header.entries -= 1;
+                self.pool.save_entries();
+                return true;
+            }
+            at = bucket.header().next;
+            if at == 0 {
+                return false;
+            }
+            bucket = Bucket(self.pool.read(at, 0));
+        }
+    }
+
+    /// Moves the chain's last-added entry into the hole, so that the chain stays packed.
+    fn fill_hole(&mut self, primary: BucketRef, header: BucketHeader, at: BucketRef, slot: usize) {
+        let (tail, tail_header) = match header.next {
+            0 => (primary, header),
+            next => (next, self.pool.read_header(next)),
+        };
+        let last = usize::from(tail_header.count) - 1;
+        if (tail, last) != (at, slot) {
+            let moved: [u8; 16] = self.pool.read(tail, entry_offset(last));
+            self.pool.write(at, entry_offset(slot), &moved);
+        }
+        if last == 0 && tail != primary {
+            self.pool.write_header(primary, BucketHeader { next: tail_header.next, ..header });
+            self.pool.give_overflow(tail);
+            self.pool.save();
+        } else {
+            self.pool.write_header(tail, BucketHeader { count: last as u16, ..tail_header });
+        }
+    }
+
+    /// Splits the next bucket in turn. Where memory can't be had it is left for a later insertion: the table only gets
+    /// denser.
+    fn split(&mut self) {
+        let new = self.pool.header.buckets;
+        if new.is_multiple_of(PAGE_BUCKETS) && self.pool.add_segment(new / PAGE_BUCKETS).is_err() {
+            return;
+        }
+        let round = 1 << (63 - new.leading_zeros());
+        let old = new - round;
+        let (old_ref, new_ref) = (self.pool.primary(old), self.pool.primary(new));
+
+        let (mut stay, mut go) = (Vec::with_capacity(2 * SLOTS), Vec::with_capacity(2 * SLOTS));
+        let mut spare = Vec::new();
+        let mut at = old_ref;
+        loop {
+            let bucket = Bucket(self.pool.read::<{ BUCKET as usize }>(at, 0));
+            for entry in bucket.entries() {
+                if entry.hash & round == 0 { stay.push(entry) } else { go.push(entry) }
+            }
+            if at != old_ref {
+                spare.push(at);
+            }
+            at = bucket.header().next;
+            if at == 0 {
+                break;
+            }
+        }
+        self.write_chain(old_ref, &stay, &mut spare);
+        self.write_chain(new_ref, &go, &mut spare);
+        for bucket in spare {
+            self.pool.give_overflow(bucket);
+        }
+        self.pool.header.buckets += 1;
+        self.pool.save();
+    }
+
+    /// Writes a chain from its end, with overflow buckets from `spare`. Two packed chains never need more overflow
+    /// buckets than the one they came from.
+    fn write_chain(&mut self, primary: BucketRef, entries: &[Entry], spare: &mut Vec<BucketRef>) {
+        let (first, rest) = entries.split_at(entries.len().min(SLOTS));
+        let mut next = 0;
+        // Full buckets lie behind the one that has room.
+        for chunk in rest.chunks(SLOTS) {
+            let Some(bucket) = spare.pop() else { crate::runtime::trap("hash table: a split needs more than it had") };
+            self.pool.write(bucket, 0, &Bucket::of(chunk, next).0);
+            next = bucket;
+        }
+        self.pool.write(primary, 0, &Bucket::of(first, next).0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{self, TRANSACTION_INDEX};
+    use crate::runtime::native;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn open() -> HashTable {
+        HashTable::open(memory::region(TRANSACTION_INDEX), (1, 2)).unwrap()
+    }
+
+    fn fresh() -> HashTable {
+        native::reset();
+        memory::forget();
+        open()
+    }
+
+    fn values(table: &HashTable, hash: u64) -> BTreeSet<u64> {
+        let mut values = BTreeSet::new();
+        table.visit(hash, |value| {
+            assert!(values.insert(value), "{value} twice");
+            true
+        });
+        values
+    }
+
+    #[test]
+    fn a_hundred_thousand_entries_come_back_and_go() {
+        let mut table = fresh();
+        let n = 100_000u64;
+        let hash = |table: &HashTable, i: u64| table.hash(&i.to_le_bytes());
+        for i in 0..n {
+            table.insert(hash(&table, i), i).unwrap();
+        }
+        let stats = table.stats();
+        assert_eq!(stats.entries, n);
+        assert!(stats.overflow_buckets * 5 < stats.buckets, "{stats:?}");
+        for i in 0..n {
+            assert_eq!(values(&table, hash(&table, i)), BTreeSet::from([i]));
+        }
+        assert_eq!(values(&table, hash(&table, n)), BTreeSet::new());
+        for i in 0..n {
+            assert!(table.remove(hash(&table, i), i));
+            assert!(!table.remove(hash(&table, i), i));
+        }
+        assert_eq!(table.stats(), TableStats { entries: 0, overflow_buckets: 0, ..stats });
+    }
+
+    #[test]
+    fn a_window_that_moves_for_ever_does_not_grow() {
+        let mut table = fresh();
+        let hash = |table: &HashTable, i: u64| table.hash(&i.to_le_bytes());
+        let (window, mut pages) = (20_000u64, 0);
+        for i in 0..10 * window {
+            table.insert(hash(&table, i), i).unwrap();
+            if i >= window {
+                assert!(table.remove(hash(&table, i - window), i - window));
+            }
+            if i == 5 * window {
+                pages = table.pool.header.pages;
+            }
+        }
+        assert_eq!(table.pool.header.pages, pages);
+    }
+
+    #[test]
+    fn refused_growth_leaves_the_table_as_it_was() {
+        let mut table = fresh();
+        memory::set_max_pages(memory::billed_pages());
+        let mut inserted = 0u64;
+        // One hash only: nothing splits apart, every entry needs overflow.
+        while table.insert(7, inserted).is_ok() {
+            inserted += 1;
+        }
+        assert!(inserted > 100_000, "a bucket of memory holds more than {inserted}");
+        assert_eq!(table.stats().entries, inserted);
+        assert_eq!(values(&table, 7).len() as u64, inserted);
+        memory::set_max_pages(u64::MAX);
+        table.insert(7, inserted).unwrap();
+        assert!(table.remove(7, 0));
+    }
+
+    proptest! {
+        /// Against a set, with few hashes (long chains) and many, re-opened in between.
+        #[test]
+        fn agrees_with_a_model(
+            narrow in any::<bool>(),
+            steps in prop::collection::vec((0u8..8, any::<u64>(), 0u64..40), 1..4000),
+        ) {
+            let mut table = fresh();
+            let mut model: BTreeSet<(u64, u64)> = BTreeSet::new();
+            for (kind, hash, value) in steps {
+                let hash = if narrow { hash % 5 * 128 } else { hash % 3000 };
+                match kind {
+                    0..=4 => {
+                        if model.insert((hash, value)) {
+                            table.insert(hash, value).unwrap();
+                        }
+                    }
+                    5 | 6 => {
+                        // Mostly something that is there.
+                        let (hash, value) = model.range((hash, value)..).next().copied().unwrap_or((hash, value));
+                        prop_assert_eq!(table.remove(hash, value), model.remove(&(hash, value)));
+                    }
+                    _ if value == 0 => {
+                        drop(table);
+                        memory::forget();
+                        table = open();
+                    }
+                    _ => {
+                        let expected: BTreeSet<u64> = model.range((hash, 0)..=(hash, u64::MAX)).map(|e| e.1).collect();
+                        prop_assert_eq!(values(&table, hash), expected);
+                    }
+                }
+            }
+            prop_assert_eq!(table.stats().entries, model.len() as u64);
+            for &(hash, value) in &model {
+                prop_assert!(table.remove(hash, value));
+            }
+            prop_assert_eq!(table.stats().entries, 0);
+            prop_assert_eq!(table.stats().overflow_buckets, 0);
+        }
+    }
+}
