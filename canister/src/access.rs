@@ -126,7 +126,10 @@ mod tests {
         assert!(!roles.has(Principal::anonymous(), Role::Operator));
         roles.grant(Grant { principal: b, role: Role::Producer }).unwrap();
         assert!(roles.has(b, Role::Producer) && !roles.has(b, Role::Operator));
-        assert_eq!(roles.grant(Grant { principal: Principal::anonymous(), role: Role::Producer }), Err(RoleError::Anonymous));
+        assert_eq!(
+            roles.grant(Grant { principal: Principal::anonymous(), role: Role::Producer }),
+            Err(RoleError::Anonymous)
+        );
         assert!(roles.revoke(&Grant { principal: b, role: Role::Producer }));
         assert!(!roles.has(b, Role::Producer));
     }

@@ -53,7 +53,10 @@ impl Config {
         let mut new = self.clone();
         if let Some(pages) = change.max_stable_pages {
             if pages < MIN_PAGES {
-                return Err(invalid("max_stable_pages", format!("an empty canister needs {MIN_PAGES} pages of 64 KiB")));
+                return Err(invalid(
+                    "max_stable_pages",
+                    format!("an empty canister needs {MIN_PAGES} pages of 64 KiB"),
+                ));
             }
             new.max_stable_pages = pages;
         }
@@ -96,12 +99,11 @@ mod tests {
     #[test]
     fn a_refused_change_changes_nothing() {
         let mut config = Config::default();
-        let change = ConfigChange {
-            verify_segments: Some(true),
-            upload_expiry_secs: Some(0),
-            ..ConfigChange::default()
-        };
-        assert!(matches!(config.apply(&change), Err(ConfigError::Invalid { field, .. }) if field == "upload_expiry_secs"));
+        let change =
+            ConfigChange { verify_segments: Some(true), upload_expiry_secs: Some(0), ..ConfigChange::default() };
+        assert!(
+            matches!(config.apply(&change), Err(ConfigError::Invalid { field, .. }) if field == "upload_expiry_secs")
+        );
         assert_eq!(config, Config::default());
         let arg = InitArg { log_class: Some(100_000), ..InitArg::default() };
         assert!(matches!(Config::new(&arg), Err(ConfigError::Invalid { field, .. }) if field == "log_class"));

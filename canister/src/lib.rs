@@ -14,6 +14,8 @@ pub mod prune;
 pub mod runtime;
 pub mod state;
 pub mod table;
+#[cfg(test)]
+mod testing;
 
 #[cfg(feature = "bench")]
 pub mod bench;

@@ -75,6 +75,11 @@ pub fn set_max_pages(pages: u64) {
     MAX_PAGES.set(pages);
 }
 
+/// The operator's cap on raw pages.
+pub fn max_pages() -> u64 {
+    MAX_PAGES.get()
+}
+
 /// Raw pages in use, which is what the platform bills.
 pub fn billed_pages() -> u64 {
     StableMemory::default().size()

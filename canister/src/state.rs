@@ -114,10 +114,7 @@ impl State {
 
     /// What settings and state say of appends.
     pub fn admission(&self) -> Admission {
-        Admission {
-            verify_segments: self.config.verify_segments,
-            exhausted: self.pruner.exhausted(&self.blobs),
-        }
+        Admission { verify_segments: self.config.verify_segments, exhausted: self.pruner.exhausted(&self.blobs) }
     }
 
     /// Where the bytes are.

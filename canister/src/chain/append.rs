@@ -240,7 +240,8 @@ impl ChainStore {
         let mut order: Vec<(u64, u32)> = hashes.iter().copied().zip(0..).collect();
         order.sort_unstable();
         // Equal hashes are nearly always equal ids; the ids decide.
-        let ids: Vec<&[u8; 32]> = if order.windows(2).any(|w| w[0].0 == w[1].0) { index.ids().collect() } else { Vec::new() };
+        let ids: Vec<&[u8; 32]> =
+            if order.windows(2).any(|w| w[0].0 == w[1].0) { index.ids().collect() } else { Vec::new() };
         let mut entries = Vec::with_capacity(order.len());
         for (i, &(hash, position)) in order.iter().enumerate() {
             let repeated = order[i + 1..]

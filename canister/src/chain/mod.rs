@@ -110,7 +110,6 @@ impl ChainStore {
     fn save(&self) {
         self.state.save(&self.cells);
     }
-
 }
 
 /// Opens blobs for a test or the whole canister.

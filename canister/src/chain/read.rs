@@ -70,9 +70,8 @@ impl ChainStore {
         if size > MAX_REPLY {
             return Err(ReadError::TooLarge { size, limit: MAX_REPLY });
         }
-        let whole = |segment: Segment| {
-            self.read(blobs, &record, (segment, 0, u64::from(record.lengths[segment.index()])))
-        };
+        let whole =
+            |segment: Segment| self.read(blobs, &record, (segment, 0, u64::from(record.lengths[segment.index()])));
         Ok(Block {
             header: record.header(),
             body: whole(Segment::Body)?,
@@ -143,7 +142,13 @@ impl ChainStore {
     }
 
     /// The record of block `number` if its transaction `position` has this id.
-    fn holds(&self, blobs: &BlobStore, number: u64, position: u32, id: &[u8; ID]) -> Result<Option<BlockRecord>, ReadError> {
+    fn holds(
+        &self,
+        blobs: &BlobStore,
+        number: u64,
+        position: u32,
+        id: &[u8; ID],
+    ) -> Result<Option<BlockRecord>, ReadError> {
         let record = match self.find(number) {
             // An entry that outlived a damaged block.
             Err(ReadError::Pruned { .. } | ReadError::NotFound) => return Ok(None),

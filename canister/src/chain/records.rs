@@ -261,7 +261,7 @@ mod tests {
     pub fn record(number: u64) -> BlockRecord {
         BlockRecord {
             number,
-            log_offset: number * 1000,
+            log_offset: number % 1_000_000 * 1000,
             lengths: [1, 2, 3],
             transactions: 4,
             keys: 5,

@@ -51,9 +51,8 @@ impl ChainState {
         if bytes[..4] != MAGIC || version != VERSION || bytes[6] > 1 {
             return Err(format!("chain state: magic {:?}, version {version}", &bytes[..4]));
         }
-        let word = |i: usize| {
-            u64::from_le_bytes(bytes[HEADER + 8 * i..HEADER + 8 * i + 8].try_into().expect("eight bytes"))
-        };
+        let word =
+            |i: usize| u64::from_le_bytes(bytes[HEADER + 8 * i..HEADER + 8 * i + 8].try_into().expect("eight bytes"));
         Ok(Self {
             started: bytes[6] == 1,
             base: word(0),

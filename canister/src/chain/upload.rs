@@ -171,8 +171,7 @@ impl ChainStore {
         }
         self.admit(&draft, admission)?;
 
-        let upload =
-            Upload { draft, chunk_size: block.chunk_size, missing: chunks as u32, touched: now };
+        let upload = Upload { draft, chunk_size: block.chunk_size, missing: chunks as u32, touched: now };
         let range = self.upload_blobs(&upload);
         self.log.reserve(blobs, self.state.log_first, range.start, range.end)?;
         self.log.extend(blobs, range, Owner::Upload)?;

@@ -20,12 +20,7 @@ pub const END: u64 = 2 * 65_536;
 ///
 /// # Errors
 /// A sentence that says what is wrong with it: nothing is ever assumed of a cell that cannot be decoded.
-pub fn load<T: DeserializeOwned>(
-    cells: &Region,
-    at: u64,
-    magic: [u8; 4],
-    version: u16,
-) -> Result<Option<T>, String> {
+pub fn load<T: DeserializeOwned>(cells: &Region, at: u64, magic: [u8; 4], version: u16) -> Result<Option<T>, String> {
     let header: [u8; 12] = cells.read(at);
     if header == [0; 12] {
         return Ok(None);

@@ -106,8 +106,11 @@ impl Pruner {
     pub fn exhausted(&self, blobs: &BlobStore) -> Option<HeldBy> {
         let emergency = self.policy()?.emergency();
         let kept = blobs.kept_bytes(Owner::Chain) + blobs.kept_bytes(Owner::Upload);
-        (emergency > 0 && kept >= emergency)
-            .then_some(if self.stored.enabled { HeldBy::PruneLag } else { HeldBy::Disabled })
+        (emergency > 0 && kept >= emergency).then_some(if self.stored.enabled {
+            HeldBy::PruneLag
+        } else {
+            HeldBy::Disabled
+        })
     }
 
     /// One bounded run, whether the daemon may prune or not.

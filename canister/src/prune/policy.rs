@@ -117,8 +117,7 @@ pub fn due(
     let head = state.head()?;
     let retention = retain_min_block(policy, chain, head, now_secs).min(head);
     let kept = blobs.kept_bytes(Owner::Chain);
-    let fires = policy.target_bytes > 0
-        && (kept > policy.high_water() || to_low_water && kept > policy.low_water());
+    let fires = policy.target_bytes > 0 && (kept > policy.high_water() || to_low_water && kept > policy.low_water());
     let capacity = if fires { before_freeing(chain, head, kept - policy.low_water()) } else { 0 };
     let before = retention.max(capacity);
     let reason = if capacity > retention { PruneReason::Capacity } else { PruneReason::Retention };
@@ -163,9 +162,8 @@ fn block_at(chain: &ChainStore, head: u64, secs: u64) -> u64 {
 fn before_freeing(chain: &ChainStore, head: u64, bytes: u64) -> u64 {
     let class = u64::from(chain.log_class().size());
     let first = chain.state().log_first;
-    let freed_by = |number: u64| {
-        chain.record(number).map_or(0, |record| (record.log_offset / class).saturating_sub(first))
-    };
+    let freed_by =
+        |number: u64| chain.record(number).map_or(0, |record| (record.log_offset / class).saturating_sub(first));
     // With fewer blobs to be had than wanted, the lowest bound that frees all of those.
     let blobs = bytes.div_ceil(class).min(freed_by(head));
     if blobs == 0 {

@@ -1,0 +1,215 @@
+//! Policy over a real chain: what is due, and where it ends.
+
+use super::*;
+use crate::api::{PrunePolicyArg, StopReason};
+use crate::chain::Admission;
+use crate::memory;
+use crate::runtime::native;
+use crate::testing::{block, fresh, id};
+
+const CLASS: u32 = 64 << 10;
+const DAY: u64 = 86_400;
+
+struct World {
+    chain: ChainStore,
+    blobs: BlobStore,
+    pruner: Pruner,
+}
+
+fn world(policy: PrunePolicyArg) -> World {
+    let (chain, blobs) = fresh(CLASS);
+    let cells = Rc::new(memory::region(memory::CELLS));
+    let mut pruner = Pruner::open(cells).unwrap();
+    pruner.set_policy(PrunePolicy::new(&policy, chain.log_class()).unwrap());
+    World { chain, blobs, pruner }
+}
+
+impl World {
+    /// Appends blocks with a body of `body` bytes, one each `secs` seconds; time goes along.
+    fn append(&mut self, blocks: u64, body: usize, secs: u64) {
+        for _ in 0..blocks {
+            let number = self.chain.state().next;
+            native::with(|world| world.time_ns += secs * 1_000_000_000);
+            let mut block = block(number, &[id(number)], body);
+            block.timestamp = runtime::time_secs();
+            self.chain.append(&mut self.blobs, &block, &Admission::default(), runtime::time_secs()).unwrap();
+        }
+    }
+
+    fn due(&self) -> Option<(PruneReason, u64)> {
+        self.pruner.due(&self.chain, &self.blobs).map(|due| (due.reason, due.before))
+    }
+
+    fn prune(&mut self, ops: u64) -> PruneRun {
+        self.pruner.prune_now(&mut self.chain, &mut self.blobs, ops).unwrap()
+    }
+
+    fn tick(&mut self) {
+        self.pruner.tick(&mut self.chain, &mut self.blobs, 0);
+    }
+
+    fn oldest(&self) -> u64 {
+        self.chain.state().oldest
+    }
+}
+
+fn policy() -> PrunePolicyArg {
+    PrunePolicyArg::default()
+}
+
+#[test]
+fn count_retains_that_many_blocks_behind_the_head() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(10), ..policy() });
+    world.append(11, 100, 1);
+    assert_eq!(world.due(), None);
+    world.append(5, 100, 1);
+    assert_eq!(world.due(), Some((PruneReason::Retention, 5)));
+    let run = world.prune(1_000);
+    assert_eq!((run.blocks, run.progress, world.oldest()), (5, PruneProgress::Finished, 5));
+    assert_eq!(world.due(), None);
+}
+
+#[test]
+fn age_retains_by_monotonic_time() {
+    let mut world = world(PrunePolicyArg { retain_days: Some(2), ..policy() });
+    world.append(10, 100, DAY / 2);
+    assert_eq!(
+        world.due(),
+        Some((PruneReason::Retention, 5)),
+        "blocks younger than two days stay, and one exactly so old"
+    );
+    world.prune(1_000);
+    assert_eq!(world.oldest(), 5);
+    native::with(|world| world.time_ns += 100 * DAY * 1_000_000_000);
+    world.prune(1_000);
+    assert_eq!(world.oldest(), 9, "the head is never pruned");
+}
+
+#[test]
+fn of_age_and_count_the_one_that_retains_less_decides() {
+    let mut world = world(PrunePolicyArg { retain_days: Some(2), retain_blocks: Some(3), ..policy() });
+    world.append(10, 100, DAY / 2);
+    assert_eq!(world.due(), Some((PruneReason::Retention, 6)));
+    assert!(matches!(world.due(), Some((_, 6))), "max(head - retain_blocks, block_at(now - retain_days))");
+}
+
+#[test]
+fn without_retention_nothing_is_due_but_for_capacity() {
+    let mut world = world(policy());
+    world.append(50, 100, DAY);
+    assert_eq!(world.due(), None);
+    assert_eq!(world.prune(100).blocks, 0);
+}
+
+#[test]
+fn capacity_prunes_from_high_to_low_water_ignoring_retention() {
+    // 100 blobs: high water 90, low water 80, emergency 95.
+    let target = 100 * u64::from(CLASS);
+    let mut world = world(PrunePolicyArg { target_bytes: Some(target), retain_blocks: Some(1_000_000), ..policy() });
+    world.append(90, CLASS as usize - 57, 1);
+    let kept = |world: &World| world.blobs.kept_bytes(Owner::Chain) / u64::from(CLASS);
+    assert_eq!(kept(&world), 90);
+    assert_eq!(world.due(), None, "high water itself is not above it");
+    world.append(1, CLASS as usize, 1);
+    assert!(kept(&world) > 90);
+    let Some((PruneReason::Capacity, before)) = world.due() else { panic!("{:?}", world.due()) };
+    // A budget of one block a run: the trigger stays until low water is reached.
+    let mut runs = 0;
+    while world.due().is_some() {
+        assert_eq!(world.prune(1).blocks, 1);
+        runs += 1;
+    }
+    assert_eq!((kept(&world), world.oldest(), runs), (80, before, before));
+    world.append(5, CLASS as usize - 57, 1);
+    assert_eq!(world.due(), None, "between the marks nothing is due");
+}
+
+#[test]
+fn a_victim_must_release_a_blob() {
+    let target = 30 * u64::from(CLASS);
+    let mut world = world(PrunePolicyArg { target_bytes: Some(target), headroom_ratio_bps: Some(5_000), ..policy() });
+    // Sixteen blocks to a blob.
+    world.append(16 * 23, CLASS as usize / 16 - 57, 1);
+    let (_, before) = world.due().unwrap();
+    // Eight blobs must go: the bound is the first block that starts behind the eighth, and not one later.
+    let start = |number: u64| world.chain.record(number).unwrap().log_offset;
+    let boundary = 8 * u64::from(CLASS);
+    assert!(start(before - 1) < boundary && boundary <= start(before));
+    assert_eq!(world.prune(100_000).blobs, 8);
+    assert_eq!(world.oldest(), before);
+    assert!(world.blobs.kept_bytes(Owner::Chain) <= world.pruner.policy().unwrap().low_water());
+}
+
+#[test]
+fn at_emergency_water_it_is_said_who_holds_pruning_back() {
+    let target = 100 * u64::from(CLASS);
+    let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
+    world.append(94, CLASS as usize - 57, 1);
+    assert_eq!(world.pruner.exhausted(&world.blobs), None);
+    world.append(1, CLASS as usize - 57, 1);
+    assert_eq!(world.pruner.exhausted(&world.blobs), Some(HeldBy::PruneLag));
+    world.pruner.set_enabled(false).unwrap();
+    assert_eq!(world.pruner.exhausted(&world.blobs), Some(HeldBy::Disabled));
+    let status = world.pruner.status(&world.chain, &world.blobs);
+    assert!(status.need_prune && !status.enabled, "need_prune is independent of enabled");
+    assert_eq!(status.held_by, Some(HeldBy::Disabled));
+}
+
+#[test]
+fn a_tick_keeps_its_budgets_and_makes_progress_with_the_smallest() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(1), max_ops_per_tick: Some(1), ..policy() });
+    world.append(10, 100, 1);
+    for oldest in 1..=8 {
+        world.tick();
+        assert_eq!(world.oldest(), oldest, "one block a tick");
+    }
+    world.tick();
+    assert_eq!(world.oldest(), 8);
+    let last = world.pruner.status(&world.chain, &world.blobs).last_run.unwrap();
+    assert_eq!((last.progress, last.blocks), (PruneProgress::Finished, 1));
+
+    world.append(100, 100, 1);
+    let mut policy = world.pruner.policy().unwrap().clone();
+    policy.max_ops_per_tick = 1_000;
+    policy.max_instructions_per_tick = 200_000;
+    world.pruner.set_policy(policy);
+    native::with(|world| world.instructions_per_reading = 50_000);
+    world.tick();
+    let last = world.pruner.status(&world.chain, &world.blobs).last_run.unwrap();
+    assert_eq!(last.progress, PruneProgress::HasMore { reason: StopReason::Instructions });
+    assert!((1..10).contains(&last.blocks), "{last:?}");
+}
+
+#[test]
+fn the_daemon_stays_off_without_a_policy_cycles_or_permission() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(1), ..policy() });
+    world.append(10, 100, 1);
+    world.pruner.set_enabled(false).unwrap();
+    world.tick();
+    assert_eq!(world.oldest(), 0);
+    world.pruner.set_enabled(true).unwrap();
+    native::with(|world| world.liquid_cycles = 5);
+    world.pruner.tick(&mut world.chain, &mut world.blobs, 6);
+    assert_eq!(world.oldest(), 0);
+    native::with(|world| world.liquid_cycles = 6);
+    world.pruner.tick(&mut world.chain, &mut world.blobs, 6);
+    assert_eq!(world.oldest(), 8);
+}
+
+#[test]
+fn a_first_policy_switches_the_daemon_on_and_survives_an_upgrade() {
+    fresh(CLASS);
+    let open = || Pruner::open(Rc::new(memory::region(memory::CELLS))).unwrap();
+    let mut pruner = open();
+    assert_eq!(pruner.set_enabled(true), Err(PruneError::NoPolicy));
+    assert!(!pruner.stored.enabled);
+    let policy = PrunePolicy { retain_blocks: 7, ..PrunePolicy::default() };
+    pruner.set_policy(policy.clone());
+    assert!(pruner.stored.enabled);
+    pruner.set_enabled(false).unwrap();
+    pruner.set_policy(PrunePolicy { retain_blocks: 8, ..policy.clone() });
+    assert!(!pruner.stored.enabled, "a later policy leaves the switch alone");
+    drop(pruner);
+    let pruner = open();
+    assert_eq!(pruner.policy(), Some(&PrunePolicy { retain_blocks: 8, ..policy }));
+}

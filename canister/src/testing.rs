@@ -1,0 +1,63 @@
+//! Blocks for tests.
+
+use crate::api::AppendBlock;
+use crate::blob::{BlobStore, Class};
+use crate::chain::{ChainStore, open_blobs};
+use crate::memory::{self, cell};
+use crate::runtime::native;
+use serde_bytes::ByteBuf;
+use sha2::{Digest, Sha256};
+use std::rc::Rc;
+
+/// An id that looks random.
+pub fn id(of: u64) -> [u8; 32] {
+    Sha256::digest(of.to_le_bytes()).into()
+}
+
+/// The hash of block `number` on fork `fork`.
+pub fn hash(number: u64, fork: u8) -> [u8; 32] {
+    let mut bytes = id(number ^ 0xB10C);
+    bytes[0] = fork;
+    bytes
+}
+
+/// A well-formed block with these ids and a body of `body` bytes.
+pub fn block(number: u64, ids: &[[u8; 32]], body: usize) -> AppendBlock {
+    let n = ids.len() as u32;
+    let mut index = n.to_le_bytes().to_vec();
+    ids.iter().for_each(|id| index.extend(id));
+    index.extend(0u32.to_le_bytes());
+    let mut receipts = n.to_le_bytes().to_vec();
+    (1..=n).for_each(|i| receipts.extend((i * 5).to_le_bytes()));
+    (0..n).for_each(|i| receipts.extend([i as u8; 5]));
+    let body: Vec<u8> = (0..body).map(|i| (i as u64).wrapping_mul(number + 31) as u8).collect();
+    let sha256 = [&body, &receipts, &index].map(|bytes| ByteBuf::from(Sha256::digest(bytes).to_vec())).to_vec();
+    AppendBlock {
+        number,
+        hash: ByteBuf::from(hash(number, 0)),
+        parent_hash: ByteBuf::from(hash(number.wrapping_sub(1), 0)),
+        timestamp: 1_600_000_000 + number,
+        body: ByteBuf::from(body),
+        receipts: ByteBuf::from(receipts),
+        index: ByteBuf::from(index),
+        sha256,
+    }
+}
+
+/// An empty chain over blobs of `log_class` bytes.
+pub fn fresh(log_class: u32) -> (ChainStore, BlobStore) {
+    native::reset();
+    memory::forget();
+    reopen(log_class)
+}
+
+/// The chain that is in memory, opened as after an upgrade.
+pub fn reopen(log_class: u32) -> (ChainStore, BlobStore) {
+    let pages = memory::max_pages();
+    memory::forget();
+    memory::set_max_pages(pages);
+    let cells = Rc::new(memory::region(memory::CELLS));
+    cells.reserve(cell::END).unwrap();
+    let blobs = open_blobs().unwrap();
+    (ChainStore::open(cells, Class::of_size(log_class).unwrap(), (3, 4)).unwrap(), blobs)
+}
