@@ -1,62 +1,242 @@
 //! Endpoints that measure the stores from inside (feature `bench`), never part of the product's wasm.
 //!
 //! A measurement is two messages: one prepares, one runs `rounds` operations between two readings of the instruction
-//! counter and answers the average. So the pages that the second message touches are those of what it measured.
+//! counter and answers the average. So the pages that the second message touches are those of what it measured. An
+//! operation that fails is an error and not a figure.
 
-use crate::blob::{BlobPtr, BlobStore, Owner};
-use crate::chain::open_blobs;
-use crate::memory::{self, Region};
+use crate::api::AppendBlock;
+use crate::blob::{BlobPtr, Owner};
+use crate::chain::Admission;
 use crate::runtime::instructions;
-use crate::table::HashTable;
+use crate::state::{State, mutate};
+use crate::{access, memory};
 use candid::CandidType;
 use ic_cdk::update;
-use ic_stable_structures::memory_manager::{MemoryId, MemoryManager, VirtualMemory};
-use ic_stable_structures::{DefaultMemoryImpl, StableBTreeMap};
+use ic_stable_structures::StableBTreeMap;
 use serde::Deserialize;
+use serde_bytes::ByteBuf;
 use std::cell::RefCell;
 use std::hint::black_box;
 
 /// What is measured.
 #[derive(Clone, Debug, CandidType, Deserialize)]
 pub struct BenchArg {
-    /// The operation.
+    /// The operation, as `family.op`.
     pub op: String,
     /// Bytes of a blob.
     pub size: u32,
-    /// Other live blobs, or entries of the table.
-    pub n: u64,
     /// Operations.
     pub rounds: u64,
 }
 
-type BTree = StableBTreeMap<[u8; 32], [u8; 12], VirtualMemory<DefaultMemoryImpl>>;
+/// Ids of a block with which an index is filled.
+const IDS: u64 = 10_000;
+/// Entries inserted into the B-tree in one message.
+const BTREE_STEP: u64 = 20_000;
 
-/// Blobs and tables of the bench have the whole of stable memory to themselves; it is never the chain's.
-struct Bench {
-    blobs: BlobStore,
-    live: Vec<BlobPtr>,
-    table: HashTable,
+type BTree = StableBTreeMap<[u8; 32], [u8; 12], memory::BenchMemory>;
+
+#[derive(Default)]
+struct Prepared {
+    ptrs: Vec<BlobPtr>,
+    data: Vec<u8>,
+    ids: Vec<[u8; 32]>,
+    block: Option<AppendBlock>,
     entries: u64,
-    ids: Region,
     btree: Option<BTree>,
 }
 
 thread_local! {
-    static BENCH: RefCell<Option<Bench>> = const { RefCell::new(None) };
+    static PREPARED: RefCell<Prepared> = RefCell::default();
 }
 
-fn with<T>(f: impl FnOnce(&mut Bench) -> Result<T, String>) -> Result<T, String> {
-    BENCH.with_borrow_mut(|bench| {
-        if bench.is_none() {
-            *bench = Some(Bench {
-                blobs: open_blobs()?,
-                live: Vec::new(),
-                table: HashTable::open(memory::region(memory::TRANSACTION_INDEX), (5, 6))?,
-                entries: 0,
-                ids: memory::region(memory::BLOCK_RECORDS),
-                btree: None,
-            });
+/// A key that looks random and is the same everywhere.
+fn key(i: u64) -> [u8; 32] {
+    let mut out = [0u8; 32];
+    let mut x = i.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    for chunk in out.chunks_mut(8) {
+        x ^= x >> 29;
+        x = x.wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        chunk.copy_from_slice(&x.to_be_bytes());
+    }
+    out
+}
+
+fn said<T, E: std::fmt::Debug>(result: Result<T, E>) -> Result<T, String> {
+    result.map_err(|error| format!("{error:?}"))
+}
+
+/// A block of ids and nothing else.
+fn block(number: u64, ids: impl ExactSizeIterator<Item = [u8; 32]>) -> AppendBlock {
+    let mut index = (ids.len() as u32).to_le_bytes().to_vec();
+    ids.for_each(|id| index.extend(id));
+    index.extend(0u32.to_le_bytes());
+    let digest = ByteBuf::from(vec![0; 32]);
+    AppendBlock {
+        number,
+        hash: ByteBuf::from(key(number)),
+        parent_hash: ByteBuf::from(key(number.wrapping_sub(1))),
+        timestamp: 0,
+        body: ByteBuf::new(),
+        receipts: ByteBuf::new(),
+        index: ByteBuf::from(index),
+        sha256: vec![digest; 3],
+    }
+}
+
+fn append(state: &mut State, block: &AppendBlock) -> Result<(), String> {
+    said(state.chain.append(&mut state.blobs, block, &Admission::default(), 0))
+}
+
+/// Allocates `n` live blobs of 64 KiB; nothing is written to them.
+#[update(guard = "access::operator")]
+fn bench_fill_blobs(n: u64) -> Result<(), String> {
+    mutate(|state| (0..n).try_for_each(|_| said(state.blobs.allocate(65_536, Owner::Chain)).map(drop)))
+}
+
+/// Appends blocks until the chain's index has `n` entries. Answers whether it has; call it until then.
+#[update(guard = "access::operator")]
+fn bench_fill_index(n: u64) -> Result<bool, String> {
+    PREPARED.with_borrow_mut(|prepared| {
+        mutate(|state| {
+            for _ in 0..50 {
+                let first = prepared.entries;
+                let ids = IDS.min(n - first);
+                if ids == 0 {
+                    return Ok(true);
+                }
+                let number = state.chain.state().next;
+                append(state, &block(number, (0..ids as usize).map(|i| key(first + i as u64))))?;
+                prepared.entries += ids;
+            }
+            Ok(prepared.entries == n)
+        })
+    })
+}
+
+/// Fills the B-tree that the index is compared with to `n` entries. Answers whether it has them; call it until then.
+#[update(guard = "access::operator")]
+fn bench_fill_btree(n: u64) -> Result<bool, String> {
+    PREPARED.with_borrow_mut(|prepared| {
+        let btree = prepared.btree.get_or_insert_with(|| StableBTreeMap::init(memory::bench_memory()));
+        for i in prepared.entries..n.min(prepared.entries + BTREE_STEP) {
+            btree.insert(key(i), [1; 12]);
+            prepared.entries += 1;
         }
-        f(bench.as_mut().expect("just made"))
+        Ok(prepared.entries == n)
+    })
+}
+
+/// Makes what `bench_run` with the same argument needs.
+#[update(guard = "access::operator")]
+fn bench_prepare(arg: BenchArg) -> Result<(), String> {
+    PREPARED.with_borrow_mut(|prepared| {
+        mutate(|state| {
+            prepared.data = vec![7; arg.size as usize];
+            prepared.ptrs.clear();
+            let allocate = |state: &mut State| said(state.blobs.allocate(arg.size, Owner::Chain));
+            match arg.op.as_str() {
+                "blob.store" | "blob.allocate_fresh" => {}
+                "blob.read" => {
+                    for _ in 0..arg.rounds {
+                        prepared.ptrs.push(said(state.blobs.store(&prepared.data, Owner::Chain))?);
+                    }
+                }
+                "blob.release" => {
+                    for _ in 0..arg.rounds {
+                        prepared.ptrs.push(allocate(state)?);
+                    }
+                }
+                "blob.allocate_reuse" => {
+                    for _ in 0..arg.rounds {
+                        let ptr = allocate(state)?;
+                        said(state.blobs.free(&ptr))?;
+                        // Released later, so that all of them are free at once.
+                        prepared.ptrs.push(ptr);
+                    }
+                    prepared.ptrs.iter().try_for_each(|ptr| said(state.blobs.release(ptr)).map(drop))?;
+                }
+                "index.insert" => {
+                    let first = prepared.entries;
+                    let number = state.chain.state().next;
+                    prepared.block = Some(block(number, (0..arg.rounds as usize).map(|i| key(first + i as u64))));
+                }
+                "index.get" | "btree.get" | "btree.remove" => {
+                    // Spread over all that is there.
+                    let step = (prepared.entries / arg.rounds).max(1);
+                    prepared.ids = (0..arg.rounds).map(|i| key(i * step)).collect();
+                }
+                "btree.insert" => {
+                    let first = prepared.entries;
+                    prepared.ids = (0..arg.rounds).map(|i| key(first + i)).collect();
+                }
+                "index.remove" => {}
+                other => return Err(format!("no such operation: {other}")),
+            }
+            Ok(())
+        })
+    })
+}
+
+/// Runs the operation `rounds` times and answers the average instructions of one.
+#[update(guard = "access::operator")]
+fn bench_run(arg: BenchArg) -> Result<u64, String> {
+    PREPARED.with_borrow_mut(|prepared| {
+        mutate(|state| {
+            let start = instructions();
+            match arg.op.as_str() {
+                "blob.store" => {
+                    for _ in 0..arg.rounds {
+                        black_box(said(state.blobs.store(&prepared.data, Owner::Chain))?);
+                    }
+                }
+                "blob.read" => {
+                    for ptr in &prepared.ptrs {
+                        black_box(said(state.blobs.read(ptr))?);
+                    }
+                }
+                "blob.allocate_fresh" | "blob.allocate_reuse" => {
+                    for _ in 0..arg.rounds {
+                        black_box(said(state.blobs.allocate(arg.size, Owner::Chain))?);
+                    }
+                }
+                "blob.release" => {
+                    for ptr in &prepared.ptrs {
+                        said(state.blobs.free(ptr))?;
+                        said(state.blobs.release(ptr))?;
+                    }
+                }
+                "index.insert" => {
+                    let block = prepared.block.take().ok_or("not prepared")?;
+                    append(state, &block)?;
+                }
+                "index.get" => {
+                    for id in &prepared.ids {
+                        black_box(said(state.chain.location(&state.blobs, id))?);
+                    }
+                }
+                "index.remove" => {
+                    let removed = state.chain.remove_oldest(&mut state.blobs).ok_or("nothing to remove")?;
+                    if removed.entries != arg.rounds || !removed.faults.is_empty() {
+                        return Err(format!("{removed:?}"));
+                    }
+                }
+                "btree.insert" | "btree.get" | "btree.remove" => {
+                    let btree = prepared.btree.as_mut().ok_or("not prepared")?;
+                    for id in &prepared.ids {
+                        let found = match arg.op.as_str() {
+                            "btree.insert" => btree.insert(*id, [1; 12]).is_none(),
+                            "btree.get" => btree.get(id).is_some(),
+                            _ => btree.remove(id).is_some(),
+                        };
+                        if !found {
+                            return Err("the B-tree disagrees".into());
+                        }
+                    }
+                }
+                other => return Err(format!("no such operation: {other}")),
+            }
+            Ok((instructions() - start) / arg.rounds)
+        })
     })
 }

@@ -200,10 +200,11 @@ static CANDID_SERVICE: [u8; CANDID.len()] = *CANDID;
 #[cfg(target_family = "wasm")]
 const CANDID: &[u8; include_bytes!("../../candid/coppice.did").len()] = include_bytes!("../../candid/coppice.did");
 
-#[cfg(test)]
+// The endpoints of the bench are no part of the interface.
+#[cfg(all(test, not(feature = "bench")))]
 candid::export_service!();
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "bench")))]
 mod tests {
     use candid_parser::utils::{CandidSource, service_equal};
 

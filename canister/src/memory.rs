@@ -207,6 +207,16 @@ impl Region {
     }
 }
 
+/// Memory of a structure that the bench compares with.
+#[cfg(feature = "bench")]
+pub type BenchMemory = VirtualMemory<StableMemory>;
+
+/// A memory id that the product does not use.
+#[cfg(feature = "bench")]
+pub fn bench_memory() -> BenchMemory {
+    with_manager(|manager| manager.get(MemoryId::new(200)))
+}
+
 /// Grows raw stable memory so that `buckets` more can be handed out.
 fn reserve_raw(buckets: u64) -> Result<(), GrowError> {
     let handed_out: u64 = region_pages().iter().map(|pages| pages / BUCKET_PAGES).sum();
@@ -219,7 +229,7 @@ fn reserve_raw(buckets: u64) -> Result<(), GrowError> {
     if wanted > MAX_PAGES.get() {
         return Err(GrowError::OutOfSpace);
     }
-    let price = u128::from(missing * PAGE) * CYCLES_PER_GIB_SEC * PAID_AHEAD_SECS >> 30;
+    let price = (u128::from(missing * PAGE) * CYCLES_PER_GIB_SEC * PAID_AHEAD_SECS) >> 30;
     if runtime::liquid_cycles() < price {
         return Err(GrowError::LowCycles);
     }

@@ -96,7 +96,7 @@ impl Log {
     pub fn extend(&mut self, blobs: &mut BlobStore, range: Range<u64>, owner: Owner) -> Result<(), AllocateError> {
         for blob in range {
             let ptr = blobs.allocate(self.class.size(), owner)?;
-            let entry = ptr.offset / GRANULE | u64::from(ptr.generation) << 32;
+            let entry = (ptr.offset / GRANULE) | (u64::from(ptr.generation) << 32);
             self.directory.write_u64(self.slot(blob), entry);
         }
         Ok(())

@@ -41,7 +41,7 @@ fn overhead(log_class: u32, blocks: u64, size: impl Fn(u64) -> usize) -> f64 {
 
 #[test]
 fn small_and_large_blocks_cost_their_bytes() {
-    let sizes = |number: u64| 200 + (number as usize * 2_654_435_761 >> 7) % (8 * KIB - 200);
+    let sizes = |number: u64| 200 + ((number as usize * 2_654_435_761) >> 7) % (8 * KIB - 200);
     let small = overhead(1 << 20, 10_000, sizes);
     assert!((0.9..=1.1).contains(&small), "10,000 blocks of 200 B to 8 KiB: {small}");
     let large = overhead(1 << 20, 100, |_| 1_400_000);

@@ -1,0 +1,270 @@
+//! A canister, and how one execution of it is prepared, run, and kept or undone.
+//!
+//! [`State`] is all that a canister is and can be cloned at little cost, for its memories are shared copy-on-write; a
+//! snapshot and the way back from a failed upgrade are such clones. The live [`Instance`] is but a cache of the
+//! state's heap: it may be dropped at any time and is made again when it is next needed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use candid::Principal;
+
+use crate::call_context::{CallContext, Callback};
+use crate::context::{Answer, Environment, Input, OutgoingCall, Run};
+use crate::cycles;
+use crate::execution::{Execution, History, Kind, Outcome};
+use crate::faults::Faults;
+use crate::heap::HeapImage;
+use crate::instance::{Entry, Instance};
+use crate::limits::Limits;
+use crate::log::Log;
+use crate::module::CanisterModule;
+use crate::settings::{Settings, Status};
+use crate::stable_memory::{Journal, StableMemory};
+use crate::trap::Trap;
+
+/// All that a canister is.
+#[derive(Clone)]
+pub(crate) struct State {
+    pub(crate) settings: Settings,
+    pub(crate) status: Status,
+    pub(crate) balance: u128,
+    /// The fraction of a cycle of storage not charged yet.
+    pub(crate) storage_carried: u128,
+    pub(crate) version: u64,
+    pub(crate) code: Option<Arc<CanisterModule>>,
+    pub(crate) heap: HeapImage,
+    pub(crate) stable: StableMemory,
+    /// Nanoseconds since 1970, 0 when not set.
+    pub(crate) timer: u64,
+    pub(crate) certified_data: Vec<u8>,
+    pub(crate) contexts: BTreeMap<u64, CallContext>,
+    pub(crate) callbacks: BTreeMap<u64, Callback>,
+    pub(crate) next_id: u64,
+    pub(crate) log: Log,
+}
+
+impl State {
+    pub(crate) fn new(settings: Settings, balance: u128) -> Self {
+        State {
+            settings,
+            status: Status::Running,
+            balance,
+            storage_carried: 0,
+            version: 0,
+            code: None,
+            heap: HeapImage::default(),
+            stable: StableMemory::default(),
+            timer: 0,
+            certified_data: Vec::new(),
+            contexts: BTreeMap::new(),
+            callbacks: BTreeMap::new(),
+            next_id: 0,
+            log: Log::default(),
+        }
+    }
+
+    /// Bytes of heap, stable memory and module.
+    pub(crate) fn memory_usage(&self) -> u64 {
+        self.heap.bytes() + self.stable.bytes() + self.code.as_ref().map_or(0, |code| code.size)
+    }
+
+    /// The balance below which nothing runs.
+    pub(crate) fn freezing_limit(&self) -> u128 {
+        cycles::freezing_limit(self.memory_usage(), self.settings.freezing_seconds)
+    }
+
+    /// Cycles above the freezing threshold.
+    pub(crate) fn liquid(&self) -> u128 {
+        self.balance.saturating_sub(self.freezing_limit())
+    }
+
+    pub(crate) fn exports(&self, name: &str) -> bool {
+        self.code.as_ref().is_some_and(|code| code.exports(name))
+    }
+
+    /// A number for a call context or callback, never used before.
+    pub(crate) fn fresh_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// Removes code and data; settings, cycles and log stay.
+    pub(crate) fn clear(&mut self) {
+        self.code = None;
+        self.heap = HeapImage::default();
+        self.stable = StableMemory::default();
+        self.timer = 0;
+        self.certified_data.clear();
+        self.version += 1;
+    }
+}
+
+/// A canister on the host.
+pub(crate) struct Canister {
+    pub(crate) id: Principal,
+    pub(crate) state: State,
+    pub(crate) instance: Option<Instance>,
+}
+
+/// What an execution needs of the subnet.
+pub(crate) struct Surroundings<'a> {
+    /// Nanoseconds since 1970.
+    pub(crate) time: u64,
+    pub(crate) limits: &'a Limits,
+    pub(crate) faults: &'a Faults,
+    pub(crate) history: &'a mut History,
+    /// Wasm pages of stable memory that the other canisters have.
+    pub(crate) stable_elsewhere: u64,
+}
+
+/// An execution to be done.
+pub(crate) struct Job {
+    pub(crate) kind: Kind,
+    pub(crate) entry: Entry,
+    pub(crate) input: Input,
+    /// Instructions it may use.
+    pub(crate) limit: u64,
+    /// Cycles paid for it in advance; otherwise it is paid from the balance.
+    pub(crate) prepaid: Option<u128>,
+}
+
+/// What an execution did beyond its canister.
+#[derive(Default)]
+pub(crate) struct Effects {
+    pub(crate) answer: Option<Answer>,
+    pub(crate) calls: Vec<OutgoingCall>,
+    pub(crate) cycles_accepted: u128,
+    pub(crate) accepted: bool,
+}
+
+/// How an execution ended.
+pub(crate) struct Done {
+    pub(crate) result: Result<Effects, Trap>,
+    pub(crate) instructions: u64,
+}
+
+impl Canister {
+    pub(crate) fn new(id: Principal, state: State) -> Self {
+        Canister { id, state, instance: None }
+    }
+
+    fn live_instance(&mut self) -> Result<Instance, Trap> {
+        match (self.instance.take(), &self.state.code) {
+            (Some(instance), _) => Ok(instance),
+            (None, Some(code)) => Instance::from_image(code, &self.state.heap),
+            (None, None) => Err(Trap::Wasm("the canister contains no Wasm module".into())),
+        }
+    }
+
+    fn environment(&self, kind: Kind, around: &Surroundings<'_>) -> Environment {
+        let settings = &self.state.settings;
+        let limits = around.limits;
+        Environment {
+            canister: self.id,
+            time: around.time,
+            version: self.state.version,
+            status: self.state.status.number(),
+            controllers: settings.controllers.clone(),
+            variables: settings.variables.clone(),
+            freezing_seconds: settings.freezing_seconds,
+            wasm_memory_limit: settings.wasm_memory_limit,
+            certificate: (kind == Kind::Query).then(|| self.state.certified_data.clone()),
+            stable_pages_max: limits
+                .canister_stable_pages
+                .min(limits.subnet_stable_pages.saturating_sub(around.stable_elsewhere)),
+            stable_accesses: limits.stable_accesses(kind),
+            callback_instructions: limits.update_instructions,
+        }
+    }
+
+    /// Executes a job and keeps or undoes what it did. The caller has checked that the balance covers it.
+    pub(crate) fn execute(&mut self, job: Job, around: &mut Surroundings<'_>) -> Done {
+        let method = job.input.method.clone();
+        let kind = job.kind;
+        let mut instance = match self.live_instance() {
+            Ok(instance) => instance,
+            Err(trap) => return Done { result: Err(trap), instructions: 0 },
+        };
+        let free = matches!(kind, Kind::Query | Kind::InspectMessage);
+        let prepaid = job.prepaid.unwrap_or_else(|| if free { 0 } else { cycles::execution(job.limit) });
+        if job.prepaid.is_none() {
+            self.state.balance = self.state.balance.saturating_sub(prepaid);
+        }
+        let stable = std::mem::take(&mut self.state.stable);
+        let usage = self.state.memory_usage() + stable.bytes();
+        let run = Box::new(Run {
+            kind,
+            environment: self.environment(kind, around),
+            input: job.input,
+            limit: job.limit,
+            faults: around.faults.clone(),
+            trap_point: around.faults.next_message(kind),
+            system_calls: 0,
+            journal: Journal::start(&stable),
+            stable,
+            balance: self.state.balance,
+            memory_usage: usage,
+            cycles_accepted: 0,
+            reply_data: Vec::new(),
+            answer: None,
+            call: None,
+            calls: Vec::new(),
+            timer: self.state.timer,
+            certified_data: self.state.certified_data.clone(),
+            accepted: false,
+            log: Vec::new(),
+        });
+        let ended = instance.execute(run, &job.entry);
+        let mut run = ended.run;
+        around.history.push(Execution {
+            canister: self.id,
+            kind,
+            method,
+            instructions: ended.instructions,
+            stable_pages_read: run.journal.pages_read(),
+            stable_pages_written: run.journal.pages_written(),
+            system_calls: run.system_calls,
+            outcome: match &ended.result {
+                Ok(()) => Outcome::Completed,
+                Err(trap) => Outcome::Trapped { code: trap.code(), message: trap.to_string() },
+            },
+        });
+        let keeps = ended.result.is_ok() && kind.keeps_changes();
+        if keeps {
+            instance.commit(&mut self.state.heap);
+            // A call that was built and never performed gives its cycles back.
+            self.state.balance = run.balance + run.call.take().map_or(0, |call| call.cycles);
+            self.state.timer = run.timer;
+            self.state.certified_data = std::mem::take(&mut run.certified_data);
+            self.state.version += 1;
+            self.instance = Some(instance);
+        } else {
+            run.stable.roll_back(&mut run.journal);
+            self.instance = instance.roll_back(&self.state.heap).then_some(instance);
+        }
+        self.state.stable = std::mem::take(&mut run.stable);
+        if !free {
+            self.state.balance += prepaid.saturating_sub(cycles::execution(ended.instructions));
+            self.write_log(&mut run, ended.result.as_ref().err(), around.time);
+        }
+        let effects = ended.result.map(|()| Effects {
+            answer: run.answer.take(),
+            calls: std::mem::take(&mut run.calls),
+            cycles_accepted: run.cycles_accepted,
+            accepted: run.accepted,
+        });
+        Done { result: effects, instructions: ended.instructions }
+    }
+
+    /// Debug output stays when the message traps, as on the platform.
+    fn write_log(&mut self, run: &mut Run, trap: Option<&Trap>, time: u64) {
+        let limit = self.state.settings.log_bytes;
+        for line in run.log.drain(..) {
+            self.state.log.push(time, line, limit);
+        }
+        if let Some(trap) = trap {
+            self.state.log.push(time, format!("[TRAP]: {trap}").into_bytes(), limit);
+        }
+    }
+}

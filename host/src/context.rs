@@ -1,0 +1,216 @@
+//! The state of the message that is being executed: what the system API reads and writes.
+//!
+//! A [`Run`] is made for one execution, put into the Wasmtime store, and taken out again with its effects. Nothing in
+//! it reaches the canister until the execution has ended well, except stable memory, which has its own undo log.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use candid::Principal;
+use wasmtime::{Memory, ResourceLimiter};
+
+use crate::cycles;
+use crate::execution::Kind;
+use crate::faults::{Faults, TrapPoint};
+use crate::stable_memory::{Journal, PAGE, StableMemory};
+use crate::trap::Trap;
+
+/// A callback: an index into the table and its environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Closure {
+    pub(crate) function: u32,
+    pub(crate) env: u32,
+}
+
+/// A call that a message makes.
+#[derive(Clone, Debug)]
+pub(crate) struct OutgoingCall {
+    pub(crate) callee: Principal,
+    pub(crate) method: String,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) on_reply: Closure,
+    pub(crate) on_reject: Closure,
+    pub(crate) on_cleanup: Option<Closure>,
+    pub(crate) cycles: u128,
+    /// Seconds after which a best-effort call may time out; the host never lets one do so.
+    pub(crate) timeout: Option<u32>,
+    /// Cycles paid in advance.
+    pub(crate) prepaid: u128,
+}
+
+/// How a message answered its caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Reply(Vec<u8>),
+    Reject(String),
+}
+
+/// What a message sees of its canister and of the subnet.
+#[derive(Clone)]
+pub(crate) struct Environment {
+    pub(crate) canister: Principal,
+    /// Nanoseconds since 1970.
+    pub(crate) time: u64,
+    pub(crate) version: u64,
+    pub(crate) status: u32,
+    pub(crate) controllers: Arc<[Principal]>,
+    pub(crate) variables: Arc<BTreeMap<String, String>>,
+    pub(crate) freezing_seconds: u64,
+    pub(crate) wasm_memory_limit: u64,
+    pub(crate) certificate: Option<Vec<u8>>,
+    /// Wasm pages of stable memory this canister may have.
+    pub(crate) stable_pages_max: u64,
+    /// Distinct 4 KiB pages that may be read, and that may be written.
+    pub(crate) stable_accesses: u64,
+    /// Instructions of a callback, to be paid in advance.
+    pub(crate) callback_instructions: u64,
+}
+
+/// What came with a message.
+#[derive(Clone, Default)]
+pub(crate) struct Input {
+    pub(crate) caller: Vec<u8>,
+    pub(crate) method: String,
+    pub(crate) arg: Vec<u8>,
+    /// Of a callback: the code and message of the reject.
+    pub(crate) reject: Option<(u32, String)>,
+    /// Nanoseconds since 1970, 0 for calls that don't time out.
+    pub(crate) deadline: u64,
+    pub(crate) cycles_available: u128,
+    pub(crate) cycles_refunded: u128,
+    /// Whether the call has been answered by an earlier message of it, or needs no answer.
+    pub(crate) answered: bool,
+    /// Instructions of the earlier messages of the call.
+    pub(crate) instructions_before: u64,
+}
+
+/// The state of one execution.
+pub(crate) struct Run {
+    pub(crate) kind: Kind,
+    pub(crate) environment: Environment,
+    pub(crate) input: Input,
+    pub(crate) limit: u64,
+    pub(crate) faults: Faults,
+    pub(crate) trap_point: Option<TrapPoint>,
+    pub(crate) system_calls: u64,
+    pub(crate) stable: StableMemory,
+    pub(crate) journal: Journal,
+    /// Spendable cycles; the execution itself has been paid for.
+    pub(crate) balance: u128,
+    /// Bytes of heap, stable memory and code.
+    pub(crate) memory_usage: u64,
+    pub(crate) cycles_accepted: u128,
+    pub(crate) reply_data: Vec<u8>,
+    pub(crate) answer: Option<Answer>,
+    pub(crate) call: Option<OutgoingCall>,
+    pub(crate) calls: Vec<OutgoingCall>,
+    pub(crate) timer: u64,
+    pub(crate) certified_data: Vec<u8>,
+    pub(crate) accepted: bool,
+    pub(crate) log: Vec<Vec<u8>>,
+}
+
+impl Run {
+    /// The fuel to start with: the instruction limit, or where a fault strikes before it.
+    pub(crate) fn fuel_limit(&self) -> u64 {
+        match self.trap_point {
+            Some(TrapPoint::Instructions(n)) => n.min(self.limit),
+            _ => self.limit,
+        }
+    }
+
+    pub(crate) fn at_start(&self) -> Result<(), Trap> {
+        self.strike(self.trap_point == Some(TrapPoint::Start), &"at the start of the message")
+    }
+
+    pub(crate) fn at_end(&self) -> Result<(), Trap> {
+        self.strike(self.trap_point == Some(TrapPoint::End), &"at the end of the message")
+    }
+
+    /// Counts a system call.
+    pub(crate) fn at_system_call(&mut self, name: &str) -> Result<(), Trap> {
+        self.system_calls += 1;
+        let strikes = self.trap_point == Some(TrapPoint::SystemCall(self.system_calls));
+        self.strike(strikes, &format_args!("at system call {}, ic0.{name}", self.system_calls))
+    }
+
+    fn strike(&self, strikes: bool, place: &dyn std::fmt::Display) -> Result<(), Trap> {
+        if !strikes {
+            return Ok(());
+        }
+        self.faults.struck();
+        Err(Trap::Injected(place.to_string()))
+    }
+
+    /// Tells the injected end of the fuel from the platform's limit.
+    pub(crate) fn explain(&self, trap: Trap) -> Trap {
+        match (&trap, self.trap_point) {
+            (Trap::InstructionLimit(_), Some(TrapPoint::Instructions(n))) if n < self.limit => {
+                self.faults.struck();
+                Trap::Injected(format!("after {n} instructions"))
+            }
+            _ => trap,
+        }
+    }
+
+    /// Cycles above the freezing threshold.
+    pub(crate) fn liquid(&self) -> u128 {
+        self.balance.saturating_sub(cycles::freezing_limit(self.memory_usage, self.environment.freezing_seconds))
+    }
+
+    /// Takes `bytes` more of memory into account, unless that would freeze the canister.
+    pub(crate) fn use_memory(&mut self, bytes: u64) -> Result<(), Trap> {
+        let usage = self.memory_usage + bytes;
+        let needed = cycles::freezing_limit(usage, self.environment.freezing_seconds);
+        if self.kind.keeps_changes() && self.balance < needed {
+            return Err(Trap::InsufficientCyclesInMemoryGrow { bytes, missing: needed - self.balance });
+        }
+        self.memory_usage = usage;
+        Ok(())
+    }
+
+    /// Checks the limit of stable pages touched.
+    pub(crate) fn check_accesses(&self) -> Result<(), Trap> {
+        let limit = self.environment.stable_accesses;
+        if self.journal.pages_read() > limit || self.journal.pages_written() > limit {
+            return Err(Trap::StableAccessLimit(limit * PAGE as u64 / 1024));
+        }
+        Ok(())
+    }
+}
+
+/// The data of a Wasmtime store.
+#[derive(Default)]
+pub(crate) struct Context {
+    pub(crate) run: Option<Box<Run>>,
+    pub(crate) memory: Option<Memory>,
+}
+
+impl Context {
+    /// The running message. The system API is reachable from Wasm only, and Wasm runs only with one.
+    pub(crate) fn run(&mut self) -> &mut Run {
+        self.run.as_mut().expect("Wasm runs only within a message")
+    }
+}
+
+impl ResourceLimiter for Context {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
+        // Without a message it is the host that rebuilds an instance.
+        let Some(run) = self.run.as_mut() else { return Ok(true) };
+        let limit = run.environment.wasm_memory_limit;
+        let limited =
+            matches!(run.kind, Kind::Init | Kind::PostUpgrade | Kind::PreUpgrade | Kind::Update | Kind::Start);
+        if limited && limit > 0 && desired as u64 > limit {
+            return Err(Trap::WasmMemoryLimit(limit).into());
+        }
+        run.use_memory((desired - current) as u64)?;
+        Ok(true)
+    }
+
+    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(desired <= 1_000_000)
+    }
+}

@@ -1,0 +1,61 @@
+//! What an instruction is: the platform's price of every Wasm operator and of every system call.
+//!
+//! Wasmtime counts the operators itself (fuel); calls of the system API are charged by hand on top of the price of
+//! the `call` that makes them. A price is a `u8` there, so `memory.grow` and its like (300 on the platform) are
+//! charged 255: growing is rare enough that the difference is below 0.01 % of any message.
+
+use wasmtime::OperatorCost;
+
+/// Instructions of a system call of the cheapest family: stable memory reads, writes and sizes.
+pub(crate) const STABLE: u64 = 20;
+/// Instructions of `debug_print`, besides one per byte.
+pub(crate) const DEBUG_PRINT: u64 = 100;
+/// Instructions of `performance_counter`.
+pub(crate) const PERFORMANCE_COUNTER: u64 = 200;
+/// Instructions of most system calls, besides one per byte copied.
+pub(crate) const SYSTEM_CALL: u64 = 500;
+/// Instructions of `is_controller`.
+pub(crate) const IS_CONTROLLER: u64 = 1_000;
+/// Instructions of `call_new`.
+pub(crate) const CALL_NEW: u64 = 1_500;
+/// Instructions of `call_perform`.
+pub(crate) const CALL_PERFORM: u64 = 5_000;
+/// Instructions for each 4 KiB page of stable memory that a message writes for the first time.
+pub(crate) const NEW_STABLE_PAGE: u64 = 1_000;
+
+/// The platform's prices as Wasmtime's table of operator costs.
+///
+/// Wasmtime's default is 1 for every operator except a few that are 0, which fits most of the table. It also charges
+/// 1 on entry of every function, besides the `call`; so does the platform.
+pub(crate) fn operator_costs() -> OperatorCost {
+    macro_rules! prices {
+        ($($price:expr => $($operator:ident)+;)+) => {
+            OperatorCost { $($($operator: $price,)+)+ ..OperatorCost::new() }
+        };
+    }
+    prices! {
+        0 => Block Else End Loop;
+        1 => Nop Drop Return Unreachable;
+        2 => GlobalGet GlobalSet If Br BrIf BrTable
+             F32Add F32Sub F32Mul F32Ceil F32Floor F32Trunc F32Nearest F32Copysign
+             F64Add F64Sub F64Mul F64Ceil F64Floor F64Trunc F64Nearest;
+        3 => F32Eq F32Ne F32Lt F32Gt F32Le F32Ge F64Eq F64Ne F64Lt F64Gt F64Le F64Ge F32Div F64Copysign
+             F32ConvertI32S F32ConvertI64S F64ConvertI32S F64ConvertI64S I8x16Shuffle;
+        3 => ReturnCall;
+        5 => F64Div F32Sqrt TableGet TableSet RefIsNull;
+        5 => Call;
+        8 => F64Sqrt;
+        10 => I32DivS I32DivU I32RemS I32RemU I64DivS I64DivU I64RemS I64RemU;
+        10 => CallIndirect;
+        16 => F32ConvertI32U F32ConvertI64U F64ConvertI32U F64ConvertI64U;
+        18 => F32Min F32Max F64Min F64Max;
+        20 => MemorySize
+              I32TruncF32S I32TruncF32U I32TruncF64S I32TruncF64U I64TruncF32S I64TruncF32U I64TruncF64S I64TruncF64U
+              I32TruncSatF32S I32TruncSatF32U I32TruncSatF64S I32TruncSatF64U
+              I64TruncSatF32S I64TruncSatF32U I64TruncSatF64S I64TruncSatF64U;
+        60 => ReturnCallIndirect;
+        100 => TableSize MemoryFill MemoryCopy MemoryInit TableFill TableCopy TableInit;
+        130 => RefFunc;
+        255 => MemoryGrow TableGrow DataDrop ElemDrop;
+    }
+}

@@ -1,0 +1,143 @@
+//! What the host reports about every execution.
+
+use candid::Principal;
+
+use crate::reject::ErrorCode;
+
+/// What was executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// The module's `start` function, at install and upgrade.
+    Start,
+    /// `canister_init`.
+    Init,
+    /// `canister_pre_upgrade`.
+    PreUpgrade,
+    /// `canister_post_upgrade`.
+    PostUpgrade,
+    /// `canister_inspect_message`.
+    InspectMessage,
+    /// An update method.
+    Update,
+    /// A query method, called as a query: its changes are thrown away.
+    Query,
+    /// A query method, called as an update: its changes are thrown away too.
+    ReplicatedQuery,
+    /// `canister_global_timer`.
+    Timer,
+    /// The callback of a call that was replied to.
+    ReplyCallback,
+    /// The callback of a call that was rejected.
+    RejectCallback,
+    /// The cleanup after a callback that trapped.
+    Cleanup,
+}
+
+impl Kind {
+    /// The platform's name of the mode, as in its messages.
+    pub(crate) fn mode(self) -> &'static str {
+        match self {
+            Kind::Start => "start",
+            Kind::Init | Kind::PostUpgrade => "init",
+            Kind::PreUpgrade => "pre upgrade",
+            Kind::InspectMessage => "inspect message",
+            Kind::Update => "update",
+            Kind::Query => "non replicated query",
+            Kind::ReplicatedQuery => "replicated query",
+            Kind::Timer => "system task",
+            Kind::ReplyCallback => "reply callback",
+            Kind::RejectCallback => "reject callback",
+            Kind::Cleanup => "cleanup",
+        }
+    }
+
+    /// Whether what it does stays, if it doesn't trap.
+    pub fn keeps_changes(self) -> bool {
+        !matches!(self, Kind::InspectMessage | Kind::Query | Kind::ReplicatedQuery)
+    }
+}
+
+/// How an execution ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// To its end.
+    Completed,
+    /// In a trap; all it did was undone.
+    Trapped {
+        /// The code a caller sees.
+        code: ErrorCode,
+        /// The reason, without the canister's name.
+        message: String,
+    },
+}
+
+/// One execution: a message, a timer, a callback or a hook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Execution {
+    /// The canister that ran.
+    pub canister: Principal,
+    /// What ran.
+    pub kind: Kind,
+    /// The method's name, or that of the method whose callback this is; empty for timers and hooks.
+    pub method: String,
+    /// Instructions, by the platform's prices.
+    pub instructions: u64,
+    /// Distinct 4 KiB pages of stable memory read.
+    pub stable_pages_read: u64,
+    /// Distinct 4 KiB pages of stable memory written.
+    pub stable_pages_written: u64,
+    /// Calls of the system API.
+    pub system_calls: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// Sums over all executions of a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Executions, queries included.
+    pub executions: u64,
+    /// Those that trapped.
+    pub trapped: u64,
+    /// Instructions.
+    pub instructions: u128,
+    /// Distinct 4 KiB stable pages read, summed over the executions.
+    pub stable_pages_read: u128,
+    /// Distinct 4 KiB stable pages written, summed over the executions.
+    pub stable_pages_written: u128,
+}
+
+/// Executions kept until they are taken; the oldest go first.
+const KEPT: usize = 10_000;
+
+/// The bounded record of executions.
+#[derive(Default)]
+pub(crate) struct History {
+    recent: std::collections::VecDeque<Execution>,
+    last: Option<Execution>,
+    pub(crate) totals: Totals,
+}
+
+impl History {
+    pub(crate) fn push(&mut self, execution: Execution) {
+        self.totals.executions += 1;
+        self.totals.trapped += u64::from(execution.outcome != Outcome::Completed);
+        self.totals.instructions += u128::from(execution.instructions);
+        self.totals.stable_pages_read += u128::from(execution.stable_pages_read);
+        self.totals.stable_pages_written += u128::from(execution.stable_pages_written);
+        if self.recent.len() == KEPT {
+            self.recent.pop_front();
+        }
+        self.last = Some(execution.clone());
+        self.recent.push_back(execution);
+    }
+
+    pub(crate) fn last(&self) -> Option<Execution> {
+        self.last.clone()
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<Execution> {
+        self.recent.drain(..).collect()
+    }
+}

@@ -1,0 +1,245 @@
+//! The host as its users see it: here the canisters, beside it calls and time, snapshots and measurements.
+
+mod calls;
+mod measure;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use candid::Principal;
+
+use crate::install::Mode;
+use crate::log::LogRecord;
+use crate::reject::RejectResponse;
+use crate::settings::{CanisterSettings, CanisterStatus};
+use crate::stable_memory::StableMemory;
+use crate::subnet::Subnet;
+
+/// A subnet with canisters, in this process.
+///
+/// A sender of `None` is the anonymous principal, as on PocketIC. Every method may be called from any thread.
+pub struct Host(Mutex<Subnet>);
+
+impl Default for Host {
+    fn default() -> Self {
+        Host::new()
+    }
+}
+
+fn or_anonymous(sender: Option<Principal>) -> Principal {
+    sender.unwrap_or(Principal::anonymous())
+}
+
+impl Host {
+    /// A host without canisters, whose clock shows the beginning of 2026.
+    pub fn new() -> Self {
+        Host(Mutex::new(Subnet::new()))
+    }
+
+    fn subnet(&self) -> MutexGuard<'_, Subnet> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Creates an empty canister with 100 T cycles, controlled by the anonymous principal.
+    pub fn create_canister(&self) -> Principal {
+        self.create_canister_with_settings(None, None)
+    }
+
+    /// Creates an empty canister with 100 T cycles, controlled by `sender` unless the settings say otherwise.
+    pub fn create_canister_with_settings(
+        &self,
+        sender: Option<Principal>,
+        settings: Option<CanisterSettings>,
+    ) -> Principal {
+        let mut subnet = self.subnet();
+        let id = subnet.create(or_anonymous(sender));
+        if let (Some(settings), Ok(canister)) = (settings, subnet.canister(id)) {
+            canister.state.settings.apply(settings);
+        }
+        id
+    }
+
+    /// Whether there is such a canister.
+    pub fn canister_exists(&self, canister: Principal) -> bool {
+        self.subnet().canisters.contains_key(&canister)
+    }
+
+    /// Adds cycles to a canister and answers the new balance.
+    ///
+    /// # Panics
+    /// When there is no such canister.
+    pub fn add_cycles(&self, canister: Principal, amount: u128) -> u128 {
+        let mut subnet = self.subnet();
+        let state = &mut expect(subnet.canister(canister)).state;
+        state.balance += amount;
+        state.balance
+    }
+
+    /// The balance of a canister, in cycles.
+    ///
+    /// # Panics
+    /// When there is no such canister.
+    pub fn cycle_balance(&self, canister: Principal) -> u128 {
+        expect(self.subnet().canister(canister)).state.balance
+    }
+
+    /// Installs code (Wasm, raw or compressed by gzip) on an empty canister.
+    ///
+    /// # Panics
+    /// When it fails; [`Host::try_install_canister`] answers an error instead.
+    pub fn install_canister(&self, canister: Principal, wasm: Vec<u8>, arg: Vec<u8>, sender: Option<Principal>) {
+        expect(self.try_install_canister(canister, wasm, arg, sender));
+    }
+
+    /// Installs code (Wasm, raw or compressed by gzip) on an empty canister.
+    ///
+    /// # Errors
+    /// When the sender isn't a controller, the module isn't valid, there is code already, or a hook traps.
+    pub fn try_install_canister(
+        &self,
+        canister: Principal,
+        wasm: Vec<u8>,
+        arg: Vec<u8>,
+        sender: Option<Principal>,
+    ) -> Result<(), RejectResponse> {
+        self.subnet().install_code(canister, Mode::Install, &wasm, arg, or_anonymous(sender))
+    }
+
+    /// Replaces the code and the heap and keeps stable memory.
+    ///
+    /// # Errors
+    /// As for an installation; the old code and state are kept then.
+    pub fn upgrade_canister(
+        &self,
+        canister: Principal,
+        wasm: Vec<u8>,
+        arg: Vec<u8>,
+        sender: Option<Principal>,
+    ) -> Result<(), RejectResponse> {
+        self.subnet().upgrade(canister, &wasm, arg, or_anonymous(sender))
+    }
+
+    /// Replaces the code and clears heap and stable memory.
+    ///
+    /// # Errors
+    /// As for an installation; the old code and state are kept then.
+    pub fn reinstall_canister(
+        &self,
+        canister: Principal,
+        wasm: Vec<u8>,
+        arg: Vec<u8>,
+        sender: Option<Principal>,
+    ) -> Result<(), RejectResponse> {
+        self.subnet().install_code(canister, Mode::Reinstall, &wasm, arg, or_anonymous(sender))
+    }
+
+    /// Removes code, heap and stable memory, and rejects every open call.
+    ///
+    /// # Errors
+    /// When there is no such canister or the sender isn't a controller.
+    pub fn uninstall_canister(&self, canister: Principal, sender: Option<Principal>) -> Result<(), RejectResponse> {
+        let mut subnet = self.subnet();
+        subnet.controlled(canister, or_anonymous(sender), "uninstall_code")?;
+        subnet.uninstall(canister, "Canister has been uninstalled.");
+        Ok(())
+    }
+
+    /// Lets a canister take messages again.
+    ///
+    /// # Errors
+    /// When there is no such canister or the sender isn't a controller.
+    pub fn start_canister(&self, canister: Principal, sender: Option<Principal>) -> Result<(), RejectResponse> {
+        self.subnet().start(canister, or_anonymous(sender))
+    }
+
+    /// Stops a canister: executes messages until its open calls are over.
+    ///
+    /// # Errors
+    /// When there is no such canister, the sender isn't a controller, or an open call can't come to an end.
+    pub fn stop_canister(&self, canister: Principal, sender: Option<Principal>) -> Result<(), RejectResponse> {
+        self.subnet().stop(canister, or_anonymous(sender))
+    }
+
+    /// Begins to stop a canister without executing anything: it is stopping until its open calls are over.
+    ///
+    /// # Errors
+    /// When there is no such canister or the sender isn't a controller.
+    pub fn begin_stop_canister(&self, canister: Principal, sender: Option<Principal>) -> Result<(), RejectResponse> {
+        self.subnet().begin_stop(canister, or_anonymous(sender))
+    }
+
+    /// The status of a canister.
+    ///
+    /// # Errors
+    /// When there is no such canister or the sender isn't a controller.
+    pub fn canister_status(
+        &self,
+        canister: Principal,
+        sender: Option<Principal>,
+    ) -> Result<CanisterStatus, RejectResponse> {
+        self.subnet().status(canister, or_anonymous(sender))
+    }
+
+    /// Changes settings of a canister.
+    ///
+    /// # Errors
+    /// When there is no such canister or the sender isn't a controller.
+    pub fn update_canister_settings(
+        &self,
+        canister: Principal,
+        sender: Option<Principal>,
+        settings: CanisterSettings,
+    ) -> Result<(), RejectResponse> {
+        self.subnet().update_settings(canister, or_anonymous(sender), settings)
+    }
+
+    /// Changes the controllers of a canister.
+    ///
+    /// # Errors
+    /// When there is no such canister or the sender isn't a controller.
+    pub fn set_controllers(
+        &self,
+        canister: Principal,
+        sender: Option<Principal>,
+        controllers: Vec<Principal>,
+    ) -> Result<(), RejectResponse> {
+        let settings = CanisterSettings { controllers: Some(controllers), ..CanisterSettings::default() };
+        self.update_canister_settings(canister, sender, settings)
+    }
+
+    /// The controllers of a canister.
+    ///
+    /// # Panics
+    /// When there is no such canister.
+    pub fn get_controllers(&self, canister: Principal) -> Vec<Principal> {
+        expect(self.subnet().canister(canister)).state.settings.controllers.to_vec()
+    }
+
+    /// The whole stable memory of a canister, which must fit this process's memory.
+    ///
+    /// # Panics
+    /// When there is no such canister.
+    pub fn get_stable_memory(&self, canister: Principal) -> Vec<u8> {
+        expect(self.subnet().canister(canister)).state.stable.to_vec()
+    }
+
+    /// Replaces the stable memory of a canister, padded with zeros to whole Wasm pages.
+    ///
+    /// # Panics
+    /// When there is no such canister.
+    pub fn set_stable_memory(&self, canister: Principal, data: &[u8]) {
+        expect(self.subnet().canister(canister)).state.stable = StableMemory::from_slice(data);
+    }
+
+    /// The debug output of a canister and the messages of its traps, oldest first.
+    ///
+    /// # Panics
+    /// When there is no such canister.
+    pub fn fetch_canister_logs(&self, canister: Principal) -> Vec<LogRecord> {
+        expect(self.subnet().canister(canister)).state.log.records()
+    }
+}
+
+/// Panics as PocketIC does where it has no way to answer an error.
+fn expect<T>(result: Result<T, RejectResponse>) -> T {
+    result.unwrap_or_else(|reject| panic!("{reject}"))
+}

@@ -1,0 +1,127 @@
+//! Calls from outside: updates that are queued, and queries that are answered at once.
+
+use candid::Principal;
+
+use crate::call_context::MessageId;
+use crate::canister::Job;
+use crate::context::{Answer, Input};
+use crate::cycles;
+use crate::execution::Kind;
+use crate::instance::Entry;
+use crate::limits::MAX_PAYLOAD;
+use crate::reject::{ErrorCode, RejectResponse, did_not_reply, no_code, out_of_cycles};
+use crate::settings::Status;
+use crate::subnet::{Message, Subnet};
+use crate::trap::Trap;
+
+impl Subnet {
+    /// Takes an update from outside into the queue, after `canister_inspect_message` has accepted it.
+    pub(crate) fn submit(
+        &mut self,
+        canister: Principal,
+        sender: Principal,
+        method: &str,
+        payload: Vec<u8>,
+    ) -> Result<MessageId, RejectResponse> {
+        if payload.len() > MAX_PAYLOAD {
+            let message = format!("Ingress message of {} bytes is too large: at most {MAX_PAYLOAD}", payload.len());
+            return Err(RejectResponse::new(ErrorCode::SubnetOversubscribed, message));
+        }
+        self.apply_faults();
+        self.refusal(canister, method)?;
+        self.inspect(canister, sender, method, &payload)?;
+        let price = cycles::INGRESS + cycles::INGRESS_BYTE * (payload.len() + method.len()) as u128;
+        let state = &mut self.canister(canister)?.state;
+        if state.liquid() < price {
+            return Err(out_of_cycles(canister, price - state.liquid()));
+        }
+        state.balance -= price;
+        self.shared.next_message += 1;
+        let id = MessageId(self.shared.next_message);
+        self.shared.queue.push_back(Message::Ingress { id, canister, sender, method: method.into(), payload });
+        Ok(id)
+    }
+
+    fn inspect(
+        &mut self,
+        id: Principal,
+        sender: Principal,
+        method: &str,
+        payload: &[u8],
+    ) -> Result<(), RejectResponse> {
+        const INSPECT: &str = "canister_inspect_message";
+        let (canister, mut around) = self.split(id)?;
+        if !canister.state.exports(INSPECT) {
+            return Ok(());
+        }
+        let input = Input {
+            caller: sender.as_slice().to_vec(),
+            method: method.into(),
+            arg: payload.to_vec(),
+            answered: true,
+            ..Input::default()
+        };
+        let kind = Kind::InspectMessage;
+        let limit = around.limits.instructions(kind);
+        let job = Job { kind, entry: Entry::Export(INSPECT.into()), input, limit, prepaid: None };
+        match canister.execute(job, &mut around).result {
+            Ok(effects) if effects.accepted => Ok(()),
+            Ok(_) => Err(RejectResponse::new(ErrorCode::CanisterRejectedMessage, "Canister rejected the message")),
+            Err(trap) => Err(trap.reject(id)),
+        }
+    }
+
+    /// Executes messages until a call is answered, and takes the answer.
+    pub(crate) fn wait_for(&mut self, id: MessageId) -> Result<Vec<u8>, RejectResponse> {
+        loop {
+            if let Some(answer) = self.shared.answers.remove(&id) {
+                return answer;
+            }
+            if !self.step() {
+                let message = "The host has nothing left to execute, yet the call is not answered: it waits for \
+                    something that will not happen, for a timer that is not due, or its answer was taken before";
+                return Err(RejectResponse::new(ErrorCode::DeadlineExpired, message));
+            }
+        }
+    }
+
+    /// Answers a query; what it changes is thrown away.
+    pub(crate) fn query(
+        &mut self,
+        id: Principal,
+        sender: Principal,
+        method: &str,
+        payload: Vec<u8>,
+    ) -> Result<Vec<u8>, RejectResponse> {
+        let (canister, mut around) = self.split(id)?;
+        let state = &canister.state;
+        if state.status != Status::Running {
+            return Err(RejectResponse::new(ErrorCode::CanisterStopped, format!("Canister {id} is stopped")));
+        }
+        if state.code.is_none() {
+            return Err(no_code(id));
+        }
+        if state.balance < state.freezing_limit() {
+            let message = format!(
+                "Canister {id} is unable to process query calls because it's frozen. Please top up \
+                the canister with cycles and try again."
+            );
+            return Err(RejectResponse::new(ErrorCode::CanisterOutOfCycles, message));
+        }
+        let exports = ["canister_query ", "canister_composite_query "].map(|prefix| format!("{prefix}{method}"));
+        let Some(export) = exports.into_iter().find(|export| state.exports(export)) else {
+            return Err(Trap::MethodNotFound { kind: "query", name: method.into() }.reject(id));
+        };
+        let input =
+            Input { caller: sender.as_slice().to_vec(), method: method.into(), arg: payload, ..Input::default() };
+        let kind = Kind::Query;
+        let limit = around.limits.instructions(kind);
+        let done =
+            canister.execute(Job { kind, entry: Entry::Export(export), input, limit, prepaid: None }, &mut around);
+        match done.result.map_err(|trap| trap.reject(id))?.answer {
+            Some(Answer::Reply(bytes)) => Ok(bytes),
+            Some(Answer::Reject(text)) => Err(RejectResponse::new(ErrorCode::CanisterRejectedMessage, text)),
+            None => Err(did_not_reply(id)),
+        }
+    }
+}

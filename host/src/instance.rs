@@ -1,0 +1,149 @@
+//! A live Wasm instance and its way back to the last committed state.
+
+use std::sync::Arc;
+
+use wasmtime::{Func, Global, Instance as WasmInstance, Memory, Ref, Store, Table, V128, Val};
+
+use crate::context::{Context, Run};
+use crate::engine;
+use crate::heap::{GlobalValue, HeapImage};
+use crate::module::{CanisterModule, MEMORY, TABLE};
+use crate::trap::Trap;
+
+/// Fuel for instantiation, which isn't charged: the platform writes data segments for free.
+const PLENTY: u64 = i64::MAX as u64;
+
+/// Where an execution starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// An exported function without parameters.
+    Export(String),
+    /// A function of the table, with its environment: a callback.
+    Callback { function: u32, env: u32 },
+}
+
+/// A live instance of a canister.
+pub(crate) struct Instance {
+    store: Store<Context>,
+    instance: WasmInstance,
+    memory: Option<Memory>,
+    table: Option<Table>,
+    globals: Vec<Global>,
+}
+
+/// What an execution came to.
+pub(crate) struct Ended {
+    pub(crate) run: Box<Run>,
+    pub(crate) result: Result<(), Trap>,
+    pub(crate) instructions: u64,
+}
+
+impl Instance {
+    /// A new instance with the memory and globals the module starts with; `start` isn't run.
+    pub(crate) fn new(module: &Arc<CanisterModule>) -> Result<Self, Trap> {
+        let broken = |error: wasmtime::Error| Trap::Wasm(format!("instantiation failed: {error}"));
+        let mut store = Store::new(engine::engine(), Context::default());
+        store.limiter(|context| context);
+        store.set_fuel(PLENTY).map_err(broken)?;
+        let instance = module.pre.instantiate(&mut store).map_err(|e| Trap::from_wasmtime(&e, PLENTY))?;
+        let memory = instance.get_memory(&mut store, MEMORY);
+        let table = instance.get_table(&mut store, TABLE);
+        let globals = module.globals.iter().filter_map(|name| instance.get_global(&mut store, name)).collect();
+        store.data_mut().memory = memory;
+        Ok(Instance { store, instance, memory, table, globals })
+    }
+
+    /// A new instance in the state of `image`.
+    pub(crate) fn from_image(module: &Arc<CanisterModule>, image: &HeapImage) -> Result<Self, Trap> {
+        let mut instance = Instance::new(module)?;
+        if let Some(memory) = instance.memory {
+            let missing = image.bytes().saturating_sub(memory.data_size(&instance.store) as u64);
+            memory
+                .grow(&mut instance.store, missing / crate::stable_memory::WASM_PAGE)
+                .map_err(|error| Trap::Wasm(error.to_string()))?;
+        }
+        instance.restore(image);
+        Ok(instance)
+    }
+
+    /// Runs from `entry` until it ends or traps; the memory then needs [`Instance::commit`] or
+    /// [`Instance::roll_back`].
+    pub(crate) fn execute(&mut self, run: Box<Run>, entry: &Entry) -> Ended {
+        let limit = run.fuel_limit();
+        self.store.data_mut().run = Some(run);
+        let mut result = self.store.set_fuel(limit).and_then(|()| self.call(entry));
+        let instructions = limit - self.store.get_fuel().unwrap_or(0).min(limit);
+        let run = self.store.data_mut().run.take().expect("put there above; nothing else takes it");
+        if result.is_ok() {
+            result = run.at_end().map_err(wasmtime::Error::new);
+        }
+        let result = result.map_err(|error| run.explain(Trap::from_wasmtime(&error, run.limit)));
+        Ended { run, result, instructions }
+    }
+
+    fn call(&mut self, entry: &Entry) -> wasmtime::Result<()> {
+        let store = &mut self.store;
+        store.data_mut().run().at_start()?;
+        match entry {
+            Entry::Export(name) => self.instance.get_typed_func::<(), ()>(&mut *store, name)?.call(store, ()),
+            Entry::Callback { function, env } => {
+                let function = self.table.and_then(|table| table.get(&mut *store, u64::from(*function)));
+                let Some(Ref::Func(Some(function))) = function else {
+                    return Err(Trap::Wasm("table out of bounds".into()).into());
+                };
+                call_back(function, store, *env)
+            }
+        }
+    }
+
+    fn restore(&mut self, image: &HeapImage) {
+        if let Some(memory) = self.memory {
+            image.restore(memory.data_mut(&mut self.store));
+        }
+        for (global, value) in self.globals.iter().zip(&image.globals) {
+            let value = match *value {
+                GlobalValue::I32(v) => Val::I32(v),
+                GlobalValue::I64(v) => Val::I64(v),
+                GlobalValue::F32(v) => Val::F32(v),
+                GlobalValue::F64(v) => Val::F64(v),
+                GlobalValue::V128(v) => Val::V128(V128::from(v)),
+            };
+            // The types are those the value was read with.
+            let _ = global.set(&mut self.store, value);
+        }
+    }
+
+    /// Makes what the last execution did to heap and globals the state to go back to.
+    pub(crate) fn commit(&mut self, image: &mut HeapImage) {
+        if let Some(memory) = self.memory {
+            image.commit(memory.data(&self.store));
+        }
+        image.globals.clear();
+        for global in &self.globals {
+            image.globals.push(match global.get(&mut self.store) {
+                Val::I32(v) => GlobalValue::I32(v),
+                Val::I64(v) => GlobalValue::I64(v),
+                Val::F32(v) => GlobalValue::F32(v),
+                Val::F64(v) => GlobalValue::F64(v),
+                Val::V128(v) => GlobalValue::V128(v.as_u128()),
+                // No compiler makes mutable globals of references; instances that did would be rebuilt from scratch.
+                _ => GlobalValue::I32(0),
+            });
+        }
+    }
+
+    /// Goes back to `image`. Answers false when that takes a new instance: a Wasm memory can't shrink.
+    #[must_use]
+    pub(crate) fn roll_back(&mut self, image: &HeapImage) -> bool {
+        if self.memory.is_some_and(|memory| memory.data_size(&self.store) as u64 > image.bytes()) {
+            return false;
+        }
+        self.restore(image);
+        true
+    }
+}
+
+/// The type of a callback is `(i32) -> ()`, on the platform as here.
+fn call_back(function: Func, store: &mut Store<Context>, env: u32) -> wasmtime::Result<()> {
+    function.typed::<u32, ()>(&mut *store)?.call(store, env)
+}

@@ -1,0 +1,64 @@
+//! An Internet Computer in a process: runs the real Wasm of canisters, counts what the platform counts, and needs no
+//! network.
+//!
+//! # Why
+//! What a canister costs is decided by instructions, by stable pages and by what survives a trap. Only the real Wasm
+//! shows it, thousands of messages at a time, stopped between any two of them. [`Host`] follows PocketIC's names and
+//! signatures, so a test written for one runs on the other; what only this host has is named as such: [`Host::step`],
+//! [`Execution`], [`Faults`], [`Limits`], [`Checkpoint`].
+//!
+//! # How
+//! Wasmtime runs the code and counts the operators by the platform's prices; the system API is charged on top. An
+//! instance lives on from message to message, beside a shadow copy of its heap and globals to go back to. Stable
+//! memory is a sparse table of pages with an undo log. Messages wait in one queue and are executed one at a time.
+//!
+//! # What differs from the platform
+//! - `memory.grow`, `table.grow`, `data.drop` and `elem.drop` cost 255 instructions, not 300.
+//! - Canisters start with 100 T cycles. There is one subnet, of 13 nodes, that is never loaded: cycles aren't reserved,
+//!   messages don't expire and best-effort calls don't time out.
+//! - The clock moves only by [`Host::advance_time`] and [`Host::set_time`].
+//! - The management canister answers `raw_rand`, from a fixed seed, and rejects everything else.
+//! - A query's data certificate is the certified data itself, signed by nobody. Queries can't make calls.
+//! - A timer that comes due while the canister is frozen or stopped waits until it isn't. As on the platform, one that
+//!   traps has fired and isn't set any more.
+//! - Tables aren't rolled back; no compiler makes code that changes them.
+
+mod call_context;
+mod canister;
+mod context;
+mod cost;
+mod cycles;
+mod engine;
+mod execution;
+mod faults;
+mod heap;
+mod host;
+mod ingress;
+mod install;
+mod instance;
+mod lifecycle;
+mod limits;
+mod log;
+mod management;
+mod module;
+mod page_set;
+mod reject;
+mod schedule;
+mod settings;
+mod snapshot;
+mod stable_memory;
+mod subnet;
+mod system_api;
+mod trap;
+
+pub use call_context::MessageId;
+pub use candid::Principal;
+pub use execution::{Execution, Kind, Outcome, Totals};
+pub use faults::{Faults, TrapPoint};
+pub use host::Host;
+pub use limits::{Limits, MAX_PAYLOAD, MAX_QUERY_REPLY};
+pub use log::LogRecord;
+pub use reject::{ErrorCode, RejectCode, RejectResponse};
+pub use settings::{CanisterSettings, CanisterStatus, Status};
+pub use snapshot::{Checkpoint, Snapshot};
+pub use trap::INJECTED_FAULT;

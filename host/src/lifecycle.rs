@@ -1,0 +1,88 @@
+//! Starting, stopping, uninstalling, settings and status.
+
+use candid::Principal;
+
+use crate::call_context::Origin;
+use crate::cycles;
+use crate::reject::{ErrorCode, RejectResponse};
+use crate::settings::{CanisterSettings, CanisterStatus, Status};
+use crate::subnet::Subnet;
+
+impl Subnet {
+    pub(crate) fn start(&mut self, id: Principal, sender: Principal) -> Result<(), RejectResponse> {
+        let state = &mut self.controlled(id, sender, "start_canister")?.state;
+        state.status = Status::Running;
+        state.version += 1;
+        Ok(())
+    }
+
+    /// Stops a canister, executing messages until it waits for no response any more.
+    pub(crate) fn stop(&mut self, id: Principal, sender: Principal) -> Result<(), RejectResponse> {
+        self.begin_stop(id, sender)?;
+        while self.canister(id)?.state.status == Status::Stopping {
+            if !self.step() {
+                let message = format!("Canister {id} still waits for responses, and the host has nothing to execute");
+                return Err(RejectResponse::new(ErrorCode::StopCanisterRequestTimeout, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a canister take no new calls; it is stopped as soon as its open ones are over.
+    pub(crate) fn begin_stop(&mut self, id: Principal, sender: Principal) -> Result<(), RejectResponse> {
+        let state = &mut self.controlled(id, sender, "stop_canister")?.state;
+        state.status = if state.contexts.is_empty() { Status::Stopped } else { Status::Stopping };
+        state.version += 1;
+        Ok(())
+    }
+
+    /// Removes code and data, and rejects every open call.
+    pub(crate) fn uninstall(&mut self, id: Principal, reason: &str) {
+        let Some(canister) = self.canisters.get_mut(&id) else { return };
+        canister.instance = None;
+        canister.state.clear();
+        canister.state.callbacks.clear();
+        let contexts = std::mem::take(&mut canister.state.contexts);
+        if canister.state.status == Status::Stopping {
+            canister.state.status = Status::Stopped;
+        }
+        for context in contexts.into_values().filter(|context| !context.answered) {
+            let reject = RejectResponse::new(ErrorCode::CanisterRejectedMessage, reason);
+            let origin = context.origin;
+            debug_assert_ne!(origin, Origin::System);
+            self.answer(origin, Err(reject), context.cycles);
+        }
+    }
+
+    pub(crate) fn update_settings(
+        &mut self,
+        id: Principal,
+        sender: Principal,
+        settings: CanisterSettings,
+    ) -> Result<(), RejectResponse> {
+        let state = &mut self.controlled(id, sender, "update_settings")?.state;
+        state.settings.apply(settings);
+        state.version += 1;
+        Ok(())
+    }
+
+    pub(crate) fn status(&mut self, id: Principal, sender: Principal) -> Result<CanisterStatus, RejectResponse> {
+        let state = &self.controlled(id, sender, "canister_status")?.state;
+        let mut carried = 0;
+        Ok(CanisterStatus {
+            status: state.status,
+            module_hash: state.code.as_ref().map(|code| code.hash.to_vec()),
+            controllers: state.settings.controllers.to_vec(),
+            memory_size: state.memory_usage(),
+            wasm_memory_size: state.heap.bytes(),
+            stable_memory_size: state.stable.bytes(),
+            cycles: state.balance,
+            freezing_threshold: state.settings.freezing_seconds,
+            freezing_limit: state.freezing_limit(),
+            idle_cycles_burned_per_day: cycles::storage(state.memory_usage(), 24 * 3600 * 1_000_000_000, &mut carried),
+            version: state.version,
+            global_timer: state.timer,
+            certified_data: state.certified_data.clone(),
+        })
+    }
+}

@@ -1,0 +1,70 @@
+//! The platform's limits, which a test may lower or raise.
+
+use crate::execution::Kind;
+use crate::stable_memory::{MAX_WASM_PAGES, PAGE};
+
+/// Bytes of the largest ingress argument, and of the largest reply to an update: 2 MiB.
+pub const MAX_PAYLOAD: usize = 2 << 20;
+/// Bytes of the largest reply to a query: 3 MiB.
+pub const MAX_QUERY_REPLY: usize = 3 << 20;
+
+/// Limits of a message and of the subnet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Instructions of an update, a timer or a callback: 40 B.
+    pub update_instructions: u64,
+    /// Instructions of a query: 5 B.
+    pub query_instructions: u64,
+    /// Instructions of `canister_inspect_message`: 200 M.
+    pub inspect_instructions: u64,
+    /// Instructions of an installation or an upgrade, all hooks together: 300 B.
+    pub install_instructions: u64,
+    /// Bytes of distinct stable pages that an update may read, and may write: 2 GiB each.
+    pub update_stable_bytes: u64,
+    /// The same for a query: 1 GiB each.
+    pub query_stable_bytes: u64,
+    /// The same for a hook of an installation or upgrade: 8 GiB each.
+    pub install_stable_bytes: u64,
+    /// Wasm pages (64 KiB) of stable memory of one canister: 500 GiB.
+    pub canister_stable_pages: u64,
+    /// Wasm pages (64 KiB) of stable memory that all canisters together may have: without limit. Growing beyond
+    /// answers -1.
+    pub subnet_stable_pages: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            update_instructions: 40_000_000_000,
+            query_instructions: 5_000_000_000,
+            inspect_instructions: 200_000_000,
+            install_instructions: 300_000_000_000,
+            update_stable_bytes: 2 << 30,
+            query_stable_bytes: 1 << 30,
+            install_stable_bytes: 8 << 30,
+            canister_stable_pages: MAX_WASM_PAGES,
+            subnet_stable_pages: u64::MAX,
+        }
+    }
+}
+
+impl Limits {
+    pub(crate) fn instructions(&self, kind: Kind) -> u64 {
+        match kind {
+            Kind::Start | Kind::Init | Kind::PreUpgrade | Kind::PostUpgrade => self.install_instructions,
+            Kind::InspectMessage => self.inspect_instructions,
+            Kind::Query => self.query_instructions,
+            _ => self.update_instructions,
+        }
+    }
+
+    /// 4 KiB pages of stable memory that may be read, and that may be written.
+    pub(crate) fn stable_accesses(&self, kind: Kind) -> u64 {
+        let bytes = match kind {
+            Kind::Start | Kind::Init | Kind::PreUpgrade | Kind::PostUpgrade => self.install_stable_bytes,
+            Kind::InspectMessage | Kind::Query => self.query_stable_bytes,
+            _ => self.update_stable_bytes,
+        };
+        bytes / PAGE as u64
+    }
+}

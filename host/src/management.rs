@@ -1,0 +1,15 @@
+//! The management canister, as far as there is one.
+
+use crate::reject::{ErrorCode, RejectResponse};
+use crate::subnet::Subnet;
+
+impl Subnet {
+    /// Answers a call to `aaaaa-aa`.
+    pub(crate) fn management_call(&mut self, method: &str) -> Result<Vec<u8>, RejectResponse> {
+        let refused = |message: String| RejectResponse::new(ErrorCode::UnknownManagementMessage, message);
+        match method {
+            "raw_rand" => candid::encode_one(self.random().to_vec()).map_err(|error| refused(error.to_string())),
+            _ => Err(refused(format!("Management canister has no method '{method}' on this host"))),
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! One message at a time: taking it from the queue, executing it, passing its effects on.
+//!
+//! Messages wait in a single queue, first in, first out. A timer that is due joins its end, so timers fire between
+//! any two messages, during another call's wait too. A timer is taken back before it fires and stays so if it traps.
+
+use candid::Principal;
+
+use crate::call_context::{CallContext, Callback, Origin};
+use crate::canister::{Done, Effects, Job, State};
+use crate::context::{Answer, Closure, Input, OutgoingCall};
+use crate::cycles;
+use crate::execution::Kind;
+use crate::instance::Entry;
+use crate::reject::{ErrorCode, RejectResponse, did_not_reply, no_code, not_found, out_of_cycles};
+use crate::settings::Status;
+use crate::subnet::{Message, Subnet};
+use crate::trap::Trap;
+
+/// The export that a timer runs.
+const TIMER: &str = "canister_global_timer";
+/// The index of a callback that is to be left out: the canister doesn't care for the answer.
+const NO_CALLBACK: u32 = u32::MAX;
+
+/// A call that arrived at a canister.
+struct Arrival {
+    origin: Origin,
+    caller: Principal,
+    method: String,
+    payload: Vec<u8>,
+    cycles: u128,
+    deadline: u64,
+}
+
+impl Subnet {
+    /// Executes one message or one due timer, and says whether there was one.
+    pub(crate) fn step(&mut self) -> bool {
+        self.apply_faults();
+        self.queue_due_timers();
+        self.step_queue()
+    }
+
+    /// Executes one message of the queue.
+    pub(crate) fn step_queue(&mut self) -> bool {
+        while let Some(message) = self.shared.queue.pop_front() {
+            match message {
+                Message::Ingress { id, canister, sender, method, payload } => {
+                    let origin = Origin::Ingress(id);
+                    let arrival = Arrival { origin, caller: sender, method, payload, cycles: 0, deadline: 0 };
+                    self.arrive(canister, arrival);
+                }
+                Message::Request { caller, callback, call, deadline } => {
+                    self.request(caller, callback, *call, deadline);
+                }
+                Message::Response { canister, callback, result, refund } => {
+                    self.response(canister, callback, result, refund);
+                }
+                Message::Timer { canister } => {
+                    if !self.fire(canister) {
+                        continue;
+                    }
+                }
+            }
+            return true;
+        }
+        false
+    }
+
+    pub(crate) fn apply_faults(&mut self) {
+        for (id, balance) in self.faults.take_balances() {
+            if let Some(canister) = self.canisters.get_mut(&id) {
+                canister.state.balance = balance;
+            }
+        }
+        // An upgrade's own hooks are messages; whatever falls due by them waits for the next step.
+        if (!self.shared.queue.is_empty() || self.timer_due())
+            && let Some(upgrade) = self.faults.take_upgrade()
+        {
+            let controllers =
+                self.canisters.get(&upgrade.canister).map(|canister| &canister.state.settings.controllers);
+            let sender = controllers.and_then(|them| them.first().copied()).unwrap_or(Principal::anonymous());
+            let result = self.upgrade(upgrade.canister, &upgrade.wasm, upgrade.arg, sender);
+            self.faults.upgraded(result);
+        }
+    }
+
+    fn may_fire(&self, state: &State) -> bool {
+        state.timer != 0
+            && state.timer <= self.shared.time
+            && state.status == Status::Running
+            && state.exports(TIMER)
+            && state.liquid() >= cycles::execution(self.limits.update_instructions)
+    }
+
+    fn timer_due(&self) -> bool {
+        self.canisters.values().any(|canister| self.may_fire(&canister.state))
+    }
+
+    /// Puts every timer that is due into the queue, once.
+    pub(crate) fn queue_due_timers(&mut self) {
+        let due = self.canisters.values().filter(|canister| self.may_fire(&canister.state)).map(|canister| canister.id);
+        for canister in due.collect::<Vec<_>>() {
+            let queued =
+                |message: &Message| matches!(message, Message::Timer { canister: other } if *other == canister);
+            if !self.shared.queue.iter().any(queued) {
+                self.shared.queue.push_back(Message::Timer { canister });
+            }
+        }
+    }
+
+    /// Runs a timer, unless it was set anew or may not fire any more since it was queued.
+    fn fire(&mut self, id: Principal) -> bool {
+        let fires = self.canisters.get(&id).is_some_and(|canister| self.may_fire(&canister.state));
+        if !fires {
+            return false;
+        }
+        let limit = self.limits.update_instructions;
+        let Ok((canister, mut around)) = self.split(id) else { return false };
+        canister.state.timer = 0;
+        let context = canister.state.fresh_id();
+        canister.state.contexts.insert(
+            context,
+            CallContext {
+                origin: Origin::System,
+                caller: id.as_slice().to_vec(),
+                method: String::new(),
+                deadline: 0,
+                cycles: 0,
+                answered: true,
+                outstanding: 0,
+                instructions: 0,
+            },
+        );
+        let input = Input { caller: id.as_slice().to_vec(), answered: true, ..Input::default() };
+        let job = Job { kind: Kind::Timer, entry: Entry::Export(TIMER.into()), input, limit, prepaid: None };
+        let done = canister.execute(job, &mut around);
+        self.settle(id, context, done);
+        true
+    }
+
+    /// Why a canister takes no call now.
+    pub(crate) fn refusal(&self, id: Principal, method: &str) -> Result<(Kind, String), RejectResponse> {
+        let canister = self.canisters.get(&id).ok_or_else(|| not_found(id))?;
+        let state = &canister.state;
+        match state.status {
+            Status::Running => {}
+            Status::Stopping => {
+                return Err(RejectResponse::new(ErrorCode::CanisterStopping, format!("Canister {id} is stopping")));
+            }
+            Status::Stopped => {
+                return Err(RejectResponse::new(ErrorCode::CanisterStopped, format!("Canister {id} is stopped")));
+            }
+        }
+        if state.code.is_none() {
+            return Err(no_code(id));
+        }
+        let needed = cycles::execution(self.limits.update_instructions);
+        if state.liquid() < needed {
+            return Err(out_of_cycles(id, needed + state.freezing_limit() - state.balance));
+        }
+        for (kind, prefix) in [(Kind::Update, "canister_update "), (Kind::ReplicatedQuery, "canister_query ")] {
+            let export = format!("{prefix}{method}");
+            if state.exports(&export) {
+                return Ok((kind, export));
+            }
+        }
+        Err(Trap::MethodNotFound { kind: "update", name: method.into() }.reject(id))
+    }
+
+    /// Begins to execute a call.
+    fn arrive(&mut self, id: Principal, arrival: Arrival) {
+        let (kind, export) = match self.refusal(id, &arrival.method) {
+            Ok(found) => found,
+            Err(reject) => return self.answer(arrival.origin, Err(reject), arrival.cycles),
+        };
+        let limit = self.limits.update_instructions;
+        let Ok((canister, mut around)) = self.split(id) else { return };
+        let caller = arrival.caller.as_slice().to_vec();
+        let context = canister.state.fresh_id();
+        let input = Input {
+            caller: caller.clone(),
+            method: arrival.method.clone(),
+            arg: arrival.payload,
+            deadline: arrival.deadline,
+            cycles_available: arrival.cycles,
+            ..Input::default()
+        };
+        canister.state.contexts.insert(
+            context,
+            CallContext {
+                origin: arrival.origin,
+                caller,
+                method: arrival.method,
+                deadline: arrival.deadline,
+                cycles: arrival.cycles,
+                answered: false,
+                outstanding: 0,
+                instructions: 0,
+            },
+        );
+        let job = Job { kind, entry: Entry::Export(export), input, limit, prepaid: None };
+        let done = canister.execute(job, &mut around);
+        self.settle(id, context, done);
+    }
+
+    fn request(&mut self, caller: Principal, callback: u64, call: OutgoingCall, deadline: u64) {
+        let origin = Origin::Canister { caller, callback };
+        if call.callee == Principal::management_canister() {
+            let result = self.management_call(&call.method);
+            return self.answer(origin, result, call.cycles);
+        }
+        let OutgoingCall { callee, method, payload, cycles, .. } = call;
+        self.arrive(callee, Arrival { origin, caller, method, payload, cycles, deadline });
+    }
+
+    /// Runs the callback of a call that was answered.
+    fn response(&mut self, id: Principal, callback: u64, result: Result<Vec<u8>, RejectResponse>, refund: u128) {
+        let limit = self.limits.update_instructions;
+        let Ok((canister, mut around)) = self.split(id) else { return };
+        let state = &mut canister.state;
+        state.balance += refund;
+        // Without a callback the canister was uninstalled meanwhile: the answer is lost, as on the platform.
+        let Some(callback) = state.callbacks.remove(&callback) else { return };
+        let Some(context) = state.contexts.get_mut(&callback.context) else { return };
+        context.outstanding -= 1;
+        let bytes = result.as_ref().map_or_else(|reject| reject.reject_message.len(), Vec::len) as u128;
+        // What was paid in advance for the longest possible reply comes back.
+        state.balance += cycles::CALL_BYTE * cycles::MAX_REPLY.saturating_sub(bytes);
+        let prepaid = callback.prepaid.saturating_sub(cycles::CALL_BYTE * cycles::MAX_REPLY);
+        let (kind, closure, arg, reject) = match result {
+            Ok(arg) => (Kind::ReplyCallback, callback.on_reply, arg, None),
+            Err(reject) => {
+                let reject = Some((reject.reject_code as u32, reject.reject_message));
+                (Kind::RejectCallback, callback.on_reject, Vec::new(), reject)
+            }
+        };
+        let input = Input {
+            caller: context.caller.clone(),
+            method: context.method.clone(),
+            arg,
+            reject,
+            deadline: context.deadline,
+            cycles_available: context.cycles,
+            cycles_refunded: refund,
+            answered: context.answered,
+            instructions_before: context.instructions,
+        };
+        if closure.function == NO_CALLBACK {
+            state.balance += prepaid;
+            let done = Done { result: Ok(Effects::default()), instructions: 0 };
+            return self.settle(id, callback.context, done);
+        }
+        let cleanup_input = Input { arg: Vec::new(), answered: true, ..input.clone() };
+        let job = Job { kind, entry: entry(closure), input, limit, prepaid: Some(prepaid) };
+        let done = canister.execute(job, &mut around);
+        if let (Err(_), Some(cleanup)) = (&done.result, callback.on_cleanup) {
+            let job = Job { kind: Kind::Cleanup, entry: entry(cleanup), input: cleanup_input, limit, prepaid: None };
+            // A cleanup that traps is undone, and that is all.
+            canister.execute(job, &mut around);
+        }
+        self.settle(id, callback.context, done);
+    }
+
+    /// Passes on what a message of a call did: its calls, its answer, or its end without one.
+    fn settle(&mut self, id: Principal, context_id: u64, done: Done) {
+        let time = self.shared.time;
+        let Some(canister) = self.canisters.get_mut(&id) else { return };
+        let state = &mut canister.state;
+        let Some(mut context) = state.contexts.remove(&context_id) else { return };
+        context.instructions += done.instructions;
+        let mut answer = None;
+        let mut trap = None;
+        match done.result {
+            Ok(effects) => {
+                context.cycles = context.cycles.saturating_sub(effects.cycles_accepted);
+                for call in effects.calls {
+                    let callback = state.fresh_id();
+                    state.callbacks.insert(
+                        callback,
+                        Callback {
+                            context: context_id,
+                            on_reply: call.on_reply,
+                            on_reject: call.on_reject,
+                            on_cleanup: call.on_cleanup,
+                            prepaid: call.prepaid,
+                        },
+                    );
+                    context.outstanding += 1;
+                    let deadline = call.timeout.map_or(0, |seconds| time + u64::from(seconds) * 1_000_000_000);
+                    self.shared.queue.push_back(Message::Request {
+                        caller: id,
+                        callback,
+                        call: Box::new(call),
+                        deadline,
+                    });
+                }
+                answer = effects.answer.map(|answer| match answer {
+                    Answer::Reply(bytes) => Ok(bytes),
+                    Answer::Reject(text) => Err(RejectResponse::new(ErrorCode::CanisterRejectedMessage, text)),
+                });
+            }
+            Err(error) => trap = Some(error),
+        }
+        if answer.is_none() && !context.answered && context.outstanding == 0 {
+            answer = Some(Err(match trap {
+                Some(trap) => trap.reject(id),
+                None => did_not_reply(id),
+            }));
+        }
+        let origin = context.origin.clone();
+        let refund = std::mem::take(&mut context.cycles);
+        context.answered |= answer.is_some();
+        if answer.is_none() {
+            context.cycles = refund;
+        }
+        if context.outstanding > 0 {
+            state.contexts.insert(context_id, context);
+        } else if state.status == Status::Stopping && state.contexts.is_empty() {
+            state.status = Status::Stopped;
+        }
+        if let Some(answer) = answer {
+            self.answer(origin, answer, refund);
+        }
+    }
+
+    /// Hands an answer to whoever waits for it.
+    pub(crate) fn answer(&mut self, origin: Origin, result: Result<Vec<u8>, RejectResponse>, refund: u128) {
+        match origin {
+            Origin::Ingress(id) => {
+                self.shared.answers.insert(id, result);
+            }
+            Origin::Canister { caller, callback } => {
+                self.shared.queue.push_back(Message::Response { canister: caller, callback, result, refund });
+            }
+            Origin::System => {}
+        }
+    }
+}
+
+fn entry(closure: Closure) -> Entry {
+    Entry::Callback { function: closure.function, env: closure.env }
+}

@@ -1,0 +1,108 @@
+//! Settings and status of a canister.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use candid::Principal;
+
+/// Settings to give a canister; what is `None` stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CanisterSettings {
+    /// Who may install, stop and so on; at first the creator.
+    pub controllers: Option<Vec<Principal>>,
+    /// Seconds of storage the balance must always cover; 30 days at first.
+    pub freezing_threshold: Option<u64>,
+    /// Bytes the heap may have in updates and hooks, 0 for no limit; 3 GiB at first.
+    pub wasm_memory_limit: Option<u64>,
+    /// Bytes of debug output that are kept; 2 MiB at first, the most the platform allows.
+    pub log_memory_limit: Option<u64>,
+    /// What `ic0.env_var_*` answer.
+    pub environment_variables: Option<BTreeMap<String, String>>,
+}
+
+/// The settings in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) controllers: Arc<[Principal]>,
+    pub(crate) freezing_seconds: u64,
+    pub(crate) wasm_memory_limit: u64,
+    pub(crate) log_bytes: u64,
+    pub(crate) variables: Arc<BTreeMap<String, String>>,
+}
+
+impl Settings {
+    pub(crate) fn of(creator: Principal) -> Self {
+        Settings {
+            controllers: Arc::new([creator]),
+            freezing_seconds: 30 * 24 * 3600,
+            wasm_memory_limit: 3 << 30,
+            log_bytes: 2 << 20,
+            variables: Arc::default(),
+        }
+    }
+
+    pub(crate) fn apply(&mut self, new: CanisterSettings) {
+        if let Some(controllers) = new.controllers {
+            self.controllers = controllers.into();
+        }
+        self.freezing_seconds = new.freezing_threshold.unwrap_or(self.freezing_seconds);
+        self.wasm_memory_limit = new.wasm_memory_limit.unwrap_or(self.wasm_memory_limit);
+        self.log_bytes = new.log_memory_limit.unwrap_or(self.log_bytes);
+        if let Some(variables) = new.environment_variables {
+            self.variables = Arc::new(variables);
+        }
+    }
+}
+
+/// Whether a canister takes messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// It does.
+    Running,
+    /// It only takes the responses it waits for.
+    Stopping,
+    /// It doesn't.
+    Stopped,
+}
+
+impl Status {
+    /// The number `ic0.canister_status` answers.
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Status::Running => 1,
+            Status::Stopping => 2,
+            Status::Stopped => 3,
+        }
+    }
+}
+
+/// The state of a canister as its controllers see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CanisterStatus {
+    /// Whether it takes messages.
+    pub status: Status,
+    /// SHA-256 of the module as it was installed.
+    pub module_hash: Option<Vec<u8>>,
+    /// Its controllers.
+    pub controllers: Vec<Principal>,
+    /// Bytes of heap, stable memory and module together.
+    pub memory_size: u64,
+    /// Bytes of the heap.
+    pub wasm_memory_size: u64,
+    /// Bytes of stable memory, as grown.
+    pub stable_memory_size: u64,
+    /// The balance, in cycles.
+    pub cycles: u128,
+    /// Seconds of storage the balance must always cover.
+    pub freezing_threshold: u64,
+    /// The balance below which the canister is frozen, in cycles.
+    pub freezing_limit: u128,
+    /// Cycles that storage costs a day.
+    pub idle_cycles_burned_per_day: u128,
+    /// Counts changes of code, settings and state.
+    pub version: u64,
+    /// When the timer will fire, in nanoseconds since 1970; 0 when it isn't set.
+    pub global_timer: u64,
+    /// The data last certified.
+    pub certified_data: Vec<u8>,
+}

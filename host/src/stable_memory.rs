@@ -1,0 +1,245 @@
+//! Sparse stable memory with a per-message undo log.
+//!
+//! A canister may address 500 GiB, most of it never touched, and a message that traps must leave no trace. Pages of
+//! 4 KiB hang off a two-level table (a leaf covers 2 MiB) that only grows as far as the highest page written; an
+//! absent page reads as zeros, so growing costs nothing. Pages and leaves are shared by reference count: cloning the
+//! memory (a snapshot, a failed upgrade) copies the top table alone. The first write to a page within a message puts
+//! the page's former content into the undo log, which also is the record of distinct pages written.
+
+use std::sync::Arc;
+
+use crate::page_set::PageSet;
+
+/// Bytes of a page of the operating system, the unit in which the platform charges and tracks.
+pub(crate) const PAGE: usize = 4096;
+/// Bytes of a Wasm page, the unit in which stable memory grows.
+pub(crate) const WASM_PAGE: u64 = 65_536;
+/// Wasm pages of the largest stable memory: 500 GiB.
+pub(crate) const MAX_WASM_PAGES: u64 = 500 * (1 << 30) / WASM_PAGE;
+
+const LEAF_PAGES: usize = 512;
+
+type Page = [u8; PAGE];
+
+#[derive(Clone)]
+struct Leaf([Option<Arc<Page>>; LEAF_PAGES]);
+
+impl Default for Leaf {
+    fn default() -> Self {
+        Leaf([const { None }; LEAF_PAGES])
+    }
+}
+
+/// An access past the end of the memory.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct OutOfBounds;
+
+/// The stable memory of one canister.
+#[derive(Clone, Default)]
+pub(crate) struct StableMemory {
+    leaves: Vec<Option<Arc<Leaf>>>,
+    wasm_pages: u64,
+}
+
+/// What one message did to a stable memory.
+#[derive(Default)]
+pub(crate) struct Journal {
+    undo: Vec<(u64, Option<Arc<Page>>)>,
+    written: PageSet,
+    read: PageSet,
+    wasm_pages_before: u64,
+}
+
+impl Journal {
+    /// A journal for a message that starts on `memory`.
+    pub(crate) fn start(memory: &StableMemory) -> Self {
+        Journal { wasm_pages_before: memory.wasm_pages, ..Journal::default() }
+    }
+
+    /// Distinct 4 KiB pages written so far.
+    pub(crate) fn pages_written(&self) -> u64 {
+        self.written.len()
+    }
+
+    /// Distinct 4 KiB pages read so far.
+    pub(crate) fn pages_read(&self) -> u64 {
+        self.read.len()
+    }
+
+    /// Distinct pages of the range that this message hasn't written yet.
+    pub(crate) fn new_pages(&self, offset: u64, size: u64) -> u64 {
+        pages_of(offset, size).filter(|page| !self.written.contains(*page)).count() as u64
+    }
+}
+
+fn pages_of(offset: u64, size: u64) -> std::ops::Range<u64> {
+    if size == 0 { 0..0 } else { offset / PAGE as u64..(offset + size - 1) / PAGE as u64 + 1 }
+}
+
+impl StableMemory {
+    /// The size in Wasm pages of 64 KiB.
+    pub(crate) fn wasm_pages(&self) -> u64 {
+        self.wasm_pages
+    }
+
+    /// The size in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.wasm_pages * WASM_PAGE
+    }
+
+    /// Sets the size; the caller has checked it against every limit.
+    pub(crate) fn set_wasm_pages(&mut self, wasm_pages: u64) {
+        self.wasm_pages = wasm_pages;
+    }
+
+    fn check(&self, offset: u64, size: u64) -> Result<(), OutOfBounds> {
+        match offset.checked_add(size) {
+            Some(end) if end <= self.bytes() => Ok(()),
+            _ => Err(OutOfBounds),
+        }
+    }
+
+    fn page(&self, page: u64) -> Option<&Page> {
+        let leaf = self.leaves.get(page as usize / LEAF_PAGES)?.as_ref()?;
+        leaf.0[page as usize % LEAF_PAGES].as_deref()
+    }
+
+    fn slot(&mut self, page: u64) -> &mut Option<Arc<Page>> {
+        let index = page as usize / LEAF_PAGES;
+        if self.leaves.len() <= index {
+            self.leaves.resize(index + 1, None);
+        }
+        &mut Arc::make_mut(self.leaves[index].get_or_insert_default()).0[page as usize % LEAF_PAGES]
+    }
+
+    /// Checks that a range lies within the memory.
+    pub(crate) fn check_range(&self, offset: u64, size: u64) -> Result<(), OutOfBounds> {
+        self.check(offset, size)
+    }
+
+    /// Copies from the memory into `target`.
+    pub(crate) fn read(&self, journal: &mut Journal, offset: u64, target: &mut [u8]) -> Result<(), OutOfBounds> {
+        self.check(offset, target.len() as u64)?;
+        for page in pages_of(offset, target.len() as u64) {
+            journal.read.insert(page);
+        }
+        self.copy_out(offset, target);
+        Ok(())
+    }
+
+    fn copy_out(&self, mut offset: u64, mut target: &mut [u8]) {
+        while !target.is_empty() {
+            let start = (offset % PAGE as u64) as usize;
+            let (part, rest) = target.split_at_mut((PAGE - start).min(target.len()));
+            match self.page(offset / PAGE as u64) {
+                Some(page) => part.copy_from_slice(&page[start..start + part.len()]),
+                None => part.fill(0),
+            }
+            offset += part.len() as u64;
+            target = rest;
+        }
+    }
+
+    /// Copies `source` into the memory and keeps what was there before.
+    pub(crate) fn write(
+        &mut self,
+        journal: &mut Journal,
+        mut offset: u64,
+        mut source: &[u8],
+    ) -> Result<(), OutOfBounds> {
+        self.check(offset, source.len() as u64)?;
+        while !source.is_empty() {
+            let start = (offset % PAGE as u64) as usize;
+            let (part, rest) = source.split_at((PAGE - start).min(source.len()));
+            let index = offset / PAGE as u64;
+            let slot = self.slot(index);
+            if journal.written.insert(index) {
+                journal.undo.push((index, slot.clone()));
+            }
+            match slot.as_mut() {
+                Some(page) if part.len() < PAGE => {
+                    Arc::make_mut(page)[start..start + part.len()].copy_from_slice(part);
+                }
+                // A page that is overwritten whole needs no copy of what a snapshot or the undo log still holds.
+                _ => {
+                    let mut page = [0; PAGE];
+                    page[start..start + part.len()].copy_from_slice(part);
+                    *slot = Some(Arc::new(page));
+                }
+            }
+            offset += part.len() as u64;
+            source = rest;
+        }
+        Ok(())
+    }
+
+    /// Undoes everything the message of `journal` did.
+    pub(crate) fn roll_back(&mut self, journal: &mut Journal) {
+        for (index, page) in journal.undo.drain(..) {
+            *self.slot(index) = page;
+        }
+        self.wasm_pages = journal.wasm_pages_before;
+    }
+
+    /// The whole content, from the first byte to the last.
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
+        let mut out = vec![0; self.bytes() as usize];
+        self.copy_out(0, &mut out);
+        out
+    }
+
+    /// A memory that holds `data`, padded with zeros to whole Wasm pages.
+    pub(crate) fn from_slice(data: &[u8]) -> Self {
+        let wasm_pages = (data.len() as u64).div_ceil(WASM_PAGE);
+        let mut memory = StableMemory { wasm_pages, ..StableMemory::default() };
+        let mut journal = Journal::start(&memory);
+        // The size was just made to fit.
+        let _ = memory.write(&mut journal, 0, data);
+        memory
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absent_pages_read_as_zeros_and_cost_nothing() {
+        let mut memory = StableMemory::default();
+        memory.set_wasm_pages(MAX_WASM_PAGES);
+        let mut journal = Journal::start(&memory);
+        let last = memory.bytes() - 5;
+        let mut target = [9; 5];
+        memory.read(&mut journal, last, &mut target).unwrap();
+        assert_eq!(target, [0; 5]);
+        assert_eq!(memory.read(&mut journal, last + 1, &mut target), Err(OutOfBounds));
+        assert_eq!(memory.read(&mut journal, u64::MAX, &mut target), Err(OutOfBounds));
+        assert!(memory.leaves.is_empty());
+    }
+
+    #[test]
+    fn a_roll_back_restores_content_and_size() {
+        let mut memory = StableMemory::from_slice(&[1; 10_000]);
+        let mut journal = Journal::start(&memory);
+        memory.set_wasm_pages(2);
+        memory.write(&mut journal, 4_090, &[2; 20]).unwrap();
+        memory.write(&mut journal, 4_090, &[3; 20]).unwrap();
+        memory.write(&mut journal, 70_000, &[4; 1]).unwrap();
+        assert_eq!(journal.pages_written(), 3);
+        memory.roll_back(&mut journal);
+        let mut expected = vec![1; 10_000];
+        expected.resize(65_536, 0);
+        assert!(memory.to_vec() == expected);
+    }
+
+    #[test]
+    fn a_clone_keeps_its_content() {
+        let mut memory = StableMemory::from_slice(&[1; 8_192]);
+        let copy = memory.clone();
+        let mut journal = Journal::start(&memory);
+        memory.write(&mut journal, 0, &[2; 8_000]).unwrap();
+        assert_eq!(copy.to_vec()[..8_192], [1; 8_192]);
+        assert_eq!(memory.to_vec()[..8_000], [2; 8_000]);
+        assert_eq!(memory.to_vec()[8_000..8_192], [1; 192]);
+    }
+}

@@ -1,0 +1,147 @@
+//! Everything the host holds: canisters, messages waiting, the clock.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use candid::Principal;
+
+use crate::call_context::MessageId;
+use crate::canister::{Canister, State, Surroundings};
+use crate::context::OutgoingCall;
+use crate::cycles;
+use crate::execution::History;
+use crate::faults::Faults;
+use crate::limits::Limits;
+use crate::reject::{ErrorCode, RejectResponse, not_found};
+use crate::settings::Settings;
+
+/// Cycles a canister starts with, as on PocketIC.
+pub(crate) const DEFAULT_CYCLES: u128 = 100_000_000_000_000;
+/// The clock of a new host: 2026-01-01 in nanoseconds since 1970.
+const FIRST_MOMENT: u64 = 1_767_225_600_000_000_000;
+
+/// A message waiting to be executed.
+#[derive(Clone, Debug)]
+pub(crate) enum Message {
+    Ingress { id: MessageId, canister: Principal, sender: Principal, method: String, payload: Vec<u8> },
+    Request { caller: Principal, callback: u64, call: Box<OutgoingCall>, deadline: u64 },
+    Response { canister: Principal, callback: u64, result: Result<Vec<u8>, RejectResponse>, refund: u128 },
+    Timer { canister: Principal },
+}
+
+/// What is the same for all canisters and belongs to a checkpoint.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    /// Nanoseconds since 1970.
+    pub(crate) time: u64,
+    /// In the order in which they will be executed.
+    pub(crate) queue: VecDeque<Message>,
+    /// Answers to ingress messages that nobody has taken yet.
+    pub(crate) answers: BTreeMap<MessageId, Result<Vec<u8>, RejectResponse>>,
+    pub(crate) next_message: u64,
+    pub(crate) next_canister: u64,
+    pub(crate) next_random: u64,
+    pub(crate) snapshots: BTreeMap<Vec<u8>, (Principal, State)>,
+}
+
+/// The host's state.
+pub(crate) struct Subnet {
+    pub(crate) shared: Shared,
+    pub(crate) canisters: BTreeMap<Principal, Canister>,
+    pub(crate) limits: Limits,
+    pub(crate) faults: Faults,
+    pub(crate) history: History,
+}
+
+impl Subnet {
+    pub(crate) fn new() -> Self {
+        Subnet {
+            shared: Shared {
+                time: FIRST_MOMENT,
+                queue: VecDeque::new(),
+                answers: BTreeMap::new(),
+                next_message: 0,
+                next_canister: 0,
+                next_random: 0,
+                snapshots: BTreeMap::new(),
+            },
+            canisters: BTreeMap::new(),
+            limits: Limits::default(),
+            faults: Faults::default(),
+            history: History::default(),
+        }
+    }
+
+    pub(crate) fn create(&mut self, creator: Principal) -> Principal {
+        // Ids as the platform makes them: a number, and a class.
+        let mut bytes = [0; 10];
+        bytes[..8].copy_from_slice(&self.shared.next_canister.to_be_bytes());
+        bytes[8..].copy_from_slice(&[1, 1]);
+        self.shared.next_canister += 1;
+        let id = Principal::from_slice(&bytes);
+        self.canisters.insert(id, Canister::new(id, State::new(Settings::of(creator), DEFAULT_CYCLES)));
+        id
+    }
+
+    pub(crate) fn canister(&mut self, id: Principal) -> Result<&mut Canister, RejectResponse> {
+        self.canisters.get_mut(&id).ok_or_else(|| not_found(id))
+    }
+
+    /// A canister that `sender` controls.
+    pub(crate) fn controlled(
+        &mut self,
+        id: Principal,
+        sender: Principal,
+        method: &str,
+    ) -> Result<&mut Canister, RejectResponse> {
+        let canister = self.canister(id)?;
+        if !canister.state.settings.controllers.contains(&sender) {
+            let message = format!("Only the controllers of the canister {id} can call ic00 method {method}");
+            return Err(RejectResponse::new(ErrorCode::CanisterInvalidController, message));
+        }
+        Ok(canister)
+    }
+
+    /// A canister, and what its executions need of the rest.
+    pub(crate) fn split(&mut self, id: Principal) -> Result<(&mut Canister, Surroundings<'_>), RejectResponse> {
+        let stable_elsewhere = self
+            .canisters
+            .iter()
+            .filter(|(other, _)| **other != id)
+            .map(|(_, canister)| canister.state.stable.wasm_pages())
+            .sum();
+        let canister = self.canisters.get_mut(&id).ok_or_else(|| not_found(id))?;
+        let around = Surroundings {
+            time: self.shared.time,
+            limits: &self.limits,
+            faults: &self.faults,
+            history: &mut self.history,
+            stable_elsewhere,
+        };
+        Ok((canister, around))
+    }
+
+    /// Sets the clock, and charges what storage cost meanwhile.
+    pub(crate) fn set_time(&mut self, time: u64) {
+        let elapsed = time.saturating_sub(self.shared.time);
+        self.shared.time = time;
+        let ids: Vec<Principal> = self.canisters.keys().copied().collect();
+        for id in ids {
+            let Some(canister) = self.canisters.get_mut(&id) else { continue };
+            let state = &mut canister.state;
+            let price = cycles::storage(state.memory_usage(), elapsed, &mut state.storage_carried);
+            match state.balance.checked_sub(price) {
+                Some(balance) => state.balance = balance,
+                None => {
+                    state.balance = 0;
+                    self.uninstall(id, "Canister has been uninstalled: it ran out of cycles");
+                }
+            }
+        }
+    }
+
+    pub(crate) fn random(&mut self) -> [u8; 32] {
+        use sha2::Digest;
+        self.shared.next_random += 1;
+        sha2::Sha256::digest([&b"coppice_host"[..], &self.shared.next_random.to_be_bytes()].concat()).into()
+    }
+}

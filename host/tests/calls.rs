@@ -1,0 +1,155 @@
+//! Calls from outside and between canisters, and their answers.
+
+mod common;
+
+use common::*;
+use coppice_host::{ErrorCode, Kind, Limits, MAX_PAYLOAD, RejectCode};
+
+fn kinds(host: &coppice_host::Host) -> Vec<Kind> {
+    let executions = host.take_executions().into_iter().map(|execution| execution.kind);
+    executions.filter(|kind| *kind != Kind::InspectMessage).collect()
+}
+
+#[test]
+fn replies_rejects_and_silence() {
+    let (host, canister) = installed();
+    let reply = host.update_call(canister, ANYONE, "echo", b"abc".to_vec()).unwrap();
+    assert_eq!(reply, b"abc");
+    let reject = update(&host, canister, "silent", &[]).unwrap_err();
+    assert_eq!((reject.error_code, reject.reject_code), (ErrorCode::CanisterDidNotReply, RejectCode::CanisterError));
+    assert_eq!(state(&host, canister), bumped(1), "it did run");
+    let reject = update(&host, canister, "nothing", &[]).unwrap_err();
+    assert_eq!(reject.error_code, ErrorCode::CanisterMethodNotFound);
+    assert_eq!(reject.error_code.to_string(), "IC0536");
+    assert!(reject.reject_message.contains("Canister has no update method 'nothing'"), "{reject}");
+    assert_eq!(code(query(&host, canister, "bump", &[])), ErrorCode::CanisterMethodNotFound);
+    let nobody = coppice_host::Principal::management_canister();
+    assert_eq!(code(update(&host, nobody, "bump", &[])), ErrorCode::CanisterNotFound);
+    let reject = query(&host, canister, "forbidden", &[]).unwrap_err();
+    assert_eq!(reject.error_code, ErrorCode::CanisterContractViolation);
+    assert!(reject.reject_message.contains("\"ic0_global_timer_set\" cannot be executed in non replicated query mode"));
+}
+
+#[test]
+fn explicit_rejects_and_inspection() {
+    let (host, canister) = installed();
+    let reject = host.submit_call(canister, ANYONE, "bad", vec![]).unwrap_err();
+    assert_eq!(reject.reject_message, "Canister rejected the message");
+    assert_eq!((reject.error_code, host.pending_messages()), (ErrorCode::CanisterRejectedMessage, 0));
+    let reject = host.update_call(canister, ANYONE, "reject", b"no".to_vec()).unwrap_err();
+    assert_eq!((reject.reject_message.as_str(), reject.reject_code), ("no", RejectCode::CanisterReject));
+    assert_eq!(reject.error_code.to_string(), "IC0406");
+}
+
+#[test]
+fn arguments_have_a_limit() {
+    let (host, canister) = installed();
+    update(&host, canister, "grow_heap", &[64]).unwrap();
+    let reply = host.update_call(canister, ANYONE, "echo", vec![7; MAX_PAYLOAD]).unwrap();
+    assert_eq!(reply.len(), MAX_PAYLOAD);
+    assert!(host.update_call(canister, ANYONE, "echo", vec![7; MAX_PAYLOAD + 1]).is_err());
+}
+
+#[test]
+fn a_self_call_runs_as_three_messages() {
+    let (host, canister) = installed();
+    host.take_executions();
+    let id = host.submit_call(canister, ANYONE, "call_bump", vec![]).unwrap();
+    let mut steps = 0;
+    while host.ingress_status(id).is_none() {
+        assert_eq!(host.pending_messages(), 1);
+        assert!(host.step());
+        steps += 1;
+    }
+    assert_eq!(steps, 3);
+    assert!(!host.step());
+    assert_eq!(kinds(&host), [Kind::Update, Kind::Update, Kind::ReplyCallback]);
+    let reply = numbers(&host.await_call(id).unwrap());
+    // Environment, reject code, cycles refunded (128 bits cut to 64), and then the callee's state.
+    assert_eq!(reply[..3], [41, 0, 0]);
+    assert_eq!(reply[3..6], [2, 2, 2], "the callee saw what its caller had done");
+    assert_eq!(code(host.await_call(id)), ErrorCode::DeadlineExpired, "an answer is taken once");
+}
+
+#[test]
+fn failed_calls_reach_the_reject_callback() {
+    let (host, canister) = installed();
+    let reply = host.update_call(canister, ANYONE, "call_nothing", vec![]).unwrap();
+    assert_eq!(numbers(&reply[..16]), [42, 5]);
+    assert!(String::from_utf8_lossy(&reply[16..]).contains("Canister has no update method 'nothing'"));
+    let reply = host.update_call(canister, ANYONE, "call_trap", vec![]).unwrap();
+    assert_eq!(numbers(&reply[..16]), [42, 5]);
+    assert!(String::from_utf8_lossy(&reply[16..]).contains("'boom'"));
+    assert_eq!(state(&host, canister), bumped(0));
+    // A canister that doesn't exist, and one that is stopped.
+    let nobody = coppice_host::Principal::from_slice(&[0, 0, 0, 0, 0, 0, 0, 99, 1, 1]);
+    let reply = host.update_call(canister, ANYONE, "call_callee", nobody.as_slice().to_vec()).unwrap();
+    assert_eq!(numbers(&reply[..16]), [42, 3]);
+    let other = host.create_canister();
+    host.install_canister(other, wasm(), vec![], None);
+    host.stop_canister(other, None).unwrap();
+    let reply = host.update_call(canister, ANYONE, "call_callee", other.as_slice().to_vec()).unwrap();
+    assert_eq!(numbers(&reply[..16]), [42, 5]);
+    assert!(String::from_utf8_lossy(&reply[16..]).ends_with("is stopped"));
+    host.start_canister(other, None).unwrap();
+    let reply = host.update_call(canister, ANYONE, "call_callee", other.as_slice().to_vec()).unwrap();
+    assert_eq!(numbers(&reply)[3..6], [1, 1, 1]);
+}
+
+#[test]
+fn a_callback_that_traps_is_cleaned_up() {
+    let (host, canister) = installed();
+    host.take_executions();
+    let reject = update(&host, canister, "call_bump_callback_traps", &[]).unwrap_err();
+    assert_eq!(reject.error_code, ErrorCode::CanisterCalledTrap);
+    assert_eq!(kinds(&host), [Kind::Update, Kind::Update, Kind::ReplyCallback, Kind::Cleanup]);
+    let mut expected = bumped(1);
+    expected.cleanup = 43;
+    assert_eq!(state(&host, canister), expected, "the callee's bump stays, the callback's doesn't");
+}
+
+#[test]
+fn calls_carry_cycles_and_cost_what_they_use() {
+    let (host, canister) = installed();
+    let before = host.cycle_balance(canister);
+    let reply = numbers(&host.update_call(canister, ANYONE, "call_take", vec![]).unwrap());
+    // Refunded 700, then what `take` answered: accepted 300 and had 700 left.
+    assert_eq!(reply, [41, 0, 700, 300, 0, 700, 0]);
+    let executions = host.take_executions();
+    let instructions: u64 = executions.iter().rev().take(3).map(|execution| execution.instructions).sum();
+    // Ingress (9 bytes of name), three executions, a call of 4 bytes and its reply of 32.
+    let expected = 1_200_000 + 9 * 2_000 + 3 * 5_000_000 + u128::from(instructions) + 260_000 + 4_000 + 32_000;
+    assert_eq!(before - host.cycle_balance(canister), expected);
+}
+
+#[test]
+fn a_failing_call_loses_no_cycles() {
+    let (host, canister) = installed();
+    update(&host, canister, "bump", &[]).unwrap();
+    let before = host.cycle_balance(canister);
+    update(&host, canister, "bump_trap", &[]).unwrap_err();
+    let spent = before - host.cycle_balance(canister);
+    let instructions = u128::from(host.last_execution().unwrap().instructions);
+    assert_eq!(spent, 1_200_000 + 9 * 2_000 + 5_000_000 + instructions, "the call that was made is undone");
+}
+
+#[test]
+fn a_canister_that_cannot_pay_takes_no_calls() {
+    let (host, canister) = installed();
+    host.set_limits(Limits { update_instructions: 1_000_000_000, ..Limits::default() });
+    update(&host, canister, "bump", &[]).unwrap();
+    let limit = host.canister_status(canister, None).unwrap().freezing_limit;
+    host.faults().low_cycles(canister, limit + 5_000_000 + 1_000_000_000 + 1_208_000);
+    let id = host.submit_call(canister, ANYONE, "bump", vec![]).unwrap();
+    host.await_call(id).unwrap();
+    // The next one no longer leaves enough to execute it.
+    let reject = update(&host, canister, "bump", &[]).unwrap_err();
+    assert_eq!((reject.error_code, reject.reject_code), (ErrorCode::CanisterOutOfCycles, RejectCode::SysTransient));
+    assert!(reject.reject_message.contains("is out of cycles: please top up"), "{reject}");
+    assert_eq!(state(&host, canister), bumped(2), "queries are answered until it is frozen");
+    host.faults().low_cycles(canister, limit - 1);
+    assert!(!host.step());
+    assert_eq!(code(query(&host, canister, "state", &[])), ErrorCode::CanisterOutOfCycles);
+    host.add_cycles(canister, 1_000_000_000_000);
+    update(&host, canister, "bump", &[]).unwrap();
+}

@@ -1,0 +1,280 @@
+//! Installation, upgrade, timers, stopping, storage, snapshots.
+
+mod common;
+
+use std::io::Write;
+use std::time::Duration;
+
+use common::*;
+use coppice_host::{CanisterSettings, ErrorCode, Host, Kind, Principal, Status};
+
+const PRE_UPGRADE_TRAPS: &str = r#"(func (export "canister_pre_upgrade") (call $do_bump) (call $boom))"#;
+const POST_UPGRADE_TRAPS: &str = r#"(func (export "canister_post_upgrade") (call $do_bump) (call $boom))"#;
+const HOOKS: &str = r#"
+  (func (export "canister_pre_upgrade") (call $do_bump))
+  (func (export "canister_post_upgrade") (drop (call $args)) (i64.store (i32.const 8) (call $arg (i32.const 0))))
+  (func (export "canister_init") (drop (call $args)) (i64.store (i32.const 8) (call $arg (i32.const 0))))"#;
+
+#[test]
+fn installation_runs_start_and_init() {
+    let host = Host::new();
+    let canister = host.create_canister();
+    assert_eq!(code(update(&host, canister, "bump", &[])), ErrorCode::CanisterWasmModuleNotFound);
+    host.install_canister(canister, wasm_with(HOOKS), bytes(&[77]), None);
+    let kinds: Vec<_> = host.take_executions().into_iter().map(|execution| execution.kind).collect();
+    assert_eq!(kinds, [Kind::Start, Kind::Init]);
+    assert_eq!(state(&host, canister).firings, 77);
+    let again = host.try_install_canister(canister, wasm(), vec![], None);
+    assert_eq!(code(again), ErrorCode::CanisterNonEmpty);
+    let stranger = Some(Principal::from_slice(&[1]));
+    assert_eq!(code(host.upgrade_canister(canister, wasm(), vec![], stranger)), ErrorCode::CanisterInvalidController);
+    assert_eq!(code(host.upgrade_canister(canister, vec![1], vec![], None)), ErrorCode::CanisterInvalidWasm);
+    let foreign = wat::parse_str(r#"(module (import "env" "f" (func)))"#).unwrap();
+    assert_eq!(code(host.upgrade_canister(canister, foreign, vec![], None)), ErrorCode::CanisterInvalidWasm);
+}
+
+#[test]
+fn modules_may_be_compressed() {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(&wasm()).unwrap();
+    let host = Host::new();
+    let canister = host.create_canister();
+    host.install_canister(canister, encoder.finish().unwrap(), vec![], None);
+    update(&host, canister, "bump", &[]).unwrap();
+}
+
+#[test]
+fn an_upgrade_keeps_stable_memory_only() {
+    let (host, canister) = installed();
+    host.upgrade_canister(canister, wasm_with(HOOKS), bytes(&[5]), None).unwrap();
+    update(&host, canister, "bump", &[]).unwrap();
+    host.take_executions();
+    host.upgrade_canister(canister, wasm_with(HOOKS), bytes(&[6]), None).unwrap();
+    let kinds: Vec<_> = host.take_executions().into_iter().map(|execution| execution.kind).collect();
+    assert_eq!(kinds, [Kind::PreUpgrade, Kind::Start, Kind::PostUpgrade]);
+    let expected = State { stable: 2, stable_pages: 1, firings: 6, ..State::default() };
+    assert_eq!(state(&host, canister), expected, "pre_upgrade of the old code wrote to stable memory");
+    host.reinstall_canister(canister, wasm(), vec![], None).unwrap();
+    assert_eq!(state(&host, canister), State::default());
+}
+
+#[test]
+fn a_failed_upgrade_keeps_the_old_version() {
+    for (old, new) in [(PRE_UPGRADE_TRAPS, HOOKS), ("", POST_UPGRADE_TRAPS)] {
+        let host = Host::new();
+        let canister = host.create_canister();
+        host.install_canister(canister, wasm_with(old), vec![], None);
+        update(&host, canister, "bump", &[]).unwrap();
+        update(&host, canister, "set_timer", &[u64::MAX]).unwrap();
+        let before = host.canister_status(canister, None).unwrap();
+        let result = host.upgrade_canister(canister, wasm_with(new), bytes(&[5]), None);
+        assert_eq!(code(result), ErrorCode::CanisterCalledTrap);
+        assert_eq!(state(&host, canister), bumped(1));
+        let mut after = host.canister_status(canister, None).unwrap();
+        assert!(after.cycles < before.cycles);
+        after.cycles = before.cycles;
+        assert_eq!(after, before);
+        update(&host, canister, "bump", &[]).unwrap();
+        assert_eq!(state(&host, canister), bumped(2));
+    }
+}
+
+#[test]
+fn answers_after_an_upgrade_go_to_the_new_code() {
+    let (host, canister) = installed();
+    let id = host.submit_call(canister, ANYONE, "call_bump", vec![]).unwrap();
+    host.step();
+    host.upgrade_canister(canister, wasm(), vec![], None).unwrap();
+    let reply = numbers(&host.await_call(id).unwrap());
+    assert_eq!(reply[3..6], [1, 1, 2], "heap and global are new, stable memory isn't");
+}
+
+#[test]
+fn a_timer_fires_once_at_or_after_its_time() {
+    let (host, canister) = installed();
+    let due = host.get_time_nanos() + 1_000;
+    assert_eq!(update(&host, canister, "set_timer", &[due]).unwrap(), [0]);
+    assert!(!host.step(), "it isn't due");
+    host.advance_time(Duration::from_nanos(999));
+    host.tick();
+    assert_eq!(state(&host, canister).firings, 0);
+    host.advance_time(Duration::from_nanos(1));
+    assert_eq!(state(&host, canister).firings, 0, "the clock alone executes nothing");
+    host.tick();
+    host.tick();
+    assert_eq!(state(&host, canister).firings, 1);
+    assert_eq!(update(&host, canister, "set_timer", &[1]).unwrap(), [0], "it isn't set any more");
+    assert!(host.step());
+    assert!(!host.step());
+    assert_eq!(update(&host, canister, "set_timer", &[u64::MAX]).unwrap(), [0]);
+    assert_eq!(update(&host, canister, "set_timer", &[0]).unwrap(), [u64::MAX]);
+    host.advance_time(Duration::from_secs(1));
+    assert!(!host.step(), "0 takes it back");
+    assert_eq!(state(&host, canister).firings, 2);
+}
+
+#[test]
+fn a_timer_that_traps_has_fired() {
+    let (host, canister) = installed();
+    update(&host, canister, "trap_in_timer", &[]).unwrap();
+    update(&host, canister, "set_timer", &[1]).unwrap();
+    assert!(host.step());
+    let execution = host.last_execution().unwrap();
+    assert_eq!(execution.kind, Kind::Timer);
+    assert_ne!(execution.outcome, coppice_host::Outcome::Completed);
+    assert!(!host.step());
+    assert_eq!(host.canister_status(canister, None).unwrap().global_timer, 0);
+}
+
+#[test]
+fn timers_are_lost_on_upgrade() {
+    let (host, canister) = installed();
+    update(&host, canister, "set_timer", &[1]).unwrap();
+    host.upgrade_canister(canister, wasm(), vec![], None).unwrap();
+    assert!(!host.step());
+    assert_eq!(host.canister_status(canister, None).unwrap().global_timer, 0);
+}
+
+#[test]
+fn a_timer_fires_between_the_messages_of_a_call() {
+    let (host, canister) = installed();
+    update(&host, canister, "set_timer", &[host.get_time_nanos() + 1]).unwrap();
+    let id = host.submit_call(canister, ANYONE, "call_bump", vec![]).unwrap();
+    host.step();
+    host.advance_time(Duration::from_nanos(1));
+    host.take_executions();
+    host.await_call(id).unwrap();
+    let kinds: Vec<_> = host.take_executions().into_iter().map(|execution| execution.kind).collect();
+    assert_eq!(kinds, [Kind::Update, Kind::Timer, Kind::ReplyCallback]);
+}
+
+#[test]
+fn a_stopped_canister_runs_nothing() {
+    let (host, canister) = installed();
+    update(&host, canister, "set_timer", &[1]).unwrap();
+    host.stop_canister(canister, None).unwrap();
+    assert!(!host.step(), "nor its timer");
+    let reject = update(&host, canister, "bump", &[]).unwrap_err();
+    assert_eq!(reject.error_code.to_string(), "IC0508");
+    assert_eq!(code(query(&host, canister, "state", &[])), ErrorCode::CanisterStopped);
+    host.start_canister(canister, None).unwrap();
+    assert!(host.step());
+    assert_eq!(state(&host, canister).firings, 1);
+}
+
+#[test]
+fn stopping_waits_for_open_calls() {
+    let (host, canister) = installed();
+    let id = host.submit_call(canister, ANYONE, "call_bump", vec![]).unwrap();
+    host.step();
+    host.begin_stop_canister(canister, None).unwrap();
+    assert_eq!(host.canister_status(canister, None).unwrap().status, Status::Stopping);
+    assert_eq!(code(update(&host, canister, "bump", &[])), ErrorCode::CanisterStopping);
+    host.stop_canister(canister, None).unwrap();
+    assert_eq!(host.canister_status(canister, None).unwrap().status, Status::Stopped);
+    let reply = host.await_call(id).unwrap();
+    assert_eq!(numbers(&reply[..16]), [42, 5], "the call to itself was rejected, for it was stopping");
+}
+
+#[test]
+fn uninstalling_rejects_open_calls() {
+    let (host, canister) = installed();
+    let id = host.submit_call(canister, ANYONE, "call_bump", vec![]).unwrap();
+    host.step();
+    host.uninstall_canister(canister, None).unwrap();
+    assert_eq!(code(host.await_call(id)), ErrorCode::CanisterRejectedMessage);
+    while host.step() {}
+    assert_eq!(code(update(&host, canister, "bump", &[])), ErrorCode::CanisterWasmModuleNotFound);
+}
+
+#[test]
+fn storage_costs_and_freezes() {
+    let (host, canister) = installed();
+    update(&host, canister, "grow", &[16_384]).unwrap();
+    let before = host.cycle_balance(canister);
+    host.advance_time(Duration::from_secs(1_000));
+    let spent = before - host.cycle_balance(canister);
+    assert!((127_000_000..127_100_000).contains(&spent), "{spent}");
+    // 100 T cover about 25 years of a GiB, less those that must be left.
+    let settings = CanisterSettings { freezing_threshold: Some(26 * 365 * 86_400), ..CanisterSettings::default() };
+    host.update_canister_settings(canister, None, settings).unwrap();
+    assert_eq!(code(update(&host, canister, "bump", &[])), ErrorCode::CanisterOutOfCycles);
+    let reject = query(&host, canister, "state", &[]).unwrap_err();
+    assert!(reject.reject_message.contains("frozen"), "{reject}");
+    host.add_cycles(canister, 10_000_000_000_000);
+    update(&host, canister, "bump", &[]).unwrap();
+    let liquid = host.query_call(canister, ANYONE, "liquid", vec![]).unwrap();
+    let liquid = u128::from_le_bytes(liquid.try_into().unwrap());
+    let status = host.canister_status(canister, None).unwrap();
+    assert_eq!(liquid, status.cycles - status.freezing_limit);
+    assert_eq!(code(update(&host, canister, "grow", &[16_384])), ErrorCode::InsufficientCyclesInMemoryGrow);
+    assert_eq!(code(update(&host, canister, "grow_heap", &[16_384])), ErrorCode::InsufficientCyclesInMemoryGrow);
+    assert_eq!(state(&host, canister).stable_pages, 16_384);
+    host.advance_time(Duration::from_secs(30 * 365 * 86_400));
+    assert_eq!(host.cycle_balance(canister), 0);
+    assert_eq!(host.canister_status(canister, None).unwrap().module_hash, None, "without cycles all is gone");
+}
+
+#[test]
+fn a_frozen_canister_keeps_its_timer_waiting() {
+    let (host, canister) = installed();
+    update(&host, canister, "set_timer", &[1]).unwrap();
+    let balance = host.cycle_balance(canister);
+    host.faults().low_cycles(canister, 1_000);
+    assert!(!host.step());
+    host.add_cycles(canister, balance);
+    assert!(host.step());
+    assert_eq!(state(&host, canister).firings, 1);
+}
+
+#[test]
+fn snapshots_bring_everything_back() {
+    let (host, canister) = installed();
+    update(&host, canister, "bump", &[]).unwrap();
+    update(&host, canister, "set_timer", &[u64::MAX]).unwrap();
+    let snapshot = host.take_canister_snapshot(canister, None, None).unwrap();
+    let before = host.canister_status(canister, None).unwrap();
+    update(&host, canister, "bump", &[]).unwrap();
+    update(&host, canister, "grow_heap", &[5]).unwrap();
+    host.upgrade_canister(canister, wasm_with(HOOKS), bytes(&[1]), None).unwrap();
+    host.set_controllers(canister, None, vec![ANYONE, Principal::from_slice(&[1])]).unwrap();
+    let version = host.canister_status(canister, None).unwrap().version;
+    host.load_canister_snapshot(canister, None, snapshot.id.clone()).unwrap();
+    let mut after = host.canister_status(canister, None).unwrap();
+    assert_eq!(after.version, version + 1);
+    after.version = before.version;
+    assert_eq!(after, before);
+    assert_eq!(state(&host, canister), bumped(1));
+    update(&host, canister, "bump", &[]).unwrap();
+    host.load_canister_snapshot(canister, None, snapshot.id.clone()).unwrap();
+    assert_eq!(state(&host, canister), bumped(1), "a snapshot isn't changed by what came after it");
+    host.delete_canister_snapshot(canister, None, snapshot.id.clone()).unwrap();
+    assert_eq!(code(host.load_canister_snapshot(canister, None, snapshot.id)), ErrorCode::CanisterSnapshotNotFound);
+}
+
+#[test]
+fn checkpoints_hold_messages_in_flight() {
+    let (host, canister) = installed();
+    let id = host.submit_call(canister, ANYONE, "call_bump", vec![]).unwrap();
+    host.step();
+    let checkpoint = host.checkpoint();
+    for _ in 0..2 {
+        let reply = numbers(&host.await_call(id).unwrap());
+        assert_eq!(reply[3..6], [2, 2, 2]);
+        host.restore(&checkpoint);
+        assert_eq!(state(&host, canister), bumped(1));
+    }
+    let other = Host::new();
+    other.restore(&checkpoint);
+    other.await_call(id).unwrap();
+}
+
+#[test]
+fn stable_memory_can_be_read_and_set_from_outside() {
+    let (host, canister) = installed();
+    update(&host, canister, "bump", &[]).unwrap();
+    let memory = host.get_stable_memory(canister);
+    assert_eq!((memory.len(), memory[0]), (65_536, 1));
+    host.set_stable_memory(canister, &bytes(&[9]));
+    assert_eq!(state(&host, canister).stable, 9);
+}
