@@ -1,0 +1,96 @@
+//! Blocks to feed the canister with.
+
+use coppice_canister::api::{AppendBlock, BeginBlock, BlockId};
+use serde_bytes::ByteBuf;
+use sha2::{Digest, Sha256};
+
+/// An id that looks random.
+pub fn id(of: u64) -> [u8; 32] {
+    Sha256::digest(of.to_le_bytes()).into()
+}
+
+/// The hash of block `number`.
+pub fn hash(number: u64) -> [u8; 32] {
+    id(number ^ 0xB10C)
+}
+
+/// The receipt of transaction `position` of block `number`.
+pub fn receipt(number: u64, position: usize) -> Vec<u8> {
+    vec![number as u8 ^ position as u8; position % 7 + 1]
+}
+
+/// The index segment of these ids, without secondary keys.
+pub fn index(ids: &[[u8; 32]]) -> Vec<u8> {
+    let mut index = (ids.len() as u32).to_le_bytes().to_vec();
+    ids.iter().for_each(|id| index.extend(id));
+    index.extend(0u32.to_le_bytes());
+    index
+}
+
+/// The receipts segment of block `number` with `transactions` transactions.
+pub fn receipts(number: u64, transactions: usize) -> Vec<u8> {
+    let receipts: Vec<Vec<u8>> = (0..transactions).map(|position| receipt(number, position)).collect();
+    let mut bytes = (transactions as u32).to_le_bytes().to_vec();
+    let mut end = 0u32;
+    for receipt in &receipts {
+        end += receipt.len() as u32;
+        bytes.extend(end.to_le_bytes());
+    }
+    bytes.extend(receipts.concat());
+    bytes
+}
+
+/// A well-formed block with these ids and a body of `body` bytes.
+pub fn block(number: u64, ids: &[[u8; 32]], body: usize) -> AppendBlock {
+    let body: Vec<u8> = (0..body).map(|i| (i as u64).wrapping_mul(number | 1).to_le_bytes()[1]).collect();
+    let mut block = AppendBlock {
+        number,
+        hash: ByteBuf::from(hash(number)),
+        parent_hash: ByteBuf::from(hash(number.wrapping_sub(1))),
+        timestamp: 1_600_000_000 + number,
+        body: ByteBuf::from(body),
+        receipts: ByteBuf::from(receipts(number, ids.len())),
+        index: ByteBuf::from(index(ids)),
+        sha256: Vec::new(),
+    };
+    seal(&mut block);
+    block
+}
+
+/// Gives a block the digests of its segments.
+pub fn seal(block: &mut AppendBlock) {
+    block.sha256 = [&block.body, &block.receipts, &block.index]
+        .map(|bytes| ByteBuf::from(Sha256::digest(bytes.as_slice()).to_vec()))
+        .to_vec();
+}
+
+/// A block with `transactions` transactions whose ids no other block has.
+pub fn plain(number: u64, transactions: usize, body: usize) -> AppendBlock {
+    let ids: Vec<_> = (0..transactions as u64).map(|i| id(number << 20 | i)).collect();
+    block(number, &ids, body)
+}
+
+/// The ids of [`plain`].
+pub fn plain_id(number: u64, position: u64) -> [u8; 32] {
+    id(number << 20 | position)
+}
+
+/// What begins the upload of a block, and its chunks.
+pub fn upload(block: &AppendBlock, chunk_size: usize) -> (BeginBlock, Vec<Vec<u8>>) {
+    let begin = BeginBlock {
+        number: block.number,
+        hash: block.hash.clone(),
+        parent_hash: block.parent_hash.clone(),
+        timestamp: block.timestamp,
+        lengths: [&block.body, &block.receipts, &block.index].map(|bytes| bytes.len() as u64).to_vec(),
+        sha256: block.sha256.clone(),
+        chunk_size: chunk_size as u32,
+    };
+    let payload = [block.body.as_slice(), &block.receipts, &block.index].concat();
+    (begin, payload.chunks(chunk_size).map(<[u8]>::to_vec).collect())
+}
+
+/// What `commit_block` takes.
+pub fn block_id(block: &AppendBlock) -> BlockId {
+    BlockId { number: block.number, hash: block.hash.clone() }
+}

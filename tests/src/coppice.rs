@@ -1,0 +1,223 @@
+//! One canister on some Internet Computer, called by its Candid interface.
+
+use crate::blocks;
+use crate::wasm;
+use candid::utils::ArgumentEncoder;
+use candid::{CandidType, Principal, decode_one, encode_args, encode_one};
+use coppice_canister::api::*;
+use coppice_host::Host;
+use coppice_ic::{Ic, Reject};
+use serde::de::DeserializeOwned;
+use serde_bytes::ByteBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Small log blobs, so that few blocks fill one.
+pub const LOG_CLASS: u32 = 64 << 10;
+
+/// Who calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The canister's controller, an operator.
+    Controller,
+    /// Has the role `Producer`.
+    Producer,
+    /// Has no role.
+    Stranger,
+    /// Anybody.
+    Anonymous,
+}
+
+impl Who {
+    /// Its principal.
+    pub fn principal(self) -> Principal {
+        match self {
+            Self::Anonymous => Principal::anonymous(),
+            who => Principal::self_authenticating([who as u8; 32]),
+        }
+    }
+}
+
+/// A canister under test.
+pub struct Coppice {
+    /// What it runs on.
+    pub ic: Box<dyn Ic>,
+    /// Its id.
+    pub id: Principal,
+}
+
+/// The argument of an installation.
+pub fn init_arg(arg: InitArg) -> Vec<u8> {
+    encode_one(Some(CanisterArg::Init(arg))).expect("encodes")
+}
+
+/// The argument that [`Coppice::new`] installs with.
+pub fn default_arg() -> InitArg {
+    InitArg { log_class: Some(LOG_CLASS), producers: vec![Who::Producer.principal()], ..InitArg::default() }
+}
+
+impl Default for Coppice {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Coppice {
+    /// A new canister with small log blobs.
+    pub fn new() -> Self {
+        Self::with(default_arg())
+    }
+
+    /// A new canister.
+    pub fn with(arg: InitArg) -> Self {
+        Self::on(coppice_ic::ic(), arg)
+    }
+
+    /// A new canister on the embedded host, for what only that can do.
+    pub fn embedded(arg: InitArg) -> (Self, Arc<Host>) {
+        let (ic, host) = coppice_ic::embedded();
+        (Self::on(ic, arg), host)
+    }
+
+    fn on(ic: Box<dyn Ic>, arg: InitArg) -> Self {
+        let id = ic.create_canister(Who::Controller.principal());
+        ic.install(id, wasm::canister(), init_arg(arg), Who::Controller.principal());
+        Self { ic, id }
+    }
+
+    /// An update by `who`.
+    ///
+    /// # Errors
+    /// What the Internet Computer rejects with.
+    pub fn call<R: DeserializeOwned + CandidType>(
+        &self,
+        who: Who,
+        method: &str,
+        args: impl ArgumentEncoder,
+    ) -> Result<R, Reject> {
+        let arg = encode_args(args).expect("encodes");
+        let reply = self.ic.update(self.id, who.principal(), method, arg)?;
+        Ok(decode_one(&reply).unwrap_or_else(|error| panic!("{method}: {error}")))
+    }
+
+    /// An update by the producer.
+    ///
+    /// # Panics
+    /// Where it is rejected.
+    pub fn produce<R: DeserializeOwned + CandidType>(&self, method: &str, arg: impl CandidType) -> R {
+        self.call(Who::Producer, method, (arg,)).unwrap_or_else(|reject| panic!("{method}: {reject:?}"))
+    }
+
+    /// An update by the operator.
+    ///
+    /// # Panics
+    /// Where it is rejected.
+    pub fn operate<R: DeserializeOwned + CandidType>(&self, method: &str, arg: impl CandidType) -> R {
+        self.call(Who::Controller, method, (arg,)).unwrap_or_else(|reject| panic!("{method}: {reject:?}"))
+    }
+
+    /// A query.
+    ///
+    /// # Panics
+    /// Where it is rejected.
+    pub fn ask<R: DeserializeOwned + CandidType>(&self, method: &str, args: impl ArgumentEncoder) -> R {
+        let arg = encode_args(args).expect("encodes");
+        let reply = self.ic.query(self.id, Who::Anonymous.principal(), method, arg);
+        let reply = reply.unwrap_or_else(|reject| panic!("{method}: {reject:?}"));
+        decode_one(&reply).unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// `append_block`.
+    pub fn append(&self, block: &AppendBlock) -> Result<(), AppendError> {
+        self.produce("append_block", block)
+    }
+
+    /// Appends plain blocks `[from, to)`, each with a body of `body` bytes and three transactions.
+    pub fn append_plain(&self, range: std::ops::Range<u64>, body: usize) {
+        for number in range {
+            self.append(&blocks::plain(number, 3, body)).unwrap_or_else(|error| panic!("block {number}: {error:?}"));
+        }
+    }
+
+    /// Uploads a whole block in chunks.
+    pub fn upload(&self, block: &AppendBlock, chunk_size: usize) -> Result<(), UploadError> {
+        let (begin, chunks) = blocks::upload(block, chunk_size);
+        let _: UploadProgress = self.produce::<Result<_, AppendError>>("begin_block", begin)?;
+        for (chunk, bytes) in chunks.into_iter().enumerate() {
+            self.put(block.number, chunk as u32, bytes)?;
+        }
+        self.produce("commit_block", blocks::block_id(block))
+    }
+
+    /// `put_block_chunk`.
+    pub fn put(&self, number: u64, chunk: u32, bytes: Vec<u8>) -> Result<UploadProgress, UploadError> {
+        self.produce("put_block_chunk", PutBlockChunk { number, chunk, bytes: ByteBuf::from(bytes) })
+    }
+
+    /// `set_prune_policy`.
+    pub fn set_policy(&self, policy: PrunePolicyArg) -> Result<PrunePolicy, PruneError> {
+        self.operate("set_prune_policy", policy)
+    }
+
+    /// `prune_now`.
+    pub fn prune_now(&self, max_ops: u64) -> PruneRun {
+        self.operate::<Result<_, PruneError>>("prune_now", max_ops).expect("a policy is set")
+    }
+
+    /// `get_prune_status`.
+    pub fn prune_status(&self) -> PruneStatus {
+        self.ask("get_prune_status", ())
+    }
+
+    /// `get_storage_status`.
+    pub fn storage(&self) -> StorageStatus {
+        self.ask("get_storage_status", ())
+    }
+
+    /// `get_block`.
+    pub fn block(&self, number: u64) -> Result<Block, ReadError> {
+        self.ask("get_block", (number,))
+    }
+
+    /// `get_transaction_location`, as block number and position.
+    pub fn location(&self, id: [u8; 32]) -> Result<(u64, u32), ReadError> {
+        self.ask::<Result<TransactionLocation, ReadError>>("get_transaction_location", (ByteBuf::from(id),))
+            .map(|found| (found.block_number, found.position))
+    }
+
+    /// The head's number.
+    pub fn head(&self) -> Option<u64> {
+        self.ask::<Option<BlockHeader>>("get_head", ()).map(|head| head.number)
+    }
+
+    /// Lets time pass, and the timers that come due fire.
+    pub fn pass(&self, secs: u64) {
+        self.ic.advance_time(Duration::from_secs(secs));
+        // A firing is three messages; one round may do only one of them.
+        for _ in 0..5 {
+            self.ic.tick();
+        }
+    }
+
+    /// Upgrades to the same wasm as an operator does: stopped, so that nothing is in flight.
+    pub fn upgrade(&self) {
+        self.upgrade_with(None).unwrap_or_else(|reject| panic!("upgrade: {reject:?}"));
+    }
+
+    /// Upgrades to the same wasm with an argument.
+    pub fn upgrade_with(&self, arg: Option<CanisterArg>) -> Result<(), Reject> {
+        let controller = Who::Controller.principal();
+        self.ic.stop(self.id, controller)?;
+        let arg = encode_one(arg).expect("encodes");
+        let upgraded = self.ic.upgrade(self.id, wasm::canister(), arg, controller);
+        self.ic.start(self.id, controller)?;
+        upgraded
+    }
+
+    /// Everything that the interface says of the chain, for comparing two canisters or two moments.
+    pub fn chain(&self) -> Vec<Block> {
+        let Some(head) = self.head() else { return Vec::new() };
+        let oldest = self.prune_status().pruned_before_block;
+        (oldest..=head).map(|number| self.block(number).unwrap_or_else(|e| panic!("block {number}: {e:?}"))).collect()
+    }
+}

@@ -1,0 +1,214 @@
+//! `append_block`: what it takes, and each of its refusals, which change nothing.
+
+use coppice_canister::api::*;
+use coppice_tests::blocks::{self, block, hash, id, plain, seal};
+use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
+use serde_bytes::ByteBuf;
+
+/// A refusal must leave everything as it was.
+fn refused(coppice: &Coppice, block: &AppendBlock) -> AppendError {
+    let before = (coppice.chain(), coppice.storage());
+    let error = coppice.append(block).expect_err("it must be refused");
+    assert_eq!((coppice.chain(), coppice.storage()), before, "{error:?} changed something");
+    error
+}
+
+fn with_head_at(number: u64) -> Coppice {
+    let coppice = Coppice::new();
+    coppice.append(&plain(number, 2, 300)).unwrap();
+    coppice
+}
+
+#[test]
+fn the_same_block_again_is_ok_and_another_under_its_number_a_conflict() {
+    let coppice = with_head_at(7);
+    coppice.append(&plain(8, 2, 300)).unwrap();
+    let before = coppice.storage();
+    for number in [7, 8] {
+        assert_eq!(coppice.append(&plain(number, 2, 300)), Ok(()));
+    }
+    assert_eq!(coppice.storage(), before);
+    let other = AppendBlock { hash: ByteBuf::from(hash(99)), ..plain(7, 2, 300) };
+    assert_eq!(refused(&coppice, &other), AppendError::Conflict);
+}
+
+#[test]
+fn blocks_come_one_after_the_other() {
+    let coppice = with_head_at(7);
+    assert_eq!(refused(&coppice, &plain(9, 1, 1)), AppendError::Gap { expected: 8 });
+    let orphan = AppendBlock { parent_hash: ByteBuf::from(hash(99)), ..plain(8, 1, 1) };
+    assert_eq!(refused(&coppice, &orphan), AppendError::WrongParent { expected: ByteBuf::from(hash(7)) });
+    assert_eq!(coppice.append(&plain(8, 1, 1)), Ok(()));
+}
+
+#[test]
+fn a_pruned_number_says_what_is_first_available() {
+    let coppice = with_head_at(0);
+    coppice.append_plain(1..10, 100);
+    coppice.set_policy(PrunePolicyArg { retain_blocks: Some(4), ..PrunePolicyArg::default() }).unwrap();
+    coppice.prune_now(1_000);
+    assert_eq!(refused(&coppice, &plain(2, 3, 100)), AppendError::Pruned { first_available: 5 });
+}
+
+#[test]
+fn what_is_too_large_is_named_with_its_limit() {
+    let coppice = with_head_at(0);
+    let too_large = |block: AppendBlock| match refused(&coppice, &block) {
+        AppendError::TooLarge { what, limit } => (what, limit),
+        error => panic!("{error:?}"),
+    };
+    let long = ByteBuf::from(vec![1; 33]);
+    assert_eq!(too_large(AppendBlock { hash: long.clone(), ..plain(1, 0, 0) }), ("hash".into(), 32));
+    assert_eq!(too_large(AppendBlock { parent_hash: long, ..plain(1, 0, 0) }), ("parent_hash".into(), 32));
+    assert_eq!(too_large(AppendBlock { number: u64::MAX, ..plain(1, 0, 0) }), ("number".into(), u64::MAX - 1));
+    // 200,000 keys of no bytes take 1.2 MB.
+    let mut index = blocks::index(&[id(1)]);
+    index.truncate(36);
+    index.extend(200_000u32.to_le_bytes());
+    index.extend([0; 6].repeat(200_000));
+    let mut many = AppendBlock { index: ByteBuf::from(index), ..plain(1, 1, 0) };
+    seal(&mut many);
+    assert_eq!(too_large(many), ("transactions + keys".into(), 100_000));
+    // Blocks of more than 256 MiB can only be announced.
+    let (mut begin, _) = blocks::upload(&plain(1, 0, 10), 1 << 20);
+    begin.lengths[0] = 256 << 20;
+    let error = coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).unwrap_err();
+    assert_eq!(error, AppendError::TooLarge { what: "block".into(), limit: 256 << 20 });
+}
+
+#[test]
+fn a_segment_that_is_not_well_formed_is_named_with_its_place() {
+    let coppice = with_head_at(0);
+    let place = |block: AppendBlock| match refused(&coppice, &block) {
+        AppendError::BadEncoding { segment, at, why } => {
+            assert!(!why.is_empty());
+            (segment, at)
+        }
+        error => panic!("{error:?}"),
+    };
+    let good = plain(1, 2, 50);
+    let cut = |bytes: &ByteBuf| ByteBuf::from(bytes[..bytes.len() - 1].to_vec());
+    assert_eq!(place(AppendBlock { index: cut(&good.index), ..good.clone() }), (2, good.index.len() as u64 - 1));
+    assert_eq!(place(AppendBlock { receipts: cut(&good.receipts), ..good.clone() }).0, 1);
+    let receipts = ByteBuf::from(blocks::receipts(1, 3));
+    assert_eq!(place(AppendBlock { receipts, ..good.clone() }), (1, 0));
+    assert_eq!(place(AppendBlock { hash: ByteBuf::new(), ..good.clone() }), (0, 0));
+    assert_eq!(place(AppendBlock { sha256: good.sha256[..2].to_vec(), ..good.clone() }), (0, 0));
+    let mut short = good.clone();
+    short.sha256[1] = ByteBuf::from(vec![0; 31]);
+    assert_eq!(place(short), (1, 0));
+    // No receipts at all are well-formed.
+    let mut none = AppendBlock { receipts: ByteBuf::new(), ..good };
+    seal(&mut none);
+    assert_eq!(coppice.append(&none), Ok(()));
+}
+
+#[test]
+fn digests_are_checked_where_the_setting_says_so() {
+    let coppice = with_head_at(0);
+    let mut wrong = plain(1, 2, 50);
+    wrong.sha256[1] = ByteBuf::from(vec![0; 32]);
+    let change = ConfigChange { verify_segments: Some(true), ..ConfigChange::default() };
+    coppice.operate::<Result<Config, ConfigError>>("set_config", change).unwrap();
+    assert!(matches!(refused(&coppice, &wrong), AppendError::BadEncoding { segment: 1, at: 0, .. }));
+    assert_eq!(coppice.append(&plain(1, 2, 50)), Ok(()));
+    let change = ConfigChange { verify_segments: Some(false), ..ConfigChange::default() };
+    coppice.operate::<Result<Config, ConfigError>>("set_config", change).unwrap();
+    let wrong = AppendBlock { sha256: wrong.sha256, ..plain(2, 2, 50) };
+    assert_eq!(coppice.append(&wrong), Ok(()), "the producer's declaration is only kept");
+}
+
+#[test]
+fn at_emergency_water_it_says_who_holds_pruning_back() {
+    let coppice = with_head_at(0);
+    // High water 18 blobs, emergency 19 of 20.
+    let target_bytes = Some(20 * u64::from(LOG_CLASS));
+    let policy = PrunePolicyArg { target_bytes, timer_interval_secs: Some(3_600), ..PrunePolicyArg::default() };
+    coppice.set_policy(policy).unwrap();
+    let mut number = 1;
+    while coppice.storage().used_bytes < 19 * u64::from(LOG_CLASS) {
+        coppice.append(&plain(number, 3, 50_000)).unwrap();
+        number += 1;
+    }
+    let next = plain(number, 3, 10);
+    assert_eq!(refused(&coppice, &next), AppendError::CapacityExhausted { held_by: HeldBy::PruneLag });
+    coppice.operate::<Result<(), PruneError>>("set_pruning_enabled", false).unwrap();
+    assert_eq!(refused(&coppice, &next), AppendError::CapacityExhausted { held_by: HeldBy::Disabled });
+    assert!(!coppice.ask::<Health>("health", ()).healthy);
+    coppice.operate::<Result<(), PruneError>>("set_pruning_enabled", true).unwrap();
+    coppice.pass(3_600);
+    assert_eq!(coppice.append(&next), Ok(()), "the daemon came round");
+    assert!(coppice.ask::<Health>("health", ()).healthy);
+}
+
+#[test]
+fn at_the_operators_cap_it_is_out_of_space() {
+    let coppice = Coppice::with(InitArg { max_stable_pages: Some(4_096), ..default_arg() });
+    let mut number = 0;
+    let error = loop {
+        let block = plain(number, 1, 1_900_000);
+        match coppice.append(&block) {
+            Ok(()) => number += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, AppendError::OutOfSpace);
+    assert!(number > 10, "{number} blocks of 1.9 MB fit into 256 MiB");
+    assert_eq!(refused(&coppice, &plain(number, 1, 1_900_000)), AppendError::OutOfSpace);
+    let health: Health = coppice.ask("health", ());
+    assert!(health.problems.iter().any(|problem| problem.contains("max_stable_pages")), "{health:?}");
+    let change = ConfigChange { max_stable_pages: Some(8_192), ..ConfigChange::default() };
+    coppice.operate::<Result<Config, ConfigError>>("set_config", change).unwrap();
+    assert_eq!(coppice.append(&plain(number, 1, 1_900_000)), Ok(()));
+}
+
+/// Only the embedded host can take cycles away.
+#[test]
+fn without_cycles_for_growing_it_is_low_cycles() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    coppice.append(&plain(0, 1, 10)).unwrap();
+    // A bucket of 16 MiB must stay paid for 90 days: 15.4 G cycles above what an update sets aside and the canister's
+    // own freezing limit.
+    let limit = host.canister_status(coppice.id, Some(coppice_tests::coppice::Who::Controller.principal())).unwrap();
+    let enough_to_run = limit.freezing_limit + 41_000_000_000;
+    let mut number = 1;
+    let error = loop {
+        host.faults().low_cycles(coppice.id, enough_to_run);
+        match coppice.append(&plain(number, 1, 1_900_000)) {
+            Ok(()) => number += 1,
+            Err(error) => break error,
+        }
+        assert!(number < 30, "memory must have to grow");
+    };
+    assert_eq!(error, AppendError::LowCycles);
+    coppice.ic.cycles(coppice.id);
+    host.add_cycles(coppice.id, 1_000_000_000_000);
+    assert_eq!(coppice.append(&plain(number, 1, 1_900_000)), Ok(()));
+}
+
+#[test]
+fn while_an_upload_is_open_nothing_else_is_appended() {
+    let coppice = with_head_at(0);
+    let (begin, _) = blocks::upload(&plain(1, 1, 1_000), 100);
+    coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).unwrap();
+    assert_eq!(refused(&coppice, &plain(1, 1, 1_000)), AppendError::UploadOpen);
+    assert_eq!(coppice.append(&plain(0, 2, 300)), Ok(()), "what is kept already is Ok all the same");
+    assert_eq!(coppice.produce::<Result<bool, UploadError>>("abort_block", 1u64), Ok(true));
+    assert_eq!(coppice.append(&plain(1, 1, 1_000)), Ok(()));
+}
+
+#[test]
+fn a_repeated_id_gives_its_newest_transaction() {
+    let coppice = Coppice::new();
+    let twice = id(1);
+    coppice.append(&block(0, &[twice, id(2)], 10)).unwrap();
+    coppice.append(&block(1, &[id(3), twice, id(4), twice], 10)).unwrap();
+    coppice.append(&block(2, &[id(5)], 10)).unwrap();
+    assert_eq!(coppice.location(twice), Ok((1, 3)));
+    coppice.set_policy(PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() }).unwrap();
+    coppice.prune_now(1);
+    assert_eq!(coppice.location(twice), Ok((1, 3)), "only the oldest block's own entry went");
+    assert_eq!(coppice.location(id(2)), Err(ReadError::NotFound));
+    let entries = coppice.storage().index_entries;
+    assert_eq!(entries, 4, "id 3, 4, 5 and the newest of the repeated one");
+}

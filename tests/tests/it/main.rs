@@ -1,0 +1,9 @@
+//! The canister through its Candid interface, on PocketIC or on the embedded host.
+
+mod access;
+mod append;
+mod interruption;
+mod operation;
+mod prune;
+mod reads;
+mod uploads;

@@ -1,0 +1,83 @@
+//! What an operator sees and sets.
+
+use coppice_canister::api::*;
+use coppice_tests::blocks::plain;
+use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
+
+#[test]
+fn settings_are_checked_changed_and_kept() {
+    let coppice = Coppice::with(InitArg { max_stable_pages: Some(100_000), ..default_arg() });
+    let config: Config = coppice.ask("get_config", ());
+    assert_eq!((config.log_class, config.max_stable_pages, config.verify_segments), (LOG_CLASS, 100_000, false));
+    let bad = ConfigChange { max_stable_pages: Some(10), verify_segments: Some(true), ..ConfigChange::default() };
+    let ConfigError::Invalid { field, .. } =
+        coppice.operate::<Result<Config, ConfigError>>("set_config", bad).unwrap_err();
+    assert_eq!(field, "max_stable_pages");
+    assert_eq!(coppice.ask::<Config>("get_config", ()), config, "a refused change changes nothing");
+    let change = ConfigChange {
+        upload_expiry_secs: Some(7),
+        min_liquid_cycles: Some(5_000_000_000_000),
+        ..ConfigChange::default()
+    };
+    let changed: Result<Config, ConfigError> = coppice.operate("set_config", change);
+    let changed = changed.unwrap();
+    assert_eq!((changed.upload_expiry_secs, changed.min_liquid_cycles), (7, 5_000_000_000_000));
+    coppice.upgrade();
+    assert_eq!(coppice.ask::<Config>("get_config", ()), changed);
+}
+
+#[test]
+fn every_class_of_log_blob_works() {
+    for class in [64u32, 128, 256, 512, 1024, 2048, 4096].map(|kib| kib << 10) {
+        let coppice = Coppice::with(InitArg { log_class: Some(class), ..default_arg() });
+        coppice.append_plain(0..6, 700_000);
+        coppice.set_policy(PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() }).unwrap();
+        assert_eq!(coppice.prune_now(1_000).blocks, 4);
+        assert_eq!(coppice.block(5).unwrap().body, plain(5, 3, 700_000).body);
+        let log: u64 = coppice.storage().classes.iter().filter(|c| c.class != class).map(|c| c.used + c.free).sum();
+        assert_eq!(log, 0, "only blobs of class {class}");
+    }
+}
+
+#[test]
+fn the_storage_adds_up() {
+    let coppice = Coppice::new();
+    coppice.append_plain(0..30, 50_000);
+    coppice.set_policy(PrunePolicyArg { retain_blocks: Some(10), ..PrunePolicyArg::default() }).unwrap();
+    let full = coppice.storage();
+    coppice.prune_now(1_000);
+    let storage = coppice.storage();
+    let slots: u64 =
+        storage.classes.iter().map(|c| (c.used + c.quarantined + c.free + c.lost) * u64::from(c.class)).sum();
+    assert_eq!(storage.arena_bytes - storage.reusable_bytes, storage.used_bytes + storage.quarantined_bytes);
+    assert!(slots <= storage.arena_bytes);
+    assert_eq!(storage.billed_bytes, full.billed_bytes);
+    assert_eq!(storage.reusable_bytes - full.reusable_bytes, full.used_bytes - storage.used_bytes, "pruning reclaims");
+    assert_eq!(
+        storage.payload_bytes,
+        (19..30)
+            .map(|n| {
+                let block = plain(n, 3, 50_000);
+                (block.body.len() + block.receipts.len() + block.index.len()) as u64
+            })
+            .sum::<u64>()
+    );
+    assert_eq!(storage.owners.iter().map(|owner| owner.kept_bytes).sum::<u64>(), storage.used_bytes);
+}
+
+#[test]
+fn a_wrong_argument_of_an_installation_says_what_is_wrong() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    let install = |arg: CanisterArg| {
+        let arg = candid::encode_one(Some(arg)).unwrap();
+        let wasm = coppice_tests::wasm::canister();
+        host.reinstall_canister(coppice.id, wasm, arg, Some(Who::Controller.principal())).unwrap_err().reject_message
+    };
+    let message = install(CanisterArg::Init(InitArg { log_class: Some(1_000), ..InitArg::default() }));
+    assert!(message.contains("log_class"), "{message}");
+    let message =
+        install(CanisterArg::Init(InitArg { producers: vec![Who::Anonymous.principal()], ..InitArg::default() }));
+    assert!(message.contains("Anonymous"), "{message}");
+    let message = install(CanisterArg::Upgrade(None));
+    assert!(message.contains("Init"), "{message}");
+}

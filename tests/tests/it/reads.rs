@@ -1,0 +1,144 @@
+//! Queries: what they give back, and each of their errors.
+
+use coppice_canister::api::*;
+use coppice_tests::blocks::{self, hash, plain, plain_id};
+use coppice_tests::coppice::{Coppice, LOG_CLASS};
+use serde_bytes::ByteBuf;
+
+fn chain() -> Coppice {
+    let coppice = Coppice::new();
+    coppice.append_plain(100..110, 40_000);
+    coppice
+}
+
+fn pruned() -> Coppice {
+    let coppice = chain();
+    coppice.set_policy(PrunePolicyArg { retain_blocks: Some(4), ..PrunePolicyArg::default() }).unwrap();
+    assert_eq!(coppice.prune_now(10_000).blocks, 5);
+    coppice
+}
+
+#[test]
+fn an_empty_chain_has_no_head_and_no_blocks() {
+    let coppice = Coppice::new();
+    assert_eq!(coppice.head(), None);
+    assert_eq!(coppice.block(0), Err(ReadError::NotFound));
+    assert_eq!(coppice.location([0; 32]), Err(ReadError::NotFound));
+    assert_eq!(coppice.prune_status().oldest_kept_block, None);
+    assert!(coppice.ask::<Health>("health", ()).healthy);
+}
+
+#[test]
+fn a_block_reads_back_as_it_was_appended() {
+    let coppice = chain();
+    let appended = plain(105, 3, 40_000);
+    let block = coppice.block(105).unwrap();
+    assert_eq!((block.body, block.receipts, block.index), (appended.body, appended.receipts, appended.index));
+    assert_eq!(block.header.hash, ByteBuf::from(hash(105)));
+    assert_eq!(block.header.parent_hash, ByteBuf::from(hash(104)));
+    assert_eq!((block.header.timestamp, block.header.transactions, block.header.keys), (1_600_000_105, 3, 0));
+    assert_eq!(block.header.sha256, appended.sha256);
+    assert_eq!(block.header.lengths, [40_000, 4 + 12 + block.header.lengths[1] - 16, 104]);
+    let header: Result<BlockHeader, ReadError> = coppice.ask("get_block_header", (105u64,));
+    assert_eq!(header, Ok(block.header));
+    assert_eq!(coppice.head(), Some(109));
+}
+
+#[test]
+fn segments_are_read_in_parts() {
+    let coppice = chain();
+    let body = plain(103, 3, 40_000).body;
+    let read = |segment: u8, offset: u64, length: u64| {
+        coppice.ask::<Result<SegmentPart, ReadError>>("read_segment", (103u64, segment, offset, length))
+    };
+    let part = read(0, 30_000, 20_000).unwrap();
+    assert_eq!((part.bytes.as_slice(), part.total), (&body[30_000..], 40_000));
+    assert_eq!(read(0, 40_000, 1).unwrap().bytes.len(), 0);
+    assert_eq!(read(0, 40_001, 1), Err(ReadError::OutOfRange { length: 40_000 }));
+    assert_eq!(read(0, u64::MAX, u64::MAX), Err(ReadError::OutOfRange { length: 40_000 }));
+    assert_eq!(read(3, 0, 1), Err(ReadError::NoSuchSegment));
+    assert_eq!(read(2, 0, u64::MAX).unwrap().bytes, plain(103, 3, 40_000).index);
+}
+
+#[test]
+fn a_block_that_no_reply_can_hold_is_read_by_segments() {
+    let coppice = Coppice::new();
+    let large = plain(0, 2, 5_000_000);
+    coppice.upload(&large, 1 << 20).unwrap();
+    let limit = (2 << 20) - (64 << 10);
+    let size = [&large.body, &large.receipts, &large.index].map(|bytes| bytes.len() as u64).iter().sum();
+    assert_eq!(coppice.block(0), Err(ReadError::TooLarge { size, limit }));
+    let mut body = Vec::new();
+    loop {
+        let args = (0u64, 0u8, body.len() as u64, u64::MAX);
+        let part: Result<SegmentPart, ReadError> = coppice.ask("read_segment", args);
+        let part = part.unwrap();
+        body.extend(part.bytes.as_slice());
+        if body.len() as u64 == part.total {
+            break;
+        }
+        assert_eq!(part.bytes.len() as u64, limit);
+    }
+    assert_eq!(ByteBuf::from(body), large.body);
+}
+
+#[test]
+fn transactions_and_receipts_are_found_by_id() {
+    let coppice = chain();
+    for position in 0..3u64 {
+        let id = plain_id(107, position);
+        assert_eq!(coppice.location(id), Ok((107, position as u32)));
+        let receipt: Result<Receipt, ReadError> = coppice.ask("get_receipt", (ByteBuf::from(id),));
+        let receipt = receipt.unwrap();
+        assert_eq!(receipt.bytes, blocks::receipt(107, position as usize));
+        assert_eq!((receipt.location.block_number, receipt.location.position), (107, position as u32));
+        assert_eq!(receipt.location.block_hash, ByteBuf::from(hash(107)));
+    }
+    let receipt = |id: &[u8]| coppice.ask::<Result<Receipt, ReadError>>("get_receipt", (ByteBuf::from(id),));
+    assert_eq!(receipt(&plain_id(107, 3)), Err(ReadError::NotFound));
+    assert_eq!(receipt(b"no id"), Err(ReadError::NotFound));
+}
+
+#[test]
+fn a_block_without_receipts_has_none() {
+    let coppice = Coppice::new();
+    let mut block = plain(0, 2, 10);
+    block.receipts = ByteBuf::new();
+    blocks::seal(&mut block);
+    coppice.append(&block).unwrap();
+    let id = ByteBuf::from(plain_id(0, 1));
+    assert_eq!(coppice.ask::<Result<Receipt, ReadError>>("get_receipt", (id,)), Err(ReadError::NotFound));
+    assert_eq!(coppice.location(plain_id(0, 1)), Ok((0, 1)));
+}
+
+#[test]
+fn what_was_pruned_says_so_and_what_never_was_does_not() {
+    let coppice = pruned();
+    let gone = ReadError::Pruned { first_available: 105 };
+    assert_eq!(coppice.block(104), Err(gone.clone()));
+    assert_eq!(coppice.ask::<Result<BlockHeader, ReadError>>("get_block_header", (100u64,)), Err(gone.clone()));
+    assert_eq!(coppice.ask::<Result<BlockStorage, ReadError>>("get_block_storage", (100u64,)), Err(gone.clone()));
+    let segment: Result<SegmentPart, ReadError> = coppice.ask("read_segment", (101u64, 0u8, 0u64, 1u64));
+    assert_eq!(segment, Err(gone));
+    assert_eq!(coppice.block(99), Err(ReadError::NotFound), "before the first block");
+    assert_eq!(coppice.block(110), Err(ReadError::NotFound), "behind the head");
+    assert_eq!(coppice.location(plain_id(104, 0)), Err(ReadError::NotFound));
+    assert_eq!(coppice.location(plain_id(105, 0)), Ok((105, 0)));
+}
+
+#[test]
+fn storage_says_which_blobs_a_block_touches() {
+    let coppice = pruned();
+    let mut end = None;
+    for number in 105..110u64 {
+        let storage: Result<BlockStorage, ReadError> = coppice.ask("get_block_storage", (number,));
+        let storage = storage.unwrap();
+        let len: u64 = storage.lengths.iter().sum();
+        assert!(end.is_none_or(|end| end == storage.log_offset), "blocks lie one after the other");
+        let class = u64::from(LOG_CLASS);
+        let blobs = (storage.log_offset + len).div_ceil(class) - storage.log_offset / class;
+        assert_eq!(storage.blobs.len() as u64, blobs);
+        assert!(storage.blobs.iter().all(|ptr| ptr.class == LOG_CLASS && ptr.generation == 1));
+        end = Some(storage.log_offset + len);
+    }
+}

@@ -1,0 +1,163 @@
+//! Uploads: any order, any repetition, any interruption.
+
+use coppice_canister::api::*;
+use coppice_tests::blocks::{block_id, plain, plain_id, upload};
+use coppice_tests::coppice::{Coppice, LOG_CLASS};
+use serde_bytes::ByteBuf;
+
+fn begin(coppice: &Coppice, block: &AppendBlock, chunk_size: usize) -> Result<UploadProgress, AppendError> {
+    coppice.produce("begin_block", upload(block, chunk_size).0)
+}
+
+fn commit(coppice: &Coppice, block: &AppendBlock) -> Result<(), UploadError> {
+    coppice.produce("commit_block", block_id(block))
+}
+
+fn abort(coppice: &Coppice, number: u64) -> Result<bool, UploadError> {
+    coppice.produce("abort_block", number)
+}
+
+#[test]
+fn an_upload_interrupted_by_an_upgrade_between_every_two_messages_ends_the_same() {
+    let coppice = Coppice::new();
+    coppice.append(&plain(0, 2, 1_000)).unwrap();
+    let block = plain(1, 5, 300_000);
+    let (_, chunks) = upload(&block, 60_000);
+    begin(&coppice, &block, 60_000).unwrap();
+    coppice.upgrade();
+    // Odd chunks first, then even ones, each sent twice.
+    let (even, odd): (Vec<_>, Vec<_>) = chunks.iter().enumerate().partition(|(i, _)| i % 2 == 0);
+    for (i, bytes) in odd.into_iter().chain(even) {
+        coppice.put(1, i as u32, bytes.clone()).unwrap();
+        coppice.upgrade();
+        coppice.put(1, i as u32, bytes.clone()).unwrap();
+        assert_eq!(coppice.head(), Some(0), "nothing of it is seen before the commit");
+        assert_eq!(coppice.location(plain_id(1, 0)), Err(ReadError::NotFound));
+    }
+    let upload: Option<(u64, UploadProgress)> = coppice.ask("get_upload", ());
+    assert_eq!(upload, Some((1, UploadProgress { chunks: chunks.len() as u32, missing: 0 })));
+    commit(&coppice, &block).unwrap();
+    coppice.upgrade();
+    assert_eq!(commit(&coppice, &block), Ok(()), "a commit whose answer was lost is asked for again");
+    assert_eq!(coppice.block(1).unwrap().body, block.body);
+    assert_eq!(coppice.location(plain_id(1, 4)), Ok((1, 4)));
+    coppice.append(&plain(2, 1, 10)).unwrap();
+    let owners = coppice.storage().owners;
+    assert_eq!(owners[1].kept_bytes, 0, "the upload's blobs are the chain's now: {owners:?}");
+}
+
+#[test]
+fn each_mistake_is_named_and_changes_nothing() {
+    let coppice = Coppice::new();
+    coppice.append(&plain(0, 2, 1_000)).unwrap();
+    let block = plain(1, 5, 1_000);
+    assert_eq!(coppice.put(1, 0, vec![1]), Err(UploadError::NoUpload));
+    assert_eq!(commit(&coppice, &block), Err(UploadError::NoUpload));
+    assert_eq!(abort(&coppice, 1), Ok(false));
+
+    assert!(matches!(begin(&coppice, &plain(2, 1, 10), 10), Err(AppendError::Gap { expected: 1 })));
+    let too_large = |what: &str, limit| Err(AppendError::TooLarge { what: what.into(), limit });
+    assert_eq!(begin(&coppice, &block, (1 << 20) + 1), too_large("chunk_size", 1 << 20));
+    assert_eq!(begin(&coppice, &plain(1, 0, 20_000), 1), too_large("chunks", 16_384));
+    let (zero, _) = upload(&block, 400);
+    let zero = BeginBlock { chunk_size: 0, ..zero };
+    let error = coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", zero).unwrap_err();
+    assert!(matches!(error, AppendError::BadEncoding { .. }), "{error:?}");
+
+    let progress = begin(&coppice, &block, 400).unwrap();
+    assert_eq!(begin(&coppice, &block, 400), Ok(progress), "the same again");
+    assert_eq!(begin(&coppice, &block, 500), Err(AppendError::UploadOpen));
+    let (_, chunks) = upload(&block, 400);
+    assert_eq!(coppice.put(2, 0, chunks[0].clone()), Err(UploadError::OtherUpload { number: 1 }));
+    assert_eq!(abort(&coppice, 2), Err(UploadError::OtherUpload { number: 1 }));
+    let n = chunks.len() as u32;
+    assert_eq!(coppice.put(1, n, vec![]), Err(UploadError::ChunkOutOfRange { chunks: n }));
+    assert_eq!(coppice.put(1, 0, vec![0; 399]), Err(UploadError::WrongLength { expected: 400 }));
+    let rest = chunks[n as usize - 1].len() as u32;
+    assert_eq!(coppice.put(1, n - 1, vec![0; 400]), Err(UploadError::WrongLength { expected: rest }));
+    coppice.put(1, 0, chunks[0].clone()).unwrap();
+    assert_eq!(coppice.put(1, 0, vec![0xAB; 400]), Err(UploadError::ChunkMismatch));
+    assert_eq!(commit(&coppice, &block), Err(UploadError::Incomplete { missing: n - 1, first: 1 }));
+    for (i, chunk) in chunks.iter().enumerate().skip(1) {
+        coppice.put(1, i as u32, chunk.clone()).unwrap();
+    }
+    let other = AppendBlock { hash: ByteBuf::from(vec![9; 32]), ..block.clone() };
+    assert_eq!(commit(&coppice, &other), Err(UploadError::Append(AppendError::Conflict)));
+    assert_eq!(commit(&coppice, &block), Ok(()));
+    assert_eq!(begin(&coppice, &block, 400), Ok(UploadProgress { chunks: n, missing: 0 }), "it is kept already");
+    assert_eq!(coppice.ask::<Option<(u64, UploadProgress)>>("get_upload", ()), None);
+}
+
+#[test]
+fn what_is_not_well_formed_is_found_at_the_commit_and_the_upload_stays_open() {
+    let coppice = Coppice::new();
+    let mut block = plain(0, 5, 1_000);
+    let last = block.index.len() - 1;
+    block.index[last] = 1;
+    let (_, chunks) = upload(&block, 1_000);
+    begin(&coppice, &block, 1_000).unwrap();
+    for (i, chunk) in chunks.into_iter().enumerate() {
+        coppice.put(0, i as u32, chunk).unwrap();
+    }
+    let error = commit(&coppice, &block).unwrap_err();
+    assert!(matches!(error, UploadError::Append(AppendError::BadEncoding { segment: 2, .. })), "{error:?}");
+    assert_eq!(coppice.head(), None);
+    assert_eq!(abort(&coppice, 0), Ok(true));
+    assert_eq!(coppice.append(&plain(0, 5, 1_000)), Ok(()));
+}
+
+#[test]
+fn an_uploaded_block_is_checked_against_its_digests_where_the_setting_says_so() {
+    let coppice = Coppice::new();
+    let change = ConfigChange { verify_segments: Some(true), ..ConfigChange::default() };
+    coppice.operate::<Result<Config, ConfigError>>("set_config", change).unwrap();
+    let mut wrong = plain(0, 3, 2_500_000);
+    wrong.sha256[0] = ByteBuf::from(vec![7; 32]);
+    let error = coppice.upload(&wrong, 1 << 20).unwrap_err();
+    assert!(matches!(error, UploadError::Append(AppendError::BadEncoding { segment: 0, at: 0, .. })), "{error:?}");
+    assert_eq!(abort(&coppice, 0), Ok(true));
+    coppice.upload(&plain(0, 3, 2_500_000), 1 << 20).unwrap();
+}
+
+#[test]
+fn an_aborted_or_expired_upload_leaves_no_byte_behind() {
+    let coppice = Coppice::new();
+    coppice.append(&plain(0, 2, 1_000)).unwrap();
+    let before = coppice.storage();
+    let large = plain(1, 2, 10 * LOG_CLASS as usize);
+    begin(&coppice, &large, 100_000).unwrap();
+    let open = coppice.storage();
+    assert!(open.owners[1].kept_bytes >= 9 * u64::from(LOG_CLASS), "{:?}", open.owners);
+    assert_eq!(open.owners[0], before.owners[0], "what an upload reserves is not the chain's");
+    assert_eq!(abort(&coppice, 1), Ok(true));
+    let used = |storage: &StorageStatus| (storage.used_bytes, storage.quarantined_bytes, storage.owners.clone());
+    assert_eq!(used(&coppice.storage()), used(&before));
+
+    begin(&coppice, &large, 100_000).unwrap();
+    coppice.pass(3_000);
+    coppice.put(1, 0, upload(&large, 100_000).1[0].clone()).unwrap();
+    coppice.pass(3_000);
+    assert!(coppice.ask::<Option<(u64, UploadProgress)>>("get_upload", ()).is_some(), "it was touched 3,000 s ago");
+    coppice.pass(700);
+    assert_eq!(coppice.ask::<Option<(u64, UploadProgress)>>("get_upload", ()), None);
+    assert_eq!(used(&coppice.storage()), used(&before));
+    assert_eq!(coppice.append(&plain(1, 2, 10)), Ok(()));
+}
+
+#[test]
+fn blocks_are_pruned_while_an_upload_is_open() {
+    let coppice = Coppice::new();
+    coppice.append_plain(0..20, 50_000);
+    let large = plain(20, 2, 400_000);
+    let (_, chunks) = upload(&large, 100_000);
+    begin(&coppice, &large, 100_000).unwrap();
+    coppice.set_policy(PrunePolicyArg { retain_blocks: Some(2), ..PrunePolicyArg::default() }).unwrap();
+    for (i, chunk) in chunks.into_iter().enumerate() {
+        coppice.put(20, i as u32, chunk).unwrap();
+        coppice.prune_now(1);
+    }
+    commit(&coppice, &large).unwrap();
+    coppice.prune_now(100_000);
+    assert_eq!(coppice.prune_status().oldest_kept_block, Some(18));
+    assert_eq!(coppice.block(20).unwrap().body, large.body);
+}
