@@ -42,6 +42,7 @@ fn post_upgrade(arg: Option<CanisterArg>) {
 
 #[update(guard = "producer")]
 fn append_block(block: AppendBlock) -> Result<(), AppendError> {
+    daemon::watch();
     mutate(|state| {
         let admission = state.admission();
         state.chain.append(&mut state.blobs, &block, &admission, time_secs())
@@ -50,6 +51,7 @@ fn append_block(block: AppendBlock) -> Result<(), AppendError> {
 
 #[update(guard = "producer")]
 fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
+    daemon::watch();
     mutate(|state| {
         let admission = state.admission();
         state.chain.begin(&mut state.blobs, &block, &admission, time_secs())

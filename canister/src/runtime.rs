@@ -71,6 +71,14 @@ pub fn canister_self() -> Principal {
     Principal::management_canister()
 }
 
+/// Has the platform run all due timers as soon as this message is done.
+pub fn wake_timers() {
+    #[cfg(target_family = "wasm")]
+    ic_cdk::api::global_timer_set(time_ns());
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| world.wakes += 1)
+}
+
 /// A line for the canister's log.
 pub fn log(line: &str) {
     #[cfg(target_family = "wasm")]

@@ -24,6 +24,21 @@ pub fn arm() {
     }
 }
 
+/// Wakes the timers where the daemon is overdue by more than an interval. The platform's timer is gone after a trap in
+/// `canister_global_timer` itself; `ic-cdk-timers` believes it to be still set, so that arming anew does not help, and
+/// nobody would see a daemon that silently died. Costs one comparison of times. Producers' messages call it; they do
+/// nothing of the daemon's work.
+pub fn watch() {
+    let overdue = state::read(|state| {
+        let interval = state.pruner.interval_secs() * 1_000_000_000;
+        runtime::time_ns().saturating_sub(state.pruner.next_tick()) > interval
+    });
+    if overdue {
+        runtime::log("prune: the timer is overdue; woken");
+        runtime::wake_timers();
+    }
+}
+
 /// What a firing does: drop an upload that nobody goes on with, then one bounded run if one is due.
 pub fn tick() {
     state::mutate(|state| {

@@ -164,6 +164,11 @@ impl Pruner {
     }
 
     /// When the next tick comes, in nanoseconds since the Unix epoch.
+    pub fn next_tick(&self) -> u64 {
+        self.next_tick
+    }
+
+    /// Says when the next tick comes, in nanoseconds since the Unix epoch.
     pub fn set_next_tick(&mut self, at: u64) {
         self.next_tick = at;
     }

@@ -23,6 +23,8 @@ pub struct World {
     pub controllers: Vec<Principal>,
     /// Raw pages at which growth is refused.
     pub max_pages: u64,
+    /// How often the timers were woken.
+    pub wakes: u64,
     /// What was logged.
     pub log: Vec<String>,
     pages: u64,
@@ -39,6 +41,7 @@ impl Default for World {
             caller: Principal::anonymous(),
             controllers: Vec::new(),
             max_pages: 8_192_000,
+            wakes: 0,
             log: Vec::new(),
             pages: 0,
             content: HashMap::new(),

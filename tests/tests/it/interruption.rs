@@ -1,1 +1,265 @@
+//! Interruption at every message: a trap, and an upgrade, between any two messages of a whole life, and traps inside
+//! messages. Only the embedded host can do this.
+//!
+//! The life: blocks of all sizes, an upload, a policy, time that passes with a daemon that prunes two blocks a tick. A
+//! client repeats what was rejected, as clients do. However it was interrupted, every state on the way is whole, the timer
+//! still fires, nothing is stuck, and it ends where the undisturbed life ends.
 
+use coppice_canister::api::*;
+use coppice_host::{Host, Kind, TrapPoint};
+use coppice_tests::blocks::{block_id, plain, plain_id, upload};
+use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
+use coppice_tests::wasm;
+use std::sync::Arc;
+
+const RETAIN: u64 = 6;
+
+/// What the end of a life is compared by. Which slots the blobs lie in may differ; what is kept must not.
+#[derive(Debug, PartialEq)]
+struct End {
+    /// The headers; `check` compares the payload.
+    chain: Vec<BlockHeader>,
+    pruned_before_block: u64,
+    pruned_blocks: u64,
+    kept_bytes: u64,
+    used_bytes: u64,
+    quarantined_bytes: u64,
+    index_entries: u64,
+    enabled: bool,
+    faults: u64,
+    upload: Option<(u64, UploadProgress)>,
+}
+
+fn end(coppice: &Coppice) -> End {
+    let (status, storage) = (coppice.prune_status(), coppice.storage());
+    End {
+        chain: coppice.chain().into_iter().map(|block| block.header).collect(),
+        pruned_before_block: status.pruned_before_block,
+        pruned_blocks: status.pruned_blocks,
+        kept_bytes: status.estimated_kept_bytes,
+        used_bytes: storage.used_bytes,
+        quarantined_bytes: storage.quarantined_bytes,
+        index_entries: storage.index_entries,
+        enabled: status.enabled,
+        faults: status.faults,
+        upload: coppice.ask("get_upload", ()),
+    }
+}
+
+/// Any state on the way: what is there is whole, what is gone is gone whole, and no space is lost.
+fn check(coppice: &Coppice) {
+    let (status, storage) = (coppice.prune_status(), coppice.storage());
+    let Some(head) = status.head else { return };
+    let oldest = status.pruned_before_block;
+    for number in oldest.saturating_sub(1)..=head {
+        let found = coppice.location(plain_id(number, 0));
+        if number < oldest {
+            assert_eq!(coppice.block(number), Err(ReadError::Pruned { first_available: oldest }));
+            assert_eq!(found, Err(ReadError::NotFound));
+        } else {
+            let block = coppice.block(number).unwrap_or_else(|error| panic!("block {number}: {error:?}"));
+            assert_eq!(block.body, plain(number, 3, size(number)).body, "block {number}");
+            assert_eq!(found, Ok((number, 0)));
+        }
+    }
+    let first: Result<BlockStorage, ReadError> = coppice.ask("get_block_storage", (oldest,));
+    let last: Result<BlockStorage, ReadError> = coppice.ask("get_block_storage", (head,));
+    let (first, last) = (first.unwrap(), last.unwrap());
+    let class = u64::from(LOG_CLASS);
+    let blobs = (last.log_offset + last.lengths.iter().sum::<u64>()).div_ceil(class) - first.log_offset / class;
+    assert_eq!(storage.owners[0].kept_bytes, blobs * class, "the chain keeps exactly the blobs that its blocks touch");
+    assert_eq!(storage.quarantined_bytes, 0);
+    assert_eq!(storage.index_entries, 3 * (head + 1 - oldest));
+}
+
+fn size(number: u64) -> usize {
+    [300, 70_000, 9_000, 150_000][number as usize % 4]
+}
+
+/// Repeats a call until it is not rejected: at most a few times, as each fault strikes once.
+fn insist<R: candid::CandidType + serde::de::DeserializeOwned>(
+    coppice: &Coppice,
+    who: Who,
+    method: &str,
+    arg: impl candid::CandidType + Clone,
+) -> R {
+    let mut reject = None;
+    for _ in 0..4 {
+        match coppice.call(who, method, (arg.clone(),)) {
+            Ok(reply) => return reply,
+            Err(error) => reject = Some(error),
+        }
+    }
+    panic!("{method}: {reject:?}");
+}
+
+fn life(coppice: &Coppice, mut step: impl FnMut(&Coppice)) {
+    let policy = PrunePolicyArg {
+        retain_blocks: Some(RETAIN),
+        max_ops_per_tick: Some(12),
+        timer_interval_secs: Some(10),
+        ..PrunePolicyArg::default()
+    };
+    insist::<Result<PrunePolicy, PruneError>>(coppice, Who::Controller, "set_prune_policy", policy).unwrap();
+    for number in 0..10 {
+        let block = plain(number, 3, size(number));
+        if number % 4 == 3 {
+            let (begin, chunks) = upload(&block, 80_000);
+            insist::<Result<UploadProgress, AppendError>>(coppice, Who::Producer, "begin_block", begin).unwrap();
+            step(coppice);
+            for (chunk, bytes) in chunks.into_iter().enumerate() {
+                let put = PutBlockChunk { number, chunk: chunk as u32, bytes: bytes.into() };
+                insist::<Result<UploadProgress, UploadError>>(coppice, Who::Producer, "put_block_chunk", put).unwrap();
+            }
+            let id = block_id(&block);
+            insist::<Result<(), UploadError>>(coppice, Who::Producer, "commit_block", id).unwrap();
+        } else {
+            insist::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", block).unwrap();
+        }
+        if number % 3 == 2 {
+            coppice.pass(10);
+        }
+        step(coppice);
+    }
+    time_passes(coppice, 9);
+    step(coppice);
+}
+
+/// Time with a producer that repeats its last block, as one is never silent for long. Where the platform's timer itself
+/// was lost, such a message is what wakes the daemon.
+fn time_passes(coppice: &Coppice, head: u64) {
+    for _ in 0..8 {
+        let last = plain(head, 3, size(head));
+        insist::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", last).unwrap();
+        coppice.pass(10);
+    }
+}
+
+/// The daemon is still alive: blocks appended now are pruned by it.
+fn still_fires(coppice: &Coppice) {
+    let head = coppice.head().unwrap();
+    for number in head + 1..head + 4 {
+        insist::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", plain(number, 3, size(number)))
+            .unwrap();
+    }
+    time_passes(coppice, head + 3);
+    assert_eq!(coppice.prune_status().pruned_before_block, head + 3 - RETAIN, "the timer no longer fires");
+    check(coppice);
+}
+
+struct Undisturbed {
+    coppice: Coppice,
+    host: Arc<Host>,
+    start: coppice_host::Checkpoint,
+    end: End,
+    /// What each message of the life was, with its instructions and its system calls.
+    messages: Vec<(Kind, u64, u64)>,
+}
+
+fn undisturbed() -> Undisturbed {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    let start = host.checkpoint();
+    host.take_executions();
+    let mut messages = Vec::new();
+    life(&coppice, |_| {
+        messages.extend(host.take_executions().into_iter().filter(|e| !matches!(e.kind, Kind::Query)));
+    });
+    let messages: Vec<_> = messages.iter().map(|e| (e.kind, e.instructions, e.system_calls)).collect();
+    let end = end(&coppice);
+    assert_eq!(end.pruned_before_block, 9 - RETAIN);
+    assert!(messages.iter().filter(|(kind, ..)| *kind == Kind::Timer).count() >= 5, "the timer fires in it");
+    check(&coppice);
+    still_fires(&coppice);
+    Undisturbed { coppice, host, start, end, messages }
+}
+
+impl Undisturbed {
+    /// Lives again from the start with a fault, and compares.
+    fn again(&self, what: &str, fault: impl FnOnce(&Host)) {
+        self.host.restore(&self.start);
+        self.host.faults().clear();
+        let before = self.host.faults().injected();
+        fault(&self.host);
+        eprintln!("{what}");
+        life(&self.coppice, check);
+        let struck = self.host.faults().injected() - before;
+        assert_eq!(struck, 1, "{what}: the fault must strike");
+        for result in self.host.faults().upgrade_results() {
+            result.unwrap_or_else(|reject| panic!("{what}: {reject:?}"));
+        }
+        self.host.faults().clear();
+        let end = end(&self.coppice);
+        assert_eq!(end, self.end, "{what}");
+        still_fires(&self.coppice);
+    }
+}
+
+#[test]
+fn a_trap_in_any_message_changes_nothing() {
+    let life = undisturbed();
+    for k in 1..=life.messages.len() as u64 {
+        let (kind, ..) = life.messages[k as usize - 1];
+        life.again(&format!("trap at the end of message {k}, {kind:?}"), |host| {
+            host.faults().trap_message(k, TrapPoint::End);
+        });
+    }
+}
+
+#[test]
+fn an_upgrade_between_any_two_messages_loses_nothing() {
+    let life = undisturbed();
+    let arg = candid::encode_one(None::<CanisterArg>).unwrap();
+    for k in 1..=life.messages.len() as u64 {
+        let (kind, ..) = life.messages[k as usize - 1];
+        life.again(&format!("upgrade before message {k}, {kind:?}"), |host| {
+            host.faults().upgrade_before(k, life.coppice.id, wasm::canister(), arg.clone());
+        });
+    }
+}
+
+/// A sample of places inside messages: after so many instructions, and at system calls.
+#[test]
+fn a_trap_inside_a_message_changes_nothing() {
+    let life = undisturbed();
+    let mut tried = 0;
+    for (k, &(kind, instructions, system_calls)) in (1..).zip(&life.messages) {
+        // A spread that differs from message to message.
+        let points = [
+            TrapPoint::Instructions(instructions / 2 + k * 997 % (instructions / 2).max(1)),
+            TrapPoint::SystemCall(1 + k * 31 % system_calls.max(1)),
+            TrapPoint::SystemCall(system_calls.max(1)),
+        ];
+        for point in points {
+            // A point in the last instructions may lie behind the last place where it is noticed.
+            if matches!(point, TrapPoint::Instructions(n) if n + 1_000 > instructions) {
+                continue;
+            }
+            life.again(&format!("trap in message {k}, {kind:?}, at {point:?}"), |host| {
+                host.faults().trap_message(k, point);
+            });
+            tried += 1;
+        }
+    }
+    assert!(tried > 2 * life.messages.len(), "{tried} points in {} messages", life.messages.len());
+}
+
+/// Growth that the platform refuses, at each growth of the life.
+#[test]
+fn refused_growth_is_an_answer_and_not_a_trap() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    let mut refused = 0;
+    for number in 0..20 {
+        host.faults().refuse_growth(1);
+        let block = plain(number, 3, 1_900_000);
+        match coppice.append(&block) {
+            Ok(()) => host.faults().clear(),
+            Err(error) => {
+                assert_eq!(error, AppendError::OutOfSpace);
+                refused += 1;
+                assert_eq!(coppice.append(&block), Ok(()), "a later growth may be granted");
+            }
+        }
+    }
+    assert!(refused >= 2, "memory grew {refused} times");
+    assert_eq!(coppice.chain().len(), 20);
+}
