@@ -1,0 +1,40 @@
+//! The operator's command of the Coppice canister.
+//!
+//! ```text
+//! demo    chain_gen ──┐                              ┌──▶ ledger ──▶ verify ──┐
+//!                     ├──▶ AppendBlock ──▶ feed ─────┤                        ├──▶ report
+//! ingest  blk, order ─┘                              └──▶ canister ───────────┘
+//!                                                            │ Transport
+//!                                                            ▼
+//!                                                     embedded (coppice_host)
+//! ```
+//! Everything that talks to the canister does so through [`canister::Client`], which knows of no host: only
+//! [`embedded`] does, and what it alone can do, moving the clock and counting instructions, is asked of it by name.
+
+pub mod args;
+pub mod blk;
+pub mod canister;
+pub mod chain_gen;
+pub mod demo;
+pub mod embedded;
+pub mod feed;
+pub mod ingest;
+pub mod ledger;
+pub mod order;
+pub mod progress;
+pub mod report;
+pub mod verify;
+pub mod wasm;
+
+use args::{Cli, Command};
+
+/// Does what the command line says. Results go to stdout, everything else to stderr.
+///
+/// # Errors
+/// When something cannot be read or built, the canister refuses something, or what it answers is not what was put in.
+pub fn run(cli: Cli) -> anyhow::Result<()> {
+    match cli.command {
+        Command::Demo(args) => demo::command(&args),
+        Command::Ingest(args) => ingest::command(&args),
+    }
+}

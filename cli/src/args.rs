@@ -1,0 +1,86 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Keeps a chain in an Internet Computer canister, and prunes it for ever without growing.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "coppice", version, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Append thousands of blocks to a canister in this process, let its timer prune, and verify what is left
+    Demo(DemoArgs),
+    /// Feed Bitcoin blocks to a canister in this process, and verify every transaction id and every body
+    Ingest(IngestArgs),
+}
+
+/// Options that every command which starts a canister has.
+#[derive(Clone, Debug, Default, Args)]
+pub struct HostArgs {
+    /// The canister's wasm, raw or gzipped; built with scripts/build-wasm if not given
+    #[arg(long, value_name = "PATH", env = "COPPICE_WASM")]
+    pub wasm: Option<PathBuf>,
+    /// Print nothing but one line of JSON on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Fewest blocks of a demonstration: with fewer, mainnet's block 702,861 would not be among them.
+pub const MIN_DEMO_BLOCKS: u64 = 150;
+
+/// Options of `coppice demo`.
+#[derive(Clone, Debug, Args)]
+pub struct DemoArgs {
+    /// Blocks to append
+    #[arg(long, value_name = "N", default_value_t = 8_000, value_parser = clap::value_parser!(u64).range(MIN_DEMO_BLOCKS..=700_000))]
+    pub blocks: u64,
+    /// Seed of the generated chain; the same seed gives the same chain
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Blocks behind the head that the canister retains, at most a third of all [default: a fifth of all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub retain_blocks: Option<u64>,
+    /// What every command has.
+    #[command(flatten)]
+    pub host: HostArgs,
+}
+
+/// Options of `coppice ingest`.
+#[derive(Clone, Debug, Args)]
+pub struct IngestArgs {
+    /// blk*.dat files, raw blocks, or directories of them (*.dat, *.blk, *.raw), in any order
+    #[arg(long, value_name = "PATH", num_args = 1.., required = true, env = "COPPICE_BLOCKS")]
+    pub blk: Vec<PathBuf>,
+    /// Number of the first block [default: 0 for mainnet's genesis, 1 after it, else the height in its coinbase, else 0]
+    #[arg(long, value_name = "N")]
+    pub first_number: Option<u64>,
+    /// Blocks behind the head that the canister retains, and prunes those before [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub retain_blocks: Option<u64>,
+    /// What every command has.
+    #[command(flatten)]
+    pub host: HostArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+        let cli = Cli::try_parse_from(["coppice", "ingest", "--blk", "a", "b", "--first-number", "7"]).unwrap();
+        let Command::Ingest(args) = cli.command else { panic!("{cli:?}") };
+        assert_eq!((args.blk.len(), args.first_number), (2, Some(7)));
+        assert!(Cli::try_parse_from(["coppice", "demo", "--blocks", "100"]).is_err());
+        assert!(Cli::try_parse_from(["coppice", "demo", "--retain-blocks", "0"]).is_err());
+    }
+}

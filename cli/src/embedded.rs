@@ -1,0 +1,141 @@
+//! The canister in this process, on the embedded execution host.
+
+use crate::canister::{Caller, Client, Transport, install_arg};
+use anyhow::{Context, Result, bail};
+use candid::Principal;
+use coppice_host::{Execution, Host, Kind, Outcome};
+use std::cell::RefCell;
+use std::time::Duration;
+
+/// Cycles that the canister gets on top of the host's: enough for hundreds of GiB of ingress.
+const CYCLES: u128 = 10_000_000_000_000_000;
+/// Calls of these methods make a block.
+const APPENDING: [&str; 4] = ["append_block", "begin_block", "put_block_chunk", "commit_block"];
+/// What the timer library calls its calls to itself.
+const TIMER_CALLS: &str = "<ic-cdk internal>";
+
+/// What executions cost, as the host counted them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// Messages that append, or upload parts of, a block.
+    pub append_messages: u64,
+    /// Their instructions.
+    pub append_instructions: u64,
+    /// Instructions of everything that the timer starts: its firing, the library's calls to itself, the daemon.
+    pub timer_instructions: u64,
+    /// The first execution that trapped, if one did.
+    pub trap: Option<String>,
+}
+
+impl Costs {
+    fn add(&mut self, execution: &Execution) {
+        if let Outcome::Trapped { message, .. } = &execution.outcome
+            && self.trap.is_none()
+        {
+            self.trap = Some(format!("{:?} {} trapped: {message}", execution.kind, execution.method));
+        }
+        if execution.kind == Kind::Timer || execution.method.starts_with(TIMER_CALLS) {
+            self.timer_instructions += execution.instructions;
+        } else if execution.kind == Kind::Update && APPENDING.contains(&execution.method.as_str()) {
+            self.append_messages += 1;
+            self.append_instructions += execution.instructions;
+        }
+    }
+}
+
+/// A canister of its own on an embedded host.
+pub struct Embedded {
+    host: Host,
+    canister: Principal,
+    operator: Principal,
+    producer: Principal,
+    costs: RefCell<Costs>,
+}
+
+impl Embedded {
+    /// Starts a host and installs the canister on it, with one principal that controls it and one that is its producer.
+    ///
+    /// # Errors
+    /// When the wasm cannot be installed.
+    pub fn start(wasm: Vec<u8>) -> Result<Client<Self>> {
+        let host = Host::new();
+        let operator = Principal::self_authenticating(b"coppice operator");
+        let producer = Principal::self_authenticating(b"coppice producer");
+        let canister = host.create_canister_with_settings(Some(operator), None);
+        host.add_cycles(canister, CYCLES);
+        host.try_install_canister(canister, wasm, install_arg(producer)?, Some(operator))
+            .context("cannot install the canister")?;
+        Ok(Client::new(Self { host, canister, operator, producer, costs: RefCell::default() }))
+    }
+
+    /// Lets time pass, and whatever timers come due in it fire.
+    pub fn pass(&self, time: Duration) {
+        self.host.advance_time(time);
+        self.host.tick();
+    }
+
+    /// Unix seconds.
+    pub fn now_secs(&self) -> u64 {
+        self.host.get_time_nanos() / 1_000_000_000
+    }
+
+    /// What was executed since the start. The host remembers some thousands of executions: ask at least every so often.
+    ///
+    /// # Errors
+    /// When an execution trapped.
+    pub fn costs(&self) -> Result<Costs> {
+        let mut costs = self.costs.borrow_mut();
+        self.host.take_executions().iter().for_each(|execution| costs.add(execution));
+        match &costs.trap {
+            Some(trap) => bail!("{trap}"),
+            None => Ok(costs.clone()),
+        }
+    }
+}
+
+impl Transport for Embedded {
+    fn update(&self, caller: Caller, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {
+        let sender = match caller {
+            Caller::Producer => self.producer,
+            Caller::Operator => self.operator,
+        };
+        self.host.update_call(self.canister, sender, method, arg).with_context(|| format!("update {method}"))
+    }
+
+    fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {
+        let nobody = Principal::anonymous();
+        self.host.query_call(self.canister, nobody, method, arg).with_context(|| format!("query {method}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_sorted_by_what_they_are_of() {
+        let execution = |kind, method: &str, instructions| Execution {
+            canister: Principal::anonymous(),
+            kind,
+            method: method.into(),
+            instructions,
+            stable_pages_read: 0,
+            stable_pages_written: 0,
+            system_calls: 0,
+            outcome: Outcome::Completed,
+        };
+        let mut costs = Costs::default();
+        costs.add(&execution(Kind::Update, "append_block", 1));
+        costs.add(&execution(Kind::Update, "put_block_chunk", 2));
+        costs.add(&execution(Kind::Update, "set_config", 4));
+        costs.add(&execution(Kind::InspectMessage, "append_block", 8));
+        costs.add(&execution(Kind::Timer, "", 16));
+        costs.add(&execution(Kind::Update, "<ic-cdk internal> timer_executor", 32));
+        costs.add(&execution(Kind::ReplyCallback, "<ic-cdk internal> timer_executor", 64));
+        let expected = Costs { append_messages: 2, append_instructions: 3, timer_instructions: 112, trap: None };
+        assert_eq!(costs, expected);
+        let outcome = Outcome::Trapped { code: coppice_host::ErrorCode::CanisterCalledTrap, message: "why".into() };
+        costs.add(&Execution { outcome, ..execution(Kind::Timer, "", 0) });
+        assert!(costs.trap.is_some_and(|trap| trap.contains("why")));
+    }
+}

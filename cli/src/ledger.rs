@@ -1,0 +1,109 @@
+//! What was appended, to hold the canister's answers against.
+
+use crate::feed::{self, ID};
+use coppice_canister::api::{AppendBlock, BlockHeader};
+use serde_bytes::ByteBuf;
+use std::collections::HashMap;
+
+/// What a block must read back as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Block number.
+    pub number: u64,
+    /// Block hash.
+    pub hash: ByteBuf,
+    /// The parent's hash.
+    pub parent_hash: ByteBuf,
+    /// Unix seconds.
+    pub timestamp: u64,
+    /// Bytes of body, receipts and index.
+    pub lengths: Vec<u64>,
+    /// SHA-256 of body, receipts and index.
+    pub sha256: Vec<ByteBuf>,
+    /// Transactions.
+    pub transactions: u32,
+}
+
+impl Entry {
+    /// Bytes of the block's payload.
+    pub fn bytes(&self) -> u64 {
+        self.lengths.iter().sum()
+    }
+
+    /// Whether a header is this block's.
+    pub fn is(&self, header: &BlockHeader) -> bool {
+        let Self { number, hash, parent_hash, timestamp, lengths, sha256, transactions } = self;
+        (number, hash, parent_hash, timestamp) == (&header.number, &header.hash, &header.parent_hash, &header.timestamp)
+            && (lengths, sha256, transactions) == (&header.lengths, &header.sha256, &header.transactions)
+    }
+}
+
+/// All blocks that were appended, and where each transaction id occurs last.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    entries: Vec<Entry>,
+    newest: HashMap<[u8; ID], (u64, u32)>,
+}
+
+impl Ledger {
+    /// Notes a block that was appended. Blocks come in the order of their numbers.
+    pub fn record(&mut self, block: &AppendBlock) {
+        let ids = feed::ids_of(&block.index);
+        self.newest.extend((0..).zip(ids).map(|(position, id)| (*id, (block.number, position))));
+        self.entries.push(Entry {
+            number: block.number,
+            hash: block.hash.clone(),
+            parent_hash: block.parent_hash.clone(),
+            timestamp: block.timestamp,
+            lengths: [&block.body, &block.receipts, &block.index].map(|segment| segment.len() as u64).to_vec(),
+            sha256: block.sha256.clone(),
+            transactions: ids.len() as u32,
+        });
+    }
+
+    /// The blocks, by number.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Number and position where an id occurs last.
+    pub fn newest(&self, id: &[u8; ID]) -> Option<(u64, u32)> {
+        self.newest.get(id).copied()
+    }
+
+    /// The ids that occur in no block from `number` on, in an order that is always the same.
+    pub fn gone_before(&self, number: u64) -> Vec<[u8; ID]> {
+        let gone = self.newest.iter().filter(|(_, place)| place.0 < number);
+        let mut ids: Vec<[u8; ID]> = gone.map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Bytes of all payloads.
+    pub fn bytes(&self) -> u64 {
+        self.entries.iter().map(Entry::bytes).sum()
+    }
+
+    /// Transactions of all blocks.
+    pub fn transactions(&self) -> u64 {
+        self.entries.iter().map(|entry| u64::from(entry.transactions)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::feed::Place;
+
+    #[test]
+    fn an_id_that_comes_again_is_where_it_came_last() {
+        let mut ledger = Ledger::default();
+        for (number, ids) in [(5, [[1; 32], [2; 32]]), (6, [[3; 32], [1; 32]])] {
+            let place = Place { number, hash: [number as u8; 32], parent: [0; 32], timestamp: 9 };
+            ledger.record(&feed::block(&place, [vec![0; 10], Vec::new(), feed::index_segment(ids.into_iter())]));
+        }
+        assert_eq!((ledger.newest(&[1; 32]), ledger.newest(&[2; 32])), (Some((6, 1)), Some((5, 1))));
+        assert_eq!(ledger.gone_before(6), [[2; 32]]);
+        assert_eq!((ledger.transactions(), ledger.bytes()), (4, 2 * (10 + 8 + 64)));
+    }
+}

@@ -1,0 +1,198 @@
+//! Holds everything the canister answers against what was appended.
+
+use crate::canister::{Client, Segments, Transport};
+use crate::chain_gen::Random;
+use crate::feed::{self, ID, sha256};
+use crate::ledger::{Entry, Ledger};
+use crate::progress::Progress;
+use anyhow::{Context, Result, bail, ensure};
+use coppice_canister::api::ReadError;
+use serde::Serialize;
+
+/// How many transactions are looked up. Blocks are always read back whole, every one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// Every transaction of every block.
+    All,
+    /// Some of them, at random.
+    Sample {
+        /// Of each kept block.
+        per_block: u64,
+        /// Of all pruned blocks together.
+        pruned: usize,
+        /// Which ones.
+        seed: u64,
+    },
+}
+
+/// What was verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Verified {
+    /// Kept blocks whose header is as appended and whose segments read back to the same SHA-256.
+    pub blocks: u64,
+    /// Bytes of those segments.
+    pub bytes: u64,
+    /// Kept transactions that were found by id, where they are.
+    pub transactions: u64,
+    /// Receipts that were found by id, and are those of the block. An id that comes again in a later kept block has its
+    /// receipt there.
+    pub receipts: u64,
+    /// Pruned blocks that answer `Pruned`.
+    pub pruned_blocks: u64,
+    /// Transactions of pruned blocks that are not found any more, nor their receipts.
+    pub pruned_transactions: u64,
+}
+
+/// Verifies all blocks of the ledger; those before `oldest` must be pruned, the others kept.
+///
+/// # Errors
+/// At the first answer that is not what was appended.
+pub fn verify(client: &Client<impl Transport>, ledger: &Ledger, oldest: u64, depth: Depth) -> Result<Verified> {
+    let entries = ledger.entries();
+    let (gone, kept) = entries.split_at(entries.partition_point(|entry| entry.number < oldest));
+    let last = kept.last().context("nothing is kept")?;
+    let head = client.head()?.context("the canister has no head")?;
+    ensure!(last.is(&head), "the head is not the last block that was appended: {head:?}");
+    let storage = client.storage_status()?;
+    let expected =
+        (kept.len() as u64, kept.iter().map(Entry::bytes).sum(), kept.iter().map(|e| u64::from(e.transactions)).sum());
+    let found: (u64, u64, u64) = (storage.blocks, storage.payload_bytes, storage.index_entries);
+    ensure!(found == expected, "blocks, payload bytes and index entries should be {expected:?}, and are {found:?}");
+
+    let mut verified = Verified::default();
+    for entry in gone {
+        let answer = client.block(entry.number)?;
+        let ok = answer == Err(ReadError::Pruned { first_available: oldest });
+        ensure!(ok, "block {} is pruned, yet get_block answers {:?}", entry.number, answer.map(|block| block.header));
+        verified.pruned_blocks += 1;
+    }
+    let mut random = Random::new(match depth {
+        Depth::All => 0,
+        Depth::Sample { seed, .. } => seed,
+    });
+    for id in pick(ledger.gone_before(oldest), depth, &mut random) {
+        let answers = (client.transaction_location(&id)?.err(), client.receipt(&id)?.err());
+        let ok = answers == (Some(ReadError::NotFound), Some(ReadError::NotFound));
+        ensure!(ok, "transaction {} is pruned, yet it is found, or fails: {answers:?}", hex(&id));
+        verified.pruned_transactions += 1;
+    }
+    let progress = Progress::new("verifying", kept.len() as u64);
+    for entry in kept {
+        let segments = read_back(client, entry)?;
+        verified.blocks += 1;
+        verified.bytes += entry.bytes();
+        for position in positions(entry.transactions, depth, &mut random) {
+            verified.receipts += u64::from(look_up(client, ledger, entry, &segments, position)?);
+            verified.transactions += 1;
+        }
+        progress.advance();
+    }
+    progress.finish();
+    Ok(verified)
+}
+
+fn pick(mut ids: Vec<[u8; ID]>, depth: Depth, random: &mut Random) -> Vec<[u8; ID]> {
+    if let Depth::Sample { pruned, .. } = depth {
+        for at in 0..pruned.min(ids.len()) {
+            let other = at + random.below((ids.len() - at) as u64) as usize;
+            ids.swap(at, other);
+        }
+        ids.truncate(pruned);
+    }
+    ids
+}
+
+fn positions(transactions: u32, depth: Depth, random: &mut Random) -> Vec<u32> {
+    match depth {
+        Depth::Sample { per_block, .. } if per_block < u64::from(transactions) => {
+            (0..per_block).map(|_| random.below(u64::from(transactions)) as u32).collect()
+        }
+        _ => (0..transactions).collect(),
+    }
+}
+
+/// Reads a block back, and compares header and hashes.
+fn read_back(client: &Client<impl Transport>, entry: &Entry) -> Result<Segments> {
+    let number = entry.number;
+    let (header, segments) = match client.whole_block(number)? {
+        Ok(block) => block,
+        Err(error) => bail!("block {number} is kept, yet reading it answers {error:?}"),
+    };
+    ensure!(entry.is(&header), "block {number} has another header than was appended: {header:?}");
+    for (segment, expected) in segments.iter().zip(&entry.sha256) {
+        let found = sha256(segment);
+        ensure!(
+            found == ***expected,
+            "block {number} reads back to {} where {} was appended",
+            hex(&found),
+            hex(expected)
+        );
+    }
+    Ok(segments)
+}
+
+/// Looks a transaction up, and its receipt; answers whether it has one.
+fn look_up(
+    client: &Client<impl Transport>,
+    ledger: &Ledger,
+    entry: &Entry,
+    segments: &Segments,
+    position: u32,
+) -> Result<bool> {
+    let [_, receipts, index] = segments;
+    let id = feed::ids_of(index)
+        .get(position as usize)
+        .with_context(|| format!("block {}: no id {position}", entry.number))?;
+    let expected = ledger.newest(id);
+    let location = match client.transaction_location(id)? {
+        Ok(location) => location,
+        Err(error) => bail!("transaction {} of block {} answers {error:?}", hex(id), entry.number),
+    };
+    let found = (location.block_number, location.position);
+    ensure!(Some(found) == expected, "transaction {} is found at {found:?}, not {expected:?}", hex(id));
+    if found != (entry.number, position) {
+        // It came again in a later block, which is verified in its turn.
+        return Ok(false);
+    }
+    ensure!(
+        location.block_hash == entry.hash,
+        "transaction {} is found in block {}",
+        hex(id),
+        hex(&location.block_hash)
+    );
+    let Some(expected) = feed::receipt_of(receipts, position) else { return Ok(false) };
+    match client.receipt(id)? {
+        Ok(receipt) if *receipt.bytes == *expected && receipt.location == location => Ok(true),
+        answer => bail!(
+            "transaction {}: its receipt is {} bytes, and get_receipt answers {answer:?}",
+            hex(id),
+            expected.len()
+        ),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_no_larger_than_what_there_is() {
+        let ids: Vec<[u8; ID]> = (0..10).map(|id| [id; ID]).collect();
+        let depth = |pruned| Depth::Sample { per_block: 3, pruned, seed: 1 };
+        let mut random = Random::new(1);
+        let mut picked = pick(ids.clone(), depth(4), &mut random);
+        picked.sort_unstable();
+        picked.dedup();
+        assert_eq!(picked.len(), 4);
+        assert_eq!(pick(ids.clone(), depth(40), &mut random).len(), 10);
+        assert_eq!(pick(ids.clone(), Depth::All, &mut random), ids);
+        assert_eq!(positions(2, depth(0), &mut random), [0, 1]);
+        assert!(positions(100, depth(0), &mut random).iter().all(|&position| position < 100));
+        assert_eq!(positions(100, depth(0), &mut random).len(), 3);
+        assert_eq!(positions(100, Depth::All, &mut random).len(), 100);
+    }
+}

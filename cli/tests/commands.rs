@@ -1,0 +1,105 @@
+//! The commands, on the canister's real wasm: `COPPICE_WASM`, or what `scripts/build-wasm` builds.
+
+use coppice::canister::{Caller, Client, Transport};
+use coppice::chain_gen::Generator;
+use coppice::embedded::Embedded;
+use coppice::ledger::Ledger;
+use coppice::verify::{Depth, verify};
+use coppice::{feed, ingest, wasm};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+
+fn wasm() -> Vec<u8> {
+    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
+    wasm::find(named.as_deref()).unwrap()
+}
+
+#[test]
+fn a_small_demonstration_prunes_verifies_and_prints_one_line_of_json() {
+    let args = ["demo", "--blocks", "200", "--retain-blocks", "30", "--seed", "5", "--json"];
+    let output = Command::new(env!("CARGO_BIN_EXE_coppice")).args(args).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(stdout.lines().count(), 1, "{stdout}");
+    let report: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(report["appended"]["blocks"], 200);
+    assert_eq!((&report["pruned"]["blocks"], &report["kept"]["blocks"]), (&169.into(), &31.into()));
+    assert_eq!((&report["verified"]["blocks"], &report["verified"]["pruned_blocks"]), (&31.into(), &169.into()));
+    let number = |name: &str| report[name].as_u64().unwrap();
+    assert!(number("used_bytes") + number("reusable_bytes") < number("billed_bytes"), "{report}");
+    assert!(report["instructions"]["per_block_pruned"].as_u64().unwrap() > 0, "{report}");
+}
+
+#[test]
+fn mainnet_blocks_1_to_255_go_in_whole() {
+    let Some(blocks) = std::env::var_os("COPPICE_BLOCKS").map(PathBuf::from) else {
+        // Past the test harness, which hides what a passing test prints.
+        let note = "not run: mainnet_blocks_1_to_255_go_in_whole; COPPICE_BLOCKS names no directory of blocks";
+        writeln!(std::io::stderr(), "{note}").unwrap();
+        return;
+    };
+    let ordered = ingest::read(&[blocks]).unwrap();
+    let report = ingest::run(wasm(), &ordered, None, None).unwrap();
+    assert_eq!((report.first_block, report.last_block), (1, 255));
+    assert_eq!(report.last_hash, "00000000d0a75c861fabf9ff7b92022f60e4afeed9331fe5aa073d8e4706fe3c");
+    let verified = report.verified;
+    assert_eq!((verified.blocks, verified.transactions, verified.receipts), (255, 262, 262));
+    let pruning = ingest::run(wasm(), &ordered, Some(1_000), Some(100)).unwrap();
+    assert_eq!((pruning.first_block, pruning.pruned.blocks, pruning.verified.blocks), (1_000, 154, 101));
+}
+
+/// Answers one query with what another one should have.
+struct Liar<'a> {
+    honest: &'a Embedded,
+    method: &'static str,
+    arg: Vec<u8>,
+}
+
+impl Transport for Liar<'_> {
+    fn update(&self, caller: Caller, method: &str, arg: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+        self.honest.update(caller, method, arg)
+    }
+
+    fn query(&self, method: &str, arg: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+        self.honest.query(method, if method == self.method { self.arg.clone() } else { arg })
+    }
+}
+
+#[test]
+fn a_wrong_answer_is_noticed() {
+    let client = Embedded::start(wasm()).unwrap();
+    let mut ledger = Ledger::default();
+    let mut id = Vec::new();
+    let generator = Generator::new(1, 10, client.transport().now_secs(), 0).unwrap();
+    let first = generator.first();
+    for block in generator {
+        feed::send(&client, &block).unwrap();
+        ledger.record(&block);
+        id = feed::ids_of(&block.index)[0].to_vec();
+    }
+    let check = |method, arg| {
+        let liar = Client::new(Liar { honest: client.transport(), method, arg });
+        verify(&liar, &ledger, first, Depth::All)
+    };
+    assert_eq!(check("", Vec::new()).unwrap().blocks, 10);
+    let id = candid::encode_one(serde_bytes::Bytes::new(&id)).unwrap();
+    for (method, arg) in [
+        ("get_block", candid::encode_one(first + 1).unwrap()),
+        ("get_transaction_location", id.clone()),
+        ("get_receipt", id),
+    ] {
+        assert!(check(method, arg).is_err(), "{method}");
+    }
+    // Blocks that are kept are not pruned.
+    assert!(verify(&client, &ledger, first + 1, Depth::All).is_err());
+}
+
+#[test]
+fn errors_name_what_is_wrong() {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_coppice")).args(["ingest", "--blk", "no-such-file"]).output().unwrap();
+    assert!(!output.status.success() && output.stdout.is_empty());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no-such-file"));
+}
