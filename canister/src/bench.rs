@@ -170,7 +170,11 @@ fn bench_prepare(arg: BenchArg) -> Result<(), String> {
                     let first = prepared.entries;
                     prepared.ids = (0..arg.rounds).map(|i| key(first + i)).collect();
                 }
-                "index.remove" => {}
+                "index.remove" => {
+                    // The head is never taken, so another block must stand behind the one that goes.
+                    let number = state.chain.state().next;
+                    append(state, &block(number, std::iter::once(key(u64::MAX))))?;
+                }
                 other => return Err(format!("no such operation: {other}")),
             }
             Ok(())

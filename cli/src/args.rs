@@ -1,6 +1,7 @@
 //! The command line.
 
 use clap::{Args, Parser, Subcommand};
+use crate::bench::BenchArgs;
 use std::path::PathBuf;
 
 /// Keeps a chain in an Internet Computer canister, and prunes it for ever without growing.
@@ -19,6 +20,8 @@ pub enum Command {
     Demo(DemoArgs),
     /// Feed Bitcoin blocks to a canister in this process, and verify every transaction id and every body
     Ingest(IngestArgs),
+    /// Measure what each operation costs, in instructions and in pages touched
+    Bench(BenchArgs),
 }
 
 /// Options that every command which starts a canister has.

@@ -236,7 +236,7 @@ pub fn command(args: &BenchArgs) -> Result<()> {
 
 fn table(figures: &[Figure]) -> Table {
     let mut table = Table::new();
-    table.load_preset(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(comfy_table::presets::UTF8_FULL_CONDENSED);
     table.set_header(["family", "op", "bytes", "n", "instructions", "limit", "pages read", "pages written"]);
     for figure in figures {
         let name = figure.baseline.map_or(figure.family.to_string(), |baseline| format!("{} ({baseline})", figure.family));

@@ -12,6 +12,7 @@
 //! [`embedded`] does, and what it alone can do, moving the clock and counting instructions, is asked of it by name.
 
 pub mod args;
+pub mod bench;
 pub mod blk;
 pub mod canister;
 pub mod chain_gen;
@@ -36,5 +37,6 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Demo(args) => demo::command(&args),
         Command::Ingest(args) => ingest::command(&args),
+        Command::Bench(args) => bench::command(&args),
     }
 }
