@@ -83,7 +83,7 @@ fn get_upload() -> Option<(u64, UploadProgress)> {
 
 #[query]
 fn get_head() -> Option<BlockHeader> {
-    read(|state| state.chain.state().head().and_then(|head| state.chain.record(head)).map(|record| record.header()))
+    read(|state| state.chain.state().head().and_then(|head| state.chain.header(head).ok()))
 }
 
 #[query]
@@ -93,7 +93,7 @@ fn get_block(number: u64) -> Result<Block, ReadError> {
 
 #[query]
 fn get_block_header(number: u64) -> Result<BlockHeader, ReadError> {
-    read(|state| state.chain.find(number).map(|record| record.header()))
+    read(|state| state.chain.header(number))
 }
 
 #[query]

@@ -18,6 +18,7 @@ use crate::runtime::{self, StableMemory};
 use ic_stable_structures::Memory;
 use ic_stable_structures::memory_manager::{MemoryId, MemoryManager, VirtualMemory};
 use std::cell::{Cell, RefCell};
+use std::mem::MaybeUninit;
 
 /// Bytes of a Wasm page.
 pub const PAGE: u64 = 65_536;
@@ -160,9 +161,18 @@ impl Region {
     /// Reads `N` bytes.
     #[inline]
     pub fn read<const N: usize>(&self, offset: u64) -> [u8; N] {
-        let mut bytes = [0; N];
-        self.memory.read(offset, &mut bytes);
-        bytes
+        self.read_with(offset, |bytes| *bytes)
+    }
+
+    /// Reads `N` bytes and looks at them where they are: moving more than 64 costs 100 instructions and one a byte.
+    #[inline(always)]
+    pub fn read_with<const N: usize, T>(&self, offset: u64, look: impl FnOnce(&[u8; N]) -> T) -> T {
+        let mut bytes = MaybeUninit::<[u8; N]>::uninit();
+        // SAFETY: `read_unsafe` fills all `N` bytes or traps. Zeroing them first would cost as much as the read.
+        unsafe {
+            self.memory.read_unsafe(offset, bytes.as_mut_ptr().cast(), N);
+            look(bytes.assume_init_ref())
+        }
     }
 
     /// Reads a little-endian word.
@@ -186,6 +196,19 @@ impl Region {
             self.memory.read_unsafe(offset, out.as_mut_ptr().add(old), len);
             out.set_len(old + len);
         }
+    }
+
+    /// Reads `count` little-endian words.
+    pub fn read_words(&self, offset: u64, count: usize) -> Vec<u64> {
+        const { assert!(cfg!(target_endian = "little")) };
+        let mut words: Vec<u64> = Vec::with_capacity(count);
+        // SAFETY: there is room for `count` words; `read_unsafe` fills all their bytes or traps; any bytes are a word, and
+        // on a little-endian machine the one that they encode.
+        unsafe {
+            self.memory.read_unsafe(offset, words.as_mut_ptr().cast(), 8 * count);
+            words.set_len(count);
+        }
+        words
     }
 
     /// Writes bytes that lie inside the reserved range.

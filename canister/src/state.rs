@@ -7,10 +7,9 @@ use crate::chain::{Admission, ChainStore};
 use crate::memory::{self, PAGE, Region, cell};
 use crate::prune::Pruner;
 use crate::{config, runtime};
-use siphasher::sip::SipHasher13;
 use std::cell::RefCell;
-use std::hash::Hasher;
 use std::rc::Rc;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The stores and the settings.
 pub struct State {
@@ -85,22 +84,15 @@ pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
 fn open(cells: Rc<Region>, config: Config, roles: Roles) -> Result<(), String> {
     memory::set_max_pages(config.max_stable_pages);
     let blobs = crate::chain::open_blobs()?;
-    let chain = ChainStore::open(Rc::clone(&cells), config.class(), hash_key())?;
+    let chain = ChainStore::open(Rc::clone(&cells), config.class(), hash_seed())?;
     let pruner = Pruner::open(Rc::clone(&cells))?;
     STATE.set(Some(State { cells, config, roles, blobs, chain, pruner }));
     Ok(())
 }
 
-/// The key with which a new hash table hashes: different for each canister and installation.
-fn hash_key() -> (u64, u64) {
-    let word = |salt: u8| {
-        let mut hasher = SipHasher13::new();
-        hasher.write(&[salt]);
-        hasher.write(runtime::canister_self().as_slice());
-        hasher.write_u64(runtime::time_ns());
-        hasher.finish()
-    };
-    (word(1), word(2))
+/// The seed with which a new hash table hashes: different for each canister and installation.
+fn hash_seed() -> u64 {
+    xxh3_64_with_seed(runtime::canister_self().as_slice(), runtime::time_ns())
 }
 
 impl State {

@@ -59,5 +59,5 @@ pub fn reopen(log_class: u32) -> (ChainStore, BlobStore) {
     let cells = Rc::new(memory::region(memory::CELLS));
     cells.reserve(cell::END).unwrap();
     let blobs = open_blobs().unwrap();
-    (ChainStore::open(cells, Class::of_size(log_class).unwrap(), (3, 4)).unwrap(), blobs)
+    (ChainStore::open(cells, Class::of_size(log_class).unwrap(), 3).unwrap(), blobs)
 }

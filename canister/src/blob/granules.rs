@@ -56,6 +56,7 @@ impl Slot {
     }
 
     /// `None` where nothing starts; an unknown state, class or owner fails closed.
+    #[inline]
     fn decode(entry: [u8; ENTRY as usize]) -> Result<Option<Self>, PtrError> {
         let word = |at: usize| u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]]);
         let state = match entry[8] {

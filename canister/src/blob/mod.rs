@@ -176,6 +176,7 @@ impl BlobStore {
         Ok(self.arena.read(ptr.offset + u64::from(at)))
     }
 
+    #[inline(always)]
     fn check_range(&self, ptr: &BlobPtr, at: u32, len: usize) -> Result<(), PtrError> {
         let (_, slot) = self.find(ptr)?;
         if slot.generation != ptr.generation {
@@ -194,7 +195,7 @@ impl BlobStore {
     }
 
     /// The slot that a pointer's offset and class name; its generation and state are not looked at.
-    #[inline]
+    #[inline(always)]
     fn find(&self, ptr: &BlobPtr) -> Result<(u64, Slot), PtrError> {
         if ptr.offset >= self.counters.arena_end() {
             return Err(PtrError::NeverAllocated);

@@ -4,7 +4,7 @@
 //! says that the 64 bits of a word of level `k` are not all zero, so four levels of 64-bit words span 16.7 M granules
 //! (500 GiB need 8.2 M). The words of the eight sets lie side by side, one cache line's worth, so that a slot's move from
 //! one set to another touches one page. The upper levels are 130 KB for ever: they are mirrored on the heap, read whole
-//! at start-up, and written through.
+//! at start-up, and written through, but for level 3, which start-up makes from level 2.
 //!
 //! ```text
 //! region: ┌─ header 4096 ─┬─ level 3 ─┬─ level 2 ─┬─ level 1 ─┬─ level 0 ──────┐
@@ -63,10 +63,12 @@ impl GranuleSets {
 
     /// Reads the upper levels; the cost does not depend on the number of blobs.
     pub fn open(region: Region) -> Self {
-        let mut bytes = Vec::new();
-        region.read_onto(&mut bytes, HEADER, (MIRROR_LINES * LINE) as usize);
-        let mirror =
-            bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect();
+        let mut mirror = region.read_words(HEADER, MIRROR_LINES as usize * SETS);
+        for set in (0..SETS as u8).map(SetId) {
+            mirror[Self::upper(set, 3, 0)] = (0..LINES[2])
+                .map(|word| u64::from(mirror[Self::upper(set, 2, word)] != 0) << word)
+                .fold(0, |all, bit| all | bit);
+        }
         Self { region, mirror }
     }
 
@@ -89,7 +91,10 @@ impl GranuleSets {
     #[inline]
     fn write_upper(&mut self, at: usize, value: u64) {
         self.mirror[at] = value;
-        self.region.write_u64(HEADER + 8 * at as u64, value);
+        // Level 3 is made from level 2 at start-up.
+        if at >= SETS {
+            self.region.write_u64(HEADER + 8 * at as u64, value);
+        }
     }
 
     /// The lowest member.

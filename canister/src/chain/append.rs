@@ -1,6 +1,6 @@
 //! Appending a block: every refusal first, then every change.
 
-use super::records::{BlockRecord, Hash, MAX_HASH};
+use super::records::{BlockMeta, BlockRecord, Hash, MAX_HASH};
 use super::segments::{BadSegment, Index, Segment, check_receipts};
 use super::{ChainStore, MAX_SPAN};
 use crate::api::{AppendBlock, AppendError, HeldBy};
@@ -183,17 +183,15 @@ impl ChainStore {
             return Err(AppendError::Pruned { first_available: state.oldest });
         }
         if draft.number < state.next {
-            let known = self.records.get(draft.number).is_some_and(|record| record.hash == draft.hash);
+            let known = self.hash(draft.number) == Some(draft.hash);
             return if known { Ok(Place::Known) } else { Err(AppendError::Conflict) };
         }
         if draft.number > state.next {
             return Err(AppendError::Gap { expected: state.next });
         }
         // A head whose record is damaged names no parent: the chain goes on, as its numbers still do.
-        match self.records.get(head) {
-            Some(record) if record.hash != draft.parent => {
-                Err(AppendError::WrongParent { expected: ByteBuf::from(record.hash.as_slice()) })
-            }
+        match self.hash(head) {
+            Some(hash) if hash != draft.parent => Err(AppendError::WrongParent { expected: hash.to_bytes() }),
             _ => Ok(Place::Next),
         }
     }
@@ -235,7 +233,7 @@ impl ChainStore {
     }
 
     /// The index entries of a block, one for each different id.
-    pub(super) fn entries(&self, number: u64, index: &Index) -> Vec<(u64, u64)> {
+    fn entries(&self, number: u64, index: &Index) -> Vec<(u64, u64)> {
         let hashes: Vec<u64> = index.ids().map(|id| self.index.hash(id)).collect();
         let mut order: Vec<(u64, u32)> = hashes.iter().copied().zip(0..).collect();
         order.sort_unstable();
@@ -264,7 +262,7 @@ impl ChainStore {
             state.oldest = draft.number;
         }
         state.monotonic = now.min(state.monotonic.max(draft.timestamp));
-        let record = BlockRecord {
+        let meta = BlockMeta {
             number: draft.number,
             log_offset: state.log_tail,
             lengths: draft.lengths,
@@ -273,10 +271,8 @@ impl ChainStore {
             timestamp: draft.timestamp,
             monotonic: state.monotonic,
             prune_ops: 1 + index.transactions() + index.keys(),
-            hash: draft.hash,
-            parent: draft.parent,
-            sha256: draft.sha256,
         };
+        let record = BlockRecord { meta, hash: draft.hash, parent: draft.parent, sha256: draft.sha256 };
         state.log_tail += draft.payload_len();
         state.next = draft.number + 1;
         state.appended_blocks += 1;

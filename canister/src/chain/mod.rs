@@ -22,7 +22,7 @@ mod upload;
 
 pub use append::{Admission, MAX_BLOCK, MAX_ENTRIES};
 pub use read::MAX_REPLY;
-pub use records::{BlockRecord, MAX_HASH};
+pub use records::{BlockMeta, BlockRecord, MAX_HASH};
 pub use remove::Removed;
 pub use segments::Segment;
 pub use state::ChainState;
@@ -52,14 +52,14 @@ impl ChainStore {
     ///
     /// # Errors
     /// A sentence that says what is wrong: memory could not be grown, or a header is not one that this code wrote.
-    pub fn open(cells: Rc<Region>, log_class: Class, hash_key: (u64, u64)) -> Result<Self, String> {
+    pub fn open(cells: Rc<Region>, log_class: Class, hash_seed: u64) -> Result<Self, String> {
         upload::check(&cells)?;
         Ok(Self {
             state: ChainState::load(&cells)?,
             cells,
             log: Log::open(memory::region(memory::LOG_DIRECTORY), log_class)?,
             records: RecordStore::open(memory::region(memory::BLOCK_RECORDS))?,
-            index: HashTable::open(memory::region(memory::TRANSACTION_INDEX), hash_key)?,
+            index: HashTable::open(memory::region(memory::TRANSACTION_INDEX), hash_seed)?,
         })
     }
 
@@ -71,6 +71,16 @@ impl ChainStore {
     /// The size class of the log's blobs.
     pub fn log_class(&self) -> Class {
         self.log.class()
+    }
+
+    /// Numbers, sizes and times of a kept block; `None` where its record cannot be decoded.
+    pub fn meta(&self, number: u64) -> Option<BlockMeta> {
+        self.records.meta(number)
+    }
+
+    /// The hash of a kept block; `None` where its record cannot be decoded.
+    fn hash(&self, number: u64) -> Option<records::Hash> {
+        self.records.meta_and_hash(number).map(|(_, hash)| hash)
     }
 
     /// The record of a kept block; `None` where it cannot be decoded.

@@ -19,6 +19,7 @@
 
 use super::segments::Segment;
 use crate::memory::{GrowError, PAGE, Region};
+use serde_bytes::ByteBuf;
 
 const MAGIC: [u8; 4] = *b"CPBR";
 const VERSION: u16 = 1;
@@ -26,6 +27,8 @@ const MARK: u16 = 0xB10C;
 const FORMAT: u16 = 1;
 /// Bytes of a record.
 const RECORD: usize = 256;
+/// Bytes of its numbers, sizes and times.
+const META: usize = 60;
 /// Records of a page.
 pub const PAGE_RECORDS: u64 = PAGE / RECORD as u64;
 const RING: u64 = 1 << 20;
@@ -43,10 +46,25 @@ pub struct Hash {
 
 impl Hash {
     /// None of more than 32 bytes.
+    #[inline]
     pub fn new(hash: &[u8]) -> Option<Self> {
         let mut bytes = [0; MAX_HASH];
         bytes.get_mut(..hash.len())?.copy_from_slice(hash);
         Some(Self { bytes, len: hash.len() as u8 })
+    }
+
+    /// A hash as it is stored: copied whole, as the length of a copy that is known costs nothing.
+    #[inline]
+    fn stored(bytes: &[u8; MAX_HASH], len: u8) -> Option<Self> {
+        (usize::from(len) <= MAX_HASH).then_some(Self { bytes: *bytes, len })
+    }
+
+    /// A copy of its bytes.
+    #[inline]
+    pub fn to_bytes(self) -> ByteBuf {
+        let mut bytes = self.bytes.to_vec();
+        bytes.truncate(usize::from(self.len));
+        ByteBuf::from(bytes)
     }
 
     /// Its bytes.
@@ -55,9 +73,9 @@ impl Hash {
     }
 }
 
-/// What is kept of a block beside its payload.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlockRecord {
+/// The first bytes of a record: everything but hashes and digests. Most readers need no more, and copying is what costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockMeta {
     /// Block number.
     pub number: u64,
     /// Where the payload starts in the log, in bytes.
@@ -74,15 +92,9 @@ pub struct BlockRecord {
     pub monotonic: u64,
     /// Ops that pruning the block costs beside the blobs that become free: `1 + transactions + keys`.
     pub prune_ops: u32,
-    /// Block hash.
-    pub hash: Hash,
-    /// The parent's hash.
-    pub parent: Hash,
-    /// SHA-256 of the three segments, as the producer declared them.
-    pub sha256: [[u8; 32]; 3],
 }
 
-impl BlockRecord {
+impl BlockMeta {
     /// Bytes of the whole payload.
     pub fn payload_len(&self) -> u64 {
         self.lengths.iter().map(|&len| u64::from(len)).sum()
@@ -98,8 +110,7 @@ impl BlockRecord {
         self.log_offset + self.lengths[..segment.index()].iter().map(|&len| u64::from(len)).sum::<u64>()
     }
 
-    fn encode(&self) -> [u8; RECORD] {
-        let mut r = [0; RECORD];
+    fn encode(&self, r: &mut [u8; RECORD]) {
         let mut put = |at: usize, bytes: &[u8]| r[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &MARK.to_le_bytes());
         put(2, &FORMAT.to_le_bytes());
@@ -113,20 +124,13 @@ impl BlockRecord {
         put(40, &self.timestamp.to_le_bytes());
         put(48, &self.monotonic.to_le_bytes());
         put(56, &self.prune_ops.to_le_bytes());
-        put(60, &[self.hash.len, self.parent.len]);
-        put(64, &self.hash.bytes);
-        put(96, &self.parent.bytes);
-        for (i, sha) in self.sha256.iter().enumerate() {
-            put(128 + 32 * i, sha);
-        }
-        r
     }
 
-    fn decode(r: &[u8; RECORD], number: u64) -> Option<Self> {
+    #[inline(always)]
+    fn decode(r: &[u8; META], number: u64) -> Option<Self> {
         let u16_at = |at: usize| u16::from_le_bytes([r[at], r[at + 1]]);
         let u32_at = |at: usize| u32::from_le_bytes(r[at..at + 4].try_into().expect("four bytes"));
         let u64_at = |at: usize| u64::from_le_bytes(r[at..at + 8].try_into().expect("eight bytes"));
-        let digest = |at: usize| <[u8; 32]>::try_from(&r[at..at + 32]).expect("32 bytes");
         if u16_at(0) != MARK || u16_at(2) != FORMAT || u64_at(8) != number {
             return None;
         }
@@ -139,8 +143,43 @@ impl BlockRecord {
             timestamp: u64_at(40),
             monotonic: u64_at(48),
             prune_ops: u32_at(56),
-            hash: Hash::new(digest(64).get(..usize::from(r[60]))?)?,
-            parent: Hash::new(digest(96).get(..usize::from(r[61]))?)?,
+        })
+    }
+}
+
+/// What is kept of a block beside its payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockRecord {
+    /// Numbers, sizes and times.
+    pub meta: BlockMeta,
+    /// Block hash.
+    pub hash: Hash,
+    /// The parent's hash.
+    pub parent: Hash,
+    /// SHA-256 of the three segments, as the producer declared them.
+    pub sha256: [[u8; 32]; 3],
+}
+
+impl BlockRecord {
+    fn encode(&self) -> [u8; RECORD] {
+        let mut r = [0; RECORD];
+        self.meta.encode(&mut r);
+        let mut put = |at: usize, bytes: &[u8]| r[at..at + bytes.len()].copy_from_slice(bytes);
+        put(60, &[self.hash.len, self.parent.len]);
+        put(64, &self.hash.bytes);
+        put(96, &self.parent.bytes);
+        for (i, sha) in self.sha256.iter().enumerate() {
+            put(128 + 32 * i, sha);
+        }
+        r
+    }
+
+    fn decode(r: &[u8; RECORD], number: u64) -> Option<Self> {
+        let digest = |at: usize| <[u8; 32]>::try_from(&r[at..at + 32]).expect("32 bytes");
+        Some(Self {
+            meta: BlockMeta::decode(r.first_chunk()?, number)?,
+            hash: Hash::stored(&digest(64), r[60])?,
+            parent: Hash::stored(&digest(96), r[61])?,
             sha256: [digest(128), digest(160), digest(192)],
         })
     }
@@ -175,6 +214,7 @@ impl RecordStore {
         DIRECTORY + number / PAGE_RECORDS % RING * 4
     }
 
+    #[inline]
     fn address(&self, number: u64) -> Option<u64> {
         let page = self.region.read_u32(Self::ring_slot(number)).checked_sub(1)?;
         Some(POOL + u64::from(page) * PAGE + number % PAGE_RECORDS * RECORD as u64)
@@ -193,7 +233,8 @@ impl RecordStore {
 
     /// Writes a record; its room was reserved.
     pub fn put(&mut self, record: &BlockRecord) {
-        if self.address(record.number).is_none() {
+        let number = record.meta.number;
+        if self.address(number).is_none() {
             let page = if self.free != 0 {
                 let page = self.free - 1;
                 self.free = self.region.read_u32(POOL + u64::from(page) * PAGE);
@@ -203,10 +244,10 @@ impl RecordStore {
                 self.pages += 1;
                 self.pages - 1
             };
-            self.region.write_u32(Self::ring_slot(record.number), page + 1);
+            self.region.write_u32(Self::ring_slot(number), page + 1);
             self.save();
         }
-        let at = self.address(record.number).expect("the page was just made");
+        let at = self.address(number).expect("the page was just made");
         self.region.write(at, &record.encode());
     }
 
@@ -218,7 +259,21 @@ impl RecordStore {
 
     /// The record of a kept block; `None` where it cannot be decoded.
     pub fn get(&self, number: u64) -> Option<BlockRecord> {
-        BlockRecord::decode(&self.region.read(self.address(number)?), number)
+        self.region.read_with(self.address(number)?, |bytes| BlockRecord::decode(bytes, number))
+    }
+
+    /// Numbers, sizes and times of a kept block; `None` where its record cannot be decoded.
+    pub fn meta(&self, number: u64) -> Option<BlockMeta> {
+        self.region.read_with(self.address(number)?, |bytes| BlockMeta::decode(bytes, number))
+    }
+
+    /// The same, and the block's hash.
+    #[inline(always)]
+    pub fn meta_and_hash(&self, number: u64) -> Option<(BlockMeta, Hash)> {
+        self.region.read_with(self.address(number)?, |bytes: &[u8; META + 4 + MAX_HASH]| {
+            let meta = BlockMeta::decode(bytes.first_chunk()?, number)?;
+            Some((meta, Hash::stored(bytes[META + 4..].first_chunk()?, bytes[META])?))
+        })
     }
 
     /// Takes a record out. `last_of_page`: no other record of its page is kept, so the page goes back to the pool.
@@ -259,7 +314,7 @@ mod tests {
     }
 
     pub fn record(number: u64) -> BlockRecord {
-        BlockRecord {
+        let meta = BlockMeta {
             number,
             log_offset: number % 1_000_000 * 1000,
             lengths: [1, 2, 3],
@@ -268,6 +323,9 @@ mod tests {
             timestamp: 6,
             monotonic: 7,
             prune_ops: 10,
+        };
+        BlockRecord {
+            meta,
             hash: Hash::new(&[number as u8; 32]).unwrap(),
             parent: Hash::new(b"short").unwrap(),
             sha256: [[1; 32], [2; 32], [3; 32]],
@@ -288,6 +346,8 @@ mod tests {
             if number >= first + window {
                 let gone = number - window;
                 assert_eq!(store.get(gone), Some(record(gone)));
+                assert_eq!(store.meta(gone), Some(record(gone).meta));
+                assert_eq!(store.meta_and_hash(gone), Some((record(gone).meta, record(gone).hash)));
                 store.remove(gone, (gone + 1) % PAGE_RECORDS == 0);
                 assert_eq!(store.get(gone), None);
             }

@@ -23,7 +23,7 @@ impl ChainStore {
     /// The blobs `[first, end)` of the log that become free with the oldest block: those behind whose end the next block
     /// starts. Where that one's record is damaged they become free with a later block.
     fn freed_with_oldest(&self) -> (u64, u64) {
-        let start = self.records.get(self.state.oldest + 1).map(|next| next.log_offset);
+        let start = self.records.meta(self.state.oldest + 1).map(|next| next.log_offset);
         let first = self.state.log_first;
         // A record never names a place behind the tail; a damaged one that does frees nothing.
         let end = start.filter(|&start| start <= self.state.log_tail).map_or(first, |start| self.log.blob_of(start));
@@ -33,7 +33,7 @@ impl ChainStore {
     /// Ops that taking the oldest block out would cost: one for each removed reference and each blob transition.
     pub fn oldest_cost(&self) -> u64 {
         let (first, end) = self.freed_with_oldest();
-        let references = self.records.get(self.state.oldest).map_or(1, |record| u64::from(record.prune_ops));
+        let references = self.records.meta(self.state.oldest).map_or(1, |meta| u64::from(meta.prune_ops));
         references + 2 * (end - first)
     }
 
@@ -48,17 +48,21 @@ impl ChainStore {
         let mut removed = Removed { number, ..Removed::default() };
 
         // 1. What refers to what.
-        let record = self.records.get(number);
+        let meta = self.records.meta(number);
         let mut entries = Vec::new();
-        match &record {
+        match &meta {
             None => removed.faults.push(format!("block {number}: its record cannot be decoded")),
-            Some(record) => {
-                removed.bytes = record.payload_len();
-                let start = record.segment_start(Segment::Index);
+            Some(meta) => {
+                removed.bytes = meta.payload_len();
+                let start = meta.segment_start(Segment::Index);
                 let mut bytes = Vec::new();
-                let read = self.log.read_onto(blobs, &mut bytes, start..record.log_end());
+                let read = self.log.read_onto(blobs, &mut bytes, start..meta.log_end());
                 match read.map_err(|e| format!("{e:?}")).and_then(|()| Index::parse(&bytes).map_err(|e| e.why)) {
-                    Ok(index) => entries = self.entries(number, &index),
+                    // An id that occurs twice was entered once; what was not entered is not found, and that is all.
+                    Ok(index) => {
+                        let ids = index.ids().zip(0..);
+                        entries = ids.map(|(id, at)| (self.index.hash(id), self.index_value(number, at))).collect();
+                    }
                     Err(why) => removed.faults.push(format!("block {number}: its index segment: {why}")),
                 }
             }

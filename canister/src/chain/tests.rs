@@ -108,7 +108,7 @@ fn damage_is_skipped_with_its_space_accounted_for() {
     chain.records.poison(2);
     assert!(matches!(chain.find(2), Err(ReadError::Corrupt { .. })));
     // A blob of the log whose generation is not the slot's any more.
-    let poisoned = chain.log.blob_of(chain.record(4).unwrap().log_offset) + 1;
+    let poisoned = chain.log.blob_of(chain.meta(4).unwrap().log_offset) + 1;
     chain.log.clear(poisoned);
     let mut faults = Vec::new();
     while let Some(removed) = chain.remove_oldest(&mut blobs) {
@@ -119,7 +119,7 @@ fn damage_is_skipped_with_its_space_accounted_for() {
     assert_eq!(faults.len(), 3, "{faults:#?}");
     let named = ["block 2: its record", "block 4: its index segment", "block 5: blob 7"];
     assert!(faults.iter().zip(named).all(|(fault, named)| fault.starts_with(named)), "{faults:#?}");
-    let head = chain.record(9).unwrap();
+    let head = chain.meta(9).unwrap();
     let kept = chain.log.blobs_end(head.log_end()) - chain.log.blob_of(head.log_offset);
     assert_eq!(blobs.kept_bytes(Owner::Chain), kept * (64 << 10));
     assert_eq!(blobs.class_counters(chain.log_class()).lost, 1);
@@ -136,7 +136,7 @@ fn time_never_runs_backwards() {
     let monotonic = times.map(|(number, timestamp)| {
         let block = AppendBlock { timestamp, ..block(number, &[], 1) };
         append(&mut chain, &mut blobs, &block).unwrap();
-        chain.record(number).unwrap().monotonic
+        chain.meta(number).unwrap().monotonic
     });
     assert_eq!(monotonic, [500, 500, 1_700_000_000, 1_700_000_000]);
 }
@@ -252,7 +252,7 @@ proptest! {
         prop_assert_eq!(blobs.kept_bytes(Owner::Upload), 0);
         prop_assert_eq!(blobs.kept_bytes(Owner::Chain), (state.log_end - state.log_first) * u64::from(class));
         if let Some((first, _)) = model.first_key_value() {
-            let start = chain.record(*first).unwrap().log_offset;
+            let start = chain.meta(*first).unwrap().log_offset;
             prop_assert_eq!(state.log_first, (start / u64::from(class)).min(state.log_end));
         }
         for class in Class::all() {

@@ -238,7 +238,7 @@ impl ChainStore {
         admission: &Admission,
         now: u64,
     ) -> Result<(), UploadError> {
-        if self.records.get(block.number).is_some_and(|record| record.hash.as_slice() == block.hash.as_slice()) {
+        if self.hash(block.number).is_some_and(|hash| hash.as_slice() == block.hash.as_slice()) {
             return Ok(());
         }
         let upload = self.upload_of(block.number)?;

@@ -187,7 +187,7 @@ impl Pruner {
             held_by: (due.is_some() && !self.stored.enabled).then_some(HeldBy::Disabled),
             pruned_before_block: state.oldest,
             oldest_kept_block: oldest,
-            oldest_kept_timestamp: oldest.and_then(|number| chain.record(number)).map(|record| record.monotonic),
+            oldest_kept_timestamp: oldest.and_then(|number| chain.meta(number)).map(|record| record.monotonic),
             head: state.head(),
             estimated_kept_bytes: blobs.kept_bytes(Owner::Chain),
             high_water_bytes: water(PrunePolicy::high_water),

@@ -2,7 +2,7 @@
 
 use crate::api::{PruneError, PrunePolicy, PrunePolicyArg, PruneReason};
 use crate::blob::{BlobStore, Class, Owner};
-use crate::chain::ChainStore;
+use crate::chain::{BlockMeta, ChainStore};
 
 const BPS: u64 = 10_000;
 const DAY: u64 = 86_400;
@@ -138,12 +138,12 @@ fn retain_min_block(policy: &PrunePolicy, chain: &ChainStore, head: u64, now_sec
 }
 
 /// The first kept block whose record says yes, where every later one does too; the head where none does.
-fn first_where(chain: &ChainStore, head: u64, yes: impl Fn(&crate::chain::BlockRecord) -> bool) -> u64 {
+fn first_where(chain: &ChainStore, head: u64, yes: impl Fn(&BlockMeta) -> bool) -> u64 {
     let (mut low, mut high) = (chain.state().oldest, head);
     while low < high {
         let middle = low + (high - low) / 2;
         // A damaged record says nothing: its nearest readable successor speaks for it.
-        let record = (middle..high).find_map(|number| chain.record(number));
+        let record = (middle..high).find_map(|number| chain.meta(number));
         match record {
             Some(record) if !yes(&record) => low = record.number + 1,
             _ => high = middle,
@@ -163,7 +163,7 @@ fn before_freeing(chain: &ChainStore, head: u64, bytes: u64) -> u64 {
     let class = u64::from(chain.log_class().size());
     let first = chain.state().log_first;
     let freed_by =
-        |number: u64| chain.record(number).map_or(0, |record| (record.log_offset / class).saturating_sub(first));
+        |number: u64| chain.meta(number).map_or(0, |record| (record.log_offset / class).saturating_sub(first));
     // With fewer blobs to be had than wanted, the lowest bound that frees all of those.
     let blobs = bytes.div_ceil(class).min(freed_by(head));
     if blobs == 0 {

@@ -132,7 +132,7 @@ fn a_victim_must_release_a_blob() {
     world.append(16 * 23, CLASS as usize / 16 - 57, 1);
     let (_, before) = world.due().unwrap();
     // Eight blobs must go: the bound is the first block that starts behind the eighth, and not one later.
-    let start = |number: u64| world.chain.record(number).unwrap().log_offset;
+    let start = |number: u64| world.chain.meta(number).unwrap().log_offset;
     let boundary = 8 * u64::from(CLASS);
     assert!(start(before - 1) < boundary && boundary <= start(before));
     assert_eq!(world.prune(100_000).blobs, 8);

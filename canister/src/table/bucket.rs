@@ -1,19 +1,24 @@
-//! One bucket: up to 31 entries in 512 bytes.
+//! One bucket: up to 28 entries in 512 bytes.
 //!
 //! ```text
-//! ┌───────────┬──────────┬──────────┬──────────┬───────────────────────┐
-//! │ count u16 │ reserved │ next u32 │ reserved │ 31 × (hash, value) u64│
-//! └───────────┴──────────┴──────────┴──────────┴───────────────────────┘
-//! 0           2          4          8          16                    512
+//! head, 64 bytes                                        entries
+//! ┌───────────┬──────────┬──────────┬───────────────┬────────────────────────┐
+//! │ count u16 │ reserved │ next u32 │ 28 × tag u16  │ 28 × (hash, value) u64 │
+//! └───────────┴──────────┴──────────┴───────────────┴────────────────────────┘
+//! 0           2          4          8               64                      512
 //! ```
-//! `next` is the first overflow bucket, 0 for none.
+//! `next` is the first overflow bucket, 0 for none. A tag is the top 16 bits of the entry's hash: a search reads the head
+//! only, and an entry where its tag agrees.
 
 /// Bytes of a bucket.
 pub const BUCKET: u64 = 512;
 /// Entries of a bucket.
-pub const SLOTS: usize = 31;
-const HEADER: usize = 16;
-const ENTRY: usize = 16;
+pub const SLOTS: usize = 28;
+/// Bytes of a bucket's head.
+pub const HEAD: usize = 8 + 2 * SLOTS;
+/// Bytes of an entry.
+pub const ENTRY: usize = 16;
+const _: () = assert!(HEAD + SLOTS * ENTRY == BUCKET as usize);
 
 /// What a table holds: the full hash of the key, and a word that is the owner's business.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,66 +29,137 @@ pub struct Entry {
 
 impl Entry {
     pub fn encode(self) -> [u8; ENTRY] {
-        let mut bytes = [0; ENTRY];
-        bytes[..8].copy_from_slice(&self.hash.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.value.to_le_bytes());
-        bytes
-    }
-}
-
-/// Count and link of a bucket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BucketHeader {
-    pub count: u16,
-    pub next: u32,
-}
-
-impl BucketHeader {
-    pub fn encode(self) -> [u8; 8] {
-        let mut bytes = [0; 8];
-        bytes[..2].copy_from_slice(&self.count.to_le_bytes());
-        bytes[4..].copy_from_slice(&self.next.to_le_bytes());
-        bytes
+        (u128::from(self.hash) | u128::from(self.value) << 64).to_le_bytes()
     }
 
-    pub fn decode(bytes: [u8; 8]) -> Self {
-        let word = u64::from_le_bytes(bytes);
-        // A count that could not be is cut to what fits: a torn bucket can't be, and a panic here would stop every reader.
-        Self { count: (word as u16).min(SLOTS as u16), next: (word >> 32) as u32 }
+    pub fn decode(bytes: [u8; ENTRY]) -> Self {
+        let both = u128::from_le_bytes(bytes);
+        Self { hash: both as u64, value: (both >> 64) as u64 }
     }
 }
 
 /// Where entry `slot` lies in its bucket.
+#[inline]
 pub const fn entry_offset(slot: usize) -> u64 {
-    (HEADER + slot * ENTRY) as u64
+    (HEAD + slot * ENTRY) as u64
 }
 
-/// A whole bucket in the heap.
-pub struct Bucket(pub [u8; BUCKET as usize]);
+fn tag(hash: u64) -> [u8; 2] {
+    ((hash >> 48) as u16).to_le_bytes()
+}
 
-impl Bucket {
-    pub fn header(&self) -> BucketHeader {
-        BucketHeader::decode(self.0[..8].try_into().expect("eight bytes"))
+/// Count, link and tags of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head([u8; HEAD]);
+
+impl Head {
+    /// Of an empty bucket.
+    pub fn new(next: u32) -> Self {
+        let mut head = Self([0; HEAD]);
+        head.set_next(next);
+        head
     }
 
-    /// Entries that are in use, with their slot.
+    pub fn decode(bytes: [u8; HEAD]) -> Self {
+        Self(bytes)
+    }
+
+    pub fn bytes(&self) -> &[u8; HEAD] {
+        &self.0
+    }
+
+    /// Entries in use. A count that could not be is cut to what fits: a panic here would stop every reader.
     #[inline]
-    pub fn entries(&self) -> impl Iterator<Item = Entry> {
-        let count = usize::from(self.header().count);
-        self.0[HEADER..HEADER + count * ENTRY].chunks_exact(ENTRY).map(|bytes| Entry {
-            hash: u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes")),
-            value: u64::from_le_bytes(bytes[8..].try_into().expect("eight bytes")),
+    pub fn count(&self) -> usize {
+        usize::from(u16::from_le_bytes([self.0[0], self.0[1]])).min(SLOTS)
+    }
+
+    #[inline]
+    pub fn next(&self) -> u32 {
+        u32::from_le_bytes([self.0[4], self.0[5], self.0[6], self.0[7]])
+    }
+
+    pub fn set_next(&mut self, next: u32) {
+        self.0[4..8].copy_from_slice(&next.to_le_bytes());
+    }
+
+    fn set_count(&mut self, count: usize) {
+        self.0[..2].copy_from_slice(&(count as u16).to_le_bytes());
+    }
+
+    /// Makes room for an entry and says in which slot; the bucket has room.
+    pub fn push(&mut self, hash: u64) -> usize {
+        let slot = self.count();
+        self.set_tag(slot, tag(hash));
+        self.set_count(slot + 1);
+        slot
+    }
+
+    fn set_tag(&mut self, slot: usize, tag: [u8; 2]) {
+        self.0[8 + 2 * slot..10 + 2 * slot].copy_from_slice(&tag);
+    }
+
+    /// Puts the tag of `hash` where another entry was.
+    pub fn replace(&mut self, slot: usize, hash: u64) {
+        self.set_tag(slot, tag(hash));
+    }
+
+    /// Takes the last entry out.
+    pub fn pop(&mut self) {
+        self.set_count(self.count() - 1);
+    }
+
+    /// Slots whose tag agrees with a hash, and seldom one whose tag does not: the caller looks at the entry anyway.
+    ///
+    /// Four tags at a time: of the lanes of `word ^ wanted`, subtracting 1 borrows from the zero ones (and from a 1 right
+    /// above a zero one, which is the seldom case).
+    #[inline]
+    pub fn candidates(&self, hash: u64) -> impl Iterator<Item = usize> {
+        const ONES: u64 = 0x0001_0001_0001_0001;
+        let wanted = (hash >> 48) * ONES;
+        let count = self.count();
+        let words = self.0[8..].as_chunks::<8>().0.iter().zip((0..).step_by(4));
+        words.take_while(move |(_, first)| *first < count).flat_map(move |(word, first)| {
+            let lanes = u64::from_le_bytes(*word) ^ wanted;
+            let mut zeros = lanes.wrapping_sub(ONES) & !lanes & (ONES << 15);
+            std::iter::from_fn(move || {
+                (zeros != 0).then(|| {
+                    let lane = zeros.trailing_zeros() as usize / 16;
+                    zeros &= zeros - 1;
+                    first + lane
+                })
+            })
+            .filter(move |slot| *slot < count)
         })
     }
+}
 
-    /// A bucket of these entries, at most [`SLOTS`].
-    pub fn of(entries: &[Entry], next: u32) -> Self {
-        let mut bytes = [0; BUCKET as usize];
-        bytes[..8].copy_from_slice(&BucketHeader { count: entries.len() as u16, next }.encode());
-        for (slot, entry) in entries.iter().enumerate() {
-            let at = entry_offset(slot) as usize;
-            bytes[at..at + ENTRY].copy_from_slice(&entry.encode());
-        }
-        Self(bytes)
+/// A whole bucket of these entries, at most [`SLOTS`].
+pub fn bucket_of(entries: &[Entry], next: u32) -> [u8; BUCKET as usize] {
+    let mut bytes = [0; BUCKET as usize];
+    let mut head = Head::new(next);
+    for entry in entries {
+        let at = entry_offset(head.push(entry.hash)) as usize;
+        bytes[at..at + ENTRY].copy_from_slice(&entry.encode());
+    }
+    bytes[..HEAD].copy_from_slice(head.bytes());
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_is_part_of_the_format() {
+        let entry = |i: u64| Entry { hash: i << 48 | 7, value: i };
+        let bytes = bucket_of(&[entry(1), entry(2), entry(1)], 9);
+        let head = Head::decode(*bytes.first_chunk().unwrap());
+        assert_eq!((head.count(), head.next()), (3, 9));
+        assert_eq!(bytes[..16], [3, 0, 0, 0, 9, 0, 0, 0, 1, 0, 2, 0, 1, 0, 0, 0]);
+        assert_eq!(head.candidates(1 << 48).collect::<Vec<_>>(), [0, 2]);
+        let second = entry_offset(1) as usize;
+        assert_eq!(Entry::decode(*bytes[second..].first_chunk().unwrap()), entry(2));
+        assert_eq!(second, 80);
     }
 }

@@ -4,24 +4,24 @@
 //! the table, and newer replicas charge for each 4 KiB page touched. A B-tree reads and rewrites several nodes for a key.
 //!
 //! **Design.** Linear hashing: the table grows by splitting one bucket an insertion when it is fuller than [`LOAD`]
-//! percent, so no operation ever depends on its size. A bucket is 512 bytes (eight to a page), read whole. Keys are not
-//! stored: an entry is the key's keyed 64-bit hash (SipHash-1-3) and a word of the owner's, who verifies a candidate
+//! percent, so no operation ever depends on its size. A bucket is 512 bytes (eight to a page); its head has a 16-bit tag
+//! for each entry, so that a search reads 64 bytes and the entries whose tag agrees. Keys are not
+//! stored: an entry is the key's seeded 64-bit hash (XXH3) and a word of the owner's, who verifies a candidate
 //! against the key where that is kept anyway. Several entries may share a hash, so a key may occur several times.
 //! Buckets that are full before their turn to split get overflow buckets. A chain is always packed: only its last-added
 //! overflow bucket may have room, so insertion looks at two buckets at most. Memory of splits and overflow is never
 //! given back to the region, but reused.
 //!
-//! The hash key is drawn at creation from time and canister id. It is not a secret: a producer who searches for
-//! colliding ids makes long chains for itself.
+//! The seed is drawn at creation from time and canister id. It is not a secret: a producer who searches for colliding ids
+//! makes long chains for itself.
 
 mod bucket;
 mod pool;
 
 use crate::memory::{GrowError, Region};
-use bucket::{BUCKET, Bucket, BucketHeader, Entry, SLOTS, entry_offset};
+use bucket::{Entry, Head, SLOTS};
 use pool::{BucketRef, PAGE_BUCKETS, Pool};
-use siphasher::sip::SipHasher13;
-use std::hash::Hasher;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Entries for each hundred primary slots at which the table grows.
 const LOAD: u64 = 60;
@@ -31,7 +31,7 @@ const LOAD: u64 = 60;
 pub struct TableStats {
     /// Entries.
     pub entries: u64,
-    /// Primary buckets of 31 entries.
+    /// Primary buckets of 28 entries.
     pub buckets: u64,
     /// Overflow buckets in use.
     pub overflow_buckets: u64,
@@ -47,9 +47,9 @@ impl HashTable {
     ///
     /// # Errors
     /// A sentence that says what is wrong: memory could not be grown, or the header is not one that this code wrote.
-    pub fn open(region: Region, hash_key: (u64, u64)) -> Result<Self, String> {
+    pub fn open(region: Region, hash_seed: u64) -> Result<Self, String> {
         let pool = if region.is_empty() {
-            Pool::create(region, hash_key).map_err(|error| format!("hash table: {error:?}"))?
+            Pool::create(region, hash_seed).map_err(|error| format!("hash table: {error:?}"))?
         } else {
             Pool::open(region)?
         };
@@ -59,10 +59,7 @@ impl HashTable {
     /// The hash under which a key is kept.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> u64 {
-        let (a, b) = self.pool.header.hash_key;
-        let mut hasher = SipHasher13::new_with_keys(a, b);
-        hasher.write(key);
-        hasher.finish()
+        xxh3_64_with_seed(key, self.pool.header.hash_seed)
     }
 
     /// How full the table is.
@@ -103,11 +100,11 @@ impl HashTable {
     pub fn insert(&mut self, hash: u64, value: u64) -> Result<(), GrowError> {
         let entry = Entry { hash, value };
         let primary = self.pool.primary(self.bucket_of(hash));
-        let header = self.pool.read_header(primary);
-        if usize::from(header.count) < SLOTS {
-            self.push(primary, header, entry);
+        let head = self.pool.head(primary);
+        if head.count() < SLOTS {
+            self.push(primary, head, entry);
         } else {
-            self.insert_overflow(primary, header, entry)?;
+            self.insert_overflow(primary, head, entry)?;
         }
         self.pool.header.entries += 1;
         self.pool.save_entries();
@@ -118,38 +115,41 @@ impl HashTable {
     }
 
     #[inline]
-    fn push(&self, bucket: BucketRef, header: BucketHeader, entry: Entry) {
-        self.pool.write(bucket, entry_offset(usize::from(header.count)), &entry.encode());
-        self.pool.write_header(bucket, BucketHeader { count: header.count + 1, ..header });
+    fn push(&self, bucket: BucketRef, mut head: Head, entry: Entry) {
+        let slot = head.push(entry.hash);
+        self.pool.set_entry(bucket, slot, entry);
+        self.pool.set_head(bucket, &head);
     }
 
-    fn insert_overflow(&mut self, primary: BucketRef, header: BucketHeader, entry: Entry) -> Result<(), GrowError> {
-        if header.next != 0 {
-            let first = self.pool.read_header(header.next);
-            if usize::from(first.count) < SLOTS {
-                self.push(header.next, first, entry);
+    fn insert_overflow(&mut self, primary: BucketRef, mut head: Head, entry: Entry) -> Result<(), GrowError> {
+        if head.next() != 0 {
+            let first = self.pool.head(head.next());
+            if first.count() < SLOTS {
+                self.push(head.next(), first, entry);
                 return Ok(());
             }
         }
         let new = self.pool.take_overflow()?;
-        self.push(new, BucketHeader { count: 0, next: header.next }, entry);
-        self.pool.write_header(primary, BucketHeader { next: new, ..header });
+        self.push(new, Head::new(head.next()), entry);
+        head.set_next(new);
+        self.pool.set_head(primary, &head);
         self.pool.save();
         Ok(())
     }
 
-    /// Calls `visit` with every value under `hash`, in no order, until it answers `false`.
+    /// Calls `visit` with every value under `hash`, in no order.
     #[inline]
-    pub fn visit(&self, hash: u64, mut visit: impl FnMut(u64) -> bool) {
+    pub fn visit(&self, hash: u64, mut visit: impl FnMut(u64)) {
         let mut at = self.pool.primary(self.bucket_of(hash));
         loop {
-            let bucket = Bucket(self.pool.read::<{ BUCKET as usize }>(at, 0));
-            for entry in bucket.entries() {
-                if entry.hash == hash && !visit(entry.value) {
-                    return;
+            let head = self.pool.head(at);
+            for slot in head.candidates(hash) {
+                let entry = self.pool.entry(at, slot);
+                if entry.hash == hash {
+                    visit(entry.value);
                 }
             }
-            at = bucket.header().next;
+            at = head.next();
             if at == 0 {
                 return;
             }
@@ -160,41 +160,53 @@ impl HashTable {
     pub fn remove(&mut self, hash: u64, value: u64) -> bool {
         let wanted = Entry { hash, value };
         let primary = self.pool.primary(self.bucket_of(hash));
-        let first = Bucket(self.pool.read::<{ BUCKET as usize }>(primary, 0));
-        let primary_header = first.header();
-        let (mut at, mut bucket) = (primary, first);
+        let first = self.pool.head(primary);
+        let (mut at, mut head) = (primary, first);
         loop {
-            if let Some(slot) = bucket.entries().position(|entry| entry == wanted) {
-                self.fill_hole(primary, primary_header, at, slot);
+            let slot = head.candidates(hash).find(|&slot| self.pool.entry(at, slot) == wanted);
+            if let Some(slot) = slot {
+                self.fill_hole((primary, first), (at, head, slot));
                 self.pool.header.entries -= 1;
                 self.pool.save_entries();
                 return true;
             }
-            at = bucket.header().next;
+            at = head.next();
             if at == 0 {
                 return false;
             }
-            bucket = Bucket(self.pool.read(at, 0));
+            head = self.pool.head(at);
         }
     }
 
     /// Moves the chain's last-added entry into the hole, so that the chain stays packed.
-    fn fill_hole(&mut self, primary: BucketRef, header: BucketHeader, at: BucketRef, slot: usize) {
-        let (tail, tail_header) = match header.next {
-            0 => (primary, header),
-            next => (next, self.pool.read_header(next)),
+    fn fill_hole(&mut self, (primary, mut first): (BucketRef, Head), hole: (BucketRef, Head, usize)) {
+        let (at, mut head, slot) = hole;
+        let (tail, mut tail_head) = match first.next() {
+            0 => (primary, first),
+            next => (next, self.pool.head(next)),
         };
-        let last = usize::from(tail_header.count) - 1;
+        let last = tail_head.count() - 1;
         if (tail, last) != (at, slot) {
-            let moved: [u8; 16] = self.pool.read(tail, entry_offset(last));
-            self.pool.write(at, entry_offset(slot), &moved);
+            let moved = self.pool.entry(tail, last);
+            self.pool.set_entry(at, slot, moved);
+            if tail == at {
+                tail_head.replace(slot, moved.hash);
+            } else {
+                head.replace(slot, moved.hash);
+                self.pool.set_head(at, &head);
+                if at == primary {
+                    first = head;
+                }
+            }
         }
         if last == 0 && tail != primary {
-            self.pool.write_header(primary, BucketHeader { next: tail_header.next, ..header });
+            first.set_next(tail_head.next());
+            self.pool.set_head(primary, &first);
             self.pool.give_overflow(tail);
             self.pool.save();
         } else {
-            self.pool.write_header(tail, BucketHeader { count: last as u16, ..tail_header });
+            tail_head.pop();
+            self.pool.set_head(tail, &tail_head);
         }
     }
 
@@ -209,22 +221,21 @@ impl HashTable {
         let old = new - round;
         let (old_ref, new_ref) = (self.pool.primary(old), self.pool.primary(new));
 
-        let (mut stay, mut go) = (Vec::with_capacity(2 * SLOTS), Vec::with_capacity(2 * SLOTS));
+        let mut all = Vec::with_capacity(2 * SLOTS);
         let mut spare = Vec::new();
         let mut at = old_ref;
         loop {
-            let bucket = Bucket(self.pool.read::<{ BUCKET as usize }>(at, 0));
-            for entry in bucket.entries() {
-                if entry.hash & round == 0 { stay.push(entry) } else { go.push(entry) }
-            }
+            let head = self.pool.head(at);
+            self.pool.entries_onto(at, head.count(), &mut all);
             if at != old_ref {
                 spare.push(at);
             }
-            at = bucket.header().next;
+            at = head.next();
             if at == 0 {
                 break;
             }
         }
+        let (stay, go): (Vec<Entry>, Vec<Entry>) = all.iter().partition(|entry| entry.hash & round == 0);
         self.write_chain(old_ref, &stay, &mut spare);
         self.write_chain(new_ref, &go, &mut spare);
         for bucket in spare {
@@ -242,10 +253,10 @@ impl HashTable {
         // Full buckets lie behind the one that has room.
         for chunk in rest.chunks(SLOTS) {
             let Some(bucket) = spare.pop() else { crate::runtime::trap("hash table: a split needs more than it had") };
-            self.pool.write(bucket, 0, &Bucket::of(chunk, next).0);
+            self.pool.set_bucket(bucket, chunk, next);
             next = bucket;
         }
-        self.pool.write(primary, 0, &Bucket::of(first, next).0);
+        self.pool.set_bucket(primary, first, next);
     }
 }
 
@@ -258,7 +269,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn open() -> HashTable {
-        HashTable::open(memory::region(TRANSACTION_INDEX), (1, 2)).unwrap()
+        HashTable::open(memory::region(TRANSACTION_INDEX), 1).unwrap()
     }
 
     fn fresh() -> HashTable {
@@ -271,7 +282,6 @@ mod tests {
         let mut values = BTreeSet::new();
         table.visit(hash, |value| {
             assert!(values.insert(value), "{value} twice");
-            true
         });
         values
     }

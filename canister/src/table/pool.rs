@@ -5,11 +5,11 @@
 //! │ 64 KiB   │ segment → page + 1      │ 128 buckets each, of one segment or for overflow
 //! └──────────┴─────────────────────────┴──────────┴──────────┴─ …
 //! header: 0 magic "CPHT"  4 version u16  8 buckets u64  16 entries u64  24 pages u32
-//!         28 overflow: next never used u32  32 overflow: first free u32  36 overflow in use u32  40 hash key 2 × u64
+//!         28 overflow: next never used u32  32 overflow: first free u32  36 overflow in use u32  40 hash seed u64
 //! ```
 //! Segment `s` holds the primary buckets `128·s …`. A free overflow bucket's `next` names the next free one.
 
-use super::bucket::{BUCKET, BucketHeader};
+use super::bucket::{BUCKET, ENTRY, Entry, Head, bucket_of, entry_offset};
 use crate::memory::{GrowError, PAGE, Region};
 
 const MAGIC: [u8; 4] = *b"CPHT";
@@ -38,8 +38,8 @@ pub struct Header {
     pub overflow_free: BucketRef,
     /// Overflow buckets in use.
     pub overflow_used: u32,
-    /// Key of the hash function.
-    pub hash_key: (u64, u64),
+    /// Seed of the hash function.
+    pub hash_seed: u64,
 }
 
 /// The region of a table.
@@ -50,7 +50,7 @@ pub struct Pool {
 
 impl Pool {
     /// Makes a pool with its first segment.
-    pub fn create(region: Region, hash_key: (u64, u64)) -> Result<Self, GrowError> {
+    pub fn create(region: Region, hash_seed: u64) -> Result<Self, GrowError> {
         region.reserve(POOL + PAGE)?;
         let header = Header {
             buckets: 0,
@@ -59,7 +59,7 @@ impl Pool {
             overflow_fresh: 0,
             overflow_free: 0,
             overflow_used: 0,
-            hash_key,
+            hash_seed,
         };
         region.write(0, &MAGIC);
         region.write(4, &VERSION.to_le_bytes());
@@ -86,22 +86,21 @@ impl Pool {
             overflow_fresh: region.read_u32(28),
             overflow_free: region.read_u32(32),
             overflow_used: region.read_u32(36),
-            hash_key: (region.read_u64(40), region.read_u64(48)),
+            hash_seed: region.read_u64(40),
         };
         Ok(Self { region, header })
     }
 
     /// Writes the whole header.
     pub fn save(&self) {
-        let mut words = [0u8; 48];
+        let mut words = [0u8; 40];
         words[0..8].copy_from_slice(&self.header.buckets.to_le_bytes());
         words[8..16].copy_from_slice(&self.header.entries.to_le_bytes());
         words[16..20].copy_from_slice(&self.header.pages.to_le_bytes());
         words[20..24].copy_from_slice(&self.header.overflow_fresh.to_le_bytes());
         words[24..28].copy_from_slice(&self.header.overflow_free.to_le_bytes());
         words[28..32].copy_from_slice(&self.header.overflow_used.to_le_bytes());
-        words[32..40].copy_from_slice(&self.header.hash_key.0.to_le_bytes());
-        words[40..48].copy_from_slice(&self.header.hash_key.1.to_le_bytes());
+        words[32..40].copy_from_slice(&self.header.hash_seed.to_le_bytes());
         self.region.write(8, &words);
     }
 
@@ -143,7 +142,7 @@ impl Pool {
     pub fn take_overflow(&mut self) -> Result<BucketRef, GrowError> {
         let bucket = if self.header.overflow_free != 0 {
             let bucket = self.header.overflow_free;
-            self.header.overflow_free = self.read_header(bucket).next;
+            self.header.overflow_free = self.head(bucket).next();
             bucket
         } else {
             if self.header.overflow_fresh.is_multiple_of(PAGE_BUCKETS as u32) {
@@ -158,7 +157,7 @@ impl Pool {
 
     /// Gives an overflow bucket back. The caller saves the header.
     pub fn give_overflow(&mut self, bucket: BucketRef) {
-        self.write_header(bucket, BucketHeader { count: 0, next: self.header.overflow_free });
+        self.set_head(bucket, &Head::new(self.header.overflow_free));
         self.header.overflow_free = bucket;
         self.header.overflow_used -= 1;
     }
@@ -169,22 +168,34 @@ impl Pool {
     }
 
     #[inline]
-    pub fn read_header(&self, bucket: BucketRef) -> BucketHeader {
-        BucketHeader::decode(self.region.read(Self::address(bucket)))
+    pub fn head(&self, bucket: BucketRef) -> Head {
+        Head::decode(self.region.read(Self::address(bucket)))
     }
 
     #[inline]
-    pub fn write_header(&self, bucket: BucketRef, header: BucketHeader) {
-        self.region.write(Self::address(bucket), &header.encode());
+    pub fn set_head(&self, bucket: BucketRef, head: &Head) {
+        self.region.write(Self::address(bucket), head.bytes());
     }
 
     #[inline]
-    pub fn read<const N: usize>(&self, bucket: BucketRef, at: u64) -> [u8; N] {
-        self.region.read(Self::address(bucket) + at)
+    pub fn entry(&self, bucket: BucketRef, slot: usize) -> Entry {
+        Entry::decode(self.region.read(Self::address(bucket) + entry_offset(slot)))
     }
 
     #[inline]
-    pub fn write(&self, bucket: BucketRef, at: u64, bytes: &[u8]) {
-        self.region.write(Self::address(bucket) + at, bytes);
+    pub fn set_entry(&self, bucket: BucketRef, slot: usize, entry: Entry) {
+        self.region.write(Self::address(bucket) + entry_offset(slot), &entry.encode());
+    }
+
+    /// Appends the entries of a bucket to `out`.
+    pub fn entries_onto(&self, bucket: BucketRef, count: usize, out: &mut Vec<Entry>) {
+        let mut bytes = Vec::new();
+        self.region.read_onto(&mut bytes, Self::address(bucket) + entry_offset(0), count * ENTRY);
+        out.extend(bytes.as_chunks::<ENTRY>().0.iter().map(|entry| Entry::decode(*entry)));
+    }
+
+    /// Writes a whole bucket.
+    pub fn set_bucket(&self, bucket: BucketRef, entries: &[Entry], next: BucketRef) {
+        self.region.write(Self::address(bucket), &bucket_of(entries, next));
     }
 }
