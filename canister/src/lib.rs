@@ -16,6 +16,7 @@ pub mod state;
 pub mod table;
 #[cfg(test)]
 mod testing;
+pub mod wire;
 
 #[cfg(feature = "bench")]
 pub mod bench;
@@ -27,6 +28,7 @@ use prune::daemon;
 use runtime::time_secs;
 use serde_bytes::ByteBuf;
 use state::{mutate, read};
+use wire::Reply;
 
 #[init]
 fn init(arg: Option<CanisterArg>) {
@@ -34,19 +36,19 @@ fn init(arg: Option<CanisterArg>) {
     daemon::arm();
 }
 
-#[post_upgrade]
+#[post_upgrade(decode_with = "wire::decode_canister_arg")]
 fn post_upgrade(arg: Option<CanisterArg>) {
     state::upgrade(arg).unwrap_or_else(|why| runtime::trap(&format!("upgrade: {why}")));
     daemon::arm();
 }
 
-#[update(guard = "producer")]
-fn append_block(block: AppendBlock) -> Result<(), AppendError> {
+#[update(guard = "producer", manual_reply = true)]
+fn append_block(block: AppendBlock) -> Reply<Result<(), AppendError>> {
     daemon::watch();
-    mutate(|state| {
+    wire::reply(mutate(|state| {
         let admission = state.admission();
         state.chain.append(&mut state.blobs, &block, &admission, time_secs())
-    })
+    }))
 }
 
 #[update(guard = "producer")]
@@ -63,12 +65,12 @@ fn put_block_chunk(chunk: PutBlockChunk) -> Result<UploadProgress, UploadError> 
     mutate(|state| state.chain.put_chunk(&mut state.blobs, &chunk, time_secs()))
 }
 
-#[update(guard = "producer")]
-fn commit_block(block: BlockId) -> Result<(), UploadError> {
-    mutate(|state| {
+#[update(guard = "producer", manual_reply = true)]
+fn commit_block(block: BlockId) -> Reply<Result<(), UploadError>> {
+    wire::reply(mutate(|state| {
         let admission = state.admission();
         state.chain.commit_upload(&mut state.blobs, &block, &admission, time_secs())
-    })
+    }))
 }
 
 #[update(guard = "producer")]

@@ -79,6 +79,14 @@ pub fn wake_timers() {
     native::with(|world| world.wakes += 1)
 }
 
+/// Answers the message with these bytes.
+pub fn reply(bytes: &[u8]) {
+    #[cfg(target_family = "wasm")]
+    ic_cdk::api::msg_reply(bytes);
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| world.reply = bytes.to_vec())
+}
+
 /// A line for the canister's log.
 pub fn log(line: &str) {
     #[cfg(target_family = "wasm")]

@@ -1,7 +1,7 @@
 //! The command line.
 
-use clap::{Args, Parser, Subcommand};
 use crate::bench::BenchArgs;
+use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
 /// Keeps a chain in an Internet Computer canister, and prunes it for ever without growing.

@@ -97,12 +97,14 @@ impl Bench {
         let canister = host.create_canister_with_settings(Some(operator), None);
         host.add_cycles(canister, 10_000_000_000_000_000);
         let arg = Encode!(&None::<coppice_canister::api::CanisterArg>)?;
-        host.try_install_canister(canister, wasm.clone(), arg, Some(operator)).context("cannot install the bench wasm")?;
+        host.try_install_canister(canister, wasm.clone(), arg, Some(operator))
+            .context("cannot install the bench wasm")?;
         Ok(Self { host, canister, operator, wasm })
     }
 
     fn call<T: CandidType + serde::de::DeserializeOwned>(&self, method: &str, arg: &impl CandidType) -> Result<T> {
-        let reply = self.host.update_call(self.canister, self.operator, method, Encode!(arg)?).context(method.to_string())?;
+        let reply =
+            self.host.update_call(self.canister, self.operator, method, Encode!(arg)?).context(method.to_string())?;
         Decode!(&reply, Result<T, String>)?.map_err(|why| anyhow::anyhow!("{method}: {why}"))
     }
 
@@ -147,8 +149,10 @@ impl Bench {
     fn open(&self, from: &Checkpoint, n: u64) -> Result<Figure> {
         self.host.restore(from);
         self.host.take_executions();
-        let arg = Encode!(&None::<coppice_canister::api::CanisterArg>)?;
-        self.host.upgrade_canister(self.canister, self.wasm.clone(), arg, Some(self.operator)).context("upgrade")?;
+        let nothing = candid::encode_args(())?;
+        self.host
+            .upgrade_canister(self.canister, self.wasm.clone(), nothing, Some(self.operator))
+            .context("upgrade")?;
         let runs = self.host.take_executions();
         let run = runs.iter().find(|run| run.kind == Kind::PostUpgrade).context("no post_upgrade was counted")?;
         Ok(Figure {
@@ -239,7 +243,8 @@ fn table(figures: &[Figure]) -> Table {
     table.load_style(comfy_table::presets::UTF8_FULL_CONDENSED);
     table.set_header(["family", "op", "bytes", "n", "instructions", "limit", "pages read", "pages written"]);
     for figure in figures {
-        let name = figure.baseline.map_or(figure.family.to_string(), |baseline| format!("{} ({baseline})", figure.family));
+        let name =
+            figure.baseline.map_or(figure.family.to_string(), |baseline| format!("{} ({baseline})", figure.family));
         table.add_row([
             name,
             figure.op.to_string(),

@@ -25,6 +25,8 @@ pub struct World {
     pub max_pages: u64,
     /// How often the timers were woken.
     pub wakes: u64,
+    /// The last answer.
+    pub reply: Vec<u8>,
     /// What was logged.
     pub log: Vec<String>,
     pages: u64,
@@ -42,6 +44,7 @@ impl Default for World {
             controllers: Vec::new(),
             max_pages: 8_192_000,
             wakes: 0,
+            reply: Vec::new(),
             log: Vec::new(),
             pages: 0,
             content: HashMap::new(),
