@@ -2,6 +2,7 @@
 
 mod access;
 mod append;
+mod deploy;
 mod interruption;
 mod operation;
 mod prune;
