@@ -1,4 +1,4 @@
-//! Who may call what (`DESIGN.md` 8).
+//! Who may call what (`docs/design.md` 8).
 //!
 //! [`TABLE`] names every method of the Candid interface once; the guards on the endpoints ask the same roles before the
 //! argument is decoded, and a test holds the two, and the Candid file, together.

@@ -2,7 +2,7 @@
 //!
 //! Stable memory can be grown but never shrunk, `MemoryManager` never gives a bucket back, and a refused growth in the
 //! middle of an operation would leave it half done. So every structure works on a [`Region`], reserves what an operation
-//! needs *before* it changes anything, and a region grows by whole buckets only (`DESIGN.md` section 2).
+//! needs *before* it changes anything, and a region grows by whole buckets only (`docs/design.md` section 2).
 //!
 //! ```text
 //! raw stable memory
@@ -54,7 +54,7 @@ pub const NAMES: [&str; IDS.len()] =
 
 /// Seconds of storage that must remain paid for after a growth: 90 days, the freezing threshold of `dfx.json`.
 const PAID_AHEAD_SECS: u128 = 90 * 86_400;
-/// Cycles for a GiB and a second on a 13-node subnet (`ic-platform.md`).
+/// Cycles for a GiB and a second on a 13-node subnet (the platform's published prices).
 const CYCLES_PER_GIB_SEC: u128 = 127_000;
 
 /// Why stable memory was not grown. Nothing has changed.

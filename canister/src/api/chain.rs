@@ -5,7 +5,7 @@ use candid::CandidType;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-/// A whole block, as `append_block` takes it. `DESIGN.md` 2.2 says how `receipts` and `index` are encoded.
+/// A whole block, as `append_block` takes it. `docs/design.md` 2.2 says how `receipts` and `index` are encoded.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct AppendBlock {
     /// One above the head's; any number for the first block.

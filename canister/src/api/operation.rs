@@ -66,7 +66,7 @@ pub enum ConfigError {
     },
 }
 
-/// What a principal may do; `DESIGN.md` 8 has the table.
+/// What a principal may do; `docs/design.md` 8 has the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum Role {
     /// Appends blocks and changes UTXO records.

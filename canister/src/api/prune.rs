@@ -4,7 +4,7 @@ use super::chain::HeldBy;
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 
-/// When and how blocks are pruned (`pruning-spec-v1.md` 5 and 6, `DESIGN.md` 4).
+/// When and how blocks are pruned (`pruning-spec-v1.md` 5 and 6, `docs/design.md` 4).
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PrunePolicy {
     /// Kept bytes of the chain that the capacity trigger aims at; 0 switches it off.

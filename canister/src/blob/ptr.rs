@@ -80,7 +80,7 @@ impl Class {
 }
 
 /// Who keeps a blob. Kept bytes are counted by owner, so that block pruning is never driven by data that it cannot
-/// remove (`DESIGN.md` 2.1).
+/// remove (`docs/design.md` 2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum Owner {
     /// The log of committed blocks.

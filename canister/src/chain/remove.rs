@@ -1,4 +1,4 @@
-//! Taking the oldest block out, in the fixed order of `pruning-spec-v1.md` 4 (`DESIGN.md` 3).
+//! Taking the oldest block out, in the fixed order of `pruning-spec-v1.md` 4 (`docs/design.md` 3).
 
 use super::ChainStore;
 use super::segments::{Index, Segment};

@@ -1,4 +1,4 @@
-//! A block's payload as exporters see it: three segments, and how two of them are encoded (`DESIGN.md` 2.2).
+//! A block's payload as exporters see it: three segments, and how two of them are encoded (`docs/design.md` 2.2).
 //!
 //! ```text
 //! receipts = empty, or u32 n ‖ n × u32 end offset ‖ bytes              (n = transactions)

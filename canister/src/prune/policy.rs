@@ -1,4 +1,4 @@
-//! Policy: when something is due, and down to where (`pruning-spec-v1.md` 6, `DESIGN.md` 4).
+//! Policy: when something is due, and down to where (`pruning-spec-v1.md` 6, `docs/design.md` 4).
 
 use crate::api::{PruneError, PrunePolicy, PrunePolicyArg, PruneReason};
 use crate::blob::{BlobStore, Class, Owner};
@@ -6,7 +6,7 @@ use crate::chain::{BlockMeta, ChainStore};
 
 const BPS: u64 = 10_000;
 const DAY: u64 = 86_400;
-/// Most instructions of a prune message (`DESIGN.md` 4).
+/// Most instructions of a prune message (`docs/design.md` 4).
 pub const MAX_INSTRUCTIONS: u64 = 2_000_000_000;
 
 impl Default for PrunePolicy {
