@@ -3,11 +3,9 @@
 //! [`TABLE`] names every method of the Candid interface once; the guards on the endpoints ask the same roles before the
 //! argument is decoded, and a test holds the two, and the Candid file, together.
 
-use crate::api::{Grant, Role, RoleError};
+use crate::api::Role;
 use crate::{runtime, state};
 use candid::Principal;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 
 /// What a method asks of its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,45 +49,6 @@ pub const TABLE: &[(&str, Required)] = &[
     ("health", Required::Nobody),
 ];
 
-/// Grants that are kept at most.
-const MAX_GRANTS: usize = 256;
-
-/// Who has which role. Controllers are operators without a grant.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Roles(BTreeSet<Grant>);
-
-impl Roles {
-    /// Whether the grant is there, or its principal controls the canister and the role is `Operator`.
-    pub fn has(&self, principal: Principal, role: Role) -> bool {
-        if principal == Principal::anonymous() {
-            return false;
-        }
-        self.0.contains(&Grant { principal, role }) || role == Role::Operator && runtime::is_controller(&principal)
-    }
-
-    /// Grants a role; one granted already stays.
-    pub fn grant(&mut self, grant: Grant) -> Result<(), RoleError> {
-        if grant.principal == Principal::anonymous() {
-            return Err(RoleError::Anonymous);
-        }
-        if self.0.len() >= MAX_GRANTS && !self.0.contains(&grant) {
-            return Err(RoleError::TooMany { limit: MAX_GRANTS as u64 });
-        }
-        self.0.insert(grant);
-        Ok(())
-    }
-
-    /// Takes a role back, and says whether it was granted.
-    pub fn revoke(&mut self, grant: &Grant) -> bool {
-        self.0.remove(grant)
-    }
-
-    /// All grants.
-    pub fn list(&self) -> Vec<Grant> {
-        self.0.iter().copied().collect()
-    }
-}
-
 fn check(role: Role) -> Result<(), String> {
     let caller = runtime::caller();
     if caller == Principal::anonymous() {
@@ -109,40 +68,4 @@ pub fn producer() -> Result<(), String> {
 /// Guard of an operator's methods.
 pub fn operator() -> Result<(), String> {
     check(Role::Operator)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::runtime::native;
-
-    #[test]
-    fn controllers_are_operators_and_nobody_anonymous_is_anything() {
-        native::reset();
-        let (a, b) = (Principal::from_slice(&[1]), Principal::from_slice(&[2]));
-        let mut roles = Roles::default();
-        native::with(|world| world.controllers = vec![a, Principal::anonymous()]);
-        assert!(roles.has(a, Role::Operator) && !roles.has(a, Role::Producer));
-        assert!(!roles.has(Principal::anonymous(), Role::Operator));
-        roles.grant(Grant { principal: b, role: Role::Producer }).unwrap();
-        assert!(roles.has(b, Role::Producer) && !roles.has(b, Role::Operator));
-        assert_eq!(
-            roles.grant(Grant { principal: Principal::anonymous(), role: Role::Producer }),
-            Err(RoleError::Anonymous)
-        );
-        assert!(roles.revoke(&Grant { principal: b, role: Role::Producer }));
-        assert!(!roles.has(b, Role::Producer));
-    }
-
-    #[test]
-    fn grants_are_bounded() {
-        let mut roles = Roles::default();
-        let grant = |i: usize| Grant { principal: Principal::from_slice(&i.to_le_bytes()), role: Role::Exporter };
-        (0..MAX_GRANTS).for_each(|i| roles.grant(grant(i)).unwrap());
-        assert_eq!(roles.grant(grant(MAX_GRANTS)), Err(RoleError::TooMany { limit: 256 }));
-        assert_eq!(roles.grant(grant(0)), Ok(()), "what is granted already is no more");
-        let mut bytes = Vec::new();
-        ciborium::into_writer(&roles, &mut bytes).unwrap();
-        assert!(bytes.len() < 48 << 10, "{} bytes do not fit the cell", bytes.len());
-    }
 }

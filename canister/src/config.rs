@@ -1,9 +1,9 @@
 //! The settings, persisted with the roles in one cell.
 
-use crate::access::Roles;
 use crate::api::{Config, ConfigChange, ConfigError, InitArg};
 use crate::blob::{Class, GRANULE, MAX_GRANULES};
 use crate::memory::{self, Region, cell};
+use crate::roles::Roles;
 use serde::{Deserialize, Serialize};
 
 const MAGIC: [u8; 4] = *b"CPCF";

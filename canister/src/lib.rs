@@ -11,6 +11,7 @@ pub mod chain;
 pub mod config;
 pub mod memory;
 pub mod prune;
+pub mod roles;
 pub mod runtime;
 pub mod state;
 pub mod table;

@@ -1,11 +1,11 @@
 //! Everything that the canister keeps, opened once and held on the heap.
 
-use crate::access::Roles;
 use crate::api::{CanisterArg, ClassStorage, Config, Grant, Health, OwnerStorage, RegionStorage, Role, StorageStatus};
 use crate::blob::{BlobStore, Class, Owner};
 use crate::chain::{Admission, ChainStore};
 use crate::memory::{self, PAGE, Region, cell};
 use crate::prune::Pruner;
+use crate::roles::Roles;
 use crate::{config, runtime};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -83,7 +83,7 @@ pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
 
 fn open(cells: Rc<Region>, config: Config, roles: Roles) -> Result<(), String> {
     memory::set_max_pages(config.max_stable_pages);
-    let blobs = crate::chain::open_blobs()?;
+    let blobs = BlobStore::open()?;
     let chain = ChainStore::open(Rc::clone(&cells), config.class(), hash_seed())?;
     let pruner = Pruner::open(Rc::clone(&cells))?;
     STATE.set(Some(State { cells, config, roles, blobs, chain, pruner }));

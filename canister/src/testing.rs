@@ -2,7 +2,7 @@
 
 use crate::api::AppendBlock;
 use crate::blob::{BlobStore, Class};
-use crate::chain::{ChainStore, open_blobs};
+use crate::chain::ChainStore;
 use crate::memory::{self, cell};
 use crate::runtime::native;
 use serde_bytes::ByteBuf;
@@ -58,6 +58,6 @@ pub fn reopen(log_class: u32) -> (ChainStore, BlobStore) {
     memory::set_max_pages(pages);
     let cells = Rc::new(memory::region(memory::CELLS));
     cells.reserve(cell::END).unwrap();
-    let blobs = open_blobs().unwrap();
+    let blobs = BlobStore::open().unwrap();
     (ChainStore::open(cells, Class::of_size(log_class).unwrap(), 3).unwrap(), blobs)
 }

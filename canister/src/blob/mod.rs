@@ -4,8 +4,8 @@
 //! constant time, at any number of blobs; and an instruction budget must not depend on history.
 //!
 //! **Design.** The spec's two B-trees (`pruning-spec-v1.md` 1.3) cost more than the write of the blob itself. Every class
-//! is a multiple of 64 KiB, so the alloc table is a dense array ([`granules`]) and each free list a hierarchy of bitmaps
-//! ([`sets`]): allocate, free and release take a handful of small reads and writes each. Nothing is kept inside a slot, so
+//! is a multiple of 64 KiB, so the alloc table is a dense array (`granules`) and each free list a hierarchy of bitmaps
+//! (`sets`): allocate, free and release take a handful of small reads and writes each. Nothing is kept inside a slot, so
 //! freeing never touches the blob's pages.
 //!
 //! A slot is `Used`, in `Quarantine` after [`BlobStore::free`], and `Free` after [`BlobStore::release`]. Freeing a blob
@@ -23,7 +23,7 @@ pub use error::{AllocateError, Freed, PtrError, Released};
 pub use granules::SlotState;
 pub use ptr::{BlobPtr, Class, GRANULE, MAX_BLOB, MAX_GRANULES, Owner};
 
-use crate::memory::{GrowError, Region};
+use crate::memory::{self, GrowError, Region};
 use counters::Counters;
 use granules::{GranuleTable, Slot};
 use sets::{GranuleSets, SetId};
@@ -37,12 +37,14 @@ pub struct BlobStore {
 }
 
 impl BlobStore {
-    /// Opens the store over its three regions, or makes an empty one where they are. The cost does not depend on the
+    /// Opens the store, or makes an empty one. The cost does not depend on the
     /// number of blobs.
     ///
     /// # Errors
     /// A sentence that says what is wrong: memory could not be grown, or the header is not one that this code wrote.
-    pub fn open(arena: Region, granules: Region, sets: Region) -> Result<Self, String> {
+    pub fn open() -> Result<Self, String> {
+        let [arena, granules, sets] =
+            [memory::BLOB_ARENA, memory::BLOB_GRANULES, memory::BLOB_SETS].map(memory::region);
         let new = sets.is_empty();
         if new {
             GranuleSets::reserve(&sets).map_err(|error| format!("blob store: {error:?}"))?;

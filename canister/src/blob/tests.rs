@@ -1,13 +1,13 @@
 //! The store against a plain model, and its rules one by one.
 
 use super::*;
-use crate::memory::{self, BLOB_ARENA, BLOB_GRANULES, BLOB_SETS};
+use crate::memory;
 use crate::runtime::native;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn open() -> BlobStore {
-    BlobStore::open(memory::region(BLOB_ARENA), memory::region(BLOB_GRANULES), memory::region(BLOB_SETS)).unwrap()
+    BlobStore::open().unwrap()
 }
 
 fn fresh() -> BlobStore {
@@ -335,6 +335,5 @@ fn an_unknown_version_is_refused() {
     store.sets.region().write(4, &9u16.to_le_bytes());
     drop(store);
     memory::forget();
-    let error = BlobStore::open(memory::region(BLOB_ARENA), memory::region(BLOB_GRANULES), memory::region(BLOB_SETS));
-    assert!(error.err().unwrap().contains("version 9"));
+    assert!(BlobStore::open().err().unwrap().contains("version 9"));
 }

@@ -1,6 +1,6 @@
 //! The chain: blocks, their receipts and their index, from the oldest kept block to the head.
 //!
-//! A block's payload goes to the append [`log`], what is known of it to a fixed-size [`records`] entry, and each of its
+//! A block's payload goes to the append `log`, what is known of it to a fixed-size `records` entry, and each of its
 //! transaction ids to a [`HashTable`], whose values are verified against the index segment. Four structures, one order:
 //! whatever can be refused is refused, and all memory reserved, before the first of them is changed.
 //!
@@ -28,7 +28,7 @@ pub use segments::Segment;
 pub use state::ChainState;
 pub use upload::MAX_CHUNK;
 
-use crate::blob::{BlobStore, Class};
+use crate::blob::Class;
 use crate::memory::{self, Region};
 use crate::table::{HashTable, TableStats};
 use log::Log;
@@ -120,15 +120,6 @@ impl ChainStore {
     fn save(&self) {
         self.state.save(&self.cells);
     }
-}
-
-/// Opens blobs for a test or the whole canister.
-pub fn open_blobs() -> Result<BlobStore, String> {
-    BlobStore::open(
-        memory::region(memory::BLOB_ARENA),
-        memory::region(memory::BLOB_GRANULES),
-        memory::region(memory::BLOB_SETS),
-    )
 }
 
 #[cfg(test)]

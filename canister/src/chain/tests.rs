@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::api::*;
-use crate::blob::Owner;
+use crate::blob::{BlobStore, Owner};
 use crate::runtime::native;
 use crate::testing::{block, fresh, id, reopen};
 use proptest::prelude::*;

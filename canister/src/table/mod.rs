@@ -3,7 +3,7 @@
 //! **Constraint.** An index entry must cost a small multiple of a raw write at any size, an insertion must never rebuild
 //! the table, and newer replicas charge for each 4 KiB page touched. A B-tree reads and rewrites several nodes for a key.
 //!
-//! **Design.** Linear hashing: the table grows by splitting one bucket an insertion when it is fuller than [`LOAD`]
+//! **Design.** Linear hashing: the table grows by splitting one bucket an insertion when it is fuller than `LOAD`
 //! percent, so no operation ever depends on its size. A bucket is 512 bytes (eight to a page); its head has a 16-bit tag
 //! for each entry, so that a search reads 64 bytes and the entries whose tag agrees. Keys are not
 //! stored: an entry is the key's seeded 64-bit hash (XXH3) and a word of the owner's, who verifies a candidate
