@@ -13,11 +13,14 @@ const DEFAULT_LOG_CLASS: u32 = 1 << 20;
 /// Fewest pages with which an empty canister starts: a bucket for each region and one to spare.
 const MIN_PAGES: u64 = 4_096;
 
+/// Most pages of a canister: 500 GiB.
+const MAX_PAGES: u64 = MAX_GRANULES * GRANULE / memory::PAGE;
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             log_class: DEFAULT_LOG_CLASS,
-            max_stable_pages: MAX_GRANULES * GRANULE / memory::PAGE,
+            max_stable_pages: MAX_PAGES,
             verify_segments: false,
             upload_expiry_secs: 3_600,
             min_liquid_cycles: 100_000_000_000,
@@ -57,6 +60,9 @@ impl Config {
                     "max_stable_pages",
                     format!("an empty canister needs {MIN_PAGES} pages of 64 KiB"),
                 ));
+            }
+            if pages > MAX_PAGES {
+                return Err(invalid("max_stable_pages", format!("the platform allows {MAX_PAGES} pages of 64 KiB")));
             }
             new.max_stable_pages = pages;
         }

@@ -85,8 +85,8 @@ fn get_upload() -> Option<(u64, UploadProgress)> {
 }
 
 #[query]
-fn get_head() -> Option<BlockHeader> {
-    read(|state| state.chain.state().head().and_then(|head| state.chain.header(head).ok()))
+fn get_head() -> Result<BlockHeader, ReadError> {
+    read(|state| state.chain.header(state.chain.state().head().ok_or(ReadError::NotFound)?))
 }
 
 #[query]
@@ -121,12 +121,15 @@ fn get_block_storage(number: u64) -> Result<BlockStorage, ReadError> {
 
 #[update(guard = "operator")]
 fn set_prune_policy(arg: PrunePolicyArg) -> Result<PrunePolicy, PruneError> {
+    let before = read(|state| state.pruner.interval_secs());
     let policy = mutate(|state| {
         let policy = PrunePolicy::new(&arg, state.config.class())?;
         state.pruner.set_policy(policy.clone());
         Ok(policy)
     })?;
-    daemon::arm();
+    if policy.timer_interval_secs != before {
+        daemon::arm();
+    }
     Ok(policy)
 }
 

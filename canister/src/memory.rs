@@ -52,7 +52,7 @@ const IDS: [u8; 7] = [CELLS, BLOB_ARENA, BLOB_GRANULES, BLOB_SETS, LOG_DIRECTORY
 pub const NAMES: [&str; IDS.len()] =
     ["cells", "blob_arena", "blob_granules", "blob_sets", "log_directory", "block_records", "transaction_index"];
 
-/// Seconds of storage that must remain paid for after a growth: 90 days, the freezing threshold of `dfx.json`.
+/// Seconds of storage that must remain paid for after a growth: 90 days.
 const PAID_AHEAD_SECS: u128 = 90 * 86_400;
 /// Cycles for a GiB and a second on a 13-node subnet (the platform's published prices).
 const CYCLES_PER_GIB_SEC: u128 = 127_000;
@@ -175,13 +175,13 @@ impl Region {
         }
     }
 
-    /// Reads a little-endian word.
+    /// Reads 64 bits, little-endian.
     #[inline]
     pub fn read_u64(&self, offset: u64) -> u64 {
         u64::from_le_bytes(self.read(offset))
     }
 
-    /// Reads a little-endian half word.
+    /// Reads 32 bits, little-endian.
     #[inline]
     pub fn read_u32(&self, offset: u64) -> u32 {
         u32::from_le_bytes(self.read(offset))
@@ -217,13 +217,13 @@ impl Region {
         self.memory.write(offset, bytes);
     }
 
-    /// Writes a little-endian word.
+    /// Writes 64 bits, little-endian.
     #[inline]
     pub fn write_u64(&self, offset: u64, value: u64) {
         self.write(offset, &value.to_le_bytes());
     }
 
-    /// Writes a little-endian half word.
+    /// Writes 32 bits, little-endian.
     #[inline]
     pub fn write_u32(&self, offset: u64, value: u32) {
         self.write(offset, &value.to_le_bytes());

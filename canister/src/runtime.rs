@@ -75,8 +75,6 @@ pub fn canister_self() -> Principal {
 pub fn wake_timers() {
     #[cfg(target_family = "wasm")]
     ic_cdk::api::global_timer_set(time_ns());
-    #[cfg(not(target_family = "wasm"))]
-    native::with(|world| world.wakes += 1)
 }
 
 /// Answers the message with these bytes.

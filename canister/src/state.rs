@@ -106,7 +106,10 @@ impl State {
 
     /// What settings and state say of appends.
     pub fn admission(&self) -> Admission {
-        Admission { verify_segments: self.config.verify_segments, exhausted: self.pruner.exhausted(&self.blobs) }
+        Admission {
+            verify_segments: self.config.verify_segments,
+            exhausted: self.pruner.exhausted(&self.chain, &self.blobs),
+        }
     }
 
     /// Where the bytes are.
@@ -141,7 +144,7 @@ impl State {
             used_bytes: slots(|class| class.used, &classes),
             quarantined_bytes: slots(|class| class.quarantined, &classes),
             reusable_bytes: slots(|class| class.free, &classes) + arena_bytes - self.blobs.arena_end(),
-            payload_bytes: chain.appended_bytes - chain.pruned_bytes,
+            payload_bytes: self.chain.payload_bytes(),
             owners: Owner::ALL
                 .iter()
                 .map(|&owner| OwnerStorage { owner, kept_bytes: self.blobs.kept_bytes(owner) })
@@ -157,8 +160,11 @@ impl State {
     pub fn health(&self) -> Health {
         let mut problems = Vec::new();
         let status = self.pruner.status(&self.chain, &self.blobs);
-        if let Some(held_by) = self.pruner.exhausted(&self.blobs) {
+        if let Some(held_by) = self.pruner.exhausted(&self.chain, &self.blobs) {
             problems.push(format!("emergency water is reached, appends are refused; held by {held_by:?}"));
+        }
+        if status.head.is_some_and(|head| self.chain.meta(head).is_none()) {
+            problems.push("the head's record cannot be decoded".into());
         }
         if status.need_prune && !status.enabled {
             problems.push("pruning is due and switched off".into());

@@ -117,7 +117,7 @@ impl<T: Transport> Client<T> {
     }
 
     /// `get_head`.
-    pub fn head(&self) -> Result<Option<BlockHeader>> {
+    pub fn head(&self) -> Read<BlockHeader> {
         self.query("get_head", ())
     }
 

@@ -5,7 +5,7 @@ use crate::chain_gen::Random;
 use crate::feed::{self, ID, sha256};
 use crate::ledger::{Entry, Ledger};
 use crate::progress::Progress;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use coppice_canister::api::ReadError;
 use serde::Serialize;
 
@@ -51,7 +51,7 @@ pub fn verify(client: &Client<impl Transport>, ledger: &Ledger, oldest: u64, dep
     let entries = ledger.entries();
     let (gone, kept) = entries.split_at(entries.partition_point(|entry| entry.number < oldest));
     let last = kept.last().context("nothing is kept")?;
-    let head = client.head()?.context("the canister has no head")?;
+    let head = client.head()?.map_err(|error| anyhow!("the canister has no head: {error:?}"))?;
     ensure!(last.is(&head), "the head is not the last block that was appended: {head:?}");
     let storage = client.storage_status()?;
     let expected =

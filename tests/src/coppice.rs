@@ -187,7 +187,11 @@ impl Coppice {
 
     /// The head's number.
     pub fn head(&self) -> Option<u64> {
-        self.ask::<Option<BlockHeader>>("get_head", ()).map(|head| head.number)
+        match self.ask::<Result<BlockHeader, ReadError>>("get_head", ()) {
+            Ok(head) => Some(head.number),
+            Err(ReadError::NotFound) => None,
+            Err(error) => panic!("get_head: {error:?}"),
+        }
     }
 
     /// Lets time pass, and the timers that come due fire.

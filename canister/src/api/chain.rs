@@ -98,7 +98,7 @@ pub enum AppendError {
     TooLarge {
         /// What.
         what: String,
-        /// The most that is allowed: bytes, or transactions and keys together.
+        /// The most that is allowed: bytes of a block, segment, hash or chunk; else chunks, entries, or a number.
         limit: u64,
     },
     /// A segment is not encoded as it should be, or is not what its SHA-256 says.
@@ -143,6 +143,8 @@ pub enum UploadError {
     OtherUpload {
         /// Its number.
         number: u64,
+        /// Its hash.
+        hash: ByteBuf,
     },
     /// There is no such chunk.
     ChunkOutOfRange {

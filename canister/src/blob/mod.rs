@@ -123,8 +123,10 @@ impl BlobStore {
     /// its slot is lost, not reused.
     pub fn write_off(&mut self, class: Class, owner: Owner) {
         self.counters.change(self.sets.region(), class, |c| {
-            c.kept[owner.index()] = c.kept[owner.index()].saturating_sub(1);
-            c.lost += 1;
+            if c.kept[owner.index()] > 0 {
+                c.kept[owner.index()] -= 1;
+                c.lost += 1;
+            }
         });
     }
 
@@ -179,8 +181,8 @@ impl BlobStore {
     }
 
     #[inline(always)]
-    fn check_range(&self, ptr: &BlobPtr, at: u32, len: usize) -> Result<(), PtrError> {
-        let (_, slot) = self.find(ptr)?;
+    fn check_range(&self, ptr: &BlobPtr, at: u32, len: usize) -> Result<(u64, Slot), PtrError> {
+        let (granule, slot) = self.find(ptr)?;
         if slot.generation != ptr.generation {
             return Err(PtrError::StaleGeneration { current: slot.generation });
         }
@@ -193,7 +195,7 @@ impl BlobStore {
         if u64::from(at) + len as u64 > u64::from(slot.len) {
             return Err(PtrError::OutOfRange { len: slot.len });
         }
-        Ok(())
+        Ok((granule, slot))
     }
 
     /// The slot that a pointer's offset and class name; its generation and state are not looked at.
@@ -282,8 +284,7 @@ impl BlobStore {
     /// # Errors
     /// [`PtrError`] where the pointer does not name a used blob; nothing has changed.
     pub fn set_owner(&mut self, ptr: &BlobPtr, owner: Owner) -> Result<(), PtrError> {
-        self.check_range(ptr, 0, 0)?;
-        let (granule, mut slot) = self.find(ptr)?;
+        let (granule, mut slot) = self.check_range(ptr, 0, 0)?;
         let old = slot.owner;
         slot.owner = owner;
         self.granules.set(granule, &slot);

@@ -1,10 +1,10 @@
 //! Appending a block: every refusal first, then every change.
 
 use super::records::{BlockMeta, BlockRecord, Hash, MAX_HASH};
-use super::segments::{BadSegment, Index, Segment, check_receipts};
+use super::segments::{BadSegment, Index, MAX_KEY, Segment, check_receipts};
 use super::{ChainStore, MAX_SPAN};
 use crate::api::{AppendBlock, AppendError, HeldBy};
-use crate::blob::{AllocateError, BlobStore, Owner};
+use crate::blob::{BlobStore, Owner};
 use crate::memory::GrowError;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
@@ -13,6 +13,9 @@ use sha2::{Digest, Sha256};
 pub const MAX_BLOCK: u64 = 256 << 20;
 /// Transactions and keys of the largest block together, so that any block can be pruned in one message.
 pub const MAX_ENTRIES: u64 = 100_000;
+
+/// Bytes of the largest index segment: every entry a key of the longest kind.
+const MAX_INDEX: u64 = 8 + MAX_ENTRIES * (6 + MAX_KEY as u64);
 
 /// What the canister's settings and state say of appends.
 #[derive(Clone, Debug, Default)]
@@ -92,6 +95,9 @@ impl Draft {
         }
         if lengths.iter().try_fold(0u64, |sum, &len| sum.checked_add(len)).is_none_or(|sum| sum > MAX_BLOCK) {
             return Err(too_large("block", MAX_BLOCK));
+        }
+        if lengths[Segment::Index.index()] > MAX_INDEX {
+            return Err(too_large("index", MAX_INDEX));
         }
         Ok(Self { number, hash, parent, timestamp, lengths: lengths.map(|len| len as u32), sha256: digests })
     }
@@ -279,14 +285,5 @@ impl ChainStore {
         state.appended_bytes += draft.payload_len();
         self.records.put(&record);
         self.save();
-    }
-}
-
-impl From<AllocateError> for AppendError {
-    fn from(error: AllocateError) -> Self {
-        match error {
-            AllocateError::Grow(error) => error.into(),
-            AllocateError::TooLarge { limit } => too_large("blob", u64::from(limit)),
-        }
     }
 }

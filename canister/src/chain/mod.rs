@@ -83,19 +83,22 @@ impl ChainStore {
         self.records.meta_and_hash(number).map(|(_, hash)| hash)
     }
 
-    /// The record of a kept block; `None` where it cannot be decoded.
-    pub fn record(&self, number: u64) -> Option<BlockRecord> {
-        self.records.get(number)
-    }
-
     /// How full the transaction index is.
     pub fn index_stats(&self) -> TableStats {
         self.index.stats()
     }
 
-    /// Pages of block records in use, and free for reuse; 64 KiB each.
-    pub fn record_pages(&self) -> (u64, u64) {
-        self.records.pages()
+    /// Payload bytes of the kept blocks.
+    pub fn payload_bytes(&self) -> u64 {
+        let first = (self.state.oldest..self.state.next).find_map(|number| self.meta(number));
+        first.map_or(0, |meta| self.state.log_tail.saturating_sub(meta.log_offset))
+    }
+
+    /// Blobs of the log that pruning could free: those that end before the head. Where the head's record is damaged, the
+    /// nearest one before it speaks for it.
+    pub fn freeable_blobs(&self) -> u64 {
+        let last = (self.state.oldest..self.state.next).rev().find_map(|number| self.meta(number));
+        last.map_or(0, |meta| self.log.blob_of(meta.log_offset).saturating_sub(self.state.log_first))
     }
 
     /// What the index keeps for a transaction: newer ones have higher values.
@@ -119,6 +122,12 @@ impl ChainStore {
 
     fn save(&self) {
         self.state.save(&self.cells);
+    }
+
+    /// Makes a block's record undecodable, as damage would.
+    #[cfg(test)]
+    pub(crate) fn poison_record(&self, number: u64) {
+        self.records.poison(number);
     }
 }
 

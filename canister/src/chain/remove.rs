@@ -23,10 +23,13 @@ impl ChainStore {
     /// The blobs `[first, end)` of the log that become free with the oldest block: those behind whose end the next block
     /// starts. Where that one's record is damaged they become free with a later block.
     fn freed_with_oldest(&self) -> (u64, u64) {
-        let start = self.records.meta(self.state.oldest + 1).map(|next| next.log_offset);
         let first = self.state.log_first;
-        // A record never names a place behind the tail; a damaged one that does frees nothing.
-        let end = start.filter(|&start| start <= self.state.log_tail).map_or(first, |start| self.log.blob_of(start));
+        let oldest = self.records.meta(self.state.oldest);
+        // Blocks lie one after the other, none behind the tail: a record that says otherwise is damaged and frees nothing.
+        let next = self.records.meta(self.state.oldest + 1).filter(|next| {
+            next.log_offset <= self.state.log_tail && oldest.is_none_or(|oldest| oldest.log_end() == next.log_offset)
+        });
+        let end = next.map_or(first, |next| self.log.blob_of(next.log_offset));
         (first, end.max(first))
     }
 

@@ -38,11 +38,6 @@ impl Segment {
     pub fn index(self) -> usize {
         self as usize
     }
-
-    /// Its name, for messages.
-    pub fn name(self) -> &'static str {
-        ["body", "receipts", "index"][self.index()]
-    }
 }
 
 /// What is wrong with a segment, and where.
@@ -78,7 +73,8 @@ impl<'a> Index<'a> {
             return Ok(Self { ids: &[], keys: 0 });
         }
         let Some(n) = word(bytes, 0) else { return bad(0, "the number of transactions takes 4 bytes".into()) };
-        let ids_end = 4 + n as usize * ID;
+        // On wasm a `usize` has 32 bits: the product must not wrap.
+        let ids_end = (n as usize).checked_mul(ID).and_then(|len| len.checked_add(4)).unwrap_or(usize::MAX);
         let (Some(ids), Some(keys)) = (bytes.get(4..ids_end), word(bytes, ids_end)) else {
             return bad(bytes.len(), format!("{n} ids of 32 bytes and the number of keys reach behind the end"));
         };

@@ -80,8 +80,8 @@ fn refused_growth_of_any_structure_changes_nothing() {
     native::with(|world| world.liquid_cycles = u128::MAX);
     memory::set_max_pages(memory::billed_pages());
     assert_eq!(append(&mut chain, &mut blobs, &large), Err(AppendError::OutOfSpace));
-    // The index needs memory: 100,000 ids with one hash key can't overflow a bucket of memory, so its part is refused by
-    // what it reserves.
+    assert_eq!(*chain.state(), before);
+    // The index needs memory.
     let mut number = 1;
     let error = loop {
         let ids: Vec<_> = (0..99_000).map(|i| id(number << 32 | i)).collect();
@@ -96,6 +96,27 @@ fn refused_growth_of_any_structure_changes_nothing() {
     assert!(number > 1 && before.next == 1);
     memory::set_max_pages(u64::MAX);
     append(&mut chain, &mut blobs, &block(number, &[id(1)], 18 << 20)).unwrap();
+}
+
+/// Where the index itself runs out of memory half way through a block, what was entered of it is taken out again.
+#[test]
+fn ids_are_entered_whole_or_not_at_all() {
+    let (mut chain, mut blobs) = fresh(64 << 10);
+    append(&mut chain, &mut blobs, &block(0, &[id(0)], 10)).unwrap();
+    let repeated =
+        |number: u64| (0..200).map(|i| if i % 2 == 0 { id(1) } else { id(number << 20 | i) }).collect::<Vec<_>>();
+    append(&mut chain, &mut blobs, &block(1, &repeated(1), 10)).unwrap();
+    let (state, entries) = (*chain.state(), chain.index_stats().entries);
+    let bytes = block(2, &repeated(2), 10).index;
+    let index = segments::Index::parse(&bytes).unwrap();
+    chain.index.fail_after(50);
+    let draft =
+        append::Draft::new(2, (&[1; 32], &[]), 0, [0, 0, bytes.len() as u64], &block(2, &[], 0).sha256).unwrap();
+    assert_eq!(chain.insert_ids(&draft, &index), Err(AppendError::OutOfSpace));
+    assert_eq!((*chain.state(), chain.index_stats().entries), (state, entries));
+    assert_eq!(chain.location(&blobs, &id(1)).unwrap().block_number, 1);
+    append(&mut chain, &mut blobs, &block(2, &repeated(2), 10)).unwrap();
+    assert_eq!(chain.index_stats().entries, entries + 101);
 }
 
 #[test]

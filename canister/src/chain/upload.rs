@@ -53,6 +53,11 @@ impl Upload {
         start..(start + u64::from(self.chunk_size)).min(self.draft.payload_len())
     }
 
+    /// What is said to a caller who means another block.
+    fn other(&self) -> UploadError {
+        UploadError::OtherUpload { number: self.draft.number, hash: self.draft.hash.to_bytes() }
+    }
+
     fn progress(&self) -> UploadProgress {
         UploadProgress { chunks: self.chunks(), missing: self.missing }
     }
@@ -166,15 +171,20 @@ impl ChainStore {
             return Err(too_large("chunks", MAX_CHUNKS));
         }
         if let Some(open) = self.upload() {
-            let same = open.draft == draft && open.chunk_size == block.chunk_size;
-            return if same { Ok(open.progress()) } else { Err(AppendError::UploadOpen) };
+            if open.draft != draft || open.chunk_size != block.chunk_size {
+                return Err(AppendError::UploadOpen);
+            }
+            self.cells.write_u64(TOUCHED, now);
+            return Ok(open.progress());
         }
         self.admit(&draft, admission)?;
 
         let upload = Upload { draft, chunk_size: block.chunk_size, missing: chunks as u32, touched: now };
         let range = self.upload_blobs(&upload);
         self.log.reserve(blobs, self.state.log_first, range.start, range.end)?;
-        self.log.extend(blobs, range, Owner::Upload)?;
+        if let Err(error) = self.log.extend(blobs, range, Owner::Upload) {
+            crate::runtime::trap(&format!("begin_block: a reserved blob cannot be had: {error:?}"));
+        }
         self.cells.write(BITMAP, &vec![0; chunks.div_ceil(8) as usize]);
         upload.save(&self.cells);
         Ok(upload.progress())
@@ -183,7 +193,7 @@ impl ChainStore {
     fn upload_of(&self, number: u64) -> Result<Upload, UploadError> {
         let upload = self.upload().ok_or(UploadError::NoUpload)?;
         if upload.draft.number != number {
-            return Err(UploadError::OtherUpload { number: upload.draft.number });
+            return Err(upload.other());
         }
         Ok(upload)
     }
@@ -215,7 +225,11 @@ impl ChainStore {
         if self.received(put.chunk) {
             let mut there = Vec::new();
             self.log.read_onto(blobs, &mut there, start..start + len).map_err(|_| UploadError::Damaged)?;
-            return if there == put.bytes.as_slice() { Ok(upload.progress()) } else { Err(UploadError::ChunkMismatch) };
+            if there != put.bytes.as_slice() {
+                return Err(UploadError::ChunkMismatch);
+            }
+            self.cells.write_u64(TOUCHED, now);
+            return Ok(upload.progress());
         }
         self.log.write(blobs, start, &put.bytes).map_err(|_| UploadError::Damaged)?;
         let at = BITMAP + u64::from(put.chunk / 8);
@@ -244,7 +258,7 @@ impl ChainStore {
         let upload = self.upload_of(block.number)?;
         let draft = &upload.draft;
         if draft.hash.as_slice() != block.hash.as_slice() {
-            return Err(UploadError::Append(AppendError::Conflict));
+            return Err(upload.other());
         }
         if upload.missing > 0 {
             let first = (0..upload.chunks()).find(|&chunk| !self.received(chunk)).unwrap_or(0);

@@ -10,6 +10,9 @@ thread_local! {
     static TIMER: std::cell::Cell<Option<ic_cdk_timers::TimerId>> = const { std::cell::Cell::new(None) };
 }
 
+/// Quarantined blobs that a tick releases.
+const MAX_RELEASES: u64 = 1_000;
+
 /// Starts the timer, or starts it anew with the interval in force.
 pub fn arm() {
     let interval = state::read(|state| state.pruner.interval_secs());
@@ -45,6 +48,10 @@ pub fn tick() {
         let expiry = state.config.upload_expiry_secs;
         if let Some(number) = state.chain.expire_upload(&mut state.blobs, runtime::time_secs(), expiry) {
             runtime::log(&format!("upload of block {number} expired after {expiry} s"));
+        }
+        // Normally there is none: a blob is released in the message that frees it, unless its entry is damaged.
+        if let Err(error) = state.blobs.release_quarantined(MAX_RELEASES) {
+            runtime::log(&format!("quarantine: {error:?}"));
         }
         state.pruner.tick(&mut state.chain, &mut state.blobs, state.config.min_liquid_cycles);
     });

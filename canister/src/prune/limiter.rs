@@ -3,10 +3,11 @@
 use crate::api::StopReason;
 use crate::runtime;
 
-/// Instructions that an op is expected to take, generously: a limit met too early only costs another tick.
-const INSTRUCTIONS_PER_OP: u64 = 3_000;
+/// Instructions that an op is expected to take, generously: 2,700 at a million entries, and up to 10,000 more where the
+/// platform charges for each page touched. A limit met too early only costs another tick.
+const INSTRUCTIONS_PER_OP: u64 = 13_000;
 /// Instructions that a block is expected to take beside its ops.
-const INSTRUCTIONS_PER_BLOCK: u64 = 30_000;
+const INSTRUCTIONS_PER_BLOCK: u64 = 60_000;
 
 /// What is left of a budget of ops and instructions.
 ///

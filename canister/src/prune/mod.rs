@@ -17,7 +17,7 @@ mod segment;
 pub mod daemon;
 
 pub use limiter::Limiter;
-pub use policy::{Due, due};
+pub use policy::{Due, MAX_OPS, due};
 pub use segment::{Blocks, PruneSegment, Pruned};
 
 use crate::api::{HeldBy, PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun, PruneStatus};
@@ -103,14 +103,14 @@ impl Pruner {
     }
 
     /// Who makes appends be refused: kept bytes have reached emergency water.
-    pub fn exhausted(&self, blobs: &BlobStore) -> Option<HeldBy> {
+    ///
+    /// What an upload reserves is not the chain's yet, and a block that alone is over the mark can only be pruned once
+    /// another stands behind it: where pruning could free nothing, refusing appends would be for ever.
+    pub fn exhausted(&self, chain: &ChainStore, blobs: &BlobStore) -> Option<HeldBy> {
         let emergency = self.policy()?.emergency();
-        let kept = blobs.kept_bytes(Owner::Chain) + blobs.kept_bytes(Owner::Upload);
-        (emergency > 0 && kept >= emergency).then_some(if self.stored.enabled {
-            HeldBy::PruneLag
-        } else {
-            HeldBy::Disabled
-        })
+        let reached = emergency > 0 && blobs.kept_bytes(Owner::Chain) >= emergency;
+        let held_by = if self.stored.enabled { HeldBy::PruneLag } else { HeldBy::Disabled };
+        (reached && chain.freeable_blobs() > 0).then_some(held_by)
     }
 
     /// One bounded run, whether the daemon may prune or not.
@@ -128,12 +128,17 @@ impl Pruner {
             return Err(PruneError::Invalid { field: "max_ops".into(), why });
         }
         let max_instructions = self.policy().ok_or(PruneError::NoPolicy)?.max_instructions_per_tick;
-        Ok(self.run(chain, blobs, max_ops, max_instructions))
+        let due = self.due(chain, blobs);
+        Ok(self.run(chain, blobs, due, Limiter::new(max_ops.min(MAX_OPS), max_instructions)))
     }
 
-    fn run(&mut self, chain: &mut ChainStore, blobs: &mut BlobStore, max_ops: u64, max_instructions: u64) -> PruneRun {
-        let due = self.due(chain, blobs);
-        let mut limiter = Limiter::new(max_ops, max_instructions);
+    fn run(
+        &mut self,
+        chain: &mut ChainStore,
+        blobs: &mut BlobStore,
+        due: Option<Due>,
+        mut limiter: Limiter,
+    ) -> PruneRun {
         let run = pipeline::run(&mut Blocks { chain, blobs }, due, &mut limiter);
         if due.is_some() {
             self.stored.to_low_water =
@@ -150,16 +155,17 @@ impl Pruner {
     fn tick(&mut self, chain: &mut ChainStore, blobs: &mut BlobStore, min_liquid_cycles: u128) {
         self.ticks += 1;
         self.next_tick = runtime::time_ns() + self.interval_secs() * 1_000_000_000;
-        if !self.stored.enabled || self.due(chain, blobs).is_none() {
+        if !self.stored.enabled {
             return;
         }
+        let Some(due) = self.due(chain, blobs) else { return };
         if runtime::liquid_cycles() < min_liquid_cycles {
             runtime::log("prune: paused, liquid cycles are below min_liquid_cycles");
             return;
         }
         if let Some(policy) = self.policy() {
-            let (ops, instructions) = (policy.max_ops_per_tick, policy.max_instructions_per_tick);
-            self.run(chain, blobs, ops, instructions);
+            let limiter = Limiter::new(policy.max_ops_per_tick, policy.max_instructions_per_tick);
+            self.run(chain, blobs, Some(due), limiter);
         }
     }
 

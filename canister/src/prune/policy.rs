@@ -6,6 +6,9 @@ use crate::chain::{BlockMeta, ChainStore};
 
 const BPS: u64 = 10_000;
 const DAY: u64 = 86_400;
+/// Most ops of a prune message: each removed index entry may dirty a page of 4 KiB, now and then two, and a message is to
+/// dirty less than 75 MiB (`docs/design.md` 4).
+pub const MAX_OPS: u64 = 15_000;
 /// Most instructions of a prune message (`docs/design.md` 4).
 pub const MAX_INSTRUCTIONS: u64 = 2_000_000_000;
 
@@ -60,8 +63,11 @@ impl PrunePolicy {
         if !(1..=DAY).contains(&self.timer_interval_secs) {
             return invalid("timer_interval_secs", "from 1 second to a day".into());
         }
-        if self.max_ops_per_tick == 0 {
-            return invalid("max_ops_per_tick", "a tick without ops prunes nothing".into());
+        if !(1..=MAX_OPS).contains(&self.max_ops_per_tick) {
+            return invalid(
+                "max_ops_per_tick",
+                format!("from 1 to {MAX_OPS}, so that a tick dirties less than 75 MiB"),
+            );
         }
         if !(1..=MAX_INSTRUCTIONS).contains(&self.max_instructions_per_tick) {
             return invalid("max_instructions_per_tick", format!("from 1 to {MAX_INSTRUCTIONS}"));
@@ -162,10 +168,8 @@ fn block_at(chain: &ChainStore, head: u64, secs: u64) -> u64 {
 fn before_freeing(chain: &ChainStore, head: u64, bytes: u64) -> u64 {
     let class = u64::from(chain.log_class().size());
     let first = chain.state().log_first;
-    let freed_by =
-        |number: u64| chain.meta(number).map_or(0, |record| (record.log_offset / class).saturating_sub(first));
     // With fewer blobs to be had than wanted, the lowest bound that frees all of those.
-    let blobs = bytes.div_ceil(class).min(freed_by(head));
+    let blobs = bytes.div_ceil(class).min(chain.freeable_blobs());
     if blobs == 0 {
         return 0;
     }
@@ -204,6 +208,7 @@ mod tests {
         assert_eq!(field(PrunePolicyArg { timer_interval_secs: Some(0), ..arg() }), "timer_interval_secs");
         assert_eq!(field(PrunePolicyArg { timer_interval_secs: Some(86_401), ..arg() }), "timer_interval_secs");
         assert_eq!(field(PrunePolicyArg { max_ops_per_tick: Some(0), ..arg() }), "max_ops_per_tick");
+        assert_eq!(field(PrunePolicyArg { max_ops_per_tick: Some(MAX_OPS + 1), ..arg() }), "max_ops_per_tick");
         let too_many = Some(MAX_INSTRUCTIONS + 1);
         assert_eq!(field(PrunePolicyArg { max_instructions_per_tick: too_many, ..arg() }), "max_instructions_per_tick");
         // 10 % of 20 MiB is two blobs of the log exactly.

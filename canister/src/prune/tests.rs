@@ -89,8 +89,10 @@ fn age_retains_by_monotonic_time() {
 fn of_age_and_count_the_one_that_retains_less_decides() {
     let mut world = world(PrunePolicyArg { retain_days: Some(2), retain_blocks: Some(3), ..policy() });
     world.append(10, 100, DAY / 2);
-    assert_eq!(world.due(), Some((PruneReason::Retention, 6)));
-    assert!(matches!(world.due(), Some((_, 6))), "max(head - retain_blocks, block_at(now - retain_days))");
+    assert_eq!(world.due(), Some((PruneReason::Retention, 6)), "by count 6, by age 5");
+    let policy = PrunePolicyArg { retain_days: Some(2), retain_blocks: Some(5), ..policy() };
+    world.pruner.set_policy(PrunePolicy::new(&policy, world.chain.log_class()).unwrap());
+    assert_eq!(world.due(), Some((PruneReason::Retention, 5)), "by count 4, by age 5");
 }
 
 #[test]
@@ -145,11 +147,11 @@ fn at_emergency_water_it_is_said_who_holds_pruning_back() {
     let target = 100 * u64::from(CLASS);
     let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
     world.append(94, CLASS as usize - 57, 1);
-    assert_eq!(world.pruner.exhausted(&world.blobs), None);
+    assert_eq!(world.pruner.exhausted(&world.chain, &world.blobs), None);
     world.append(1, CLASS as usize - 57, 1);
-    assert_eq!(world.pruner.exhausted(&world.blobs), Some(HeldBy::PruneLag));
+    assert_eq!(world.pruner.exhausted(&world.chain, &world.blobs), Some(HeldBy::PruneLag));
     world.pruner.set_enabled(false).unwrap();
-    assert_eq!(world.pruner.exhausted(&world.blobs), Some(HeldBy::Disabled));
+    assert_eq!(world.pruner.exhausted(&world.chain, &world.blobs), Some(HeldBy::Disabled));
     let status = world.pruner.status(&world.chain, &world.blobs);
     assert!(status.need_prune && !status.enabled, "need_prune is independent of enabled");
     assert_eq!(status.held_by, Some(HeldBy::Disabled));
@@ -212,4 +214,19 @@ fn a_first_policy_switches_the_daemon_on_and_survives_an_upgrade() {
     drop(pruner);
     let pruner = open();
     assert_eq!(pruner.policy(), Some(&PrunePolicy { retain_blocks: 8, ..policy }));
+}
+
+#[test]
+fn a_damaged_head_does_not_stop_the_capacity_trigger() {
+    let target = 100 * u64::from(CLASS);
+    let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
+    world.append(96, CLASS as usize - 57, 1);
+    world.chain.poison_record(95);
+    assert_eq!(world.pruner.exhausted(&world.chain, &world.blobs), Some(HeldBy::PruneLag));
+    while world.due().is_some() {
+        assert!(world.prune(1_000).blocks > 0);
+    }
+    assert_eq!(world.pruner.exhausted(&world.chain, &world.blobs), None);
+    assert_eq!(world.blobs.kept_bytes(Owner::Chain), 80 * u64::from(CLASS));
+    world.append(1, 10, 1);
 }

@@ -23,8 +23,6 @@ pub struct World {
     pub controllers: Vec<Principal>,
     /// Raw pages at which growth is refused.
     pub max_pages: u64,
-    /// How often the timers were woken.
-    pub wakes: u64,
     /// The last answer.
     pub reply: Vec<u8>,
     /// What was logged.
@@ -43,7 +41,6 @@ impl Default for World {
             caller: Principal::anonymous(),
             controllers: Vec::new(),
             max_pages: 8_192_000,
-            wakes: 0,
             reply: Vec::new(),
             log: Vec::new(),
             pages: 0,

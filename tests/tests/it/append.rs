@@ -90,6 +90,9 @@ fn a_segment_that_is_not_well_formed_is_named_with_its_place() {
     let cut = |bytes: &ByteBuf| ByteBuf::from(bytes[..bytes.len() - 1].to_vec());
     assert_eq!(place(AppendBlock { index: cut(&good.index), ..good.clone() }), (2, good.index.len() as u64 - 1));
     assert_eq!(place(AppendBlock { receipts: cut(&good.receipts), ..good.clone() }).0, 1);
+    // A count whose product with 32 does not fit 32 bits.
+    let wraps = ByteBuf::from([0x0800_0000u32.to_le_bytes(), [0; 4]].concat());
+    assert_eq!(place(AppendBlock { index: wraps, receipts: ByteBuf::new(), ..good.clone() }), (2, 8));
     let receipts = ByteBuf::from(blocks::receipts(1, 3));
     assert_eq!(place(AppendBlock { receipts, ..good.clone() }), (1, 0));
     assert_eq!(place(AppendBlock { hash: ByteBuf::new(), ..good.clone() }), (0, 0));

@@ -68,8 +68,11 @@ fn each_mistake_is_named_and_changes_nothing() {
     assert_eq!(begin(&coppice, &block, 400), Ok(progress), "the same again");
     assert_eq!(begin(&coppice, &block, 500), Err(AppendError::UploadOpen));
     let (_, chunks) = upload(&block, 400);
-    assert_eq!(coppice.put(2, 0, chunks[0].clone()), Err(UploadError::OtherUpload { number: 1 }));
-    assert_eq!(abort(&coppice, 2), Err(UploadError::OtherUpload { number: 1 }));
+    assert_eq!(
+        coppice.put(2, 0, chunks[0].clone()),
+        Err(UploadError::OtherUpload { number: 1, hash: block.hash.clone() })
+    );
+    assert_eq!(abort(&coppice, 2), Err(UploadError::OtherUpload { number: 1, hash: block.hash.clone() }));
     let n = chunks.len() as u32;
     assert_eq!(coppice.put(1, n, vec![]), Err(UploadError::ChunkOutOfRange { chunks: n }));
     assert_eq!(coppice.put(1, 0, vec![0; 399]), Err(UploadError::WrongLength { expected: 400 }));
@@ -81,8 +84,9 @@ fn each_mistake_is_named_and_changes_nothing() {
     for (i, chunk) in chunks.iter().enumerate().skip(1) {
         coppice.put(1, i as u32, chunk.clone()).unwrap();
     }
-    let other = AppendBlock { hash: ByteBuf::from(vec![9; 32]), ..block.clone() };
-    assert_eq!(commit(&coppice, &other), Err(UploadError::Append(AppendError::Conflict)));
+    let stranger = AppendBlock { hash: ByteBuf::from(vec![9; 32]), ..block.clone() };
+    let refused = Err(UploadError::OtherUpload { number: 1, hash: block.hash.clone() });
+    assert_eq!(commit(&coppice, &stranger), refused);
     assert_eq!(commit(&coppice, &block), Ok(()));
     assert_eq!(begin(&coppice, &block, 400), Ok(UploadProgress { chunks: n, missing: 0 }), "it is kept already");
     assert_eq!(coppice.ask::<Option<(u64, UploadProgress)>>("get_upload", ()), None);
@@ -160,4 +164,67 @@ fn blocks_are_pruned_while_an_upload_is_open() {
     coppice.prune_now(100_000);
     assert_eq!(coppice.prune_status().oldest_kept_block, Some(18));
     assert_eq!(coppice.block(20).unwrap().body, large.body);
+}
+
+/// Payloads and chunks that end exactly where a blob ends, one byte to either side, and no payload at all; each as the
+/// first block of a chain and behind another.
+#[test]
+fn payloads_end_anywhere() {
+    let class = LOG_CLASS as usize;
+    for first in [false, true] {
+        let before = plain(0, 3, 0);
+        let behind = if first { 0 } else { before.receipts.len() + before.index.len() };
+        let exactly = class - behind;
+        for payload in [0, 1, exactly, exactly - 1, exactly + 1, class - 1, class, class + 1, 2 * class] {
+            let coppice = Coppice::new();
+            if !first {
+                coppice.append(&before).unwrap();
+            }
+            let number = u64::from(!first);
+            let mut block = plain(number, 0, payload);
+            block.receipts = ByteBuf::new();
+            block.index = ByteBuf::new();
+            coppice_tests::blocks::seal(&mut block);
+            coppice.upload(&block, class / 4).unwrap_or_else(|error| panic!("{payload} bytes: {error:?}"));
+            assert_eq!(coppice.block(number).unwrap().body, block.body, "{payload} bytes");
+            coppice.append_plain(number + 1..number + 3, 100);
+            coppice.set_policy(PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() }).unwrap();
+            coppice.prune_now(1_000);
+            assert_eq!(coppice.prune_status().faults, 0);
+            assert_eq!(coppice.chain().len(), 2);
+            assert_eq!(coppice.storage().owners[1].kept_bytes, 0);
+        }
+    }
+}
+
+/// What an upload reserves is not yet the chain's: it must not keep its own commit from being accepted.
+#[test]
+fn an_upload_that_was_begun_below_emergency_water_can_be_committed() {
+    let coppice = Coppice::new();
+    let blobs = |n: u64| n * u64::from(LOG_CLASS);
+    let policy = PrunePolicyArg { target_bytes: Some(blobs(100)), ..PrunePolicyArg::default() };
+    coppice.set_policy(policy).unwrap();
+    coppice.append_plain(0..88, LOG_CLASS as usize - 128);
+    assert!((blobs(86)..=blobs(90)).contains(&coppice.storage().used_bytes));
+    coppice.upload(&plain(88, 1, 10 * LOG_CLASS as usize), 100_000).unwrap();
+    assert!(coppice.prune_status().estimated_kept_bytes > blobs(95), "emergency water");
+    let error = coppice.append(&plain(89, 1, 1)).unwrap_err();
+    assert_eq!(error, AppendError::CapacityExhausted { held_by: HeldBy::PruneLag });
+    coppice.pass(60);
+    coppice.append(&plain(89, 1, 1)).unwrap();
+}
+
+/// The head is never pruned, so one that alone is over emergency water must not stop the chain.
+#[test]
+fn a_block_larger_than_emergency_water_does_not_stop_the_chain() {
+    let coppice = Coppice::new();
+    coppice.append_plain(0..3, 100);
+    coppice.upload(&plain(3, 1, 30 * LOG_CLASS as usize), 1 << 20).unwrap();
+    let target_bytes = Some(30 * u64::from(LOG_CLASS));
+    coppice.set_policy(PrunePolicyArg { target_bytes, ..PrunePolicyArg::default() }).unwrap();
+    coppice.append(&plain(4, 1, 100)).unwrap();
+    coppice.pass(60);
+    coppice.append(&plain(5, 1, 100)).unwrap();
+    assert_eq!(coppice.prune_status().pruned_before_block, 4);
+    assert!(coppice.storage().used_bytes < 3 * u64::from(LOG_CLASS));
 }
