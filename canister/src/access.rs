@@ -27,6 +27,7 @@ pub const TABLE: &[(&str, Required)] = &[
     ("put_block_chunk", needs(Role::Producer)),
     ("commit_block", needs(Role::Producer)),
     ("abort_block", needs(Role::Producer)),
+    ("rollback_to", needs(Role::Producer)),
     ("get_head", Required::Nobody),
     ("get_block", Required::Nobody),
     ("get_block_header", Required::Nobody),

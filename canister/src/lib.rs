@@ -79,6 +79,11 @@ fn abort_block(number: u64) -> Result<bool, UploadError> {
     mutate(|state| state.chain.abort_upload(&mut state.blobs, number))
 }
 
+#[update(guard = "producer")]
+fn rollback_to(number: u64) -> Result<Rollback, RollbackError> {
+    mutate(|state| state.rollback_to(number))
+}
+
 #[query]
 fn get_upload() -> Option<(u64, UploadProgress)> {
     read(|state| state.chain.upload_progress())

@@ -1,10 +1,13 @@
 //! Everything that the canister keeps, opened once and held on the heap.
 
-use crate::api::{CanisterArg, ClassStorage, Config, Grant, Health, OwnerStorage, RegionStorage, Role, StorageStatus};
+use crate::api::{
+    CanisterArg, ClassStorage, Config, Grant, Health, OwnerStorage, RegionStorage, Role, Rollback, RollbackError,
+    StorageStatus,
+};
 use crate::blob::{BlobStore, Class, Owner};
 use crate::chain::{Admission, ChainStore};
 use crate::memory::{self, PAGE, Region, cell};
-use crate::prune::Pruner;
+use crate::prune::{Limiter, Pruner};
 use crate::roles::Roles;
 use crate::{config, runtime};
 use std::cell::RefCell;
@@ -110,6 +113,27 @@ impl State {
             verify_segments: self.config.verify_segments,
             exhausted: self.pruner.exhausted(&self.chain, &self.blobs),
         }
+    }
+
+    /// Makes block `number` the head, as far as one message goes: the blocks behind it are taken out from the newest on,
+    /// within the budget of a tick of the pruner.
+    ///
+    /// # Errors
+    /// [`RollbackError`], and nothing has changed.
+    pub fn rollback_to(&mut self, number: u64) -> Result<Rollback, RollbackError> {
+        self.chain.check_rollback(number)?;
+        let budget = self.pruner.policy().cloned().unwrap_or_default();
+        let mut limiter = Limiter::new(budget.max_ops_per_tick, budget.max_instructions_per_tick);
+        let mut removed = 0;
+        while self.chain.state().next - 1 > number && limiter.admit(self.chain.head_cost()).is_ok() {
+            let Some(block) = self.chain.remove_head(&mut self.blobs) else { break };
+            removed += 1;
+            for fault in &block.faults {
+                runtime::log(&format!("rollback: skipped: {fault}"));
+            }
+        }
+        let head = self.chain.state().next - 1;
+        Ok(Rollback { head, removed, has_more: head > number })
     }
 
     /// Where the bytes are.

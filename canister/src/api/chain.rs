@@ -283,3 +283,33 @@ pub struct BlockStorage {
     /// The log's blobs that the block touches, in order. Neighbours may share the first and the last.
     pub blobs: Vec<BlobPtr>,
 }
+
+/// Why nothing was rolled back.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum RollbackError {
+    /// There are no blocks.
+    Empty,
+    /// The number is above the head's.
+    AboveHead {
+        /// The head's number.
+        head: u64,
+    },
+    /// The block was pruned, so nothing could stand on it.
+    Pruned {
+        /// The oldest block that is kept.
+        first_available: u64,
+    },
+    /// An upload is open; abort it first.
+    UploadOpen,
+}
+
+/// How far a rollback came.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct Rollback {
+    /// The head now.
+    pub head: u64,
+    /// Blocks that this call took out.
+    pub removed: u64,
+    /// Whether the head is not yet the block that was asked for: call again.
+    pub has_more: bool,
+}

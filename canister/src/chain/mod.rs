@@ -32,7 +32,7 @@ use crate::blob::Class;
 use crate::memory::{self, Region};
 use crate::table::{HashTable, TableStats};
 use log::Log;
-use records::{PAGE_RECORDS, RecordStore};
+use records::RecordStore;
 use std::rc::Rc;
 
 /// Blocks behind the first that the index's 40-bit block numbers can name.
@@ -113,11 +113,6 @@ impl ChainStore {
     /// The blobs that a log range touches.
     fn log_ptrs(&self, start: u64, end: u64) -> impl Iterator<Item = Option<crate::blob::BlobPtr>> {
         (self.log.blob_of(start)..self.log.blobs_end(end).max(self.log.blob_of(start))).map(|blob| self.log.ptr(blob))
-    }
-
-    /// Whether `number` is the last of its page of records that a prune can leave.
-    fn ends_page(number: u64) -> bool {
-        (number + 1).is_multiple_of(PAGE_RECORDS)
     }
 
     fn save(&self) {

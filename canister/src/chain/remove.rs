@@ -1,8 +1,12 @@
-//! Taking the oldest block out, in the fixed order of `pruning-spec-v1.md` 4 (`docs/design.md` 3).
+//! Taking a block out, at either end, in the fixed order of `pruning-spec-v1.md` 4 (`docs/design.md` 3): what refers to
+//! what → the log's blobs that become free into quarantine → the references away → the chain's bound → the blobs free.
 
-use super::ChainStore;
+use super::records::{BlockMeta, PAGE_RECORDS};
 use super::segments::{Index, Segment};
+use super::{ChainState, ChainStore};
+use crate::api::RollbackError;
 use crate::blob::{BlobPtr, BlobStore, Owner};
+use std::ops::Range;
 
 /// What was taken out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,9 +24,9 @@ pub struct Removed {
 }
 
 impl ChainStore {
-    /// The blobs `[first, end)` of the log that become free with the oldest block: those behind whose end the next block
-    /// starts. Where that one's record is damaged they become free with a later block.
-    fn freed_with_oldest(&self) -> (u64, u64) {
+    /// The blobs of the log that become free with the oldest block: those behind whose end the next block starts. Where
+    /// that one's record is damaged they become free with a later block.
+    fn freed_with_oldest(&self) -> Range<u64> {
         let first = self.state.log_first;
         let oldest = self.records.meta(self.state.oldest);
         // Blocks lie one after the other, none behind the tail: a record that says otherwise is damaged and frees nothing.
@@ -30,14 +34,29 @@ impl ChainStore {
             next.log_offset <= self.state.log_tail && oldest.is_none_or(|oldest| oldest.log_end() == next.log_offset)
         });
         let end = next.map_or(first, |next| self.log.blob_of(next.log_offset));
-        (first, end.max(first))
+        first..end.max(first)
+    }
+
+    /// Where the log ends without the head: behind the block before it. Where both records are damaged it stays as it is.
+    fn tail_without_head(&self) -> u64 {
+        let before = self.records.meta(self.state.next - 2).map(|meta| meta.log_end());
+        let start = before.or_else(|| self.records.meta(self.state.next - 1).map(|meta| meta.log_offset));
+        start.filter(|&start| start <= self.state.log_tail).unwrap_or(self.state.log_tail)
+    }
+
+    fn freed_with_head(&self) -> Range<u64> {
+        let end = self.state.log_end;
+        self.log.blobs_end(self.tail_without_head()).clamp(self.state.log_first, end)..end
+    }
+
+    fn cost(&self, number: u64, freed: &Range<u64>) -> u64 {
+        let references = self.records.meta(number).map_or(1, |meta| u64::from(meta.prune_ops));
+        references + 2 * (freed.end - freed.start)
     }
 
     /// Ops that taking the oldest block out would cost: one for each removed reference and each blob transition.
     pub fn oldest_cost(&self) -> u64 {
-        let (first, end) = self.freed_with_oldest();
-        let references = self.records.meta(self.state.oldest).map_or(1, |meta| u64::from(meta.prune_ops));
-        references + 2 * (end - first)
+        self.cost(self.state.oldest, &self.freed_with_oldest())
     }
 
     /// Takes the oldest block out. The head is never taken: with one block or none this is `None`.
@@ -48,64 +67,129 @@ impl ChainStore {
             return None;
         }
         let number = self.state.oldest;
-        let mut removed = Removed { number, ..Removed::default() };
+        let freed = self.freed_with_oldest();
+        let last_of_page = (number + 1).is_multiple_of(PAGE_RECORDS);
+        let first = freed.end;
+        Some(self.take_out(blobs, number, freed, last_of_page, |state, removed| {
+            state.oldest += 1;
+            state.log_first = first;
+            state.pruned_blocks += 1;
+            state.pruned_bytes += removed.bytes;
+        }))
+    }
 
-        // 1. What refers to what.
-        let meta = self.records.meta(number);
-        let mut entries = Vec::new();
-        match &meta {
-            None => removed.faults.push(format!("block {number}: its record cannot be decoded")),
+    /// Checks that block `number` can become the head.
+    ///
+    /// # Errors
+    /// [`RollbackError`].
+    pub fn check_rollback(&self, number: u64) -> Result<(), RollbackError> {
+        match self.state.head() {
+            None => Err(RollbackError::Empty),
+            Some(head) if number > head => Err(RollbackError::AboveHead { head }),
+            Some(_) if number < self.state.oldest => Err(RollbackError::Pruned { first_available: self.state.oldest }),
+            Some(_) if self.upload().is_some() => Err(RollbackError::UploadOpen),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Ops that taking the head out would cost.
+    pub fn head_cost(&self) -> u64 {
+        self.cost(self.state.next - 1, &self.freed_with_head())
+    }
+
+    /// Takes the head out, for a reorg: the block before it is the head then, and of repeated ids the one before is found
+    /// again. The oldest kept block is never taken: with one block or none this is `None`.
+    pub fn remove_head(&mut self, blobs: &mut BlobStore) -> Option<Removed> {
+        if !self.state.started || self.state.blocks() <= 1 {
+            return None;
+        }
+        let number = self.state.next - 1;
+        let freed = self.freed_with_head();
+        let (tail, end) = (self.tail_without_head(), freed.start);
+        let monotonic = self.records.meta(number - 1).map(|meta| meta.monotonic);
+        Some(self.take_out(blobs, number, freed, number.is_multiple_of(PAGE_RECORDS), |state, _| {
+            state.next -= 1;
+            state.log_tail = tail;
+            state.log_end = end;
+            state.monotonic = monotonic.unwrap_or(state.monotonic);
+        }))
+    }
+
+    /// Takes a block out with the blobs that become free; `advance` moves the chain's bound.
+    fn take_out(
+        &mut self,
+        blobs: &mut BlobStore,
+        number: u64,
+        freed: Range<u64>,
+        last_of_page: bool,
+        advance: impl FnOnce(&mut ChainState, &Removed),
+    ) -> Removed {
+        let mut removed = Removed { number, ..Removed::default() };
+        let entries = match self.records.meta(number) {
+            None => Err("its record cannot be decoded".into()),
             Some(meta) => {
                 removed.bytes = meta.payload_len();
-                let start = meta.segment_start(Segment::Index);
-                let mut bytes = Vec::new();
-                let read = self.log.read_onto(blobs, &mut bytes, start..meta.log_end());
-                match read.map_err(|e| format!("{e:?}")).and_then(|()| Index::parse(&bytes).map_err(|e| e.why)) {
-                    // An id that occurs twice was entered once; what was not entered is not found, and that is all.
-                    Ok(index) => {
-                        let ids = index.ids().zip(0..);
-                        entries = ids.map(|(id, at)| (self.index.hash(id), self.index_value(number, at))).collect();
-                    }
-                    Err(why) => removed.faults.push(format!("block {number}: its index segment: {why}")),
-                }
+                self.entries_of(blobs, &meta)
             }
-        }
-
-        // 2. Used → Quarantine.
-        let (first, end) = self.freed_with_oldest();
-        let mut freed: Vec<BlobPtr> = Vec::with_capacity((end - first) as usize);
-        for blob in first..end {
-            let outcome = self.log.ptr(blob).ok_or_else(|| "no blob".to_string());
-            match outcome.and_then(|ptr| blobs.free(&ptr).map(|_| ptr).map_err(|e| format!("{e:?}"))) {
-                Ok(ptr) => freed.push(ptr),
-                Err(why) => {
-                    removed.faults.push(format!("block {number}: blob {blob} of the log: {why}"));
-                    blobs.write_off(self.log.class(), Owner::Chain);
-                }
-            }
-        }
-
-        // 3. The references: index, log, record.
+        };
+        let entries = entries.unwrap_or_else(|why: String| {
+            removed.faults.push(format!("block {number}: {why}"));
+            Vec::new()
+        });
+        let quarantined = self.quarantine(blobs, freed.clone(), Owner::Chain, &mut removed.faults);
         for &(hash, value) in &entries {
             removed.entries += u64::from(self.index.remove(hash, value));
         }
-        (first..end).for_each(|blob| self.log.clear(blob));
-        self.records.remove(number, Self::ends_page(number));
-
-        // 4. The bound.
-        self.state.oldest += 1;
-        self.state.log_first = end;
-        self.state.pruned_blocks += 1;
-        self.state.pruned_bytes += removed.bytes;
+        freed.for_each(|blob| self.log.clear(blob));
+        self.records.remove(number, last_of_page);
+        advance(&mut self.state, &removed);
         self.save();
+        removed.blobs = release(blobs, &quarantined, &mut removed.faults);
+        removed
+    }
 
-        // 5 and 6. Quarantine → Free, which is when the bytes are no longer kept.
-        for ptr in &freed {
-            match blobs.release(ptr) {
-                Ok(_) => removed.blobs += 1,
-                Err(error) => removed.faults.push(format!("block {number}: release of {ptr:?}: {error:?}")),
+    /// The index entries of a kept block.
+    fn entries_of(&self, blobs: &BlobStore, meta: &BlockMeta) -> Result<Vec<(u64, u64)>, String> {
+        let mut bytes = Vec::new();
+        let range = meta.segment_start(Segment::Index)..meta.log_end();
+        self.log.read_onto(blobs, &mut bytes, range).map_err(|error| format!("its index segment: {error:?}"))?;
+        let index = Index::parse(&bytes).map_err(|error| format!("its index segment: {}", error.why))?;
+        // An id that occurs twice was entered once; what was not entered is not found, and that is all.
+        let ids = index.ids().zip(0..);
+        Ok(ids.map(|(id, at)| (self.index.hash(id), self.index_value(meta.number, at))).collect())
+    }
+
+    /// Puts blobs of the log into quarantine. One that cannot be is a fault, and written off.
+    pub(super) fn quarantine(
+        &self,
+        blobs: &mut BlobStore,
+        range: Range<u64>,
+        owner: Owner,
+        faults: &mut Vec<String>,
+    ) -> Vec<BlobPtr> {
+        let mut quarantined = Vec::with_capacity((range.end - range.start) as usize);
+        for blob in range {
+            let ptr = self.log.ptr(blob).ok_or_else(|| "there is none".to_string());
+            match ptr.and_then(|ptr| blobs.free(&ptr).map(|_| ptr).map_err(|error| format!("{error:?}"))) {
+                Ok(ptr) => quarantined.push(ptr),
+                Err(why) => {
+                    faults.push(format!("blob {blob} of the log: {why}"));
+                    blobs.write_off(self.log.class(), owner);
+                }
             }
         }
-        Some(removed)
+        quarantined
     }
+}
+
+/// Releases quarantined blobs and says how many. One that cannot be is a fault, and stays where it is.
+pub(super) fn release(blobs: &mut BlobStore, quarantined: &[BlobPtr], faults: &mut Vec<String>) -> u64 {
+    let mut released = 0;
+    for ptr in quarantined {
+        match blobs.release(ptr) {
+            Ok(_) => released += 1,
+            Err(error) => faults.push(format!("release of {ptr:?}: {error:?}")),
+        }
+    }
+    released
 }

@@ -138,7 +138,7 @@ fn damage_is_skipped_with_its_space_accounted_for() {
     assert_eq!(chain.state().oldest, 9, "nothing stops the rest: {faults:#?}");
     // The lost blob held the index segment of block 4, and became free with block 5.
     assert_eq!(faults.len(), 3, "{faults:#?}");
-    let named = ["block 2: its record", "block 4: its index segment", "block 5: blob 7"];
+    let named = ["block 2: its record", "block 4: its index segment", "blob 7 of the log"];
     assert!(faults.iter().zip(named).all(|(fault, named)| fault.starts_with(named)), "{faults:#?}");
     let head = chain.meta(9).unwrap();
     let kept = chain.log.blobs_end(head.log_end()) - chain.log.blob_of(head.log_offset);
@@ -168,6 +168,7 @@ enum Step {
     Append { body: usize, ids: Vec<u8> },
     Upload { body: usize, ids: Vec<u8>, chunk: usize, order: u64, stop_at: usize },
     Prune(u8),
+    Rollback(u8),
     Reopen,
 }
 
@@ -179,6 +180,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (body, ids, 1usize..90 * KIB, any::<u64>(), 0usize..20)
             .prop_map(|(body, ids, chunk, order, stop_at)| Step::Upload { body, ids, chunk, order, stop_at }),
         2 => (1u8..4).prop_map(Step::Prune),
+        2 => (1u8..4).prop_map(Step::Rollback),
         1 => Just(Step::Reopen),
     ]
 }
@@ -198,7 +200,7 @@ fn begin(block: &AppendBlock, chunk: usize) -> BeginBlock {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Appends, uploads (finished, or aborted half way), prunes and re-opens: every block, every id, every receipt and
+    /// Appends, uploads (finished, or aborted half way), prunes, rollbacks and re-opens: every block, every id, every receipt and
     /// every blob is as a plain map says.
     #[test]
     fn agrees_with_a_model(first in prop_oneof![Just(0u64), any::<u32>().prop_map(u64::from)], steps in prop::collection::vec(step(), 1..30)) {
@@ -249,6 +251,14 @@ proptest! {
                         if let Some(removed) = &removed {
                             prop_assert_eq!(&removed.faults, &Vec::<String>::new());
                         }
+                        prop_assert_eq!(removed.map(|removed| removed.number), expected);
+                    }
+                }
+                Step::Rollback(count) => {
+                    for _ in 0..count {
+                        let expected = (model.len() > 1).then(|| model.pop_last().unwrap().0);
+                        let removed = chain.remove_head(&mut blobs);
+                        prop_assert!(removed.as_ref().is_none_or(|removed| removed.faults.is_empty()));
                         prop_assert_eq!(removed.map(|removed| removed.number), expected);
                     }
                 }

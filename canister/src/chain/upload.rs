@@ -13,6 +13,7 @@
 use super::ChainStore;
 use super::append::{Admission, Draft, Place};
 use super::records::Hash;
+use super::remove::release;
 use super::segments::{Index, Segment, check_receipts, receipts_table_len};
 use crate::api::{AppendError, BeginBlock, BlockId, PutBlockChunk, UploadError, UploadProgress};
 use crate::blob::{BlobStore, Owner};
@@ -343,21 +344,13 @@ impl ChainStore {
     /// Truncates the tail: the upload's blobs go the way of every other, quarantine, last reference, release.
     fn drop_upload(&mut self, blobs: &mut BlobStore, upload: &Upload) {
         let range = self.upload_blobs(upload);
-        let freed: Vec<_> = range
-            .clone()
-            .filter_map(|blob| match self.log.ptr(blob) {
-                Some(ptr) if blobs.free(&ptr).is_ok() => Some(ptr),
-                _ => {
-                    blobs.write_off(self.log.class(), Owner::Upload);
-                    None
-                }
-            })
-            .collect();
+        let mut faults = Vec::new();
+        let quarantined = self.quarantine(blobs, range.clone(), Owner::Upload, &mut faults);
         range.for_each(|blob| self.log.clear(blob));
         self.close_upload();
-        for ptr in freed {
-            // Quarantined just now, so it can't be refused.
-            let _ = blobs.release(&ptr);
+        release(blobs, &quarantined, &mut faults);
+        for fault in faults {
+            crate::runtime::log(&format!("upload of block {}: skipped: {fault}", upload.draft.number));
         }
     }
 

@@ -7,4 +7,5 @@ mod interruption;
 mod operation;
 mod prune;
 mod reads;
+mod rollback;
 mod uploads;
