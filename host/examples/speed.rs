@@ -1,14 +1,13 @@
-//! How fast the host is; run by hand with `cargo test --test speed -- --ignored --nocapture`.
+//! How fast the host is on this machine: `cargo run -p coppice_host --example speed`.
 
+#[path = "../tests/common/mod.rs"]
 mod common;
 
 use std::time::Instant;
 
 use common::*;
 
-#[test]
-#[ignore = "a measurement, not a check"]
-fn messages_a_second() {
+fn main() {
     let (host, canister) = installed();
     update(&host, canister, "grow", &[1_024]).unwrap();
     for heap_mib in [5, 16, 64] {
