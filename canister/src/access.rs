@@ -36,10 +36,16 @@ pub const TABLE: &[(&str, Required)] = &[
     ("get_transaction_location", Required::Nobody),
     ("get_block_storage", Required::Nobody),
     ("get_upload", Required::Nobody),
+    ("register_exporter", needs(Role::Operator)),
+    ("remove_exporter", needs(Role::Operator)),
+    ("export_blocks", Required::Nobody),
+    ("ack_exported", needs(Role::Exporter)),
+    ("get_export_status", Required::Nobody),
     ("set_prune_policy", needs(Role::Operator)),
     ("get_prune_policy", Required::Nobody),
     ("set_pruning_enabled", needs(Role::Operator)),
     ("prune_now", needs(Role::Operator)),
+    ("plan_prune", Required::Nobody),
     ("get_prune_status", Required::Nobody),
     ("get_config", Required::Nobody),
     ("set_config", needs(Role::Operator)),
@@ -64,6 +70,11 @@ fn check(role: Role) -> Result<(), String> {
 /// Guard of a producer's methods.
 pub fn producer() -> Result<(), String> {
     check(Role::Producer)
+}
+
+/// Guard of an exporter's methods.
+pub fn exporter() -> Result<(), String> {
+    check(Role::Exporter)
 }
 
 /// Guard of an operator's methods.

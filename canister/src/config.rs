@@ -24,6 +24,7 @@ impl Default for Config {
             verify_segments: false,
             upload_expiry_secs: 3_600,
             min_liquid_cycles: 100_000_000_000,
+            require_export: false,
         }
     }
 }
@@ -74,6 +75,7 @@ impl Config {
         }
         new.verify_segments = change.verify_segments.unwrap_or(new.verify_segments);
         new.min_liquid_cycles = change.min_liquid_cycles.unwrap_or(new.min_liquid_cycles);
+        new.require_export = change.require_export.unwrap_or(new.require_export);
         *self = new;
         Ok(())
     }

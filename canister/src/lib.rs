@@ -9,6 +9,7 @@ pub mod api;
 pub mod blob;
 pub mod chain;
 pub mod config;
+pub mod export;
 pub mod memory;
 pub mod prune;
 pub mod roles;
@@ -22,7 +23,7 @@ pub mod wire;
 #[cfg(feature = "bench")]
 pub mod bench;
 
-use access::{operator, producer};
+use access::{exporter, operator, producer};
 use api::*;
 use ic_cdk::{init, post_upgrade, query, update};
 use prune::daemon;
@@ -125,6 +126,31 @@ fn get_block_storage(number: u64) -> Result<BlockStorage, ReadError> {
 }
 
 #[update(guard = "operator")]
+fn register_exporter(exporter: Exporter) -> Result<(), ExporterError> {
+    mutate(|state| state.register_exporter(&exporter))
+}
+
+#[update(guard = "operator")]
+fn remove_exporter(which: RemoveExporter) -> Result<(), ExporterError> {
+    mutate(|state| state.remove_exporter(&which))
+}
+
+#[query]
+fn export_blocks(cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportPage, ExportError> {
+    read(|state| export::page(&state.chain, &state.blobs, cursor, max_bytes))
+}
+
+#[update(guard = "exporter")]
+fn ack_exported(number: u64, hash: ByteBuf) -> Result<u64, AckError> {
+    mutate(|state| state.exporters.acknowledge(&state.chain, runtime::caller(), number, &hash))
+}
+
+#[query]
+fn get_export_status() -> ExportStatus {
+    read(|state| state.exporters.status(&state.chain, state.config.require_export))
+}
+
+#[update(guard = "operator")]
 fn set_prune_policy(arg: PrunePolicyArg) -> Result<PrunePolicy, PruneError> {
     let before = read(|state| state.pruner.interval_secs());
     let policy = mutate(|state| {
@@ -150,12 +176,17 @@ fn set_pruning_enabled(enabled: bool) -> Result<(), PruneError> {
 
 #[update(guard = "operator")]
 fn prune_now(max_ops: u64) -> Result<PruneRun, PruneError> {
-    mutate(|state| state.pruner.prune_now(&mut state.chain, &mut state.blobs, max_ops))
+    mutate(|state| state.prune_now(max_ops))
+}
+
+#[query]
+fn plan_prune() -> Result<PrunePlan, PruneError> {
+    read(|state| state.pruner.plan(&state.chain, &state.blobs, &state.outside()))
 }
 
 #[query]
 fn get_prune_status() -> PruneStatus {
-    read(|state| state.pruner.status(&state.chain, &state.blobs))
+    read(|state| state.pruner.status(&state.chain, &state.blobs, &state.outside()))
 }
 
 #[query]

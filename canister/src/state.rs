@@ -1,13 +1,14 @@
 //! Everything that the canister keeps, opened once and held on the heap.
 
 use crate::api::{
-    CanisterArg, ClassStorage, Config, Grant, Health, OwnerStorage, RegionStorage, Role, Rollback, RollbackError,
-    StorageStatus,
+    CanisterArg, ClassStorage, Config, Exporter, ExporterError, Grant, Health, HeldBy, OwnerStorage, PruneError,
+    PruneReason, PruneRun, RegionStorage, RemoveExporter, Role, RoleError, Rollback, RollbackError, StorageStatus,
 };
 use crate::blob::{BlobStore, Class, Owner};
 use crate::chain::{Admission, ChainStore};
+use crate::export::Exporters;
 use crate::memory::{self, PAGE, Region, cell};
-use crate::prune::{Limiter, Pruner};
+use crate::prune::{Limiter, Outside, Pruner};
 use crate::roles::Roles;
 use crate::{config, runtime};
 use std::cell::RefCell;
@@ -27,6 +28,8 @@ pub struct State {
     pub chain: ChainStore,
     /// Policy and progress of pruning.
     pub pruner: Pruner,
+    /// Who copies the chain, and how far.
+    pub exporters: Exporters,
 }
 
 thread_local! {
@@ -89,7 +92,8 @@ fn open(cells: Rc<Region>, config: Config, roles: Roles) -> Result<(), String> {
     let blobs = BlobStore::open()?;
     let chain = ChainStore::open(Rc::clone(&cells), config.class(), hash_seed())?;
     let pruner = Pruner::open(Rc::clone(&cells))?;
-    STATE.set(Some(State { cells, config, roles, blobs, chain, pruner }));
+    let exporters = Exporters::open(Rc::clone(&cells))?;
+    STATE.set(Some(State { cells, config, roles, blobs, chain, pruner, exporters }));
     Ok(())
 }
 
@@ -111,8 +115,53 @@ impl State {
     pub fn admission(&self) -> Admission {
         Admission {
             verify_segments: self.config.verify_segments,
-            exhausted: self.pruner.exhausted(&self.chain, &self.blobs),
+            exhausted: self.pruner.exhausted(&self.chain, &self.blobs, || self.outside()),
         }
+    }
+
+    /// What stands above the policy.
+    pub fn outside(&self) -> Outside {
+        Outside {
+            guard: self.exporters.guard(self.config.require_export),
+            min_liquid_cycles: self.config.min_liquid_cycles,
+        }
+    }
+
+    /// One bounded run by hand.
+    ///
+    /// # Errors
+    /// As [`Pruner::prune_now`].
+    pub fn prune_now(&mut self, max_ops: u64) -> Result<PruneRun, PruneError> {
+        let Outside { guard, .. } = self.outside();
+        self.pruner.prune_now(&mut self.chain, &mut self.blobs, guard.as_ref(), max_ops)
+    }
+
+    /// Registers an exporter and gives it its role.
+    ///
+    /// # Errors
+    /// [`ExporterError`], and nothing has changed.
+    pub fn register_exporter(&mut self, exporter: &Exporter) -> Result<(), ExporterError> {
+        let mut roles = self.roles.clone();
+        let granted = roles.grant(Grant { principal: exporter.principal, role: Role::Exporter });
+        granted.map_err(|error| match error {
+            RoleError::Anonymous => ExporterError::Anonymous,
+            RoleError::TooMany { limit } => ExporterError::TooMany { limit },
+        })?;
+        self.exporters.register(exporter, self.chain.state().oldest)?;
+        self.roles = roles;
+        self.save_config();
+        Ok(())
+    }
+
+    /// Takes an exporter out, and its role with it.
+    ///
+    /// # Errors
+    /// [`ExporterError`], and nothing has changed.
+    pub fn remove_exporter(&mut self, which: &RemoveExporter) -> Result<(), ExporterError> {
+        let principal = self.exporters.remove(which)?;
+        self.roles.revoke(&Grant { principal, role: Role::Exporter });
+        self.save_config();
+        Ok(())
     }
 
     /// Makes block `number` the head, as far as one message goes: the blocks behind it are taken out from the newest on,
@@ -133,6 +182,7 @@ impl State {
             }
         }
         let head = self.chain.state().next - 1;
+        self.exporters.rolled_back(head + 1);
         Ok(Rollback { head, removed, has_more: head > number })
     }
 
@@ -183,8 +233,8 @@ impl State {
     /// Whether all is well.
     pub fn health(&self) -> Health {
         let mut problems = Vec::new();
-        let status = self.pruner.status(&self.chain, &self.blobs);
-        if let Some(held_by) = self.pruner.exhausted(&self.chain, &self.blobs) {
+        let status = self.pruner.status(&self.chain, &self.blobs, &self.outside());
+        if let Some(held_by) = self.pruner.exhausted(&self.chain, &self.blobs, || self.outside()) {
             problems.push(format!("emergency water is reached, appends are refused; held by {held_by:?}"));
         }
         if status.head.is_some_and(|head| self.chain.meta(head).is_none()) {
@@ -192,6 +242,11 @@ impl State {
         }
         if status.need_prune && !status.enabled {
             problems.push("pruning is due and switched off".into());
+        }
+        if let (Some(PruneReason::Capacity), Some(held_by @ (HeldBy::Exporter(_) | HeldBy::NoExporter))) =
+            (status.reason, &status.held_by)
+        {
+            problems.push(format!("kept bytes are above high water and held by {held_by:?}"));
         }
         if status.faults > 0 {
             problems.push(format!("{} damaged entries were skipped by the pruner; see the log", status.faults));

@@ -128,10 +128,14 @@ pub enum AppendError {
 pub enum HeldBy {
     /// An exporter that has not acknowledged.
     Exporter(String),
+    /// `require_export` is set and no exporter is registered.
+    NoExporter,
     /// Nobody: the daemon has not come round yet.
     PruneLag,
     /// Pruning is switched off.
     Disabled,
+    /// The daemon is paused: liquid cycles are below `min_liquid_cycles`.
+    LowCycles,
 }
 
 /// Why a step of an upload failed. Nothing has changed.

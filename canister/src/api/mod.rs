@@ -1,9 +1,11 @@
 //! The types of the Candid interface (`candid/coppice.did`), one file an area.
 
 mod chain;
+mod export;
 mod operation;
 mod prune;
 
 pub use chain::*;
+pub use export::*;
 pub use operation::*;
 pub use prune::*;

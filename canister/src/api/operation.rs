@@ -37,6 +37,8 @@ pub struct ConfigChange {
     pub upload_expiry_secs: Option<u64>,
     /// See [`Config::min_liquid_cycles`].
     pub min_liquid_cycles: Option<u128>,
+    /// See [`Config::require_export`].
+    pub require_export: Option<bool>,
 }
 
 /// The settings in force.
@@ -52,6 +54,9 @@ pub struct Config {
     pub upload_expiry_secs: u64,
     /// Liquid cycles below which the daemon does not prune.
     pub min_liquid_cycles: u128,
+    /// Whether nothing is pruned while no exporter is registered.
+    #[serde(default)]
+    pub require_export: bool,
 }
 
 /// Why a change of settings was refused. Nothing has changed.
@@ -73,7 +78,7 @@ pub enum Role {
     Producer,
     /// Freezes, unfreezes and reassigns outputs.
     Alert,
-    /// Pulls blocks and acknowledges them.
+    /// Acknowledges blocks.
     Exporter,
     /// Deletes blobs outside.
     BlobWorker,

@@ -76,6 +76,8 @@ pub enum StopReason {
     Ops,
     /// The instructions of a tick are used up.
     Instructions,
+    /// An exporter has not acknowledged what comes next.
+    Guard,
 }
 
 /// How far a run came.
@@ -90,10 +92,10 @@ pub enum PruneProgress {
     },
 }
 
-/// One bounded run.
+/// A run: from when something is due until nothing more of it may go, over as many ticks as that takes.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PruneRun {
-    /// Nanoseconds since the Unix epoch.
+    /// When it began, in nanoseconds since the Unix epoch.
     pub at: u64,
     /// Why it was due; none where nothing was.
     pub reason: Option<PruneReason>,
@@ -101,6 +103,8 @@ pub struct PruneRun {
     pub target: u64,
     /// How far it came.
     pub progress: PruneProgress,
+    /// Ticks, and calls of `prune_now`, that it took so far.
+    pub ticks: u64,
     /// Blocks that went.
     pub blocks: u64,
     /// Removed references and blob transitions.
@@ -111,8 +115,33 @@ pub struct PruneRun {
     pub bytes: u64,
     /// What could not be read and was skipped.
     pub faults: u64,
-    /// Instructions of the run.
+    /// Instructions of all its ticks.
     pub instructions: u64,
+}
+
+/// What the next run would do.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct PrunePlan {
+    /// Why something is due; none where nothing is.
+    pub reason: Option<PruneReason>,
+    /// Blocks below this number are no longer retained by age or count; 0 where neither retains.
+    pub retain_min_block: u64,
+    /// Blocks below this number are to go.
+    pub target: u64,
+    /// Blocks below this number may go: as far as the export guard allows.
+    pub before: u64,
+    /// What holds pruning back: the daemon as a whole, or at `before`.
+    pub held_by: Option<HeldBy>,
+    /// Blocks that one run with the policy's budget would take, from `pruned_before_block` on.
+    pub blocks: u64,
+    /// Removed references and blob transitions.
+    pub ops: u64,
+    /// Blobs that would become free.
+    pub blobs: u64,
+    /// Payload bytes that would go.
+    pub bytes: u64,
+    /// How far it would come. Instructions are reckoned generously: where they are the limit, a run may go further.
+    pub progress: PruneProgress,
 }
 
 /// Everything that an operator needs to see of pruning. All "before" bounds are exclusive.
@@ -126,10 +155,18 @@ pub struct PruneStatus {
     pub reason: Option<PruneReason>,
     /// Blocks below this number are to go.
     pub target: u64,
-    /// What holds the next run back.
+    /// What holds pruning back, where something is due.
     pub held_by: Option<HeldBy>,
+    /// Blocks below this number are no longer retained by age or count; 0 where neither retains.
+    pub retain_min_block: u64,
+    /// No block from this number on may be pruned, as not everybody has acknowledged it; none where nothing guards.
+    pub exported_before_block: Option<u64>,
     /// Blocks below this number are gone.
     pub pruned_before_block: u64,
+    /// The block that the next run begins with; none where nothing may go.
+    pub prune_cursor: Option<u64>,
+    /// Whether the next tick goes on with the last run.
+    pub running: bool,
     /// The oldest kept block.
     pub oldest_kept_block: Option<u64>,
     /// Its monotonic time, in Unix seconds.
@@ -144,9 +181,9 @@ pub struct PruneStatus {
     pub low_water_bytes: u64,
     /// See there.
     pub emergency_bytes: u64,
-    /// The last run that pruned something or found a fault.
+    /// The last run that pruned something, summed over its ticks.
     pub last_run: Option<PruneRun>,
-    /// Such runs since the canister was installed.
+    /// Runs since the canister was installed.
     pub runs: u64,
     /// Ticks since the canister was started; runs and idle ones.
     pub ticks: u64,

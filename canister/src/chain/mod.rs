@@ -16,14 +16,16 @@ mod log;
 mod read;
 mod records;
 mod remove;
+mod rollbacks;
 pub mod segments;
 mod state;
 mod upload;
 
 pub use append::{Admission, MAX_BLOCK, MAX_ENTRIES};
 pub use read::MAX_REPLY;
-pub use records::{BlockMeta, BlockRecord, MAX_HASH};
-pub use remove::Removed;
+pub use records::{BlockMeta, BlockRecord, Hash, MAX_HASH};
+pub use remove::{Removal, Removed};
+pub use rollbacks::Rollbacks;
 pub use segments::Segment;
 pub use state::ChainState;
 pub use upload::MAX_CHUNK;
@@ -45,6 +47,7 @@ pub struct ChainStore {
     log: Log,
     records: RecordStore,
     index: HashTable,
+    rollbacks: Rollbacks,
 }
 
 impl ChainStore {
@@ -56,6 +59,7 @@ impl ChainStore {
         upload::check(&cells)?;
         Ok(Self {
             state: ChainState::load(&cells)?,
+            rollbacks: Rollbacks::load(&cells)?,
             cells,
             log: Log::open(memory::region(memory::LOG_DIRECTORY), log_class)?,
             records: RecordStore::open(memory::region(memory::BLOCK_RECORDS))?,
@@ -79,8 +83,13 @@ impl ChainStore {
     }
 
     /// The hash of a kept block; `None` where its record cannot be decoded.
-    fn hash(&self, number: u64) -> Option<records::Hash> {
+    pub fn hash(&self, number: u64) -> Option<Hash> {
         self.records.meta_and_hash(number).map(|(_, hash)| hash)
+    }
+
+    /// Which blocks were rolled back.
+    pub fn rollbacks(&self) -> &Rollbacks {
+        &self.rollbacks
     }
 
     /// How full the transaction index is.

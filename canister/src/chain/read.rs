@@ -65,13 +65,28 @@ impl ChainStore {
     /// # Errors
     /// As [`find`](Self::find).
     pub fn header(&self, number: u64) -> Result<BlockHeader, ReadError> {
-        self.find(number)?;
-        let record = self.records.get(number).ok_or_else(|| corrupt(number, "its record cannot be decoded"))?;
-        Ok(record.header())
+        Ok(self.record(number)?.header())
     }
 
-    /// Part of a segment.
-    fn read(&self, blobs: &BlobStore, meta: &BlockMeta, part: (Segment, u64, u64)) -> Result<ByteBuf, ReadError> {
+    /// All that is known of a block beside its payload.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub fn record(&self, number: u64) -> Result<BlockRecord, ReadError> {
+        self.find(number)?;
+        self.records.get(number).ok_or_else(|| corrupt(number, "its record cannot be decoded"))
+    }
+
+    /// Part of a segment: which, from which byte, how many.
+    ///
+    /// # Errors
+    /// `Corrupt` where a blob of the log cannot be read.
+    pub fn read_part(
+        &self,
+        blobs: &BlobStore,
+        meta: &BlockMeta,
+        part: (Segment, u64, u64),
+    ) -> Result<ByteBuf, ReadError> {
         let (segment, offset, len) = part;
         let start = meta.segment_start(segment) + offset;
         let mut bytes = Vec::new();
@@ -89,7 +104,8 @@ impl ChainStore {
         if size > MAX_REPLY {
             return Err(ReadError::TooLarge { size, limit: MAX_REPLY });
         }
-        let whole = |segment: Segment| self.read(blobs, &meta, (segment, 0, u64::from(meta.lengths[segment.index()])));
+        let whole =
+            |segment: Segment| self.read_part(blobs, &meta, (segment, 0, u64::from(meta.lengths[segment.index()])));
         Ok(Block {
             header: self.header(number)?,
             body: whole(Segment::Body)?,
@@ -114,7 +130,7 @@ impl ChainStore {
         let segment = Segment::from_index(segment).ok_or(ReadError::NoSuchSegment)?;
         let total = u64::from(meta.lengths[segment.index()]);
         let rest = total.checked_sub(offset).ok_or(ReadError::OutOfRange { length: total })?;
-        let bytes = self.read(blobs, &meta, (segment, offset, length.min(rest).min(MAX_REPLY)))?;
+        let bytes = self.read_part(blobs, &meta, (segment, offset, length.min(rest).min(MAX_REPLY)))?;
         Ok(SegmentPart { bytes, total })
     }
 
@@ -205,7 +221,7 @@ impl ChainStore {
             return Err(ReadError::TooLarge { size: len, limit: MAX_REPLY });
         }
         let offset = receipts_table_len(meta.transactions) + start;
-        let bytes = self.read(blobs, &meta, (Segment::Receipts, offset, len))?;
+        let bytes = self.read_part(blobs, &meta, (Segment::Receipts, offset, len))?;
         Ok(Receipt { location, bytes })
     }
 }

@@ -23,15 +23,25 @@ pub struct Removed {
     pub faults: Vec<String>,
 }
 
+/// What taking a block out costs and gives back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removal {
+    /// One for each removed reference and each blob transition.
+    pub ops: u64,
+    /// Blobs of the log that become free.
+    pub blobs: u64,
+    /// Payload bytes.
+    pub bytes: u64,
+}
+
 impl ChainStore {
-    /// The blobs of the log that become free with the oldest block: those behind whose end the next block starts. Where
-    /// that one's record is damaged they become free with a later block.
-    fn freed_with_oldest(&self) -> Range<u64> {
-        let first = self.state.log_first;
-        let oldest = self.records.meta(self.state.oldest);
+    /// The blobs of the log that become free with block `number`, where it is the oldest and the log begins with blob
+    /// `first`: those behind whose end the next block starts. Where that one's record is damaged they become free with a
+    /// later block.
+    fn freed_with(&self, number: u64, meta: Option<&BlockMeta>, first: u64) -> Range<u64> {
         // Blocks lie one after the other, none behind the tail: a record that says otherwise is damaged and frees nothing.
-        let next = self.records.meta(self.state.oldest + 1).filter(|next| {
-            next.log_offset <= self.state.log_tail && oldest.is_none_or(|oldest| oldest.log_end() == next.log_offset)
+        let next = self.records.meta(number + 1).filter(|next| {
+            next.log_offset <= self.state.log_tail && meta.is_none_or(|meta| meta.log_end() == next.log_offset)
         });
         let end = next.map_or(first, |next| self.log.blob_of(next.log_offset));
         first..end.max(first)
@@ -49,14 +59,16 @@ impl ChainStore {
         self.log.blobs_end(self.tail_without_head()).clamp(self.state.log_first, end)..end
     }
 
-    fn cost(&self, number: u64, freed: &Range<u64>) -> u64 {
-        let references = self.records.meta(number).map_or(1, |meta| u64::from(meta.prune_ops));
-        references + 2 * (freed.end - freed.start)
-    }
-
-    /// Ops that taking the oldest block out would cost: one for each removed reference and each blob transition.
-    pub fn oldest_cost(&self) -> u64 {
-        self.cost(self.state.oldest, &self.freed_with_oldest())
+    /// What taking out the blocks below `before` would cost, oldest first. The head is never among them.
+    pub fn removals(&self, before: u64) -> impl Iterator<Item = Removal> {
+        let last = before.min(self.state.next.saturating_sub(1));
+        let mut first = self.state.log_first;
+        (self.state.oldest..last).map(move |number| {
+            let meta = self.records.meta(number);
+            let freed = self.freed_with(number, meta.as_ref(), first);
+            first = freed.end;
+            removal(meta.as_ref(), &freed)
+        })
     }
 
     /// Takes the oldest block out. The head is never taken: with one block or none this is `None`.
@@ -67,7 +79,7 @@ impl ChainStore {
             return None;
         }
         let number = self.state.oldest;
-        let freed = self.freed_with_oldest();
+        let freed = self.freed_with(number, self.records.meta(number).as_ref(), self.state.log_first);
         let last_of_page = (number + 1).is_multiple_of(PAGE_RECORDS);
         let first = freed.end;
         Some(self.take_out(blobs, number, freed, last_of_page, |state, removed| {
@@ -94,7 +106,7 @@ impl ChainStore {
 
     /// Ops that taking the head out would cost.
     pub fn head_cost(&self) -> u64 {
-        self.cost(self.state.next - 1, &self.freed_with_head())
+        removal(self.records.meta(self.state.next - 1).as_ref(), &self.freed_with_head()).ops
     }
 
     /// Takes the head out, for a reorg: the block before it is the head then, and of repeated ids the one before is found
@@ -107,6 +119,7 @@ impl ChainStore {
         let freed = self.freed_with_head();
         let (tail, end) = (self.tail_without_head(), freed.start);
         let monotonic = self.records.meta(number - 1).map(|meta| meta.monotonic);
+        self.rollbacks.note(&self.cells, number - 1);
         Some(self.take_out(blobs, number, freed, number.is_multiple_of(PAGE_RECORDS), |state, _| {
             state.next -= 1;
             state.log_tail = tail;
@@ -179,6 +192,16 @@ impl ChainStore {
             }
         }
         quarantined
+    }
+}
+
+/// What taking out a block costs with which these blobs become free. A damaged record is one reference.
+fn removal(meta: Option<&BlockMeta>, freed: &Range<u64>) -> Removal {
+    let blobs = freed.end - freed.start;
+    Removal {
+        ops: meta.map_or(1, |meta| u64::from(meta.prune_ops)) + 2 * blobs,
+        blobs,
+        bytes: meta.map_or(0, BlockMeta::payload_len),
     }
 }
 

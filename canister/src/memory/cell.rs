@@ -12,8 +12,12 @@ pub const CHAIN: u64 = 4_096;
 pub const UPLOAD: u64 = 8_192;
 /// The pruner's policy and state, as CBOR behind their length; up to 16 KiB.
 pub const PRUNE: u64 = 16_384;
+/// The exporters and what they acknowledged, as CBOR behind their length; up to 32 KiB.
+pub const EXPORTERS: u64 = 32_768;
+/// Which blocks were rolled back; up to 4 KiB.
+pub const ROLLBACKS: u64 = 131_072;
 /// Bytes of all cells.
-pub const END: u64 = 2 * 65_536;
+pub const END: u64 = ROLLBACKS + 4_096;
 
 /// Reads a cell that is CBOR behind a header: magic, version u16, reserved u16, length u32. `None` where it was never
 /// written.

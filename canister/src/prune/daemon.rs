@@ -53,6 +53,7 @@ pub fn tick() {
         if let Err(error) = state.blobs.release_quarantined(MAX_RELEASES) {
             runtime::log(&format!("quarantine: {error:?}"));
         }
-        state.pruner.tick(&mut state.chain, &mut state.blobs, state.config.min_liquid_cycles);
+        let outside = state.outside();
+        state.pruner.tick(&mut state.chain, &mut state.blobs, &outside);
     });
 }

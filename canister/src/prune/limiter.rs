@@ -18,13 +18,20 @@ pub struct Limiter {
     ops_left: u64,
     instructions_end: u64,
     admitted: bool,
+    /// What was admitted is expected to have taken so many, where nothing of it is really done.
+    planned: Option<u64>,
 }
 
 impl Limiter {
     /// A budget from now on.
     pub fn new(max_ops: u64, max_instructions: u64) -> Self {
         let instructions_end = runtime::instructions().saturating_add(max_instructions);
-        Self { ops_left: max_ops, instructions_end, admitted: false }
+        Self { ops_left: max_ops, instructions_end, admitted: false, planned: None }
+    }
+
+    /// A budget for work that is planned only.
+    pub fn for_a_plan(max_ops: u64, max_instructions: u64) -> Self {
+        Self { ops_left: max_ops, instructions_end: max_instructions, admitted: false, planned: Some(0) }
     }
 
     /// Takes `ops` from the budget, for work that is started now and finished in this message.
@@ -32,16 +39,18 @@ impl Limiter {
     /// # Errors
     /// Which budget the work does not fit into; nothing was taken.
     pub fn admit(&mut self, ops: u64) -> Result<(), StopReason> {
+        let estimate = INSTRUCTIONS_PER_BLOCK + ops.saturating_mul(INSTRUCTIONS_PER_OP);
         if self.admitted {
             if ops > self.ops_left {
                 return Err(StopReason::Ops);
             }
-            let estimate = INSTRUCTIONS_PER_BLOCK + ops.saturating_mul(INSTRUCTIONS_PER_OP);
-            if runtime::instructions().saturating_add(estimate) > self.instructions_end {
+            let so_far = self.planned.unwrap_or_else(runtime::instructions);
+            if so_far.saturating_add(estimate) > self.instructions_end {
                 return Err(StopReason::Instructions);
             }
         }
         self.admitted = true;
+        self.planned = self.planned.map(|planned| planned.saturating_add(estimate));
         self.ops_left = self.ops_left.saturating_sub(ops);
         Ok(())
     }

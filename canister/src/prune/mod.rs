@@ -13,6 +13,7 @@ mod limiter;
 mod pipeline;
 mod policy;
 mod segment;
+mod status;
 
 pub mod daemon;
 
@@ -20,9 +21,10 @@ pub use limiter::Limiter;
 pub use policy::{Due, MAX_OPS, due};
 pub use segment::{Blocks, PruneSegment, Pruned};
 
-use crate::api::{HeldBy, PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun, PruneStatus};
-use crate::blob::{BlobStore, Owner};
+use crate::api::{PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun, StopReason};
+use crate::blob::BlobStore;
 use crate::chain::ChainStore;
+use crate::export::Guard;
 use crate::memory::{Region, cell};
 use crate::runtime;
 use serde::{Deserialize, Serialize};
@@ -40,8 +42,24 @@ struct Stored {
     /// The capacity trigger has fired and low water was not reached yet.
     to_low_water: bool,
     last_run: Option<PruneRun>,
+    /// The next tick goes on with it.
+    running: bool,
     runs: u64,
     faults: u64,
+}
+
+/// What stands outside the policy, and above it.
+pub struct Outside {
+    /// What was not exported.
+    pub guard: Option<Guard>,
+    /// Liquid cycles below which the daemon pauses.
+    pub min_liquid_cycles: u128,
+}
+
+impl Outside {
+    fn low_on_cycles(&self) -> bool {
+        runtime::liquid_cycles() < self.min_liquid_cycles
+    }
 }
 
 /// Policy and progress.
@@ -78,6 +96,7 @@ impl Pruner {
     pub fn set_policy(&mut self, policy: PrunePolicy) {
         self.stored.enabled |= self.stored.policy.is_none();
         self.stored.to_low_water = false;
+        self.stored.running = false;
         self.stored.policy = Some(policy);
         self.save();
     }
@@ -98,22 +117,11 @@ impl Pruner {
     }
 
     /// What is due now.
-    pub fn due(&self, chain: &ChainStore, blobs: &BlobStore) -> Option<Due> {
-        due(self.policy()?, chain, blobs, runtime::time_secs(), self.stored.to_low_water)
+    pub fn due(&self, chain: &ChainStore, blobs: &BlobStore, guard: Option<&Guard>) -> Option<Due> {
+        due(self.policy()?, chain, blobs, guard, self.stored.to_low_water)
     }
 
-    /// Who makes appends be refused: kept bytes have reached emergency water.
-    ///
-    /// What an upload reserves is not the chain's yet, and a block that alone is over the mark can only be pruned once
-    /// another stands behind it: where pruning could free nothing, refusing appends would be for ever.
-    pub fn exhausted(&self, chain: &ChainStore, blobs: &BlobStore) -> Option<HeldBy> {
-        let emergency = self.policy()?.emergency();
-        let reached = emergency > 0 && blobs.kept_bytes(Owner::Chain) >= emergency;
-        let held_by = if self.stored.enabled { HeldBy::PruneLag } else { HeldBy::Disabled };
-        (reached && chain.freeable_blobs() > 0).then_some(held_by)
-    }
-
-    /// One bounded run, whether the daemon may prune or not.
+    /// One bounded run, whether the daemon may prune or not; never past the guard.
     ///
     /// # Errors
     /// `NoPolicy`, or `Invalid` for a budget of no ops.
@@ -121,6 +129,7 @@ impl Pruner {
         &mut self,
         chain: &mut ChainStore,
         blobs: &mut BlobStore,
+        guard: Option<&Guard>,
         max_ops: u64,
     ) -> Result<PruneRun, PruneError> {
         if max_ops == 0 {
@@ -128,45 +137,47 @@ impl Pruner {
             return Err(PruneError::Invalid { field: "max_ops".into(), why });
         }
         let max_instructions = self.policy().ok_or(PruneError::NoPolicy)?.max_instructions_per_tick;
-        let due = self.due(chain, blobs);
-        Ok(self.run(chain, blobs, due, Limiter::new(max_ops.min(MAX_OPS), max_instructions)))
+        let due = self.due(chain, blobs, guard);
+        Ok(self.run(chain, blobs, due.as_ref(), Limiter::new(max_ops.min(MAX_OPS), max_instructions)))
     }
 
     fn run(
         &mut self,
         chain: &mut ChainStore,
         blobs: &mut BlobStore,
-        due: Option<Due>,
+        due: Option<&Due>,
         mut limiter: Limiter,
     ) -> PruneRun {
         let run = pipeline::run(&mut Blocks { chain, blobs }, due, &mut limiter);
-        if due.is_some() {
+        if run.blocks > 0 {
             self.stored.to_low_water =
                 run.reason == Some(PruneReason::Capacity) && run.progress != PruneProgress::Finished;
-            self.stored.runs += 1;
             self.stored.faults += run.faults;
-            self.stored.last_run = Some(run.clone());
+            let last = self.stored.last_run.take().filter(|_| self.stored.running);
+            let run = sum(last, &run);
+            self.stored.running = goes_on(&run);
+            self.stored.runs += u64::from(run.ticks == 1);
+            self.stored.last_run = Some(run);
             self.save();
         }
         run
     }
 
     /// One firing of the timer. Does next to nothing where nothing is due.
-    fn tick(&mut self, chain: &mut ChainStore, blobs: &mut BlobStore, min_liquid_cycles: u128) {
+    fn tick(&mut self, chain: &mut ChainStore, blobs: &mut BlobStore, outside: &Outside) {
         self.ticks += 1;
         self.next_tick = runtime::time_ns() + self.interval_secs() * 1_000_000_000;
         if !self.stored.enabled {
             return;
         }
-        let Some(due) = self.due(chain, blobs) else { return };
-        if runtime::liquid_cycles() < min_liquid_cycles {
+        let due = self.due(chain, blobs, outside.guard.as_ref()).filter(|due| due.before > chain.state().oldest);
+        let (Some(due), Some(policy)) = (due, self.policy()) else { return };
+        let limiter = Limiter::new(policy.max_ops_per_tick, policy.max_instructions_per_tick);
+        if outside.low_on_cycles() {
             runtime::log("prune: paused, liquid cycles are below min_liquid_cycles");
             return;
         }
-        if let Some(policy) = self.policy() {
-            let limiter = Limiter::new(policy.max_ops_per_tick, policy.max_instructions_per_tick);
-            self.run(chain, blobs, Some(due), limiter);
-        }
+        self.run(chain, blobs, Some(&due), limiter);
     }
 
     /// When the next tick comes, in nanoseconds since the Unix epoch.
@@ -178,36 +189,31 @@ impl Pruner {
     pub fn set_next_tick(&mut self, at: u64) {
         self.next_tick = at;
     }
+}
 
-    /// Everything that an operator needs to see.
-    pub fn status(&self, chain: &ChainStore, blobs: &BlobStore) -> PruneStatus {
-        let state = chain.state();
-        let due = self.due(chain, blobs);
-        let oldest = state.started.then_some(state.oldest);
-        let water = |f: fn(&PrunePolicy) -> u64| self.policy().map_or(0, f);
-        PruneStatus {
-            enabled: self.stored.enabled,
-            need_prune: due.is_some(),
-            reason: due.map(|due| due.reason),
-            target: due.map_or(state.oldest, |due| due.before),
-            held_by: (due.is_some() && !self.stored.enabled).then_some(HeldBy::Disabled),
-            pruned_before_block: state.oldest,
-            oldest_kept_block: oldest,
-            oldest_kept_timestamp: oldest.and_then(|number| chain.meta(number)).map(|record| record.monotonic),
-            head: state.head(),
-            estimated_kept_bytes: blobs.kept_bytes(Owner::Chain),
-            high_water_bytes: water(PrunePolicy::high_water),
-            low_water_bytes: water(PrunePolicy::low_water),
-            emergency_bytes: water(PrunePolicy::emergency),
-            last_run: self.stored.last_run.clone(),
-            runs: self.stored.runs,
-            ticks: self.ticks,
-            next_tick: self.next_tick,
-            pruned_blocks: state.pruned_blocks,
-            pruned_bytes: state.pruned_bytes,
-            faults: self.stored.faults,
-        }
+/// `last` with what was done now, where this goes on with it.
+fn sum(last: Option<PruneRun>, now: &PruneRun) -> PruneRun {
+    match last {
+        Some(last) if last.reason == now.reason => PruneRun {
+            at: last.at,
+            reason: now.reason,
+            target: now.target,
+            progress: now.progress,
+            ticks: last.ticks + now.ticks,
+            blocks: last.blocks + now.blocks,
+            ops: last.ops + now.ops,
+            blobs: last.blobs + now.blobs,
+            bytes: last.bytes + now.bytes,
+            faults: last.faults + now.faults,
+            instructions: last.instructions + now.instructions,
+        },
+        _ => now.clone(),
     }
+}
+
+/// Whether the next tick goes on with this run: its budget stopped it, and not its target or the guard.
+fn goes_on(run: &PruneRun) -> bool {
+    matches!(run.progress, PruneProgress::HasMore { reason: StopReason::Ops | StopReason::Instructions })
 }
 
 #[cfg(test)]

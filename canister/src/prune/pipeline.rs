@@ -3,18 +3,19 @@
 use super::limiter::Limiter;
 use super::policy::Due;
 use super::segment::PruneSegment;
-use crate::api::{PruneProgress, PruneRun};
+use crate::api::{PruneProgress, PruneRun, StopReason};
 use crate::runtime;
 
 /// Prunes what is due, as far as the budget goes. Being interrupted is a value, not an error.
-pub fn run(segment: &mut impl PruneSegment, due: Option<Due>, limiter: &mut Limiter) -> PruneRun {
+pub fn run(segment: &mut impl PruneSegment, due: Option<&Due>, limiter: &mut Limiter) -> PruneRun {
     let start = runtime::instructions();
     let before = due.map_or(0, |due| due.before);
     let mut run = PruneRun {
         at: runtime::time_ns(),
         reason: due.map(|due| due.reason),
-        target: before,
-        progress: PruneProgress::Finished,
+        target: due.map_or(0, |due| due.target),
+        progress: end(due),
+        ticks: 1,
         blocks: 0,
         ops: 0,
         blobs: 0,
@@ -22,14 +23,16 @@ pub fn run(segment: &mut impl PruneSegment, due: Option<Due>, limiter: &mut Limi
         faults: 0,
         instructions: 0,
     };
-    while let Some(ops) = segment.next_cost(before) {
-        if let Err(reason) = limiter.admit(ops) {
+    loop {
+        let next = segment.pieces(before).next();
+        let Some(next) = next else { break };
+        if let Err(reason) = limiter.admit(next.ops) {
             run.progress = PruneProgress::HasMore { reason };
             break;
         }
         let pruned = segment.prune_next();
         run.blocks += 1;
-        run.ops += ops;
+        run.ops += next.ops;
         run.blobs += pruned.blobs;
         run.bytes += pruned.bytes;
         run.faults += pruned.faults.len() as u64;
@@ -41,10 +44,19 @@ pub fn run(segment: &mut impl PruneSegment, due: Option<Due>, limiter: &mut Limi
     run
 }
 
+/// How far a run comes that no budget stops.
+pub fn end(due: Option<&Due>) -> PruneProgress {
+    match due {
+        Some(due) if due.before < due.target => PruneProgress::HasMore { reason: StopReason::Guard },
+        _ => PruneProgress::Finished,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{PruneReason, StopReason};
+    use crate::api::PruneReason;
+    use crate::chain::Removal;
     use crate::prune::segment::Pruned;
     use crate::runtime::native;
 
@@ -54,8 +66,8 @@ mod tests {
     }
 
     impl PruneSegment for Pieces {
-        fn next_cost(&self, before: u64) -> Option<u64> {
-            (self.next < before).then_some(3)
+        fn pieces(&self, before: u64) -> impl Iterator<Item = Removal> {
+            (self.next..before).map(|_| Removal { ops: 3, blobs: 1, bytes: 10 })
         }
 
         fn prune_next(&mut self) -> Pruned {
@@ -67,13 +79,17 @@ mod tests {
     #[test]
     fn a_run_stops_at_its_budget_and_goes_on_from_there() {
         native::reset();
-        let due = Some(Due { reason: PruneReason::Retention, before: 5 });
+        let due = Due { reason: PruneReason::Retention, target: 5, before: 5, held_by: None };
         let mut pieces = Pieces { next: 0 };
-        let first = run(&mut pieces, due, &mut Limiter::new(7, 1 << 40));
+        let first = run(&mut pieces, Some(&due), &mut Limiter::new(7, 1 << 40));
         assert_eq!((first.blocks, first.ops, first.blobs, first.bytes, first.faults), (2, 6, 2, 20, 2));
         assert_eq!(first.progress, PruneProgress::HasMore { reason: StopReason::Ops });
-        let rest = run(&mut pieces, due, &mut Limiter::new(100, 1 << 40));
+        let rest = run(&mut pieces, Some(&due), &mut Limiter::new(100, 1 << 40));
         assert_eq!((rest.blocks, rest.progress), (3, PruneProgress::Finished));
+        let held = Due { target: 9, before: 6, ..due };
+        let held = run(&mut pieces, Some(&held), &mut Limiter::new(100, 1 << 40));
+        assert_eq!((held.blocks, held.target), (1, 9));
+        assert_eq!(held.progress, PruneProgress::HasMore { reason: StopReason::Guard });
         let none = run(&mut pieces, None, &mut Limiter::new(100, 1 << 40));
         assert_eq!((none.blocks, none.reason, none.progress), (0, None, PruneProgress::Finished));
     }

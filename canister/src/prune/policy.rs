@@ -1,8 +1,10 @@
 //! Policy: when something is due, and down to where (`pruning-spec-v1.md` 6, `docs/design.md` 4).
 
-use crate::api::{PruneError, PrunePolicy, PrunePolicyArg, PruneReason};
+use crate::api::{HeldBy, PruneError, PrunePolicy, PrunePolicyArg, PruneReason};
 use crate::blob::{BlobStore, Class, Owner};
 use crate::chain::{BlockMeta, ChainStore};
+use crate::export::Guard;
+use crate::runtime;
 
 const BPS: u64 = 10_000;
 const DAY: u64 = 86_400;
@@ -103,12 +105,16 @@ impl PrunePolicy {
 }
 
 /// What is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
     /// Why.
     pub reason: PruneReason,
     /// Blocks below this number are to go.
+    pub target: u64,
+    /// Blocks below this number may: as far as the export guard allows.
     pub before: u64,
+    /// Who keeps the others.
+    pub held_by: Option<HeldBy>,
 }
 
 /// What is due now. `to_low_water`: the capacity trigger has fired and low water was not reached yet.
@@ -116,22 +122,37 @@ pub fn due(
     policy: &PrunePolicy,
     chain: &ChainStore,
     blobs: &BlobStore,
-    now_secs: u64,
+    guard: Option<&Guard>,
     to_low_water: bool,
 ) -> Option<Due> {
     let state = chain.state();
     let head = state.head()?;
-    let retention = retain_min_block(policy, chain, head, now_secs).min(head);
+    let retention = retain_min_block(policy, chain).min(head);
     let kept = blobs.kept_bytes(Owner::Chain);
     let fires = policy.target_bytes > 0 && (kept > policy.high_water() || to_low_water && kept > policy.low_water());
     let capacity = if fires { before_freeing(chain, head, kept - policy.low_water()) } else { 0 };
-    let before = retention.max(capacity);
+    let target = retention.max(capacity);
+    if target <= state.oldest {
+        return None;
+    }
     let reason = if capacity > retention { PruneReason::Capacity } else { PruneReason::Retention };
-    (before > state.oldest).then_some(Due { reason, before })
+    let Some(guard) = guard.filter(|guard| guard.before < target) else {
+        return Some(Due { reason, target, before: target, held_by: None });
+    };
+    let before = match reason {
+        // What the guard allows of it must release a blob, too.
+        PruneReason::Capacity => {
+            retention.min(guard.before).max(before_freeing(chain, head, freed_below(chain, guard.before)))
+        }
+        PruneReason::Retention => guard.before,
+    };
+    Some(Due { reason, target, before, held_by: Some(guard.held_by.clone()) })
 }
 
 /// `retain_min_block`: blocks below it are no longer retained. 0 where neither age nor count retains.
-fn retain_min_block(policy: &PrunePolicy, chain: &ChainStore, head: u64, now_secs: u64) -> u64 {
+pub fn retain_min_block(policy: &PrunePolicy, chain: &ChainStore) -> u64 {
+    let Some(head) = chain.state().head() else { return 0 };
+    let now_secs = runtime::time_secs();
     let by_count = match policy.retain_blocks {
         0 => 0,
         blocks => head.saturating_sub(blocks),
@@ -161,6 +182,14 @@ fn first_where(chain: &ChainStore, head: u64, yes: impl Fn(&BlockMeta) -> bool) 
 /// The first block whose monotonic time is `secs` or later.
 fn block_at(chain: &ChainStore, head: u64, secs: u64) -> u64 {
     first_where(chain, head, |record| record.monotonic >= secs)
+}
+
+/// Bytes of the log's blobs that become free when the blocks below `bound` go.
+fn freed_below(chain: &ChainStore, bound: u64) -> u64 {
+    let state = chain.state();
+    let class = u64::from(chain.log_class().size());
+    let first_kept = (bound.max(state.oldest)..state.next).find_map(|number| chain.meta(number));
+    first_kept.map_or(0, |block| (block.log_offset / class).saturating_sub(state.log_first) * class)
 }
 
 /// The lowest bound that makes at least `bytes` of the log's blobs free, or as many as the head allows. A block whose

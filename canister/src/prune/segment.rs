@@ -1,7 +1,7 @@
 //! Mechanism: what can be pruned, one piece at a time.
 
 use crate::blob::BlobStore;
-use crate::chain::ChainStore;
+use crate::chain::{ChainStore, Removal};
 
 /// What one piece of pruning did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,10 +17,10 @@ pub struct Pruned {
 /// A kind of data that the pipeline prunes in whole pieces, oldest first. A piece is never split over messages, and its
 /// checkpoint is committed with it.
 pub trait PruneSegment {
-    /// Ops that the next piece below `before` costs; none where nothing is left.
-    fn next_cost(&self, before: u64) -> Option<u64>;
+    /// What the pieces below `before` would cost, oldest first.
+    fn pieces(&self, before: u64) -> impl Iterator<Item = Removal>;
 
-    /// Prunes that piece.
+    /// Prunes the first of them.
     fn prune_next(&mut self) -> Pruned;
 }
 
@@ -33,9 +33,8 @@ pub struct Blocks<'a> {
 }
 
 impl PruneSegment for Blocks<'_> {
-    fn next_cost(&self, before: u64) -> Option<u64> {
-        let state = self.chain.state();
-        (state.oldest < before && state.blocks() > 1).then(|| self.chain.oldest_cost())
+    fn pieces(&self, before: u64) -> impl Iterator<Item = Removal> {
+        self.chain.removals(before)
     }
 
     fn prune_next(&mut self) -> Pruned {

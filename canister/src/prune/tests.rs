@@ -1,7 +1,8 @@
 //! Policy over a real chain: what is due, and where it ends.
 
 use super::*;
-use crate::api::{PrunePolicyArg, StopReason};
+use crate::api::{HeldBy, PrunePolicyArg, PruneStatus, StopReason};
+use crate::blob::Owner;
 use crate::chain::Admission;
 use crate::memory;
 use crate::runtime::native;
@@ -14,6 +15,7 @@ struct World {
     chain: ChainStore,
     blobs: BlobStore,
     pruner: Pruner,
+    outside: Outside,
 }
 
 fn world(policy: PrunePolicyArg) -> World {
@@ -21,7 +23,7 @@ fn world(policy: PrunePolicyArg) -> World {
     let cells = Rc::new(memory::region(memory::CELLS));
     let mut pruner = Pruner::open(cells).unwrap();
     pruner.set_policy(PrunePolicy::new(&policy, chain.log_class()).unwrap());
-    World { chain, blobs, pruner }
+    World { chain, blobs, pruner, outside: Outside { guard: None, min_liquid_cycles: 0 } }
 }
 
 impl World {
@@ -37,15 +39,31 @@ impl World {
     }
 
     fn due(&self) -> Option<(PruneReason, u64)> {
-        self.pruner.due(&self.chain, &self.blobs).map(|due| (due.reason, due.before))
+        let due = self.pruner.due(&self.chain, &self.blobs, self.outside.guard.as_ref());
+        due.map(|due| (due.reason, due.before))
     }
 
     fn prune(&mut self, ops: u64) -> PruneRun {
-        self.pruner.prune_now(&mut self.chain, &mut self.blobs, ops).unwrap()
+        self.pruner.prune_now(&mut self.chain, &mut self.blobs, self.outside.guard.as_ref(), ops).unwrap()
     }
 
     fn tick(&mut self) {
-        self.pruner.tick(&mut self.chain, &mut self.blobs, 0);
+        self.pruner.tick(&mut self.chain, &mut self.blobs, &self.outside);
+    }
+
+    fn status(&self) -> PruneStatus {
+        self.pruner.status(&self.chain, &self.blobs, &self.outside)
+    }
+
+    fn plan(&self) -> crate::api::PrunePlan {
+        self.pruner.plan(&self.chain, &self.blobs, &self.outside).unwrap()
+    }
+
+    fn exhausted(&self) -> Option<HeldBy> {
+        self.pruner.exhausted(&self.chain, &self.blobs, || Outside {
+            guard: self.outside.guard.clone(),
+            min_liquid_cycles: self.outside.min_liquid_cycles,
+        })
     }
 
     fn oldest(&self) -> u64 {
@@ -147,12 +165,12 @@ fn at_emergency_water_it_is_said_who_holds_pruning_back() {
     let target = 100 * u64::from(CLASS);
     let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
     world.append(94, CLASS as usize - 57, 1);
-    assert_eq!(world.pruner.exhausted(&world.chain, &world.blobs), None);
+    assert_eq!(world.exhausted(), None);
     world.append(1, CLASS as usize - 57, 1);
-    assert_eq!(world.pruner.exhausted(&world.chain, &world.blobs), Some(HeldBy::PruneLag));
+    assert_eq!(world.exhausted(), Some(HeldBy::PruneLag));
     world.pruner.set_enabled(false).unwrap();
-    assert_eq!(world.pruner.exhausted(&world.chain, &world.blobs), Some(HeldBy::Disabled));
-    let status = world.pruner.status(&world.chain, &world.blobs);
+    assert_eq!(world.exhausted(), Some(HeldBy::Disabled));
+    let status = world.status();
     assert!(status.need_prune && !status.enabled, "need_prune is independent of enabled");
     assert_eq!(status.held_by, Some(HeldBy::Disabled));
 }
@@ -167,8 +185,8 @@ fn a_tick_keeps_its_budgets_and_makes_progress_with_the_smallest() {
     }
     world.tick();
     assert_eq!(world.oldest(), 8);
-    let last = world.pruner.status(&world.chain, &world.blobs).last_run.unwrap();
-    assert_eq!((last.progress, last.blocks), (PruneProgress::Finished, 1));
+    let last = world.status().last_run.unwrap();
+    assert_eq!((last.progress, last.blocks, last.ticks), (PruneProgress::Finished, 8, 8), "one run over eight ticks");
 
     world.append(100, 100, 1);
     let mut policy = world.pruner.policy().unwrap().clone();
@@ -177,7 +195,7 @@ fn a_tick_keeps_its_budgets_and_makes_progress_with_the_smallest() {
     world.pruner.set_policy(policy);
     native::with(|world| world.instructions_per_reading = 50_000);
     world.tick();
-    let last = world.pruner.status(&world.chain, &world.blobs).last_run.unwrap();
+    let last = world.status().last_run.unwrap();
     assert_eq!(last.progress, PruneProgress::HasMore { reason: StopReason::Instructions });
     assert!((1..10).contains(&last.blocks), "{last:?}");
 }
@@ -191,10 +209,11 @@ fn the_daemon_stays_off_without_a_policy_cycles_or_permission() {
     assert_eq!(world.oldest(), 0);
     world.pruner.set_enabled(true).unwrap();
     native::with(|world| world.liquid_cycles = 5);
-    world.pruner.tick(&mut world.chain, &mut world.blobs, 6);
+    world.outside.min_liquid_cycles = 6;
+    world.tick();
     assert_eq!(world.oldest(), 0);
     native::with(|world| world.liquid_cycles = 6);
-    world.pruner.tick(&mut world.chain, &mut world.blobs, 6);
+    world.tick();
     assert_eq!(world.oldest(), 8);
 }
 
@@ -222,11 +241,106 @@ fn a_damaged_head_does_not_stop_the_capacity_trigger() {
     let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
     world.append(96, CLASS as usize - 57, 1);
     world.chain.poison_record(95);
-    assert_eq!(world.pruner.exhausted(&world.chain, &world.blobs), Some(HeldBy::PruneLag));
+    assert_eq!(world.exhausted(), Some(HeldBy::PruneLag));
     while world.due().is_some() {
         assert!(world.prune(1_000).blocks > 0);
     }
-    assert_eq!(world.pruner.exhausted(&world.chain, &world.blobs), None);
+    assert_eq!(world.exhausted(), None);
     assert_eq!(world.blobs.kept_bytes(Owner::Chain), 80 * u64::from(CLASS));
     world.append(1, 10, 1);
+}
+
+fn guard(before: u64) -> Option<Guard> {
+    Some(Guard { before, held_by: HeldBy::Exporter("slow".into()) })
+}
+
+#[test]
+fn retention_never_passes_the_guard() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(10), ..policy() });
+    world.append(30, 100, 1);
+    world.outside.guard = guard(0);
+    world.tick();
+    let status = world.status();
+    assert_eq!((status.need_prune, status.target, status.prune_cursor), (true, 19, None));
+    assert_eq!((status.held_by, world.oldest()), (Some(HeldBy::Exporter("slow".into())), 0));
+    assert_eq!((status.runs, status.last_run), (0, None), "what may not go is no run");
+    world.outside.guard = guard(7);
+    assert_eq!(world.status().prune_cursor, Some(0));
+    let run = world.prune(1_000);
+    assert_eq!((run.blocks, run.progress), (7, PruneProgress::HasMore { reason: StopReason::Guard }));
+    world.outside.guard = guard(25);
+    world.tick();
+    assert_eq!(world.oldest(), 19, "retention is the limit then");
+    assert_eq!(world.status().held_by, None);
+}
+
+#[test]
+fn capacity_never_passes_the_guard_and_takes_only_what_frees_a_blob() {
+    let target = 100 * u64::from(CLASS);
+    let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
+    // Four blocks to a blob.
+    world.append(4 * 96, CLASS as usize / 4 - 53, 1);
+    world.outside.guard = guard(3);
+    assert_eq!(world.exhausted(), Some(HeldBy::Exporter("slow".into())), "three blocks free no blob");
+    world.tick();
+    assert_eq!(world.oldest(), 0);
+    world.outside.guard = guard(11);
+    assert_eq!(world.exhausted(), Some(HeldBy::PruneLag), "two blobs may go, and have only not gone yet");
+    world.tick();
+    assert_eq!(world.oldest(), 8, "blocks 8 to 10 would free nothing");
+    world.append(4, CLASS as usize / 4 - 53, 1);
+    world.tick();
+    assert_eq!(world.oldest(), 8);
+    assert_eq!(world.exhausted(), Some(HeldBy::Exporter("slow".into())));
+    world.pruner.set_enabled(false).unwrap();
+    assert_eq!(world.exhausted(), Some(HeldBy::Disabled));
+    world.pruner.set_enabled(true).unwrap();
+    world.outside.guard = None;
+    world.outside.min_liquid_cycles = u128::MAX;
+    assert_eq!(world.exhausted(), Some(HeldBy::LowCycles));
+    world.outside.min_liquid_cycles = 0;
+    while world.due().is_some() {
+        world.tick();
+    }
+    assert_eq!(world.blobs.kept_bytes(Owner::Chain) / u64::from(CLASS), 80, "down to low water, hysteresis and all");
+}
+
+#[test]
+fn the_plan_is_what_the_next_run_does() {
+    let target = 100 * u64::from(CLASS);
+    let arg =
+        PrunePolicyArg { target_bytes: Some(target), retain_blocks: Some(500), max_ops_per_tick: Some(11), ..policy() };
+    let mut world = world(arg);
+    assert_eq!(world.plan().reason, None);
+    world.append(4 * 95, CLASS as usize / 4 - 53, 1);
+    let mut runs = 0;
+    for limit in [5, 30, u64::MAX] {
+        world.outside.guard = guard(limit);
+        loop {
+            let (plan, oldest) = (world.plan(), world.oldest());
+            let run = world.prune(11);
+            assert_eq!((plan.blocks, plan.ops, plan.blobs), (run.blocks, run.ops, run.blobs));
+            assert_eq!((plan.bytes, plan.progress, plan.reason), (run.bytes, run.progress, run.reason));
+            assert_eq!(plan.held_by.is_some(), plan.before < plan.target);
+            assert_eq!(world.oldest(), oldest + plan.blocks);
+            runs += 1;
+            if !matches!(run.progress, PruneProgress::HasMore { reason: StopReason::Ops }) {
+                break;
+            }
+        }
+    }
+    assert!(runs > 10);
+    assert_eq!(world.plan().blocks, 0);
+    world.append(300, 10, 1);
+    let plan = world.plan();
+    assert_eq!((plan.reason, plan.retain_min_block), (Some(PruneReason::Retention), 4 * 95 + 300 - 1 - 500));
+    world.pruner.set_enabled(false).unwrap();
+    assert_eq!(world.plan().held_by, Some(HeldBy::Disabled));
+    // Instructions are reckoned generously.
+    let mut policy = world.pruner.policy().unwrap().clone();
+    (policy.max_ops_per_tick, policy.max_instructions_per_tick) = (1_000, 400_000);
+    world.pruner.set_policy(policy);
+    let plan = world.plan();
+    assert_eq!(plan.progress, PruneProgress::HasMore { reason: StopReason::Instructions });
+    assert!((1..=world.prune(1_000).blocks).contains(&plan.blocks));
 }

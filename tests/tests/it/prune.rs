@@ -76,10 +76,15 @@ fn the_daemon_prunes_by_itself_and_goes_on_after_an_upgrade() {
     check(&coppice, 14, 19, 1_000);
     let status = coppice.prune_status();
     assert!(!status.need_prune && status.enabled && status.faults == 0);
-    assert_eq!((status.runs, status.pruned_blocks), (14, 14));
+    assert_eq!(
+        (status.runs, status.pruned_blocks, status.running),
+        (1, 14, false),
+        "one run, fourteen ticks, an upgrade in it"
+    );
     let last = status.last_run.unwrap();
-    assert_eq!((last.progress, last.blocks, last.reason), (PruneProgress::Finished, 1, Some(PruneReason::Retention)));
-    assert!(last.instructions > 1_000 && last.instructions < 1_000_000, "{last:?}");
+    assert_eq!((last.progress, last.blocks, last.reason), (PruneProgress::Finished, 14, Some(PruneReason::Retention)));
+    assert_eq!(last.ticks, 14);
+    assert!(last.instructions > 14_000 && last.instructions < 14_000_000, "{last:?}");
 }
 
 #[test]

@@ -1,0 +1,213 @@
+//! Exporters: who copies the chain, and how far each of them is (`pruning-spec-v1.md` 8.5, `docs/design.md` 5).
+//!
+//! Pruning must not outrun those who copy. An exporter pulls pages of blocks with a query, stores them, and then says so:
+//! its bound is what it acknowledged, and the smallest bound guards all blocks from there on. Nothing overrides the guard,
+//! not even a full canister; at emergency water appends are refused in the name of the exporter that holds pruning back.
+//!
+//! ```text
+//!  pruned_before_block        guard                        head
+//! ───────┼──────────────────────┼───────────────┼────────────┼──
+//!  gone  │ may be pruned        │ a acknowledged│ b too      │ nobody yet
+//!                               └ bound of b… ──┴ bound of a ┘   the smallest is the guard
+//! ```
+
+mod page;
+
+pub use page::page;
+
+use crate::api::{AckError, ExportStatus, Exporter, ExporterError, ExporterStatus, HeldBy, RemoveExporter};
+use crate::chain::ChainStore;
+use crate::memory::{Region, cell};
+use crate::runtime;
+use candid::Principal;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+const MAGIC: [u8; 4] = *b"CPEX";
+const VERSION: u16 = 1;
+const CAPACITY: usize = 32 << 10;
+/// Exporters that are registered at most.
+const MAX_EXPORTERS: usize = 32;
+/// Characters of the longest name.
+const MAX_NAME: usize = 64;
+
+/// What pruning must not pass, and who says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// No block from this number on may go.
+    pub before: u64,
+    /// Who.
+    pub held_by: HeldBy,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    principal: Principal,
+    /// Blocks below this number were acknowledged.
+    bound: u64,
+    acknowledged_at: Option<u64>,
+    registered_at: u64,
+}
+
+/// The registered exporters.
+pub struct Exporters {
+    cells: Rc<Region>,
+    by_name: BTreeMap<String, Entry>,
+}
+
+impl Exporters {
+    /// Reads the cell.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with it.
+    pub fn open(cells: Rc<Region>) -> Result<Self, String> {
+        let by_name = cell::load(&cells, cell::EXPORTERS, MAGIC, VERSION)?.unwrap_or_default();
+        Ok(Self { cells, by_name })
+    }
+
+    fn save(&self) {
+        if let Err(why) = cell::save(&self.cells, (cell::EXPORTERS, CAPACITY), MAGIC, VERSION, &self.by_name) {
+            runtime::trap(&format!("exporters: {why}"));
+        }
+    }
+
+    /// Registers an exporter, whose bound is `pruned_before_block`: nothing more is pruned until it acknowledges. The same
+    /// one again changes nothing.
+    ///
+    /// # Errors
+    /// [`ExporterError`], and nothing has changed.
+    pub fn register(&mut self, exporter: &Exporter, pruned_before_block: u64) -> Result<(), ExporterError> {
+        let Exporter { name, principal } = exporter;
+        check_name(name)?;
+        if *principal == Principal::anonymous() {
+            return Err(ExporterError::Anonymous);
+        }
+        if let Some(known) = self.by_name.get(name) {
+            let same = known.principal == *principal;
+            return if same { Ok(()) } else { Err(ExporterError::NameTaken { principal: known.principal }) };
+        }
+        if let Some((name, _)) = self.by_name.iter().find(|(_, entry)| entry.principal == *principal) {
+            return Err(ExporterError::PrincipalTaken { name: name.clone() });
+        }
+        if self.by_name.len() >= MAX_EXPORTERS {
+            return Err(ExporterError::TooMany { limit: MAX_EXPORTERS as u64 });
+        }
+        let entry = Entry {
+            principal: *principal,
+            bound: pruned_before_block,
+            acknowledged_at: None,
+            registered_at: runtime::time_ns(),
+        };
+        self.by_name.insert(name.clone(), entry);
+        self.save();
+        Ok(())
+    }
+
+    /// Takes an exporter out, and answers its principal. What only it held back may then be pruned.
+    ///
+    /// # Errors
+    /// `Unknown`; `LastExporter` without `drop_guard`. Nothing has changed.
+    pub fn remove(&mut self, which: &RemoveExporter) -> Result<Principal, ExporterError> {
+        let entry = self.by_name.get(&which.name).ok_or(ExporterError::Unknown)?;
+        if self.by_name.len() == 1 && !which.drop_guard {
+            return Err(ExporterError::LastExporter);
+        }
+        let principal = entry.principal;
+        self.by_name.remove(&which.name);
+        self.save();
+        Ok(principal)
+    }
+
+    /// Notes that `caller` has stored all blocks up to `number`, and that with its hash; answers its bound, which is one
+    /// above. Saying it again, or of an older block, changes nothing.
+    ///
+    /// # Errors
+    /// [`AckError`], and nothing has changed.
+    pub fn acknowledge(
+        &mut self,
+        chain: &ChainStore,
+        caller: Principal,
+        number: u64,
+        hash: &[u8],
+    ) -> Result<u64, AckError> {
+        let entry = self.by_name.values_mut().find(|entry| entry.principal == caller);
+        let entry = entry.ok_or(AckError::NotRegistered)?;
+        let head = chain.state().head();
+        if head.is_none_or(|head| number > head) {
+            return Err(AckError::AboveHead { head });
+        }
+        // What is pruned was acknowledged before: nothing is left to compare with, and nothing changes.
+        if number >= chain.state().oldest {
+            let kept = chain.hash(number).ok_or(AckError::Corrupt)?;
+            if kept.as_slice() != hash {
+                return Err(AckError::WrongHash { expected: kept.to_bytes() });
+            }
+        }
+        let bound = number + 1;
+        if bound <= entry.bound {
+            return Ok(entry.bound);
+        }
+        entry.bound = bound;
+        entry.acknowledged_at = Some(runtime::time_ns());
+        self.save();
+        Ok(bound)
+    }
+
+    /// Notes that blocks from `next` on were rolled back: nobody has acknowledged what will come in their place.
+    pub fn rolled_back(&mut self, next: u64) {
+        if self.by_name.values().any(|entry| entry.bound > next) {
+            self.by_name.values_mut().for_each(|entry| entry.bound = entry.bound.min(next));
+            self.save();
+        }
+    }
+
+    /// What pruning must not pass; none where there is no exporter and none is required.
+    pub fn guard(&self, require_export: bool) -> Option<Guard> {
+        let slowest = self.by_name.iter().min_by_key(|(_, entry)| entry.bound);
+        match slowest {
+            Some((name, entry)) => Some(Guard { before: entry.bound, held_by: HeldBy::Exporter(name.clone()) }),
+            None => require_export.then_some(Guard { before: 0, held_by: HeldBy::NoExporter }),
+        }
+    }
+
+    /// How far everybody is.
+    pub fn status(&self, chain: &ChainStore, require_export: bool) -> ExportStatus {
+        let state = chain.state();
+        let now = runtime::time_secs();
+        let exporters = self.by_name.iter().map(|(name, entry)| {
+            // Registered before the first block: that one is where it begins.
+            let bound = entry.bound.max(state.oldest);
+            let waiting = (bound..state.next).find_map(|number| chain.meta(number));
+            ExporterStatus {
+                name: name.clone(),
+                principal: entry.principal,
+                exported_before_block: bound,
+                lag_blocks: state.next.saturating_sub(bound),
+                lag_seconds: waiting.map_or(0, |block| now.saturating_sub(block.monotonic)),
+                acknowledged_at: entry.acknowledged_at,
+                registered_at: entry.registered_at,
+            }
+        });
+        ExportStatus {
+            exporters: exporters.collect(),
+            exported_before_block: self.guard(require_export).map(|guard| guard.before.max(state.oldest)),
+            require_export,
+            head: state.head(),
+        }
+    }
+}
+
+fn check_name(name: &str) -> Result<(), ExporterError> {
+    let bad = |why: &str| Err(ExporterError::BadName { why: why.into() });
+    if name.is_empty() || name.len() > MAX_NAME {
+        return bad("a name has 1 to 64 characters");
+    }
+    if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
+        return bad("a name consists of A-Z a-z 0-9 . _ -");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! Pages of blocks. A page is cut from the chain where the cursor stands, and never reads more of the log than it returns:
+//! a segment of 256 MiB costs a reader as many pages as it has megabytes, and each page as much as any other.
+//!
+//! The canister keeps nothing of its readers: the cursor says which block they are in, with its hash. Where that block is
+//! gone, the chain's history of rollbacks says where to go on.
+
+use crate::api::{ExportChunk, ExportCursor, ExportError, ExportPage};
+use crate::blob::BlobStore;
+use crate::chain::{BlockRecord, ChainStore, Hash, MAX_REPLY, Segment};
+use serde_bytes::ByteBuf;
+
+/// Bytes of a chunk in a reply beside its payload, generously.
+const CHUNK: u64 = 192;
+/// A cursor's segment where its block was handed out whole.
+const WHOLE: u8 = Segment::ALL.len() as u8;
+/// Damaged blocks in a row that are looked behind for one that can be read.
+const LOOK_BEHIND: u64 = 10_000;
+
+/// The page behind `cursor`, or the first, with at most `max_bytes` of payload; 0: as many as a reply holds.
+///
+/// # Errors
+/// [`ExportError`].
+pub fn page(
+    chain: &ChainStore,
+    blobs: &BlobStore,
+    cursor: Option<ExportCursor>,
+    max_bytes: u64,
+) -> Result<ExportPage, ExportError> {
+    let place = match &cursor {
+        None => Place { number: chain.state().oldest, segment: 0, offset: 0 },
+        Some(cursor) => Place::behind(chain, cursor)?,
+    };
+    let mut builder = Builder {
+        chain,
+        blobs,
+        bytes: if max_bytes == 0 { MAX_REPLY } else { max_bytes.min(MAX_REPLY) },
+        room: MAX_REPLY,
+        chunks: Vec::new(),
+        done: None,
+    };
+    builder.fill(place)?;
+    let Builder { chunks, done, .. } = builder;
+    let cursor = match done {
+        None => cursor,
+        Some((place, hash)) => {
+            let Place { number, segment, offset } = place;
+            Some(ExportCursor { segment, offset, ..behind(chain, number, hash.to_bytes()) })
+        }
+    };
+    Ok(ExportPage { chunks, cursor, head: chain.state().head() })
+}
+
+/// Where the next byte is.
+#[derive(Clone, Copy)]
+struct Place {
+    number: u64,
+    segment: u8,
+    offset: u64,
+}
+
+impl Place {
+    fn behind(chain: &ChainStore, cursor: &ExportCursor) -> Result<Self, ExportError> {
+        let ExportCursor { number, segment, offset, .. } = *cursor;
+        let state = chain.state();
+        if segment > WHOLE || segment == WHOLE && offset != 0 {
+            return Err(bad(format!(
+                "segment {segment} at {offset}: segments are 0 to 2, and 3 from 0 is a whole block"
+            )));
+        }
+        let whole = segment == WHOLE;
+        if state.started && number < state.oldest && !(whole && number + 1 == state.oldest) {
+            return Err(ExportError::Pruned { first_available: state.oldest });
+        }
+        if hash_of(chain, number)?.is_none_or(|hash| hash != cursor.hash) {
+            return Err(reorged(chain, cursor)?);
+        }
+        if whole {
+            return Ok(Self { number: number + 1, segment: 0, offset: 0 });
+        }
+        Ok(Self { number, segment, offset })
+    }
+}
+
+/// The hash of a kept block, or of the one before the oldest; `None` behind the head.
+fn hash_of(chain: &ChainStore, number: u64) -> Result<Option<ByteBuf>, ExportError> {
+    let state = chain.state();
+    if !state.started || number >= state.next {
+        return Ok(None);
+    }
+    if number < state.oldest {
+        return Ok(Some(record(chain, state.oldest)?.parent.to_bytes()));
+    }
+    // A damaged record says nothing; the one behind it names its hash.
+    match record(chain, number) {
+        Err(_) if number + 1 < state.next => Ok(Some(record(chain, number + 1)?.parent.to_bytes())),
+        kept => Ok(Some(kept?.hash.to_bytes())),
+    }
+}
+
+fn record(chain: &ChainStore, number: u64) -> Result<BlockRecord, ExportError> {
+    chain.record(number).map_err(|error| corrupt(chain, number, format!("{error:?}")))
+}
+
+fn bad(why: String) -> ExportError {
+    ExportError::BadCursor { why }
+}
+
+/// The cursor behind a whole block.
+fn behind(chain: &ChainStore, number: u64, hash: ByteBuf) -> ExportCursor {
+    ExportCursor { number, hash, segment: WHOLE, offset: 0, rollbacks: chain.rollbacks().count() }
+}
+
+/// What is said of a block that cannot be read: where to go on is known from the next one that can.
+fn corrupt(chain: &ChainStore, number: u64, why: String) -> ExportError {
+    let last = chain.state().next.min(number.saturating_add(LOOK_BEHIND));
+    let next = (number + 1..last).find_map(|later| {
+        let record = chain.record(later).ok()?;
+        Some(behind(chain, later - 1, record.parent.to_bytes()))
+    });
+    ExportError::Corrupt { number, why, next }
+}
+
+/// What is said to a reader whose block is not in the chain.
+fn reorged(chain: &ChainStore, cursor: &ExportCursor) -> Result<ExportError, ExportError> {
+    let state = chain.state();
+    // It may have come with any of the rollbacks since the cursor was made; the deepest is the one that is safe.
+    let common = chain.rollbacks().lowest_since(cursor.rollbacks).filter(|&common| common < cursor.number);
+    let Some(common_ancestor) = common else {
+        let why = format!("block {} with this hash was never part of this chain", cursor.number);
+        return Ok(bad(why));
+    };
+    if common_ancestor + 1 < state.oldest {
+        return Ok(ExportError::Pruned { first_available: state.oldest });
+    }
+    let hash = hash_of(chain, common_ancestor)?.unwrap_or_default();
+    Ok(ExportError::Reorged { common_ancestor, cursor: behind(chain, common_ancestor, hash) })
+}
+
+struct Builder<'a> {
+    chain: &'a ChainStore,
+    blobs: &'a BlobStore,
+    /// Payload bytes that may still come.
+    bytes: u64,
+    /// Bytes that the reply still holds.
+    room: u64,
+    chunks: Vec<ExportChunk>,
+    /// What comes behind the last chunk, in that chunk's block.
+    done: Option<(Place, Hash)>,
+}
+
+impl Builder<'_> {
+    fn fill(&mut self, mut place: Place) -> Result<(), ExportError> {
+        while place.number < self.chain.state().next {
+            match self.block(place) {
+                Ok(true) => place = Place { number: place.number + 1, segment: 0, offset: 0 },
+                Ok(false) => break,
+                // What comes before it is handed out; the next page says what is wrong.
+                Err(_) if !self.chunks.is_empty() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds chunks of a block, and says whether they complete it.
+    fn block(&mut self, place: Place) -> Result<bool, ExportError> {
+        let record = record(self.chain, place.number)?;
+        let mut offset = place.offset;
+        for segment in Segment::ALL.into_iter().skip(usize::from(place.segment)) {
+            let total = u64::from(record.meta.lengths[segment.index()]);
+            let rest = total
+                .checked_sub(offset)
+                .ok_or_else(|| bad(format!("offset {offset} in segment {} of {total} bytes", segment.index())))?;
+            let full = self.room < CHUNK || self.bytes == 0;
+            let len = rest.min(self.bytes).min(self.room.saturating_sub(CHUNK));
+            if full && !self.chunks.is_empty() || len == 0 && rest > 0 {
+                return Ok(false);
+            }
+            let bytes = self.chain.read_part(self.blobs, &record.meta, (segment, offset, len));
+            let bytes = bytes.map_err(|error| corrupt(self.chain, place.number, format!("{error:?}")))?;
+            self.chunks.push(ExportChunk {
+                number: place.number,
+                hash: record.hash.to_bytes(),
+                parent_hash: record.parent.to_bytes(),
+                timestamp: record.meta.timestamp,
+                segment: segment.index() as u8,
+                offset,
+                total,
+                sha256: ByteBuf::from(record.sha256[segment.index()]),
+                bytes,
+            });
+            self.bytes -= len;
+            self.room = self.room.saturating_sub(CHUNK + len);
+            let segment = segment.index() as u8;
+            if len < rest {
+                self.done = Some((Place { segment, offset: offset + len, ..place }, record.hash));
+                return Ok(false);
+            }
+            self.done = Some((Place { segment: segment + 1, offset: 0, ..place }, record.hash));
+            offset = 0;
+        }
+        Ok(true)
+    }
+}
