@@ -2,6 +2,7 @@
 
 mod access;
 mod append;
+mod daemon;
 mod deploy;
 mod interruption;
 mod operation;

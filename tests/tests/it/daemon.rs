@@ -1,0 +1,206 @@
+//! The daemon over days: bursts, pauses, duplicates, changes in the middle. What counts instructions or moves cycles runs
+//! on the embedded host only.
+
+use coppice_canister::api::*;
+use coppice_host::{Execution, Host, Kind, Outcome};
+use coppice_tests::blocks::{block, hash, id, plain};
+use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
+use serde_bytes::ByteBuf;
+use std::time::Duration;
+
+const DAY: u64 = 86_400;
+
+fn policy(retain_blocks: u64) -> PrunePolicyArg {
+    PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() }
+}
+
+/// What the timer ran since it was last asked: firings, the library's calls to itself and their answers.
+fn of_the_timer(host: &Host) -> Vec<Execution> {
+    let all = host.take_executions();
+    all.into_iter().filter(|e| e.method.is_empty() || e.method.starts_with("<ic-cdk internal>")).collect()
+}
+
+fn instructions(executions: &[Execution]) -> u64 {
+    executions.iter().map(|execution| execution.instructions).sum()
+}
+
+/// With every trigger set and nothing due; and with something due that an exporter holds, which is all the same to it.
+#[test]
+fn an_idle_firing_costs_little() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    coppice.append_plain(0..1_500, 10);
+    let all = PrunePolicyArg { retain_days: Some(100_000), target_bytes: Some(1 << 30), ..policy(2_000) };
+    coppice.set_policy(all).unwrap();
+    let idle = |what: &str| {
+        host.take_executions();
+        let ticks = coppice.prune_status().ticks;
+        coppice.pass(60);
+        assert_eq!(coppice.prune_status().ticks, ticks + 1);
+        let fired = of_the_timer(&host);
+        assert_eq!(fired.len(), 3, "{what}: {fired:?}");
+        let cost = instructions(&fired);
+        println!("an idle firing, {what}: {cost} instructions");
+        assert!(cost <= 100_000, "{what}: {cost}");
+    };
+    idle("nothing due");
+    let exporter = Exporter { name: "archive".into(), principal: Who::Stranger.principal() };
+    coppice.operate::<Result<(), ExporterError>>("register_exporter", exporter).unwrap();
+    coppice.set_policy(policy(100)).unwrap();
+    assert!(coppice.prune_status().need_prune);
+    idle("all held by an exporter");
+    coppice
+        .set_policy(PrunePolicyArg { target_bytes: Some(6 << 16), headroom_ratio_bps: Some(9_000), ..policy(100) })
+        .unwrap();
+    assert_eq!(coppice.prune_status().reason, Some(PruneReason::Capacity));
+    idle("capacity held by an exporter");
+    coppice.operate::<Result<(), PruneError>>("set_pruning_enabled", false).unwrap();
+    idle("switched off");
+}
+
+/// The timer library fires once for each interval that was missed.
+#[test]
+fn a_burst_after_a_long_pause_does_the_work_once() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    coppice.set_policy(policy(5)).unwrap();
+    coppice.append_plain(0..20, 1_000);
+    host.take_executions();
+    coppice.ic.advance_time(Duration::from_secs(DAY / 2));
+    (0..1_000).for_each(|_| coppice.ic.tick());
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.runs, status.running), (14, 1, false));
+    let fired = of_the_timer(&host);
+    let ticks = fired.iter().filter(|e| e.kind == Kind::Update).count() as u64;
+    assert_eq!(ticks, status.ticks);
+    println!("{ticks} firings for 720 missed intervals, {} instructions", instructions(&fired));
+    assert!(fired.iter().all(|e| matches!(e.outcome, Outcome::Completed { .. })), "none traps");
+    assert!(instructions(&fired) <= (ticks + 20) * 100_000, "but for the first they are idle");
+    // And the beat goes on as before.
+    coppice.append_plain(20..22, 1_000);
+    coppice.pass(120);
+    assert_eq!(coppice.prune_status().pruned_before_block, 16);
+}
+
+/// `timer_executor` may be delivered twice; a tick more at the same moment finds what the first one left.
+#[test]
+fn a_duplicate_firing_changes_nothing() {
+    let coppice = Coppice::new();
+    coppice.set_policy(PrunePolicyArg { timer_interval_secs: Some(10), ..policy(5) }).unwrap();
+    coppice.append_plain(0..30, 1_000);
+    // Two intervals at once are two ticks in the same round, at the same time.
+    coppice.pass(20);
+    let status = coppice.prune_status();
+    assert!(status.ticks >= 2, "{status:?}");
+    assert_eq!((status.pruned_before_block, status.runs, status.pruned_blocks), (24, 1, 24));
+    let storage = coppice.storage();
+    assert_eq!((storage.blocks, storage.index_entries, storage.quarantined_bytes), (6, 18, 0));
+    assert_eq!(storage.used_bytes, status.estimated_kept_bytes);
+}
+
+#[test]
+fn low_cycles_pause_it_and_it_says_so() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    let floor = ConfigChange { min_liquid_cycles: Some(50_000_000_000_000), ..ConfigChange::default() };
+    coppice.operate::<Result<Config, ConfigError>>("set_config", floor).unwrap();
+    coppice.set_policy(policy(5)).unwrap();
+    coppice.append_plain(0..20, 1_000);
+    host.faults().low_cycles(coppice.id, 20_000_000_000_000);
+    coppice.pass(60);
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.need_prune, status.ticks > 0), (0, true, true));
+    assert_eq!(status.held_by, Some(HeldBy::LowCycles));
+    let health: Health = coppice.ask("health", ());
+    assert!(!health.healthy && health.problems.iter().any(|problem| problem.contains("paused")), "{health:?}");
+    let plan: Result<PrunePlan, PruneError> = coppice.ask("plan_prune", ());
+    assert_eq!(plan.unwrap().held_by, Some(HeldBy::LowCycles));
+    host.add_cycles(coppice.id, 100_000_000_000_000);
+    coppice.pass(60);
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.held_by), (14, None));
+    assert!(coppice.ask::<Health>("health", ()).healthy);
+}
+
+#[test]
+fn a_policy_may_change_in_the_middle_of_a_run() {
+    let coppice = Coppice::new();
+    let slow = PrunePolicyArg { max_ops_per_tick: Some(1), timer_interval_secs: Some(10), ..policy(5) };
+    coppice.set_policy(slow.clone()).unwrap();
+    coppice.append_plain(0..30, 1_000);
+    (0..4).for_each(|_| coppice.pass(10));
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.running, status.target), (4, true, 24));
+    // Another window: the run ends where it is, another one begins, and goes to the new target.
+    coppice.set_policy(PrunePolicyArg { retain_blocks: Some(20), ..slow.clone() }).unwrap();
+    let status = coppice.prune_status();
+    assert_eq!((status.running, status.target, status.last_run.unwrap().ticks), (false, 9, 4));
+    (0..8).for_each(|_| coppice.pass(10));
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.runs, status.need_prune), (9, 2, false));
+    assert_eq!(status.last_run.unwrap().ticks, 5);
+    // Another interval.
+    coppice.set_policy(PrunePolicyArg { timer_interval_secs: Some(1_000), ..policy(5) }).unwrap();
+    coppice.pass(900);
+    assert_eq!(coppice.prune_status().pruned_before_block, 9);
+    coppice.pass(200);
+    assert_eq!(coppice.prune_status().pruned_before_block, 24);
+}
+
+/// A producer's clock may be wrong either way: what counts is the canister's own, and that never runs backwards.
+#[test]
+fn timestamps_may_be_anything() {
+    let coppice = Coppice::new();
+    coppice.set_policy(PrunePolicyArg { retain_days: Some(2), ..PrunePolicyArg::default() }).unwrap();
+    let now = || coppice.ic.now() / 1_000_000_000;
+    // In the past, in the far future, at zero, at the end of time: a day apart each.
+    let stamps = [now() - 30 * DAY, now() + 1_000 * DAY, 0, u64::MAX, now() - 2 * DAY, 7];
+    let (mut times, mut oldest) = (Vec::new(), Vec::new());
+    for (number, timestamp) in (0..).zip(stamps) {
+        let mut next = plain(number, 3, 1_000);
+        next.timestamp = timestamp;
+        coppice.append(&next).unwrap();
+        let header: Result<BlockHeader, ReadError> = coppice.ask("get_block_header", (number,));
+        let header = header.unwrap();
+        assert_eq!(header.timestamp, timestamp, "kept as the chain says");
+        let before = times.last().copied().unwrap_or(0);
+        assert!((before..=now()).contains(&header.monotonic_timestamp), "{header:?}");
+        times.push(header.monotonic_timestamp);
+        (0..24).for_each(|_| coppice.pass(DAY / 24));
+        let status = coppice.prune_status();
+        // Down to the first block that is no more than two days old; the head stays, however old.
+        let due = times[..times.len() - 1].iter().take_while(|&&time| time + 2 * DAY < now()).count() as u64;
+        assert_eq!((status.pruned_before_block, status.retain_min_block), (due, due), "{times:?} at {}", now());
+        oldest.push(due);
+    }
+    assert_eq!(oldest, [0, 1, 1, 3, 3, 5]);
+}
+
+/// A block with as many transactions as there may be is pruned alone, in one message, by the smallest budgets.
+#[test]
+fn the_largest_block_is_one_tick() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    let ids: Vec<_> = (0..100_000u64).map(|i| id(1 << 50 | i)).collect();
+    let mut large = block(0, &ids, 1_000);
+    large.receipts = ByteBuf::new();
+    coppice_tests::blocks::seal(&mut large);
+    coppice.upload(&large, 1 << 20).unwrap();
+    for number in 1..4 {
+        coppice.append(&plain(number, 3, 2 * LOG_CLASS as usize)).unwrap();
+    }
+    let smallest = PrunePolicyArg { max_ops_per_tick: Some(1), max_instructions_per_tick: Some(1), ..policy(1) };
+    coppice.set_policy(smallest).unwrap();
+    for oldest in 1..=2 {
+        host.take_executions();
+        coppice.pass(60);
+        assert_eq!(coppice.prune_status().pruned_before_block, oldest, "one block a tick");
+        let most = of_the_timer(&host).into_iter().max_by_key(|e| e.instructions).unwrap();
+        println!(
+            "block {}: {} instructions, {} pages written",
+            oldest - 1,
+            most.instructions,
+            most.stable_pages_written
+        );
+        assert!(most.instructions <= 2_000_000_000 && most.stable_pages_written * 4_096 <= 75 << 20, "{most:?}");
+    }
+    assert_eq!(coppice.location(ids[77]), Err(ReadError::NotFound));
+    assert_eq!(coppice.storage().index_entries, 6);
+    assert_eq!(coppice.block(2).unwrap().header.hash, hash(2));
+}
