@@ -22,6 +22,10 @@ pub enum Who {
     Controller,
     /// Has the role `Producer`.
     Producer,
+    /// Exports, where a test registers it ([`Coppice::register`]).
+    Exporter,
+    /// The same.
+    Archive,
     /// Has no role.
     Stranger,
     /// Anybody.
@@ -29,6 +33,11 @@ pub enum Who {
 }
 
 impl Who {
+    /// What it is called as an exporter.
+    pub fn name(self) -> String {
+        format!("{self:?}")
+    }
+
     /// Its principal.
     pub fn principal(self) -> Principal {
         match self {
@@ -152,6 +161,41 @@ impl Coppice {
     /// `put_block_chunk`.
     pub fn put(&self, number: u64, chunk: u32, bytes: Vec<u8>) -> Result<UploadProgress, UploadError> {
         self.produce("put_block_chunk", PutBlockChunk { number, chunk, bytes: ByteBuf::from(bytes) })
+    }
+
+    /// `register_exporter`, named as the caller is.
+    ///
+    /// # Panics
+    /// Where it is refused.
+    pub fn register(&self, who: Who) {
+        let exporter = Exporter { name: who.name(), principal: who.principal() };
+        self.operate::<Result<(), ExporterError>>("register_exporter", exporter).expect("registers");
+    }
+
+    /// `remove_exporter`.
+    pub fn remove_exporter(&self, who: Who, drop_guard: bool) -> Result<(), ExporterError> {
+        self.operate("remove_exporter", RemoveExporter { name: who.name(), drop_guard })
+    }
+
+    /// `ack_exported`.
+    pub fn ack(&self, who: Who, number: u64, hash: &[u8]) -> Result<u64, AckError> {
+        let reply = self.call(who, "ack_exported", (number, ByteBuf::from(hash)));
+        reply.unwrap_or_else(|reject| panic!("ack_exported: {reject:?}"))
+    }
+
+    /// `export_blocks`.
+    pub fn export(&self, cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportPage, ExportError> {
+        self.ask("export_blocks", (cursor, max_bytes))
+    }
+
+    /// `get_export_status`.
+    pub fn export_status(&self) -> ExportStatus {
+        self.ask("get_export_status", ())
+    }
+
+    /// `plan_prune`.
+    pub fn plan(&self) -> Result<PrunePlan, PruneError> {
+        self.ask("plan_prune", ())
     }
 
     /// `set_prune_policy`.

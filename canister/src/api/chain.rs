@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 /// A whole block, as `append_block` takes it. `docs/design.md` 2.2 says how `receipts` and `index` are encoded.
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct AppendBlock {
     /// One above the head's; any number for the first block.
     pub number: u64,

@@ -37,14 +37,16 @@ fn the_table_names_every_method_of_the_candid_file_once() {
 #[test]
 fn access_is_checked_before_the_argument_is_decoded() {
     let coppice = Coppice::with(InitArg { operators: vec![], ..default_arg() });
+    coppice.register(Who::Exporter);
     let mut checked = 0;
     for &(method, required) in TABLE {
         let Required::Role(role) = required else { continue };
-        for who in [Who::Controller, Who::Producer, Who::Stranger, Who::Anonymous] {
+        for who in [Who::Controller, Who::Producer, Who::Exporter, Who::Stranger, Who::Anonymous] {
             let may = match who {
                 Who::Controller => role == Role::Operator,
                 Who::Producer => role == Role::Producer,
-                Who::Stranger | Who::Anonymous => false,
+                Who::Exporter => role == Role::Exporter,
+                _ => false,
             };
             let garbage = b"not candid".to_vec();
             let reject = coppice.ic.update(coppice.id, who.principal(), method, garbage).expect_err(method);
@@ -54,7 +56,7 @@ fn access_is_checked_before_the_argument_is_decoded() {
             checked += 1;
         }
     }
-    assert_eq!(checked, 4 * TABLE.iter().filter(|(_, required)| *required != Required::Nobody).count());
+    assert_eq!(checked, 5 * TABLE.iter().filter(|(_, required)| *required != Required::Nobody).count());
 }
 
 #[test]

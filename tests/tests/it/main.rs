@@ -4,6 +4,7 @@ mod access;
 mod append;
 mod daemon;
 mod deploy;
+mod export;
 mod interruption;
 mod operation;
 mod prune;

@@ -1,0 +1,286 @@
+//! Exporters: pages through the interface, what they cost, acknowledgements, and the guard.
+
+use coppice_canister::api::*;
+use coppice_host::{Host, Kind};
+use coppice_tests::blocks::{block, hash, plain, seal};
+use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
+use serde_bytes::ByteBuf;
+use sha2::{Digest, Sha256};
+
+fn retain(blocks: u64) -> PrunePolicyArg {
+    PrunePolicyArg { retain_blocks: Some(blocks), ..PrunePolicyArg::default() }
+}
+
+/// Pulls to the head, and answers the blocks, whose digests and parents are checked, and the pages that it took.
+fn pull(coppice: &Coppice, mut cursor: Option<ExportCursor>, max_bytes: u64) -> (Vec<AppendBlock>, u64) {
+    let (mut blocks, mut pages): (Vec<AppendBlock>, _) = (Vec::new(), 0);
+    loop {
+        let page = coppice.export(cursor.clone(), max_bytes).unwrap();
+        if page.chunks.is_empty() {
+            assert_eq!(page.cursor, cursor, "caught up: the same cursor");
+            break;
+        }
+        pages += 1;
+        for chunk in page.chunks {
+            if blocks.last().is_none_or(|last| last.number != chunk.number) {
+                blocks.push(AppendBlock {
+                    number: chunk.number,
+                    hash: chunk.hash.clone(),
+                    parent_hash: chunk.parent_hash.clone(),
+                    timestamp: chunk.timestamp,
+                    ..AppendBlock::default()
+                });
+            }
+            let block = blocks.last_mut().unwrap();
+            assert_eq!((&block.hash, &block.parent_hash), (&chunk.hash, &chunk.parent_hash));
+            let segment =
+                [&mut block.body, &mut block.receipts, &mut block.index].into_iter().nth(usize::from(chunk.segment));
+            let segment = segment.unwrap();
+            assert_eq!(chunk.offset, segment.len() as u64);
+            segment.extend_from_slice(&chunk.bytes);
+            if segment.len() as u64 == chunk.total {
+                assert_eq!(Sha256::digest(segment.as_slice())[..], chunk.sha256[..]);
+                block.sha256.push(chunk.sha256);
+            }
+        }
+        cursor = page.cursor;
+    }
+    assert!(blocks.windows(2).all(|w| w[1].parent_hash == w[0].hash && w[1].number == w[0].number + 1));
+    (blocks, pages)
+}
+
+#[test]
+fn a_reader_gets_every_block_whole_whatever_its_size() {
+    let coppice = Coppice::new();
+    assert_eq!(coppice.export(None, 0), Ok(ExportPage { chunks: vec![], cursor: None, head: None }));
+    let mut blocks: Vec<AppendBlock> = Vec::new();
+    for (number, body) in [(100, 10), (101, 500_000), (102, 5_000_000), (103, 0), (104, 70_000)] {
+        let block = plain(number, 3, body);
+        match body {
+            5_000_000 => coppice.upload(&block, 1 << 20).unwrap(),
+            _ => coppice.append(&block).unwrap(),
+        }
+        blocks.push(block);
+    }
+    let mut bare = block(105, &[], 0);
+    (bare.receipts, bare.index) = (ByteBuf::new(), ByteBuf::new());
+    seal(&mut bare);
+    coppice.append(&bare).unwrap();
+    blocks.push(bare);
+    for max_bytes in [0, 10_000_000, 300_000, 65_536] {
+        let (pulled, pages) = pull(&coppice, None, max_bytes);
+        assert_eq!(pulled, blocks);
+        let most = if max_bytes == 0 { 2 << 20 } else { max_bytes.min(2 << 20) };
+        assert!(pages >= 5_570_000 / most, "{pages} pages of {max_bytes}");
+    }
+    coppice.upgrade();
+    assert_eq!(pull(&coppice, None, 0).0, blocks);
+}
+
+/// What a page costs depends on what it returns and on nothing else: not on the block's size, the place in it, or the
+/// chain's length.
+#[test]
+fn a_page_never_reads_more_than_it_returns() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    coppice.append(&plain(0, 1, 400_000)).unwrap();
+    let large = plain(1, 1, 40_000_000);
+    coppice.upload(&large, 1 << 20).unwrap();
+    coppice.append_plain(2..400, 100);
+    let page_of = |host: &Host, offset: u64, number: u64, max_bytes: u64| {
+        let hash = ByteBuf::from(hash(number));
+        let cursor = ExportCursor { number, hash, segment: 0, offset, rollbacks: 0 };
+        host.take_executions();
+        let page = coppice.export(Some(cursor), max_bytes).unwrap();
+        let bytes: usize = page.chunks.iter().map(|chunk| chunk.bytes.len()).sum();
+        assert_eq!(bytes as u64, max_bytes);
+        let query = host.take_executions().into_iter().find(|e| e.kind == Kind::Query).unwrap();
+        (query.instructions, query.stable_pages_read)
+    };
+    for max_bytes in [4_096, 262_144] {
+        let (small, _) = page_of(&host, 0, 0, max_bytes);
+        for offset in [0, 1_000_000, 17_777_777, 39_000_000] {
+            let (large, pages) = page_of(&host, offset, 1, max_bytes);
+            println!("{max_bytes} bytes from {offset} of 40 MB: {large} instructions, {pages} pages read");
+            // The encoder's buffer is moved now and then as it grows.
+            assert!(large.abs_diff(small) < 6_000 + 3 * max_bytes, "{large} and {small}");
+            assert!(pages <= max_bytes / 4_096 + 12, "{pages} pages");
+        }
+    }
+    let (little, _) = page_of(&host, 0, 1, 4_096);
+    let (more, _) = page_of(&host, 0, 1, 1_048_576);
+    assert!(more - little < 8 * (1_048_576 - 4_096), "a few instructions a byte: {little}, {more}");
+}
+
+#[test]
+fn nothing_is_pruned_that_was_not_acknowledged() {
+    let coppice = Coppice::new();
+    coppice.set_policy(retain(5)).unwrap();
+    coppice.register(Who::Exporter);
+    coppice.register(Who::Archive);
+    coppice.append_plain(0..30, 10_000);
+    coppice.pass(60);
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.target, status.prune_cursor), (0, 24, None));
+    assert_eq!((status.need_prune, status.exported_before_block), (true, Some(0)));
+    assert_eq!(status.held_by, Some(HeldBy::Exporter("Archive".into())), "of two equal ones the first by name");
+    assert_eq!(coppice.prune_now(1_000).blocks, 0, "nor by hand");
+    assert_eq!(coppice.ack(Who::Exporter, 20, &hash(20)), Ok(21));
+    assert_eq!(coppice.ack(Who::Archive, 9, &hash(9)), Ok(10));
+    let plan = coppice.plan().unwrap();
+    assert_eq!((plan.before, plan.target, plan.blocks, plan.retain_min_block), (10, 24, 10, 24));
+    assert_eq!(plan.held_by, Some(HeldBy::Exporter("Archive".into())));
+    coppice.upgrade();
+    coppice.pass(60);
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.exported_before_block), (10, Some(10)));
+    assert_eq!(status.last_run.unwrap().progress, PruneProgress::HasMore { reason: StopReason::Guard });
+    // It holds nothing back any more, and the other one does.
+    coppice.remove_exporter(Who::Archive, false).unwrap();
+    coppice.pass(60);
+    assert_eq!(coppice.prune_status().pruned_before_block, 21);
+    assert_eq!(coppice.remove_exporter(Who::Exporter, false), Err(ExporterError::LastExporter));
+    assert_eq!(coppice.remove_exporter(Who::Archive, true), Err(ExporterError::Unknown));
+    coppice.remove_exporter(Who::Exporter, true).unwrap();
+    coppice.pass(60);
+    assert_eq!(coppice.prune_status().pruned_before_block, 24);
+    // A new one's bound is where the chain begins: nothing more goes until it says so.
+    coppice.register(Who::Archive);
+    coppice.append_plain(30..40, 10_000);
+    coppice.pass(60);
+    assert_eq!(coppice.prune_status().pruned_before_block, 24);
+    assert_eq!(coppice.ack(Who::Archive, 39, &hash(39)), Ok(40));
+    coppice.pass(60);
+    assert_eq!(coppice.prune_status().pruned_before_block, 34, "retention is the limit again");
+}
+
+#[test]
+fn acknowledgements_are_inclusive_monotonic_and_of_the_caller() {
+    let coppice = Coppice::new();
+    coppice.register(Who::Exporter);
+    assert_eq!(coppice.ack(Who::Exporter, 0, &hash(0)), Err(AckError::AboveHead { head: None }));
+    coppice.append_plain(0..10, 100);
+    let reject = coppice.call::<Result<u64, AckError>>(Who::Archive, "ack_exported", (3u64, ByteBuf::from(hash(3))));
+    assert!(reject.unwrap_err().message.contains("access denied"));
+    let role = Grant { principal: Who::Archive.principal(), role: Role::Exporter };
+    coppice.operate::<Result<(), RoleError>>("grant_role", role).unwrap();
+    assert_eq!(coppice.ack(Who::Archive, 3, &hash(3)), Err(AckError::NotRegistered), "the role alone is no exporter");
+    assert_eq!(coppice.ack(Who::Exporter, 5, &hash(5)), Ok(6));
+    let status = coppice.export_status();
+    let acknowledged = status.exporters[0].clone();
+    assert_eq!((acknowledged.exported_before_block, acknowledged.lag_blocks), (6, 4));
+    coppice.pass(100);
+    for number in [5, 2] {
+        assert_eq!(coppice.ack(Who::Exporter, number, &hash(number)), Ok(6), "again, and of an older one");
+    }
+    let later = coppice.export_status().exporters[0].clone();
+    assert_eq!(later.acknowledged_at, acknowledged.acknowledged_at);
+    assert_eq!(later.lag_seconds, acknowledged.lag_seconds + 100);
+    assert_eq!(coppice.ack(Who::Exporter, 10, &hash(10)), Err(AckError::AboveHead { head: Some(9) }));
+    let wrong = AckError::WrongHash { expected: ByteBuf::from(hash(8)) };
+    assert_eq!(coppice.ack(Who::Exporter, 8, &hash(9)), Err(wrong.clone()));
+    assert_eq!(coppice.ack(Who::Exporter, 8, b""), Err(wrong));
+    assert_eq!(coppice.export_status().exporters[0].exported_before_block, 6, "a refusal changes nothing");
+    assert_eq!(coppice.ack(Who::Exporter, 9, &hash(9)), Ok(10));
+    let status = coppice.export_status();
+    assert_eq!((status.exporters[0].lag_blocks, status.exporters[0].lag_seconds), (0, 0));
+    assert_eq!((status.exported_before_block, status.head), (Some(10), Some(9)));
+}
+
+#[test]
+fn a_required_export_holds_everything_without_an_exporter() {
+    let coppice = Coppice::new();
+    let require = ConfigChange { require_export: Some(true), ..ConfigChange::default() };
+    coppice.operate::<Result<Config, ConfigError>>("set_config", require).unwrap();
+    coppice.set_policy(retain(5)).unwrap();
+    coppice.append_plain(0..30, 100);
+    coppice.pass(60);
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.held_by), (0, Some(HeldBy::NoExporter)));
+    coppice.register(Who::Exporter);
+    coppice.ack(Who::Exporter, 12, &hash(12)).unwrap();
+    coppice.pass(60);
+    assert_eq!(coppice.prune_status().pruned_before_block, 13);
+    coppice.remove_exporter(Who::Exporter, true).unwrap();
+    coppice.upgrade();
+    coppice.pass(60);
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.exported_before_block), (13, Some(13)));
+    let allow = ConfigChange { require_export: Some(false), ..ConfigChange::default() };
+    coppice.operate::<Result<Config, ConfigError>>("set_config", allow).unwrap();
+    coppice.pass(60);
+    assert_eq!(coppice.prune_status().pruned_before_block, 24);
+}
+
+/// Capacity never overrides the guard: the canister fills up, and says in whose name it refuses.
+#[test]
+fn at_emergency_water_appends_are_refused_in_the_exporters_name() {
+    let coppice = Coppice::new();
+    let target = 100 * u64::from(LOG_CLASS);
+    coppice.set_policy(PrunePolicyArg { target_bytes: Some(target), ..PrunePolicyArg::default() }).unwrap();
+    coppice.register(Who::Exporter);
+    let mut next = 0;
+    let refused = loop {
+        match coppice.append(&plain(next, 3, 60_000)) {
+            Ok(()) => next += 1,
+            Err(error) => break error,
+        }
+        coppice.pass(60);
+        assert!(next < 200, "it never fills up");
+    };
+    let held_by = HeldBy::Exporter("Exporter".into());
+    assert_eq!(refused, AppendError::CapacityExhausted { held_by: held_by.clone() });
+    let status = coppice.prune_status();
+    assert!(status.estimated_kept_bytes >= status.emergency_bytes, "{status:?}");
+    assert_eq!((status.pruned_before_block, status.held_by.clone()), (0, Some(held_by)));
+    assert!(!coppice.ask::<Health>("health", ()).healthy);
+    assert_eq!(pull(&coppice, None, 0).0.len() as u64, next, "all of it is still there");
+    // An upload is refused as well; the exporter catches up, and the chain goes on.
+    let (begin, _) = coppice_tests::blocks::upload(&plain(next, 3, 60_000), 1 << 16);
+    let begun: Result<UploadProgress, AppendError> = coppice.produce("begin_block", begin);
+    assert!(matches!(begun, Err(AppendError::CapacityExhausted { .. })), "{begun:?}");
+    coppice.ack(Who::Exporter, next - 1, &hash(next - 1)).unwrap();
+    let waiting = coppice.append(&plain(next, 3, 60_000));
+    assert_eq!(waiting, Err(AppendError::CapacityExhausted { held_by: HeldBy::PruneLag }));
+    coppice.pass(60);
+    coppice.append(&plain(next, 3, 60_000)).unwrap();
+    let status = coppice.prune_status();
+    assert!(status.estimated_kept_bytes <= status.low_water_bytes + 2 * u64::from(LOG_CLASS), "{status:?}");
+    assert_eq!(coppice.ask::<Health>("health", ()).problems, Vec::<String>::new());
+}
+
+/// A reorg: acknowledgements move back, so the new blocks are kept until they are acknowledged, and a reader is told.
+#[test]
+fn a_reorg_moves_acknowledgements_back_and_tells_readers() {
+    let coppice = Coppice::new();
+    coppice.set_policy(retain(1)).unwrap();
+    coppice.register(Who::Exporter);
+    coppice.register(Who::Archive);
+    coppice.append_plain(0..10, 1_000);
+    coppice.ack(Who::Exporter, 9, &hash(9)).unwrap();
+    coppice.ack(Who::Archive, 3, &hash(3)).unwrap();
+    let cursor = coppice.export(None, 0).unwrap().cursor;
+    assert_eq!(cursor.as_ref().unwrap().number, 9);
+    coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", 5u64).unwrap();
+    let bounds = |coppice: &Coppice| -> Vec<u64> {
+        coppice.export_status().exporters.iter().map(|exporter| exporter.exported_before_block).collect()
+    };
+    assert_eq!(bounds(&coppice), [4, 6], "min(acknowledged, 5), as exclusive bounds");
+    let mut parent = ByteBuf::from(hash(5));
+    for number in 6..12 {
+        let mut fork = plain(number, 3, 2_000);
+        (fork.hash, fork.parent_hash) = (ByteBuf::from(hash(number ^ 1 << 40)), parent);
+        parent = fork.hash.clone();
+        coppice.append(&fork).unwrap();
+    }
+    coppice.upgrade();
+    let reorged = coppice.export(cursor, 0).unwrap_err();
+    let ExportError::Reorged { common_ancestor: 5, cursor } = reorged else { panic!("{reorged:?}") };
+    let (blocks, _) = pull(&coppice, Some(cursor), 0);
+    assert_eq!(blocks.iter().map(|block| block.number).collect::<Vec<_>>(), [6, 7, 8, 9, 10, 11]);
+    assert_eq!(blocks[0].parent_hash, ByteBuf::from(hash(5)));
+    coppice.ack(Who::Archive, 11, &parent).unwrap();
+    coppice.pass(60);
+    assert_eq!(coppice.prune_status().pruned_before_block, 6, "the other one has not seen block 6 of this chain");
+    let old = coppice.ack(Who::Exporter, 9, &hash(9));
+    assert_eq!(old, Err(AckError::WrongHash { expected: blocks[3].hash.clone() }));
+}
