@@ -16,7 +16,7 @@ use std::time::Duration;
 pub const LOG_CLASS: u32 = 64 << 10;
 
 /// Who calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
     /// The canister's controller, an operator.
     Controller,

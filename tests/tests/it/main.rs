@@ -6,6 +6,7 @@ mod daemon;
 mod deploy;
 mod export;
 mod interruption;
+mod machine;
 mod operation;
 mod prune;
 mod reads;

@@ -1,0 +1,200 @@
+//! A plain model of the chain, its pruning and its exporters: what `docs/design.md` says, over ordinary collections.
+
+use crate::coppice::{LOG_CLASS, Who};
+use coppice_canister::api::*;
+use std::collections::{BTreeMap, VecDeque};
+
+const CLASS: u64 = LOG_CLASS as u64;
+const DAY: u64 = 86_400;
+
+/// A kept block.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// The block.
+    pub block: AppendBlock,
+    /// Where its payload starts in the log.
+    pub offset: u64,
+    /// Its monotonic time.
+    pub monotonic: u64,
+}
+
+/// What is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Why.
+    pub reason: PruneReason,
+    /// Blocks below it are to go.
+    pub target: u64,
+    /// Blocks below it may.
+    pub before: u64,
+}
+
+/// The model.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    /// What is kept, oldest first.
+    pub kept: VecDeque<Kept>,
+    /// What was pruned, oldest first.
+    pub pruned: Vec<AppendBlock>,
+    /// The policy in force.
+    pub policy: Option<PrunePolicy>,
+    /// The kill switch.
+    pub enabled: bool,
+    /// `require_export`.
+    pub require_export: bool,
+    /// The exclusive bound of each exporter.
+    pub bounds: BTreeMap<Who, u64>,
+    /// The open upload, and when it was touched last.
+    pub upload: Option<(AppendBlock, u64)>,
+    to_low_water: bool,
+    tail: u64,
+    log_first: u64,
+}
+
+fn payload(block: &AppendBlock) -> u64 {
+    (block.body.len() + block.receipts.len() + block.index.len()) as u64
+}
+
+impl Model {
+    /// The oldest kept block's number.
+    pub fn oldest(&self) -> u64 {
+        self.kept.front().map_or(0, |kept| kept.block.number)
+    }
+
+    /// The head's number.
+    pub fn head(&self) -> Option<u64> {
+        self.kept.back().map(|kept| kept.block.number)
+    }
+
+    /// A kept block.
+    pub fn get(&self, number: u64) -> Option<&Kept> {
+        self.kept.get(number.checked_sub(self.oldest())? as usize)
+    }
+
+    /// Class bytes that the chain keeps.
+    pub fn kept_bytes(&self) -> u64 {
+        (self.tail.div_ceil(CLASS).max(self.log_first) - self.log_first) * CLASS
+    }
+
+    /// What nothing may pass, and who says so: of several the first by name.
+    pub fn guard(&self) -> Option<(u64, HeldBy)> {
+        let slowest = self.bounds.iter().min_by_key(|&(who, &bound)| (bound, who.name()));
+        match slowest {
+            Some((who, &bound)) => Some((bound, HeldBy::Exporter(who.name()))),
+            None => self.require_export.then_some((0, HeldBy::NoExporter)),
+        }
+    }
+
+    /// Appends a block.
+    pub fn append(&mut self, block: AppendBlock, now: u64) {
+        let before = self.kept.back().map_or(0, |kept| kept.monotonic);
+        let monotonic = now.min(before.max(block.timestamp));
+        let offset = self.tail;
+        self.tail += payload(&block);
+        self.kept.push_back(Kept { block, offset, monotonic });
+    }
+
+    /// Who refuses an append, if somebody does.
+    pub fn exhausted(&self, now: u64) -> Option<HeldBy> {
+        let policy = self.policy.as_ref()?;
+        let emergency = policy.target_bytes * u64::from(policy.emergency_ratio_bps) / 10_000;
+        let frees = self.frees(self.head()?) > 0;
+        if emergency == 0 || self.kept_bytes() < emergency || !frees {
+            return None;
+        }
+        if !self.enabled {
+            return Some(HeldBy::Disabled);
+        }
+        let stuck = self.due(now).is_some_and(|due| due.before <= self.oldest());
+        Some(if stuck { self.guard().expect("it is what holds").1 } else { HeldBy::PruneLag })
+    }
+
+    /// Blobs that become free when the blocks below `bound` go.
+    fn frees(&self, bound: u64) -> u64 {
+        self.get(bound).map_or(0, |kept| (kept.offset / CLASS).saturating_sub(self.log_first))
+    }
+
+    /// The lowest bound that frees `blobs`.
+    fn freeing(&self, blobs: u64) -> u64 {
+        let enough = |kept: &&Kept| blobs > 0 && self.frees(kept.block.number) >= blobs;
+        self.kept.iter().find(enough).map_or(0, |kept| kept.block.number)
+    }
+
+    /// What is due at `now`.
+    pub fn due(&self, now: u64) -> Option<Due> {
+        let policy = self.policy.as_ref()?;
+        let head = self.head()?;
+        let by_count = if policy.retain_blocks > 0 { head.saturating_sub(policy.retain_blocks) } else { 0 };
+        let young = |kept: &&Kept| kept.monotonic + policy.retain_days * DAY >= now;
+        let by_age = match policy.retain_days {
+            0 => 0,
+            _ => self.kept.iter().find(young).map_or(head, |kept| kept.block.number),
+        };
+        let retention = by_count.max(by_age).min(head);
+        let (kept, target) = (self.kept_bytes(), policy.target_bytes);
+        let low = target * u64::from(10_000 - policy.headroom_ratio_bps) / 10_000;
+        let high = target * u64::from(20_000 - policy.headroom_ratio_bps) / 20_000;
+        let fires = target > 0 && (kept > high || self.to_low_water && kept > low);
+        let wanted = if fires { (kept - low).div_ceil(CLASS) } else { 0 };
+        let capacity = self.freeing(wanted.min(self.frees(head)));
+        let target = retention.max(capacity);
+        if target <= self.oldest() {
+            return None;
+        }
+        let reason = if capacity > retention { PruneReason::Capacity } else { PruneReason::Retention };
+        let before = match (self.guard().map(|guard| guard.0).filter(|&guard| guard < target), reason) {
+            (None, _) => target,
+            (Some(guard), PruneReason::Retention) => guard,
+            (Some(guard), PruneReason::Capacity) => {
+                retention.min(guard).max(self.freeing(self.frees(guard.max(self.oldest()))))
+            }
+        };
+        Some(Due { reason, target, before })
+    }
+
+    /// One run with this many ops: the first block always, the others as long as they fit.
+    pub fn run(&mut self, now: u64, max_ops: u64) {
+        let Some(due) = self.due(now) else { return };
+        let (mut left, mut first, mut stopped) = (max_ops, true, due.before < due.target);
+        while self.oldest() < due.before {
+            let blobs = self.frees(self.oldest() + 1);
+            let transactions = u32::from_le_bytes(self.kept[0].block.index[..4].try_into().expect("an index"));
+            let ops = 1 + u64::from(transactions) + 2 * blobs;
+            if !first && ops > left {
+                stopped = true;
+                break;
+            }
+            (first, left) = (false, left.saturating_sub(ops));
+            self.log_first += blobs;
+            self.pruned.extend(self.kept.pop_front().map(|kept| kept.block));
+        }
+        if !first {
+            self.to_low_water = due.reason == PruneReason::Capacity && stopped;
+        }
+    }
+
+    /// A tick of the daemon, with the default budget.
+    pub fn tick(&mut self, now: u64, upload_expiry_secs: u64) {
+        if self.upload.as_ref().is_some_and(|(_, touched)| now - touched >= upload_expiry_secs) {
+            self.upload = None;
+        }
+        if self.enabled {
+            self.run(now, 10_000);
+        }
+    }
+
+    /// Puts a policy in force.
+    pub fn set_policy(&mut self, policy: PrunePolicy) {
+        self.enabled |= self.policy.is_none();
+        self.policy = Some(policy);
+        self.to_low_water = false;
+    }
+
+    /// Makes block `number` the head.
+    pub fn roll_back(&mut self, number: u64) {
+        while self.head() > Some(number) {
+            self.tail = self.kept.pop_back().expect("there is a head").offset;
+        }
+        self.bounds.values_mut().for_each(|bound| *bound = (*bound).min(number + 1));
+    }
+}

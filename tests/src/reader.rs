@@ -1,0 +1,94 @@
+//! A reader of exports: what an indexer does, over a plain map, with nothing believed.
+
+use crate::coppice::Coppice;
+use coppice_canister::api::*;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+
+/// What was pulled so far.
+#[derive(Clone, Debug, Default)]
+pub struct Reader {
+    /// Whole blocks.
+    pub blocks: BTreeMap<u64, AppendBlock>,
+    /// The block that is under way.
+    partial: Option<AppendBlock>,
+    cursor: Option<ExportCursor>,
+}
+
+impl Reader {
+    /// Pulls one page. Answers false where there was none: at the head, or after a reorg or a re-base, which are done
+    /// then.
+    ///
+    /// # Panics
+    /// Where a chunk is not what comes next, or not what its digest says.
+    pub fn pull(&mut self, coppice: &Coppice, max_bytes: u64) -> bool {
+        let page = match coppice.export(self.cursor.clone(), max_bytes) {
+            Ok(page) => page,
+            Err(ExportError::Reorged { common_ancestor, cursor }) => {
+                self.blocks.retain(|&number, _| number <= common_ancestor);
+                if let Some(block) = self.blocks.get(&common_ancestor) {
+                    assert_eq!(block.hash, cursor.hash, "it is a common ancestor");
+                }
+                (self.partial, self.cursor) = (None, Some(cursor));
+                return false;
+            }
+            Err(ExportError::Pruned { first_available }) => {
+                assert!(self.cursor.as_ref().is_none_or(|cursor| cursor.number < first_available));
+                (self.partial, self.cursor) = (None, None);
+                return false;
+            }
+            Err(error) => panic!("export_blocks: {error:?}"),
+        };
+        let some = !page.chunks.is_empty();
+        page.chunks.into_iter().for_each(|chunk| self.take(chunk));
+        self.cursor = page.cursor;
+        some
+    }
+
+    /// The newest whole block.
+    pub fn newest(&self) -> Option<&AppendBlock> {
+        let number = match &self.partial {
+            None => self.cursor.as_ref()?.number,
+            Some(partial) => partial.number.checked_sub(1)?,
+        };
+        self.blocks.get(&number)
+    }
+
+    fn take(&mut self, chunk: ExportChunk) {
+        let mut block = self.partial.take().unwrap_or_else(|| {
+            if let Some(before) = self.newest().filter(|before| before.number + 1 == chunk.number) {
+                assert_eq!(before.hash, chunk.parent_hash, "block {}", chunk.number);
+            }
+            AppendBlock {
+                number: chunk.number,
+                hash: chunk.hash.clone(),
+                parent_hash: chunk.parent_hash.clone(),
+                timestamp: chunk.timestamp,
+                ..AppendBlock::default()
+            }
+        });
+        assert_eq!((block.number, &block.hash), (chunk.number, &chunk.hash));
+        assert_eq!(block.sha256.len(), usize::from(chunk.segment), "no segment is left out");
+        let segment = match chunk.segment {
+            0 => &mut block.body,
+            1 => &mut block.receipts,
+            _ => &mut block.index,
+        };
+        assert_eq!(segment.len() as u64, chunk.offset, "no gap and nothing twice");
+        segment.extend_from_slice(&chunk.bytes);
+        if segment.len() as u64 == chunk.total {
+            assert_eq!(Sha256::digest(segment.as_slice())[..], chunk.sha256[..]);
+            block.sha256.push(chunk.sha256);
+        }
+        let number = block.number;
+        // Only now is it the newest: the cursor of the page is taken over behind its last chunk.
+        match block.sha256.len() {
+            3 => {
+                let whole = ExportCursor { number, hash: block.hash.clone(), segment: 3, offset: 0, rollbacks: 0 };
+                self.cursor = Some(whole);
+                self.blocks.insert(number, block);
+            }
+            _ => self.partial = Some(block),
+        }
+    }
+}

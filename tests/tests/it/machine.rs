@@ -1,0 +1,318 @@
+//! A state machine: random histories of everything that touches the chain, against a plain model. Whatever happens, what
+//! is pruned is what the model prunes, and a registered exporter has pulled every block before it went.
+
+use coppice_canister::api::*;
+use coppice_tests::blocks::{block, block_id, id, upload};
+use coppice_tests::coppice::{Coppice, LOG_CLASS, Who};
+use coppice_tests::model::Model;
+use coppice_tests::reader::Reader;
+use proptest::prelude::*;
+use serde_bytes::ByteBuf;
+use std::collections::BTreeMap;
+
+const CLASS: u64 = LOG_CLASS as u64;
+const EXPORTERS: [Who; 2] = [Who::Exporter, Who::Archive];
+const EXPIRY: u64 = 3_600;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Append { body: usize, transactions: u8, age: u64 },
+    Upload { body: usize, then: Then },
+    Finish(Then),
+    Pull { who: Who, pages: u8, max_bytes: u64 },
+    Ack(Who),
+    Prune(u64),
+    Policy { blocks: u64, days: u64, blobs: u64 },
+    Enable(bool),
+    Register(Who),
+    Remove(Who),
+    Require(bool),
+    Rollback(u64),
+    Time(u64),
+    Upgrade,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Then {
+    Commit,
+    Abort,
+    Leave,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let body = || prop_oneof![3 => 0usize..2_000, 3 => 20_000usize..150_000];
+    let who = || prop::sample::select(&EXPORTERS[..]);
+    let then = || prop_oneof![3 => Just(Then::Commit), 1 => Just(Then::Abort), 1 => Just(Then::Leave)];
+    let time = prop::sample::select(&[60u64, 600, 4_000, 86_400, 5 * 86_400][..]);
+    let few = |most: u64| prop_oneof![Just(0u64), 1..most];
+    prop_oneof![
+        20 => (body(), 0u8..8, prop_oneof![Just(0u64), 0u64..900_000])
+            .prop_map(|(body, transactions, age)| Step::Append { body, transactions, age }),
+        3 => (body(), then()).prop_map(|(body, then)| Step::Upload { body, then }),
+        2 => then().prop_map(Step::Finish),
+        8 => (who(), 1u8..6, prop_oneof![Just(0u64), 1_000u64..200_000])
+            .prop_map(|(who, pages, max_bytes)| Step::Pull { who, pages, max_bytes }),
+        5 => who().prop_map(Step::Ack),
+        3 => (1u64..60).prop_map(Step::Prune),
+        3 => (few(12), few(9), prop_oneof![Just(0u64), 12u64..40])
+            .prop_map(|(blocks, days, blobs)| Step::Policy { blocks, days, blobs }),
+        1 => any::<bool>().prop_map(Step::Enable),
+        2 => who().prop_map(Step::Register),
+        1 => who().prop_map(Step::Remove),
+        1 => any::<bool>().prop_map(Step::Require),
+        2 => (0u64..5).prop_map(Step::Rollback),
+        10 => time.prop_map(Step::Time),
+        1 => Just(Step::Upgrade),
+    ]
+}
+
+struct Machine {
+    coppice: Coppice,
+    model: Model,
+    /// What each exporter pulled; and how many blocks had been pruned when it was registered.
+    readers: BTreeMap<Who, (Reader, usize)>,
+    serial: u64,
+}
+
+impl Machine {
+    fn new() -> Self {
+        Self { coppice: Coppice::new(), model: Model::default(), readers: BTreeMap::new(), serial: 0 }
+    }
+
+    fn now(&self) -> u64 {
+        self.coppice.ic.now() / 1_000_000_000
+    }
+
+    /// The next block; no other has its hash, on any fork.
+    fn next(&mut self, body: usize, transactions: u8, age: u64) -> AppendBlock {
+        self.serial += 1;
+        let number = self.model.head().map_or(0, |head| head + 1);
+        let ids: Vec<_> = (0..u64::from(transactions)).map(|i| id(self.serial << 8 | i)).collect();
+        AppendBlock {
+            hash: ByteBuf::from(id(self.serial << 30)),
+            parent_hash: self.model.kept.back().map_or_else(ByteBuf::new, |kept| kept.block.hash.clone()),
+            timestamp: self.now() - age,
+            ..block(number, &ids, body)
+        }
+    }
+
+    fn begin(&mut self, body: usize) {
+        let new = self.next(body, 2, 0);
+        let (begin, chunks) = upload(&new, 50_000);
+        let begun: Result<UploadProgress, AppendError> = self.coppice.produce("begin_block", begin);
+        if self.model.upload.is_some() {
+            assert_eq!(begun, Err(AppendError::UploadOpen));
+        } else if let Some(held_by) = self.model.exhausted(self.now()) {
+            assert_eq!(begun, Err(AppendError::CapacityExhausted { held_by }));
+        } else {
+            begun.unwrap();
+            for (chunk, bytes) in (0..).zip(chunks) {
+                self.coppice.put(new.number, chunk, bytes).unwrap();
+            }
+            self.model.upload = Some((new, self.now()));
+        }
+    }
+
+    fn finish(&mut self, then: Then) {
+        let Some((open, _)) = self.model.upload.clone() else { return };
+        match then {
+            Then::Leave => {}
+            Then::Abort => {
+                let aborted: Result<bool, UploadError> = self.coppice.produce("abort_block", open.number);
+                assert_eq!(aborted, Ok(true));
+                self.model.upload = None;
+            }
+            Then::Commit => {
+                let committed: Result<(), UploadError> = self.coppice.produce("commit_block", block_id(&open));
+                match self.model.exhausted(self.now()) {
+                    Some(held_by) => {
+                        let refused = AppendError::CapacityExhausted { held_by };
+                        assert_eq!(committed, Err(UploadError::Append(refused)));
+                    }
+                    None => {
+                        assert_eq!(committed, Ok(()));
+                        self.model.upload = None;
+                        self.model.append(open, self.now());
+                    }
+                }
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, who: Who) {
+        let Some(newest) = self.readers.get(&who).and_then(|(reader, _)| reader.newest()) else { return };
+        let (number, hash) = (newest.number, newest.hash.clone());
+        let answer = self.coppice.ack(who, number, &hash);
+        let head = self.model.head();
+        let Some(bound) = self.model.bounds.get(&who).copied() else {
+            panic!("a reader that is no exporter: {answer:?}")
+        };
+        let expected = if head.is_none_or(|head| number > head) {
+            Err(AckError::AboveHead { head })
+        } else if let Some(kept) = self.model.get(number).filter(|kept| kept.block.hash != hash) {
+            Err(AckError::WrongHash { expected: kept.block.hash.clone() })
+        } else {
+            Ok(bound.max(number + 1))
+        };
+        assert_eq!(answer, expected);
+        if let Ok(bound) = answer {
+            self.model.bounds.insert(who, bound);
+        }
+    }
+
+    fn policy(&mut self, blocks: u64, days: u64, blobs: u64) {
+        let arg = PrunePolicyArg {
+            retain_blocks: Some(blocks),
+            retain_days: Some(days),
+            target_bytes: Some(blobs * CLASS),
+            headroom_ratio_bps: Some(5_000),
+            ..PrunePolicyArg::default()
+        };
+        let policy = self.coppice.set_policy(arg).unwrap();
+        self.model.set_policy(policy);
+    }
+
+    fn remove(&mut self, who: Who) {
+        let drop_guard = self.serial.is_multiple_of(2);
+        let answer = self.coppice.remove_exporter(who, drop_guard);
+        let expected = match self.model.bounds.contains_key(&who) {
+            false => Err(ExporterError::Unknown),
+            true if self.model.bounds.len() == 1 && !drop_guard => Err(ExporterError::LastExporter),
+            true => Ok(()),
+        };
+        assert_eq!(answer, expected);
+        if answer.is_ok() {
+            self.exported_before_pruned(who);
+            self.model.bounds.remove(&who);
+            self.readers.remove(&who);
+        }
+    }
+
+    fn roll_back(&mut self, depth: u64) {
+        let Some(head) = self.model.head() else { return };
+        let number = head.saturating_sub(depth);
+        let answer: Result<Rollback, RollbackError> = self.coppice.produce("rollback_to", number);
+        if number < self.model.oldest() {
+            assert_eq!(answer, Err(RollbackError::Pruned { first_available: self.model.oldest() }));
+        } else if self.model.upload.is_some() {
+            assert_eq!(answer, Err(RollbackError::UploadOpen));
+        } else {
+            assert_eq!(answer, Ok(Rollback { head: number, removed: head - number, has_more: false }));
+            self.model.roll_back(number);
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Append { body, transactions, age } => {
+                let new = self.next(body, transactions, age);
+                let answer = self.coppice.append(&new);
+                if self.model.upload.is_some() {
+                    assert_eq!(answer, Err(AppendError::UploadOpen));
+                } else if let Some(held_by) = self.model.exhausted(self.now()) {
+                    assert_eq!(answer, Err(AppendError::CapacityExhausted { held_by }));
+                } else {
+                    assert_eq!(answer, Ok(()));
+                    self.model.append(new, self.now());
+                }
+            }
+            Step::Upload { body, then } => {
+                self.begin(body);
+                self.finish(then);
+            }
+            Step::Finish(then) => self.finish(then),
+            Step::Pull { who, pages, max_bytes } => {
+                if let Some((reader, _)) = self.readers.get_mut(&who) {
+                    (0..pages).for_each(|_| {
+                        reader.pull(&self.coppice, max_bytes);
+                    });
+                }
+            }
+            Step::Ack(who) => self.acknowledge(who),
+            Step::Prune(max_ops) => {
+                let run: Result<PruneRun, PruneError> = self.coppice.operate("prune_now", max_ops);
+                assert_eq!(run.is_ok(), self.model.policy.is_some());
+                self.model.run(self.now(), max_ops);
+            }
+            Step::Policy { blocks, days, blobs } => self.policy(blocks, days, blobs),
+            Step::Enable(enabled) => {
+                let answer: Result<(), PruneError> = self.coppice.operate("set_pruning_enabled", enabled);
+                if answer.is_ok() {
+                    self.model.enabled = enabled;
+                } else {
+                    assert!(enabled && self.model.policy.is_none());
+                }
+            }
+            Step::Register(who) => {
+                self.coppice.register(who);
+                self.model.bounds.entry(who).or_insert(self.model.kept.front().map_or(0, |kept| kept.block.number));
+                self.readers.entry(who).or_insert_with(|| (Reader::default(), self.model.pruned.len()));
+            }
+            Step::Remove(who) => self.remove(who),
+            Step::Require(require) => {
+                let change = ConfigChange { require_export: Some(require), ..ConfigChange::default() };
+                self.coppice.operate::<Result<Config, ConfigError>>("set_config", change).unwrap();
+                self.model.require_export = require;
+            }
+            Step::Rollback(depth) => self.roll_back(depth),
+            Step::Time(secs) => {
+                self.coppice.pass(secs);
+                let now = self.now();
+                // Missed ticks are replayed: the second has nothing left to do.
+                (0..2).for_each(|_| self.model.tick(now, EXPIRY));
+            }
+            Step::Upgrade => self.coppice.upgrade(),
+        }
+        self.check();
+    }
+
+    /// What is seen from outside is what the model says.
+    fn check(&self) {
+        let (status, model, now) = (self.coppice.prune_status(), &self.model, self.now());
+        assert_eq!((status.head, status.pruned_before_block), (model.head(), model.oldest()));
+        assert_eq!(status.estimated_kept_bytes, model.kept_bytes());
+        assert_eq!(status.enabled, model.enabled);
+        let due = model.due(now);
+        assert_eq!(status.need_prune, due.is_some(), "{status:?}");
+        if let Some(due) = due {
+            assert_eq!((status.reason, status.target), (Some(due.reason), due.target));
+            assert_eq!(status.prune_cursor.is_some(), due.before > model.oldest());
+        }
+        let guard = model.guard().map(|(bound, _)| bound.max(model.oldest()));
+        assert_eq!(status.exported_before_block, guard);
+        for exporter in self.coppice.export_status().exporters {
+            let (_, &bound) = model.bounds.iter().find(|(who, _)| who.name() == exporter.name).unwrap();
+            assert_eq!(exporter.exported_before_block, bound.max(model.oldest()));
+        }
+    }
+
+    /// Whatever was pruned while it was registered, it has.
+    fn exported_before_pruned(&self, who: Who) {
+        let (reader, since) = &self.readers[&who];
+        for block in &self.model.pruned[*since..] {
+            assert_eq!(reader.blocks.get(&block.number), Some(block), "pruned, and {who:?} does not have it");
+        }
+    }
+
+    fn end(self) {
+        self.readers.keys().for_each(|&who| self.exported_before_pruned(who));
+        let mut reader = Reader::default();
+        while reader.pull(&self.coppice, 0) {}
+        let kept: Vec<_> = self.model.kept.iter().map(|kept| &kept.block).collect();
+        assert_eq!(reader.blocks.values().collect::<Vec<_>>(), kept, "what is kept is whole");
+        let storage = self.coppice.storage();
+        let entries: usize = kept.iter().map(|block| (block.index.len() - 8) / 32).sum();
+        assert_eq!((storage.quarantined_bytes, storage.index_entries), (0, entries as u64));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_history_is_as_the_model_says(steps in prop::collection::vec(step(), 1..120)) {
+        let mut machine = Machine::new();
+        steps.into_iter().for_each(|step| machine.step(step));
+        machine.end();
+    }
+}
