@@ -78,6 +78,8 @@ pub enum StopReason {
     Instructions,
     /// An exporter has not acknowledged what comes next.
     Guard,
+    /// The index entries of a large block lie on more pages than a message may dirty: they go in several.
+    Pages,
 }
 
 /// How far a run came.
@@ -107,6 +109,8 @@ pub struct PruneRun {
     pub ticks: u64,
     /// Blocks that went.
     pub blocks: u64,
+    /// Messages that took out index entries of a block too large for one.
+    pub parts: u64,
     /// Removed references and blob transitions.
     pub ops: u64,
     /// Blobs that became free.

@@ -84,6 +84,12 @@ impl Log {
         self.directory.write_u64(self.slot(blob), 0);
     }
 
+    /// Makes blob `k` lie where none was ever allocated, as damage would.
+    #[cfg(test)]
+    pub fn poison(&mut self, blob: u64) {
+        self.directory.write_u64(self.slot(blob), 1 << 32 | (MAX_GRANULES - self.class.granules()));
+    }
+
     /// Makes sure that blobs `[from, to)` can be added while `[oldest, from)` are kept.
     pub fn reserve(&self, blobs: &BlobStore, oldest: u64, from: u64, to: u64) -> Result<(), GrowError> {
         if to.saturating_sub(oldest) > self.ring {

@@ -48,6 +48,8 @@ pub struct ChainStore {
     records: RecordStore,
     index: HashTable,
     rollbacks: Rollbacks,
+    /// Pages that the index entries of one prune message may dirty.
+    most_pages: u64,
 }
 
 impl ChainStore {
@@ -60,6 +62,7 @@ impl ChainStore {
         Ok(Self {
             state: ChainState::load(&cells)?,
             rollbacks: Rollbacks::load(&cells)?,
+            most_pages: remove::MOST_PAGES,
             cells,
             log: Log::open(memory::region(memory::LOG_DIRECTORY), log_class)?,
             records: RecordStore::open(memory::region(memory::BLOCK_RECORDS))?,
@@ -126,6 +129,18 @@ impl ChainStore {
 
     fn save(&self) {
         self.state.save(&self.cells);
+    }
+
+    /// Has prune messages dirty so few pages of the index.
+    #[cfg(test)]
+    pub(crate) fn set_most_pages(&mut self, pages: u64) {
+        self.most_pages = pages;
+    }
+
+    /// Makes the log's pointer to blob `blob` one that was never allocated.
+    #[cfg(test)]
+    pub(crate) fn poison_log(&mut self, blob: u64) {
+        self.log.poison(blob);
     }
 
     /// Makes a block's record undecodable, as damage would.

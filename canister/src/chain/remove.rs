@@ -1,5 +1,9 @@
 //! Taking a block out, at either end, in the fixed order of `pruning-spec-v1.md` 4 (`docs/design.md` 3): what refers to
 //! what → the log's blobs that become free into quarantine → the references away → the chain's bound → the blobs free.
+//!
+//! All of it is one message, but for one case: each index entry lies on a page of its own where the index is large, and a
+//! message is to dirty less than 75 MiB (`docs/design.md` 4). There the entries of a large block go in several messages,
+//! with a persisted cursor; from the first of them on the block is pruned for readers.
 
 use super::records::{BlockMeta, PAGE_RECORDS};
 use super::segments::{Index, Segment};
@@ -21,7 +25,12 @@ pub struct Removed {
     pub bytes: u64,
     /// What could not be read and was skipped, its space accounted for.
     pub faults: Vec<String>,
+    /// The rest of its index entries are still to go, in another message: nothing else of it went.
+    pub has_more: bool,
 }
+
+/// Pages of 4 KiB that a message's index entries may dirty: 70 of the 75 MiB.
+pub(super) const MOST_PAGES: u64 = 18_000;
 
 /// What taking a block out costs and gives back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,11 +72,14 @@ impl ChainStore {
     pub fn removals(&self, before: u64) -> impl Iterator<Item = Removal> {
         let last = before.min(self.state.next.saturating_sub(1));
         let mut first = self.state.log_first;
-        (self.state.oldest..last).map(move |number| {
+        let mut swept = self.state.swept;
+        self.state.sweeping().into_iter().chain(self.state.oldest..last).map(move |number| {
             let meta = self.records.meta(number);
             let freed = self.freed_with(number, meta.as_ref(), first);
             first = freed.end;
-            removal(meta.as_ref(), &freed)
+            let mut removal = removal(meta.as_ref(), &freed);
+            removal.ops -= std::mem::take(&mut swept).min(removal.ops - 1);
+            removal
         })
     }
 
@@ -75,15 +87,21 @@ impl ChainStore {
     ///
     /// What cannot be read never stops it: it is named in [`Removed::faults`] and skipped.
     pub fn remove_oldest(&mut self, blobs: &mut BlobStore) -> Option<Removed> {
-        if !self.state.started || self.state.blocks() <= 1 {
+        let resumed = self.state.sweeping();
+        if resumed.is_none() && (!self.state.started || self.state.blocks() <= 1) {
             return None;
         }
-        let number = self.state.oldest;
+        let number = resumed.unwrap_or(self.state.oldest);
+        let swept = self.state.swept;
+        if let Some(part) = self.sweep(blobs, number) {
+            return Some(part);
+        }
         let freed = self.freed_with(number, self.records.meta(number).as_ref(), self.state.log_first);
         let last_of_page = (number + 1).is_multiple_of(PAGE_RECORDS);
         let first = freed.end;
-        Some(self.take_out(blobs, number, freed, last_of_page, |state, removed| {
-            state.oldest += 1;
+        Some(self.take_out(blobs, (number, swept), freed, last_of_page, |state, removed| {
+            state.oldest = number + 1;
+            state.swept = 0;
             state.log_first = first;
             state.pruned_blocks += 1;
             state.pruned_bytes += removed.bytes;
@@ -120,7 +138,7 @@ impl ChainStore {
         let (tail, end) = (self.tail_without_head(), freed.start);
         let monotonic = self.records.meta(number - 1).map(|meta| meta.monotonic);
         self.rollbacks.note(&self.cells, number - 1);
-        Some(self.take_out(blobs, number, freed, number.is_multiple_of(PAGE_RECORDS), |state, _| {
+        Some(self.take_out(blobs, (number, 0), freed, number.is_multiple_of(PAGE_RECORDS), |state, _| {
             state.next -= 1;
             state.log_tail = tail;
             state.log_end = end;
@@ -128,11 +146,32 @@ impl ChainStore {
         }))
     }
 
-    /// Takes a block out with the blobs that become free; `advance` moves the chain's bound.
+    /// Takes index entries of block `number` out, as many as one message may, where they are more than that.
+    fn sweep(&mut self, blobs: &mut BlobStore, number: u64) -> Option<Removed> {
+        if self.index.pages() <= self.most_pages {
+            return None;
+        }
+        // Taking an entry out dirties its page, and now and then another.
+        let most = (self.most_pages - self.most_pages / 6).max(1);
+        let meta = self.records.meta(number).filter(|meta| u64::from(meta.transactions) > self.state.swept + most)?;
+        // What cannot be read has no entries to take out, and is named when the rest of the block goes.
+        let entries = self.entries_of(blobs, &meta).ok()?;
+        let mut removed = Removed { number, has_more: true, ..Removed::default() };
+        for &(hash, value) in entries.iter().skip(self.state.swept as usize).take(most as usize) {
+            removed.entries += u64::from(self.index.remove(hash, value));
+        }
+        self.state.oldest = number + 1;
+        self.state.swept += most;
+        self.save();
+        Some(removed)
+    }
+
+    /// Takes a block out, of which `swept` index entries are out, with the blobs that become free; `advance` moves the
+    /// chain's bound.
     fn take_out(
         &mut self,
         blobs: &mut BlobStore,
-        number: u64,
+        (number, swept): (u64, u64),
         freed: Range<u64>,
         last_of_page: bool,
         advance: impl FnOnce(&mut ChainState, &Removed),
@@ -150,7 +189,7 @@ impl ChainStore {
             Vec::new()
         });
         let quarantined = self.quarantine(blobs, freed.clone(), Owner::Chain, &mut removed.faults);
-        for &(hash, value) in &entries {
+        for &(hash, value) in entries.iter().skip(swept as usize) {
             removed.entries += u64::from(self.index.remove(hash, value));
         }
         freed.for_each(|blob| self.log.clear(blob));

@@ -8,7 +8,7 @@ use crate::memory::{Region, cell};
 
 const MAGIC: [u8; 4] = *b"CPCH";
 const VERSION: u16 = 1;
-const WORDS: usize = 11;
+const WORDS: usize = 12;
 const HEADER: usize = 8;
 
 /// Which blocks are kept. All bounds are exclusive.
@@ -18,7 +18,8 @@ pub struct ChainState {
     pub started: bool,
     /// The first block's number; index entries count from it.
     pub base: u64,
-    /// `pruned_before_block`: the oldest kept block's number, as the head is never pruned.
+    /// `pruned_before_block`: the oldest kept block's number, as the head is never pruned. Of the block before it the first
+    /// `swept` index entries are out, where that is not 0, and the rest is still to go.
     pub oldest: u64,
     /// One above the head's number.
     pub next: u64,
@@ -38,6 +39,8 @@ pub struct ChainState {
     pub pruned_blocks: u64,
     /// Their payload bytes.
     pub pruned_bytes: u64,
+    /// See `oldest`.
+    pub swept: u64,
 }
 
 impl ChainState {
@@ -66,6 +69,7 @@ impl ChainState {
             appended_bytes: word(8),
             pruned_blocks: word(9),
             pruned_bytes: word(10),
+            swept: word(11),
         })
     }
 
@@ -87,6 +91,7 @@ impl ChainState {
             self.appended_bytes,
             self.pruned_blocks,
             self.pruned_bytes,
+            self.swept,
         ];
         for (i, word) in words.iter().enumerate() {
             bytes[HEADER + 8 * i..HEADER + 8 * i + 8].copy_from_slice(&word.to_le_bytes());
@@ -97,6 +102,11 @@ impl ChainState {
     /// Blocks that are kept.
     pub fn blocks(&self) -> u64 {
         self.next - self.oldest
+    }
+
+    /// The block that is pruned in part: gone for readers, and its space not yet free.
+    pub fn sweeping(&self) -> Option<u64> {
+        (self.swept > 0).then(|| self.oldest - 1)
     }
 
     /// The head's number.

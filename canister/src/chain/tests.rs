@@ -162,6 +162,58 @@ fn time_never_runs_backwards() {
     assert_eq!(monotonic, [500, 500, 1_700_000_000, 1_700_000_000]);
 }
 
+/// In a large index the entries of a large block go in several messages. From the first of them on it is gone for readers,
+/// its space is free with the last, and whatever comes in between finds everything else whole.
+#[test]
+fn a_block_too_large_for_a_message_goes_in_several() {
+    let class = 64 << 10;
+    let (mut chain, mut blobs) = fresh(class);
+    let ids = |of: u64| -> Vec<_> { (0..100).map(|i| id(of << 20 | i)).collect() };
+    for number in 0..10 {
+        append(&mut chain, &mut blobs, &block(number, &ids(number), 64 << 10)).unwrap();
+    }
+    let kept = blobs.kept_bytes(Owner::Chain);
+    chain.set_most_pages(6);
+    let costs: Vec<_> = chain.removals(1).collect();
+    for part in 1..20 {
+        let removed = chain.remove_oldest(&mut blobs).unwrap();
+        assert_eq!((removed.number, removed.entries, removed.has_more, removed.blobs), (0, 5, true, 0));
+        let state = chain.state();
+        assert_eq!((state.oldest, state.sweeping(), state.swept, state.pruned_blocks), (1, Some(0), 5 * part, 0));
+        assert_eq!(blobs.kept_bytes(Owner::Chain), kept, "its space is not free yet");
+        assert_eq!(chain.find(0), Err(ReadError::Pruned { first_available: 1 }));
+        for id in ids(0) {
+            let found = chain.location(&blobs, &id).ok().map(|found| found.block_number);
+            assert_eq!(found, (4..=9).contains(&part).then_some(10), "also what is still in the index");
+        }
+        let rest = chain.removals(1).next().unwrap();
+        assert_eq!((rest.ops, rest.bytes), (costs[0].ops - 5 * part, costs[0].bytes));
+        match part {
+            3 => append(&mut chain, &mut blobs, &block(10, &ids(0), 10)).unwrap(),
+            7 => (chain, blobs) = reopen(class),
+            9 => assert_eq!(chain.remove_head(&mut blobs).unwrap().number, 10),
+            11 => assert_eq!(chain.check_rollback(0), Err(RollbackError::Pruned { first_available: 1 })),
+            _ => {}
+        }
+        chain.set_most_pages(6);
+    }
+    let last = chain.remove_oldest(&mut blobs).unwrap();
+    assert_eq!((last.number, last.entries, last.has_more, last.blobs, last.faults), (0, 5, false, 1, Vec::new()));
+    let state = chain.state();
+    assert_eq!((state.oldest, state.sweeping(), state.pruned_blocks, state.pruned_bytes), (1, None, 1, last.bytes));
+    assert_eq!(blobs.kept_bytes(Owner::Chain), kept - u64::from(class));
+    assert_eq!(chain.index_stats().entries, 900);
+    for number in 1..10 {
+        assert_eq!(chain.location(&blobs, &ids(number)[99]).unwrap().block_number, number);
+    }
+    // The last but the head, in the middle of which the chain is rolled back to the block behind it.
+    while chain.state().oldest < 9 || chain.state().sweeping().is_some() {
+        assert!(chain.remove_oldest(&mut blobs).is_some());
+    }
+    assert_eq!(chain.remove_oldest(&mut blobs), None);
+    assert_eq!(chain.index_stats().entries, 100);
+}
+
 /// A random history.
 #[derive(Clone, Debug)]
 enum Step {
@@ -203,11 +255,14 @@ proptest! {
     /// Appends, uploads (finished, or aborted half way), prunes, rollbacks and re-opens: every block, every id, every receipt and
     /// every blob is as a plain map says.
     #[test]
-    fn agrees_with_a_model(first in prop_oneof![Just(0u64), any::<u32>().prop_map(u64::from)], steps in prop::collection::vec(step(), 1..30)) {
+    fn agrees_with_a_model(in_parts: bool, first in prop_oneof![Just(0u64), any::<u32>().prop_map(u64::from)], steps in prop::collection::vec(step(), 1..30)) {
         let class = 64 << 10;
         let (mut chain, mut blobs) = fresh(class);
         let mut model: BTreeMap<u64, (AppendBlock, Vec<[u8; 32]>)> = BTreeMap::new();
         for step in steps {
+            if in_parts {
+                chain.set_most_pages(0);
+            }
             let next = model.last_key_value().map_or(first, |(number, _)| number + 1);
             match step {
                 Step::Append { body, ids } => {
@@ -247,7 +302,15 @@ proptest! {
                 Step::Prune(count) => {
                     for _ in 0..count {
                         let expected = (model.len() > 1).then(|| model.pop_first().unwrap().0);
-                        let removed = chain.remove_oldest(&mut blobs);
+                        let mut removed = chain.remove_oldest(&mut blobs);
+                        while in_parts && removed.as_ref().is_some_and(|removed| removed.has_more) {
+                            prop_assert_eq!(chain.state().sweeping(), expected);
+                            let gone = chain.find(expected.unwrap());
+                            prop_assert_eq!(gone, Err(ReadError::Pruned { first_available: chain.state().oldest }));
+                            (chain, blobs) = reopen(class);
+                            chain.set_most_pages(0);
+                            removed = chain.remove_oldest(&mut blobs);
+                        }
                         if let Some(removed) = &removed {
                             prop_assert_eq!(&removed.faults, &Vec::<String>::new());
                         }

@@ -118,7 +118,12 @@ impl Pruner {
 
     /// What is due now.
     pub fn due(&self, chain: &ChainStore, blobs: &BlobStore, guard: Option<&Guard>) -> Option<Due> {
-        due(self.policy()?, chain, blobs, guard, self.stored.to_low_water)
+        let due = due(self.policy()?, chain, blobs, guard, self.stored.to_low_water);
+        // What was begun is finished, whatever has become of the reason for it.
+        due.or_else(|| {
+            let target = chain.state().sweeping()? + 1;
+            Some(Due { reason: PruneReason::Retention, target, before: target, held_by: None })
+        })
     }
 
     /// One bounded run, whether the daemon may prune or not; never past the guard.
@@ -149,7 +154,7 @@ impl Pruner {
         mut limiter: Limiter,
     ) -> PruneRun {
         let run = pipeline::run(&mut Blocks { chain, blobs }, due, &mut limiter);
-        if run.blocks > 0 {
+        if run.blocks + run.parts > 0 {
             self.stored.to_low_water =
                 run.reason == Some(PruneReason::Capacity) && run.progress != PruneProgress::Finished;
             self.stored.faults += run.faults;
@@ -170,7 +175,7 @@ impl Pruner {
         if !self.stored.enabled {
             return;
         }
-        let due = self.due(chain, blobs, outside.guard.as_ref()).filter(|due| due.before > chain.state().oldest);
+        let due = self.due(chain, blobs, outside.guard.as_ref()).filter(|due| is_possible(due, chain));
         let (Some(due), Some(policy)) = (due, self.policy()) else { return };
         let limiter = Limiter::new(policy.max_ops_per_tick, policy.max_instructions_per_tick);
         if outside.low_on_cycles() {
@@ -191,6 +196,11 @@ impl Pruner {
     }
 }
 
+/// Whether any of what is due may go.
+fn is_possible(due: &Due, chain: &ChainStore) -> bool {
+    due.before > chain.state().oldest || chain.state().sweeping().is_some()
+}
+
 /// `last` with what was done now, where this goes on with it.
 fn sum(last: Option<PruneRun>, now: &PruneRun) -> PruneRun {
     match last {
@@ -201,6 +211,7 @@ fn sum(last: Option<PruneRun>, now: &PruneRun) -> PruneRun {
             progress: now.progress,
             ticks: last.ticks + now.ticks,
             blocks: last.blocks + now.blocks,
+            parts: last.parts + now.parts,
             ops: last.ops + now.ops,
             blobs: last.blobs + now.blobs,
             bytes: last.bytes + now.bytes,
@@ -213,7 +224,7 @@ fn sum(last: Option<PruneRun>, now: &PruneRun) -> PruneRun {
 
 /// Whether the next tick goes on with this run: its budget stopped it, and not its target or the guard.
 fn goes_on(run: &PruneRun) -> bool {
-    matches!(run.progress, PruneProgress::HasMore { reason: StopReason::Ops | StopReason::Instructions })
+    matches!(run.progress, PruneProgress::HasMore { reason } if reason != StopReason::Guard)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ pub fn run(segment: &mut impl PruneSegment, due: Option<&Due>, limiter: &mut Lim
         progress: end(due),
         ticks: 1,
         blocks: 0,
+        parts: 0,
         ops: 0,
         blobs: 0,
         bytes: 0,
@@ -31,6 +32,12 @@ pub fn run(segment: &mut impl PruneSegment, due: Option<&Due>, limiter: &mut Lim
             break;
         }
         let pruned = segment.prune_next();
+        if let Some(ops) = pruned.part {
+            run.parts += 1;
+            run.ops += ops;
+            run.progress = PruneProgress::HasMore { reason: StopReason::Pages };
+            break;
+        }
         run.blocks += 1;
         run.ops += next.ops;
         run.blobs += pruned.blobs;
@@ -72,7 +79,7 @@ mod tests {
 
         fn prune_next(&mut self) -> Pruned {
             self.next += 1;
-            Pruned { blobs: 1, bytes: 10, faults: vec!["odd".into()] }
+            Pruned { blobs: 1, bytes: 10, faults: vec!["odd".into()], part: None }
         }
     }
 

@@ -12,10 +12,13 @@ pub struct Pruned {
     pub bytes: u64,
     /// What could not be read and was skipped.
     pub faults: Vec<String>,
+    /// Only a part of it went, of so many ops, as a message may dirty no more pages: the rest goes in the next one, before
+    /// anything else.
+    pub part: Option<u64>,
 }
 
-/// A kind of data that the pipeline prunes in whole pieces, oldest first. A piece is never split over messages, and its
-/// checkpoint is committed with it.
+/// A kind of data that the pipeline prunes in whole pieces, oldest first. A piece is split over messages only where one
+/// would dirty too many pages, and its checkpoint is committed with it.
 pub trait PruneSegment {
     /// What the pieces below `before` would cost, oldest first.
     fn pieces(&self, before: u64) -> impl Iterator<Item = Removal>;
@@ -39,6 +42,7 @@ impl PruneSegment for Blocks<'_> {
 
     fn prune_next(&mut self) -> Pruned {
         let removed = self.chain.remove_oldest(self.blobs).unwrap_or_default();
-        Pruned { blobs: removed.blobs, bytes: removed.bytes, faults: removed.faults }
+        let part = removed.has_more.then_some(removed.entries);
+        Pruned { blobs: removed.blobs, bytes: removed.bytes, faults: removed.faults, part }
     }
 }

@@ -1,7 +1,7 @@
 //! What is said of pruning: status, plan, and who holds it back.
 
 use super::policy::{Due, retain_min_block};
-use super::{Limiter, Outside, Pruner, pipeline};
+use super::{Limiter, Outside, Pruner, is_possible, pipeline};
 use crate::api::{HeldBy, PruneError, PrunePlan, PrunePolicy, PruneProgress, PruneStatus};
 use crate::blob::{BlobStore, Owner};
 use crate::chain::ChainStore;
@@ -29,7 +29,7 @@ impl Pruner {
         let outside = outside();
         let due = self.due(chain, blobs, outside.guard.as_ref());
         // What may go has only not gone yet.
-        let stuck = due.filter(|due| due.before <= chain.state().oldest);
+        let stuck = due.filter(|due| !is_possible(due, chain));
         Some(self.held_by(stuck.as_ref(), &outside).unwrap_or(HeldBy::PruneLag))
     }
 
@@ -91,7 +91,7 @@ impl Pruner {
             retain_min_block: self.policy().map_or(0, |policy| retain_min_block(policy, chain)),
             exported_before_block: outside.guard.as_ref().map(|guard| guard.before.max(state.oldest)),
             pruned_before_block: state.oldest,
-            prune_cursor: oldest.filter(|&oldest| due.is_some_and(|due| due.before > oldest)),
+            prune_cursor: state.sweeping().or(oldest.filter(|_| due.is_some_and(|due| is_possible(&due, chain)))),
             running: self.stored.running,
             oldest_kept_block: oldest,
             oldest_kept_timestamp: oldest.and_then(|number| chain.meta(number)).map(|record| record.monotonic),

@@ -344,3 +344,81 @@ fn the_plan_is_what_the_next_run_does() {
     assert_eq!(plan.progress, PruneProgress::HasMore { reason: StopReason::Instructions });
     assert!((1..=world.prune(1_000).blocks).contains(&plan.blocks));
 }
+
+/// Appends a block of 20 transactions, and has prune messages take one index entry at a time.
+fn append_large(world: &mut World) -> u64 {
+    let number = world.chain.state().next;
+    let ids: Vec<_> = (0..20).map(|i| id(number << 20 | i)).collect();
+    let large = block(number, &ids, 100);
+    world.chain.append(&mut world.blobs, &large, &Admission::default(), runtime::time_secs()).unwrap();
+    world.chain.set_most_pages(0);
+    number
+}
+
+#[test]
+fn a_block_in_parts_is_one_run_and_comes_before_anything_else() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(1), ..policy() });
+    world.append(3, 100, 1);
+    let large = append_large(&mut world);
+    world.append(4, 100, 1);
+    // The small blocks before it and its first entry, then an entry a tick, then its last with the small ones behind it.
+    world.tick();
+    assert_eq!((world.oldest(), world.status().prune_cursor), (large + 1, Some(large)));
+    let run = world.status().last_run.unwrap();
+    assert_eq!((run.blocks, run.parts, run.ops), (3, 1, 3 * 2 + 1));
+    assert_eq!(run.progress, PruneProgress::HasMore { reason: StopReason::Pages });
+    assert_eq!(world.plan().blocks, 3, "it and the two behind it");
+    (0..18).for_each(|_| world.tick());
+    assert_eq!(world.status().last_run.unwrap().parts, 19);
+    assert!(world.chain.state().sweeping().is_some());
+    world.tick();
+    let run = world.status().last_run.unwrap();
+    assert_eq!((run.ticks, run.blocks, run.parts, run.progress), (20, 6, 19, PruneProgress::Finished));
+    // Each of its entries, and of every block its record and its entries.
+    assert_eq!(run.ops, 5 * 2 + 21);
+    assert_eq!((world.oldest(), world.chain.index_stats().entries), (6, 2));
+}
+
+#[test]
+fn a_block_in_parts_is_finished_whatever_becomes_of_the_reason() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(1), ..policy() });
+    let large = append_large(&mut world);
+    world.append(3, 100, 1);
+    world.tick();
+    assert_eq!(world.chain.state().sweeping(), Some(large));
+    world.pruner.set_policy(PrunePolicy::default());
+    world.outside.guard = guard(0);
+    let status = world.status();
+    assert_eq!((status.need_prune, status.prune_cursor, status.target), (true, Some(large), large + 1));
+    for _ in 0..19 {
+        assert!(world.due().is_some());
+        world.tick();
+    }
+    assert_eq!((world.due(), world.oldest(), world.chain.state().sweeping()), (None, large + 1, None));
+    assert_eq!(world.chain.index_stats().entries, 3);
+}
+
+/// Damage does not stop the daemon: it is counted, logged, skipped, and its space accounted for.
+#[test]
+fn a_poisoned_record_and_a_poisoned_pointer_are_skipped_by_the_daemon() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(2), ..policy() });
+    world.append(12, CLASS as usize, 1);
+    world.chain.poison_record(3);
+    world.chain.poison_log(5);
+    let kept = world.blobs.kept_bytes(Owner::Chain);
+    world.tick();
+    let status = world.status();
+    assert_eq!((status.pruned_before_block, status.pruned_blocks, status.faults > 0), (9, 9, true), "{status:?}");
+    assert_eq!(status.last_run.unwrap().faults, status.faults);
+    let log = native::with(|world| world.log.join("\n"));
+    assert!(log.contains("block 3") && log.contains("blob 5"), "{log}");
+    let freed = (kept - world.blobs.kept_bytes(Owner::Chain)) / u64::from(CLASS);
+    assert_eq!(
+        freed,
+        world.chain.meta(9).unwrap().log_offset / u64::from(CLASS),
+        "all but what is kept, the lost one too"
+    );
+    world.append(30, CLASS as usize, 1);
+    world.tick();
+    assert_eq!((world.oldest(), world.status().faults), (39, status.faults), "and the rest goes on");
+}

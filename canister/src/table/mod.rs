@@ -20,7 +20,7 @@ mod bucket;
 mod pool;
 
 use crate::memory::{GrowError, Region};
-use bucket::{Entry, Head, SLOTS};
+use bucket::{BUCKET, Entry, Head, SLOTS};
 use pool::{BucketRef, PAGE_BUCKETS, Pool};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -78,6 +78,12 @@ impl HashTable {
             buckets: header.buckets,
             overflow_buckets: u64::from(header.overflow_used),
         }
+    }
+
+    /// Pages of 4 KiB that entries lie on.
+    pub fn pages(&self) -> u64 {
+        let header = self.pool.header;
+        (header.buckets + u64::from(header.overflow_used)) * BUCKET / 4_096
     }
 
     /// Grows memory for `count` more entries with ordinary hashes.
