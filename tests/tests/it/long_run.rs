@@ -1,0 +1,106 @@
+//! A long run: stable memory grows to a plateau, and then not at all.
+
+use coppice_canister::api::*;
+use coppice_tests::blocks::{block, hash, id};
+use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
+
+const BLOCKS: u64 = 10_000;
+/// Blocks after which the next trigger's turn comes.
+const TURN: u64 = 500;
+/// Blocks that each of them keeps, about.
+const WINDOW: u64 = 300;
+const INTERVAL: u64 = 288;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Trigger {
+    Count,
+    Age,
+    Capacity,
+    /// Count again, with an exporter that acknowledges every hundredth block.
+    Exporter,
+}
+
+const TRIGGERS: [Trigger; 4] = [Trigger::Count, Trigger::Age, Trigger::Capacity, Trigger::Exporter];
+
+/// Bytes of a block's body: mostly small, now and then large.
+fn body(number: u64) -> usize {
+    let random = u64::from_le_bytes(id(number)[..8].try_into().unwrap());
+    match random % 20 {
+        0 => 1_000_000,
+        1..5 => 200_000 + (random >> 8) as usize % 100_000,
+        _ => (random >> 8) as usize % 20_000,
+    }
+}
+
+/// The policy of a turn. A day has 300 blocks.
+fn policy(trigger: Trigger) -> PrunePolicyArg {
+    let default = PrunePolicyArg::default();
+    match trigger {
+        Trigger::Count | Trigger::Exporter => PrunePolicyArg { retain_blocks: Some(WINDOW), ..default },
+        Trigger::Age => PrunePolicyArg { retain_days: Some(1), ..default },
+        // 300 blocks have about 32 MiB.
+        Trigger::Capacity => PrunePolicyArg { target_bytes: Some(36 << 20), ..default },
+    }
+}
+
+#[test]
+fn ten_thousand_blocks_with_each_trigger_in_turn_stop_growing() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    host.add_cycles(coppice.id, 1 << 60);
+    let first = coppice.storage().billed_bytes;
+    let mut half = None;
+    let (mut peak_kept, mut pruned, mut turns) = (0, 0, Vec::new());
+    for number in 0..BLOCKS {
+        let trigger = TRIGGERS[(number / TURN) as usize % TRIGGERS.len()];
+        if number.is_multiple_of(TURN) {
+            if number > 0 && trigger == Trigger::Count {
+                coppice.remove_exporter(Who::Exporter, true).unwrap();
+            }
+            coppice.set_policy(policy(trigger)).unwrap();
+            if trigger == Trigger::Exporter {
+                coppice.register(Who::Exporter);
+            }
+            pruned = coppice.prune_status().pruned_blocks;
+            coppice.pass(INTERVAL);
+        }
+        let ids: Vec<_> = (0..number % 12).map(|i| id(number << 20 | i)).collect();
+        let mut next = block(number, &ids, body(number));
+        next.timestamp = coppice.ic.now() / 1_000_000_000;
+        coppice.append(&next).unwrap_or_else(|error| panic!("block {number}, {trigger:?}: {error:?}"));
+        if trigger == Trigger::Exporter && number % 100 == 99 {
+            coppice.ack(Who::Exporter, number, &hash(number)).unwrap();
+        }
+        coppice.pass(INTERVAL);
+        let storage = coppice.storage();
+        peak_kept = peak_kept.max(storage.used_bytes);
+        if number == BLOCKS / 2 {
+            half = Some((storage.billed_bytes, storage.arena_bytes));
+        }
+        if number % TURN == TURN - 1 {
+            let status = coppice.prune_status();
+            let (gone, run) = (status.pruned_blocks - pruned, status.last_run.unwrap());
+            let expected = if trigger == Trigger::Capacity { PruneReason::Capacity } else { PruneReason::Retention };
+            assert_eq!(run.reason, Some(expected), "{trigger:?}");
+            assert!(gone > TURN / 4, "{trigger:?} pruned {gone} blocks");
+            turns.push((trigger, gone));
+            println!(
+                "{:>6} blocks, {trigger:?}: {gone} pruned, {} kept in {} KiB, {} KiB billed",
+                number + 1,
+                storage.blocks,
+                storage.used_bytes >> 10,
+                storage.billed_bytes >> 10
+            );
+        }
+    }
+    let storage = coppice.storage();
+    assert_eq!(Some((storage.billed_bytes, storage.arena_bytes)), half, "the last half grew nothing");
+    assert!(storage.billed_bytes > first, "the first half did");
+    assert_eq!(turns.len() as u64, BLOCKS / TURN);
+    assert!(
+        storage.arena_bytes < peak_kept + (16 << 20) + u64::from(LOG_CLASS),
+        "no more than what was kept at its peak"
+    );
+    let status = coppice.prune_status();
+    assert_eq!((status.faults, storage.quarantined_bytes), (0, 0));
+    assert_eq!(status.pruned_blocks + storage.blocks, BLOCKS);
+}
