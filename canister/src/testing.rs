@@ -9,6 +9,12 @@ use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 use std::rc::Rc;
 
+/// How many random histories: `PROPTEST_CASES` (`scripts/soak`), else so many as take a second.
+pub fn histories(few: u32) -> proptest::test_runner::Config {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(few);
+    proptest::test_runner::Config { cases, ..Default::default() }
+}
+
 /// An id that looks random.
 pub fn id(of: u64) -> [u8; 32] {
     Sha256::digest(of.to_le_bytes()).into()

@@ -168,7 +168,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(crate::testing::histories(96))]
 
     /// Random histories with stale and bent pointers, double frees and re-opens agree with the model in every answer,
     /// every byte and every counter.

@@ -250,7 +250,7 @@ fn begin(block: &AppendBlock, chunk: usize) -> BeginBlock {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(crate::testing::histories(48))]
 
     /// Appends, uploads (finished, or aborted half way), prunes, rollbacks and re-opens: every block, every id, every receipt and
     /// every blob is as a plain map says.

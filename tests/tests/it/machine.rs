@@ -9,10 +9,13 @@ use coppice_tests::reader::Reader;
 use proptest::prelude::*;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 const CLASS: u64 = LOG_CLASS as u64;
 const EXPORTERS: [Who; 2] = [Who::Exporter, Who::Archive];
 const EXPIRY: u64 = 3_600;
+/// Histories that are done, for showing it.
+static DONE: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -306,13 +309,24 @@ impl Machine {
     }
 }
 
+/// Histories: `PROPTEST_CASES`, else so many as take seconds.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(96)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_history_is_as_the_model_says(steps in prop::collection::vec(step(), 1..120)) {
         let mut machine = Machine::new();
         steps.into_iter().for_each(|step| machine.step(step));
         machine.end();
+        if std::env::var_os("COPPICE_PROGRESS").is_some() {
+            let done = DONE.fetch_add(1, Ordering::Relaxed) + 1;
+            if done.is_multiple_of(100) {
+                eprintln!("{done} of {} histories", cases());
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@ mod daemon;
 mod deploy;
 mod export;
 mod interruption;
+mod large_index;
 mod long_run;
 mod machine;
 mod minimum;

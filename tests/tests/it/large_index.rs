@@ -1,0 +1,67 @@
+//! The largest blocks in an index so large that each entry lies on a page of its own.
+
+use coppice_canister::api::*;
+use coppice_host::Kind;
+use coppice_tests::blocks::{block, id, plain, seal};
+use coppice_tests::coppice::{Coppice, default_arg};
+use serde_bytes::ByteBuf;
+
+/// Transactions of a block, as many as there may be.
+const MOST: u64 = 100_000;
+/// Blocks after which the index has more pages than a message may dirty.
+const BLOCKS: u64 = 28;
+
+fn ids(number: u64) -> Vec<[u8; 32]> {
+    (0..MOST).map(|i| id(number << 20 | i)).collect()
+}
+
+/// No prune message takes 2 B instructions or dirties 75 MiB, and a block that is gone in part is gone for readers.
+#[test]
+fn the_largest_blocks_in_a_large_index_keep_each_message_small() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    host.add_cycles(coppice.id, 1 << 60);
+    for number in 0..BLOCKS {
+        let mut large = block(number, &ids(number), 100);
+        large.receipts = ByteBuf::new();
+        seal(&mut large);
+        coppice.upload(&large, 1 << 20).unwrap();
+    }
+    for number in BLOCKS..BLOCKS + 2 {
+        coppice.append(&plain(number, 1, 10)).unwrap();
+    }
+    let most = PrunePolicyArg {
+        retain_blocks: Some(BLOCKS - 3),
+        max_ops_per_tick: Some(15_000),
+        max_instructions_per_tick: Some(2_000_000_000),
+        ..PrunePolicyArg::default()
+    };
+    coppice.set_policy(most).unwrap();
+    let (mut messages, mut parts) = (0, 0);
+    while coppice.prune_status().need_prune {
+        host.take_executions();
+        coppice.pass(60);
+        for message in host.take_executions().into_iter().filter(|e| e.kind == Kind::Update) {
+            let mib = message.stable_pages_written * 4_096 >> 20;
+            let status = coppice.prune_status();
+            println!(
+                "pruned before {}, cursor {:?}: {} instructions, {mib} MiB dirtied",
+                status.pruned_before_block, status.prune_cursor, message.instructions
+            );
+            assert!(message.instructions <= 2_000_000_000 && message.stable_pages_written * 4_096 <= 75 << 20);
+            parts += u64::from(status.prune_cursor.is_some_and(|cursor| cursor < status.pruned_before_block));
+            messages += 1;
+        }
+        let status = coppice.prune_status();
+        if let Some(sweeping) = status.prune_cursor.filter(|&cursor| cursor < status.pruned_before_block) {
+            let gone = Err(ReadError::Pruned { first_available: sweeping + 1 });
+            assert_eq!(coppice.block(sweeping), gone);
+            assert_eq!(coppice.location(ids(sweeping)[MOST as usize - 1]), Err(ReadError::NotFound));
+        }
+        assert!(messages < 100, "{status:?}");
+    }
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.pruned_blocks, status.faults), (4, 4, 0));
+    assert!(parts > 4, "{parts} messages ended in the middle of a block: the index is not large enough");
+    assert_eq!(coppice.storage().index_entries, (BLOCKS - 4) * MOST + 2);
+    assert_eq!(coppice.location(ids(4)[77]), Ok((4, 77)));
+}
