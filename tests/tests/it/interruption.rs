@@ -1,15 +1,18 @@
 //! Interruption at every message: a trap, and an upgrade, between any two messages of a whole life, and traps inside
 //! messages. Only the embedded host can do this.
 //!
-//! The life: blocks of all sizes, an upload, a policy, time that passes with a daemon that prunes two blocks a tick. A
+//! The life: blocks of all sizes, an upload, a policy, an exporter that acknowledges, time that passes with a daemon that
+//! prunes two blocks a tick. A
 //! client repeats what was rejected, as clients do. However it was interrupted, every state on the way is whole, the timer
 //! still fires, nothing is stuck, and it ends where the undisturbed life ends.
 
+use candid::utils::ArgumentEncoder;
 use coppice_canister::api::*;
 use coppice_host::{Host, Kind, TrapPoint};
-use coppice_tests::blocks::{block_id, plain, plain_id, upload};
+use coppice_tests::blocks::{block_id, hash, plain, plain_id, upload};
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use coppice_tests::wasm;
+use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
 const RETAIN: u64 = 6;
@@ -28,6 +31,7 @@ struct End {
     enabled: bool,
     faults: u64,
     upload: Option<(u64, UploadProgress)>,
+    exported_before_block: Option<u64>,
 }
 
 fn end(coppice: &Coppice) -> End {
@@ -43,6 +47,7 @@ fn end(coppice: &Coppice) -> End {
         enabled: status.enabled,
         faults: status.faults,
         upload: coppice.ask("get_upload", ()),
+        exported_before_block: status.exported_before_block,
     }
 }
 
@@ -81,11 +86,11 @@ fn insist<R: candid::CandidType + serde::de::DeserializeOwned>(
     coppice: &Coppice,
     who: Who,
     method: &str,
-    arg: impl candid::CandidType + Clone,
+    args: impl ArgumentEncoder + Clone,
 ) -> R {
     let mut reject = None;
     for _ in 0..4 {
-        match coppice.call(who, method, (arg.clone(),)) {
+        match coppice.call(who, method, args.clone()) {
             Ok(reply) => return reply,
             Err(error) => reject = Some(error),
         }
@@ -100,23 +105,27 @@ fn life(coppice: &Coppice, mut step: impl FnMut(&Coppice)) {
         timer_interval_secs: Some(10),
         ..PrunePolicyArg::default()
     };
-    insist::<Result<PrunePolicy, PruneError>>(coppice, Who::Controller, "set_prune_policy", policy).unwrap();
+    insist::<Result<PrunePolicy, PruneError>>(coppice, Who::Controller, "set_prune_policy", (policy,)).unwrap();
+    let exporter = Exporter { name: Who::Exporter.name(), principal: Who::Exporter.principal() };
+    insist::<Result<(), ExporterError>>(coppice, Who::Controller, "register_exporter", (exporter,)).unwrap();
     for number in 0..10 {
         let block = plain(number, 3, size(number));
         if number % 4 == 3 {
             let (begin, chunks) = upload(&block, 80_000);
-            insist::<Result<UploadProgress, AppendError>>(coppice, Who::Producer, "begin_block", begin).unwrap();
+            insist::<Result<UploadProgress, AppendError>>(coppice, Who::Producer, "begin_block", (begin,)).unwrap();
             step(coppice);
             for (chunk, bytes) in chunks.into_iter().enumerate() {
                 let put = PutBlockChunk { number, chunk: chunk as u32, bytes: bytes.into() };
-                insist::<Result<UploadProgress, UploadError>>(coppice, Who::Producer, "put_block_chunk", put).unwrap();
+                insist::<Result<UploadProgress, UploadError>>(coppice, Who::Producer, "put_block_chunk", (put,))
+                    .unwrap();
             }
             let id = block_id(&block);
-            insist::<Result<(), UploadError>>(coppice, Who::Producer, "commit_block", id).unwrap();
+            insist::<Result<(), UploadError>>(coppice, Who::Producer, "commit_block", (id,)).unwrap();
         } else {
-            insist::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", block).unwrap();
+            insist::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", (block,)).unwrap();
         }
         if number % 3 == 2 {
+            acknowledge(coppice, number);
             coppice.pass(10);
         }
         step(coppice);
@@ -125,12 +134,19 @@ fn life(coppice: &Coppice, mut step: impl FnMut(&Coppice)) {
     step(coppice);
 }
 
+/// An exporter has stored everything up to block `number`, and says so.
+fn acknowledge(coppice: &Coppice, number: u64) {
+    let block = (number, ByteBuf::from(hash(number)));
+    let bound: Result<u64, AckError> = insist(coppice, Who::Exporter, "ack_exported", block);
+    assert_eq!(bound, Ok(number + 1));
+}
+
 /// Time with a producer that repeats its last block, as one is never silent for long. Where the platform's timer itself
 /// was lost, such a message is what wakes the daemon.
 fn time_passes(coppice: &Coppice, head: u64) {
     for _ in 0..8 {
         let last = plain(head, 3, size(head));
-        insist::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", last).unwrap();
+        insist::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", (last,)).unwrap();
         coppice.pass(10);
     }
 }
@@ -139,9 +155,10 @@ fn time_passes(coppice: &Coppice, head: u64) {
 fn still_fires(coppice: &Coppice) {
     let head = coppice.head().unwrap();
     for number in head + 1..head + 4 {
-        insist::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", plain(number, 3, size(number)))
+        insist::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", (plain(number, 3, size(number)),))
             .unwrap();
     }
+    acknowledge(coppice, head + 3);
     time_passes(coppice, head + 3);
     assert_eq!(coppice.prune_status().pruned_before_block, head + 3 - RETAIN, "the timer no longer fires");
     check(coppice);

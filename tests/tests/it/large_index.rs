@@ -41,7 +41,7 @@ fn the_largest_blocks_in_a_large_index_keep_each_message_small() {
         host.take_executions();
         coppice.pass(60);
         for message in host.take_executions().into_iter().filter(|e| e.kind == Kind::Update) {
-            let mib = message.stable_pages_written * 4_096 >> 20;
+            let mib = message.stable_pages_written / 256;
             let status = coppice.prune_status();
             println!(
                 "pruned before {}, cursor {:?}: {} instructions, {mib} MiB dirtied",
