@@ -20,6 +20,8 @@ pub enum Command {
     Demo(DemoArgs),
     /// Feed Bitcoin blocks to a canister in this process, and verify every transaction id and every body
     Ingest(IngestArgs),
+    /// Say what a chain needs: target_bytes, stable memory that is billed, cycles a year
+    Size(SizeArgs),
     /// Measure what each operation costs, in instructions and in pages touched
     Bench(BenchArgs),
 }
@@ -70,6 +72,34 @@ pub struct IngestArgs {
     /// What every command has.
     #[command(flatten)]
     pub host: HostArgs,
+}
+
+/// Options of `coppice size`.
+#[derive(Clone, Debug, Args)]
+pub struct SizeArgs {
+    /// Payload of a block in bytes: body, receipts and index
+    #[arg(long, value_name = "N", num_args = 1.., default_values_t = [16 << 10, 256 << 10, 1 << 20, 4 << 20],
+        value_parser = clap::value_parser!(u64).range(1..=256 << 20))]
+    pub block_bytes: Vec<u64>,
+    /// Days for which blocks are retained
+    #[arg(long, value_name = "N", num_args = 1.., default_values_t = [1, 30, 365],
+        value_parser = clap::value_parser!(u64).range(1..=36_500))]
+    pub days: Vec<u64>,
+    /// Transactions of a block [default: one for each 500 bytes]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=100_000))]
+    pub transactions: Option<u64>,
+    /// Seconds between two blocks
+    #[arg(long, value_name = "SECS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=864_000))]
+    pub interval: u64,
+    /// Bytes of a blob of the log
+    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(64 << 10..=4 << 20))]
+    pub log_class: u32,
+    /// Seconds between two ticks of the daemon
+    #[arg(long, value_name = "SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timer_interval: u64,
+    /// Print a line of JSON for each row instead of the table
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ pub const ID: usize = 32;
 /// Bytes of payload that one `append_block` carries; an ingress message may have 2 MiB in all.
 pub const MAX_APPEND: usize = 1_900_000;
 /// Bytes of a chunk of a longer block.
-const CHUNK: u32 = 1 << 20;
+pub const CHUNK: u32 = 1 << 20;
 
 /// What a block has beside its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

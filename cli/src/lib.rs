@@ -24,6 +24,7 @@ pub mod ledger;
 pub mod order;
 pub mod progress;
 pub mod report;
+pub mod size;
 pub mod verify;
 pub mod wasm;
 
@@ -37,6 +38,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Demo(args) => demo::command(&args),
         Command::Ingest(args) => ingest::command(&args),
+        Command::Size(args) => size::command(&args),
         Command::Bench(args) => bench::command(&args),
     }
 }

@@ -1,0 +1,85 @@
+//! What `coppice size` predicts, against a canister that is fed until it has stopped growing.
+
+use coppice::embedded::Embedded;
+use coppice::feed::{self, Place};
+use coppice::size::{Size, Workload};
+use coppice::wasm;
+use coppice_canister::api::PrunePolicyArg;
+use coppice_canister::memory::BUCKET;
+use std::time::Duration;
+
+fn id(number: u64, position: u64) -> [u8; 32] {
+    let mut id = [0; 32];
+    id[..8].copy_from_slice(&number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
+    id[8..16].copy_from_slice(&position.to_le_bytes());
+    id
+}
+
+/// Feeds a chain of equal blocks for three windows, with a day's retention and the `target_bytes` that was predicted.
+fn check(block_bytes: u64, transactions: u64) {
+    let workload = Workload {
+        block_bytes,
+        transactions,
+        interval_secs: 600,
+        days: 1,
+        log_class: 1 << 20,
+        timer_interval_secs: 60,
+    };
+    let size = Size::of(workload);
+    let client = Embedded::start(wasm::find(None).unwrap()).unwrap();
+    let policy =
+        PrunePolicyArg { retain_days: Some(1), target_bytes: Some(size.target_bytes), ..PrunePolicyArg::default() };
+    client.set_prune_policy(&policy).unwrap();
+    let index = feed::index_segment((0..transactions as u32).map(|position| id(0, u64::from(position)))).len() as u64;
+    let (mut billed, mut kept) = (Vec::new(), 0);
+    // In the last of three windows each block that comes has another pruned.
+    let mut before = None;
+    for number in 0..3 * size.blocks {
+        if number == 2 * size.blocks {
+            before = Some(client.transport().costs().unwrap());
+        }
+        let hash = |number: u64| id(number, u64::MAX);
+        let timestamp = client.transport().now_secs();
+        let place = Place { number, hash: hash(number), parent: hash(number.wrapping_sub(1)), timestamp };
+        let ids = (0..transactions as u32).map(|position| id(number, u64::from(position)));
+        let body = vec![number as u8; (block_bytes - index) as usize];
+        feed::send(&client, &feed::block(&place, [body, Vec::new(), feed::index_segment(ids)])).unwrap();
+        let tick = Duration::from_secs(workload.timer_interval_secs);
+        (0..workload.interval_secs / workload.timer_interval_secs).for_each(|_| client.transport().pass(tick));
+        client.transport().costs().unwrap();
+        let storage = client.storage_status().unwrap();
+        billed.push(storage.billed_bytes);
+        kept = kept.max(storage.used_bytes);
+    }
+    let status = client.prune_status().unwrap();
+    let last = status.last_run.unwrap();
+    assert_eq!(format!("{:?}", last.reason), "Some(Retention)", "the target leaves retention alone");
+    let plateau = *billed.last().unwrap();
+    assert_eq!(billed[billed.len() / 2], plateau, "it has stopped growing");
+    println!(
+        "{block_bytes} bytes: {plateau} billed, {} predicted; {kept} kept, {} predicted",
+        size.billed_bytes, size.kept_bytes
+    );
+    assert!(size.billed_bytes.abs_diff(plateau) <= 2 * BUCKET, "{plateau} billed, {} predicted", size.billed_bytes);
+    assert!((kept..=kept + 4 * workload.log_class).contains(&size.kept_bytes), "{kept}, {}", size.kept_bytes);
+    let (before, costs) = (before.unwrap(), client.transport().costs().unwrap());
+    let near = |what: &str, predicted: u64, measured: u64| {
+        println!("{what}: {measured} instructions, {predicted} predicted");
+        assert!(
+            predicted * 4 / 5 <= measured && measured <= predicted * 5 / 4,
+            "{what}: {measured}, {predicted} predicted"
+        );
+    };
+    near("feeding", size.feeding_instructions() * size.blocks, costs.append_instructions - before.append_instructions);
+    near("daemon", size.daemon_instructions() * size.blocks, costs.timer_instructions - before.timer_instructions);
+}
+
+#[test]
+fn small_blocks_need_what_was_predicted() {
+    check(60_000, 120);
+}
+
+#[test]
+fn large_blocks_need_what_was_predicted() {
+    check(1_000_000, 2_000);
+}
