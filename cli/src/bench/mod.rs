@@ -5,14 +5,13 @@
 //! happens; everything is prepared in messages before it, from the same starting point. Counts have no noise, so a figure
 //! above its limit is a regression and ends the run with an error.
 
+mod messages;
+
 use anyhow::{Context, Result, bail};
 use candid::{CandidType, Decode, Encode, Principal};
 use comfy_table::{CellAlignment, Table};
-use coppice_canister::api::{AppendBlock, AppendError, Grant, PruneError, PrunePolicyArg, PruneRun, Role};
-use coppice_host::{Checkpoint, Execution, Host, Kind};
+use coppice_host::{Checkpoint, Host, Kind};
 use serde::Serialize;
-use serde_bytes::ByteBuf;
-use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 
 /// Options of `coppice bench`.
@@ -82,6 +81,7 @@ fn limit(family: &str, op: &str, size: u32) -> Option<u64> {
         ("index", "insert", _) => 6_000,
         ("index", "get", _) => 3_000,
         ("index", "remove", _) => 4_000,
+        ("chain", "idle firing", _) => 100_000,
         _ => return None,
     })
 }
@@ -203,75 +203,6 @@ fn index(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
     Ok(())
 }
 
-/// A block of `body` bytes with `transactions` transactions and a receipt of 100 bytes for each.
-fn block(number: u64, body: usize, transactions: u32) -> AppendBlock {
-    let hash = |number: u64| ByteBuf::from(Sha256::digest(number.to_le_bytes()).to_vec());
-    let mut index = transactions.to_le_bytes().to_vec();
-    let mut receipts = index.clone();
-    for position in 0..transactions {
-        index.extend(Sha256::digest([number.to_le_bytes(), u64::from(position).to_be_bytes()].concat()));
-        receipts.extend((100 * (position + 1)).to_le_bytes());
-    }
-    index.extend([0; 4]);
-    receipts.resize(receipts.len() + 100 * transactions as usize, 7);
-    let parent_hash = hash(number.wrapping_sub(1));
-    let [body, receipts, index] = [vec![7; body], receipts, index].map(ByteBuf::from);
-    AppendBlock {
-        number,
-        hash: hash(number),
-        parent_hash,
-        timestamp: 0,
-        body,
-        receipts,
-        index,
-        sha256: vec![hash(0); 3],
-    }
-}
-
-/// Whole messages: a block appended, Candid and all, and one pruned.
-fn chain(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
-    const KEPT: u64 = 100;
-    for (body, transactions) in [(100, 1), (100 << 10, 300)] {
-        eprintln!("chain: blocks of {body} bytes and {transactions} transactions");
-        let bench = Bench::start(wasm.to_vec())?;
-        let grant = Grant { principal: bench.operator, role: Role::Producer };
-        let run = |method: &str, arg: Vec<u8>| -> Result<(Vec<u8>, Execution)> {
-            let reply = bench.host.update_call(bench.canister, bench.operator, method, arg)?;
-            Ok((reply, bench.host.last_execution().context("the host counted nothing")?))
-        };
-        run("grant_role", Encode!(&grant)?)?;
-        let policy = PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() };
-        run("set_prune_policy", Encode!(&policy)?)?;
-        let mut figure = |op: &'static str, run: &Execution| {
-            each(Figure {
-                family: "chain",
-                op,
-                size: body,
-                n: KEPT,
-                baseline: None,
-                instructions: run.instructions,
-                pages_read: run.stable_pages_read as f64,
-                pages_written: run.stable_pages_written as f64,
-                limit: None,
-            });
-        };
-        for number in 0..=KEPT {
-            let (reply, execution) = run("append_block", Encode!(&block(number, body as usize, transactions))?)?;
-            Decode!(&reply, Result<(), AppendError>)?.map_err(|error| anyhow::anyhow!("append_block: {error:?}"))?;
-            if number == KEPT {
-                figure("append", &execution);
-            }
-        }
-        let (reply, execution) = run("prune_now", Encode!(&1u64)?)?;
-        let pruned = Decode!(&reply, Result<PruneRun, PruneError>)?.map_err(|error| anyhow::anyhow!("{error:?}"))?;
-        if pruned.blocks != 1 {
-            bail!("prune_now: {pruned:?}");
-        }
-        figure("prune", &execution);
-    }
-    Ok(())
-}
-
 /// Measures, prints, and ends with an error where a figure is above its limit.
 ///
 /// # Errors
@@ -297,7 +228,7 @@ pub fn command(args: &BenchArgs) -> Result<()> {
         index(&wasm, &mut each)?;
     }
     if wanted("chain") {
-        chain(&wasm, &mut each)?;
+        messages::chain(&wasm, &mut each)?;
     }
     if !args.json {
         println!("{}", table(&figures));

@@ -1,0 +1,129 @@
+//! Whole messages, Candid and all: a block appended, a page exported, an acknowledgement, a firing with nothing to do, a block
+//! pruned.
+
+use super::{Bench, Figure, limit};
+use anyhow::{Context, Result, anyhow, bail};
+use candid::{CandidType, Decode, Encode};
+use coppice_canister::api::*;
+use coppice_host::Execution;
+use serde::de::DeserializeOwned;
+use serde_bytes::ByteBuf;
+use sha2::{Digest, Sha256};
+use std::time::Duration;
+
+/// Blocks that are kept.
+const KEPT: u64 = 100;
+/// Bytes of a page.
+const PAGE: u64 = 1 << 20;
+
+fn hash(number: u64) -> ByteBuf {
+    ByteBuf::from(Sha256::digest(number.to_le_bytes()).to_vec())
+}
+
+/// A block of `body` bytes with `transactions` transactions and a receipt of 100 bytes for each.
+fn block(number: u64, body: usize, transactions: u32) -> AppendBlock {
+    let mut index = transactions.to_le_bytes().to_vec();
+    let mut receipts = index.clone();
+    for position in 0..transactions {
+        index.extend(Sha256::digest([number.to_le_bytes(), u64::from(position).to_be_bytes()].concat()));
+        receipts.extend((100 * (position + 1)).to_le_bytes());
+    }
+    index.extend([0; 4]);
+    receipts.resize(receipts.len() + 100 * transactions as usize, 7);
+    let parent_hash = hash(number.wrapping_sub(1));
+    let [body, receipts, index] = [vec![7; body], receipts, index].map(ByteBuf::from);
+    AppendBlock {
+        number,
+        hash: hash(number),
+        parent_hash,
+        timestamp: 0,
+        body,
+        receipts,
+        index,
+        sha256: vec![hash(0); 3],
+    }
+}
+
+impl Bench {
+    /// An update and what it took.
+    fn update<T: CandidType + DeserializeOwned>(&self, method: &str, arg: Vec<u8>) -> Result<(T, Execution)> {
+        let reply = self.host.update_call(self.canister, self.operator, method, arg)?;
+        let execution = self.host.last_execution().context("the host counted nothing")?;
+        Ok((Decode!(&reply, T)?, execution))
+    }
+
+    /// An update that must succeed, and what it took.
+    fn done<T, E>(&self, method: &str, arg: Vec<u8>) -> Result<(T, Execution)>
+    where
+        T: CandidType + DeserializeOwned,
+        E: CandidType + DeserializeOwned + std::fmt::Debug,
+    {
+        let (reply, execution) = self.update::<Result<T, E>>(method, arg)?;
+        Ok((reply.map_err(|error| anyhow!("{method}: {error:?}"))?, execution))
+    }
+
+    /// One firing of the timer: its executions as one.
+    fn firing(&self) -> Result<Execution> {
+        self.host.take_executions();
+        self.host.advance_time(Duration::from_secs(60));
+        (0..5).for_each(|_| self.host.tick());
+        let mut executions = self.host.take_executions().into_iter();
+        let first = executions.next().context("the timer did not fire")?;
+        Ok(executions.fold(first, |sum, next| Execution {
+            instructions: sum.instructions + next.instructions,
+            stable_pages_read: sum.stable_pages_read + next.stable_pages_read,
+            stable_pages_written: sum.stable_pages_written + next.stable_pages_written,
+            ..sum
+        }))
+    }
+}
+
+/// Measures messages with small blocks, and with large ones.
+pub fn chain(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
+    for (body, transactions) in [(100, 1), (100 << 10, 300)] {
+        eprintln!("chain: blocks of {body} bytes and {transactions} transactions");
+        let bench = Bench::start(wasm.to_vec())?;
+        let mut figure = |op: &'static str, size: u32, run: &Execution| {
+            each(Figure {
+                family: "chain",
+                op,
+                size,
+                n: KEPT,
+                baseline: None,
+                instructions: run.instructions,
+                pages_read: run.stable_pages_read as f64,
+                pages_written: run.stable_pages_written as f64,
+                limit: limit("chain", op, size),
+            });
+        };
+        let grant = Grant { principal: bench.operator, role: Role::Producer };
+        bench.done::<(), RoleError>("grant_role", Encode!(&grant)?)?;
+        let policy = PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() };
+        bench.done::<PrunePolicy, PruneError>("set_prune_policy", Encode!(&policy)?)?;
+        let exporter = Exporter { name: "bench".into(), principal: bench.operator };
+        bench.done::<(), ExporterError>("register_exporter", Encode!(&exporter)?)?;
+        for number in 0..=KEPT {
+            let block = Encode!(&block(number, body as usize, transactions))?;
+            let ((), execution) = bench.done::<(), AppendError>("append_block", block)?;
+            if number == KEPT {
+                figure("append", body, &execution);
+            }
+        }
+        let arg = Encode!(&None::<ExportCursor>, &PAGE)?;
+        let reply = bench.host.query_call(bench.canister, bench.operator, "export_blocks", arg)?;
+        let execution = bench.host.last_execution().context("the host counted nothing")?;
+        let page = Decode!(&reply, Result<ExportPage, ExportError>)?.map_err(|error| anyhow!("{error:?}"))?;
+        let bytes: usize = page.chunks.iter().map(|chunk| chunk.bytes.len()).sum();
+        figure("export page", bytes as u32, &execution);
+        // Everything but the last block is due, and the exporter holds it.
+        figure("idle firing", body, &bench.firing()?);
+        let (_, execution) = bench.done::<u64, AckError>("ack_exported", Encode!(&KEPT, &hash(KEPT))?)?;
+        figure("ack", body, &execution);
+        let (pruned, execution) = bench.done::<PruneRun, PruneError>("prune_now", Encode!(&1u64)?)?;
+        if pruned.blocks != 1 {
+            bail!("prune_now: {pruned:?}");
+        }
+        figure("prune", body, &execution);
+    }
+    Ok(())
+}
