@@ -181,12 +181,12 @@ fn prune_now(max_ops: u64) -> Result<PruneRun, PruneError> {
 
 #[query]
 fn plan_prune() -> Result<PrunePlan, PruneError> {
-    read(|state| state.pruner.plan(&state.chain, &state.blobs, &state.outside()))
+    read(|state| state.pruner.plan(&state.chain, &state.blobs, &state.constraints()))
 }
 
 #[query]
 fn get_prune_status() -> PruneStatus {
-    read(|state| state.pruner.status(&state.chain, &state.blobs, &state.outside()))
+    read(|state| state.pruner.status(&state.chain, &state.blobs, &state.constraints()))
 }
 
 #[query]
@@ -214,11 +214,7 @@ fn grant_role(grant: Grant) -> Result<(), RoleError> {
 
 #[update(guard = "operator")]
 fn revoke_role(grant: Grant) -> Result<bool, RoleError> {
-    mutate(|state| {
-        let revoked = state.roles.revoke(&grant);
-        state.save_config();
-        Ok(revoked)
-    })
+    mutate(|state| state.revoke_role(&grant))
 }
 
 #[query]

@@ -69,6 +69,15 @@ pub enum GrowError {
 thread_local! {
     static MANAGER: RefCell<Option<MemoryManager<StableMemory>>> = const { RefCell::new(None) };
     static MAX_PAGES: Cell<u64> = const { Cell::new(u64::MAX) };
+    /// Which regions were written to, in order.
+    #[cfg(test)]
+    static WRITES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Which regions were written to since this was asked last, in order.
+#[cfg(test)]
+pub fn take_writes() -> Vec<u8> {
+    WRITES.take()
 }
 
 /// Sets the operator's cap on raw pages of 64 KiB (`max_stable_pages`).
@@ -109,11 +118,18 @@ fn with_manager<T>(f: impl FnOnce(&MemoryManager<StableMemory>) -> T) -> T {
 pub fn region(id: u8) -> Region {
     let memory = with_manager(|manager| manager.get(MemoryId::new(id)));
     let size = memory.size() * PAGE;
-    Region { memory, size: Cell::new(size) }
+    Region {
+        #[cfg(test)]
+        id,
+        memory,
+        size: Cell::new(size),
+    }
 }
 
 /// One structure's own address space in stable memory. Exactly one exists for an id.
 pub struct Region {
+    #[cfg(test)]
+    id: u8,
     memory: VirtualMemory<StableMemory>,
     size: Cell<u64>,
 }
@@ -214,6 +230,8 @@ impl Region {
     /// Writes bytes that lie inside the reserved range.
     #[inline]
     pub fn write(&self, offset: u64, bytes: &[u8]) {
+        #[cfg(test)]
+        WRITES.with_borrow_mut(|writes| writes.push(self.id));
         self.memory.write(offset, bytes);
     }
 

@@ -8,7 +8,7 @@ use crate::blob::{BlobStore, Class, Owner};
 use crate::chain::{Admission, ChainStore};
 use crate::export::Exporters;
 use crate::memory::{self, PAGE, Region, cell};
-use crate::prune::{Limiter, Outside, Pruner};
+use crate::prune::{Constraints, Limiter, Pruner};
 use crate::roles::Roles;
 use crate::{config, runtime};
 use std::cell::RefCell;
@@ -115,13 +115,13 @@ impl State {
     pub fn admission(&self) -> Admission {
         Admission {
             verify_segments: self.config.verify_segments,
-            exhausted: self.pruner.exhausted(&self.chain, &self.blobs, || self.outside()),
+            exhausted: self.pruner.exhausted(&self.chain, &self.blobs, || self.constraints()),
         }
     }
 
     /// What stands above the policy.
-    pub fn outside(&self) -> Outside {
-        Outside {
+    pub fn constraints(&self) -> Constraints {
+        Constraints {
             guard: self.exporters.guard(self.config.require_export),
             min_liquid_cycles: self.config.min_liquid_cycles,
         }
@@ -132,7 +132,7 @@ impl State {
     /// # Errors
     /// As [`Pruner::prune_now`].
     pub fn prune_now(&mut self, max_ops: u64) -> Result<PruneRun, PruneError> {
-        let Outside { guard, .. } = self.outside();
+        let Constraints { guard, .. } = self.constraints();
         self.pruner.prune_now(&mut self.chain, &mut self.blobs, guard.as_ref(), max_ops)
     }
 
@@ -146,11 +146,27 @@ impl State {
         granted.map_err(|error| match error {
             RoleError::Anonymous => ExporterError::Anonymous,
             RoleError::TooMany { limit } => ExporterError::TooMany { limit },
+            RoleError::Exports { name } => ExporterError::PrincipalTaken { name },
         })?;
         self.exporters.register(exporter, self.chain.state().oldest)?;
         self.roles = roles;
         self.save_config();
         Ok(())
+    }
+
+    /// Takes a role back, and says whether it was granted.
+    ///
+    /// # Errors
+    /// `Exports` for a registered exporter's.
+    pub fn revoke_role(&mut self, grant: &Grant) -> Result<bool, RoleError> {
+        if grant.role == Role::Exporter
+            && let Some(name) = self.exporters.name_of(grant.principal)
+        {
+            return Err(RoleError::Exports { name: name.into() });
+        }
+        let revoked = self.roles.revoke(grant);
+        self.save_config();
+        Ok(revoked)
     }
 
     /// Takes an exporter out, and its role with it.
@@ -182,7 +198,10 @@ impl State {
             }
         }
         let head = self.chain.state().next - 1;
-        self.exporters.rolled_back(head + 1);
+        if removed > 0 {
+            self.exporters.rolled_back(head + 1);
+            self.pruner.rolled_back(&self.blobs);
+        }
         Ok(Rollback { head, removed, has_more: head > number })
     }
 
@@ -233,8 +252,8 @@ impl State {
     /// Whether all is well.
     pub fn health(&self) -> Health {
         let mut problems = Vec::new();
-        let status = self.pruner.status(&self.chain, &self.blobs, &self.outside());
-        if let Some(held_by) = self.pruner.exhausted(&self.chain, &self.blobs, || self.outside()) {
+        let status = self.pruner.status(&self.chain, &self.blobs, &self.constraints());
+        if let Some(held_by) = self.pruner.exhausted(&self.chain, &self.blobs, || self.constraints()) {
             problems.push(format!("emergency water is reached, appends are refused; held by {held_by:?}"));
         }
         if status.head.is_some_and(|head| self.chain.meta(head).is_none()) {

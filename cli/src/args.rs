@@ -92,7 +92,7 @@ pub struct SizeArgs {
     #[arg(long, value_name = "SECS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=864_000))]
     pub interval: u64,
     /// Bytes of a blob of the log
-    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(64 << 10..=4 << 20))]
+    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = crate::size::log_class)]
     pub log_class: u32,
     /// Seconds between two ticks of the daemon
     #[arg(long, value_name = "SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]

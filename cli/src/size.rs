@@ -8,6 +8,7 @@ use crate::feed;
 use anyhow::Result;
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
+use coppice_canister::blob::Class;
 use coppice_canister::memory::{BUCKET, PAGE};
 use indicatif::HumanCount;
 use serde::Serialize;
@@ -101,6 +102,11 @@ impl Size {
         size
     }
 
+    /// Whether a canister may have so much stable memory.
+    pub fn fits(&self) -> bool {
+        self.billed_bytes <= 500 << 30
+    }
+
     /// Instructions of the messages that bring a block.
     pub fn feeding_instructions(&self) -> u64 {
         let Workload { block_bytes, transactions, .. } = self.workload;
@@ -145,6 +151,15 @@ fn grown(bytes: u64) -> u64 {
         have = (have + 1).max(have + (have / 32).min(32));
     }
     have * BUCKET
+}
+
+/// A size class of the log's blobs.
+///
+/// # Errors
+/// When there is no such class.
+pub fn log_class(text: &str) -> Result<u32, String> {
+    let size = text.parse().ok().filter(|&size| Class::of_size(size).is_some());
+    size.ok_or_else(|| "64, 128, 256 or 512 KiB, 1, 2 or 4 MiB, in bytes".into())
 }
 
 /// Sizes for each of these block sizes and days.
@@ -192,7 +207,7 @@ fn table(sizes: &[Size]) -> String {
             HumanCount(at.blocks).to_string(),
             size(at.kept_bytes),
             at.target_bytes.to_string(),
-            size(at.billed_bytes),
+            if at.fits() { size(at.billed_bytes) } else { "over 500 GiB".into() },
             tera(at.storage_cycles),
             tera(at.feeding_cycles),
             tera(at.daemon_cycles),
@@ -232,6 +247,23 @@ mod tests {
         let table = table(&sizes(&args));
         let manual = include_str!("../../docs/operations.md");
         assert!(manual.contains(&table), "docs/operations.md should have:\n{table}");
+    }
+
+    #[test]
+    fn what_no_canister_holds_is_said() {
+        let workload = Workload {
+            block_bytes: 4 << 20,
+            transactions: 8_000,
+            interval_secs: 60,
+            days: 365,
+            log_class: 1 << 20,
+            timer_interval_secs: 60,
+        };
+        let size = Size::of(workload);
+        assert!(!size.fits() && table(&[size]).contains("over 500 GiB"));
+        assert!(Size::of(Workload { days: 1, ..workload }).fits());
+        assert_eq!(log_class("65536"), Ok(65_536));
+        assert!(log_class("100000").is_err() && log_class("1 MiB").is_err());
     }
 
     #[test]

@@ -155,13 +155,12 @@ impl Model {
     /// One run with this many ops: the first block always, the others as long as they fit.
     pub fn run(&mut self, now: u64, max_ops: u64) {
         let Some(due) = self.due(now) else { return };
-        let (mut left, mut first, mut stopped) = (max_ops, true, due.before < due.target);
+        let (mut left, mut first) = (max_ops, true);
         while self.oldest() < due.before {
             let blobs = self.frees(self.oldest() + 1);
             let transactions = u32::from_le_bytes(self.kept[0].block.index[..4].try_into().expect("an index"));
             let ops = 1 + u64::from(transactions) + 2 * blobs;
             if !first && ops > left {
-                stopped = true;
                 break;
             }
             (first, left) = (false, left.saturating_sub(ops));
@@ -169,8 +168,23 @@ impl Model {
             self.pruned.extend(self.kept.pop_front().map(|kept| kept.block));
         }
         if !first {
-            self.to_low_water = due.reason == PruneReason::Capacity && stopped;
+            self.to_low_water = (self.to_low_water || due.reason == PruneReason::Capacity) && self.above_low_water();
         }
+    }
+
+    fn above_low_water(&self) -> bool {
+        self.policy.as_ref().is_some_and(|policy| {
+            self.kept_bytes() > policy.target_bytes * u64::from(10_000 - policy.headroom_ratio_bps) / 10_000
+        })
+    }
+
+    /// Who holds back what is due.
+    pub fn held_by(&self, now: u64) -> Option<HeldBy> {
+        let due = self.due(now)?;
+        if !self.enabled {
+            return Some(HeldBy::Disabled);
+        }
+        self.guard().filter(|_| due.before < due.target).map(|(_, held_by)| held_by)
     }
 
     /// A tick of the daemon, with the default budget.
@@ -196,5 +210,6 @@ impl Model {
             self.tail = self.kept.pop_back().expect("there is a head").offset;
         }
         self.bounds.values_mut().for_each(|bound| *bound = (*bound).min(number + 1));
+        self.to_low_water &= self.above_low_water();
     }
 }

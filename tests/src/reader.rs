@@ -5,6 +5,20 @@ use coppice_canister::api::*;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
+/// What a pull came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pulled {
+    /// Chunks.
+    Some,
+    /// Nothing: the reader is at the head.
+    Nothing,
+    /// A reorg; what was above the common ancestor is dropped.
+    Reorged {
+        /// What the canister said.
+        common_ancestor: u64,
+    },
+}
+
 /// What was pulled so far.
 #[derive(Clone, Debug, Default)]
 pub struct Reader {
@@ -16,12 +30,17 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Pulls one page. Answers false where there was none: at the head, or after a reorg or a re-base, which are done
-    /// then.
+    /// One that has read so far elsewhere.
+    pub fn behind(cursor: Option<ExportCursor>) -> Self {
+        Self { cursor, ..Self::default() }
+    }
+
+    /// Pulls one page.
     ///
     /// # Panics
-    /// Where a chunk is not what comes next, or not what its digest says.
-    pub fn pull(&mut self, coppice: &Coppice, max_bytes: u64) -> bool {
+    /// Where a chunk is not what comes next, or not what its digest says; where what comes next was pruned, which must not
+    /// happen to an exporter.
+    pub fn pull(&mut self, coppice: &Coppice, max_bytes: u64) -> Pulled {
         let page = match coppice.export(self.cursor.clone(), max_bytes) {
             Ok(page) => page,
             Err(ExportError::Reorged { common_ancestor, cursor }) => {
@@ -30,19 +49,17 @@ impl Reader {
                     assert_eq!(block.hash, cursor.hash, "it is a common ancestor");
                 }
                 (self.partial, self.cursor) = (None, Some(cursor));
-                return false;
-            }
-            Err(ExportError::Pruned { first_available }) => {
-                assert!(self.cursor.as_ref().is_none_or(|cursor| cursor.number < first_available));
-                (self.partial, self.cursor) = (None, None);
-                return false;
+                return Pulled::Reorged { common_ancestor };
             }
             Err(error) => panic!("export_blocks: {error:?}"),
         };
-        let some = !page.chunks.is_empty();
+        if page.chunks.is_empty() {
+            assert_eq!(page.cursor, self.cursor, "at the head the cursor stays");
+            return Pulled::Nothing;
+        }
         page.chunks.into_iter().for_each(|chunk| self.take(chunk));
         self.cursor = page.cursor;
-        some
+        Pulled::Some
     }
 
     /// The newest whole block.
@@ -56,8 +73,8 @@ impl Reader {
 
     fn take(&mut self, chunk: ExportChunk) {
         let mut block = self.partial.take().unwrap_or_else(|| {
-            if let Some(before) = self.newest().filter(|before| before.number + 1 == chunk.number) {
-                assert_eq!(before.hash, chunk.parent_hash, "block {}", chunk.number);
+            if let Some(before) = self.newest() {
+                assert_eq!((before.number + 1, &before.hash), (chunk.number, &chunk.parent_hash));
             }
             AppendBlock {
                 number: chunk.number,

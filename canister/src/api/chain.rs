@@ -1,5 +1,6 @@
 //! Blocks, uploads and reads.
 
+use super::prune::HeldBy;
 use crate::blob::BlobPtr;
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
@@ -121,21 +122,6 @@ pub enum AppendError {
     LowCycles,
     /// An upload is open; commit or abort it first.
     UploadOpen,
-}
-
-/// Who holds pruning back.
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub enum HeldBy {
-    /// An exporter that has not acknowledged.
-    Exporter(String),
-    /// `require_export` is set and no exporter is registered.
-    NoExporter,
-    /// Nobody: the daemon has not come round yet.
-    PruneLag,
-    /// Pruning is switched off.
-    Disabled,
-    /// The daemon is paused: liquid cycles are below `min_liquid_cycles`.
-    LowCycles,
 }
 
 /// Why a step of an upload failed. Nothing has changed.

@@ -15,8 +15,8 @@ pub struct ExportCursor {
     pub segment: u8,
     /// Bytes of that segment that were handed out.
     pub offset: u64,
-    /// Blocks that had ever been rolled back when the block was read. 0 is always right, and finds a reorg's common
-    /// ancestor less exactly.
+    /// Blocks that had ever been rolled back when the block was read. 0 where that is not known: after a reorg the reader
+    /// is then sent further back than need be, at worst to the oldest block.
     pub rollbacks: u64,
 }
 
@@ -62,6 +62,14 @@ pub enum ExportError {
     Pruned {
         /// The oldest block that is kept.
         first_available: u64,
+        /// The chain was reorganised as well since the cursor was made: what the reader has above this block is not part of
+        /// it, or not surely.
+        common_ancestor: Option<u64>,
+    },
+    /// The answer is of a replica that has not come as far as the cursor yet: ask again.
+    Behind {
+        /// Its head's number.
+        head: Option<u64>,
     },
     /// The cursor's block is no longer part of the chain.
     Reorged {

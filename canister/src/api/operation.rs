@@ -96,7 +96,7 @@ pub struct Grant {
 }
 
 /// Why a role was not granted or revoked. Nothing has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum RoleError {
     /// The anonymous principal has no roles: anyone can be it.
     Anonymous,
@@ -104,6 +104,12 @@ pub enum RoleError {
     TooMany {
         /// The most.
         limit: u64,
+    },
+    /// The principal is registered as an exporter, which would hold pruning back and could not acknowledge any more:
+    /// `remove_exporter` takes the role with it.
+    Exports {
+        /// Under which name.
+        name: String,
     },
 }
 

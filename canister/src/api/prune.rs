@@ -1,6 +1,5 @@
 //! Policy, runs and status of pruning.
 
-use super::chain::HeldBy;
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +57,21 @@ pub enum PruneError {
     },
     /// No policy was set, so there is nothing to go by.
     NoPolicy,
+}
+
+/// Who holds pruning back.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum HeldBy {
+    /// An exporter that has not acknowledged.
+    Exporter(String),
+    /// `require_export` is set and no exporter is registered.
+    NoExporter,
+    /// Nobody: the daemon has not come round yet.
+    PruneLag,
+    /// Pruning is switched off.
+    Disabled,
+    /// The daemon is paused: liquid cycles are below `min_liquid_cycles`.
+    LowCycles,
 }
 
 /// Why a run is due.
@@ -136,8 +150,10 @@ pub struct PrunePlan {
     pub before: u64,
     /// What holds pruning back: the daemon as a whole, or at `before`.
     pub held_by: Option<HeldBy>,
-    /// Blocks that one run with the policy's budget would take, from `pruned_before_block` on.
+    /// Blocks that one tick with the policy's budget would take, from `pruned_before_block` on.
     pub blocks: u64,
+    /// 1 where it would take out index entries of a block too large for one message.
+    pub parts: u64,
     /// Removed references and blob transitions.
     pub ops: u64,
     /// Blobs that would become free.

@@ -143,6 +143,14 @@ impl ChainStore {
         self.log.poison(blob);
     }
 
+    /// Makes a block's record say that its payload starts elsewhere.
+    #[cfg(test)]
+    pub(crate) fn misplace_record(&mut self, number: u64, log_offset: u64) {
+        let mut record = self.records.get(number).expect("a kept block");
+        record.meta.log_offset = log_offset;
+        self.records.put(&record);
+    }
+
     /// Makes a block's record undecodable, as damage would.
     #[cfg(test)]
     pub(crate) fn poison_record(&self, number: u64) {

@@ -2,8 +2,9 @@
 //! what → the log's blobs that become free into quarantine → the references away → the chain's bound → the blobs free.
 //!
 //! All of it is one message, but for one case: each index entry lies on a page of its own where the index is large, and a
-//! message is to dirty less than 75 MiB (`docs/design.md` 4). There the entries of a large block go in several messages,
-//! with a persisted cursor; from the first of them on the block is pruned for readers.
+//! message that prunes is to dirty less than 75 MiB (`docs/design.md` 3). There the entries of a large block go in several
+//! messages, with a persisted cursor; from the first of them on the block is pruned for readers. A rollback takes a head out
+//! in one message always.
 
 use super::records::{BlockMeta, PAGE_RECORDS};
 use super::segments::{Index, Segment};
@@ -29,8 +30,9 @@ pub struct Removed {
     pub has_more: bool,
 }
 
-/// Pages of 4 KiB that a message's index entries may dirty: 70 of the 75 MiB.
-pub(super) const MOST_PAGES: u64 = 18_000;
+/// Pages of 4 KiB that a message's index entries may dirty: 59 of the 75 MiB. The rest is for the block's ids on the heap, and
+/// for everything else that a block's going touches.
+pub(super) const MOST_PAGES: u64 = 15_000;
 
 /// What taking a block out costs and gives back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub struct Removal {
     pub blobs: u64,
     /// Payload bytes.
     pub bytes: u64,
+    /// Only so many of its index entries go in this message, and nothing else.
+    pub has_more: bool,
 }
 
 impl ChainStore {
@@ -77,8 +81,12 @@ impl ChainStore {
             let meta = self.records.meta(number);
             let freed = self.freed_with(number, meta.as_ref(), first);
             first = freed.end;
+            let swept = std::mem::take(&mut swept);
+            if let Some(most) = self.most_entries().filter(|most| entries(meta.as_ref()) > swept + most) {
+                return Removal { ops: most, has_more: true, ..Removal::default() };
+            }
             let mut removal = removal(meta.as_ref(), &freed);
-            removal.ops -= std::mem::take(&mut swept).min(removal.ops - 1);
+            removal.ops -= swept.min(removal.ops - 1);
             removal
         })
     }
@@ -137,7 +145,7 @@ impl ChainStore {
         let freed = self.freed_with_head();
         let (tail, end) = (self.tail_without_head(), freed.start);
         let monotonic = self.records.meta(number - 1).map(|meta| meta.monotonic);
-        self.rollbacks.note(&self.cells, number - 1);
+        self.rollbacks.note(&self.cells, number - 1, self.state.oldest);
         Some(self.take_out(blobs, (number, 0), freed, number.is_multiple_of(PAGE_RECORDS), |state, _| {
             state.next -= 1;
             state.log_tail = tail;
@@ -146,14 +154,16 @@ impl ChainStore {
         }))
     }
 
+    /// The most index entries that a message may take out; none where the whole index is small enough to be dirtied.
+    fn most_entries(&self) -> Option<u64> {
+        // Taking an entry out dirties its page, and now and then another.
+        (self.index.pages() > self.most_pages).then(|| (self.most_pages - self.most_pages / 6).max(1))
+    }
+
     /// Takes index entries of block `number` out, as many as one message may, where they are more than that.
     fn sweep(&mut self, blobs: &mut BlobStore, number: u64) -> Option<Removed> {
-        if self.index.pages() <= self.most_pages {
-            return None;
-        }
-        // Taking an entry out dirties its page, and now and then another.
-        let most = (self.most_pages - self.most_pages / 6).max(1);
-        let meta = self.records.meta(number).filter(|meta| u64::from(meta.transactions) > self.state.swept + most)?;
+        let most = self.most_entries()?;
+        let meta = self.records.meta(number).filter(|meta| entries(Some(meta)) > self.state.swept + most)?;
         // What cannot be read has no entries to take out, and is named when the rest of the block goes.
         let entries = self.entries_of(blobs, &meta).ok()?;
         let mut removed = Removed { number, has_more: true, ..Removed::default() };
@@ -234,6 +244,10 @@ impl ChainStore {
     }
 }
 
+fn entries(meta: Option<&BlockMeta>) -> u64 {
+    meta.map_or(0, |meta| u64::from(meta.transactions))
+}
+
 /// What taking out a block costs with which these blobs become free. A damaged record is one reference.
 fn removal(meta: Option<&BlockMeta>, freed: &Range<u64>) -> Removal {
     let blobs = freed.end - freed.start;
@@ -241,6 +255,7 @@ fn removal(meta: Option<&BlockMeta>, freed: &Range<u64>) -> Removal {
         ops: meta.map_or(1, |meta| u64::from(meta.prune_ops)) + 2 * blobs,
         blobs,
         bytes: meta.map_or(0, BlockMeta::payload_len),
+        has_more: false,
     }
 }
 

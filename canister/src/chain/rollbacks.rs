@@ -3,8 +3,8 @@
 //! A block's number and hash do not say when it left the chain, so a reader's cursor carries how many blocks had been
 //! rolled back when it was made. Everything rolled back since lies above the lowest head since: that one is the newest
 //! block that both surely have. Of a rollback only its head matters, and only until a deeper one: what is kept is a stack
-//! of rising heads, at most [`MAX_STEPS`]. Where it is full the two oldest become one, which answers a lower head than it
-//! might, never a higher.
+//! of rising heads, at most [`MAX_STEPS`]. Heads that are pruned become one: whoever parted there has to begin anew. Where the
+//! stack is full all the same, the two oldest others become one, which answers a lower head than it might, never a higher.
 //!
 //! ```text
 //! cell: 0 magic "CPRB"  4 version u16  6 steps u16  8 rolled back u64  16 steps: sequence u64 ‖ head u64
@@ -52,23 +52,29 @@ impl Rollbacks {
         self.count
     }
 
-    /// Notes that a block was rolled back, after which block `head` was the head.
-    pub fn note(&mut self, cells: &Region, head: u64) {
+    /// Notes that a block was rolled back, after which block `head` was the head, and `oldest` the oldest kept one.
+    pub fn note(&mut self, cells: &Region, head: u64, oldest: u64) {
         self.count += 1;
         while self.steps.last().is_some_and(|&(_, lowest)| lowest >= head) {
             self.steps.pop();
         }
         self.steps.push((self.count, head));
         let mut changed = self.steps.len() - 1;
-        if self.steps.len() > MAX_STEPS {
-            self.steps[1].1 = self.steps[0].1;
-            self.steps.remove(0);
+        loop {
+            let pruned = self.steps.partition_point(|&(_, head)| head + 1 < oldest);
+            // Below the others stays the one pruned head that says that more is gone.
+            let first = match pruned {
+                2.. => 0,
+                _ if self.steps.len() > MAX_STEPS => pruned,
+                _ => break,
+            };
+            self.steps[first + 1].1 = self.steps[first].1;
+            self.steps.remove(first);
             changed = 0;
         }
-        for (at, &(sequence, head)) in self.steps.iter().enumerate().skip(changed) {
-            cells.write_u64(cell::ROLLBACKS + HEADER + at as u64 * STEP, sequence);
-            cells.write_u64(cell::ROLLBACKS + HEADER + at as u64 * STEP + 8, head);
-        }
+        let words = self.steps[changed..].iter().flat_map(|&(sequence, head)| [sequence, head]);
+        let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        cells.write(cell::ROLLBACKS + HEADER + changed as u64 * STEP, &bytes);
         let mut header = [0; HEADER as usize];
         header[..4].copy_from_slice(&MAGIC);
         header[4..6].copy_from_slice(&VERSION.to_le_bytes());
@@ -105,7 +111,7 @@ mod tests {
             let cells = cells();
             let mut rollbacks = Rollbacks::default();
             for &head in &heads {
-                rollbacks.note(&cells, head);
+                rollbacks.note(&cells, head, 0);
             }
             prop_assert_eq!(&Rollbacks::load(&cells).unwrap(), &rollbacks);
             prop_assert_eq!(rollbacks.count(), heads.len() as u64);
@@ -120,7 +126,7 @@ mod tests {
         let cells = cells();
         let mut rollbacks = Rollbacks::default();
         let heads: Vec<u64> = (1_000..2_000).collect();
-        heads.iter().for_each(|&head| rollbacks.note(&cells, head));
+        heads.iter().for_each(|&head| rollbacks.note(&cells, head, 0));
         assert_eq!(rollbacks.steps.len(), MAX_STEPS);
         assert_eq!(Rollbacks::load(&cells).unwrap(), rollbacks);
         for (since, &head) in (0..).zip(&heads) {
@@ -131,9 +137,35 @@ mod tests {
     }
 
     #[test]
+    fn pruned_heads_are_one_and_never_make_a_kept_one_lower() {
+        let cells = cells();
+        let mut rollbacks = Rollbacks::default();
+        let heads: Vec<u64> = (0..2_000).collect();
+        // A hundred heads behind each rollback are kept.
+        heads.iter().for_each(|&head| rollbacks.note(&cells, head, head.saturating_sub(100)));
+        assert_eq!(Rollbacks::load(&cells).unwrap(), rollbacks);
+        assert!(rollbacks.steps.len() < 110, "{} steps", rollbacks.steps.len());
+        let oldest = 1_999 - 100;
+        for (since, &head) in (0..).zip(&heads) {
+            let lowest = rollbacks.lowest_since(since).unwrap();
+            if head + 1 < oldest {
+                assert!(lowest <= head, "pruned as well");
+            } else {
+                assert_eq!(lowest, head, "exact");
+            }
+        }
+        // More than the stack holds, with one pruned below them.
+        let mut rollbacks = Rollbacks::default();
+        rollbacks.note(&cells, 5, 0);
+        (1_000..1_500).for_each(|head| rollbacks.note(&cells, head, 900));
+        assert_eq!((rollbacks.steps.len(), rollbacks.lowest_since(0)), (MAX_STEPS, Some(5)));
+        assert_eq!(rollbacks.lowest_since(1), Some(1_000), "not the pruned one");
+    }
+
+    #[test]
     fn a_cell_of_another_version_is_refused() {
         let cells = cells();
-        Rollbacks::default().note(&cells, 7);
+        Rollbacks::default().note(&cells, 7, 0);
         cells.write(cell::ROLLBACKS + 4, &[9]);
         assert!(Rollbacks::load(&cells).unwrap_err().contains("version 9"));
     }

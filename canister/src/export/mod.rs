@@ -87,8 +87,8 @@ impl Exporters {
             let same = known.principal == *principal;
             return if same { Ok(()) } else { Err(ExporterError::NameTaken { principal: known.principal }) };
         }
-        if let Some((name, _)) = self.by_name.iter().find(|(_, entry)| entry.principal == *principal) {
-            return Err(ExporterError::PrincipalTaken { name: name.clone() });
+        if let Some(name) = self.name_of(*principal) {
+            return Err(ExporterError::PrincipalTaken { name: name.into() });
         }
         if self.by_name.len() >= MAX_EXPORTERS {
             return Err(ExporterError::TooMany { limit: MAX_EXPORTERS as u64 });
@@ -102,6 +102,12 @@ impl Exporters {
         self.by_name.insert(name.clone(), entry);
         self.save();
         Ok(())
+    }
+
+    /// The name under which a principal exports.
+    pub fn name_of(&self, principal: Principal) -> Option<&str> {
+        let (name, _) = self.by_name.iter().find(|(_, entry)| entry.principal == principal)?;
+        Some(name)
     }
 
     /// Takes an exporter out, and answers its principal. What only it held back may then be pruned.
@@ -137,12 +143,13 @@ impl Exporters {
         if head.is_none_or(|head| number > head) {
             return Err(AckError::AboveHead { head });
         }
-        // What is pruned was acknowledged before: nothing is left to compare with, and nothing changes.
-        if number >= chain.state().oldest {
-            let kept = chain.hash(number).ok_or(AckError::Corrupt)?;
-            if kept.as_slice() != hash {
-                return Err(AckError::WrongHash { expected: kept.to_bytes() });
-            }
+        // What is pruned was acknowledged before, or never there: nothing is left to compare with, and nothing changes.
+        if number < chain.state().oldest {
+            return Ok(entry.bound.max(chain.state().oldest));
+        }
+        let kept = chain.hash(number).ok_or(AckError::Corrupt)?;
+        if kept.as_slice() != hash {
+            return Err(AckError::WrongHash { expected: kept.to_bytes() });
         }
         let bound = number + 1;
         if bound <= entry.bound {

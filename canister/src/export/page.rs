@@ -16,6 +16,20 @@ const WHOLE: u8 = Segment::ALL.len() as u8;
 /// Damaged blocks in a row that are looked behind for one that can be read.
 const LOOK_BEHIND: u64 = 10_000;
 
+/// Why a page ends, or there is none.
+enum Stop {
+    /// Said as it is.
+    Error(ExportError),
+    /// A kept block cannot be read.
+    Damaged { number: u64, why: String },
+}
+
+impl From<ExportError> for Stop {
+    fn from(error: ExportError) -> Self {
+        Self::Error(error)
+    }
+}
+
 /// The page behind `cursor`, or the first, with at most `max_bytes` of payload; 0: as many as a reply holds.
 ///
 /// # Errors
@@ -26,6 +40,18 @@ pub fn page(
     cursor: Option<ExportCursor>,
     max_bytes: u64,
 ) -> Result<ExportPage, ExportError> {
+    build(chain, blobs, cursor, max_bytes).map_err(|stop| match stop {
+        Stop::Error(error) => error,
+        Stop::Damaged { number, why } => corrupt(chain, number, why),
+    })
+}
+
+fn build(
+    chain: &ChainStore,
+    blobs: &BlobStore,
+    cursor: Option<ExportCursor>,
+    max_bytes: u64,
+) -> Result<ExportPage, Stop> {
     let place = match &cursor {
         None => Place { number: chain.state().oldest, segment: 0, offset: 0 },
         Some(cursor) => Place::behind(chain, cursor)?,
@@ -59,20 +85,19 @@ struct Place {
 }
 
 impl Place {
-    fn behind(chain: &ChainStore, cursor: &ExportCursor) -> Result<Self, ExportError> {
+    fn behind(chain: &ChainStore, cursor: &ExportCursor) -> Result<Self, Stop> {
         let ExportCursor { number, segment, offset, .. } = *cursor;
         let state = chain.state();
         if segment > WHOLE || segment == WHOLE && offset != 0 {
-            return Err(bad(format!(
-                "segment {segment} at {offset}: segments are 0 to 2, and 3 from 0 is a whole block"
-            )));
+            let why = format!("segment {segment} at {offset}: segments are 0 to 2, and 3 from 0 is a whole block");
+            return Err(bad(why).into());
         }
         let whole = segment == WHOLE;
         if state.started && number < state.oldest && !(whole && number + 1 == state.oldest) {
-            return Err(ExportError::Pruned { first_available: state.oldest });
+            return Err(pruned(chain, cursor).into());
         }
         if hash_of(chain, number)?.is_none_or(|hash| hash != cursor.hash) {
-            return Err(reorged(chain, cursor)?);
+            return Err(elsewhere(chain, cursor)?.into());
         }
         if whole {
             return Ok(Self { number: number + 1, segment: 0, offset: 0 });
@@ -82,7 +107,7 @@ impl Place {
 }
 
 /// The hash of a kept block, or of the one before the oldest; `None` behind the head.
-fn hash_of(chain: &ChainStore, number: u64) -> Result<Option<ByteBuf>, ExportError> {
+fn hash_of(chain: &ChainStore, number: u64) -> Result<Option<ByteBuf>, Stop> {
     let state = chain.state();
     if !state.started || number >= state.next {
         return Ok(None);
@@ -97,8 +122,8 @@ fn hash_of(chain: &ChainStore, number: u64) -> Result<Option<ByteBuf>, ExportErr
     }
 }
 
-fn record(chain: &ChainStore, number: u64) -> Result<BlockRecord, ExportError> {
-    chain.record(number).map_err(|error| corrupt(chain, number, format!("{error:?}")))
+fn record(chain: &ChainStore, number: u64) -> Result<BlockRecord, Stop> {
+    chain.record(number).map_err(|error| Stop::Damaged { number, why: format!("{error:?}") })
 }
 
 fn bad(why: String) -> ExportError {
@@ -120,17 +145,30 @@ fn corrupt(chain: &ChainStore, number: u64, why: String) -> ExportError {
     ExportError::Corrupt { number, why, next }
 }
 
+/// The newest block before the cursor's that is surely part of both chains, where the cursor's was rolled back since. It may
+/// have gone with any of the rollbacks since then; the deepest is the one that is safe.
+fn common_ancestor(chain: &ChainStore, cursor: &ExportCursor) -> Option<u64> {
+    chain.rollbacks().lowest_since(cursor.rollbacks).filter(|&common| common < cursor.number)
+}
+
+/// What is said to a reader whose next block is gone.
+fn pruned(chain: &ChainStore, cursor: &ExportCursor) -> ExportError {
+    let first_available = chain.state().oldest;
+    ExportError::Pruned { first_available, common_ancestor: common_ancestor(chain, cursor) }
+}
+
 /// What is said to a reader whose block is not in the chain.
-fn reorged(chain: &ChainStore, cursor: &ExportCursor) -> Result<ExportError, ExportError> {
+fn elsewhere(chain: &ChainStore, cursor: &ExportCursor) -> Result<ExportError, Stop> {
     let state = chain.state();
-    // It may have come with any of the rollbacks since the cursor was made; the deepest is the one that is safe.
-    let common = chain.rollbacks().lowest_since(cursor.rollbacks).filter(|&common| common < cursor.number);
-    let Some(common_ancestor) = common else {
-        let why = format!("block {} with this hash was never part of this chain", cursor.number);
-        return Ok(bad(why));
+    let Some(common_ancestor) = common_ancestor(chain, cursor) else {
+        // Queries are answered by single replicas, and one of them may be a block or a reorg late.
+        if cursor.rollbacks > chain.rollbacks().count() || state.head().is_none_or(|head| cursor.number > head) {
+            return Ok(ExportError::Behind { head: state.head() });
+        }
+        return Ok(bad(format!("block {} with this hash was never part of this chain", cursor.number)));
     };
     if common_ancestor + 1 < state.oldest {
-        return Ok(ExportError::Pruned { first_available: state.oldest });
+        return Ok(pruned(chain, cursor));
     }
     let hash = hash_of(chain, common_ancestor)?.unwrap_or_default();
     Ok(ExportError::Reorged { common_ancestor, cursor: behind(chain, common_ancestor, hash) })
@@ -149,21 +187,21 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn fill(&mut self, mut place: Place) -> Result<(), ExportError> {
+    fn fill(&mut self, mut place: Place) -> Result<(), Stop> {
         while place.number < self.chain.state().next {
             match self.block(place) {
                 Ok(true) => place = Place { number: place.number + 1, segment: 0, offset: 0 },
                 Ok(false) => break,
                 // What comes before it is handed out; the next page says what is wrong.
                 Err(_) if !self.chunks.is_empty() => break,
-                Err(error) => return Err(error),
+                Err(stop) => return Err(stop),
             }
         }
         Ok(())
     }
 
     /// Adds chunks of a block, and says whether they complete it.
-    fn block(&mut self, place: Place) -> Result<bool, ExportError> {
+    fn block(&mut self, place: Place) -> Result<bool, Stop> {
         let record = record(self.chain, place.number)?;
         let mut offset = place.offset;
         for segment in Segment::ALL.into_iter().skip(usize::from(place.segment)) {
@@ -177,7 +215,7 @@ impl Builder<'_> {
                 return Ok(false);
             }
             let bytes = self.chain.read_part(self.blobs, &record.meta, (segment, offset, len));
-            let bytes = bytes.map_err(|error| corrupt(self.chain, place.number, format!("{error:?}")))?;
+            let bytes = bytes.map_err(|error| Stop::Damaged { number: place.number, why: format!("{error:?}") })?;
             self.chunks.push(ExportChunk {
                 number: place.number,
                 hash: record.hash.to_bytes(),

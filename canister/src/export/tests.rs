@@ -132,7 +132,7 @@ fn what_comes_next_may_be_pruned() {
     world.prune(4);
     assert_eq!(world.page(Some(inside.clone()), 0).unwrap().chunks[0].offset, 100, "its block is kept");
     world.prune(1);
-    let gone = Err(ExportError::Pruned { first_available: 5 });
+    let gone = Err(ExportError::Pruned { first_available: 5, common_ancestor: None });
     assert_eq!(world.page(Some(inside), 0), gone, "its block went in the middle of it");
     assert_eq!(world.page(Some(whole(3, 0)), 0), gone);
     assert_eq!(world.page(Some(whole(4, 0)), 0).unwrap().chunks[0].number, 5, "nothing is missing behind it");
@@ -178,9 +178,15 @@ fn a_reorg_names_the_common_ancestor_and_where_to_go_on() {
     // Where the ancestor itself was pruned its successor may still be there, and then nothing is missing.
     world.prune(10);
     assert!(matches!(world.page(Some(third.clone()), 0), Err(ExportError::Reorged { common_ancestor: 9, .. })));
-    assert_eq!(world.page(Some(at_head), 0), Err(ExportError::Pruned { first_available: 10 }));
+    let gone = |first_available, common_ancestor| {
+        Err(ExportError::Pruned { first_available, common_ancestor: Some(common_ancestor) })
+    };
+    assert_eq!(world.page(Some(at_head), 0), gone(10, 4), "what the reader has above block 4 is another fork's");
     world.prune(1);
-    assert_eq!(world.page(Some(third), 0), Err(ExportError::Pruned { first_available: 11 }));
+    assert_eq!(world.page(Some(third), 0), gone(11, 9));
+    let on_the_chain = ExportCursor { rollbacks: world.chain.rollbacks().count(), ..whole(5, 2) };
+    let gone = Err(ExportError::Pruned { first_available: 11, common_ancestor: None });
+    assert_eq!(world.page(Some(on_the_chain), 0), gone);
 }
 
 #[test]
@@ -190,13 +196,16 @@ fn a_cursor_that_no_page_ended_with_is_refused() {
         Err(ExportError::BadCursor { why }) => why,
         other => panic!("{other:?}"),
     };
-    assert!(why(&world, whole(3, 0)).contains("never"), "nothing is kept");
+    assert_eq!(world.page(Some(whole(3, 0)), 0), Err(ExportError::Behind { head: None }));
     world.append_fork(0..5, 0, 100);
     assert!(why(&world, ExportCursor { segment: 4, ..whole(3, 0) }).contains("segment 4"));
     assert!(why(&world, ExportCursor { offset: 1, ..whole(3, 0) }).contains("at 1"));
     assert!(why(&world, ExportCursor { segment: 0, offset: 101, ..whole(3, 0) }).contains("of 100 bytes"));
     assert!(why(&world, whole(3, 9)).contains("block 3"), "of another chain");
-    assert!(why(&world, whole(5, 0)).contains("block 5"), "ahead of this one");
+    // A replica that is a block late, or a reorg.
+    assert_eq!(world.page(Some(whole(5, 0)), 0), Err(ExportError::Behind { head: Some(4) }));
+    let later = ExportCursor { rollbacks: 1, ..whole(3, 9) };
+    assert_eq!(world.page(Some(later), 0), Err(ExportError::Behind { head: Some(4) }));
     world.append_fork(5..7, 0, 100);
     world.roll_back(5);
     assert!(why(&world, whole(4, 9)).contains("block 4"), "no rollback went so deep");

@@ -53,7 +53,7 @@ pub fn tick() {
         if let Err(error) = state.blobs.release_quarantined(MAX_RELEASES) {
             runtime::log(&format!("quarantine: {error:?}"));
         }
-        let outside = state.outside();
-        state.pruner.tick(&mut state.chain, &mut state.blobs, &outside);
+        let constraints = state.constraints();
+        state.pruner.tick(&mut state.chain, &mut state.blobs, &constraints);
     });
 }

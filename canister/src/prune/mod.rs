@@ -11,18 +11,22 @@
 
 mod limiter;
 mod pipeline;
+mod plan;
 mod policy;
+mod run;
 mod segment;
 mod status;
 
 pub mod daemon;
 
+use run::{goes_on, sum};
+
 pub use limiter::Limiter;
 pub use policy::{Due, MAX_OPS, due};
 pub use segment::{Blocks, PruneSegment, Pruned};
 
-use crate::api::{PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun, StopReason};
-use crate::blob::BlobStore;
+use crate::api::{PruneError, PrunePolicy, PruneReason, PruneRun};
+use crate::blob::{BlobStore, Owner};
 use crate::chain::ChainStore;
 use crate::export::Guard;
 use crate::memory::{Region, cell};
@@ -48,15 +52,15 @@ struct Stored {
     faults: u64,
 }
 
-/// What stands outside the policy, and above it.
-pub struct Outside {
+/// What stands constraints the policy, and above it.
+pub struct Constraints {
     /// What was not exported.
     pub guard: Option<Guard>,
     /// Liquid cycles below which the daemon pauses.
     pub min_liquid_cycles: u128,
 }
 
-impl Outside {
+impl Constraints {
     fn low_on_cycles(&self) -> bool {
         runtime::liquid_cycles() < self.min_liquid_cycles
     }
@@ -107,6 +111,7 @@ impl Pruner {
             return Err(PruneError::NoPolicy);
         }
         self.stored.enabled = enabled;
+        self.stored.running = false;
         self.save();
         Ok(())
     }
@@ -122,8 +127,32 @@ impl Pruner {
         // What was begun is finished, whatever has become of the reason for it.
         due.or_else(|| {
             let target = chain.state().sweeping()? + 1;
-            Some(Due { reason: PruneReason::Retention, target, before: target, held_by: None })
+            let begun = self.stored.last_run.as_ref().and_then(|run| run.reason);
+            let reason = begun.unwrap_or(PruneReason::Retention);
+            Some(Due { reason, target, before: target, held_by: None })
         })
+    }
+
+    /// Notes that kept bytes have become fewer in some other way than by a run: where low water is reached, the capacity
+    /// trigger is done; and a run that was under way has ended.
+    pub fn rolled_back(&mut self, blobs: &BlobStore) {
+        let to_low_water = self.above_low_water(blobs) && self.stored.to_low_water;
+        if to_low_water != self.stored.to_low_water || self.stored.running {
+            (self.stored.to_low_water, self.stored.running) = (to_low_water, false);
+            self.save();
+        }
+    }
+
+    fn above_low_water(&self, blobs: &BlobStore) -> bool {
+        self.policy().is_some_and(|policy| blobs.kept_bytes(Owner::Chain) > policy.low_water())
+    }
+
+    /// Ends the run that is under way: what comes next is another.
+    fn end_run(&mut self) {
+        if self.stored.running {
+            self.stored.running = false;
+            self.save();
+        }
     }
 
     /// One bounded run, whether the daemon may prune or not; never past the guard.
@@ -153,10 +182,10 @@ impl Pruner {
         due: Option<&Due>,
         mut limiter: Limiter,
     ) -> PruneRun {
-        let run = pipeline::run(&mut Blocks { chain, blobs }, due, &mut limiter);
+        let run = pipeline::run(&mut Blocks { chain, blobs: &mut *blobs }, due, &mut limiter);
         if run.blocks + run.parts > 0 {
-            self.stored.to_low_water =
-                run.reason == Some(PruneReason::Capacity) && run.progress != PruneProgress::Finished;
+            let fired = self.stored.to_low_water || run.reason == Some(PruneReason::Capacity);
+            self.stored.to_low_water = fired && self.above_low_water(blobs);
             self.stored.faults += run.faults;
             let last = self.stored.last_run.take().filter(|_| self.stored.running);
             let run = sum(last, &run);
@@ -169,16 +198,16 @@ impl Pruner {
     }
 
     /// One firing of the timer. Does next to nothing where nothing is due.
-    fn tick(&mut self, chain: &mut ChainStore, blobs: &mut BlobStore, outside: &Outside) {
+    fn tick(&mut self, chain: &mut ChainStore, blobs: &mut BlobStore, constraints: &Constraints) {
         self.ticks += 1;
         self.next_tick = runtime::time_ns() + self.interval_secs() * 1_000_000_000;
         if !self.stored.enabled {
             return;
         }
-        let due = self.due(chain, blobs, outside.guard.as_ref()).filter(|due| is_possible(due, chain));
-        let (Some(due), Some(policy)) = (due, self.policy()) else { return };
+        let due = self.due(chain, blobs, constraints.guard.as_ref()).filter(|due| is_possible(due, chain));
+        let (Some(due), Some(policy)) = (due, self.policy()) else { return self.end_run() };
         let limiter = Limiter::new(policy.max_ops_per_tick, policy.max_instructions_per_tick);
-        if outside.low_on_cycles() {
+        if constraints.low_on_cycles() {
             runtime::log("prune: paused, liquid cycles are below min_liquid_cycles");
             return;
         }
@@ -199,32 +228,6 @@ impl Pruner {
 /// Whether any of what is due may go.
 fn is_possible(due: &Due, chain: &ChainStore) -> bool {
     due.before > chain.state().oldest || chain.state().sweeping().is_some()
-}
-
-/// `last` with what was done now, where this goes on with it.
-fn sum(last: Option<PruneRun>, now: &PruneRun) -> PruneRun {
-    match last {
-        Some(last) if last.reason == now.reason => PruneRun {
-            at: last.at,
-            reason: now.reason,
-            target: now.target,
-            progress: now.progress,
-            ticks: last.ticks + now.ticks,
-            blocks: last.blocks + now.blocks,
-            parts: last.parts + now.parts,
-            ops: last.ops + now.ops,
-            blobs: last.blobs + now.blobs,
-            bytes: last.bytes + now.bytes,
-            faults: last.faults + now.faults,
-            instructions: last.instructions + now.instructions,
-        },
-        _ => now.clone(),
-    }
-}
-
-/// Whether the next tick goes on with this run: its budget stopped it, and not its target or the guard.
-fn goes_on(run: &PruneRun) -> bool {
-    matches!(run.progress, PruneProgress::HasMore { reason } if reason != StopReason::Guard)
 }
 
 #[cfg(test)]

@@ -32,14 +32,13 @@ pub fn run(segment: &mut impl PruneSegment, due: Option<&Due>, limiter: &mut Lim
             break;
         }
         let pruned = segment.prune_next();
-        if let Some(ops) = pruned.part {
+        run.ops += next.ops;
+        if pruned.has_more {
             run.parts += 1;
-            run.ops += ops;
             run.progress = PruneProgress::HasMore { reason: StopReason::Pages };
             break;
         }
         run.blocks += 1;
-        run.ops += next.ops;
         run.blobs += pruned.blobs;
         run.bytes += pruned.bytes;
         run.faults += pruned.faults.len() as u64;
@@ -74,12 +73,12 @@ mod tests {
 
     impl PruneSegment for Pieces {
         fn pieces(&self, before: u64) -> impl Iterator<Item = Removal> {
-            (self.next..before).map(|_| Removal { ops: 3, blobs: 1, bytes: 10 })
+            (self.next..before).map(|_| Removal { ops: 3, blobs: 1, bytes: 10, has_more: false })
         }
 
         fn prune_next(&mut self) -> Pruned {
             self.next += 1;
-            Pruned { blobs: 1, bytes: 10, faults: vec!["odd".into()], part: None }
+            Pruned { blobs: 1, bytes: 10, faults: vec!["odd".into()], has_more: false }
         }
     }
 

@@ -76,14 +76,19 @@ impl PrunePolicy {
         }
         let (low, high, emergency) = (self.low_water(), self.high_water(), self.emergency());
         let room = 2 * u64::from(class.size());
-        if self.target_bytes > 0 && !(low.saturating_add(room) <= high && high < emergency) {
-            return invalid(
-                "target_bytes",
-                format!(
-                    "low water {low} + two blobs of the log ({room}) must not be above high water {high}, nor that reach \
-                     emergency water {emergency}: raise target_bytes or headroom_ratio_bps"
-                ),
+        if self.target_bytes > 0 && low.saturating_add(room) > high {
+            let why = format!(
+                "low water {low} + two blobs of the log ({room}) must not be above high water {high}: raise target_bytes or \
+                 headroom_ratio_bps"
             );
+            return invalid("target_bytes", why);
+        }
+        if self.target_bytes > 0 && high >= emergency {
+            let why = format!(
+                "high water {high} must be below emergency water {emergency}: raise emergency_ratio_bps or \
+                 headroom_ratio_bps"
+            );
+            return invalid("emergency_ratio_bps", why);
         }
         Ok(())
     }
@@ -141,11 +146,11 @@ pub fn due(
     };
     let before = match reason {
         // What the guard allows of it must release a blob, too.
-        PruneReason::Capacity => {
-            retention.min(guard.before).max(before_freeing(chain, head, freed_below(chain, guard.before)))
-        }
+        PruneReason::Capacity => retention.max(before_freeing(chain, head, freed_below(chain, guard.before))),
         PruneReason::Retention => guard.before,
     };
+    // Whatever a damaged record says.
+    let before = before.min(guard.before);
     Some(Due { reason, target, before, held_by: Some(guard.held_by.clone()) })
 }
 
@@ -202,7 +207,9 @@ fn before_freeing(chain: &ChainStore, head: u64, bytes: u64) -> u64 {
     if blobs == 0 {
         return 0;
     }
-    first_where(chain, head, |record| record.log_offset >= (first + blobs) * class)
+    let bound = first_where(chain, head, |record| record.log_offset >= (first + blobs) * class);
+    // A damaged record does not say where its block starts, so that what lies before it stays until a later one goes.
+    (bound..head).find(|&number| chain.meta(number).is_some()).unwrap_or(head)
 }
 
 #[cfg(test)]
@@ -244,6 +251,6 @@ mod tests {
         assert_eq!(field(PrunePolicyArg { target_bytes: Some((20 << 20) - 100), ..arg() }), "target_bytes");
         PrunePolicy::new(&PrunePolicyArg { target_bytes: Some(21 << 20), ..arg() }, class()).unwrap();
         let (target_bytes, emergency_ratio_bps) = (Some(1 << 30), Some(9_000));
-        assert_eq!(field(PrunePolicyArg { target_bytes, emergency_ratio_bps, ..arg() }), "target_bytes");
+        assert_eq!(field(PrunePolicyArg { target_bytes, emergency_ratio_bps, ..arg() }), "emergency_ratio_bps");
     }
 }

@@ -1,7 +1,7 @@
 //! Mechanism: what can be pruned, one piece at a time.
 
 use crate::blob::BlobStore;
-use crate::chain::{ChainStore, Removal};
+use crate::chain::{ChainStore, Removal, Removed};
 
 /// What one piece of pruning did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,9 +12,8 @@ pub struct Pruned {
     pub bytes: u64,
     /// What could not be read and was skipped.
     pub faults: Vec<String>,
-    /// Only a part of it went, of so many ops, as a message may dirty no more pages: the rest goes in the next one, before
-    /// anything else.
-    pub part: Option<u64>,
+    /// Only a part of it went, as a message may dirty no more pages: the rest goes in the next one, before anything else.
+    pub has_more: bool,
 }
 
 /// A kind of data that the pipeline prunes in whole pieces, oldest first. A piece is split over messages only where one
@@ -42,7 +41,7 @@ impl PruneSegment for Blocks<'_> {
 
     fn prune_next(&mut self) -> Pruned {
         let removed = self.chain.remove_oldest(self.blobs).unwrap_or_default();
-        let part = removed.has_more.then_some(removed.entries);
-        Pruned { blobs: removed.blobs, bytes: removed.bytes, faults: removed.faults, part }
+        let Removed { blobs, bytes, faults, has_more, .. } = removed;
+        Pruned { blobs, bytes, faults, has_more }
     }
 }

@@ -1,8 +1,8 @@
-//! What is said of pruning: status, plan, and who holds it back.
+//! What is said of pruning, and who holds it back.
 
 use super::policy::{Due, retain_min_block};
-use super::{Limiter, Outside, Pruner, is_possible, pipeline};
-use crate::api::{HeldBy, PruneError, PrunePlan, PrunePolicy, PruneProgress, PruneStatus};
+use super::{Constraints, Pruner, is_possible};
+use crate::api::{HeldBy, PrunePolicy, PruneStatus};
 use crate::blob::{BlobStore, Owner};
 use crate::chain::ChainStore;
 
@@ -21,65 +21,31 @@ impl Pruner {
         &self,
         chain: &ChainStore,
         blobs: &BlobStore,
-        outside: impl FnOnce() -> Outside,
+        constraints: impl FnOnce() -> Constraints,
     ) -> Option<HeldBy> {
         if !self.at_emergency(chain, blobs) {
             return None;
         }
-        let outside = outside();
-        let due = self.due(chain, blobs, outside.guard.as_ref());
+        let constraints = constraints();
+        let due = self.due(chain, blobs, constraints.guard.as_ref());
         // What may go has only not gone yet.
         let stuck = due.filter(|due| !is_possible(due, chain));
-        Some(self.held_by(stuck.as_ref(), &outside).unwrap_or(HeldBy::PruneLag))
+        Some(self.held_by(stuck.as_ref(), &constraints).unwrap_or(HeldBy::PruneLag))
     }
 
     /// Who holds back what is due.
-    fn held_by(&self, due: Option<&Due>, outside: &Outside) -> Option<HeldBy> {
+    pub(super) fn held_by(&self, due: Option<&Due>, constraints: &Constraints) -> Option<HeldBy> {
         if !self.stored.enabled {
             return Some(HeldBy::Disabled);
         }
-        let paused = || outside.low_on_cycles().then_some(HeldBy::LowCycles);
+        let paused = || constraints.low_on_cycles().then_some(HeldBy::LowCycles);
         due.and_then(|due| due.held_by.clone()).or_else(paused)
     }
 
-    /// What the next run with the policy's budget would do.
-    ///
-    /// # Errors
-    /// `NoPolicy`.
-    pub fn plan(&self, chain: &ChainStore, blobs: &BlobStore, outside: &Outside) -> Result<PrunePlan, PruneError> {
-        let policy = self.policy().ok_or(PruneError::NoPolicy)?;
-        let due = self.due(chain, blobs, outside.guard.as_ref());
-        let oldest = chain.state().oldest;
-        let mut plan = PrunePlan {
-            reason: due.as_ref().map(|due| due.reason),
-            retain_min_block: retain_min_block(policy, chain),
-            target: due.as_ref().map_or(oldest, |due| due.target),
-            before: due.as_ref().map_or(oldest, |due| due.before.max(oldest)),
-            held_by: due.as_ref().and_then(|due| self.held_by(Some(due), outside)),
-            blocks: 0,
-            ops: 0,
-            blobs: 0,
-            bytes: 0,
-            progress: pipeline::end(due.as_ref()),
-        };
-        let mut limiter = Limiter::for_a_plan(policy.max_ops_per_tick, policy.max_instructions_per_tick);
-        for block in chain.removals(plan.before) {
-            if let Err(reason) = limiter.admit(block.ops) {
-                plan.progress = PruneProgress::HasMore { reason };
-                break;
-            }
-            plan.blocks += 1;
-            plan.ops += block.ops;
-            plan.blobs += block.blobs;
-            plan.bytes += block.bytes;
-        }
-        Ok(plan)
-    }
-
     /// Everything that an operator needs to see.
-    pub fn status(&self, chain: &ChainStore, blobs: &BlobStore, outside: &Outside) -> PruneStatus {
+    pub fn status(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> PruneStatus {
         let state = chain.state();
-        let due = self.due(chain, blobs, outside.guard.as_ref());
+        let due = self.due(chain, blobs, constraints.guard.as_ref());
         let oldest = state.started.then_some(state.oldest);
         let water = |f: fn(&PrunePolicy) -> u64| self.policy().map_or(0, f);
         PruneStatus {
@@ -87,9 +53,9 @@ impl Pruner {
             need_prune: due.is_some(),
             reason: due.as_ref().map(|due| due.reason),
             target: due.as_ref().map_or(state.oldest, |due| due.target),
-            held_by: due.as_ref().and_then(|due| self.held_by(Some(due), outside)),
+            held_by: due.as_ref().and_then(|due| self.held_by(Some(due), constraints)),
             retain_min_block: self.policy().map_or(0, |policy| retain_min_block(policy, chain)),
-            exported_before_block: outside.guard.as_ref().map(|guard| guard.before.max(state.oldest)),
+            exported_before_block: constraints.guard.as_ref().map(|guard| guard.before.max(state.oldest)),
             pruned_before_block: state.oldest,
             prune_cursor: state.sweeping().or(oldest.filter(|_| due.is_some_and(|due| is_possible(&due, chain)))),
             running: self.stored.running,

@@ -1,7 +1,7 @@
 //! Policy over a real chain: what is due, and where it ends.
 
 use super::*;
-use crate::api::{HeldBy, PrunePolicyArg, PruneStatus, StopReason};
+use crate::api::{HeldBy, PrunePolicyArg, PruneProgress, PruneStatus, StopReason};
 use crate::blob::Owner;
 use crate::chain::Admission;
 use crate::memory;
@@ -15,7 +15,7 @@ struct World {
     chain: ChainStore,
     blobs: BlobStore,
     pruner: Pruner,
-    outside: Outside,
+    constraints: Constraints,
 }
 
 fn world(policy: PrunePolicyArg) -> World {
@@ -23,7 +23,7 @@ fn world(policy: PrunePolicyArg) -> World {
     let cells = Rc::new(memory::region(memory::CELLS));
     let mut pruner = Pruner::open(cells).unwrap();
     pruner.set_policy(PrunePolicy::new(&policy, chain.log_class()).unwrap());
-    World { chain, blobs, pruner, outside: Outside { guard: None, min_liquid_cycles: 0 } }
+    World { chain, blobs, pruner, constraints: Constraints { guard: None, min_liquid_cycles: 0 } }
 }
 
 impl World {
@@ -39,30 +39,34 @@ impl World {
     }
 
     fn due(&self) -> Option<(PruneReason, u64)> {
-        let due = self.pruner.due(&self.chain, &self.blobs, self.outside.guard.as_ref());
+        let due = self.pruner.due(&self.chain, &self.blobs, self.constraints.guard.as_ref());
         due.map(|due| (due.reason, due.before))
     }
 
     fn prune(&mut self, ops: u64) -> PruneRun {
-        self.pruner.prune_now(&mut self.chain, &mut self.blobs, self.outside.guard.as_ref(), ops).unwrap()
+        self.pruner.prune_now(&mut self.chain, &mut self.blobs, self.constraints.guard.as_ref(), ops).unwrap()
     }
 
     fn tick(&mut self) {
-        self.pruner.tick(&mut self.chain, &mut self.blobs, &self.outside);
+        self.pruner.tick(&mut self.chain, &mut self.blobs, &self.constraints);
     }
 
     fn status(&self) -> PruneStatus {
-        self.pruner.status(&self.chain, &self.blobs, &self.outside)
+        self.pruner.status(&self.chain, &self.blobs, &self.constraints)
+    }
+
+    fn hold_at(&mut self, before: u64) {
+        self.constraints.guard = guard(before);
     }
 
     fn plan(&self) -> crate::api::PrunePlan {
-        self.pruner.plan(&self.chain, &self.blobs, &self.outside).unwrap()
+        self.pruner.plan(&self.chain, &self.blobs, &self.constraints).unwrap()
     }
 
     fn exhausted(&self) -> Option<HeldBy> {
-        self.pruner.exhausted(&self.chain, &self.blobs, || Outside {
-            guard: self.outside.guard.clone(),
-            min_liquid_cycles: self.outside.min_liquid_cycles,
+        self.pruner.exhausted(&self.chain, &self.blobs, || Constraints {
+            guard: self.constraints.guard.clone(),
+            min_liquid_cycles: self.constraints.min_liquid_cycles,
         })
     }
 
@@ -209,7 +213,7 @@ fn the_daemon_stays_off_without_a_policy_cycles_or_permission() {
     assert_eq!(world.oldest(), 0);
     world.pruner.set_enabled(true).unwrap();
     native::with(|world| world.liquid_cycles = 5);
-    world.outside.min_liquid_cycles = 6;
+    world.constraints.min_liquid_cycles = 6;
     world.tick();
     assert_eq!(world.oldest(), 0);
     native::with(|world| world.liquid_cycles = 6);
@@ -258,17 +262,17 @@ fn guard(before: u64) -> Option<Guard> {
 fn retention_never_passes_the_guard() {
     let mut world = world(PrunePolicyArg { retain_blocks: Some(10), ..policy() });
     world.append(30, 100, 1);
-    world.outside.guard = guard(0);
+    world.constraints.guard = guard(0);
     world.tick();
     let status = world.status();
     assert_eq!((status.need_prune, status.target, status.prune_cursor), (true, 19, None));
     assert_eq!((status.held_by, world.oldest()), (Some(HeldBy::Exporter("slow".into())), 0));
     assert_eq!((status.runs, status.last_run), (0, None), "what may not go is no run");
-    world.outside.guard = guard(7);
+    world.constraints.guard = guard(7);
     assert_eq!(world.status().prune_cursor, Some(0));
     let run = world.prune(1_000);
     assert_eq!((run.blocks, run.progress), (7, PruneProgress::HasMore { reason: StopReason::Guard }));
-    world.outside.guard = guard(25);
+    world.constraints.guard = guard(25);
     world.tick();
     assert_eq!(world.oldest(), 19, "retention is the limit then");
     assert_eq!(world.status().held_by, None);
@@ -280,11 +284,11 @@ fn capacity_never_passes_the_guard_and_takes_only_what_frees_a_blob() {
     let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
     // Four blocks to a blob.
     world.append(4 * 96, CLASS as usize / 4 - 53, 1);
-    world.outside.guard = guard(3);
+    world.constraints.guard = guard(3);
     assert_eq!(world.exhausted(), Some(HeldBy::Exporter("slow".into())), "three blocks free no blob");
     world.tick();
     assert_eq!(world.oldest(), 0);
-    world.outside.guard = guard(11);
+    world.constraints.guard = guard(11);
     assert_eq!(world.exhausted(), Some(HeldBy::PruneLag), "two blobs may go, and have only not gone yet");
     world.tick();
     assert_eq!(world.oldest(), 8, "blocks 8 to 10 would free nothing");
@@ -295,10 +299,10 @@ fn capacity_never_passes_the_guard_and_takes_only_what_frees_a_blob() {
     world.pruner.set_enabled(false).unwrap();
     assert_eq!(world.exhausted(), Some(HeldBy::Disabled));
     world.pruner.set_enabled(true).unwrap();
-    world.outside.guard = None;
-    world.outside.min_liquid_cycles = u128::MAX;
+    world.constraints.guard = None;
+    world.constraints.min_liquid_cycles = u128::MAX;
     assert_eq!(world.exhausted(), Some(HeldBy::LowCycles));
-    world.outside.min_liquid_cycles = 0;
+    world.constraints.min_liquid_cycles = 0;
     while world.due().is_some() {
         world.tick();
     }
@@ -315,7 +319,7 @@ fn the_plan_is_what_the_next_run_does() {
     world.append(4 * 95, CLASS as usize / 4 - 53, 1);
     let mut runs = 0;
     for limit in [5, 30, u64::MAX] {
-        world.outside.guard = guard(limit);
+        world.constraints.guard = guard(limit);
         loop {
             let (plan, oldest) = (world.plan(), world.oldest());
             let run = world.prune(11);
@@ -361,13 +365,17 @@ fn a_block_in_parts_is_one_run_and_comes_before_anything_else() {
     world.append(3, 100, 1);
     let large = append_large(&mut world);
     world.append(4, 100, 1);
-    // The small blocks before it and its first entry, then an entry a tick, then its last with the small ones behind it.
+    // The small blocks before it, as each is one entry, and its first; then an entry a tick; then its last with the small
+    // ones behind it.
+    let plan = world.plan();
+    assert_eq!((plan.blocks, plan.parts, plan.ops), (3, 1, 3 * 2 + 1));
+    assert_eq!(plan.progress, PruneProgress::HasMore { reason: StopReason::Pages });
     world.tick();
     assert_eq!((world.oldest(), world.status().prune_cursor), (large + 1, Some(large)));
     let run = world.status().last_run.unwrap();
     assert_eq!((run.blocks, run.parts, run.ops), (3, 1, 3 * 2 + 1));
     assert_eq!(run.progress, PruneProgress::HasMore { reason: StopReason::Pages });
-    assert_eq!(world.plan().blocks, 3, "it and the two behind it");
+    assert_eq!((world.plan().blocks, world.plan().parts), (0, 1));
     (0..18).for_each(|_| world.tick());
     assert_eq!(world.status().last_run.unwrap().parts, 19);
     assert!(world.chain.state().sweeping().is_some());
@@ -387,7 +395,7 @@ fn a_block_in_parts_is_finished_whatever_becomes_of_the_reason() {
     world.tick();
     assert_eq!(world.chain.state().sweeping(), Some(large));
     world.pruner.set_policy(PrunePolicy::default());
-    world.outside.guard = guard(0);
+    world.constraints.guard = guard(0);
     let status = world.status();
     assert_eq!((status.need_prune, status.prune_cursor, status.target), (true, Some(large), large + 1));
     for _ in 0..19 {
@@ -421,4 +429,105 @@ fn a_poisoned_record_and_a_poisoned_pointer_are_skipped_by_the_daemon() {
     world.append(30, CLASS as usize, 1);
     world.tick();
     assert_eq!((world.oldest(), world.status().faults), (39, status.faults), "and the rest goes on");
+}
+
+#[test]
+fn a_sweep_for_capacity_is_one_run_down_to_low_water() {
+    let target = 100 * u64::from(CLASS);
+    let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
+    world.append(14, CLASS as usize - 53, 1);
+    let large = append_large(&mut world);
+    world.append(77, CLASS as usize - 53, 1);
+    assert_eq!(world.due(), Some((PruneReason::Capacity, large - 2)), "twelve blobs");
+    // The large block is the last victim: one blob more must go.
+    world.append(2, CLASS as usize - 53, 1);
+    let mut reasons = Vec::new();
+    while world.due().is_some() {
+        reasons.extend(world.due());
+        world.tick();
+        assert!(reasons.len() < 100);
+    }
+    assert!(world.chain.state().pruned_blocks > 12);
+    assert!(reasons.iter().all(|(reason, _)| *reason == PruneReason::Capacity), "{reasons:?}");
+    assert_eq!(world.status().runs, 1);
+    assert!(world.blobs.kept_bytes(Owner::Chain) <= world.pruner.policy().unwrap().low_water());
+}
+
+/// What a record says may be wrong in any way: nothing that was not acknowledged goes.
+#[test]
+fn a_damaged_record_at_the_guard_lets_nothing_past_it() {
+    let target = 100 * u64::from(CLASS);
+    let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
+    world.append(96, CLASS as usize - 53, 1);
+    world.hold_at(7);
+    world.chain.misplace_record(7, 1 << 40);
+    for _ in 0..5 {
+        world.tick();
+        assert!(world.oldest() <= 7, "pruned before {}", world.oldest());
+    }
+    world.chain.poison_record(7);
+    world.tick();
+    assert!(world.oldest() <= 7);
+}
+
+/// One damaged record among few large blocks: the bound goes to the next block that can be read.
+#[test]
+fn a_damaged_record_does_not_stop_the_capacity_trigger() {
+    for damaged in 1..7 {
+        let target = 100 * u64::from(CLASS);
+        let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
+        world.append(8, 12 * CLASS as usize - 53, 1);
+        world.chain.poison_record(damaged);
+        assert_eq!(world.exhausted(), Some(HeldBy::PruneLag));
+        (0..3).for_each(|_| world.tick());
+        assert_eq!((world.exhausted(), world.due()), (None, None), "record {damaged}");
+        let kept = world.blobs.kept_bytes(Owner::Chain);
+        assert!(kept <= world.pruner.policy().unwrap().low_water(), "record {damaged}: {kept}");
+    }
+}
+
+#[test]
+fn the_capacity_trigger_is_done_when_low_water_is_reached_in_any_way() {
+    let target = 100 * u64::from(CLASS);
+    let arg = PrunePolicyArg { target_bytes: Some(target), max_ops_per_tick: Some(12), ..policy() };
+    let mut world = world(arg);
+    world.append(91, CLASS as usize - 53, 1);
+    world.tick();
+    let kept = |world: &World| world.blobs.kept_bytes(Owner::Chain) / u64::from(CLASS);
+    assert_eq!((kept(&world), world.status().running), (88, true), "stopped by its ops, between the marks");
+    while kept(&world) > 78 {
+        world.chain.remove_head(&mut world.blobs).unwrap();
+    }
+    world.pruner.rolled_back(&world.blobs);
+    assert!(!world.status().running);
+    world.append(3, CLASS as usize - 53, 1);
+    assert_eq!((kept(&world), world.due()), (81, None), "above low water, and not yet above high water again");
+}
+
+/// The library may deliver a firing twice.
+#[test]
+fn a_second_tick_at_the_same_moment_changes_nothing() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(5), ..policy() });
+    world.append(30, 1_000, 1);
+    world.tick();
+    let status = world.status();
+    assert_eq!(status.pruned_before_block, 24);
+    world.tick();
+    assert_eq!(world.status(), PruneStatus { ticks: status.ticks + 1, ..status });
+}
+
+#[test]
+fn a_run_ends_where_the_daemon_is_stopped() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(5), max_ops_per_tick: Some(4), ..policy() });
+    world.append(30, 1_000, 1);
+    world.tick();
+    assert_eq!((world.status().running, world.status().runs), (true, 1));
+    world.pruner.set_enabled(false).unwrap();
+    assert!(!world.status().running);
+    world.pruner.set_enabled(true).unwrap();
+    world.tick();
+    assert_eq!((world.status().running, world.status().runs), (true, 2));
+    world.hold_at(0);
+    world.tick();
+    assert!(!world.status().running, "held: what comes then is another run");
 }

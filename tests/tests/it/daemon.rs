@@ -80,9 +80,9 @@ fn a_burst_after_a_long_pause_does_the_work_once() {
     assert_eq!(coppice.prune_status().pruned_before_block, 16);
 }
 
-/// `timer_executor` may be delivered twice; a tick more at the same moment finds what the first one left.
+/// Two firings at the same moment: the second finds what the first one left. (The library may deliver one twice.)
 #[test]
-fn a_duplicate_firing_changes_nothing() {
+fn two_firings_at_once_do_the_work_once() {
     let coppice = Coppice::new();
     coppice.set_policy(PrunePolicyArg { timer_interval_secs: Some(10), ..policy(5) }).unwrap();
     coppice.append_plain(0..30, 1_000);

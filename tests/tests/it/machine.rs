@@ -5,7 +5,7 @@ use coppice_canister::api::*;
 use coppice_tests::blocks::{block, block_id, id, upload};
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who};
 use coppice_tests::model::Model;
-use coppice_tests::reader::Reader;
+use coppice_tests::reader::{Pulled, Reader};
 use proptest::prelude::*;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
@@ -75,11 +75,13 @@ struct Machine {
     /// What each exporter pulled; and how many blocks had been pruned when it was registered.
     readers: BTreeMap<Who, (Reader, usize)>,
     serial: u64,
+    /// The number of the first block.
+    first: u64,
 }
 
 impl Machine {
-    fn new() -> Self {
-        Self { coppice: Coppice::new(), model: Model::default(), readers: BTreeMap::new(), serial: 0 }
+    fn new(first: u64) -> Self {
+        Self { coppice: Coppice::new(), model: Model::default(), readers: BTreeMap::new(), serial: 0, first }
     }
 
     fn now(&self) -> u64 {
@@ -89,7 +91,7 @@ impl Machine {
     /// The next block; no other has its hash, on any fork.
     fn next(&mut self, body: usize, transactions: u8, age: u64) -> AppendBlock {
         self.serial += 1;
-        let number = self.model.head().map_or(0, |head| head + 1);
+        let number = self.model.head().map_or(self.first, |head| head + 1);
         let ids: Vec<_> = (0..u64::from(transactions)).map(|i| id(self.serial << 8 | i)).collect();
         AppendBlock {
             hash: ByteBuf::from(id(self.serial << 30)),
@@ -139,6 +141,19 @@ impl Machine {
                     }
                 }
             }
+        }
+    }
+
+    fn pull(&mut self, who: Who, max_bytes: u64) {
+        let Some((reader, _)) = self.readers.get_mut(&who) else { return };
+        let in_both = |block: &&AppendBlock| {
+            let kept = self.model.get(block.number).map(|kept| &kept.block);
+            kept.is_some_and(|kept| kept.hash == block.hash)
+        };
+        let common = reader.blocks.values().rev().find(in_both).map(|block| block.number);
+        if let Pulled::Reorged { common_ancestor } = reader.pull(&self.coppice, max_bytes) {
+            // Every fork has other hashes, so that the newest block of both is known.
+            assert_eq!(common_ancestor, common.unwrap_or(common_ancestor), "the newest block of both chains");
         }
     }
 
@@ -224,13 +239,7 @@ impl Machine {
                 self.finish(then);
             }
             Step::Finish(then) => self.finish(then),
-            Step::Pull { who, pages, max_bytes } => {
-                if let Some((reader, _)) = self.readers.get_mut(&who) {
-                    (0..pages).for_each(|_| {
-                        reader.pull(&self.coppice, max_bytes);
-                    });
-                }
-            }
+            Step::Pull { who, pages, max_bytes } => (0..pages).for_each(|_| self.pull(who, max_bytes)),
             Step::Ack(who) => self.acknowledge(who),
             Step::Prune(max_ops) => {
                 let run: Result<PruneRun, PruneError> = self.coppice.operate("prune_now", max_ops);
@@ -281,6 +290,15 @@ impl Machine {
             assert_eq!((status.reason, status.target), (Some(due.reason), due.target));
             assert_eq!(status.prune_cursor.is_some(), due.before > model.oldest());
         }
+        assert_eq!(status.held_by, model.held_by(now));
+        let plan = self.coppice.plan();
+        assert_eq!(plan.is_ok(), model.policy.is_some());
+        if let Ok(plan) = plan {
+            let mut after = model.clone();
+            after.run(now, 10_000);
+            let blocks = (after.pruned.len() - model.pruned.len()) as u64;
+            assert_eq!((plan.blocks, plan.held_by), (blocks, status.held_by), "the plan is what a run does");
+        }
         let guard = model.guard().map(|(bound, _)| bound.max(model.oldest()));
         assert_eq!(status.exported_before_block, guard);
         for exporter in self.coppice.export_status().exporters {
@@ -300,7 +318,7 @@ impl Machine {
     fn end(self) {
         self.readers.keys().for_each(|&who| self.exported_before_pruned(who));
         let mut reader = Reader::default();
-        while reader.pull(&self.coppice, 0) {}
+        while reader.pull(&self.coppice, 0) == Pulled::Some {}
         let kept: Vec<_> = self.model.kept.iter().map(|kept| &kept.block).collect();
         assert_eq!(reader.blocks.values().collect::<Vec<_>>(), kept, "what is kept is whole");
         let storage = self.coppice.storage();
@@ -318,8 +336,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_history_is_as_the_model_says(steps in prop::collection::vec(step(), 1..120)) {
-        let mut machine = Machine::new();
+    fn any_history_is_as_the_model_says(first in prop_oneof![Just(0u64), Just(700_000)], steps in prop::collection::vec(step(), 1..120)) {
+        let mut machine = Machine::new(first);
         steps.into_iter().for_each(|step| machine.step(step));
         machine.end();
         if std::env::var_os("COPPICE_PROGRESS").is_some() {

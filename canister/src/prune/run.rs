@@ -1,0 +1,29 @@
+//! One run over several ticks.
+
+use crate::api::{PruneProgress, PruneRun, StopReason};
+
+/// `last` with what was done now, where this goes on with it.
+pub fn sum(last: Option<PruneRun>, now: &PruneRun) -> PruneRun {
+    match last {
+        Some(last) if last.reason == now.reason => PruneRun {
+            at: last.at,
+            reason: now.reason,
+            target: now.target,
+            progress: now.progress,
+            ticks: last.ticks + now.ticks,
+            blocks: last.blocks + now.blocks,
+            parts: last.parts + now.parts,
+            ops: last.ops + now.ops,
+            blobs: last.blobs + now.blobs,
+            bytes: last.bytes + now.bytes,
+            faults: last.faults + now.faults,
+            instructions: last.instructions + now.instructions,
+        },
+        _ => now.clone(),
+    }
+}
+
+/// Whether the next tick goes on with this run: its budget stopped it, and not its target or the guard.
+pub fn goes_on(run: &PruneRun) -> bool {
+    matches!(run.progress, PruneProgress::HasMore { reason } if reason != StopReason::Guard)
+}
