@@ -1,6 +1,8 @@
 //! The command line.
 
 use crate::bench::BenchArgs;
+use crate::index::args::IndexArgs;
+use crate::network::NetworkArgs;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -16,12 +18,14 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Append thousands of blocks to a canister in this process, let its timer prune, and verify what is left
+    /// Append thousands of blocks to a canister, let its timer prune behind an indexer, and verify what is left
     Demo(DemoArgs),
-    /// Feed Bitcoin blocks to a canister in this process, and verify every transaction id and every body
+    /// Feed Bitcoin blocks to a canister, and verify every transaction id and every body
     Ingest(IngestArgs),
     /// Say what a chain needs: target_bytes, stable memory that is billed, cycles a year
     Size(SizeArgs),
+    /// Copy a canister's chain into SQLite or PostgreSQL, and acknowledge what is stored so that it may be pruned
+    Index(IndexArgs),
     /// Measure what each operation costs, in instructions and in pages touched
     Bench(BenchArgs),
 }
@@ -52,6 +56,9 @@ pub struct DemoArgs {
     /// Blocks behind the head that the canister retains, at most a third of all [default: a fifth of all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub retain_blocks: Option<u64>,
+    /// Where the canister is.
+    #[command(flatten)]
+    pub network: NetworkArgs,
     /// What every command has.
     #[command(flatten)]
     pub host: HostArgs,
@@ -69,6 +76,9 @@ pub struct IngestArgs {
     /// Blocks behind the head that the canister retains, and prunes those before [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub retain_blocks: Option<u64>,
+    /// Where the canister is.
+    #[command(flatten)]
+    pub network: NetworkArgs,
     /// What every command has.
     #[command(flatten)]
     pub host: HostArgs,

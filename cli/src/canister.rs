@@ -14,6 +14,8 @@ pub enum Caller {
     Producer,
     /// Controls the canister, so it is an operator.
     Operator,
+    /// Is registered as an exporter.
+    Exporter,
 }
 
 /// A way to reach one canister: bytes of Candid there and back.
@@ -29,6 +31,22 @@ pub trait Transport {
     /// # Errors
     /// As [`update`](Self::update).
     fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>>;
+
+    /// The principal that calls.
+    fn principal(&self, caller: Caller) -> Principal;
+}
+
+/// What an error is that may be over when the same is tried again: the canister could not be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreachable {
+    /// Where.
+    pub url: String,
+}
+
+impl std::fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} does not answer", self.url)
+    }
 }
 
 /// The three segments of a block: body, receipts, index.
@@ -36,6 +54,9 @@ pub type Segments = [Vec<u8>; 3];
 
 /// What a read answers: what was asked for, or the canister's own reason why not.
 pub type Read<T> = Result<Result<T, ReadError>>;
+
+/// A page of the export, or the canister's own reason why there is none.
+pub type Export = Result<Result<ExportPage, ExportError>>;
 
 /// The canister's interface, typed.
 ///
@@ -197,6 +218,39 @@ impl<T: Transport> Client<T> {
         self.query("get_storage_status", ())
     }
 
+    /// `export_blocks`: the chunks behind a cursor, `max_bytes` of them or, for 0, as many as a reply holds.
+    pub fn export_blocks(&self, cursor: Option<&ExportCursor>, max_bytes: u64) -> Export {
+        self.query("export_blocks", (cursor, max_bytes))
+    }
+
+    /// `ack_exported`: everything up to and with this block is somewhere else. Answers the exporter's bound, exclusive.
+    pub fn ack_exported(&self, block: u64, hash: &[u8]) -> Result<Result<u64, AckError>> {
+        self.update(Caller::Exporter, "ack_exported", (block, serde_bytes::Bytes::new(hash)))
+    }
+
+    /// `get_export_status`.
+    pub fn export_status(&self) -> Result<ExportStatus> {
+        self.query("get_export_status", ())
+    }
+
+    /// `register_exporter`.
+    ///
+    /// # Errors
+    /// Also when the canister refuses the exporter.
+    pub fn register_exporter(&self, exporter: &Exporter) -> Result<()> {
+        let result: Result<(), ExporterError> = self.update(Caller::Operator, "register_exporter", (exporter,))?;
+        result.map_err(|error| anyhow!("the canister refuses the exporter {}: {error:?}", exporter.name))
+    }
+
+    /// `remove_exporter`.
+    ///
+    /// # Errors
+    /// Also when the canister refuses.
+    pub fn remove_exporter(&self, exporter: &RemoveExporter) -> Result<()> {
+        let result: Result<(), ExporterError> = self.update(Caller::Operator, "remove_exporter", (exporter,))?;
+        result.map_err(|error| anyhow!("the canister does not remove the exporter {}: {error:?}", exporter.name))
+    }
+
     /// `health`.
     pub fn health(&self) -> Result<Health> {
         self.query("health", ())
@@ -235,6 +289,10 @@ mod tests {
     impl Transport for Shelf {
         fn update(&self, _: Caller, method: &str, _: Vec<u8>) -> Result<Vec<u8>> {
             bail!("{method}: nothing is written")
+        }
+
+        fn principal(&self, _: Caller) -> Principal {
+            Principal::anonymous()
         }
 
         fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {

@@ -1,19 +1,24 @@
-//! `coppice demo`: a chain goes in, the canister's own timer prunes it, and at some block stable memory stops growing.
+//! `coppice demo`: a chain goes in, an indexer copies it, the canister's own timer prunes it behind the indexer, and at some
+//! block stable memory stops growing.
 
 use crate::args::{DemoArgs, HostArgs};
-use crate::canister::Client;
+use crate::canister::{Client, Transport};
 use crate::chain_gen::Generator;
 use crate::embedded::Embedded;
 use crate::feed;
+use crate::index::companion::{Companion, Indexed, Pace};
+use crate::index::store::{Origin, Payload};
 use crate::ledger::{Entry, Ledger};
+use crate::network::Network;
 use crate::progress::Progress;
 use crate::report::{
     self, Amount, Instructions, Report, Storage, amount, blocks, bytes, common_rows, count, seconds_since,
 };
+use crate::site::Site;
 use crate::verify::{Depth, Verified, verify};
 use crate::wasm;
-use anyhow::{Result, bail, ensure};
-use coppice_canister::api::{AppendBlock, PrunePolicyArg, PruneStatus};
+use anyhow::{Context, Result, bail, ensure};
+use coppice_canister::api::{AppendBlock, PrunePolicyArg, PruneStatus, ReadError};
 use serde::Serialize;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
@@ -57,8 +62,10 @@ pub struct DemoReport {
     pub growth_stopped_at_block: Option<u64>,
     /// How many blocks had been appended by then.
     pub growth_stopped_after_blocks: u64,
-    /// Instructions.
-    pub instructions: Instructions,
+    /// Instructions; none where nobody counts them.
+    pub instructions: Option<Instructions>,
+    /// What the indexer did.
+    pub indexed: Indexed,
     /// What was verified.
     pub verified: Verified,
     /// Wall-clock seconds, without the build.
@@ -83,6 +90,7 @@ impl Report for DemoReport {
             ("stable memory stopped growing at block", growth),
             ("billed before the first block", bytes(self.billed_bytes_at_first)),
         ];
+        rows.extend(self.indexed.rows());
         rows.extend(common_rows(self.storage, self.instructions, self.verified, self.seconds));
         rows
     }
@@ -112,24 +120,67 @@ impl DemoReport {
 /// As [`run`]; also when stable memory went on growing.
 pub fn command(args: &DemoArgs) -> Result<()> {
     let HostArgs { wasm, json } = &args.host;
-    let report = run(wasm::find(wasm.as_deref())?, args.blocks, args.retain_blocks, args.seed)?;
+    let plan = Plan::new(args.blocks, args.retain_blocks, args.seed)?;
+    let report = match args.network.connect()? {
+        Some(client) => on_network(&client, plan)?,
+        None => run(wasm::find(wasm.as_deref())?, args.blocks, args.retain_blocks, args.seed)?,
+    };
     report::print(&report, *json)?;
     report.check_growth()
 }
 
-/// Runs the demonstration: `blocks` blocks, of which `retain_blocks` behind the head are retained, a fifth by default.
+/// How long the demonstration is, and which.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    blocks: u64,
+    retain_blocks: u64,
+    seed: u64,
+}
+
+impl Plan {
+    fn new(blocks: u64, retain_blocks: Option<u64>, seed: u64) -> Result<Self> {
+        let retain_blocks = retain_blocks.unwrap_or(blocks / 5);
+        if retain_blocks > blocks / 3 {
+            bail!(
+                "to see growth stop, retain at most a third of the {blocks} blocks; {retain_blocks} is more \
+                 (--retain-blocks)"
+            );
+        }
+        Ok(Self { blocks, retain_blocks, seed })
+    }
+}
+
+/// Runs the demonstration in this process: `blocks` blocks, of which `retain_blocks` behind the head are retained, a fifth
+/// by default.
 ///
 /// # Errors
-/// When the canister refuses something or traps, its timer does not prune, or it answers anything but what was appended.
+/// When the canister refuses something or traps, its timer does not prune, it answers anything but what was appended, or
+/// the indexer's database holds anything else.
 pub fn run(wasm: Vec<u8>, blocks: u64, retain_blocks: Option<u64>, seed: u64) -> Result<DemoReport> {
-    let retain_blocks = retain_blocks.unwrap_or(blocks / 5);
-    if retain_blocks > blocks / 3 {
-        bail!(
-            "to see growth stop, retain at most a third of the {blocks} blocks; {retain_blocks} is more (--retain-blocks)"
-        );
-    }
+    let plan = Plan::new(blocks, retain_blocks, seed)?;
     let started = Instant::now();
     let client = Embedded::start(wasm)?;
+    let canister = client.transport().canister().to_string();
+    play(&client, plan, &Origin { canister, network: "embedded".into(), payload: Payload::Headers }, started)
+}
+
+/// Runs it on a canister that was installed on a network, and has no blocks yet.
+fn on_network(client: &Client<Network>, plan: Plan) -> Result<DemoReport> {
+    let started = Instant::now();
+    let site = client.transport();
+    if !matches!(client.head()?, Err(ReadError::NotFound)) {
+        bail!("the canister {} has blocks already; a demonstration wants an empty one", site.canister());
+    }
+    let canister = site.canister().to_string();
+    play(client, plan, &Origin { canister, network: site.url().into(), payload: Payload::Headers }, started)
+}
+
+fn play(client: &Client<impl Site + Sync>, plan: Plan, origin: &Origin, started: Instant) -> Result<DemoReport> {
+    let Plan { blocks, retain_blocks, seed } = plan;
+    // What the indexer stores is verified and thrown away.
+    let directory = tempfile::tempdir().context("no temporary directory")?;
+    let database = format!("sqlite://{}", directory.path().join("index.db").display());
+    let mut companion = Companion::start(client, &database, origin)?;
     let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
     let policy = client.set_prune_policy(&policy)?;
     let billed_bytes_at_first = client.storage_status()?.billed_bytes;
@@ -138,21 +189,23 @@ pub fn run(wasm: Vec<u8>, blocks: u64, retain_blocks: Option<u64>, seed: u64) ->
     let generator = Generator::new(seed, blocks, now, BLOCK_INTERVAL.as_secs())?;
     let first_block = generator.first();
     let mut fed = Fed { billed_bytes: billed_bytes_at_first, ..Fed::default() };
-    std::thread::scope(|scope| {
-        // Making and hashing a block takes about as long as appending it.
-        let (sender, receiver) = sync_channel(AHEAD);
-        scope.spawn(move || {
-            for block in generator {
-                if sender.send(block).is_err() {
-                    // Feeding has failed, and says why.
-                    return;
+    companion.index_while(|pace| {
+        std::thread::scope(|scope| {
+            // Making and hashing a block takes about as long as appending it.
+            let (sender, receiver) = sync_channel(AHEAD);
+            scope.spawn(move || {
+                for block in generator {
+                    if sender.send(block).is_err() {
+                        // Feeding has failed, and says why.
+                        return;
+                    }
                 }
-            }
-        });
-        fed.feed(&client, &receiver, blocks)
+            });
+            fed.feed(client, pace, receiver, blocks)
+        })
     })?;
     let Fed { ledger, in_chunks, growth, .. } = fed;
-    let status = settle(&client, Duration::from_secs(policy.timer_interval_secs))?;
+    let status = settle(client, Duration::from_secs(policy.timer_interval_secs))?;
 
     let last_block = first_block + blocks - 1;
     let oldest = last_block - retain_blocks;
@@ -161,7 +214,9 @@ pub fn run(wasm: Vec<u8>, blocks: u64, retain_blocks: Option<u64>, seed: u64) ->
     ensure!(found == expected, "head, oldest kept block and pruned blocks should be {expected:?}, and are {found:?}");
     let costs = client.transport().costs()?;
     let (per_block, pruned) = SAMPLE;
-    let verified = verify(&client, &ledger, oldest, Depth::Sample { per_block, pruned, seed })?;
+    let verified = verify(client, &ledger, oldest, Depth::Sample { per_block, pruned, seed })?;
+    let indexed = companion.verify(&ledger)?;
+    companion.unregister()?;
 
     let entries = ledger.entries();
     let (gone, kept) = entries.split_at(entries.partition_point(|entry| entry.number < oldest));
@@ -172,7 +227,7 @@ pub fn run(wasm: Vec<u8>, blocks: u64, retain_blocks: Option<u64>, seed: u64) ->
         pruned.bytes,
         status.pruned_bytes
     );
-    healthy(&client)?;
+    healthy(client)?;
     Ok(DemoReport {
         command: "demo",
         seed,
@@ -187,7 +242,8 @@ pub fn run(wasm: Vec<u8>, blocks: u64, retain_blocks: Option<u64>, seed: u64) ->
         billed_bytes_at_first,
         growth_stopped_at_block: growth,
         growth_stopped_after_blocks: growth.map_or(0, |block| block - first_block + 1),
-        instructions: Instructions::new(&costs, appended, pruned),
+        instructions: costs.map(|costs| Instructions::new(&costs, appended, pruned)),
+        indexed,
         verified,
         seconds: seconds_since(started),
     })
@@ -203,7 +259,13 @@ struct Fed {
 }
 
 impl Fed {
-    fn feed(&mut self, client: &Client<Embedded>, blocks: &Receiver<AppendBlock>, total: u64) -> Result<()> {
+    fn feed(
+        &mut self,
+        client: &Client<impl Site>,
+        pace: &Pace,
+        blocks: Receiver<AppendBlock>,
+        total: u64,
+    ) -> Result<()> {
         let progress = Progress::new("appending", total);
         for block in blocks {
             self.in_chunks += u64::from(feed::send(client, &block)?);
@@ -212,6 +274,7 @@ impl Fed {
             if billed > self.billed_bytes {
                 (self.billed_bytes, self.growth) = (billed, Some(block.number));
             }
+            pace.appended()?;
             client.transport().pass(BLOCK_INTERVAL);
             client.transport().costs()?;
             progress.advance();
@@ -234,16 +297,17 @@ pub fn total(entries: &[Entry]) -> Amount {
 ///
 /// # Errors
 /// When something is still due although the timer fires.
-pub fn settle(client: &Client<Embedded>, interval: Duration) -> Result<PruneStatus> {
+pub fn settle(client: &Client<impl Site>, interval: Duration) -> Result<PruneStatus> {
+    let site = client.transport();
     let mut status = client.prune_status()?;
+    let mut waits = 0;
     while status.need_prune {
         let before = status.pruned_blocks;
-        // The first firing may lie a whole interval off, and the library replays what it missed.
-        client.transport().pass(interval);
-        client.transport().pass(interval);
+        site.await_timer(interval);
         status = client.prune_status()?;
+        waits = if status.pruned_blocks > before { 0 } else { waits + 1 };
         ensure!(
-            status.pruned_blocks > before,
+            waits < site.patience(),
             "pruning is due ({:?}, held by {:?}), yet the timer prunes nothing",
             status.reason,
             status.held_by
@@ -256,7 +320,7 @@ pub fn settle(client: &Client<Embedded>, interval: Duration) -> Result<PruneStat
 ///
 /// # Errors
 /// When it is not well.
-pub fn healthy(client: &Client<Embedded>) -> Result<()> {
+pub fn healthy(client: &Client<impl Transport>) -> Result<()> {
     let health = client.health()?;
     ensure!(health.healthy, "the canister is not healthy: {}", health.problems.join("; "));
     Ok(())

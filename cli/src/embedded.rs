@@ -1,10 +1,11 @@
 //! The canister in this process, on the embedded execution host.
 
 use crate::canister::{Caller, Client, Transport, install_arg};
+use crate::site::Site;
 use anyhow::{Context, Result, bail};
 use candid::Principal;
 use coppice_host::{Execution, Host, Kind, Outcome};
-use std::cell::RefCell;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Cycles that the canister gets on top of the host's: enough for hundreds of GiB of ingress.
@@ -49,11 +50,13 @@ pub struct Embedded {
     canister: Principal,
     operator: Principal,
     producer: Principal,
-    costs: RefCell<Costs>,
+    exporter: Principal,
+    costs: Mutex<Costs>,
 }
 
 impl Embedded {
-    /// Starts a host and installs the canister on it, with one principal that controls it and one that is its producer.
+    /// Starts a host and installs the canister on it, with a principal that controls it, one that is its
+    /// producer, and one that may become an exporter.
     ///
     /// # Errors
     /// When the wasm cannot be installed.
@@ -61,50 +64,70 @@ impl Embedded {
         let host = Host::new();
         let operator = Principal::self_authenticating(b"coppice operator");
         let producer = Principal::self_authenticating(b"coppice producer");
+        let exporter = Principal::self_authenticating(b"coppice exporter");
         let canister = host.create_canister_with_settings(Some(operator), None);
         host.add_cycles(canister, CYCLES);
         host.try_install_canister(canister, wasm, install_arg(producer)?, Some(operator))
             .context("cannot install the canister")?;
-        Ok(Client::new(Self { host, canister, operator, producer, costs: RefCell::default() }))
+        Ok(Client::new(Self { host, canister, operator, producer, exporter, costs: Mutex::default() }))
     }
 
-    /// Lets time pass, and whatever timers come due in it fire.
-    pub fn pass(&self, time: Duration) {
-        self.host.advance_time(time);
-        self.host.tick();
-    }
-
-    /// Unix seconds.
-    pub fn now_secs(&self) -> u64 {
-        self.host.get_time_nanos() / 1_000_000_000
-    }
-
-    /// What was executed since the start. The host remembers some thousands of executions: ask at least every so often.
-    ///
-    /// # Errors
-    /// When an execution trapped.
-    pub fn costs(&self) -> Result<Costs> {
-        let mut costs = self.costs.borrow_mut();
-        self.host.take_executions().iter().for_each(|execution| costs.add(execution));
-        match &costs.trap {
-            Some(trap) => bail!("{trap}"),
-            None => Ok(costs.clone()),
-        }
+    /// The canister's principal.
+    pub fn canister(&self) -> Principal {
+        self.canister
     }
 }
 
 impl Transport for Embedded {
     fn update(&self, caller: Caller, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {
-        let sender = match caller {
-            Caller::Producer => self.producer,
-            Caller::Operator => self.operator,
-        };
-        self.host.update_call(self.canister, sender, method, arg).with_context(|| format!("update {method}"))
+        self.host
+            .update_call(self.canister, self.principal(caller), method, arg)
+            .with_context(|| format!("update {method}"))
     }
 
     fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {
         let nobody = Principal::anonymous();
         self.host.query_call(self.canister, nobody, method, arg).with_context(|| format!("query {method}"))
+    }
+
+    fn principal(&self, caller: Caller) -> Principal {
+        match caller {
+            Caller::Producer => self.producer,
+            Caller::Operator => self.operator,
+            Caller::Exporter => self.exporter,
+        }
+    }
+}
+
+impl Site for Embedded {
+    fn now_secs(&self) -> u64 {
+        self.host.get_time_nanos() / 1_000_000_000
+    }
+
+    /// Whatever timers come due in that time fire.
+    fn pass(&self, time: Duration) {
+        self.host.advance_time(time);
+        self.host.tick();
+    }
+
+    fn await_timer(&self, interval: Duration) {
+        // The first firing may lie a whole interval off, and the library replays what it missed.
+        self.pass(interval);
+        self.pass(interval);
+    }
+
+    fn patience(&self) -> u32 {
+        1
+    }
+
+    /// The host remembers some thousands of executions: ask at least every so often.
+    fn costs(&self) -> Result<Option<Costs>> {
+        let mut costs = self.costs.lock().unwrap_or_else(PoisonError::into_inner);
+        self.host.take_executions().iter().for_each(|execution| costs.add(execution));
+        match &costs.trap {
+            Some(trap) => bail!("{trap}"),
+            None => Ok(Some(costs.clone())),
+        }
     }
 }
 

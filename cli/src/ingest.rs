@@ -10,13 +10,14 @@ use crate::ledger::Ledger;
 use crate::order::{Ordered, order};
 use crate::progress::Progress;
 use crate::report::{self, Amount, Instructions, Report, Storage, amount, blocks, common_rows, count, seconds_since};
+use crate::site::Site;
 use crate::verify::{Depth, Verified, verify};
 use crate::wasm;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use bitcoin::Network;
 use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash;
-use coppice_canister::api::PrunePolicyArg;
+use coppice_canister::api::{PrunePolicyArg, ReadError};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -32,9 +33,11 @@ pub struct IngestReport {
     pub last_block: u64,
     /// Hash of the last block, as it is displayed.
     pub last_hash: String,
-    /// What was appended.
+    /// What was appended, or had been in a run before.
     pub appended: Amount,
-    /// Of it, blocks that were longer than an ingress message and went in chunks.
+    /// Blocks that were there already, from a run before.
+    pub already_there_blocks: u64,
+    /// Of what was appended, blocks that were longer than an ingress message and went in chunks.
     pub appended_in_chunks: u64,
     /// Blocks of the files that are no part of the longest chain.
     pub left_out_blocks: u64,
@@ -45,8 +48,8 @@ pub struct IngestReport {
     /// Stable memory at the end.
     #[serde(flatten)]
     pub storage: Storage,
-    /// Instructions.
-    pub instructions: Instructions,
+    /// Instructions; none where nobody counts them.
+    pub instructions: Option<Instructions>,
     /// What was verified.
     pub verified: Verified,
     /// Wall-clock seconds, without the build.
@@ -63,6 +66,9 @@ impl Report for IngestReport {
             ("left out", blocks(self.left_out_blocks)),
             ("found more than once", blocks(self.duplicate_blocks)),
         ];
+        if self.already_there_blocks > 0 {
+            rows.push(("there already", blocks(self.already_there_blocks)));
+        }
         if self.pruned.blocks > 0 {
             rows.push(("pruned by the timer", amount(self.pruned)));
         }
@@ -78,8 +84,11 @@ impl Report for IngestReport {
 pub fn command(args: &IngestArgs) -> Result<()> {
     let HostArgs { wasm, json } = &args.host;
     let ordered = read(&args.blk)?;
-    let wasm = wasm::find(wasm.as_deref())?;
-    report::print(&run(wasm, &ordered, args.first_number, args.retain_blocks)?, *json)
+    let report = match args.network.connect()? {
+        Some(client) => feed_to(&client, &ordered, args.first_number, args.retain_blocks)?,
+        None => run(wasm::find(wasm.as_deref())?, &ordered, args.first_number, args.retain_blocks)?,
+    };
+    report::print(&report, *json)
 }
 
 /// Finds the blocks of files and puts them in order; says on stderr what was skipped and what is left out.
@@ -107,52 +116,109 @@ pub fn run(
     first_number: Option<u64>,
     retain_blocks: Option<u64>,
 ) -> Result<IngestReport> {
+    feed_to(&Embedded::start(wasm)?, ordered, first_number, retain_blocks)
+}
+
+/// Feeds a chain to a canister, from behind its head where that is one of the blocks, and verifies every block and every
+/// transaction.
+///
+/// # Errors
+/// As [`run`]; when the canister's head is another chain's.
+pub fn feed_to(
+    client: &Client<impl Site>,
+    ordered: &Ordered,
+    first_number: Option<u64>,
+    retain_blocks: Option<u64>,
+) -> Result<IngestReport> {
     let started = Instant::now();
     let (first, last) = ordered.chain.first().zip(ordered.chain.last()).context("there are no blocks to append")?;
     let length = ordered.chain.len() as u64;
-    let (first_block, why) = match first_number {
-        Some(number) => (number, "as asked"),
-        None => number_of(first)?,
+    let there = already_there(client, &ordered.chain)?;
+    let (first_block, why) = match (there.number, first_number) {
+        (Some(number), None) => (number, "as the canister's head says"),
+        (Some(there), Some(number)) => {
+            ensure!(there == number, "--first-number {number}, but the canister has the first block as number {there}");
+            (number, "as asked, and as the canister's head says")
+        }
+        (None, Some(number)) => (number, "as asked"),
+        (None, None) => number_of(first)?,
     };
     let last_block = first_block.checked_add(length - 1).context("block numbers have 64 bits")?;
     eprintln!("{} from number {first_block} on ({why})", blocks(length));
+    if there.blocks > 0 {
+        eprintln!("{} of them are there already", count(there.blocks));
+    }
 
-    let client = Embedded::start(wasm)?;
     let mut interval = None;
     if let Some(retain_blocks) = retain_blocks {
         let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
         interval = Some(Duration::from_secs(client.set_prune_policy(&policy)?.timer_interval_secs));
     }
     let mut ledger = Ledger::default();
-    let appended_in_chunks = feed_all(&client, &ordered.chain, first_block, &mut ledger)?;
-    let mut oldest = first_block;
+    let appended_in_chunks = feed_all(client, &ordered.chain, first_block, there.blocks, &mut ledger)?;
     if let Some(interval) = interval {
-        settle(&client, interval)?;
-        let retained = last_block.saturating_sub(retain_blocks.unwrap_or_default());
-        oldest = client.prune_status()?.oldest_kept_block.context("nothing is kept")?;
-        ensure!(oldest == retained.max(first_block), "the oldest kept block is {oldest}, and should be {retained}");
+        settle(client, interval)?;
+    }
+    let kept_from = client.prune_status()?.oldest_kept_block.context("nothing is kept")?;
+    // Before the files begin there may be others.
+    let oldest = kept_from.max(first_block);
+    if let Some(retain_blocks) = retain_blocks {
+        let retained = last_block.saturating_sub(retain_blocks).max(first_block);
+        ensure!(oldest == retained, "the oldest kept block is {oldest}, and should be {retained}");
+    } else if there.blocks == 0 {
+        ensure!(oldest == first_block, "the oldest kept block is {oldest}, and nothing should be pruned");
     }
     let costs = client.transport().costs()?;
-    let verified = verify(&client, &ledger, oldest, Depth::All)?;
-    healthy(&client)?;
+    let verified = verify(client, &ledger, oldest, Depth::All)?;
+    healthy(client)?;
 
     let entries = ledger.entries();
     let (appended, pruned) = (total(entries), total(&entries[..(oldest - first_block) as usize]));
+    let sent = total(&entries[there.blocks as usize..]);
     Ok(IngestReport {
         command: "ingest",
         first_block,
         last_block,
         last_hash: last.hash.to_string(),
         appended,
+        already_there_blocks: there.blocks,
         appended_in_chunks,
         left_out_blocks: ordered.left_out.iter().map(|run| run.blocks as u64).sum(),
         duplicate_blocks: ordered.duplicates as u64,
         pruned,
         storage: Storage::from(&client.storage_status()?),
-        instructions: Instructions::new(&costs, appended, pruned),
+        instructions: costs.map(|costs| Instructions::new(&costs, sent, pruned)),
         verified,
         seconds: seconds_since(started),
     })
+}
+
+/// What a canister has of a chain.
+struct There {
+    /// Blocks.
+    blocks: u64,
+    /// The number of the chain's first block.
+    number: Option<u64>,
+}
+
+/// Finds a canister's head among the blocks.
+fn already_there(client: &Client<impl Site>, chain: &[Found]) -> Result<There> {
+    let head = match client.head()? {
+        Err(ReadError::NotFound) => return Ok(There { blocks: 0, number: None }),
+        Err(error) => bail!("the canister's head cannot be read: {error:?}"),
+        Ok(head) => head,
+    };
+    let is_child = |found: &Found| *head.hash == found.header.prev_blockhash.to_byte_array();
+    let blocks = match chain.iter().position(|found| *head.hash == found.hash.to_byte_array()) {
+        Some(at) => at as u64 + 1,
+        None if chain.first().is_some_and(is_child) => 0,
+        None => bail!(
+            "the canister's head, number {}, is none of these blocks, nor the parent of the first: they cannot follow it",
+            head.number
+        ),
+    };
+    let number = (head.number + 1).checked_sub(blocks);
+    Ok(There { blocks, number: Some(number.context("the canister numbers these blocks below 0")?) })
 }
 
 /// The number of a chain's first block, and how it is known.
@@ -172,8 +238,14 @@ fn number_of(first: &Found) -> Result<(u64, &'static str)> {
     })
 }
 
-/// Appends blocks in order, and answers how many of them went in chunks.
-fn feed_all(client: &Client<Embedded>, chain: &[Found], first_block: u64, ledger: &mut Ledger) -> Result<u64> {
+/// Appends blocks in order but those that are there, and answers how many of them went in chunks.
+fn feed_all(
+    client: &Client<impl Site>,
+    chain: &[Found],
+    first_block: u64,
+    there: u64,
+    ledger: &mut Ledger,
+) -> Result<u64> {
     let progress = Progress::new("appending", chain.len() as u64);
     let mut in_chunks = 0;
     for (number, found) in (first_block..).zip(chain) {
@@ -185,10 +257,12 @@ fn feed_all(client: &Client<Embedded>, chain: &[Found], first_block: u64, ledger
             timestamp: u64::from(found.header.time),
         };
         let block = feed::block(&place, feed::bitcoin_segments(raw, &block));
-        in_chunks += u64::from(feed::send(client, &block)?);
+        if number - first_block >= there {
+            in_chunks += u64::from(feed::send(client, &block)?);
+            client.transport().pass(BLOCK_INTERVAL);
+            client.transport().costs()?;
+        }
         ledger.record(&block);
-        client.transport().pass(BLOCK_INTERVAL);
-        client.transport().costs()?;
         progress.advance();
     }
     progress.finish();

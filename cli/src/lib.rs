@@ -3,13 +3,14 @@
 //! ```text
 //! demo    chain_gen ──┐                              ┌──▶ ledger ──▶ verify ──┐
 //!                     ├──▶ AppendBlock ──▶ feed ─────┤                        ├──▶ report
-//! ingest  blk, order ─┘                              └──▶ canister ───────────┘
-//!                                                            │ Transport
-//!                                                            ▼
-//!                                                     embedded (coppice_host)
+//! ingest  blk, order ─┘                              └──▶ canister ◀── index ─┘
+//!                                                            │ Transport, Site
+//!                                               ┌────────────┴───────────┐
+//!                                               ▼                        ▼
+//!                                    embedded (coppice_host)     network (ic-agent)
 //! ```
-//! Everything that talks to the canister does so through [`canister::Client`], which knows of no host: only
-//! [`embedded`] does, and what it alone can do, moving the clock and counting instructions, is asked of it by name.
+//! Everything that talks to the canister does so through [`canister::Client`], which knows of no host: what there is beside
+//! calls, a clock that can be moved and counts of instructions, is behind [`site::Site`].
 
 pub mod args;
 pub mod bench;
@@ -19,11 +20,14 @@ pub mod chain_gen;
 pub mod demo;
 pub mod embedded;
 pub mod feed;
+pub mod index;
 pub mod ingest;
 pub mod ledger;
+pub mod network;
 pub mod order;
 pub mod progress;
 pub mod report;
+pub mod site;
 pub mod size;
 pub mod verify;
 pub mod wasm;
@@ -39,6 +43,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Demo(args) => demo::command(&args),
         Command::Ingest(args) => ingest::command(&args),
         Command::Size(args) => size::command(&args),
+        Command::Index(args) => index::command(&args),
         Command::Bench(args) => bench::command(&args),
     }
 }

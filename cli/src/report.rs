@@ -110,7 +110,7 @@ pub fn amount(amount: Amount) -> String {
 /// The rows that all reports end with.
 pub fn common_rows(
     storage: Storage,
-    instructions: Instructions,
+    instructions: Option<Instructions>,
     verified: Verified,
     seconds: f64,
 ) -> Vec<(&'static str, String)> {
@@ -119,14 +119,22 @@ pub fn common_rows(
         ("used", bytes(storage.used_bytes)),
         ("reusable", bytes(storage.reusable_bytes)),
         ("billed", bytes(storage.billed_bytes)),
-        ("instructions per block appended", per(instructions.per_block_appended, instructions.per_mb_appended)),
-        ("instructions per transaction appended", count(instructions.per_transaction_appended)),
     ];
-    if instructions.per_block_pruned > 0 {
-        rows.push((
-            "instructions per block pruned (all that the timer ran)",
-            per(instructions.per_block_pruned, instructions.per_mb_pruned),
-        ));
+    match instructions {
+        None => rows.push(("instructions", "not counted on a network".into())),
+        Some(instructions) => {
+            rows.push((
+                "instructions per block appended",
+                per(instructions.per_block_appended, instructions.per_mb_appended),
+            ));
+            rows.push(("instructions per transaction appended", count(instructions.per_transaction_appended)));
+            if instructions.per_block_pruned > 0 {
+                rows.push((
+                    "instructions per block pruned (all that the timer ran)",
+                    per(instructions.per_block_pruned, instructions.per_mb_pruned),
+                ));
+            }
+        }
     }
     rows.push((
         "verified: read back to the same SHA-256",

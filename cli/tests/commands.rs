@@ -4,6 +4,7 @@ use coppice::canister::{Caller, Client, Transport};
 use coppice::chain_gen::Generator;
 use coppice::embedded::Embedded;
 use coppice::ledger::Ledger;
+use coppice::site::Site;
 use coppice::verify::{Depth, verify};
 use coppice::{feed, ingest, wasm};
 use std::io::Write;
@@ -64,6 +65,10 @@ impl Transport for Liar<'_> {
 
     fn query(&self, method: &str, arg: Vec<u8>) -> anyhow::Result<Vec<u8>> {
         self.honest.query(method, if method == self.method { self.arg.clone() } else { arg })
+    }
+
+    fn principal(&self, caller: Caller) -> candid::Principal {
+        self.honest.principal(caller)
     }
 }
 

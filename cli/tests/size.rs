@@ -2,6 +2,7 @@
 
 use coppice::embedded::Embedded;
 use coppice::feed::{self, Place};
+use coppice::site::Site;
 use coppice::size::{Size, Workload};
 use coppice::wasm;
 use coppice_canister::api::PrunePolicyArg;
@@ -36,7 +37,7 @@ fn check(block_bytes: u64, transactions: u64) {
     let mut before = None;
     for number in 0..3 * size.blocks {
         if number == 2 * size.blocks {
-            before = Some(client.transport().costs().unwrap());
+            before = client.transport().costs().unwrap();
         }
         let hash = |number: u64| id(number, u64::MAX);
         let timestamp = client.transport().now_secs();
@@ -62,7 +63,7 @@ fn check(block_bytes: u64, transactions: u64) {
     );
     assert!(size.billed_bytes.abs_diff(plateau) <= 2 * BUCKET, "{plateau} billed, {} predicted", size.billed_bytes);
     assert!((kept..=kept + 4 * workload.log_class).contains(&size.kept_bytes), "{kept}, {}", size.kept_bytes);
-    let (before, costs) = (before.unwrap(), client.transport().costs().unwrap());
+    let (before, costs) = (before.unwrap(), client.transport().costs().unwrap().unwrap());
     let near = |what: &str, predicted: u64, measured: u64| {
         println!("{what}: {measured} instructions, {predicted} predicted");
         assert!(

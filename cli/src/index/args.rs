@@ -1,0 +1,65 @@
+//! Options of `coppice index`.
+
+use super::schema;
+use super::store::Payload;
+use crate::args::{HostArgs, MIN_DEMO_BLOCKS};
+use crate::network::NetworkArgs;
+use std::time::Duration;
+
+/// Options of `coppice index`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = schema::HELP)]
+pub struct IndexArgs {
+    /// Where blocks go: sqlite://FILE or postgres://USER@HOST/NAME
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "COPPICE_DATABASE",
+        default_value = "sqlite://coppice.db",
+        hide_env_values = true
+    )]
+    pub database: String,
+    /// What is kept of a block's payload, all of which is verified
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Payload::All)]
+    pub payload: Payload,
+    /// Acknowledge nothing: a plain reader, whom pruning does not wait for
+    #[arg(long)]
+    pub no_ack: bool,
+    /// Acknowledge every so many blocks, and at the head
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "no_ack")]
+    pub ack_every: u64,
+    /// Leave out a block that cannot be read or is damaged, and note it in the table gaps
+    #[arg(long)]
+    pub skip_damaged: bool,
+    /// End at the head instead of waiting for more
+    #[arg(long)]
+    pub until_caught_up: bool,
+    /// The most seconds between two attempts, at the head or after an error of the network
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_wait: u64,
+    /// Payload bytes of a page [default: as many as a reply holds]
+    #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true)]
+    pub page_bytes: u64,
+    /// Without --network: blocks to append to a canister in this process
+    #[arg(long, value_name = "N", default_value_t = 1_000, conflicts_with = "network", value_parser = clap::value_parser!(u64).range(MIN_DEMO_BLOCKS..=700_000))]
+    pub blocks: u64,
+    /// Without --network: seed of the generated chain
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "network")]
+    pub seed: u64,
+    /// Without --network: blocks behind the head that the canister retains [default: a fifth of all]
+    #[arg(long, value_name = "N", conflicts_with = "network", value_parser = clap::value_parser!(u64).range(1..))]
+    pub retain_blocks: Option<u64>,
+    /// Where the canister is.
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// What every command has.
+    #[command(flatten)]
+    pub host: HostArgs,
+}
+
+impl IndexArgs {
+    /// The longest wait between two attempts.
+    pub fn max_wait(&self) -> Duration {
+        Duration::from_secs(self.max_wait)
+    }
+}

@@ -1,0 +1,230 @@
+//! How the database changes: all of a change is one transaction, the cursor included.
+//!
+//! Memory stays bounded whatever a block's size is. A chunk of a block that is not whole yet goes to `parts`; digests are
+//! taken over `parts` one row at a time; of a whole block only segments of up to [`INLINE`] bytes are put together in its
+//! row, longer ones stay where they are. At most a page and three such segments are in memory.
+
+use super::assemble::{Declared, Incomplete, SEGMENTS};
+use super::database::{Tx, Value};
+use super::schema::INLINE;
+use super::store::{Payload, int};
+use anyhow::{Context, Result, bail, ensure};
+use coppice_canister::chain::segments::{ID, Index};
+use sha2::{Digest, Sha256};
+
+/// A segment whose bytes are not what its digest says, or an index that is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// A sentence.
+    pub why: String,
+}
+
+/// A change that is being made.
+pub struct Change<'a, 'b> {
+    tx: &'a mut Tx<'b>,
+    payload: Payload,
+}
+
+impl<'a, 'b> Change<'a, 'b> {
+    /// Begins one.
+    pub(super) fn new(tx: &'a mut Tx<'b>, payload: Payload) -> Self {
+        Self { tx, payload }
+    }
+
+    /// Keeps a chunk of a block that is not whole yet.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn put_part(&mut self, block: u64, segment: u8, starts_at: u64, bytes: &[u8]) -> Result<()> {
+        let sql = "INSERT INTO parts (number, segment, starts_at, bytes) VALUES ($1, $2, $3, $4)";
+        let values = [int(block)?.into(), i64::from(segment).into(), int(starts_at)?.into(), bytes.into()];
+        self.tx.execute(sql, &values).map(drop)
+    }
+
+    /// Notes how far a block is that is not whole yet.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn set_incomplete(&mut self, block: &Incomplete) -> Result<()> {
+        self.tx.execute("DELETE FROM incomplete", &[])?;
+        let sql = "INSERT INTO incomplete (number, hash, parent_hash, timestamp, segment, received, body_length, \
+                   receipts_length, index_length, body_sha256, receipts_sha256, index_sha256) \
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+        let mut values: Vec<Value<'_>> = vec![
+            int(block.number)?.into(),
+            block.hash.as_slice().into(),
+            block.parent_hash.as_slice().into(),
+            // All 64 bits: a chain may say any time.
+            (block.timestamp as i64).into(),
+            i64::from(block.segment).into(),
+            int(block.received)?.into(),
+        ];
+        for segment in &block.segments {
+            values.push(Value::Int(segment.as_ref().map(|segment| int(segment.length)).transpose()?));
+        }
+        values.extend(block.segments.iter().map(|s| Value::Bytes(s.as_ref().map(|s| s.sha256.as_slice()))));
+        self.tx.execute(sql, &values).map(drop)
+    }
+
+    /// Forgets the block that is not whole yet, and its chunks.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn drop_incomplete(&mut self) -> Result<()> {
+        self.tx.execute("DELETE FROM parts WHERE number IN (SELECT number FROM incomplete)", &[])?;
+        self.tx.execute("DELETE FROM incomplete", &[]).map(drop)
+    }
+
+    /// Forgets the chunks of a block.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn drop_parts(&mut self, block: u64) -> Result<()> {
+        self.tx.execute("DELETE FROM parts WHERE number = $1", &[int(block)?.into()])?;
+        self.tx.execute("DELETE FROM incomplete", &[]).map(drop)
+    }
+
+    /// Checks a segment that is in `parts` against its digest, one part after the other.
+    ///
+    /// # Errors
+    /// When the database fails, or has lost a part.
+    pub fn check_parts(&mut self, block: &Incomplete, segment: u8) -> Result<Result<(), Damaged>> {
+        let declared = declared(block, segment)?;
+        let mut sha256 = Sha256::new();
+        self.for_each_part(block.number, segment, declared.length, |bytes| sha256.update(bytes))?;
+        Ok(matches(declared, &sha256.finalize(), block.number, segment))
+    }
+
+    fn for_each_part(&mut self, block: u64, segment: u8, length: u64, mut each: impl FnMut(&[u8])) -> Result<()> {
+        let sql = "SELECT bytes FROM parts WHERE number = $1 AND segment = $2 AND starts_at = $3";
+        let mut at = 0;
+        while at < length {
+            let values = [int(block)?.into(), i64::from(segment).into(), int(at)?.into()];
+            let row = self.tx.one(sql, &values)?;
+            let bytes: Vec<u8> = row.with_context(|| format!("block {block}: a part is lost"))?.get(0)?;
+            ensure!(!bytes.is_empty(), "block {block}: a part is empty");
+            each(&bytes);
+            at += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Stores a whole block whose chunks are in `parts`, where all segments were checked. Answers its transactions.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn finish_parts(&mut self, block: &Incomplete) -> Result<Result<u64, Damaged>> {
+        let mut inline: [Option<Vec<u8>>; SEGMENTS] = Default::default();
+        for (segment, bytes) in (0..).zip(&mut inline) {
+            let length = declared(block, segment)?.length;
+            let index = usize::from(segment) == SEGMENTS - 1;
+            if index && length > INLINE {
+                return Ok(Err(Damaged { why: format!("its index has {length} bytes, more than a canister takes") }));
+            }
+            if length <= INLINE && (index || self.payload == Payload::All) {
+                let mut whole = Vec::with_capacity(length as usize);
+                self.for_each_part(block.number, segment, length, |part| whole.extend_from_slice(part))?;
+                *bytes = Some(whole);
+            }
+            if length <= INLINE || self.payload == Payload::Headers {
+                let sql = "DELETE FROM parts WHERE number = $1 AND segment = $2";
+                self.tx.execute(sql, &[int(block.number)?.into(), i64::from(segment).into()])?;
+            }
+        }
+        self.tx.execute("DELETE FROM incomplete", &[])?;
+        self.insert(block, [inline[0].as_deref(), inline[1].as_deref(), inline[2].as_deref()])
+    }
+
+    /// Checks a whole block's segments and stores it. Answers its transactions; nothing is stored of a damaged one.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn put_block(&mut self, block: &Incomplete, segments: [&[u8]; SEGMENTS]) -> Result<Result<u64, Damaged>> {
+        for (segment, bytes) in (0..).zip(segments) {
+            if let Err(damaged) = matches(declared(block, segment)?, &Sha256::digest(bytes), block.number, segment) {
+                return Ok(Err(damaged));
+            }
+        }
+        self.insert(block, segments.map(Some))
+    }
+
+    fn insert(&mut self, block: &Incomplete, segments: [Option<&[u8]>; SEGMENTS]) -> Result<Result<u64, Damaged>> {
+        let index = match Index::parse(segments[2].unwrap_or_default()) {
+            Ok(index) => index,
+            Err(bad) => return Ok(Err(Damaged { why: format!("its index is none: at byte {}: {}", bad.at, bad.why) })),
+        };
+        let transactions = i64::from(index.transactions());
+        let sql = "INSERT INTO blocks (number, hash, parent_hash, timestamp, transactions, body_length, \
+                   receipts_length, index_length, body_sha256, receipts_sha256, index_sha256, body, receipts, \
+                   index_segment) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+        let mut values: Vec<Value<'_>> = vec![
+            int(block.number)?.into(),
+            block.hash.as_slice().into(),
+            block.parent_hash.as_slice().into(),
+            (block.timestamp as i64).into(),
+            transactions.into(),
+        ];
+        for segment in 0..SEGMENTS as u8 {
+            values.push(int(declared(block, segment)?.length)?.into());
+        }
+        for segment in 0..SEGMENTS as u8 {
+            values.push(declared(block, segment)?.sha256.as_slice().into());
+        }
+        let kept = self.payload == Payload::All;
+        values.extend(segments.map(|bytes| Value::from(bytes.filter(|_| kept))));
+        self.tx.execute(sql, &values)?;
+        if transactions > 0 {
+            // The ids travel as the one run of bytes that they are, and are cut up in the database.
+            let sql = "WITH RECURSIVE places (place) AS \
+                       (SELECT CAST(0 AS BIGINT) UNION ALL SELECT place + 1 FROM places WHERE place + 1 < $3) \
+                       INSERT INTO transactions (number, position, id) \
+                       SELECT $1, place, substr($2, CAST(place AS INTEGER) * 32 + 1, 32) FROM places";
+            let bytes = segments[2].unwrap_or_default();
+            let ids = bytes.get(4..4 + transactions as usize * ID).context("the index ends early")?;
+            self.tx.execute(sql, &[int(block.number)?.into(), ids.into(), transactions.into()])?;
+        }
+        Ok(Ok(transactions as u64))
+    }
+
+    /// Notes that blocks are missing, both numbers inclusive.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn add_gap(&mut self, first: u64, last: u64, why: &str) -> Result<()> {
+        let sql = "INSERT INTO gaps (first, last, why) VALUES ($1, $2, $3) \
+                   ON CONFLICT (first) DO UPDATE SET last = excluded.last, why = excluded.why";
+        // PostgreSQL's texts have no zero bytes.
+        let why = why.replace('\0', " ");
+        self.tx.execute(sql, &[int(first)?.into(), int(last)?.into(), why.as_str().into()]).map(drop)
+    }
+
+    /// Forgets everything above a block, or everything; answers how many whole blocks that were.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn remove_above(&mut self, block: Option<u64>) -> Result<u64> {
+        let above: Value<'_> = block.map_or(Ok(-1), int)?.into();
+        self.tx.execute("DELETE FROM incomplete", &[])?;
+        self.tx.execute("DELETE FROM parts WHERE number > $1", &[above])?;
+        self.tx.execute("DELETE FROM transactions WHERE number > $1", &[above])?;
+        self.tx.execute("DELETE FROM gaps WHERE first > $1", &[above])?;
+        self.tx.execute("UPDATE gaps SET last = $1 WHERE last > $1", &[above])?;
+        self.tx.execute("DELETE FROM blocks WHERE number > $1", &[above])
+    }
+}
+
+fn declared(block: &Incomplete, segment: u8) -> Result<&Declared> {
+    match block.segments.get(usize::from(segment)) {
+        Some(Some(declared)) => Ok(declared),
+        _ => bail!("block {}: nothing has come of segment {segment}", block.number),
+    }
+}
+
+fn matches(declared: &Declared, found: &[u8], block: u64, segment: u8) -> Result<(), Damaged> {
+    if *declared.sha256 == *found {
+        return Ok(());
+    }
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let (declared, found) = (hex(&declared.sha256), hex(found));
+    Err(Damaged { why: format!("segment {segment} of block {block} hashes to {found}, not to {declared}") })
+}

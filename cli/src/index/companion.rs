@@ -1,0 +1,254 @@
+//! An indexer beside a feeder, in a thread of its own: blocks go in, the pruner takes them out behind, and the indexer is in
+//! between. The feeder waits where the indexer is too far behind, as a chain does not.
+
+use super::engine::Engine;
+use super::steps::{Event, Figures, Onward, Options};
+use super::store::{Origin, Store};
+use crate::canister::{Caller, Client, Transport};
+use crate::ledger::Ledger;
+use crate::report::{blocks, bytes, count};
+use anyhow::{Result, anyhow, ensure};
+use coppice_canister::api::{Exporter, RemoveExporter};
+use serde::Serialize;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// The name under which it is registered.
+const NAME: &str = "coppice-index";
+/// Blocks after which it acknowledges, and whenever it is at the head.
+const ACK_EVERY: u64 = 16;
+/// Blocks that the feeder may be ahead.
+const AHEAD: u64 = 32;
+
+/// What it did, and what the database then held.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Indexed {
+    /// "SQLite" or "PostgreSQL".
+    pub database: &'static str,
+    /// What the run did.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Blocks in the database whose header, lengths, digests and transaction ids are those of what was appended.
+    pub verified_blocks: u64,
+    /// Transactions in the database.
+    pub stored_transactions: u64,
+    /// Blocks that were pruned before they were indexed: those that the database notes as missing.
+    pub pruned_before_indexed: u64,
+}
+
+impl Indexed {
+    /// Rows of a report.
+    pub fn rows(&self) -> Vec<(&'static str, String)> {
+        let Self { figures, .. } = self;
+        let indexed = format!(
+            "{}, {} transactions, {}, in {}",
+            blocks(figures.blocks),
+            count(figures.transactions),
+            bytes(figures.bytes),
+            self.database
+        );
+        vec![
+            ("indexed", indexed),
+            ("indexed: in the database as appended", blocks(self.verified_blocks)),
+            ("indexed: acknowledgements", count(figures.acks)),
+            ("largest lag of the indexer", blocks(figures.largest_lag)),
+            ("pruned before they were indexed", blocks(self.pruned_before_indexed)),
+        ]
+    }
+}
+
+/// How far both are.
+#[derive(Default)]
+struct Places {
+    appended: u64,
+    indexed: u64,
+    /// No more blocks come.
+    all_fed: bool,
+    /// The indexer has ended, before its time or not.
+    ended: bool,
+}
+
+/// Where feeder and indexer meet.
+#[derive(Default)]
+pub struct Pace {
+    places: Mutex<Places>,
+    moved: Condvar,
+}
+
+impl Pace {
+    fn change(&self, change: impl FnOnce(&mut Places)) {
+        change(&mut self.places());
+        self.moved.notify_all();
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more block was appended. Waits where the indexer is too far behind.
+    ///
+    /// # Errors
+    /// When the indexer has ended; its own error says why.
+    pub fn appended(&self) -> Result<()> {
+        self.change(|places| places.appended += 1);
+        let places = self
+            .moved
+            .wait_while(self.places(), |places| !places.ended && places.appended > places.indexed + AHEAD)
+            .unwrap_or_else(PoisonError::into_inner);
+        ensure!(!places.ended, "the indexer has ended");
+        Ok(())
+    }
+
+    /// Waits for blocks beyond those that are indexed; answers whether there will be any.
+    fn has_more(&self, indexed: u64) -> bool {
+        let places = self
+            .moved
+            .wait_while(self.places(), |places| !places.all_fed && places.appended <= indexed)
+            .unwrap_or_else(PoisonError::into_inner);
+        places.appended > indexed
+    }
+}
+
+/// A registered exporter.
+pub struct Companion<'a, T> {
+    client: &'a Client<T>,
+    engine: Engine<'a, T>,
+}
+
+impl<'a, T: Transport + Sync> Companion<'a, T> {
+    /// Registers it, and opens its database, which must have no blocks.
+    ///
+    /// # Errors
+    /// When the canister refuses, or the database cannot be used.
+    pub fn start(client: &'a Client<T>, database: &str, origin: &Origin) -> Result<Self> {
+        let mut store = Store::open(database, origin)?;
+        let held = store.held()?;
+        ensure!(
+            held.blocks == 0 && held.gap_blocks == 0,
+            "the database holds {} of another run, and this canister is a new one; name another database (--database)",
+            blocks(held.blocks)
+        );
+        client.register_exporter(&Exporter {
+            name: NAME.into(),
+            principal: client.transport().principal(Caller::Exporter),
+        })?;
+        let options = Options { page_bytes: 0, ack_every: Some(ACK_EVERY), skip_damaged: false };
+        Ok(Self { client, engine: Engine::open(client, store, options, Onward)? })
+    }
+
+    /// Indexes while `feed` appends, until everything that it appended is indexed.
+    ///
+    /// # Errors
+    /// As [`Engine::step`]; the feeder's own.
+    pub fn index_while<R>(&mut self, feed: impl FnOnce(&Pace) -> Result<R>) -> Result<R> {
+        let pace = Pace::default();
+        let engine = &mut self.engine;
+        let before = engine.figures().handled();
+        std::thread::scope(|scope| {
+            let indexer = scope.spawn(|| {
+                let result = keep_up(engine, &pace, before);
+                pace.change(|places| places.ended = true);
+                result
+            });
+            let fed = feed(&pace);
+            pace.change(|places| places.all_fed = true);
+            let indexed = indexer.join().map_err(|_| anyhow!("the indexer has panicked"))?;
+            // Where it has failed, the feeder knows no more than that.
+            indexed.and(fed)
+        })
+    }
+
+    /// Holds the database against what was appended.
+    ///
+    /// # Errors
+    /// When the database fails, or is not what it should be.
+    pub fn verify(&mut self, ledger: &Ledger) -> Result<Indexed> {
+        let (figures, store) = (self.engine.figures(), self.engine.store());
+        let (held, verified_blocks) = (store.held()?, store.count_same(ledger.entries())?);
+        let expected = (ledger.entries().len() as u64, ledger.transactions());
+        let found = (verified_blocks + held.gap_blocks, held.transactions);
+        ensure!(
+            held.gap_blocks > 0 || found == expected,
+            "the database should hold {expected:?} blocks and transactions as they were appended, and holds {found:?}"
+        );
+        Ok(Indexed {
+            database: store.kind().name(),
+            figures,
+            verified_blocks,
+            stored_transactions: held.transactions,
+            pruned_before_indexed: held.gap_blocks,
+        })
+    }
+
+    /// The indexer itself.
+    pub fn engine(&mut self) -> &mut Engine<'a, T> {
+        &mut self.engine
+    }
+
+    /// Takes the exporter out again: nobody will acknowledge any more.
+    ///
+    /// # Errors
+    /// When the canister refuses.
+    pub fn unregister(&self) -> Result<()> {
+        self.client.remove_exporter(&RemoveExporter { name: NAME.into(), drop_guard: true })
+    }
+}
+
+fn keep_up<T: Transport>(engine: &mut Engine<'_, T>, pace: &Pace, before: u64) -> Result<()> {
+    loop {
+        let event = engine.step()?;
+        let indexed = engine.figures().handled() - before;
+        match event {
+            Event::Stored => pace.change(|places| places.indexed = indexed),
+            Event::Note(note) => eprintln!("note: {note}"),
+            Event::CaughtUp if !pace.has_more(indexed) => return Ok(()),
+            Event::CaughtUp | Event::Went => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::fake::Fake;
+    use crate::index::store::Payload;
+
+    fn origin() -> Origin {
+        Origin { canister: "aaaaa-aa".into(), network: "memory".into(), payload: Payload::Headers }
+    }
+
+    #[test]
+    fn the_feeder_waits_for_the_indexer_and_hears_that_it_has_ended() {
+        let pace = Pace::default();
+        (0..AHEAD).for_each(|_| pace.appended().unwrap());
+        std::thread::scope(|scope| {
+            let feeder = scope.spawn(|| pace.appended());
+            assert!(pace.has_more(AHEAD));
+            assert!(!feeder.is_finished(), "it is one too far ahead");
+            pace.change(|places| places.indexed = 1);
+            feeder.join().unwrap().unwrap();
+        });
+        pace.change(|places| (places.all_fed, places.ended) = (true, true));
+        assert!(!pace.has_more(AHEAD + 1));
+        assert!(pace.appended().is_err());
+    }
+
+    #[test]
+    fn an_indexer_that_fails_ends_the_run_with_its_own_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let client = Client::new(Fake::new());
+        let url = format!("sqlite://{}/a.db", dir.path().display());
+        let mut companion = Companion::start(&client, &url, &origin()).unwrap();
+        let feed = |pace: &Pace| {
+            client.transport().chain().append(1, &[10]);
+            pace.appended()
+        };
+        companion.index_while(feed).unwrap();
+        assert_eq!(companion.engine().tip(), Some(10));
+        client.transport().chain().corrupt.insert(11);
+        let error = companion.index_while(|pace| (0..2 * AHEAD).try_for_each(|_| feed(pace)));
+        assert!(error.unwrap_err().to_string().contains("cannot read block 11"));
+        drop(companion);
+        let again = Companion::start(&client, &url, &origin()).err().unwrap().to_string();
+        assert!(again.contains("1 block of another run"), "{again}");
+    }
+}

@@ -1,0 +1,274 @@
+//! A canister in memory, for tests: it keeps a chain, exports it as the real one does, and lies where it is told to.
+
+use super::assemble::behind;
+use crate::canister::{Caller, Transport};
+use crate::feed::{index_segment, sha256};
+use anyhow::{Result, bail};
+use candid::Principal;
+use coppice_canister::api::*;
+use serde_bytes::ByteBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard};
+
+/// Bytes of a page where the reader names none.
+const PAGE: u64 = 1_900_000;
+
+/// A block.
+#[derive(Clone)]
+pub struct FakeBlock {
+    pub hash: Vec<u8>,
+    pub parent: Vec<u8>,
+    pub segments: [Vec<u8>; 3],
+    /// What is declared, which need not be true.
+    pub digests: [Vec<u8>; 3],
+}
+
+type OnAck = Box<dyn FnMut(u64, &[u8]) -> Result<()> + Send>;
+type Garble = Box<dyn FnMut(&mut ExportPage) + Send>;
+
+/// The chain, and what happens to it.
+pub struct Chain {
+    pub blocks: BTreeMap<u64, FakeBlock>,
+    pub corrupt: BTreeSet<u64>,
+    /// The heads that rollbacks left.
+    pub rollbacks: Vec<u64>,
+    pub registered: bool,
+    pub bound: u64,
+    pub on_ack: Option<OnAck>,
+    pub garble: Option<Garble>,
+    /// Whether the canister finds common ancestors exactly.
+    pub exact: bool,
+}
+
+impl Chain {
+    pub fn head(&self) -> Option<u64> {
+        self.blocks.last_key_value().map(|(number, _)| *number)
+    }
+
+    /// Appends blocks, each with a body of so many bytes and some transactions. `salt` makes them other ones.
+    pub fn append(&mut self, salt: u8, bodies: &[usize]) {
+        for &body in bodies {
+            let (number, parent) = match self.blocks.last_key_value() {
+                Some((number, block)) => (number + 1, block.hash.clone()),
+                None => (10, vec![0; 32]),
+            };
+            let hash = sha256(&[&[salt][..], &number.to_le_bytes(), &parent].concat()).to_vec();
+            let ids = (0..number as u8 % 4).map(|at| sha256(&[&hash[..], &[at]].concat()));
+            let index = if number % 7 == 3 { Vec::new() } else { index_segment(ids.collect::<Vec<_>>().into_iter()) };
+            let receipts = vec![salt; if number % 2 == 0 { 0 } else { 30 }];
+            let body = (0..body).map(|at| (at as u64 * 31 + number + u64::from(salt)) as u8).collect();
+            let segments = [body, receipts, index];
+            let digests = segments.each_ref().map(|segment| sha256(segment).to_vec());
+            self.blocks.insert(number, FakeBlock { hash, parent, segments, digests });
+        }
+    }
+
+    pub fn roll_back_to(&mut self, head: u64) {
+        self.blocks.retain(|number, _| *number <= head);
+        self.rollbacks.push(head);
+    }
+
+    pub fn prune_before(&mut self, number: u64) {
+        self.blocks.retain(|of, _| *of >= number);
+    }
+
+    fn cursor(&self, number: u64, segment: u8, offset: u64) -> ExportCursor {
+        let hash = self.blocks.get(&number).map(|block| &block.hash);
+        let hash =
+            hash.or_else(|| self.blocks.get(&(number + 1)).map(|block| &block.parent)).cloned().unwrap_or_default();
+        ExportCursor { segment, offset, ..behind(number, &hash, self.rollbacks.len() as u64) }
+    }
+
+    fn export(&self, cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportPage, ExportError> {
+        let (Some(head), Some(oldest)) = (self.head(), self.blocks.keys().next().copied()) else {
+            return Ok(ExportPage { chunks: Vec::new(), cursor, head: None });
+        };
+        let (mut number, mut segment, mut offset) = match &cursor {
+            None => (oldest, 0, 0),
+            Some(at) => {
+                if at.number + u64::from(at.segment == 3) < oldest {
+                    return Err(ExportError::Pruned { first_available: oldest });
+                }
+                let kept = match self.blocks.get(&oldest) {
+                    Some(block) if at.number < oldest => Some(&block.parent),
+                    _ => self.blocks.get(&at.number).map(|block| &block.hash),
+                };
+                if kept.is_none_or(|hash| hash != &**at.hash) {
+                    let since = if self.exact { at.rollbacks as usize } else { 0 };
+                    let lowest = self.rollbacks.get(since..).unwrap_or_default().iter().min().copied();
+                    return Err(match lowest.filter(|&lowest| lowest < at.number) {
+                        None => ExportError::BadCursor { why: "no such block".into() },
+                        Some(lowest) if lowest + 1 < oldest => ExportError::Pruned { first_available: oldest },
+                        Some(lowest) => {
+                            ExportError::Reorged { common_ancestor: lowest, cursor: self.cursor(lowest, 3, 0) }
+                        }
+                    });
+                }
+                if at.segment == 3 { (at.number + 1, 0, 0) } else { (at.number, at.segment, at.offset) }
+            }
+        };
+        let mut room = if max_bytes == 0 { PAGE } else { max_bytes };
+        let (mut chunks, mut next) = (Vec::new(), cursor);
+        while let Some(block) = self.blocks.get(&number) {
+            if self.corrupt.contains(&number) {
+                if chunks.is_empty() {
+                    let next = (number < head).then(|| self.cursor(number, 3, 0));
+                    return Err(ExportError::Corrupt { number, why: "it is lost\0".into(), next });
+                }
+                break;
+            }
+            let bytes = &block.segments[usize::from(segment)];
+            let rest = &bytes[offset as usize..];
+            if room == 0 && !rest.is_empty() {
+                break;
+            }
+            let part = &rest[..rest.len().min(room as usize)];
+            room -= part.len() as u64;
+            chunks.push(ExportChunk {
+                number,
+                hash: ByteBuf::from(block.hash.clone()),
+                parent_hash: ByteBuf::from(block.parent.clone()),
+                timestamp: u64::MAX - number,
+                segment,
+                offset,
+                total: bytes.len() as u64,
+                sha256: ByteBuf::from(block.digests[usize::from(segment)].clone()),
+                bytes: ByteBuf::from(part),
+            });
+            offset += part.len() as u64;
+            if offset == bytes.len() as u64 {
+                (segment, offset) = (segment + 1, 0);
+            }
+            next = Some(self.cursor(number, segment, offset));
+            if segment == 3 {
+                (number, segment) = (number + 1, 0);
+            }
+            if room == 0 {
+                break;
+            }
+        }
+        Ok(ExportPage { chunks, cursor: next, head: Some(head) })
+    }
+
+    fn acknowledge(&mut self, number: u64, hash: &[u8]) -> Result<Result<u64, AckError>> {
+        if let Some(on_ack) = &mut self.on_ack {
+            on_ack(number, hash)?;
+        }
+        if !self.registered {
+            bail!("the caller may not do this");
+        }
+        if number < self.bound {
+            return Ok(Ok(self.bound));
+        }
+        if self.head().is_none_or(|head| number > head) {
+            return Ok(Err(AckError::AboveHead { head: self.head() }));
+        }
+        Ok(match self.blocks.get(&number) {
+            Some(_) if self.corrupt.contains(&number) => Err(AckError::Corrupt),
+            Some(block) if block.hash != hash => Err(AckError::WrongHash { expected: block.hash.clone().into() }),
+            _ => {
+                self.bound = number + 1;
+                Ok(self.bound)
+            }
+        })
+    }
+
+    fn header(&self, number: u64) -> Result<BlockHeader, ReadError> {
+        let Some(block) = self.blocks.get(&number) else {
+            let oldest = self.blocks.keys().next().copied().unwrap_or_default();
+            return Err(if number < oldest {
+                ReadError::Pruned { first_available: oldest }
+            } else {
+                ReadError::NotFound
+            });
+        };
+        Ok(BlockHeader {
+            number,
+            hash: block.hash.clone().into(),
+            parent_hash: block.parent.clone().into(),
+            timestamp: 0,
+            monotonic_timestamp: 0,
+            transactions: 0,
+            keys: 0,
+            lengths: Vec::new(),
+            sha256: Vec::new(),
+        })
+    }
+}
+
+/// The canister.
+pub struct Fake(Mutex<Chain>);
+
+impl Fake {
+    /// An empty one, whose caller is a registered exporter.
+    pub fn new() -> Self {
+        Self(Mutex::new(Chain {
+            blocks: BTreeMap::new(),
+            corrupt: BTreeSet::new(),
+            rollbacks: Vec::new(),
+            registered: true,
+            bound: 0,
+            on_ack: None,
+            garble: None,
+            exact: true,
+        }))
+    }
+
+    pub fn chain(&self) -> MutexGuard<'_, Chain> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl Transport for Fake {
+    fn update(&self, caller: Caller, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {
+        if (caller, method) == (Caller::Operator, "register_exporter") {
+            return Ok(candid::encode_one(Ok::<(), ExporterError>(()))?);
+        }
+        if (caller, method) != (Caller::Exporter, "ack_exported") {
+            bail!("{caller:?} calls {method}");
+        }
+        let (number, hash): (u64, ByteBuf) = candid::decode_args(&arg)?;
+        Ok(candid::encode_one(self.chain().acknowledge(number, &hash)?)?)
+    }
+
+    fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {
+        let mut guard = self.chain();
+        let chain = &mut *guard;
+        match method {
+            "export_blocks" => {
+                let (cursor, max_bytes): (Option<ExportCursor>, u64) = candid::decode_args(&arg)?;
+                let mut answer = chain.export(cursor, max_bytes);
+                if let (Ok(page), Some(garble)) = (&mut answer, &mut chain.garble) {
+                    garble(page);
+                }
+                Ok(candid::encode_one(answer)?)
+            }
+            "get_export_status" => {
+                let exporters = if chain.registered { vec![self.principal(Caller::Exporter)] } else { Vec::new() };
+                let exporters = exporters.into_iter().map(|principal| ExporterStatus {
+                    name: "indexer".into(),
+                    principal,
+                    exported_before_block: chain.bound,
+                    lag_blocks: 0,
+                    lag_seconds: 0,
+                    acknowledged_at: None,
+                    registered_at: 0,
+                });
+                let head = chain.head();
+                let status = ExportStatus {
+                    exporters: exporters.collect(),
+                    exported_before_block: None,
+                    require_export: false,
+                    head,
+                };
+                Ok(candid::encode_one(status)?)
+            }
+            "get_block_header" => Ok(candid::encode_one(chain.header(candid::decode_one(&arg)?))?),
+            _ => bail!("{method} is not there"),
+        }
+    }
+
+    fn principal(&self, _: Caller) -> Principal {
+        Principal::self_authenticating(b"indexer")
+    }
+}

@@ -1,0 +1,196 @@
+//! `coppice index`: pulls a canister's chain into a database, and acknowledges what is stored so that it may be pruned.
+//!
+//! ```text
+//!              export_blocks          chunks            one transaction
+//!  canister ───────────────▶ engine ─────────▶ assemble ───────────────▶ store ──▶ SQLite, PostgreSQL
+//!      ▲                       │                                           │
+//!      └───── ack_exported ────┴───────────── only what is committed ──────┘
+//! ```
+//! The canister is one on a network, or one in this process that is fed with a generated chain and prunes it behind the
+//! indexer.
+
+pub mod args;
+pub mod assemble;
+pub mod change;
+pub mod companion;
+pub mod database;
+pub mod engine;
+#[cfg(test)]
+mod fake;
+mod page;
+pub mod progress;
+mod reorg;
+pub mod run;
+pub mod schema;
+pub mod steps;
+pub mod store;
+
+use crate::canister::{Client, Transport};
+use crate::chain_gen::Generator;
+use crate::demo::{BLOCK_INTERVAL, healthy, settle};
+use crate::embedded::Embedded;
+use crate::ledger::Ledger;
+use crate::network::Network;
+use crate::progress::Progress;
+use crate::report::{self, Report, blocks, bytes, count, seconds_since};
+use crate::site::Site;
+use crate::{feed, wasm};
+use anyhow::{Result, ensure};
+use args::IndexArgs;
+use companion::{Companion, Indexed};
+use coppice_canister::api::PrunePolicyArg;
+use engine::{Engine, ensure_registered};
+use run::{Stop, Until};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+use steps::{Figures, Onward, Options};
+use store::{Held, Origin, Store};
+
+/// The figures of an indexer's run.
+#[derive(Clone, Debug, Serialize)]
+pub struct IndexReport {
+    /// "index".
+    pub command: &'static str,
+    /// "SQLite" or "PostgreSQL".
+    pub database: &'static str,
+    /// The canister's principal.
+    pub canister: String,
+    /// What this run did.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// What the database holds, of this run and those before.
+    pub held: Held,
+    /// Of a canister in this process: blocks that its timer pruned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pruned_blocks: Option<u64>,
+    /// Of a canister in this process: what the database holds, against what was appended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checked: Option<Indexed>,
+    /// Wall-clock seconds, without the build.
+    pub seconds: f64,
+}
+
+impl Report for IndexReport {
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let Self { figures, held, .. } = self;
+        let number = |number: Option<u64>| number.map_or("none".into(), count);
+        let mut rows = vec![
+            ("canister", self.canister.clone()),
+            ("database", self.database.into()),
+            ("holds blocks", format!("{} to {}", number(held.first), number(held.last))),
+            ("holds", format!("{}, {} transactions", blocks(held.blocks), count(held.transactions))),
+            ("missing between them", blocks(held.gap_blocks)),
+            ("indexed now", format!("{}, {} transactions", blocks(figures.blocks), count(figures.transactions))),
+            ("verified: SHA-256 of every segment", bytes(figures.bytes)),
+            ("reorgs followed", format!("{}, {} taken out", count(figures.reorgs), blocks(figures.removed_blocks))),
+            ("gaps left", format!("{}, {}", count(figures.gaps), blocks(figures.gap_blocks))),
+            ("acknowledgements", count(figures.acks)),
+            ("acknowledged before block", number(figures.acknowledged_before)),
+            ("lag", blocks(figures.lag)),
+            ("largest lag", blocks(figures.largest_lag)),
+        ];
+        if let Some(pruned) = self.pruned_blocks {
+            rows.push(("pruned by the timer", blocks(pruned)));
+        }
+        if let Some(checked) = &self.checked {
+            rows.push(("in the database as appended", blocks(checked.verified_blocks)));
+            rows.push(("pruned before they were indexed", blocks(checked.pruned_before_indexed)));
+        }
+        rows.push(("seconds", format!("{:.1}", self.seconds)));
+        rows
+    }
+}
+
+/// Runs the indexer and prints its report.
+///
+/// # Errors
+/// As [`Engine::step`]; when the network, the canister or the database cannot be used.
+pub fn command(args: &IndexArgs) -> Result<()> {
+    // A database that cannot be is said before anything is built or reached.
+    database::Kind::of(&args.database)?;
+    let report = match args.network.connect()? {
+        Some(client) => network(args, &client, &Stop::on_ctrl_c()?)?,
+        None => embedded(args, wasm::find(args.host.wasm.as_deref())?)?,
+    };
+    report::print(&report, args.host.json)
+}
+
+/// Copies the chain of a canister on a network, until the head, or for ever.
+///
+/// # Errors
+/// As [`command`].
+pub fn network(args: &IndexArgs, client: &Client<Network>, stop: &Stop) -> Result<IndexReport> {
+    let started = Instant::now();
+    let site = client.transport();
+    let canister = site.canister().to_string();
+    let origin = Origin { canister: canister.clone(), network: site.url().into(), payload: args.payload };
+    let store = Store::open(&args.database, &origin)?;
+    let ack_every = (!args.no_ack).then_some(args.ack_every);
+    if ack_every.is_some() {
+        // Said now, and not after the first gigabyte.
+        run::retried(args.max_wait(), stop, || ensure_registered(client))?;
+    }
+    let options = Options { page_bytes: args.page_bytes, ack_every, skip_damaged: args.skip_damaged };
+    let mut engine = Engine::open(client, store, options, Onward)?;
+    run::run(&mut engine, &Until { caught_up: args.until_caught_up, max_wait: args.max_wait() }, stop)?;
+    report_of(&mut engine, canister, started)
+}
+
+fn report_of<T: Transport>(engine: &mut Engine<'_, T>, canister: String, started: Instant) -> Result<IndexReport> {
+    Ok(IndexReport {
+        command: "index",
+        database: engine.store().kind().name(),
+        canister,
+        figures: engine.figures(),
+        held: engine.store().held()?,
+        pruned_blocks: None,
+        checked: None,
+        seconds: seconds_since(started),
+    })
+}
+
+/// Feeds a canister in this process and copies its chain, while its timer prunes behind.
+///
+/// # Errors
+/// When the canister refuses something or traps, its timer does not prune, or the database holds anything but what was
+/// appended.
+pub fn embedded(args: &IndexArgs, wasm: Vec<u8>) -> Result<IndexReport> {
+    let started = Instant::now();
+    let client = Embedded::start(wasm)?;
+    let canister = client.transport().canister().to_string();
+    let origin = Origin { canister: canister.clone(), network: "embedded".into(), payload: args.payload };
+    let mut companion = Companion::start(&client, &args.database, &origin)?;
+    let retain_blocks = args.retain_blocks.unwrap_or(args.blocks / 5);
+    let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
+    let policy = client.set_prune_policy(&policy)?;
+    let mut ledger = Ledger::default();
+    let now = client.transport().now_secs();
+    let generator = Generator::new(args.seed, args.blocks, now, BLOCK_INTERVAL.as_secs())?;
+    companion.index_while(|pace| {
+        let progress = Progress::new("indexing", args.blocks);
+        for block in generator {
+            feed::send(&client, &block)?;
+            ledger.record(&block);
+            pace.appended()?;
+            client.transport().pass(BLOCK_INTERVAL);
+            client.transport().costs()?;
+            progress.advance();
+        }
+        progress.finish();
+        Ok(())
+    })?;
+    let status = settle(&client, Duration::from_secs(policy.timer_interval_secs))?;
+    healthy(&client)?;
+    let retained = (retain_blocks + 1).min(args.blocks);
+    ensure!(
+        status.pruned_blocks == args.blocks - retained,
+        "{} should be pruned, and {} are",
+        blocks(args.blocks - retained),
+        status.pruned_blocks
+    );
+    let checked = companion.verify(&ledger)?;
+    let mut report = report_of(companion.engine(), canister, started)?;
+    report.pruned_blocks = Some(status.pruned_blocks);
+    report.checked = Some(checked);
+    Ok(report)
+}

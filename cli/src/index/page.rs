@@ -1,0 +1,165 @@
+//! The engine's steps that store: a page, or what is left out.
+
+use super::assemble::{Assembly, Taken, behind};
+use super::change::{Change, Damaged};
+use super::engine::{Engine, Next};
+use super::steps::{Checkpoint, Event, Step};
+use crate::canister::Transport;
+use anyhow::{Result, bail, ensure};
+use coppice_canister::api::{ExportChunk, ExportCursor, ExportPage};
+use std::borrow::Cow;
+
+/// What a page brought.
+#[derive(Default)]
+struct Stored {
+    blocks: u64,
+    bytes: u64,
+    transactions: u64,
+    gaps: u64,
+    gap_blocks: u64,
+    damaged: Option<(u64, String)>,
+}
+
+impl<T: Transport, C: Checkpoint> Engine<'_, T, C> {
+    /// Verifies and stores a page.
+    pub(super) fn store_page(&mut self, page: &ExportPage) -> Result<Event> {
+        self.checkpoint.reached(Step::Write)?;
+        let rollbacks = page.cursor.as_ref().map_or(0, |cursor| cursor.rollbacks);
+        let (checkpoint, skip) = (&mut self.checkpoint, self.options.skip_damaged);
+        let mut at = self.at.clone();
+        let (stored, cursor) = self.store.change(|change| {
+            let mut stored = Stored::default();
+            let mut cursor = page.cursor.clone();
+            if at.restart {
+                change.drop_incomplete()?;
+            }
+            for chunks in page.chunks.chunk_by(|a, b| a.number == b.number) {
+                let before = at.clone();
+                let taken = at.take(chunks)?;
+                if let Some((first, last)) = taken.gap {
+                    change.add_gap(first, last, "pruned before it was indexed")?;
+                    stored.gaps += 1;
+                    stored.gap_blocks += last - first + 1;
+                }
+                let Taken { block, .. } = &taken;
+                match write(change, &taken, chunks)? {
+                    Ok(None) => {}
+                    Ok(Some(transactions)) => {
+                        stored.blocks += 1;
+                        stored.bytes += block.bytes();
+                        stored.transactions += transactions;
+                    }
+                    Err(Damaged { why }) => {
+                        change.drop_parts(block.number)?;
+                        at = Assembly { block: None, restart: false, ..before };
+                        if skip {
+                            change.add_gap(block.number, block.number, &why)?;
+                            stored.gaps += 1;
+                            stored.gap_blocks += 1;
+                            at.expected = block.number.checked_add(1);
+                            cursor = Some(behind(block.number, &block.hash, rollbacks));
+                        } else {
+                            // The next run asks for the whole block again.
+                            cursor = match &at.tip {
+                                Some(tip) if tip.number + 1 == block.number => {
+                                    Some(behind(tip.number, &tip.hash, rollbacks))
+                                }
+                                None => None,
+                                Some(_) => bail!("{why}; --skip-damaged leaves block {} out", block.number),
+                            };
+                        }
+                        stored.damaged = Some((block.number, why));
+                        break;
+                    }
+                }
+            }
+            if stored.damaged.is_none() {
+                let fits = cursor.as_ref().is_some_and(|cursor| at.is_at(cursor));
+                ensure!(fits, "the page's cursor {cursor:?} is not where its chunks end");
+            }
+            checkpoint.reached(Step::Written)?;
+            Ok(((stored, cursor.clone()), cursor))
+        })?;
+        self.at = at;
+        self.cursor = cursor;
+        let figures = &mut self.figures;
+        figures.pages += 1;
+        figures.blocks += stored.blocks;
+        figures.bytes += stored.bytes;
+        figures.transactions += stored.transactions;
+        figures.gaps += stored.gaps;
+        figures.gap_blocks += stored.gap_blocks;
+        self.pending += stored.blocks;
+        let behind = |head: u64| head.saturating_add(1).saturating_sub(self.at.expected.unwrap_or(head));
+        figures.lag = figures.head.map_or(0, behind);
+        let at_head = self.is_at_head();
+        if self.is_behind_with_acks() && (at_head || self.options.ack_every.is_some_and(|every| self.pending >= every))
+        {
+            self.next = Next::Acknowledge;
+        } else if at_head {
+            self.next = Next::Rest;
+        }
+        self.checkpoint.reached(Step::Committed)?;
+        match stored.damaged {
+            None => Ok(Event::Stored),
+            Some((number, why)) if skip => Ok(Event::Note(format!("block {number} is left out: {why}"))),
+            Some((number, why)) => bail!("block {number} is damaged: {why}; --skip-damaged leaves it out"),
+        }
+    }
+
+    /// Leaves blocks out that the canister cannot read.
+    pub(super) fn skip(&mut self, number: u64, last: u64, why: &str, cursor: ExportCursor) -> Result<Event> {
+        self.checkpoint.reached(Step::Write)?;
+        let checkpoint = &mut self.checkpoint;
+        self.store.change(|change| {
+            change.drop_incomplete()?;
+            change.add_gap(number, last, why)?;
+            checkpoint.reached(Step::Written)?;
+            Ok(((), Some(cursor.clone())))
+        })?;
+        self.cursor = Some(cursor);
+        self.at.block = None;
+        self.at.restart = false;
+        self.at.expected = last.checked_add(1);
+        self.figures.gaps += 1;
+        self.figures.gap_blocks += last - number + 1;
+        self.checkpoint.reached(Step::Committed)?;
+        Ok(Event::Note(format!("block {number} is left out, as the canister cannot read it: {why}")))
+    }
+}
+
+/// Writes chunks of one block. Answers the transactions of a block that is now whole.
+fn write(change: &mut Change<'_, '_>, taken: &Taken, chunks: &[ExportChunk]) -> Result<Result<Option<u64>, Damaged>> {
+    let block = &taken.block;
+    if taken.from_start && block.is_whole() {
+        let segments = [0, 1, 2].map(|segment| joined(chunks, segment));
+        let stored = change.put_block(block, [&segments[0], &segments[1], &segments[2]])?;
+        return Ok(stored.map(Some));
+    }
+    for chunk in chunks.iter().filter(|chunk| !chunk.bytes.is_empty()) {
+        change.put_part(block.number, chunk.segment, chunk.offset, &chunk.bytes)?;
+    }
+    for chunk in chunks.iter().filter(|chunk| chunk.offset + chunk.bytes.len() as u64 == chunk.total) {
+        if let Err(damaged) = change.check_parts(block, chunk.segment)? {
+            return Ok(Err(damaged));
+        }
+    }
+    if block.is_whole() {
+        return Ok(change.finish_parts(block)?.map(Some));
+    }
+    change.set_incomplete(block)?;
+    Ok(Ok(None))
+}
+
+/// The bytes of a segment, all chunks of which are there.
+fn joined(chunks: &[ExportChunk], segment: u8) -> Cow<'_, [u8]> {
+    let mut of_segment = chunks.iter().filter(|chunk| chunk.segment == segment);
+    match (of_segment.next(), of_segment.next()) {
+        (Some(only), None) => Cow::Borrowed(&only.bytes),
+        _ => chunks
+            .iter()
+            .filter(|chunk| chunk.segment == segment)
+            .flat_map(|chunk| chunk.bytes.iter().copied())
+            .collect(),
+    }
+}

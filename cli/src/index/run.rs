@@ -1,0 +1,167 @@
+//! Drives an engine: again and again, waiting where there is nothing to do, until it is to end.
+
+use super::engine::Engine;
+use super::progress::Progress;
+use super::steps::{Checkpoint, Event};
+use crate::canister::{Transport, Unreachable};
+use anyhow::{Context, Result};
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The first wait; each is twice as long as the one before.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+
+/// Says that the run is to end, and wakes it where it waits.
+#[derive(Clone, Default)]
+pub struct Stop(Arc<(Mutex<bool>, Condvar)>);
+
+impl Stop {
+    /// One that Ctrl-C sets. The second Ctrl-C ends the process at once, which loses nothing either.
+    ///
+    /// # Errors
+    /// When signals cannot be listened to.
+    pub fn on_ctrl_c() -> Result<Self> {
+        let stop = Self::default();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let set = stop.clone();
+        std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || {
+                if runtime.block_on(tokio::signal::ctrl_c()).is_err() {
+                    return;
+                }
+                set.set();
+                eprintln!("ending; Ctrl-C again ends at once");
+                if runtime.block_on(tokio::signal::ctrl_c()).is_ok() {
+                    std::process::exit(130);
+                }
+            })
+            .context("cannot listen to signals")?;
+        Ok(stop)
+    }
+
+    /// Ends the run after its current step.
+    pub fn set(&self) {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.1.notify_all();
+    }
+
+    /// Whether it is to end.
+    pub fn is_set(&self) -> bool {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits so long, or until it is to end.
+    pub fn wait(&self, time: Duration) {
+        let guard = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.0.1.wait_timeout_while(guard, time, |set| !*set));
+    }
+}
+
+/// When a run ends, beside an error.
+#[derive(Clone, Debug)]
+pub struct Until {
+    /// At the head.
+    pub caught_up: bool,
+    /// The longest wait.
+    pub max_wait: Duration,
+}
+
+fn waits(max_wait: Duration) -> ExponentialBackoff {
+    let first = FIRST_WAIT.min(max_wait);
+    ExponentialBuilder::default().with_min_delay(first).with_max_delay(max_wait).without_max_times().build()
+}
+
+/// Does something, and again where the canister cannot be reached, until it is to end.
+///
+/// # Errors
+/// The work's own; when it is to end before the canister could be reached.
+pub fn retried<R>(max_wait: Duration, stop: &Stop, mut work: impl FnMut() -> Result<R>) -> Result<R> {
+    let mut delays = waits(max_wait);
+    loop {
+        match work() {
+            Err(error) if error.is::<Unreachable>() && !stop.is_set() => {
+                let delay = delays.next().unwrap_or(max_wait);
+                eprintln!("{error:#}; trying again in {:.1} s", delay.as_secs_f64());
+                stop.wait(delay);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Runs an engine until it is to end. Where the canister cannot be reached, it is tried again.
+///
+/// # Errors
+/// As [`Engine::step`], but for what may be over when it is tried again.
+pub fn run<T: Transport, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until, stop: &Stop) -> Result<()> {
+    let progress = Progress::new();
+    let mut delays = waits(until.max_wait);
+    while !stop.is_set() {
+        match engine.step() {
+            Ok(Event::CaughtUp) if until.caught_up => return Ok(()),
+            Ok(Event::CaughtUp) => stop.wait(delays.next().unwrap_or(until.max_wait)),
+            // What the canister answered is not yet progress: at the head it answers too.
+            Ok(Event::Went) => {}
+            Ok(Event::Stored) => delays = waits(until.max_wait),
+            Ok(Event::Note(note)) => {
+                progress.say(&format!("note: {note}"));
+                delays = waits(until.max_wait);
+            }
+            Err(error) if error.is::<Unreachable>() => {
+                let delay = delays.next().unwrap_or(until.max_wait);
+                progress.say(&format!("{error:#}; trying again in {:.1} s", delay.as_secs_f64()));
+                stop.wait(delay);
+            }
+            Err(error) => return Err(error),
+        }
+        progress.show(&engine.figures());
+    }
+    engine.acknowledge_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest() {
+        let all: Vec<u128> = waits(Duration::from_secs(2)).take(6).map(|wait| wait.as_millis()).collect();
+        assert_eq!(all, [250, 500, 1_000, 2_000, 2_000, 2_000]);
+        assert_eq!(waits(Duration::from_millis(100)).next(), Some(Duration::from_millis(100)));
+    }
+
+    #[test]
+    fn what_cannot_be_reached_is_tried_again_and_nothing_else() {
+        let (mut tries, stop) = (0, Stop::default());
+        let wait = Duration::from_millis(1);
+        let mut work = |error: fn() -> anyhow::Error| {
+            tries = 0;
+            retried(wait, &stop, || {
+                tries += 1;
+                if tries < 3 { Err(error()) } else { Ok(tries) }
+            })
+        };
+        assert_eq!(work(|| anyhow::anyhow!("no").context(Unreachable { url: "u".into() })).unwrap(), 3);
+        assert_eq!(work(|| anyhow::anyhow!("no")).unwrap_err().to_string(), "no");
+        stop.set();
+        assert!(
+            retried(wait, &stop, || -> Result<()> {
+                Err(anyhow::anyhow!("no").context(Unreachable { url: "u".into() }))
+            })
+            .is_err()
+        );
+    }
+
+    #[test]
+    fn a_stop_wakes_who_waits() {
+        let stop = Stop::default();
+        let other = stop.clone();
+        let started = std::time::Instant::now();
+        let waiting = std::thread::spawn(move || other.wait(Duration::from_secs(60)));
+        stop.set();
+        waiting.join().unwrap();
+        assert!(stop.is_set() && started.elapsed() < Duration::from_secs(30));
+    }
+}

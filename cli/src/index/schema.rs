@@ -1,0 +1,84 @@
+//! The tables of an index.
+//!
+//! A reader needs `blocks` and `transactions`, which hold nothing but whole and verified blocks, and `parts` for segments
+//! that are longer than a row should be. `gaps` says what is missing and why, `state` where the copy goes on.
+
+/// The number of this schema. A database with another one is refused.
+pub const VERSION: i64 = 1;
+
+/// Bytes of the longest segment that lies in its block's row; a longer one stays in `parts`.
+pub const INLINE: u64 = 8 << 20;
+
+/// All tables. The words in braces are those of [`Tx::define`](super::database::Tx::define).
+pub const TABLES: &str = "
+CREATE TABLE state (
+    id {key} CHECK (id = 1),
+    schema_version BIGINT NOT NULL,
+    canister TEXT NOT NULL,
+    network TEXT NOT NULL,
+    payload TEXT NOT NULL,
+    revision BIGINT NOT NULL,
+    cursor_number BIGINT,
+    cursor_hash {bytes},
+    cursor_segment BIGINT,
+    cursor_offset BIGINT,
+    cursor_rollbacks BIGINT
+);
+CREATE TABLE blocks (
+    number {key},
+    hash {bytes} NOT NULL,
+    parent_hash {bytes} NOT NULL,
+    timestamp BIGINT NOT NULL,
+    transactions BIGINT NOT NULL,
+    body_length BIGINT NOT NULL,
+    receipts_length BIGINT NOT NULL,
+    index_length BIGINT NOT NULL,
+    body_sha256 {bytes} NOT NULL,
+    receipts_sha256 {bytes} NOT NULL,
+    index_sha256 {bytes} NOT NULL,
+    body {bytes},
+    receipts {bytes},
+    index_segment {bytes}
+);
+CREATE INDEX blocks_by_hash ON blocks (hash);
+CREATE TABLE transactions (
+    number BIGINT NOT NULL,
+    position BIGINT NOT NULL,
+    id {bytes} NOT NULL,
+    PRIMARY KEY (number, position)
+) {clustered};
+CREATE INDEX transactions_by_id ON transactions (id);
+CREATE TABLE parts (
+    number BIGINT NOT NULL,
+    segment BIGINT NOT NULL,
+    starts_at BIGINT NOT NULL,
+    bytes {bytes} NOT NULL,
+    PRIMARY KEY (number, segment, starts_at)
+);
+CREATE TABLE incomplete (
+    number {key},
+    hash {bytes} NOT NULL,
+    parent_hash {bytes} NOT NULL,
+    timestamp BIGINT NOT NULL,
+    segment BIGINT NOT NULL,
+    received BIGINT NOT NULL,
+    body_length BIGINT,
+    receipts_length BIGINT,
+    index_length BIGINT,
+    body_sha256 {bytes},
+    receipts_sha256 {bytes},
+    index_sha256 {bytes}
+);
+CREATE TABLE gaps (
+    first {key},
+    last BIGINT NOT NULL,
+    why TEXT NOT NULL
+);
+";
+
+/// What a user is told of the tables, for the command's help.
+pub const HELP: &str = "\
+Tables: blocks (number, hash, parent_hash, timestamp, transactions, *_length, *_sha256, body, receipts, index_segment), \
+transactions (number, position, id), gaps (first, last, why), state. A segment longer than 8 MiB is not in its block's \
+row but in parts (number, segment, starts_at, bytes), in the order of starts_at. A block is in blocks once it is whole and \
+verified.";

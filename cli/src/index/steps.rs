@@ -1,0 +1,106 @@
+//! What an engine is told, says, and counts.
+
+use anyhow::Result;
+use serde::Serialize;
+
+/// How an engine works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Payload bytes of a page; 0: as many as a reply holds.
+    pub page_bytes: u64,
+    /// Blocks after which they are acknowledged, and at the head; none: never.
+    pub ack_every: Option<u64>,
+    /// Whether a block that cannot be read is left out, and noted as a gap.
+    pub skip_damaged: bool,
+}
+
+/// A place between two steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// An acknowledgement is about to be sent.
+    Acknowledge,
+    /// It was heard.
+    Acknowledged,
+    /// A page is about to be asked for.
+    Pull,
+    /// It has come.
+    Pulled,
+    /// A stored block is about to be compared with the canister's.
+    Compare,
+    /// A transaction is about to begin.
+    Write,
+    /// All of it is written and not yet committed.
+    Written,
+    /// It is committed.
+    Committed,
+}
+
+/// Is told of every place between two steps, and may end the run there.
+pub trait Checkpoint {
+    /// The engine is at this place.
+    ///
+    /// # Errors
+    /// Where the run is to end.
+    fn reached(&mut self, step: Step) -> Result<()>;
+}
+
+/// Never ends a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Onward;
+
+impl Checkpoint for Onward {
+    fn reached(&mut self, _: Step) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What a step was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Something that is worth no word.
+    Went,
+    /// A page was stored.
+    Stored,
+    /// There is nothing to pull, and everything is acknowledged.
+    CaughtUp,
+    /// Something that a user should read.
+    Note(String),
+}
+
+/// What a run has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Figures {
+    /// Blocks that were stored.
+    pub blocks: u64,
+    /// Their payload bytes.
+    pub bytes: u64,
+    /// Their transactions.
+    pub transactions: u64,
+    /// Pages that were stored.
+    pub pages: u64,
+    /// Reorgs that were followed.
+    pub reorgs: u64,
+    /// Blocks that went with them.
+    pub removed_blocks: u64,
+    /// Gaps that were left.
+    pub gaps: u64,
+    /// Blocks in them.
+    pub gap_blocks: u64,
+    /// Acknowledgements that were heard.
+    pub acks: u64,
+    /// Blocks below this number are acknowledged, as the canister said last.
+    pub acknowledged_before: Option<u64>,
+    /// The head, as the canister said last.
+    pub head: Option<u64>,
+    /// Blocks from the newest stored one to the head.
+    pub lag: u64,
+    /// The most that these ever were when a page came.
+    pub largest_lag: u64,
+}
+
+impl Figures {
+    /// Blocks that the copy went past.
+    pub fn handled(&self) -> u64 {
+        self.blocks + self.gap_blocks
+    }
+}

@@ -1,0 +1,280 @@
+//! The database of one canister's chain: whose it is, where the copy goes on, what it holds.
+
+use super::assemble::{Assembly, Declared, Incomplete, SEGMENTS, Tip};
+use super::change::Change;
+use super::database::{Database, Kind, Row, Tx, Value};
+use super::schema::{TABLES, VERSION};
+use crate::ledger::Entry;
+use anyhow::{Context, Result, ensure};
+use coppice_canister::api::ExportCursor;
+use serde::Serialize;
+use serde_bytes::ByteBuf;
+
+/// What is kept of a block's payload, which is verified either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Payload {
+    /// Body, receipts and index.
+    All,
+    /// Nothing: header, digests and transaction ids only.
+    Headers,
+}
+
+impl Payload {
+    fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Headers => "headers",
+        }
+    }
+}
+
+/// Whose chain a database holds, and how.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The canister's principal.
+    pub canister: String,
+    /// Where it is: a URL, or "embedded".
+    pub network: String,
+    /// What is kept of blocks.
+    pub payload: Payload,
+}
+
+/// What a database holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Held {
+    /// Number of the oldest block.
+    pub first: Option<u64>,
+    /// Number of the newest block.
+    pub last: Option<u64>,
+    /// Blocks.
+    pub blocks: u64,
+    /// Transactions.
+    pub transactions: u64,
+    /// Blocks that are missing between others.
+    pub gap_blocks: u64,
+}
+
+/// The database of one canister's chain.
+pub struct Store {
+    database: Database,
+    payload: Payload,
+    revision: i64,
+}
+
+pub(super) fn int(number: u64) -> Result<i64> {
+    i64::try_from(number).with_context(|| format!("{number} has more than 63 bits"))
+}
+
+fn number(row: &Row, column: usize) -> Result<u64> {
+    let value: i64 = row.get(column)?;
+    u64::try_from(value).with_context(|| format!("the database says {value} where a number must be"))
+}
+
+fn optional(row: &Row, column: usize) -> Result<Option<u64>> {
+    let value: Option<i64> = row.get(column)?;
+    value.map(|value| u64::try_from(value).with_context(|| format!("the database says {value}"))).transpose()
+}
+
+impl Store {
+    /// Opens a database and makes the tables where it has none.
+    ///
+    /// # Errors
+    /// When it cannot be opened, holds the chain of another canister or in another way, or was made by another version.
+    pub fn open(url: &str, origin: &Origin) -> Result<Self> {
+        let mut database = Database::open(url)?;
+        let revision = database.transaction(|tx| {
+            if !tx.has_table("state")? {
+                tx.define(TABLES)?;
+                let sql = "INSERT INTO state (id, schema_version, canister, network, payload, revision) \
+                           VALUES (1, $1, $2, $3, $4, 0)";
+                let Origin { canister, network, payload } = origin;
+                let values = [VERSION.into(), canister.as_str().into(), network.as_str().into(), payload.name().into()];
+                tx.execute(sql, &values)?;
+            }
+            let sql = "SELECT schema_version, canister, payload, revision FROM state";
+            let row = tx.one(sql, &[])?.context("the database has the tables, and no state in them")?;
+            let version: i64 = row.get(0)?;
+            ensure!(version == VERSION, "the database has schema {version}, and this command knows {VERSION}");
+            let canister: String = row.get(1)?;
+            ensure!(
+                canister == origin.canister,
+                "the database holds the chain of canister {canister}, not of {}; name another one (--database)",
+                origin.canister
+            );
+            let payload: String = row.get(2)?;
+            ensure!(
+                payload == origin.payload.name(),
+                "the database was begun with --payload {payload}; go on with that, or name another one (--database)"
+            );
+            row.get(3)
+        })?;
+        Ok(Self { database, payload: origin.payload, revision })
+    }
+
+    /// SQLite or PostgreSQL.
+    pub fn kind(&self) -> Kind {
+        self.database.kind()
+    }
+
+    /// The cursor, and where the copy is.
+    ///
+    /// # Errors
+    /// When the database fails, or holds what this code does not write.
+    pub fn load(&mut self) -> Result<(Option<ExportCursor>, Assembly)> {
+        self.database.transaction(|tx| {
+            let sql = "SELECT cursor_number, cursor_hash, cursor_segment, cursor_offset, cursor_rollbacks FROM state";
+            let row = tx.one(sql, &[])?.context("the database has no state")?;
+            let cursor = match optional(&row, 0)? {
+                None => None,
+                Some(of) => Some(ExportCursor {
+                    number: of,
+                    hash: ByteBuf::from(row.get::<Vec<u8>>(1)?),
+                    segment: u8::try_from(number(&row, 2)?)?,
+                    offset: number(&row, 3)?,
+                    rollbacks: number(&row, 4)?,
+                }),
+            };
+            let tip = match tx.one("SELECT number, hash FROM blocks ORDER BY number DESC LIMIT 1", &[])? {
+                None => None,
+                Some(row) => Some(Tip { number: number(&row, 0)?, hash: row.get(1)? }),
+            };
+            let row = tx.one("SELECT max(last) FROM gaps", &[])?.context("no answer")?;
+            let expected = optional(&row, 0)?.max(tip.as_ref().map(|tip| tip.number)).map(|last| last + 1);
+            let restart = cursor.is_none();
+            let block = if restart { None } else { load_incomplete(tx)? };
+            Ok((cursor, Assembly { tip, expected, block, restart }))
+        })
+    }
+
+    /// The hash of a stored block.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn hash_of(&mut self, block: u64) -> Result<Option<Vec<u8>>> {
+        let block = int(block)?;
+        self.database.transaction(|tx| {
+            let row = tx.one("SELECT hash FROM blocks WHERE number = $1", &[block.into()])?;
+            row.map(|row| row.get(0)).transpose()
+        })
+    }
+
+    /// The newest stored block up to a number.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn newest_up_to(&mut self, block: u64) -> Result<Option<Tip>> {
+        let block = int(block)?;
+        self.database.transaction(|tx| {
+            let sql = "SELECT number, hash FROM blocks WHERE number <= $1 ORDER BY number DESC LIMIT 1";
+            let row = tx.one(sql, &[block.into()])?;
+            row.map(|row| Ok(Tip { number: number(&row, 0)?, hash: row.get(1)? })).transpose()
+        })
+    }
+
+    /// What the database holds.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn held(&mut self) -> Result<Held> {
+        self.database.transaction(|tx| {
+            let sql = "SELECT min(number), max(number), count(*), (SELECT count(*) FROM transactions) FROM blocks";
+            let row = tx.one(sql, &[])?.context("no answer")?;
+            let gaps = tx.one("SELECT CAST(sum(last - first + 1) AS BIGINT) FROM gaps", &[])?.context("no answer")?;
+            Ok(Held {
+                first: optional(&row, 0)?,
+                last: optional(&row, 1)?,
+                blocks: number(&row, 2)?,
+                transactions: number(&row, 3)?,
+                gap_blocks: optional(&gaps, 0)?.unwrap_or_default(),
+            })
+        })
+    }
+
+    /// How many of these blocks are stored just so, with as many transaction ids.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn count_same(&mut self, entries: &[Entry]) -> Result<u64> {
+        let sql = "SELECT hash, parent_hash, timestamp, body_length, receipts_length, index_length, body_sha256, \
+                   receipts_sha256, index_sha256, (SELECT count(*) FROM transactions WHERE number = $1) \
+                   FROM blocks WHERE number = $1";
+        self.database.transaction(|tx| {
+            let mut same = 0;
+            for entry in entries {
+                let Some(row) = tx.one(sql, &[int(entry.number)?.into()])? else { continue };
+                let mut is_same =
+                    *row.get::<Vec<u8>>(0)? == **entry.hash && *row.get::<Vec<u8>>(1)? == **entry.parent_hash;
+                is_same &= row.get::<i64>(2)? as u64 == entry.timestamp;
+                for (column, (length, sha256)) in (3..).zip(entry.lengths.iter().zip(&entry.sha256)) {
+                    is_same &= number(&row, column)? == *length;
+                    is_same &= *row.get::<Vec<u8>>(column + SEGMENTS)? == ***sha256;
+                }
+                is_same &= number(&row, 9)? == u64::from(entry.transactions);
+                same += u64::from(is_same);
+            }
+            Ok(same)
+        })
+    }
+
+    /// Makes one change, and moves the cursor with it.
+    ///
+    /// # Errors
+    /// The work's own; when the database fails, or somebody else has changed it meanwhile. Nothing has changed then.
+    pub fn change<R>(
+        &mut self,
+        work: impl FnOnce(&mut Change<'_, '_>) -> Result<(R, Option<ExportCursor>)>,
+    ) -> Result<R> {
+        let (payload, revision) = (self.payload, self.revision);
+        let result = self.database.transaction(|tx| {
+            let sql = "UPDATE state SET revision = revision + 1 WHERE revision = $1";
+            let alone = tx.execute(sql, &[revision.into()])? == 1;
+            ensure!(alone, "another indexer writes to this database");
+            let (result, cursor) = work(&mut Change::new(tx, payload))?;
+            let sql = "UPDATE state SET cursor_number = $1, cursor_hash = $2, cursor_segment = $3, \
+                       cursor_offset = $4, cursor_rollbacks = $5";
+            let values = match &cursor {
+                None => [Value::Int(None), Value::Bytes(None), Value::Int(None), Value::Int(None), Value::Int(None)],
+                Some(at) => [
+                    int(at.number)?.into(),
+                    at.hash.as_slice().into(),
+                    i64::from(at.segment).into(),
+                    int(at.offset)?.into(),
+                    int(at.rollbacks)?.into(),
+                ],
+            };
+            tx.execute(sql, &values)?;
+            Ok(result)
+        })?;
+        self.revision += 1;
+        Ok(result)
+    }
+
+    /// Reads one row.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn one(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<Option<Row>> {
+        self.database.transaction(|tx| tx.one(sql, values))
+    }
+}
+
+fn load_incomplete(tx: &mut Tx<'_>) -> Result<Option<Incomplete>> {
+    let sql = "SELECT number, hash, parent_hash, timestamp, segment, received, body_length, receipts_length, \
+               index_length, body_sha256, receipts_sha256, index_sha256 FROM incomplete";
+    let Some(row) = tx.one(sql, &[])? else { return Ok(None) };
+    let mut segments: [Option<Declared>; SEGMENTS] = Default::default();
+    for (column, segment) in (6..).zip(&mut segments) {
+        if let Some(length) = optional(&row, column)? {
+            *segment = Some(Declared { length, sha256: row.get(column + SEGMENTS)? });
+        }
+    }
+    Ok(Some(Incomplete {
+        number: number(&row, 0)?,
+        hash: row.get(1)?,
+        parent_hash: row.get(2)?,
+        timestamp: row.get::<i64>(3)? as u64,
+        segment: u8::try_from(number(&row, 4)?)?,
+        received: number(&row, 5)?,
+        segments,
+    }))
+}

@@ -1,0 +1,248 @@
+//! The IC's HTTP interface over the embedded host: as much of it as an agent uses to call, query and read the state.
+//!
+//! Answers are certified as on the platform: a hash tree, its root signed with BLS by a key that `status` names, and query
+//! answers signed by a node whose key is in that tree. The clock of a certificate is the real one; the canister's stands
+//! still but for a second with every request.
+
+use candid::Principal;
+use coppice_host::Host;
+use ic_certification::hash_tree::{fork, label, leaf};
+use ic_certification::{Certificate, HashTree};
+use ic_transport_types::{
+    Envelope, EnvelopeContent, NodeSignature, QueryResponse, RejectCode, RejectResponse, ReplyResponse, RequestId,
+    TransportCallResponse,
+};
+use ic_verify_bls_signature::PrivateKey;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+use tiny_http::{Request, Response, Server};
+
+/// What a BLS public key begins with in DER.
+const BLS_DER: [u8; 37] = [
+    0x30, 0x81, 0x82, 0x30, 0x1D, 0x06, 0x0D, 0x2B, 0x06, 0x01, 0x04, 0x01, 0x82, 0xDC, 0x7C, 0x05, 0x03, 0x01, 0x02,
+    0x01, 0x06, 0x0C, 0x2B, 0x06, 0x01, 0x04, 0x01, 0x82, 0xDC, 0x7C, 0x05, 0x03, 0x02, 0x01, 0x03, 0x61, 0x00,
+];
+
+/// What became of a call.
+type Outcome = Result<Vec<u8>, RejectResponse>;
+
+struct Inner {
+    host: Arc<Host>,
+    server: Server,
+    root: PrivateKey,
+    node: ic_ed25519::PrivateKey,
+    calls: Mutex<BTreeMap<RequestId, Outcome>>,
+    /// Requests that are still to be answered with an error of the gateway.
+    failures: AtomicU64,
+    /// Whether calls are only accepted, so that their outcome must be asked for.
+    accept_only: AtomicBool,
+}
+
+/// A running gateway; dropping it ends it.
+pub struct Gateway {
+    inner: Arc<Inner>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Gateway {
+    /// Starts one on a free port.
+    pub fn start(host: Arc<Host>) -> Self {
+        let inner = Arc::new(Inner {
+            host,
+            server: Server::http("127.0.0.1:0").unwrap(),
+            root: PrivateKey::deserialize(&[[0; 31].as_slice(), &[7]].concat()).unwrap(),
+            node: ic_ed25519::PrivateKey::generate_from_seed(b"node"),
+            calls: Mutex::default(),
+            failures: AtomicU64::new(0),
+            accept_only: AtomicBool::new(false),
+        });
+        let serving = inner.clone();
+        let thread = std::thread::spawn(move || {
+            for request in serving.server.incoming_requests() {
+                serving.answer(request);
+            }
+        });
+        Self { inner, thread: Some(thread) }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.inner.server.server_addr().to_ip().unwrap())
+    }
+
+    /// The next requests fail as those to a gateway with nobody behind it.
+    pub fn fail(&self, requests: u64) {
+        self.inner.failures.store(requests, Ordering::SeqCst);
+    }
+
+    /// Whether all those were asked for.
+    pub fn has_failed(&self) -> bool {
+        self.inner.failures.load(Ordering::SeqCst) == 0
+    }
+
+    /// Calls are only accepted from now on.
+    pub fn accept_only(&self) {
+        self.inner.accept_only.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.inner.server.unblock();
+        let _ = self.thread.take().unwrap().join();
+    }
+}
+
+fn cbor(value: &impl Serialize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut serializer = serde_cbor::Serializer::new(&mut bytes);
+    serializer.self_describe().unwrap();
+    value.serialize(&mut serializer).unwrap();
+    bytes
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64
+}
+
+fn number(number: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    leb128::write::unsigned(&mut bytes, number).unwrap();
+    bytes
+}
+
+/// A tree of labels, which come in their order; balanced, as a decoder takes only so many levels.
+fn tree(mut branches: Vec<(Vec<u8>, HashTree)>) -> HashTree {
+    if branches.len() > 1 {
+        let right = branches.split_off(branches.len() / 2);
+        return fork(tree(branches), tree(right));
+    }
+    let (name, tree) = branches.pop().expect("a branch");
+    label(name, tree)
+}
+
+impl Inner {
+    fn root_key(&self) -> Vec<u8> {
+        [&BLS_DER[..], &self.root.public_key().serialize()].concat()
+    }
+
+    fn node_key(&self) -> Vec<u8> {
+        self.node.public_key().serialize_rfc8410_der()
+    }
+
+    fn answer(&self, mut request: Request) {
+        let mut body = Vec::new();
+        request.as_reader().read_to_end(&mut body).unwrap();
+        let status = self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        let (code, answer) = if status.is_ok() {
+            (502, b"nobody behind it".to_vec())
+        } else {
+            self.host.advance_time(Duration::from_secs(1));
+            self.host.tick();
+            self.reply(request.url(), &body)
+        };
+        let header = "content-type: application/cbor".parse::<tiny_http::Header>().unwrap();
+        // Who hangs up does not want the answer.
+        let _ = request.respond(Response::from_data(answer).with_status_code(code).with_header(header));
+    }
+
+    fn reply(&self, url: &str, body: &[u8]) -> (u16, Vec<u8>) {
+        if url.ends_with("/status") {
+            let key = serde_cbor::Value::Bytes(self.root_key());
+            let health = serde_cbor::Value::Text("healthy".into());
+            let status = BTreeMap::from([("root_key", key), ("replica_health_status", health)]);
+            return (200, cbor(&status));
+        }
+        let envelope: Envelope<'_> = serde_cbor::from_slice(body).unwrap();
+        let id = envelope.content.to_request_id();
+        let sender = *envelope.content.sender();
+        let signed_by =
+            envelope.sender_pubkey.as_deref().map_or(Principal::anonymous(), Principal::self_authenticating);
+        assert_eq!(sender, signed_by, "the sender is not who signed");
+        match (url.rsplit('/').next().unwrap(), envelope.content.into_owned()) {
+            ("call", EnvelopeContent::Call { canister_id, method_name, arg, .. }) => {
+                let outcome =
+                    self.host.update_call(canister_id, sender, &method_name, arg).map_err(|reject| reject_of(&reject));
+                self.calls.lock().unwrap().insert(id, outcome);
+                if self.accept_only.load(Ordering::SeqCst) {
+                    return (202, cbor(&TransportCallResponse::Accepted));
+                }
+                (200, cbor(&TransportCallResponse::Replied { certificate: self.certificate() }))
+            }
+            ("query", EnvelopeContent::Query { canister_id, method_name, arg, .. }) => {
+                let mut response = match self.host.query_call(canister_id, sender, &method_name, arg) {
+                    Ok(arg) => QueryResponse::Replied { reply: ReplyResponse { arg }, signatures: Vec::new() },
+                    Err(reject) => QueryResponse::Rejected { reject: reject_of(&reject), signatures: Vec::new() },
+                };
+                let timestamp = now();
+                let signature = self.node.sign_message(&response.signable(id, timestamp)).to_vec();
+                let identity = Principal::self_authenticating(self.node_key());
+                let signature = NodeSignature { timestamp, signature, identity };
+                match &mut response {
+                    QueryResponse::Replied { signatures, .. } | QueryResponse::Rejected { signatures, .. } => {
+                        signatures.push(signature);
+                    }
+                }
+                (200, cbor(&response))
+            }
+            ("read_state", EnvelopeContent::ReadState { .. }) => {
+                let certificate = serde_cbor::Value::Bytes(self.certificate());
+                (200, cbor(&BTreeMap::from([("certificate", certificate)])))
+            }
+            (what, _) => panic!("{what} at {url}"),
+        }
+    }
+
+    /// All of the state, whatever is asked for.
+    fn certificate(&self) -> Vec<u8> {
+        let subnet = Principal::self_authenticating(self.root_key());
+        let node = Principal::self_authenticating(self.node_key());
+        let leaf_of = |bytes: Vec<u8>| leaf(bytes);
+        let everything = vec![(Principal::from_slice(&[]), Principal::from_slice(&[0xFF; 29]))];
+        let ranges = serde_cbor::to_vec(&everything).unwrap();
+        let name = |name: &str| name.as_bytes().to_vec();
+        let calls = self.calls.lock().unwrap();
+        let mut top = Vec::new();
+        if !calls.is_empty() {
+            let calls = calls.iter().map(|(id, outcome)| {
+                let parts = match outcome {
+                    Ok(reply) => {
+                        vec![(name("reply"), leaf_of(reply.clone())), (name("status"), leaf_of(name("replied")))]
+                    }
+                    Err(reject) => vec![
+                        (name("error_code"), leaf_of(name(reject.error_code.as_deref().unwrap_or_default()))),
+                        (name("reject_code"), leaf_of(number(reject.reject_code as u64))),
+                        (name("reject_message"), leaf_of(name(&reject.reject_message))),
+                        (name("status"), leaf_of(name("rejected"))),
+                    ],
+                };
+                (id.to_vec(), tree(parts))
+            });
+            top.push((name("request_status"), tree(calls.collect())));
+        }
+        let nodes = tree(vec![(node.as_slice().to_vec(), tree(vec![(name("public_key"), leaf_of(self.node_key()))]))]);
+        let of_subnet = tree(vec![
+            (name("canister_ranges"), leaf_of(ranges)),
+            (name("node"), nodes),
+            (name("public_key"), leaf_of(self.root_key())),
+            (name("type"), leaf_of(name("system"))),
+        ]);
+        top.push((name("subnet"), tree(vec![(subnet.as_slice().to_vec(), of_subnet)])));
+        top.push((name("time"), leaf_of(number(now()))));
+        let tree = tree(top);
+        let message = [&b"\x0Dic-state-root"[..], &tree.digest()].concat();
+        let signature = self.root.sign(&message).serialize().to_vec();
+        cbor(&Certificate { tree, signature, delegation: None })
+    }
+}
+
+fn reject_of(reject: &coppice_host::RejectResponse) -> RejectResponse {
+    RejectResponse {
+        reject_code: RejectCode::try_from(reject.reject_code as u64).unwrap(),
+        reject_message: reject.reject_message.clone(),
+        error_code: None,
+    }
+}

@@ -1,0 +1,232 @@
+//! The command over a network: ic-agent, HTTP, certificates and all, with the canister's real wasm behind a gateway.
+
+mod gateway;
+
+use candid::Principal;
+use coppice::canister::{Caller, Client, Transport};
+use coppice::network::{Network, NetworkArgs};
+use coppice::wasm;
+use coppice_canister::api::{CanisterArg, Exporter, InitArg};
+use coppice_host::Host;
+use gateway::Gateway;
+use ic_ed25519::{PrivateKey, PrivateKeyFormat};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A canister behind a gateway, and a key that is its operator and producer.
+struct Net {
+    gateway: Gateway,
+    canister: Principal,
+    dir: tempfile::TempDir,
+}
+
+impl Net {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let key = PrivateKey::generate_from_seed(b"operator");
+        std::fs::write(dir.path().join("key.pem"), key.serialize_pkcs8_pem(PrivateKeyFormat::Pkcs8v2)).unwrap();
+        let principal = Principal::self_authenticating(key.public_key().serialize_rfc8410_der());
+        let host = Arc::new(Host::new());
+        let controller = Principal::self_authenticating(b"controller");
+        let canister = host.create_canister_with_settings(Some(controller), None);
+        host.add_cycles(canister, 10_000_000_000_000_000);
+        let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
+        let init = InitArg { operators: vec![principal], producers: vec![principal], ..InitArg::default() };
+        let arg = candid::encode_one(Some(CanisterArg::Init(init))).unwrap();
+        host.install_canister(canister, wasm::find(named.as_deref()).unwrap(), arg, Some(controller));
+        Self { gateway: Gateway::start(host), canister, dir }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).display().to_string()
+    }
+
+    fn database(&self) -> String {
+        format!("sqlite://{}", self.path("index.db"))
+    }
+
+    fn args(&self) -> NetworkArgs {
+        NetworkArgs {
+            network: Some(self.gateway.url().parse().unwrap()),
+            canister: Some(self.canister),
+            identity: Some(self.path("key.pem").into()),
+            fetch_root_key: true,
+        }
+    }
+
+    fn client(&self) -> Client<Network> {
+        self.args().connect().unwrap().unwrap()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
+        let (url, canister) = (self.gateway.url(), self.canister.to_string());
+        command.args(args).args(["--network", &url, "--canister", &canister, "--identity", &self.path("key.pem")]);
+        command.args(["--fetch-root-key", "--json"]);
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn error(output: &Output) -> String {
+    assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Mainnet's block 702,861, in a file.
+fn block_file(dir: &Path) -> String {
+    let path = dir.join("block.raw");
+    std::fs::write(&path, bitcoin_test_data::blocks::mainnet_702861()).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn blocks_are_ingested_and_indexed_over_the_network() {
+    let net = Net::start();
+    let file = block_file(net.dir.path());
+    let ingested = json(&net.run(&["ingest", "--blk", &file]));
+    assert_eq!((&ingested["last_block"], &ingested["verified"]["blocks"]), (&702_861.into(), &1.into()));
+    assert!(ingested["instructions"].is_null(), "nobody counts instructions there: {ingested}");
+    // Once more: it is there, and is verified again.
+    let again = json(&net.run(&["ingest", "--blk", &file]));
+    assert_eq!((&again["already_there_blocks"], &again["verified"]["blocks"]), (&1.into(), &1.into()));
+    let demo = error(&net.run(&["demo", "--blocks", "150"]));
+    assert!(demo.contains("wants an empty one"), "{demo}");
+
+    let index = ["index", "--until-caught-up", "--database", &net.database()];
+    let stranger = error(&net.run(&index));
+    let client = net.client();
+    let principal = client.transport().principal(Caller::Exporter);
+    assert!(stranger.contains("register_exporter(record") && stranger.contains(&principal.to_string()), "{stranger}");
+    client.register_exporter(&Exporter { name: "indexer".into(), principal }).unwrap();
+    let indexed = json(&net.run(&index));
+    assert_eq!(
+        (&indexed["blocks"], &indexed["acknowledged_before"], &indexed["lag"]),
+        (&1.into(), &702_862.into(), &0.into())
+    );
+    let status = client.export_status().unwrap();
+    assert_eq!((status.exporters[0].lag_blocks, status.exported_before_block), (0, Some(702_862)));
+    let nothing = json(&net.run(&index));
+    assert_eq!((&nothing["blocks"], &nothing["acks"], &nothing["held"]["blocks"]), (&0.into(), &1.into(), &1.into()));
+    let other =
+        ["index", "--database", &net.database(), "--canister", "aaaaa-aa", "--network", &net.gateway.url(), "--no-ack"];
+    let other = Command::new(env!("CARGO_BIN_EXE_coppice")).args(other).output().unwrap();
+    assert!(error(&other).contains("holds the chain of canister"), "{other:?}");
+}
+
+#[test]
+fn what_is_not_signed_by_the_mainnet_is_not_believed() {
+    let net = Net::start();
+    let untrusting = NetworkArgs { fetch_root_key: false, ..net.args() }.connect().unwrap().unwrap();
+    for error in [untrusting.head().err().unwrap(), untrusting.ack_exported(1, &[1]).err().unwrap()] {
+        assert!(format!("{error:#}").contains("--fetch-root-key"), "{error:#}");
+    }
+}
+
+#[test]
+fn a_call_that_is_only_accepted_is_waited_for_and_a_reject_is_told() {
+    let net = Net::start();
+    net.gateway.accept_only();
+    let client = net.client();
+    let principal = client.transport().principal(Caller::Exporter);
+    client.register_exporter(&Exporter { name: "indexer".into(), principal }).unwrap();
+    let nobody = NetworkArgs { identity: None, ..net.args() }.connect().unwrap().unwrap();
+    let error = nobody.ack_exported(1, &[1]).err().unwrap();
+    assert!(format!("{error:#}").contains(&net.gateway.url()), "{error:#}");
+}
+
+#[test]
+fn a_demonstration_runs_over_the_network() {
+    let net = Net::start();
+    let report = json(&net.run(&["demo", "--blocks", "150", "--retain-blocks", "20"]));
+    assert_eq!(
+        (&report["indexed"]["verified_blocks"], &report["indexed"]["pruned_before_indexed"]),
+        (&150.into(), &0.into())
+    );
+    assert_eq!(report["verified"]["pruned_blocks"], 129);
+    assert!(net.client().export_status().unwrap().exporters.is_empty(), "its exporter is taken out again");
+}
+
+fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is() {
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Ends it as nothing can be prepared for.
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn an_indexer_that_is_killed_again_and_again_loses_nothing_and_outlives_a_gateway_that_fails() {
+    let net = Net::start();
+    let client = net.client();
+    let principal = client.transport().principal(Caller::Exporter);
+    client.register_exporter(&Exporter { name: "indexer".into(), principal }).unwrap();
+    let mut ledger = coppice::ledger::Ledger::default();
+    let blocks = coppice::chain_gen::Generator::new(3, 60, 1_700_000_000, 15).unwrap();
+    let first = blocks.first();
+    for (at, block) in (0..).zip(blocks) {
+        coppice::feed::send(&client, &block).unwrap();
+        ledger.record(&block);
+        if at % 6 == 0 {
+            let args = [
+                "index",
+                "--database",
+                &net.database(),
+                "--page-bytes",
+                "50000",
+                "--ack-every",
+                "1",
+                "--max-wait",
+                "1",
+            ];
+            let child = net.command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(150 + 40 * at));
+            kill(child);
+        }
+    }
+    let index = ["index", "--until-caught-up", "--database", &net.database()];
+    let report = json(&net.run(&index));
+    assert_eq!(
+        (&report["held"]["blocks"], &report["held"]["first"], &report["lag"]),
+        (&60.into(), &first.into(), &0.into())
+    );
+    assert!(report["blocks"].as_u64().unwrap() < 60, "those that were killed have stored something: {report}");
+    let origin = coppice::index::store::Origin {
+        canister: net.canister.to_string(),
+        network: String::new(),
+        payload: coppice::index::store::Payload::All,
+    };
+    let mut store = coppice::index::store::Store::open(&net.database(), &origin).unwrap();
+    assert_eq!(store.count_same(ledger.entries()).unwrap(), 60);
+    assert_eq!(client.export_status().unwrap().exported_before_block, Some(first + 60));
+    drop(store);
+
+    // One that waits at the head is told of failures, goes on after them, and ends when it is asked to.
+    let follow = ["index", "--database", &net.database(), "--max-wait", "1"];
+    let child = net.command(&follow).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    net.gateway.fail(4);
+    wait_for("the indexer asks again", || net.gateway.has_failed());
+    std::thread::sleep(Duration::from_secs(1));
+    let asked = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(asked.success());
+    let output = child.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("trying again"), "{output:?}");
+    assert_eq!(json(&output)["held"]["blocks"], 60);
+}
