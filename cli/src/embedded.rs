@@ -35,7 +35,9 @@ impl Costs {
         {
             self.trap = Some(format!("{:?} {} trapped: {message}", execution.kind, execution.method));
         }
-        if execution.kind == Kind::Timer || execution.method.starts_with(TIMER_CALLS) {
+        // Its callbacks belong to the firing, which has no name.
+        let of_the_timer = matches!(execution.kind, Kind::Timer | Kind::ReplyCallback) && execution.method.is_empty();
+        if of_the_timer || execution.method.starts_with(TIMER_CALLS) {
             self.timer_instructions += execution.instructions;
         } else if execution.kind == Kind::Update && APPENDING.contains(&execution.method.as_str()) {
             self.append_messages += 1;

@@ -199,7 +199,7 @@ fn keep_up<T: Transport>(engine: &mut Engine<'_, T>, pace: &Pace, before: u64) -
         let indexed = engine.figures().handled() - before;
         match event {
             Event::Stored => pace.change(|places| places.indexed = indexed),
-            Event::Note(note) => eprintln!("note: {note}"),
+            Event::Note(note) | Event::Behind(note) => eprintln!("note: {note}"),
             Event::CaughtUp if !pace.has_more(indexed) => return Ok(()),
             Event::CaughtUp | Event::Went => {}
         }

@@ -109,6 +109,10 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
         loop {
             match self.step()? {
                 Event::CaughtUp => return Ok(notes),
+                Event::Behind(note) => {
+                    notes.push(note);
+                    return Ok(notes);
+                }
                 Event::Note(note) => notes.push(note),
                 Event::Went | Event::Stored => {}
             }
@@ -206,8 +210,8 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
             return Ok(Event::CaughtUp);
         };
         self.measure_lag(self.at.expected.or(Some(first.number)));
-        // Where a reorg began below what is kept, the canister says no more than `Pruned`: what is handed out then lies below
-        // what was indexed, or is of another chain.
+        // Where a reorg began below what is kept, the canister may know no more than `Pruned`: what is handed out then lies
+        // below what was indexed, or is of another chain.
         let told = self.at.restart && self.at.expected.is_some_and(|expected| first.number < expected);
         if told || self.at.is_stranger(first) {
             let rollbacks = page.cursor.as_ref().map_or(0, |cursor| cursor.rollbacks);
@@ -220,11 +224,19 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
 
     fn no_page(&mut self, error: ExportError) -> Result<Event> {
         match error {
-            ExportError::Pruned { first_available } => {
+            ExportError::Pruned { first_available, common_ancestor } => {
                 ensure!(
                     self.cursor.is_some(),
                     "the canister says that its oldest block, {first_available}, was pruned"
                 );
+                // There was a reorg as well: what is above the ancestor is not of this chain.
+                if let Some(common) = common_ancestor.filter(|&common| self.tip() > Some(common)) {
+                    let to = self.store.newest_up_to(common)?;
+                    let first = if to.is_none() { self.store.held()?.first } else { None };
+                    let gap = first.zip(first_available.checked_sub(1));
+                    self.next = Next::RollBack(RollBack { to, cursor: None, gap });
+                    return Ok(Event::Went);
+                }
                 self.cursor = None;
                 self.at.block = None;
                 self.at.restart = true;
@@ -250,6 +262,13 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
                     }
                 };
                 Ok(Event::Went)
+            }
+            ExportError::Behind { head } => {
+                let head = head.map_or("nothing".into(), |head| format!("block {head}"));
+                Ok(Event::Behind(format!(
+                    "the canister answers with {head} as its head, which is behind what was indexed: a replica that is late; \
+                     where it goes on, the canister was installed anew"
+                )))
             }
             ExportError::BadCursor { why } => bail!(
                 "the canister does not know the place where this database is ({why}): the database is of another chain, or \

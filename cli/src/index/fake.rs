@@ -86,19 +86,24 @@ impl Chain {
         let (mut number, mut segment, mut offset) = match &cursor {
             None => (oldest, 0, 0),
             Some(at) => {
+                // An inexact chain knows nothing of how reorgs and pruning met.
+                let since = if self.exact { at.rollbacks as usize } else { 0 };
+                let lowest = self.rollbacks.get(since..).unwrap_or_default().iter().min().copied();
+                let lowest = lowest.filter(|&lowest| lowest < at.number);
+                let pruned =
+                    ExportError::Pruned { first_available: oldest, common_ancestor: lowest.filter(|_| self.exact) };
                 if at.number + u64::from(at.segment == 3) < oldest {
-                    return Err(ExportError::Pruned { first_available: oldest });
+                    return Err(pruned);
                 }
                 let kept = match self.blocks.get(&oldest) {
                     Some(block) if at.number < oldest => Some(&block.parent),
                     _ => self.blocks.get(&at.number).map(|block| &block.hash),
                 };
                 if kept.is_none_or(|hash| hash != &**at.hash) {
-                    let since = if self.exact { at.rollbacks as usize } else { 0 };
-                    let lowest = self.rollbacks.get(since..).unwrap_or_default().iter().min().copied();
-                    return Err(match lowest.filter(|&lowest| lowest < at.number) {
+                    return Err(match lowest {
+                        None if at.number > head => ExportError::Behind { head: Some(head) },
                         None => ExportError::BadCursor { why: "no such block".into() },
-                        Some(lowest) if lowest + 1 < oldest => ExportError::Pruned { first_available: oldest },
+                        Some(lowest) if lowest + 1 < oldest => pruned,
                         Some(lowest) => {
                             ExportError::Reorged { common_ancestor: lowest, cursor: self.cursor(lowest, 3, 0) }
                         }

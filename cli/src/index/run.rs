@@ -105,6 +105,10 @@ pub fn run<T: Transport, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &U
             // What the canister answered is not yet progress: at the head it answers too.
             Ok(Event::Went) => {}
             Ok(Event::Stored) => delays = waits(until.max_wait),
+            Ok(Event::Behind(note)) => {
+                progress.say(&format!("note: {note}"));
+                stop.wait(delays.next().unwrap_or(until.max_wait));
+            }
             Ok(Event::Note(note)) => {
                 progress.say(&format!("note: {note}"));
                 delays = waits(until.max_wait);

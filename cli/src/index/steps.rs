@@ -63,6 +63,8 @@ pub enum Event {
     Stored,
     /// There is nothing to pull, and everything is acknowledged.
     CaughtUp,
+    /// The canister's answer is of a time before the cursor: it is to be asked again, and a user should read why.
+    Behind(String),
     /// Something that a user should read.
     Note(String),
 }

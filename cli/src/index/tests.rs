@@ -182,6 +182,16 @@ const SCENARIO: &[Phase] = &[
         None,
     ),
     (|chain| chain.append(6, &[2_000, 1]), None),
+    // A reorg and pruning beyond it, of which the canister knows both: what is below the reorg stays.
+    (
+        |chain| {
+            chain.exact = true;
+            chain.roll_back_to(40);
+            chain.append(7, &[300; 10]);
+            chain.prune_before(45);
+        },
+        None,
+    ),
 ];
 
 /// Plays the scenario; dies at place number `die_at`, and goes on with the same database. Answers how many places there
@@ -256,7 +266,8 @@ fn a_run_that_dies_anywhere_ends_as_one_that_does_not(server: &mut impl Server) 
     assert!(places > 100, "{places}");
     assert_eq!(seen.len(), 8, "{seen:?}");
     let gaps: Vec<&String> = expected.iter().filter(|line| line.starts_with("FROM gaps")).collect();
-    assert_eq!(gaps.len(), 1, "{gaps:#?}");
+    assert_eq!(gaps.len(), 2, "{gaps:#?}");
+    assert!(gaps[1].starts_with("FROM gaps ORDER BY first: Some(41), Some(44)"), "{gaps:#?}");
     assert!(expected.iter().filter(|line| line.starts_with("FROM blocks")).count() > 4, "{expected:#?}");
     for die_at in 1..=places {
         let (_, _, found) = play(&server.fresh(), die_at).unwrap_or_else(|error| panic!("{die_at}: {error:#}"));
@@ -406,6 +417,23 @@ fn two_indexers_on_one_database_do_not_mix() {
     one.catch_up().unwrap();
     let error = two.catch_up().unwrap_err().to_string();
     assert!(error.contains("another indexer"), "{error}");
+}
+
+#[test]
+fn a_replica_that_is_late_is_asked_again_and_changes_nothing() {
+    let (mut server, client) = (Sqlite::new(), chain(&[10, 20, 30]));
+    let url = server.fresh();
+    let mut engine = engine(&client, &url, options());
+    engine.catch_up().unwrap();
+    let before = dump(&url);
+    let blocks = client.transport().chain().blocks.split_off(&12);
+    let notes = engine.catch_up().unwrap();
+    assert!(notes.iter().any(|note| note.contains("block 11") && note.contains("late")), "{notes:?}");
+    assert_eq!(dump(&url), before);
+    client.transport().chain().blocks.extend(blocks);
+    client.transport().chain().append(1, &[40]);
+    assert_eq!(engine.catch_up().unwrap(), Vec::<String>::new());
+    assert_eq!((engine.tip(), engine.figures().reorgs), (Some(13), 0));
 }
 
 #[test]
