@@ -22,6 +22,8 @@ pub struct Entry {
     pub sha256: Vec<ByteBuf>,
     /// Transactions.
     pub transactions: u32,
+    /// SHA-256 of their ids, one after the other.
+    pub ids_sha256: [u8; 32],
 }
 
 impl Entry {
@@ -32,7 +34,7 @@ impl Entry {
 
     /// Whether a header is this block's.
     pub fn is(&self, header: &BlockHeader) -> bool {
-        let Self { number, hash, parent_hash, timestamp, lengths, sha256, transactions } = self;
+        let Self { number, hash, parent_hash, timestamp, lengths, sha256, transactions, ids_sha256: _ } = self;
         (number, hash, parent_hash, timestamp) == (&header.number, &header.hash, &header.parent_hash, &header.timestamp)
             && (lengths, sha256, transactions) == (&header.lengths, &header.sha256, &header.transactions)
     }
@@ -58,6 +60,7 @@ impl Ledger {
             lengths: [&block.body, &block.receipts, &block.index].map(|segment| segment.len() as u64).to_vec(),
             sha256: block.sha256.clone(),
             transactions: ids.len() as u32,
+            ids_sha256: feed::sha256(ids.as_flattened()),
         });
     }
 

@@ -106,7 +106,9 @@ fn may_pass(error: &AgentError) -> bool {
         | AgentError::MissingSignature => true,
         AgentError::HttpError(http) => http.status == 429 || http.status >= 500,
         AgentError::CertifiedReject { reject, .. } | AgentError::UncertifiedReject { reject, .. } => {
-            reject.reject_code == RejectCode::SysTransient
+            // While it is upgraded a canister is stopped.
+            let stopped = reject.error_code.as_deref().is_some_and(|code| ["IC0508", "IC0509"].contains(&code));
+            reject.reject_code == RejectCode::SysTransient || stopped
         }
         _ => false,
     }

@@ -196,7 +196,9 @@ fn an_indexer_that_is_killed_again_and_again_loses_nothing_and_outlives_a_gatewa
                 "1",
             ];
             let child = net.command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-            std::thread::sleep(Duration::from_millis(150 + 40 * at));
+            // Wherever it is then, in a request of its own or between two.
+            let before = net.gateway.answered();
+            wait_for("the indexer asks", || net.gateway.answered() > before + 3 + at % 12);
             kill(child);
         }
     }
@@ -219,8 +221,10 @@ fn an_indexer_that_is_killed_again_and_again_loses_nothing_and_outlives_a_gatewa
 
     // One that waits at the head is told of failures, goes on after them, and ends when it is asked to.
     let follow = ["index", "--database", &net.database(), "--max-wait", "1"];
+    let before = net.gateway.answered();
     let child = net.command(&follow).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(1));
+    // The root key, whether it is registered, an acknowledgement, and pages.
+    wait_for("the indexer is at the head", || net.gateway.answered() > before + 8);
     net.gateway.fail(4);
     wait_for("the indexer asks again", || net.gateway.has_failed());
     std::thread::sleep(Duration::from_secs(1));

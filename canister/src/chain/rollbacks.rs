@@ -3,8 +3,8 @@
 //! A block's number and hash do not say when it left the chain, so a reader's cursor carries how many blocks had been
 //! rolled back when it was made. Everything rolled back since lies above the lowest head since: that one is the newest
 //! block that both surely have. Of a rollback only its head matters, and only until a deeper one: what is kept is a stack
-//! of rising heads, at most [`MAX_STEPS`]. Heads that are pruned become one: whoever parted there has to begin anew. Where the
-//! stack is full all the same, the two oldest others become one, which answers a lower head than it might, never a higher.
+//! of rising heads, at most [`MAX_STEPS`]. Where it is full, two heads that are pruned become one, and where there are none
+//! the two oldest others, which answers a lower head than it might, never a higher.
 //!
 //! ```text
 //! cell: 0 magic "CPRB"  4 version u16  6 steps u16  8 rolled back u64  16 steps: sequence u64 ‖ head u64
@@ -60,14 +60,10 @@ impl Rollbacks {
         }
         self.steps.push((self.count, head));
         let mut changed = self.steps.len() - 1;
-        loop {
-            let pruned = self.steps.partition_point(|&(_, head)| head + 1 < oldest);
+        if self.steps.len() > MAX_STEPS {
             // Below the others stays the one pruned head that says that more is gone.
-            let first = match pruned {
-                2.. => 0,
-                _ if self.steps.len() > MAX_STEPS => pruned,
-                _ => break,
-            };
+            let pruned = self.steps.partition_point(|&(_, head)| head + 1 < oldest);
+            let first = if pruned > 1 { 0 } else { pruned };
             self.steps[first + 1].1 = self.steps[first].1;
             self.steps.remove(first);
             changed = 0;
@@ -144,7 +140,7 @@ mod tests {
         // A hundred heads behind each rollback are kept.
         heads.iter().for_each(|&head| rollbacks.note(&cells, head, head.saturating_sub(100)));
         assert_eq!(Rollbacks::load(&cells).unwrap(), rollbacks);
-        assert!(rollbacks.steps.len() < 110, "{} steps", rollbacks.steps.len());
+        assert_eq!(rollbacks.steps.len(), MAX_STEPS);
         let oldest = 1_999 - 100;
         for (since, &head) in (0..).zip(&heads) {
             let lowest = rollbacks.lowest_since(since).unwrap();

@@ -23,22 +23,22 @@ pub struct IndexArgs {
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Payload::All)]
     pub payload: Payload,
     /// Acknowledge nothing: a plain reader, whom pruning does not wait for
-    #[arg(long)]
+    #[arg(long, requires = "network")]
     pub no_ack: bool,
     /// Acknowledge every so many blocks, and at the head
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "no_ack")]
+    #[arg(long, value_name = "N", default_value_t = 100, requires = "network", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "no_ack")]
     pub ack_every: u64,
     /// Leave out a block that cannot be read or is damaged, and note it in the table gaps
-    #[arg(long)]
+    #[arg(long, requires = "network")]
     pub skip_damaged: bool,
     /// End at the head instead of waiting for more
-    #[arg(long)]
+    #[arg(long, requires = "network")]
     pub until_caught_up: bool,
     /// The most seconds between two attempts, at the head or after an error of the network
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "network", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_wait: u64,
     /// Payload bytes of a page [default: as many as a reply holds]
-    #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true)]
+    #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true, requires = "network")]
     pub page_bytes: u64,
     /// Without --network: blocks to append to a canister in this process
     #[arg(long, value_name = "N", default_value_t = 1_000, conflicts_with = "network", value_parser = clap::value_parser!(u64).range(MIN_DEMO_BLOCKS..=700_000))]

@@ -2,7 +2,7 @@
 //!
 //! Memory stays bounded whatever a block's size is. A chunk of a block that is not whole yet goes to `parts`; digests are
 //! taken over `parts` one row at a time; of a whole block only segments of up to [`INLINE`] bytes are put together in its
-//! row, longer ones stay where they are. At most a page and three such segments are in memory.
+//! row, longer ones stay where they are. At most a page and three such segments are in memory, beside the database's cache.
 
 use super::assemble::{Declared, Incomplete, SEGMENTS};
 use super::database::{Tx, Value};
@@ -198,12 +198,12 @@ impl<'a, 'b> Change<'a, 'b> {
         self.tx.execute(sql, &[int(first)?.into(), int(last)?.into(), why.as_str().into()]).map(drop)
     }
 
-    /// Forgets everything above a block, or everything; answers how many whole blocks that were.
+    /// Forgets everything above a block; answers how many whole blocks that were.
     ///
     /// # Errors
     /// When the database fails.
-    pub fn remove_above(&mut self, block: Option<u64>) -> Result<u64> {
-        let above: Value<'_> = block.map_or(Ok(-1), int)?.into();
+    pub fn remove_above(&mut self, block: u64) -> Result<u64> {
+        let above: Value<'_> = int(block)?.into();
         self.tx.execute("DELETE FROM incomplete", &[])?;
         self.tx.execute("DELETE FROM parts WHERE number > $1", &[above])?;
         self.tx.execute("DELETE FROM transactions WHERE number > $1", &[above])?;

@@ -4,16 +4,19 @@
 use super::engine::Engine;
 use super::steps::{Event, Figures, Onward, Options};
 use super::store::{Origin, Store};
-use crate::canister::{Caller, Client, Transport};
+use crate::canister::{Caller, Client, Transport, Unreachable};
 use crate::ledger::Ledger;
 use crate::report::{blocks, bytes, count};
 use anyhow::{Result, anyhow, ensure};
 use coppice_canister::api::{Exporter, RemoveExporter};
 use serde::Serialize;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The name under which it is registered.
 const NAME: &str = "coppice-index";
+/// Wait after a failure of the network.
+const RETRY: Duration = Duration::from_secs(1);
 /// Blocks after which it acknowledges, and whenever it is at the head.
 const ACK_EVERY: u64 = 16;
 /// Blocks that the feeder may be ahead.
@@ -27,7 +30,8 @@ pub struct Indexed {
     /// What the run did.
     #[serde(flatten)]
     pub figures: Figures,
-    /// Blocks in the database whose header, lengths, digests and transaction ids are those of what was appended.
+    /// Blocks in the database whose header, lengths, digests and number of transactions are those of what was appended; of
+    /// every sixteenth the ids, too.
     pub verified_blocks: u64,
     /// Transactions in the database.
     pub stored_transactions: u64,
@@ -109,9 +113,10 @@ impl Pace {
 }
 
 /// A registered exporter.
-pub struct Companion<'a, T> {
+pub struct Companion<'a, T: Transport> {
     client: &'a Client<T>,
     engine: Engine<'a, T>,
+    registered: bool,
 }
 
 impl<'a, T: Transport + Sync> Companion<'a, T> {
@@ -132,7 +137,7 @@ impl<'a, T: Transport + Sync> Companion<'a, T> {
             principal: client.transport().principal(Caller::Exporter),
         })?;
         let options = Options { page_bytes: 0, ack_every: Some(ACK_EVERY), skip_damaged: false };
-        Ok(Self { client, engine: Engine::open(client, store, options, Onward)? })
+        Ok(Self { client, engine: Engine::open(client, store, options, Onward)?, registered: true })
     }
 
     /// Indexes while `feed` appends, until everything that it appended is indexed.
@@ -165,9 +170,14 @@ impl<'a, T: Transport + Sync> Companion<'a, T> {
         let (figures, store) = (self.engine.figures(), self.engine.store());
         let (held, verified_blocks) = (store.held()?, store.count_same(ledger.entries())?);
         let expected = (ledger.entries().len() as u64, ledger.transactions());
-        let found = (verified_blocks + held.gap_blocks, held.transactions);
         ensure!(
-            held.gap_blocks > 0 || found == expected,
+            held.gap_blocks == 0,
+            "{} were pruned before they were indexed, although the indexer is a registered exporter",
+            blocks(held.gap_blocks)
+        );
+        let found = (verified_blocks, held.transactions);
+        ensure!(
+            found == expected,
             "the database should hold {expected:?} blocks and transactions as they were appended, and holds {found:?}"
         );
         Ok(Indexed {
@@ -188,14 +198,38 @@ impl<'a, T: Transport + Sync> Companion<'a, T> {
     ///
     /// # Errors
     /// When the canister refuses.
-    pub fn unregister(&self) -> Result<()> {
-        self.client.remove_exporter(&RemoveExporter { name: NAME.into(), drop_guard: true })
+    pub fn unregister(&mut self) -> Result<()> {
+        self.registered = false;
+        self.client.remove_exporter(&leaving())
     }
+}
+
+/// Whatever ends the run, pruning must not wait for an exporter that is gone.
+impl<T: Transport> Drop for Companion<'_, T> {
+    fn drop(&mut self) {
+        if self.registered
+            && let Err(error) = self.client.remove_exporter(&leaving())
+        {
+            eprintln!("note: the exporter {NAME} is still registered: {error:#}");
+        }
+    }
+}
+
+fn leaving() -> RemoveExporter {
+    RemoveExporter { name: NAME.into(), drop_guard: true }
 }
 
 fn keep_up<T: Transport>(engine: &mut Engine<'_, T>, pace: &Pace, before: u64) -> Result<()> {
     loop {
-        let event = engine.step()?;
+        let event = match engine.step() {
+            // Over a network: it is tried again.
+            Err(error) if error.is::<Unreachable>() => {
+                eprintln!("{error:#}; trying again");
+                std::thread::sleep(RETRY);
+                continue;
+            }
+            event => event?,
+        };
         let indexed = engine.figures().handled() - before;
         match event {
             Event::Stored => pace.change(|places| places.indexed = indexed),

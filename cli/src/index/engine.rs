@@ -7,7 +7,7 @@
 //!                              ▲ │
 //!                              │ ├──Pruned──▶ (pull from the oldest kept block; the gap is noted with the next page)
 //!                              │ ├──Corrupt─▶ Skip
-//!                              │ └──Reorged─▶ FindAncestor ──▶ RollBack
+//!                              │ └──Reorged─▶ RollBack
 //!                              └────────────────────────────────────┘
 //! ```
 //! Data and cursor are one transaction, and only what is committed is acknowledged. So a run may end between any two steps:
@@ -31,11 +31,6 @@ pub(super) enum Next {
     /// At the head, as the last page said.
     Rest,
     Store(ExportPage),
-    FindAncestor {
-        up_to: Option<u64>,
-        rollbacks: u64,
-        told: bool,
-    },
     RollBack(RollBack),
     Skip {
         number: u64,
@@ -138,7 +133,6 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
             Next::Pull => self.pull(),
             Next::Rest => Ok(Event::CaughtUp),
             Next::Store(page) => self.store_page(&page),
-            Next::FindAncestor { up_to, rollbacks, told } => self.find_ancestor(up_to, rollbacks, told),
             Next::RollBack(plan) => self.roll_back(&plan),
             Next::Skip { number, last, why, cursor } => self.skip(number, last, &why, cursor),
         }
@@ -177,15 +171,12 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
                 self.next = if self.is_at_head() { Next::Rest } else { Next::Pull };
             }
             Err(AckError::NotRegistered) => return Err(not_registered(self.client)),
-            // Not this block, but a later one.
-            Err(AckError::Corrupt) => self.refused = Some(tip),
-            Err(error @ (AckError::AboveHead { .. } | AckError::WrongHash { .. })) => {
-                ensure!(
-                    self.refused.as_ref() != Some(&tip),
-                    "block {} is not acknowledged ({error:?}), and yet the canister tells of no reorg",
-                    tip.number
-                );
+            // Either the next page tells of a reorg, or a later block can be acknowledged.
+            Err(error) => {
+                let note = format!("block {} is not acknowledged yet: {error:?}", tip.number);
                 self.refused = Some(tip);
+                self.checkpoint.reached(Step::Acknowledged)?;
+                return Ok(Event::Note(note));
             }
         }
         self.checkpoint.reached(Step::Acknowledged)?;
@@ -210,15 +201,23 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
             return Ok(Event::CaughtUp);
         };
         self.measure_lag(self.at.expected.or(Some(first.number)));
-        // Where a reorg began below what is kept, the canister may know no more than `Pruned`: what is handed out then lies
-        // below what was indexed, or is of another chain.
-        let told = self.at.restart && self.at.expected.is_some_and(|expected| first.number < expected);
-        if told || self.at.is_stranger(first) {
-            let rollbacks = page.cursor.as_ref().map_or(0, |cursor| cursor.rollbacks);
-            self.next = Next::FindAncestor { up_to: self.tip(), rollbacks, told };
-        } else {
-            self.next = Next::Store(page);
+        if self.at.restart && self.at.expected.is_some_and(|expected| first.number < expected) {
+            // What was asked for before was pruned, says the canister, and now it hands out what lies before that.
+            return Ok(Event::Behind(late(page.head)));
         }
+        let whole = self.cursor.as_ref().filter(|at| usize::from(at.segment) >= SEGMENTS);
+        ensure!(
+            whole.is_none_or(|at| at.number.checked_add(1) != Some(first.number) || at.hash == first.parent_hash),
+            "block {} was handed out with another parent than the block that was read last",
+            first.number
+        );
+        if let Some(tip) = self.at.tip.as_ref().filter(|_| self.at.restart && self.at.is_stranger(first)) {
+            // Of the blocks before the oldest kept one no more is known than the last one's hash.
+            let ancestor = tip.number.saturating_sub(1);
+            self.next = Next::RollBack(RollBack { ancestor, cursor: None });
+            return Ok(Event::Went);
+        }
+        self.next = Next::Store(page);
         Ok(Event::Went)
     }
 
@@ -230,11 +229,8 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
                     "the canister says that its oldest block, {first_available}, was pruned"
                 );
                 // There was a reorg as well: what is above the ancestor is not of this chain.
-                if let Some(common) = common_ancestor.filter(|&common| self.tip() > Some(common)) {
-                    let to = self.store.newest_up_to(common)?;
-                    let first = if to.is_none() { self.store.held()?.first } else { None };
-                    let gap = first.zip(first_available.checked_sub(1));
-                    self.next = Next::RollBack(RollBack { to, cursor: None, gap });
+                if let Some(ancestor) = common_ancestor.filter(|&common| self.tip() > Some(common)) {
+                    self.next = Next::RollBack(RollBack { ancestor, cursor: None });
                     return Ok(Event::Went);
                 }
                 self.cursor = None;
@@ -246,30 +242,8 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
                      oldest kept one is the next"
                 )))
             }
-            ExportError::Reorged { common_ancestor, cursor } => {
-                let own = self.store.newest_up_to(common_ancestor)?;
-                let is_ancestor = |tip: &Tip| {
-                    (tip.number, tip.hash.as_slice()) == (common_ancestor, cursor.hash.as_slice())
-                        && cursor.number == common_ancestor
-                };
-                self.next = match own {
-                    Some(tip) if is_ancestor(&tip) => {
-                        Next::RollBack(RollBack { to: Some(tip), cursor: Some(cursor), gap: None })
-                    }
-                    own => {
-                        let up_to = own.map(|tip| tip.number);
-                        Next::FindAncestor { up_to, rollbacks: cursor.rollbacks, told: true }
-                    }
-                };
-                Ok(Event::Went)
-            }
-            ExportError::Behind { head } => {
-                let head = head.map_or("nothing".into(), |head| format!("block {head}"));
-                Ok(Event::Behind(format!(
-                    "the canister answers with {head} as its head, which is behind what was indexed: a replica that is late; \
-                     where it goes on, the canister was installed anew"
-                )))
-            }
+            ExportError::Reorged { common_ancestor, cursor } => self.reorged(common_ancestor, cursor),
+            ExportError::Behind { head } => Ok(Event::Behind(late(head))),
             ExportError::BadCursor { why } => bail!(
                 "the canister does not know the place where this database is ({why}): the database is of another chain, or \
                  the canister was installed anew. Nothing was changed"
@@ -285,15 +259,15 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
                         self.next = Next::Acknowledge;
                         return Ok(Event::Went);
                     }
-                    return Ok(Event::CaughtUp);
+                    return Ok(Event::Behind(format!("the canister cannot read its head, block {number}: {why}")));
                 };
                 let last = if usize::from(cursor.segment) >= SEGMENTS {
                     Some(cursor.number)
                 } else {
                     cursor.number.checked_sub(1)
                 };
-                let Some(last) = last.filter(|&last| last >= number && self.at.expected.is_none_or(|e| e == number))
-                else {
+                let fits = |expected: u64| expected == number || self.at.restart && expected < number;
+                let Some(last) = last.filter(|&last| last >= number && self.at.expected.is_none_or(fits)) else {
                     bail!("the canister cannot read block {number} and goes on with {cursor:?}, which does not fit");
                 };
                 self.next = Next::Skip { number, last, why, cursor };
@@ -307,6 +281,14 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
         self.figures.lag = self.figures.head.map_or(0, behind);
         self.figures.largest_lag = self.figures.largest_lag.max(self.figures.lag);
     }
+}
+
+fn late(head: Option<u64>) -> String {
+    let head = head.map_or("nothing".into(), |head| format!("block {head}"));
+    format!(
+        "the canister answers with {head} as its head, which is behind what was indexed: a replica that is late, or, where it \
+         goes on, a canister that was installed anew"
+    )
 }
 
 /// Checks that the caller may acknowledge.

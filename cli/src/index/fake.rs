@@ -66,6 +66,7 @@ impl Chain {
     pub fn roll_back_to(&mut self, head: u64) {
         self.blocks.retain(|number, _| *number <= head);
         self.rollbacks.push(head);
+        self.bound = self.bound.min(head + 1);
     }
 
     pub fn prune_before(&mut self, number: u64) {
@@ -86,9 +87,7 @@ impl Chain {
         let (mut number, mut segment, mut offset) = match &cursor {
             None => (oldest, 0, 0),
             Some(at) => {
-                // An inexact chain knows nothing of how reorgs and pruning met.
-                let since = if self.exact { at.rollbacks as usize } else { 0 };
-                let lowest = self.rollbacks.get(since..).unwrap_or_default().iter().min().copied();
+                let lowest = self.rollbacks.get(at.rollbacks as usize..).unwrap_or_default().iter().min().copied();
                 let lowest = lowest.filter(|&lowest| lowest < at.number);
                 let pruned =
                     ExportError::Pruned { first_available: oldest, common_ancestor: lowest.filter(|_| self.exact) };
@@ -105,6 +104,9 @@ impl Chain {
                         None => ExportError::BadCursor { why: "no such block".into() },
                         Some(lowest) if lowest + 1 < oldest => pruned,
                         Some(lowest) => {
+                            // An inexact chain answers one lower than it might.
+                            let least = oldest.saturating_sub(1);
+                            let lowest = if self.exact { lowest } else { lowest.saturating_sub(1).max(least) };
                             ExportError::Reorged { common_ancestor: lowest, cursor: self.cursor(lowest, 3, 0) }
                         }
                     });
@@ -162,9 +164,6 @@ impl Chain {
         if !self.registered {
             bail!("the caller may not do this");
         }
-        if number < self.bound {
-            return Ok(Ok(self.bound));
-        }
         if self.head().is_none_or(|head| number > head) {
             return Ok(Err(AckError::AboveHead { head: self.head() }));
         }
@@ -172,7 +171,7 @@ impl Chain {
             Some(_) if self.corrupt.contains(&number) => Err(AckError::Corrupt),
             Some(block) if block.hash != hash => Err(AckError::WrongHash { expected: block.hash.clone().into() }),
             _ => {
-                self.bound = number + 1;
+                self.bound = self.bound.max(number + 1);
                 Ok(self.bound)
             }
         })

@@ -111,8 +111,13 @@ impl<T: Transport, C: Checkpoint> Engine<'_, T, C> {
     pub(super) fn skip(&mut self, number: u64, last: u64, why: &str, cursor: ExportCursor) -> Result<Event> {
         self.checkpoint.reached(Step::Write)?;
         let checkpoint = &mut self.checkpoint;
+        // Where the copy begins anew, what lies before was pruned.
+        let pruned = self.at.expected.filter(|&expected| expected < number).map(|first| (first, number - 1));
         self.store.change(|change| {
             change.drop_incomplete()?;
+            if let Some((first, last)) = pruned {
+                change.add_gap(first, last, "pruned before it was indexed")?;
+            }
             change.add_gap(number, last, why)?;
             checkpoint.reached(Step::Written)?;
             Ok(((), Some(cursor.clone())))
@@ -121,8 +126,9 @@ impl<T: Transport, C: Checkpoint> Engine<'_, T, C> {
         self.at.block = None;
         self.at.restart = false;
         self.at.expected = last.checked_add(1);
-        self.figures.gaps += 1;
-        self.figures.gap_blocks += last - number + 1;
+        let before = pruned.map_or(0, |(first, last)| last - first + 1);
+        self.figures.gaps += 1 + u64::from(before > 0);
+        self.figures.gap_blocks += before + last - number + 1;
         self.checkpoint.reached(Step::Committed)?;
         Ok(Event::Note(format!("block {number} is left out, as the canister cannot read it: {why}")))
     }

@@ -4,11 +4,15 @@ use super::engine::Engine;
 use super::progress::Progress;
 use super::steps::{Checkpoint, Event};
 use crate::canister::{Transport, Unreachable};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+/// Attempts in vain, one after the other, after which a run that is to end at the head gives up.
+const PATIENCE: u32 = 20;
+/// Of those, how many pass without a word where the canister only seems to be late.
+const SPEAK: u32 = 3;
 /// The first wait; each is twice as long as the one before.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 
@@ -98,22 +102,35 @@ pub fn retried<R>(max_wait: Duration, stop: &Stop, mut work: impl FnMut() -> Res
 pub fn run<T: Transport, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until, stop: &Stop) -> Result<()> {
     let progress = Progress::new();
     let mut delays = waits(until.max_wait);
+    let (mut said, mut in_vain) = (None, 0);
     while !stop.is_set() {
-        match engine.step() {
+        let event = engine.step();
+        in_vain = match &event {
+            Ok(Event::Behind(_)) => in_vain + 1,
+            Err(error) if error.is::<Unreachable>() => in_vain + 1,
+            _ => 0,
+        };
+        let enough = until.caught_up && in_vain > PATIENCE;
+        match event {
             Ok(Event::CaughtUp) if until.caught_up => return Ok(()),
             Ok(Event::CaughtUp) => stop.wait(delays.next().unwrap_or(until.max_wait)),
             // What the canister answered is not yet progress: at the head it answers too.
             Ok(Event::Went) => {}
             Ok(Event::Stored) => delays = waits(until.max_wait),
+            Ok(Event::Behind(note)) if enough => bail!(note),
             Ok(Event::Behind(note)) => {
-                progress.say(&format!("note: {note}"));
+                // A replica that is a block late is nothing to speak of.
+                if in_vain == SPEAK && said.as_ref() != Some(&note) {
+                    progress.say(&format!("note: {note}"));
+                    said = Some(note);
+                }
                 stop.wait(delays.next().unwrap_or(until.max_wait));
             }
             Ok(Event::Note(note)) => {
                 progress.say(&format!("note: {note}"));
                 delays = waits(until.max_wait);
             }
-            Err(error) if error.is::<Unreachable>() => {
+            Err(error) if error.is::<Unreachable>() && !enough => {
                 let delay = delays.next().unwrap_or(until.max_wait);
                 progress.say(&format!("{error:#}; trying again in {:.1} s", delay.as_secs_f64()));
                 stop.wait(delay);

@@ -25,8 +25,6 @@ pub enum Step {
     Pull,
     /// It has come.
     Pulled,
-    /// A stored block is about to be compared with the canister's.
-    Compare,
     /// A transaction is about to begin.
     Write,
     /// All of it is written and not yet committed.
@@ -61,9 +59,9 @@ pub enum Event {
     Went,
     /// A page was stored.
     Stored,
-    /// There is nothing to pull, and everything is acknowledged.
+    /// There is nothing to pull, and everything is acknowledged that can be.
     CaughtUp,
-    /// The canister's answer is of a time before the cursor: it is to be asked again, and a user should read why.
+    /// The canister is to be asked again a little later; a user should read why, once.
     Behind(String),
     /// Something that a user should read.
     Note(String),

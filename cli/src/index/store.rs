@@ -140,6 +140,8 @@ impl Store {
             };
             let row = tx.one("SELECT max(last) FROM gaps", &[])?.context("no answer")?;
             let expected = optional(&row, 0)?.max(tip.as_ref().map(|tip| tip.number)).map(|last| last + 1);
+            let whole = cursor.as_ref().filter(|at| usize::from(at.segment) >= SEGMENTS);
+            let expected = whole.map_or(expected, |at| at.number.checked_add(1));
             let restart = cursor.is_none();
             let block = if restart { None } else { load_incomplete(tx)? };
             Ok((cursor, Assembly { tip, expected, block, restart }))
@@ -190,7 +192,8 @@ impl Store {
         })
     }
 
-    /// How many of these blocks are stored just so, with as many transaction ids.
+    /// How many of these blocks are stored just so, with as many transaction ids; of every sixteenth the ids themselves are
+    /// compared.
     ///
     /// # Errors
     /// When the database fails.
@@ -210,6 +213,12 @@ impl Store {
                     is_same &= *row.get::<Vec<u8>>(column + SEGMENTS)? == ***sha256;
                 }
                 is_same &= number(&row, 9)? == u64::from(entry.transactions);
+                if entry.number % 16 == 0 {
+                    let sql = "SELECT id FROM transactions WHERE number = $1 ORDER BY position";
+                    let rows = tx.all(sql, &[int(entry.number)?.into()])?;
+                    let ids = rows.iter().map(|row| row.get::<Vec<u8>>(0)).collect::<Result<Vec<_>>>()?;
+                    is_same &= crate::feed::sha256(&ids.concat()) == entry.ids_sha256;
+                }
                 same += u64::from(is_same);
             }
             Ok(same)

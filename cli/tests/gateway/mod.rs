@@ -38,6 +38,8 @@ struct Inner {
     calls: Mutex<BTreeMap<RequestId, Outcome>>,
     /// Requests that are still to be answered with an error of the gateway.
     failures: AtomicU64,
+    /// Requests that were answered.
+    answered: AtomicU64,
     /// Whether calls are only accepted, so that their outcome must be asked for.
     accept_only: AtomicBool,
 }
@@ -58,6 +60,7 @@ impl Gateway {
             node: ic_ed25519::PrivateKey::generate_from_seed(b"node"),
             calls: Mutex::default(),
             failures: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
             accept_only: AtomicBool::new(false),
         });
         let serving = inner.clone();
@@ -71,6 +74,11 @@ impl Gateway {
 
     pub fn url(&self) -> String {
         format!("http://{}", self.inner.server.server_addr().to_ip().unwrap())
+    }
+
+    /// Requests that were answered so far.
+    pub fn answered(&self) -> u64 {
+        self.inner.answered.load(Ordering::SeqCst)
     }
 
     /// The next requests fail as those to a gateway with nobody behind it.
@@ -140,6 +148,7 @@ impl Inner {
         let (code, answer) = if status.is_ok() {
             (502, b"nobody behind it".to_vec())
         } else {
+            self.answered.fetch_add(1, Ordering::SeqCst);
             self.host.advance_time(Duration::from_secs(1));
             self.host.tick();
             self.reply(request.url(), &body)

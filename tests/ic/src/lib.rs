@@ -97,14 +97,25 @@ pub trait Ic {
     fn cycles(&self, canister: Principal) -> u128;
 }
 
+/// Which Internet Computer this run's tests go by.
+///
+/// # Panics
+/// Where `COPPICE_IC` names none.
+pub fn chosen() -> Backend {
+    match std::env::var("COPPICE_IC").as_deref() {
+        Ok("host") => Backend::Host,
+        Ok("pocket-ic") => Backend::PocketIc,
+        Ok(other) => panic!("COPPICE_IC is {other:?}; it may be `host` or `pocket-ic`"),
+        Err(_) if std::env::var_os("POCKET_IC_BIN").is_some() => Backend::PocketIc,
+        Err(_) => Backend::Host,
+    }
+}
+
 /// The Internet Computer that this run's tests go by.
 pub fn ic() -> Box<dyn Ic> {
-    let ic: Box<dyn Ic> = match std::env::var("COPPICE_IC").as_deref() {
-        Ok("host") => Box::new(host::HostIc(Arc::new(Host::new()))),
-        Ok("pocket-ic") => Box::new(pocket::PocketIcBackend::new()),
-        Ok(other) => panic!("COPPICE_IC is {other:?}; it may be `host` or `pocket-ic`"),
-        Err(_) if std::env::var_os("POCKET_IC_BIN").is_some() => Box::new(pocket::PocketIcBackend::new()),
-        Err(_) => Box::new(host::HostIc(Arc::new(Host::new()))),
+    let ic: Box<dyn Ic> = match chosen() {
+        Backend::Host => Box::new(host::HostIc(Arc::new(Host::new()))),
+        Backend::PocketIc => Box::new(pocket::PocketIcBackend::new()),
     };
     note(ic.backend());
     ic

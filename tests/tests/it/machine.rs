@@ -2,6 +2,7 @@
 //! is pruned is what the model prunes, and a registered exporter has pulled every block before it went.
 
 use coppice_canister::api::*;
+use coppice_ic::Backend;
 use coppice_tests::blocks::{block, block_id, id, upload};
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who};
 use coppice_tests::model::Model;
@@ -327,9 +328,10 @@ impl Machine {
     }
 }
 
-/// Histories: `PROPTEST_CASES`, else so many as take seconds.
+/// Histories: `PROPTEST_CASES`, else so many as take seconds; a server takes longer for each call.
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(96)
+    let few = if coppice_ic::chosen() == Backend::Host { 96 } else { 12 };
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(few)
 }
 
 proptest! {
