@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 /// Bytes of the largest block.
 pub const MAX_BLOCK: u64 = 256 << 20;
-/// Transactions and keys of the largest block together: pruning it takes one message, or seven where the index is large.
+/// Transactions and keys of the largest block together: pruning it takes one message, or eight where the index is large.
 pub const MAX_ENTRIES: u64 = 100_000;
 
 /// Bytes of the largest index segment: every entry a key of the longest kind.
