@@ -4,8 +4,10 @@ mod chain;
 mod export;
 mod operation;
 mod prune;
+mod utxo;
 
 pub use chain::*;
 pub use export::*;
 pub use operation::*;
 pub use prune::*;
+pub use utxo::*;

@@ -1,0 +1,67 @@
+//! The UTXO store's settings.
+
+use candid::CandidType;
+use serde::{Deserialize, Serialize};
+
+/// The UTXO store's settings in force.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UtxoSettings {
+    /// Outputs of a page (`utxoBatchSize`), 1 to 20,000. A record keeps the size with which it was made.
+    pub utxo_batch_size: u32,
+    /// Blocks for which a record is kept once it is eligible for deletion; 0: none ever becomes it.
+    pub block_height_retention: u32,
+    /// Blocks until a coinbase can be spent.
+    pub coinbase_maturity: u32,
+    /// Blocks until a reassigned output can be spent.
+    pub reassign_spendable_after: u32,
+    /// Bytes of the longest transaction that is kept in its record (`MaxTxSizeInStoreInBytes`), at most 1 MiB.
+    pub max_tx_size_in_store: u32,
+    /// Keep every transaction's bytes in the BlobStore (`ExternalizeAllTransactions`).
+    pub externalize_all: bool,
+    /// Class bytes that transactions may keep in the BlobStore.
+    pub max_external_bytes: u64,
+    /// Refuse a transaction whose inputs do not say what they spend.
+    pub require_extended: bool,
+    /// Instructions after which a message begins no other item of a batch, 100 million to 20 billion.
+    pub batch_instructions: u64,
+}
+
+impl Default for UtxoSettings {
+    fn default() -> Self {
+        Self {
+            utxo_batch_size: 20_000,
+            block_height_retention: 288,
+            coinbase_maturity: 100,
+            reassign_spendable_after: 1_000,
+            max_tx_size_in_store: 1 << 20,
+            externalize_all: false,
+            max_external_bytes: 64 << 30,
+            require_extended: false,
+            batch_instructions: 10_000_000_000,
+        }
+    }
+}
+
+/// A change of the UTXO store's settings; what is left out stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct UtxoSettingsChange {
+    /// See [`UtxoSettings::utxo_batch_size`].
+    pub utxo_batch_size: Option<u32>,
+    /// See [`UtxoSettings::block_height_retention`].
+    pub block_height_retention: Option<u32>,
+    /// See [`UtxoSettings::coinbase_maturity`].
+    pub coinbase_maturity: Option<u32>,
+    /// See [`UtxoSettings::reassign_spendable_after`].
+    pub reassign_spendable_after: Option<u32>,
+    /// See [`UtxoSettings::max_tx_size_in_store`].
+    pub max_tx_size_in_store: Option<u32>,
+    /// See [`UtxoSettings::externalize_all`].
+    pub externalize_all: Option<bool>,
+    /// See [`UtxoSettings::max_external_bytes`].
+    pub max_external_bytes: Option<u64>,
+    /// See [`UtxoSettings::require_extended`].
+    pub require_extended: Option<bool>,
+    /// See [`UtxoSettings::batch_instructions`].
+    pub batch_instructions: Option<u64>,
+}

@@ -1,0 +1,200 @@
+//! Operations that change records.
+
+use super::{Outpoint, Spender, UtxoError};
+use candid::CandidType;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+/// An output, as it is spent: with its hash and its spender.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct Spend {
+    /// The transaction that has the output.
+    pub txid: ByteBuf,
+    /// Which output.
+    pub vout: u32,
+    /// The output's hash: SHA-256(txid ‖ VarInt(vout) ‖ locking script ‖ VarInt(satoshis)).
+    pub utxo_hash: ByteBuf,
+    /// Which input of the spender spends it.
+    pub vin: u32,
+}
+
+/// What transactions spend.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct UtxoSpendBatch {
+    /// The height at which the chain is.
+    pub height: u32,
+    /// The transactions, in order. The first of two different spenders of an output wins.
+    pub items: Vec<TransactionSpends>,
+}
+
+/// What one transaction spends: all of it or nothing.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct TransactionSpends {
+    /// The spending transaction.
+    pub spender: ByteBuf,
+    /// The outputs.
+    pub spends: Vec<Spend>,
+}
+
+/// Why an output was not spent.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct SpendError {
+    /// Which of the transaction's spends, from 0.
+    pub spend: u32,
+    /// What is wrong with it.
+    pub error: UtxoError,
+}
+
+/// Outputs to unspend.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct UtxoUnspendBatch {
+    /// The height at which the chain is.
+    pub height: u32,
+    /// The outputs, in order, each with the spender that is to be forgotten.
+    pub items: Vec<Unspend>,
+}
+
+/// An output to unspend.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct Unspend {
+    /// The output.
+    pub outpoint: Outpoint,
+    /// Its hash.
+    pub utxo_hash: ByteBuf,
+    /// Who is to hold it no more. Where another holds it, or nobody, nothing happens.
+    pub spender: Spender,
+}
+
+/// Transactions of a block, or of one that is no more.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct UtxoSetMined {
+    /// The height at which the chain is.
+    pub height: u32,
+    /// The block's id.
+    pub block_id: u32,
+    /// The block's height.
+    pub block_height: u32,
+    /// The longest chain has the block; with `unset`, it has what remains.
+    pub on_longest_chain: bool,
+    /// The block is taken from the transactions, not given to them.
+    pub unset: bool,
+    /// The transactions.
+    pub items: Vec<MinedTransaction>,
+}
+
+/// A transaction and its place in a block.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct MinedTransaction {
+    /// The transaction.
+    pub txid: ByteBuf,
+    /// The subtree of the block that has it.
+    pub subtree: u32,
+}
+
+/// Transactions to lock or unlock.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct UtxoSetLocked {
+    /// The height at which the chain is.
+    pub height: u32,
+    /// Lock or unlock.
+    pub locked: bool,
+    /// The transactions.
+    pub txids: Vec<ByteBuf>,
+}
+
+/// Outputs or transactions to freeze or unfreeze.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct UtxoFreezeBatch {
+    /// The height at which the chain is.
+    pub height: u32,
+    /// What.
+    pub items: Vec<FreezeTarget>,
+}
+
+/// An output, or all of a transaction's.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct FreezeTarget {
+    /// The transaction.
+    pub txid: ByteBuf,
+    /// The output; all where there is none.
+    pub vout: Option<u32>,
+    /// The output's hash, checked where it is given.
+    pub utxo_hash: Option<ByteBuf>,
+}
+
+/// Frozen outputs that get a new owner.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct UtxoReassignBatch {
+    /// The height at which the chain is.
+    pub height: u32,
+    /// The outputs.
+    pub items: Vec<Reassign>,
+}
+
+/// A frozen output that gets a new owner.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct Reassign {
+    /// The output.
+    pub outpoint: Outpoint,
+    /// Its hash.
+    pub utxo_hash: ByteBuf,
+    /// Its hash from now on.
+    pub new_utxo_hash: ByteBuf,
+}
+
+/// Transactions that are double spends.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct UtxoSetConflicting {
+    /// The height at which the chain is.
+    pub height: u32,
+    /// The transactions. Each is marked with everything that spends from it, directly or not.
+    pub txids: Vec<ByteBuf>,
+}
+
+/// What marking a transaction as a double spend has done.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct Conflict {
+    /// Transactions that were marked, the one that was named first, then its spenders, breadth first. Those that were
+    /// conflicting before are not among them.
+    pub marked: Vec<ByteBuf>,
+    /// Outputs that marked transactions hold.
+    pub parent_spends: Vec<Unspend>,
+}
+
+/// Double spends that are to take the place of what they conflict with.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct UtxoProcessConflicting {
+    /// The height at which the chain is.
+    pub height: u32,
+    /// The conflicting transactions that win. All of them or none.
+    pub winners: Vec<ByteBuf>,
+}
+
+/// What the winners have done.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct ConflictResolution {
+    /// Transactions that are conflicting now and were not before: losers, and what spends from them.
+    pub losers: Vec<ByteBuf>,
+    /// Outputs that losers held, and hold no more.
+    pub unspent: Vec<Unspend>,
+    /// Outputs that the winners hold now.
+    pub spent: u32,
+}
+
+/// Why the winners did not win. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct ConflictError {
+    /// The transaction with which something is wrong: a winner, or one whose outputs it spends.
+    pub txid: ByteBuf,
+    /// What.
+    pub error: UtxoError,
+}
+
+/// Transactions that are not to be deleted for now.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct UtxoPreserve {
+    /// Until this height.
+    pub until: u32,
+    /// The transactions. Those that have no record are passed over.
+    pub txids: Vec<ByteBuf>,
+}
