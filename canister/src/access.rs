@@ -41,6 +41,26 @@ pub const TABLE: &[(&str, Required)] = &[
     ("export_blocks", Required::Nobody),
     ("ack_exported", needs(Role::Exporter)),
     ("get_export_status", Required::Nobody),
+    ("utxo_create", needs(Role::Producer)),
+    ("utxo_spend", needs(Role::Producer)),
+    ("utxo_unspend", needs(Role::Producer)),
+    ("utxo_set_mined", needs(Role::Producer)),
+    ("utxo_set_locked", needs(Role::Producer)),
+    ("utxo_freeze", needs(Role::Alert)),
+    ("utxo_unfreeze", needs(Role::Alert)),
+    ("utxo_reassign", needs(Role::Alert)),
+    ("utxo_set_conflicting", needs(Role::Producer)),
+    ("utxo_process_conflicting", needs(Role::Producer)),
+    ("utxo_preserve", needs(Role::Producer)),
+    ("utxo_begin_transaction", needs(Role::Producer)),
+    ("utxo_put_transaction_chunk", needs(Role::Producer)),
+    ("utxo_abort_transaction", needs(Role::Producer)),
+    ("utxo_get_upload", Required::Nobody),
+    ("utxo_get", Required::Nobody),
+    ("utxo_get_transaction", Required::Nobody),
+    ("utxo_get_inpoints", Required::Nobody),
+    ("utxo_get_spend", Required::Nobody),
+    ("utxo_list_unmined", Required::Nobody),
     ("set_prune_policy", needs(Role::Operator)),
     ("get_prune_policy", Required::Nobody),
     ("set_pruning_enabled", needs(Role::Operator)),
@@ -75,6 +95,11 @@ pub fn producer() -> Result<(), String> {
 /// Guard of an exporter's methods.
 pub fn exporter() -> Result<(), String> {
     check(Role::Exporter)
+}
+
+/// Guard of the alert system's methods.
+pub fn alert() -> Result<(), String> {
+    check(Role::Alert)
 }
 
 /// Guard of an operator's methods.

@@ -1,6 +1,6 @@
 //! The settings, persisted with the roles in one cell.
 
-use crate::api::{Config, ConfigChange, ConfigError, InitArg};
+use crate::api::{Config, ConfigChange, ConfigError, InitArg, UtxoSettings, UtxoSettingsChange};
 use crate::blob::{Class, GRANULE, MAX_GRANULES};
 use crate::memory::{self, Region, cell};
 use crate::roles::Roles;
@@ -25,6 +25,7 @@ impl Default for Config {
             upload_expiry_secs: 3_600,
             min_liquid_cycles: 100_000_000_000,
             require_export: false,
+            utxo: UtxoSettings::default(),
         }
     }
 }
@@ -76,7 +77,46 @@ impl Config {
         new.verify_segments = change.verify_segments.unwrap_or(new.verify_segments);
         new.min_liquid_cycles = change.min_liquid_cycles.unwrap_or(new.min_liquid_cycles);
         new.require_export = change.require_export.unwrap_or(new.require_export);
+        if let Some(change) = &change.utxo {
+            new.utxo.apply(change)?;
+        }
         *self = new;
+        Ok(())
+    }
+}
+
+impl UtxoSettings {
+    /// Changes the settings, or none of them.
+    fn apply(&mut self, change: &UtxoSettingsChange) -> Result<(), ConfigError> {
+        fn within<T: PartialOrd + Copy + std::fmt::Display>(
+            field: &str,
+            value: Option<T>,
+            (least, most): (T, T),
+            place: &mut T,
+        ) -> Result<(), ConfigError> {
+            match value {
+                Some(value) if value < least || value > most => {
+                    Err(invalid(field, format!("{value} is not from {least} to {most}")))
+                }
+                Some(value) => {
+                    *place = value;
+                    Ok(())
+                }
+                None => Ok(()),
+            }
+        }
+        within("utxo_batch_size", change.utxo_batch_size, (1, 20_000), &mut self.utxo_batch_size)?;
+        let most = u32::MAX / 2;
+        within("block_height_retention", change.block_height_retention, (0, most), &mut self.block_height_retention)?;
+        within("coinbase_maturity", change.coinbase_maturity, (0, most), &mut self.coinbase_maturity)?;
+        let after = change.reassign_spendable_after;
+        within("reassign_spendable_after", after, (0, most), &mut self.reassign_spendable_after)?;
+        within("max_tx_size_in_store", change.max_tx_size_in_store, (0, 1 << 20), &mut self.max_tx_size_in_store)?;
+        within("max_external_bytes", change.max_external_bytes, (0, u64::MAX), &mut self.max_external_bytes)?;
+        let range = (1_000_000, 20_000_000_000);
+        within("batch_instructions", change.batch_instructions, range, &mut self.batch_instructions)?;
+        self.externalize_all = change.externalize_all.unwrap_or(self.externalize_all);
+        self.require_extended = change.require_extended.unwrap_or(self.require_extended);
         Ok(())
     }
 }

@@ -9,15 +9,18 @@ pub mod api;
 pub mod blob;
 pub mod chain;
 pub mod config;
+mod endpoints;
 pub mod export;
 pub mod memory;
 pub mod prune;
 pub mod roles;
 pub mod runtime;
+pub mod slots;
 pub mod state;
 pub mod table;
 #[cfg(test)]
 mod testing;
+pub mod utxo;
 pub mod wire;
 
 #[cfg(feature = "bench")]

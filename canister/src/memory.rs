@@ -45,12 +45,35 @@ pub const LOG_DIRECTORY: u8 = 4;
 pub const BLOCK_RECORDS: u8 = 5;
 /// The transaction index.
 pub const TRANSACTION_INDEX: u8 = 6;
+/// From a txid to its UTXO record.
+pub const UTXO_INDEX: u8 = 8;
+/// UTXO records, and what belongs to them.
+pub const UTXO_SLOTS: u8 = 9;
 
-const IDS: [u8; 7] = [CELLS, BLOB_ARENA, BLOB_GRANULES, BLOB_SETS, LOG_DIRECTORY, BLOCK_RECORDS, TRANSACTION_INDEX];
+const IDS: [u8; 9] = [
+    CELLS,
+    BLOB_ARENA,
+    BLOB_GRANULES,
+    BLOB_SETS,
+    LOG_DIRECTORY,
+    BLOCK_RECORDS,
+    TRANSACTION_INDEX,
+    UTXO_INDEX,
+    UTXO_SLOTS,
+];
 
 /// What each memory id holds, for `get_storage_status`.
-pub const NAMES: [&str; IDS.len()] =
-    ["cells", "blob_arena", "blob_granules", "blob_sets", "log_directory", "block_records", "transaction_index"];
+pub const NAMES: [&str; IDS.len()] = [
+    "cells",
+    "blob_arena",
+    "blob_granules",
+    "blob_sets",
+    "log_directory",
+    "block_records",
+    "transaction_index",
+    "utxo_index",
+    "utxo_slots",
+];
 
 /// Seconds of storage that must remain paid for after a growth: 90 days.
 const PAID_AHEAD_SECS: u128 = 90 * 86_400;

@@ -10,6 +10,7 @@ use crate::export::Exporters;
 use crate::memory::{self, PAGE, Region, cell};
 use crate::prune::{Constraints, Limiter, Pruner};
 use crate::roles::Roles;
+use crate::utxo::UtxoStore;
 use crate::{config, runtime};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -26,6 +27,8 @@ pub struct State {
     pub blobs: BlobStore,
     /// The kept blocks.
     pub chain: ChainStore,
+    /// UTXO records.
+    pub utxo: UtxoStore,
     /// Policy and progress of pruning.
     pub pruner: Pruner,
     /// Who copies the chain, and how far.
@@ -91,9 +94,10 @@ fn open(cells: Rc<Region>, config: Config, roles: Roles) -> Result<(), String> {
     memory::set_max_pages(config.max_stable_pages);
     let blobs = BlobStore::open()?;
     let chain = ChainStore::open(Rc::clone(&cells), config.class(), hash_seed())?;
+    let utxo = UtxoStore::open(Rc::clone(&cells), hash_seed())?;
     let pruner = Pruner::open(Rc::clone(&cells))?;
     let exporters = Exporters::open(Rc::clone(&cells))?;
-    STATE.set(Some(State { cells, config, roles, blobs, chain, pruner, exporters }));
+    STATE.set(Some(State { cells, config, roles, blobs, chain, utxo, pruner, exporters }));
     Ok(())
 }
 
@@ -246,6 +250,7 @@ impl State {
             regions,
             index_entries: self.chain.index_stats().entries,
             blocks: if chain.started { chain.blocks() } else { 0 },
+            utxo: self.utxo.storage(),
         }
     }
 

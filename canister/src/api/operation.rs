@@ -1,5 +1,6 @@
 //! Configuration, roles, storage and health.
 
+use super::{UtxoSettings, UtxoSettingsChange, UtxoStorage};
 use crate::blob::Owner;
 use candid::{CandidType, Principal};
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,8 @@ pub struct ConfigChange {
     pub min_liquid_cycles: Option<u128>,
     /// See [`Config::require_export`].
     pub require_export: Option<bool>,
+    /// See [`Config::utxo`].
+    pub utxo: Option<UtxoSettingsChange>,
 }
 
 /// The settings in force.
@@ -57,6 +60,9 @@ pub struct Config {
     /// Whether nothing is pruned while no exporter is registered.
     #[serde(default)]
     pub require_export: bool,
+    /// The UTXO store's.
+    #[serde(default)]
+    pub utxo: UtxoSettings,
 }
 
 /// Why a change of settings was refused. Nothing has changed.
@@ -173,6 +179,8 @@ pub struct StorageStatus {
     pub index_entries: u64,
     /// Kept blocks.
     pub blocks: u64,
+    /// UTXO records.
+    pub utxo: UtxoStorage,
 }
 
 /// Whether all is well.

@@ -5,19 +5,11 @@ use super::records::{BlockMeta, BlockRecord};
 use super::segments::{ID, Segment, id_offset, receipts_table_len};
 use crate::api::{Block, BlockHeader, BlockStorage, ReadError, Receipt, SegmentPart, TransactionLocation};
 use crate::blob::BlobStore;
+use crate::table::same_key;
 use serde_bytes::ByteBuf;
 
 /// Bytes of payload in one reply: 2 MiB less room for everything else that a reply holds.
 pub const MAX_REPLY: u64 = (2 << 20) - (64 << 10);
-
-/// Word by word: comparing bytes takes several times as many instructions.
-#[inline]
-fn same_id(a: &[u8; ID], b: &[u8; ID]) -> bool {
-    fn words(id: &[u8; ID]) -> impl Iterator<Item = u64> {
-        id.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word))
-    }
-    words(a).zip(words(b)).all(|(a, b)| a == b)
-}
 
 fn corrupt(number: u64, why: impl std::fmt::Debug) -> ReadError {
     ReadError::Corrupt { why: format!("block {number}: {why:?}") }
@@ -193,7 +185,7 @@ impl ChainStore {
             return Err(corrupt(number, "the index names a transaction that the block does not have"));
         }
         let found: [u8; ID] = self.log.read_array(blobs, at).map_err(|e| corrupt(number, e))?;
-        Ok(same_id(&found, id).then(|| {
+        Ok(same_key(&found, id).then(|| {
             let block_hash = hash.to_bytes();
             TransactionLocation { block_number: number, block_hash, position }
         }))

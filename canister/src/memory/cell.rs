@@ -16,8 +16,12 @@ pub const PRUNE: u64 = 16_384;
 pub const EXPORTERS: u64 = 32_768;
 /// Which blocks were rolled back; up to 4 KiB.
 pub const ROLLBACKS: u64 = 131_072;
+/// The open upload of a transaction, as CBOR behind its length.
+pub const TRANSACTION_UPLOAD: u64 = 135_168;
+/// Bytes of that.
+pub const TRANSACTION_UPLOAD_LEN: usize = 4_096;
 /// Bytes of all cells.
-pub const END: u64 = ROLLBACKS + 4_096;
+pub const END: u64 = TRANSACTION_UPLOAD + TRANSACTION_UPLOAD_LEN as u64;
 
 /// Reads a cell that is CBOR behind a header: magic, version u16, reserved u16, length u32. `None` where it was never
 /// written.

@@ -42,12 +42,15 @@ pub fn watch() {
     }
 }
 
-/// What a firing does: drop an upload that nobody goes on with, then one bounded run if one is due.
+/// What a firing does: drop uploads that nobody goes on with, then one bounded run if one is due.
 pub fn tick() {
     state::mutate(|state| {
         let expiry = state.config.upload_expiry_secs;
         if let Some(number) = state.chain.expire_upload(&mut state.blobs, runtime::time_secs(), expiry) {
             runtime::log(&format!("upload of block {number} expired after {expiry} s"));
+        }
+        if state.utxo.uploads.expire(&mut state.blobs, runtime::time_secs(), expiry) {
+            runtime::log(&format!("upload of a transaction expired after {expiry} s"));
         }
         // Normally there is none: a blob is released in the message that frees it, unless its entry is damaged.
         if let Err(error) = state.blobs.release_quarantined(MAX_RELEASES) {

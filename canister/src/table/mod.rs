@@ -27,6 +27,15 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Entries for each hundred primary slots at which the table grows.
 const LOAD: u64 = 60;
 
+/// Whether two 32-byte keys are equal, word by word: comparing bytes takes several times as many instructions.
+#[inline]
+pub fn same_key(a: &[u8; 32], b: &[u8; 32]) -> bool {
+    fn words(key: &[u8; 32]) -> impl Iterator<Item = u64> {
+        key.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word))
+    }
+    words(a).zip(words(b)).all(|(a, b)| a == b)
+}
+
 /// How full a table is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableStats {

@@ -138,6 +138,15 @@ pub struct TransactionPart {
     pub file_type: FileType,
 }
 
+/// A part of a transaction's TxInpoints.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct InpointsPart {
+    /// The bytes.
+    pub bytes: ByteBuf,
+    /// Bytes of the whole.
+    pub total: u64,
+}
+
 /// Which outputs, and at which height they would be spent.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoGetSpend {

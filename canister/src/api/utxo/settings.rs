@@ -23,7 +23,7 @@ pub struct UtxoSettings {
     pub max_external_bytes: u64,
     /// Refuse a transaction whose inputs do not say what they spend.
     pub require_extended: bool,
-    /// Instructions after which a message begins no other item of a batch, 100 million to 20 billion.
+    /// Instructions after which a message begins no other item of a batch, 1 million to 20 billion.
     pub batch_instructions: u64,
 }
 

@@ -1,0 +1,3 @@
+//! Candid endpoints, an area a file; `lib.rs` has those of the chain.
+
+mod utxo;

@@ -1,0 +1,134 @@
+//! UTXO records (`docs/design.md` 6).
+
+use crate::access::{alert, producer};
+use crate::api::*;
+use crate::runtime;
+use crate::state::{State, mutate, read};
+use crate::utxo::{self, Call, MAX_OUTPOINTS, UtxoStore, Weight};
+use ic_cdk::{query, update};
+use serde_bytes::ByteBuf;
+
+/// Does something with the store at a height.
+fn at<T>(
+    state: &mut State,
+    height: u32,
+    run: impl FnOnce(&mut UtxoStore, &mut crate::blob::BlobStore, &Call) -> T,
+) -> T {
+    let call = Call { height, now_ns: runtime::time_ns(), settings: &state.config.utxo };
+    run(&mut state.utxo, &mut state.blobs, &call)
+}
+
+/// Works through a batch.
+fn batch<I, T: Weight>(
+    height: u32,
+    items: &[I],
+    mut each: impl FnMut(&mut UtxoStore, &mut crate::blob::BlobStore, &I, &Call) -> T,
+) -> Batch<T> {
+    mutate(|state| {
+        at(state, height, |store, blobs, call| utxo::batch(items, call.settings, |item| each(store, blobs, item, call)))
+    })
+}
+
+#[update(guard = "producer")]
+fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoError>> {
+    batch(arg.height, &arg.items, |store, blobs, item, call| store.create(blobs, item, call))
+}
+
+#[update(guard = "producer")]
+fn utxo_spend(arg: UtxoSpendBatch) -> Batch<Result<u32, Vec<SpendError>>> {
+    batch(arg.height, &arg.items, |store, _, item, call| store.spend(item, call))
+}
+
+#[update(guard = "producer")]
+fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
+    batch(arg.height, &arg.items, |store, _, item, call| store.unspend(item, call))
+}
+
+#[update(guard = "producer")]
+fn utxo_set_mined(arg: UtxoSetMined) -> Batch<Result<Vec<u32>, UtxoError>> {
+    batch(arg.height, &arg.items, |store, _, item, call| store.set_mined(&arg, item, call))
+}
+
+#[update(guard = "producer")]
+fn utxo_set_locked(arg: UtxoSetLocked) -> Batch<Result<(), UtxoError>> {
+    batch(arg.height, &arg.txids, |store, _, txid, call| store.set_locked(txid, arg.locked, call))
+}
+
+#[update(guard = "alert")]
+fn utxo_freeze(arg: UtxoFreezeBatch) -> Batch<Result<u32, UtxoError>> {
+    batch(arg.height, &arg.items, |store, _, item, call| store.set_frozen(item, true, call))
+}
+
+#[update(guard = "alert")]
+fn utxo_unfreeze(arg: UtxoFreezeBatch) -> Batch<Result<u32, UtxoError>> {
+    batch(arg.height, &arg.items, |store, _, item, call| store.set_frozen(item, false, call))
+}
+
+#[update(guard = "alert")]
+fn utxo_reassign(arg: UtxoReassignBatch) -> Batch<Result<u32, UtxoError>> {
+    batch(arg.height, &arg.items, |store, _, item, call| store.reassign(item, call))
+}
+
+#[update(guard = "producer")]
+fn utxo_set_conflicting(arg: UtxoSetConflicting) -> Batch<Result<Conflict, UtxoError>> {
+    batch(arg.height, &arg.txids, |store, _, txid, call| store.set_conflicting(txid, call))
+}
+
+#[update(guard = "producer")]
+fn utxo_process_conflicting(arg: UtxoProcessConflicting) -> Result<ConflictResolution, ConflictError> {
+    mutate(|state| at(state, arg.height, |store, _, call| store.process_conflicting(&arg, call)))
+}
+
+#[update(guard = "producer")]
+fn utxo_preserve(arg: UtxoPreserve) -> Batch<Result<bool, UtxoError>> {
+    batch(0, &arg.txids, |store, _, txid, _| store.preserve(txid, arg.until))
+}
+
+#[update(guard = "producer")]
+fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, TransactionUploadError> {
+    let now = runtime::time_secs();
+    mutate(|state| state.utxo.uploads.begin(&mut state.blobs, &arg, &state.config.utxo, now))
+}
+
+#[update(guard = "producer")]
+fn utxo_put_transaction_chunk(arg: PutTransactionChunk) -> Result<UploadProgress, TransactionUploadError> {
+    mutate(|state| state.utxo.uploads.put(&mut state.blobs, &arg, runtime::time_secs()))
+}
+
+#[update(guard = "producer")]
+fn utxo_abort_transaction(txid: ByteBuf) -> Result<bool, TransactionUploadError> {
+    mutate(|state| state.utxo.uploads.abort(&mut state.blobs, &txid))
+}
+
+#[query]
+fn utxo_get_upload() -> Option<(ByteBuf, UploadProgress)> {
+    read(|state| state.utxo.uploads.progress())
+}
+
+#[query]
+fn utxo_get(arg: UtxoGet) -> Result<UtxoRecord, UtxoError> {
+    read(|state| state.utxo.get(&arg))
+}
+
+#[query]
+fn utxo_get_transaction(arg: UtxoGetPart) -> Result<TransactionPart, UtxoError> {
+    read(|state| state.utxo.transaction(&state.blobs, &arg))
+}
+
+#[query]
+fn utxo_get_inpoints(arg: UtxoGetPart) -> Result<InpointsPart, UtxoError> {
+    read(|state| state.utxo.inpoints(&arg))
+}
+
+#[query]
+fn utxo_get_spend(arg: UtxoGetSpend) -> Result<Vec<UtxoSpendState>, UtxoError> {
+    if arg.outpoints.len() > MAX_OUTPOINTS {
+        return Err(UtxoError::TooLarge { what: "outpoints".into(), limit: MAX_OUTPOINTS as u64 });
+    }
+    read(|state| arg.outpoints.iter().map(|outpoint| state.utxo.spend_state(outpoint, arg.height)).collect())
+}
+
+#[query]
+fn utxo_list_unmined(cursor: Option<UnminedCursor>, limit: u32) -> UnminedPage {
+    read(|state| state.utxo.unmined(cursor.as_ref(), limit))
+}

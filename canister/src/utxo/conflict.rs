@@ -1,0 +1,286 @@
+//! Double spends: marking them with everything that spends from them, and having them win.
+
+use super::entry::{Entry, SPENT};
+use super::order::Root;
+use super::record::{Hash, Head, flag, inputs};
+use super::spend::{EntryPlace, Strictness};
+use super::{Call, Found, UtxoStore, hash_of};
+use crate::api::{
+    Conflict, ConflictError, ConflictResolution, Outpoint, Spender, Unspend, UtxoError, UtxoProcessConflicting,
+};
+use crate::runtime;
+use crate::slots::SlotId;
+use serde_bytes::ByteBuf;
+use std::collections::HashSet;
+
+/// Transactions that one call marks, and outputs that it reports: more would not fit the answer.
+const MOST: usize = 5_000;
+/// Instructions after which a call gives up, with nothing changed: a message has 40 billion.
+const MOST_INSTRUCTIONS: u64 = 15_000_000_000;
+
+/// A transaction that is marked, or was.
+struct Visited {
+    txid: Hash,
+    slot: SlotId,
+    inputs: Vec<(Hash, u32)>,
+    /// It was not conflicting before.
+    new: bool,
+}
+
+/// Everything that spends from some transactions, breadth first, with them.
+#[derive(Default)]
+struct Family {
+    members: Vec<Visited>,
+    known: HashSet<Hash>,
+}
+
+/// An output that a transaction holds.
+struct Hold {
+    master: SlotId,
+    place: EntryPlace,
+    entry: Entry,
+    outpoint: (Hash, u32),
+}
+
+impl Hold {
+    fn report(&self) -> Unspend {
+        let ((txid, vout), (spender, vin)) = (self.outpoint, self.entry.spender);
+        Unspend {
+            outpoint: Outpoint { txid: ByteBuf::from(txid), vout },
+            utxo_hash: ByteBuf::from(self.entry.hash),
+            spender: Spender { txid: ByteBuf::from(spender), vin },
+        }
+    }
+}
+
+fn too_large(what: &str) -> UtxoError {
+    UtxoError::TooLarge { what: what.into(), limit: MOST as u64 }
+}
+
+fn of(txid: &Hash, error: UtxoError) -> ConflictError {
+    ConflictError { txid: ByteBuf::from(txid), error }
+}
+
+impl UtxoStore {
+    /// Adds a transaction that has a record, and all that spend from it, to a family.
+    fn add_family(&self, family: &mut Family, txid: &Hash, deadline: u64) -> Result<(), UtxoError> {
+        let mut next = family.members.len();
+        self.add_member(family, txid)?;
+        while next < family.members.len() {
+            if runtime::instructions() > deadline {
+                return Err(UtxoError::TooMuchWork);
+            }
+            let slot = family.members[next].slot;
+            let mut spenders = Vec::new();
+            self.entries(slot, &self.head(slot), (0, u32::MAX), |_, _, entry| {
+                if entry.is(SPENT) {
+                    spenders.push(entry.spender.0);
+                }
+            });
+            for spender in spenders {
+                self.add_member(family, &spender)?;
+            }
+            next += 1;
+        }
+        Ok(())
+    }
+
+    fn add_member(&self, family: &mut Family, txid: &Hash) -> Result<(), UtxoError> {
+        if !family.known.insert(*txid) {
+            return Ok(());
+        }
+        let Found { slot, head } = match self.find(txid) {
+            Ok(found) => found,
+            Err(UtxoError::TxNotFound) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if family.members.len() == MOST {
+            return Err(too_large("transactions that spend from each other"));
+        }
+        let inputs = inputs(&self.slots, slot, &head);
+        family.members.push(Visited { txid: *txid, slot, inputs, new: !head.is(flag::CONFLICTING) });
+        Ok(())
+    }
+
+    /// Who holds an output, whoever that is.
+    fn hold(&self, outpoint: (Hash, u32)) -> Result<Option<Hold>, UtxoError> {
+        let found = match self.find(&outpoint.0) {
+            Ok(found) => found,
+            Err(UtxoError::TxNotFound) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let Ok((place, entry)) = self.utxo(&found, outpoint.1) else { return Ok(None) };
+        Ok(entry.is(SPENT).then_some(Hold { master: found.slot, place, entry, outpoint }))
+    }
+
+    /// The outputs that a family holds.
+    fn holds(&self, family: &Family) -> Result<Vec<Hold>, UtxoError> {
+        let mut holds = Vec::new();
+        for member in &family.members {
+            for (outpoint, vin) in member.inputs.iter().zip(0..) {
+                holds.extend(self.hold(*outpoint)?.filter(|hold| hold.entry.spender == (member.txid, vin)));
+            }
+            if holds.len() > MOST {
+                return Err(too_large("outputs that double spends hold"));
+            }
+        }
+        Ok(holds)
+    }
+
+    /// Marks a family as double spends, and enters each with its parents. This may fail in its middle.
+    fn mark(&mut self, family: &Family) -> Result<(), UtxoError> {
+        for member in &family.members {
+            let head = self.head(member.slot);
+            if member.new {
+                self.set_flags(member.slot, head.flags | flag::CONFLICTING);
+            }
+            self.enter_with_parents(&member.txid, &member.inputs)?;
+        }
+        Ok(())
+    }
+
+    /// Marks a transaction as a double spend, with everything that spends from it.
+    ///
+    /// # Errors
+    /// [`UtxoError`], and nothing has changed.
+    pub fn set_conflicting(&mut self, txid: &[u8], call: &Call) -> Result<Conflict, UtxoError> {
+        call.check()?;
+        let txid = hash_of("txid", txid)?;
+        self.find(&txid)?;
+        let deadline = runtime::instructions().saturating_add(MOST_INSTRUCTIONS);
+        let mut family = Family::default();
+        self.add_family(&mut family, &txid, deadline)?;
+        let holds = self.holds(&family)?;
+        Root::reserve(&self.slots, 0, 0)?;
+        self.atomically(|store| store.mark(&family))?;
+        for member in &family.members {
+            self.evaluate(member.slot, call);
+        }
+        Ok(Conflict {
+            marked: family.members.iter().filter(|m| m.new).map(|m| ByteBuf::from(m.txid)).collect(),
+            parent_spends: holds.iter().map(Hold::report).collect(),
+        })
+    }
+
+    /// Has double spends take the place of what they conflict with, all of them or none.
+    ///
+    /// # Errors
+    /// [`ConflictError`], and nothing has changed.
+    pub fn process_conflicting(
+        &mut self,
+        arg: &UtxoProcessConflicting,
+        call: &Call,
+    ) -> Result<ConflictResolution, ConflictError> {
+        let unnamed = |error| ConflictError { txid: arg.winners.first().cloned().unwrap_or_default(), error };
+        call.check().map_err(unnamed)?;
+        let mut winners: Vec<(Hash, Found)> = Vec::new();
+        for winner in &arg.winners {
+            let named = |error| ConflictError { txid: winner.clone(), error };
+            let txid = hash_of("txid", winner).map_err(named)?;
+            let found = self.find(&txid).map_err(named)?;
+            if !found.head.is(flag::CONFLICTING) {
+                return Err(named(UtxoError::NotConflicting));
+            }
+            if winners.iter().all(|(known, _)| *known != txid) {
+                winners.push((txid, found));
+            }
+        }
+        Root::reserve(&self.slots, 0, 0).map_err(|error| unnamed(error.into()))?;
+        let deadline = runtime::instructions().saturating_add(MOST_INSTRUCTIONS);
+        self.atomically(|store| store.win(&winners, call, deadline))
+    }
+
+    /// The five steps (`docs/design.md` 6). This may fail in its middle.
+    fn win(
+        &mut self,
+        winners: &[(Hash, Found)],
+        call: &Call,
+        deadline: u64,
+    ) -> Result<ConflictResolution, ConflictError> {
+        // 1: who holds what the winners spend loses, with everything that spends from it.
+        let mut family = Family::default();
+        let mut strangers = Vec::new();
+        for (winner, Found { slot, head }) in winners {
+            for outpoint in inputs(&self.slots, *slot, head) {
+                let hold = self.hold(outpoint).map_err(|error| of(&outpoint.0, error))?;
+                let Some(hold) = hold.filter(|hold| hold.entry.spender.0 != *winner) else { continue };
+                let holder = hold.entry.spender.0;
+                self.add_family(&mut family, &holder, deadline).map_err(|error| of(&holder, error))?;
+                // A holder without a record loses its hold and nothing else.
+                if family.members.iter().all(|member| member.txid != holder) {
+                    strangers.push(hold);
+                }
+            }
+        }
+        if let Some((winner, _)) =
+            winners.iter().find(|(winner, _)| family.members.iter().any(|member| member.txid == *winner))
+        {
+            return Err(of(winner, UtxoError::WinnerLoses));
+        }
+        let mut holds = self.holds(&family).map_err(|error| of(&winners[0].0, error))?;
+        holds.append(&mut strangers);
+        self.mark(&family).map_err(|error| of(&winners[0].0, error))?;
+
+        // 2: what they hold is unspent. Locking its records until step 5 would be seen by nobody: this is one message.
+        let mut touched: Vec<SlotId> = family.members.iter().map(|member| member.slot).collect();
+        let mut freed = Vec::new();
+        for hold in &holds {
+            let (spender, vin) = hold.entry.spender;
+            self.release_entry(hold.place, &hold.entry, (&spender, vin));
+            freed.push(hold.master);
+        }
+
+        // 3: the winners spend it.
+        let mut spent = 0;
+        for (winner, Found { slot, head }) in winners {
+            for (outpoint, vin) in inputs(&self.slots, *slot, head).into_iter().zip(0..) {
+                if runtime::instructions() > deadline {
+                    return Err(of(winner, UtxoError::TooMuchWork));
+                }
+                let parent = self.find(&outpoint.0).map_err(|error| of(&outpoint.0, error))?;
+                let (place, entry, new) = self
+                    .check_spend(&parent, outpoint.1, None, (winner, vin), call, Strictness::Winner)
+                    .map_err(|error| of(&outpoint.0, error))?;
+                if new {
+                    self.set_entry(place, entry.state | SPENT, (winner, vin));
+                    self.count_spent(place, 1);
+                    spent += 1;
+                }
+                touched.push(parent.slot);
+            }
+        }
+
+        // 4: they are double spends no more.
+        for (winner, Found { slot, head }) in winners {
+            let flags = self.head(*slot).flags;
+            self.set_flags(*slot, flags & !flag::CONFLICTING);
+            let inputs = inputs(&self.slots, *slot, head);
+            let left = self.change_parents(&inputs, |children| {
+                let before = children.len();
+                children.retain(|child| child.as_slice() != winner);
+                children.len() != before
+            });
+            left.map_err(|error| of(winner, error))?;
+            touched.push(*slot);
+        }
+
+        // 5: the records of step 2 can be spent from.
+        for slot in freed {
+            let head: Head = self.head(slot);
+            self.lock(slot, &head, false);
+            touched.push(slot);
+        }
+        touched.sort_unstable();
+        touched.dedup();
+        for slot in touched {
+            // One index's worth of memory at a time was reserved, and each record takes what it needs.
+            Root::reserve(&self.slots, 0, 0).map_err(|error| of(&winners[0].0, error.into()))?;
+            self.evaluate(slot, call);
+        }
+        Ok(ConflictResolution {
+            losers: family.members.iter().filter(|m| m.new).map(|m| ByteBuf::from(m.txid)).collect(),
+            unspent: holds.iter().map(Hold::report).collect(),
+            spent,
+        })
+    }
+}

@@ -1,0 +1,219 @@
+//! Creating records.
+
+use super::draft::{Body, Draft, check_mined};
+use super::extras::Extras;
+use super::order::{Order, Root};
+use super::parse::Parsed;
+use super::record::{ENTRY, HEAD_BLOCKS, Hash, Head, INPUT, INPUTS_OF_PAGE, PAGE, flag};
+use super::{Call, Found, UtxoStore, entry, place};
+use crate::api::{MinedIn, UtxoCreate, UtxoCreated, UtxoError};
+use crate::blob::BlobStore;
+use crate::slots::{MAX_LEN, SlotId};
+use serde_bytes::ByteBuf;
+
+/// The bytes of a page: its head is all zeros but for the kind and its own numbers.
+fn page_bytes(number: u32, master: SlotId, outputs: &[Option<Hash>], out: &mut Vec<u8>) {
+    let utxos = outputs.iter().flatten().count() as u32;
+    out.clear();
+    out.extend(PAGE);
+    out.extend([0; 2]);
+    [number, utxos, 0, 0, master].iter().for_each(|word| out.extend(word.to_le_bytes()));
+    entries_onto(outputs, out);
+}
+
+fn entries_onto(outputs: &[Option<Hash>], out: &mut Vec<u8>) {
+    for output in outputs {
+        let mut bytes = [0; ENTRY as usize];
+        if let Some(hash) = output {
+            bytes[..32].copy_from_slice(hash);
+            bytes[entry::STATE as usize] = entry::UTXO as u8;
+        }
+        out.extend_from_slice(&bytes);
+    }
+}
+
+fn inputs_onto(inputs: &[(Hash, u32)], out: &mut Vec<u8>) {
+    for (txid, vout) in inputs {
+        out.extend_from_slice(txid);
+        out.extend_from_slice(&vout.to_le_bytes());
+    }
+}
+
+impl UtxoStore {
+    /// Makes a record.
+    ///
+    /// # Errors
+    /// [`UtxoError`], and nothing has changed.
+    pub fn create(&mut self, blobs: &mut BlobStore, item: &UtxoCreate, call: &Call) -> Result<UtxoCreated, UtxoError> {
+        call.check()?;
+        let draft = Draft::new(self, blobs, item, call)?;
+        self.insert(blobs, draft, item, call)
+    }
+
+    /// Makes a record of what is known of its transaction.
+    pub(super) fn insert(
+        &mut self,
+        blobs: &mut BlobStore,
+        draft: Draft,
+        item: &UtxoCreate,
+        call: &Call,
+    ) -> Result<UtxoCreated, UtxoError> {
+        let parsed = &draft.parsed;
+        if parsed.outputs.is_empty() {
+            return Err(UtxoError::NoOutputs);
+        }
+        if call.settings.require_extended && !parsed.extended && !parsed.inputs.is_empty() {
+            return Err(UtxoError::NotExtended { input: 0 });
+        }
+        if let Some(mined) = &item.mined {
+            check_mined(mined)?;
+        }
+        match self.find_any(&parsed.txid) {
+            Err(UtxoError::TxNotFound) => {}
+            Err(error) => return Err(error),
+            Ok(found) if found.head.is(flag::DELETING) => return Err(UtxoError::BeingDeleted),
+            Ok(_) => return Err(UtxoError::TxExists),
+        }
+
+        let mut head = draft.head(item, call);
+        let placed = draft.place(blobs, &mut head, call)?;
+        let made = if item.conflicting {
+            self.atomically(|store| {
+                store.enter_with_parents(&parsed.txid, &parsed.inputs)?;
+                store.put(parsed, &placed.tail, &mut head, item.mined.as_ref(), call)
+            })
+        } else {
+            self.put(parsed, &placed.tail, &mut head, item.mined.as_ref(), call)
+        };
+        if let Err(error) = made {
+            place::release(blobs, &placed.blobs);
+            return Err(error);
+        }
+        if let Body::Uploaded(_, parts) = &draft.body {
+            self.uploads.close(blobs, parts, head.is(flag::EXTERNAL));
+        }
+        Ok(UtxoCreated {
+            txid: ByteBuf::from(head.txid),
+            utxos: head.total_utxos,
+            extra_pages: head.extra_pages,
+            external: head.is(flag::EXTERNAL),
+        })
+    }
+
+    /// Writes the record, its pages, and enters it everywhere. Nothing has changed where it fails, but within
+    /// [`atomically`](Self::atomically).
+    fn put(
+        &mut self,
+        parsed: &Parsed,
+        tail: &[u8],
+        head: &mut Head,
+        mined: Option<&MinedIn>,
+        call: &Call,
+    ) -> Result<(), UtxoError> {
+        let Parsed { outputs, inputs, .. } = parsed;
+        let batch = head.batch as usize;
+        if head.len() > MAX_LEN {
+            return Err(UtxoError::TooLarge { what: "bytes of a record".into(), limit: u64::from(MAX_LEN) });
+        }
+        let blocks = mined.map_or(&[][..], |mined| &mined.blocks);
+        let extras =
+            Extras { blocks: blocks.iter().skip(HEAD_BLOCKS as usize).copied().collect(), ..Extras::default() };
+        let pages = u64::from(head.extra_pages) + u64::from(head.input_pages());
+        let bytes = u64::from(head.len())
+            + u64::from(ENTRY) * outputs.len().saturating_sub(batch) as u64
+            + u64::from(INPUT) * inputs.len() as u64
+            + 64 * extras.blocks.len() as u64;
+        Root::reserve(&self.slots, bytes, 2 + pages)?;
+        self.table.reserve(1)?;
+
+        let slot = self.slots.allocate(head.len())?;
+        if let Err(error) = self.table.insert(self.table.hash(&head.txid), u64::from(slot)) {
+            self.slots.free(slot);
+            return Err(error.into());
+        }
+        let mut record = Vec::with_capacity(head.len() as usize);
+        head.encode_onto(&mut record);
+        entries_onto(&outputs[..head.own_outputs() as usize], &mut record);
+        if head.input_pages() == 0 {
+            inputs_onto(inputs, &mut record);
+        }
+        let mut page = Vec::new();
+        for (number, outputs) in (1..).zip(outputs.chunks(batch).skip(1)) {
+            page_bytes(number, slot, outputs, &mut page);
+            record.extend(self.put_page(&page).to_le_bytes());
+        }
+        if head.input_pages() > 0 {
+            for inputs in inputs.chunks(INPUTS_OF_PAGE as usize) {
+                page.clear();
+                inputs_onto(inputs, &mut page);
+                record.extend(self.put_page(&page).to_le_bytes());
+            }
+        }
+        record.extend_from_slice(tail);
+        self.slots.write(slot, 0, &record);
+
+        extras.save(&mut self.slots, slot, head).unwrap_or_else(|error| {
+            crate::runtime::trap(&format!("the record's blocks: memory was not reserved: {error:?}"))
+        });
+        self.root.records += 1;
+        self.root.pages += u64::from(head.extra_pages);
+        self.root.save_counts(&mut self.slots);
+        if !mined.is_some_and(|mined| mined.on_longest_chain) {
+            self.set_unmined(slot, head, Some(call.height));
+        }
+        if head.is(flag::CONFLICTING) || head.total_utxos == 0 {
+            self.evaluate(slot, call);
+        }
+        Ok(())
+    }
+
+    fn put_page(&mut self, bytes: &[u8]) -> SlotId {
+        let slot = self.slots.allocate(bytes.len() as u32).unwrap_or_else(|error| {
+            crate::runtime::trap(&format!("a page of the record: memory was not reserved: {error:?}"))
+        });
+        self.slots.write(slot, 0, bytes);
+        slot
+    }
+
+    /// Takes a record among the unmined ones, or from them. Memory is reserved.
+    pub(super) fn set_unmined(&mut self, slot: SlotId, head: &Head, since: Option<u32>) {
+        let [_, unmined, _, created] = head.links;
+        let seconds = (head.created_at / 1_000_000_000) as u32;
+        self.root.set(&mut self.slots, Order::UnminedSince, slot, unmined, since);
+        self.root.set(&mut self.slots, Order::CreatedAt, slot, created, since.map(|_| seconds));
+    }
+
+    /// Enters a double spend with each of its parents that has a record.
+    pub(super) fn enter_with_parents(&mut self, txid: &Hash, inputs: &[(Hash, u32)]) -> Result<(), UtxoError> {
+        self.change_parents(inputs, |children| {
+            let new = !children.iter().any(|child| child.as_slice() == txid);
+            if new {
+                children.push(ByteBuf::from(txid));
+            }
+            new
+        })
+    }
+
+    /// Changes the conflicting children of each parent that has a record.
+    pub(super) fn change_parents(
+        &mut self,
+        inputs: &[(Hash, u32)],
+        mut change: impl FnMut(&mut Vec<ByteBuf>) -> bool,
+    ) -> Result<(), UtxoError> {
+        let mut parents: Vec<&Hash> = inputs.iter().map(|(parent, _)| parent).collect();
+        parents.sort_unstable();
+        parents.dedup();
+        for parent in parents {
+            let Found { slot, mut head } = match self.find(parent) {
+                Ok(found) => found,
+                Err(UtxoError::TxNotFound) => continue,
+                Err(error) => return Err(error),
+            };
+            let mut extras = Extras::load(&self.slots, &head)?;
+            if change(&mut extras.conflicting_children) {
+                extras.save(&mut self.slots, slot, &mut head)?;
+            }
+        }
+        Ok(())
+    }
+}

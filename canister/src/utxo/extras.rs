@@ -1,0 +1,96 @@
+//! What few records have: CBOR in a slot of its own.
+
+use super::record::{Head, at};
+use crate::api::{BlockRef, UtxoError};
+use crate::slots::{SlotId, Slots};
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+use std::collections::BTreeMap;
+
+/// The most conflicting children that a record lists.
+const MAX_CHILDREN: usize = 10_000;
+/// The most reassignments that a record lists.
+const MAX_REASSIGNMENTS: usize = 5_000;
+/// The most blocks that a record lists, beside those in its head.
+const MAX_BLOCKS: usize = 1_000;
+
+/// An output that was given a new owner.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reassigned {
+    pub vout: u32,
+    pub old: ByteBuf,
+    pub new: ByteBuf,
+    pub height: u32,
+}
+
+/// What the head has no room for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extras {
+    /// Blocks behind those of the head.
+    pub blocks: Vec<BlockRef>,
+    /// From which height on a reassigned output is spendable.
+    pub spendable_in: BTreeMap<u32, u32>,
+    /// Double spends that spend from this transaction.
+    pub conflicting_children: Vec<ByteBuf>,
+    /// In order.
+    pub reassignments: Vec<Reassigned>,
+}
+
+impl Extras {
+    /// Of a record, empty where it has none.
+    ///
+    /// # Errors
+    /// `Corrupt` where they cannot be decoded.
+    pub fn load(slots: &Slots, head: &Head) -> Result<Self, UtxoError> {
+        if head.extras == 0 {
+            return Ok(Self::default());
+        }
+        let corrupt = |why: String| UtxoError::Corrupt { why: format!("the extras of the record: {why}") };
+        if !slots.contains(head.extras) {
+            return Err(corrupt(format!("slot {} is none", head.extras)));
+        }
+        let len = slots.read_u32(head.extras, 0).min(slots.capacity(head.extras) - 4);
+        let mut bytes = Vec::new();
+        slots.read_onto(&mut bytes, head.extras, 4, len as usize);
+        ciborium::from_reader(bytes.as_slice()).map_err(|error| corrupt(error.to_string()))
+    }
+
+    /// Writes them; the record's head then names their slot, or none where they are empty.
+    ///
+    /// # Errors
+    /// `TooLarge`, `OutOfSpace`, `LowCycles`; nothing has changed.
+    pub fn save(&self, slots: &mut Slots, slot: SlotId, head: &mut Head) -> Result<(), UtxoError> {
+        let limits = [
+            ("blocks", self.blocks.len(), MAX_BLOCKS),
+            ("conflicting children", self.conflicting_children.len(), MAX_CHILDREN),
+            ("reassignments", self.reassignments.len(), MAX_REASSIGNMENTS),
+        ];
+        if let Some((what, _, limit)) = limits.into_iter().find(|(_, len, limit)| len > limit) {
+            return Err(UtxoError::TooLarge { what: what.into(), limit: limit as u64 });
+        }
+        let old = head.extras;
+        let new = if *self == Self::default() {
+            0
+        } else {
+            let mut bytes = vec![0; 4];
+            ciborium::into_writer(self, &mut bytes).map_err(|error| UtxoError::Corrupt { why: error.to_string() })?;
+            let len = (bytes.len() - 4) as u32;
+            bytes[..4].copy_from_slice(&len.to_le_bytes());
+            let new = if old != 0 && slots.capacity(old) as usize >= bytes.len() {
+                old
+            } else {
+                slots.allocate(bytes.len() as u32)?
+            };
+            slots.write(new, 0, &bytes);
+            new
+        };
+        if new != old {
+            slots.write_u32(slot, at::EXTRAS, new);
+            head.extras = new;
+            if old != 0 {
+                slots.free(old);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,211 @@
+//! UTXO records: one for each transaction, found by txid (`utxo-data-model.md`, `docs/design.md` 6).
+//!
+//! **Constraint.** A block has thousands of transactions, and each is created, spent from, mined and deleted: an operation must
+//! touch few pages and cost the same at any number of records. A `StableBTreeMap` of encoded records reads, decodes, encodes
+//! and writes a whole record to change 36 bytes of it, and each secondary index is another such map.
+//!
+//! **Design.** A record is a slot (`slots`) of fixed layout (`record`), found through the hash table of the chain's index, whose
+//! value is the slot. Fields are written where they lie. The ordered indexes are rings through the records' heads (`order`).
+//! What few records have lies aside (`extras`), large transactions in the BlobStore (`place`).
+//!
+//! Whatever can be refused is refused, and memory reserved, before anything is changed; operations that cannot know beforehand
+//! keep a journal and are undone to the byte.
+
+mod alert;
+mod batch;
+mod conflict;
+mod create;
+mod delete;
+mod draft;
+mod encoding;
+mod entry;
+mod extras;
+mod mined;
+mod order;
+mod parse;
+mod place;
+mod read;
+mod record;
+mod spend;
+mod tree;
+mod upload;
+
+pub use crate::api::{UtxoError, UtxoSettings, UtxoStorage};
+use crate::memory::{self, GrowError, Region};
+use crate::runtime;
+use crate::slots::{SlotId, Slots};
+use crate::table::HashTable;
+pub use batch::{Weight, batch};
+pub use order::Order;
+use order::Root;
+pub use read::MAX_OUTPOINTS;
+pub use record::Hash;
+use record::{HEAD, Head, flag};
+use std::rc::Rc;
+use upload::Uploads;
+
+/// What an operation is told beside its argument.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// The height at which the chain is.
+    pub height: u32,
+    /// Nanoseconds since the Unix epoch.
+    pub now_ns: u64,
+    /// The settings in force.
+    pub settings: &'a UtxoSettings,
+}
+
+impl Call<'_> {
+    /// # Errors
+    /// `ZeroHeight`.
+    fn check(&self) -> Result<(), UtxoError> {
+        if self.height == 0 { Err(UtxoError::ZeroHeight) } else { Ok(()) }
+    }
+}
+
+/// UTXO records.
+pub struct UtxoStore {
+    table: HashTable,
+    slots: Slots,
+    root: Root,
+    /// The transaction that is being uploaded.
+    pub uploads: Uploads,
+}
+
+/// A record that was found.
+struct Found {
+    slot: SlotId,
+    head: Head,
+}
+
+impl From<GrowError> for UtxoError {
+    fn from(error: GrowError) -> Self {
+        match error {
+            GrowError::OutOfSpace => Self::OutOfSpace,
+            GrowError::LowCycles => Self::LowCycles,
+        }
+    }
+}
+
+fn bad(field: &str, why: impl Into<String>) -> UtxoError {
+    UtxoError::BadArgument { field: field.into(), why: why.into() }
+}
+
+/// The 32 bytes of an argument.
+fn hash_of(field: &str, bytes: &[u8]) -> Result<Hash, UtxoError> {
+    bytes.try_into().map_err(|_| bad(field, format!("{} bytes, not 32", bytes.len())))
+}
+
+impl UtxoStore {
+    /// Opens the store over its regions, or makes an empty one. The cost does not depend on the number of records.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong: memory could not be grown, or a header is not one that this code wrote.
+    pub fn open(cells: Rc<Region>, hash_seed: u64) -> Result<Self, String> {
+        let region = memory::region(memory::UTXO_SLOTS);
+        let new = region.is_empty();
+        let mut slots = Slots::open(region)?;
+        let root = match new {
+            true => Root::create(&mut slots).map_err(|error| format!("UTXO store: {error:?}"))?,
+            false => Root::load(&slots),
+        };
+        let table = HashTable::open(memory::region(memory::UTXO_INDEX), hash_seed)?;
+        Ok(Self { table, slots, root, uploads: Uploads::open(cells)? })
+    }
+
+    /// How many records there are.
+    pub fn storage(&self) -> UtxoStorage {
+        let slots = self.slots.stats();
+        UtxoStorage {
+            records: self.root.records,
+            extra_pages: self.root.pages,
+            deletable: self.root.count(Order::DeleteAt),
+            unmined: self.root.count(Order::UnminedSince),
+            preserved: self.root.count(Order::PreserveUntil),
+            used_bytes: slots.used_bytes,
+            reusable_bytes: slots.free_bytes,
+        }
+    }
+
+    /// The record of a transaction, going or not.
+    #[inline]
+    fn find_any(&self, txid: &Hash) -> Result<Found, UtxoError> {
+        let mut found = Err(UtxoError::TxNotFound);
+        self.table.visit(self.table.hash(txid), |value| {
+            let slot = value as SlotId;
+            match self.read_head(slot) {
+                Some(head) if crate::table::same_key(&head.txid, txid) => found = Ok(Found { slot, head }),
+                None if found.is_err() => {
+                    found = Err(UtxoError::Corrupt { why: format!("the record in slot {slot} cannot be decoded") });
+                }
+                _ => {}
+            }
+        });
+        found
+    }
+
+    /// The record of a transaction, as everyone sees it but who deletes it.
+    #[inline]
+    fn find(&self, txid: &Hash) -> Result<Found, UtxoError> {
+        match self.find_any(txid)? {
+            found if found.head.is(flag::DELETING) => Err(UtxoError::TxNotFound),
+            found => Ok(found),
+        }
+    }
+
+    #[inline]
+    fn read_head(&self, slot: SlotId) -> Option<Head> {
+        if !self.slots.contains(slot) {
+            return None;
+        }
+        self.slots.read_with(slot, 0, |bytes: &[u8; HEAD as usize]| Head::decode(bytes))
+    }
+
+    /// The head of a record that was found before, as it is now.
+    fn head(&self, slot: SlotId) -> Head {
+        self.read_head(slot).unwrap_or_else(|| runtime::trap(&format!("the record in slot {slot} is gone")))
+    }
+
+    fn set_flags(&mut self, slot: SlotId, flags: u16) {
+        self.slots.write(slot, record::at::FLAGS, &flags.to_le_bytes());
+    }
+
+    /// Takes a record into the index of those to delete, or out, as `docs/design.md` 6 says. Memory is reserved.
+    fn evaluate(&mut self, slot: SlotId, call: &Call) {
+        let head = self.head(slot);
+        let link = head.links[Order::DeleteAt as usize];
+        let now = (link.next != 0).then_some(link.key);
+        let conflicting = head.is(flag::CONFLICTING);
+        let mined = head.blocks > 0 && head.links[Order::UnminedSince as usize].next == 0;
+        let done = !head.is(flag::LOCKED) && mined && head.all_spent() && !head.any_frozen();
+        let preserved = head.links[Order::PreserveUntil as usize].next != 0;
+        let due = call.height.saturating_add(call.settings.block_height_retention);
+        let then = if preserved || !(conflicting || done) {
+            None
+        } else if call.settings.block_height_retention == 0 {
+            now
+        } else if conflicting {
+            now.or(Some(due))
+        } else {
+            now.max(Some(due))
+        };
+        self.root.set(&mut self.slots, Order::DeleteAt, slot, link, then);
+    }
+
+    /// Runs something that may fail in its middle: then nothing of it stays.
+    fn atomically<T, E>(&mut self, run: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
+        let root = self.root;
+        self.slots.begin();
+        let result = run(self);
+        if result.is_ok() {
+            self.slots.commit();
+        } else {
+            self.slots.undo();
+            self.root = root;
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Reading a raw transaction: standard, extended, or with witnesses.
+//!
+//! ```text
+//! standard: version i32 ‖ VarInt n ‖ n × input ‖ VarInt m ‖ m × output ‖ lock time u32
+//! extended: version ‖ 00 00 00 00 00 ef ‖ VarInt n ‖ n × (input ‖ what it spends, as an output) ‖ VarInt m ‖ …
+//! witness:  version ‖ 00 01 ‖ n, inputs, m, outputs ‖ n × witness ‖ lock time
+//! ```
+//! The library parses the pieces; the order in which they come is ours, as no library knows the extended one. A txid is the
+//! double SHA-256 of the standard form, whichever was given.
+
+use super::encoding::{is_utxo, utxo_hash};
+use super::record::Hash;
+use crate::api::UtxoError;
+use bitcoin_slices::bsl::{TxIn, TxOut, Witness, scan_len};
+use bitcoin_slices::{Error, Parse};
+use sha2::{Digest, Sha256};
+
+/// Bytes of the longest transaction.
+pub const MAX_TRANSACTION: u64 = 32 << 20;
+/// Outputs of the largest transaction.
+pub const MAX_OUTPUTS: u32 = 1_000_000;
+/// Inputs of the largest transaction.
+pub const MAX_INPUTS: u32 = 500_000;
+
+const EXTENDED: [u8; 6] = [0, 0, 0, 0, 0, 0xEF];
+const WITNESS: [u8; 2] = [0, 1];
+
+/// What a record keeps of a transaction beside its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parsed {
+    pub txid: Hash,
+    pub version: u32,
+    pub lock_time: u32,
+    pub coinbase: bool,
+    /// Every input says what it spends.
+    pub extended: bool,
+    /// What the inputs spend, in order; none for a coinbase.
+    pub inputs: Vec<(Hash, u32)>,
+    /// The hash of each output, none for one that is no UTXO.
+    pub outputs: Vec<Option<Hash>>,
+    /// Satoshis, where the inputs say what they spend.
+    pub fee: Option<u64>,
+}
+
+struct Reader<'a> {
+    whole: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn bad(&self, why: impl Into<String>) -> UtxoError {
+        UtxoError::BadTransaction { at: self.at as u64, why: why.into() }
+    }
+
+    fn failed(&self, what: &str, error: &Error) -> UtxoError {
+        self.bad(match error {
+            Error::MoreBytesNeeded => format!("the bytes end inside {what}"),
+            Error::NonMinimalVarInt => format!("a length of {what} is longer encoded than it need be"),
+            other => format!("{what}: {other:?}"),
+        })
+    }
+
+    fn rest(&self) -> &'a [u8] {
+        &self.whole[self.at..]
+    }
+
+    fn count(&mut self, what: &str, limit: u32) -> Result<u32, UtxoError> {
+        let mut consumed = 0;
+        let count = scan_len(self.rest(), &mut consumed).map_err(|error| self.failed(what, &error))?;
+        if count > u64::from(limit) {
+            return Err(UtxoError::TooLarge { what: what.into(), limit: u64::from(limit) });
+        }
+        self.at += consumed;
+        Ok(count as u32)
+    }
+
+    fn piece<T: Parse<'a> + AsRef<[u8]>>(&mut self, what: &str) -> Result<T, UtxoError> {
+        let parsed = T::parse(self.rest()).map_err(|error| self.failed(what, &error))?;
+        self.at += parsed.consumed();
+        Ok(parsed.parsed_owned())
+    }
+
+    fn word(&mut self, what: &str) -> Result<u32, UtxoError> {
+        let word = self.rest().first_chunk().ok_or_else(|| self.bad(format!("the bytes end inside {what}")))?;
+        self.at += 4;
+        Ok(u32::from_le_bytes(*word))
+    }
+}
+
+/// Reads a whole transaction and computes its hashes.
+///
+/// # Errors
+/// `BadTransaction`, `TooLarge`.
+pub fn parse(raw: &[u8]) -> Result<Parsed, UtxoError> {
+    if raw.len() as u64 > MAX_TRANSACTION {
+        return Err(UtxoError::TooLarge { what: "bytes of a transaction".into(), limit: MAX_TRANSACTION });
+    }
+    let mut reader = Reader { whole: raw, at: 0 };
+    let version = reader.word("the version")?;
+    let extended = reader.rest().starts_with(&EXTENDED);
+    let witness = !extended && reader.rest().starts_with(&WITNESS);
+    reader.at += if extended { EXTENDED.len() } else { 2 * usize::from(witness) };
+
+    let mut hasher = Sha256::new();
+    hasher.update(&raw[..4]);
+    let body = reader.at;
+    let count = reader.count("inputs", MAX_INPUTS)?;
+    let mut hashed = body;
+    let mut inputs = Vec::new();
+    let mut spent = 0u64;
+    for _ in 0..count {
+        let input: TxIn = reader.piece("an input")?;
+        let outpoint = input.prevout();
+        inputs.push((*outpoint.txid().first_chunk().expect("32 bytes"), outpoint.vout()));
+        if extended {
+            hasher.update(&raw[hashed..reader.at]);
+            let output: TxOut = reader.piece("what an input spends")?;
+            hashed = reader.at;
+            spent = spent.saturating_add(output.value());
+        }
+    }
+    let count = reader.count("outputs", MAX_OUTPUTS)?;
+    let mut outputs = Vec::new();
+    let mut paid = 0u64;
+    for _ in 0..count {
+        let output: TxOut = reader.piece("an output")?;
+        paid = paid.saturating_add(output.value());
+        // The script comes last.
+        outputs.push((output.value(), &raw[reader.at - output.script_pubkey().len()..reader.at]));
+    }
+    hasher.update(&raw[hashed..reader.at]);
+    if witness {
+        for _ in 0..inputs.len() {
+            let _: Witness = reader.piece("a witness")?;
+        }
+    }
+    let lock_time = reader.word("the lock time")?;
+    if reader.at != raw.len() {
+        return Err(reader.bad(format!("{} bytes behind the lock time", raw.len() - reader.at)));
+    }
+    hasher.update(&raw[raw.len() - 4..]);
+    let txid: Hash = Sha256::digest(hasher.finalize()).into();
+
+    let coinbase = inputs.as_slice() == [([0; 32], u32::MAX)];
+    if coinbase {
+        inputs.clear();
+    }
+    let mut buffer = Vec::new();
+    let outputs = (0..).zip(&outputs).map(|(vout, (value, script))| {
+        is_utxo(*value, script).then(|| utxo_hash(&txid, vout, script, *value, &mut buffer))
+    });
+    Ok(Parsed {
+        txid,
+        version,
+        lock_time,
+        coinbase,
+        extended,
+        outputs: outputs.collect(),
+        fee: (extended && !coinbase).then(|| spent.saturating_sub(paid)),
+        inputs,
+    })
+}

@@ -1,0 +1,171 @@
+//! Where a record's transaction lies: behind its directory, or where these bytes say.
+//!
+//! ```text
+//! BlobStore: n × (offset u64, len u32, class u32, generation u32)       parts of 4 MiB, the last one shorter
+//! outside:   store type u8 ‖ file type u8 ‖ the blob's key
+//! ```
+
+use super::record::{Head, flag};
+use super::{UtxoStore, bad};
+use crate::api::{ExternalStore, FileType, StoreType, TransactionPlace, UtxoError};
+use crate::blob::{AllocateError, BlobPtr, BlobStore, Class, MAX_BLOB, Owner};
+use crate::slots::SlotId;
+use serde_bytes::ByteBuf;
+
+const PART: usize = 20;
+/// Bytes of the longest key of a blob outside.
+const MAX_KEY: usize = 256;
+const STORES: [StoreType; 6] = [
+    StoreType::Tx,
+    StoreType::Subtree,
+    StoreType::Block,
+    StoreType::Temp,
+    StoreType::BlockPersister,
+    StoreType::PeerRegistry,
+];
+
+/// The bytes that say where the parts lie.
+pub fn encode_parts(parts: &[BlobPtr]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(parts.len() * PART);
+    for part in parts {
+        out.extend(part.offset.to_le_bytes());
+        [part.len, part.class, part.generation].iter().for_each(|word| out.extend(word.to_le_bytes()));
+    }
+    out
+}
+
+/// The bytes that name a blob outside.
+pub fn encode_outside(store: &ExternalStore) -> Vec<u8> {
+    let mut out = vec![store.store_type as u8, store.file_type as u8];
+    out.extend_from_slice(&store.blob_key);
+    out
+}
+
+/// # Errors
+/// `BadArgument` where the key is empty or too long.
+pub fn check_outside(store: &ExternalStore) -> Result<(), UtxoError> {
+    match store.blob_key.len() {
+        0 => Err(bad("blob_key", "it is empty")),
+        len if len > MAX_KEY => Err(bad("blob_key", format!("{len} bytes; {MAX_KEY} at most"))),
+        _ => Ok(()),
+    }
+}
+
+/// Class bytes that so many bytes keep in the BlobStore.
+pub fn class_bytes(len: u64) -> u64 {
+    let last = (len % u64::from(MAX_BLOB)) as u32;
+    let last = if last == 0 { 0 } else { Class::for_len(last).map_or(0, |class| u64::from(class.size())) };
+    len / u64::from(MAX_BLOB) * u64::from(MAX_BLOB) + last
+}
+
+/// Stores bytes in parts, or none of them.
+///
+/// # Errors
+/// `ExternalFull`, `OutOfSpace`, `LowCycles`; nothing has changed.
+pub fn store(blobs: &mut BlobStore, bytes: &[u8], limit: u64) -> Result<Vec<BlobPtr>, UtxoError> {
+    let parts = allocate(blobs, bytes.len() as u64, Owner::External, limit)?;
+    for (part, bytes) in parts.iter().zip(bytes.chunks(MAX_BLOB as usize)) {
+        if let Err(error) = blobs.write(part, 0, bytes) {
+            crate::runtime::trap(&format!("a new blob cannot be written: {error:?}"));
+        }
+    }
+    Ok(parts)
+}
+
+/// Allocates the parts of so many bytes, or none of them.
+///
+/// # Errors
+/// As [`store`].
+pub fn allocate(blobs: &mut BlobStore, len: u64, owner: Owner, limit: u64) -> Result<Vec<BlobPtr>, UtxoError> {
+    let kept = blobs.kept_bytes(Owner::External);
+    if kept.saturating_add(class_bytes(len)) > limit {
+        return Err(UtxoError::ExternalFull { limit });
+    }
+    let mut parts = Vec::new();
+    let mut rest = len;
+    while rest > 0 {
+        let part = rest.min(u64::from(MAX_BLOB));
+        match blobs.allocate(part as u32, owner) {
+            Ok(ptr) => parts.push(ptr),
+            Err(error) => {
+                release(blobs, &parts);
+                return Err(match error {
+                    AllocateError::Grow(error) => error.into(),
+                    AllocateError::TooLarge { limit } => {
+                        UtxoError::TooLarge { what: "a part of a transaction".into(), limit: u64::from(limit) }
+                    }
+                });
+            }
+        }
+        rest -= part;
+    }
+    Ok(parts)
+}
+
+/// Gives parts back; their last reference goes in the same message. One that is damaged is logged and left.
+pub fn release(blobs: &mut BlobStore, parts: &[BlobPtr]) {
+    for part in parts {
+        if let Err(error) = blobs.free(part).and_then(|_| blobs.release(part)) {
+            crate::runtime::log(&format!("a part of a transaction, {part:?}: {error:?}"));
+        }
+    }
+}
+
+/// Reads parts one behind the other, from byte `offset` on, `len` bytes.
+///
+/// # Errors
+/// `Corrupt` where a part cannot be read.
+pub fn read(blobs: &BlobStore, parts: &[BlobPtr], offset: u64, len: u64) -> Result<Vec<u8>, UtxoError> {
+    let mut out = Vec::new();
+    let (mut start, end) = (0, offset + len);
+    for part in parts {
+        let (from, to) = (offset.max(start), end.min(start + u64::from(part.len)));
+        if from < to {
+            blobs
+                .read_onto(&mut out, part, (from - start) as u32, (to - from) as u32)
+                .map_err(|error| UtxoError::Corrupt { why: format!("a part of the transaction: {error:?}") })?;
+        }
+        start += u64::from(part.len);
+    }
+    Ok(out)
+}
+
+impl UtxoStore {
+    /// Where a record's transaction lies.
+    ///
+    /// # Errors
+    /// `Corrupt` where that cannot be decoded.
+    pub(super) fn place(&self, slot: SlotId, head: &Head) -> Result<TransactionPlace, UtxoError> {
+        if !head.is(flag::EXTERNAL) {
+            return Ok(TransactionPlace::Record);
+        }
+        let mut bytes = Vec::new();
+        self.slots.read_onto(&mut bytes, slot, head.transaction_at(), head.transaction_len as usize);
+        if head.is(flag::OUTSIDE) {
+            let known = bytes.first().and_then(|store| STORES.get(usize::from(*store)));
+            let (Some(&store_type), Some(file_type)) = (known, bytes.get(1)) else {
+                return Err(UtxoError::Corrupt { why: "the name of the blob outside".into() });
+            };
+            return Ok(TransactionPlace::Outside(ExternalStore {
+                blob_key: ByteBuf::from(&bytes[2..]),
+                file_type: if *file_type == 0 { FileType::Tx } else { FileType::Outputs },
+                store_type,
+            }));
+        }
+        let parts = bytes.as_chunks::<PART>().0.iter().map(|part| {
+            let word = |at: usize| u32::from_le_bytes([part[at], part[at + 1], part[at + 2], part[at + 3]]);
+            BlobPtr {
+                offset: u64::from_le_bytes(*part.first_chunk().expect("eight bytes")),
+                len: word(8),
+                class: word(12),
+                generation: word(16),
+            }
+        });
+        Ok(TransactionPlace::Blobs { file_type: file_type(head), parts: parts.collect() })
+    }
+}
+
+/// What kind of file a record's transaction is.
+pub fn file_type(head: &Head) -> FileType {
+    if head.is(flag::PARTIAL) { FileType::Outputs } else { FileType::Tx }
+}

@@ -1,0 +1,306 @@
+//! Spending and unspending.
+
+use super::entry::{Entry, FROZEN, REASSIGNED, SPENDER_DELETED, SPENT, STATE, UTXO};
+use super::extras::Extras;
+use super::order::Root;
+use super::record::{ENTRY, HEAD, Hash, Head, PAGE_HEAD, at, flag, page_at, page_slot};
+use super::{Call, Found, UtxoStore, hash_of};
+use crate::api::{Spend, SpendError, Spender, TransactionSpends, Unspend, UtxoError};
+use crate::slots::SlotId;
+use crate::table::same_key;
+use serde_bytes::ByteBuf;
+use std::collections::HashMap;
+
+/// Refused spends of a transaction that are named.
+const MOST_ERRORS: usize = 1_000;
+/// Spends of a transaction that are looked through one by one.
+const FEW: usize = 16;
+
+/// Where an output's entry lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EntryPlace {
+    pub master: SlotId,
+    /// 0: the master.
+    pub page: u32,
+    /// The page's slot.
+    pub slot: SlotId,
+    /// Bytes from the slot's start.
+    pub at: u32,
+}
+
+/// An output that a transaction is to spend.
+struct Planned {
+    place: EntryPlace,
+    state: u32,
+    vin: u32,
+    /// It is not spent yet, by this input.
+    new: bool,
+}
+
+/// What a transaction is to spend, as far as it is checked.
+struct Plan {
+    spends: Vec<Planned>,
+    /// Which input spends an entry, where there are too many to look through.
+    inputs: Option<HashMap<(SlotId, u32), u32>>,
+}
+
+impl Plan {
+    fn new(spends: usize) -> Self {
+        Self { spends: Vec::with_capacity(spends), inputs: (spends > FEW).then(HashMap::new) }
+    }
+
+    fn add(&mut self, plan: Planned) {
+        if let Some(inputs) = &mut self.inputs {
+            inputs.entry((plan.place.slot, plan.place.at)).or_insert(plan.vin);
+        }
+        self.spends.push(plan);
+    }
+
+    /// The input that spends an entry already.
+    fn input_of(&self, place: EntryPlace) -> Option<u32> {
+        match &self.inputs {
+            Some(inputs) => inputs.get(&(place.slot, place.at)).copied(),
+            None => self.spends.iter().find(|plan| plan.place == place).map(|plan| plan.vin),
+        }
+    }
+}
+
+/// What a spend may overlook: conflicting and locked records, and another hash.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Strictness {
+    All,
+    /// For winners of a conflict.
+    Winner,
+}
+
+impl UtxoStore {
+    /// Where an output's entry lies; none behind the last output.
+    #[inline]
+    pub(super) fn entry_place(&self, master: SlotId, head: &Head, vout: u32) -> Option<EntryPlace> {
+        if vout >= head.outputs {
+            return None;
+        }
+        if vout < head.batch {
+            return Some(EntryPlace { master, page: 0, slot: master, at: HEAD + ENTRY * vout });
+        }
+        let page = vout / head.batch;
+        let slot = page_slot(&self.slots, master, head, page);
+        Some(EntryPlace { master, page, slot, at: PAGE_HEAD + ENTRY * (vout % head.batch) })
+    }
+
+    #[inline]
+    pub(super) fn entry(&self, place: EntryPlace) -> Entry {
+        self.slots.read_with(place.slot, place.at, Entry::decode)
+    }
+
+    /// The entry of an output that is a UTXO.
+    #[inline]
+    pub(super) fn utxo(&self, found: &Found, vout: u32) -> Result<(EntryPlace, Entry), UtxoError> {
+        let place = self.entry_place(found.slot, &found.head, vout).ok_or(UtxoError::UtxoNotFound)?;
+        let entry = self.entry(place);
+        if entry.is(UTXO) { Ok((place, entry)) } else { Err(UtxoError::UtxoNotFound) }
+    }
+
+    /// Writes an entry's state and spending data.
+    #[inline]
+    pub(super) fn set_entry(&mut self, place: EntryPlace, state: u32, spender: (&Hash, u32)) {
+        self.slots.write(place.slot, place.at + STATE, &Entry::encode_state(state, spender));
+    }
+
+    /// Writes an entry's state alone.
+    pub(super) fn set_state(&mut self, place: EntryPlace, state: u32) {
+        self.slots.write_u32(place.slot, place.at + STATE, state);
+    }
+
+    /// Changes how many UTXOs of a page are spent, and with it how many pages are.
+    pub(super) fn count_spent(&mut self, place: EntryPlace, change: i32) {
+        if place.page == 0 {
+            let spent = self.slots.read_u32(place.slot, at::SPENT).wrapping_add_signed(change);
+            self.slots.write_u32(place.slot, at::SPENT, spent);
+            return;
+        }
+        let utxos = self.slots.read_u32(place.slot, page_at::UTXOS);
+        let before = self.slots.read_u32(place.slot, page_at::SPENT);
+        let after = before.wrapping_add_signed(change);
+        self.slots.write_u32(place.slot, page_at::SPENT, after);
+        // The master hears of it only when that changes.
+        let pages = i32::from(after == utxos) - i32::from(before == utxos);
+        if pages != 0 {
+            let spent = self.slots.read_u32(place.master, at::SPENT_EXTRA).wrapping_add_signed(pages);
+            self.slots.write_u32(place.master, at::SPENT_EXTRA, spent);
+        }
+    }
+
+    /// Checks a record from which outputs are to be spent.
+    fn check_record(head: &Head, call: &Call, strictness: Strictness) -> Result<(), UtxoError> {
+        if strictness == Strictness::All {
+            if head.is(flag::CONFLICTING) {
+                return Err(UtxoError::Conflicting);
+            }
+            if head.is(flag::LOCKED) {
+                return Err(UtxoError::Locked);
+            }
+        }
+        if call.height < head.spending_height {
+            return Err(UtxoError::CoinbaseImmature { spendable_at: head.spending_height });
+        }
+        Ok(())
+    }
+
+    /// The height from which on a reassigned output is spendable.
+    pub(super) fn spendable_in(&self, head: &Head, vout: u32) -> Result<u32, UtxoError> {
+        let extras = Extras::load(&self.slots, head)?;
+        extras.spendable_in.get(&vout).copied().ok_or_else(|| UtxoError::Corrupt {
+            why: format!("output {vout} was reassigned, and the extras do not say until when it is not spendable"),
+        })
+    }
+
+    /// Checks an output that is to be spent; `hash` none: whatever its hash is. Answers whether that is new.
+    #[inline]
+    pub(super) fn check_spend(
+        &self,
+        found: &Found,
+        vout: u32,
+        hash: Option<&Hash>,
+        (spender, vin): (&Hash, u32),
+        call: &Call,
+        strictness: Strictness,
+    ) -> Result<(EntryPlace, Entry, bool), UtxoError> {
+        Self::check_record(&found.head, call, strictness)?;
+        let (place, entry) = self.utxo(found, vout)?;
+        if hash.is_some_and(|hash| !same_key(hash, &entry.hash)) {
+            return Err(UtxoError::UtxoHashMismatch { stored: ByteBuf::from(entry.hash) });
+        }
+        if entry.is(FROZEN) {
+            return Err(UtxoError::Frozen);
+        }
+        if entry.is(REASSIGNED) {
+            let height = self.spendable_in(&found.head, vout)?;
+            if call.height < height {
+                return Err(UtxoError::FrozenUntil { height });
+            }
+        }
+        if !entry.is(SPENT) {
+            return Ok((place, entry, true));
+        }
+        let (by, by_vin) = &entry.spender;
+        if *by_vin != vin || !same_key(by, spender) {
+            return Err(UtxoError::Spent { by: Spender { txid: ByteBuf::from(by), vin: *by_vin } });
+        }
+        // It is the spender's again, but not if that was deleted: then this is a replay.
+        if entry.is(SPENDER_DELETED) { Err(UtxoError::InvalidSpend) } else { Ok((place, entry, false)) }
+    }
+
+    /// Spends all that a transaction spends, or nothing, and answers how many outputs were not spent before.
+    ///
+    /// # Errors
+    /// Every spend that is refused, a thousand at most, with the reason. Nothing has changed.
+    pub fn spend(&mut self, transaction: &TransactionSpends, call: &Call) -> Result<u32, Vec<SpendError>> {
+        let whole = |error| vec![SpendError { spend: 0, error }];
+        call.check().map_err(whole)?;
+        let spender = hash_of("spender", &transaction.spender).map_err(whole)?;
+        let mut planned = Plan::new(transaction.spends.len());
+        let mut errors = Vec::new();
+        let mut last: Option<Found> = None;
+        for (spend, index) in transaction.spends.iter().zip(0..) {
+            match self.plan(spend, &spender, call, &mut last, &planned) {
+                Ok(plan) => planned.add(plan),
+                Err(error) => errors.push(SpendError { spend: index, error }),
+            }
+            if errors.len() == MOST_ERRORS {
+                break;
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        Root::reserve(&self.slots, 0, 0).map_err(|error| whole(error.into()))?;
+
+        // Nothing below can be refused any more.
+        let planned = planned.spends;
+        let mut spent = 0;
+        let mut masters: Vec<SlotId> = Vec::with_capacity(1);
+        let mut at = 0;
+        while let Some(first) = planned.get(at) {
+            let place = first.place;
+            let of_page = planned[at..].iter().take_while(|plan| plan.place.slot == place.slot);
+            let mut new = 0;
+            for plan in of_page {
+                at += 1;
+                if plan.new {
+                    new += 1;
+                    self.set_entry(plan.place, (plan.state | SPENT) & !SPENDER_DELETED, (&spender, plan.vin));
+                }
+            }
+            if new > 0 {
+                self.count_spent(place, new);
+                spent += new as u32;
+            }
+            if masters.last() != Some(&place.master) {
+                masters.push(place.master);
+            }
+        }
+        masters.sort_unstable();
+        masters.dedup();
+        for master in masters {
+            self.evaluate(master, call);
+        }
+        Ok(spent)
+    }
+
+    fn plan(
+        &self,
+        spend: &Spend,
+        spender: &Hash,
+        call: &Call,
+        last: &mut Option<Found>,
+        planned: &Plan,
+    ) -> Result<Planned, UtxoError> {
+        let txid = hash_of("txid", &spend.txid)?;
+        let hash = hash_of("utxo_hash", &spend.utxo_hash)?;
+        // Inputs often spend several outputs of one transaction.
+        let found = match last.take().filter(|found| same_key(&found.head.txid, &txid)) {
+            Some(found) => last.insert(found),
+            None => last.insert(self.find(&txid)?),
+        };
+        let (place, entry, new) =
+            self.check_spend(found, spend.vout, Some(&hash), (spender, spend.vin), call, Strictness::All)?;
+        let twice = if new { planned.input_of(place) } else { None };
+        match twice {
+            Some(vin) if vin != spend.vin => {
+                Err(UtxoError::Spent { by: Spender { txid: ByteBuf::from(spender), vin } })
+            }
+            _ => Ok(Planned { place, state: entry.state, vin: spend.vin, new: new && twice.is_none() }),
+        }
+    }
+
+    /// Takes an output from its spender, and says whether that held it.
+    ///
+    /// # Errors
+    /// [`UtxoError`], and nothing has changed.
+    pub fn unspend(&mut self, item: &Unspend, call: &Call) -> Result<bool, UtxoError> {
+        call.check()?;
+        let txid = hash_of("txid", &item.outpoint.txid)?;
+        let hash = hash_of("utxo_hash", &item.utxo_hash)?;
+        let spender = hash_of("spender", &item.spender.txid)?;
+        let found = self.find(&txid)?;
+        let (place, entry) = self.utxo(&found, item.outpoint.vout)?;
+        if entry.hash != hash {
+            return Err(UtxoError::UtxoHashMismatch { stored: ByteBuf::from(entry.hash) });
+        }
+        Root::reserve(&self.slots, 0, 0)?;
+        let held = self.release_entry(place, &entry, (&spender, item.spender.vin));
+        self.evaluate(found.slot, call);
+        Ok(held)
+    }
+
+    /// Makes an output unspent if that input holds it, and says whether it did. A frozen one stays frozen.
+    pub(super) fn release_entry(&mut self, place: EntryPlace, entry: &Entry, spender: (&Hash, u32)) -> bool {
+        let held = entry.is(SPENT) && (&entry.spender.0, entry.spender.1) == spender;
+        if held {
+            self.set_entry(place, entry.state & !(SPENT | SPENDER_DELETED), (&[0; 32], 0));
+            self.count_spent(place, -1);
+        }
+        held
+    }
+}

@@ -1,0 +1,206 @@
+use super::world::*;
+use crate::api::*;
+use crate::blob::Owner;
+use crate::utxo::Order;
+use serde_bytes::ByteBuf;
+
+#[test]
+fn a_record_has_every_field_and_gives_its_bytes_back() {
+    let mut w = World::new();
+    let parent = Tx::orphan(1, 3);
+    let tx = Tx::of(2, &[(parent.txid, 0), ([5; 32], 1), (parent.txid, 2)], 2);
+    w.make(&parent);
+    let created = w.create(&UtxoCreate { fee: Some(77), locked: None, ..raw(&tx) }).unwrap();
+    assert_eq!(created, UtxoCreated { txid: tx.id(), utxos: 2, extra_pages: 0, external: false });
+    w.reopen();
+    let mut inpoints = 2u32.to_le_bytes().to_vec();
+    inpoints.extend([parent.txid, [5; 32]].concat());
+    [2u32, 0, 2, 1, 1].iter().for_each(|word| inpoints.extend(word.to_le_bytes()));
+    let record = UtxoRecord {
+        txid: tx.id(),
+        utxos: vec![Some(ByteBuf::from(tx.hash(0))), Some(ByteBuf::from(tx.hash(1)))],
+        first: 0,
+        total_outputs: 2,
+        total_utxos: 2,
+        utxo_batch_size: 20_000,
+        record_utxos: 2,
+        spent_utxos: 0,
+        total_extra_recs: 0,
+        spent_extra_recs: 0,
+        extra_pages: vec![],
+        spendable_in: vec![],
+        frozen: false,
+        locked: true,
+        conflicting: false,
+        conflicting_children: vec![],
+        unmined_since: Some(1_000),
+        created_at: NOW,
+        preserve_until: None,
+        delete_at_height: None,
+        spending_height: 0,
+        block_ids: vec![],
+        block_heights: vec![],
+        subtree_idxs: vec![],
+        transaction: TransactionPlace::Record,
+        reassignments: vec![],
+        deleted_children: vec![],
+        fee: Some(77),
+        size_in_bytes: tx.raw.len() as u64,
+        inputs: 3,
+        inpoints: Some(ByteBuf::from(inpoints)),
+        is_coinbase: false,
+        version: 2,
+        lock_time: 7,
+        extended: false,
+        being_deleted: false,
+    };
+    assert_eq!(w.get(&tx), record);
+    assert_eq!(w.bytes(&tx), (tx.raw.clone(), FileType::Tx));
+    assert_eq!(w.create(&raw(&tx)), Err(UtxoError::TxExists));
+    assert_eq!(w.store.index(Order::UnminedSince), [(1_000, vec![parent.txid, tx.txid])]);
+}
+
+#[test]
+fn an_extended_transaction_says_its_fee_and_has_the_standard_txid() {
+    let mut w = World::new();
+    let tx = Tx::of(1, &[([1; 32], 0), ([2; 32], 70_000)], 2);
+    let previous = [(3_000, vec![0x51; 300]), (500, vec![])];
+    let extended = serialise(&tx.inputs, Some(&previous), &tx.outputs);
+    let item =
+        UtxoCreate { source: TransactionSource::Raw(ByteBuf::from(extended.as_slice())), fee: Some(1), ..raw(&tx) };
+    assert_eq!(w.create(&item).unwrap().txid, tx.id());
+    let record = w.get(&tx);
+    assert_eq!((record.fee, record.extended), (Some(3_500 - 2_001), true));
+    assert_eq!(record.size_in_bytes, extended.len() as u64);
+    assert_eq!(w.bytes(&tx).0, extended);
+
+    w.settings.require_extended = true;
+    assert_eq!(w.create(&raw(&Tx::orphan(2, 1))), Err(UtxoError::NotExtended { input: 0 }));
+    w.make(&Tx::coinbase(3, 1));
+}
+
+#[test]
+fn a_transaction_is_parsed_to_its_last_byte_and_cut_anywhere_it_is_none() {
+    let mut w = World::new();
+    let tx = Tx::new(
+        &[([1; 32], 3)],
+        &[
+            (0, vec![0x6A]),
+            (0, vec![0, 0x6A]),
+            (0, vec![]),
+            (1, vec![0x6A]),
+            (9, vec![0x51; 253]),
+            (9, vec![0; 70_000]),
+        ],
+    );
+    let extended = serialise(&tx.inputs, Some(&[(5, vec![1; 252])]), &tx.outputs[..5].to_vec());
+    for whole in [&tx.raw[..], &extended] {
+        for cut in (0..whole.len().min(1_000)).chain([whole.len() - 1]) {
+            let item = UtxoCreate { source: TransactionSource::Raw(ByteBuf::from(&whole[..cut])), ..raw(&tx) };
+            assert!(matches!(w.create(&item), Err(UtxoError::BadTransaction { .. })), "{cut}");
+        }
+        let long = [whole, &[0]].concat();
+        let item = UtxoCreate { source: TransactionSource::Raw(ByteBuf::from(long)), ..raw(&tx) };
+        let at = whole.len() as u64;
+        assert!(matches!(w.create(&item), Err(UtxoError::BadTransaction { at: found, .. }) if found == at));
+    }
+    w.make(&tx);
+    let record = w.get(&tx);
+    assert_eq!((record.total_outputs, record.total_utxos), (6, 4));
+    assert_eq!(record.utxos.iter().map(Option::is_some).collect::<Vec<_>>(), [false, false, true, true, true, true]);
+    for vout in [2, 5] {
+        assert_eq!(record.utxos[vout as usize].as_ref().unwrap()[..], tx.hash(vout));
+    }
+    assert_eq!(w.create(&raw(&Tx::new(&[([1; 32], 0)], &[]))), Err(UtxoError::NoOutputs));
+}
+
+#[test]
+fn a_coinbase_is_spendable_after_its_maturity() {
+    let mut w = World::new();
+    let coinbase = Tx::coinbase(1, 1);
+    w.create(&UtxoCreate { mined: mined(&[block(4, 900)]), ..raw(&coinbase) }).unwrap();
+    let record = w.get(&coinbase);
+    assert_eq!((record.spending_height, record.is_coinbase, record.inputs), (1_000, true, 0));
+    assert_eq!((record.unmined_since, record.block_ids), (None, vec![4]));
+    let by = Tx::of(2, &[(coinbase.txid, 0)], 1);
+    w.height = 999;
+    let immature = UtxoError::CoinbaseImmature { spendable_at: 1_000 };
+    assert_eq!(w.spend_one(&coinbase, 0, &by), Err(immature));
+    assert_eq!(w.state(&coinbase, 0), SpendStatus::Immature { spendable_at: 1_000 });
+    w.height = 1_000;
+    assert_eq!(w.spend_one(&coinbase, 0, &by), Ok(1));
+}
+
+#[test]
+fn large_transactions_lie_in_the_blob_store_and_what_is_refused_leaves_nothing() {
+    let mut w = World::new();
+    w.settings.max_tx_size_in_store = 1_000;
+    w.settings.max_external_bytes = 128 << 10;
+    let tx = Tx::new(&[([1; 32], 0)], &[(5, vec![0x51; 1_500])]);
+    assert!(w.create(&raw(&tx)).unwrap().external);
+    assert_eq!(w.blobs.kept_bytes(Owner::External), 64 << 10);
+    assert_eq!(w.bytes(&tx), (tx.raw.clone(), FileType::Tx));
+
+    let partial = PartialTransaction {
+        txid: ByteBuf::from([9; 32]),
+        coinbase: true,
+        total_outputs: 4,
+        outputs: vec![PartialOutput { index: 2, satoshis: 50, script: ByteBuf::from([0x51]) }],
+    };
+    let item =
+        UtxoCreate { source: TransactionSource::Outputs(partial.clone()), mined: mined(&[block(1, 800)]), ..raw(&tx) };
+    w.create(&item).unwrap();
+    assert_eq!(w.blobs.kept_bytes(Owner::External), 128 << 10);
+    let known = Tx { txid: [9; 32], ..tx.clone() };
+    let mut wrapper = [9; 32].to_vec();
+    wrapper.extend((1_601u32).to_le_bytes());
+    wrapper.extend([1, 0, 0, 0, 2, 0, 0, 0, 50, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0x51]);
+    assert_eq!(w.bytes(&known), (wrapper, FileType::Outputs));
+    let record = w.get(&known);
+    assert_eq!((record.total_outputs, record.total_utxos, record.is_coinbase), (4, 1, true));
+
+    let full = Tx::new(&[([1; 32], 1)], &[(5, vec![0x51; 1_500])]);
+    let before = w.store.storage();
+    assert_eq!(w.create(&raw(&full)), Err(UtxoError::ExternalFull { limit: 128 << 10 }));
+    let twice = UtxoCreate { mined: mined(&[block(1, 5), block(1, 6)]), ..raw(&Tx::orphan(3, 1)) };
+    assert!(matches!(w.create(&twice), Err(UtxoError::BadArgument { field, .. }) if field == "mined"));
+    assert_eq!(w.store.storage(), before);
+
+    for txid in [tx.txid, [9; 32]] {
+        w.store.delete(&mut w.blobs, &txid).unwrap();
+    }
+    assert_eq!(w.blobs.kept_bytes(Owner::External), 0);
+    assert_eq!(w.store.storage().records, 0);
+}
+
+#[test]
+fn a_transaction_outside_is_believed_and_named() {
+    let mut w = World::new();
+    let tx = Tx::orphan(1, 2);
+    let store = ExternalStore {
+        blob_key: ByteBuf::from(*b"bucket/key"),
+        file_type: FileType::Tx,
+        store_type: StoreType::BlockPersister,
+    };
+    let outside = OutsideTransaction {
+        txid: tx.id(),
+        store: store.clone(),
+        coinbase: false,
+        version: 3,
+        lock_time: 4,
+        size: 5_000_000,
+        inputs: vec![Outpoint { txid: ByteBuf::from([8; 32]), vout: 6 }],
+        utxo_hashes: vec![Some(ByteBuf::from(tx.hash(0))), None],
+    };
+    let item = UtxoCreate { source: TransactionSource::Outside(outside.clone()), fee: Some(9), ..raw(&tx) };
+    assert!(w.create(&item).unwrap().external);
+    let record = w.get(&tx);
+    assert_eq!(record.transaction, TransactionPlace::Outside(store.clone()));
+    assert_eq!((record.size_in_bytes, record.version, record.lock_time, record.fee), (5_000_000, 3, 4, Some(9)));
+    assert_eq!(record.utxos, [Some(ByteBuf::from(tx.hash(0))), None]);
+    let part = UtxoGetPart { txid: tx.id(), offset: 0, length: 1 };
+    assert_eq!(w.store.transaction(&w.blobs, &part), Err(UtxoError::Outside(store)));
+    let bad = OutsideTransaction { utxo_hashes: vec![Some(ByteBuf::from([1; 31]))], ..outside };
+    let item = UtxoCreate { source: TransactionSource::Outside(bad), ..raw(&tx) };
+    assert!(matches!(w.create(&item), Err(UtxoError::BadArgument { field, .. }) if field == "utxo_hash"));
+}

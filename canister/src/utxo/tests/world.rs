@@ -1,0 +1,247 @@
+//! A store, transactions for it, and short ways to call it.
+
+use crate::api::*;
+use crate::blob::BlobStore;
+use crate::memory::{self, cell};
+use crate::runtime::native;
+use crate::testing::id;
+use crate::utxo::encoding::{utxo_hash, var_int};
+use crate::utxo::{Call, Hash, UtxoStore};
+use serde_bytes::ByteBuf;
+use sha2::{Digest, Sha256};
+use std::rc::Rc;
+
+/// Nanoseconds at which everything happens.
+pub const NOW: u64 = 1_700_000_000_000_000_000;
+
+pub struct World {
+    pub store: UtxoStore,
+    pub blobs: BlobStore,
+    pub settings: UtxoSettings,
+    pub height: u32,
+}
+
+/// A transaction and what tests want to know of it.
+#[derive(Clone, Debug)]
+pub struct Tx {
+    pub raw: Vec<u8>,
+    pub txid: Hash,
+    pub inputs: Vec<(Hash, u32)>,
+    pub outputs: Vec<(u64, Vec<u8>)>,
+}
+
+/// What an input spends beside its outpoint, in an extended transaction.
+type Previous = (u64, Vec<u8>);
+
+pub fn serialise(inputs: &[(Hash, u32)], previous: Option<&[Previous]>, outputs: &[(u64, Vec<u8>)]) -> Vec<u8> {
+    let mut raw = 2u32.to_le_bytes().to_vec();
+    if previous.is_some() {
+        raw.extend([0, 0, 0, 0, 0, 0xEF]);
+    }
+    var_int(&mut raw, inputs.len() as u64);
+    for (i, (txid, vout)) in inputs.iter().enumerate() {
+        raw.extend(txid);
+        raw.extend(vout.to_le_bytes());
+        raw.extend([2, 0x51, 0x52]);
+        raw.extend([0xFF; 4]);
+        if let Some(previous) = previous {
+            output(&mut raw, &previous[i]);
+        }
+    }
+    var_int(&mut raw, outputs.len() as u64);
+    outputs.iter().for_each(|one| output(&mut raw, one));
+    raw.extend(7u32.to_le_bytes());
+    raw
+}
+
+fn output(raw: &mut Vec<u8>, (value, script): &(u64, Vec<u8>)) {
+    raw.extend(value.to_le_bytes());
+    var_int(raw, script.len() as u64);
+    raw.extend(script);
+}
+
+pub fn txid(standard: &[u8]) -> Hash {
+    Sha256::digest(Sha256::digest(standard)).into()
+}
+
+impl Tx {
+    pub fn new(inputs: &[(Hash, u32)], outputs: &[(u64, Vec<u8>)]) -> Self {
+        let raw = serialise(inputs, None, outputs);
+        Self { txid: txid(&raw), raw, inputs: inputs.to_vec(), outputs: outputs.to_vec() }
+    }
+
+    /// One that spends these, with so many outputs, like no other of another `salt`.
+    pub fn of(salt: u64, inputs: &[(Hash, u32)], outputs: u32) -> Self {
+        let outputs: Vec<_> =
+            (0..outputs).map(|i| (1_000 + u64::from(i), [&[0x51][..], &salt.to_le_bytes()].concat())).collect();
+        Self::new(inputs, &outputs)
+    }
+
+    /// One that spends something that has no record.
+    pub fn orphan(salt: u64, outputs: u32) -> Self {
+        Self::of(salt, &[(id(salt ^ 0xF00D), 0)], outputs)
+    }
+
+    pub fn coinbase(salt: u64, outputs: u32) -> Self {
+        Self::of(salt, &[([0; 32], u32::MAX)], outputs)
+    }
+
+    pub fn hash(&self, vout: u32) -> Hash {
+        let (value, script) = &self.outputs[vout as usize];
+        utxo_hash(&self.txid, vout, script, *value, &mut Vec::new())
+    }
+
+    pub fn id(&self) -> ByteBuf {
+        ByteBuf::from(self.txid)
+    }
+
+    pub fn outpoint(&self, vout: u32) -> Outpoint {
+        Outpoint { txid: self.id(), vout }
+    }
+
+    pub fn spend(&self, vout: u32, vin: u32) -> Spend {
+        Spend { txid: self.id(), vout, utxo_hash: ByteBuf::from(self.hash(vout)), vin }
+    }
+}
+
+pub fn raw(tx: &Tx) -> UtxoCreate {
+    UtxoCreate {
+        source: TransactionSource::Raw(ByteBuf::from(tx.raw.as_slice())),
+        mined: None,
+        locked: Some(false),
+        conflicting: false,
+        fee: None,
+    }
+}
+
+pub fn block(block_id: u32, height: u32) -> BlockRef {
+    BlockRef { block_id, height, subtree: block_id + 7 }
+}
+
+pub fn mined(blocks: &[BlockRef]) -> Option<MinedIn> {
+    Some(MinedIn { blocks: blocks.to_vec(), on_longest_chain: true })
+}
+
+impl World {
+    pub fn new() -> Self {
+        native::reset();
+        memory::forget();
+        let (store, blobs) = open();
+        Self { store, blobs, settings: UtxoSettings::default(), height: 1_000 }
+    }
+
+    pub fn reopen(&mut self) {
+        let pages = memory::max_pages();
+        memory::forget();
+        memory::set_max_pages(pages);
+        (self.store, self.blobs) = open();
+    }
+
+    pub fn call(&self) -> Call<'static> {
+        // A test has few settings, and they are small.
+        Call { height: self.height, now_ns: NOW, settings: Box::leak(Box::new(self.settings.clone())) }
+    }
+
+    pub fn create(&mut self, item: &UtxoCreate) -> Result<UtxoCreated, UtxoError> {
+        let call = self.call();
+        self.store.create(&mut self.blobs, item, &call)
+    }
+
+    /// An unlocked record of a transaction.
+    pub fn make(&mut self, tx: &Tx) {
+        self.create(&raw(tx)).unwrap();
+    }
+
+    pub fn spend(&mut self, spender: &Tx, spends: &[Spend]) -> Result<u32, Vec<SpendError>> {
+        let call = self.call();
+        self.store.spend(&TransactionSpends { spender: spender.id(), spends: spends.to_vec() }, &call)
+    }
+
+    /// Spends one output.
+    pub fn spend_one(&mut self, of: &Tx, vout: u32, by: &Tx) -> Result<u32, UtxoError> {
+        let vin = by.inputs.iter().position(|input| *input == (of.txid, vout)).unwrap_or(0) as u32;
+        self.spend(by, &[of.spend(vout, vin)]).map_err(|errors| errors[0].error.clone())
+    }
+
+    pub fn unspend(&mut self, of: &Tx, vout: u32, by: &Tx, vin: u32) -> Result<bool, UtxoError> {
+        let call = self.call();
+        let item = Unspend {
+            outpoint: of.outpoint(vout),
+            utxo_hash: ByteBuf::from(of.hash(vout)),
+            spender: Spender { txid: by.id(), vin },
+        };
+        self.store.unspend(&item, &call)
+    }
+
+    pub fn set_mined(&mut self, tx: &Tx, block: BlockRef, on_longest_chain: bool, unset: bool) -> Vec<u32> {
+        let call = self.call();
+        let BlockRef { block_id, height, subtree } = block;
+        let item = MinedTransaction { txid: tx.id(), subtree };
+        let set = UtxoSetMined {
+            height: self.height,
+            block_id,
+            block_height: height,
+            on_longest_chain,
+            unset,
+            items: vec![],
+        };
+        self.store.set_mined(&set, &item, &call).unwrap()
+    }
+
+    pub fn set_locked(&mut self, tx: &Tx, locked: bool) {
+        let call = self.call();
+        self.store.set_locked(&tx.txid, locked, &call).unwrap();
+    }
+
+    pub fn freeze(&mut self, tx: &Tx, vout: Option<u32>, frozen: bool) -> Result<u32, UtxoError> {
+        let call = self.call();
+        self.store.set_frozen(&FreezeTarget { txid: tx.id(), vout, utxo_hash: None }, frozen, &call)
+    }
+
+    pub fn reassign(&mut self, tx: &Tx, vout: u32, new: Hash) -> Result<u32, UtxoError> {
+        let call = self.call();
+        let item = Reassign {
+            outpoint: tx.outpoint(vout),
+            utxo_hash: ByteBuf::from(tx.hash(vout)),
+            new_utxo_hash: ByteBuf::from(new),
+        };
+        self.store.reassign(&item, &call)
+    }
+
+    pub fn set_conflicting(&mut self, tx: &Tx) -> Conflict {
+        let call = self.call();
+        self.store.set_conflicting(&tx.txid, &call).unwrap()
+    }
+
+    pub fn process(&mut self, winners: &[&Tx]) -> Result<ConflictResolution, ConflictError> {
+        let call = self.call();
+        let winners = winners.iter().map(|tx| tx.id()).collect();
+        self.store.process_conflicting(&UtxoProcessConflicting { height: self.height, winners }, &call)
+    }
+
+    pub fn get(&self, tx: &Tx) -> UtxoRecord {
+        self.store.get(&UtxoGet { txid: tx.id(), first: 0, limit: 10_000 }).unwrap()
+    }
+
+    pub fn state(&self, tx: &Tx, vout: u32) -> SpendStatus {
+        self.store.spend_state(&tx.outpoint(vout), self.height).unwrap().status
+    }
+
+    pub fn bytes(&self, tx: &Tx) -> (Vec<u8>, FileType) {
+        let mut bytes = Vec::new();
+        loop {
+            let arg = UtxoGetPart { txid: tx.id(), offset: bytes.len() as u64, length: u64::MAX };
+            let part = self.store.transaction(&self.blobs, &arg).unwrap();
+            bytes.extend_from_slice(&part.bytes);
+            if bytes.len() as u64 == part.total {
+                return (bytes, part.file_type);
+            }
+        }
+    }
+}
+
+fn open() -> (UtxoStore, BlobStore) {
+    let cells = Rc::new(memory::region(memory::CELLS));
+    cells.reserve(cell::END).unwrap();
+    (UtxoStore::open(cells, 5).unwrap(), BlobStore::open().unwrap())
+}
