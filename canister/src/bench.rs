@@ -4,6 +4,8 @@
 //! counter and answers the average. So the pages that the second message touches are those of what it measured. An
 //! operation that fails is an error and not a figure.
 
+mod utxo;
+
 use crate::api::AppendBlock;
 use crate::blob::{BlobPtr, Owner};
 use crate::chain::Admission;
@@ -118,7 +120,7 @@ fn bench_fill_index(n: u64) -> Result<bool, String> {
 #[update(guard = "access::operator")]
 fn bench_fill_btree(n: u64) -> Result<bool, String> {
     PREPARED.with_borrow_mut(|prepared| {
-        let btree = prepared.btree.get_or_insert_with(|| StableBTreeMap::init(memory::bench_memory()));
+        let btree = prepared.btree.get_or_insert_with(|| StableBTreeMap::init(memory::bench_memory(0)));
         for i in prepared.entries..n.min(prepared.entries + BTREE_STEP) {
             btree.insert(key(i), [1; 12]);
             prepared.entries += 1;

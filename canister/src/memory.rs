@@ -277,8 +277,8 @@ pub type BenchMemory = VirtualMemory<StableMemory>;
 
 /// A memory id that the product does not use.
 #[cfg(feature = "bench")]
-pub fn bench_memory() -> BenchMemory {
-    with_manager(|manager| manager.get(MemoryId::new(200)))
+pub fn bench_memory(which: u8) -> BenchMemory {
+    with_manager(|manager| manager.get(MemoryId::new(200 + which)))
 }
 
 /// Grows raw stable memory so that `buckets` more can be handed out.

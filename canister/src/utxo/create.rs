@@ -51,7 +51,10 @@ impl UtxoStore {
     }
 
     /// Makes a record of what is known of its transaction.
-    pub(super) fn insert(
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn insert(
         &mut self,
         blobs: &mut BlobStore,
         draft: Draft,

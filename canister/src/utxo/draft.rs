@@ -10,7 +10,7 @@ use crate::blob::{BlobPtr, BlobStore, Owner};
 use std::borrow::Cow;
 
 /// A transaction's bytes.
-pub(super) enum Body<'a> {
+pub enum Body<'a> {
     /// The whole transaction.
     Whole(&'a [u8]),
     /// A UTXOWrapper.
@@ -22,10 +22,12 @@ pub(super) enum Body<'a> {
 }
 
 /// A record to make.
-pub(super) struct Draft<'a> {
+pub struct Draft<'a> {
+    /// What it says.
     pub parsed: Parsed,
     /// Bytes of the transaction, as it was given.
     pub size: u64,
+    /// Its bytes.
     pub body: Body<'a>,
 }
 
@@ -34,7 +36,12 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// `BadTransaction`, `BadArgument`, `TooLarge`, `NoUpload`.
-    pub fn new(store: &UtxoStore, blobs: &BlobStore, item: &'a UtxoCreate, call: &Call) -> Result<Self, UtxoError> {
+    pub(super) fn new(
+        store: &UtxoStore,
+        blobs: &BlobStore,
+        item: &'a UtxoCreate,
+        call: &Call,
+    ) -> Result<Self, UtxoError> {
         match &item.source {
             TransactionSource::Raw(raw) => {
                 Ok(Draft { parsed: parse(raw)?, size: raw.len() as u64, body: Body::Whole(raw) })
@@ -144,7 +151,7 @@ pub(super) fn check_mined(mined: &MinedIn) -> Result<(), UtxoError> {
 
 impl<'a> Draft<'a> {
     /// The head of the record, of which the transaction's length is not known yet.
-    pub fn head(&self, item: &UtxoCreate, call: &Call) -> Head {
+    pub(super) fn head(&self, item: &UtxoCreate, call: &Call) -> Head {
         let parsed = &self.parsed;
         let batch = call.settings.utxo_batch_size;
         let utxos = |outputs: &[Option<Hash>]| outputs.iter().flatten().count() as u32;
@@ -204,7 +211,7 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// `ExternalFull`, `OutOfSpace`, `LowCycles`; nothing has changed.
-    pub fn place(&self, blobs: &mut BlobStore, head: &mut Head, call: &Call) -> Result<Placed<'_>, UtxoError> {
+    pub(super) fn place(&self, blobs: &mut BlobStore, head: &mut Head, call: &Call) -> Result<Placed<'_>, UtxoError> {
         let settings = call.settings;
         let limit = settings.max_external_bytes;
         let external = settings.externalize_all

@@ -28,9 +28,13 @@ const WITNESS: [u8; 2] = [0, 1];
 /// What a record keeps of a transaction beside its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
+    /// Double SHA-256 of the standard form.
     pub txid: Hash,
+    /// Its version.
     pub version: u32,
+    /// Its lock time.
     pub lock_time: u32,
+    /// Its one input spends nothing.
     pub coinbase: bool,
     /// Every input says what it spends.
     pub extended: bool,

@@ -6,6 +6,7 @@
 //! above its limit is a regression and ends the run with an error.
 
 mod messages;
+mod utxo;
 
 use anyhow::{Context, Result, bail};
 use candid::{CandidType, Decode, Encode, Principal};
@@ -17,8 +18,8 @@ use std::path::PathBuf;
 /// Options of `coppice bench`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct BenchArgs {
-    /// Only this family: blob, index or chain
-    #[arg(long, value_name = "NAME", value_parser = ["blob", "index", "chain"])]
+    /// Only this family: blob, index, chain or utxo
+    #[arg(long, value_name = "NAME", value_parser = ["blob", "index", "chain", "utxo"])]
     pub family: Option<String>,
     /// The bench wasm, raw or gzipped
     #[arg(long, value_name = "PATH", env = "COPPICE_BENCH_WASM", default_value = "target/coppice-bench.wasm")]
@@ -43,9 +44,9 @@ pub struct Figure {
     pub family: &'static str,
     /// Which operation.
     pub op: &'static str,
-    /// Bytes of the blob, of the key or of the block's body.
+    /// Bytes of the blob, of the key or of the block's body; of a UTXO record, outputs.
     pub size: u32,
-    /// Other live blobs, entries, or kept blocks.
+    /// Other live blobs, entries, kept blocks, or records.
     pub n: u64,
     /// What the structure is compared with, where this is that.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -230,6 +231,9 @@ pub fn command(args: &BenchArgs) -> Result<()> {
     if wanted("chain") {
         messages::chain(&wasm, &mut each)?;
     }
+    if wanted("utxo") {
+        utxo::utxo(&wasm, &mut each)?;
+    }
     if !args.json {
         println!("{}", table(&figures));
     }
@@ -247,7 +251,7 @@ pub fn command(args: &BenchArgs) -> Result<()> {
 fn table(figures: &[Figure]) -> Table {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::UTF8_FULL_CONDENSED);
-    table.set_header(["family", "op", "bytes", "n", "instructions", "limit", "pages read", "pages written"]);
+    table.set_header(["family", "op", "size", "n", "instructions", "limit", "pages read", "pages written"]);
     for figure in figures {
         let name =
             figure.baseline.map_or(figure.family.to_string(), |baseline| format!("{} ({baseline})", figure.family));

@@ -1,2 +1,4 @@
 mod create;
+mod pages;
+mod states;
 mod world;

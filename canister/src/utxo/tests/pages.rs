@@ -1,0 +1,161 @@
+//! Transactions with more outputs than a page has, and with more than a message holds.
+
+use super::world::*;
+use crate::api::*;
+use crate::blob::Owner;
+use serde_bytes::ByteBuf;
+
+fn spends(tx: &Tx, of: std::ops::Range<u32>) -> Vec<Spend> {
+    of.map(|vout| tx.spend(vout, vout)).collect()
+}
+
+fn counters(w: &World, tx: &Tx) -> (u32, Vec<(u32, u32)>, u32) {
+    let record = w.store.get(&UtxoGet { txid: tx.id(), first: 0, limit: 0 }).unwrap();
+    let pages = record.extra_pages.iter().map(|page| (page.record_utxos, page.spent_utxos)).collect();
+    (record.spent_utxos, pages, record.spent_extra_recs)
+}
+
+#[test]
+fn a_transaction_of_45_000_outputs_is_spent_to_the_last_on_every_page() {
+    let mut w = World::new();
+    let tx = Tx::orphan(1, 45_000);
+    let created = w.create(&UtxoCreate { mined: mined(&[block(1, 900)]), ..raw(&tx) }).unwrap();
+    assert_eq!(created, UtxoCreated { txid: tx.id(), utxos: 45_000, extra_pages: 2, external: true });
+    assert_eq!(w.store.storage().extra_pages, 2);
+    assert_eq!(w.bytes(&tx), (tx.raw.clone(), FileType::Tx));
+    let all = |w: &World| w.store.get(&UtxoGet { txid: tx.id(), first: 44_990, limit: 20 }).unwrap();
+    assert_eq!((all(&w).utxos.len(), all(&w).first), (10, 44_990));
+    assert_eq!(all(&w).utxos[9].as_ref().unwrap()[..], tx.hash(44_999));
+
+    let by = Tx::orphan(2, 1);
+    for round in 0..2 {
+        assert_eq!(w.spend(&by, &spends(&tx, 0..20_000)), Ok(20_000), "{round}");
+        assert_eq!(counters(&w, &tx), (20_000, vec![(20_000, 0), (5_000, 0)], 0));
+        assert_eq!(w.spend(&by, &spends(&tx, 20_000..44_999)), Ok(24_999));
+        assert_eq!(counters(&w, &tx), (20_000, vec![(20_000, 20_000), (5_000, 4_999)], 1));
+        assert_eq!(all(&w).delete_at_height, None, "one is left");
+        assert_eq!(w.spend(&by, &spends(&tx, 44_990..45_000)), Ok(1), "nine of ten were spent before");
+        assert_eq!(counters(&w, &tx), (20_000, vec![(20_000, 20_000), (5_000, 5_000)], 2));
+        assert_eq!(all(&w).delete_at_height, Some(1_288));
+        w.reopen();
+        for vout in 0..45_000 {
+            assert_eq!(w.unspend(&tx, vout, &by, vout), Ok(true));
+        }
+        assert_eq!(counters(&w, &tx), (0, vec![(20_000, 0), (5_000, 0)], 0));
+        assert_eq!(all(&w).delete_at_height, None);
+    }
+    assert_eq!(w.freeze(&tx, None, true), Ok(45_000));
+    assert_eq!(w.freeze(&tx, Some(30_000), false), Ok(1));
+    assert!(w.get(&tx).frozen);
+    assert_eq!(w.freeze(&tx, None, false), Ok(44_999));
+    assert!(!w.get(&tx).frozen);
+    w.store.delete(&mut w.blobs, &tx.txid).unwrap();
+    assert_eq!((w.store.storage().records, w.store.storage().extra_pages), (0, 0));
+    assert_eq!(w.blobs.kept_bytes(Owner::External), 0);
+}
+
+#[test]
+fn pages_without_a_utxo_are_spent_from_the_beginning() {
+    let mut w = World::new();
+    w.settings.utxo_batch_size = 2;
+    let data = (0, vec![0x6A]);
+    let tx = Tx::new(&[([1; 32], 0)], &[data.clone(), (5, vec![0x51]), data.clone(), data.clone(), (6, vec![0x51])]);
+    w.create(&UtxoCreate { mined: mined(&[block(1, 900)]), ..raw(&tx) }).unwrap();
+    assert_eq!(counters(&w, &tx), (0, vec![(0, 0), (1, 0)], 1));
+    let by = Tx::orphan(2, 1);
+    assert_eq!(w.spend(&by, &[tx.spend(0, 0)]).unwrap_err()[0].error, UtxoError::UtxoNotFound);
+    assert_eq!(w.spend(&by, &[tx.spend(4, 0), tx.spend(1, 1)]), Ok(2));
+    assert_eq!((counters(&w, &tx).2, w.get(&tx).delete_at_height), (2, Some(1_288)));
+
+    let nothing = Tx::new(&[([1; 32], 1)], &[data]);
+    w.make(&nothing);
+    assert_eq!(w.get(&nothing).delete_at_height, None);
+    w.set_mined(&nothing, block(1, 900), true, false);
+    assert_eq!(w.get(&nothing).delete_at_height, Some(1_288), "there is nothing to spend");
+}
+
+#[test]
+fn a_transaction_of_60_000_inputs_keeps_them_all() {
+    let mut w = World::new();
+    let inputs: Vec<_> = (0..60_000).map(|i| ([(i % 7) as u8 + 1; 32], i)).collect();
+    let tx = Tx::of(1, &inputs, 2);
+    w.make(&tx);
+    let record = w.get(&tx);
+    assert_eq!((record.inputs, record.inpoints), (60_000, None));
+    let mut inpoints = Vec::new();
+    loop {
+        let offset = inpoints.len() as u64;
+        let part = w.store.inpoints(&UtxoGetPart { txid: tx.id(), offset, length: 100_000 }).unwrap();
+        inpoints.extend_from_slice(&part.bytes);
+        if inpoints.len() as u64 == part.total {
+            break;
+        }
+    }
+    assert_eq!(inpoints, crate::utxo::encoding::inpoints(&inputs));
+    assert_eq!(w.bytes(&tx).0, tx.raw);
+    w.store.delete(&mut w.blobs, &tx.txid).unwrap();
+    assert_eq!(w.store.storage().used_bytes, 128, "the root is left");
+}
+
+#[test]
+fn a_transaction_that_no_message_holds_comes_in_chunks() {
+    let mut w = World::new();
+    let tx = Tx::new(&[([1; 32], 0)], &[(5, vec![0x51; 5_000_000]), (6, vec![0x52])]);
+    let length = tx.raw.len() as u64;
+    let begin = BeginTransaction { txid: tx.id(), length, chunk_size: 1 << 20 };
+    let bad = BeginTransaction { chunk_size: 100_000, ..begin.clone() };
+    let settings = w.settings.clone();
+    let at = |w: &mut World, begin: &BeginTransaction| w.store.uploads.begin(&mut w.blobs, begin, &settings, 10);
+    assert!(matches!(at(&mut w, &bad), Err(TransactionUploadError::Refused(UtxoError::BadArgument { .. }))));
+    assert_eq!(at(&mut w, &begin), Ok(UploadProgress { chunks: 5, missing: 5 }));
+    let other = BeginTransaction { txid: ByteBuf::from([3; 32]), ..begin.clone() };
+    assert_eq!(at(&mut w, &other), Err(TransactionUploadError::OtherUpload { txid: tx.id() }));
+    let item = UtxoCreate { source: TransactionSource::Uploaded(tx.id()), ..raw(&tx) };
+    assert_eq!(w.create(&item), Err(UtxoError::NoUpload));
+    let chunk = |i: u32| PutTransactionChunk {
+        txid: tx.id(),
+        chunk: i,
+        bytes: ByteBuf::from(tx.raw.chunks(1 << 20).nth(i as usize).unwrap()),
+    };
+    for i in [4, 0, 2, 0, 1] {
+        w.store.uploads.put(&mut w.blobs, &chunk(i), 11).unwrap();
+        w.reopen();
+    }
+    let wrong = PutTransactionChunk { bytes: ByteBuf::from(vec![0; 1 << 20]), ..chunk(2) };
+    assert_eq!(w.store.uploads.put(&mut w.blobs, &wrong, 11), Err(TransactionUploadError::ChunkMismatch));
+    let short = PutTransactionChunk { bytes: ByteBuf::from([0]), ..chunk(3) };
+    let expected = TransactionUploadError::WrongLength { expected: 1 << 20 };
+    assert_eq!(w.store.uploads.put(&mut w.blobs, &short, 11), Err(expected));
+    assert_eq!(w.create(&item), Err(UtxoError::NoUpload));
+    w.store.uploads.put(&mut w.blobs, &chunk(3), 12).unwrap();
+    assert!(w.blobs.kept_bytes(Owner::Upload) > 0);
+    assert!(w.create(&item).unwrap().external);
+    assert_eq!(w.blobs.kept_bytes(Owner::Upload), 0);
+    assert_eq!(w.bytes(&tx).0, tx.raw);
+    assert_eq!(w.store.uploads.progress(), None);
+
+    // One that fits its record gives the blobs back; one that is another's stays to be aborted; one left alone expires.
+    let kept = w.blobs.kept_bytes(Owner::External);
+    let small = Tx::orphan(9, 1);
+    for (named, what) in [(&small, "whole"), (&tx, "another's"), (&small, "left")] {
+        let begin = BeginTransaction { txid: named.id(), length: small.raw.len() as u64, chunk_size: 64 << 10 };
+        at(&mut w, &begin).unwrap();
+        let bytes = ByteBuf::from(small.raw.as_slice());
+        let put = PutTransactionChunk { txid: named.id(), chunk: 0, bytes };
+        w.store.uploads.put(&mut w.blobs, &put, 20).unwrap();
+        let item = UtxoCreate { source: TransactionSource::Uploaded(named.id()), ..raw(&small) };
+        match what {
+            "whole" => assert!(!w.create(&item).unwrap().external),
+            "another's" => {
+                assert!(matches!(w.create(&item), Err(UtxoError::BadTransaction { .. })));
+                assert_eq!(w.store.uploads.abort(&mut w.blobs, &named.txid), Ok(true));
+                assert_eq!(w.store.uploads.abort(&mut w.blobs, &named.txid), Ok(false));
+            }
+            _ => {
+                assert!(!w.store.uploads.expire(&mut w.blobs, 79, 60));
+                assert!(w.store.uploads.expire(&mut w.blobs, 80, 60));
+            }
+        }
+        assert_eq!((w.blobs.kept_bytes(Owner::Upload), w.blobs.kept_bytes(Owner::External)), (0, kept));
+    }
+}

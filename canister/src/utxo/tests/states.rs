@@ -1,0 +1,287 @@
+//! The document's table of state transitions (UTXO State Lifecycle), each row and each forbidden move, as DESIGN 5 overrides it.
+
+use super::world::*;
+use crate::api::*;
+
+/// The states of the document that a record, or its only output, can be in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    CreatedLocked,
+    UnlockedUnmined,
+    Mined,
+    Spent,
+    Frozen,
+    FrozenSpent,
+    Conflicting,
+    Scheduled,
+    ScheduledFrozen,
+}
+
+use State::*;
+
+const ALL: [State; 9] =
+    [CreatedLocked, UnlockedUnmined, Mined, Spent, Frozen, FrozenSpent, Conflicting, Scheduled, ScheduledFrozen];
+
+/// What can be done to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Move {
+    Unlock,
+    Lock,
+    SetMined,
+    UnsetMined,
+    Spend,
+    SpendByAnother,
+    Unspend,
+    UnspendByAnother,
+    Freeze,
+    Unfreeze,
+    Reassign,
+    SetConflicting,
+    Win,
+    Create,
+}
+
+use Move::*;
+
+struct Subject {
+    w: World,
+    tx: Tx,
+    child: Tx,
+    rival: Tx,
+}
+
+/// A record in a state, by the document's own triggers; the child spends its only output.
+fn subject(state: State) -> Subject {
+    let mut w = World::new();
+    let tx = Tx::orphan(1, 1);
+    let child = Tx::of(2, &[(tx.txid, 0)], 1);
+    let rival = Tx::of(3, &[(tx.txid, 0)], 1);
+    w.create(&UtxoCreate { locked: None, ..raw(&tx) }).unwrap();
+    let mut subject = Subject { w, tx, child, rival };
+    let moves: &[Move] = match state {
+        CreatedLocked => &[],
+        UnlockedUnmined => &[Unlock],
+        Mined => &[SetMined],
+        Spent => &[Unlock, Spend],
+        Frozen => &[SetMined, Freeze],
+        FrozenSpent => &[Unlock, Spend, Freeze],
+        Conflicting => &[SetConflicting],
+        Scheduled => &[SetMined, Spend],
+        ScheduledFrozen => &[SetMined, Spend, Freeze],
+    };
+    for step in moves {
+        subject.make(*step).unwrap_or_else(|error| panic!("{state:?}: {step:?}: {error:?}"));
+    }
+    subject
+}
+
+impl Subject {
+    fn make(&mut self, step: Move) -> Result<(), UtxoError> {
+        let Self { w, tx, child, rival } = self;
+        match step {
+            Unlock => w.set_locked(tx, false),
+            Lock => w.set_locked(tx, true),
+            SetMined => drop(w.set_mined(tx, block(1, 990), true, false)),
+            UnsetMined => drop(w.set_mined(tx, block(1, 990), false, true)),
+            Spend => drop(w.spend_one(tx, 0, child)?),
+            SpendByAnother => drop(w.spend_one(tx, 0, rival)?),
+            Unspend => drop(w.unspend(tx, 0, child, 0)?),
+            UnspendByAnother => drop(w.unspend(tx, 0, rival, 0)?),
+            Freeze => drop(w.freeze(tx, Some(0), true)?),
+            Unfreeze => drop(w.freeze(tx, Some(0), false)?),
+            Reassign => drop(w.reassign(tx, 0, [7; 32])?),
+            SetConflicting => drop(w.set_conflicting(tx)),
+            Win => drop(w.process(&[tx]).map_err(|error| error.error)?),
+            Create => drop(w.create(&raw(tx))?),
+        }
+        Ok(())
+    }
+
+    /// What the document calls its indicators.
+    fn indicators(&self) -> Indicators {
+        let record = self.w.get(&self.tx);
+        let entry = record.utxos[0].as_ref().unwrap();
+        Indicators {
+            locked: record.locked,
+            unmined: record.unmined_since.is_some(),
+            blocks: record.block_ids.len(),
+            entry: match entry.len() {
+                32 => "unspent",
+                _ if entry[32..] == [0xFF; 36] => "frozen",
+                _ => "spent",
+            },
+            conflicting: record.conflicting,
+            scheduled: record.delete_at_height.is_some(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Indicators {
+    locked: bool,
+    unmined: bool,
+    blocks: usize,
+    entry: &'static str,
+    conflicting: bool,
+    scheduled: bool,
+}
+
+fn of(
+    locked: bool,
+    unmined: bool,
+    blocks: usize,
+    entry: &'static str,
+    conflicting: bool,
+    scheduled: bool,
+) -> Indicators {
+    Indicators { locked, unmined, blocks, entry, conflicting, scheduled }
+}
+
+#[test]
+fn each_state_has_its_indicators() {
+    for (state, expected) in [
+        (CreatedLocked, of(true, true, 0, "unspent", false, false)),
+        (UnlockedUnmined, of(false, true, 0, "unspent", false, false)),
+        (Mined, of(false, false, 1, "unspent", false, false)),
+        (Spent, of(false, true, 0, "spent", false, false)),
+        (Frozen, of(false, false, 1, "frozen", false, false)),
+        (FrozenSpent, of(false, true, 0, "frozen", false, false)),
+        (Conflicting, of(true, true, 0, "unspent", true, true)),
+        (Scheduled, of(false, false, 1, "spent", false, true)),
+        (ScheduledFrozen, of(false, false, 1, "frozen", false, false)),
+    ] {
+        assert_eq!(subject(state).indicators(), expected, "{state:?}");
+    }
+}
+
+#[test]
+fn every_transition_of_the_document() {
+    for (from, step, expected) in [
+        (CreatedLocked, Unlock, of(false, true, 0, "unspent", false, false)),
+        (CreatedLocked, SetMined, of(false, false, 1, "unspent", false, false)),
+        (UnlockedUnmined, SetMined, of(false, false, 1, "unspent", false, false)),
+        (UnlockedUnmined, Lock, of(true, true, 0, "unspent", false, false)),
+        (Mined, UnsetMined, of(false, true, 0, "unspent", false, false)),
+        (UnlockedUnmined, Spend, of(false, true, 0, "spent", false, false)),
+        (Mined, Spend, of(false, false, 1, "spent", false, true)),
+        (Spent, SetMined, of(false, false, 1, "spent", false, true)),
+        (Spent, Unspend, of(false, true, 0, "unspent", false, false)),
+        (Scheduled, Unspend, of(false, false, 1, "unspent", false, false)),
+        (Scheduled, UnsetMined, of(false, true, 0, "spent", false, false)),
+        (Scheduled, Lock, of(true, false, 1, "spent", false, false)),
+        (Scheduled, Freeze, of(false, false, 1, "frozen", false, false)),
+        (ScheduledFrozen, Unfreeze, of(false, false, 1, "spent", false, true)),
+        (Mined, Freeze, of(false, false, 1, "frozen", false, false)),
+        (CreatedLocked, Freeze, of(true, true, 0, "frozen", false, false)),
+        (Conflicting, Freeze, of(true, true, 0, "frozen", true, true)),
+        (Spent, Freeze, of(false, true, 0, "frozen", false, false)),
+        (Frozen, Unfreeze, of(false, false, 1, "unspent", false, false)),
+        (FrozenSpent, Unfreeze, of(false, true, 0, "spent", false, false)),
+        (FrozenSpent, Unspend, of(false, true, 0, "frozen", false, false)),
+        (Frozen, Reassign, of(false, false, 1, "unspent", false, false)),
+        (CreatedLocked, SetConflicting, of(true, true, 0, "unspent", true, true)),
+        (UnlockedUnmined, SetConflicting, of(false, true, 0, "unspent", true, true)),
+        (Mined, SetConflicting, of(false, false, 1, "unspent", true, true)),
+        (Spent, SetConflicting, of(false, true, 0, "spent", true, true)),
+        (Scheduled, SetConflicting, of(false, false, 1, "spent", true, true)),
+        (Frozen, SetConflicting, of(false, false, 1, "frozen", true, true)),
+        // Overridden: a winner is conflicting no more.
+    ] {
+        let mut subject = subject(from);
+        subject.make(step).unwrap_or_else(|error| panic!("{from:?}: {step:?}: {error:?}"));
+        assert_eq!(subject.indicators(), expected, "{from:?} {step:?}");
+    }
+}
+
+#[test]
+fn a_double_spend_that_wins_is_one_no_more() {
+    let mut w = World::new();
+    let parent = Tx::orphan(1, 1);
+    let [loser, winner] = [2, 3].map(|salt| Tx::of(salt, &[(parent.txid, 0)], 1));
+    let grandchild = Tx::of(4, &[(loser.txid, 0)], 1);
+    w.make(&parent);
+    for tx in [&loser, &grandchild] {
+        w.make(tx);
+    }
+    w.spend_one(&parent, 0, &loser).unwrap();
+    w.spend_one(&loser, 0, &grandchild).unwrap();
+    w.create(&UtxoCreate { conflicting: true, ..raw(&winner) }).unwrap();
+    assert_eq!(w.get(&parent).conflicting_children, [winner.id()]);
+    assert_eq!(w.get(&winner).delete_at_height, Some(1_288));
+
+    let resolution = w.process(&[&winner]).unwrap();
+    assert_eq!(resolution.losers, [loser.id(), grandchild.id()]);
+    assert_eq!((resolution.spent, resolution.unspent.len()), (1, 2));
+    let (parent, loser, winner) = (w.get(&parent), w.get(&loser), w.get(&winner));
+    assert_eq!(parent.utxos[0].as_ref().unwrap()[32..64], winner.txid[..]);
+    assert_eq!(parent.conflicting_children, std::slice::from_ref(&loser.txid));
+    assert_eq!((winner.conflicting, winner.delete_at_height), (false, None));
+    assert_eq!((loser.conflicting, loser.delete_at_height, loser.spent_utxos), (true, Some(1_288), 0));
+}
+
+#[test]
+fn no_forbidden_move_is_made_and_none_changes_anything() {
+    let tx = subject(Mined).tx;
+    let by = |vin: &Tx| UtxoError::Spent { by: Spender { txid: vin.id(), vin: 0 } };
+    let child = subject(Mined).child;
+    let forbidden = |state: State, step: Move| -> Option<UtxoError> {
+        Some(match (state, step) {
+            (_, Create) => UtxoError::TxExists,
+            (Conflicting, Spend | SpendByAnother) => UtxoError::Conflicting,
+            (CreatedLocked, Spend | SpendByAnother) => UtxoError::Locked,
+            (Frozen | FrozenSpent | ScheduledFrozen, Spend | SpendByAnother) => UtxoError::Frozen,
+            (Spent | Scheduled, SpendByAnother) => by(&child),
+            (Frozen | FrozenSpent | ScheduledFrozen, Freeze) => UtxoError::AlreadyFrozen,
+            (FrozenSpent | ScheduledFrozen, Reassign) => by(&child),
+            (Frozen | FrozenSpent | ScheduledFrozen, Unfreeze) => return None,
+            (_, Unfreeze) => UtxoError::UtxoNotFrozen,
+            (Frozen, Reassign) => return None,
+            (_, Reassign) => UtxoError::UtxoNotFrozen,
+            (Conflicting, Win) => return None,
+            (_, Win) => UtxoError::NotConflicting,
+            _ => return None,
+        })
+    };
+    let mut tried = 0;
+    for state in ALL {
+        for step in [Spend, SpendByAnother, Freeze, Unfreeze, Reassign, Win, Create] {
+            let Some(error) = forbidden(state, step) else { continue };
+            let mut subject = subject(state);
+            let before = subject.w.get(&tx);
+            assert_eq!(subject.make(step), Err(error), "{state:?} {step:?}");
+            assert_eq!(subject.w.get(&tx), before, "{state:?} {step:?}");
+            tried += 1;
+        }
+        // What is no error and does nothing.
+        for step in [UnspendByAnother, Unspend] {
+            let mut subject = subject(state);
+            let held = matches!(state, Spent | Scheduled | FrozenSpent | ScheduledFrozen) && step == Unspend;
+            let before = subject.w.get(&tx);
+            subject.make(step).unwrap();
+            assert_eq!(subject.w.get(&tx) == before, !held, "{state:?} {step:?}");
+        }
+    }
+    assert_eq!(tried, 46);
+}
+
+#[test]
+fn a_reassigned_output_is_live_and_waits_for_its_height() {
+    let Subject { mut w, tx, child, .. } = subject(Frozen);
+    assert_eq!(w.reassign(&tx, 0, [7; 32]), Ok(2_000));
+    let record = w.get(&tx);
+    assert_eq!(record.spendable_in, [(0, 2_000)]);
+    assert_eq!(record.delete_at_height, None, "it is not spent");
+    assert_eq!(record.reassignments.len(), 1);
+    assert_eq!(record.reassignments[0].block_height, 1_000);
+    let mut spend = tx.spend(0, 0);
+    spend.utxo_hash = serde_bytes::ByteBuf::from([7; 32]);
+    w.height = 1_999;
+    let refused = w.spend(&child, std::slice::from_ref(&spend));
+    assert_eq!(refused, Err(vec![SpendError { spend: 0, error: UtxoError::FrozenUntil { height: 2_000 } }]));
+    w.height = 2_000;
+    assert_eq!(w.spend(&child, &[tx.spend(0, 0)]).map_err(|e| e[0].error.clone()), {
+        Err(UtxoError::UtxoHashMismatch { stored: serde_bytes::ByteBuf::from([7; 32]) })
+    });
+    assert_eq!(w.spend(&child, &[spend]), Ok(1));
+    assert_eq!(w.get(&tx).delete_at_height, Some(2_288));
+}

@@ -1,0 +1,89 @@
+//! The UTXO store next to a `StableBTreeMap` of encoded records with three maps as its indexes: at least four times cheaper,
+//! and at any number of records the same.
+
+use super::{Bench, Figure};
+use anyhow::{Context, Result, bail};
+use candid::{CandidType, Decode, Encode};
+use coppice_host::{Checkpoint, Kind};
+
+/// Records that are there.
+const NUMBERS: [u64; 2] = [1_000, 100_000];
+/// Outputs of a transaction.
+const OUTPUTS: [u32; 4] = [1, 2, 100, 20_000];
+const OPS: [&str; 6] = ["create", "create_raw", "spend", "spend_one", "unspend", "set_mined"];
+/// How many times cheaper than the plain map each operation must be.
+const CHEAPER: u64 = 4;
+
+/// The argument of the bench endpoints.
+#[derive(Clone, Debug, CandidType)]
+struct UtxoBenchArg {
+    op: String,
+    baseline: bool,
+    outputs: u32,
+    rounds: u64,
+}
+
+/// Measures both sides, the plain map first: its figures are the store's limits.
+pub fn utxo(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
+    let mut plain: Vec<Figure> = Vec::new();
+    let mut small: Vec<Figure> = Vec::new();
+    for n in NUMBERS {
+        for baseline in [true, false] {
+            eprintln!("utxo: {n} records{}", if baseline { " in a B-tree" } else { "" });
+            let bench = Bench::start(wasm.to_vec())?;
+            while !fill(&bench, n, baseline)? {}
+            let from = bench.host.checkpoint();
+            for outputs in OUTPUTS {
+                for op in OPS.into_iter().filter(|op| !(baseline && *op == "create_raw")) {
+                    let mut figure = measure(&bench, &from, op, baseline, outputs, n)?;
+                    if baseline {
+                        plain.push(figure.clone());
+                    } else {
+                        let same = |f: &&Figure| (f.op, f.size) == (op, outputs);
+                        let dear = plain.iter().filter(|f| f.n == n).find(same).map(|f| f.instructions / CHEAPER);
+                        // Flat: 1.3 times what it takes with few records.
+                        let flat = small.iter().find(same).map(|f| f.instructions * 13 / 10);
+                        figure.limit = dear.into_iter().chain(flat).min();
+                        if n == NUMBERS[0] {
+                            small.push(figure.clone());
+                        }
+                    }
+                    each(figure);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn fill(bench: &Bench, n: u64, baseline: bool) -> Result<bool> {
+    let reply = bench.host.update_call(bench.canister, bench.operator, "bench_fill_utxo", Encode!(&n, &baseline)?)?;
+    Decode!(&reply, Result<bool, String>)?.map_err(|why| anyhow::anyhow!("bench_fill_utxo: {why}"))
+}
+
+fn measure(bench: &Bench, from: &Checkpoint, op: &'static str, baseline: bool, outputs: u32, n: u64) -> Result<Figure> {
+    bench.host.restore(from);
+    let rounds = match outputs {
+        0..=2 => 500,
+        3..=100 => 50,
+        _ => 2,
+    };
+    let arg = UtxoBenchArg { op: op.into(), baseline, outputs, rounds };
+    bench.call::<()>("bench_prepare_utxo", &arg)?;
+    let instructions = bench.call::<u64>("bench_run_utxo", &arg)?;
+    let run = bench.host.last_execution().context("the host counted nothing")?;
+    if run.kind != Kind::Update || run.method != "bench_run_utxo" {
+        bail!("the last execution is {} and not the measurement", run.method);
+    }
+    Ok(Figure {
+        family: "utxo",
+        op,
+        size: outputs,
+        n,
+        baseline: baseline.then_some("btree"),
+        instructions,
+        pages_read: run.stable_pages_read as f64 / rounds as f64,
+        pages_written: run.stable_pages_written as f64 / rounds as f64,
+        limit: None,
+    })
+}
