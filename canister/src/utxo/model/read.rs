@@ -1,0 +1,164 @@
+//! Looking at records.
+
+use super::source::inpoints;
+use super::{Hash, Hold, Indexes, Model, Output, Record, buf, hash_argument};
+use crate::api::*;
+use serde_bytes::ByteBuf;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Model {
+    /// The record, with at most `limit` entries from output `first` on.
+    pub fn record(&self, txid: &[u8], first: u32, limit: u32) -> Result<UtxoRecord, UtxoError> {
+        let record = self.get(txid)?;
+        let window: Vec<_> = record.outputs.iter().skip(first as usize).take(limit as usize).collect();
+        let mut deleted_children: Vec<ByteBuf> = Vec::new();
+        for hold in window.iter().copied().flatten().filter_map(|output| output.hold.as_ref()) {
+            if hold.deleted && !deleted_children.contains(&buf(&hold.by)) {
+                deleted_children.push(buf(&hold.by));
+            }
+        }
+        let pages = record.counters();
+        let (master, extra) = pages.split_first().expect("there are outputs");
+        Ok(UtxoRecord {
+            txid: buf(&record.given.txid),
+            utxos: window.iter().map(|output| output.as_ref().map(Output::encoded)).collect(),
+            first,
+            total_outputs: record.outputs.len() as u32,
+            total_utxos: record.utxos().count() as u32,
+            utxo_batch_size: record.batch,
+            record_utxos: master.record_utxos,
+            spent_utxos: master.spent_utxos,
+            total_extra_recs: extra.len() as u32,
+            spent_extra_recs: extra.iter().filter(|page| page.spent_utxos == page.record_utxos).count() as u32,
+            extra_pages: extra.to_vec(),
+            spendable_in: record.spendable_in.clone().into_iter().collect(),
+            frozen: record.utxos().any(|output| output.frozen),
+            locked: record.locked,
+            conflicting: record.conflicting,
+            conflicting_children: record.conflicting_children.iter().map(buf).collect(),
+            unmined_since: record.unmined_since,
+            created_at: record.created_at,
+            preserve_until: record.preserve_until,
+            delete_at_height: record.delete_at_height,
+            spending_height: record.spending_height,
+            block_ids: record.blocks.iter().map(|block| block.block_id).collect(),
+            block_heights: record.blocks.iter().map(|block| block.height).collect(),
+            subtree_idxs: record.blocks.iter().map(|block| block.subtree).collect(),
+            transaction: record.given.place.clone(),
+            reassignments: record.reassignments.clone(),
+            deleted_children,
+            fee: record.fee,
+            size_in_bytes: record.given.size,
+            inputs: record.given.inputs.len() as u32,
+            inpoints: Some(ByteBuf::from(inpoints(&record.given.inputs))),
+            is_coinbase: record.given.coinbase,
+            version: record.given.version,
+            lock_time: record.given.lock_time,
+            extended: record.given.extended,
+            being_deleted: false,
+        })
+    }
+
+    /// The transaction's bytes.
+    pub fn transaction(&self, part: &UtxoGetPart) -> Result<TransactionPart, UtxoError> {
+        let given = &self.get(&part.txid)?.given;
+        match &given.place {
+            TransactionPlace::Outside(store) => Err(UtxoError::Outside(store.clone())),
+            _ => {
+                let bytes = given.bytes.iter().skip(part.offset as usize).take(part.length as usize).copied();
+                let (bytes, total) = (bytes.collect(), given.bytes.len() as u64);
+                Ok(TransactionPart {
+                    bytes: ByteBuf::from(Vec::from_iter::<Vec<u8>>(bytes)),
+                    total,
+                    file_type: given.file_type,
+                })
+            }
+        }
+    }
+
+    /// The transaction's TxInpoints.
+    pub fn inpoints(&self, part: &UtxoGetPart) -> Result<InpointsPart, UtxoError> {
+        let all = inpoints(&self.get(&part.txid)?.given.inputs);
+        let bytes = all.iter().skip(part.offset as usize).take(part.length as usize).copied();
+        Ok(InpointsPart { bytes: ByteBuf::from(bytes.collect::<Vec<_>>()), total: all.len() as u64 })
+    }
+
+    /// Whether an output can be spent.
+    pub fn spend_state(&self, outpoint: &Outpoint, height: u32) -> Result<UtxoSpendState, UtxoError> {
+        let missing = UtxoSpendState { status: SpendStatus::NotFound, utxo_hash: None, spender: None };
+        let txid = hash_argument("txid", &outpoint.txid)?;
+        let Some(record) = self.records.get(&txid) else { return Ok(missing) };
+        let output = record.utxo(outpoint.vout).ok();
+        let hold = output.and_then(|output| output.hold.as_ref());
+        let reassigned = record.spendable_in.get(&outpoint.vout).filter(|&&from| height < from);
+        let status = match output {
+            _ if record.conflicting => SpendStatus::Conflicting,
+            _ if record.locked => SpendStatus::Locked,
+            _ if height < record.spending_height => SpendStatus::Immature { spendable_at: record.spending_height },
+            None => SpendStatus::NotFound,
+            Some(output) if output.frozen => SpendStatus::Frozen,
+            Some(_) if reassigned.is_some() => SpendStatus::Immature { spendable_at: *reassigned.expect("it is some") },
+            Some(_) if hold.is_some() => SpendStatus::Spent,
+            Some(_) => SpendStatus::Ok,
+        };
+        let utxo_hash = output.map(|output| buf(&output.hash));
+        Ok(UtxoSpendState { status, utxo_hash, spender: hold.map(Hold::spender) })
+    }
+
+    /// Unmined transactions behind the cursor.
+    pub fn list_unmined(&self, after: Option<&UnminedCursor>, limit: usize) -> UnminedPage {
+        let mut all: BTreeMap<UnminedCursor, UnminedTransaction> = BTreeMap::new();
+        for (txid, record) in &self.records {
+            let Some(unmined_since) = record.unmined_since else { continue };
+            let cursor = UnminedCursor { created_at: record.created_at, txid: buf(txid) };
+            let transaction = UnminedTransaction {
+                txid: buf(txid),
+                created_at: record.created_at,
+                unmined_since,
+                fee: record.fee,
+                size_in_bytes: record.given.size,
+                locked: record.locked,
+                conflicting: record.conflicting,
+            };
+            if after.is_none_or(|after| *after < cursor) {
+                all.insert(cursor, transaction);
+            }
+        }
+        let cursor = all.keys().nth(limit.saturating_sub(1)).filter(|_| all.len() > limit).cloned();
+        UnminedPage { transactions: all.into_values().take(limit).collect(), cursor }
+    }
+
+    /// Class bytes that records keep in the BlobStore.
+    pub fn external_bytes(&self) -> u64 {
+        self.records.values().map(|record| record.given.class_bytes()).sum()
+    }
+
+    pub fn indexes(&self) -> Indexes {
+        let mut indexes = Indexes::default();
+        for (txid, record) in &self.records {
+            let enter = |index: &mut BTreeMap<u32, BTreeSet<Hash>>, height: Option<u32>| {
+                if let Some(height) = height {
+                    index.entry(height).or_default().insert(*txid);
+                }
+            };
+            enter(&mut indexes.deletable, record.delete_at_height);
+            enter(&mut indexes.unmined, record.unmined_since);
+            enter(&mut indexes.preserved, record.preserve_until);
+        }
+        indexes
+    }
+
+    /// The counters; bytes are not the model's.
+    pub fn storage(&self) -> UtxoStorage {
+        let count = |f: &dyn Fn(&Record) -> bool| self.records.values().filter(|record| f(record)).count() as u64;
+        UtxoStorage {
+            records: self.records.len() as u64,
+            extra_pages: self.records.values().map(|record| record.counters().len() as u64 - 1).sum(),
+            deletable: count(&|record| record.delete_at_height.is_some()),
+            unmined: count(&|record| record.unmined_since.is_some()),
+            preserved: count(&|record| record.preserve_until.is_some()),
+            used_bytes: 0,
+            reusable_bytes: 0,
+        }
+    }
+}
