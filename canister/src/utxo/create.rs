@@ -65,7 +65,8 @@ impl UtxoStore {
         if parsed.outputs.is_empty() {
             return Err(UtxoError::NoOutputs);
         }
-        if call.settings.require_extended && !parsed.extended && !parsed.inputs.is_empty() {
+        let parsed_here = !matches!(draft.body, Body::Outside(_));
+        if call.settings.require_extended && parsed_here && !parsed.extended && !parsed.inputs.is_empty() {
             return Err(UtxoError::NotExtended { input: 0 });
         }
         if let Some(mined) = &item.mined {
