@@ -210,4 +210,8 @@ impl UtxoStore {
 }
 
 #[cfg(test)]
+mod histories;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;

@@ -1,0 +1,289 @@
+//! Random histories of all operations: every answer and every record is as the [`Model`] says.
+//!
+//! A history has few transactions that spend the same outputs, so that its steps collide. A step says what is meant ("a frozen
+//! output", "a transaction that is not there yet"); which one that is, is found out when it is its turn (`run`).
+
+mod run;
+mod steps;
+mod store;
+mod transactions;
+
+use super::model::{Call, Hash, Indexes, Model};
+use crate::api::*;
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+use run::{Run, Seen};
+use serde_bytes::ByteBuf;
+use std::fmt::Debug;
+use steps::{History, history};
+use store::Real;
+
+/// A call that changes something.
+#[derive(Clone, Debug)]
+pub enum Op {
+    Create(UtxoCreate),
+    Spend(TransactionSpends),
+    Unspend(Unspend),
+    SetMined(UtxoSetMined),
+    SetLocked(ByteBuf, bool),
+    Freeze(FreezeTarget),
+    Unfreeze(FreezeTarget),
+    Reassign(Reassign),
+    SetConflicting(ByteBuf),
+    ProcessConflicting(Vec<ByteBuf>),
+    Preserve(ByteBuf, u32),
+    Delete(Hash),
+    Begin(BeginTransaction),
+    Put(PutTransactionChunk),
+    Abort(ByteBuf),
+}
+
+/// What it answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Created(Result<UtxoCreated, UtxoError>),
+    Spent(Result<u32, Vec<SpendError>>),
+    Blocks(Result<Vec<u32>, UtxoError>),
+    Done(Result<(), UtxoError>),
+    Flag(Result<bool, UtxoError>),
+    Count(Result<u32, UtxoError>),
+    Conflict(Result<Conflict, UtxoError>),
+    Resolved(Result<ConflictResolution, ConflictError>),
+    Uploading(Result<UploadProgress, TransactionUploadError>),
+    Aborted(Result<bool, TransactionUploadError>),
+}
+
+/// What is compared.
+pub trait Store {
+    fn apply(&mut self, op: &Op, call: &Call) -> Answer;
+    fn record(&self, txid: &[u8], first: u32, limit: u32) -> Result<UtxoRecord, UtxoError>;
+    fn transaction(&self, part: &UtxoGetPart) -> Result<TransactionPart, UtxoError>;
+    fn inpoints(&self, part: &UtxoGetPart) -> Result<InpointsPart, UtxoError>;
+    fn spend_state(&self, outpoint: &Outpoint, height: u32) -> Result<UtxoSpendState, UtxoError>;
+    fn list_unmined(&self, after: Option<&UnminedCursor>, limit: u32) -> UnminedPage;
+    fn indexes(&self) -> Indexes;
+    /// The counters. Of the bytes a model knows nothing.
+    fn storage(&self) -> UtxoStorage;
+    /// Class bytes in the BlobStore, of records and of the upload.
+    fn blob_bytes(&self) -> (u64, u64);
+    /// As after an upgrade.
+    fn reopen(&mut self);
+}
+
+impl Store for Model {
+    fn apply(&mut self, op: &Op, call: &Call) -> Answer {
+        match op {
+            Op::Create(item) => Answer::Created(self.create(item, call)),
+            Op::Spend(item) => Answer::Spent(self.spend(item, call)),
+            Op::Unspend(item) => Answer::Flag(self.unspend(item, call)),
+            Op::SetMined(of) => Answer::Blocks(self.set_mined(&of.items[0], of, call)),
+            Op::SetLocked(txid, locked) => Answer::Done(self.set_locked(txid, *locked, call)),
+            Op::Freeze(target) => Answer::Count(self.freeze(target, call)),
+            Op::Unfreeze(target) => Answer::Count(self.unfreeze(target, call)),
+            Op::Reassign(item) => Answer::Count(self.reassign(item, call)),
+            Op::SetConflicting(txid) => Answer::Conflict(self.set_conflicting(txid, call)),
+            Op::ProcessConflicting(winners) => Answer::Resolved(self.process_conflicting(winners, call)),
+            Op::Preserve(txid, until) => Answer::Flag(self.preserve(txid, *until)),
+            Op::Delete(txid) => Answer::Count(self.delete(txid)),
+            Op::Begin(arg) => Answer::Uploading(self.begin(arg, call)),
+            Op::Put(arg) => Answer::Uploading(self.put(arg)),
+            Op::Abort(txid) => Answer::Aborted(self.abort(txid)),
+        }
+    }
+
+    fn record(&self, txid: &[u8], first: u32, limit: u32) -> Result<UtxoRecord, UtxoError> {
+        Self::record(self, txid, first, limit)
+    }
+
+    fn transaction(&self, part: &UtxoGetPart) -> Result<TransactionPart, UtxoError> {
+        Self::transaction(self, part)
+    }
+
+    fn inpoints(&self, part: &UtxoGetPart) -> Result<InpointsPart, UtxoError> {
+        Self::inpoints(self, part)
+    }
+
+    fn spend_state(&self, outpoint: &Outpoint, height: u32) -> Result<UtxoSpendState, UtxoError> {
+        Self::spend_state(self, outpoint, height)
+    }
+
+    fn list_unmined(&self, after: Option<&UnminedCursor>, limit: u32) -> UnminedPage {
+        Self::list_unmined(self, after, limit as usize)
+    }
+
+    fn indexes(&self) -> Indexes {
+        Self::indexes(self)
+    }
+
+    fn storage(&self) -> UtxoStorage {
+        Self::storage(self)
+    }
+
+    fn blob_bytes(&self) -> (u64, u64) {
+        (self.external_bytes(), self.upload_bytes())
+    }
+
+    fn reopen(&mut self) {
+        *self = self.clone();
+    }
+}
+
+/// An error without its sentence, and without the names of arguments.
+fn plain(error: UtxoError) -> UtxoError {
+    match error {
+        UtxoError::BadArgument { .. } => UtxoError::BadArgument { field: String::new(), why: String::new() },
+        UtxoError::BadTransaction { .. } => UtxoError::BadTransaction { at: 0, why: String::new() },
+        other => other,
+    }
+}
+
+fn plain_upload(error: TransactionUploadError) -> TransactionUploadError {
+    match error {
+        TransactionUploadError::Refused(error) => TransactionUploadError::Refused(plain(error)),
+        other => other,
+    }
+}
+
+impl Answer {
+    fn plain(self) -> Self {
+        match self {
+            Self::Created(answer) => Self::Created(answer.map_err(plain)),
+            Self::Blocks(answer) => Self::Blocks(answer.map_err(plain)),
+            Self::Done(answer) => Self::Done(answer.map_err(plain)),
+            Self::Flag(answer) => Self::Flag(answer.map_err(plain)),
+            Self::Count(answer) => Self::Count(answer.map_err(plain)),
+            Self::Conflict(answer) => Self::Conflict(answer.map_err(plain)),
+            Self::Uploading(answer) => Self::Uploading(answer.map_err(plain_upload)),
+            Self::Aborted(answer) => Self::Aborted(answer.map_err(plain_upload)),
+            Self::Spent(answer) => {
+                let each = |SpendError { spend, error }| SpendError { spend, error: plain(error) };
+                Self::Spent(answer.map_err(|errors| errors.into_iter().map(each).collect()))
+            }
+            Self::Resolved(answer) => {
+                let error = |ConflictError { txid, error }| ConflictError { txid, error: plain(error) };
+                Self::Resolved(answer.map_err(error))
+            }
+        }
+    }
+
+    /// For what it counts: how it went well, or the names of its errors.
+    fn kinds(&self) -> Vec<String> {
+        let few = |what: &str, count: usize| format!("{what}{}", count.min(3));
+        match self {
+            Self::Created(Ok(_)) | Self::Done(Ok(())) | Self::Uploading(Ok(_)) => vec!["Ok".into()],
+            Self::Flag(Ok(flag)) | Self::Aborted(Ok(flag)) => vec![flag.to_string()],
+            Self::Count(Ok(count)) => vec!["Ok".into(), few("", *count as usize)],
+            Self::Spent(Ok(count)) => vec!["Ok".into(), few("", *count as usize)],
+            Self::Blocks(Ok(blocks)) => vec![few("", blocks.len())],
+            Self::Conflict(Ok(Conflict { marked, parent_spends })) => {
+                vec![few("marked", marked.len()), few("held", parent_spends.len())]
+            }
+            Self::Resolved(Ok(ConflictResolution { losers, unspent, spent })) => {
+                vec![few("lost", losers.len()), few("unspent", unspent.len()), few("spent", *spent as usize)]
+            }
+            Self::Spent(Err(errors)) => errors.iter().map(|refused| name(&refused.error)).collect(),
+            Self::Resolved(Err(refused)) => vec![name(&refused.error)],
+            Self::Uploading(Err(TransactionUploadError::Refused(error))) => vec![name(error)],
+            Self::Uploading(Err(error)) | Self::Aborted(Err(error)) => vec![name(error)],
+            Self::Created(Err(error))
+            | Self::Blocks(Err(error))
+            | Self::Done(Err(error))
+            | Self::Flag(Err(error))
+            | Self::Count(Err(error))
+            | Self::Conflict(Err(error)) => vec![name(error)],
+        }
+    }
+}
+
+impl Op {
+    fn name(&self) -> String {
+        name(self)
+    }
+}
+
+/// What something is, without its fields.
+fn name(of: &dyn Debug) -> String {
+    format!("{of:?}").chars().take_while(|c| c.is_alphanumeric()).collect()
+}
+
+/// Lets a history happen.
+fn run<S: Store>(history: History, store: S, compared: bool, seen: &mut Seen) -> Result<(), TestCaseError> {
+    let transactions = transactions::build(&history.templates);
+    let mut run = Run {
+        model: Model::default(),
+        store,
+        transactions,
+        settings: history.settings,
+        height: 1,
+        now_ns: 1_000,
+        done: Vec::new(),
+        compared,
+        seen,
+    };
+    for one in history.moves {
+        run.step(one).map_err(|error| {
+            let done: Vec<String> = run.done.iter().map(|(op, height)| format!("at {height}: {op:?}")).collect();
+            TestCaseError::fail(format!("{error}\nafter\n{}", done.join("\n")))
+        })?;
+    }
+    run.store.reopen();
+    run.check()
+}
+
+proptest! {
+    #![proptest_config(crate::testing::histories(150))]
+
+    /// Every answer, and behind every step every record, every index, every count, as a plain model says.
+    #[test]
+    fn agrees_with_a_model(history in history()) {
+        run(history, Real::new(), true, &mut Seen::new())?;
+    }
+}
+
+/// What histories must have seen: of each call, how it may end.
+const OUTCOMES: [(&str, &str); 16] = [
+    ("Create", "Ok BadArgument BadTransaction ExternalFull NoOutputs NoUpload NotExtended TxExists ZeroHeight"),
+    (
+        "Spend",
+        "Ok BadArgument CoinbaseImmature Conflicting Frozen FrozenUntil InvalidSpend Locked Spent TxNotFound \
+         UtxoHashMismatch UtxoNotFound ZeroHeight",
+    ),
+    ("Unspend", "true false BadArgument TxNotFound UtxoHashMismatch UtxoNotFound ZeroHeight"),
+    ("SetMined", "0 1 2 3 BadArgument TxNotFound ZeroHeight"),
+    ("SetLocked", "Ok BadArgument TxNotFound ZeroHeight"),
+    ("Freeze", "1 2 AlreadyFrozen BadArgument TxNotFound UtxoHashMismatch UtxoNotFound ZeroHeight"),
+    ("Unfreeze", "1 2 BadArgument TxNotFound UtxoHashMismatch UtxoNotFound UtxoNotFrozen ZeroHeight"),
+    ("Reassign", "Ok BadArgument Spent TxNotFound UtxoHashMismatch UtxoNotFound UtxoNotFrozen ZeroHeight"),
+    ("SetConflicting", "marked0 marked1 marked2 marked3 held0 held1 held2 held3 BadArgument TxNotFound ZeroHeight"),
+    (
+        "ProcessConflicting",
+        "lost0 lost1 lost2 lost3 unspent0 unspent1 unspent2 unspent3 spent0 spent1 spent2 BadArgument CoinbaseImmature Frozen \
+         FrozenUntil InvalidSpend NotConflicting Spent TxNotFound UtxoNotFound WinnerLoses ZeroHeight",
+    ),
+    ("Preserve", "true false BadArgument ZeroHeight"),
+    ("Delete", "0 1 2 TxNotFound"),
+    ("Begin", "Ok BadArgument ExternalFull OtherUpload"),
+    ("Put", "Ok ChunkMismatch ChunkOutOfRange NoUpload OtherUpload WrongLength"),
+    ("Abort", "true false OtherUpload"),
+    (
+        "Record",
+        "paged empty_page spent_page deletable deletable_pages frozen_spent two_children three_blocks unmined_with_blocks \
+         two_reassignments deleted_child preserved in_blobs",
+    ),
+];
+
+/// The histories are worth something: whatever can happen, happens.
+#[test]
+fn whatever_can_happen_happens() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+    let mut runner = TestRunner::deterministic();
+    let mut seen = Seen::new();
+    for _ in 0..2_000 {
+        let history = history().new_tree(&mut runner).unwrap().current();
+        run(history, Model::default(), false, &mut seen).unwrap();
+    }
+    let all = OUTCOMES.iter().flat_map(|(op, kinds)| kinds.split(' ').map(move |kind| format!("{op} {kind}")));
+    let seldom: Vec<_> = all.filter(|kind| seen.get(kind).is_none_or(|&times| times < 4)).collect();
+    assert!(seldom.is_empty(), "seldom or never: {seldom:?} of {seen:#?}");
+}

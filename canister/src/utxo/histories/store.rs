@@ -1,0 +1,119 @@
+//! The real store, as the histories see it.
+
+use super::{Answer, Op, Store};
+use crate::api::*;
+use crate::blob::{BlobStore, Owner};
+use crate::memory::{self, cell};
+use crate::runtime::native;
+use crate::utxo::model::{Hash, Indexes};
+use crate::utxo::{Call, Order, UtxoStore};
+use serde_bytes::ByteBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// The store, over a stable memory of its own.
+pub struct Real {
+    store: UtxoStore,
+    blobs: BlobStore,
+}
+
+fn open() -> Real {
+    memory::forget();
+    let cells = Rc::new(memory::region(memory::CELLS));
+    cells.reserve(cell::END).unwrap();
+    Real { blobs: BlobStore::open().unwrap(), store: UtxoStore::open(cells, 3).unwrap() }
+}
+
+impl Real {
+    /// An empty one. There is one at a time.
+    pub fn new() -> Self {
+        native::reset();
+        open()
+    }
+
+    fn index(&self, order: Order) -> BTreeMap<u32, BTreeSet<Hash>> {
+        let index = self.store.index(order);
+        assert!(index.is_sorted_by_key(|(key, _)| *key), "{index:?}");
+        let set = |records: Vec<Hash>| {
+            let count = records.len();
+            let set = BTreeSet::from_iter(records);
+            assert_eq!(set.len(), count, "a record is in an index once");
+            set
+        };
+        index.into_iter().map(|(key, records)| (key, set(records))).collect()
+    }
+}
+
+impl Store for Real {
+    fn apply(&mut self, op: &Op, call: &super::Call) -> Answer {
+        let Self { store, blobs } = self;
+        let call = &Call { height: call.height, now_ns: call.now_ns, settings: &call.settings };
+        let seconds = call.now_ns / 1_000_000_000;
+        match op {
+            Op::Create(item) => Answer::Created(store.create(blobs, item, call)),
+            Op::Spend(item) => Answer::Spent(store.spend(item, call)),
+            Op::Unspend(item) => Answer::Flag(store.unspend(item, call)),
+            Op::SetMined(of) => Answer::Blocks(store.set_mined(of, &of.items[0], call)),
+            Op::SetLocked(txid, locked) => Answer::Done(store.set_locked(txid, *locked, call)),
+            Op::Freeze(target) => Answer::Count(store.set_frozen(target, true, call)),
+            Op::Unfreeze(target) => Answer::Count(store.set_frozen(target, false, call)),
+            Op::Reassign(item) => Answer::Count(store.reassign(item, call)),
+            Op::SetConflicting(txid) => Answer::Conflict(store.set_conflicting(txid, call)),
+            Op::ProcessConflicting(winners) => {
+                let arg = UtxoProcessConflicting { height: call.height, winners: winners.clone() };
+                Answer::Resolved(store.process_conflicting(&arg, call))
+            }
+            Op::Preserve(txid, until) => Answer::Flag(store.preserve(txid, *until)),
+            Op::Delete(txid) => Answer::Count(store.delete(blobs, txid)),
+            Op::Begin(arg) => Answer::Uploading(store.uploads.begin(blobs, arg, call.settings, seconds)),
+            Op::Put(arg) => Answer::Uploading(store.uploads.put(blobs, arg, seconds)),
+            Op::Abort(txid) => Answer::Aborted(store.uploads.abort(blobs, txid)),
+        }
+    }
+
+    fn record(&self, txid: &[u8], first: u32, limit: u32) -> Result<UtxoRecord, UtxoError> {
+        let mut record = self.store.get(&UtxoGet { txid: ByteBuf::from(txid), first, limit })?;
+        // Where the blobs lie is not the model's business: that they hold the bytes is asked elsewhere.
+        if let TransactionPlace::Blobs { parts, .. } = &mut record.transaction {
+            assert!(!parts.is_empty());
+            parts.clear();
+        }
+        Ok(record)
+    }
+
+    fn transaction(&self, part: &UtxoGetPart) -> Result<TransactionPart, UtxoError> {
+        self.store.transaction(&self.blobs, part)
+    }
+
+    fn inpoints(&self, part: &UtxoGetPart) -> Result<InpointsPart, UtxoError> {
+        self.store.inpoints(part)
+    }
+
+    fn spend_state(&self, outpoint: &Outpoint, height: u32) -> Result<UtxoSpendState, UtxoError> {
+        self.store.spend_state(outpoint, height)
+    }
+
+    fn list_unmined(&self, after: Option<&UnminedCursor>, limit: u32) -> UnminedPage {
+        self.store.unmined(after, limit)
+    }
+
+    fn indexes(&self) -> Indexes {
+        Indexes {
+            deletable: self.index(Order::DeleteAt),
+            unmined: self.index(Order::UnminedSince),
+            preserved: self.index(Order::PreserveUntil),
+        }
+    }
+
+    fn storage(&self) -> UtxoStorage {
+        self.store.storage()
+    }
+
+    fn blob_bytes(&self) -> (u64, u64) {
+        (self.blobs.kept_bytes(Owner::External), self.blobs.kept_bytes(Owner::Upload))
+    }
+
+    fn reopen(&mut self) {
+        *self = open();
+    }
+}
