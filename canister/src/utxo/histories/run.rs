@@ -206,11 +206,11 @@ impl<S: Store> Run<'_, S> {
     }
 
     fn accept(&mut self, which: Which, unlock: bool, height: u32) -> Outcome {
-        if which.number % 4 > 0 && !self.transactions.iter().any(|one| self.is_next(one)) {
+        if !which.number.is_multiple_of(4) && !self.transactions.iter().any(|one| self.is_next(one)) {
             return Ok(());
         }
-        let double =
-            which.number % 2 == 0 && self.transactions.iter().any(|one| self.is_next(one) && self.is_late(one));
+        let double = which.number.is_multiple_of(2)
+            && self.transactions.iter().any(|one| self.is_next(one) && self.is_late(one));
         let one = self.transaction(which, |one| self.is_next(one) && (!double || self.is_late(one)));
         let item = self.spends(&one, 0xff);
         let mut conflicting = false;
@@ -240,7 +240,7 @@ impl<S: Store> Run<'_, S> {
                 .transactions
                 .iter()
                 .find_map(|one| match &one.source {
-                    TransactionSource::Raw(bytes) if how % 2 == 0 => Some(bytes.to_vec()),
+                    TransactionSource::Raw(bytes) if how.is_multiple_of(2) => Some(bytes.to_vec()),
                     _ => None,
                 })
                 .unwrap_or(vec![1; 100_000]),
@@ -268,13 +268,13 @@ impl<S: Store> Run<'_, S> {
             }
             self.apply(Op::Put(put), height)?;
         }
-        if how % 3 == 0 {
+        if how.is_multiple_of(3) {
             self.store.reopen();
         }
         let source = TransactionSource::Uploaded(txid.clone());
         let item = UtxoCreate { source, mined: None, locked: Some(false), conflicting: false, fee: None };
         self.apply(Op::Create(item), height)?;
-        if how % 4 > 0 {
+        if !how.is_multiple_of(4) {
             self.apply(Op::Abort(txid), height)?;
         }
         Ok(())
@@ -317,7 +317,7 @@ impl<S: Store> Run<'_, S> {
         let count = item.spends.len();
         let Some(spend) = item.spends.get_mut(usize::from(which.number) % count.max(1)) else { return item };
         match wrong {
-            Some(Wrong::ShortTxid) if which.number % 2 == 0 => short(&mut item.spender),
+            Some(Wrong::ShortTxid) if which.number.is_multiple_of(2) => short(&mut item.spender),
             Some(Wrong::ShortTxid) => short(&mut spend.txid),
             Some(Wrong::Txid) => other(&mut spend.txid),
             Some(Wrong::ShortHash) => short(&mut spend.utxo_hash),
@@ -356,7 +356,7 @@ impl<S: Store> Run<'_, S> {
         let (by, vin) = self.hold((txid, outpoint.vout)).map_or(([9; 32], 0), |hold| (hold.by, hold.vin));
         let mut item = Unspend { outpoint, utxo_hash, spender: Spender { txid: ByteBuf::from(by), vin } };
         match wrong {
-            Some(Wrong::ShortTxid) if which.number % 2 == 0 => short(&mut item.spender.txid),
+            Some(Wrong::ShortTxid) if which.number.is_multiple_of(2) => short(&mut item.spender.txid),
             Some(Wrong::Spender) => other(&mut item.spender.txid),
             Some(Wrong::Vin) => item.spender.vin += 1,
             wrong => spoil(wrong, &mut item.outpoint, &mut item.utxo_hash),
@@ -401,7 +401,7 @@ impl<S: Store> Run<'_, S> {
             run.is_conflicting(one) && one.inputs.iter().all(there) && run.is_late(one)
         };
         let some = self.transactions.iter().any(|one| can(self, one));
-        if !some && meant.iter().any(|which| !which.any && which.number % 4 > 0) {
+        if !some && meant.iter().any(|which| !which.any && !which.number.is_multiple_of(4)) {
             return Ok(None);
         }
         let mut winners: Vec<ByteBuf> = Vec::new();

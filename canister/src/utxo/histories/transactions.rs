@@ -93,7 +93,7 @@ fn raw(form: Form, number: u32, inputs: &[(Hash, u32)], outputs: &[u8]) -> Vec<u
         bytes.extend([0xff; 4]);
         if form == Form::Extended {
             bytes.extend((500 * u64::from(number)).to_le_bytes());
-            bytes.extend(var_bytes(if number % 2 == 0 { &[] } else { &[0x51] }));
+            bytes.extend(var_bytes(if number.is_multiple_of(2) { &[] } else { &[0x51] }));
         }
     }
     bytes.extend(varint(outputs.len() as u64));
@@ -169,7 +169,8 @@ pub fn build(templates: &[Template]) -> Vec<Transaction> {
             Form::Outside { coinbase } => {
                 let hash = |(vout, kind): (u32, u8)| {
                     let (satoshis, script) = output(kind);
-                    (kind < 5 || kind > 6).then(|| ByteBuf::from(utxo_hash(&named(number), vout, &script, satoshis)))
+                    (!(5..=6).contains(&kind))
+                        .then(|| ByteBuf::from(utxo_hash(&named(number), vout, &script, satoshis)))
                 };
                 let outpoint = |&(txid, vout): &(Hash, u32)| Outpoint { txid: ByteBuf::from(txid), vout };
                 let (file_type, store_type) = (FileType::Tx, StoreType::Tx);
