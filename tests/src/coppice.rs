@@ -26,6 +26,8 @@ pub enum Who {
     Exporter,
     /// The same.
     Archive,
+    /// Has the role `Alert`, where a test grants it.
+    Alert,
     /// Has no role.
     Stranger,
     /// Anybody.

@@ -11,6 +11,9 @@ use crate::blob::BlobStore;
 use crate::slots::{MAX_LEN, SlotId};
 use serde_bytes::ByteBuf;
 
+/// Bytes of a transaction that are not copied, but written by themselves.
+const LONG_TAIL: usize = 4_096;
+
 /// The bytes of a page: its head is all zeros but for the kind and its own numbers.
 fn page_bytes(number: u32, master: SlotId, outputs: &[Option<Hash>], out: &mut Vec<u8>) {
     let utxos = outputs.iter().flatten().count() as u32;
@@ -22,13 +25,14 @@ fn page_bytes(number: u32, master: SlotId, outputs: &[Option<Hash>], out: &mut V
 }
 
 fn entries_onto(outputs: &[Option<Hash>], out: &mut Vec<u8>) {
-    for output in outputs {
-        let mut bytes = [0; ENTRY as usize];
+    let start = out.len();
+    out.resize(start + outputs.len() * ENTRY as usize, 0);
+    let entries = out[start..].as_chunks_mut::<{ ENTRY as usize }>().0;
+    for (entry, output) in entries.iter_mut().zip(outputs) {
         if let Some(hash) = output {
-            bytes[..32].copy_from_slice(hash);
-            bytes[entry::STATE as usize] = entry::UTXO as u8;
+            entry[..32].copy_from_slice(hash);
+            entry[entry::STATE as usize] = entry::UTXO as u8;
         }
-        out.extend_from_slice(&bytes);
     }
 }
 
@@ -135,7 +139,7 @@ impl UtxoStore {
             self.slots.free(slot);
             return Err(error.into());
         }
-        let mut record = Vec::with_capacity(head.len() as usize);
+        let mut record = Vec::with_capacity(head.transaction_at() as usize + tail.len().min(LONG_TAIL));
         head.encode_onto(&mut record);
         entries_onto(&outputs[..head.own_outputs() as usize], &mut record);
         if head.input_pages() == 0 {
@@ -153,8 +157,13 @@ impl UtxoStore {
                 record.extend(self.put_page(&page).to_le_bytes());
             }
         }
-        record.extend_from_slice(tail);
-        self.slots.write(slot, 0, &record);
+        if tail.len() < LONG_TAIL {
+            record.extend_from_slice(tail);
+            self.slots.write(slot, 0, &record);
+        } else {
+            self.slots.write(slot, 0, &record);
+            self.slots.write(slot, head.transaction_at(), tail);
+        }
 
         extras.save(&mut self.slots, slot, head).unwrap_or_else(|error| {
             crate::runtime::trap(&format!("the record's blocks: memory was not reserved: {error:?}"))

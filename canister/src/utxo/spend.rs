@@ -9,12 +9,9 @@ use crate::api::{Spend, SpendError, Spender, TransactionSpends, Unspend, UtxoErr
 use crate::slots::SlotId;
 use crate::table::same_key;
 use serde_bytes::ByteBuf;
-use std::collections::HashMap;
 
 /// Refused spends of a transaction that are named.
 const MOST_ERRORS: usize = 1_000;
-/// Spends of a transaction that are looked through one by one.
-const FEW: usize = 16;
 
 /// Where an output's entry lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,36 +30,10 @@ struct Planned {
     place: EntryPlace,
     state: u32,
     vin: u32,
+    /// Which of the transaction's spends.
+    index: u32,
     /// It is not spent yet, by this input.
     new: bool,
-}
-
-/// What a transaction is to spend, as far as it is checked.
-struct Plan {
-    spends: Vec<Planned>,
-    /// Which input spends an entry, where there are too many to look through.
-    inputs: Option<HashMap<(SlotId, u32), u32>>,
-}
-
-impl Plan {
-    fn new(spends: usize) -> Self {
-        Self { spends: Vec::with_capacity(spends), inputs: (spends > FEW).then(HashMap::new) }
-    }
-
-    fn add(&mut self, plan: Planned) {
-        if let Some(inputs) = &mut self.inputs {
-            inputs.entry((plan.place.slot, plan.place.at)).or_insert(plan.vin);
-        }
-        self.spends.push(plan);
-    }
-
-    /// The input that spends an entry already.
-    fn input_of(&self, place: EntryPlace) -> Option<u32> {
-        match &self.inputs {
-            Some(inputs) => inputs.get(&(place.slot, place.at)).copied(),
-            None => self.spends.iter().find(|plan| plan.place == place).map(|plan| plan.vin),
-        }
-    }
 }
 
 /// What a spend may overlook: conflicting and locked records, and another hash.
@@ -71,6 +42,24 @@ pub(super) enum Strictness {
     All,
     /// For winners of a conflict.
     Winner,
+}
+
+/// Finds outputs that one transaction spends twice, in its spends by place: by the same input that is once, and by another it
+/// is refused.
+fn find_twice(planned: &mut [Planned], spender: &Hash, errors: &mut Vec<SpendError>) {
+    let mut first = 0;
+    for i in 1..planned.len() {
+        if planned[i].place != planned[first].place {
+            first = i;
+            continue;
+        }
+        let vin = planned[first].vin;
+        if planned[i].new && planned[i].vin != vin {
+            let error = UtxoError::Spent { by: Spender { txid: ByteBuf::from(spender), vin } };
+            errors.push(SpendError { spend: planned[i].index, error });
+        }
+        planned[i].new = false;
+    }
 }
 
 impl UtxoStore {
@@ -199,25 +188,28 @@ impl UtxoStore {
         let whole = |error| vec![SpendError { spend: 0, error }];
         call.check().map_err(whole)?;
         let spender = hash_of("spender", &transaction.spender).map_err(whole)?;
-        let mut planned = Plan::new(transaction.spends.len());
+        let mut planned: Vec<Planned> = Vec::with_capacity(transaction.spends.len());
         let mut errors = Vec::new();
         let mut last: Option<Found> = None;
         for (spend, index) in transaction.spends.iter().zip(0..) {
-            match self.plan(spend, &spender, call, &mut last, &planned) {
-                Ok(plan) => planned.add(plan),
+            match self.plan((spend, index), &spender, call, &mut last) {
+                Ok(plan) => planned.push(plan),
                 Err(error) => errors.push(SpendError { spend: index, error }),
             }
             if errors.len() == MOST_ERRORS {
                 break;
             }
         }
+        planned.sort_unstable_by_key(|plan| (plan.place.slot, plan.place.at, plan.index));
+        find_twice(&mut planned, &spender, &mut errors);
         if !errors.is_empty() {
+            errors.sort_unstable_by_key(|error| error.spend);
+            errors.truncate(MOST_ERRORS);
             return Err(errors);
         }
         Root::reserve(&self.slots, 0, 0).map_err(|error| whole(error.into()))?;
 
         // Nothing below can be refused any more.
-        let planned = planned.spends;
         let mut spent = 0;
         let mut masters: Vec<SlotId> = Vec::with_capacity(1);
         let mut at = 0;
@@ -250,11 +242,10 @@ impl UtxoStore {
 
     fn plan(
         &self,
-        spend: &Spend,
+        (spend, index): (&Spend, u32),
         spender: &Hash,
         call: &Call,
         last: &mut Option<Found>,
-        planned: &Plan,
     ) -> Result<Planned, UtxoError> {
         let txid = hash_of("txid", &spend.txid)?;
         let hash = hash_of("utxo_hash", &spend.utxo_hash)?;
@@ -265,13 +256,7 @@ impl UtxoStore {
         };
         let (place, entry, new) =
             self.check_spend(found, spend.vout, Some(&hash), (spender, spend.vin), call, Strictness::All)?;
-        let twice = if new { planned.input_of(place) } else { None };
-        match twice {
-            Some(vin) if vin != spend.vin => {
-                Err(UtxoError::Spent { by: Spender { txid: ByteBuf::from(spender), vin } })
-            }
-            _ => Ok(Planned { place, state: entry.state, vin: spend.vin, new: new && twice.is_none() }),
-        }
+        Ok(Planned { place, state: entry.state, vin: spend.vin, index, new })
     }
 
     /// Takes an output from its spender, and says whether that held it.

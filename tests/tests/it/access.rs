@@ -38,14 +38,17 @@ fn the_table_names_every_method_of_the_candid_file_once() {
 fn access_is_checked_before_the_argument_is_decoded() {
     let coppice = Coppice::with(InitArg { operators: vec![], ..default_arg() });
     coppice.register(Who::Exporter);
+    let alert = Grant { principal: Who::Alert.principal(), role: Role::Alert };
+    coppice.operate::<Result<(), RoleError>>("grant_role", alert).unwrap();
     let mut checked = 0;
     for &(method, required) in TABLE {
         let Required::Role(role) = required else { continue };
-        for who in [Who::Controller, Who::Producer, Who::Exporter, Who::Stranger, Who::Anonymous] {
+        for who in [Who::Controller, Who::Producer, Who::Exporter, Who::Alert, Who::Stranger, Who::Anonymous] {
             let may = match who {
                 Who::Controller => role == Role::Operator,
                 Who::Producer => role == Role::Producer,
                 Who::Exporter => role == Role::Exporter,
+                Who::Alert => role == Role::Alert,
                 _ => false,
             };
             let garbage = b"not candid".to_vec();
@@ -56,7 +59,7 @@ fn access_is_checked_before_the_argument_is_decoded() {
             checked += 1;
         }
     }
-    assert_eq!(checked, 5 * TABLE.iter().filter(|(_, required)| *required != Required::Nobody).count());
+    assert_eq!(checked, 6 * TABLE.iter().filter(|(_, required)| *required != Required::Nobody).count());
 }
 
 #[test]

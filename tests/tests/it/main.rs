@@ -15,3 +15,4 @@ mod prune;
 mod reads;
 mod rollback;
 mod uploads;
+mod utxo;

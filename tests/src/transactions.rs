@@ -1,0 +1,96 @@
+//! Transactions to make UTXO records of.
+
+use crate::blocks::id;
+use coppice_canister::api::*;
+use serde_bytes::ByteBuf;
+use sha2::{Digest, Sha256};
+
+/// A transaction and its outputs.
+#[derive(Clone, Debug)]
+pub struct Tx {
+    /// Its bytes, standard.
+    pub raw: Vec<u8>,
+    /// Its id, in internal order.
+    pub txid: [u8; 32],
+    /// What each input spends.
+    pub inputs: Vec<([u8; 32], u32)>,
+    /// Satoshis and locking script of each output.
+    pub outputs: Vec<(u64, Vec<u8>)>,
+}
+
+/// Bitcoin's CompactSize.
+pub fn var_int(n: u64) -> Vec<u8> {
+    match n {
+        0..=0xFC => vec![n as u8],
+        0xFD..=0xFFFF => [&[0xFD][..], &(n as u16).to_le_bytes()].concat(),
+        0x1_0000..=0xFFFF_FFFF => [&[0xFE][..], &(n as u32).to_le_bytes()].concat(),
+        _ => [&[0xFF][..], &n.to_le_bytes()].concat(),
+    }
+}
+
+impl Tx {
+    /// One with these inputs and outputs.
+    pub fn new(inputs: &[([u8; 32], u32)], outputs: &[(u64, Vec<u8>)]) -> Self {
+        let mut raw = 1u32.to_le_bytes().to_vec();
+        raw.extend(var_int(inputs.len() as u64));
+        for (txid, vout) in inputs {
+            raw.extend(txid);
+            raw.extend(vout.to_le_bytes());
+            raw.extend([1, 0x51, 0xFF, 0xFF, 0xFF, 0xFF]);
+        }
+        raw.extend(var_int(outputs.len() as u64));
+        for (satoshis, script) in outputs {
+            raw.extend(satoshis.to_le_bytes());
+            raw.extend(var_int(script.len() as u64));
+            raw.extend(script);
+        }
+        raw.extend([0; 4]);
+        let txid = Sha256::digest(Sha256::digest(&raw)).into();
+        Self { raw, txid, inputs: inputs.to_vec(), outputs: outputs.to_vec() }
+    }
+
+    /// One with so many outputs that spends these; no other `salt` gives the same.
+    pub fn of(salt: u64, inputs: &[([u8; 32], u32)], outputs: u32) -> Self {
+        let script = [&[0x51][..], &salt.to_le_bytes()].concat();
+        let outputs: Vec<_> = (0..u64::from(outputs)).map(|i| (1_000 + i, script.clone())).collect();
+        Self::new(inputs, &outputs)
+    }
+
+    /// One that spends what has no record.
+    pub fn orphan(salt: u64, outputs: u32) -> Self {
+        Self::of(salt, &[(id(salt ^ 0xF00D), 0)], outputs)
+    }
+
+    /// Its id as an argument.
+    pub fn id(&self) -> ByteBuf {
+        ByteBuf::from(self.txid)
+    }
+
+    /// The UTXO hash of an output.
+    pub fn hash(&self, vout: u32) -> [u8; 32] {
+        let (satoshis, script) = &self.outputs[vout as usize];
+        let preimage = [&self.txid[..], &var_int(u64::from(vout)), script, &var_int(*satoshis)].concat();
+        Sha256::digest(preimage).into()
+    }
+
+    /// One of its outputs.
+    pub fn outpoint(&self, vout: u32) -> Outpoint {
+        Outpoint { txid: self.id(), vout }
+    }
+
+    /// One of its outputs, spent by input `vin` of a transaction.
+    pub fn spend(&self, vout: u32, vin: u32) -> Spend {
+        Spend { txid: self.id(), vout, utxo_hash: ByteBuf::from(self.hash(vout)), vin }
+    }
+
+    /// A record of it, that can be spent from at once.
+    pub fn record(&self) -> UtxoCreate {
+        UtxoCreate {
+            source: TransactionSource::Raw(ByteBuf::from(self.raw.as_slice())),
+            mined: None,
+            locked: Some(false),
+            conflicting: false,
+            fee: None,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! UTXO records through the interface: batches, roles, uploads, upgrades at every message.
+
+use coppice_canister::api::*;
+use coppice_tests::coppice::{Coppice, Who};
+use coppice_tests::transactions::Tx;
+use serde_bytes::ByteBuf;
+
+type Done<T> = Batch<Result<T, UtxoError>>;
+
+fn create(coppice: &Coppice, height: u32, items: Vec<UtxoCreate>) -> Done<UtxoCreated> {
+    coppice.produce("utxo_create", UtxoCreateBatch { height, items })
+}
+
+fn spend(coppice: &Coppice, height: u32, items: Vec<TransactionSpends>) -> Batch<Result<u32, Vec<SpendError>>> {
+    coppice.produce("utxo_spend", UtxoSpendBatch { height, items })
+}
+
+fn set_mined(coppice: &Coppice, height: u32, block_id: u32, txs: &[&Tx], unset: bool) -> Done<Vec<u32>> {
+    let items = txs.iter().map(|tx| MinedTransaction { txid: tx.id(), subtree: 3 }).collect();
+    let set = UtxoSetMined { height, block_id, block_height: height, on_longest_chain: !unset, unset, items };
+    coppice.produce("utxo_set_mined", set)
+}
+
+fn get(coppice: &Coppice, tx: &Tx) -> Result<UtxoRecord, UtxoError> {
+    coppice.ask("utxo_get", (UtxoGet { txid: tx.id(), first: 0, limit: 10_000 },))
+}
+
+fn configure(coppice: &Coppice, change: UtxoSettingsChange) -> Result<Config, ConfigError> {
+    coppice.operate("set_config", ConfigChange { utxo: Some(change), ..ConfigChange::default() })
+}
+
+fn all_ok<T: std::fmt::Debug, E: std::fmt::Debug>(batch: Batch<Result<T, E>>) -> Vec<T> {
+    assert_eq!(batch.remaining, 0);
+    batch.results.into_iter().map(|result| result.unwrap()).collect()
+}
+
+/// A small life: parent and child made, spent, mined, frozen, reassigned, a double spend that wins, a reorg.
+fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoRecord> {
+    let parent = Tx::orphan(1, 3);
+    let child = Tx::of(2, &[(parent.txid, 0), (parent.txid, 1)], 2);
+    let rival = Tx::of(3, &[(parent.txid, 1)], 1);
+    let grandchild = Tx::of(4, &[(child.txid, 1)], 1);
+    let alert = Grant { principal: Who::Alert.principal(), role: Role::Alert };
+    coppice.operate::<Result<(), RoleError>>("grant_role", alert).unwrap();
+    let alerted = |method: &str, height: u32, vout: u32| -> Done<u32> {
+        let target = FreezeTarget { txid: parent.id(), vout: Some(vout), utxo_hash: None };
+        coppice.call(Who::Alert, method, (UtxoFreezeBatch { height, items: vec![target] },)).unwrap()
+    };
+    all_ok(create(coppice, 10, [&parent, &child, &grandchild].map(Tx::record).into()));
+    after_each(coppice);
+    let of_child = vec![parent.spend(0, 0), parent.spend(1, 1)];
+    let of_grandchild = vec![child.spend(1, 0)];
+    let spends = vec![
+        TransactionSpends { spender: child.id(), spends: of_child },
+        TransactionSpends { spender: grandchild.id(), spends: of_grandchild },
+    ];
+    for expected in [[2, 1], [0, 0]] {
+        assert_eq!(all_ok(spend(coppice, 11, spends.clone())), expected, "the same again is Ok and counts nothing");
+        after_each(coppice);
+    }
+    assert_eq!(all_ok(set_mined(coppice, 12, 7, &[&parent, &child], false)), [[7], [7]]);
+    after_each(coppice);
+    assert_eq!(all_ok(alerted("utxo_freeze", 12, 2)), [1]);
+    after_each(coppice);
+    let item = Reassign {
+        outpoint: parent.outpoint(2),
+        utxo_hash: ByteBuf::from(parent.hash(2)),
+        new_utxo_hash: ByteBuf::from([5; 32]),
+    };
+    let reassigned: Done<u32> =
+        coppice.call(Who::Alert, "utxo_reassign", (UtxoReassignBatch { height: 12, items: vec![item] },)).unwrap();
+    assert_eq!(all_ok(reassigned), [1_012]);
+    after_each(coppice);
+    all_ok(create(coppice, 13, vec![UtxoCreate { conflicting: true, ..rival.record() }]));
+    after_each(coppice);
+    // A reorg: the child's block is no more, and the double spend takes its place.
+    all_ok(set_mined(coppice, 13, 7, &[&child], true));
+    after_each(coppice);
+    let arg = UtxoProcessConflicting { height: 14, winners: vec![rival.id()] };
+    let resolved: Result<ConflictResolution, ConflictError> = coppice.produce("utxo_process_conflicting", arg);
+    assert_eq!(resolved.unwrap().losers, [child.id(), grandchild.id()]);
+    after_each(coppice);
+    let preserve = UtxoPreserve { until: 99, txids: vec![child.id(), ByteBuf::from([1; 32])] };
+    assert_eq!(all_ok::<bool, UtxoError>(coppice.produce("utxo_preserve", preserve)), [true, false]);
+    after_each(coppice);
+    [&parent, &child, &rival, &grandchild].map(|tx| UtxoRecord { created_at: 0, ..get(coppice, tx).unwrap() }).into()
+}
+
+#[test]
+fn a_life_of_records_with_an_upgrade_after_every_message_ends_as_without() {
+    let undisturbed = life(&Coppice::new(), |_| ());
+    let [parent, child, rival, grandchild] = &undisturbed[..] else { panic!("four records") };
+    assert_eq!(parent.utxos.iter().map(|utxo| utxo.as_ref().unwrap().len()).collect::<Vec<_>>(), [32, 68, 32]);
+    assert_eq!(parent.conflicting_children, std::slice::from_ref(&child.txid));
+    assert_eq!((child.conflicting, child.preserve_until, child.delete_at_height), (true, Some(99), None));
+    assert_eq!((rival.conflicting, rival.delete_at_height), (false, None));
+    assert_eq!(grandchild.delete_at_height, Some(14 + 288));
+    assert_eq!(life(&Coppice::new(), Coppice::upgrade), undisturbed);
+}
+
+#[test]
+fn a_batch_stops_at_its_budget_and_says_what_remains() {
+    let coppice = Coppice::new();
+    let refused = configure(&coppice, UtxoSettingsChange { batch_instructions: Some(5), ..Default::default() });
+    let ConfigError::Invalid { field, .. } = refused.unwrap_err();
+    assert_eq!(field, "batch_instructions");
+    let small = UtxoSettingsChange { batch_instructions: Some(1_000_000), ..UtxoSettingsChange::default() };
+    configure(&coppice, small).unwrap();
+    let txs: Vec<Tx> = (0..300).map(|salt| Tx::orphan(salt, 2)).collect();
+    let mut rest = &txs[..];
+    let mut calls = 0;
+    while !rest.is_empty() {
+        let batch = create(&coppice, 5, rest.iter().map(Tx::record).collect());
+        assert_eq!(batch.results.len() + batch.remaining as usize, rest.len());
+        assert!(!batch.results.is_empty() && batch.results.iter().all(Result::is_ok));
+        rest = &rest[batch.results.len()..];
+        calls += 1;
+    }
+    assert!((5..100).contains(&calls), "{calls}");
+    assert_eq!(coppice.storage().utxo.records, 300);
+}
+
+#[test]
+fn a_message_full_of_nonsense_is_answered_item_by_item() {
+    let coppice = Coppice::new();
+    let nothing = UtxoCreate { source: TransactionSource::Raw(ByteBuf::new()), ..Tx::orphan(1, 1).record() };
+    let batch = create(&coppice, 5, vec![nothing; 60_000]);
+    assert_eq!(batch.results.len() + batch.remaining as usize, 60_000);
+    assert!(batch.results.iter().all(|result| matches!(result, Err(UtxoError::BadTransaction { at: 0, .. }))));
+    let bad = Spend { txid: ByteBuf::new(), vout: 0, utxo_hash: ByteBuf::new(), vin: 0 };
+    let spends = vec![TransactionSpends { spender: ByteBuf::from([1; 32]), spends: vec![bad; 50_000] }; 2];
+    let batch = spend(&coppice, 5, spends);
+    let errors = batch.results[0].as_ref().unwrap_err();
+    assert!(errors.len() >= 1_000 && errors.iter().all(|e| matches!(e.error, UtxoError::BadArgument { .. })));
+    assert_eq!(coppice.storage().utxo, UtxoStorage { used_bytes: 128, ..UtxoStorage::default() });
+}
+
+#[test]
+fn a_transaction_longer_than_a_message_comes_in_chunks_and_is_read_in_parts() {
+    let coppice = Coppice::new();
+    let tx = Tx::new(&[([7; 32], 0)], &[(5, vec![0x51; 3_000_000]), (6, vec![0x51])]);
+    let begin = BeginTransaction { txid: tx.id(), length: tx.raw.len() as u64, chunk_size: 1 << 20 };
+    let begun: Result<UploadProgress, TransactionUploadError> = coppice.produce("utxo_begin_transaction", begin);
+    assert_eq!(begun, Ok(UploadProgress { chunks: 3, missing: 3 }));
+    for (chunk, bytes) in (0..).zip(tx.raw.chunks(1 << 20)) {
+        let put = PutTransactionChunk { txid: tx.id(), chunk, bytes: ByteBuf::from(bytes) };
+        let done: Result<UploadProgress, TransactionUploadError> = coppice.produce("utxo_put_transaction_chunk", put);
+        assert_eq!(done.unwrap().missing, 2 - chunk);
+        coppice.upgrade();
+    }
+    let item = UtxoCreate { source: TransactionSource::Uploaded(tx.id()), ..tx.record() };
+    assert!(all_ok(create(&coppice, 5, vec![item]))[0].external);
+    let mut bytes = Vec::new();
+    while bytes.len() < tx.raw.len() {
+        let arg = UtxoGetPart { txid: tx.id(), offset: bytes.len() as u64, length: u64::MAX };
+        let part: Result<TransactionPart, UtxoError> = coppice.ask("utxo_get_transaction", (arg,));
+        bytes.extend_from_slice(&part.unwrap().bytes);
+    }
+    assert_eq!(bytes, tx.raw);
+    let outpoints = vec![tx.outpoint(0), tx.outpoint(1), tx.outpoint(2)];
+    let arg = UtxoGetSpend { height: 5, outpoints };
+    let states: Result<Vec<UtxoSpendState>, UtxoError> = coppice.ask("utxo_get_spend", (arg,));
+    let statuses: Vec<SpendStatus> = states.unwrap().into_iter().map(|state| state.status).collect();
+    assert_eq!(statuses, [SpendStatus::Ok, SpendStatus::Ok, SpendStatus::NotFound]);
+}
+
+#[test]
+fn an_upload_that_nobody_goes_on_with_expires() {
+    let coppice = Coppice::new();
+    let begin = BeginTransaction { txid: ByteBuf::from([1; 32]), length: 1 << 20, chunk_size: 1 << 20 };
+    let begun: Result<UploadProgress, TransactionUploadError> = coppice.produce("utxo_begin_transaction", begin);
+    begun.unwrap();
+    coppice.pass(3_500);
+    assert!(coppice.ask::<Option<(ByteBuf, UploadProgress)>>("utxo_get_upload", ()).is_some());
+    coppice.pass(200);
+    assert!(coppice.ask::<Option<(ByteBuf, UploadProgress)>>("utxo_get_upload", ()).is_none());
+    assert_eq!(coppice.storage().used_bytes, 0);
+}
+
+#[test]
+fn unmined_transactions_are_listed_as_they_came() {
+    let coppice = Coppice::new();
+    let txs: Vec<Tx> = (0..30).map(|salt| Tx::orphan(salt, 1)).collect();
+    for some in txs.chunks(10) {
+        all_ok(create(&coppice, 5, some.iter().map(Tx::record).collect()));
+        coppice.pass(1);
+    }
+    all_ok(set_mined(&coppice, 6, 1, &[&txs[3], &txs[15]], false));
+    // What a reorg gives back stands where it stood before.
+    all_ok(set_mined(&coppice, 7, 1, &[&txs[3]], true));
+    let (mut listed, mut cursor) = (Vec::new(), None::<UnminedCursor>);
+    loop {
+        let page: UnminedPage = coppice.ask("utxo_list_unmined", (cursor, 7u32));
+        listed.extend(page.transactions);
+        cursor = page.cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert!(listed.is_sorted_by_key(|tx| (tx.created_at, tx.txid.clone())));
+    let mut expected: Vec<ByteBuf> = txs.iter().map(Tx::id).filter(|id| *id != txs[15].id()).collect();
+    let mut found: Vec<ByteBuf> = listed.iter().map(|tx| tx.txid.clone()).collect();
+    expected.sort();
+    found.sort();
+    assert_eq!(found, expected);
+    assert_eq!(coppice.storage().utxo.unmined, 29);
+}
+
+#[test]
+fn a_cap_on_memory_refuses_records_and_loses_none() {
+    let coppice = Coppice::new();
+    let pages = coppice.storage().billed_bytes / 65_536;
+    let cap = ConfigChange { max_stable_pages: Some(pages.max(4_096)), ..ConfigChange::default() };
+    coppice.operate::<Result<Config, ConfigError>>("set_config", cap).unwrap();
+    let mut made = 0;
+    let refused = (0..200_000u64).step_by(400).find_map(|first| {
+        let script = vec![0x51; 3_000];
+        let txs = (first..first + 400).map(|salt| Tx::new(&[([1; 32], salt as u32)], &[(5, script.clone())]));
+        let batch = create(&coppice, 5, txs.map(|tx| tx.record()).collect());
+        made += batch.results.iter().filter(|result| result.is_ok()).count() as u64;
+        batch.results.into_iter().find_map(Result::err)
+    });
+    assert_eq!(refused, Some(UtxoError::OutOfSpace));
+    assert_eq!(coppice.storage().utxo.records, made);
+    let first = Tx::new(&[([1; 32], 0)], &[(5, vec![0x51; 3_000])]);
+    assert!(get(&coppice, &first).is_ok());
+}
