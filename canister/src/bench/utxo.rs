@@ -9,7 +9,7 @@ use crate::api::*;
 use crate::memory::BenchMemory;
 use crate::runtime::instructions;
 use crate::state::{State, mutate};
-use crate::utxo::{Body, Call, Draft, Parsed, UtxoStore};
+use crate::utxo::{Body, Call, Draft, LastUnspent, Parsed, UtxoStore};
 use crate::{access, memory};
 use candid::CandidType;
 use ic_cdk::update;
@@ -36,6 +36,8 @@ pub struct UtxoBenchArg {
 /// Records made in one message.
 const STEP: u64 = 4_000;
 const HEIGHT: u32 = 1_000;
+/// Of whom everything is spent.
+const SPENDER: u64 = 7 << 50;
 const RETENTION: u32 = 288;
 
 /// A record of the other side: the fields of `utxo-data-model.md`.
@@ -186,7 +188,9 @@ impl Baseline {
 struct Transaction {
     raw: Vec<u8>,
     parsed: Parsed,
-    spends: Vec<Spend>,
+    spends: TransactionSpends,
+    spend_one: TransactionSpends,
+    unspends: Vec<Unspend>,
 }
 
 impl Transaction {
@@ -228,8 +232,16 @@ impl Transaction {
             utxo_hash: ByteBuf::from(hash.expect("each has one")),
             vin: vout,
         };
-        let spends = (0..).zip(&parsed.outputs).map(spend).collect();
-        Self { raw, parsed, spends }
+        let spends: Vec<Spend> = (0..).zip(&parsed.outputs).map(spend).collect();
+        let spender = ByteBuf::from(key(SPENDER));
+        let unspend = |spend: &Spend| Unspend {
+            outpoint: Outpoint { txid: spend.txid.clone(), vout: spend.vout },
+            utxo_hash: spend.utxo_hash.clone(),
+            spender: Spender { txid: spender.clone(), vin: spend.vin },
+        };
+        let unspends = spends.iter().map(unspend).collect();
+        let spend_one = TransactionSpends { spender: spender.clone(), spends: spends[..1].to_vec() };
+        Self { raw, parsed, unspends, spend_one, spends: TransactionSpends { spender, spends } }
     }
 
     fn item(&self) -> UtxoCreate {
@@ -317,14 +329,14 @@ fn bench_run_utxo(arg: UtxoBenchArg) -> Result<u64, String> {
 }
 
 fn run(prepared: &mut Prepared, op: &str, baseline: bool) -> Result<(), String> {
-    let spender = key(7 << 50);
     if baseline {
+        let spender = key(SPENDER);
         let maps = prepared.baseline.get_or_insert_with(Baseline::open);
         return prepared.transactions.iter().try_for_each(|tx| match op {
             "create" => maps.create(tx),
-            "spend" => maps.spend(tx, &tx.spends, &spender),
-            "spend_one" => maps.spend(tx, &tx.spends[..1], &spender),
-            "unspend" => maps.unspend(tx, &tx.spends, &spender),
+            "spend" => maps.spend(tx, &tx.spends.spends, &spender),
+            "spend_one" => maps.spend(tx, &tx.spend_one.spends, &spender),
+            "unspend" => maps.unspend(tx, &tx.spends.spends, &spender),
             "set_mined" => maps.change(&tx.parsed.txid, |record| {
                 record.blocks.push((1, HEIGHT, 0));
                 record.unmined_since = None;
@@ -342,23 +354,20 @@ fn run(prepared: &mut Prepared, op: &str, baseline: bool) -> Result<(), String> 
                 "create" => insert(state, tx, item, &call)?,
                 "create_raw" => drop(black_box(said(store.create(&mut state.blobs, item, &call))?)),
                 "spend" | "spend_one" => {
-                    let count = if op == "spend" { tx.spends.len() } else { 1 };
-                    let spends = tx.spends[..count].to_vec();
-                    let spent =
-                        said(store.spend(&TransactionSpends { spender: ByteBuf::from(spender), spends }, &call))?;
-                    if spent as usize != count {
-                        return Err(format!("{spent} of {count} were spent"));
+                    let spends = if op == "spend" { &tx.spends } else { &tx.spend_one };
+                    let spent = said(store.spend(spends, &call))?;
+                    if spent as usize != spends.spends.len() {
+                        return Err(format!("{spent} of {} were spent", spends.spends.len()));
                     }
                 }
                 "unspend" => {
-                    for spend in &tx.spends {
-                        let outpoint = Outpoint { txid: spend.txid.clone(), vout: spend.vout };
-                        let by = Spender { txid: ByteBuf::from(spender), vin: spend.vin };
-                        let item = Unspend { outpoint, utxo_hash: spend.utxo_hash.clone(), spender: by };
-                        if !said(store.unspend(&item, &call))? {
+                    let mut last = LastUnspent::default();
+                    for item in &tx.unspends {
+                        if !said(store.unspend(item, &call, &mut last))? {
                             return Err("an output was not held".into());
                         }
                     }
+                    store.unspent(&call, &mut last);
                 }
                 "set_mined" => {
                     let block = UtxoSetMined {

@@ -4,7 +4,7 @@ use crate::access::{alert, producer};
 use crate::api::*;
 use crate::runtime;
 use crate::state::{State, mutate, read};
-use crate::utxo::{self, Call, MAX_OUTPOINTS, UtxoStore, Weight};
+use crate::utxo::{self, Call, LastUnspent, MAX_OUTPOINTS, UtxoStore, Weight};
 use ic_cdk::{query, update};
 use serde_bytes::ByteBuf;
 
@@ -41,7 +41,14 @@ fn utxo_spend(arg: UtxoSpendBatch) -> Batch<Result<u32, Vec<SpendError>>> {
 
 #[update(guard = "producer")]
 fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
-    batch(arg.height, &arg.items, |store, _, item, call| store.unspend(item, call))
+    mutate(|state| {
+        at(state, arg.height, |store, _, call| {
+            let mut last = LastUnspent::default();
+            let done = utxo::batch(&arg.items, call.settings, |item| store.unspend(item, call, &mut last));
+            store.unspent(call, &mut last);
+            done
+        })
+    })
 }
 
 #[update(guard = "producer")]

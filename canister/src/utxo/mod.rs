@@ -43,6 +43,7 @@ pub use parse::Parsed;
 pub use read::MAX_OUTPOINTS;
 pub use record::Hash;
 use record::{HEAD, Head, flag};
+pub use spend::LastUnspent;
 use std::rc::Rc;
 use upload::Uploads;
 

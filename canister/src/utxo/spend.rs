@@ -44,6 +44,23 @@ pub(super) enum Strictness {
     Winner,
 }
 
+/// Whether an input holds an output.
+fn holds(entry: &Entry, (spender, vin): (&Hash, u32)) -> bool {
+    entry.is(SPENT) && entry.spender.1 == vin && same_key(&entry.spender.0, spender)
+}
+
+/// The record of which outputs were unspent last.
+#[derive(Default)]
+pub struct LastUnspent(Option<UnspentRun>);
+
+struct UnspentRun {
+    found: Found,
+    /// An output of it was named, held or not.
+    touched: bool,
+    /// How many outputs of a page were unspent that are not counted yet.
+    page: Option<(EntryPlace, i32)>,
+}
+
 /// Finds outputs that one transaction spends twice, in its spends by place: by the same input that is once, and by another it
 /// is refused.
 fn find_twice(planned: &mut [Planned], spender: &Hash, errors: &mut Vec<SpendError>) {
@@ -259,29 +276,57 @@ impl UtxoStore {
         Ok(Planned { place, state: entry.state, vin: spend.vin, index, new })
     }
 
-    /// Takes an output from its spender, and says whether that held it.
+    /// Takes an output from its spender, and says whether that held it. Outputs of one record that follow each other are found,
+    /// counted and evaluated as one: [`unspent`](Self::unspent) ends that, and must be called at the end.
     ///
     /// # Errors
     /// [`UtxoError`], and nothing has changed.
-    pub fn unspend(&mut self, item: &Unspend, call: &Call) -> Result<bool, UtxoError> {
+    pub fn unspend(&mut self, item: &Unspend, call: &Call, last: &mut LastUnspent) -> Result<bool, UtxoError> {
         call.check()?;
         let txid = hash_of("txid", &item.outpoint.txid)?;
         let hash = hash_of("utxo_hash", &item.utxo_hash)?;
         let spender = hash_of("spender", &item.spender.txid)?;
-        let found = self.find(&txid)?;
-        let (place, entry) = self.utxo(&found, item.outpoint.vout)?;
-        if entry.hash != hash {
+        if last.0.as_ref().is_none_or(|run| !same_key(&run.found.head.txid, &txid)) {
+            self.unspent(call, last);
+            let found = self.find(&txid)?;
+            Root::reserve(&self.slots, 0, 0)?;
+            last.0 = Some(UnspentRun { found, touched: false, page: None });
+        }
+        let Some(run) = &mut last.0 else { return Err(UtxoError::TxNotFound) };
+        let (place, entry) = self.utxo(&run.found, item.outpoint.vout)?;
+        if !same_key(&entry.hash, &hash) {
             return Err(UtxoError::UtxoHashMismatch { stored: ByteBuf::from(entry.hash) });
         }
-        Root::reserve(&self.slots, 0, 0)?;
-        let held = self.release_entry(place, &entry, (&spender, item.spender.vin));
-        self.evaluate(found.slot, call);
+        run.touched = true;
+        let held = holds(&entry, (&spender, item.spender.vin));
+        if held {
+            self.set_entry(place, entry.state & !(SPENT | SPENDER_DELETED), (&[0; 32], 0));
+            match &mut run.page {
+                Some((page, count)) if page.slot == place.slot => *count += 1,
+                page => {
+                    if let Some((page, count)) = page.replace((place, 1)) {
+                        self.count_spent(page, -count);
+                    }
+                }
+            }
+        }
         Ok(held)
+    }
+
+    /// Counts and evaluates what was unspent last.
+    pub fn unspent(&mut self, call: &Call, last: &mut LastUnspent) {
+        let Some(run) = last.0.take() else { return };
+        if let Some((page, count)) = run.page {
+            self.count_spent(page, -count);
+        }
+        if run.touched {
+            self.evaluate(run.found.slot, call);
+        }
     }
 
     /// Makes an output unspent if that input holds it, and says whether it did. A frozen one stays frozen.
     pub(super) fn release_entry(&mut self, place: EntryPlace, entry: &Entry, spender: (&Hash, u32)) -> bool {
-        let held = entry.is(SPENT) && (&entry.spender.0, entry.spender.1) == spender;
+        let held = holds(entry, spender);
         if held {
             self.set_entry(place, entry.state & !(SPENT | SPENDER_DELETED), (&[0; 32], 0));
             self.count_spent(place, -1);

@@ -6,7 +6,7 @@ use crate::blob::{BlobStore, Owner};
 use crate::memory::{self, cell};
 use crate::runtime::native;
 use crate::utxo::model::{Hash, Indexes};
-use crate::utxo::{Call, Order, UtxoStore};
+use crate::utxo::{Call, LastUnspent, Order, UtxoStore};
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -52,7 +52,12 @@ impl Store for Real {
         match op {
             Op::Create(item) => Answer::Created(store.create(blobs, item, call)),
             Op::Spend(item) => Answer::Spent(store.spend(item, call)),
-            Op::Unspend(item) => Answer::Flag(store.unspend(item, call)),
+            Op::Unspend(item) => {
+                let mut last = LastUnspent::default();
+                let answer = store.unspend(item, call, &mut last);
+                store.unspent(call, &mut last);
+                Answer::Flag(answer)
+            }
             Op::SetMined(of) => Answer::Blocks(store.set_mined(of, &of.items[0], call)),
             Op::SetLocked(txid, locked) => Answer::Done(store.set_locked(txid, *locked, call)),
             Op::Freeze(target) => Answer::Count(store.set_frozen(target, true, call)),

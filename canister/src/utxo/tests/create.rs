@@ -204,3 +204,27 @@ fn a_transaction_outside_is_believed_and_named() {
     let item = UtxoCreate { source: TransactionSource::Outside(bad), ..raw(&tx) };
     assert!(matches!(w.create(&item), Err(UtxoError::BadArgument { field, .. }) if field == "utxo_hash"));
 }
+
+#[test]
+fn counts_lengths_and_values_at_the_boundaries_of_a_var_int() {
+    let mut w = World::new();
+    for outputs in [252, 253, 65_535, 65_536] {
+        let tx = Tx::orphan(u64::from(outputs), outputs);
+        w.make(&tx);
+        let arg = UtxoGet { txid: tx.id(), first: outputs - 1, limit: 1 };
+        let record = w.store.get(&arg).unwrap();
+        assert_eq!((record.total_outputs, record.total_utxos), (outputs, outputs));
+        assert_eq!(record.utxos, [Some(ByteBuf::from(tx.hash(outputs - 1)))]);
+        assert_eq!(w.bytes(&tx).0, tx.raw);
+    }
+    for (script, satoshis) in [(252, 252), (253, 253), (65_535, 65_535), (65_536, 65_536), (0, 1 << 32)] {
+        let tx = Tx::new(&[([3; 32], script)], &[(satoshis, vec![0x52; script as usize])]);
+        w.make(&tx);
+        assert_eq!(w.get(&tx).utxos, [Some(ByteBuf::from(tx.hash(0)))]);
+    }
+    // A count that is encoded longer than it need be is no transaction.
+    let tx = Tx::orphan(1, 1);
+    let raw_bytes = [&tx.raw[..4], &[0xFD, 1, 0], &tx.raw[5..]].concat();
+    let item = UtxoCreate { source: TransactionSource::Raw(ByteBuf::from(raw_bytes)), ..raw(&tx) };
+    assert!(matches!(w.create(&item), Err(UtxoError::BadTransaction { at: 4, .. })));
+}

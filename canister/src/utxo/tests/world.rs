@@ -6,7 +6,7 @@ use crate::memory::{self, cell};
 use crate::runtime::native;
 use crate::testing::id;
 use crate::utxo::encoding::{utxo_hash, var_int};
-use crate::utxo::{Call, Hash, UtxoStore};
+use crate::utxo::{Call, Hash, LastUnspent, UtxoStore};
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 use std::rc::Rc;
@@ -170,7 +170,10 @@ impl World {
             utxo_hash: ByteBuf::from(of.hash(vout)),
             spender: Spender { txid: by.id(), vin },
         };
-        self.store.unspend(&item, &call)
+        let mut last = LastUnspent::default();
+        let done = self.store.unspend(&item, &call, &mut last);
+        self.store.unspent(&call, &mut last);
+        done
     }
 
     pub fn set_mined(&mut self, tx: &Tx, block: BlockRef, on_longest_chain: bool, unset: bool) -> Vec<u32> {
