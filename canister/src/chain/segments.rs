@@ -55,9 +55,24 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 
+/// A secondary key of an index segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key<'a> {
+    /// Which transaction has it.
+    pub transaction: u32,
+    /// Where its entry starts in the segment, in bytes.
+    pub at: u32,
+    /// The key.
+    pub bytes: &'a [u8],
+}
+
+/// Bytes of a key's entry before the key itself.
+pub const KEY_HEADER: usize = 6;
+
 /// A well-formed index segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Index<'a> {
+    segment: &'a [u8],
     ids: &'a [u8],
     keys: u32,
 }
@@ -70,7 +85,7 @@ impl<'a> Index<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, BadSegment> {
         let bad = |at: usize, why: String| Err(BadSegment { segment: Segment::Index, at: at as u64, why });
         if bytes.is_empty() {
-            return Ok(Self { ids: &[], keys: 0 });
+            return Ok(Self { segment: &[], ids: &[], keys: 0 });
         }
         let Some(n) = word(bytes, 0) else { return bad(0, "the number of transactions takes 4 bytes".into()) };
         // On wasm a `usize` has 32 bits: the product must not wrap.
@@ -90,7 +105,7 @@ impl<'a> Index<'a> {
             if length > MAX_KEY {
                 return bad(at + 4, format!("key {key} has {length} bytes; {MAX_KEY} at most"));
             }
-            at += 6 + usize::from(length);
+            at += KEY_HEADER + usize::from(length);
             if at > bytes.len() {
                 return bad(bytes.len(), format!("key {key} of {keys} reaches behind the end"));
             }
@@ -98,7 +113,7 @@ impl<'a> Index<'a> {
         if at != bytes.len() {
             return bad(at, format!("{} bytes behind the last key", bytes.len() - at));
         }
-        Ok(Self { ids, keys })
+        Ok(Self { segment: bytes, ids, keys })
     }
 
     /// Transactions.
@@ -115,6 +130,27 @@ impl<'a> Index<'a> {
     pub fn ids(&self) -> impl ExactSizeIterator<Item = &'a [u8; ID]> + use<'a> {
         self.ids.as_chunks::<ID>().0.iter()
     }
+
+    /// The secondary keys, in the order of the segment.
+    pub fn each_key(&self) -> impl Iterator<Item = Key<'a>> + use<'a> {
+        let segment = self.segment;
+        let mut at = 4 + self.ids.len() + 4;
+        // Every entry was checked, so the first that is not there is behind the last.
+        std::iter::from_fn(move || {
+            let header: &[u8; KEY_HEADER] = segment.get(at..)?.first_chunk()?;
+            let (transaction, length) = split_key_header(header);
+            let start = at + KEY_HEADER;
+            let key = Key { transaction, at: at as u32, bytes: segment.get(start..start + usize::from(length))? };
+            at = start + usize::from(length);
+            Some(key)
+        })
+    }
+}
+
+/// Transaction, and bytes of the key.
+pub fn split_key_header(header: &[u8; KEY_HEADER]) -> (u32, u16) {
+    let [a, b, c, d, length @ ..] = *header;
+    (u32::from_le_bytes([a, b, c, d]), u16::from_le_bytes(length))
 }
 
 /// Where the id of transaction `position` starts in an index segment.
@@ -185,6 +221,9 @@ mod tests {
         let parsed = Index::parse(&good).unwrap();
         assert_eq!((parsed.transactions(), parsed.keys()), (2, 2));
         assert_eq!(parsed.ids().collect::<Vec<_>>(), [&[0; 32], &[1; 32]]);
+        let keys = [Key { transaction: 0, at: 72, bytes: b"a" }, Key { transaction: 1, at: 79, bytes: &[7; 64] }];
+        assert_eq!(parsed.each_key().collect::<Vec<_>>(), keys);
+        assert_eq!(Index::parse(&[]).unwrap().each_key().count(), 0);
         assert_eq!(Index::parse(&[]).unwrap().transactions(), 0);
         for cut in 1..good.len() {
             assert!(Index::parse(&good[..cut]).is_err(), "{cut}");

@@ -47,6 +47,17 @@ pub struct TableStats {
     pub overflow_buckets: u64,
 }
 
+/// What becomes of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It stays.
+    Keep,
+    /// Another takes its place.
+    To(u64),
+    /// It goes.
+    Out,
+}
+
 /// A table from hashes to words.
 pub struct HashTable {
     pool: Pool,
@@ -178,7 +189,7 @@ impl HashTable {
     }
 
     /// Calls `visit` with every value under `hash`, in no order.
-    #[inline]
+    #[inline(always)]
     pub fn visit(&self, hash: u64, mut visit: impl FnMut(u64)) {
         let mut at = self.pool.primary(self.bucket_of(hash));
         loop {
@@ -198,27 +209,62 @@ impl HashTable {
 
     /// Takes exactly one entry out, and says whether it was there.
     pub fn remove(&mut self, hash: u64, value: u64) -> bool {
-        let wanted = Entry { hash, value };
+        self.change(hash, |there| if there == value { Change::Out } else { Change::Keep }).is_some()
+    }
+
+    /// Does to a value under `hash` what `decide` says of it, and answers which that was. Where all stay nothing is written.
+    #[inline]
+    pub fn change(&mut self, hash: u64, mut decide: impl FnMut(u64) -> Change) -> Option<u64> {
         let primary = self.pool.primary(self.bucket_of(hash));
         let first = self.pool.head(primary);
         let (mut at, mut head) = (primary, first);
         loop {
-            let slot = head.candidates(hash).find(|&slot| self.pool.entry(at, slot) == wanted);
-            if let Some(slot) = slot {
-                self.fill_hole((primary, first), (at, head, slot));
-                self.pool.header.entries -= 1;
-                self.pool.save_entries();
-                return true;
+            for slot in head.candidates(hash) {
+                let entry = self.pool.entry(at, slot);
+                if entry.hash != hash {
+                    continue;
+                }
+                match decide(entry.value) {
+                    Change::Keep => continue,
+                    Change::To(value) => self.pool.set_entry(at, slot, Entry { hash, value }),
+                    Change::Out => {
+                        self.fill_hole((primary, first), (at, head, slot));
+                        self.pool.header.entries -= 1;
+                        self.pool.save_entries();
+                    }
+                }
+                return Some(entry.value);
             }
             at = head.next();
             if at == 0 {
-                return false;
+                return None;
             }
             head = self.pool.head(at);
         }
     }
 
+    /// The value under `hash`, in a table that keeps one for each: what [`put`](Self::put) put there.
+    #[inline]
+    pub fn get(&self, hash: u64) -> Option<u64> {
+        let mut found = None;
+        self.visit(hash, |value| found = Some(value));
+        found
+    }
+
+    /// Puts `value` in the place of the one under `hash`, or adds it, and answers the one before. Replacing is never refused.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert); nothing has changed.
+    pub fn put(&mut self, hash: u64, value: u64) -> Result<Option<u64>, GrowError> {
+        let before = self.change(hash, |_| Change::To(value));
+        if before.is_none() {
+            self.insert(hash, value)?;
+        }
+        Ok(before)
+    }
+
     /// Moves the chain's last-added entry into the hole, so that the chain stays packed.
+    #[inline(always)]
     fn fill_hole(&mut self, (primary, mut first): (BucketRef, Head), hole: (BucketRef, Head, usize)) {
         let (at, mut head, slot) = hole;
         let (tail, mut tail_head) = match first.next() {
@@ -306,7 +352,7 @@ mod tests {
     use crate::memory::{self, TRANSACTION_INDEX};
     use crate::runtime::native;
     use proptest::prelude::*;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     fn open() -> HashTable {
         HashTable::open(memory::region(TRANSACTION_INDEX), 1).unwrap()
@@ -383,6 +429,45 @@ mod tests {
     }
 
     proptest! {
+        /// With one value for each hash, against a map.
+        #[test]
+        fn one_value_a_hash_agrees_with_a_map(
+            narrow in any::<bool>(),
+            steps in prop::collection::vec((0u8..6, any::<u64>(), 1u64..40), 1..2000),
+        ) {
+            let mut table = fresh();
+            let mut model: BTreeMap<u64, u64> = BTreeMap::new();
+            for (kind, hash, value) in steps {
+                let hash = if narrow { hash % 60 * 128 } else { hash % 3000 };
+                let there = model.get(&hash).copied();
+                prop_assert_eq!(table.get(hash), there);
+                match kind {
+                    0..=2 => prop_assert_eq!(table.put(hash, value).unwrap(), model.insert(hash, value)),
+                    3 => {
+                        table.fail_after(0);
+                        let put = table.put(hash, value);
+                        table.failing_in = None;
+                        prop_assert_eq!(put, there.map(Some).ok_or(GrowError::OutOfSpace), "only adding is refused");
+                        model.entry(hash).and_modify(|there| *there = value);
+                    }
+                    4 => {
+                        prop_assert_eq!(table.change(hash, |_| Change::Out), there);
+                        model.remove(&hash);
+                    }
+                    _ => {
+                        prop_assert_eq!(table.change(hash, |_| Change::Keep), None);
+                        prop_assert_eq!(table.change(hash, |there| Change::To(there + value)), there);
+                        model.entry(hash).and_modify(|there| *there += value);
+                    }
+                }
+                prop_assert_eq!(table.get(hash), model.get(&hash).copied());
+            }
+            prop_assert_eq!(table.stats().entries, model.len() as u64);
+            for (&hash, &value) in &model {
+                prop_assert_eq!(values(&table, hash), BTreeSet::from([value]));
+            }
+        }
+
         /// Against a set, with few hashes (long chains) and many, re-opened in between.
         #[test]
         fn agrees_with_a_model(
