@@ -45,12 +45,14 @@ pub const LOG_DIRECTORY: u8 = 4;
 pub const BLOCK_RECORDS: u8 = 5;
 /// The transaction index.
 pub const TRANSACTION_INDEX: u8 = 6;
+/// The newest place of each secondary key.
+pub const KEY_INDEX: u8 = 7;
 /// From a txid to its UTXO record.
 pub const UTXO_INDEX: u8 = 8;
 /// UTXO records, and what belongs to them.
 pub const UTXO_SLOTS: u8 = 9;
 
-const IDS: [u8; 9] = [
+const IDS: [u8; 10] = [
     CELLS,
     BLOB_ARENA,
     BLOB_GRANULES,
@@ -58,6 +60,7 @@ const IDS: [u8; 9] = [
     LOG_DIRECTORY,
     BLOCK_RECORDS,
     TRANSACTION_INDEX,
+    KEY_INDEX,
     UTXO_INDEX,
     UTXO_SLOTS,
 ];
@@ -71,6 +74,7 @@ pub const NAMES: [&str; IDS.len()] = [
     "log_directory",
     "block_records",
     "transaction_index",
+    "key_index",
     "utxo_index",
     "utxo_slots",
 ];

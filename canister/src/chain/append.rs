@@ -1,5 +1,6 @@
 //! Appending a block: every refusal first, then every change.
 
+use super::keys::links_len;
 use super::records::{BlockMeta, BlockRecord, Hash, MAX_HASH};
 use super::segments::{BadSegment, Index, MAX_KEY, Segment, check_receipts};
 use super::{ChainStore, MAX_SPAN};
@@ -160,15 +161,17 @@ impl ChainStore {
         self.admit(&draft, admission)?;
 
         let start = self.state.log_tail;
-        let end = self.log.blobs_end(start + draft.payload_len()).max(self.state.log_end);
+        let stored = draft.payload_len() + links_len(index.keys());
+        let end = self.log.blobs_end(start + stored).max(self.state.log_end);
         self.log.reserve(blobs, self.state.log_first, self.state.log_end, end)?;
         self.reserve_records(&draft, &index)?;
-        self.insert_ids(&draft, &index)?;
+        let links = self.enter(&draft, &index)?;
 
         // Nothing below can be refused any more.
         let written = self.log.extend(blobs, self.state.log_end..end, Owner::Chain).map_err(|e| format!("{e:?}"));
         let mut at = start;
-        let written = segments.iter().fold(written, |written, bytes| {
+        let parts = segments.map(|bytes| bytes.as_slice()).into_iter().chain([links.as_slice()]);
+        let written = parts.fold(written, |written, bytes| {
             let written = written.and_then(|()| self.log.write(blobs, at, bytes).map_err(|e| format!("{e:?}")));
             at += bytes.len() as u64;
             written
@@ -217,25 +220,41 @@ impl ChainStore {
         let oldest = if self.state.started { self.state.oldest } else { draft.number };
         self.records.reserve(draft.number, oldest)?;
         self.index.reserve(u64::from(index.transactions()))?;
+        if index.keys() > 0 {
+            self.keys.reserve(u64::from(index.keys()))?;
+        }
         Ok(())
+    }
+
+    /// Enters the block's ids and keys, or nothing, and answers the links of its keys.
+    pub(super) fn enter(&mut self, draft: &Draft, index: &Index) -> Result<Vec<u8>, AppendError> {
+        let entries = self.insert_ids(draft, index)?;
+        self.insert_keys(draft.number, index).map_err(|error| {
+            self.remove_ids(&entries);
+            error.into()
+        })
     }
 
     /// Enters the block's ids into the index, or none of them. An id that occurs twice in the block is entered where it
     /// occurs last, as a lookup gives the newest.
-    pub(super) fn insert_ids(&mut self, draft: &Draft, index: &Index) -> Result<(), AppendError> {
+    pub(super) fn insert_ids(&mut self, draft: &Draft, index: &Index) -> Result<Vec<(u64, u64)>, AppendError> {
         if !self.state.started {
             self.state.base = draft.number;
         }
         let entries = self.entries(draft.number, index);
         for (done, &(hash, value)) in entries.iter().enumerate() {
             if let Err(error) = self.index.insert(hash, value) {
-                for &(hash, value) in entries[..done].iter().rev() {
-                    self.index.remove(hash, value);
-                }
+                self.remove_ids(&entries[..done]);
                 return Err(error.into());
             }
         }
-        Ok(())
+        Ok(entries)
+    }
+
+    fn remove_ids(&mut self, entries: &[(u64, u64)]) {
+        for &(hash, value) in entries.iter().rev() {
+            self.index.remove(hash, value);
+        }
     }
 
     /// The index entries of a block, one for each different id.
@@ -259,7 +278,7 @@ impl ChainStore {
         entries
     }
 
-    /// Writes the record and moves the head. The payload and the ids are in place.
+    /// Writes the record and moves the head. The payload, the ids and the keys are in place.
     pub(super) fn commit(&mut self, draft: &Draft, index: &Index, now: u64) {
         let state = &mut self.state;
         if !state.started {
@@ -279,7 +298,8 @@ impl ChainStore {
             prune_ops: 1 + index.transactions() + index.keys(),
         };
         let record = BlockRecord { meta, hash: draft.hash, parent: draft.parent, sha256: draft.sha256 };
-        state.log_tail += draft.payload_len();
+        state.log_tail = meta.log_end();
+        state.keys += u64::from(meta.keys);
         state.next = draft.number + 1;
         state.appended_blocks += 1;
         state.appended_bytes += draft.payload_len();

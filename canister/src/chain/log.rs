@@ -136,6 +136,8 @@ impl Log {
 
     /// Appends a log range to `out`.
     pub fn read_onto(&self, blobs: &BlobStore, out: &mut Vec<u8>, range: Range<u64>) -> Result<(), PtrError> {
+        // At once: growing piece by piece dirties every heap page several times.
+        out.reserve((range.end - range.start) as usize);
         for (blob, inside, len) in self.pieces(range) {
             let ptr = self.ptr(blob).ok_or(PtrError::NeverAllocated)?;
             blobs.read_onto(out, &ptr, inside, len)?;

@@ -1,17 +1,19 @@
 //! The chain: blocks, their receipts and their index, from the oldest kept block to the head.
 //!
 //! A block's payload goes to the append `log`, what is known of it to a fixed-size `records` entry, and each of its
-//! transaction ids to a [`HashTable`], whose values are verified against the index segment. Four structures, one order:
-//! whatever can be refused is refused, and all memory reserved, before the first of them is changed.
+//! transaction ids and secondary keys to a [`HashTable`], whose values are verified against the index segment. Five
+//! structures, one order: whatever can be refused is refused, and all memory reserved, before the first of them is changed.
 //!
 //! ```text
 //! append ──▶ table (id → block, position)
-//!        ──▶ log ──▶ blobs        body ‖ receipts ‖ index, over equal blobs
+//!        ──▶ table (key → newest posting)
+//!        ──▶ log ──▶ blobs        body ‖ receipts ‖ index ‖ links of the keys, over equal blobs
 //!        ──▶ records              lengths, hashes, times
 //!        ──▶ state                next, log tail
 //! ```
 
 mod append;
+mod keys;
 mod log;
 mod read;
 mod records;
@@ -47,9 +49,13 @@ pub struct ChainStore {
     log: Log,
     records: RecordStore,
     index: HashTable,
+    keys: HashTable,
     rollbacks: Rollbacks,
-    /// Pages that the index entries of one prune message may dirty.
+    /// Pages that the entries of both indexes which one prune message takes out may dirty.
     most_pages: u64,
+    /// Has all keys share four hashes.
+    #[cfg(test)]
+    few_key_hashes: bool,
 }
 
 impl ChainStore {
@@ -63,10 +69,13 @@ impl ChainStore {
             state: ChainState::load(&cells)?,
             rollbacks: Rollbacks::load(&cells)?,
             most_pages: remove::MOST_PAGES,
+            #[cfg(test)]
+            few_key_hashes: false,
             cells,
             log: Log::open(memory::region(memory::LOG_DIRECTORY), log_class)?,
             records: RecordStore::open(memory::region(memory::BLOCK_RECORDS))?,
             index: HashTable::open(memory::region(memory::TRANSACTION_INDEX), hash_seed)?,
+            keys: HashTable::open(memory::region(memory::KEY_INDEX), hash_seed)?,
         })
     }
 
@@ -100,10 +109,16 @@ impl ChainStore {
         self.index.stats()
     }
 
+    /// How full the key index is: an entry for each different key.
+    pub fn key_stats(&self) -> TableStats {
+        self.keys.stats()
+    }
+
     /// Payload bytes of the kept blocks.
     pub fn payload_bytes(&self) -> u64 {
         let first = (self.state.oldest..self.state.next).find_map(|number| self.meta(number));
-        first.map_or(0, |meta| self.state.log_tail.saturating_sub(meta.log_offset))
+        let links = self.state.keys * keys::LINK as u64;
+        first.map_or(0, |meta| self.state.log_tail.saturating_sub(meta.log_offset).saturating_sub(links))
     }
 
     /// Blobs of the log that pruning could free: those that end before the head. Where the head's record is damaged, the
@@ -113,13 +128,13 @@ impl ChainStore {
         last.map_or(0, |meta| self.log.blob_of(meta.log_offset).saturating_sub(self.state.log_first))
     }
 
-    /// What the index keeps for a transaction: newer ones have higher values.
+    /// What an index keeps for a transaction, or for a key, of a block: newer blocks have higher values.
     fn index_value(&self, number: u64, position: u32) -> u64 {
         (number - self.state.base) << 24 | u64::from(position)
     }
 
     fn index_place(&self, value: u64) -> (u64, u32) {
-        (self.state.base + (value >> 24), (value & 0xFF_FFFF) as u32)
+        place(self.state.base, value)
     }
 
     /// The blobs that a log range touches.
@@ -131,7 +146,7 @@ impl ChainStore {
         self.state.save(&self.cells);
     }
 
-    /// Has prune messages dirty so few pages of the index.
+    /// Has prune messages dirty so few pages of the indexes.
     #[cfg(test)]
     pub(crate) fn set_most_pages(&mut self, pages: u64) {
         self.most_pages = pages;
@@ -156,6 +171,11 @@ impl ChainStore {
     pub(crate) fn poison_record(&self, number: u64) {
         self.records.poison(number);
     }
+}
+
+/// Block and position that an index names, where blocks count from `base`. What is damaged may name any.
+fn place(base: u64, value: u64) -> (u64, u32) {
+    (base.wrapping_add(value >> 24), (value & 0xFF_FFFF) as u32)
 }
 
 #[cfg(test)]

@@ -134,7 +134,7 @@ impl ChainStore {
         let meta = self.find(number)?;
         let blobs: Option<Vec<_>> = match meta.payload_len() {
             0 => Some(Vec::new()),
-            _ => self.log_ptrs(meta.log_offset, meta.log_end()).collect(),
+            _ => self.log_ptrs(meta.log_offset, meta.payload_end()).collect(),
         };
         Ok(BlockStorage {
             log_offset: meta.log_offset,
@@ -181,7 +181,7 @@ impl ChainStore {
         let record = self.records.meta_and_hash(number);
         let (meta, hash) = record.ok_or_else(|| corrupt(number, "its record cannot be decoded"))?;
         let at = meta.segment_start(Segment::Index) + id_offset(position);
-        if position >= meta.transactions || at + ID as u64 > meta.log_end() {
+        if position >= meta.transactions || at + ID as u64 > meta.payload_end() {
             return Err(corrupt(number, "the index names a transaction that the block does not have"));
         }
         let found: [u8; ID] = self.log.read_array(blobs, at).map_err(|e| corrupt(number, e))?;

@@ -18,6 +18,7 @@
 //! ```
 
 use super::append::MAX_BLOCK;
+use super::keys::links_len;
 use super::segments::Segment;
 use crate::memory::{GrowError, PAGE, Region};
 use serde_bytes::ByteBuf;
@@ -91,8 +92,7 @@ pub struct BlockMeta {
     pub timestamp: u64,
     /// `min(now, max(previous, timestamp))` at append: never runs backwards.
     pub monotonic: u64,
-    /// Ops that pruning the block costs beside the blobs that become free: `1 + transactions + keys`. A key counts although
-    /// nothing refers to it yet.
+    /// Ops that pruning the block costs beside the blobs that become free: `1 + transactions + keys`.
     pub prune_ops: u32,
 }
 
@@ -102,9 +102,14 @@ impl BlockMeta {
         self.lengths.iter().map(|&len| u64::from(len)).sum()
     }
 
-    /// One past the payload's last byte in the log.
-    pub fn log_end(&self) -> u64 {
+    /// One past the payload's last byte in the log, where the links of the block's keys begin.
+    pub fn payload_end(&self) -> u64 {
         self.log_offset + self.payload_len()
+    }
+
+    /// One past the block's last byte in the log: of its payload, and of the links of its keys.
+    pub fn log_end(&self) -> u64 {
+        self.payload_end() + links_len(self.keys)
     }
 
     /// Where a segment starts in the log.

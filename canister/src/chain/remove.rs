@@ -1,11 +1,12 @@
 //! Taking a block out, at either end, in the fixed order of `pruning-spec-v1.md` 4 (`docs/design.md` 3): what refers to
 //! what → the log's blobs that become free into quarantine → the references away → the chain's bound → the blobs free.
 //!
-//! All of it is one message, but for one case: each index entry lies on a page of its own where the index is large, and a
-//! message that prunes is to dirty less than 75 MiB (`docs/design.md` 3). There the entries of a large block go in several
-//! messages, with a persisted cursor; from the first of them on the block is pruned for readers. A rollback takes a head out
+//! All of it is one message, but for one case: each index entry lies on a page of its own where the indexes are large, and a
+//! message that prunes is to dirty less than 75 MiB (`docs/design.md` 3). There the entries of a large block, ids before
+//! keys, go in several messages, with a persisted cursor; from the first of them on the block is pruned for readers. A rollback takes a head out
 //! in one message always.
 
+use super::keys::GoingKey;
 use super::records::{BlockMeta, PAGE_RECORDS};
 use super::segments::{Index, Segment};
 use super::{ChainState, ChainStore};
@@ -18,7 +19,7 @@ use std::ops::Range;
 pub struct Removed {
     /// Its number.
     pub number: u64,
-    /// Index entries that went with it.
+    /// Entries of the indexes that went with it.
     pub entries: u64,
     /// Blobs of the log that became free.
     pub blobs: u64,
@@ -33,6 +34,24 @@ pub struct Removed {
 /// Pages of 4 KiB that a message's index entries may dirty: 59 of the 75 MiB. The rest is for the block's ids on the heap, and
 /// for everything else that a block's going touches.
 pub(super) const MOST_PAGES: u64 = 15_000;
+
+/// At which end of the chain a block is taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Oldest,
+    Head,
+}
+
+/// What refers to a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reference {
+    /// An entry of the transaction index.
+    Id {
+        hash: u64,
+        value: u64,
+    },
+    Key(GoingKey),
+}
 
 /// What taking a block out costs and gives back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,7 +126,7 @@ impl ChainStore {
         let freed = self.freed_with(number, self.records.meta(number).as_ref(), self.state.log_first);
         let last_of_page = (number + 1).is_multiple_of(PAGE_RECORDS);
         let first = freed.end;
-        Some(self.take_out(blobs, (number, swept), freed, last_of_page, |state, removed| {
+        Some(self.take_out(blobs, (End::Oldest, number, swept), freed, last_of_page, |state, removed| {
             state.oldest = number + 1;
             state.swept = 0;
             state.log_first = first;
@@ -146,7 +165,8 @@ impl ChainStore {
         let (tail, end) = (self.tail_without_head(), freed.start);
         let monotonic = self.records.meta(number - 1).map(|meta| meta.monotonic);
         self.rollbacks.note(&self.cells, number - 1, self.state.oldest);
-        Some(self.take_out(blobs, (number, 0), freed, number.is_multiple_of(PAGE_RECORDS), |state, _| {
+        let last_of_page = number.is_multiple_of(PAGE_RECORDS);
+        Some(self.take_out(blobs, (End::Head, number, 0), freed, last_of_page, |state, _| {
             state.next -= 1;
             state.log_tail = tail;
             state.log_end = end;
@@ -154,10 +174,11 @@ impl ChainStore {
         }))
     }
 
-    /// The most index entries that a message may take out; none where the whole index is small enough to be dirtied.
+    /// The most index entries that a message may take out; none where both indexes are small enough to be dirtied whole.
     fn most_entries(&self) -> Option<u64> {
         // Taking an entry out dirties its page, and now and then another.
-        (self.index.pages() > self.most_pages).then(|| (self.most_pages - self.most_pages / 6).max(1))
+        (self.index.pages() + self.keys.pages() > self.most_pages)
+            .then(|| (self.most_pages - self.most_pages / 6).max(1))
     }
 
     /// Takes index entries of block `number` out, as many as one message may, where they are more than that.
@@ -165,10 +186,13 @@ impl ChainStore {
         let most = self.most_entries()?;
         let meta = self.records.meta(number).filter(|meta| entries(Some(meta)) > self.state.swept + most)?;
         // What cannot be read has no entries to take out, and is named when the rest of the block goes.
-        let entries = self.entries_of(blobs, &meta).ok()?;
+        let references = self.references_of(blobs, &meta, End::Oldest).ok()?;
         let mut removed = Removed { number, has_more: true, ..Removed::default() };
-        for &(hash, value) in entries.iter().skip(self.state.swept as usize).take(most as usize) {
-            removed.entries += u64::from(self.index.remove(hash, value));
+        for reference in references.iter().skip(self.state.swept as usize).take(most as usize) {
+            removed.entries += u64::from(self.drop_reference(number, reference));
+        }
+        if self.state.swept == 0 {
+            self.state.keys = self.state.keys.saturating_sub(u64::from(meta.keys));
         }
         self.state.oldest = number + 1;
         self.state.swept += most;
@@ -176,31 +200,34 @@ impl ChainStore {
         Some(removed)
     }
 
-    /// Takes a block out, of which `swept` index entries are out, with the blobs that become free; `advance` moves the
-    /// chain's bound.
+    /// Takes a block out at one end, of which `swept` index entries are out, with the blobs that become free; `advance`
+    /// moves the chain's bound.
     fn take_out(
         &mut self,
         blobs: &mut BlobStore,
-        (number, swept): (u64, u64),
+        (end, number, swept): (End, u64, u64),
         freed: Range<u64>,
         last_of_page: bool,
         advance: impl FnOnce(&mut ChainState, &Removed),
     ) -> Removed {
         let mut removed = Removed { number, ..Removed::default() };
-        let entries = match self.records.meta(number) {
+        let references = match self.records.meta(number) {
             None => Err("its record cannot be decoded".into()),
             Some(meta) => {
                 removed.bytes = meta.payload_len();
-                self.entries_of(blobs, &meta)
+                if swept == 0 {
+                    self.state.keys = self.state.keys.saturating_sub(u64::from(meta.keys));
+                }
+                self.references_of(blobs, &meta, end)
             }
         };
-        let entries = entries.unwrap_or_else(|why: String| {
+        let references = references.unwrap_or_else(|why: String| {
             removed.faults.push(format!("block {number}: {why}"));
             Vec::new()
         });
         let quarantined = self.quarantine(blobs, freed.clone(), Owner::Chain, &mut removed.faults);
-        for &(hash, value) in entries.iter().skip(swept as usize) {
-            removed.entries += u64::from(self.index.remove(hash, value));
+        for reference in references.iter().skip(swept as usize) {
+            removed.entries += u64::from(self.drop_reference(number, reference));
         }
         freed.for_each(|blob| self.log.clear(blob));
         self.records.remove(number, last_of_page);
@@ -210,15 +237,36 @@ impl ChainStore {
         removed
     }
 
-    /// The index entries of a kept block.
-    fn entries_of(&self, blobs: &BlobStore, meta: &BlockMeta) -> Result<Vec<(u64, u64)>, String> {
+    /// Takes a reference to block `number` out, and says whether an entry went with it.
+    fn drop_reference(&mut self, number: u64, reference: &Reference) -> bool {
+        match *reference {
+            Reference::Id { hash, value } => self.index.remove(hash, value),
+            Reference::Key(key) => self.drop_key(number, key),
+        }
+    }
+
+    /// What refers to the block at one end: ids before keys.
+    fn references_of(&self, blobs: &BlobStore, meta: &BlockMeta, end: End) -> Result<Vec<Reference>, String> {
         let mut bytes = Vec::new();
-        let range = meta.segment_start(Segment::Index)..meta.log_end();
+        let range = meta.segment_start(Segment::Index)..meta.payload_end();
         self.log.read_onto(blobs, &mut bytes, range).map_err(|error| format!("its index segment: {error:?}"))?;
         let index = Index::parse(&bytes).map_err(|error| format!("its index segment: {}", error.why))?;
+        if (index.transactions(), index.keys()) != (meta.transactions, meta.keys) {
+            return Err("its index segment: not as many transactions and keys as its record says".into());
+        }
         // An id that occurs twice was entered once; what was not entered is not found, and that is all.
-        let ids = index.ids().zip(0..);
-        Ok(ids.map(|(id, at)| (self.index.hash(id), self.index_value(meta.number, at))).collect())
+        let ids = index.ids().zip(0..).map(|(id, at)| {
+            let (hash, value) = (self.index.hash(id), self.index_value(meta.number, at));
+            Reference::Id { hash, value }
+        });
+        let mut references = Vec::with_capacity(entries(Some(meta)) as usize);
+        references.extend(ids);
+        match end {
+            _ if meta.keys == 0 => {}
+            End::Oldest => references.extend(self.keys_of_oldest(&index).map(Reference::Key)),
+            End::Head => references.extend(self.keys_of_head(blobs, meta, &index)?.into_iter().map(Reference::Key)),
+        }
+        Ok(references)
     }
 
     /// Puts blobs of the log into quarantine. One that cannot be is a fault, and written off.
@@ -244,8 +292,9 @@ impl ChainStore {
     }
 }
 
+/// Ids and keys of a block.
 fn entries(meta: Option<&BlockMeta>) -> u64 {
-    meta.map_or(0, |meta| u64::from(meta.transactions))
+    meta.map_or(0, |meta| u64::from(meta.transactions) + u64::from(meta.keys))
 }
 
 /// What taking out a block costs with which these blobs become free. A damaged record is one reference.

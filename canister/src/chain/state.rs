@@ -8,7 +8,7 @@ use crate::memory::{Region, cell};
 
 const MAGIC: [u8; 4] = *b"CPCH";
 const VERSION: u16 = 1;
-const WORDS: usize = 12;
+const WORDS: usize = 13;
 const HEADER: usize = 8;
 
 /// Which blocks are kept. All bounds are exclusive.
@@ -19,7 +19,7 @@ pub struct ChainState {
     /// The first block's number; index entries count from it.
     pub base: u64,
     /// `pruned_before_block`: the oldest kept block's number, as the head is never pruned. Of the block before it the first
-    /// `swept` index entries are out, where that is not 0, and the rest is still to go.
+    /// `swept` index entries are out, ids before keys, where that is not 0, and the rest is still to go.
     pub oldest: u64,
     /// One above the head's number.
     pub next: u64,
@@ -41,6 +41,8 @@ pub struct ChainState {
     pub pruned_bytes: u64,
     /// See `oldest`.
     pub swept: u64,
+    /// Secondary keys of the kept blocks; those of a block whose record is damaged stay counted when it goes.
+    pub keys: u64,
 }
 
 impl ChainState {
@@ -70,6 +72,7 @@ impl ChainState {
             pruned_blocks: word(9),
             pruned_bytes: word(10),
             swept: word(11),
+            keys: word(12),
         })
     }
 
@@ -92,6 +95,7 @@ impl ChainState {
             self.pruned_blocks,
             self.pruned_bytes,
             self.swept,
+            self.keys,
         ];
         for (i, word) in words.iter().enumerate() {
             bytes[HEADER + 8 * i..HEADER + 8 * i + 8].copy_from_slice(&word.to_le_bytes());

@@ -12,6 +12,7 @@
 
 use super::ChainStore;
 use super::append::{Admission, Draft, Place};
+use super::keys::links_len;
 use super::records::Hash;
 use super::remove::release;
 use super::segments::{Index, Segment, check_receipts, receipts_table_len};
@@ -278,16 +279,26 @@ impl ChainStore {
                 draft.verify(segment, self.uploaded_digest(blobs, draft, segment)?)?;
             }
         }
-        self.reserve_records(draft, &index)?;
-        self.insert_ids(draft, &index)?;
-
+        // How many keys there are is known only now: their links come behind what the upload has reserved.
         let range = self.upload_blobs(&upload);
+        let links_start = self.state.log_tail + draft.payload_len();
+        let end = self.log.blobs_end(links_start + links_len(index.keys())).max(range.end);
+        self.log.reserve(blobs, self.state.log_first, range.end, end).map_err(AppendError::from)?;
+        self.reserve_records(draft, &index)?;
+        let links = self.enter(draft, &index)?;
+
         for blob in range.clone() {
             if self.log.ptr(blob).is_none_or(|ptr| blobs.set_owner(&ptr, Owner::Chain).is_err()) {
                 crate::runtime::trap("commit_block: a blob of the upload is damaged; abort it");
             }
         }
-        self.state.log_end = range.end;
+        let written = self.log.extend(blobs, range.end..end, Owner::Chain).map_err(|error| format!("{error:?}"));
+        let written =
+            written.and_then(|()| self.log.write(blobs, links_start, &links).map_err(|error| format!("{error:?}")));
+        if let Err(why) = written {
+            crate::runtime::trap(&format!("commit_block: the links of the keys cannot be written: {why}; abort it"));
+        }
+        self.state.log_end = end;
         self.commit(draft, &index, now);
         self.close_upload();
         Ok(())
