@@ -34,6 +34,7 @@ pub const TABLE: &[(&str, Required)] = &[
     ("read_segment", Required::Nobody),
     ("get_receipt", Required::Nobody),
     ("get_transaction_location", Required::Nobody),
+    ("find_by_index_key", Required::Nobody),
     ("get_block_storage", Required::Nobody),
     ("get_upload", Required::Nobody),
     ("register_exporter", needs(Role::Operator)),

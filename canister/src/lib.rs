@@ -124,6 +124,11 @@ fn get_transaction_location(id: ByteBuf) -> Result<TransactionLocation, ReadErro
 }
 
 #[query]
+fn find_by_index_key(key: ByteBuf, cursor: Option<KeyCursor>, limit: u32) -> Result<KeyPage, KeyError> {
+    read(|state| state.chain.find_by_key(&state.blobs, &key, cursor.as_ref(), limit))
+}
+
+#[query]
 fn get_block_storage(number: u64) -> Result<BlockStorage, ReadError> {
     read(|state| state.chain.storage(number))
 }

@@ -249,6 +249,7 @@ impl State {
             classes,
             regions,
             index_entries: self.chain.index_stats().entries,
+            key_entries: self.chain.key_stats().entries,
             blocks: if chain.started { chain.blocks() } else { 0 },
             utxo: self.utxo.storage(),
         }

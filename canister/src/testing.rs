@@ -50,6 +50,21 @@ pub fn block(number: u64, ids: &[[u8; 32]], body: usize) -> AppendBlock {
     }
 }
 
+/// A block with these secondary keys: which transaction has which, in the order of the segment.
+pub fn with_keys(mut block: AppendBlock, keys: &[(u32, &[u8])]) -> AppendBlock {
+    let mut index = block.index.into_vec();
+    index.truncate(index.len() - 4);
+    index.extend((keys.len() as u32).to_le_bytes());
+    for (transaction, key) in keys {
+        index.extend(transaction.to_le_bytes());
+        index.extend((key.len() as u16).to_le_bytes());
+        index.extend(*key);
+    }
+    block.sha256[2] = ByteBuf::from(Sha256::digest(&index).to_vec());
+    block.index = ByteBuf::from(index);
+    block
+}
+
 /// An empty chain over blobs of `log_class` bytes.
 pub fn fresh(log_class: u32) -> (ChainStore, BlobStore) {
     native::reset();

@@ -2,12 +2,14 @@
 
 mod chain;
 mod export;
+mod keys;
 mod operation;
 mod prune;
 mod utxo;
 
 pub use chain::*;
 pub use export::*;
+pub use keys::*;
 pub use operation::*;
 pub use prune::*;
 pub use utxo::*;

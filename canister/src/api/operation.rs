@@ -177,6 +177,8 @@ pub struct StorageStatus {
     pub regions: Vec<RegionStorage>,
     /// Entries of the transaction index.
     pub index_entries: u64,
+    /// Different secondary keys that the kept blocks have.
+    pub key_entries: u64,
     /// Kept blocks.
     pub blocks: u64,
     /// UTXO records.

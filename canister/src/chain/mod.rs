@@ -13,6 +13,7 @@
 //! ```
 
 mod append;
+mod key_pages;
 mod keys;
 mod log;
 mod read;
@@ -24,6 +25,7 @@ mod state;
 mod upload;
 
 pub use append::{Admission, MAX_BLOCK, MAX_ENTRIES};
+pub use key_pages::MAX_KEY_PAGE;
 pub use read::MAX_REPLY;
 pub use records::{BlockMeta, BlockRecord, Hash, MAX_HASH};
 pub use remove::{Removal, Removed};
@@ -178,5 +180,7 @@ fn place(base: u64, value: u64) -> (u64, u32) {
     (base.wrapping_add(value >> 24), (value & 0xFF_FFFF) as u32)
 }
 
+#[cfg(test)]
+mod key_tests;
 #[cfg(test)]
 mod tests;
