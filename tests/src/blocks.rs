@@ -27,6 +27,21 @@ pub fn index(ids: &[[u8; 32]]) -> Vec<u8> {
     index
 }
 
+/// A block with these secondary keys: which transaction has which, in the order of the segment.
+pub fn with_keys(mut block: AppendBlock, keys: &[(u32, &[u8])]) -> AppendBlock {
+    let mut index = block.index.into_vec();
+    index.truncate(index.len() - 4);
+    index.extend((keys.len() as u32).to_le_bytes());
+    for (transaction, key) in keys {
+        index.extend(transaction.to_le_bytes());
+        index.extend((key.len() as u16).to_le_bytes());
+        index.extend(*key);
+    }
+    block.index = ByteBuf::from(index);
+    seal(&mut block);
+    block
+}
+
 /// The receipts segment of block `number` with `transactions` transactions.
 pub fn receipts(number: u64, transactions: usize) -> Vec<u8> {
     let receipts: Vec<Vec<u8>> = (0..transactions).map(|position| receipt(number, position)).collect();

@@ -231,6 +231,27 @@ impl Coppice {
             .map(|found| (found.block_number, found.position))
     }
 
+    /// `find_by_index_key`.
+    pub fn find(&self, key: &[u8], cursor: Option<&KeyCursor>, limit: u32) -> Result<KeyPage, KeyError> {
+        self.ask("find_by_index_key", (ByteBuf::from(key), cursor, limit))
+    }
+
+    /// All transactions with a secondary key, as block numbers and positions, from pages of `limit`.
+    ///
+    /// # Panics
+    /// Where there is no page.
+    pub fn find_all(&self, key: &[u8], limit: u32) -> Vec<(u64, u32)> {
+        let (mut all, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = self.find(key, cursor.as_ref(), limit).unwrap_or_else(|error| panic!("{key:?}: {error:?}"));
+            all.extend(page.transactions.iter().map(|found| (found.block_number, found.position)));
+            cursor = page.cursor;
+            if cursor.is_none() {
+                return all;
+            }
+        }
+    }
+
     /// The head's number.
     pub fn head(&self) -> Option<u64> {
         match self.ask::<Result<BlockHeader, ReadError>>("get_head", ()) {

@@ -55,6 +55,23 @@ fn payload(block: &AppendBlock) -> u64 {
     (block.body.len() + block.receipts.len() + block.index.len()) as u64
 }
 
+/// Transactions of a block.
+pub fn transactions(block: &AppendBlock) -> u64 {
+    u64::from(u32::from_le_bytes(block.index[..4].try_into().expect("an index")))
+}
+
+/// Secondary keys of a block: which transaction has which.
+pub fn keys(block: &AppendBlock) -> Vec<(u32, Vec<u8>)> {
+    let mut rest = &block.index[8 + 32 * transactions(block) as usize..];
+    let mut keys = Vec::new();
+    while let [a, b, c, d, low, high, behind @ ..] = rest {
+        let (key, behind) = behind.split_at(usize::from(u16::from_le_bytes([*low, *high])));
+        keys.push((u32::from_le_bytes([*a, *b, *c, *d]), key.to_vec()));
+        rest = behind;
+    }
+    keys
+}
+
 impl Model {
     /// The oldest kept block's number.
     pub fn oldest(&self) -> u64 {
@@ -85,12 +102,25 @@ impl Model {
         }
     }
 
+    /// The kept transactions with a secondary key, as block numbers and positions, newest first.
+    pub fn find(&self, key: &[u8]) -> Vec<(u64, u32)> {
+        let of = |kept: &Kept| -> Vec<(u64, u32)> {
+            let keys = keys(&kept.block).into_iter().filter(|(_, has)| has == key);
+            keys.map(|(transaction, _)| (kept.block.number, transaction)).collect()
+        };
+        let mut found: Vec<_> = self.kept.iter().flat_map(of).collect();
+        found.sort();
+        found.dedup();
+        found.into_iter().rev().collect()
+    }
+
     /// Appends a block.
     pub fn append(&mut self, block: AppendBlock, now: u64) {
         let before = self.kept.back().map_or(0, |kept| kept.monotonic);
         let monotonic = now.min(before.max(block.timestamp));
         let offset = self.tail;
-        self.tail += payload(&block);
+        // Behind the payload lie the links of its keys.
+        self.tail += payload(&block) + 12 * keys(&block).len() as u64;
         self.kept.push_back(Kept { block, offset, monotonic });
     }
 
@@ -158,8 +188,8 @@ impl Model {
         let (mut left, mut first) = (max_ops, true);
         while self.oldest() < due.before {
             let blobs = self.frees(self.oldest() + 1);
-            let transactions = u32::from_le_bytes(self.kept[0].block.index[..4].try_into().expect("an index"));
-            let ops = 1 + u64::from(transactions) + 2 * blobs;
+            let block = &self.kept[0].block;
+            let ops = 1 + transactions(block) + keys(block).len() as u64 + 2 * blobs;
             if !first && ops > left {
                 break;
             }

@@ -9,7 +9,7 @@
 use candid::utils::ArgumentEncoder;
 use coppice_canister::api::*;
 use coppice_host::{Host, Kind, TrapPoint};
-use coppice_tests::blocks::{block_id, hash, plain, plain_id, upload};
+use coppice_tests::blocks::{block_id, hash, plain, plain_id, upload, with_keys};
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use coppice_tests::wasm;
 use serde_bytes::ByteBuf;
@@ -28,6 +28,7 @@ struct End {
     used_bytes: u64,
     quarantined_bytes: u64,
     index_entries: u64,
+    key_entries: u64,
     enabled: bool,
     faults: u64,
     upload: Option<(u64, UploadProgress)>,
@@ -44,6 +45,7 @@ fn end(coppice: &Coppice) -> End {
         used_bytes: storage.used_bytes,
         quarantined_bytes: storage.quarantined_bytes,
         index_entries: storage.index_entries,
+        key_entries: storage.key_entries,
         enabled: status.enabled,
         faults: status.faults,
         upload: coppice.ask("get_upload", ()),
@@ -63,7 +65,7 @@ fn check(coppice: &Coppice) {
             assert_eq!(found, Err(ReadError::NotFound));
         } else {
             let block = coppice.block(number).unwrap_or_else(|error| panic!("block {number}: {error:?}"));
-            assert_eq!(block.body, plain(number, 3, size(number)).body, "block {number}");
+            assert_eq!(block.body, life_block(number).body, "block {number}");
             assert_eq!(found, Ok((number, 0)));
         }
     }
@@ -71,10 +73,24 @@ fn check(coppice: &Coppice) {
     let last: Result<BlockStorage, ReadError> = coppice.ask("get_block_storage", (head,));
     let (first, last) = (first.unwrap(), last.unwrap());
     let class = u64::from(LOG_CLASS);
-    let blobs = (last.log_offset + last.lengths.iter().sum::<u64>()).div_ceil(class) - first.log_offset / class;
+    // Behind a block's payload lie the links of its three keys.
+    let end = last.log_offset + last.lengths.iter().sum::<u64>() + 3 * 12;
+    let blobs = end.div_ceil(class) - first.log_offset / class;
     assert_eq!(storage.owners[0].kept_bytes, blobs * class, "the chain keeps exactly the blobs that its blocks touch");
     assert_eq!(storage.quarantined_bytes, 0);
     assert_eq!(storage.index_entries, 3 * (head + 1 - oldest));
+    let all: Vec<_> = (oldest..=head).rev().flat_map(|number| [(number, 2), (number, 0)]).collect();
+    assert_eq!(coppice.find_all(b"all", 4), all);
+    for third in 0..3u8 {
+        let own = (oldest..=head).rev().filter(|number| *number % 3 == u64::from(third));
+        assert_eq!(coppice.find_all(&[third], 100), own.map(|number| (number, 1)).collect::<Vec<_>>());
+    }
+    assert_eq!(storage.key_entries, 1 + 3.min(head + 1 - oldest));
+}
+
+/// Block `number` of the life: three transactions, and three secondary keys, one of them twice.
+fn life_block(number: u64) -> AppendBlock {
+    with_keys(plain(number, 3, size(number)), &[(0, b"all"), (1, &[(number % 3) as u8]), (2, b"all")])
 }
 
 fn size(number: u64) -> usize {
@@ -101,7 +117,7 @@ fn insist<R: candid::CandidType + serde::de::DeserializeOwned>(
 fn life(coppice: &Coppice, mut step: impl FnMut(&Coppice)) {
     let policy = PrunePolicyArg {
         retain_blocks: Some(RETAIN),
-        max_ops_per_tick: Some(12),
+        max_ops_per_tick: Some(18),
         timer_interval_secs: Some(10),
         ..PrunePolicyArg::default()
     };
@@ -109,7 +125,7 @@ fn life(coppice: &Coppice, mut step: impl FnMut(&Coppice)) {
     let exporter = Exporter { name: Who::Exporter.name(), principal: Who::Exporter.principal() };
     insist::<Result<(), ExporterError>>(coppice, Who::Controller, "register_exporter", (exporter,)).unwrap();
     for number in 0..10 {
-        let block = plain(number, 3, size(number));
+        let block = life_block(number);
         if number % 4 == 3 {
             let (begin, chunks) = upload(&block, 80_000);
             insist::<Result<UploadProgress, AppendError>>(coppice, Who::Producer, "begin_block", (begin,)).unwrap();
@@ -145,7 +161,7 @@ fn acknowledge(coppice: &Coppice, number: u64) {
 /// was lost, such a message is what wakes the daemon.
 fn time_passes(coppice: &Coppice, head: u64) {
     for _ in 0..8 {
-        let last = plain(head, 3, size(head));
+        let last = life_block(head);
         insist::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", (last,)).unwrap();
         coppice.pass(10);
     }
@@ -155,8 +171,7 @@ fn time_passes(coppice: &Coppice, head: u64) {
 fn still_fires(coppice: &Coppice) {
     let head = coppice.head().unwrap();
     for number in head + 1..head + 4 {
-        insist::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", (plain(number, 3, size(number)),))
-            .unwrap();
+        insist::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", (life_block(number),)).unwrap();
     }
     acknowledge(coppice, head + 3);
     time_passes(coppice, head + 3);

@@ -3,13 +3,13 @@
 
 use coppice_canister::api::*;
 use coppice_ic::Backend;
-use coppice_tests::blocks::{block, block_id, id, upload};
+use coppice_tests::blocks::{block, block_id, id, upload, with_keys};
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who};
-use coppice_tests::model::Model;
+use coppice_tests::model::{Model, keys, transactions};
 use coppice_tests::reader::{Pulled, Reader};
 use proptest::prelude::*;
 use serde_bytes::ByteBuf;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const CLASS: u64 = LOG_CLASS as u64;
@@ -20,8 +20,8 @@ static DONE: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Clone, Debug)]
 enum Step {
-    Append { body: usize, transactions: u8, age: u64 },
-    Upload { body: usize, then: Then },
+    Append { body: usize, transactions: u8, keys: Keys, age: u64 },
+    Upload { body: usize, keys: Keys, then: Then },
     Finish(Then),
     Pull { who: Who, pages: u8, max_bytes: u64 },
     Ack(Who),
@@ -36,6 +36,11 @@ enum Step {
     Upgrade,
 }
 
+/// Secondary keys of a block: a transaction, and which of a few keys.
+type Keys = Vec<(u8, u8)>;
+/// How many there are; each has as many bytes as its number.
+const KEYS: u8 = 5;
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Then {
     Commit,
@@ -47,12 +52,13 @@ fn step() -> impl Strategy<Value = Step> {
     let body = || prop_oneof![3 => 0usize..2_000, 3 => 20_000usize..150_000];
     let who = || prop::sample::select(&EXPORTERS[..]);
     let then = || prop_oneof![3 => Just(Then::Commit), 1 => Just(Then::Abort), 1 => Just(Then::Leave)];
+    let keys = || prop::collection::vec((0u8..8, 0..KEYS), 0..6);
     let time = prop::sample::select(&[60u64, 600, 4_000, 86_400, 5 * 86_400][..]);
     let few = |most: u64| prop_oneof![Just(0u64), 1..most];
     prop_oneof![
-        20 => (body(), 0u8..8, prop_oneof![Just(0u64), 0u64..900_000])
-            .prop_map(|(body, transactions, age)| Step::Append { body, transactions, age }),
-        3 => (body(), then()).prop_map(|(body, then)| Step::Upload { body, then }),
+        20 => (body(), 0u8..8, keys(), prop_oneof![Just(0u64), 0u64..900_000])
+            .prop_map(|(body, transactions, keys, age)| Step::Append { body, transactions, keys, age }),
+        3 => (body(), keys(), then()).prop_map(|(body, keys, then)| Step::Upload { body, keys, then }),
         2 => then().prop_map(Step::Finish),
         8 => (who(), 1u8..6, prop_oneof![Just(0u64), 1_000u64..200_000])
             .prop_map(|(who, pages, max_bytes)| Step::Pull { who, pages, max_bytes }),
@@ -90,20 +96,26 @@ impl Machine {
     }
 
     /// The next block; no other has its hash, on any fork.
-    fn next(&mut self, body: usize, transactions: u8, age: u64) -> AppendBlock {
+    fn next(&mut self, body: usize, transactions: u8, keys: &Keys, age: u64) -> AppendBlock {
         self.serial += 1;
         let number = self.model.head().map_or(self.first, |head| head + 1);
         let ids: Vec<_> = (0..u64::from(transactions)).map(|i| id(self.serial << 8 | i)).collect();
+        let keys: Vec<(u32, Vec<u8>)> = keys
+            .iter()
+            .filter(|_| transactions > 0)
+            .map(|&(transaction, of)| (u32::from(transaction % transactions), vec![of; usize::from(of)]))
+            .collect();
+        let keys: Vec<(u32, &[u8])> = keys.iter().map(|(transaction, key)| (*transaction, key.as_slice())).collect();
         AppendBlock {
             hash: ByteBuf::from(id(self.serial << 30)),
             parent_hash: self.model.kept.back().map_or_else(ByteBuf::new, |kept| kept.block.hash.clone()),
             timestamp: self.now() - age,
-            ..block(number, &ids, body)
+            ..with_keys(block(number, &ids, body), &keys)
         }
     }
 
-    fn begin(&mut self, body: usize) {
-        let new = self.next(body, 2, 0);
+    fn begin(&mut self, body: usize, keys: &Keys) {
+        let new = self.next(body, 2, keys, 0);
         let (begin, chunks) = upload(&new, 50_000);
         let begun: Result<UploadProgress, AppendError> = self.coppice.produce("begin_block", begin);
         if self.model.upload.is_some() {
@@ -223,8 +235,8 @@ impl Machine {
 
     fn step(&mut self, step: Step) {
         match step {
-            Step::Append { body, transactions, age } => {
-                let new = self.next(body, transactions, age);
+            Step::Append { body, transactions, keys, age } => {
+                let new = self.next(body, transactions, &keys, age);
                 let answer = self.coppice.append(&new);
                 if self.model.upload.is_some() {
                     assert_eq!(answer, Err(AppendError::UploadOpen));
@@ -235,8 +247,8 @@ impl Machine {
                     self.model.append(new, self.now());
                 }
             }
-            Step::Upload { body, then } => {
-                self.begin(body);
+            Step::Upload { body, keys, then } => {
+                self.begin(body, &keys);
                 self.finish(then);
             }
             Step::Finish(then) => self.finish(then),
@@ -300,6 +312,10 @@ impl Machine {
             let blocks = (after.pruned.len() - model.pruned.len()) as u64;
             assert_eq!((plan.blocks, plan.held_by), (blocks, status.held_by), "the plan is what a run does");
         }
+        for of in 0..KEYS {
+            let key = vec![of; usize::from(of)];
+            assert_eq!(self.coppice.find_all(&key, 7), model.find(&key), "key {of}");
+        }
         let guard = model.guard().map(|(bound, _)| bound.max(model.oldest()));
         assert_eq!(status.exported_before_block, guard);
         for exporter in self.coppice.export_status().exporters {
@@ -323,8 +339,12 @@ impl Machine {
         let kept: Vec<_> = self.model.kept.iter().map(|kept| &kept.block).collect();
         assert_eq!(reader.blocks.values().collect::<Vec<_>>(), kept, "what is kept is whole");
         let storage = self.coppice.storage();
-        let entries: usize = kept.iter().map(|block| (block.index.len() - 8) / 32).sum();
-        assert_eq!((storage.quarantined_bytes, storage.index_entries), (0, entries as u64));
+        let entries: u64 = kept.iter().map(|block| transactions(block)).sum();
+        assert_eq!((storage.quarantined_bytes, storage.index_entries), (0, entries));
+        let kinds: BTreeSet<_> = kept.iter().flat_map(|block| keys(block)).map(|(_, key)| key).collect();
+        assert_eq!(storage.key_entries, kinds.len() as u64);
+        let payload = kept.iter().map(|block| block.body.len() + block.receipts.len() + block.index.len());
+        assert_eq!(storage.payload_bytes, payload.sum::<usize>() as u64);
     }
 }
 

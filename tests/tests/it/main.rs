@@ -6,6 +6,7 @@ mod daemon;
 mod deploy;
 mod export;
 mod interruption;
+mod keys;
 mod large_index;
 mod long_run;
 mod machine;
