@@ -58,6 +58,9 @@ pub type Read<T> = Result<Result<T, ReadError>>;
 /// A page of the export, or the canister's own reason why there is none.
 pub type Export = Result<Result<ExportPage, ExportError>>;
 
+/// A page of transactions with a secondary key, or the canister's own reason why there is none.
+pub type Keys = Result<Result<KeyPage, KeyError>>;
+
 /// The canister's interface, typed.
 ///
 /// Every method's outer error is the transport's, or an answer that cannot be decoded; what else can go wrong is said
@@ -206,6 +209,12 @@ impl<T: Transport> Client<T> {
     /// `get_transaction_location`.
     pub fn transaction_location(&self, id: &[u8]) -> Read<TransactionLocation> {
         self.query("get_transaction_location", (serde_bytes::Bytes::new(id),))
+    }
+
+    /// `find_by_index_key`: the newest transactions with a secondary key, older than the cursor; `limit` of them or, for 0, as
+    /// many as a page holds.
+    pub fn find_by_index_key(&self, key: &[u8], cursor: Option<&KeyCursor>, limit: u32) -> Keys {
+        self.query("find_by_index_key", (serde_bytes::Bytes::new(key), cursor, limit))
     }
 
     /// `get_prune_status`.
