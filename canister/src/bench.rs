@@ -4,6 +4,7 @@
 //! counter and answers the average. So the pages that the second message touches are those of what it measured. An
 //! operation that fails is an error and not a figure.
 
+mod keys;
 mod utxo;
 
 use crate::api::AppendBlock;
@@ -177,6 +178,7 @@ fn bench_prepare(arg: BenchArg) -> Result<(), String> {
                     let number = state.chain.state().next;
                     append(state, &block(number, std::iter::once(key(u64::MAX))))?;
                 }
+                op if op.starts_with("index.key_") => keys::prepare(state, prepared, op, arg.rounds)?,
                 other => return Err(format!("no such operation: {other}")),
             }
             Ok(())
@@ -240,6 +242,7 @@ fn bench_run(arg: BenchArg) -> Result<u64, String> {
                         }
                     }
                 }
+                op if op.starts_with("index.key_") => keys::run(state, prepared, op, arg.rounds)?,
                 other => return Err(format!("no such operation: {other}")),
             }
             Ok((instructions() - start) / arg.rounds)

@@ -66,7 +66,8 @@ const NUMBERS: [u64; 3] = [10, 10_000, 1_000_000];
 const SIZES: [u32; 3] = [4 << 10, 64 << 10, 1 << 20];
 const BLOB_OPS: [&str; 5] = ["store", "read", "allocate_fresh", "allocate_reuse", "release"];
 const INDEX_OPS: [&str; 3] = ["insert", "get", "remove"];
-/// Ids of a block, so operations of one measurement of the index.
+const KEY_OPS: [&str; 3] = ["key_insert", "key_find", "key_remove"];
+/// Ids or keys of a block, so operations of one measurement of an index.
 const IDS: u64 = 10_000;
 
 /// The most instructions that an operation may take.
@@ -81,7 +82,8 @@ fn limit(family: &str, op: &str, size: u32) -> Option<u64> {
         ("blob", "open", _) => 1_000_000,
         ("index", "insert", _) => 6_000,
         ("index", "get", _) => 3_000,
-        ("index", "remove", _) => 4_000,
+        ("index", "remove" | "key_remove", _) => 4_000,
+        ("index", "key_insert" | "key_find", _) => 6_000,
         ("chain", "idle firing", _) => 100_000,
         _ => return None,
     })
@@ -191,12 +193,17 @@ fn blobs(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
 
 fn index(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
     for n in [10_000, 100_000, 1_000_000] {
-        for (what, fill) in [("index", "bench_fill_index"), ("btree", "bench_fill_btree")] {
-            eprintln!("{what}: {n} entries");
+        let all = [
+            ("index", "bench_fill_index", INDEX_OPS),
+            ("index", "bench_fill_keys", KEY_OPS),
+            ("btree", "bench_fill_btree", INDEX_OPS),
+        ];
+        for (what, fill, ops) in all {
+            eprintln!("{what}: {n} entries ({fill})");
             let bench = Bench::start(wasm.to_vec())?;
             bench.fill(fill, n)?;
             let from = bench.host.checkpoint();
-            for op in INDEX_OPS {
+            for op in ops {
                 each(bench.measure(&from, what, op, 32, n)?);
             }
         }
