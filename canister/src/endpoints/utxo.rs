@@ -4,7 +4,7 @@ use crate::access::{alert, producer};
 use crate::api::*;
 use crate::runtime;
 use crate::state::{State, mutate, read};
-use crate::utxo::{self, Call, LastUnspent, MAX_OUTPOINTS, UtxoStore, Weight};
+use crate::utxo::{self, Call, LastUnspent, UtxoStore, Weight};
 use ic_cdk::{query, update};
 use serde_bytes::ByteBuf;
 
@@ -94,7 +94,7 @@ fn utxo_preserve(arg: UtxoPreserve) -> Batch<Result<bool, UtxoError>> {
 #[update(guard = "producer")]
 fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, TransactionUploadError> {
     let now = runtime::time_secs();
-    mutate(|state| state.utxo.uploads.begin(&mut state.blobs, &arg, &state.config.utxo, now))
+    mutate(|state| state.utxo.begin_upload(&mut state.blobs, &arg, &state.config.utxo, now))
 }
 
 #[update(guard = "producer")]
@@ -129,10 +129,7 @@ fn utxo_get_inpoints(arg: UtxoGetPart) -> Result<InpointsPart, UtxoError> {
 
 #[query]
 fn utxo_get_spend(arg: UtxoGetSpend) -> Result<Vec<UtxoSpendState>, UtxoError> {
-    if arg.outpoints.len() > MAX_OUTPOINTS {
-        return Err(UtxoError::TooLarge { what: "outpoints".into(), limit: MAX_OUTPOINTS as u64 });
-    }
-    read(|state| arg.outpoints.iter().map(|outpoint| state.utxo.spend_state(outpoint, arg.height)).collect())
+    read(|state| state.utxo.spend_states(&arg.outpoints, arg.height))
 }
 
 #[query]

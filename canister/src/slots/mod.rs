@@ -116,14 +116,32 @@ impl Slots {
         Ok(Self { region, header, journal: None })
     }
 
-    /// Grows memory so that slots for things of `bytes` bytes all in all, in `slots` pieces, can be allocated.
+    /// Whether slots for things of `bytes` bytes all in all, in `slots` pieces, fit the memory that is there, without looking
+    /// at what is free.
+    #[inline]
+    pub fn has_room(&self, bytes: u64, slots: u64) -> bool {
+        // A class is at most a quarter larger than what it is for, or a unit.
+        self.header.end + bytes + bytes / 4 + slots * (UNIT + 2 * u64::from(HEAD)) <= self.region.size().min(MOST)
+    }
+
+    /// Grows memory so that these slots can be allocated, each so many bytes so many times. What is free is counted.
     ///
     /// # Errors
-    /// [`GrowError`], and nothing has changed.
-    #[inline]
-    pub fn reserve(&self, bytes: u64, slots: u64) -> Result<(), GrowError> {
-        // A class is at most a quarter larger than what it is for, or a unit.
-        let end = self.header.end + bytes + bytes / 4 + slots * (UNIT + 2 * u64::from(HEAD));
+    /// [`GrowError`], and nothing has changed; `OutOfSpace` also where one is too large.
+    pub fn reserve(&self, wanted: &[(u32, u32)]) -> Result<(), GrowError> {
+        let mut free = self.header.lines.map(|line| line.free);
+        let mut end = self.header.end;
+        for &(len, count) in wanted {
+            let class = class_for(len).ok_or(GrowError::OutOfSpace)?;
+            for _ in 0..count {
+                let near = class..(class + LARGER as usize + 1).min(CLASSES);
+                let usable = |class: &usize| free[*class] > 0 && self.header.with_free >> class & 1 == 1;
+                match near.clone().find(usable) {
+                    Some(class) => free[class] -= 1,
+                    None => end += u64::from(size_of(class)),
+                }
+            }
+        }
         if end > MOST {
             return Err(GrowError::OutOfSpace);
         }

@@ -34,11 +34,28 @@ fn small_slots_lie_one_behind_the_other_and_are_used_again() {
 fn a_reservation_is_enough() {
     let mut slots = fresh();
     for (i, len) in [1u32, 56, 57, 505, 5_000, 70_000, MAX_LEN].into_iter().enumerate() {
-        slots.reserve(u64::from(len), 1).unwrap();
+        slots.reserve(&[(len, 1)]).unwrap();
         memory::set_max_pages(memory::billed_pages());
         slots.allocate(len).unwrap_or_else(|error| panic!("{i} {error:?}"));
         memory::set_max_pages(u64::MAX);
     }
+}
+
+#[test]
+fn what_is_free_need_not_be_grown() {
+    let mut slots = fresh();
+    let many: Vec<SlotId> = (0..2).map(|_| slots.allocate(4_000_000).unwrap()).collect();
+    while slots.has_room(50_000, 1) {
+        slots.allocate(50_000).unwrap();
+    }
+    memory::set_max_pages(memory::billed_pages());
+    assert_eq!(slots.reserve(&[(4_000_000, 1)]), Err(GrowError::OutOfSpace));
+    many.into_iter().for_each(|slot| slots.free(slot));
+    slots.reserve(&[(4_000_000, 2)]).unwrap();
+    assert_eq!(slots.reserve(&[(4_000_000, 3)]), Err(GrowError::OutOfSpace));
+    assert_eq!(slots.reserve(&[(4_000_000, 1), (3_500_000, 2)]), Err(GrowError::OutOfSpace));
+    slots.allocate(4_000_000).unwrap();
+    slots.allocate(3_500_000).unwrap();
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use super::entry::{Entry, FROZEN, REASSIGNED, SPENT, UTXO};
 use super::extras::{Extras, Reassigned};
-use super::order::Root;
 use super::record::{ENTRY, Head, at, page_at, page_slot};
 use super::spend::EntryPlace;
 use super::{Call, Found, UtxoStore, bad, hash_of};
@@ -93,13 +92,14 @@ impl UtxoStore {
         if places.is_empty() {
             return Err(if frozen { UtxoError::AlreadyFrozen } else { UtxoError::UtxoNotFrozen });
         }
-        Root::reserve(&self.slots, 0, 0)?;
-        for &(place, state) in &places {
-            self.set_state(place, state ^ FROZEN);
-            self.count_frozen(place, if frozen { 1 } else { -1 });
-        }
-        self.evaluate(found.slot, call);
-        Ok(places.len() as u32)
+        self.changing(|store| {
+            for &(place, state) in &places {
+                store.set_state(place, state ^ FROZEN);
+                store.count_frozen(place, if frozen { 1 } else { -1 });
+            }
+            store.evaluate(found.slot, call)?;
+            Ok(places.len() as u32)
+        })
     }
 
     /// Gives a frozen, unspent output to a new owner, and answers the height from which on it is spendable.
@@ -124,7 +124,7 @@ impl UtxoStore {
             let (txid, vin) = entry.spender;
             return Err(UtxoError::Spent { by: Spender { txid: ByteBuf::from(txid), vin } });
         }
-        let Found { slot, mut head } = found;
+        let Found { slot, mut head, .. } = found;
         let spendable_at = call.height.saturating_add(call.settings.reassign_spendable_after);
         let mut extras = Extras::load(&self.slots, &head)?;
         extras.spendable_in.insert(vout, spendable_at);
@@ -134,12 +134,13 @@ impl UtxoStore {
             new: item.new_utxo_hash.clone(),
             height: call.height,
         });
-        Root::reserve(&self.slots, 0, 0)?;
-        self.atomically(|store| extras.save(&mut store.slots, slot, &mut head))?;
-        self.slots.write(place.slot, place.at, &new);
-        self.set_state(place, (entry.state & !FROZEN) | REASSIGNED);
-        self.count_frozen(place, -1);
-        self.evaluate(slot, call);
+        self.atomically(|store| {
+            extras.save(&mut store.slots, slot, &mut head)?;
+            store.slots.write(place.slot, place.at, &new);
+            store.set_state(place, (entry.state & !FROZEN) | REASSIGNED);
+            store.count_frozen(place, -1);
+            store.evaluate(slot, call)
+        })?;
         Ok(spendable_at)
     }
 }

@@ -1,17 +1,16 @@
 //! Double spends: marking them with everything that spends from them, and having them win.
 
 use super::entry::{Entry, SPENT};
-use super::order::Root;
-use super::record::{Hash, Head, flag, inputs};
+use super::record::{Hash, flag, inputs};
 use super::spend::{EntryPlace, Strictness};
-use super::{Call, Found, UtxoStore, hash_of};
+use super::{Call, Found, UtxoStore, bad, hash_of};
 use crate::api::{
     Conflict, ConflictError, ConflictResolution, Outpoint, Spender, Unspend, UtxoError, UtxoProcessConflicting,
 };
 use crate::runtime;
 use crate::slots::SlotId;
 use serde_bytes::ByteBuf;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Transactions that one call marks, and outputs that it reports: more would not fit the answer.
 const MOST: usize = 5_000;
@@ -25,6 +24,13 @@ struct Visited {
     inputs: Vec<(Hash, u32)>,
     /// It was not conflicting before.
     new: bool,
+}
+
+/// A double spend that is to win.
+struct Winner {
+    txid: Hash,
+    slot: SlotId,
+    inputs: Vec<(Hash, u32)>,
 }
 
 /// Everything that spends from some transactions, breadth first, with them.
@@ -89,7 +95,7 @@ impl UtxoStore {
         if !family.known.insert(*txid) {
             return Ok(());
         }
-        let Found { slot, head } = match self.find(txid) {
+        let Found { slot, head, .. } = match self.find(txid) {
             Ok(found) => found,
             Err(UtxoError::TxNotFound) => return Ok(()),
             Err(error) => return Err(error),
@@ -114,9 +120,12 @@ impl UtxoStore {
     }
 
     /// The outputs that a family holds.
-    fn holds(&self, family: &Family) -> Result<Vec<Hold>, UtxoError> {
+    fn holds(&self, family: &Family, deadline: u64) -> Result<Vec<Hold>, UtxoError> {
         let mut holds = Vec::new();
         for member in &family.members {
+            if runtime::instructions() > deadline {
+                return Err(UtxoError::TooMuchWork);
+            }
             for (outpoint, vin) in member.inputs.iter().zip(0..) {
                 holds.extend(self.hold(*outpoint)?.filter(|hold| hold.entry.spender == (member.txid, vin)));
             }
@@ -127,14 +136,32 @@ impl UtxoStore {
         Ok(holds)
     }
 
-    /// Marks a family as double spends, and enters each with its parents. This may fail in its middle.
-    fn mark(&mut self, family: &Family) -> Result<(), UtxoError> {
+    /// Marks a family as double spends, and enters each with its parents: each parent's list is read and written once. This
+    /// may fail in its middle.
+    fn mark(&mut self, family: &Family, deadline: u64) -> Result<(), UtxoError> {
+        let mut children: HashMap<Hash, Vec<Hash>> = HashMap::new();
         for member in &family.members {
-            let head = self.head(member.slot);
             if member.new {
-                self.set_flags(member.slot, head.flags | flag::CONFLICTING);
+                let flags = self.head(member.slot).flags;
+                self.set_flags(member.slot, flags | flag::CONFLICTING);
             }
-            self.enter_with_parents(&member.txid, &member.inputs)?;
+            let mut parents: Vec<Hash> = member.inputs.iter().map(|(parent, _)| *parent).collect();
+            parents.sort_unstable();
+            parents.dedup();
+            for parent in parents {
+                children.entry(parent).or_default().push(member.txid);
+            }
+        }
+        for (parent, new) in children {
+            if runtime::instructions() > deadline {
+                return Err(UtxoError::TooMuchWork);
+            }
+            self.change_children(&parent, |children| {
+                let known: HashSet<ByteBuf> = children.iter().cloned().collect();
+                let before = children.len();
+                children.extend(new.iter().map(ByteBuf::from).filter(|child| !known.contains(child)));
+                children.len() != before
+            })?;
         }
         Ok(())
     }
@@ -150,12 +177,14 @@ impl UtxoStore {
         let deadline = runtime::instructions().saturating_add(MOST_INSTRUCTIONS);
         let mut family = Family::default();
         self.add_family(&mut family, &txid, deadline)?;
-        let holds = self.holds(&family)?;
-        Root::reserve(&self.slots, 0, 0)?;
-        self.atomically(|store| store.mark(&family))?;
-        for member in &family.members {
-            self.evaluate(member.slot, call);
-        }
+        let holds = self.holds(&family, deadline)?;
+        self.atomically(|store| {
+            store.mark(&family, deadline)?;
+            for member in &family.members {
+                store.evaluate(member.slot, call)?;
+            }
+            Ok::<_, UtxoError>(())
+        })?;
         Ok(Conflict {
             marked: family.members.iter().filter(|m| m.new).map(|m| ByteBuf::from(m.txid)).collect(),
             parent_spends: holds.iter().map(Hold::report).collect(),
@@ -173,53 +202,56 @@ impl UtxoStore {
     ) -> Result<ConflictResolution, ConflictError> {
         let unnamed = |error| ConflictError { txid: arg.winners.first().cloned().unwrap_or_default(), error };
         call.check().map_err(unnamed)?;
-        let mut winners: Vec<(Hash, Found)> = Vec::new();
+        let mut winners: Vec<Winner> = Vec::new();
+        let mut known = HashSet::new();
         for winner in &arg.winners {
             let named = |error| ConflictError { txid: winner.clone(), error };
             let txid = hash_of("txid", winner).map_err(named)?;
-            let found = self.find(&txid).map_err(named)?;
-            if !found.head.is(flag::CONFLICTING) {
+            let Found { slot, head, .. } = self.find(&txid).map_err(named)?;
+            if !head.is(flag::CONFLICTING) {
                 return Err(named(UtxoError::NotConflicting));
             }
-            if winners.iter().all(|(known, _)| *known != txid) {
-                winners.push((txid, found));
+            if head.is(flag::PARTIAL) && !head.is(flag::COINBASE) {
+                return Err(named(bad("winners", "only its outputs are known, and not what it spends")));
+            }
+            if known.insert(txid) {
+                winners.push(Winner { txid, slot, inputs: inputs(&self.slots, slot, &head) });
             }
         }
-        Root::reserve(&self.slots, 0, 0).map_err(|error| unnamed(error.into()))?;
         let deadline = runtime::instructions().saturating_add(MOST_INSTRUCTIONS);
         self.atomically(|store| store.win(&winners, call, deadline))
     }
 
     /// The five steps (`docs/design.md` 6). This may fail in its middle.
-    fn win(
-        &mut self,
-        winners: &[(Hash, Found)],
-        call: &Call,
-        deadline: u64,
-    ) -> Result<ConflictResolution, ConflictError> {
+    fn win(&mut self, winners: &[Winner], call: &Call, deadline: u64) -> Result<ConflictResolution, ConflictError> {
         // 1: who holds what the winners spend loses, with everything that spends from it.
+        let unnamed = |error| of(&winners[0].txid, error);
         let mut family = Family::default();
-        let mut strangers = Vec::new();
-        for (winner, Found { slot, head }) in winners {
-            for outpoint in inputs(&self.slots, *slot, head) {
-                let hold = self.hold(outpoint).map_err(|error| of(&outpoint.0, error))?;
-                let Some(hold) = hold.filter(|hold| hold.entry.spender.0 != *winner) else { continue };
+        let mut contested = Vec::new();
+        for winner in winners {
+            for outpoint in &winner.inputs {
+                let hold = self.hold(*outpoint).map_err(|error| of(&outpoint.0, error))?;
+                let Some(hold) = hold.filter(|hold| hold.entry.spender.0 != winner.txid) else { continue };
                 let holder = hold.entry.spender.0;
                 self.add_family(&mut family, &holder, deadline).map_err(|error| of(&holder, error))?;
-                // A holder without a record loses its hold and nothing else.
-                if family.members.iter().all(|member| member.txid != holder) {
-                    strangers.push(hold);
-                }
+                contested.push(hold);
             }
         }
-        if let Some((winner, _)) =
-            winners.iter().find(|(winner, _)| family.members.iter().any(|member| member.txid == *winner))
-        {
-            return Err(of(winner, UtxoError::WinnerLoses));
+        let members: HashSet<Hash> = family.members.iter().map(|member| member.txid).collect();
+        let loses = |winner: &&Winner| {
+            members.contains(&winner.txid) || winner.inputs.iter().any(|(parent, _)| members.contains(parent))
+        };
+        if let Some(winner) = winners.iter().find(loses) {
+            return Err(of(&winner.txid, UtxoError::WinnerLoses));
         }
-        let mut holds = self.holds(&family).map_err(|error| of(&winners[0].0, error))?;
-        holds.append(&mut strangers);
-        self.mark(&family).map_err(|error| of(&winners[0].0, error))?;
+        let mut holds = self.holds(&family, deadline).map_err(unnamed)?;
+        // A holder may have no record, or one that does not say what it spends.
+        let mut places: HashSet<(SlotId, u32)> = holds.iter().map(|hold| (hold.place.slot, hold.place.at)).collect();
+        holds.extend(contested.into_iter().filter(|hold| places.insert((hold.place.slot, hold.place.at))));
+        if holds.len() > MOST {
+            return Err(unnamed(too_large("outputs that double spends hold")));
+        }
+        self.mark(&family, deadline).map_err(unnamed)?;
 
         // 2: what they hold is unspent. Locking its records until step 5 would be seen by nobody: this is one message.
         let mut touched: Vec<SlotId> = family.members.iter().map(|member| member.slot).collect();
@@ -232,17 +264,18 @@ impl UtxoStore {
 
         // 3: the winners spend it.
         let mut spent = 0;
-        for (winner, Found { slot, head }) in winners {
-            for (outpoint, vin) in inputs(&self.slots, *slot, head).into_iter().zip(0..) {
+        for Winner { txid, inputs, .. } in winners {
+            for (outpoint, vin) in inputs.iter().zip(0..) {
                 if runtime::instructions() > deadline {
-                    return Err(of(winner, UtxoError::TooMuchWork));
+                    return Err(of(txid, UtxoError::TooMuchWork));
                 }
-                let parent = self.find(&outpoint.0).map_err(|error| of(&outpoint.0, error))?;
-                let (place, entry, new) = self
-                    .check_spend(&parent, outpoint.1, None, (winner, vin), call, Strictness::Winner)
-                    .map_err(|error| of(&outpoint.0, error))?;
+                let named = |error| of(&outpoint.0, error);
+                let parent = self.find(&outpoint.0).map_err(named)?;
+                let by = (txid, vin);
+                let checked = self.check_spend(&parent, outpoint.1, None, by, call, Strictness::Winner);
+                let (place, entry, new) = checked.map_err(named)?;
                 if new {
-                    self.set_entry(place, entry.state | SPENT, (winner, vin));
+                    self.set_entry(place, entry.state | SPENT, by);
                     self.count_spent(place, 1);
                     spent += 1;
                 }
@@ -251,31 +284,23 @@ impl UtxoStore {
         }
 
         // 4: they are double spends no more.
-        for (winner, Found { slot, head }) in winners {
+        for Winner { txid, slot, inputs } in winners {
             let flags = self.head(*slot).flags;
             self.set_flags(*slot, flags & !flag::CONFLICTING);
-            let inputs = inputs(&self.slots, *slot, head);
-            let left = self.change_parents(&inputs, |children| {
-                let before = children.len();
-                children.retain(|child| child.as_slice() != winner);
-                children.len() != before
-            });
-            left.map_err(|error| of(winner, error))?;
+            self.leave_parents(txid, inputs).map_err(|error| of(txid, error))?;
             touched.push(*slot);
         }
 
         // 5: the records of step 2 can be spent from.
         for slot in freed {
-            let head: Head = self.head(slot);
+            let head = self.head(slot);
             self.lock(slot, &head, false);
             touched.push(slot);
         }
         touched.sort_unstable();
         touched.dedup();
         for slot in touched {
-            // One index's worth of memory at a time was reserved, and each record takes what it needs.
-            Root::reserve(&self.slots, 0, 0).map_err(|error| of(&winners[0].0, error.into()))?;
-            self.evaluate(slot, call);
+            self.evaluate(slot, call).map_err(unnamed)?;
         }
         Ok(ConflictResolution {
             losers: family.members.iter().filter(|m| m.new).map(|m| ByteBuf::from(m.txid)).collect(),

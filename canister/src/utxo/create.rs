@@ -2,9 +2,9 @@
 
 use super::draft::{Body, Draft, check_mined};
 use super::extras::Extras;
-use super::order::{Order, Root};
+use super::order::Order;
 use super::parse::Parsed;
-use super::record::{ENTRY, HEAD_BLOCKS, Hash, Head, INPUT, INPUTS_OF_PAGE, PAGE, flag};
+use super::record::{ENTRY, HEAD_BLOCKS, Hash, Head, INPUT, INPUTS_OF_PAGE, PAGE, PAGE_HEAD, flag};
 use super::{Call, Found, UtxoStore, entry, place};
 use crate::api::{MinedIn, UtxoCreate, UtxoCreated, UtxoError};
 use crate::blob::BlobStore;
@@ -76,12 +76,7 @@ impl UtxoStore {
         if let Some(mined) = &item.mined {
             check_mined(mined)?;
         }
-        match self.find_any(&parsed.txid) {
-            Err(UtxoError::TxNotFound) => {}
-            Err(error) => return Err(error),
-            Ok(found) if found.head.is(flag::DELETING) => return Err(UtxoError::BeingDeleted),
-            Ok(_) => return Err(UtxoError::TxExists),
-        }
+        self.check_absent(&parsed.txid)?;
 
         let mut head = draft.head(item, call);
         let placed = draft.place(blobs, &mut head, call)?;
@@ -108,6 +103,17 @@ impl UtxoStore {
         })
     }
 
+    /// # Errors
+    /// `TxExists`, `BeingDeleted`, `Corrupt`.
+    pub(super) fn check_absent(&self, txid: &Hash) -> Result<(), UtxoError> {
+        match self.find_any(txid) {
+            Err(UtxoError::TxNotFound) => Ok(()),
+            Err(error) => Err(error),
+            Ok(found) if found.head.is(flag::DELETING) => Err(UtxoError::BeingDeleted),
+            Ok(_) => Err(UtxoError::TxExists),
+        }
+    }
+
     /// Writes the record, its pages, and enters it everywhere. Nothing has changed where it fails, but within
     /// [`atomically`](Self::atomically).
     fn put(
@@ -126,13 +132,25 @@ impl UtxoStore {
         let blocks = mined.map_or(&[][..], |mined| &mined.blocks);
         let extras =
             Extras { blocks: blocks.iter().skip(HEAD_BLOCKS as usize).copied().collect(), ..Extras::default() };
-        let pages = u64::from(head.extra_pages) + u64::from(head.input_pages());
-        let bytes = u64::from(head.len())
-            + u64::from(ENTRY) * outputs.len().saturating_sub(batch) as u64
-            + u64::from(INPUT) * inputs.len() as u64
-            + 64 * extras.blocks.len() as u64;
-        Root::reserve(&self.slots, bytes, 2 + pages)?;
-        self.table.reserve(1)?;
+        let seconds = (head.created_at / 1_000_000_000) as u32;
+        let mut entering = Vec::with_capacity(3);
+        if !mined.is_some_and(|mined| mined.on_longest_chain) {
+            entering.extend([(Order::UnminedSince, call.height), (Order::CreatedAt, seconds)]);
+        }
+        // What has something to spend is not done yet.
+        let evaluated = head.is(flag::CONFLICTING) || head.total_utxos == 0;
+        if evaluated {
+            entering.push((Order::DeleteAt, call.due()));
+        }
+        let mut wanted = vec![(head.len(), 1)];
+        wanted.extend(outputs.chunks(batch).skip(1).map(|outputs| (PAGE_HEAD + ENTRY * outputs.len() as u32, 1)));
+        if head.input_pages() > 0 {
+            wanted.push((INPUT * INPUTS_OF_PAGE, head.input_pages()));
+        }
+        if !extras.blocks.is_empty() {
+            wanted.push((64 * (1 + extras.blocks.len() as u32), 1));
+        }
+        self.root.reserve(&self.slots, &entering, &wanted)?;
 
         let slot = self.slots.allocate(head.len())?;
         if let Err(error) = self.table.insert(self.table.hash(&head.txid), u64::from(slot)) {
@@ -174,8 +192,8 @@ impl UtxoStore {
         if !mined.is_some_and(|mined| mined.on_longest_chain) {
             self.set_unmined(slot, head, Some(call.height));
         }
-        if head.is(flag::CONFLICTING) || head.total_utxos == 0 {
-            self.evaluate(slot, call);
+        if evaluated {
+            self.evaluate(slot, call)?;
         }
         Ok(())
     }
@@ -196,36 +214,50 @@ impl UtxoStore {
         self.root.set(&mut self.slots, Order::CreatedAt, slot, created, since.map(|_| seconds));
     }
 
-    /// Enters a double spend with each of its parents that has a record.
+    /// Enters a double spend with each of its parents that has a record. This may fail in its middle.
     pub(super) fn enter_with_parents(&mut self, txid: &Hash, inputs: &[(Hash, u32)]) -> Result<(), UtxoError> {
-        self.change_parents(inputs, |children| {
-            let new = !children.iter().any(|child| child.as_slice() == txid);
-            if new {
-                children.push(ByteBuf::from(txid));
-            }
-            new
-        })
-    }
-
-    /// Changes the conflicting children of each parent that has a record.
-    pub(super) fn change_parents(
-        &mut self,
-        inputs: &[(Hash, u32)],
-        mut change: impl FnMut(&mut Vec<ByteBuf>) -> bool,
-    ) -> Result<(), UtxoError> {
         let mut parents: Vec<&Hash> = inputs.iter().map(|(parent, _)| parent).collect();
         parents.sort_unstable();
         parents.dedup();
-        for parent in parents {
-            let Found { slot, mut head } = match self.find(parent) {
-                Ok(found) => found,
-                Err(UtxoError::TxNotFound) => continue,
-                Err(error) => return Err(error),
-            };
-            let mut extras = Extras::load(&self.slots, &head)?;
-            if change(&mut extras.conflicting_children) {
-                extras.save(&mut self.slots, slot, &mut head)?;
-            }
+        parents.into_iter().try_for_each(|parent| {
+            self.change_children(parent, |children| {
+                let new = !children.iter().any(|child| child.as_slice() == txid);
+                if new {
+                    children.push(ByteBuf::from(txid));
+                }
+                new
+            })
+        })
+    }
+
+    /// Takes what is no double spend any more, or no more at all, from the lists of its parents.
+    pub(super) fn leave_parents(&mut self, txid: &Hash, inputs: &[(Hash, u32)]) -> Result<(), UtxoError> {
+        let mut parents: Vec<&Hash> = inputs.iter().map(|(parent, _)| parent).collect();
+        parents.sort_unstable();
+        parents.dedup();
+        parents.into_iter().try_for_each(|parent| {
+            self.change_children(parent, |children| {
+                let before = children.len();
+                children.retain(|child| child.as_slice() != txid);
+                children.len() != before
+            })
+        })
+    }
+
+    /// Changes the double spends that spend from a transaction, where that has a record.
+    pub(super) fn change_children(
+        &mut self,
+        parent: &Hash,
+        change: impl FnOnce(&mut Vec<ByteBuf>) -> bool,
+    ) -> Result<(), UtxoError> {
+        let Found { slot, mut head, .. } = match self.find(parent) {
+            Ok(found) => found,
+            Err(UtxoError::TxNotFound) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let mut extras = Extras::load(&self.slots, &head)?;
+        if change(&mut extras.conflicting_children) {
+            extras.save(&mut self.slots, slot, &mut head)?;
         }
         Ok(())
     }

@@ -2,25 +2,31 @@
 
 use super::alert::pages;
 use super::entry::{SPENDER_DELETED, SPENT};
-use super::order::{Order, Root};
-use super::record::{Hash, inputs};
+use super::order::Order;
+use super::record::{Hash, flag, inputs};
 use super::{Found, UtxoStore, place};
 use crate::api::{TransactionPlace, UtxoError};
 use crate::blob::BlobStore;
 
 impl UtxoStore {
     /// Takes a record out, with its pages and its blobs here. Each surviving parent is told, on the page that has the output
-    /// that it spends: should the transaction be submitted again, it is refused. Answers how many outputs say so now.
+    /// that it spends: should the transaction be submitted again, it is refused. A double spend leaves their lists.
+    /// Answers how many outputs say so now.
     ///
     /// # Errors
     /// `TxNotFound`, `Corrupt`, and nothing has changed.
     pub fn delete(&mut self, blobs: &mut BlobStore, txid: &Hash) -> Result<u32, UtxoError> {
-        let Found { slot, head } = self.find_any(txid)?;
+        let Found { slot, head, .. } = self.find_any(txid)?;
         let place = self.place(slot, &head)?;
-        Root::reserve(&self.slots, 0, 0)?;
+        let inputs = inputs(&self.slots, slot, &head);
+        if head.is(flag::CONFLICTING)
+            && let Err(error) = self.atomically(|store| store.leave_parents(txid, &inputs))
+        {
+            crate::runtime::log(&format!("a double spend stays listed with a parent: {error:?}"));
+        }
         let mut told = 0;
         let mut last: Option<(Hash, Option<Found>)> = None;
-        for ((parent, vout), vin) in inputs(&self.slots, slot, &head).into_iter().zip(0..) {
+        for ((parent, vout), vin) in inputs.into_iter().zip(0..) {
             if last.as_ref().is_none_or(|(known, _)| *known != parent) {
                 last = Some((parent, self.find(&parent).ok()));
             }

@@ -1,7 +1,8 @@
 //! A record to make: what a transaction in any of its forms says of it, and where its bytes go.
 
+use super::extras::MAX_BLOCKS;
 use super::parse::{MAX_OUTPUTS, Parsed, parse};
-use super::record::{Hash, Head, Link, flag};
+use super::record::{HEAD_BLOCKS, Hash, Head, Link, flag};
 use super::{Call, UtxoStore, bad, encoding, hash_of, place};
 use crate::api::{
     BlockRef, ExternalStore, MinedIn, OutsideTransaction, PartialTransaction, TransactionSource, UtxoCreate, UtxoError,
@@ -47,9 +48,12 @@ impl<'a> Draft<'a> {
                 Ok(Draft { parsed: parse(raw)?, size: raw.len() as u64, body: Body::Whole(raw) })
             }
             TransactionSource::Uploaded(txid) => {
-                let (raw, parts) = store.uploads.complete(blobs, &hash_of("txid", txid)?)?;
+                let named = hash_of("txid", txid)?;
+                // Before the upload, which is no more where the answer of the same call was lost.
+                store.check_absent(&named)?;
+                let (raw, parts) = store.uploads.complete(blobs, &named)?;
                 let parsed = parse(&raw)?;
-                if parsed.txid[..] != txid[..] {
+                if parsed.txid != named {
                     let why = "the uploaded bytes are another transaction's; abort the upload".into();
                     return Err(UtxoError::BadTransaction { at: 0, why });
                 }
@@ -80,6 +84,9 @@ fn outputs_only<'a>(partial: &PartialTransaction, height: u32) -> Result<Draft<'
             let hash = encoding::utxo_hash(&txid, output.index, &output.script, output.satoshis, &mut buffer);
             outputs[output.index as usize] = Some(hash);
         }
+    }
+    if height > u32::MAX / 2 {
+        return Err(bad("height", "a UTXOWrapper has 31 bits for it"));
     }
     let known = partial.outputs.iter().map(|output| (output.index, output.satoshis, output.script.as_slice()));
     let wrapper = encoding::wrapper(&txid, (height, partial.coinbase), known);
@@ -142,6 +149,10 @@ pub(super) fn check_mined(mined: &MinedIn) -> Result<(), UtxoError> {
     let ids = || mined.blocks.iter().map(|block| block.block_id);
     if mined.blocks.is_empty() {
         return Err(bad("mined", "it names no block"));
+    }
+    let limit = HEAD_BLOCKS as usize + MAX_BLOCKS;
+    if mined.blocks.len() > limit {
+        return Err(UtxoError::TooLarge { what: "blocks".into(), limit: limit as u64 });
     }
     if (1..mined.blocks.len()).any(|i| ids().take(i).any(|id| id == mined.blocks[i].block_id)) {
         return Err(bad("mined", "a block occurs twice"));

@@ -12,7 +12,7 @@ const MAX_CHILDREN: usize = 10_000;
 /// The most reassignments that a record lists.
 const MAX_REASSIGNMENTS: usize = 5_000;
 /// The most blocks that a record lists, beside those in its head.
-const MAX_BLOCKS: usize = 1_000;
+pub const MAX_BLOCKS: usize = 1_000;
 
 /// An output that was given a new owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,8 +1,9 @@
 //! Blocks that have a transaction, and whether its outputs can be spent.
 
 use super::extras::Extras;
-use super::order::{Order, Root};
+use super::order::Order;
 use super::record::{HEAD_BLOCKS, Head, at, encode_block, flag};
+use super::tree::{MOST_NODES, NODE};
 use super::{Call, Found, UtxoStore, hash_of};
 use crate::api::{BlockRef, MinedTransaction, UtxoError, UtxoSetMined};
 use crate::slots::SlotId;
@@ -45,7 +46,8 @@ impl UtxoStore {
         call: &Call,
     ) -> Result<Vec<u32>, UtxoError> {
         call.check()?;
-        let Found { slot, mut head } = self.find(&hash_of("txid", &item.txid)?)?;
+        let Found { slot, mut head, .. } = self.find(&hash_of("txid", &item.txid)?)?;
+        let head_blocks = head.blocks;
         let mut blocks = self.blocks(&head)?;
         let there = blocks.iter().position(|known| known.block_id == block.block_id);
         match there {
@@ -55,13 +57,6 @@ impl UtxoStore {
             Some(at) if block.unset => drop(blocks.remove(at)),
             _ => {}
         }
-        Root::reserve(&self.slots, 0, 0)?;
-        if blocks.len() as u32 > HEAD_BLOCKS || head.blocks > HEAD_BLOCKS {
-            self.atomically(|store| store.set_blocks(slot, &mut head, &blocks))?;
-        } else if blocks.len() as u32 != head.blocks {
-            self.set_blocks(slot, &mut head, &blocks)?;
-        }
-
         let unmined = head.links[Order::UnminedSince as usize];
         let since = (unmined.next != 0).then_some(unmined.key);
         let since = if blocks.is_empty() || (block.unset && !block.on_longest_chain) {
@@ -71,11 +66,27 @@ impl UtxoStore {
         } else {
             since
         };
-        self.set_unmined(slot, &head, since);
-        if head.is(flag::LOCKED) {
-            self.set_flags(slot, head.flags & !flag::LOCKED);
+        let mut change = |store: &mut Self| {
+            if blocks.len() as u32 != head.blocks {
+                store.set_blocks(slot, &mut head, &blocks)?;
+            }
+            if since.is_some() && unmined.next == 0 {
+                let seconds = (head.created_at / 1_000_000_000) as u32;
+                let entering = [(Order::UnminedSince, call.height), (Order::CreatedAt, seconds)];
+                store.root.reserve(&store.slots, &entering, &[])?;
+            }
+            store.set_unmined(slot, &head, since);
+            if head.is(flag::LOCKED) {
+                store.set_flags(slot, head.flags & !flag::LOCKED);
+            }
+            store.evaluate(slot, call)
+        };
+        let in_head = blocks.len() as u32 <= HEAD_BLOCKS && head_blocks <= HEAD_BLOCKS;
+        if in_head && self.slots.has_room(3 * MOST_NODES * u64::from(NODE), 3 * MOST_NODES) {
+            change(self)?;
+        } else {
+            self.atomically(change)?;
         }
-        self.evaluate(slot, call);
         Ok(blocks.iter().map(|block| block.block_id).collect())
     }
 
@@ -85,11 +96,11 @@ impl UtxoStore {
     /// [`UtxoError`], and nothing has changed.
     pub fn set_locked(&mut self, txid: &[u8], locked: bool, call: &Call) -> Result<(), UtxoError> {
         call.check()?;
-        let Found { slot, head } = self.find(&hash_of("txid", txid)?)?;
-        Root::reserve(&self.slots, 0, 0)?;
-        self.lock(slot, &head, locked);
-        self.evaluate(slot, call);
-        Ok(())
+        let Found { slot, head, .. } = self.find(&hash_of("txid", txid)?)?;
+        self.changing(|store| {
+            store.lock(slot, &head, locked);
+            store.evaluate(slot, call)
+        })
     }
 
     pub(super) fn lock(&mut self, slot: SlotId, head: &Head, locked: bool) {
@@ -107,12 +118,12 @@ impl UtxoStore {
         if until == 0 {
             return Err(UtxoError::ZeroHeight);
         }
-        let Found { slot, head } = match self.find(&hash_of("txid", txid)?) {
+        let Found { slot, head, .. } = match self.find(&hash_of("txid", txid)?) {
             Ok(found) => found,
             Err(UtxoError::TxNotFound) => return Ok(false),
             Err(error) => return Err(error),
         };
-        Root::reserve(&self.slots, 0, 0)?;
+        self.root.reserve(&self.slots, &[(Order::PreserveUntil, until)], &[])?;
         let [delete_at, _, preserved, _] = head.links;
         self.root.set(&mut self.slots, Order::DeleteAt, slot, delete_at, None);
         self.root.set(&mut self.slots, Order::PreserveUntil, slot, preserved, Some(until));

@@ -37,14 +37,16 @@ use crate::slots::{SlotId, Slots};
 use crate::table::HashTable;
 pub use batch::{Weight, batch};
 pub use draft::{Body, Draft};
+use extras::Extras;
 pub use order::Order;
 use order::Root;
 pub use parse::Parsed;
-pub use read::MAX_OUTPOINTS;
 pub use record::Hash;
 use record::{HEAD, Head, flag};
 pub use spend::LastUnspent;
+use std::cell::OnceCell;
 use std::rc::Rc;
+use tree::{MOST_NODES, NODE};
 use upload::Uploads;
 
 /// What an operation is told beside its argument.
@@ -64,6 +66,11 @@ impl Call<'_> {
     fn check(&self) -> Result<(), UtxoError> {
         if self.height == 0 { Err(UtxoError::ZeroHeight) } else { Ok(()) }
     }
+
+    /// The height at which a record may be deleted that is eligible now.
+    fn due(&self) -> u32 {
+        self.height.saturating_add(self.settings.block_height_retention)
+    }
 }
 
 /// UTXO records.
@@ -79,6 +86,8 @@ pub struct UtxoStore {
 struct Found {
     slot: SlotId,
     head: Head,
+    /// Its extras, once somebody asked for when a reassigned output is spendable.
+    extras: OnceCell<Extras>,
 }
 
 impl From<GrowError> for UtxoError {
@@ -137,7 +146,9 @@ impl UtxoStore {
         self.table.visit(self.table.hash(txid), |value| {
             let slot = value as SlotId;
             match self.read_head(slot) {
-                Some(head) if crate::table::same_key(&head.txid, txid) => found = Ok(Found { slot, head }),
+                Some(head) if crate::table::same_key(&head.txid, txid) => {
+                    found = Ok(Found { slot, head, extras: OnceCell::new() })
+                }
                 None if found.is_err() => {
                     found = Err(UtxoError::Corrupt { why: format!("the record in slot {slot} cannot be decoded") });
                 }
@@ -173,8 +184,23 @@ impl UtxoStore {
         self.slots.write(slot, record::at::FLAGS, &flags.to_le_bytes());
     }
 
-    /// Takes a record into the index of those to delete, or out, as `docs/design.md` 6 says. Memory is reserved.
-    fn evaluate(&mut self, slot: SlotId, call: &Call) {
+    /// Whether a record can be [evaluated](Self::evaluate) without growing memory, whatever is free.
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.slots.has_room(MOST_NODES * u64::from(NODE), MOST_NODES)
+    }
+
+    /// Runs an operation that may fail only where it evaluates records, for want of memory: then nothing of it stays. Nearly
+    /// always there is room, and no journal is kept.
+    fn changing<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T, UtxoError>) -> Result<T, UtxoError> {
+        if self.has_room() { run(self) } else { self.atomically(run) }
+    }
+
+    /// Takes a record into the index of those to delete, or out, as `docs/design.md` 6 says.
+    ///
+    /// # Errors
+    /// `OutOfSpace`, `LowCycles`; the record is not where it belongs then.
+    fn evaluate(&mut self, slot: SlotId, call: &Call) -> Result<(), UtxoError> {
         let head = self.head(slot);
         let link = head.links[Order::DeleteAt as usize];
         let now = (link.next != 0).then_some(link.key);
@@ -182,7 +208,7 @@ impl UtxoStore {
         let mined = head.blocks > 0 && head.links[Order::UnminedSince as usize].next == 0;
         let done = !head.is(flag::LOCKED) && mined && head.all_spent() && !head.any_frozen();
         let preserved = head.links[Order::PreserveUntil as usize].next != 0;
-        let due = call.height.saturating_add(call.settings.block_height_retention);
+        let due = call.due();
         let then = if preserved || !(conflicting || done) {
             None
         } else if call.settings.block_height_retention == 0 {
@@ -192,7 +218,13 @@ impl UtxoStore {
         } else {
             now.max(Some(due))
         };
+        if let Some(key) = then
+            && then != now
+        {
+            self.root.reserve(&self.slots, &[(Order::DeleteAt, key)], &[])?;
+        }
         self.root.set(&mut self.slots, Order::DeleteAt, slot, link, then);
+        Ok(())
     }
 
     /// Runs something that may fail in its middle: then nothing of it stays.

@@ -218,6 +218,11 @@ impl Model {
         not_zero(call.height)?;
         let blocks = item.mined.as_ref().map_or(Vec::new(), |mined| mined.blocks.clone());
         let first_height = blocks.first().map_or(call.height, |block| block.height);
+        if let TransactionSource::Uploaded(txid) = &item.source
+            && self.records.contains_key(&hash_argument("txid", txid)?)
+        {
+            return Err(UtxoError::TxExists);
+        }
         let given = given(&item.source, first_height, call, self.uploaded(&item.source))?;
         let whole = matches!(item.source, TransactionSource::Raw(_) | TransactionSource::Uploaded(_));
         if call.settings.require_extended && whole && !given.extended && !given.coinbase {
@@ -459,6 +464,13 @@ impl Model {
     /// Deletes a record; its parents remember that it spent from them. Answers how many outputs do now.
     pub fn delete(&mut self, txid: &Hash) -> Result<u32, UtxoError> {
         let record = self.records.remove(txid).ok_or(UtxoError::TxNotFound)?;
+        if record.conflicting {
+            for parent in record.parents() {
+                if let Some(parent) = self.records.get_mut(&parent) {
+                    parent.conflicting_children.retain(|child| child != txid);
+                }
+            }
+        }
         let mut told = 0;
         for (&(parent, vout), vin) in record.given.inputs.iter().zip(0..) {
             let output = self.records.get_mut(&parent).and_then(|parent| parent.outputs.get_mut(vout as usize));

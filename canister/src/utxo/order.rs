@@ -89,14 +89,24 @@ impl Root {
         slots.write(FIRST_SLOT, line(order), &both.to_le_bytes());
     }
 
-    /// Grows memory so that a record can enter each index, and so that slots for things of `bytes` bytes all in all, in
-    /// `pieces` pieces, can be allocated.
+    /// Grows memory so that a record can enter these indexes under these keys, and so that slots for things of so many bytes
+    /// can be allocated, each so many times.
     ///
     /// # Errors
     /// [`GrowError`], and nothing has changed.
     #[inline]
-    pub fn reserve(slots: &Slots, bytes: u64, pieces: u64) -> Result<(), GrowError> {
-        slots.reserve(bytes + ORDERS as u64 * MOST_NODES * u64::from(NODE), pieces + ORDERS as u64 * MOST_NODES)
+    pub fn reserve(&self, slots: &Slots, entering: &[(Order, u32)], wanted: &[(u32, u32)]) -> Result<(), GrowError> {
+        let nodes = MOST_NODES * entering.len() as u64;
+        let (bytes, pieces) = wanted.iter().fold((nodes * u64::from(NODE), nodes), |(bytes, pieces), &(len, count)| {
+            (bytes + u64::from(len) * u64::from(count), pieces + u64::from(count))
+        });
+        // Nearly always there is room for the worst case.
+        if slots.has_room(bytes, pieces) {
+            return Ok(());
+        }
+        let missing = |&(order, key): &(Order, u32)| tree::missing_nodes(slots, self.trees[order as usize], key);
+        let nodes = entering.iter().map(missing).sum();
+        slots.reserve(&[wanted, &[(NODE, nodes)]].concat())
     }
 
     /// Records of an index.

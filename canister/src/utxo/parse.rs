@@ -42,7 +42,7 @@ pub struct Parsed {
     pub inputs: Vec<(Hash, u32)>,
     /// The hash of each output, none for one that is no UTXO.
     pub outputs: Vec<Option<Hash>>,
-    /// Satoshis, where the inputs say what they spend.
+    /// Satoshis, where the inputs say what they spend and that is as much as the outputs have.
     pub fee: Option<u64>,
 }
 
@@ -111,7 +111,7 @@ pub fn parse(raw: &[u8]) -> Result<Parsed, UtxoError> {
     let count = reader.count("inputs", MAX_INPUTS)?;
     let mut hashed = body;
     let mut inputs = Vec::new();
-    let mut spent = 0u64;
+    let mut spent = Some(0u64);
     for _ in 0..count {
         let input: TxIn = reader.piece("an input")?;
         let outpoint = input.prevout();
@@ -120,15 +120,15 @@ pub fn parse(raw: &[u8]) -> Result<Parsed, UtxoError> {
             hasher.update(&raw[hashed..reader.at]);
             let output: TxOut = reader.piece("what an input spends")?;
             hashed = reader.at;
-            spent = spent.saturating_add(output.value());
+            spent = spent.and_then(|sum| sum.checked_add(output.value()));
         }
     }
     let count = reader.count("outputs", MAX_OUTPUTS)?;
     let mut outputs = Vec::new();
-    let mut paid = 0u64;
+    let mut paid = Some(0u64);
     for _ in 0..count {
         let output: TxOut = reader.piece("an output")?;
-        paid = paid.saturating_add(output.value());
+        paid = paid.and_then(|sum| sum.checked_add(output.value()));
         // The script comes last.
         outputs.push((output.value(), &raw[reader.at - output.script_pubkey().len()..reader.at]));
     }
@@ -160,7 +160,7 @@ pub fn parse(raw: &[u8]) -> Result<Parsed, UtxoError> {
         coinbase,
         extended,
         outputs: outputs.collect(),
-        fee: (extended && !coinbase).then(|| spent.saturating_sub(paid)),
+        fee: spent.zip(paid).filter(|_| extended && !coinbase).and_then(|(spent, paid)| spent.checked_sub(paid)),
         inputs,
     })
 }

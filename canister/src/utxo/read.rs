@@ -14,11 +14,13 @@ use crate::slots::SlotId;
 use serde_bytes::ByteBuf;
 
 /// Entries of one answer.
-const MAX_ENTRIES: u32 = 10_000;
+const MAX_ENTRIES: u32 = 5_000;
+/// Pages whose counters come with a record.
+const MAX_PAGES: usize = 1_000;
 /// Bytes of inpoints that come with a record.
 const MAX_INPOINTS: usize = 256 << 10;
 /// Outputs that one call asks for.
-pub const MAX_OUTPOINTS: usize = 5_000;
+const MAX_OUTPOINTS: usize = 5_000;
 /// Transactions of one page of unmined ones.
 const MAX_UNMINED: u32 = 2_000;
 
@@ -32,7 +34,7 @@ impl UtxoStore {
     /// # Errors
     /// `TxNotFound`, `BadArgument`, `Corrupt`.
     pub fn get(&self, arg: &UtxoGet) -> Result<UtxoRecord, UtxoError> {
-        let Found { slot, head } = self.find_any(&hash_of("txid", &arg.txid)?)?;
+        let Found { slot, head, .. } = self.find_any(&hash_of("txid", &arg.txid)?)?;
         let extras = Extras::load(&self.slots, &head)?;
         let blocks = self.blocks(&head)?;
         let mut utxos = Vec::new();
@@ -58,7 +60,11 @@ impl UtxoStore {
             spent_utxos: head.spent,
             total_extra_recs: head.extra_pages,
             spent_extra_recs: head.spent_extra,
-            extra_pages: (1..=head.extra_pages).map(|page| self.page(slot, &head, page)).collect(),
+            extra_pages: (arg.first / head.batch..=head.extra_pages)
+                .filter(|page| *page > 0)
+                .take(MAX_PAGES)
+                .map(|page| self.page(slot, &head, page))
+                .collect(),
             spendable_in: extras.spendable_in.into_iter().collect(),
             frozen: head.any_frozen(),
             locked: head.is(flag::LOCKED),
@@ -109,7 +115,7 @@ impl UtxoStore {
     /// # Errors
     /// `TxNotFound`, `BadArgument`, `Outside`, `Corrupt`.
     pub fn transaction(&self, blobs: &BlobStore, arg: &UtxoGetPart) -> Result<TransactionPart, UtxoError> {
-        let Found { slot, head } = self.find_any(&hash_of("txid", &arg.txid)?)?;
+        let Found { slot, head, .. } = self.find_any(&hash_of("txid", &arg.txid)?)?;
         let place = self.place(slot, &head)?;
         let total = match &place {
             TransactionPlace::Outside(store) => return Err(UtxoError::Outside(store.clone())),
@@ -134,26 +140,46 @@ impl UtxoStore {
     /// # Errors
     /// `TxNotFound`, `BadArgument`.
     pub fn inpoints(&self, arg: &UtxoGetPart) -> Result<InpointsPart, UtxoError> {
-        let Found { slot, head } = self.find_any(&hash_of("txid", &arg.txid)?)?;
+        let Found { slot, head, .. } = self.find_any(&hash_of("txid", &arg.txid)?)?;
         let bytes = encoding::inpoints(&inputs(&self.slots, slot, &head));
         let offset = arg.offset.min(bytes.len() as u64) as usize;
         let len = arg.length.min((bytes.len() - offset) as u64).min(MAX_REPLY) as usize;
         Ok(InpointsPart { bytes: ByteBuf::from(&bytes[offset..offset + len]), total: bytes.len() as u64 })
     }
 
-    /// Whether an output could be spent.
+    /// Whether outputs could be spent at a height.
     ///
     /// # Errors
-    /// `BadArgument`, `Corrupt`. What is not there is no error.
-    pub fn spend_state(&self, outpoint: &Outpoint, at: u32) -> Result<UtxoSpendState, UtxoError> {
-        let absent = UtxoSpendState { status: SpendStatus::NotFound, utxo_hash: None, spender: None };
-        let found = match self.find(&hash_of("txid", &outpoint.txid)?) {
-            Ok(found) => found,
-            Err(UtxoError::TxNotFound) => return Ok(absent),
-            Err(error) => return Err(error),
+    /// `TooLarge`, `BadArgument`, `Corrupt`. What is not there is no error.
+    pub fn spend_states(&self, outpoints: &[Outpoint], at: u32) -> Result<Vec<UtxoSpendState>, UtxoError> {
+        if outpoints.len() > MAX_OUTPOINTS {
+            return Err(UtxoError::TooLarge { what: "outpoints".into(), limit: MAX_OUTPOINTS as u64 });
+        }
+        let mut last: Option<(Hash, Option<Found>)> = None;
+        let state = |outpoint: &Outpoint| {
+            let txid = hash_of("txid", &outpoint.txid)?;
+            if last.as_ref().is_none_or(|(known, _)| *known != txid) {
+                last = Some((
+                    txid,
+                    match self.find(&txid) {
+                        Ok(found) => Some(found),
+                        Err(UtxoError::TxNotFound) => None,
+                        Err(error) => return Err(error),
+                    },
+                ));
+            }
+            match &last {
+                Some((_, Some(found))) => self.spend_state(found, outpoint.vout, at),
+                _ => Ok(UtxoSpendState { status: SpendStatus::NotFound, utxo_hash: None, spender: None }),
+            }
         };
+        outpoints.iter().map(state).collect()
+    }
+
+    fn spend_state(&self, found: &Found, vout: u32, at: u32) -> Result<UtxoSpendState, UtxoError> {
+        let absent = UtxoSpendState { status: SpendStatus::NotFound, utxo_hash: None, spender: None };
         let head = &found.head;
-        let entry = self.entry_place(found.slot, head, outpoint.vout).map(|place| self.entry(place));
+        let entry = self.entry_place(found.slot, head, vout).map(|place| self.entry(place));
         let entry = entry.filter(|entry| entry.is(UTXO));
         let immature = |height: u32| (at < height).then_some(SpendStatus::Immature { spendable_at: height });
         let status = if head.is(flag::CONFLICTING) {
@@ -165,7 +191,7 @@ impl UtxoStore {
         } else {
             let Some(entry) = entry else { return Ok(absent) };
             let reassigned = match entry.is(REASSIGNED) {
-                true => immature(self.spendable_in(head, outpoint.vout)?),
+                true => immature(self.spendable_in(found, vout)?),
                 false => None,
             };
             match reassigned {

@@ -2,7 +2,6 @@
 
 use super::entry::{Entry, FROZEN, REASSIGNED, SPENDER_DELETED, SPENT, STATE, UTXO};
 use super::extras::Extras;
-use super::order::Root;
 use super::record::{ENTRY, HEAD, Hash, Head, PAGE_HEAD, at, flag, page_at, page_slot};
 use super::{Call, Found, UtxoStore, hash_of};
 use crate::api::{Spend, SpendError, Spender, TransactionSpends, Unspend, UtxoError};
@@ -154,9 +153,12 @@ impl UtxoStore {
     }
 
     /// The height from which on a reassigned output is spendable.
-    pub(super) fn spendable_in(&self, head: &Head, vout: u32) -> Result<u32, UtxoError> {
-        let extras = Extras::load(&self.slots, head)?;
-        extras.spendable_in.get(&vout).copied().ok_or_else(|| UtxoError::Corrupt {
+    pub(super) fn spendable_in(&self, found: &Found, vout: u32) -> Result<u32, UtxoError> {
+        if found.extras.get().is_none() {
+            let _ = found.extras.set(Extras::load(&self.slots, &found.head)?);
+        }
+        let height = found.extras.get().and_then(|extras| extras.spendable_in.get(&vout));
+        height.copied().ok_or_else(|| UtxoError::Corrupt {
             why: format!("output {vout} was reassigned, and the extras do not say until when it is not spendable"),
         })
     }
@@ -181,7 +183,7 @@ impl UtxoStore {
             return Err(UtxoError::Frozen);
         }
         if entry.is(REASSIGNED) {
-            let height = self.spendable_in(&found.head, vout)?;
+            let height = self.spendable_in(found, vout)?;
             if call.height < height {
                 return Err(UtxoError::FrozenUntil { height });
             }
@@ -224,36 +226,29 @@ impl UtxoStore {
             errors.truncate(MOST_ERRORS);
             return Err(errors);
         }
-        Root::reserve(&self.slots, 0, 0).map_err(|error| whole(error.into()))?;
+        self.changing(|store| store.apply(&planned, &spender, call)).map_err(whole)
+    }
 
-        // Nothing below can be refused any more.
+    /// Spends what was checked, by place.
+    fn apply(&mut self, planned: &[Planned], spender: &Hash, call: &Call) -> Result<u32, UtxoError> {
         let mut spent = 0;
         let mut masters: Vec<SlotId> = Vec::with_capacity(1);
-        let mut at = 0;
-        while let Some(first) = planned.get(at) {
-            let place = first.place;
-            let of_page = planned[at..].iter().take_while(|plan| plan.place.slot == place.slot);
+        for of_page in planned.chunk_by(|a, b| a.place.slot == b.place.slot) {
+            let place = of_page[0].place;
             let mut new = 0;
-            for plan in of_page {
-                at += 1;
-                if plan.new {
-                    new += 1;
-                    self.set_entry(plan.place, (plan.state | SPENT) & !SPENDER_DELETED, (&spender, plan.vin));
-                }
+            for plan in of_page.iter().filter(|plan| plan.new) {
+                new += 1;
+                self.set_entry(plan.place, (plan.state | SPENT) & !SPENDER_DELETED, (spender, plan.vin));
             }
             if new > 0 {
                 self.count_spent(place, new);
                 spent += new as u32;
             }
-            if masters.last() != Some(&place.master) {
-                masters.push(place.master);
-            }
+            masters.push(place.master);
         }
         masters.sort_unstable();
         masters.dedup();
-        for master in masters {
-            self.evaluate(master, call);
-        }
+        masters.into_iter().try_for_each(|master| self.evaluate(master, call))?;
         Ok(spent)
     }
 
@@ -282,6 +277,19 @@ impl UtxoStore {
     /// # Errors
     /// [`UtxoError`], and nothing has changed.
     pub fn unspend(&mut self, item: &Unspend, call: &Call, last: &mut LastUnspent) -> Result<bool, UtxoError> {
+        if self.has_room() {
+            return self.unspend_next(item, call, last);
+        }
+        self.unspent(call, last);
+        self.atomically(|store| {
+            let mut alone = LastUnspent::default();
+            let held = store.unspend_next(item, call, &mut alone)?;
+            store.finish(call, &mut alone)?;
+            Ok(held)
+        })
+    }
+
+    fn unspend_next(&mut self, item: &Unspend, call: &Call, last: &mut LastUnspent) -> Result<bool, UtxoError> {
         call.check()?;
         let txid = hash_of("txid", &item.outpoint.txid)?;
         let hash = hash_of("utxo_hash", &item.utxo_hash)?;
@@ -289,7 +297,6 @@ impl UtxoStore {
         if last.0.as_ref().is_none_or(|run| !same_key(&run.found.head.txid, &txid)) {
             self.unspent(call, last);
             let found = self.find(&txid)?;
-            Root::reserve(&self.slots, 0, 0)?;
             last.0 = Some(UnspentRun { found, touched: false, page: None });
         }
         let Some(run) = &mut last.0 else { return Err(UtxoError::TxNotFound) };
@@ -315,13 +322,18 @@ impl UtxoStore {
 
     /// Counts and evaluates what was unspent last.
     pub fn unspent(&mut self, call: &Call, last: &mut LastUnspent) {
-        let Some(run) = last.0.take() else { return };
+        // There was room when the run began, and it has allocated nothing.
+        if let Err(error) = self.finish(call, last) {
+            crate::runtime::trap(&format!("unspend: {error:?}"));
+        }
+    }
+
+    fn finish(&mut self, call: &Call, last: &mut LastUnspent) -> Result<(), UtxoError> {
+        let Some(run) = last.0.take() else { return Ok(()) };
         if let Some((page, count)) = run.page {
             self.count_spent(page, -count);
         }
-        if run.touched {
-            self.evaluate(run.found.slot, call);
-        }
+        if run.touched { self.evaluate(run.found.slot, call) } else { Ok(()) }
     }
 
     /// Makes an output unspent if that input holds it, and says whether it did. A frozen one stays frozen.

@@ -81,6 +81,18 @@ fn leaf(slots: &Slots, root: Root, key: u32) -> Option<SlotId> {
     (node != 0 && has(slots, node, digit(key, 2))).then_some(node)
 }
 
+/// Nodes that entering a key would make.
+pub fn missing_nodes(slots: &Slots, root: Root, key: u32) -> u32 {
+    let mut node = root;
+    for level in 0..2 {
+        if node == 0 || !has(slots, node, digit(key, level)) {
+            return 2 - level + u32::from(node == 0);
+        }
+        node = slots.read_u32(node, child_at(digit(key, level)));
+    }
+    0
+}
+
 /// The value of a key; 0 for none.
 #[inline]
 pub fn get(slots: &Slots, root: Root, key: u32) -> SlotId {
@@ -197,7 +209,10 @@ mod tests {
                 let there = model.get(&key).copied().unwrap_or(0);
                 prop_assert_eq!(get(&slots, root, key), there);
                 if there == 0 && insert {
+                    let before = slots.stats().used_bytes;
+                    let missing = u64::from(missing_nodes(&slots, root, key));
                     super::insert(&mut slots, &mut root, key, value).unwrap();
+                    prop_assert_eq!(slots.stats().used_bytes - before, missing * 10_240);
                     model.insert(key, value);
                 } else if there != 0 && insert {
                     replace(&mut slots, root, key, value);

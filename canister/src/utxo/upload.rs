@@ -6,7 +6,7 @@
 
 use super::parse::MAX_TRANSACTION;
 use super::record::Hash;
-use super::{bad, hash_of, place};
+use super::{UtxoStore, bad, hash_of, place};
 use crate::api::{
     BeginTransaction, PutTransactionChunk, TransactionUploadError, UploadProgress, UtxoError, UtxoSettings,
 };
@@ -56,6 +56,23 @@ impl From<UtxoError> for TransactionUploadError {
     }
 }
 
+impl UtxoStore {
+    /// Opens an upload. The same again is Ok and changes nothing.
+    ///
+    /// # Errors
+    /// [`TransactionUploadError`], and nothing has changed: `TxExists` where the transaction has a record.
+    pub fn begin_upload(
+        &mut self,
+        blobs: &mut BlobStore,
+        arg: &BeginTransaction,
+        settings: &UtxoSettings,
+        now: u64,
+    ) -> Result<UploadProgress, TransactionUploadError> {
+        self.check_absent(&hash_of("txid", &arg.txid)?)?;
+        self.uploads.begin(blobs, arg, settings, now)
+    }
+}
+
 impl Uploads {
     /// Reads what is open.
     ///
@@ -77,7 +94,7 @@ impl Uploads {
     ///
     /// # Errors
     /// [`TransactionUploadError`], and nothing has changed.
-    pub fn begin(
+    fn begin(
         &mut self,
         blobs: &mut BlobStore,
         arg: &BeginTransaction,

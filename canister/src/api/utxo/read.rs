@@ -12,7 +12,7 @@ pub struct UtxoGet {
     pub txid: ByteBuf,
     /// The first output whose entry is wanted.
     pub first: u32,
-    /// How many entries, at most 10,000.
+    /// How many entries, at most 5,000.
     pub limit: u32,
 }
 
@@ -39,7 +39,7 @@ pub struct UtxoRecord {
     pub total_extra_recs: u32,
     /// Of them, those of which every UTXO is spent.
     pub spent_extra_recs: u32,
-    /// The pages behind the master record, from page 1 on.
+    /// The pages behind the master record, from page 1 on, a thousand at most.
     pub extra_pages: Vec<UtxoPage>,
     /// The height from which on a reassigned output is spendable, by output.
     pub spendable_in: Vec<(u32, u32)>,

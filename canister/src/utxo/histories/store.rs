@@ -70,7 +70,7 @@ impl Store for Real {
             }
             Op::Preserve(txid, until) => Answer::Flag(store.preserve(txid, *until)),
             Op::Delete(txid) => Answer::Count(store.delete(blobs, txid)),
-            Op::Begin(arg) => Answer::Uploading(store.uploads.begin(blobs, arg, call.settings, seconds)),
+            Op::Begin(arg) => Answer::Uploading(store.begin_upload(blobs, arg, call.settings, seconds)),
             Op::Put(arg) => Answer::Uploading(store.uploads.put(blobs, arg, seconds)),
             Op::Abort(txid) => Answer::Aborted(store.uploads.abort(blobs, txid)),
         }
@@ -95,7 +95,7 @@ impl Store for Real {
     }
 
     fn spend_state(&self, outpoint: &Outpoint, height: u32) -> Result<UtxoSpendState, UtxoError> {
-        self.store.spend_state(outpoint, height)
+        Ok(self.store.spend_states(std::slice::from_ref(outpoint), height)?.remove(0))
     }
 
     fn list_unmined(&self, after: Option<&UnminedCursor>, limit: u32) -> UnminedPage {

@@ -81,6 +81,9 @@ impl Model {
             if !record.conflicting {
                 return Err(with(txid)(UtxoError::NotConflicting));
             }
+            if record.given.file_type == FileType::Outputs && !record.given.coinbase {
+                return Err(with(txid)(UtxoError::BadArgument { field: "winners".into(), why: "no inputs".into() }));
+            }
             if !winners.contains(&record.given.txid) {
                 winners.push(record.given.txid);
             }
@@ -88,7 +91,7 @@ impl Model {
 
         // Who holds what the winners spend, and what spends from them.
         let (mut visited, mut losers) = (Vec::new(), Vec::new());
-        let mut without_record = Vec::new();
+        let mut contested = Vec::new();
         for winner in &winners {
             for (parent, vout, _) in self.spends(winner) {
                 let Some(hold) = self.hold(&parent, vout) else { continue };
@@ -96,19 +99,23 @@ impl Model {
                 if loser == *winner {
                     continue;
                 }
-                if self.records.contains_key(&loser) {
-                    losers.extend(self.mark(loser, &mut visited));
-                } else if !without_record.contains(&hold) {
-                    without_record.push(hold);
-                }
+                losers.extend(self.mark(loser, &mut visited));
+                contested.push(hold);
             }
         }
-        if let Some(winner) = winners.iter().find(|txid| visited.contains(txid)) {
+        let loses = |txid: &&Hash| {
+            visited.contains(txid) || self.spends(txid).iter().any(|(parent, ..)| visited.contains(parent))
+        };
+        if let Some(winner) = winners.iter().find(loses) {
             return Err(with(winner)(UtxoError::WinnerLoses));
         }
 
         let mut unspent = self.parent_spends(&visited);
-        unspent.extend(without_record);
+        for hold in contested {
+            if unspent.iter().all(|known| known.outpoint != hold.outpoint) {
+                unspent.push(hold);
+            }
+        }
         let mut touched: BTreeSet<Hash> = visited.iter().chain(&winners).copied().collect();
         let mut unlocked = BTreeSet::new();
         for hold in &unspent {

@@ -30,7 +30,7 @@ impl Model {
             spent_utxos: master.spent_utxos,
             total_extra_recs: extra.len() as u32,
             spent_extra_recs: extra.iter().filter(|page| page.spent_utxos == page.record_utxos).count() as u32,
-            extra_pages: extra.to_vec(),
+            extra_pages: extra.iter().skip((first / record.batch).max(1) as usize - 1).copied().collect(),
             spendable_in: record.spendable_in.clone().into_iter().collect(),
             frozen: record.utxos().any(|output| output.frozen),
             locked: record.locked,

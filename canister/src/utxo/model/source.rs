@@ -176,7 +176,7 @@ fn parse(bytes: &[u8]) -> Option<Given> {
         lock_time,
         coinbase,
         extended,
-        fee: (extended && !coinbase).then(|| paid_in.saturating_sub(paid_out)),
+        fee: if extended && !coinbase { paid_in.checked_sub(paid_out) } else { None },
         inputs: if coinbase { Vec::new() } else { inputs },
         outputs: (0..).zip(outputs).map(|(vout, (satoshis, script))| entry(&txid, vout, script, satoshis)).collect(),
     })

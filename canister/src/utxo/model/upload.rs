@@ -34,7 +34,10 @@ impl Model {
     }
 
     pub fn begin(&mut self, arg: &BeginTransaction, call: &Call) -> Result<UploadProgress, TransactionUploadError> {
-        hash_argument("txid", &arg.txid).map_err(TransactionUploadError::Refused)?;
+        let txid = hash_argument("txid", &arg.txid).map_err(TransactionUploadError::Refused)?;
+        if self.records.contains_key(&txid) {
+            return Err(TransactionUploadError::Refused(UtxoError::TxExists));
+        }
         let limit = call.settings.max_external_bytes;
         match &self.upload {
             Some(open) if open.begun == *arg => return Ok(open.progress()),

@@ -93,7 +93,7 @@ fn a_transaction_is_parsed_to_its_last_byte_and_cut_anywhere_it_is_none() {
             (9, vec![0; 70_000]),
         ],
     );
-    let extended = serialise(&tx.inputs, Some(&[(5, vec![1; 252])]), &tx.outputs[..5].to_vec());
+    let extended = serialise(&tx.inputs, Some(&[(5, vec![1; 252])]), &tx.outputs[..5]);
     for whole in [&tx.raw[..], &extended] {
         for cut in (0..whole.len().min(1_000)).chain([whole.len() - 1]) {
             let item = UtxoCreate { source: TransactionSource::Raw(ByteBuf::from(&whole[..cut])), ..raw(&tx) };
@@ -227,4 +227,36 @@ fn counts_lengths_and_values_at_the_boundaries_of_a_var_int() {
     let raw_bytes = [&tx.raw[..4], &[0xFD, 1, 0], &tx.raw[5..]].concat();
     let item = UtxoCreate { source: TransactionSource::Raw(ByteBuf::from(raw_bytes)), ..raw(&tx) };
     assert!(matches!(w.create(&item), Err(UtxoError::BadTransaction { at: 4, .. })));
+}
+
+#[test]
+fn a_record_of_many_blocks_keeps_them_in_order_and_one_of_too_many_is_refused() {
+    let mut w = World::new();
+    let blocks: Vec<BlockRef> = (0..1_003).map(|i| block(i, 900 + i)).collect();
+    let tx = Tx::orphan(1, 1);
+    let refused = w.create(&UtxoCreate { mined: mined(&blocks), ..raw(&tx) });
+    assert_eq!(refused, Err(UtxoError::TooLarge { what: "blocks".into(), limit: 1_002 }));
+    w.create(&UtxoCreate { mined: mined(&blocks[..1_002]), ..raw(&tx) }).unwrap();
+    let call = w.call();
+    let item = MinedTransaction { txid: tx.id(), subtree: 0 };
+    let one_more = UtxoSetMined {
+        height: 1_000,
+        block_id: 5_000,
+        block_height: 7,
+        on_longest_chain: true,
+        unset: false,
+        items: vec![],
+    };
+    let before = w.get(&tx);
+    let refused = w.store.set_mined(&one_more, &item, &call);
+    assert_eq!(refused, Err(UtxoError::TooLarge { what: "blocks".into(), limit: 1_000 }));
+    assert_eq!(w.get(&tx), before);
+    for gone in 0..1_000 {
+        w.set_mined(&tx, block(gone, 0), true, true);
+    }
+    let record = w.get(&tx);
+    assert_eq!((record.block_ids, record.block_heights), (vec![1_000, 1_001], vec![1_900, 1_901]));
+    assert_eq!(record.subtree_idxs, [1_007, 1_008]);
+    let used = w.store.storage().used_bytes;
+    assert!(used <= 1_024, "the slot of the extras is given back: {used}");
 }

@@ -1,4 +1,5 @@
 mod create;
+mod memory;
 mod pages;
 mod states;
 mod world;

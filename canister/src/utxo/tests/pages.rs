@@ -105,7 +105,7 @@ fn a_transaction_that_no_message_holds_comes_in_chunks() {
     let begin = BeginTransaction { txid: tx.id(), length, chunk_size: 1 << 20 };
     let bad = BeginTransaction { chunk_size: 100_000, ..begin.clone() };
     let settings = w.settings.clone();
-    let at = |w: &mut World, begin: &BeginTransaction| w.store.uploads.begin(&mut w.blobs, begin, &settings, 10);
+    let at = |w: &mut World, begin: &BeginTransaction| w.store.begin_upload(&mut w.blobs, begin, &settings, 10);
     assert!(matches!(at(&mut w, &bad), Err(TransactionUploadError::Refused(UtxoError::BadArgument { .. }))));
     assert_eq!(at(&mut w, &begin), Ok(UploadProgress { chunks: 5, missing: 5 }));
     let other = BeginTransaction { txid: ByteBuf::from([3; 32]), ..begin.clone() };
@@ -136,8 +136,8 @@ fn a_transaction_that_no_message_holds_comes_in_chunks() {
 
     // One that fits its record gives the blobs back; one that is another's stays to be aborted; one left alone expires.
     let kept = w.blobs.kept_bytes(Owner::External);
-    let small = Tx::orphan(9, 1);
-    for (named, what) in [(&small, "whole"), (&tx, "another's"), (&small, "left")] {
+    let [small, other] = [9, 10].map(|salt| Tx::orphan(salt, 1));
+    for (named, what) in [(&small, "whole"), (&other, "another's"), (&other, "left")] {
         let begin = BeginTransaction { txid: named.id(), length: small.raw.len() as u64, chunk_size: 64 << 10 };
         at(&mut w, &begin).unwrap();
         let bytes = ByteBuf::from(small.raw.as_slice());
@@ -158,4 +158,45 @@ fn a_transaction_that_no_message_holds_comes_in_chunks() {
         }
         assert_eq!((w.blobs.kept_bytes(Owner::Upload), w.blobs.kept_bytes(Owner::External)), (0, kept));
     }
+    // A producer that did not hear the answer asks again, and learns that the record is there.
+    assert_eq!(w.create(&item), Err(UtxoError::TxExists));
+    assert_eq!(at(&mut w, &begin), Err(TransactionUploadError::Refused(UtxoError::TxExists)));
+}
+
+#[test]
+fn outputs_unspent_in_one_batch_are_counted_on_their_pages_and_records() {
+    let mut w = World::new();
+    w.settings.utxo_batch_size = 3;
+    let [a, b] = [1, 2].map(|salt| Tx::orphan(salt, 8));
+    let by = Tx::orphan(3, 1);
+    for tx in [&a, &b] {
+        w.create(&UtxoCreate { mined: mined(&[block(1, 900)]), ..raw(tx) }).unwrap();
+        assert_eq!(w.spend(&by, &spends(tx, 0..8)), Ok(8));
+        assert_eq!(w.get(tx).delete_at_height, Some(1_288));
+    }
+    let item = |tx: &Tx, vout: u32, vin: u32| Unspend {
+        outpoint: tx.outpoint(vout),
+        utxo_hash: ByteBuf::from(tx.hash(vout)),
+        spender: Spender { txid: by.id(), vin },
+    };
+    let wrong = Unspend { utxo_hash: ByteBuf::from([0; 32]), ..item(&a, 1, 1) };
+    let items = [
+        (item(&a, 0, 0), Ok(true)),
+        (item(&a, 4, 4), Ok(true)),
+        (item(&a, 5, 5), Ok(true)),
+        (item(&a, 5, 5), Ok(false)),
+        (wrong, Err(UtxoError::UtxoHashMismatch { stored: ByteBuf::from(a.hash(1)) })),
+        (item(&b, 7, 7), Ok(true)),
+        (item(&b, 6, 0), Ok(false)),
+        (item(&a, 1, 1), Ok(true)),
+    ];
+    let call = w.call();
+    let mut last = crate::utxo::LastUnspent::default();
+    for (item, expected) in &items {
+        assert_eq!(&w.store.unspend(item, &call, &mut last), expected);
+    }
+    w.store.unspent(&call, &mut last);
+    assert_eq!(counters(&w, &a), (1, vec![(3, 1), (2, 2)], 1));
+    assert_eq!(counters(&w, &b), (3, vec![(3, 3), (2, 1)], 1));
+    assert_eq!((w.get(&a).delete_at_height, w.get(&b).delete_at_height), (None, None));
 }

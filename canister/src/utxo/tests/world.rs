@@ -227,7 +227,7 @@ impl World {
     }
 
     pub fn state(&self, tx: &Tx, vout: u32) -> SpendStatus {
-        self.store.spend_state(&tx.outpoint(vout), self.height).unwrap().status
+        self.store.spend_states(&[tx.outpoint(vout)], self.height).unwrap().remove(0).status
     }
 
     pub fn bytes(&self, tx: &Tx) -> (Vec<u8>, FileType) {

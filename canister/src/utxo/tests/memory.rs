@@ -1,0 +1,126 @@
+//! At the cap on memory: an operation is done, or nothing has changed; and what is freed is used again.
+
+use super::world::*;
+use crate::api::*;
+use crate::memory;
+
+/// Everything that the store says.
+fn all(w: &World, txs: &[&Tx]) -> (Vec<Option<UtxoRecord>>, UtxoStorage, Vec<UnminedTransaction>) {
+    let get = |tx: &&Tx| w.store.get(&UtxoGet { txid: tx.id(), first: 0, limit: 100 }).ok();
+    (txs.iter().map(get).collect(), w.store.storage(), w.store.unmined(None, 0).transactions)
+}
+
+/// Leaves so many bytes of memory, and allows no more.
+fn leave(w: &mut World, bytes: u64) {
+    for len in [1 << 20, 64 << 10, 4 << 10, 56] {
+        while w.store.slots.has_room(bytes + 2 * u64::from(len), 2) {
+            w.store.slots.allocate(len).unwrap();
+        }
+    }
+    memory::set_max_pages(memory::billed_pages());
+}
+
+#[test]
+fn an_operation_that_memory_does_not_allow_changes_nothing() {
+    let parent = Tx::orphan(1, 2);
+    let child = Tx::of(2, &[(parent.txid, 0)], 1);
+    let rival = Tx::of(3, &[(parent.txid, 0), (parent.txid, 1)], 1);
+    let grandchild = Tx::of(4, &[(child.txid, 0)], 1);
+    let new = Tx::of(5, &[(parent.txid, 1)], 300);
+    let txs = [&parent, &child, &rival, &grandchild, &new];
+    type Operation<'a> = &'a dyn Fn(&mut World) -> Result<(), UtxoError>;
+    let many: Vec<BlockRef> = (0..40).map(|i| block(i, 900)).collect();
+    let operations: [(&str, Operation); 9] = [
+        ("create", &|w| w.create(&raw(&new)).map(drop)),
+        ("create conflicting", &|w| w.create(&UtxoCreate { conflicting: true, ..raw(&new) }).map(drop)),
+        ("create in many blocks", &|w| w.create(&UtxoCreate { mined: mined(&many), ..raw(&new) }).map(drop)),
+        ("spend", &|w| w.spend_one(&parent, 1, &new).map(drop)),
+        ("set_conflicting", &|w| {
+            let call = w.call();
+            w.store.set_conflicting(&parent.txid, &call).map(drop)
+        }),
+        ("process_conflicting", &|w| w.process(&[&rival]).map(drop).map_err(|error| error.error)),
+        ("reassign", &|w| w.reassign(&parent, 1, [9; 32]).map(drop)),
+        ("preserve", &|w| w.store.preserve(&parent.txid, 5_000_000).map(drop)),
+        ("set_mined", &|w| {
+            let call = w.call();
+            let item = MinedTransaction { txid: grandchild.id(), subtree: 0 };
+            let set = UtxoSetMined {
+                height: 1,
+                block_id: 77,
+                block_height: 1,
+                on_longest_chain: true,
+                unset: false,
+                items: vec![],
+            };
+            w.store.set_mined(&set, &item, &call).map(drop)
+        }),
+    ];
+    for (name, operation) in operations {
+        let mut outcomes = [0, 0];
+        for left in [0, 64, 300, 1_000, 3_000, 9_000, 11_000, 15_000, 22_000, 26_000, 33_000, 40_000, 60_000, 200_000] {
+            let mut w = World::new();
+            w.make(&parent);
+            w.make(&child);
+            w.make(&grandchild);
+            w.spend_one(&parent, 0, &child).unwrap();
+            w.spend_one(&child, 0, &grandchild).unwrap();
+            w.create(&UtxoCreate { conflicting: true, ..raw(&rival) }).unwrap();
+            for id in 0..3 {
+                w.set_mined(&grandchild, block(id, 1), false, false);
+            }
+            if name == "reassign" {
+                w.freeze(&parent, Some(1), true).unwrap();
+            }
+            // Far from where the nodes of the indexes are.
+            w.height = 3_000_000_000;
+            leave(&mut w, left);
+            let before = all(&w, &txs);
+            let done = operation(&mut w);
+            outcomes[usize::from(done.is_ok())] += 1;
+            if let Err(error) = done {
+                assert_eq!(error, UtxoError::OutOfSpace, "{name} with {left} bytes left");
+                assert_eq!(all(&w, &txs), before, "{name} with {left} bytes left");
+            }
+            let after = all(&w, &txs);
+            w.reopen();
+            assert_eq!(all(&w, &txs), after, "{name}: the heap says what memory says");
+        }
+        assert!(outcomes[1] > 0, "{name}: {outcomes:?}");
+        assert!(outcomes[0] > 0 || matches!(name, "spend" | "reassign"), "{name}: {outcomes:?}");
+    }
+}
+
+#[test]
+fn what_is_deleted_at_the_cap_makes_room_for_what_comes() {
+    let mut w = World::new();
+    let first = Tx::orphan(0, 2);
+    w.make(&first);
+    w.set_mined(&first, block(1, 900), true, false);
+    leave(&mut w, 20_000);
+    let mut made = Vec::new();
+    let refused = (1..).map(|salt| Tx::orphan(salt, 2)).find_map(|tx| match w.create(&raw(&tx)) {
+        Ok(_) => {
+            made.push(tx);
+            None
+        }
+        Err(error) => Some(error),
+    });
+    assert_eq!(refused, Some(UtxoError::OutOfSpace));
+    assert!(made.len() > 5, "{}", made.len());
+    for round in 0..3 {
+        for tx in &made {
+            w.store.delete(&mut w.blobs, &tx.txid).unwrap();
+        }
+        for tx in &made {
+            assert_eq!(w.create(&raw(tx)).map(|created| created.utxos), Ok(2), "{round}");
+        }
+    }
+    // Everything is still possible with what there is.
+    let by = Tx::of(9_999, &[(made[0].txid, 0)], 1);
+    assert_eq!(w.spend_one(&made[0], 0, &by), Ok(1));
+    assert_eq!(w.unspend(&made[0], 0, &by, 0), Ok(true));
+    w.set_locked(&made[1], true);
+    assert_eq!(w.freeze(&made[2], None, true), Ok(2));
+    assert!(w.store.delete(&mut w.blobs, &first.txid).is_ok());
+}
