@@ -71,6 +71,33 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
         coppice.call(Who::Alert, "utxo_reassign", (UtxoReassignBatch { height: 12, items: vec![item] },)).unwrap();
     assert_eq!(all_ok(reassigned), [1_012]);
     after_each(coppice);
+    assert_eq!(all_ok(alerted("utxo_freeze", 12, 2)), [1]);
+    after_each(coppice);
+    assert_eq!(all_ok(alerted("utxo_unfreeze", 12, 2)), [1]);
+    after_each(coppice);
+    for locked in [true, false] {
+        let set = UtxoSetLocked { height: 12, locked, txids: vec![grandchild.id()] };
+        all_ok::<(), UtxoError>(coppice.produce("utxo_set_locked", set));
+        assert_eq!(get(coppice, &grandchild).unwrap().locked, locked);
+        after_each(coppice);
+    }
+    let unspend = |of: &Tx, vout: u32, by: &Tx, vin: u32| Unspend {
+        outpoint: of.outpoint(vout),
+        utxo_hash: ByteBuf::from(of.hash(vout)),
+        spender: Spender { txid: by.id(), vin },
+    };
+    let items = vec![
+        unspend(&parent, 0, &child, 0),
+        unspend(&parent, 0, &child, 0),
+        unspend(&child, 1, &grandchild, 0),
+        unspend(&parent, 1, &rival, 0),
+    ];
+    let done: Done<bool> = coppice.produce("utxo_unspend", UtxoUnspendBatch { height: 12, items });
+    assert_eq!(all_ok(done), [true, false, true, false]);
+    assert_eq!(get(coppice, &parent).unwrap().spent_utxos, 1);
+    after_each(coppice);
+    assert_eq!(all_ok(spend(coppice, 12, spends.clone())), [1, 1]);
+    after_each(coppice);
     all_ok(create(coppice, 13, vec![UtxoCreate { conflicting: true, ..rival.record() }]));
     after_each(coppice);
     // A reorg: the child's block is no more, and the double spend takes its place.
@@ -165,16 +192,42 @@ fn a_transaction_longer_than_a_message_comes_in_chunks_and_is_read_in_parts() {
 }
 
 #[test]
+fn a_double_spend_is_marked_with_what_spends_from_it() {
+    let coppice = Coppice::new();
+    let parent = Tx::orphan(1, 1);
+    let child = Tx::of(2, &[(parent.txid, 0)], 1);
+    all_ok(create(&coppice, 5, [&parent, &child].map(Tx::record).into()));
+    let spends = vec![parent.spend(0, 0)];
+    all_ok(spend(&coppice, 5, vec![TransactionSpends { spender: child.id(), spends }]));
+    let arg = UtxoSetConflicting { height: 6, txids: vec![parent.id(), ByteBuf::from([9; 32])] };
+    let done: Done<Conflict> = coppice.produce("utxo_set_conflicting", arg);
+    let marked = done.results[0].as_ref().unwrap();
+    assert_eq!(marked.marked, [parent.id(), child.id()]);
+    assert_eq!(marked.parent_spends.len(), 1);
+    assert_eq!(done.results[1], Err(UtxoError::TxNotFound));
+    let part = UtxoGetPart { txid: child.id(), offset: 0, length: 100 };
+    let inpoints: Result<InpointsPart, UtxoError> = coppice.ask("utxo_get_inpoints", (part,));
+    let expected = [&[1, 0, 0, 0][..], &parent.txid, &[1, 0, 0, 0, 0, 0, 0, 0]].concat();
+    assert_eq!(inpoints.unwrap().bytes[..], expected);
+}
+
+#[test]
 fn an_upload_that_nobody_goes_on_with_expires() {
     let coppice = Coppice::new();
     let begin = BeginTransaction { txid: ByteBuf::from([1; 32]), length: 1 << 20, chunk_size: 1 << 20 };
     let begun: Result<UploadProgress, TransactionUploadError> = coppice.produce("utxo_begin_transaction", begin);
     begun.unwrap();
+    let abort = |txid: [u8; 32]| -> Result<bool, TransactionUploadError> {
+        coppice.produce("utxo_abort_transaction", ByteBuf::from(txid))
+    };
+    let other = TransactionUploadError::OtherUpload { txid: ByteBuf::from([1; 32]) };
+    assert_eq!(abort([2; 32]), Err(other));
     coppice.pass(3_500);
     assert!(coppice.ask::<Option<(ByteBuf, UploadProgress)>>("utxo_get_upload", ()).is_some());
     coppice.pass(200);
     assert!(coppice.ask::<Option<(ByteBuf, UploadProgress)>>("utxo_get_upload", ()).is_none());
     assert_eq!(coppice.storage().used_bytes, 0);
+    assert_eq!(abort([1; 32]), Ok(false));
 }
 
 #[test]
