@@ -3,6 +3,7 @@
 //! A history has few transactions that spend the same outputs, so that its steps collide. A step says what is meant ("a frozen
 //! output", "a transaction that is not there yet"); which one that is, is found out when it is its turn (`run`).
 
+mod large;
 mod run;
 mod steps;
 mod store;
@@ -182,15 +183,24 @@ impl Answer {
                 vec![few("lost", losers.len()), few("unspent", unspent.len()), few("spent", *spent as usize)]
             }
             Self::Spent(Err(errors)) => errors.iter().map(|refused| name(&refused.error)).collect(),
-            Self::Resolved(Err(refused)) => vec![name(&refused.error)],
-            Self::Uploading(Err(TransactionUploadError::Refused(error))) => vec![name(error)],
-            Self::Uploading(Err(error)) | Self::Aborted(Err(error)) => vec![name(error)],
+            Self::Uploading(Err(error)) | Self::Aborted(Err(error)) if self.error().is_none() => vec![name(error)],
+            _ => self.error().map(name).into_iter().collect(),
+        }
+    }
+
+    /// Why it was refused, if it was and the reason is one of a record.
+    fn error(&self) -> Option<&UtxoError> {
+        match self {
+            Self::Spent(Err(errors)) => errors.first().map(|refused| &refused.error),
+            Self::Resolved(Err(refused)) => Some(&refused.error),
+            Self::Uploading(Err(TransactionUploadError::Refused(error))) => Some(error),
             Self::Created(Err(error))
             | Self::Blocks(Err(error))
             | Self::Done(Err(error))
             | Self::Flag(Err(error))
             | Self::Count(Err(error))
-            | Self::Conflict(Err(error)) => vec![name(error)],
+            | Self::Conflict(Err(error)) => Some(error),
+            _ => None,
         }
     }
 }
@@ -202,13 +212,14 @@ impl Op {
 }
 
 /// What something is, without its fields.
-fn name(of: &dyn Debug) -> String {
+fn name(of: &impl Debug) -> String {
     format!("{of:?}").chars().take_while(|c| c.is_alphanumeric()).collect()
 }
 
 /// Lets a history happen.
 fn run<S: Store>(history: History, store: S, compared: bool, seen: &mut Seen) -> Result<(), TestCaseError> {
     let transactions = transactions::build(&history.templates);
+    let used = store.storage().used_bytes;
     let mut run = Run {
         model: Model::default(),
         store,
@@ -227,7 +238,8 @@ fn run<S: Store>(history: History, store: S, compared: bool, seen: &mut Seen) ->
         })?;
     }
     run.store.reopen();
-    run.check()
+    run.check()?;
+    run.empty(used)
 }
 
 proptest! {
@@ -237,6 +249,16 @@ proptest! {
     #[test]
     fn agrees_with_a_model(history in history()) {
         run(history, Real::new(), true, &mut Seen::new())?;
+    }
+}
+
+proptest! {
+    #![proptest_config(crate::testing::histories(24))]
+
+    /// With next to no memory left: what does not fit any more is refused, and nothing has changed.
+    #[test]
+    fn agrees_with_a_model_when_memory_is_short(slack in 0u64..200_000, history in history()) {
+        run(history, Real::full(slack), true, &mut Seen::new())?;
     }
 }
 

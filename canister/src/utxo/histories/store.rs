@@ -3,7 +3,7 @@
 use super::{Answer, Op, Store};
 use crate::api::*;
 use crate::blob::{BlobStore, Owner};
-use crate::memory::{self, cell};
+use crate::memory::{self, BUCKET, cell};
 use crate::runtime::native;
 use crate::utxo::model::{Hash, Indexes};
 use crate::utxo::{Call, LastUnspent, Order, UtxoStore};
@@ -18,7 +18,9 @@ pub struct Real {
 }
 
 fn open() -> Real {
+    let pages = memory::max_pages();
     memory::forget();
+    memory::set_max_pages(pages);
     let cells = Rc::new(memory::region(memory::CELLS));
     cells.reserve(cell::END).unwrap();
     Real { blobs: BlobStore::open().unwrap(), store: UtxoStore::open(cells, 3).unwrap() }
@@ -28,24 +30,38 @@ impl Real {
     /// An empty one. There is one at a time.
     pub fn new() -> Self {
         native::reset();
+        memory::set_max_pages(u64::MAX);
         open()
     }
 
-    fn index(&self, order: Order) -> BTreeMap<u32, BTreeSet<Hash>> {
-        let index = self.store.index(order);
-        assert!(index.is_sorted_by_key(|(key, _)| *key), "{index:?}");
-        let set = |records: Vec<Hash>| {
-            let count = records.len();
-            let set = BTreeSet::from_iter(records);
-            assert_eq!(set.len(), count, "a record is in an index once");
-            set
-        };
-        index.into_iter().map(|(key, records)| (key, set(records))).collect()
+    /// One for which memory cannot be grown any more, and whose records have `slack` bytes left.
+    pub fn full(slack: u64) -> Self {
+        let mut real = Self::new();
+        let left = |real: &Self| BUCKET - real.end();
+        while left(&real) >= slack + 64 {
+            let length = (left(&real) - slack).min(1 << 20) as u32 / 5 * 4;
+            real.store.slots.allocate(length.max(16)).unwrap();
+        }
+        memory::set_max_pages(memory::billed_pages());
+        real
     }
-}
 
-impl Store for Real {
-    fn apply(&mut self, op: &Op, call: &super::Call) -> Answer {
+    /// Where the slots end.
+    fn end(&self) -> u64 {
+        let stats = self.store.slots.stats();
+        4096 + stats.used_bytes + stats.free_bytes
+    }
+
+    /// Every byte of every slot, if that is not too much.
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if self.end() < 2 << 20 {
+            memory::region(memory::UTXO_SLOTS).read_onto(&mut bytes, 0, self.end() as usize);
+        }
+        bytes
+    }
+
+    fn answer(&mut self, op: &Op, call: &super::Call) -> Answer {
         let Self { store, blobs } = self;
         let call = &Call { height: call.height, now_ns: call.now_ns, settings: &call.settings };
         let seconds = call.now_ns / 1_000_000_000;
@@ -74,6 +90,29 @@ impl Store for Real {
             Op::Put(arg) => Answer::Uploading(store.uploads.put(blobs, arg, seconds)),
             Op::Abort(txid) => Answer::Aborted(store.uploads.abort(blobs, txid)),
         }
+    }
+
+    fn index(&self, order: Order) -> BTreeMap<u32, BTreeSet<Hash>> {
+        let index = self.store.index(order);
+        assert!(index.is_sorted_by_key(|(key, _)| *key), "{index:?}");
+        let set = |records: Vec<Hash>| {
+            let count = records.len();
+            let set = BTreeSet::from_iter(records);
+            assert_eq!(set.len(), count, "a record is in an index once");
+            set
+        };
+        index.into_iter().map(|(key, records)| (key, set(records))).collect()
+    }
+}
+
+impl Store for Real {
+    fn apply(&mut self, op: &Op, call: &super::Call) -> Answer {
+        let before = self.bytes();
+        let answer = self.answer(op, call);
+        if answer.error().is_some() {
+            assert!(self.bytes() == before, "{op:?} was refused, and the slots are not what they were");
+        }
+        answer
     }
 
     fn record(&self, txid: &[u8], first: u32, limit: u32) -> Result<UtxoRecord, UtxoError> {

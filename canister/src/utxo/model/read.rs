@@ -50,7 +50,7 @@ impl Model {
             fee: record.fee,
             size_in_bytes: record.given.size,
             inputs: record.given.inputs.len() as u32,
-            inpoints: Some(ByteBuf::from(inpoints(&record.given.inputs))),
+            inpoints: Some(ByteBuf::from(inpoints(&record.given.inputs))).filter(|bytes| bytes.len() <= 256 << 10),
             is_coinbase: record.given.coinbase,
             version: record.given.version,
             lock_time: record.given.lock_time,
