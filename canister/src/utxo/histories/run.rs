@@ -409,6 +409,9 @@ impl<S: Store> Run<'_, S> {
         if !some && meant.iter().any(|which| !which.any && !which.number.is_multiple_of(4)) {
             return Ok(None);
         }
+        if meant.first().is_some_and(|which| which.number % 4 == 2) {
+            self.settle(&can)?;
+        }
         let mut winners: Vec<ByteBuf> = Vec::new();
         for &which in meant {
             if winners.len() == 1 && which.number % 4 == 1 {
@@ -430,6 +433,37 @@ impl<S: Store> Run<'_, S> {
             winners.push(winner);
         }
         Ok(Some(winners))
+    }
+
+    /// Has what a loser spends from mined and spent, so that it could be deleted if the loser did not lose.
+    fn settle(&mut self, can: &impl Fn(&Self, &Transaction) -> bool) -> Outcome {
+        let Some(winner) = self.transactions.iter().find(|one| can(self, one)) else { return Ok(()) };
+        let Some(loser) = winner.inputs.iter().find_map(|&input| self.hold(input)).map(|hold| hold.by) else {
+            return Ok(());
+        };
+        let loser = self.transactions.iter().find(|one| one.txid == loser);
+        for (parent, _) in loser.map_or(Vec::new(), |loser| loser.inputs.clone()) {
+            let Some(one) = self.transactions.iter().find(|one| one.txid == parent && self.is_there(one)) else {
+                continue;
+            };
+            let free = |vout: &u32| self.entry((parent, *vout)).is_some_and(|entry| entry.hold.is_none());
+            let txid = ByteBuf::from(parent);
+            let spend = |(vout, vin): (u32, u32)| Spend {
+                txid: txid.clone(),
+                vout,
+                utxo_hash: self.hash_of((parent, vout)),
+                vin,
+            };
+            let spends = (0..one.outputs).filter(free).zip(0..).map(spend).collect();
+            let spends = TransactionSpends { spender: ByteBuf::from([3; 32]), spends };
+            let BlockRef { block_id, height: block_height, subtree } = block(7);
+            let items = vec![MinedTransaction { txid: txid.clone(), subtree }];
+            let (height, on_longest_chain) = (self.height, true);
+            let mined = UtxoSetMined { height, block_id, block_height, on_longest_chain, unset: false, items };
+            self.apply(Op::SetMined(mined), height)?;
+            self.apply(Op::Spend(spends), height)?;
+        }
+        Ok(())
     }
 
     /// Counts what is rare in a record.
@@ -515,6 +549,7 @@ impl<S: Store> Run<'_, S> {
                 prop_assert!(page.transactions.len() <= limit as usize, "{} for {limit}", page.transactions.len());
                 prop_assert!(!page.transactions.is_empty() || page.cursor.is_none(), "an empty page that goes on");
                 listed.extend(page.transactions);
+                prop_assert!(listed.len() <= all.len(), "{} of {}", listed.len(), all.len());
                 after = page.cursor;
                 if after.is_none() {
                     break;
