@@ -1,11 +1,14 @@
 //! A typed client of the canister, over any way to reach it.
 
+mod utxo;
+
 use anyhow::{Context, Result, anyhow, bail};
 use candid::utils::ArgumentEncoder;
 use candid::{CandidType, Principal};
 use coppice_canister::api::*;
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
+pub use utxo::{TransactionUpload, UtxoRead};
 
 /// Who makes an update call. One identity may be both, where it has both roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
