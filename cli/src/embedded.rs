@@ -12,6 +12,10 @@ use std::time::Duration;
 const CYCLES: u128 = 10_000_000_000_000_000;
 /// Calls of these methods make a block.
 const APPENDING: [&str; 4] = ["append_block", "begin_block", "put_block_chunk", "commit_block"];
+/// Calls of these methods make a UTXO record.
+const CREATING: [&str; 3] = ["utxo_create", "utxo_begin_transaction", "utxo_put_transaction_chunk"];
+/// Calls of this one spend outputs.
+const SPENDING: &str = "utxo_spend";
 /// What the timer library calls its calls to itself.
 const TIMER_CALLS: &str = "<ic-cdk internal>";
 
@@ -22,6 +26,10 @@ pub struct Costs {
     pub append_messages: u64,
     /// Their instructions.
     pub append_instructions: u64,
+    /// Instructions of messages that create UTXO records, or upload parts of a transaction.
+    pub create_instructions: u64,
+    /// Instructions of messages that spend outputs.
+    pub spend_instructions: u64,
     /// Instructions of everything that the timer starts: its firing, the library's calls to itself, the daemon.
     pub timer_instructions: u64,
     /// The first execution that trapped, if one did.
@@ -36,12 +44,17 @@ impl Costs {
             self.trap = Some(format!("{:?} {} trapped: {message}", execution.kind, execution.method));
         }
         // Its callbacks belong to the firing, which has no name.
+        let update = |methods: &[&str]| execution.kind == Kind::Update && methods.contains(&execution.method.as_str());
         let of_the_timer = matches!(execution.kind, Kind::Timer | Kind::ReplyCallback) && execution.method.is_empty();
         if of_the_timer || execution.method.starts_with(TIMER_CALLS) {
             self.timer_instructions += execution.instructions;
-        } else if execution.kind == Kind::Update && APPENDING.contains(&execution.method.as_str()) {
+        } else if update(&APPENDING) {
             self.append_messages += 1;
             self.append_instructions += execution.instructions;
+        } else if update(&CREATING) {
+            self.create_instructions += execution.instructions;
+        } else if update(&[SPENDING]) {
+            self.spend_instructions += execution.instructions;
         }
     }
 }
@@ -157,7 +170,16 @@ mod tests {
         costs.add(&execution(Kind::Timer, "", 16));
         costs.add(&execution(Kind::Update, "<ic-cdk internal> timer_executor", 32));
         costs.add(&execution(Kind::ReplyCallback, "<ic-cdk internal> timer_executor", 64));
-        let expected = Costs { append_messages: 2, append_instructions: 3, timer_instructions: 112, trap: None };
+        costs.add(&execution(Kind::Update, "utxo_create", 128));
+        costs.add(&execution(Kind::Update, "utxo_spend", 256));
+        let expected = Costs {
+            append_messages: 2,
+            append_instructions: 3,
+            create_instructions: 128,
+            spend_instructions: 256,
+            timer_instructions: 112,
+            trap: None,
+        };
         assert_eq!(costs, expected);
         let outcome = Outcome::Trapped { code: coppice_host::ErrorCode::CanisterCalledTrap, message: "why".into() };
         costs.add(&Execution { outcome, ..execution(Kind::Timer, "", 0) });
