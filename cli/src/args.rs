@@ -76,6 +76,9 @@ pub struct IngestArgs {
     /// Blocks behind the head that the canister retains, and prunes those before [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub retain_blocks: Option<u64>,
+    /// Replay the blocks into the UTXO store too: a record for each transaction, and what its inputs name spent
+    #[arg(long)]
+    pub utxo: bool,
     /// Where the canister is.
     #[command(flatten)]
     pub network: NetworkArgs,

@@ -1,4 +1,5 @@
-//! `coppice ingest`: Bitcoin blocks from files go in whole, and every one of them, and every transaction, is looked up.
+//! `coppice ingest`: Bitcoin blocks from files go in whole, and every one of them, and every transaction, is looked up. With
+//! `--utxo` they are replayed into the UTXO store as well.
 
 use crate::args::{HostArgs, IngestArgs};
 use crate::blk::{self, Found};
@@ -11,6 +12,7 @@ use crate::order::{Ordered, order};
 use crate::progress::Progress;
 use crate::report::{self, Amount, Instructions, Report, Storage, amount, blocks, common_rows, count, seconds_since};
 use crate::site::Site;
+use crate::utxo::{self, Replay, Replayed};
 use crate::verify::{Depth, Verified, verify};
 use crate::wasm;
 use anyhow::{Context, Result, bail, ensure};
@@ -21,6 +23,17 @@ use coppice_canister::api::{PrunePolicyArg, ReadError};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+/// What to do with the blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Number of the first block, where it is not to be found out.
+    pub first_number: Option<u64>,
+    /// Blocks behind the head that the canister retains.
+    pub retain_blocks: Option<u64>,
+    /// Whether the UTXO store gets them too.
+    pub utxo: bool,
+}
 
 /// The figures of an ingest.
 #[derive(Clone, Debug, Serialize)]
@@ -45,6 +58,9 @@ pub struct IngestReport {
     pub duplicate_blocks: u64,
     /// What was pruned.
     pub pruned: Amount,
+    /// What became of the UTXO store, where it got the blocks too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utxo: Option<Replayed>,
     /// Stable memory at the end.
     #[serde(flatten)]
     pub storage: Storage,
@@ -72,6 +88,7 @@ impl Report for IngestReport {
         if self.pruned.blocks > 0 {
             rows.push(("pruned by the timer", amount(self.pruned)));
         }
+        rows.extend(self.utxo.iter().flat_map(Replayed::rows));
         rows.extend(common_rows(self.storage, self.instructions, self.verified, self.seconds));
         rows
     }
@@ -84,9 +101,10 @@ impl Report for IngestReport {
 pub fn command(args: &IngestArgs) -> Result<()> {
     let HostArgs { wasm, json } = &args.host;
     let ordered = read(&args.blk)?;
+    let plan = Plan { first_number: args.first_number, retain_blocks: args.retain_blocks, utxo: args.utxo };
     let report = match args.network.connect()? {
-        Some(client) => feed_to(&client, &ordered, args.first_number, args.retain_blocks)?,
-        None => run(wasm::find(wasm.as_deref())?, &ordered, args.first_number, args.retain_blocks)?,
+        Some(client) => feed_to(&client, &ordered, plan)?,
+        None => run(wasm::find(wasm.as_deref())?, &ordered, plan)?,
     };
     report::print(&report, *json)
 }
@@ -110,13 +128,8 @@ pub fn read(paths: &[PathBuf]) -> Result<Ordered> {
 ///
 /// # Errors
 /// When a block cannot be read, the canister refuses something or traps, or it answers anything but what was appended.
-pub fn run(
-    wasm: Vec<u8>,
-    ordered: &Ordered,
-    first_number: Option<u64>,
-    retain_blocks: Option<u64>,
-) -> Result<IngestReport> {
-    feed_to(&Embedded::start(wasm)?, ordered, first_number, retain_blocks)
+pub fn run(wasm: Vec<u8>, ordered: &Ordered, plan: Plan) -> Result<IngestReport> {
+    feed_to(&Embedded::start(wasm)?, ordered, plan)
 }
 
 /// Feeds a chain to a canister, from behind its head where that is one of the blocks, and verifies every block and every
@@ -124,12 +137,8 @@ pub fn run(
 ///
 /// # Errors
 /// As [`run`]; when the canister's head is another chain's.
-pub fn feed_to(
-    client: &Client<impl Site>,
-    ordered: &Ordered,
-    first_number: Option<u64>,
-    retain_blocks: Option<u64>,
-) -> Result<IngestReport> {
+pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Result<IngestReport> {
+    let Plan { first_number, retain_blocks, utxo } = plan;
     let started = Instant::now();
     let (first, last) = ordered.chain.first().zip(ordered.chain.last()).context("there are no blocks to append")?;
     let length = ordered.chain.len() as u64;
@@ -144,6 +153,9 @@ pub fn feed_to(
         (None, None) => number_of(first)?,
     };
     let last_block = first_block.checked_add(length - 1).context("block numbers have 64 bits")?;
+    if utxo {
+        utxo::check_numbers(first, first_block, last_block)?;
+    }
     eprintln!("{} from number {first_block} on ({why})", blocks(length));
     if there.blocks > 0 {
         eprintln!("{} of them are there already", count(there.blocks));
@@ -154,8 +166,9 @@ pub fn feed_to(
         let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
         interval = Some(Duration::from_secs(client.set_prune_policy(&policy)?.timer_interval_secs));
     }
-    let mut ledger = Ledger::default();
-    let appended_in_chunks = feed_all(client, &ordered.chain, first_block, there.blocks, &mut ledger)?;
+    let mut fed = Fed { replay: utxo.then(|| Replay::start(client)).transpose()?, ..Fed::default() };
+    fed.feed_all(client, &ordered.chain, first_block, there.blocks)?;
+    let Fed { ledger, in_chunks, replay } = fed;
     if let Some(interval) = interval {
         settle(client, interval)?;
     }
@@ -170,6 +183,7 @@ pub fn feed_to(
     }
     let costs = client.transport().costs()?;
     let verified = verify(client, &ledger, oldest, Depth::All)?;
+    let utxo = replay.map(|replay| replay.finish(client)).transpose()?;
     healthy(client)?;
 
     let entries = ledger.entries();
@@ -182,10 +196,11 @@ pub fn feed_to(
         last_hash: last.hash.to_string(),
         appended,
         already_there_blocks: there.blocks,
-        appended_in_chunks,
+        appended_in_chunks: in_chunks,
         left_out_blocks: ordered.left_out.iter().map(|run| run.blocks as u64).sum(),
         duplicate_blocks: ordered.duplicates as u64,
         pruned,
+        utxo,
         storage: Storage::from(&client.storage_status()?),
         instructions: costs.map(|costs| Instructions::new(&costs, sent, pruned)),
         verified,
@@ -238,33 +253,43 @@ fn number_of(first: &Found) -> Result<(u64, &'static str)> {
     })
 }
 
-/// Appends blocks in order but those that are there, and answers how many of them went in chunks.
-fn feed_all(
-    client: &Client<impl Site>,
-    chain: &[Found],
-    first_block: u64,
-    there: u64,
-    ledger: &mut Ledger,
-) -> Result<u64> {
-    let progress = Progress::new("appending", chain.len() as u64);
-    let mut in_chunks = 0;
-    for (number, found) in (first_block..).zip(chain) {
-        let (raw, block) = found.load()?;
-        let place = Place {
-            number,
-            hash: found.hash.to_byte_array(),
-            parent: found.header.prev_blockhash.to_byte_array(),
-            timestamp: u64::from(found.header.time),
-        };
-        let block = feed::block(&place, feed::bitcoin_segments(raw, &block));
-        if number - first_block >= there {
-            in_chunks += u64::from(feed::send(client, &block)?);
-            client.transport().pass(BLOCK_INTERVAL);
+/// What is known while blocks go in.
+#[derive(Default)]
+struct Fed {
+    ledger: Ledger,
+    in_chunks: u64,
+    replay: Option<Replay>,
+}
+
+impl Fed {
+    /// Appends blocks in order but those that are there, and replays all of them into the UTXO store: an interrupted run may
+    /// have left any block of it half done.
+    fn feed_all(&mut self, client: &Client<impl Site>, chain: &[Found], first_block: u64, there: u64) -> Result<()> {
+        let progress = Progress::new("appending", chain.len() as u64);
+        for (number, found) in (first_block..).zip(chain) {
+            let (raw, transactions) = found.load()?;
+            let place = Place {
+                number,
+                hash: found.hash.to_byte_array(),
+                parent: found.header.prev_blockhash.to_byte_array(),
+                timestamp: u64::from(found.header.time),
+            };
+            let block = feed::block(&place, feed::bitcoin_segments(raw, &transactions));
+            let new = number - first_block >= there;
+            if new {
+                self.in_chunks += u64::from(feed::send(client, &block)?);
+            }
+            if let Some(replay) = &mut self.replay {
+                replay.block(client, number, &transactions)?;
+            }
+            if new {
+                client.transport().pass(BLOCK_INTERVAL);
+            }
             client.transport().costs()?;
+            self.ledger.record(&block);
+            progress.advance();
         }
-        ledger.record(&block);
-        progress.advance();
+        progress.finish();
+        Ok(())
     }
-    progress.finish();
-    Ok(in_chunks)
 }

@@ -4,6 +4,7 @@
 //! demo    chain_gen ──┐                              ┌──▶ ledger ──▶ verify ──┐
 //!                     ├──▶ AppendBlock ──▶ feed ─────┤                        ├──▶ report
 //! ingest  blk, order ─┘                              └──▶ canister ◀── index ─┘
+//!                    └──▶ utxo: records, spends, verify ──────▲
 //!                                                            │ Transport, Site
 //!                                               ┌────────────┴───────────┐
 //!                                               ▼                        ▼
@@ -29,6 +30,7 @@ pub mod progress;
 pub mod report;
 pub mod site;
 pub mod size;
+pub mod utxo;
 pub mod verify;
 pub mod wasm;
 

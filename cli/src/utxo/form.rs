@@ -1,0 +1,105 @@
+//! The forms in which a transaction goes to the canister.
+//!
+//! ```text
+//! extended: version ‖ 00 00 00 00 00 ef ‖ VarInt n ‖ n × (input ‖ what it spends, as an output) ‖ outputs ‖ lock time
+//! ```
+//! The extended form says the fee, but has no room for witnesses. A transaction with witnesses goes as it is, with its fee
+//! beside it, so that what was in the block can always be had from what is stored.
+
+use bitcoin::consensus::encode::{Decodable, Encodable, Error, VarInt, deserialize, serialize};
+use bitcoin::io::Write;
+use bitcoin::{Transaction, TxIn, TxOut, Txid};
+
+const MARK: [u8; 6] = [0, 0, 0, 0, 0, 0xEF];
+
+/// The bytes to send for a transaction, and the fee to say beside them. `spent` is what its inputs spend, if all of it is
+/// known.
+pub fn of(transaction: &Transaction, spent: Option<&[&TxOut]>) -> (Vec<u8>, Option<u64>) {
+    let Some(spent) = spent else { return (serialize(transaction), None) };
+    let has_witness = transaction.input.iter().any(|input| !input.witness.is_empty());
+    if !has_witness {
+        return (extended(transaction, spent), None);
+    }
+    let sum = |outputs: &mut dyn Iterator<Item = &TxOut>| {
+        outputs.fold(0u64, |sum, output| sum.saturating_add(output.value.to_sat()))
+    };
+    let (taken, paid) = (sum(&mut spent.iter().copied()), sum(&mut transaction.output.iter()));
+    (serialize(transaction), Some(taken.saturating_sub(paid)))
+}
+
+fn extended(transaction: &Transaction, spent: &[&TxOut]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let write = |out: &mut Vec<u8>| -> Result<(), bitcoin::io::Error> {
+        transaction.version.consensus_encode(out)?;
+        out.write_all(&MARK)?;
+        VarInt::from(transaction.input.len()).consensus_encode(out)?;
+        for (input, output) in transaction.input.iter().zip(spent) {
+            input.consensus_encode(out)?;
+            output.consensus_encode(out)?;
+        }
+        transaction.output.consensus_encode(out)?;
+        transaction.lock_time.consensus_encode(out)?;
+        Ok(())
+    };
+    write(&mut out).expect("a vector takes any bytes");
+    out
+}
+
+/// The id of a transaction in any form; `None` where the bytes are none.
+pub fn txid(bytes: &[u8]) -> Option<Txid> {
+    if bytes.get(4..)?.starts_with(&MARK) {
+        return without_extension(bytes).ok().map(|transaction| transaction.compute_txid());
+    }
+    deserialize::<Transaction>(bytes).ok().map(|transaction| transaction.compute_txid())
+}
+
+fn without_extension(mut bytes: &[u8]) -> Result<Transaction, Error> {
+    let reader = &mut bytes;
+    let version = Decodable::consensus_decode(reader)?;
+    let _: [u8; 6] = Decodable::consensus_decode(reader)?;
+    let mut input = Vec::new();
+    for _ in 0..VarInt::consensus_decode(reader)?.0 {
+        input.push(TxIn::consensus_decode(reader)?);
+        TxOut::consensus_decode(reader)?;
+    }
+    let output = Decodable::consensus_decode(reader)?;
+    let lock_time = Decodable::consensus_decode(reader)?;
+    if !reader.is_empty() {
+        return Err(Error::ParseFailed("bytes behind the lock time"));
+    }
+    Ok(Transaction { version, lock_time, input, output })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bitcoin::{Amount, Block, ScriptBuf};
+
+    #[test]
+    fn each_form_has_the_same_id() {
+        let block: Block = deserialize(bitcoin_test_data::blocks::mainnet_702861()).unwrap();
+        let spent =
+            TxOut { value: Amount::from_sat(u64::from(u32::MAX) << 10), script_pubkey: ScriptBuf::from(vec![7; 300]) };
+        let (mut extended, mut with_witness) = (0, 0);
+        for transaction in &block.txdata[1..] {
+            let id = transaction.compute_txid();
+            let (bytes, fee) = of(transaction, None);
+            assert_eq!((txid(&bytes), fee), (Some(id), None));
+            let spent = vec![&spent; transaction.input.len()];
+            let paid: u64 = transaction.output.iter().map(|output| output.value.to_sat()).sum();
+            let due = spent.iter().map(|spent| spent.value.to_sat()).sum::<u64>() - paid;
+            let (bytes, fee) = of(transaction, Some(&spent));
+            assert_eq!(txid(&bytes), Some(id));
+            if bytes[4..].starts_with(&MARK) {
+                assert_eq!(fee, None);
+                assert_eq!((txid(&bytes[..bytes.len() - 1]), txid(&[&bytes[..], &[0]].concat())), (None, None));
+                extended += 1;
+            } else {
+                assert_eq!((fee, bytes), (Some(due), serialize(transaction)));
+                with_witness += 1;
+            }
+        }
+        assert!(extended > 0 && with_witness > 0);
+        assert_eq!((txid(&[]), txid(&[1; 20])), (None, None));
+    }
+}

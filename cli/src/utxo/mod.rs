@@ -1,0 +1,298 @@
+//! `coppice ingest --utxo`: each block's transactions become records, and what their inputs name is spent.
+//!
+//! ```text
+//! block ─▶ set: outputs in ─▶ utxo_create ─▶ (those that existed) utxo_set_mined
+//!                      └────▶ what inputs spend ─▶ utxo_spend ... behind the last block: verify, against the set
+//! ```
+//! **Constraint.** An interrupted replay is started again from the first block: every step can be repeated, and changes nothing
+//! where it was done. A spend is only sent where there is a record of its output's transaction: of the blocks here, or, where
+//! the store has other records, of theirs.
+
+mod form;
+mod send;
+mod set;
+mod verify;
+
+use crate::blk::Found;
+use crate::canister::Client;
+use crate::embedded::Costs;
+use crate::report::{bytes, count};
+use crate::site::Site;
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use bitcoin::constants::genesis_block;
+use bitcoin::hashes::Hash;
+use bitcoin::{Amount, Block, Denomination, Network, OutPoint, Txid};
+use coppice_canister::api::{Outpoint, Spend, UtxoGetSpend, UtxoSpendState};
+use send::{NewRecord, Outcome};
+use serde::Serialize;
+use serde_bytes::ByteBuf;
+use set::{Foreign, RecordId, Set, UtxoHash};
+use std::time::{Duration, Instant};
+pub use verify::Verified;
+
+/// Outputs that one query asks for.
+const OUTPOINTS: usize = 5_000;
+
+/// The figures of a replay.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Replayed {
+    /// Transactions of the blocks: each has a record.
+    pub transactions: u64,
+    /// Of them, those that had one before, from a run before.
+    pub already_there: u64,
+    /// Transactions that a later block repeated (BIP 30): they have one record.
+    pub repeated: u64,
+    /// Transactions that were longer than an ingress message and went in chunks.
+    pub uploaded_in_chunks: u64,
+    /// Outputs of the blocks that are not spent.
+    pub unspent_outputs: u64,
+    /// Their satoshis.
+    pub unspent_satoshis: u64,
+    /// Outputs that the blocks spend.
+    pub spent_outputs: u64,
+    /// Of them, those that were spent before, in a run before.
+    pub already_spent: u64,
+    /// Inputs that spend outputs of transactions of which there is no record: they were not sent.
+    pub spends_without_record: u64,
+    /// Records of the store at the end.
+    pub records: u64,
+    /// Bytes of stable memory that records use, transactions in the BlobStore not counted.
+    pub record_bytes: u64,
+    /// Instructions; none where nobody counts them.
+    pub instructions: Option<UtxoInstructions>,
+    /// What was verified.
+    pub verified: Verified,
+    /// Wall-clock seconds of the replay, without verifying.
+    pub seconds: f64,
+}
+
+/// Instructions of a replay, averaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UtxoInstructions {
+    /// Of the messages that create records, or upload transactions, per transaction.
+    pub per_transaction_created: u64,
+    /// Of the messages that spend, per output.
+    pub per_output_spent: u64,
+}
+
+impl Replayed {
+    /// The table's rows.
+    pub fn rows(&self) -> Vec<(&'static str, String)> {
+        let bitcoin = Amount::from_sat(self.unspent_satoshis).display_in(Denomination::Bitcoin);
+        let mut rows = vec![
+            ("UTXO records", format!("{} transactions, {}", count(self.transactions), bytes(self.record_bytes))),
+            ("unspent outputs", format!("{}, {bitcoin} BTC", count(self.unspent_outputs))),
+            ("spent outputs", count(self.spent_outputs)),
+            ("outputs spent that no record has", count(self.spends_without_record)),
+        ];
+        for (name, number) in [
+            ("UTXO records there already", self.already_there),
+            ("outputs spent already", self.already_spent),
+            ("transactions repeated by a later block", self.repeated),
+            ("transactions uploaded in chunks", self.uploaded_in_chunks),
+        ] {
+            if number > 0 {
+                rows.push((name, count(number)));
+            }
+        }
+        if let Some(instructions) = self.instructions {
+            rows.push(("instructions per record created", count(instructions.per_transaction_created)));
+            rows.push(("instructions per output spent", count(instructions.per_output_spent)));
+        }
+        let Verified { unspent, spent, transactions, bytes: read } = self.verified;
+        rows.push(("verified: unspent, with its hash", format!("{} outputs", count(unspent))));
+        rows.push(("verified: spent by the right input", format!("{} outputs", count(spent))));
+        let read = format!("{} transactions, {}", count(transactions), bytes(read));
+        rows.push(("verified: transactions read back", read));
+        rows.push(("seconds of the UTXO replay", format!("{:.1}", self.seconds)));
+        rows
+    }
+}
+
+/// Checks that blocks have numbers that can be heights. Genesis may be among them: nobody can spend its output.
+///
+/// # Errors
+/// When they have not.
+pub fn check_numbers(first: &Found, first_block: u64, last_block: u64) -> Result<()> {
+    ensure!(
+        first_block > 0 || first.hash == genesis_block(Network::Bitcoin).block_hash(),
+        "the UTXO store needs heights, and the first block, {}, is no genesis: --first-number says its height",
+        first.hash
+    );
+    ensure!(u32::try_from(last_block).is_ok(), "the UTXO store has heights of 32 bits; {last_block} has more");
+    Ok(())
+}
+
+/// A replay under way.
+#[derive(Debug)]
+pub struct Replay {
+    set: Set,
+    figures: Replayed,
+    records_before: u64,
+    costs_before: Option<Costs>,
+    height: u32,
+    spent: Duration,
+}
+
+impl Replay {
+    /// Begins one.
+    ///
+    /// # Errors
+    /// When the canister does not answer.
+    pub fn start(client: &Client<impl Site>) -> Result<Self> {
+        Ok(Self {
+            set: Set::default(),
+            figures: Replayed::default(),
+            records_before: client.storage_status()?.utxo.records,
+            costs_before: client.transport().costs()?,
+            height: 0,
+            spent: Duration::ZERO,
+        })
+    }
+
+    /// Replays a block.
+    ///
+    /// # Errors
+    /// When the canister refuses something, or the blocks contradict each other.
+    pub fn block(&mut self, client: &Client<impl Site>, number: u64, block: &Block) -> Result<()> {
+        let started = Instant::now();
+        self.height = u32::try_from(number).context("heights have 32 bits")?;
+        if self.height > 0 {
+            let ids = self.create(client, block).with_context(|| format!("records of block {number}"))?;
+            self.spend(client, block, &ids).with_context(|| format!("spends of block {number}"))?;
+        }
+        self.spent += started.elapsed();
+        Ok(())
+    }
+
+    fn at(&self) -> send::Block {
+        send::Block { height: self.height }
+    }
+
+    /// Creates the block's records, and answers their places.
+    fn create(&mut self, client: &Client<impl Site>, block: &Block) -> Result<Vec<RecordId>> {
+        let added: Vec<(RecordId, bool)> = block.txdata.iter().map(|transaction| self.set.add(transaction)).collect();
+        let mut records = Vec::with_capacity(added.len());
+        for (transaction, &(id, new)) in block.txdata.iter().zip(&added) {
+            let (bytes, fee) = match new {
+                true => self.set.form(id, transaction),
+                false => (bitcoin::consensus::serialize(transaction), None),
+            };
+            records.push(NewRecord { txid: self.set.records()[id as usize].txid, bytes, fee });
+        }
+        let outcomes = send::create(client, self.at(), &records)?;
+        let mut existed = Vec::new();
+        for ((sent, outcome), &(id, new)) in records.iter().zip(outcomes).zip(&added) {
+            let record = self.set.record_mut(id);
+            self.figures.transactions += u64::from(new);
+            self.figures.repeated += u64::from(!new);
+            match outcome {
+                Outcome::Created { utxos } => {
+                    ensure!(new, "transaction {} had a record, and has another", sent.txid);
+                    ensure!(utxos == record.utxos(), "transaction {} has {utxos} UTXOs there", sent.txid);
+                    self.figures.uploaded_in_chunks += u64::from(sent.is_long());
+                }
+                Outcome::Existed => {
+                    record.existed |= new;
+                    self.figures.already_there += u64::from(new);
+                    existed.push(sent.txid);
+                }
+            }
+        }
+        send::set_mined(client, self.at(), &existed)?;
+        Ok(added.into_iter().map(|(id, _)| id).collect())
+    }
+
+    /// Spends what the block's inputs spend.
+    fn spend(&mut self, client: &Client<impl Site>, block: &Block, ids: &[RecordId]) -> Result<()> {
+        let mut known: Vec<(OutPoint, UtxoHash, (RecordId, u32))> = Vec::new();
+        let mut unknown = Vec::new();
+        for (transaction, &id) in block.txdata.iter().zip(ids).filter(|(transaction, _)| !transaction.is_coinbase()) {
+            for (input, vin) in transaction.input.iter().zip(0..) {
+                match self.set.spend(&input.previous_output, (id, vin))? {
+                    Some(hash) => known.push((input.previous_output, hash, (id, vin))),
+                    None => unknown.push((input.previous_output, (id, vin))),
+                }
+            }
+        }
+        self.figures.spends_without_record += unknown.len() as u64;
+        // Records that none of these blocks has are from a run before.
+        if self.records_before > 0 {
+            let outpoints: Vec<OutPoint> = unknown.iter().map(|(outpoint, _)| *outpoint).collect();
+            let states = states(client, self.height, &outpoints)?;
+            for ((outpoint, by), state) in unknown.into_iter().zip(states) {
+                let Some(hash) = state.utxo_hash.and_then(|hash| UtxoHash::try_from(hash.as_slice()).ok()) else {
+                    continue;
+                };
+                self.set.foreign.push(Foreign { outpoint, hash, by });
+                self.figures.spends_without_record -= 1;
+                known.push((outpoint, hash, by));
+            }
+            known.sort_by_key(|(_, _, by)| *by);
+        }
+        let sent = known.len() as u64;
+        let spends = known.chunk_by(|(_, _, a), (_, _, b)| a.0 == b.0).map(|spends| {
+            let spend = |&(outpoint, hash, (_, vin)): &(OutPoint, UtxoHash, (RecordId, u32))| Spend {
+                txid: ByteBuf::from(outpoint.txid.to_byte_array()),
+                vout: outpoint.vout,
+                utxo_hash: ByteBuf::from(hash),
+                vin,
+            };
+            (self.txid(spends[0].2.0), spends.iter().map(spend).collect())
+        });
+        let new = send::spend(client, self.at(), spends.collect())?;
+        self.figures.spent_outputs += sent;
+        self.figures.already_spent += sent - new;
+        Ok(())
+    }
+
+    fn txid(&self, id: RecordId) -> Txid {
+        self.set.records()[id as usize].txid
+    }
+
+    /// Holds the store against the set, and answers the figures.
+    ///
+    /// # Errors
+    /// When they differ.
+    pub fn finish(self, client: &Client<impl Site>) -> Result<Replayed> {
+        let Self { set, mut figures, records_before, costs_before, height, spent } = self;
+        let costs = client.transport().costs()?.zip(costs_before);
+        figures.instructions = costs.map(|(after, before)| {
+            let per = |after: u64, before: u64, by: u64| (after - before).checked_div(by).unwrap_or(0);
+            UtxoInstructions {
+                per_transaction_created: per(
+                    after.create_instructions,
+                    before.create_instructions,
+                    figures.transactions,
+                ),
+                per_output_spent: per(after.spend_instructions, before.spend_instructions, figures.spent_outputs),
+            }
+        });
+        let storage = client.storage_status()?.utxo;
+        let expected = records_before + figures.transactions - figures.already_there;
+        ensure!(storage.records == expected, "the store should have {expected} records, and has {}", storage.records);
+        (figures.unspent_outputs, figures.unspent_satoshis) = set.unspent();
+        (figures.records, figures.record_bytes) = (storage.records, storage.used_bytes);
+        figures.verified = verify::verify(client, &set, height)?;
+        figures.seconds = spent.as_millis() as f64 / 1e3;
+        Ok(figures)
+    }
+}
+
+/// The states of outputs at a height.
+fn states(client: &Client<impl Site>, height: u32, outpoints: &[OutPoint]) -> Result<Vec<UtxoSpendState>> {
+    let mut states = Vec::with_capacity(outpoints.len());
+    for outpoints in outpoints.chunks(OUTPOINTS) {
+        let outpoint =
+            |outpoint: &OutPoint| Outpoint { txid: ByteBuf::from(outpoint.txid.to_byte_array()), vout: outpoint.vout };
+        let outpoints: Vec<Outpoint> = outpoints.iter().map(outpoint).collect();
+        let asked = outpoints.len();
+        let answers = client.utxo_get_spend(&UtxoGetSpend { height, outpoints })?;
+        let answers = answers.map_err(|error| anyhow!("utxo_get_spend: the canister refuses: {error:?}"))?;
+        if answers.len() != asked {
+            bail!("utxo_get_spend: {} answers for {asked} outputs", answers.len());
+        }
+        states.extend(answers);
+    }
+    Ok(states)
+}

@@ -1,0 +1,211 @@
+//! The UTXO set that blocks imply: what the store must hold once they are replayed.
+
+use super::form;
+use crate::feed::sha256;
+use anyhow::{Context, Result, bail};
+use bitcoin::consensus::Encodable;
+use bitcoin::hashes::Hash;
+use bitcoin::{OutPoint, Transaction, TxOut, Txid, VarInt};
+use std::collections::HashMap;
+
+/// A UTXO hash.
+pub type UtxoHash = [u8; 32];
+
+/// A transaction, by its place in [`Set::records`].
+pub type RecordId = u32;
+
+/// An input: whose, and which.
+pub type Input = (RecordId, u32);
+
+/// A transaction that has a record.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Its id.
+    pub txid: Txid,
+    /// It is a coinbase.
+    pub coinbase: bool,
+    /// SHA-256 of its bytes, as they were sent.
+    pub sent: [u8; 32],
+    /// It had a record before, perhaps of another form of its bytes.
+    pub existed: bool,
+    /// Its outputs; none where one is no UTXO.
+    pub outputs: Vec<Option<Output>>,
+}
+
+impl Record {
+    /// How many of its outputs are UTXOs.
+    pub fn utxos(&self) -> u32 {
+        self.outputs.iter().flatten().count() as u32
+    }
+}
+
+/// An output that is a UTXO.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// Its hash.
+    pub hash: UtxoHash,
+    /// Whether it is spent.
+    pub state: State,
+}
+
+/// Whether an output is spent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It is not. Value and script are kept for its spender's extended form.
+    Unspent(TxOut),
+    /// It is, by this input.
+    Spent(Input),
+}
+
+/// A spent output of a transaction that none of the blocks has, but the store has a record of.
+#[derive(Clone, Debug)]
+pub struct Foreign {
+    /// The output.
+    pub outpoint: OutPoint,
+    /// Its hash, as the store says.
+    pub hash: UtxoHash,
+    /// The input that spends it.
+    pub by: Input,
+}
+
+/// Transactions and their outputs.
+#[derive(Clone, Debug, Default)]
+pub struct Set {
+    records: Vec<Record>,
+    by_txid: HashMap<Txid, RecordId>,
+    /// What is spent of other transactions' outputs.
+    pub foreign: Vec<Foreign>,
+}
+
+/// SHA-256(txid ‖ VarInt(vout) ‖ script ‖ VarInt(satoshis)).
+pub fn utxo_hash(outpoint: OutPoint, output: &TxOut) -> UtxoHash {
+    let var_int = |number: u64| {
+        let mut bytes = Vec::with_capacity(9);
+        VarInt(number).consensus_encode(&mut bytes).expect("a vector takes any bytes");
+        bytes
+    };
+    let (vout, satoshis) = (var_int(outpoint.vout.into()), var_int(output.value.to_sat()));
+    sha256(&[outpoint.txid.as_byte_array(), &vout[..], output.script_pubkey.as_bytes(), &satoshis].concat())
+}
+
+/// An output is no UTXO if it has no satoshis and a script that nobody can satisfy.
+fn is_utxo(output: &TxOut) -> bool {
+    let script = output.script_pubkey.as_bytes();
+    output.value.to_sat() > 0 || !(script.starts_with(&[0x6A]) || script.starts_with(&[0x00, 0x6A]))
+}
+
+impl Set {
+    /// The transactions, in the order in which they were added.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// The transaction of this place.
+    pub fn record_mut(&mut self, id: RecordId) -> &mut Record {
+        &mut self.records[id as usize]
+    }
+
+    /// Adds a transaction's outputs. Answers its place, and whether it is new: before BIP 30 two coinbases were repeated,
+    /// and the later ones add nothing.
+    pub fn add(&mut self, transaction: &Transaction) -> (RecordId, bool) {
+        let txid = transaction.compute_txid();
+        let id = self.records.len() as RecordId;
+        if let Some(&first) = self.by_txid.get(&txid) {
+            return (first, false);
+        }
+        self.by_txid.insert(txid, id);
+        let outputs = (0..).zip(&transaction.output).map(|(vout, output)| {
+            is_utxo(output).then(|| Output {
+                hash: utxo_hash(OutPoint { txid, vout }, output),
+                state: State::Unspent(output.clone()),
+            })
+        });
+        let outputs = outputs.collect();
+        self.records.push(Record { txid, coinbase: transaction.is_coinbase(), sent: [0; 32], existed: false, outputs });
+        (id, true)
+    }
+
+    /// The bytes to send for a transaction that was added and has not spent anything yet, and the fee to say beside them.
+    pub fn form(&mut self, id: RecordId, transaction: &Transaction) -> (Vec<u8>, Option<u64>) {
+        let unspent = |input: &bitcoin::TxIn| match &self.output(&input.previous_output)?.state {
+            State::Unspent(output) => Some(output),
+            State::Spent(_) => None,
+        };
+        let spent: Option<Vec<&TxOut>> = transaction.input.iter().map(unspent).collect();
+        let (bytes, fee) = form::of(transaction, spent.as_deref());
+        self.record_mut(id).sent = sha256(&bytes);
+        (bytes, fee)
+    }
+
+    fn output(&self, outpoint: &OutPoint) -> Option<&Output> {
+        let record = &self.records[*self.by_txid.get(&outpoint.txid)? as usize];
+        record.outputs.get(outpoint.vout as usize)?.as_ref()
+    }
+
+    /// Spends an output and answers its hash; `None` where its transaction is in none of the blocks.
+    ///
+    /// # Errors
+    /// When the blocks contradict each other: the output is spent, or is none that can be.
+    pub fn spend(&mut self, outpoint: &OutPoint, by: Input) -> Result<Option<UtxoHash>> {
+        let Some(&id) = self.by_txid.get(&outpoint.txid) else { return Ok(None) };
+        let output = self.records[id as usize].outputs.get_mut(outpoint.vout as usize);
+        let output = output.and_then(Option::as_mut);
+        let output = output.with_context(|| format!("{outpoint} is spent, and is no output that can be"))?;
+        if let State::Spent((before, vin)) = output.state {
+            if (before, vin) == by {
+                // A repeated transaction.
+                return Ok(Some(output.hash));
+            }
+            let [before, after] = [before, by.0].map(|id| self.records[id as usize].txid);
+            bail!("{outpoint} is spent by {before}, and again by {after}");
+        }
+        output.state = State::Spent(by);
+        Ok(Some(output.hash))
+    }
+
+    /// Unspent outputs, and their satoshis.
+    pub fn unspent(&self) -> (u64, u64) {
+        let outputs = self.records.iter().flat_map(|record| record.outputs.iter().flatten());
+        outputs.fold((0, 0), |(count, satoshis), output| match &output.state {
+            State::Unspent(output) => (count + 1, satoshis.saturating_add(output.value.to_sat())),
+            State::Spent(_) => (count, satoshis),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bitcoin::{Amount, Block, ScriptBuf};
+
+    #[test]
+    fn what_blocks_spend_is_spent_once() {
+        let block: Block = bitcoin::consensus::deserialize(bitcoin_test_data::blocks::mainnet_702861()).unwrap();
+        let mut set = Set::default();
+        let [parent, child] = [&block.txdata[1], &block.txdata[2]];
+        assert_eq!([parent, child, parent].map(|transaction| set.add(transaction)), [(0, true), (1, true), (0, false)]);
+        let outpoint = |vout| OutPoint { txid: parent.compute_txid(), vout };
+        let (count, satoshis) = set.unspent();
+        let hash = utxo_hash(outpoint(0), &parent.output[0]);
+        assert_eq!(set.spend(&outpoint(0), (1, 7)).unwrap(), Some(hash));
+        assert_eq!(set.spend(&outpoint(0), (1, 7)).unwrap(), Some(hash));
+        assert_eq!(set.unspent(), (count - 1, satoshis - parent.output[0].value.to_sat()));
+        for (vout, by, why) in [(0, (1, 8), "again"), (0, (0, 7), "again"), (1_000, (1, 7), "no output")] {
+            assert!(set.spend(&outpoint(vout), by).unwrap_err().to_string().contains(why));
+        }
+        assert_eq!(set.spend(&OutPoint::null(), (1, 7)).unwrap(), None);
+    }
+
+    #[test]
+    fn outputs_that_nobody_can_spend_are_no_utxos() {
+        let output = |satoshis, script: &[u8]| TxOut {
+            value: Amount::from_sat(satoshis),
+            script_pubkey: ScriptBuf::from(script.to_vec()),
+        };
+        for (script, alone) in
+            [(&[0x6A, 1][..], false), (&[0x00, 0x6A], false), (&[0x00], true), (&[], true), (&[0x51], true)]
+        {
+            assert_eq!((is_utxo(&output(0, script)), is_utxo(&output(1, script))), (alone, true), "{script:?}");
+        }
+    }
+}

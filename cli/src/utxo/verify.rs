@@ -1,0 +1,156 @@
+//! Holds the store against the set that the blocks imply.
+
+use super::set::{Input, Record, Set, State, UtxoHash};
+use super::{form, states};
+use crate::canister::Client;
+use crate::feed::sha256;
+use crate::site::Site;
+use crate::verify::hex;
+use anyhow::{Result, bail, ensure};
+use bitcoin::OutPoint;
+use bitcoin::hashes::Hash;
+use coppice_canister::api::{FileType, SpendStatus, UtxoSpendState};
+use serde::Serialize;
+
+/// What was verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Verified {
+    /// Unspent outputs that can be spent, or a coinbase's at some height, and have the right hash.
+    pub unspent: u64,
+    /// Outputs that are spent, by the right input, and have the right hash.
+    pub spent: u64,
+    /// Transactions whose bytes were read back.
+    pub transactions: u64,
+    /// Those bytes.
+    pub bytes: u64,
+}
+
+/// What the store must say of an output.
+struct Expected<'a> {
+    outpoint: OutPoint,
+    hash: &'a UtxoHash,
+    coinbase: bool,
+    spender: Option<Input>,
+}
+
+/// Verifies every output and every transaction.
+///
+/// # Errors
+/// At the first answer that is not what the blocks imply.
+pub fn verify(client: &Client<impl Site>, set: &Set, height: u32) -> Result<Verified> {
+    let mut verified = Verified::default();
+    let of_others = set.foreign.iter().map(|foreign| Expected {
+        outpoint: foreign.outpoint,
+        hash: &foreign.hash,
+        coinbase: false,
+        spender: Some(foreign.by),
+    });
+    let expected: Vec<Expected> = set.records().iter().flat_map(outputs).chain(of_others).collect();
+    let outpoints: Vec<OutPoint> = expected.iter().map(|expected| expected.outpoint).collect();
+    for (expected, state) in expected.iter().zip(states(client, height, &outpoints)?) {
+        let spent = check(set, expected, &state, height)?;
+        *if spent { &mut verified.spent } else { &mut verified.unspent } += 1;
+    }
+    for record in set.records() {
+        verified.bytes += read_back(client, record)?;
+        verified.transactions += 1;
+    }
+    Ok(verified)
+}
+
+/// What the store must say of a transaction's outputs.
+fn outputs(record: &Record) -> impl Iterator<Item = Expected<'_>> {
+    let outputs = record.outputs.iter().zip(0..).filter_map(|(output, vout)| Some((output.as_ref()?, vout)));
+    outputs.map(|(output, vout)| Expected {
+        outpoint: OutPoint { txid: record.txid, vout },
+        hash: &output.hash,
+        coinbase: record.coinbase,
+        spender: match output.state {
+            State::Unspent(_) => None,
+            State::Spent(by) => Some(by),
+        },
+    })
+}
+
+/// Checks an output's state, and says whether it is spent.
+fn check(set: &Set, expected: &Expected, state: &UtxoSpendState, height: u32) -> Result<bool> {
+    let Expected { outpoint, hash, coinbase, spender } = expected;
+    let found = state.utxo_hash.as_ref().is_some_and(|found| **found == hash[..]);
+    ensure!(found, "{outpoint} should have the hash {}, and answers {state:?}", hex(&hash[..]));
+    match (spender, &state.spender) {
+        (None, None) => {
+            let ok = match state.status {
+                SpendStatus::Ok => true,
+                SpendStatus::Immature { spendable_at } => *coinbase && spendable_at > height,
+                _ => false,
+            };
+            ensure!(ok, "{outpoint} should be unspent, and answers {state:?}");
+            Ok(false)
+        }
+        (Some((id, vin)), Some(by)) => {
+            let txid = set.records()[*id as usize].txid;
+            let ok = state.status == SpendStatus::Spent && *by.txid == txid.to_byte_array() && by.vin == *vin;
+            ensure!(ok, "{outpoint} should be spent by {txid}, input {vin}, and answers {state:?}");
+            Ok(true)
+        }
+        (None, Some(_)) => bail!("{outpoint} should be unspent, and answers {state:?}"),
+        (Some(_), None) => bail!("{outpoint} should be spent, and answers {state:?}"),
+    }
+}
+
+/// Reads a transaction back, and answers how many bytes it has.
+fn read_back(client: &Client<impl Site>, record: &Record) -> Result<u64> {
+    let txid = record.txid;
+    match client.whole_transaction(txid.as_byte_array())? {
+        Ok((FileType::Tx, bytes)) => {
+            // A record that existed may have been made of another form.
+            let same = sha256(&bytes) == record.sent || record.existed && form::txid(&bytes) == Some(txid);
+            ensure!(same, "transaction {txid} reads back as something else: {} bytes", bytes.len());
+            Ok(bytes.len() as u64)
+        }
+        Ok((FileType::Outputs, _)) => bail!("transaction {txid} was stored as outputs only"),
+        Err(error) => bail!("transaction {txid} has a record, yet reading it answers {error:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coppice_canister::api::Spender;
+    use serde_bytes::ByteBuf;
+
+    #[test]
+    fn only_what_the_blocks_imply_passes() {
+        let block: bitcoin::Block =
+            bitcoin::consensus::deserialize(bitcoin_test_data::blocks::mainnet_702861()).unwrap();
+        let mut set = Set::default();
+        block.txdata.iter().take(2).for_each(|transaction| assert!(set.add(transaction).1));
+        let [coinbase, spender] = [0, 1].map(|at: usize| set.records()[at].txid);
+        let by = |txid: bitcoin::Txid, vin| Some(Spender { txid: ByteBuf::from(txid.to_byte_array()), vin });
+        let hash = [7; 32];
+        let outpoint = OutPoint { txid: coinbase, vout: 0 };
+        let check = |coinbase, expected, status: &SpendStatus, hash_there: [u8; 32], spender| {
+            let expected = Expected { outpoint, hash: &hash, coinbase, spender: expected };
+            let utxo_hash = Some(ByteBuf::from(hash_there));
+            check(&set, &expected, &UtxoSpendState { status: status.clone(), utxo_hash, spender }, 10).ok()
+        };
+        let (ok, spent) = (SpendStatus::Ok, SpendStatus::Spent);
+        let immature = |spendable_at| SpendStatus::Immature { spendable_at };
+        assert_eq!(check(false, None, &ok, hash, None), Some(false));
+        assert_eq!(check(true, None, &immature(11), hash, None), Some(false));
+        assert_eq!(check(false, Some((1, 3)), &spent, hash, by(spender, 3)), Some(true));
+        for refused in [
+            check(false, None, &ok, [8; 32], None),
+            check(false, None, &immature(11), hash, None),
+            check(true, None, &immature(10), hash, None),
+            check(false, None, &SpendStatus::Locked, hash, None),
+            check(false, None, &spent, hash, by(spender, 3)),
+            check(false, Some((1, 3)), &ok, hash, None),
+            check(false, Some((1, 3)), &spent, hash, by(spender, 4)),
+            check(false, Some((1, 3)), &spent, hash, by(coinbase, 3)),
+            check(false, Some((1, 3)), &SpendStatus::Frozen, hash, by(spender, 3)),
+        ] {
+            assert_eq!(refused, None);
+        }
+    }
+}
