@@ -97,9 +97,13 @@ fn blocks_are_ingested_and_indexed_over_the_network() {
     let ingested = json(&net.run(&["ingest", "--blk", &file]));
     assert_eq!((&ingested["last_block"], &ingested["verified"]["blocks"]), (&702_861.into(), &1.into()));
     assert!(ingested["instructions"].is_null(), "nobody counts instructions there: {ingested}");
-    // Once more: it is there, and is verified again.
-    let again = json(&net.run(&["ingest", "--blk", &file]));
+    assert!(ingested["utxo"].is_null(), "{ingested}");
+    // Once more: it is there, and is verified again; the UTXO store gets it only now.
+    let again = json(&net.run(&["ingest", "--utxo", "--blk", &file]));
     assert_eq!((&again["already_there_blocks"], &again["verified"]["blocks"]), (&1.into(), &1.into()));
+    let utxo = &again["utxo"];
+    assert_eq!((&utxo["transactions"], &utxo["already_there"]), (&again["appended"]["transactions"], &0.into()));
+    assert!(utxo["spent_outputs"].as_u64() > Some(0) && utxo["verified"]["spent"] == utxo["spent_outputs"], "{utxo}");
     let demo = error(&net.run(&["demo", "--blocks", "150"]));
     assert!(demo.contains("wants an empty one"), "{demo}");
 

@@ -1,0 +1,244 @@
+//! `ingest --utxo`: what real blocks, and blocks made here, leave in the UTXO store, read through the Candid interface and held
+//! against sets that are computed here, by other code than the command's.
+
+mod chain;
+
+use candid::Principal;
+use chain::{Chain, Expected};
+use coppice::canister::{Caller, Client, Transport};
+use coppice::embedded::{Costs, Embedded};
+use coppice::ingest::{self, IngestReport, Plan};
+use coppice::order::Ordered;
+use coppice::site::Site;
+use coppice::utxo::Replayed;
+use coppice::wasm;
+use coppice_canister::api::*;
+use serde_bytes::ByteBuf;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const UTXO: Plan = Plan { first_number: None, retain_blocks: None, utxo: true };
+
+fn start() -> Client<Embedded> {
+    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
+    Embedded::start(wasm::find(named.as_deref()).unwrap()).unwrap()
+}
+
+fn replay(client: &Client<impl Site>, ordered: &Ordered) -> (IngestReport, Replayed) {
+    let report = ingest::feed_to(client, ordered, UTXO).unwrap();
+    let utxo = report.utxo.clone().unwrap();
+    (report, utxo)
+}
+
+/// Blocks in a file, as the command reads them.
+fn read(bytes: &[u8]) -> (tempfile::TempDir, Ordered) {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("blocks.dat"), bytes).unwrap();
+    let ordered = ingest::read(&[dir.path().to_path_buf()]).unwrap();
+    (dir, ordered)
+}
+
+#[test]
+fn mainnet_blocks_1_to_255_leave_the_set_that_they_imply() {
+    let Some(blocks) = std::env::var_os("COPPICE_BLOCKS").map(PathBuf::from) else {
+        // Past the test harness, which hides what a passing test prints.
+        let note = "not run: mainnet_blocks_1_to_255_leave_the_set_that_they_imply; COPPICE_BLOCKS names no directory of blocks";
+        writeln!(std::io::stderr(), "{note}").unwrap();
+        return;
+    };
+    let ordered = ingest::read(&[blocks]).unwrap();
+    let blocks: Vec<bitcoin::Block> = ordered.chain.iter().map(|found| found.load().unwrap().1).collect();
+    let expected = Expected::of(1, &blocks);
+    assert_eq!(
+        (expected.transactions.len(), expected.unspent.len(), expected.satoshis()),
+        (262, 260, 1_275_000_000_000)
+    );
+
+    let client = start();
+    let (report, utxo) = replay(&client, &ordered);
+    assert_eq!((report.last_block, report.verified.transactions), (255, 262));
+    assert_eq!((utxo.transactions, utxo.records, utxo.already_there), (262, 262, 0));
+    assert_eq!((utxo.unspent_outputs, utxo.unspent_satoshis), (260, 1_275_000_000_000));
+    assert_eq!((utxo.spent_outputs, utxo.spends_without_record), (expected.spent.len() as u64, 0));
+    assert_eq!(
+        (utxo.verified.unspent, utxo.verified.spent, utxo.verified.transactions),
+        (260, utxo.spent_outputs, 262)
+    );
+    assert!(utxo.instructions.is_some_and(|i| i.per_transaction_created > 0 && i.per_output_spent > 0));
+    expected.check(&client);
+}
+
+#[test]
+fn a_real_block_alone_goes_in_with_its_in_block_spends_and_again_changes_nothing() {
+    let raw = bitcoin_test_data::blocks::mainnet_702861();
+    let block: bitcoin::Block = bitcoin::consensus::deserialize(raw).unwrap();
+    let expected = Expected::of(702_861, std::slice::from_ref(&block));
+    let inputs: usize = block.txdata[1..].iter().map(|transaction| transaction.input.len()).sum();
+    assert!(!expected.spent.is_empty() && expected.without_record > 0);
+    assert_eq!(expected.spent.len() + expected.without_record, inputs);
+
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("block.raw"), raw).unwrap();
+    let ordered = ingest::read(&[dir.path().to_path_buf()]).unwrap();
+    let client = start();
+    let (_, first) = replay(&client, &ordered);
+    let (transactions, spent) = (block.txdata.len() as u64, expected.spent.len() as u64);
+    assert_eq!((first.transactions, first.records, first.already_there), (transactions, transactions, 0));
+    assert_eq!((first.spent_outputs, first.already_spent), (spent, 0));
+    assert_eq!(first.spends_without_record, expected.without_record as u64);
+    assert_eq!((first.unspent_outputs, first.unspent_satoshis), (expected.unspent.len() as u64, expected.satoshis()));
+    expected.check(&client);
+
+    let storage = client.storage_status().unwrap();
+    let (report, again) = replay(&client, &ordered);
+    assert_eq!(report.already_there_blocks, 1);
+    assert_eq!((again.already_there, again.already_spent), (transactions, spent));
+    let figures = |replayed: &Replayed| Replayed {
+        already_there: 0,
+        already_spent: 0,
+        instructions: None,
+        seconds: 0.0,
+        ..replayed.clone()
+    };
+    assert_eq!(figures(&again), figures(&first));
+    assert_eq!(client.storage_status().unwrap(), storage);
+    expected.check(&client);
+}
+
+#[test]
+fn a_chain_with_in_block_spends_and_transactions_beyond_a_message() {
+    let chain = Chain::new();
+    let expected = Expected::of(chain::FIRST, &chain.blocks);
+    let (_dir, ordered) = read(&chain.bytes());
+    let client = start();
+    let (report, utxo) = replay(&client, &ordered);
+    assert_eq!(report.last_block, u64::from(chain.height()));
+    // A script of more than an ingress message, and the extended form of what spends it.
+    assert_eq!((utxo.uploaded_in_chunks, utxo.repeated), (2, 1));
+    assert_eq!((utxo.spent_outputs, utxo.spends_without_record), (expected.spent.len() as u64, 1));
+    assert_eq!((utxo.unspent_outputs, utxo.unspent_satoshis), (expected.unspent.len() as u64, expected.satoshis()));
+    expected.check(&client);
+
+    // What comes next spends what a run before has left, and blocks here do not have.
+    let next = chain.next();
+    let (_dir, later) = read(&chain::framed(std::slice::from_ref(&next)));
+    let (report, utxo) = replay(&client, &later);
+    assert_eq!((report.first_block, utxo.transactions, utxo.already_there), (u64::from(chain.height()) + 1, 2, 0));
+    assert_eq!((utxo.spent_outputs, utxo.spends_without_record, utxo.verified.spent), (1, 0, 1));
+    let transaction = next.txdata[1].compute_txid();
+    let mut expected = Expected::of(chain::FIRST, &[chain.blocks, vec![next]].concat());
+    // What it spends is in the store, but its value is not known here.
+    expected.fees.remove(&transaction).unwrap();
+    expected.check(&client);
+}
+
+/// Fails for ever after so many updates, and notes where.
+struct Flaky<'a> {
+    inner: &'a Embedded,
+    left: Cell<u32>,
+    failed: RefCell<Option<String>>,
+}
+
+impl Transport for Flaky<'_> {
+    fn update(&self, caller: Caller, method: &str, arg: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+        if self.left.get() == 0 {
+            self.failed.borrow_mut().get_or_insert_with(|| method.into());
+            anyhow::bail!("interrupted");
+        }
+        self.left.set(self.left.get() - 1);
+        self.inner.update(caller, method, arg)
+    }
+
+    fn query(&self, method: &str, arg: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+        self.inner.query(method, arg)
+    }
+
+    fn principal(&self, caller: Caller) -> Principal {
+        self.inner.principal(caller)
+    }
+}
+
+impl Site for Flaky<'_> {
+    fn now_secs(&self) -> u64 {
+        self.inner.now_secs()
+    }
+
+    fn pass(&self, time: Duration) {
+        self.inner.pass(time);
+    }
+
+    fn await_timer(&self, interval: Duration) {
+        self.inner.await_timer(interval);
+    }
+
+    fn patience(&self) -> u32 {
+        self.inner.patience()
+    }
+
+    fn costs(&self) -> anyhow::Result<Option<Costs>> {
+        self.inner.costs()
+    }
+}
+
+#[test]
+fn interrupted_again_and_again_it_ends_with_the_same_store() {
+    let chain = Chain::new();
+    let expected = Expected::of(chain::FIRST, &chain.blocks);
+    let (_dir, ordered) = read(&chain.bytes());
+    let client = start();
+    // Each run goes one message further than the last one could, through the blocks where everything happens.
+    let before = 2 * (chain.blocks.len() as u32 - chain::EVENTFUL);
+    let mut interrupted = BTreeSet::new();
+    for left in before.. {
+        let flaky = Flaky { inner: client.transport(), left: Cell::new(left), failed: RefCell::default() };
+        let flaky = Client::new(flaky);
+        let result = ingest::feed_to(&flaky, &ordered, UTXO);
+        let Some(method) = flaky.transport().failed.take() else {
+            result.unwrap();
+            break;
+        };
+        assert!(result.is_err());
+        interrupted.insert(method);
+    }
+    let somewhere = ["append_block", "put_block_chunk", "utxo_create", "utxo_put_transaction_chunk", "utxo_spend"];
+    assert!(somewhere.iter().all(|method| interrupted.contains(*method)), "{interrupted:?}");
+    let (report, utxo) = replay(&client, &ordered);
+    assert_eq!(report.already_there_blocks, chain.blocks.len() as u64);
+    assert_eq!(utxo.already_there, utxo.transactions);
+    expected.check(&client);
+}
+
+#[test]
+fn a_store_that_is_not_what_the_blocks_imply_is_noticed() {
+    let chain = Chain::new();
+    let expected = Expected::of(chain::FIRST, &chain.blocks);
+    let (_dir, ordered) = read(&chain.bytes());
+    let client = start();
+    replay(&client, &ordered);
+    let height = chain.height();
+    let (outpoint, _) = expected.unspent.iter().find(|(_, output)| !output.coinbase).unwrap();
+    let spend = Spend {
+        txid: ByteBuf::from(chain::internal(outpoint.txid)),
+        vout: outpoint.vout,
+        utxo_hash: ByteBuf::from(expected.unspent[outpoint].hash),
+        vin: 3,
+    };
+    let items = vec![TransactionSpends { spender: ByteBuf::from([9; 32]), spends: vec![spend] }];
+    client.utxo_spend(&UtxoSpendBatch { height, items }).unwrap().results[0].as_ref().unwrap();
+    let error = ingest::feed_to(&client, &ordered, UTXO).err().unwrap();
+    assert!(format!("{error:#}").contains(&format!("{outpoint} should be unspent")), "{error:#}");
+}
+
+#[test]
+fn blocks_without_heights_are_refused_before_anything_is_sent() {
+    let chain = Chain::new();
+    let (_dir, ordered) = read(&chain.bytes());
+    let client = start();
+    let plan = Plan { first_number: Some(0), ..UTXO };
+    let error = ingest::feed_to(&client, &ordered, plan).err().unwrap();
+    assert!(format!("{error:#}").contains("--first-number"), "{error:#}");
+    assert_eq!(client.head().unwrap(), Err(ReadError::NotFound));
+}
