@@ -139,8 +139,10 @@ fn billed(kept_bytes: u64, blocks: u64, transactions: u64, log_class: u64) -> u6
         (4 << 20) + blocks.div_ceil(256) * (64 << 10),
         // 28 entries to a bucket of 512 bytes, 60 % of it used, and one bucket in ten for overflow.
         (2 << 20) + entries * 512 * 11 / (28 * 6),
-        // The index of secondary keys, of which the chain has none.
+        // The index of secondary keys, of which the chain has none; nor has it UTXO records.
         2 << 20,
+        2 << 20,
+        4 << 10,
     ];
     PAGE + regions.map(grown).iter().sum::<u64>()
 }

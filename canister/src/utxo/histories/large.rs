@@ -174,3 +174,30 @@ fn large_records_are_as_the_model_says() {
     both.apply(Op::Delete(id(1_000)));
     assert_eq!(both.store.storage().used_bytes, Real::new().storage().used_bytes);
 }
+
+/// A double spend of very many parents, each of which must remember it, while memory is short: it fits, or is refused.
+#[test]
+fn a_double_spend_of_many_parents_fits_or_is_refused() {
+    let parents = 1_500;
+    let (mut refused, mut done) = (0, 0);
+    for slack in (120_000..320_000).step_by(8_000) {
+        let mut store = Real::new();
+        for number in 0..parents {
+            store.apply(&Op::Create(outside(number, Vec::new(), 1)), &call(1));
+        }
+        let inputs = (0..parents).map(|number| Outpoint { txid: ByteBuf::from(id(number)), vout: 0 }).collect();
+        store.apply(&Op::Create(outside(parents, inputs, 1)), &call(1));
+        store.fill(slack);
+        let txid = ByteBuf::from(id(parents));
+        match store.apply(&Op::SetConflicting(txid.clone()), &call(2)) {
+            Answer::Conflict(Ok(_)) => done += 1,
+            answer => {
+                assert!(is_full(&answer), "{answer:?}");
+                assert!(!store.record(&txid, 0, 1).unwrap().conflicting);
+                assert!(store.record(&id(0), 0, 1).unwrap().conflicting_children.is_empty());
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 3 && done > 3, "{refused} {done}");
+}

@@ -37,13 +37,17 @@ impl Real {
     /// One for which memory cannot be grown any more, and whose records have `slack` bytes left.
     pub fn full(slack: u64) -> Self {
         let mut real = Self::new();
-        let left = |real: &Self| BUCKET - real.end();
-        while left(&real) >= slack + 64 {
-            let length = (left(&real) - slack).min(1 << 20) as u32 / 5 * 4;
-            real.store.slots.allocate(length.max(16)).unwrap();
+        real.fill(slack);
+        real
+    }
+
+    /// Takes all memory but `slack` bytes, and has none grown any more.
+    pub fn fill(&mut self, slack: u64) {
+        while BUCKET - self.end() >= slack + 64 {
+            let length = (BUCKET - self.end() - slack).min(1 << 20) as u32 / 5 * 4;
+            self.store.slots.allocate(length.max(16)).unwrap();
         }
         memory::set_max_pages(memory::billed_pages());
-        real
     }
 
     /// Where the slots end.
