@@ -1,7 +1,7 @@
 //! Double spends: marking them with everything that spends from them, and having them win.
 
 use super::entry::{Entry, SPENT};
-use super::record::{Hash, flag, inputs};
+use super::record::{Hash, flag, inputs, parents};
 use super::spend::{EntryPlace, Strictness};
 use super::{Call, Found, UtxoStore, bad, hash_of};
 use crate::api::{
@@ -10,7 +10,7 @@ use crate::api::{
 use crate::runtime;
 use crate::slots::SlotId;
 use serde_bytes::ByteBuf;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 /// Transactions that one call marks, and outputs that it reports: more would not fit the answer.
 const MOST: usize = 5_000;
@@ -127,7 +127,7 @@ impl UtxoStore {
                 return Err(UtxoError::TooMuchWork);
             }
             for (outpoint, vin) in member.inputs.iter().zip(0..) {
-                holds.extend(self.hold(*outpoint)?.filter(|hold| hold.entry.spender == (member.txid, vin)));
+                holds.extend(self.hold(*outpoint)?.filter(|hold| hold.entry.held_by(&member.txid, vin)));
             }
             if holds.len() > MOST {
                 return Err(too_large("outputs that double spends hold"));
@@ -139,16 +139,13 @@ impl UtxoStore {
     /// Marks a family as double spends, and enters each with its parents: each parent's list is read and written once. This
     /// may fail in its middle.
     fn mark(&mut self, family: &Family, deadline: u64) -> Result<(), UtxoError> {
-        let mut children: HashMap<Hash, Vec<Hash>> = HashMap::new();
+        let mut children: BTreeMap<Hash, Vec<Hash>> = BTreeMap::new();
         for member in &family.members {
             if member.new {
                 let flags = self.head(member.slot).flags;
                 self.set_flags(member.slot, flags | flag::CONFLICTING);
             }
-            let mut parents: Vec<Hash> = member.inputs.iter().map(|(parent, _)| *parent).collect();
-            parents.sort_unstable();
-            parents.dedup();
-            for parent in parents {
+            for parent in parents(&member.inputs) {
                 children.entry(parent).or_default().push(member.txid);
             }
         }
@@ -257,8 +254,8 @@ impl UtxoStore {
         let mut touched: Vec<SlotId> = family.members.iter().map(|member| member.slot).collect();
         let mut freed = Vec::new();
         for hold in &holds {
-            let (spender, vin) = hold.entry.spender;
-            self.release_entry(hold.place, &hold.entry, (&spender, vin));
+            self.forget_spender(hold.place, &hold.entry);
+            self.count_spent(hold.place, -1);
             freed.push(hold.master);
         }
 

@@ -4,7 +4,7 @@ use super::draft::{Body, Draft, check_mined};
 use super::extras::Extras;
 use super::order::Order;
 use super::parse::Parsed;
-use super::record::{ENTRY, HEAD_BLOCKS, Hash, Head, INPUT, INPUTS_OF_PAGE, PAGE, PAGE_HEAD, flag};
+use super::record::{ENTRY, HEAD_BLOCKS, Hash, Head, INPUT, INPUTS_OF_PAGE, PAGE, PAGE_HEAD, flag, parents};
 use super::{Call, Found, UtxoStore, entry, place};
 use crate::api::{MinedIn, UtxoCreate, UtxoCreated, UtxoError};
 use crate::blob::BlobStore;
@@ -132,10 +132,9 @@ impl UtxoStore {
         let blocks = mined.map_or(&[][..], |mined| &mined.blocks);
         let extras =
             Extras { blocks: blocks.iter().skip(HEAD_BLOCKS as usize).copied().collect(), ..Extras::default() };
-        let seconds = (head.created_at / 1_000_000_000) as u32;
         let mut entering = Vec::with_capacity(3);
         if !mined.is_some_and(|mined| mined.on_longest_chain) {
-            entering.extend([(Order::UnminedSince, call.height), (Order::CreatedAt, seconds)]);
+            entering.extend([(Order::UnminedSince, call.height), (Order::CreatedAt, head.created_secs())]);
         }
         // What has something to spend is not done yet.
         let evaluated = head.is(flag::CONFLICTING) || head.total_utxos == 0;
@@ -209,18 +208,14 @@ impl UtxoStore {
     /// Takes a record among the unmined ones, or from them. Memory is reserved.
     pub(super) fn set_unmined(&mut self, slot: SlotId, head: &Head, since: Option<u32>) {
         let [_, unmined, _, created] = head.links;
-        let seconds = (head.created_at / 1_000_000_000) as u32;
         self.root.set(&mut self.slots, Order::UnminedSince, slot, unmined, since);
-        self.root.set(&mut self.slots, Order::CreatedAt, slot, created, since.map(|_| seconds));
+        self.root.set(&mut self.slots, Order::CreatedAt, slot, created, since.map(|_| head.created_secs()));
     }
 
     /// Enters a double spend with each of its parents that has a record. This may fail in its middle.
     pub(super) fn enter_with_parents(&mut self, txid: &Hash, inputs: &[(Hash, u32)]) -> Result<(), UtxoError> {
-        let mut parents: Vec<&Hash> = inputs.iter().map(|(parent, _)| parent).collect();
-        parents.sort_unstable();
-        parents.dedup();
-        parents.into_iter().try_for_each(|parent| {
-            self.change_children(parent, |children| {
+        parents(inputs).into_iter().try_for_each(|parent| {
+            self.change_children(&parent, |children| {
                 let new = !children.iter().any(|child| child.as_slice() == txid);
                 if new {
                     children.push(ByteBuf::from(txid));
@@ -232,11 +227,8 @@ impl UtxoStore {
 
     /// Takes what is no double spend any more, or no more at all, from the lists of its parents.
     pub(super) fn leave_parents(&mut self, txid: &Hash, inputs: &[(Hash, u32)]) -> Result<(), UtxoError> {
-        let mut parents: Vec<&Hash> = inputs.iter().map(|(parent, _)| parent).collect();
-        parents.sort_unstable();
-        parents.dedup();
-        parents.into_iter().try_for_each(|parent| {
-            self.change_children(parent, |children| {
+        parents(inputs).into_iter().try_for_each(|parent| {
+            self.change_children(&parent, |children| {
                 let before = children.len();
                 children.retain(|child| child.as_slice() != txid);
                 children.len() != before

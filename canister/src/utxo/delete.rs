@@ -1,7 +1,7 @@
 //! Taking records out. Who may go, and when, is the pruner's business.
 
 use super::alert::pages;
-use super::entry::{SPENDER_DELETED, SPENT};
+use super::entry::SPENDER_DELETED;
 use super::order::Order;
 use super::record::{Hash, flag, inputs};
 use super::{Found, UtxoStore, place};
@@ -32,7 +32,7 @@ impl UtxoStore {
             }
             let Some((_, Some(found))) = &last else { continue };
             let Ok((place, entry)) = self.utxo(found, vout) else { continue };
-            if entry.is(SPENT) && entry.spender == (*txid, vin) {
+            if entry.held_by(txid, vin) {
                 self.set_state(place, entry.state | SPENDER_DELETED);
                 told += 1;
             }

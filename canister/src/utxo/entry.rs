@@ -2,6 +2,7 @@
 
 use super::record::{ENTRY, Hash};
 use crate::api::Spender;
+use crate::table::same_key;
 use serde_bytes::ByteBuf;
 
 /// Bytes from an entry's start to its state.
@@ -55,6 +56,12 @@ impl Entry {
     #[inline]
     pub fn is(&self, bits: u32) -> bool {
         self.state & bits == bits
+    }
+
+    /// Whether it is spent by this input.
+    #[inline]
+    pub fn held_by(&self, spender: &Hash, vin: u32) -> bool {
+        self.is(SPENT) && self.spender.1 == vin && same_key(&self.spender.0, spender)
     }
 
     /// Who spends it.

@@ -3,7 +3,6 @@
 use super::extras::Extras;
 use super::order::Order;
 use super::record::{HEAD_BLOCKS, Head, at, encode_block, flag};
-use super::tree::{MOST_NODES, NODE};
 use super::{Call, Found, UtxoStore, hash_of};
 use crate::api::{BlockRef, MinedTransaction, UtxoError, UtxoSetMined};
 use crate::slots::SlotId;
@@ -71,8 +70,7 @@ impl UtxoStore {
                 store.set_blocks(slot, &mut head, &blocks)?;
             }
             if since.is_some() && unmined.next == 0 {
-                let seconds = (head.created_at / 1_000_000_000) as u32;
-                let entering = [(Order::UnminedSince, call.height), (Order::CreatedAt, seconds)];
+                let entering = [(Order::UnminedSince, call.height), (Order::CreatedAt, head.created_secs())];
                 store.root.reserve(&store.slots, &entering, &[])?;
             }
             store.set_unmined(slot, &head, since);
@@ -82,7 +80,7 @@ impl UtxoStore {
             store.evaluate(slot, call)
         };
         let in_head = blocks.len() as u32 <= HEAD_BLOCKS && head_blocks <= HEAD_BLOCKS;
-        if in_head && self.slots.has_room(3 * MOST_NODES * u64::from(NODE), 3 * MOST_NODES) {
+        if in_head && self.has_room(3) {
             change(self)?;
         } else {
             self.atomically(change)?;

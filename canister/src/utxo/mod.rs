@@ -30,7 +30,7 @@ mod spend;
 mod tree;
 mod upload;
 
-pub use crate::api::{UtxoError, UtxoSettings, UtxoStorage};
+use crate::api::{UtxoError, UtxoSettings, UtxoStorage};
 use crate::memory::{self, GrowError, Region};
 use crate::runtime;
 use crate::slots::{SlotId, Slots};
@@ -47,7 +47,7 @@ pub use spend::LastUnspent;
 use std::cell::OnceCell;
 use std::rc::Rc;
 use tree::{MOST_NODES, NODE};
-use upload::Uploads;
+pub use upload::Uploads;
 
 /// What an operation is told beside its argument.
 #[derive(Clone, Copy, Debug)]
@@ -184,16 +184,16 @@ impl UtxoStore {
         self.slots.write(slot, record::at::FLAGS, &flags.to_le_bytes());
     }
 
-    /// Whether a record can be [evaluated](Self::evaluate) without growing memory, whatever is free.
+    /// Whether so many entries in the ordered indexes can be made without growing memory, whatever is free.
     #[inline]
-    fn has_room(&self) -> bool {
-        self.slots.has_room(MOST_NODES * u64::from(NODE), MOST_NODES)
+    fn has_room(&self, entries: u64) -> bool {
+        self.slots.has_room(entries * MOST_NODES * u64::from(NODE), entries * MOST_NODES)
     }
 
     /// Runs an operation that may fail only where it evaluates records, for want of memory: then nothing of it stays. Nearly
     /// always there is room, and no journal is kept.
     fn changing<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T, UtxoError>) -> Result<T, UtxoError> {
-        if self.has_room() { run(self) } else { self.atomically(run) }
+        if self.has_room(1) { run(self) } else { self.atomically(run) }
     }
 
     /// Takes a record into the index of those to delete, or out, as `docs/design.md` 6 says.

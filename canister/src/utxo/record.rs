@@ -235,6 +235,12 @@ impl Head {
         self.transaction_at() + self.transaction_len
     }
 
+    /// The key under which it lies in the index by `created_at`: Unix seconds.
+    #[inline]
+    pub fn created_secs(&self) -> u32 {
+        (self.created_at / 1_000_000_000) as u32
+    }
+
     /// Whether every UTXO on every page is spent.
     #[inline]
     pub fn all_spent(&self) -> bool {
@@ -284,6 +290,14 @@ pub fn inputs(slots: &Slots, slot: SlotId, head: &Head) -> Vec<(Hash, u32)> {
             (*input.first_chunk().expect("32 bytes"), vout)
         })
         .collect()
+}
+
+/// The transactions that inputs spend from, each once.
+pub fn parents(inputs: &[(Hash, u32)]) -> Vec<Hash> {
+    let mut parents: Vec<Hash> = inputs.iter().map(|(parent, _)| *parent).collect();
+    parents.sort_unstable();
+    parents.dedup();
+    parents
 }
 
 /// The slot of page `page`; the master's own for 0.

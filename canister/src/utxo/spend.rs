@@ -43,11 +43,6 @@ pub(super) enum Strictness {
     Winner,
 }
 
-/// Whether an input holds an output.
-fn holds(entry: &Entry, (spender, vin): (&Hash, u32)) -> bool {
-    entry.is(SPENT) && entry.spender.1 == vin && same_key(&entry.spender.0, spender)
-}
-
 /// The record of which outputs were unspent last.
 #[derive(Default)]
 pub struct LastUnspent(Option<UnspentRun>);
@@ -191,9 +186,9 @@ impl UtxoStore {
         if !entry.is(SPENT) {
             return Ok((place, entry, true));
         }
-        let (by, by_vin) = &entry.spender;
-        if *by_vin != vin || !same_key(by, spender) {
-            return Err(UtxoError::Spent { by: Spender { txid: ByteBuf::from(by), vin: *by_vin } });
+        if !entry.held_by(spender, vin) {
+            let (txid, vin) = entry.spender;
+            return Err(UtxoError::Spent { by: Spender { txid: ByteBuf::from(txid), vin } });
         }
         // It is the spender's again, but not if that was deleted: then this is a replay.
         if entry.is(SPENDER_DELETED) { Err(UtxoError::InvalidSpend) } else { Ok((place, entry, false)) }
@@ -277,7 +272,8 @@ impl UtxoStore {
     /// # Errors
     /// [`UtxoError`], and nothing has changed.
     pub fn unspend(&mut self, item: &Unspend, call: &Call, last: &mut LastUnspent) -> Result<bool, UtxoError> {
-        if self.has_room() {
+        // For the run that this item may end, and for its own.
+        if self.has_room(2) {
             return self.unspend_next(item, call, last);
         }
         self.unspent(call, last);
@@ -305,9 +301,9 @@ impl UtxoStore {
             return Err(UtxoError::UtxoHashMismatch { stored: ByteBuf::from(entry.hash) });
         }
         run.touched = true;
-        let held = holds(&entry, (&spender, item.spender.vin));
+        let held = entry.held_by(&spender, item.spender.vin);
         if held {
-            self.set_entry(place, entry.state & !(SPENT | SPENDER_DELETED), (&[0; 32], 0));
+            self.forget_spender(place, &entry);
             match &mut run.page {
                 Some((page, count)) if page.slot == place.slot => *count += 1,
                 page => {
@@ -322,7 +318,7 @@ impl UtxoStore {
 
     /// Counts and evaluates what was unspent last.
     pub fn unspent(&mut self, call: &Call, last: &mut LastUnspent) {
-        // There was room when the run began, and it has allocated nothing.
+        // There was room for it when its last item came, and it has allocated nothing since.
         if let Err(error) = self.finish(call, last) {
             crate::runtime::trap(&format!("unspend: {error:?}"));
         }
@@ -336,13 +332,8 @@ impl UtxoStore {
         if run.touched { self.evaluate(run.found.slot, call) } else { Ok(()) }
     }
 
-    /// Makes an output unspent if that input holds it, and says whether it did. A frozen one stays frozen.
-    pub(super) fn release_entry(&mut self, place: EntryPlace, entry: &Entry, spender: (&Hash, u32)) -> bool {
-        let held = holds(entry, spender);
-        if held {
-            self.set_entry(place, entry.state & !(SPENT | SPENDER_DELETED), (&[0; 32], 0));
-            self.count_spent(place, -1);
-        }
-        held
+    /// Makes an entry unspent. A frozen one stays frozen; its page is still to be counted.
+    pub(super) fn forget_spender(&mut self, place: EntryPlace, entry: &Entry) {
+        self.set_entry(place, entry.state & !(SPENT | SPENDER_DELETED), (&[0; 32], 0));
     }
 }
