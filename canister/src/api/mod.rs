@@ -1,15 +1,19 @@
 //! The types of the Candid interface (`candid/coppice.did`), one file an area.
 
 mod chain;
+mod deletion;
 mod export;
 mod keys;
 mod operation;
 mod prune;
+mod pruner;
 mod utxo;
 
 pub use chain::*;
+pub use deletion::*;
 pub use export::*;
 pub use keys::*;
 pub use operation::*;
 pub use prune::*;
+pub use pruner::*;
 pub use utxo::*;

@@ -92,8 +92,10 @@ pub enum StopReason {
     Instructions,
     /// An exporter has not acknowledged what comes next.
     Guard,
-    /// The index entries of a large block lie on more pages than a message may dirty: they go in several.
+    /// More pages of memory would be changed than a message should. Of a large block the index entries go in several.
     Pages,
+    /// The chunks of a tick are used up (UTXO records).
+    Chunks,
 }
 
 /// How far a run came.

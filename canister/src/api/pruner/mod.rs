@@ -1,0 +1,261 @@
+//! The pruner of UTXO records (`pruner-service.md`): triggers, jobs, status. Heights are block heights; 0 is none.
+
+mod settings;
+
+pub use settings::*;
+
+use super::{PruneProgress, UtxoError};
+use candid::CandidType;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+/// Whether the block assembly runs, or something else is going on: a reorg, a reset, nothing yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum BlockAssemblyState {
+    /// Records may be pruned.
+    Running,
+    /// They may not.
+    NotRunning,
+}
+
+/// What a notification came to. The height is noted in any case.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum PruneTrigger {
+    /// This job waits for the next tick.
+    Scheduled(PruneJob),
+    /// This job, for the height or a higher one, waits or runs already.
+    Underway(PruneJob),
+    /// The height, or a higher one, was pruned: the last job that completed.
+    Processed(PruneJob),
+    /// A block was persisted before: only `notify_block_persisted` has records pruned.
+    PersisterActive {
+        /// The highest block that is persisted.
+        last_persisted_height: u32,
+    },
+    /// The block's transactions are not marked as mined yet.
+    NotMined,
+}
+
+/// Why something was refused. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum PrunerError {
+    /// The height is 0, which means "none".
+    ZeroHeight,
+    /// The block assembly is not running: `set_block_assembly_state`.
+    BlockAssemblyNotRunning,
+    /// A setting's value makes no sense.
+    Invalid {
+        /// Which setting.
+        field: String,
+        /// A sentence.
+        why: String,
+    },
+    /// No unmined record lies there that cannot be read.
+    NotBlocking,
+    /// So many records are set aside already.
+    TooMany {
+        /// The most of them.
+        limit: u64,
+    },
+}
+
+/// What had a job made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum JobTrigger {
+    /// `notify_block_persisted`.
+    BlockPersisted,
+    /// `notify_block`, while nothing was persisted.
+    Block,
+    /// `prune_utxos`.
+    Manual,
+    /// A job for the same height timed out, or the block assembly stopped it.
+    Resumed,
+}
+
+/// What becomes of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum JobState {
+    /// It waits for the next tick.
+    Pending,
+    /// It runs, a part in each tick.
+    Running,
+    /// It is done.
+    Completed,
+    /// It ended before it was done.
+    Failed,
+    /// It was given up: a higher height came before it was begun, or the block assembly stopped.
+    Cancelled,
+}
+
+/// Why a job ended before it was done.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum JobEnd {
+    /// A job for a higher height took its place.
+    Superseded,
+    /// The block assembly is not running any more. Its height is pending again.
+    BlockAssemblyNotRunning,
+    /// It took longer than `job_timeout`. Its height is pending again, and its place kept.
+    TimedOut,
+    /// A parent of an old unmined transaction could not be preserved: nothing was deleted.
+    PreserveParents(BlockedBy),
+    /// A record whose preservation expired could not be taken among those to delete.
+    ExpirePreservations(UtxoError),
+}
+
+/// What stands in the way of preserving parents.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct BlockedBy {
+    /// Where the unmined record lies: the argument of `set_aside_unmined`.
+    pub slot: u32,
+    /// Its id, as far as its bytes can be believed.
+    pub txid: ByteBuf,
+    /// Of its parents the one in whose way it stands; none where the unmined record itself cannot be read.
+    pub parent: Option<ByteBuf>,
+    /// What is wrong.
+    pub error: UtxoError,
+}
+
+/// Which phase a run is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
+pub enum PrunerPhase {
+    /// 1: parents of old unmined transactions are preserved.
+    PreserveParents,
+    /// Between: preservations that have expired are cleared.
+    ExpirePreservations,
+    /// 2: records are deleted whose height has come.
+    DeleteAtHeight,
+}
+
+/// What was done, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PruneCounts {
+    /// Phase 1: old unmined transactions that were looked at.
+    pub old_unmined: u64,
+    /// Phase 1: parents that were preserved, each as often as a transaction asks for it.
+    pub parents_preserved: u64,
+    /// Between: preservations that had expired.
+    pub preservations_expired: u64,
+    /// Phase 2: records that were looked at.
+    pub processed: u64,
+    /// Records that were deleted.
+    pub records_deleted: u64,
+    /// Pages behind them.
+    pub pages_deleted: u64,
+    /// Records that wait until their blob outside is gone.
+    pub records_deleting: u64,
+    /// Outputs of surviving parents that say now that their spender was deleted.
+    pub parents_updated: u64,
+    /// Transactions in the BlobStore that went with their records.
+    pub external_files_deleted: u64,
+    /// …of which nothing was there any more.
+    pub external_files_missing: u64,
+    /// Kept: a spender is unmined (defensive mode).
+    pub skipped_child_unmined: u64,
+    /// Kept: a spender was not mined for long enough (defensive mode).
+    pub skipped_child_recent: u64,
+    /// Kept: a spender has no record, and was not deleted as far as its parent knows (defensive mode).
+    pub skipped_child_absent: u64,
+    /// Kept: its data in the BlobStore or its place in the deletion queue made difficulties.
+    pub external_errors: u64,
+    /// Kept: it cannot be decoded, or is not what the index says.
+    pub record_errors: u64,
+    /// Chunks of `utxo_chunk_size` records, and what was left at the end of a tick.
+    pub chunks: u64,
+}
+
+/// A run for a height, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct PruneJob {
+    /// Its number, from 1.
+    pub id: u64,
+    /// The height for which it was made.
+    pub height: u32,
+    /// By what.
+    pub trigger: JobTrigger,
+    /// What became of it.
+    pub state: JobState,
+    /// Why it ended before it was done.
+    pub end: Option<JobEnd>,
+    /// The height at which the chain was when it began; 0 before.
+    pub current_height: u32,
+    /// Records are deleted whose height is this one or lower; 0 before.
+    pub safe_height: u32,
+    /// Unix nanoseconds.
+    pub created_at: u64,
+    /// Unix nanoseconds; 0: not begun.
+    pub started_at: u64,
+    /// Unix nanoseconds; 0: not ended.
+    pub ended_at: u64,
+    /// The phase it is in, or was in when it ended.
+    pub phase: PrunerPhase,
+    /// How far its last tick came.
+    pub progress: PruneProgress,
+    /// Ticks that it took.
+    pub ticks: u64,
+    /// Their instructions.
+    pub instructions: u64,
+    /// What it did.
+    pub counts: PruneCounts,
+}
+
+/// A page of jobs: those that wait or run, then those that ended, the last first.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct PruneJobPage {
+    /// The jobs.
+    pub jobs: Vec<PruneJob>,
+    /// Where to go on; none at the end.
+    pub cursor: Option<u64>,
+}
+
+/// A figure for a monitor, with the name that `pruner-service.md` gives it.
+#[derive(Clone, Debug, PartialEq, CandidType, Serialize, Deserialize)]
+pub struct Metric {
+    /// Its name.
+    pub name: String,
+    /// Its labels: name and value.
+    pub labels: Vec<(String, String)>,
+    /// Its value. Durations are seconds across ticks: time stands still in a message.
+    pub value: f64,
+}
+
+/// Everything that an operator needs to see of the pruner.
+#[derive(Clone, Debug, PartialEq, CandidType, Serialize, Deserialize)]
+pub struct PrunerStatus {
+    /// `pruner_enabled`.
+    pub enabled: bool,
+    /// As it was told.
+    pub block_assembly: BlockAssemblyState,
+    /// The highest height ever notified.
+    pub current_height: u32,
+    /// The highest block that is persisted; 0: none, the block persister does not run.
+    pub last_persisted_height: u32,
+    /// The highest height for which a job completed.
+    pub last_processed_height: u32,
+    /// Records would be deleted now whose height is this one or lower.
+    pub safe_height: u32,
+    /// Unmined transactions older than this are old: their parents are preserved. 0: none is.
+    pub unmined_cutoff_height: u32,
+    /// The job that waits.
+    pub pending: Option<PruneJob>,
+    /// The job that runs.
+    pub running: Option<PruneJob>,
+    /// The last job that ended.
+    pub last_job: Option<PruneJob>,
+    /// What stopped phase 1 of the last run, if it did.
+    pub blocked_by: Option<BlockedBy>,
+    /// Slots of unmined records that cannot be read and were set aside.
+    pub set_aside: Vec<u32>,
+    /// Blobs outside that wait to be deleted.
+    pub blobs_pending: u64,
+    /// Blobs outside that were given up, whose records are still there.
+    pub blobs_dead: u64,
+    /// Sums over all jobs.
+    pub totals: PruneCounts,
+    /// Ticks since the canister was started; those with nothing to do, too.
+    pub ticks: u64,
+    /// Unix nanoseconds at which the next tick is due.
+    pub next_tick: u64,
+    /// With the names of `pruner-service.md` 2.3 and 4.
+    pub metrics: Vec<Metric>,
+}

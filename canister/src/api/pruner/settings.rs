@@ -1,0 +1,116 @@
+//! The pruner's settings, with the names of `pruner-service.md` 7.
+
+use candid::CandidType;
+use serde::{Deserialize, Serialize};
+
+/// How long an unmined transaction may be unmined before its parents are preserved (`utxostore_unminedTxRetention`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum UnminedRetention {
+    /// Half of `block_height_retention`.
+    HalfOfRetention,
+    /// So many blocks.
+    Blocks(u32),
+}
+
+/// Up to which height records are deleted once blocks are persisted (`pruner-service.md` 2.3 and 2.4 disagree).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum SafeHeightRule {
+    /// `min(current, persisted)`: the worked example of 2.4.
+    Persisted,
+    /// `min(current, persisted + the smallest block_height_retention ever in force)`: 2.3.
+    PersistedPlusRetention,
+}
+
+/// The pruner's settings in force.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PrunerSettings {
+    /// Whether the timer prunes UTXO records (`startPruner`).
+    pub pruner_enabled: bool,
+    /// Skip phase 2, for tests (`utxostore_disableDAHCleaner`).
+    pub disable_dah_cleaner: bool,
+    /// Seconds after which a job ends, and the next one goes on where it was (`pruner_jobTimeout`), 1 to 31,536,000.
+    pub job_timeout: u64,
+    /// Records of a chunk (`pruner_utxoChunkSize`), 1 to 100,000.
+    pub utxo_chunk_size: u32,
+    /// Chunks of a tick (`pruner_utxoChunkGroupLimit`), 1 to 10,000.
+    pub utxo_chunk_group_limit: u32,
+    /// Seconds between two lines of progress in the log; 0: none (`pruner_utxoProgressLogInterval`).
+    pub utxo_progress_log_interval: u64,
+    /// Keep a record until all that spend from it are mined and stable (`pruner_utxoDefensiveEnabled`).
+    pub utxo_defensive_enabled: bool,
+    /// Spenders that are looked up at a time (`pruner_utxoDefensiveBatchReadSize`), 1 to 100,000.
+    pub utxo_defensive_batch_read_size: u32,
+    /// See there.
+    pub unmined_tx_retention: UnminedRetention,
+    /// Blocks for which parents of old unmined transactions are preserved (`utxostore_parentPreservationBlocks`).
+    pub parent_preservation_blocks: u32,
+    /// See there.
+    pub safe_height_rule: SafeHeightRule,
+    /// Seconds between two ticks, 1 to 86,400.
+    pub tick_interval: u64,
+    /// References that a tick removes or changes, 1 to 10,000,000: a record, each of its pages, each parent that is told or
+    /// preserved, and each spender that is looked up is one.
+    pub max_ops_per_tick: u64,
+    /// Instructions after which a tick begins nothing more, 1,000,000 to 2,000,000,000.
+    pub max_instructions_per_tick: u64,
+    /// Jobs that ended and are kept, 1 to 1,000.
+    pub max_job_history: u32,
+}
+
+impl Default for PrunerSettings {
+    fn default() -> Self {
+        Self {
+            pruner_enabled: true,
+            disable_dah_cleaner: false,
+            job_timeout: 600,
+            utxo_chunk_size: 1_000,
+            utxo_chunk_group_limit: 10,
+            utxo_progress_log_interval: 30,
+            utxo_defensive_enabled: false,
+            utxo_defensive_batch_read_size: 10_000,
+            unmined_tx_retention: UnminedRetention::HalfOfRetention,
+            parent_preservation_blocks: 1_440,
+            safe_height_rule: SafeHeightRule::Persisted,
+            tick_interval: 10,
+            max_ops_per_tick: 200_000,
+            max_instructions_per_tick: 1_000_000_000,
+            max_job_history: 1_000,
+        }
+    }
+}
+
+/// A change of the pruner's settings; what is left out stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct PrunerSettingsChange {
+    /// See [`PrunerSettings::pruner_enabled`].
+    pub pruner_enabled: Option<bool>,
+    /// See [`PrunerSettings::disable_dah_cleaner`].
+    pub disable_dah_cleaner: Option<bool>,
+    /// See [`PrunerSettings::job_timeout`].
+    pub job_timeout: Option<u64>,
+    /// See [`PrunerSettings::utxo_chunk_size`].
+    pub utxo_chunk_size: Option<u32>,
+    /// See [`PrunerSettings::utxo_chunk_group_limit`].
+    pub utxo_chunk_group_limit: Option<u32>,
+    /// See [`PrunerSettings::utxo_progress_log_interval`].
+    pub utxo_progress_log_interval: Option<u64>,
+    /// See [`PrunerSettings::utxo_defensive_enabled`].
+    pub utxo_defensive_enabled: Option<bool>,
+    /// See [`PrunerSettings::utxo_defensive_batch_read_size`].
+    pub utxo_defensive_batch_read_size: Option<u32>,
+    /// See [`PrunerSettings::unmined_tx_retention`].
+    pub unmined_tx_retention: Option<UnminedRetention>,
+    /// See [`PrunerSettings::parent_preservation_blocks`].
+    pub parent_preservation_blocks: Option<u32>,
+    /// See [`PrunerSettings::safe_height_rule`].
+    pub safe_height_rule: Option<SafeHeightRule>,
+    /// See [`PrunerSettings::tick_interval`].
+    pub tick_interval: Option<u64>,
+    /// See [`PrunerSettings::max_ops_per_tick`].
+    pub max_ops_per_tick: Option<u64>,
+    /// See [`PrunerSettings::max_instructions_per_tick`].
+    pub max_instructions_per_tick: Option<u64>,
+    /// See [`PrunerSettings::max_job_history`].
+    pub max_job_history: Option<u32>,
+}
