@@ -20,6 +20,8 @@
 //! long operation that fails in its middle can be [undone](Slots::undo) to the byte, and answer an error and not a trap.
 
 mod class;
+pub mod ring;
+pub mod tree;
 
 pub use class::MAX_LEN;
 
@@ -34,6 +36,8 @@ const LINE: u64 = 16;
 const FIRST: u64 = 4096;
 const USED: u8 = 0xA5;
 const FREE: u8 = 0x5A;
+/// Bytes of a page of the platform's.
+const PAGE: u64 = 4_096;
 /// Slots are named by 32 bits.
 const MOST: u64 = UNIT << 32;
 /// Classes above the one that fits whose free slots are taken: twice the size at most.
@@ -73,6 +77,23 @@ pub struct Slots {
     region: Region,
     header: Header,
     journal: Option<Journal>,
+    changed: Option<Pages>,
+}
+
+/// Which pages of 4 KiB were changed.
+struct Pages {
+    bits: Vec<u64>,
+    count: u64,
+}
+
+impl Pages {
+    #[inline]
+    fn add(&mut self, page: u64) {
+        let Some(word) = self.bits.get_mut((page / 64) as usize) else { return };
+        let bit = 1 << (page % 64);
+        self.count += u64::from(*word & bit == 0);
+        *word |= bit;
+    }
 }
 
 /// What the slots hold.
@@ -113,7 +134,7 @@ impl Slots {
         if sum != header.end {
             return Err(format!("slots: their bytes end at {sum}, and the region at {}", header.end));
         }
-        Ok(Self { region, header, journal: None })
+        Ok(Self { region, header, journal: None, changed: None })
     }
 
     /// Whether slots for things of `bytes` bytes all in all, in `slots` pieces, fit the memory that is there, without looking
@@ -226,6 +247,15 @@ impl Slots {
         slot >= FIRST_SLOT && u64::from(slot) * UNIT < self.header.end
     }
 
+    /// Whether this is a slot in use that holds so many bytes.
+    pub fn holds(&self, slot: SlotId, bytes: u64) -> bool {
+        if !self.contains(slot) {
+            return false;
+        }
+        let [class, state] = self.region.read(u64::from(slot) * UNIT);
+        state == USED && usize::from(class) < CLASSES && bytes <= u64::from(size_of(usize::from(class)) - HEAD)
+    }
+
     fn save_line(&mut self, class: usize) {
         let line = self.header.lines[class];
         let word = u64::from(line.first) | u64::from(line.free) << 32;
@@ -240,7 +270,22 @@ impl Slots {
             self.region.read_onto(&mut old, at, bytes.len());
             journal.replaced.push((at, old));
         }
+        if let Some(pages) = &mut self.changed {
+            pages.add(at / PAGE);
+            pages.add((at + bytes.len() as u64 - 1) / PAGE);
+        }
         self.region.write(at, bytes);
+    }
+
+    /// Counts the pages that are changed from now on, but for the middle of what spans several.
+    pub fn count_pages(&mut self) {
+        let words = self.region.size() / PAGE / 64 + 1;
+        self.changed = Some(Pages { bits: vec![0; words as usize], count: 0 });
+    }
+
+    /// How many that were.
+    pub fn pages_changed(&self) -> u64 {
+        self.changed.as_ref().map_or(0, |pages| pages.count)
     }
 
     #[inline]

@@ -1,59 +1,71 @@
 //! Taking records out. Who may go, and when, is the pruner's business.
 
+use super::UtxoStore;
 use super::alert::pages;
-use super::entry::SPENDER_DELETED;
 use super::order::Order;
-use super::record::{Hash, flag, inputs};
-use super::{Found, UtxoStore, place};
-use crate::api::{TransactionPlace, UtxoError};
+use super::place;
+use super::prune::Candidate;
+use crate::api::{ExternalStore, TransactionPlace, UtxoError};
 use crate::blob::BlobStore;
 
+/// What has to go before the record.
+pub enum ExternalData {
+    /// Nothing: the transaction lies in the record.
+    None,
+    /// It was in the BlobStore, and is free now; or nothing was there any more.
+    Freed {
+        /// How it was found.
+        missing: bool,
+    },
+    /// It is outside.
+    Outside(ExternalStore),
+}
+
 impl UtxoStore {
-    /// Takes a record out, with its pages and its blobs here. Each surviving parent is told, on the page that has the output
-    /// that it spends: should the transaction be submitted again, it is refused. A double spend leaves their lists.
-    /// Answers how many outputs say so now.
+    /// Frees what a record keeps in the BlobStore, or says what it keeps outside. What is gone already is no error.
     ///
     /// # Errors
-    /// `TxNotFound`, `Corrupt`, and nothing has changed.
-    pub fn delete(&mut self, blobs: &mut BlobStore, txid: &Hash) -> Result<u32, UtxoError> {
-        let Found { slot, head, .. } = self.find_any(txid)?;
-        let place = self.place(slot, &head)?;
-        let inputs = inputs(&self.slots, slot, &head);
-        if head.is(flag::CONFLICTING)
-            && let Err(error) = self.atomically(|store| store.leave_parents(txid, &inputs))
-        {
-            crate::runtime::log(&format!("a double spend stays listed with a parent: {error:?}"));
+    /// `Corrupt`, and nothing has changed.
+    pub fn free_external(&mut self, blobs: &mut BlobStore, of: &Candidate) -> Result<ExternalData, UtxoError> {
+        match self.place(of.slot, &of.head)? {
+            TransactionPlace::Record => Ok(ExternalData::None),
+            TransactionPlace::Outside(store) => Ok(ExternalData::Outside(store)),
+            TransactionPlace::Blobs { parts, .. } => Ok(ExternalData::Freed { missing: !place::free(blobs, &parts)? }),
         }
-        let mut told = 0;
-        let mut last: Option<(Hash, Option<Found>)> = None;
-        for ((parent, vout), vin) in inputs.into_iter().zip(0..) {
-            if last.as_ref().is_none_or(|(known, _)| *known != parent) {
-                last = Some((parent, self.find(&parent).ok()));
-            }
-            let Some((_, Some(found))) = &last else { continue };
-            let Ok((place, entry)) = self.utxo(found, vout) else { continue };
-            if entry.held_by(txid, vin) {
-                self.set_state(place, entry.state | SPENDER_DELETED);
-                told += 1;
-            }
-        }
-        if let TransactionPlace::Blobs { parts, .. } = &place {
-            place::release(blobs, parts);
-        }
+    }
+
+    /// Tells all parents, and takes the record out. Answers how many outputs say now that their spender was deleted.
+    pub fn delete(&mut self, of: &Candidate) -> u64 {
+        let told = self.tell_parents(of, (0, u32::MAX));
+        self.remove(of);
+        told
+    }
+
+    /// All of a deletion at once, as tests have it.
+    #[cfg(test)]
+    pub fn delete_by_id(&mut self, blobs: &mut BlobStore, txid: &super::Hash) -> Result<u32, UtxoError> {
+        let of = self.candidate(self.find_any(txid)?.slot)?;
+        self.free_external(blobs, &of)?;
+        Ok(self.delete(&of) as u32)
+    }
+
+    /// Takes a record out, with its pages: the last of a deletion.
+    pub fn remove(&mut self, of: &Candidate) {
+        let Candidate { slot, head } = of;
+        let slot = *slot;
         for order in [Order::DeleteAt, Order::UnminedSince, Order::PreserveUntil, Order::CreatedAt] {
             self.root.set(&mut self.slots, order, slot, head.links[order as usize], None);
         }
-        for page in pages(self, slot, &head).collect::<Vec<_>>() {
+        for page in pages(self, slot, head).collect::<Vec<_>>() {
             self.slots.free(page);
         }
         if head.extras != 0 {
             self.slots.free(head.extras);
         }
-        self.table.remove(self.table.hash(txid), u64::from(slot));
+        self.table.remove(self.table.hash(&head.txid), u64::from(slot));
         self.slots.free(slot);
         self.root.records -= 1;
         self.root.pages -= u64::from(head.extra_pages);
         self.root.save_counts(&mut self.slots);
-        Ok(told)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::extras::MAX_BLOCKS;
 use super::parse::{MAX_OUTPUTS, Parsed, parse};
-use super::record::{HEAD_BLOCKS, Hash, Head, Link, flag};
+use super::record::{HEAD_BLOCKS, Hash, Head, flag};
 use super::{Call, UtxoStore, bad, encoding, hash_of, place};
 use crate::api::{
     BlockRef, ExternalStore, MinedIn, OutsideTransaction, PartialTransaction, TransactionSource, UtxoCreate, UtxoError,
@@ -214,7 +214,7 @@ impl<'a> Draft<'a> {
             transaction_len: 0,
             blocks: blocks.len() as u32,
             head_blocks: [block(0), block(1)],
-            links: [Link::default(); 4],
+            links: Default::default(),
         }
     }
 

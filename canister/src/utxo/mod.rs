@@ -24,29 +24,31 @@ mod mined;
 mod order;
 mod parse;
 mod place;
+mod prune;
 mod read;
 mod record;
 mod spend;
-mod tree;
 mod upload;
 
 use crate::api::{UtxoError, UtxoSettings, UtxoStorage};
 use crate::memory::{self, GrowError, Region};
 use crate::runtime;
+use crate::slots::tree::{MOST_NODES, NODE};
 use crate::slots::{SlotId, Slots};
 use crate::table::HashTable;
 pub use batch::{Weight, batch};
+pub use delete::ExternalData;
 pub use draft::{Body, Draft};
 use extras::Extras;
 pub use order::Order;
 use order::Root;
 pub use parse::Parsed;
+pub use prune::{Blocked, Candidate, Place, Unstable};
 pub use record::Hash;
 use record::{HEAD, Head, flag};
 pub use spend::LastUnspent;
 use std::cell::OnceCell;
 use std::rc::Rc;
-use tree::{MOST_NODES, NODE};
 pub use upload::Uploads;
 
 /// What an operation is told beside its argument.
@@ -203,17 +205,14 @@ impl UtxoStore {
     fn evaluate(&mut self, slot: SlotId, call: &Call) -> Result<(), UtxoError> {
         let head = self.head(slot);
         let link = head.links[Order::DeleteAt as usize];
-        let now = (link.next != 0).then_some(link.key);
-        let conflicting = head.is(flag::CONFLICTING);
-        let mined = head.blocks > 0 && head.links[Order::UnminedSince as usize].next == 0;
-        let done = !head.is(flag::LOCKED) && mined && head.all_spent() && !head.any_frozen();
+        let now = link.key();
         let preserved = head.links[Order::PreserveUntil as usize].next != 0;
         let due = call.due();
-        let then = if preserved || !(conflicting || done) {
+        let then = if preserved || !head.eligible() {
             None
         } else if call.settings.block_height_retention == 0 {
             now
-        } else if conflicting {
+        } else if head.is(flag::CONFLICTING) {
             now.or(Some(due))
         } else {
             now.max(Some(due))

@@ -1,16 +1,14 @@
-//! The ordered indexes: records by height, exact after every operation.
-//!
-//! Each index is a tree from the heights that occur to a ring of the records that have it, linked through their heads in the
-//! order in which they came. Entering and leaving touches the record, its neighbours and the tree's leaf: the cost does not
-//! depend on how many records there are.
+//! The ordered indexes: records by height, exact after every operation (`slots::ring`).
 //!
 //! ```text
-//! the first slot: 0 records u64  8 extra pages u64  16 four lines, one an index: root u32, reserved u32, records u64
+//! the first slot: 0 records u64  8 extra pages u64
+//!                 16 four lines, one an index: root u32, ! lowest key that was entered u32, records u64
 //! ```
 
-use super::record::{Link, at, encode_link};
-use super::tree::{self, MOST_NODES, NODE};
+use super::record::at;
 use crate::memory::GrowError;
+use crate::slots::ring::{self, Link, Rings};
+use crate::slots::tree::{self, MOST_NODES, NODE};
 use crate::slots::{FIRST_SLOT, SlotId, Slots};
 
 /// One of the ordered indexes.
@@ -36,8 +34,14 @@ pub struct Root {
     pub records: u64,
     /// Pages behind them.
     pub pages: u64,
-    trees: [tree::Root; ORDERS],
-    counts: [u64; ORDERS],
+    indexes: [Index; ORDERS],
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Index {
+    rings: Rings,
+    /// The complement of the lowest key that was entered since somebody asked; 0: none was.
+    lowest: u32,
 }
 
 fn line(order: Order) -> u32 {
@@ -46,16 +50,6 @@ fn line(order: Order) -> u32 {
 
 const fn link_at(order: Order) -> u32 {
     at::LINKS + 12 * order as u32
-}
-
-fn read_link(slots: &Slots, slot: SlotId, order: Order) -> Link {
-    let bytes: [u8; 12] = slots.read(slot, link_at(order));
-    let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-    Link { key: word(0), previous: word(4), next: word(8) }
-}
-
-fn write_link(slots: &mut Slots, slot: SlotId, order: Order, link: Link) {
-    slots.write(slot, link_at(order), &encode_link(link));
 }
 
 impl Root {
@@ -71,9 +65,10 @@ impl Root {
         let bytes: [u8; ROOT as usize] = slots.read(FIRST_SLOT, 0);
         let long = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("eight bytes"));
         let mut root = Self { records: long(0), pages: long(8), ..Self::default() };
-        for order in 0..ORDERS {
-            root.trees[order] = long(16 + 16 * order) as u32;
-            root.counts[order] = long(24 + 16 * order);
+        for (order, index) in root.indexes.iter_mut().enumerate() {
+            let word = long(16 + 16 * order);
+            let rings = Rings { tree: word as u32, count: long(24 + 16 * order) };
+            *index = Index { rings, lowest: (word >> 32) as u32 };
         }
         root
     }
@@ -85,7 +80,8 @@ impl Root {
     }
 
     fn save(&self, slots: &mut Slots, order: Order) {
-        let both = u128::from(self.trees[order as usize]) | u128::from(self.counts[order as usize]) << 64;
+        let Index { rings, lowest } = self.indexes[order as usize];
+        let both = u128::from(rings.tree) | u128::from(lowest) << 32 | u128::from(rings.count) << 64;
         slots.write(FIRST_SLOT, line(order), &both.to_le_bytes());
     }
 
@@ -104,87 +100,66 @@ impl Root {
         if slots.has_room(bytes, pieces) {
             return Ok(());
         }
-        let missing = |&(order, key): &(Order, u32)| tree::missing_nodes(slots, self.trees[order as usize], key);
+        let missing =
+            |&(order, key): &(Order, u32)| tree::missing_nodes(slots, self.indexes[order as usize].rings.tree, key);
         let nodes = entering.iter().map(missing).sum();
         slots.reserve(&[wanted, &[(NODE, nodes)]].concat())
     }
 
     /// Records of an index.
     pub fn count(&self, order: Order) -> u64 {
-        self.counts[order as usize]
+        self.indexes[order as usize].rings.count
     }
 
     /// Puts a record under a key, takes it to another one, or out: whatever its link says now becomes `key`. Memory is
     /// [reserved](Self::reserve).
     #[inline]
     pub fn set(&mut self, slots: &mut Slots, order: Order, slot: SlotId, now: Link, key: Option<u32>) {
-        let there = (now.next != 0).then_some(now.key);
+        let there = now.key();
         if there == key {
             return;
         }
+        let Index { rings, lowest } = &mut self.indexes[order as usize];
         if there.is_some() {
-            self.leave(slots, order, slot, now, key.is_none());
+            rings.leave(slots, link_at(order), slot, now, key.is_none());
         }
         if let Some(key) = key {
-            self.enter(slots, order, slot, key);
+            rings.enter(slots, link_at(order), slot, key);
+            *lowest = (*lowest).max(!key);
         }
-    }
-
-    fn enter(&mut self, slots: &mut Slots, order: Order, slot: SlotId, key: u32) {
-        let index = order as usize;
-        let first = tree::get(slots, self.trees[index], key);
-        if first == 0 {
-            write_link(slots, slot, order, Link { key, previous: slot, next: slot });
-            if let Err(error) = tree::insert(slots, &mut self.trees[index], key, slot) {
-                crate::runtime::trap(&format!("ordered index: memory was not reserved: {error:?}"));
-            }
-        } else {
-            let last = slots.read_u32(first, link_at(order) + 4);
-            write_link(slots, slot, order, Link { key, previous: last, next: first });
-            slots.write_u32(last, link_at(order) + 8, slot);
-            slots.write_u32(first, link_at(order) + 4, slot);
-        }
-        self.counts[index] += 1;
-        self.save(slots, order);
-    }
-
-    fn leave(&mut self, slots: &mut Slots, order: Order, slot: SlotId, link: Link, clear: bool) {
-        let index = order as usize;
-        if link.next == slot {
-            tree::remove(slots, &mut self.trees[index], link.key);
-        } else {
-            slots.write_u32(link.previous, link_at(order) + 8, link.next);
-            slots.write_u32(link.next, link_at(order) + 4, link.previous);
-            if tree::get(slots, self.trees[index], link.key) == slot {
-                tree::replace(slots, self.trees[index], link.key, link.next);
-            }
-        }
-        if clear {
-            write_link(slots, slot, order, Link::default());
-        }
-        self.counts[index] -= 1;
         self.save(slots, order);
     }
 
     /// The smallest key that is `from` or greater.
     pub fn next_key(&self, slots: &Slots, order: Order, from: u32) -> Option<u32> {
-        tree::next(slots, self.trees[order as usize], from).map(|(key, _)| key)
+        self.first(slots, order, from).map(|(key, _)| key)
+    }
+
+    /// The smallest key that is `from` or greater, and the first record under it.
+    #[inline]
+    pub fn first(&self, slots: &Slots, order: Order, from: u32) -> Option<(u32, SlotId)> {
+        self.indexes[order as usize].rings.next(slots, from)
     }
 
     /// The records under a key, in the order in which they came.
     pub fn under<'a>(&self, slots: &'a Slots, order: Order, key: u32) -> impl Iterator<Item = SlotId> + use<'a> {
-        let first = tree::get(slots, self.trees[order as usize], key);
-        let mut next = first;
-        std::iter::from_fn(move || {
-            let slot = next;
-            if slot == 0 {
-                return None;
-            }
-            next = read_link(slots, slot, order).next;
-            if next == first {
-                next = 0;
-            }
-            Some(slot)
-        })
+        self.indexes[order as usize].rings.under(slots, link_at(order), key)
     }
+
+    /// The lowest key under which a record was entered since [`forget_lowest`](Self::forget_lowest).
+    pub fn lowest_entered(&self, order: Order) -> Option<u32> {
+        Some(self.indexes[order as usize].lowest).filter(|lowest| *lowest != 0).map(|lowest| !lowest)
+    }
+
+    /// From now on, which keys are entered is looked at anew.
+    pub fn forget_lowest(&mut self, slots: &mut Slots, order: Order) {
+        self.indexes[order as usize].lowest = 0;
+        self.save(slots, order);
+    }
+}
+
+/// A record's place in an index, as it is now.
+#[inline]
+pub fn link(slots: &Slots, slot: SlotId, order: Order) -> Link {
+    ring::link(slots, slot, link_at(order))
 }

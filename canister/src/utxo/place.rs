@@ -8,7 +8,7 @@
 use super::record::{Head, flag};
 use super::{UtxoStore, bad};
 use crate::api::{ExternalStore, FileType, StoreType, TransactionPlace, UtxoError};
-use crate::blob::{AllocateError, BlobPtr, BlobStore, Class, MAX_BLOB, Owner};
+use crate::blob::{AllocateError, BlobPtr, BlobStore, Class, MAX_BLOB, Owner, PtrError};
 use crate::slots::SlotId;
 use serde_bytes::ByteBuf;
 
@@ -109,6 +109,23 @@ pub fn release(blobs: &mut BlobStore, parts: &[BlobPtr]) {
             crate::runtime::log(&format!("a part of a transaction, {part:?}: {error:?}"));
         }
     }
+}
+
+/// Frees the parts of a transaction that is deleted, and says whether any was there: none may be, if a deletion was cut short.
+///
+/// # Errors
+/// `Corrupt` where one is not what its pointer says; nothing has changed.
+pub fn free(blobs: &mut BlobStore, parts: &[BlobPtr]) -> Result<bool, UtxoError> {
+    let mut there = Vec::with_capacity(parts.len());
+    for part in parts {
+        match blobs.read_onto(&mut Vec::new(), part, 0, 0) {
+            Ok(()) => there.push(*part),
+            Err(PtrError::NotUsed | PtrError::StaleGeneration { .. }) => {}
+            Err(error) => return Err(UtxoError::Corrupt { why: format!("a part of the transaction: {error:?}") }),
+        }
+    }
+    release(blobs, &there);
+    Ok(!there.is_empty())
 }
 
 /// Reads parts one behind the other, from byte `offset` on, `len` bytes.

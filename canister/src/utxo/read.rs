@@ -11,6 +11,7 @@ use crate::api::*;
 use crate::blob::BlobStore;
 use crate::chain::MAX_REPLY;
 use crate::slots::SlotId;
+use crate::slots::ring::Link;
 use serde_bytes::ByteBuf;
 
 /// Entries of one answer.
@@ -23,10 +24,6 @@ const MAX_INPOINTS: usize = 256 << 10;
 const MAX_OUTPOINTS: usize = 5_000;
 /// Transactions of one page of unmined ones.
 const MAX_UNMINED: u32 = 2_000;
-
-fn set(link: super::record::Link) -> Option<u32> {
-    (link.next != 0).then_some(link.key)
-}
 
 impl UtxoStore {
     /// A record, with the entries of some of its outputs.
@@ -48,7 +45,7 @@ impl UtxoStore {
         });
         let inpoints_fit = (head.inputs * INPUT) as usize <= 2 * MAX_INPOINTS;
         let inpoints = inpoints_fit.then(|| encoding::inpoints(&inputs(&self.slots, slot, &head)));
-        let [delete_at, unmined, preserve, _] = head.links.map(set);
+        let [delete_at, unmined, preserve, _] = head.links.map(Link::key);
         Ok(UtxoRecord {
             txid: arg.txid.clone(),
             utxos,

@@ -20,7 +20,9 @@
 //! ```
 //! The transaction is its bytes, or where they lie: see `place`.
 
+use super::order::Order;
 use crate::api::BlockRef;
+use crate::slots::ring::Link;
 use crate::slots::{SlotId, Slots};
 
 /// A 32-byte hash in internal order.
@@ -71,6 +73,7 @@ pub mod flag {
 /// Where the fields of a master's head lie that are written alone.
 pub mod at {
     pub const FLAGS: u32 = 2;
+    pub const TXID: u32 = 8;
     pub const SPENT_EXTRA: u32 = 52;
     pub const SPENT: u32 = 60;
     pub const FROZEN: u32 = 64;
@@ -85,17 +88,6 @@ pub mod page_at {
     pub const UTXOS: u32 = 8;
     pub const SPENT: u32 = 12;
     pub const FROZEN: u32 = 16;
-}
-
-/// A record's place in one ordered index.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Link {
-    /// The height, or the time.
-    pub key: u32,
-    /// The record before it under this key; of the first, the last.
-    pub previous: SlotId,
-    /// The record behind it; of the last, the first. 0: the record is not in the index.
-    pub next: SlotId,
 }
 
 /// The head of a master record.
@@ -188,7 +180,7 @@ impl Head {
             out.extend(encode_block(block));
         }
         for link in self.links {
-            out.extend(encode_link(link));
+            out.extend(link.encode());
         }
         out.resize(start + HEAD as usize, 0);
     }
@@ -235,10 +227,31 @@ impl Head {
         self.transaction_at() + self.transaction_len
     }
 
+    /// The same, whatever the fields say.
+    pub fn bytes(&self) -> u64 {
+        let inputs = if self.inputs > INLINE_INPUTS { 0 } else { u64::from(self.inputs) };
+        let pages = u64::from(self.extra_pages) + u64::from(self.input_pages());
+        let fixed = u64::from(HEAD) + u64::from(ENTRY) * u64::from(self.own_outputs());
+        fixed + u64::from(INPUT) * inputs + 4 * pages + u64::from(self.transaction_len)
+    }
+
     /// The key under which it lies in the index by `created_at`: Unix seconds.
     #[inline]
     pub fn created_secs(&self) -> u32 {
         (self.created_at / 1_000_000_000) as u32
+    }
+
+    /// Whether it is part of the longest chain.
+    #[inline]
+    pub fn mined(&self) -> bool {
+        self.blocks > 0 && self.links[Order::UnminedSince as usize].next == 0
+    }
+
+    /// Whether it may be among those to delete, as far as it is not preserved.
+    #[inline]
+    pub fn eligible(&self) -> bool {
+        let done = !self.is(flag::LOCKED) && self.mined() && self.all_spent() && !self.any_frozen();
+        self.is(flag::CONFLICTING) || done
     }
 
     /// Whether every UTXO on every page is spent.
@@ -259,11 +272,6 @@ pub fn encode_block(block: BlockRef) -> [u8; 12] {
     three_words(block.block_id, block.height, block.subtree)
 }
 
-/// A link's bytes.
-pub fn encode_link(link: Link) -> [u8; 12] {
-    three_words(link.key, link.previous, link.next)
-}
-
 fn three_words(a: u32, b: u32, c: u32) -> [u8; 12] {
     let mut bytes = [0; 12];
     bytes[..4].copy_from_slice(&a.to_le_bytes());
@@ -274,14 +282,25 @@ fn three_words(a: u32, b: u32, c: u32) -> [u8; 12] {
 
 /// The inputs of a record: what each spends.
 pub fn inputs(slots: &Slots, slot: SlotId, head: &Head) -> Vec<(Hash, u32)> {
+    inputs_from(slots, slot, head, (0, u32::MAX))
+}
+
+/// Inputs from `first` on, `most` of them at most.
+pub fn inputs_from(slots: &Slots, slot: SlotId, head: &Head, (first, most): (u32, u32)) -> Vec<(Hash, u32)> {
+    let end = first.saturating_add(most).min(head.inputs);
     let mut bytes = Vec::new();
-    if head.input_pages() == 0 {
-        slots.read_onto(&mut bytes, slot, head.inputs_at(), (INPUT * head.inputs) as usize);
-    }
-    for page in 0..head.input_pages() {
-        let page_slot = page_slot(slots, slot, head, 1 + head.extra_pages + page);
-        let count = (head.inputs - page * INPUTS_OF_PAGE).min(INPUTS_OF_PAGE);
-        slots.read_onto(&mut bytes, page_slot, 0, (INPUT * count) as usize);
+    let mut next = first;
+    while next < end {
+        let (from, at, rest) = match head.input_pages() {
+            0 => (slot, head.inputs_at() + INPUT * next, end - next),
+            _ => {
+                let (page, at) = (next / INPUTS_OF_PAGE, next % INPUTS_OF_PAGE);
+                let page = page_slot(slots, slot, head, 1 + head.extra_pages + page);
+                (page, INPUT * at, (end - next).min(INPUTS_OF_PAGE - at))
+            }
+        };
+        slots.read_onto(&mut bytes, from, at, (INPUT * rest) as usize);
+        next += rest;
     }
     let inputs = bytes.as_chunks::<{ INPUT as usize }>().0.iter();
     inputs

@@ -89,7 +89,7 @@ impl Real {
                 Answer::Resolved(store.process_conflicting(&arg, call))
             }
             Op::Preserve(txid, until) => Answer::Flag(store.preserve(txid, *until)),
-            Op::Delete(txid) => Answer::Count(store.delete(blobs, txid)),
+            Op::Delete(txid) => Answer::Count(store.delete_by_id(blobs, txid)),
             Op::Begin(arg) => Answer::Uploading(store.begin_upload(blobs, arg, call.settings, seconds)),
             Op::Put(arg) => Answer::Uploading(store.uploads.put(blobs, arg, seconds)),
             Op::Abort(txid) => Answer::Aborted(store.uploads.abort(blobs, txid)),

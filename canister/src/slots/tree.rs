@@ -7,8 +7,8 @@
 //! node, 8,448 bytes: ┌─ bitmap: 2048 bits ─┬─ 2048 × child u32 (a node, or on the last level the value) ─┐
 //! ```
 
+use super::{SlotId, Slots};
 use crate::memory::GrowError;
-use crate::slots::{SlotId, Slots};
 
 const FAN: u32 = 2048;
 const BITS: u32 = 11;
