@@ -62,6 +62,19 @@ pub const TABLE: &[(&str, Required)] = &[
     ("utxo_get_inpoints", Required::Nobody),
     ("utxo_get_spend", Required::Nobody),
     ("utxo_list_unmined", Required::Nobody),
+    ("notify_block_persisted", needs(Role::Producer)),
+    ("notify_block", needs(Role::Producer)),
+    ("set_block_assembly_state", needs(Role::Producer)),
+    ("prune_utxos", needs(Role::Operator)),
+    ("set_pruner_settings", needs(Role::Operator)),
+    ("get_pruner_settings", Required::Nobody),
+    ("set_aside_unmined", needs(Role::Operator)),
+    ("get_pruner_status", Required::Nobody),
+    ("list_prune_jobs", Required::Nobody),
+    ("get_pending_blob_deletions", Required::Nobody),
+    ("complete_blob_deletions", needs(Role::BlobWorker)),
+    ("list_dead_blob_deletions", Required::Nobody),
+    ("retry_blob_deletion", needs(Role::Operator)),
     ("set_prune_policy", needs(Role::Operator)),
     ("get_prune_policy", Required::Nobody),
     ("set_pruning_enabled", needs(Role::Operator)),
@@ -101,6 +114,11 @@ pub fn exporter() -> Result<(), String> {
 /// Guard of the alert system's methods.
 pub fn alert() -> Result<(), String> {
     check(Role::Alert)
+}
+
+/// Guard of a blob worker's methods.
+pub fn blob_worker() -> Result<(), String> {
+    check(Role::BlobWorker)
 }
 
 /// Guard of an operator's methods.

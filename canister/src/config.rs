@@ -85,26 +85,31 @@ impl Config {
     }
 }
 
+/// Takes a new value over, if there is one and it is within bounds.
+///
+/// # Errors
+/// `Invalid`, and the old value stays.
+pub fn within<T: PartialOrd + Copy + std::fmt::Display>(
+    field: &str,
+    value: Option<T>,
+    (least, most): (T, T),
+    place: &mut T,
+) -> Result<(), ConfigError> {
+    match value {
+        Some(value) if value < least || value > most => {
+            Err(invalid(field, format!("{value} is not from {least} to {most}")))
+        }
+        Some(value) => {
+            *place = value;
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
 impl UtxoSettings {
     /// Changes the settings, or none of them.
     fn apply(&mut self, change: &UtxoSettingsChange) -> Result<(), ConfigError> {
-        fn within<T: PartialOrd + Copy + std::fmt::Display>(
-            field: &str,
-            value: Option<T>,
-            (least, most): (T, T),
-            place: &mut T,
-        ) -> Result<(), ConfigError> {
-            match value {
-                Some(value) if value < least || value > most => {
-                    Err(invalid(field, format!("{value} is not from {least} to {most}")))
-                }
-                Some(value) => {
-                    *place = value;
-                    Ok(())
-                }
-                None => Ok(()),
-            }
-        }
         within("utxo_batch_size", change.utxo_batch_size, (1, 20_000), &mut self.utxo_batch_size)?;
         let most = u32::MAX / 2;
         within("block_height_retention", change.block_height_retention, (0, most), &mut self.block_height_retention)?;

@@ -9,6 +9,8 @@ pub mod api;
 pub mod blob;
 pub mod chain;
 pub mod config;
+pub mod daemon;
+pub mod deletion;
 mod endpoints;
 pub mod export;
 pub mod memory;
@@ -21,6 +23,7 @@ pub mod table;
 #[cfg(test)]
 mod testing;
 pub mod utxo;
+pub mod utxo_pruner;
 pub mod wire;
 
 #[cfg(feature = "bench")]
@@ -29,7 +32,6 @@ pub mod bench;
 use access::{exporter, operator, producer};
 use api::*;
 use ic_cdk::{init, post_upgrade, query, update};
-use prune::daemon;
 use runtime::time_secs;
 use serde_bytes::ByteBuf;
 use state::{mutate, read};
@@ -207,6 +209,7 @@ fn set_config(change: ConfigChange) -> Result<Config, ConfigError> {
     mutate(|state| {
         state.config.apply(&change)?;
         state.save_config();
+        state.utxo_pruner.note_retention(state.config.utxo.block_height_retention);
         Ok(state.config.clone())
     })
 }

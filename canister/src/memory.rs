@@ -52,7 +52,10 @@ pub const UTXO_INDEX: u8 = 8;
 /// UTXO records, and what belongs to them.
 pub const UTXO_SLOTS: u8 = 9;
 
-const IDS: [u8; 10] = [
+/// Blobs outside that are to be deleted.
+pub const DELETIONS: u8 = 10;
+
+const IDS: [u8; 11] = [
     CELLS,
     BLOB_ARENA,
     BLOB_GRANULES,
@@ -63,6 +66,7 @@ const IDS: [u8; 10] = [
     KEY_INDEX,
     UTXO_INDEX,
     UTXO_SLOTS,
+    DELETIONS,
 ];
 
 /// What each memory id holds, for `get_storage_status`.
@@ -77,6 +81,7 @@ pub const NAMES: [&str; IDS.len()] = [
     "key_index",
     "utxo_index",
     "utxo_slots",
+    "deletions",
 ];
 
 /// Seconds of storage that must remain paid for after a growth: 90 days.

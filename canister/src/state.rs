@@ -6,11 +6,13 @@ use crate::api::{
 };
 use crate::blob::{BlobStore, Class, Owner};
 use crate::chain::{Admission, ChainStore};
+use crate::deletion::DeletionQueue;
 use crate::export::Exporters;
 use crate::memory::{self, PAGE, Region, cell};
 use crate::prune::{Constraints, Limiter, Pruner};
 use crate::roles::Roles;
 use crate::utxo::UtxoStore;
+use crate::utxo_pruner::{Records, UtxoPruner};
 use crate::{config, runtime};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -29,8 +31,12 @@ pub struct State {
     pub chain: ChainStore,
     /// UTXO records.
     pub utxo: UtxoStore,
+    /// Blobs outside that are to be deleted.
+    pub deletions: DeletionQueue,
     /// Policy and progress of pruning.
     pub pruner: Pruner,
+    /// The pruner of UTXO records.
+    pub utxo_pruner: UtxoPruner,
     /// Who copies the chain, and how far.
     pub exporters: Exporters,
 }
@@ -95,9 +101,12 @@ fn open(cells: Rc<Region>, config: Config, roles: Roles) -> Result<(), String> {
     let blobs = BlobStore::open()?;
     let chain = ChainStore::open(Rc::clone(&cells), config.class(), hash_seed())?;
     let utxo = UtxoStore::open(Rc::clone(&cells), hash_seed())?;
+    let deletions = DeletionQueue::open(hash_seed())?;
     let pruner = Pruner::open(Rc::clone(&cells))?;
+    let mut utxo_pruner = UtxoPruner::open(Rc::clone(&cells))?;
+    utxo_pruner.note_retention(config.utxo.block_height_retention);
     let exporters = Exporters::open(Rc::clone(&cells))?;
-    STATE.set(Some(State { cells, config, roles, blobs, chain, utxo, pruner, exporters }));
+    STATE.set(Some(State { cells, config, roles, blobs, chain, utxo, deletions, pruner, utxo_pruner, exporters }));
     Ok(())
 }
 
@@ -138,6 +147,12 @@ impl State {
     pub fn prune_now(&mut self, max_ops: u64) -> Result<PruneRun, PruneError> {
         let Constraints { guard, .. } = self.constraints();
         self.pruner.prune_now(&mut self.chain, &mut self.blobs, guard.as_ref(), max_ops)
+    }
+
+    /// The pruner of UTXO records, with the stores that it works on.
+    pub fn utxo_pruner(&mut self) -> (&mut UtxoPruner, Records<'_>) {
+        let Self { utxo, blobs, deletions, config, utxo_pruner, .. } = self;
+        (utxo_pruner, Records { utxo, blobs, deletions, settings: &config.utxo })
     }
 
     /// Registers an exporter and gives it its role.
@@ -276,6 +291,7 @@ impl State {
         if status.faults > 0 {
             problems.push(format!("{} damaged entries were skipped by the pruner; see the log", status.faults));
         }
+        problems.extend(self.utxo_pruner.problems(&self.deletions));
         if runtime::liquid_cycles() < self.config.min_liquid_cycles {
             problems.push("liquid cycles are below min_liquid_cycles: the pruner is paused".into());
         }

@@ -1,6 +1,6 @@
 //! The queue of blobs outside the canister that are to be deleted (`blob-deletion-api.md`).
 
-use super::{StoreType, UtxoError};
+use super::StoreType;
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -67,15 +67,17 @@ pub enum BlobDeletionError {
         /// The most of them.
         limit: u64,
     },
-    /// The UTXO record that goes with a row made difficulties.
-    Record {
-        /// Which row.
-        id: u64,
-        /// What is wrong.
-        error: UtxoError,
-    },
     /// The operator's cap on stable memory is reached, or the platform has no more.
     OutOfSpace,
     /// The liquid cycles would not pay for more memory.
     LowCycles,
+}
+
+impl From<crate::memory::GrowError> for BlobDeletionError {
+    fn from(error: crate::memory::GrowError) -> Self {
+        match error {
+            crate::memory::GrowError::OutOfSpace => Self::OutOfSpace,
+            crate::memory::GrowError::LowCycles => Self::LowCycles,
+        }
+    }
 }

@@ -1,3 +1,4 @@
 //! Candid endpoints, an area a file; `lib.rs` has those of the chain.
 
+mod pruner;
 mod utxo;

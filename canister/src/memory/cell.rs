@@ -20,8 +20,16 @@ pub const ROLLBACKS: u64 = 131_072;
 pub const TRANSACTION_UPLOAD: u64 = 135_168;
 /// Bytes of that.
 pub const TRANSACTION_UPLOAD_LEN: usize = 4_096;
+/// The state of the pruner of UTXO records, as CBOR behind its length; up to 32 KiB.
+pub const UTXO_PRUNER: u64 = 139_264;
+/// Jobs of that pruner that ended: a ring of 1,000, each as CBOR behind its length.
+pub const JOBS: u64 = 262_144;
+/// Bytes of a job.
+pub const JOB_LEN: usize = 2_048;
+/// Jobs of the ring.
+pub const JOBS_LEN: u64 = 1_000;
 /// Bytes of all cells.
-pub const END: u64 = TRANSACTION_UPLOAD + TRANSACTION_UPLOAD_LEN as u64;
+pub const END: u64 = JOBS + JOBS_LEN * JOB_LEN as u64;
 
 /// Reads a cell that is CBOR behind a header: magic, version u16, reserved u16, length u32. `None` where it was never
 /// written.

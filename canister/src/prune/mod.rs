@@ -17,8 +17,6 @@ mod run;
 mod segment;
 mod status;
 
-pub mod daemon;
-
 use run::{goes_on, sum};
 
 pub use limiter::Limiter;
@@ -198,7 +196,7 @@ impl Pruner {
     }
 
     /// One firing of the timer. Does next to nothing where nothing is due.
-    fn tick(&mut self, chain: &mut ChainStore, blobs: &mut BlobStore, constraints: &Constraints) {
+    pub fn tick(&mut self, chain: &mut ChainStore, blobs: &mut BlobStore, constraints: &Constraints) {
         self.ticks += 1;
         self.next_tick = runtime::time_ns() + self.interval_secs() * 1_000_000_000;
         if !self.stored.enabled {

@@ -15,14 +15,6 @@ use serde_bytes::ByteBuf;
 const PART: usize = 20;
 /// Bytes of the longest key of a blob outside.
 const MAX_KEY: usize = 256;
-const STORES: [StoreType; 6] = [
-    StoreType::Tx,
-    StoreType::Subtree,
-    StoreType::Block,
-    StoreType::Temp,
-    StoreType::BlockPersister,
-    StoreType::PeerRegistry,
-];
 
 /// The bytes that say where the parts lie.
 pub fn encode_parts(parts: &[BlobPtr]) -> Vec<u8> {
@@ -159,7 +151,7 @@ impl UtxoStore {
         let mut bytes = Vec::new();
         self.slots.read_onto(&mut bytes, slot, head.transaction_at(), head.transaction_len as usize);
         if head.is(flag::OUTSIDE) {
-            let known = bytes.first().and_then(|store| STORES.get(usize::from(*store)));
+            let known = bytes.first().and_then(|store| StoreType::ALL.get(usize::from(*store)));
             let (Some(&store_type), Some(file_type)) = (known, bytes.get(1)) else {
                 return Err(UtxoError::Corrupt { why: "the name of the blob outside".into() });
             };

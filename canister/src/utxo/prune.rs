@@ -27,6 +27,11 @@ pub struct Candidate {
 }
 
 impl Candidate {
+    /// Where it lies.
+    pub fn slot(&self) -> SlotId {
+        self.slot
+    }
+
     /// Its id.
     pub fn txid(&self) -> &Hash {
         &self.head.txid
@@ -69,8 +74,8 @@ pub enum Unstable {
     Absent,
 }
 
-/// A parent in whose way something stands; none where the record itself cannot be read.
-pub type Blocked = (Option<Hash>, UtxoError);
+/// A parent in whose way something stands, and what.
+pub type Blocked = (Hash, UtxoError);
 
 impl UtxoStore {
     /// The record behind a place, if its key is `last` at most. Where the record of the place has moved, its key begins anew.
@@ -128,15 +133,25 @@ impl UtxoStore {
         self.root.forget_lowest(&mut self.slots, Order::UnminedSince);
     }
 
-    /// Phase 1, of one unmined record: preserves what it spends from, inputs `first` to `first + most`. Answers how many
-    /// parents have a record.
+    /// Phase 1, of one unmined record: preserves what it spends from, inputs `first` to `first + most`; parents that cannot be
+    /// read are passed over where it was set aside. Answers how many parents have a record.
     ///
     /// # Errors
     /// [`Blocked`]; parents before it may be preserved.
-    pub fn preserve_parents(&mut self, of: &Candidate, (first, most): (u32, u32), until: u32) -> Result<u64, Blocked> {
+    pub fn preserve_parents(
+        &mut self,
+        of: &Candidate,
+        (first, most): (u32, u32),
+        until: u32,
+        set_aside: bool,
+    ) -> Result<u64, Blocked> {
         let mut preserved = 0;
         for parent in parents(&inputs_from(&self.slots, of.slot, &of.head, (first, most))) {
-            preserved += u64::from(self.preserve(&parent, until).map_err(|error| (Some(parent), error))?);
+            match self.preserve(&parent, until) {
+                Ok(there) => preserved += u64::from(there),
+                Err(UtxoError::Corrupt { .. }) if set_aside => {}
+                Err(error) => return Err((parent, error)),
+            }
         }
         Ok(preserved)
     }

@@ -134,6 +134,12 @@ pub enum StoreType {
     PeerRegistry,
 }
 
+impl StoreType {
+    /// All of them, by their number.
+    pub const ALL: [Self; 6] =
+        [Self::Tx, Self::Subtree, Self::Block, Self::Temp, Self::BlockPersister, Self::PeerRegistry];
+}
+
 /// What was created.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoCreated {

@@ -1,0 +1,85 @@
+//! The pruner of UTXO records, and the blobs outside that it has deleted (`docs/design.md` 7).
+
+use crate::access::{blob_worker, operator, producer};
+use crate::api::*;
+use crate::daemon;
+use crate::state::{mutate, read};
+use ic_cdk::{query, update};
+
+#[update(guard = "producer")]
+fn notify_block_persisted(height: u32) -> Result<PruneTrigger, PrunerError> {
+    daemon::watch();
+    mutate(|state| state.utxo_pruner.notify_persisted(height))
+}
+
+#[update(guard = "producer")]
+fn notify_block(height: u32, mined_set: bool) -> Result<PruneTrigger, PrunerError> {
+    daemon::watch();
+    mutate(|state| state.utxo_pruner.notify_block(height, mined_set))
+}
+
+#[update(guard = "producer")]
+fn set_block_assembly_state(assembly: BlockAssemblyState) {
+    mutate(|state| state.utxo_pruner.set_assembly(assembly));
+}
+
+#[update(guard = "operator")]
+fn prune_utxos(height: u32) -> Result<PruneJob, PrunerError> {
+    mutate(|state| {
+        let (pruner, mut records) = state.utxo_pruner();
+        pruner.prune(height, &mut records)
+    })
+}
+
+#[update(guard = "operator")]
+fn set_pruner_settings(change: PrunerSettingsChange) -> Result<PrunerSettings, PrunerError> {
+    let before = read(|state| state.utxo_pruner.interval_secs());
+    let settings = mutate(|state| state.utxo_pruner.set_settings(&change))?;
+    if settings.tick_interval != before {
+        daemon::arm();
+    }
+    Ok(settings)
+}
+
+#[query]
+fn get_pruner_settings() -> PrunerSettings {
+    read(|state| state.utxo_pruner.settings().clone())
+}
+
+#[update(guard = "operator")]
+fn set_aside_unmined(slot: u32) -> Result<(), PrunerError> {
+    mutate(|state| state.utxo_pruner.set_aside(slot))
+}
+
+#[query]
+fn get_pruner_status() -> PrunerStatus {
+    read(|state| state.utxo_pruner.status(&state.config.utxo, &state.deletions))
+}
+
+#[query]
+fn list_prune_jobs(cursor: Option<u64>, limit: u32) -> PruneJobPage {
+    read(|state| state.utxo_pruner.jobs(cursor, limit))
+}
+
+#[query]
+fn get_pending_blob_deletions(height: u32, limit: u32) -> Vec<BlobDeletion> {
+    read(|state| state.deletions.pending(height, limit))
+}
+
+#[update(guard = "blob_worker")]
+fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDeletions, BlobDeletionError> {
+    mutate(|state| {
+        let (pruner, mut records) = state.utxo_pruner();
+        pruner.complete_deletions(&mut records, &arg)
+    })
+}
+
+#[query]
+fn list_dead_blob_deletions(cursor: Option<u64>, limit: u32) -> BlobDeletionPage {
+    read(|state| state.deletions.dead(cursor, limit))
+}
+
+#[update(guard = "operator")]
+fn retry_blob_deletion(id: u64) -> Result<BlobDeletion, BlobDeletionError> {
+    mutate(|state| state.deletions.revive(id)?.ok_or(BlobDeletionError::NotFound))
+}

@@ -1,0 +1,194 @@
+//! The pruner of UTXO records (`pruner-service.md`, `docs/design.md` 7).
+//!
+//! **Constraint.** What is due may take many messages; between any two of them the chain goes on, and any of them may trap or
+//! be followed by an upgrade. No parent of an old unmined transaction may go before that is known to be one.
+//!
+//! ```text
+//! trigger ──▶ slot of one ──▶ job ──▶ run ──▶ phases: preserve, expire, delete ──▶ records, blobs, deletion queue
+//!  heights      (highest)    history   place         one record at a time
+//!                                        ▲
+//!                             timer ─▶ budget
+//! ```
+//! Policy (`trigger`), mechanism (`phase` and its three) and budget (`run`) are apart. Jobs, heights and the run's place are in
+//! one cell, written with each message that changes them.
+
+mod complete;
+mod delete;
+mod jobs;
+mod metrics;
+mod phase;
+mod preserve;
+mod run;
+mod settings;
+mod status;
+mod tick;
+mod trigger;
+
+use crate::api::{BlockAssemblyState, BlockedBy, PruneCounts, PruneJob, PrunerError, PrunerSettings};
+use crate::api::{PrunerSettingsChange, UtxoSettings};
+use crate::blob::BlobStore;
+use crate::deletion::DeletionQueue;
+use crate::memory::{Region, cell};
+use crate::runtime;
+use crate::utxo::UtxoStore;
+use jobs::Ended;
+use run::{Durations, Run};
+use serde::{Deserialize, Serialize};
+use std::rc::Rc;
+
+const MAGIC: [u8; 4] = *b"CPUP";
+const VERSION: u16 = 1;
+const CAPACITY: usize = 32 << 10;
+/// Unmined records that can be set aside.
+const MAX_SET_ASIDE: usize = 100;
+
+/// The stores that the pruner works on.
+pub struct Records<'a> {
+    /// UTXO records.
+    pub utxo: &'a mut UtxoStore,
+    /// What they keep in the BlobStore.
+    pub blobs: &'a mut BlobStore,
+    /// What they keep outside and is to be deleted.
+    pub deletions: &'a mut DeletionQueue,
+    /// The UTXO store's settings in force.
+    pub settings: &'a UtxoSettings,
+}
+
+/// Why something was not pruned, and how often: runs, not records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Skipped {
+    assembly_not_running: u64,
+    already_processed: u64,
+    superseded: u64,
+    persister_active: u64,
+    not_mined: u64,
+}
+
+/// What is persisted of the pruner.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Stored {
+    settings: PrunerSettings,
+    assembly_running: bool,
+    /// The highest heights that were notified, persisted, pruned.
+    current: u32,
+    persisted: u32,
+    processed: u32,
+    /// The smallest retention, but 0, that was ever in force; 0: there was none.
+    smallest_retention: u32,
+    pending: Option<PruneJob>,
+    /// The pending job could not begin, which was counted.
+    pending_skipped: bool,
+    running: Option<PruneJob>,
+    /// The place of the job that runs, or of one that timed out.
+    run: Option<Run>,
+    last_completed: Option<PruneJob>,
+    ended: Ended,
+    jobs: u64,
+    blocked_by: Option<BlockedBy>,
+    set_aside: Vec<u32>,
+    totals: PruneCounts,
+    durations: Durations,
+    skipped: Skipped,
+    timed_out: u64,
+    failed: [u64; 2],
+    /// When the log had a line of progress, in Unix nanoseconds.
+    reported_at: u64,
+}
+
+/// Heights, jobs, and the run.
+pub struct UtxoPruner {
+    cells: Rc<Region>,
+    stored: Stored,
+    /// On the heap: an upgrade starts counting again.
+    ticks: u64,
+    next_tick: u64,
+}
+
+impl UtxoPruner {
+    /// Reads the cell.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with it.
+    pub fn open(cells: Rc<Region>) -> Result<Self, String> {
+        let stored = cell::load(&cells, cell::UTXO_PRUNER, MAGIC, VERSION)?.unwrap_or_default();
+        Ok(Self { cells, stored, ticks: 0, next_tick: 0 })
+    }
+
+    fn save(&self) {
+        if let Err(why) = cell::save(&self.cells, (cell::UTXO_PRUNER, CAPACITY), MAGIC, VERSION, &self.stored) {
+            runtime::trap(&format!("the state of the pruner of UTXO records: {why}"));
+        }
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &PrunerSettings {
+        &self.stored.settings
+    }
+
+    /// Changes the settings, or none of them.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub fn set_settings(&mut self, change: &PrunerSettingsChange) -> Result<PrunerSettings, PrunerError> {
+        self.stored.settings.apply(change)?;
+        self.stored.ended.trim(self.stored.settings.max_job_history);
+        self.save();
+        Ok(self.stored.settings.clone())
+    }
+
+    /// Notes which retention is in force: records may have got their height by it.
+    pub fn note_retention(&mut self, retention: u32) {
+        let known = self.stored.smallest_retention;
+        if retention != 0 && (known == 0 || retention < known) {
+            self.stored.smallest_retention = retention;
+            self.save();
+        }
+    }
+
+    /// Says what the block assembly does. Where it stops, what a run has looked at may change: it begins anew.
+    pub fn set_assembly(&mut self, state: BlockAssemblyState) {
+        self.stored.assembly_running = state == BlockAssemblyState::Running;
+        if !self.stored.assembly_running {
+            self.stored.run = None;
+        }
+        self.save();
+    }
+
+    /// Has phase 1 pass over an unmined record that cannot be read, or parents of it that cannot.
+    ///
+    /// # Errors
+    /// `NotBlocking`, `TooMany`.
+    pub fn set_aside(&mut self, slot: u32) -> Result<(), PrunerError> {
+        if self.stored.set_aside.contains(&slot) {
+            return Ok(());
+        }
+        if self.stored.blocked_by.as_ref().is_none_or(|blocked| blocked.slot != slot) {
+            return Err(PrunerError::NotBlocking);
+        }
+        if self.stored.set_aside.len() >= MAX_SET_ASIDE {
+            return Err(PrunerError::TooMany { limit: MAX_SET_ASIDE as u64 });
+        }
+        self.stored.set_aside.push(slot);
+        self.save();
+        Ok(())
+    }
+
+    /// Seconds between two ticks.
+    pub fn interval_secs(&self) -> u64 {
+        self.stored.settings.tick_interval
+    }
+
+    /// When the next tick comes, in nanoseconds since the Unix epoch.
+    pub fn next_tick(&self) -> u64 {
+        self.next_tick
+    }
+
+    /// Says when the next tick comes, in nanoseconds since the Unix epoch.
+    pub fn set_next_tick(&mut self, at: u64) {
+        self.next_tick = at;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! The pruner's settings, checked.
+
+use crate::api::{ConfigError, PrunerError, PrunerSettings, PrunerSettingsChange, UnminedRetention, UtxoSettings};
+use crate::config::within;
+
+/// Instructions of a tick: a message has 40 billion, of which the pruner takes at most so many.
+const MAX_INSTRUCTIONS: u64 = 2_000_000_000;
+const YEAR: u64 = 31_536_000;
+const MAX_BLOCKS: u32 = u32::MAX / 2;
+
+impl PrunerSettings {
+    /// Changes the settings, or none of them.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub fn apply(&mut self, change: &PrunerSettingsChange) -> Result<(), PrunerError> {
+        let mut new = self.clone();
+        new.change(change).map_err(|error| match error {
+            ConfigError::Invalid { field, why } => PrunerError::Invalid { field, why },
+        })?;
+        *self = new;
+        Ok(())
+    }
+
+    fn change(&mut self, change: &PrunerSettingsChange) -> Result<(), ConfigError> {
+        self.pruner_enabled = change.pruner_enabled.unwrap_or(self.pruner_enabled);
+        self.disable_dah_cleaner = change.disable_dah_cleaner.unwrap_or(self.disable_dah_cleaner);
+        self.utxo_defensive_enabled = change.utxo_defensive_enabled.unwrap_or(self.utxo_defensive_enabled);
+        self.safe_height_rule = change.safe_height_rule.unwrap_or(self.safe_height_rule);
+        within("job_timeout", change.job_timeout, (1, YEAR), &mut self.job_timeout)?;
+        within("utxo_chunk_size", change.utxo_chunk_size, (1, 100_000), &mut self.utxo_chunk_size)?;
+        let chunks = change.utxo_chunk_group_limit;
+        within("utxo_chunk_group_limit", chunks, (1, 10_000), &mut self.utxo_chunk_group_limit)?;
+        let interval = change.utxo_progress_log_interval;
+        within("utxo_progress_log_interval", interval, (0, YEAR), &mut self.utxo_progress_log_interval)?;
+        let batch = change.utxo_defensive_batch_read_size;
+        within("utxo_defensive_batch_read_size", batch, (1, 100_000), &mut self.utxo_defensive_batch_read_size)?;
+        let blocks = change.parent_preservation_blocks;
+        within("parent_preservation_blocks", blocks, (0, MAX_BLOCKS), &mut self.parent_preservation_blocks)?;
+        within("tick_interval", change.tick_interval, (1, 86_400), &mut self.tick_interval)?;
+        within("max_ops_per_tick", change.max_ops_per_tick, (1, 10_000_000), &mut self.max_ops_per_tick)?;
+        let instructions = (1_000_000, MAX_INSTRUCTIONS);
+        let max_instructions = change.max_instructions_per_tick;
+        within("max_instructions_per_tick", max_instructions, instructions, &mut self.max_instructions_per_tick)?;
+        within("max_job_history", change.max_job_history, (1, 1_000), &mut self.max_job_history)?;
+        if let Some(retention) = change.unmined_tx_retention {
+            if let UnminedRetention::Blocks(blocks) = retention {
+                within("unmined_tx_retention", Some(blocks), (0, MAX_BLOCKS), &mut 0)?;
+            }
+            self.unmined_tx_retention = retention;
+        }
+        Ok(())
+    }
+
+    /// Unmined transactions below this height are old when the chain is at `current`; 0: none is.
+    pub fn unmined_cutoff(&self, utxo: &UtxoSettings, current: u32) -> u32 {
+        let retention = match self.unmined_tx_retention {
+            UnminedRetention::HalfOfRetention => utxo.block_height_retention / 2,
+            UnminedRetention::Blocks(blocks) => blocks,
+        };
+        current.saturating_sub(retention)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_the_documents_and_a_refused_change_changes_nothing() {
+        let mut settings = PrunerSettings::default();
+        let s = &settings;
+        assert_eq!((s.job_timeout, s.utxo_chunk_size, s.utxo_chunk_group_limit), (600, 1_000, 10));
+        assert_eq!((s.utxo_progress_log_interval, s.utxo_defensive_batch_read_size), (30, 10_000));
+        assert!(s.pruner_enabled && !s.utxo_defensive_enabled && !s.disable_dah_cleaner);
+        assert_eq!((s.unmined_cutoff(&UtxoSettings::default(), 1_000), s.parent_preservation_blocks), (856, 1_440));
+        assert_eq!(s.unmined_cutoff(&UtxoSettings::default(), 144), 0);
+
+        let change = PrunerSettingsChange {
+            pruner_enabled: Some(false),
+            unmined_tx_retention: Some(UnminedRetention::Blocks(u32::MAX)),
+            ..Default::default()
+        };
+        let refused = settings.apply(&change);
+        assert!(matches!(refused, Err(PrunerError::Invalid { field, .. }) if field == "unmined_tx_retention"));
+        assert_eq!(settings, PrunerSettings::default());
+    }
+}

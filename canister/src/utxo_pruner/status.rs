@@ -1,0 +1,85 @@
+//! What an operator sees.
+
+use super::UtxoPruner;
+use crate::api::{BlockAssemblyState, PruneCounts, PruneJobPage, PrunerStatus, UtxoSettings};
+use crate::deletion::DeletionQueue;
+
+impl PruneCounts {
+    /// Adds what has become more since `before`.
+    pub fn add(&mut self, now: &Self, before: &Self) {
+        let all: [fn(&mut Self) -> &mut u64; 16] = [
+            |c| &mut c.old_unmined,
+            |c| &mut c.parents_preserved,
+            |c| &mut c.preservations_expired,
+            |c| &mut c.processed,
+            |c| &mut c.records_deleted,
+            |c| &mut c.pages_deleted,
+            |c| &mut c.records_deleting,
+            |c| &mut c.parents_updated,
+            |c| &mut c.external_files_deleted,
+            |c| &mut c.external_files_missing,
+            |c| &mut c.skipped_child_unmined,
+            |c| &mut c.skipped_child_recent,
+            |c| &mut c.skipped_child_absent,
+            |c| &mut c.external_errors,
+            |c| &mut c.record_errors,
+            |c| &mut c.chunks,
+        ];
+        let (mut now, mut before) = (*now, *before);
+        for field in all {
+            *field(self) += *field(&mut now) - *field(&mut before);
+        }
+    }
+}
+
+impl UtxoPruner {
+    /// Jobs: those that wait or run, then those that ended, the last first.
+    pub fn jobs(&self, cursor: Option<u64>, limit: u32) -> PruneJobPage {
+        let active = [self.stored.pending.clone(), self.stored.running.clone()].into_iter().flatten();
+        self.stored.ended.page(&self.cells, active, cursor, limit)
+    }
+
+    /// Everything that an operator needs to see.
+    pub fn status(&self, utxo: &UtxoSettings, deletions: &DeletionQueue) -> PrunerStatus {
+        let stored = &self.stored;
+        PrunerStatus {
+            enabled: stored.settings.pruner_enabled,
+            block_assembly: match stored.assembly_running {
+                true => BlockAssemblyState::Running,
+                false => BlockAssemblyState::NotRunning,
+            },
+            current_height: stored.current,
+            last_persisted_height: stored.persisted,
+            last_processed_height: stored.processed,
+            safe_height: self.safe_height(stored.current),
+            unmined_cutoff_height: stored.settings.unmined_cutoff(utxo, stored.current),
+            pending: stored.pending.clone(),
+            running: stored.running.clone(),
+            last_job: stored.ended.last(&self.cells),
+            blocked_by: stored.blocked_by.clone(),
+            set_aside: stored.set_aside.clone(),
+            blobs_pending: deletions.pending_count(),
+            blobs_dead: deletions.dead_count(),
+            totals: stored.totals,
+            ticks: self.ticks,
+            next_tick: self.next_tick,
+            metrics: self.metrics(),
+        }
+    }
+
+    /// What is wrong, in sentences.
+    pub fn problems(&self, deletions: &DeletionQueue) -> Vec<String> {
+        let mut problems = Vec::new();
+        if let Some(blocked) = &self.stored.blocked_by {
+            problems.push(format!(
+                "UTXO records are not pruned: parents of the unmined record in slot {} cannot be preserved: {:?}",
+                blocked.slot, blocked.error
+            ));
+        }
+        match deletions.dead_count() {
+            0 => {}
+            dead => problems.push(format!("{dead} blobs outside were given up; see list_dead_blob_deletions")),
+        }
+        problems
+    }
+}

@@ -1,0 +1,183 @@
+//! What a firing of the timer does: a part of a job, within a budget (`pruner-service.md` 2.3, 2.7).
+
+use super::run::{Budget, Run};
+use super::{Records, UtxoPruner};
+use crate::api::{JobEnd, JobState, JobTrigger, PruneJob, PruneProgress, PruneTrigger, PrunerError};
+use crate::prune::Limiter;
+use crate::runtime;
+
+const NS: u64 = 1_000_000_000;
+
+impl UtxoPruner {
+    /// One firing of the timer. Does next to nothing where nothing is due.
+    pub fn tick(&mut self, records: &mut Records, low_on_cycles: bool) {
+        self.ticks += 1;
+        self.next_tick = runtime::time_ns() + self.interval_secs() * NS;
+        if !self.stored.settings.pruner_enabled || (self.stored.running.is_none() && self.stored.pending.is_none()) {
+            return;
+        }
+        if !self.stored.assembly_running {
+            self.stop_for_assembly();
+        } else if low_on_cycles {
+            runtime::log("pruner: paused, liquid cycles are below min_liquid_cycles");
+        } else {
+            self.work(records);
+        }
+    }
+
+    /// An operator's run: its first tick, or the next one of the job that runs.
+    ///
+    /// # Errors
+    /// `ZeroHeight`, `BlockAssemblyNotRunning`, and nothing has changed.
+    pub fn prune(&mut self, height: u32, records: &mut Records) -> Result<PruneJob, PrunerError> {
+        let job = match self.trigger_by_hand(height)? {
+            PruneTrigger::Scheduled(job) | PruneTrigger::Underway(job) => job,
+            PruneTrigger::Processed(job) => {
+                self.save();
+                return Ok(job);
+            }
+            PruneTrigger::PersisterActive { .. } | PruneTrigger::NotMined => return Err(PrunerError::ZeroHeight),
+        };
+        self.work(records);
+        let active = [&self.stored.running, &self.stored.pending];
+        let still = active.into_iter().flatten().find(|now| now.id == job.id).cloned();
+        Ok(still.or_else(|| self.stored.ended.find(&self.cells, job.id)).unwrap_or(job))
+    }
+
+    /// The block assembly is not running: the job that runs ends, and its height waits.
+    fn stop_for_assembly(&mut self) {
+        if let Some(job) = self.stored.running.take() {
+            self.stored.run = None;
+            self.stored.skipped.assembly_not_running += 1;
+            let (height, trigger) = (job.height, job.trigger);
+            runtime::log(&format!("pruner: job {} stopped: the block assembly is not running", job.id));
+            self.end(job, JobState::Cancelled, Some(JobEnd::BlockAssemblyNotRunning));
+            self.wait_again(height, trigger);
+            self.stored.pending_skipped = true;
+            self.save();
+        } else if !self.stored.pending_skipped {
+            self.stored.skipped.assembly_not_running += 1;
+            self.stored.pending_skipped = true;
+            self.save();
+        }
+    }
+
+    fn wait_again(&mut self, height: u32, trigger: JobTrigger) {
+        if self.stored.pending.as_ref().is_none_or(|pending| pending.height < height) {
+            let by_hand = trigger == JobTrigger::Manual;
+            self.make_pending(height, if by_hand { trigger } else { JobTrigger::Resumed });
+        }
+    }
+
+    /// Ends the job that runs if it took too long. Its run stays, for the next one.
+    fn time_out(&mut self, now_ns: u64) {
+        let timeout = self.stored.settings.job_timeout * NS;
+        let Some(job) = self.stored.running.take_if(|job| now_ns - job.started_at >= timeout) else { return };
+        let (height, trigger) = (job.height, job.trigger);
+        runtime::log(&format!("pruner: job {} timed out in {:?}: the next one goes on there", job.id, job.phase));
+        self.stored.timed_out += 1;
+        self.end(job, JobState::Failed, Some(JobEnd::TimedOut));
+        self.wait_again(height, trigger);
+    }
+
+    /// The job that runs, or the one that waits begins.
+    fn job(&mut self, now_ns: u64) -> Option<PruneJob> {
+        self.time_out(now_ns);
+        if let Some(job) = self.stored.running.take() {
+            return Some(job);
+        }
+        let mut job = self.stored.pending.take()?;
+        let (current, safe) = self.heights(&job);
+        (job.state, job.started_at) = (JobState::Running, now_ns);
+        (job.current_height, job.safe_height) = (current, safe);
+        self.stored.reported_at = now_ns;
+        Some(job)
+    }
+
+    /// A part of the job that runs or waits.
+    fn work(&mut self, records: &mut Records) {
+        let (start, now_ns) = (runtime::instructions(), runtime::time_ns());
+        let Some(mut job) = self.job(now_ns) else { return };
+        let settings = self.stored.settings.clone();
+        let chunk = u64::from(settings.utxo_chunk_size);
+        let limit = chunk * u64::from(settings.utxo_chunk_group_limit);
+        let limiter = Limiter::new(settings.max_ops_per_tick, settings.max_instructions_per_tick);
+        let mut budget = Budget { limiter, records: limit };
+        let before = job.counts;
+        let (current, safe) = (job.current_height, job.safe_height);
+        let cutoff = settings.unmined_cutoff(records.settings, current);
+        let result = loop {
+            let mut run = match self.stored.run.take() {
+                Some(run) => run,
+                None => Run::begin(records, current, safe, cutoff, now_ns),
+            };
+            let set_aside = std::mem::take(&mut self.stored.set_aside);
+            let durations = (&mut self.stored.durations, now_ns);
+            let result = run.go_on(records, (&settings, &set_aside), &mut budget, &mut job.counts, durations);
+            self.stored.set_aside = set_aside;
+            job.phase = run.phase;
+            match result {
+                Ok(PruneProgress::Finished) if (run.current, run.safe) != (current, safe) => {}
+                Ok(PruneProgress::Finished) => break Ok(PruneProgress::Finished),
+                Ok(more) => {
+                    self.stored.run = Some(run);
+                    break Ok(more);
+                }
+                Err(end) => break Err(end),
+            }
+        };
+        job.ticks += 1;
+        job.counts.chunks += (job.counts.processed - before.processed).div_ceil(chunk);
+        job.instructions += runtime::instructions() - start;
+        self.stored.totals.add(&job.counts, &before);
+        self.finish(job, result, now_ns);
+        self.save();
+    }
+
+    /// What becomes of the job behind a tick.
+    fn finish(&mut self, mut job: PruneJob, result: Result<PruneProgress, JobEnd>, now_ns: u64) {
+        match result {
+            Ok(PruneProgress::Finished) => {
+                job.progress = PruneProgress::Finished;
+                self.stored.blocked_by = None;
+                self.end(job, JobState::Completed, None);
+            }
+            Ok(more) => {
+                job.progress = more;
+                self.report(&job, now_ns);
+                self.stored.running = Some(job);
+            }
+            Err(end) => {
+                runtime::log(&format!("pruner: job {} failed: {end:?}", job.id));
+                match &end {
+                    JobEnd::PreserveParents(blocked) => {
+                        self.stored.failed[0] += 1;
+                        self.stored.blocked_by = Some(blocked.clone());
+                    }
+                    _ => self.stored.failed[1] += 1,
+                }
+                self.end(job, JobState::Failed, Some(end));
+            }
+        }
+    }
+
+    /// A line of progress, every `utxo_progress_log_interval` seconds.
+    fn report(&mut self, job: &PruneJob, now_ns: u64) {
+        let interval = self.stored.settings.utxo_progress_log_interval;
+        if interval == 0 || now_ns - self.stored.reported_at < interval * NS {
+            return;
+        }
+        self.stored.reported_at = now_ns;
+        let counts = &job.counts;
+        runtime::log(&format!(
+            "pruner: job {} for height {} in {:?} after {} ticks: {} parents preserved, {} records looked at, {} deleted",
+            job.id,
+            job.height,
+            job.phase,
+            job.ticks,
+            counts.parents_preserved,
+            counts.processed,
+            counts.records_deleted,
+        ));
+    }
+}

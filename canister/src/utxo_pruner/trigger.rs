@@ -1,0 +1,136 @@
+//! Policy: which heights make a job (`pruner-service.md` 2.2, 2.4, 2.7).
+
+use super::UtxoPruner;
+use crate::api::{
+    JobEnd, JobState, JobTrigger, PruneCounts, PruneJob, PruneProgress, PruneTrigger, PrunerError, PrunerPhase,
+    SafeHeightRule,
+};
+use crate::runtime;
+
+fn not_zero(height: u32) -> Result<(), PrunerError> {
+    if height == 0 { Err(PrunerError::ZeroHeight) } else { Ok(()) }
+}
+
+impl UtxoPruner {
+    /// The primary trigger: blocks up to this height are persisted.
+    ///
+    /// # Errors
+    /// `ZeroHeight`.
+    pub fn notify_persisted(&mut self, height: u32) -> Result<PruneTrigger, PrunerError> {
+        not_zero(height)?;
+        self.stored.current = self.stored.current.max(height);
+        self.stored.persisted = self.stored.persisted.max(height);
+        let answer = self.trigger(height, JobTrigger::BlockPersisted);
+        self.save();
+        Ok(answer)
+    }
+
+    /// The fallback, while nothing was persisted: a block was validated, and its transactions marked as mined.
+    ///
+    /// # Errors
+    /// `ZeroHeight`.
+    pub fn notify_block(&mut self, height: u32, mined_set: bool) -> Result<PruneTrigger, PrunerError> {
+        not_zero(height)?;
+        self.stored.current = self.stored.current.max(height);
+        let answer = if self.stored.persisted > 0 {
+            self.stored.skipped.persister_active += 1;
+            PruneTrigger::PersisterActive { last_persisted_height: self.stored.persisted }
+        } else if !mined_set {
+            self.stored.skipped.not_mined += 1;
+            PruneTrigger::NotMined
+        } else {
+            self.trigger(height, JobTrigger::Block)
+        };
+        self.save();
+        Ok(answer)
+    }
+
+    /// An operator's: a job for this height, as if the chain were there.
+    ///
+    /// # Errors
+    /// `ZeroHeight`, `BlockAssemblyNotRunning`.
+    pub(super) fn trigger_by_hand(&mut self, height: u32) -> Result<PruneTrigger, PrunerError> {
+        not_zero(height)?;
+        if !self.stored.assembly_running {
+            return Err(PrunerError::BlockAssemblyNotRunning);
+        }
+        Ok(self.trigger(height, JobTrigger::Manual))
+    }
+
+    /// A slot of one: the highest height wins.
+    fn trigger(&mut self, height: u32, by: JobTrigger) -> PruneTrigger {
+        let again = |job: &PruneJob| by == JobTrigger::Manual && job.height == height;
+        if let Some(job) = &self.stored.last_completed
+            && (height <= self.stored.processed || again(job))
+        {
+            self.stored.skipped.already_processed += 1;
+            return PruneTrigger::Processed(job.clone());
+        }
+        let active = [&self.stored.running, &self.stored.pending];
+        if let Some(job) = active.into_iter().flatten().find(|job| job.height >= height) {
+            return PruneTrigger::Underway(job.clone());
+        }
+        PruneTrigger::Scheduled(self.make_pending(height, by))
+    }
+
+    /// Makes a job wait, in the place of the one that waits.
+    pub(super) fn make_pending(&mut self, height: u32, trigger: JobTrigger) -> PruneJob {
+        if let Some(job) = self.stored.pending.take() {
+            self.stored.skipped.superseded += 1;
+            self.end(job, JobState::Cancelled, Some(JobEnd::Superseded));
+        }
+        self.stored.jobs += 1;
+        let job = PruneJob {
+            id: self.stored.jobs,
+            height,
+            trigger,
+            state: JobState::Pending,
+            end: None,
+            current_height: 0,
+            safe_height: 0,
+            created_at: runtime::time_ns(),
+            started_at: 0,
+            ended_at: 0,
+            phase: PrunerPhase::PreserveParents,
+            progress: PruneProgress::Finished,
+            ticks: 0,
+            instructions: 0,
+            counts: PruneCounts::default(),
+        };
+        self.stored.pending_skipped = false;
+        self.stored.pending = Some(job.clone());
+        job
+    }
+
+    /// Writes a job into the history.
+    pub(super) fn end(&mut self, mut job: PruneJob, state: JobState, end: Option<JobEnd>) {
+        (job.state, job.end, job.ended_at) = (state, end, runtime::time_ns());
+        if state == JobState::Completed {
+            let reached = match job.trigger {
+                JobTrigger::Manual => job.height.min(self.stored.current),
+                _ => job.height,
+            };
+            self.stored.processed = self.stored.processed.max(reached);
+            self.stored.last_completed = Some(job.clone());
+        }
+        self.stored.ended.push(&self.cells, &job, self.stored.settings.max_job_history);
+    }
+
+    /// Records are deleted whose height is this one or lower, when the chain is at `current`.
+    pub(super) fn safe_height(&self, current: u32) -> u32 {
+        let stored = &self.stored;
+        match (stored.persisted, stored.settings.safe_height_rule) {
+            (0, _) => current,
+            (persisted, SafeHeightRule::Persisted) => current.min(persisted),
+            (persisted, SafeHeightRule::PersistedPlusRetention) => {
+                current.min(persisted.saturating_add(stored.smallest_retention))
+            }
+        }
+    }
+
+    /// Current and safe height of a job that begins now.
+    pub(super) fn heights(&self, job: &PruneJob) -> (u32, u32) {
+        let current = if job.trigger == JobTrigger::Manual { job.height } else { self.stored.current };
+        (current, self.safe_height(current))
+    }
+}
