@@ -68,4 +68,20 @@ impl UtxoStore {
         self.root.pages -= u64::from(head.extra_pages);
         self.root.save_counts(&mut self.slots);
     }
+
+    /// Where a record lies.
+    #[cfg(test)]
+    pub fn slot_of(&self, txid: &super::Hash) -> crate::slots::SlotId {
+        self.find_any(txid).expect("it is there").slot
+    }
+
+    /// Takes all memory that is there but `bytes`.
+    #[cfg(test)]
+    pub fn fill(&mut self, bytes: u64) {
+        for len in [1 << 20, 64 << 10, 4 << 10, 56] {
+            while self.slots.has_room(bytes + 2 * u64::from(len), 2) {
+                self.slots.allocate(len).expect("there is room");
+            }
+        }
+    }
 }

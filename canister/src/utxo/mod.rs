@@ -246,4 +246,4 @@ mod histories;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -11,8 +11,15 @@ const NUMBERS: [u64; 2] = [1_000, 100_000];
 /// Outputs of a transaction.
 const OUTPUTS: [u32; 4] = [1, 2, 100, 20_000];
 const OPS: [&str; 6] = ["create", "create_raw", "spend", "spend_one", "unspend", "set_mined"];
+/// Pruning: a record with two outputs and two parents that survive; and as many as a tick of a billion instructions prunes.
+const PRUNE: [(&str, u64); 2] = [("prune", 500), ("prune_tick", 40_000)];
 /// How many times cheaper than the plain map each operation must be.
 const CHEAPER: u64 = 4;
+/// How many times pruning must be.
+const PRUNE_CHEAPER: u64 = 5;
+/// Instructions of a pruned record, at most; and its share of a tick that prunes 30,000.
+const MOST_PRUNE: u64 = 30_000;
+const MOST_PRUNE_TICK: u64 = 1_000_000_000 / 30_000;
 
 /// The argument of the bench endpoints.
 #[derive(Clone, Debug, CandidType)]
@@ -51,9 +58,28 @@ pub fn utxo(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
                     each(figure);
                 }
             }
+            for (op, rounds) in PRUNE.into_iter().filter(|(op, _)| !(baseline && *op == "prune_tick")) {
+                let mut figure = prune(&bench, &from, op, baseline, rounds, n)?;
+                if baseline {
+                    plain.push(figure.clone());
+                } else {
+                    let same = |f: &&Figure| (f.op, f.n) == ("prune", n);
+                    let dear = plain.iter().find(same).map(|f| f.instructions / PRUNE_CHEAPER);
+                    let flat = small.iter().find(|f| f.op == op).map(|f| f.instructions * 13 / 10);
+                    let most = if op == "prune" { MOST_PRUNE } else { MOST_PRUNE_TICK };
+                    figure.limit = [Some(most), dear, flat].into_iter().flatten().min();
+                    small.push(figure.clone());
+                }
+                each(figure);
+            }
         }
     }
     Ok(())
+}
+
+fn prune(bench: &Bench, from: &Checkpoint, op: &'static str, baseline: bool, rounds: u64, n: u64) -> Result<Figure> {
+    let arg = UtxoBenchArg { op: op.into(), baseline, outputs: 2, rounds };
+    run(bench, from, op, arg, n, ("bench_prepare_prune", "bench_run_prune"))
 }
 
 fn fill(bench: &Bench, n: u64, baseline: bool) -> Result<bool> {
@@ -62,28 +88,39 @@ fn fill(bench: &Bench, n: u64, baseline: bool) -> Result<bool> {
 }
 
 fn measure(bench: &Bench, from: &Checkpoint, op: &'static str, baseline: bool, outputs: u32, n: u64) -> Result<Figure> {
-    bench.host.restore(from);
     let rounds = match outputs {
         0..=2 => 500,
         3..=100 => 50,
         _ => 2,
     };
     let arg = UtxoBenchArg { op: op.into(), baseline, outputs, rounds };
-    bench.call::<()>("bench_prepare_utxo", &arg)?;
-    let instructions = bench.call::<u64>("bench_run_utxo", &arg)?;
+    run(bench, from, op, arg, n, ("bench_prepare_utxo", "bench_run_utxo"))
+}
+
+fn run(
+    bench: &Bench,
+    from: &Checkpoint,
+    op: &'static str,
+    arg: UtxoBenchArg,
+    n: u64,
+    (before, measured): (&str, &str),
+) -> Result<Figure> {
+    bench.host.restore(from);
+    bench.call::<()>(before, &arg)?;
+    let instructions = bench.call::<u64>(measured, &arg)?;
     let run = bench.host.last_execution().context("the host counted nothing")?;
-    if run.kind != Kind::Update || run.method != "bench_run_utxo" {
+    if run.kind != Kind::Update || run.method != measured {
         bail!("the last execution is {} and not the measurement", run.method);
     }
     Ok(Figure {
         family: "utxo",
         op,
-        size: outputs,
+        size: arg.outputs,
         n,
-        baseline: baseline.then_some("btree"),
+        baseline: arg.baseline.then_some("btree"),
         instructions,
-        pages_read: run.stable_pages_read as f64 / rounds as f64,
-        pages_written: run.stable_pages_written as f64 / rounds as f64,
+        pages_read: run.stable_pages_read as f64 / arg.rounds as f64,
+        pages_written: run.stable_pages_written as f64 / arg.rounds as f64,
         limit: None,
     })
 }

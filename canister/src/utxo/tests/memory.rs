@@ -12,11 +12,7 @@ fn all(w: &World, txs: &[&Tx]) -> (Vec<Option<UtxoRecord>>, UtxoStorage, Vec<Unm
 
 /// Leaves so many bytes of memory, and allows no more.
 fn leave(w: &mut World, bytes: u64) {
-    for len in [1 << 20, 64 << 10, 4 << 10, 56] {
-        while w.store.slots.has_room(bytes + 2 * u64::from(len), 2) {
-            w.store.slots.allocate(len).unwrap();
-        }
-    }
+    w.store.fill(bytes);
     memory::set_max_pages(memory::billed_pages());
 }
 

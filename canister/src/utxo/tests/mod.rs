@@ -2,4 +2,4 @@ mod create;
 mod memory;
 mod pages;
 mod states;
-mod world;
+pub mod world;

@@ -1,0 +1,104 @@
+//! Records that no message holds: more inputs, and more spenders, than one may touch.
+
+use super::service::Service;
+use crate::api::*;
+use crate::utxo::tests::world::{Tx, block, mined, raw};
+
+const INPUTS: u32 = 25_000;
+
+/// A parent with an output for each input, and the transaction that spends them all: due at 1,288.
+fn family(s: &mut Service) -> (Tx, Tx) {
+    let parent = Tx::orphan(1, INPUTS + 1);
+    let inputs: Vec<_> = (0..INPUTS).map(|vout| (parent.txid, vout)).collect();
+    let child = Tx::of(2, &inputs, 1);
+    s.make_mined(&parent);
+    s.make_mined(&child);
+    let spends: Vec<_> = (0..INPUTS).map(|i| parent.spend(i, i)).collect();
+    s.spend(&child, &spends).unwrap();
+    let by = Tx::of(3, &[(child.txid, 0)], 1);
+    s.spend_one(&child, 0, &by).unwrap();
+    (parent, child)
+}
+
+fn small_ticks() -> PrunerSettingsChange {
+    PrunerSettingsChange { max_ops_per_tick: Some(1), ..PrunerSettingsChange::default() }
+}
+
+#[test]
+fn the_parents_of_many_inputs_are_told_over_several_messages_and_there_is_no_way_back() {
+    let mut s = Service::new();
+    let (parent, child) = family(&mut s);
+    s.set(small_ticks());
+    s.pruner.notify_block(1_288, true).unwrap();
+    s.tick(1);
+    assert!(s.get(&child).being_deleted);
+    assert_eq!(s.create(&raw(&child)), Err(UtxoError::BeingDeleted));
+    s.tick(1);
+    let told = s.status().running.unwrap().counts.parents_updated;
+    assert!(told > 0 && told < u64::from(INPUTS), "{told}");
+
+    // Interrupted, and stopped for good: whoever comes next finishes it.
+    s.reopen();
+    s.pruner.set_assembly(BlockAssemblyState::NotRunning);
+    s.tick(1);
+    assert_eq!(s.status().last_job.unwrap().state, JobState::Cancelled);
+    assert!(s.get(&child).being_deleted);
+    s.pruner.set_assembly(BlockAssemblyState::Running);
+    s.settle();
+    assert!(!s.there(&child));
+    assert_eq!(s.status().totals.records_deleted, 1);
+    assert_eq!(s.get(&parent).deleted_children, vec![child.id()]);
+    for vout in [0, 9_999, 10_000, INPUTS - 1] {
+        let refused = s.spend(&child, &[parent.spend(vout, vout)]).unwrap_err();
+        assert_eq!(refused[0].error, UtxoError::InvalidSpend, "output {vout}");
+    }
+}
+
+#[test]
+fn the_parents_of_many_inputs_are_preserved_over_several_messages_before_anything_goes() {
+    let mut s = Service::new();
+    let parents: Vec<Tx> = (0..3).map(|i| Tx::orphan(50 + i, 10_000)).collect();
+    let inputs: Vec<_> = parents.iter().flat_map(|tx| (0..10_000).map(|vout| (tx.txid, vout))).collect();
+    let old = Tx::of(60, &inputs, 1);
+    let due = Tx::orphan(70, 1);
+    parents.iter().for_each(|tx| s.make_mined(tx));
+    s.make(&old);
+    s.make_due(&due);
+    s.set(small_ticks());
+    s.pruner.notify_block(1_288, true).unwrap();
+    for _ in 0..3 {
+        assert!(s.there(&due));
+        s.tick(1);
+        s.reopen();
+    }
+    s.settle();
+    let job = s.status().last_job.unwrap();
+    assert_eq!((job.counts.old_unmined, job.counts.parents_preserved, job.counts.records_deleted), (1, 3, 1));
+    assert!(parents.iter().all(|tx| s.get(tx).preserve_until == Some(1_288 + 1_440)));
+    assert!(job.ticks >= 4, "{}", job.ticks);
+}
+
+#[test]
+fn many_spenders_are_looked_up_in_batches_over_all_pages() {
+    let mut s = Service::new();
+    s.settings.utxo_batch_size = 4;
+    let tx = Tx::orphan(1, 11);
+    s.make_mined(&tx);
+    let children: Vec<Tx> = (0..11).map(|i| Tx::of(10 + u64::from(i), &[(tx.txid, i)], 1)).collect();
+    for (child, vout) in children.iter().zip(0..) {
+        s.spend_one(&tx, vout, child).unwrap();
+        let at = if vout == 10 { 1_400 } else { 950 };
+        s.create(&UtxoCreate { mined: mined(&[block(at, at)]), ..raw(child) }).unwrap();
+    }
+    s.set(PrunerSettingsChange {
+        utxo_defensive_enabled: Some(true),
+        utxo_defensive_batch_read_size: Some(3),
+        ..small_ticks()
+    });
+    // All children but the last, on the last page, are stable.
+    let job = s.prune(1_500);
+    assert_eq!((job.counts.skipped_child_recent, job.counts.processed, job.ticks > 3), (1, 1, true), "{job:?}");
+    assert!(s.there(&tx));
+    let job = s.prune(1_400 + 288);
+    assert_eq!((job.counts.records_deleted, job.counts.pages_deleted), (1, 2));
+}

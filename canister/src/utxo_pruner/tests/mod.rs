@@ -1,0 +1,4 @@
+mod damage;
+mod large;
+mod runs;
+mod service;

@@ -1,0 +1,138 @@
+//! Runs over several ticks: what happens between them.
+
+use super::service::Service;
+use crate::api::*;
+use crate::utxo::tests::world::{Tx, block};
+
+fn one_record_a_tick() -> PrunerSettingsChange {
+    PrunerSettingsChange {
+        utxo_chunk_size: Some(1),
+        utxo_chunk_group_limit: Some(1),
+        ..PrunerSettingsChange::default()
+    }
+}
+
+fn due(s: &mut Service, count: u64) -> Vec<Tx> {
+    let txs: Vec<Tx> = (0..count).map(|i| Tx::orphan(100 + i, 1)).collect();
+    txs.iter().for_each(|tx| s.make_due(tx));
+    txs
+}
+
+#[test]
+fn an_unmined_record_that_comes_late_but_is_old_has_its_parents_preserved_before_more_is_deleted() {
+    for pause in 1..4 {
+        let mut s = Service::new();
+        let txs = due(&mut s, 4);
+        s.set(one_record_a_tick());
+        s.pruner.notify_block(1_300, true).unwrap();
+        (0..pause).for_each(|_| s.tick(1));
+        // A producer that lags: at height 1,000 this is new, for the run it is old.
+        let child = Tx::of(200, &[(txs[3].txid, 0)], 1);
+        s.make(&child);
+        s.settle();
+        assert_eq!(s.get(&txs[3]).preserve_until, Some(2_740), "after {pause} ticks");
+        assert_eq!(s.status().totals.records_deleted, 3);
+    }
+}
+
+#[test]
+fn an_unmined_record_that_is_new_disturbs_nothing() {
+    let mut s = Service::new();
+    let txs = due(&mut s, 4);
+    s.set(one_record_a_tick());
+    s.pruner.notify_block(1_300, true).unwrap();
+    s.tick(1);
+    s.w.height = 1_250;
+    s.make(&Tx::of(200, &[(txs[3].txid, 0)], 1));
+    s.settle();
+    assert_eq!((s.status().totals.records_deleted, s.status().totals.old_unmined), (4, 0));
+}
+
+#[test]
+fn a_stop_between_two_ticks_has_the_run_begin_anew() {
+    let mut s = Service::new();
+    let txs = due(&mut s, 4);
+    s.set(one_record_a_tick());
+    s.pruner.notify_block(1_300, true).unwrap();
+    s.tick(1);
+    // A reorg that is over before the timer fires: one of the due ones is unmined again, and its parent is to be kept.
+    let child = Tx::of(300, &[(txs[2].txid, 0)], 1);
+    s.pruner.set_assembly(BlockAssemblyState::NotRunning);
+    s.set_mined(&txs[3], block(900, 900), true, true);
+    s.make(&child);
+    s.pruner.set_assembly(BlockAssemblyState::Running);
+    s.settle();
+    assert!(s.there(&txs[3]) && s.get(&txs[2]).preserve_until.is_some());
+    assert_eq!(s.status().last_job.unwrap().counts.records_deleted, 2);
+}
+
+#[test]
+fn a_job_that_times_out_leaves_its_run_to_the_next_one() {
+    let mut s = Service::new();
+    due(&mut s, 10);
+    s.set(PrunerSettingsChange { job_timeout: Some(30), ..one_record_a_tick() });
+    s.pruner.notify_block(1_300, true).unwrap();
+    (0..4).for_each(|_| s.tick(10));
+    let jobs = s.pruner.jobs(None, 0).jobs;
+    let seen: Vec<_> = jobs.iter().map(|job| (job.id, job.state, job.height, job.counts.records_deleted)).collect();
+    assert_eq!(seen, [(2, JobState::Running, 1_300, 1), (1, JobState::Failed, 1_300, 3)]);
+    assert_eq!((&jobs[1].end, jobs[0].trigger), (&Some(JobEnd::TimedOut), JobTrigger::Resumed));
+    s.reopen();
+    // The next job is for a higher height: it finishes the old run with its heights, and then has one of its own.
+    s.pruner.notify_block(1_400, true).unwrap();
+    (0..12).for_each(|_| s.tick(10));
+    s.settle();
+    let status = s.status();
+    assert_eq!((status.totals.records_deleted, status.totals.processed), (10, 10));
+    assert_eq!(status.last_processed_height, 1_400);
+    assert_eq!(s.store.storage().records, 0);
+}
+
+#[test]
+fn a_run_that_is_taken_over_keeps_its_heights() {
+    let mut s = Service::new();
+    due(&mut s, 3);
+    s.w.height = 1_050;
+    let later = Tx::orphan(500, 1);
+    s.make_due(&later);
+    s.set(PrunerSettingsChange { job_timeout: Some(10), ..one_record_a_tick() });
+    s.pruner.notify_block(1_300, true).unwrap();
+    s.tick(1);
+    s.pruner.notify_block(1_338, true).unwrap();
+    s.tick(10);
+    s.tick(1);
+    let running = s.status().running.unwrap();
+    assert_eq!((running.height, running.counts.records_deleted), (1_338, 2));
+    assert!(s.there(&later));
+    s.tick(1);
+    assert!(!s.there(&later), "by the job's own run");
+    s.settle();
+    assert_eq!(s.status().last_processed_height, 1_338);
+}
+
+#[test]
+fn what_is_kept_is_looked_at_once_a_run() {
+    let mut s = Service::new();
+    let txs = due(&mut s, 6);
+    s.set(PrunerSettingsChange { utxo_defensive_enabled: Some(true), ..one_record_a_tick() });
+    // None of the spenders has a record.
+    let job = s.prune(1_300);
+    assert_eq!((job.counts.skipped_child_absent, job.counts.processed, job.ticks), (6, 6, 6));
+    assert!(txs.iter().all(|tx| s.there(tx)));
+    s.set(PrunerSettingsChange { utxo_defensive_enabled: Some(false), ..Default::default() });
+    assert_eq!(s.prune(1_301).counts.records_deleted, 6);
+}
+
+#[test]
+fn progress_is_logged_at_the_interval() {
+    use crate::runtime::native;
+    let lines = |interval: u64| {
+        let mut s = Service::new();
+        due(&mut s, 12);
+        s.set(PrunerSettingsChange { utxo_progress_log_interval: Some(interval), ..one_record_a_tick() });
+        s.pruner.notify_block(1_300, true).unwrap();
+        (0..13).for_each(|_| s.tick(10));
+        native::with(|world| world.log.iter().filter(|line| line.contains("records looked at")).count())
+    };
+    assert_eq!((lines(0), lines(30), lines(1)), (0, 3, 10));
+}
