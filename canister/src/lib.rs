@@ -47,6 +47,7 @@ fn init(arg: Option<CanisterArg>) {
 fn post_upgrade(arg: Option<CanisterArg>) {
     state::upgrade(arg).unwrap_or_else(|why| runtime::trap(&format!("upgrade: {why}")));
     daemon::arm();
+    daemon::arm_records_soon();
 }
 
 #[update(guard = "producer", manual_reply = true)]
@@ -207,9 +208,12 @@ fn get_config() -> Config {
 #[update(guard = "operator")]
 fn set_config(change: ConfigChange) -> Result<Config, ConfigError> {
     mutate(|state| {
+        let retention = state.config.utxo.block_height_retention;
         state.config.apply(&change)?;
         state.save_config();
-        state.utxo_pruner.note_retention(state.config.utxo.block_height_retention);
+        if state.config.utxo.block_height_retention != retention {
+            state.utxo_pruner.note_retention(retention);
+        }
         Ok(state.config.clone())
     })
 }

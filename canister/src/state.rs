@@ -89,11 +89,17 @@ pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
         return Err("stable memory holds no Coppice; install it anew".into());
     }
     let (mut config, roles) = config::load(&cells)?.ok_or("the settings are missing")?;
+    let retention = config.utxo.block_height_retention;
     if let Some(CanisterArg::Upgrade(Some(change))) = arg {
         config.apply(&change).map_err(|error| format!("{error:?}"))?;
         config::save(&cells, &config, &roles)?;
     }
-    open(cells, config, roles)
+    let changed = config.utxo.block_height_retention != retention;
+    open(cells, config, roles)?;
+    if changed {
+        mutate(|state| state.utxo_pruner.note_retention(retention));
+    }
+    Ok(())
 }
 
 fn open(cells: Rc<Region>, config: Config, roles: Roles) -> Result<(), String> {
@@ -103,8 +109,7 @@ fn open(cells: Rc<Region>, config: Config, roles: Roles) -> Result<(), String> {
     let utxo = UtxoStore::open(Rc::clone(&cells), hash_seed())?;
     let deletions = DeletionQueue::open(hash_seed())?;
     let pruner = Pruner::open(Rc::clone(&cells))?;
-    let mut utxo_pruner = UtxoPruner::open(Rc::clone(&cells))?;
-    utxo_pruner.note_retention(config.utxo.block_height_retention);
+    let utxo_pruner = UtxoPruner::open(Rc::clone(&cells))?;
     let exporters = Exporters::open(Rc::clone(&cells))?;
     STATE.set(Some(State { cells, config, roles, blobs, chain, utxo, deletions, pruner, utxo_pruner, exporters }));
     Ok(())

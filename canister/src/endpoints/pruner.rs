@@ -9,35 +9,39 @@ use ic_cdk::{query, update};
 #[update(guard = "producer")]
 fn notify_block_persisted(height: u32) -> Result<PruneTrigger, PrunerError> {
     daemon::watch();
-    mutate(|state| state.utxo_pruner.notify_persisted(height))
+    let answer = mutate(|state| state.utxo_pruner.notify_persisted(height));
+    daemon::arm_records();
+    answer
 }
 
 #[update(guard = "producer")]
 fn notify_block(height: u32, mined_set: bool) -> Result<PruneTrigger, PrunerError> {
     daemon::watch();
-    mutate(|state| state.utxo_pruner.notify_block(height, mined_set))
+    let answer = mutate(|state| state.utxo_pruner.notify_block(height, mined_set));
+    daemon::arm_records();
+    answer
 }
 
 #[update(guard = "producer")]
 fn set_block_assembly_state(assembly: BlockAssemblyState) {
     mutate(|state| state.utxo_pruner.set_assembly(assembly));
+    daemon::arm_records();
 }
 
 #[update(guard = "operator")]
 fn prune_utxos(height: u32) -> Result<PruneJob, PrunerError> {
-    mutate(|state| {
+    let job = mutate(|state| {
         let (pruner, mut records) = state.utxo_pruner();
         pruner.prune(height, &mut records)
-    })
+    });
+    daemon::arm_records();
+    job
 }
 
 #[update(guard = "operator")]
 fn set_pruner_settings(change: PrunerSettingsChange) -> Result<PrunerSettings, PrunerError> {
-    let before = read(|state| state.utxo_pruner.interval_secs());
     let settings = mutate(|state| state.utxo_pruner.set_settings(&change))?;
-    if settings.tick_interval != before {
-        daemon::arm();
-    }
+    daemon::arm_records();
     Ok(settings)
 }
 

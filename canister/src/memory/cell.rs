@@ -31,25 +31,35 @@ pub const JOBS_LEN: u64 = 1_000;
 /// Bytes of all cells.
 pub const END: u64 = JOBS + JOBS_LEN * JOB_LEN as u64;
 
-/// Reads a cell that is CBOR behind a header: magic, version u16, reserved u16, length u32. `None` where it was never
-/// written.
+/// The length of what a cell holds, if this code can read it: a header of magic, version u16, reserved u16, length u32.
+/// `None` where it was never written.
 ///
 /// # Errors
-/// A sentence that says what is wrong with it: nothing is ever assumed of a cell that cannot be decoded.
-pub fn load<T: DeserializeOwned>(cells: &Region, at: u64, magic: [u8; 4], version: u16) -> Result<Option<T>, String> {
+/// A sentence that says what is wrong with it.
+pub fn check(cells: &Region, at: u64, magic: [u8; 4], version: u16) -> Result<Option<u32>, String> {
     let header: [u8; 12] = cells.read(at);
     if header == [0; 12] {
         return Ok(None);
     }
-    let name = String::from_utf8_lossy(&magic).into_owned();
     let found = u16::from_le_bytes([header[4], header[5]]);
     if header[..4] != magic || found != version {
+        let name = String::from_utf8_lossy(&magic);
         return Err(format!("cell {name}: magic {:?}, version {found}; this code reads {version}", &header[..4]));
     }
-    let len = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
+    Ok(Some(u32::from_le_bytes([header[8], header[9], header[10], header[11]])))
+}
+
+/// Reads a cell that is CBOR behind such a header. `None` where it was never written.
+///
+/// # Errors
+/// A sentence that says what is wrong with it: nothing is ever assumed of a cell that cannot be decoded.
+pub fn load<T: DeserializeOwned>(cells: &Region, at: u64, magic: [u8; 4], version: u16) -> Result<Option<T>, String> {
+    let Some(len) = check(cells, at, magic, version)? else { return Ok(None) };
     let mut bytes = Vec::new();
     cells.read_onto(&mut bytes, at + 12, (len as usize).min(END as usize));
-    ciborium::from_reader(bytes.as_slice()).map(Some).map_err(|error| format!("cell {name}: {error}"))
+    ciborium::from_reader(bytes.as_slice())
+        .map(Some)
+        .map_err(|error| format!("cell {}: {error}", String::from_utf8_lossy(&magic)))
 }
 
 /// Writes such a cell, of at most `capacity` bytes.

@@ -34,6 +34,8 @@ use crate::utxo::UtxoStore;
 use jobs::Ended;
 use run::{Durations, Run};
 use serde::{Deserialize, Serialize};
+use std::cell::OnceCell;
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 const MAGIC: [u8; 4] = *b"CPUP";
@@ -74,7 +76,7 @@ struct Stored {
     current: u32,
     persisted: u32,
     processed: u32,
-    /// The smallest retention, but 0, that was ever in force; 0: there was none.
+    /// The smallest retention, but 0, that was in force before the one that is; 0: there was none.
     smallest_retention: u32,
     pending: Option<PruneJob>,
     /// The pending job could not begin, which was counted.
@@ -96,27 +98,53 @@ struct Stored {
     reported_at: u64,
 }
 
+/// The cell, read when somebody asks for it: an upgrade does not pay for jobs that nobody looks at.
+struct Lazy {
+    cells: Rc<Region>,
+    value: OnceCell<Stored>,
+}
+
+impl Deref for Lazy {
+    type Target = Stored;
+
+    fn deref(&self) -> &Stored {
+        self.value.get_or_init(|| match cell::load(&self.cells, cell::UTXO_PRUNER, MAGIC, VERSION) {
+            Ok(stored) => stored.unwrap_or_default(),
+            Err(why) => runtime::trap(&why),
+        })
+    }
+}
+
+impl DerefMut for Lazy {
+    fn deref_mut(&mut self) -> &mut Stored {
+        let _ = &**self;
+        self.value.get_mut().unwrap_or_else(|| runtime::trap("the state of the pruner of UTXO records was just read"))
+    }
+}
+
 /// Heights, jobs, and the run.
 pub struct UtxoPruner {
     cells: Rc<Region>,
-    stored: Stored,
+    stored: Lazy,
     /// On the heap: an upgrade starts counting again.
     ticks: u64,
+    /// 0: no timer runs.
     next_tick: u64,
 }
 
 impl UtxoPruner {
-    /// Reads the cell.
+    /// Looks whether this code can read the cell.
     ///
     /// # Errors
     /// A sentence that says what is wrong with it.
     pub fn open(cells: Rc<Region>) -> Result<Self, String> {
-        let stored = cell::load(&cells, cell::UTXO_PRUNER, MAGIC, VERSION)?.unwrap_or_default();
+        cell::check(&cells, cell::UTXO_PRUNER, MAGIC, VERSION)?;
+        let stored = Lazy { cells: Rc::clone(&cells), value: OnceCell::new() };
         Ok(Self { cells, stored, ticks: 0, next_tick: 0 })
     }
 
     fn save(&self) {
-        if let Err(why) = cell::save(&self.cells, (cell::UTXO_PRUNER, CAPACITY), MAGIC, VERSION, &self.stored) {
+        if let Err(why) = cell::save(&self.cells, (cell::UTXO_PRUNER, CAPACITY), MAGIC, VERSION, &*self.stored) {
             runtime::trap(&format!("the state of the pruner of UTXO records: {why}"));
         }
     }
@@ -132,12 +160,13 @@ impl UtxoPruner {
     /// `Invalid`.
     pub fn set_settings(&mut self, change: &PrunerSettingsChange) -> Result<PrunerSettings, PrunerError> {
         self.stored.settings.apply(change)?;
-        self.stored.ended.trim(self.stored.settings.max_job_history);
+        let most = self.stored.settings.max_job_history;
+        self.stored.ended.trim(most);
         self.save();
         Ok(self.stored.settings.clone())
     }
 
-    /// Notes which retention is in force: records may have got their height by it.
+    /// Notes which retention was in force until now: records may have got their height by it.
     pub fn note_retention(&mut self, retention: u32) {
         let known = self.stored.smallest_retention;
         if retention != 0 && (known == 0 || retention < known) {
@@ -174,12 +203,15 @@ impl UtxoPruner {
         Ok(())
     }
 
-    /// Seconds between two ticks.
-    pub fn interval_secs(&self) -> u64 {
-        self.stored.settings.tick_interval
+    /// Seconds between two ticks; none where the next one would find nothing to do.
+    pub fn interval_secs(&self) -> Option<u64> {
+        let Stored { settings, running, pending, .. } = &*self.stored;
+        // A job that waits for the block assembly waits for `set_assembly`.
+        let waits = pending.is_some() && (self.stored.assembly_running || !self.stored.pending_skipped);
+        (settings.pruner_enabled && (running.is_some() || waits)).then_some(settings.tick_interval)
     }
 
-    /// When the next tick comes, in nanoseconds since the Unix epoch.
+    /// When the next tick comes, in nanoseconds since the Unix epoch; 0 where none is to come.
     pub fn next_tick(&self) -> u64 {
         self.next_tick
     }

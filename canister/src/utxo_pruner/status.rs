@@ -51,7 +51,7 @@ impl UtxoPruner {
             current_height: stored.current,
             last_persisted_height: stored.persisted,
             last_processed_height: stored.processed,
-            safe_height: self.safe_height(stored.current),
+            safe_height: self.safe_height(utxo, stored.current),
             unmined_cutoff_height: stored.settings.unmined_cutoff(utxo, stored.current),
             pending: stored.pending.clone(),
             running: stored.running.clone(),

@@ -1,8 +1,8 @@
 //! What a firing of the timer does: a part of a job, within a budget (`pruner-service.md` 2.3, 2.7).
 
 use super::run::{Budget, Run};
-use super::{Records, UtxoPruner};
-use crate::api::{JobEnd, JobState, JobTrigger, PruneJob, PruneProgress, PruneTrigger, PrunerError};
+use super::{Records, Stored, UtxoPruner};
+use crate::api::{JobEnd, JobState, JobTrigger, PruneJob, PruneProgress, PruneTrigger, PrunerError, UtxoSettings};
 use crate::prune::Limiter;
 use crate::runtime;
 
@@ -12,7 +12,7 @@ impl UtxoPruner {
     /// One firing of the timer. Does next to nothing where nothing is due.
     pub fn tick(&mut self, records: &mut Records, low_on_cycles: bool) {
         self.ticks += 1;
-        self.next_tick = runtime::time_ns() + self.interval_secs() * NS;
+        self.next_tick = runtime::time_ns() + self.stored.settings.tick_interval * NS;
         if !self.stored.settings.pruner_enabled || (self.stored.running.is_none() && self.stored.pending.is_none()) {
             return;
         }
@@ -81,13 +81,13 @@ impl UtxoPruner {
     }
 
     /// The job that runs, or the one that waits begins.
-    fn job(&mut self, now_ns: u64) -> Option<PruneJob> {
+    fn job(&mut self, utxo: &UtxoSettings, now_ns: u64) -> Option<PruneJob> {
         self.time_out(now_ns);
         if let Some(job) = self.stored.running.take() {
             return Some(job);
         }
         let mut job = self.stored.pending.take()?;
-        let (current, safe) = self.heights(&job);
+        let (current, safe) = self.heights(utxo, &job);
         (job.state, job.started_at) = (JobState::Running, now_ns);
         (job.current_height, job.safe_height) = (current, safe);
         self.stored.reported_at = now_ns;
@@ -97,7 +97,7 @@ impl UtxoPruner {
     /// A part of the job that runs or waits.
     fn work(&mut self, records: &mut Records) {
         let (start, now_ns) = (runtime::instructions(), runtime::time_ns());
-        let Some(mut job) = self.job(now_ns) else { return };
+        let Some(mut job) = self.job(records.settings, now_ns) else { return };
         let settings = self.stored.settings.clone();
         let chunk = u64::from(settings.utxo_chunk_size);
         let limit = chunk * u64::from(settings.utxo_chunk_group_limit);
@@ -111,10 +111,8 @@ impl UtxoPruner {
                 Some(run) => run,
                 None => Run::begin(records, current, safe, cutoff, now_ns),
             };
-            let set_aside = std::mem::take(&mut self.stored.set_aside);
-            let durations = (&mut self.stored.durations, now_ns);
-            let result = run.go_on(records, (&settings, &set_aside), &mut budget, &mut job.counts, durations);
-            self.stored.set_aside = set_aside;
+            let Stored { set_aside, durations, .. } = &mut *self.stored;
+            let result = run.go_on(records, (&settings, set_aside), &mut budget, &mut job.counts, (durations, now_ns));
             job.phase = run.phase;
             match result {
                 Ok(PruneProgress::Finished) if (run.current, run.safe) != (current, safe) => {}

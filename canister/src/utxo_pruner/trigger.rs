@@ -3,7 +3,7 @@
 use super::UtxoPruner;
 use crate::api::{
     JobEnd, JobState, JobTrigger, PruneCounts, PruneJob, PruneProgress, PruneTrigger, PrunerError, PrunerPhase,
-    SafeHeightRule,
+    SafeHeightRule, UtxoSettings,
 };
 use crate::runtime;
 
@@ -60,11 +60,11 @@ impl UtxoPruner {
     /// A slot of one: the highest height wins.
     fn trigger(&mut self, height: u32, by: JobTrigger) -> PruneTrigger {
         let again = |job: &PruneJob| by == JobTrigger::Manual && job.height == height;
-        if let Some(job) = &self.stored.last_completed
-            && (height <= self.stored.processed || again(job))
+        if let Some(job) = self.stored.last_completed.clone()
+            && (height <= self.stored.processed || again(&job))
         {
             self.stored.skipped.already_processed += 1;
-            return PruneTrigger::Processed(job.clone());
+            return PruneTrigger::Processed(job);
         }
         let active = [&self.stored.running, &self.stored.pending];
         if let Some(job) = active.into_iter().flatten().find(|job| job.height >= height) {
@@ -113,24 +113,25 @@ impl UtxoPruner {
             self.stored.processed = self.stored.processed.max(reached);
             self.stored.last_completed = Some(job.clone());
         }
-        self.stored.ended.push(&self.cells, &job, self.stored.settings.max_job_history);
+        let most = self.stored.settings.max_job_history;
+        self.stored.ended.push(&self.cells, &job, most);
     }
 
     /// Records are deleted whose height is this one or lower, when the chain is at `current`.
-    pub(super) fn safe_height(&self, current: u32) -> u32 {
+    pub(super) fn safe_height(&self, utxo: &UtxoSettings, current: u32) -> u32 {
         let stored = &self.stored;
+        let retentions = [stored.smallest_retention, utxo.block_height_retention];
+        let smallest = retentions.into_iter().filter(|retention| *retention != 0).min().unwrap_or(0);
         match (stored.persisted, stored.settings.safe_height_rule) {
             (0, _) => current,
             (persisted, SafeHeightRule::Persisted) => current.min(persisted),
-            (persisted, SafeHeightRule::PersistedPlusRetention) => {
-                current.min(persisted.saturating_add(stored.smallest_retention))
-            }
+            (persisted, SafeHeightRule::PersistedPlusRetention) => current.min(persisted.saturating_add(smallest)),
         }
     }
 
     /// Current and safe height of a job that begins now.
-    pub(super) fn heights(&self, job: &PruneJob) -> (u32, u32) {
+    pub(super) fn heights(&self, utxo: &UtxoSettings, job: &PruneJob) -> (u32, u32) {
         let current = if job.trigger == JobTrigger::Manual { job.height } else { self.stored.current };
-        (current, self.safe_height(current))
+        (current, self.safe_height(utxo, current))
     }
 }
