@@ -175,12 +175,9 @@ impl UtxoPruner {
         }
     }
 
-    /// Says what the block assembly does. Where it stops, what a run has looked at may change: it begins anew.
+    /// Says what the block assembly does. The next tick acts on it.
     pub fn set_assembly(&mut self, state: BlockAssemblyState) {
         self.stored.assembly_running = state == BlockAssemblyState::Running;
-        if !self.stored.assembly_running {
-            self.stored.run = None;
-        }
         self.save();
     }
 

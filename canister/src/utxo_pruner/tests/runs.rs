@@ -49,7 +49,7 @@ fn an_unmined_record_that_is_new_disturbs_nothing() {
 }
 
 #[test]
-fn a_stop_between_two_ticks_has_the_run_begin_anew() {
+fn a_reorg_between_two_ticks_loses_nothing() {
     let mut s = Service::new();
     let txs = due(&mut s, 4);
     s.set(one_record_a_tick());
