@@ -18,7 +18,7 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Append thousands of blocks to a canister, let its timer prune behind an indexer, and verify what is left
+    /// Append thousands of blocks to a canister, or spend their outputs, let its timer prune, and verify what is left
     Demo(DemoArgs),
     /// Feed Bitcoin blocks to a canister, and verify every transaction id and every body
     Ingest(IngestArgs),
@@ -47,13 +47,18 @@ pub const MIN_DEMO_BLOCKS: u64 = 150;
 /// Options of `coppice demo`.
 #[derive(Clone, Debug, Args)]
 pub struct DemoArgs {
-    /// Blocks to append
-    #[arg(long, value_name = "N", default_value_t = 8_000, value_parser = clap::value_parser!(u64).range(MIN_DEMO_BLOCKS..=700_000))]
-    pub blocks: u64,
+    /// UTXO records instead of blocks: spends, a block persister that lags, a reorg and an old unmined transaction,
+    /// with every record verified
+    #[arg(long)]
+    pub utxo: bool,
+    /// Blocks to append [default: 8000, with --utxo 3000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(MIN_DEMO_BLOCKS..=700_000))]
+    pub blocks: Option<u64>,
     /// Seed of the generated chain; the same seed gives the same chain
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Blocks behind the head that the canister retains, at most a third of all [default: a fifth of all]
+    /// Blocks behind the head that the canister retains, at most a third of all [default: a fifth of all]; with --utxo,
+    /// blocks for which a record is retained once everything of it is spent [default: 288, in a short run fewer]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub retain_blocks: Option<u64>,
     /// Where the canister is.

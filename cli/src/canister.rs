@@ -1,5 +1,6 @@
 //! A typed client of the canister, over any way to reach it.
 
+mod pruner;
 mod utxo;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -132,6 +133,15 @@ impl<T: Transport> Client<T> {
     pub fn commit_block(&self, block: &BlockId) -> Result<()> {
         let result: Result<(), UploadError> = self.update(Caller::Producer, "commit_block", (block,))?;
         result.map_err(|error| refused("commit_block", block.number, error))
+    }
+
+    /// `set_config`.
+    ///
+    /// # Errors
+    /// Also when the canister refuses the settings.
+    pub fn set_config(&self, change: &ConfigChange) -> Result<Config> {
+        let result: Result<_, ConfigError> = self.update(Caller::Operator, "set_config", (change,))?;
+        result.map_err(|error| anyhow!("the canister refuses the settings: {error:?}"))
     }
 
     /// `set_prune_policy`.

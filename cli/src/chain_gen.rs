@@ -49,7 +49,20 @@ impl Random {
         ((u128::from(self.word()) * u128::from(bound)) >> 64) as u64
     }
 
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
+    /// The next card of a deck that is shuffled anew each time it is used up; `left` is what is left of it.
+    pub fn draw(&mut self, deck: &[u64], left: &mut Vec<u64>) -> u64 {
+        if left.is_empty() {
+            left.extend(deck);
+            for last in (1..left.len()).rev() {
+                let other = self.below(last as u64 + 1) as usize;
+                left.swap(last, other);
+            }
+        }
+        left.pop().unwrap_or_default()
+    }
+
+    /// So many random bytes.
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         for chunk in bytes.chunks_mut(8) {
             chunk.copy_from_slice(&self.word().to_le_bytes()[..chunk.len()]);
@@ -121,14 +134,7 @@ impl Generator {
     }
 
     fn body_len(&mut self) -> u64 {
-        if self.deck.is_empty() {
-            self.deck = DECK.to_vec();
-            for left in (1..self.deck.len()).rev() {
-                let other = self.random.below(left as u64 + 1) as usize;
-                self.deck.swap(left, other);
-            }
-        }
-        let bytes = self.deck.pop().unwrap_or(DECK[0]) << 10;
+        let bytes = self.random.draw(&DECK, &mut self.deck) << 10;
         // 10 % up or down.
         bytes * 9 / 10 + self.random.below(bytes / 5)
     }

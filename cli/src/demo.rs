@@ -4,6 +4,7 @@
 use crate::args::{DemoArgs, HostArgs};
 use crate::canister::{Client, Transport};
 use crate::chain_gen::Generator;
+use crate::demo_utxo;
 use crate::embedded::Embedded;
 use crate::feed;
 use crate::index::companion::{Companion, Indexed, Pace};
@@ -23,6 +24,8 @@ use serde::Serialize;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
+/// Blocks that are appended where nothing else is asked for.
+const BLOCKS: u64 = 8_000;
 /// Time between two blocks.
 pub const BLOCK_INTERVAL: Duration = Duration::from_secs(15);
 /// Blocks that are generated ahead.
@@ -119,11 +122,15 @@ impl DemoReport {
 /// # Errors
 /// As [`run`]; also when stable memory went on growing.
 pub fn command(args: &DemoArgs) -> Result<()> {
+    if args.utxo {
+        return demo_utxo::command(args);
+    }
     let HostArgs { wasm, json } = &args.host;
-    let plan = Plan::new(args.blocks, args.retain_blocks, args.seed)?;
+    let blocks = args.blocks.unwrap_or(BLOCKS);
+    let plan = Plan::new(blocks, args.retain_blocks, args.seed)?;
     let report = match args.network.connect()? {
         Some(client) => on_network(&client, plan)?,
-        None => run(wasm::find(wasm.as_deref())?, args.blocks, args.retain_blocks, args.seed)?,
+        None => run(wasm::find(wasm.as_deref())?, blocks, args.retain_blocks, args.seed)?,
     };
     report::print(&report, *json)?;
     report.check_growth()

@@ -5,6 +5,7 @@
 //!                     ├──▶ AppendBlock ──▶ feed ─────┤                        ├──▶ report
 //! ingest  blk, order ─┘                              └──▶ canister ◀── index ─┘
 //!                    └──▶ utxo: records, spends, verify ──────▲
+//! demo --utxo   demo_utxo: blocks, ledger, story, verify ─────┤
 //!                                                            │ Transport, Site
 //!                                               ┌────────────┴───────────┐
 //!                                               ▼                        ▼
@@ -19,6 +20,7 @@ pub mod blk;
 pub mod canister;
 pub mod chain_gen;
 pub mod demo;
+pub mod demo_utxo;
 pub mod embedded;
 pub mod feed;
 pub mod index;

@@ -13,6 +13,11 @@ use std::time::Instant;
 
 /// Something that can be printed as a table and as JSON.
 pub trait Report: Serialize {
+    /// A table that goes before the figures, if there is one.
+    fn preface(&self) -> Option<String> {
+        None
+    }
+
     /// The table's rows.
     fn rows(&self) -> Vec<(&'static str, String)>;
 }
@@ -171,6 +176,9 @@ pub fn print(report: &impl Report, only_json: bool) -> Result<()> {
     let json = serde_json::to_string(report)?;
     let mut out = std::io::stdout().lock();
     if !only_json {
+        if let Some(preface) = report.preface() {
+            writeln!(out, "{preface}")?;
+        }
         writeln!(out, "{}", table(report))?;
     }
     writeln!(out, "{json}")?;

@@ -27,6 +27,19 @@ impl<T: Transport> Client<T> {
         self.update(Caller::Producer, "utxo_set_mined", (batch,))
     }
 
+    /// `utxo_set_conflicting`.
+    pub fn utxo_set_conflicting(&self, batch: &UtxoSetConflicting) -> Result<Batch<Result<Conflict, UtxoError>>> {
+        self.update(Caller::Producer, "utxo_set_conflicting", (batch,))
+    }
+
+    /// `utxo_process_conflicting`.
+    pub fn utxo_process_conflicting(
+        &self,
+        winners: &UtxoProcessConflicting,
+    ) -> Result<Result<ConflictResolution, ConflictError>> {
+        self.update(Caller::Producer, "utxo_process_conflicting", (winners,))
+    }
+
     /// `utxo_begin_transaction`.
     pub fn utxo_begin_transaction(&self, transaction: &BeginTransaction) -> TransactionUpload {
         self.update(Caller::Producer, "utxo_begin_transaction", (transaction,))

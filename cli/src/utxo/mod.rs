@@ -8,9 +8,9 @@
 //! where it was done. A spend is only sent where there is a record of its output's transaction: of the blocks here, or, where
 //! the store has other records, of theirs.
 
-mod form;
-mod send;
-mod set;
+pub(crate) mod form;
+pub(crate) mod send;
+pub(crate) mod set;
 mod verify;
 
 use crate::blk::Found;
@@ -165,8 +165,9 @@ impl Replay {
         Ok(())
     }
 
-    fn at(&self) -> send::Block {
-        send::Block { height: self.height }
+    fn block_at(&self) -> send::Block {
+        // These blocks are one chain.
+        send::Block::only(self.height)
     }
 
     /// Creates the block's records, and answers their places.
@@ -178,9 +179,10 @@ impl Replay {
                 true => self.set.form(id, transaction),
                 false => (bitcoin::consensus::serialize(transaction), None),
             };
-            records.push(NewRecord { txid: self.set.records()[id as usize].txid, bytes, fee });
+            let txid = self.set.records()[id as usize].txid;
+            records.push(NewRecord { txid, bytes, fee, mined: Some(self.block_at()), conflicting: false });
         }
-        let outcomes = send::create(client, self.at(), &records)?;
+        let outcomes = send::create(client, self.height, &records)?;
         let mut existed = Vec::new();
         for ((sent, outcome), &(id, new)) in records.iter().zip(outcomes).zip(&added) {
             let record = self.set.record_mut(id);
@@ -199,7 +201,7 @@ impl Replay {
                 }
             }
         }
-        send::set_mined(client, self.at(), &existed)?;
+        send::set_mined(client, self.height, self.block_at(), false, &existed)?;
         Ok(added.into_iter().map(|(id, _)| id).collect())
     }
 
@@ -240,7 +242,7 @@ impl Replay {
             };
             (self.txid(spends[0].2.0), spends.iter().map(spend).collect())
         });
-        let new = send::spend(client, self.at(), spends.collect())?;
+        let new = send::spend(client, self.height, spends.collect())?;
         self.figures.spent_outputs += sent;
         self.figures.already_spent += sent - new;
         Ok(())
@@ -280,7 +282,7 @@ impl Replay {
 }
 
 /// The states of outputs at a height.
-fn states(client: &Client<impl Site>, height: u32, outpoints: &[OutPoint]) -> Result<Vec<UtxoSpendState>> {
+pub(crate) fn states(client: &Client<impl Site>, height: u32, outpoints: &[OutPoint]) -> Result<Vec<UtxoSpendState>> {
     let mut states = Vec::with_capacity(outpoints.len());
     for outpoints in outpoints.chunks(OUTPOINTS) {
         let outpoint =

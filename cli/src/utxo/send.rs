@@ -22,18 +22,20 @@ const _: () = assert!(SPENDER + MAX_SPENDS * SPEND <= MAX_BATCH);
 /// A block, as the UTXO store knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Its height, which is its id too: these blocks are one chain.
+    /// Its id: two blocks of one height have different ones.
+    pub id: u32,
+    /// Its height.
     pub height: u32,
 }
 
 impl Block {
-    fn place(self) -> BlockRef {
-        BlockRef { block_id: self.height, height: self.height, subtree: 0 }
+    /// The only block of its height, whose id that is too.
+    pub fn only(height: u32) -> Self {
+        Self { id: height, height }
     }
 
-    fn create(self, source: TransactionSource, fee: Option<u64>) -> UtxoCreate {
-        let mined = Some(MinedIn { blocks: vec![self.place()], on_longest_chain: true });
-        UtxoCreate { source, mined, locked: None, conflicting: false, fee }
+    fn place(self) -> BlockRef {
+        BlockRef { block_id: self.id, height: self.height, subtree: 0 }
     }
 }
 
@@ -46,12 +48,21 @@ pub struct NewRecord {
     pub bytes: Vec<u8>,
     /// Its fee, where the bytes do not say it.
     pub fee: Option<u64>,
+    /// The block that has it; none while it is unmined, and then it can be spent from all the same.
+    pub mined: Option<Block>,
+    /// It is a double spend.
+    pub conflicting: bool,
 }
 
 impl NewRecord {
     /// No batch holds it.
     pub fn is_long(&self) -> bool {
         self.bytes.len() + RECORD > MAX_BATCH
+    }
+
+    fn item(&self, source: TransactionSource) -> UtxoCreate {
+        let mined = self.mined.map(|block| MinedIn { blocks: vec![block.place()], on_longest_chain: true });
+        UtxoCreate { source, mined, locked: Some(false), conflicting: self.conflicting, fee: self.fee }
     }
 }
 
@@ -103,24 +114,27 @@ fn outcome(txid: &Txid, answer: Result<UtxoCreated, UtxoError>) -> Result<Outcom
     }
 }
 
-/// Creates records, each with its block. Answers are in the order of the records.
+/// Creates records at a height. Answers are in the order of the records.
 ///
 /// # Errors
 /// When the canister refuses one for another reason than that it exists.
-pub fn create(client: &Client<impl Transport>, block: Block, records: &[NewRecord]) -> Result<Vec<Outcome>> {
+pub fn create(client: &Client<impl Transport>, height: u32, records: &[NewRecord]) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::with_capacity(records.len());
     for run in records.chunk_by(|a, b| !a.is_long() && !b.is_long()) {
         if let [record] = run
             && record.is_long()
         {
-            outcomes.push(create_long(client, block, record)?);
+            outcomes.push(create_long(client, height, record)?);
             continue;
         }
         let size = |record: &NewRecord| record.bytes.len() + RECORD;
         let answers = in_batches(run, size, |records| {
-            let item = |NewRecord { bytes, fee, .. }| block.create(TransactionSource::Raw(ByteBuf::from(bytes)), fee);
+            let item = |mut record: NewRecord| {
+                let bytes = std::mem::take(&mut record.bytes);
+                record.item(TransactionSource::Raw(ByteBuf::from(bytes)))
+            };
             let items = records.into_iter().map(item).collect();
-            client.utxo_create(&UtxoCreateBatch { height: block.height, items })
+            client.utxo_create(&UtxoCreateBatch { height, items })
         })?;
         for (record, answer) in run.iter().zip(answers) {
             outcomes.push(outcome(&record.txid, answer)?);
@@ -130,7 +144,7 @@ pub fn create(client: &Client<impl Transport>, block: Block, records: &[NewRecor
 }
 
 /// Creates the record of a transaction that goes in chunks.
-fn create_long(client: &Client<impl Transport>, block: Block, record: &NewRecord) -> Result<Outcome> {
+fn create_long(client: &Client<impl Transport>, height: u32, record: &NewRecord) -> Result<Outcome> {
     let txid = ByteBuf::from(record.txid.to_byte_array());
     match client.utxo_get(&UtxoGet { txid: txid.clone(), first: 0, limit: 0 })? {
         Ok(_) => return Ok(Outcome::Existed),
@@ -159,16 +173,23 @@ fn create_long(client: &Client<impl Transport>, block: Block, record: &NewRecord
         record.txid,
         progress.missing
     );
-    let items = vec![block.create(TransactionSource::Uploaded(txid), record.fee)];
-    let batch = client.utxo_create(&UtxoCreateBatch { height: block.height, items })?;
+    let items = vec![record.item(TransactionSource::Uploaded(txid))];
+    let batch = client.utxo_create(&UtxoCreateBatch { height, items })?;
     outcome(&record.txid, batch.results.into_iter().next().context("utxo_create answers nothing")?)
 }
 
-/// Says of records that existed that the block has their transactions. Where that is known, nothing changes.
+/// Says that a block of the longest chain has transactions or, with `unset`, that it is none of it any more. Where that
+/// is known, nothing changes.
 ///
 /// # Errors
 /// When the canister refuses.
-pub fn set_mined(client: &Client<impl Transport>, block: Block, txids: &[Txid]) -> Result<()> {
+pub fn set_mined(
+    client: &Client<impl Transport>,
+    height: u32,
+    block: Block,
+    unset: bool,
+    txids: &[Txid],
+) -> Result<()> {
     let BlockRef { block_id, height: block_height, subtree } = block.place();
     let answers = in_batches(
         txids,
@@ -176,21 +197,21 @@ pub fn set_mined(client: &Client<impl Transport>, block: Block, txids: &[Txid]) 
         |txids| {
             let item = |txid: Txid| MinedTransaction { txid: ByteBuf::from(txid.to_byte_array()), subtree };
             let items = txids.into_iter().map(item).collect();
-            let (height, on_longest_chain, unset) = (block.height, true, false);
+            let on_longest_chain = true;
             client.utxo_set_mined(&UtxoSetMined { height, block_id, block_height, on_longest_chain, unset, items })
         },
     )?;
     for (txid, answer) in txids.iter().zip(answers) {
-        answer.map_err(|error| anyhow::anyhow!("transaction {txid}: it cannot be mined: {error:?}"))?;
+        answer.map_err(|error| anyhow::anyhow!("transaction {txid}: its block cannot be set: {error:?}"))?;
     }
     Ok(())
 }
 
-/// Spends what transactions of a block spend, and answers how many outputs were not spent before.
+/// Spends what transactions spend at a height, and answers how many outputs were not spent before.
 ///
 /// # Errors
 /// When the canister refuses a spend.
-pub fn spend(client: &Client<impl Transport>, block: Block, spends: Vec<(Txid, Vec<Spend>)>) -> Result<u64> {
+pub fn spend(client: &Client<impl Transport>, height: u32, spends: Vec<(Txid, Vec<Spend>)>) -> Result<u64> {
     let items: Vec<(Txid, TransactionSpends)> = spends
         .into_iter()
         .flat_map(|(txid, spends)| {
@@ -203,7 +224,7 @@ pub fn spend(client: &Client<impl Transport>, block: Block, spends: Vec<(Txid, V
     let size = |(_, item): &(Txid, TransactionSpends)| SPENDER + SPEND * item.spends.len();
     let answers = in_batches(&items, size, |items| {
         let items = items.into_iter().map(|(_, item)| item).collect();
-        client.utxo_spend(&UtxoSpendBatch { height: block.height, items })
+        client.utxo_spend(&UtxoSpendBatch { height, items })
     })?;
     let mut new = 0;
     for ((txid, item), answer) in items.iter().zip(answers) {
@@ -251,10 +272,16 @@ mod tests {
     /// A message's argument is no longer than the reckoning says, whatever the numbers in it.
     #[test]
     fn sizes_are_reckoned_generously() {
-        let block = Block { height: u32::MAX };
+        let record = NewRecord {
+            txid: Txid::all_zeros(),
+            bytes: Vec::new(),
+            fee: Some(u64::MAX),
+            mined: Some(Block::only(u32::MAX)),
+            conflicting: true,
+        };
         let encoded = |items: usize, bytes: usize| {
             let raw = TransactionSource::Raw(ByteBuf::from(vec![0; bytes]));
-            let items = vec![block.create(raw, Some(u64::MAX)); items];
+            let items = vec![record.item(raw); items];
             candid::encode_one(UtxoCreateBatch { height: 1, items }).unwrap().len()
         };
         assert!(encoded(2, 70_000) - encoded(1, 70_000) <= 70_000 + RECORD);

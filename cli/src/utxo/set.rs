@@ -89,7 +89,7 @@ pub fn utxo_hash(outpoint: OutPoint, output: &TxOut) -> UtxoHash {
 }
 
 /// An output is no UTXO if it has no satoshis and a script that nobody can satisfy.
-fn is_utxo(output: &TxOut) -> bool {
+pub fn is_utxo(output: &TxOut) -> bool {
     let script = output.script_pubkey.as_bytes();
     output.value.to_sat() > 0 || !(script.starts_with(&[0x6A]) || script.starts_with(&[0x00, 0x6A]))
 }
