@@ -47,7 +47,7 @@ fn init(arg: Option<CanisterArg>) {
 fn post_upgrade(arg: Option<CanisterArg>) {
     state::upgrade(arg).unwrap_or_else(|why| runtime::trap(&format!("upgrade: {why}")));
     daemon::arm();
-    daemon::arm_records_soon();
+    daemon::arm_records_to_see();
 }
 
 #[update(guard = "producer", manual_reply = true)]

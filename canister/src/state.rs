@@ -296,7 +296,7 @@ impl State {
         if status.faults > 0 {
             problems.push(format!("{} damaged entries were skipped by the pruner; see the log", status.faults));
         }
-        problems.extend(self.utxo_pruner.problems(&self.deletions));
+        problems.extend(self.utxo_pruner.problems(&self.config.utxo, &self.deletions));
         if runtime::liquid_cycles() < self.config.min_liquid_cycles {
             problems.push("liquid cycles are below min_liquid_cycles: the pruner is paused".into());
         }

@@ -9,6 +9,7 @@
 //!
 //! ```text
 //! the first slot: 0 next number u64   8 four lines: by name, by id, by height, dead: root u32, reserved u32, rows u64
+//!                 72 seed of the names' hashes u64
 //! ```
 
 mod row;
@@ -29,7 +30,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 const MAX_ROWS: u32 = 1_000;
 /// Rows of one answer where the caller does not say.
 const DEFAULT_ROWS: u32 = 100;
-const ROOT: u32 = 72;
+const ROOT: u32 = 80;
 /// Bits of a name's hash by which it is found: rows under each stay few up to some million rows.
 const NAME_BITS: u32 = 20;
 
@@ -37,7 +38,6 @@ const NAME_BITS: u32 = 20;
 pub struct DeletionQueue {
     slots: Option<Slots>,
     root: Root,
-    hash_seed: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +47,7 @@ struct Root {
     by_id: Rings,
     by_height: Rings,
     dead: Rings,
+    hash_seed: u64,
 }
 
 /// What scheduling came to.
@@ -72,7 +73,14 @@ impl Root {
         let b: [u8; ROOT as usize] = slots.read(FIRST_SLOT, 0);
         let long = |at: usize| u64::from_le_bytes(*b[at..].first_chunk().expect("eight bytes"));
         let rings = |line: usize| Rings { tree: long(8 + 16 * line) as u32, count: long(16 + 16 * line) };
-        Self { next_id: long(0), by_name: rings(0), by_id: rings(1), by_height: rings(2), dead: rings(3) }
+        Self {
+            next_id: long(0),
+            by_name: rings(0),
+            by_id: rings(1),
+            by_height: rings(2),
+            dead: rings(3),
+            hash_seed: long(72),
+        }
     }
 
     fn save(&self, slots: &mut Slots) {
@@ -81,6 +89,7 @@ impl Root {
             bytes.extend(u64::from(rings.tree).to_le_bytes());
             bytes.extend(rings.count.to_le_bytes());
         }
+        bytes.extend(self.hash_seed.to_le_bytes());
         slots.write(FIRST_SLOT, 0, &bytes);
     }
 }
@@ -90,16 +99,16 @@ fn slots() -> Result<Slots, String> {
 }
 
 impl DeletionQueue {
-    /// Opens the queue, where there is one. The cost does not depend on the number of rows.
+    /// Opens the queue, where there is one, or one that hashes with this seed. The cost does not depend on the number of rows.
     ///
     /// # Errors
     /// A sentence that says what is wrong with it.
     pub fn open(hash_seed: u64) -> Result<Self, String> {
         if memory::region(memory::DELETIONS).is_empty() {
-            return Ok(Self { slots: None, root: Root::default(), hash_seed });
+            return Ok(Self { slots: None, root: Root { next_id: 1, hash_seed, ..Root::default() } });
         }
         let slots = slots()?;
-        Ok(Self { root: Root::load(&slots), slots: Some(slots), hash_seed })
+        Ok(Self { root: Root::load(&slots), slots: Some(slots) })
     }
 
     /// Rows that wait.
@@ -113,7 +122,7 @@ impl DeletionQueue {
     }
 
     fn hash(&self, name: &BlobName) -> u32 {
-        (xxh3_64_with_seed(&name.bytes(), self.hash_seed) >> (64 - NAME_BITS)) as u32
+        (xxh3_64_with_seed(&name.bytes(), self.root.hash_seed) >> (64 - NAME_BITS)) as u32
     }
 
     /// Has a blob deleted from a height on; with it goes the record of a transaction. A row of this name that is there
@@ -128,7 +137,6 @@ impl DeletionQueue {
                 GrowError::OutOfSpace
             })?;
             slots.allocate(ROOT)?;
-            self.root = Root { next_id: 1, ..Root::default() };
             self.root.save(&mut slots);
             self.slots = Some(slots);
         }

@@ -22,7 +22,12 @@ fn name(key: &[u8], of: u8) -> BlobName<'_> {
 
 fn open() -> DeletionQueue {
     memory::forget();
-    DeletionQueue::open(7).unwrap()
+    // A seed is drawn anew at each upgrade; the queue keeps its own.
+    DeletionQueue::open(native::with(|world| {
+        world.time_ns += 1;
+        world.time_ns
+    }))
+    .unwrap()
 }
 
 #[derive(Clone, Debug)]

@@ -78,6 +78,9 @@ pub struct Slots {
     header: Header,
     journal: Option<Journal>,
     changed: Option<Pages>,
+    /// Bytes that are kept for the pruner: without any it could not free what is kept.
+    spare: u64,
+    pruning: bool,
 }
 
 /// Which pages of 4 KiB were changed.
@@ -134,7 +137,7 @@ impl Slots {
         if sum != header.end {
             return Err(format!("slots: their bytes end at {sum}, and the region at {}", header.end));
         }
-        Ok(Self { region, header, journal: None, changed: None })
+        Ok(Self { region, header, journal: None, changed: None, spare: 0, pruning: false })
     }
 
     /// Whether slots for things of `bytes` bytes all in all, in `slots` pieces, fit the memory that is there, without looking
@@ -142,7 +145,8 @@ impl Slots {
     #[inline]
     pub fn has_room(&self, bytes: u64, slots: u64) -> bool {
         // A class is at most a quarter larger than what it is for, or a unit.
-        self.header.end + bytes + bytes / 4 + slots * (UNIT + 2 * u64::from(HEAD)) <= self.region.size().min(MOST)
+        self.header.end + bytes + bytes / 4 + slots * (UNIT + 2 * u64::from(HEAD)) + self.spare()
+            <= self.region.size().min(MOST)
     }
 
     /// Grows memory so that these slots can be allocated, each so many bytes so many times. What is free is counted.
@@ -163,10 +167,14 @@ impl Slots {
                 }
             }
         }
+        if end == self.header.end { Ok(()) } else { self.grow(end) }
+    }
+
+    fn grow(&self, end: u64) -> Result<(), GrowError> {
         if end > MOST {
             return Err(GrowError::OutOfSpace);
         }
-        self.region.reserve(end)
+        self.region.reserve(end + self.spare())
     }
 
     /// Takes a slot for `len` bytes, at most [`MAX_LEN`]. Its bytes are not cleared.
@@ -184,10 +192,7 @@ impl Slots {
         }
         let start = self.header.end;
         let end = start + u64::from(size_of(class));
-        if end > MOST {
-            return Err(GrowError::OutOfSpace);
-        }
-        self.region.reserve(end)?;
+        self.grow(end)?;
         self.header.end = end;
         self.put(END, &end.to_le_bytes());
         self.header.lines[class].used += 1;
@@ -277,10 +282,23 @@ impl Slots {
         self.region.write(at, bytes);
     }
 
-    /// Counts the pages that are changed from now on, but for the middle of what spans several.
-    pub fn count_pages(&mut self) {
+    /// Keeps so many bytes for messages of the pruner's.
+    pub fn keep_spare(&mut self, bytes: u64) {
+        self.spare = bytes;
+    }
+
+    /// From now on it is the pruner's message, or not any more. It may take what is kept for it, and the pages are counted
+    /// that it changes, but for the middle of what spans several.
+    pub fn set_pruning(&mut self, pruning: bool) {
         let words = self.region.size() / PAGE / 64 + 1;
-        self.changed = Some(Pages { bits: vec![0; words as usize], count: 0 });
+        self.pruning = pruning;
+        self.changed = pruning.then(|| Pages { bits: vec![0; words as usize], count: 0 });
+    }
+
+    /// Bytes behind the end that are to stay free.
+    #[inline]
+    pub fn spare(&self) -> u64 {
+        if self.pruning { 0 } else { self.spare }
     }
 
     /// How many that were.

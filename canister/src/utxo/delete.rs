@@ -34,19 +34,15 @@ impl UtxoStore {
         }
     }
 
-    /// Tells all parents, and takes the record out. Answers how many outputs say now that their spender was deleted.
-    pub fn delete(&mut self, of: &Candidate) -> u64 {
-        let told = self.tell_parents(of, (0, u32::MAX));
-        self.remove(of);
-        told
-    }
-
     /// All of a deletion at once, as tests have it.
     #[cfg(test)]
     pub fn delete_by_id(&mut self, blobs: &mut BlobStore, txid: &super::Hash) -> Result<u32, UtxoError> {
-        let of = self.candidate(self.find_any(txid)?.slot)?;
+        let of = self.candidate(self.find_any(txid)?.slot, None)?;
+        let parents = self.parents(&of, (0, u32::MAX))?;
         self.free_external(blobs, &of)?;
-        Ok(self.delete(&of) as u32)
+        let told = self.tell(&of, &parents);
+        self.remove(&of);
+        Ok(told as u32)
     }
 
     /// Takes a record out, with its pages: the last of a deletion.
@@ -75,13 +71,15 @@ impl UtxoStore {
         self.find_any(txid).expect("it is there").slot
     }
 
-    /// Takes all memory that is there but `bytes`.
+    /// Takes all memory that is there but `bytes`, and what is kept for the pruner where that is to stay.
     #[cfg(test)]
-    pub fn fill(&mut self, bytes: u64) {
+    pub fn fill(&mut self, bytes: u64, spare: bool) {
+        self.slots.set_pruning(!spare);
         for len in [1 << 20, 64 << 10, 4 << 10, 56] {
             while self.slots.has_room(bytes + 2 * u64::from(len), 2) {
                 self.slots.allocate(len).expect("there is room");
             }
         }
+        self.slots.set_pruning(false);
     }
 }

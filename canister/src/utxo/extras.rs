@@ -46,7 +46,7 @@ impl Extras {
             return Ok(Self::default());
         }
         let corrupt = |why: String| UtxoError::Corrupt { why: format!("the extras of the record: {why}") };
-        if !slots.contains(head.extras) {
+        if !slots.holds(head.extras, 4) {
             return Err(corrupt(format!("slot {} is none", head.extras)));
         }
         let len = slots.read_u32(head.extras, 0).min(slots.capacity(head.extras) - 4);

@@ -43,13 +43,17 @@ use extras::Extras;
 pub use order::Order;
 use order::Root;
 pub use parse::Parsed;
-pub use prune::{Blocked, Candidate, Place, Unstable};
+pub use prune::{Blocked, Candidate, Cursor, Next, Unstable};
 pub use record::Hash;
 use record::{HEAD, Head, flag};
 pub use spend::LastUnspent;
 use std::cell::OnceCell;
 use std::rc::Rc;
 pub use upload::Uploads;
+
+/// Bytes that are kept for the pruner, for nodes of the ordered indexes: at the cap on memory it must preserve before it may
+/// delete. More are free again once it has.
+const SPARE: u64 = 16 * (NODE as u64 + 2_048);
 
 /// What an operation is told beside its argument.
 #[derive(Clone, Copy, Debug)]
@@ -119,6 +123,7 @@ impl UtxoStore {
         let region = memory::region(memory::UTXO_SLOTS);
         let new = region.is_empty();
         let mut slots = Slots::open(region)?;
+        slots.keep_spare(SPARE);
         let root = match new {
             true => Root::create(&mut slots).map_err(|error| format!("UTXO store: {error:?}"))?,
             false => Root::load(&slots),

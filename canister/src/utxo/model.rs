@@ -461,7 +461,7 @@ impl Model {
         Ok(true)
     }
 
-    /// Deletes a record; its parents remember that it spent from them. Answers how many outputs do now.
+    /// Deletes a record; its parents remember that it spent from them. Answers how many outputs do now and did not before.
     pub fn delete(&mut self, txid: &Hash) -> Result<u32, UtxoError> {
         let record = self.records.remove(txid).ok_or(UtxoError::TxNotFound)?;
         if record.conflicting {
@@ -477,8 +477,8 @@ impl Model {
             if let Some(hold) = output.and_then(Option::as_mut).and_then(|output| output.hold.as_mut())
                 && hold.is(txid, vin)
             {
+                told += u32::from(!hold.deleted);
                 hold.deleted = true;
-                told += 1;
             }
         }
         Ok(told)

@@ -2,22 +2,35 @@
 
 use super::entry::{Entry, SPENDER_DELETED, SPENT};
 use super::order::{self, Order};
-use super::record::{Hash, Head, PAGE, at, flag, inputs_from, page_slot, parents};
+use super::record::{Hash, Head, PAGE, at, flag, inputs_from, page_at, page_slot, parents};
+use super::spend::EntryPlace;
 use super::{Call, Found, UtxoStore};
 use crate::api::UtxoError;
 use crate::slots::SlotId;
+use crate::slots::ring::Link;
 use crate::table::same_key;
 use serde::{Deserialize, Serialize};
 
 /// A place in an ordered index: behind this record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct Cursor {
     /// The height.
     pub key: u32,
     /// The record's slot; 0: before the first one under the key.
     pub slot: SlotId,
     /// What its slot says is its id, whether it can be decoded or not.
     pub txid: Hash,
+}
+
+/// What lies behind a cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// This record.
+    Record(Cursor),
+    /// Nothing below the bound.
+    End,
+    /// The cursor's record, or the one behind it, does not say where the ring goes on.
+    Broken,
 }
 
 /// A record that the pruner looks at.
@@ -57,6 +70,11 @@ impl Candidate {
         self.head.is(flag::DELETING)
     }
 
+    /// The height at which it may be deleted; 0: none.
+    pub fn delete_at(&self) -> u32 {
+        self.head.links[Order::DeleteAt as usize].key().unwrap_or(0)
+    }
+
     /// Whether it is what the index of those to delete says.
     pub fn may_go(&self) -> bool {
         self.is_deleting() || (self.head.eligible() && self.head.links[Order::PreserveUntil as usize].key().is_none())
@@ -77,60 +95,106 @@ pub enum Unstable {
 /// A parent in whose way something stands, and what.
 pub type Blocked = (Hash, UtxoError);
 
+/// Outputs of surviving parents that are to say that their spender was deleted, with what they say now.
+pub struct Parents {
+    inputs: Vec<(Hash, u32)>,
+    held: Vec<(EntryPlace, u32)>,
+}
+
 impl UtxoStore {
-    /// The record behind a place, if its key is `last` at most. Where the record of the place has moved, its key begins anew.
-    pub fn behind(&self, order: Order, place: &Place, last: u32) -> Option<Place> {
+    /// The record behind a cursor, if its key is `last` at most. Where the cursor's record has moved, its key begins anew.
+    pub fn behind(&self, order: Order, cursor: &Cursor, last: u32) -> Next {
         let slots = &self.slots;
-        let mut from = place.key;
-        let there = place.slot != 0 && slots.contains(place.slot) && same_key(&self.txid_in(place.slot), &place.txid);
-        let link = if there { order::link(slots, place.slot, order) } else { Default::default() };
-        let (key, slot) = match link.key() {
-            Some(key) if key == place.key => {
-                let (_, first) = self.root.first(slots, order, key).filter(|(first, _)| *first == key)?;
-                if link.next != first && slots.contains(link.next) {
-                    (key, link.next)
-                } else {
-                    from = key.checked_add(1)?;
-                    self.root.first(slots, order, from)?
-                }
-            }
-            _ => self.root.first(slots, order, from)?,
+        let named = |slot| slots.contains(slot) && same_key(&self.txid_in(slot), &cursor.txid);
+        let link = match cursor.slot {
+            0 => Link::default(),
+            slot if named(slot) => order::link(slots, slot, order),
+            _ => Link::default(),
         };
-        (key <= last && slots.contains(slot)).then(|| Place { key, slot, txid: self.txid_in(slot) })
+        let first = match link.key() {
+            Some(key) if key == cursor.key => match self.root.first(slots, order, key) {
+                Some((found, first)) if found == key && link.next != first => {
+                    let back = |next| slots.contains(next) && order::link(slots, next, order).previous == cursor.slot;
+                    if !back(link.next) {
+                        return Next::Broken;
+                    }
+                    Some((key, link.next))
+                }
+                Some((found, _)) if found == key => {
+                    key.checked_add(1).and_then(|from| self.root.first(slots, order, from))
+                }
+                _ => return Next::Broken,
+            },
+            // It is there, cannot be read, and does not say what follows.
+            _ if cursor.slot != 0 && named(cursor.slot) && self.read_head(cursor.slot).is_none() => {
+                return Next::Broken;
+            }
+            _ => self.root.first(slots, order, cursor.key),
+        };
+        match first {
+            Some((key, slot)) if key <= last && slots.contains(slot) => {
+                Next::Record(Cursor { key, slot, txid: self.txid_in(slot) })
+            }
+            Some((key, _)) if key <= last => Next::Broken,
+            _ => Next::End,
+        }
     }
 
-    fn txid_in(&self, slot: SlotId) -> Hash {
+    /// What a slot says is its record's id.
+    pub fn txid_in(&self, slot: SlotId) -> Hash {
         self.slots.read(slot, at::TXID)
     }
 
-    /// A record, if every part of it lies where it says.
+    /// A record, if every part of it lies where it says; with an index and a height also, if it lies there between its
+    /// neighbours.
     ///
     /// # Errors
     /// `Corrupt`.
-    pub fn candidate(&self, slot: SlotId) -> Result<Candidate, UtxoError> {
+    pub fn candidate(&self, slot: SlotId, listed: Option<(Order, u32)>) -> Result<Candidate, UtxoError> {
+        let slots = &self.slots;
         let corrupt = |what: &str| UtxoError::Corrupt { why: format!("{what} of the record in slot {slot}") };
         let head = self.read_head(slot).ok_or_else(|| corrupt("the head"))?;
-        if !self.slots.holds(slot, head.bytes()) {
+        if !slots.holds(slot, head.bytes()) || head.extra_pages != head.outputs.saturating_sub(1) / head.batch {
             return Err(corrupt("the length"));
         }
+        if head.extras != 0 && !slots.holds(head.extras, 4) {
+            return Err(corrupt("the extras"));
+        }
         for page in 1..=head.extra_pages + head.input_pages() {
-            let page_slot = page_slot(&self.slots, slot, &head, page);
-            let of_outputs = page <= head.extra_pages;
-            if !self.slots.holds(page_slot, 2) || (of_outputs && self.slots.read::<2>(page_slot, 0) != PAGE) {
+            let page_slot = page_slot(slots, slot, &head, page);
+            let of_outputs = |page_slot| {
+                let at: [u8; 2] = slots.read(page_slot, 0);
+                at == PAGE && slots.read_u32(page_slot, page_at::MASTER) == slot
+            };
+            if !slots.holds(page_slot, 24) || (page <= head.extra_pages && !of_outputs(page_slot)) {
                 return Err(corrupt(&format!("page {page}")));
+            }
+        }
+        if let Some((order, key)) = listed {
+            let Link { key: found, previous, next } = head.links[order as usize];
+            let there = found == key && slots.contains(previous) && slots.contains(next);
+            let link = |slot| if there { order::link(slots, slot, order) } else { Link::default() };
+            let (before, behind) = (link(previous), link(next));
+            if !there || (before.key, before.next, behind.key, behind.previous) != (key, slot, key, slot) {
+                return Err(corrupt("the neighbours"));
             }
         }
         Ok(Candidate { slot, head })
     }
 
-    /// Whether a record has entered the index of unmined ones below this height since [`watch_unmined`](Self::watch_unmined).
-    pub fn unmined_entered_below(&self, height: u32) -> bool {
-        self.root.lowest_entered(Order::UnminedSince).is_some_and(|lowest| lowest < height)
+    /// Whether what phase 1 looked at has become more since [`watch`](Self::watch): the lowest height under which an old
+    /// unmined record was entered; 0 where a record was that is to be deleted.
+    pub fn entered_since(&self, cutoff: u32, safe: u32) -> Option<u32> {
+        match self.root.lowest_entered(Order::DeleteAt) {
+            Some(lowest) if lowest <= safe => Some(0),
+            _ => self.root.lowest_entered(Order::UnminedSince).filter(|lowest| *lowest < cutoff),
+        }
     }
 
-    /// From now on, which records enter the index of unmined ones is looked at anew.
-    pub fn watch_unmined(&mut self) {
+    /// From now on, which records are entered as unmined, and as to be deleted, is looked at anew.
+    pub fn watch(&mut self) {
         self.root.forget_lowest(&mut self.slots, Order::UnminedSince);
+        self.root.forget_lowest(&mut self.slots, Order::DeleteAt);
     }
 
     /// Phase 1, of one unmined record: preserves what it spends from, inputs `first` to `first + most`; parents that cannot be
@@ -205,26 +269,44 @@ impl UtxoStore {
         Ok((current < highest.saturating_add(retention)).then_some(Unstable::Recent))
     }
 
-    /// Tells the parents of inputs `first` to `first + most`, those that have a record, that this transaction is deleted:
-    /// should it be submitted again, it is refused. A double spend leaves their lists. Answers how many outputs say so now.
-    pub fn tell_parents(&mut self, of: &Candidate, (first, most): (u32, u32)) -> u64 {
-        let txid = of.txid();
+    /// Outputs that inputs `first` to `first + most` spend, of parents that have a record.
+    ///
+    /// # Errors
+    /// `Corrupt` where a parent cannot be read: it is there, and would not be told.
+    pub fn parents(&self, of: &Candidate, (first, most): (u32, u32)) -> Result<Parents, UtxoError> {
         let inputs = inputs_from(&self.slots, of.slot, &of.head, (first, most));
+        let mut held = Vec::with_capacity(inputs.len());
+        let mut last: Option<(&Hash, Option<Found>)> = None;
+        for ((parent, vout), vin) in inputs.iter().zip(first..) {
+            if last.as_ref().is_none_or(|(known, _)| !same_key(known, parent)) {
+                let found = match self.find(parent) {
+                    Ok(found) => Some(found),
+                    Err(UtxoError::TxNotFound) => None,
+                    Err(error) => return Err(error),
+                };
+                last = Some((parent, found));
+            }
+            let Some((_, Some(found))) = &last else { continue };
+            let Ok((place, entry)) = self.utxo(found, *vout) else { continue };
+            if entry.held_by(of.txid(), vin) {
+                held.push((place, entry.state));
+            }
+        }
+        Ok(Parents { inputs, held })
+    }
+
+    /// Tells parents that this transaction is deleted: should it be submitted again, it is refused. A double spend leaves their
+    /// lists. Answers how many outputs say so now and did not before: a record with many inputs may be begun anew.
+    pub fn tell(&mut self, of: &Candidate, parents: &Parents) -> u64 {
         if of.head.is(flag::CONFLICTING)
-            && let Err(error) = self.atomically(|store| store.leave_parents(txid, &inputs))
+            && let Err(error) = self.atomically(|store| store.leave_parents(of.txid(), &parents.inputs))
         {
             crate::runtime::log(&format!("a double spend stays listed with a parent: {error:?}"));
         }
         let mut told = 0;
-        let mut last: Option<(Hash, Option<Found>)> = None;
-        for ((parent, vout), vin) in inputs.into_iter().zip(first..) {
-            if last.as_ref().is_none_or(|(known, _)| !same_key(known, &parent)) {
-                last = Some((parent, self.find(&parent).ok()));
-            }
-            let Some((_, Some(found))) = &last else { continue };
-            let Ok((place, entry)) = self.utxo(found, vout) else { continue };
-            if entry.held_by(txid, vin) {
-                self.set_state(place, entry.state | SPENDER_DELETED);
+        for &(place, state) in &parents.held {
+            if state & SPENDER_DELETED == 0 {
+                self.set_state(place, state | SPENDER_DELETED);
                 told += 1;
             }
         }
@@ -259,16 +341,22 @@ impl UtxoStore {
     /// `TxNotFound`, `Corrupt`.
     pub fn deleting(&self, txid: &Hash) -> Result<Candidate, UtxoError> {
         let found = self.find_any(txid)?;
-        if found.head.is(flag::DELETING) { self.candidate(found.slot) } else { Err(UtxoError::TxNotFound) }
+        if found.head.is(flag::DELETING) { self.candidate(found.slot, None) } else { Err(UtxoError::TxNotFound) }
     }
 
-    /// Counts the pages of records that are changed from now on.
-    pub fn count_pages(&mut self) {
-        self.slots.count_pages();
+    /// What a message of the pruner's may do and others may not: take the memory that is kept for it. Counts the pages that it
+    /// changes from now on.
+    pub fn begin_pruning(&mut self) {
+        self.slots.set_pruning(true);
     }
 
-    /// How many that were.
-    pub fn pages_changed(&self) -> u64 {
-        self.slots.pages_changed()
+    /// The message's end.
+    pub fn end_pruning(&mut self) {
+        self.slots.set_pruning(false);
+    }
+
+    /// Pages that this message has changed, `removed` records taken out of the table among them.
+    pub fn pages_changed(&self, removed: u64) -> u64 {
+        self.slots.pages_changed() + removed.min(self.table.pages())
     }
 }

@@ -88,6 +88,7 @@ pub mod page_at {
     pub const UTXOS: u32 = 8;
     pub const SPENT: u32 = 12;
     pub const FROZEN: u32 = 16;
+    pub const MASTER: u32 = 20;
 }
 
 /// The head of a master record.

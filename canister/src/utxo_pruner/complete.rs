@@ -33,8 +33,11 @@ impl UtxoPruner {
                 if of.inputs() > STEP_INPUTS || runtime::instructions() > deadline {
                     return utxo.list_deleting(&of);
                 }
-                totals.parents_updated += utxo.delete(&of);
+                let parents = utxo.parents(&of, (0, STEP_INPUTS))?;
+                totals.parents_updated += utxo.tell(&of, &parents);
+                utxo.remove(&of);
                 totals.records_deleted += 1;
+                totals.external_files_deleted += 1;
                 totals.pages_deleted += u64::from(of.pages());
                 Ok(())
             });

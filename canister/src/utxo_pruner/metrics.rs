@@ -36,8 +36,7 @@ impl UtxoPruner {
         ];
         all.extend(reasons.map(|(reason, count)| metric("pruner_skipped_total", &[("reason", reason)], count)));
         let errors = [
-            ("preserve_parents", stored.failed[0]),
-            ("expire_preservations", stored.failed[1]),
+            ("preserve_parents", stored.failed),
             ("dah_pruner", totals.external_errors + totals.record_errors),
             ("timeout", stored.timed_out),
         ];

@@ -30,7 +30,7 @@ use crate::blob::BlobStore;
 use crate::deletion::DeletionQueue;
 use crate::memory::{Region, cell};
 use crate::runtime;
-use crate::utxo::UtxoStore;
+use crate::utxo::{Cursor, UtxoStore};
 use jobs::Ended;
 use run::{Durations, Run};
 use serde::{Deserialize, Serialize};
@@ -88,12 +88,12 @@ struct Stored {
     ended: Ended,
     jobs: u64,
     blocked_by: Option<BlockedBy>,
-    set_aside: Vec<u32>,
+    set_aside: Vec<Cursor>,
     totals: PruneCounts,
     durations: Durations,
     skipped: Skipped,
     timed_out: u64,
-    failed: [u64; 2],
+    failed: u64,
     /// When the log had a line of progress, in Unix nanoseconds.
     reported_at: u64,
 }
@@ -130,6 +130,8 @@ pub struct UtxoPruner {
     ticks: u64,
     /// 0: no timer runs.
     next_tick: u64,
+    /// Low on cycles: the timer runs again with the next notification.
+    paused: bool,
 }
 
 impl UtxoPruner {
@@ -140,7 +142,7 @@ impl UtxoPruner {
     pub fn open(cells: Rc<Region>) -> Result<Self, String> {
         cell::check(&cells, cell::UTXO_PRUNER, MAGIC, VERSION)?;
         let stored = Lazy { cells: Rc::clone(&cells), value: OnceCell::new() };
-        Ok(Self { cells, stored, ticks: 0, next_tick: 0 })
+        Ok(Self { cells, stored, ticks: 0, next_tick: 0, paused: false })
     }
 
     fn save(&self) {
@@ -175,9 +177,13 @@ impl UtxoPruner {
         }
     }
 
-    /// Says what the block assembly does. The next tick acts on it.
+    /// Says what the block assembly does. The next tick acts on it; where it runs again by then, the run begins anew.
     pub fn set_assembly(&mut self, state: BlockAssemblyState) {
+        self.paused = false;
         self.stored.assembly_running = state == BlockAssemblyState::Running;
+        if !self.stored.assembly_running {
+            self.stored.run = None;
+        }
         self.save();
     }
 
@@ -186,16 +192,17 @@ impl UtxoPruner {
     /// # Errors
     /// `NotBlocking`, `TooMany`.
     pub fn set_aside(&mut self, slot: u32) -> Result<(), PrunerError> {
-        if self.stored.set_aside.contains(&slot) {
+        if self.stored.set_aside.iter().any(|aside| aside.slot == slot) {
             return Ok(());
         }
-        if self.stored.blocked_by.as_ref().is_none_or(|blocked| blocked.slot != slot) {
+        let blocked = self.stored.blocked_by.as_ref().filter(|blocked| blocked.slot == slot);
+        let Some(txid) = blocked.and_then(|blocked| blocked.txid.as_slice().try_into().ok()) else {
             return Err(PrunerError::NotBlocking);
-        }
+        };
         if self.stored.set_aside.len() >= MAX_SET_ASIDE {
             return Err(PrunerError::TooMany { limit: MAX_SET_ASIDE as u64 });
         }
-        self.stored.set_aside.push(slot);
+        self.stored.set_aside.push(Cursor { key: 0, slot, txid });
         self.save();
         Ok(())
     }
@@ -205,7 +212,8 @@ impl UtxoPruner {
         let Stored { settings, running, pending, .. } = &*self.stored;
         // A job that waits for the block assembly waits for `set_assembly`.
         let waits = pending.is_some() && (self.stored.assembly_running || !self.stored.pending_skipped);
-        (settings.pruner_enabled && (running.is_some() || waits)).then_some(settings.tick_interval)
+        let active = !self.paused && settings.pruner_enabled && (running.is_some() || waits);
+        active.then_some(settings.tick_interval)
     }
 
     /// When the next tick comes, in nanoseconds since the Unix epoch; 0 where none is to come.

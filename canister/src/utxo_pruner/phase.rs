@@ -3,10 +3,11 @@
 use super::Records;
 use super::run::Run;
 use crate::api::{JobEnd, PruneCounts, PrunerSettings, UtxoError};
-use crate::utxo::{Candidate, Order, Place};
+use crate::utxo::{Candidate, Cursor, Order};
 
-/// Inputs of which the parents are told, or preserved, in one step. A record with more goes over several, and messages.
-pub const STEP_INPUTS: u32 = 10_000;
+/// Inputs of which the parents are told, or preserved, in one step: each parent lies on pages of its own. A record with more
+/// goes over several steps, and messages.
+pub const STEP_INPUTS: u32 = 1_000;
 
 /// What became of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub enum Step {
     Left,
     /// It stays there: the run goes on behind it.
     Stays,
-    /// There is more of it, from here on.
+    /// There is more of it, from this input on.
     More(u32),
 }
 
@@ -25,8 +26,8 @@ pub struct Context<'a, 'r> {
     pub records: &'a mut Records<'r>,
     /// The settings in force.
     pub settings: &'a PrunerSettings,
-    /// Slots of unmined records that cannot be read and were set aside.
-    pub set_aside: &'a [u32],
+    /// Unmined records that cannot be read and were set aside.
+    pub set_aside: &'a [Cursor],
     /// The run's heights.
     pub run: &'a Run,
     /// What is done.
@@ -44,21 +45,21 @@ pub trait Phase {
     /// References that the next step removes, changes or looks up.
     fn ops(of: &Candidate, from: u32, settings: &PrunerSettings) -> u64;
 
-    /// Does something with a record, from a part of it on.
+    /// Does something with a record, from an input on.
     ///
     /// # Errors
-    /// Why the whole run ends. Nothing of this record has changed, or it can be done again.
+    /// Why the whole run ends. What was done of this record can be done again.
     fn step(context: &mut Context, of: &Candidate, from: u32) -> Result<Step, JobEnd>;
 
-    /// What to do of a record that cannot be read: it stays.
+    /// What to do of a record that cannot be read, or behind which the index is `broken`: it stays.
     ///
     /// # Errors
     /// Why the whole run ends.
-    fn unreadable(context: &mut Context, place: &Place, error: UtxoError) -> Result<(), JobEnd>;
+    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoError, broken: bool) -> Result<(), JobEnd>;
 }
 
-/// Counts and logs a record that cannot be read.
-pub fn pass_over(context: &mut Context, place: &Place, error: &UtxoError) {
+/// Counts and logs a record that is kept as it cannot be read.
+pub fn keep(context: &mut Context, slot: u32, error: &UtxoError) {
     context.counts.record_errors += 1;
-    crate::runtime::log(&format!("pruner: the record in slot {} is kept: {error:?}", place.slot));
+    crate::runtime::log(&format!("pruner: the record in slot {slot} is kept: {error:?}"));
 }

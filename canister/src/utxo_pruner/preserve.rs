@@ -1,11 +1,11 @@
 //! Phase 1 and what lies between the phases: parents of old unmined transactions are preserved, and preservations that have
 //! expired are cleared (`pruner-service.md` 2.3).
 
-use super::phase::{Context, Phase, STEP_INPUTS, Step, pass_over};
+use super::phase::{Context, Phase, STEP_INPUTS, Step, keep};
 use super::run::Run;
 use crate::api::{BlockedBy, JobEnd, PrunerSettings, UtxoError};
 use crate::runtime;
-use crate::utxo::{Call, Candidate, Order, Place};
+use crate::utxo::{Call, Candidate, Cursor, Order};
 use serde_bytes::ByteBuf;
 
 /// Phase 1. Should a parent go before its child is resubmitted, the child would miss its inputs: any failure ends the run.
@@ -14,6 +14,10 @@ pub struct PreserveParents;
 fn blocked(slot: u32, txid: &[u8], parent: Option<&[u8]>, error: UtxoError) -> JobEnd {
     let parent = parent.map(ByteBuf::from);
     JobEnd::PreserveParents(BlockedBy { slot, txid: ByteBuf::from(txid), parent, error })
+}
+
+fn is_set_aside(context: &Context, slot: u32, txid: &[u8]) -> bool {
+    context.set_aside.iter().any(|aside| aside.slot == slot && aside.txid == txid)
 }
 
 impl Phase for PreserveParents {
@@ -28,9 +32,9 @@ impl Phase for PreserveParents {
     }
 
     fn step(context: &mut Context, of: &Candidate, from: u32) -> Result<Step, JobEnd> {
-        let Context { records, settings, run, counts, set_aside } = context;
+        let set_aside = is_set_aside(context, of.slot(), of.txid());
+        let Context { records, settings, run, counts, .. } = context;
         let until = run.current.saturating_add(settings.parent_preservation_blocks);
-        let set_aside = set_aside.contains(&of.slot());
         counts.old_unmined += u64::from(from == 0);
         match records.utxo.preserve_parents(of, (from, STEP_INPUTS), until, set_aside) {
             Ok(preserved) => counts.parents_preserved += preserved,
@@ -40,16 +44,16 @@ impl Phase for PreserveParents {
         Ok(if next < of.inputs() { Step::More(next) } else { Step::Stays })
     }
 
-    fn unreadable(context: &mut Context, place: &Place, error: UtxoError) -> Result<(), JobEnd> {
-        if context.set_aside.contains(&place.slot) {
-            Ok(())
-        } else {
-            Err(blocked(place.slot, &place.txid, None, error))
+    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoError, broken: bool) -> Result<(), JobEnd> {
+        // Where the index is broken, others lie behind that nobody would look at.
+        if !broken && is_set_aside(context, at.slot, &at.txid) {
+            return Ok(());
         }
+        Err(blocked(at.slot, &at.txid, None, error))
     }
 }
 
-/// Between the phases.
+/// Between the phases. What cannot be cleared stays preserved, which loses nothing.
 pub struct ExpirePreservations;
 
 impl Phase for ExpirePreservations {
@@ -64,15 +68,24 @@ impl Phase for ExpirePreservations {
     }
 
     fn step(context: &mut Context, of: &Candidate, _: u32) -> Result<Step, JobEnd> {
-        let Context { records, run, counts, .. } = context;
+        let Context { records, run, .. } = &mut *context;
+        // Without retention it would get no height, and never another one.
+        if records.settings.block_height_retention == 0 {
+            return Ok(Step::Stays);
+        }
         let call = Call { height: run.current, now_ns: runtime::time_ns(), settings: records.settings };
-        records.utxo.expire_preservation(of, &call).map_err(JobEnd::ExpirePreservations)?;
-        counts.preservations_expired += 1;
+        match records.utxo.expire_preservation(of, &call) {
+            Ok(()) => context.counts.preservations_expired += 1,
+            Err(error) => {
+                keep(context, of.slot(), &error);
+                return Ok(Step::Stays);
+            }
+        }
         Ok(Step::Left)
     }
 
-    fn unreadable(context: &mut Context, place: &Place, error: UtxoError) -> Result<(), JobEnd> {
-        pass_over(context, place, &error);
+    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoError, _: bool) -> Result<(), JobEnd> {
+        keep(context, at.slot, &error);
         Ok(())
     }
 }

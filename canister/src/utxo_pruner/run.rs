@@ -5,31 +5,46 @@ use super::Records;
 use super::delete::DeleteAtHeight;
 use super::phase::{Context, Phase, Step};
 use super::preserve::{ExpirePreservations, PreserveParents};
-use crate::api::{JobEnd, PruneCounts, PruneProgress, PrunerPhase, PrunerSettings, StopReason};
+use crate::api::{JobEnd, PruneCounts, PruneProgress, PrunerPhase, PrunerSettings, StopReason, UtxoError};
 use crate::prune::Limiter;
-use crate::utxo::Place;
+use crate::utxo::{Cursor, Next};
 use serde::{Deserialize, Serialize};
 
-/// Pages of records that a tick changes: 59 MiB, of the 75 above which the platform slows a canister down.
-const MOST_PAGES: u64 = 15_104;
+/// Pages of records and of their table that a tick changes: 68 MiB, of the 75 above which the platform slows a canister down.
+const MOST_PAGES: u64 = 17_408;
 
-/// Heights and place of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
+/// The heights of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heights {
     /// Where the chain is.
     pub current: u32,
     /// Records are deleted whose height is this one or lower.
     pub safe: u32,
     /// Unmined transactions below this height are old; 0: none is.
     pub cutoff: u32,
+}
+
+/// Heights and place of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// See there.
+    pub heights: Heights,
     /// Where the run is.
     pub phase: PrunerPhase,
     /// Behind this record of the phase's index.
-    place: Place,
-    /// The record behind that, and which part of it comes next.
-    part: Option<(Place, u32)>,
+    cursor: Cursor,
+    /// The record behind that, and from which input on it goes on.
+    part: Option<(Cursor, u32)>,
     /// When the phase began, in Unix nanoseconds.
-    pub phase_since: u64,
+    phase_since: u64,
+}
+
+impl std::ops::Deref for Run {
+    type Target = Heights;
+
+    fn deref(&self) -> &Heights {
+        &self.heights
+    }
 }
 
 /// What a message may do.
@@ -38,6 +53,18 @@ pub struct Budget {
     pub limiter: Limiter,
     /// Records of phase 2.
     pub records: u64,
+    /// Records that the job had deleted before.
+    pub deleted: u64,
+}
+
+/// What a run goes by, beside its heights.
+pub struct Terms<'a> {
+    /// The settings in force.
+    pub settings: &'a PrunerSettings,
+    /// Unmined records that cannot be read and were set aside.
+    pub set_aside: &'a [Cursor],
+    /// Unix nanoseconds.
+    pub now_ns: u64,
 }
 
 /// Seconds that phases took which ended, and how many of each kind ended.
@@ -45,20 +72,26 @@ pub type Durations = [(u64, u64); 3];
 
 impl Run {
     /// A run from its beginning.
-    pub fn begin(records: &mut Records, current: u32, safe: u32, cutoff: u32, now_ns: u64) -> Self {
+    pub fn begin(records: &mut Records, heights: Heights, now_ns: u64) -> Self {
+        records.utxo.watch();
         let phase = PrunerPhase::PreserveParents;
-        let mut run = Self { current, safe, cutoff, phase, place: Place::default(), part: None, phase_since: now_ns };
-        run.preserve_again(records, now_ns);
-        run
+        Self { heights, phase, cursor: Cursor::default(), part: None, phase_since: now_ns }
     }
 
     fn enter(&mut self, phase: PrunerPhase, now_ns: u64) {
-        (self.phase, self.place, self.part, self.phase_since) = (phase, Place::default(), None, now_ns);
+        (self.phase, self.cursor, self.part, self.phase_since) = (phase, Cursor::default(), None, now_ns);
     }
 
-    fn preserve_again(&mut self, records: &mut Records, now_ns: u64) {
-        records.utxo.watch_unmined();
-        self.enter(PrunerPhase::PreserveParents, now_ns);
+    /// What has come since phase 1 looked: old unmined records, or records to delete whose children it may have passed by.
+    /// Phase 1 looks again, from the lowest height of them on.
+    fn look_again(&mut self, records: &mut Records, now_ns: u64) {
+        if self.phase > PrunerPhase::PreserveParents
+            && let Some(key) = records.utxo.entered_since(self.cutoff, self.safe)
+        {
+            records.utxo.watch();
+            self.enter(PrunerPhase::PreserveParents, now_ns);
+            self.cursor.key = key;
+        }
     }
 
     /// Goes on within a budget. Being interrupted is a value, not an error.
@@ -68,32 +101,28 @@ impl Run {
     pub fn go_on(
         &mut self,
         records: &mut Records,
-        (settings, set_aside): (&PrunerSettings, &[u32]),
+        terms: &Terms,
         budget: &mut Budget,
         counts: &mut PruneCounts,
-        (durations, now_ns): (&mut Durations, u64),
+        durations: &mut Durations,
     ) -> Result<PruneProgress, JobEnd> {
-        records.utxo.count_pages();
         loop {
-            // Old unmined records that came since phase 1: their parents were not preserved.
-            if self.phase > PrunerPhase::PreserveParents && records.utxo.unmined_entered_below(self.cutoff) {
-                self.preserve_again(records, now_ns);
-            }
-            let mut context = Drive { run: self, records: &mut *records, settings, set_aside, counts: &mut *counts };
-            let stopped = match context.run.phase {
-                PrunerPhase::PreserveParents => context.drive::<PreserveParents>(budget)?,
-                PrunerPhase::ExpirePreservations => context.drive::<ExpirePreservations>(budget)?,
-                PrunerPhase::DeleteAtHeight => context.drive::<DeleteAtHeight>(budget)?,
+            self.look_again(records, terms.now_ns);
+            let mut driver = Driver { run: self, records: &mut *records, terms, counts: &mut *counts };
+            let stopped = match driver.run.phase {
+                PrunerPhase::PreserveParents => driver.drive::<PreserveParents>(budget)?,
+                PrunerPhase::ExpirePreservations => driver.drive::<ExpirePreservations>(budget)?,
+                PrunerPhase::DeleteAtHeight => driver.drive::<DeleteAtHeight>(budget)?,
             };
             if let Some(reason) = stopped {
                 return Ok(PruneProgress::HasMore { reason });
             }
             let (seconds, ended) = &mut durations[self.phase as usize];
-            *seconds += (now_ns - self.phase_since) / 1_000_000_000;
+            *seconds += terms.now_ns.saturating_sub(self.phase_since) / 1_000_000_000;
             *ended += 1;
             match self.phase {
-                PrunerPhase::PreserveParents => self.enter(PrunerPhase::ExpirePreservations, now_ns),
-                PrunerPhase::ExpirePreservations => self.enter(PrunerPhase::DeleteAtHeight, now_ns),
+                PrunerPhase::PreserveParents => self.enter(PrunerPhase::ExpirePreservations, terms.now_ns),
+                PrunerPhase::ExpirePreservations => self.enter(PrunerPhase::DeleteAtHeight, terms.now_ns),
                 PrunerPhase::DeleteAtHeight => return Ok(PruneProgress::Finished),
             }
         }
@@ -101,42 +130,50 @@ impl Run {
 }
 
 /// A run with all that it works with.
-struct Drive<'a, 'r> {
+struct Driver<'a, 'r> {
     run: &'a mut Run,
     records: &'a mut Records<'r>,
-    settings: &'a PrunerSettings,
-    set_aside: &'a [u32],
+    terms: &'a Terms<'a>,
     counts: &'a mut PruneCounts,
 }
 
-impl Drive<'_, '_> {
+impl Driver<'_, '_> {
     /// Does a phase to its end, or says why it stopped.
     fn drive<P: Phase>(&mut self, budget: &mut Budget) -> Result<Option<StopReason>, JobEnd> {
-        let Some(last) = P::last(self.run, self.settings) else { return Ok(None) };
-        while let Some(next) = self.records.utxo.behind(P::ORDER, &self.run.place, last) {
-            let part = self.run.part.filter(|(place, _)| *place == next);
-            let from = part.map_or(0, |(_, from)| from);
-            let of = match self.records.utxo.candidate(next.slot) {
-                Ok(of) => of,
-                Err(error) => {
-                    if let Err(reason) = budget.limiter.admit(1) {
-                        return Ok(Some(reason));
-                    }
-                    self.with(|context| P::unreadable(context, &next, error))?;
-                    (self.run.place, self.run.part) = (next, None);
+        let Some(last) = P::last(self.run, self.terms.settings) else { return Ok(None) };
+        loop {
+            let next = match self.records.utxo.behind(P::ORDER, &self.run.cursor, last) {
+                Next::End => return Ok(None),
+                Next::Record(next) => next,
+                Next::Broken => {
+                    let at = self.run.cursor;
+                    let why = format!("what follows it under {} in the index {:?}", at.key, P::ORDER);
+                    self.with(|context| P::unreadable(context, &at, UtxoError::Corrupt { why }, true))?;
+                    let Some(key) = at.key.checked_add(1) else { return Ok(None) };
+                    (self.run.cursor, self.run.part) = (Cursor { key, ..Cursor::default() }, None);
                     continue;
                 }
             };
-            if let Some(reason) = self.stop::<P>(budget, part.is_none(), P::ops(&of, from, self.settings)) {
+            let part = self.run.part.filter(|(cursor, _)| *cursor == next);
+            let from = part.map_or(0, |(_, from)| from);
+            let candidate = self.records.utxo.candidate(next.slot, Some((P::ORDER, next.key)));
+            let ops = candidate.as_ref().map_or(1, |of| P::ops(of, from, self.terms.settings));
+            if let Some(reason) = self.stop::<P>(budget, part.is_none(), ops) {
                 return Ok(Some(reason));
             }
-            match self.with(|context| P::step(context, &of, from))? {
+            let step = match candidate {
+                Ok(of) => self.with(|context| P::step(context, &of, from))?,
+                Err(error) => {
+                    self.with(|context| P::unreadable(context, &next, error, false))?;
+                    Step::Stays
+                }
+            };
+            match step {
                 Step::Left => self.run.part = None,
-                Step::Stays => (self.run.place, self.run.part) = (next, None),
+                Step::Stays => (self.run.cursor, self.run.part) = (next, None),
                 Step::More(from) => self.run.part = Some((next, from)),
             }
         }
-        Ok(None)
     }
 
     /// Why the next step does not fit this message, if it does not.
@@ -145,7 +182,7 @@ impl Drive<'_, '_> {
         if deletes && new && budget.records == 0 {
             return Some(StopReason::Chunks);
         }
-        if self.records.utxo.pages_changed() >= MOST_PAGES {
+        if self.records.utxo.pages_changed(self.counts.records_deleted - budget.deleted) >= MOST_PAGES {
             return Some(StopReason::Pages);
         }
         if let Err(reason) = budget.limiter.admit(ops) {
@@ -156,7 +193,7 @@ impl Drive<'_, '_> {
     }
 
     fn with<T>(&mut self, run: impl FnOnce(&mut Context) -> T) -> T {
-        let Self { records, settings, set_aside, counts, .. } = self;
+        let Self { records, terms: Terms { settings, set_aside, .. }, counts, .. } = self;
         run(&mut Context { records, settings, set_aside, run: self.run, counts })
     }
 }

@@ -57,7 +57,7 @@ impl UtxoPruner {
             running: stored.running.clone(),
             last_job: stored.ended.last(&self.cells),
             blocked_by: stored.blocked_by.clone(),
-            set_aside: stored.set_aside.clone(),
+            set_aside: stored.set_aside.iter().map(|aside| aside.slot).collect(),
             blobs_pending: deletions.pending_count(),
             blobs_dead: deletions.dead_count(),
             totals: stored.totals,
@@ -68,8 +68,14 @@ impl UtxoPruner {
     }
 
     /// What is wrong, in sentences.
-    pub fn problems(&self, deletions: &DeletionQueue) -> Vec<String> {
+    pub fn problems(&self, utxo: &UtxoSettings, deletions: &DeletionQueue) -> Vec<String> {
         let mut problems = Vec::new();
+        let retention = utxo.block_height_retention;
+        if retention > 0 && self.stored.settings.unmined_cutoff(utxo, u32::MAX) <= u32::MAX - retention {
+            problems.push(
+                "unmined_tx_retention is not below block_height_retention: parents go before they are preserved".into(),
+            );
+        }
         if let Some(blocked) = &self.stored.blocked_by {
             problems.push(format!(
                 "UTXO records are not pruned: parents of the unmined record in slot {} cannot be preserved: {:?}",

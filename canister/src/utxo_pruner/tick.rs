@@ -1,8 +1,8 @@
 //! What a firing of the timer does: a part of a job, within a budget (`pruner-service.md` 2.3, 2.7).
 
-use super::run::{Budget, Run};
+use super::run::{Budget, Run, Terms};
 use super::{Records, Stored, UtxoPruner};
-use crate::api::{JobEnd, JobState, JobTrigger, PruneJob, PruneProgress, PruneTrigger, PrunerError, UtxoSettings};
+use crate::api::{JobEnd, JobState, JobTrigger, PruneJob, PruneProgress, PrunerError};
 use crate::prune::Limiter;
 use crate::runtime;
 
@@ -19,7 +19,8 @@ impl UtxoPruner {
         if !self.stored.assembly_running {
             self.stop_for_assembly();
         } else if low_on_cycles {
-            runtime::log("pruner: paused, liquid cycles are below min_liquid_cycles");
+            self.paused = true;
+            runtime::log("pruner: paused until the next notification, liquid cycles are below min_liquid_cycles");
         } else {
             self.work(records);
         }
@@ -30,14 +31,11 @@ impl UtxoPruner {
     /// # Errors
     /// `ZeroHeight`, `BlockAssemblyNotRunning`, and nothing has changed.
     pub fn prune(&mut self, height: u32, records: &mut Records) -> Result<PruneJob, PrunerError> {
-        let job = match self.trigger_by_hand(height)? {
-            PruneTrigger::Scheduled(job) | PruneTrigger::Underway(job) => job,
-            PruneTrigger::Processed(job) => {
-                self.save();
-                return Ok(job);
-            }
-            PruneTrigger::PersisterActive { .. } | PruneTrigger::NotMined => return Err(PrunerError::ZeroHeight),
-        };
+        let (job, to_do) = self.trigger_by_hand(height)?;
+        if !to_do {
+            self.save();
+            return Ok(job);
+        }
         self.work(records);
         let active = [&self.stored.running, &self.stored.pending];
         let still = active.into_iter().flatten().find(|now| now.id == job.id).cloned();
@@ -81,15 +79,15 @@ impl UtxoPruner {
     }
 
     /// The job that runs, or the one that waits begins.
-    fn job(&mut self, utxo: &UtxoSettings, now_ns: u64) -> Option<PruneJob> {
+    fn job(&mut self, now_ns: u64) -> Option<PruneJob> {
         self.time_out(now_ns);
         if let Some(job) = self.stored.running.take() {
             return Some(job);
         }
         let mut job = self.stored.pending.take()?;
-        let (current, safe) = self.heights(utxo, &job);
+        let manual = job.trigger == JobTrigger::Manual;
         (job.state, job.started_at) = (JobState::Running, now_ns);
-        (job.current_height, job.safe_height) = (current, safe);
+        (job.current_height, job.safe_height) = (if manual { job.height } else { self.stored.current }, u32::MAX);
         self.stored.reported_at = now_ns;
         Some(job)
     }
@@ -97,25 +95,30 @@ impl UtxoPruner {
     /// A part of the job that runs or waits.
     fn work(&mut self, records: &mut Records) {
         let (start, now_ns) = (runtime::instructions(), runtime::time_ns());
-        let Some(mut job) = self.job(records.settings, now_ns) else { return };
+        let Some(mut job) = self.job(now_ns) else { return };
         let settings = self.stored.settings.clone();
         let chunk = u64::from(settings.utxo_chunk_size);
-        let limit = chunk * u64::from(settings.utxo_chunk_group_limit);
-        let limiter = Limiter::new(settings.max_ops_per_tick, settings.max_instructions_per_tick);
-        let mut budget = Budget { limiter, records: limit };
         let before = job.counts;
-        let (current, safe) = (job.current_height, job.safe_height);
-        let cutoff = settings.unmined_cutoff(records.settings, current);
+        let mut budget = Budget {
+            limiter: Limiter::new(settings.max_ops_per_tick, settings.max_instructions_per_tick),
+            records: chunk * u64::from(settings.utxo_chunk_group_limit),
+            deleted: before.records_deleted,
+        };
+        let mut wanted = self.heights(records.settings, job.current_height);
+        // What was safe may not be any more: a block persister that has just begun, another rule.
+        wanted.safe = wanted.safe.min(job.safe_height);
+        job.safe_height = wanted.safe;
+        self.stored.set_aside.retain(|aside| records.utxo.txid_in(aside.slot) == aside.txid);
+        records.utxo.begin_pruning();
         let result = loop {
-            let mut run = match self.stored.run.take() {
-                Some(run) => run,
-                None => Run::begin(records, current, safe, cutoff, now_ns),
-            };
+            let mut run = self.stored.run.take().unwrap_or_else(|| Run::begin(records, wanted, now_ns));
+            run.heights.safe = run.heights.safe.min(wanted.safe);
             let Stored { set_aside, durations, .. } = &mut *self.stored;
-            let result = run.go_on(records, (&settings, set_aside), &mut budget, &mut job.counts, (durations, now_ns));
+            let terms = Terms { settings: &settings, set_aside, now_ns };
+            let result = run.go_on(records, &terms, &mut budget, &mut job.counts, durations);
             job.phase = run.phase;
             match result {
-                Ok(PruneProgress::Finished) if (run.current, run.safe) != (current, safe) => {}
+                Ok(PruneProgress::Finished) if run.heights != wanted => {}
                 Ok(PruneProgress::Finished) => break Ok(PruneProgress::Finished),
                 Ok(more) => {
                     self.stored.run = Some(run);
@@ -124,6 +127,7 @@ impl UtxoPruner {
                 Err(end) => break Err(end),
             }
         };
+        records.utxo.end_pruning();
         job.ticks += 1;
         job.counts.chunks += (job.counts.processed - before.processed).div_ceil(chunk);
         job.instructions += runtime::instructions() - start;
@@ -147,12 +151,9 @@ impl UtxoPruner {
             }
             Err(end) => {
                 runtime::log(&format!("pruner: job {} failed: {end:?}", job.id));
-                match &end {
-                    JobEnd::PreserveParents(blocked) => {
-                        self.stored.failed[0] += 1;
-                        self.stored.blocked_by = Some(blocked.clone());
-                    }
-                    _ => self.stored.failed[1] += 1,
+                self.stored.failed += 1;
+                if let JobEnd::PreserveParents(blocked) = &end {
+                    self.stored.blocked_by = Some(blocked.clone());
                 }
                 self.end(job, JobState::Failed, Some(end));
             }

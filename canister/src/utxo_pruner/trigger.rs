@@ -1,6 +1,7 @@
 //! Policy: which heights make a job (`pruner-service.md` 2.2, 2.4, 2.7).
 
 use super::UtxoPruner;
+use super::run::Heights;
 use crate::api::{
     JobEnd, JobState, JobTrigger, PruneCounts, PruneJob, PruneProgress, PruneTrigger, PrunerError, PrunerPhase,
     SafeHeightRule, UtxoSettings,
@@ -9,6 +10,23 @@ use crate::runtime;
 
 fn not_zero(height: u32) -> Result<(), PrunerError> {
     if height == 0 { Err(PrunerError::ZeroHeight) } else { Ok(()) }
+}
+
+/// What a trigger came to.
+enum Triggered {
+    Scheduled(PruneJob),
+    Underway(PruneJob),
+    Processed(PruneJob),
+}
+
+impl From<Triggered> for PruneTrigger {
+    fn from(triggered: Triggered) -> Self {
+        match triggered {
+            Triggered::Scheduled(job) => Self::Scheduled(job),
+            Triggered::Underway(job) => Self::Underway(job),
+            Triggered::Processed(job) => Self::Processed(job),
+        }
+    }
 }
 
 impl UtxoPruner {
@@ -20,7 +38,7 @@ impl UtxoPruner {
         not_zero(height)?;
         self.stored.current = self.stored.current.max(height);
         self.stored.persisted = self.stored.persisted.max(height);
-        let answer = self.trigger(height, JobTrigger::BlockPersisted);
+        let answer = self.trigger(height, JobTrigger::BlockPersisted).into();
         self.save();
         Ok(answer)
     }
@@ -39,38 +57,42 @@ impl UtxoPruner {
             self.stored.skipped.not_mined += 1;
             PruneTrigger::NotMined
         } else {
-            self.trigger(height, JobTrigger::Block)
+            self.trigger(height, JobTrigger::Block).into()
         };
         self.save();
         Ok(answer)
     }
 
-    /// An operator's: a job for this height, as if the chain were there.
+    /// An operator's: a job for this height, as if the chain were there. Answers it, and whether there is something to do.
     ///
     /// # Errors
     /// `ZeroHeight`, `BlockAssemblyNotRunning`.
-    pub(super) fn trigger_by_hand(&mut self, height: u32) -> Result<PruneTrigger, PrunerError> {
+    pub(super) fn trigger_by_hand(&mut self, height: u32) -> Result<(PruneJob, bool), PrunerError> {
         not_zero(height)?;
         if !self.stored.assembly_running {
             return Err(PrunerError::BlockAssemblyNotRunning);
         }
-        Ok(self.trigger(height, JobTrigger::Manual))
+        match self.trigger(height, JobTrigger::Manual) {
+            Triggered::Processed(job) => Ok((job, false)),
+            Triggered::Underway(job) | Triggered::Scheduled(job) => Ok((job, true)),
+        }
     }
 
     /// A slot of one: the highest height wins.
-    fn trigger(&mut self, height: u32, by: JobTrigger) -> PruneTrigger {
+    fn trigger(&mut self, height: u32, by: JobTrigger) -> Triggered {
+        self.paused = false;
         let again = |job: &PruneJob| by == JobTrigger::Manual && job.height == height;
         if let Some(job) = self.stored.last_completed.clone()
             && (height <= self.stored.processed || again(&job))
         {
             self.stored.skipped.already_processed += 1;
-            return PruneTrigger::Processed(job);
+            return Triggered::Processed(job);
         }
         let active = [&self.stored.running, &self.stored.pending];
         if let Some(job) = active.into_iter().flatten().find(|job| job.height >= height) {
-            return PruneTrigger::Underway(job.clone());
+            return Triggered::Underway(job.clone());
         }
-        PruneTrigger::Scheduled(self.make_pending(height, by))
+        Triggered::Scheduled(self.make_pending(height, by))
     }
 
     /// Makes a job wait, in the place of the one that waits.
@@ -106,10 +128,8 @@ impl UtxoPruner {
     pub(super) fn end(&mut self, mut job: PruneJob, state: JobState, end: Option<JobEnd>) {
         (job.state, job.end, job.ended_at) = (state, end, runtime::time_ns());
         if state == JobState::Completed {
-            let reached = match job.trigger {
-                JobTrigger::Manual => job.height.min(self.stored.current),
-                _ => job.height,
-            };
+            // What was not persisted is not done, and an operator's height may be far above the chain's.
+            let reached = job.height.min(job.safe_height).min(self.stored.current);
             self.stored.processed = self.stored.processed.max(reached);
             self.stored.last_completed = Some(job.clone());
         }
@@ -129,9 +149,9 @@ impl UtxoPruner {
         }
     }
 
-    /// Current and safe height of a job that begins now.
-    pub(super) fn heights(&self, utxo: &UtxoSettings, job: &PruneJob) -> (u32, u32) {
-        let current = if job.trigger == JobTrigger::Manual { job.height } else { self.stored.current };
-        (current, self.safe_height(utxo, current))
+    /// The heights of a job that began at `current`, as they are now.
+    pub(super) fn heights(&self, utxo: &UtxoSettings, current: u32) -> Heights {
+        let cutoff = self.stored.settings.unmined_cutoff(utxo, current);
+        Heights { current, safe: self.safe_height(utxo, current), cutoff }
     }
 }

@@ -96,10 +96,9 @@ pub enum JobEnd {
     BlockAssemblyNotRunning,
     /// It took longer than `job_timeout`. Its height is pending again, and its place kept.
     TimedOut,
-    /// A parent of an old unmined transaction could not be preserved: nothing was deleted.
+    /// A parent of an old unmined transaction could not be preserved: nothing was deleted, or nothing more where phase 1 was done
+    /// again.
     PreserveParents(BlockedBy),
-    /// A record whose preservation expired could not be taken among those to delete.
-    ExpirePreservations(UtxoError),
 }
 
 /// What stands in the way of preserving parents.
@@ -158,7 +157,7 @@ pub struct PruneCounts {
     pub skipped_child_absent: u64,
     /// Kept: its data in the BlobStore or its place in the deletion queue made difficulties.
     pub external_errors: u64,
-    /// Kept: it cannot be decoded, or is not what the index says.
+    /// Kept: it or a parent cannot be decoded, it is not what the index says, or there was no memory for its place in another.
     pub record_errors: u64,
     /// Chunks of `utxo_chunk_size` records, and what was left at the end of a tick.
     pub chunks: u64,
@@ -179,7 +178,7 @@ pub struct PruneJob {
     pub end: Option<JobEnd>,
     /// The height at which the chain was when it began; 0 before.
     pub current_height: u32,
-    /// Records are deleted whose height is this one or lower; 0 before.
+    /// Records are deleted whose height is this one or lower; 0 before. It falls where the block persister begins meanwhile.
     pub safe_height: u32,
     /// Unix nanoseconds.
     pub created_at: u64,
@@ -244,7 +243,7 @@ pub struct PrunerStatus {
     pub last_job: Option<PruneJob>,
     /// What stopped phase 1 of the last run, if it did.
     pub blocked_by: Option<BlockedBy>,
-    /// Slots of unmined records that cannot be read and were set aside.
+    /// Slots of unmined records that cannot be read, or a parent of which cannot, and were set aside.
     pub set_aside: Vec<u32>,
     /// Blobs outside that wait to be deleted.
     pub blobs_pending: u64,

@@ -43,6 +43,7 @@ impl Real {
 
     /// Takes all memory but `slack` bytes, and has none grown any more.
     pub fn fill(&mut self, slack: u64) {
+        let slack = slack + self.store.slots.spare();
         while BUCKET - self.end() >= slack + 64 {
             let length = (BUCKET - self.end() - slack).min(1 << 20) as u32 / 5 * 4;
             self.store.slots.allocate(length.max(16)).unwrap();

@@ -12,7 +12,7 @@ fn all(w: &World, txs: &[&Tx]) -> (Vec<Option<UtxoRecord>>, UtxoStorage, Vec<Unm
 
 /// Leaves so many bytes of memory, and allows no more.
 fn leave(w: &mut World, bytes: u64) {
-    w.store.fill(bytes);
+    w.store.fill(bytes, true);
     memory::set_max_pages(memory::billed_pages());
 }
 

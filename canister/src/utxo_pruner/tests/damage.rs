@@ -32,7 +32,7 @@ fn an_unmined_record_that_cannot_be_read_stops_everything_until_it_is_set_aside(
     assert!(blocked.parent.is_none() && matches!(blocked.error, UtxoError::Corrupt { .. }));
     assert!(s.there(&due) && s.there(&parent), "nothing is deleted");
     assert_eq!(job.counts.records_deleted, 0);
-    assert!(s.pruner.problems(&s.queue)[0].contains(&format!("slot {slot}")));
+    assert!(s.pruner.problems(&s.w.settings, &s.queue)[0].contains(&format!("slot {slot}")));
     assert_eq!(s.status().last_processed_height, 0);
 
     assert_eq!(s.pruner.set_aside(slot + 1), Err(PrunerError::NotBlocking));
@@ -111,7 +111,7 @@ fn a_record_is_kept_whose_blob_is_damaged_and_goes_where_it_is_missing() {
 
 /// Leaves no memory: neither the bucket's rest nor more of it.
 fn fill(s: &mut Service) {
-    s.w.store.fill(0);
+    s.w.store.fill(0, false);
     memory::set_max_pages(memory::billed_pages());
 }
 

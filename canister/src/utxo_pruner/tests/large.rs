@@ -48,7 +48,7 @@ fn the_parents_of_many_inputs_are_told_over_several_messages_and_there_is_no_way
     assert!(!s.there(&child));
     assert_eq!(s.status().totals.records_deleted, 1);
     assert_eq!(s.get(&parent).deleted_children, vec![child.id()]);
-    for vout in [0, 9_999, 10_000, INPUTS - 1] {
+    for vout in [0, 999, 1_000, 9_999, INPUTS - 1] {
         let refused = s.spend(&child, &[parent.spend(vout, vout)]).unwrap_err();
         assert_eq!(refused[0].error, UtxoError::InvalidSpend, "output {vout}");
     }
@@ -73,9 +73,9 @@ fn the_parents_of_many_inputs_are_preserved_over_several_messages_before_anythin
     }
     s.settle();
     let job = s.status().last_job.unwrap();
-    assert_eq!((job.counts.old_unmined, job.counts.parents_preserved, job.counts.records_deleted), (1, 3, 1));
+    assert_eq!((job.counts.old_unmined, job.counts.parents_preserved, job.counts.records_deleted), (1, 30, 1));
     assert!(parents.iter().all(|tx| s.get(tx).preserve_until == Some(1_288 + 1_440)));
-    assert!(job.ticks >= 4, "{}", job.ticks);
+    assert!(job.ticks >= 30, "{}", job.ticks);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn many_spenders_are_looked_up_in_batches_over_all_pages() {
     });
     // All children but the last, on the last page, are stable.
     let job = s.prune(1_500);
-    assert_eq!((job.counts.skipped_child_recent, job.counts.processed, job.ticks > 3), (1, 1, true), "{job:?}");
+    assert_eq!((job.counts.skipped_child_recent, job.counts.processed), (1, 1), "{job:?}");
     assert!(s.there(&tx));
     let job = s.prune(1_400 + 288);
     assert_eq!((job.counts.records_deleted, job.counts.pages_deleted), (1, 2));
