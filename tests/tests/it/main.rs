@@ -13,6 +13,7 @@ mod machine;
 mod minimum;
 mod operation;
 mod prune;
+mod pruner;
 mod reads;
 mod rollback;
 mod uploads;

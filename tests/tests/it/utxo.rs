@@ -5,31 +5,31 @@ use coppice_tests::coppice::{Coppice, Who};
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
 
-type Done<T> = Batch<Result<T, UtxoError>>;
+pub type Done<T> = Batch<Result<T, UtxoError>>;
 
-fn create(coppice: &Coppice, height: u32, items: Vec<UtxoCreate>) -> Done<UtxoCreated> {
+pub fn create(coppice: &Coppice, height: u32, items: Vec<UtxoCreate>) -> Done<UtxoCreated> {
     coppice.produce("utxo_create", UtxoCreateBatch { height, items })
 }
 
-fn spend(coppice: &Coppice, height: u32, items: Vec<TransactionSpends>) -> Batch<Result<u32, Vec<SpendError>>> {
+pub fn spend(coppice: &Coppice, height: u32, items: Vec<TransactionSpends>) -> Batch<Result<u32, Vec<SpendError>>> {
     coppice.produce("utxo_spend", UtxoSpendBatch { height, items })
 }
 
-fn set_mined(coppice: &Coppice, height: u32, block_id: u32, txs: &[&Tx], unset: bool) -> Done<Vec<u32>> {
+pub fn set_mined(coppice: &Coppice, height: u32, block_id: u32, txs: &[&Tx], unset: bool) -> Done<Vec<u32>> {
     let items = txs.iter().map(|tx| MinedTransaction { txid: tx.id(), subtree: 3 }).collect();
     let set = UtxoSetMined { height, block_id, block_height: height, on_longest_chain: !unset, unset, items };
     coppice.produce("utxo_set_mined", set)
 }
 
-fn get(coppice: &Coppice, tx: &Tx) -> Result<UtxoRecord, UtxoError> {
+pub fn get(coppice: &Coppice, tx: &Tx) -> Result<UtxoRecord, UtxoError> {
     coppice.ask("utxo_get", (UtxoGet { txid: tx.id(), first: 0, limit: 10_000 },))
 }
 
-fn configure(coppice: &Coppice, change: UtxoSettingsChange) -> Result<Config, ConfigError> {
+pub fn configure(coppice: &Coppice, change: UtxoSettingsChange) -> Result<Config, ConfigError> {
     coppice.operate("set_config", ConfigChange { utxo: Some(change), ..ConfigChange::default() })
 }
 
-fn all_ok<T: std::fmt::Debug, E: std::fmt::Debug>(batch: Batch<Result<T, E>>) -> Vec<T> {
+pub fn all_ok<T: std::fmt::Debug, E: std::fmt::Debug>(batch: Batch<Result<T, E>>) -> Vec<T> {
     assert_eq!(batch.remaining, 0);
     batch.results.into_iter().map(|result| result.unwrap()).collect()
 }

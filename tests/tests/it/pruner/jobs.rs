@@ -1,0 +1,165 @@
+//! Jobs: their states and history (section 4), and runs by hand.
+
+use super::world::*;
+use coppice_canister::api::*;
+
+fn ids(jobs: &[PruneJob]) -> Vec<u64> {
+    jobs.iter().map(|job| job.id).collect()
+}
+
+#[test]
+fn s4_jobs_are_listed_active_ones_first_and_then_the_last_first() {
+    let world = World::new();
+    world.slow();
+    world.prune(1);
+    world.persisted(2);
+    world.prune(3);
+    let txs = orphans(0..3);
+    world.done(10, &txs);
+    world.persisted(20);
+    world.ticks(1);
+    world.persisted(21);
+    let jobs = world.jobs();
+    let states: Vec<(u64, JobState)> = jobs.iter().map(|job| (job.id, job.state)).collect();
+    use JobState::{Cancelled, Completed, Pending, Running};
+    assert_eq!(states, [(5, Pending), (4, Running), (3, Completed), (2, Cancelled), (1, Completed)]);
+    let status = world.status();
+    assert_eq!((&status.pending, &status.running), (&Some(jobs[0].clone()), &Some(jobs[1].clone())));
+    assert_eq!(status.last_job.as_ref(), Some(&jobs[2]));
+    world.coppice.upgrade();
+    assert_eq!(world.jobs(), jobs);
+}
+
+#[test]
+fn s4_the_list_is_read_in_pages() {
+    let world = World::new();
+    (1..=23).for_each(|height| drop(world.persisted(height)));
+    world.ticks(1);
+    let all = world.jobs();
+    assert_eq!(ids(&all), (1..=23).rev().collect::<Vec<_>>());
+    for limit in [1, 4, 22, 23, 24, 7] {
+        let (mut read, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = world.page(cursor, limit);
+            assert!(page.jobs.len() <= limit as usize);
+            assert_eq!(page.cursor.is_some(), read.len() + page.jobs.len() < 23, "pages of {limit}");
+            read.extend(page.jobs);
+            cursor = page.cursor;
+            if cursor.is_none() {
+                break;
+            }
+            // Jobs that end meanwhile do not move what is still to be read.
+            if limit == 7 {
+                let status = world.status();
+                world.prune(status.current_height + 1);
+            }
+        }
+        assert_eq!(read, all, "pages of {limit}");
+    }
+}
+
+#[test]
+fn s4_max_job_history() {
+    let world = World::new();
+    let history = |most: u32| {
+        let change = PrunerSettingsChange { max_job_history: Some(most), ..Default::default() };
+        assert_eq!(world.set(change).max_job_history, most);
+    };
+    history(3);
+    (1..=5).for_each(|height| drop(world.prune(height)));
+    assert_eq!(ids(&world.jobs()), [5, 4, 3]);
+    history(2);
+    assert_eq!(ids(&world.jobs()), [5, 4], "at once");
+    history(1_000);
+    world.prune(6);
+    assert_eq!(ids(&world.jobs()), [6, 5, 4], "what is forgotten does not come back");
+    // Those that wait or run do not count, and are never forgotten.
+    history(1);
+    world.slow();
+    let txs = orphans(0..2);
+    world.done(10, &txs);
+    world.persisted(20);
+    world.ticks(1);
+    world.persisted(21);
+    assert_eq!(ids(&world.jobs()), [8, 7, 6]);
+}
+
+#[test]
+fn s4_a_job_keeps_its_times_heights_and_counts() {
+    let world = World::new();
+    world.slow();
+    let txs = orphans(0..3);
+    world.done(10, &txs);
+    world.block(30, false);
+    let begun = world.coppice.ic.now();
+    let made = World::scheduled(world.persisted(20));
+    assert!(made.created_at >= begun);
+    assert_eq!((made.started_at, made.ended_at, made.current_height, made.safe_height), (0, 0, 0, 0));
+    let done = world.finish(made.id);
+    assert_eq!((done.id, done.height, done.trigger, done.created_at), (made.id, 20, made.trigger, made.created_at));
+    assert_eq!((done.current_height, done.safe_height, done.phase), (30, 20, PrunerPhase::DeleteAtHeight));
+    let seconds = |ns: u64| ns / 1_000_000_000;
+    assert_eq!((seconds(done.ended_at - done.started_at), done.ticks), (20, 3));
+    assert!(done.started_at >= made.created_at + 9_000_000_000 && done.instructions > 1_000);
+}
+
+#[test]
+fn s4_by_hand_records_go_at_once_even_where_the_timer_is_switched_off() {
+    let world = World::new();
+    world.set(PrunerSettingsChange { pruner_enabled: Some(false), ..Default::default() });
+    let txs = orphans(0..2);
+    world.done(10, &txs);
+    let job = world.by_hand(20).unwrap();
+    assert_eq!((job.state, job.trigger, job.ticks), (JobState::Completed, JobTrigger::Manual, 1));
+    assert_eq!((job.current_height, job.safe_height, job.counts.records_deleted), (20, 20, 2));
+    assert_eq!((world.count(&txs), world.last()), (0, job.clone()));
+    assert_eq!(world.by_hand(20), Ok(job), "again: the same job, and nothing is done");
+    assert_eq!(world.jobs().len(), 1);
+}
+
+#[test]
+fn s4_by_hand_a_long_job_goes_on_with_each_call() {
+    let world = World::new();
+    world.set(PrunerSettingsChange { pruner_enabled: Some(false), ..Default::default() });
+    world.slow();
+    let txs = orphans(0..3);
+    world.done(10, &txs);
+    for (ticks, state) in [(1, JobState::Running), (2, JobState::Running), (3, JobState::Completed)] {
+        let job = world.by_hand(20).unwrap();
+        assert_eq!((job.id, job.ticks, job.state), (1, ticks, state));
+        assert_eq!(world.count(&txs), 3 - ticks as usize);
+        // The timer, switched off, does not go on with it.
+        world.ticks(1);
+        assert_eq!(world.count(&txs), 3 - ticks as usize);
+    }
+}
+
+#[test]
+fn s4_by_hand_is_refused_where_it_would_be_unsafe_and_nothing_changes() {
+    let world = World::new();
+    world.assembly(BlockAssemblyState::NotRunning);
+    let txs = orphans(0..1);
+    world.done(10, &txs);
+    let before = world.status();
+    assert_eq!(world.by_hand(20), Err(PrunerError::BlockAssemblyNotRunning));
+    assert_eq!(world.by_hand(0), Err(PrunerError::ZeroHeight));
+    assert_eq!((world.status(), world.jobs(), world.count(&txs)), (before, vec![], 1));
+}
+
+#[test]
+fn s4_by_hand_a_height_above_the_notified_one_does_not_block_later_triggers() {
+    let world = World::new();
+    world.prune(20);
+    let txs = orphans(0..2);
+    world.done(10, &txs[..1]);
+    world.done(900, &txs[1..]);
+    let job = world.by_hand(1_000).unwrap();
+    // Phase 1 and preservations go by its height, deletions by what is persisted.
+    assert_eq!((job.state, job.current_height, job.safe_height), (JobState::Completed, 1_000, 20));
+    assert_eq!(world.there(&txs), [false, true]);
+    let status = world.status();
+    assert_eq!((status.current_height, status.last_processed_height), (20, 20));
+    assert_eq!(world.prune(21).height, 21);
+    assert_eq!(world.by_hand(21).unwrap().trigger, JobTrigger::BlockPersisted, "processed: that job's answer");
+    assert_eq!(world.by_hand(15).unwrap().height, 21);
+}

@@ -1,0 +1,19 @@
+//! The pruner of UTXO records through the interface: a test for each numbered claim of `pruner-service.md`, with the name of
+//! its section. Sections 2.1 to 2.7 are the modules; 7 is with 2.1, 3 with 2.3 and `stories`, 4 in `jobs`.
+//!
+//! Not here, as a canister has none of it: gRPC ports and clients (2.1), what the block persister does before it notifies
+//! (2.2 primary 1 and 2, 2.4.1), goroutines and worker pools (4), S3 and files (2.6, where a worker deletes what is outside).
+//! Records that are damaged, and blobs of the BlobStore that are gone already, cannot be had through the interface: unit tests.
+
+mod jobs;
+mod s2_1_settings;
+mod s2_2_triggers;
+mod s2_3_assembly;
+mod s2_3_phase_1;
+mod s2_3_phase_2;
+mod s2_3_ticks;
+mod s2_4_persister;
+mod s2_5_defensive;
+mod s2_6_external;
+mod stories;
+mod world;

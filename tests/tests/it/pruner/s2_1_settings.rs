@@ -1,0 +1,240 @@
+//! 2.1 and 7: settings, what a new canister does, and who may call what.
+
+use super::world::*;
+use candid::encode_args;
+use coppice_canister::api::*;
+use coppice_tests::coppice::Who;
+
+type Change = PrunerSettingsChange;
+
+fn retention(blocks: u32) -> Option<UnminedRetention> {
+    Some(UnminedRetention::Blocks(blocks))
+}
+
+#[test]
+fn s2_1_1_settings_have_the_names_and_defaults_of_section_7() {
+    let world = World::as_installed();
+    let PrunerSettings {
+        pruner_enabled,
+        disable_dah_cleaner,
+        job_timeout,
+        utxo_chunk_size,
+        utxo_chunk_group_limit,
+        utxo_progress_log_interval,
+        utxo_defensive_enabled,
+        utxo_defensive_batch_read_size,
+        unmined_tx_retention,
+        parent_preservation_blocks,
+        safe_height_rule,
+        max_job_history,
+        ..
+    } = world.settings();
+    assert!(pruner_enabled, "startPruner");
+    assert_eq!(job_timeout, 10 * 60, "pruner_jobTimeout");
+    assert_eq!(utxo_chunk_size, 1_000, "pruner_utxoChunkSize");
+    assert_eq!(utxo_chunk_group_limit, 10, "pruner_utxoChunkGroupLimit");
+    assert_eq!(utxo_progress_log_interval, 30, "pruner_utxoProgressLogInterval");
+    assert!(!utxo_defensive_enabled, "pruner_utxoDefensiveEnabled");
+    assert_eq!(utxo_defensive_batch_read_size, 10_000, "pruner_utxoDefensiveBatchReadSize");
+    assert_eq!(unmined_tx_retention, UnminedRetention::HalfOfRetention, "utxostore_unminedTxRetention");
+    assert_eq!(parent_preservation_blocks, PRESERVATION, "utxostore_parentPreservationBlocks");
+    assert!(!disable_dah_cleaner, "utxostore_disableDAHCleaner");
+    assert_eq!(safe_height_rule, SafeHeightRule::Persisted, "the worked example of 2.4");
+    assert_eq!(max_job_history, 1_000, "4, Max Job History");
+    let config: Config = world.coppice.ask("get_config", ());
+    assert_eq!(config.utxo.block_height_retention, 288);
+}
+
+#[test]
+fn s7_a_value_that_makes_no_sense_is_refused_by_name_and_nothing_changes() {
+    let world = World::as_installed();
+    let before = world.settings();
+    let refused: Vec<(&str, Change)> = vec![
+        ("job_timeout", Change { job_timeout: Some(0), ..Default::default() }),
+        ("job_timeout", Change { job_timeout: Some(31_536_001), ..Default::default() }),
+        ("utxo_chunk_size", Change { utxo_chunk_size: Some(0), ..Default::default() }),
+        ("utxo_chunk_size", Change { utxo_chunk_size: Some(100_001), ..Default::default() }),
+        ("utxo_chunk_group_limit", Change { utxo_chunk_group_limit: Some(0), ..Default::default() }),
+        ("utxo_chunk_group_limit", Change { utxo_chunk_group_limit: Some(10_001), ..Default::default() }),
+        ("utxo_progress_log_interval", Change { utxo_progress_log_interval: Some(u64::MAX), ..Default::default() }),
+        ("utxo_defensive_batch_read_size", Change { utxo_defensive_batch_read_size: Some(0), ..Default::default() }),
+        (
+            "utxo_defensive_batch_read_size",
+            Change { utxo_defensive_batch_read_size: Some(100_001), ..Default::default() },
+        ),
+        ("unmined_tx_retention", Change { unmined_tx_retention: retention(u32::MAX), ..Default::default() }),
+        ("parent_preservation_blocks", Change { parent_preservation_blocks: Some(u32::MAX), ..Default::default() }),
+        ("tick_interval", Change { tick_interval: Some(0), ..Default::default() }),
+        ("tick_interval", Change { tick_interval: Some(86_401), ..Default::default() }),
+        ("max_ops_per_tick", Change { max_ops_per_tick: Some(0), ..Default::default() }),
+        ("max_ops_per_tick", Change { max_ops_per_tick: Some(10_000_001), ..Default::default() }),
+        ("max_instructions_per_tick", Change { max_instructions_per_tick: Some(999_999), ..Default::default() }),
+        ("max_instructions_per_tick", Change { max_instructions_per_tick: Some(2_000_000_001), ..Default::default() }),
+        ("max_job_history", Change { max_job_history: Some(0), ..Default::default() }),
+        ("max_job_history", Change { max_job_history: Some(1_001), ..Default::default() }),
+    ];
+    for (name, change) in refused {
+        // With something beside it that would be taken.
+        let change = Change { pruner_enabled: Some(false), ..change };
+        match world.try_set(change) {
+            Err(PrunerError::Invalid { field, why }) => {
+                assert_eq!(field, name);
+                assert!(!why.is_empty());
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+        assert_eq!(world.settings(), before, "{name}");
+    }
+}
+
+#[test]
+fn s7_settings_change_at_run_time_and_survive_an_upgrade() {
+    let world = World::as_installed();
+    let change = Change {
+        pruner_enabled: Some(false),
+        disable_dah_cleaner: Some(true),
+        job_timeout: Some(1),
+        utxo_chunk_size: Some(2),
+        utxo_chunk_group_limit: Some(3),
+        utxo_progress_log_interval: Some(0),
+        utxo_defensive_enabled: Some(true),
+        utxo_defensive_batch_read_size: Some(5),
+        unmined_tx_retention: retention(6),
+        parent_preservation_blocks: Some(7),
+        safe_height_rule: Some(SafeHeightRule::PersistedPlusRetention),
+        tick_interval: Some(8),
+        max_ops_per_tick: Some(9),
+        max_instructions_per_tick: Some(1_000_000),
+        max_job_history: Some(10),
+    };
+    let expected = PrunerSettings {
+        pruner_enabled: false,
+        disable_dah_cleaner: true,
+        job_timeout: 1,
+        utxo_chunk_size: 2,
+        utxo_chunk_group_limit: 3,
+        utxo_progress_log_interval: 0,
+        utxo_defensive_enabled: true,
+        utxo_defensive_batch_read_size: 5,
+        unmined_tx_retention: UnminedRetention::Blocks(6),
+        parent_preservation_blocks: 7,
+        safe_height_rule: SafeHeightRule::PersistedPlusRetention,
+        tick_interval: 8,
+        max_ops_per_tick: 9,
+        max_instructions_per_tick: 1_000_000,
+        max_job_history: 10,
+    };
+    assert_eq!(world.set(change), expected);
+    assert_eq!(world.settings(), expected);
+    // What is left out stays.
+    assert_eq!(world.set(Change::default()), expected);
+    world.coppice.upgrade();
+    assert_eq!(world.settings(), expected);
+}
+
+#[test]
+fn s7_the_interval_of_the_timer_changes_at_once_and_survives_an_upgrade() {
+    let world = World::new();
+    world.ticks(1);
+    assert_eq!(world.status().ticks, 1);
+    world.set(Change { tick_interval: Some(1_000), ..Default::default() });
+    world.coppice.pass(900);
+    assert_eq!(world.status().ticks, 1);
+    world.coppice.pass(200);
+    assert_eq!(world.status().ticks, 2);
+    world.coppice.upgrade();
+    let due = world.status().next_tick;
+    assert!((999..1_001).contains(&((due - world.coppice.ic.now()) / 1_000_000_000)), "{due}");
+    world.coppice.pass(900);
+    assert_eq!(world.status().ticks, 0, "an upgrade starts counting again");
+    world.coppice.pass(200);
+    assert_eq!(world.status().ticks, 1);
+}
+
+#[test]
+fn s7_start_pruner_switches_the_timers_work_off_and_on() {
+    let world = World::new();
+    world.set(Change { pruner_enabled: Some(false), ..Default::default() });
+    let txs = orphans(0..3);
+    world.done(10, &txs);
+    let job = World::scheduled(world.persisted(20));
+    world.ticks(3);
+    let status = world.status();
+    assert_eq!((status.enabled, status.pending, status.running), (false, Some(job.clone()), None));
+    assert_eq!(world.count(&txs), 3);
+    world.set(Change { pruner_enabled: Some(true), ..Default::default() });
+    assert_eq!(world.finish(job.id).counts.records_deleted, 3);
+    assert!(world.status().enabled);
+}
+
+#[test]
+fn s2_1_3_the_block_assembly_is_not_running_until_told_and_what_it_said_survives_an_upgrade() {
+    let world = World::as_installed();
+    let txs = orphans(0..1);
+    world.retention(RETENTION);
+    world.done(10, &txs);
+    assert_eq!(world.status().block_assembly, BlockAssemblyState::NotRunning);
+    let job = World::scheduled(world.persisted(20));
+    world.ticks(2);
+    assert_eq!((world.status().pending, world.count(&txs)), (Some(job.clone()), 1));
+    world.assembly(BlockAssemblyState::Running);
+    world.coppice.upgrade();
+    assert_eq!(world.status().block_assembly, BlockAssemblyState::Running);
+    world.finish(job.id);
+    assert_eq!(world.count(&txs), 0);
+}
+
+#[test]
+fn s2_1_4_the_health_check_finds_nothing_wrong() {
+    let world = World::as_installed();
+    assert_eq!((world.health().healthy, world.health().problems), (true, vec![]));
+}
+
+#[test]
+fn s2_1_5_each_method_asks_for_its_role_and_a_refused_call_changes_nothing() {
+    let world = World::as_installed();
+    let worker = Grant { principal: Who::Archive.principal(), role: Role::BlobWorker };
+    world.coppice.operate::<Result<(), RoleError>>("grant_role", worker).unwrap();
+    let off = Change { pruner_enabled: Some(false), ..Default::default() };
+    let rows = CompleteBlobDeletions { completed_ids: vec![1], failed_ids: vec![2], max_retries: 3 };
+    let methods = [
+        ("notify_block", Who::Producer, encode_args((7u32, true))),
+        ("notify_block_persisted", Who::Producer, encode_args((8u32,))),
+        ("set_block_assembly_state", Who::Producer, encode_args((BlockAssemblyState::Running,))),
+        ("prune_utxos", Who::Controller, encode_args((9u32,))),
+        ("set_pruner_settings", Who::Controller, encode_args((off,))),
+        ("set_aside_unmined", Who::Controller, encode_args((1u32,))),
+        ("retry_blob_deletion", Who::Controller, encode_args((1u64,))),
+        ("complete_blob_deletions", Who::Archive, encode_args((rows,))),
+    ];
+    let everybody = [Who::Controller, Who::Producer, Who::Archive, Who::Stranger, Who::Anonymous];
+    for (method, may, arg) in methods {
+        let arg = arg.unwrap();
+        let before = (world.status(), world.settings());
+        for who in everybody.into_iter().filter(|who| *who != may) {
+            let reply = world.coppice.ic.update(world.coppice.id, who.principal(), method, arg.clone());
+            let reject = reply.expect_err(method);
+            assert!(reject.message.contains("access denied"), "{method} by {who:?}: {reject:?}");
+        }
+        assert_eq!((world.status(), world.settings()), before, "{method}");
+        let reply = world.coppice.ic.update(world.coppice.id, may.principal(), method, arg);
+        assert!(reply.is_ok(), "{method} by {may:?}: {reply:?}");
+    }
+    // All of those that change something did, for whom they are.
+    let status = world.status();
+    assert_eq!((status.current_height, status.last_persisted_height, status.enabled), (8, 8, false));
+    assert_eq!((status.block_assembly, world.last().height), (BlockAssemblyState::Running, 9));
+}
+
+#[test]
+fn s2_1_6_a_new_canister_waits_for_events() {
+    let world = World::as_installed();
+    world.ticks(2);
+    let status = world.status();
+    assert!(status.enabled && status.ticks == 2 && status.next_tick > world.coppice.ic.now());
+    assert_eq!((status.pending, status.running, status.last_job), (None, None, None));
+    assert_eq!((status.current_height, status.last_persisted_height, status.last_processed_height), (0, 0, 0));
+    assert_eq!((status.safe_height, status.unmined_cutoff_height, status.totals), (0, 0, PruneCounts::default()));
+    assert_eq!((status.blocked_by, status.set_aside, status.blobs_pending, status.blobs_dead), (None, vec![], 0, 0));
+    assert_eq!(world.jobs(), []);
+}

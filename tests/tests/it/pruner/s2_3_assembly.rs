@@ -1,0 +1,99 @@
+//! 2.3, the safety check: nothing is pruned but while the block assembly is running.
+
+use super::world::*;
+use coppice_canister::api::BlockAssemblyState::{NotRunning, Running};
+use coppice_canister::api::*;
+use coppice_tests::transactions::Tx;
+
+#[test]
+fn s2_3_safety_check_nothing_begins_while_the_assembly_is_not_running() {
+    let world = World::new();
+    let txs = orphans(0..2);
+    world.done(10, &txs);
+    world.assembly(NotRunning);
+    let job = World::scheduled(world.persisted(20));
+    world.ticks(3);
+    world.coppice.upgrade();
+    world.ticks(2);
+    let status = world.status();
+    assert_eq!((status.pending, status.running, status.last_job), (Some(job.clone()), None, None));
+    assert_eq!((world.count(&txs), status.last_processed_height), (2, 0));
+    assert_eq!(world.skipped("block_assembly_not_running"), 1.0, "once, however many ticks find it so");
+    // A higher one is another that cannot begin.
+    let higher = World::scheduled(world.persisted(21));
+    world.ticks(2);
+    assert_eq!(world.skipped("block_assembly_not_running"), 2.0);
+    world.assembly(Running);
+    assert_eq!(world.finish(higher.id).counts.records_deleted, 2);
+    assert_eq!(world.skipped("block_assembly_not_running"), 2.0);
+}
+
+#[test]
+fn s2_3_safety_check_a_run_under_way_stops_and_its_height_waits() {
+    let world = World::new();
+    world.slow();
+    let txs = orphans(0..6);
+    world.done(10, &txs);
+    let job = World::scheduled(world.persisted(20));
+    world.ticks(2);
+    assert_eq!(world.count(&txs), 4);
+    world.assembly(NotRunning);
+    world.ticks(1);
+    let status = world.status();
+    let stopped = status.last_job.unwrap();
+    assert_eq!((stopped.id, stopped.state, stopped.ticks), (job.id, JobState::Cancelled, 2));
+    assert_eq!((stopped.end, stopped.counts.records_deleted), (Some(JobEnd::BlockAssemblyNotRunning), 2));
+    let pending = status.pending.unwrap();
+    assert_eq!((pending.height, pending.trigger, pending.state), (20, JobTrigger::Resumed, JobState::Pending));
+    assert_eq!((status.running, status.last_processed_height), (None, 0));
+    world.ticks(3);
+    world.coppice.upgrade();
+    world.ticks(1);
+    assert_eq!((world.count(&txs), world.skipped("block_assembly_not_running")), (4, 1.0));
+    world.assembly(Running);
+    let done = world.finish(pending.id);
+    assert_eq!((done.counts.records_deleted, done.height, world.count(&txs)), (4, 20, 0));
+    let status = world.status();
+    assert_eq!((status.totals.records_deleted, status.last_processed_height), (6, 20));
+}
+
+#[test]
+fn s2_3_safety_check_a_stopped_height_gives_way_to_a_higher_one_that_waits() {
+    let world = World::new();
+    world.slow();
+    let txs = orphans(0..4);
+    world.done(10, &txs);
+    World::scheduled(world.persisted(20));
+    world.ticks(1);
+    let higher = World::scheduled(world.persisted(25));
+    world.assembly(NotRunning);
+    world.ticks(1);
+    assert_eq!(world.status().pending, Some(higher.clone()));
+    world.assembly(Running);
+    world.finish(higher.id);
+    assert_eq!((world.count(&txs), world.jobs().len()), (0, 2));
+}
+
+/// Between two ticks no tick sees it; what the run has looked at may have changed all the same.
+#[test]
+fn s2_3_safety_check_a_short_stop_has_the_run_begin_anew() {
+    let world = World::new();
+    world.slow();
+    let parent = Tx::orphan(1, 1);
+    let child = Tx::of(2, &[(parent.txid, 0)], 1);
+    let txs = orphans(10..14);
+    world.create(1, &[&parent]);
+    world.mine(1, &[&parent]);
+    world.create(12, &[&child]);
+    world.spend(12, &child, &[&parent]);
+    world.done(10, &txs);
+    let job = World::scheduled(world.persisted(20));
+    world.ticks(3);
+    assert_eq!(world.status().running.unwrap().counts.old_unmined, 1);
+    world.assembly(NotRunning);
+    world.assembly(Running);
+    let done = world.finish(job.id);
+    assert_eq!((done.counts.old_unmined, done.counts.parents_preserved), (2, 2), "phase 1 was done again");
+    assert_eq!((done.counts.records_deleted, world.count(&txs)), (4, 0));
+    assert_eq!(world.skipped("block_assembly_not_running"), 0.0);
+}

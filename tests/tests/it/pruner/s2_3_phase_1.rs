@@ -1,0 +1,239 @@
+//! 2.3, phase 1: parents of old unmined transactions are preserved. And what lies between the phases: preservations expire.
+
+use super::world::*;
+use crate::utxo::{all_ok, create};
+use coppice_canister::api::*;
+use coppice_tests::transactions::Tx;
+
+/// A parent that may go at `height + RETENTION`, and its child, unmined since `height`.
+fn family(world: &World, salt: u64, height: u32) -> (Tx, Tx) {
+    let parent = Tx::orphan(salt, 1);
+    let child = Tx::of(salt + 1_000_000, &[(parent.txid, 0)], 1);
+    world.create(height, &[&parent]);
+    world.mine(height, &[&parent]);
+    world.create(height, &[&child]);
+    world.spend(height, &child, &[&parent]);
+    (parent, child)
+}
+
+fn preserve(world: &World, until: u32, txs: &[&Tx]) -> Vec<bool> {
+    let preserve = UtxoPreserve { until, txids: txs.iter().map(|tx| tx.id()).collect() };
+    all_ok::<bool, UtxoError>(world.coppice.produce("utxo_preserve", preserve))
+}
+
+#[test]
+fn s2_3_phase_1_1_the_cutoff_is_half_of_the_retention_below_the_current_height() {
+    let world = World::new();
+    world.retention(288);
+    let (parent, _) = family(&world, 1, 100);
+    for (current, cutoff, preserved) in [(244, 100, None), (245, 101, Some(245 + PRESERVATION))] {
+        let job = world.prune(current);
+        assert_eq!(world.status().unmined_cutoff_height, cutoff);
+        assert_eq!(job.counts.old_unmined, u64::from(preserved.is_some()), "at {current}");
+        assert_eq!(world.heights(&parent).1, preserved, "at {current}");
+    }
+    // Half of what is in force, or a number of its own.
+    world.retention(21);
+    assert_eq!(world.status().unmined_cutoff_height, 245 - 10);
+    let own = Some(UnminedRetention::Blocks(200));
+    world.set(PrunerSettingsChange { unmined_tx_retention: own, ..Default::default() });
+    assert_eq!(world.status().unmined_cutoff_height, 45);
+}
+
+#[test]
+fn s2_3_phase_1_1_there_is_no_cutoff_while_the_chain_is_shorter_than_the_retention() {
+    let world = World::new();
+    world.retention(288);
+    let (parent, _) = family(&world, 1, 1);
+    for current in [100, 144, 145] {
+        assert_eq!(world.prune(current).counts.old_unmined, 0, "at {current}");
+    }
+    assert_eq!(world.heights(&parent), (Some(289), None));
+    assert_eq!(world.prune(146).counts.old_unmined, 1);
+    assert_eq!(world.heights(&parent), (None, Some(146 + PRESERVATION)));
+}
+
+#[test]
+fn s2_3_phase_1_2_old_is_strictly_below_the_cutoff() {
+    let world = World::new();
+    let families: Vec<(Tx, Tx)> = (0..).zip([98, 99, 100, 101]).map(|(i, at)| family(&world, i, at)).collect();
+    let preserved = || which(families.iter().map(|(parent, _)| world.heights(parent).1));
+    let job = world.prune(105);
+    assert_eq!((world.status().unmined_cutoff_height, job.counts.old_unmined), (100, 2));
+    assert_eq!(preserved(), [true, true, false, false]);
+    world.prune(106);
+    assert_eq!(preserved(), [true, true, true, false]);
+}
+
+#[test]
+fn s2_3_phase_1_3_each_parent_is_preserved_exactly_so_long_and_not_deleted() {
+    let world = World::new();
+    let (first, second, missing) = (Tx::orphan(1, 2), Tx::orphan(2, 1), Tx::orphan(3, 1));
+    let inputs = [(first.txid, 0), (second.txid, 0), (missing.txid, 0), (first.txid, 1)];
+    let child = Tx::of(4, &inputs, 1);
+    world.create(10, &[&first, &second, &child]);
+    world.mine(10, &[&first, &second]);
+    world.spend(10, &child, &[&first, &second]);
+    assert_eq!(preserve(&world, 9_999, &[&second]), [true]);
+    assert_eq!([world.heights(&first), world.heights(&second)], [(Some(20), None), (None, Some(9_999))]);
+    let job = world.prune(20);
+    // Whatever it was before, and each parent once, however many of its outputs are spent.
+    assert_eq!([world.heights(&first), world.heights(&second)], [(None, Some(20 + PRESERVATION)); 2]);
+    assert_eq!((job.counts.old_unmined, job.counts.parents_preserved, job.counts.records_deleted), (1, 2, 0));
+    assert_eq!((world.record(&missing), world.coppice.storage().utxo.records), (None, 3), "no record is made");
+    assert_eq!(world.coppice.storage().utxo.preserved, 2);
+    assert_eq!(world.heights(&child), (None, None), "the child itself is not preserved");
+    world.set(PrunerSettingsChange { parent_preservation_blocks: Some(3), ..Default::default() });
+    world.prune(21);
+    assert_eq!([world.heights(&first), world.heights(&second)], [(None, Some(24)); 2]);
+}
+
+#[test]
+fn s2_3_phase_1_3_mined_transactions_and_young_ones_preserve_nothing() {
+    let world = World::new();
+    let (of_mined, mined) = family(&world, 1, 10);
+    let (of_young, _) = family(&world, 2, 16);
+    world.mine(12, &[&mined]);
+    let job = world.prune(20);
+    assert_eq!((job.counts.old_unmined, job.counts.parents_preserved, job.counts.records_deleted), (0, 0, 1));
+    assert_eq!((world.record(&of_mined), world.heights(&of_young)), (None, (Some(26), None)));
+}
+
+/// Memory is full, so that the first record that is to be preserved finds no room in its index.
+#[test]
+fn s2_3_phase_1_4_any_failure_aborts_before_anything_is_deleted() {
+    let world = World::new();
+    let (parent, child) = family(&world, 1, 10);
+    let due = orphans(100..103);
+    world.done(10, &due);
+    let cap = |pages: u64| {
+        let change = ConfigChange { max_stable_pages: Some(pages), ..ConfigChange::default() };
+        world.coppice.operate::<Result<Config, ConfigError>>("set_config", change).unwrap();
+    };
+    let pages = (world.coppice.storage().billed_bytes / 65_536).max(4_096);
+    cap(pages);
+    for (bytes, salts) in [(3_000, 1u32..), (10, 1 << 31..)] {
+        let fillers = salts.map(|salt| Tx::new(&[([1; 32], salt)], &[(5, vec![0x51; bytes])]));
+        let fillers: Vec<UtxoCreate> = fillers.take(100_000).map(|tx| tx.record()).collect();
+        let full = fillers.chunks(400).find_map(|some| {
+            let batch = create(&world.coppice, 1_000, some.to_vec());
+            batch.results.into_iter().find_map(Result::err)
+        });
+        assert_eq!(full, Some(UtxoError::OutOfSpace));
+    }
+    let records = world.coppice.storage().utxo.records;
+
+    for height in [20, 21, 21] {
+        let job = World::scheduled(world.persisted(height));
+        world.ticks(1);
+        let failed = world.last();
+        assert_eq!((failed.id, failed.state, failed.phase), (job.id, JobState::Failed, PrunerPhase::PreserveParents));
+        let Some(JobEnd::PreserveParents(blocked)) = failed.end else { panic!("{failed:?}") };
+        assert_eq!((&blocked.txid, &blocked.parent), (&child.id(), &Some(parent.id())));
+        assert_eq!(blocked.error, UtxoError::OutOfSpace);
+        assert_eq!((failed.counts.parents_preserved, failed.counts.processed), (0, 0), "phase 2 is not begun");
+        let status = world.status();
+        assert_eq!((status.last_processed_height, status.pending, status.running), (0, None, None));
+        assert_eq!(status.blocked_by, Some(blocked));
+    }
+    assert_eq!((world.coppice.storage().utxo.records, world.count(&due)), (records, 3));
+    assert_eq!(world.heights(&parent), (Some(20), None));
+    assert_eq!(world.metric("pruner_errors_total", Some("preserve_parents")), 3.0);
+    let health = world.health();
+    assert!(!health.healthy && health.problems.iter().any(|problem| problem.contains("preserved")), "{health:?}");
+
+    // A record that can be read is not one to pass over, even where it was set aside.
+    let set_aside = |slot: u32| world.coppice.operate::<Result<(), PrunerError>>("set_aside_unmined", slot);
+    let slot = world.status().blocked_by.unwrap().slot;
+    assert_eq!(set_aside(slot + 1), Err(PrunerError::NotBlocking));
+    assert_eq!((set_aside(slot), world.status().set_aside), (Ok(()), vec![slot]));
+    World::scheduled(world.persisted(21));
+    world.ticks(1);
+    assert_eq!((world.last().state, world.heights(&parent)), (JobState::Failed, (Some(20), None)));
+
+    // With room again the next trigger goes through.
+    cap(2 * pages);
+    let done = world.prune(22);
+    assert_eq!((done.counts.parents_preserved, done.counts.records_deleted), (1, 3));
+    assert_eq!((world.heights(&parent), world.count(&due)), ((None, Some(22 + PRESERVATION)), 0));
+    assert!(world.status().blocked_by.is_none() && world.health().healthy);
+}
+
+/// A record that becomes old in the middle of a run (a reorg's, with an earlier height) is not overlooked.
+#[test]
+fn s2_3_phase_1_5_nothing_more_is_deleted_before_a_latecomers_parents_are_preserved() {
+    let world = World::new();
+    world.slow();
+    let before = orphans(10..13);
+    world.done(10, &before);
+    let parent = Tx::orphan(1, 1);
+    let child = Tx::of(2, &[(parent.txid, 0)], 1);
+    world.create(10, &[&parent]);
+    world.mine(10, &[&parent]);
+    world.spend(10, &child, &[&parent]);
+    let job = World::scheduled(world.persisted(20));
+    world.ticks(2);
+    assert_eq!(world.status().running.unwrap().phase, PrunerPhase::DeleteAtHeight);
+    assert_eq!((world.count(&before), world.heights(&parent)), (1, (Some(20), None)));
+    world.create(12, &[&child]);
+    world.ticks(1);
+    assert_eq!((world.count(&before), world.heights(&parent)), (1, (None, Some(20 + PRESERVATION))));
+    let done = world.finish(job.id);
+    assert_eq!((world.count(&before), done.counts.records_deleted), (0, 3));
+    assert_eq!((done.counts.old_unmined, done.counts.parents_preserved), (1, 1));
+}
+
+#[test]
+fn s2_3_phase_1_5_it_is_done_to_its_end_before_phase_2_begins() {
+    let world = World::new();
+    world.slow();
+    let families: Vec<(Tx, Tx)> = (0..4).map(|salt| family(&world, salt, 10)).collect();
+    let due = orphans(100..102);
+    world.done(9, &due);
+    let job = World::scheduled(world.persisted(20));
+    for done in 1..=4u64 {
+        world.ticks(1);
+        let running = world.status().running.unwrap();
+        assert_eq!(running.phase == PrunerPhase::PreserveParents, done < 4);
+        assert_eq!((running.counts.parents_preserved, running.counts.processed, world.count(&due)), (done, 0, 2));
+    }
+    let done = world.finish(job.id);
+    assert_eq!((done.counts.records_deleted, done.ticks, world.count(&due)), (2, 6, 0));
+    assert!(families.iter().all(|(parent, _)| world.heights(parent) == (None, Some(20 + PRESERVATION))));
+}
+
+#[test]
+fn s2_3_between_preservations_that_expired_are_cleared_and_the_records_evaluated() {
+    let world = World::new();
+    let (eligible, spendable, missing) = (Tx::orphan(1, 1), Tx::orphan(2, 1), Tx::orphan(3, 1));
+    world.done(10, std::slice::from_ref(&eligible));
+    world.create(10, &[&spendable]);
+    world.mine(10, &[&spendable]);
+    assert_eq!(preserve(&world, 50, &[&eligible, &spendable, &missing]), [true, true, false]);
+    let heights = || [world.heights(&eligible), world.heights(&spendable)];
+    assert_eq!(world.prune(49).counts.preservations_expired, 0);
+    assert_eq!(heights(), [(None, Some(50)); 2], "deleted at 20 otherwise");
+    let job = world.prune(50);
+    assert_eq!((job.counts.preservations_expired, job.counts.processed), (2, 0));
+    assert_eq!(heights(), [(Some(50 + RETENTION), None), (None, None)]);
+    world.prune(59);
+    assert!(world.record(&eligible).is_some());
+    assert_eq!(world.prune(60).counts.records_deleted, 1);
+    assert_eq!(world.there(&[eligible, spendable]), [false, true]);
+}
+
+/// By the current height, while phase 2 goes by the persisted one.
+#[test]
+fn s2_3_between_what_phase_1_asks_for_again_has_not_expired() {
+    let world = World::new();
+    let (parent, _) = family(&world, 1, 10);
+    let other = Tx::orphan(2, 1);
+    world.done(10, std::slice::from_ref(&other));
+    preserve(&world, 50, &[&parent, &other]);
+    world.block(50, false);
+    let job = world.prune(30);
+    assert_eq!((job.current_height, job.safe_height), (50, 30));
+    assert_eq!((job.counts.parents_preserved, job.counts.preservations_expired), (1, 1));
+    assert_eq!(world.heights(&parent), (None, Some(50 + PRESERVATION)));
+    assert_eq!(world.heights(&other), (Some(50 + RETENTION), None));
+}

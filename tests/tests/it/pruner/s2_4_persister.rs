@@ -1,0 +1,91 @@
+//! 2.4: coordination with the block persister.
+
+use super::world::*;
+use coppice_canister::api::*;
+
+#[test]
+fn s2_4_2_the_persisted_height_bounds_what_is_deleted() {
+    let world = World::new();
+    world.block(100, false);
+    assert_eq!(world.status().safe_height, 100);
+    world.persisted(60);
+    let status = world.status();
+    assert_eq!((status.current_height, status.last_persisted_height, status.safe_height), (100, 60, 60));
+}
+
+#[test]
+fn s2_4_3_a_persister_ahead_of_the_notified_blocks_is_itself_the_current_height() {
+    let world = World::new();
+    world.block(90, true);
+    let job = world.prune(95);
+    assert_eq!((job.current_height, job.safe_height), (95, 95));
+}
+
+/// The chain is at 100, blocks are persisted up to 95.
+#[test]
+fn s2_4_4_the_worked_example() {
+    let world = World::new();
+    let txs = orphans(0..6);
+    // To be deleted at 95 to 100.
+    for (height, tx) in (85..).zip(&txs) {
+        world.done(height, std::slice::from_ref(tx));
+    }
+    world.block(100, false);
+    let job = world.prune(95);
+    assert_eq!((job.current_height, job.safe_height), (100, 95), "min(100, 95)");
+    assert_eq!(world.there(&txs), [false, true, true, true, true, true]);
+    // 96 to 100 are protected until they are persisted, each by itself.
+    for (persisted, left) in [(96, 4), (97, 3), (99, 1), (100, 0)] {
+        world.prune(persisted);
+        assert_eq!(world.count(&txs), left);
+    }
+}
+
+#[test]
+fn s2_4_5_without_the_persister_the_current_height_is_safe() {
+    let world = World::new();
+    let txs = orphans(0..3);
+    for (height, tx) in [85, 90, 91].into_iter().zip(&txs) {
+        world.done(height, std::slice::from_ref(tx));
+    }
+    let job = World::scheduled(world.block(100, true));
+    let done = world.finish(job.id);
+    assert_eq!((world.status().last_persisted_height, done.current_height, done.safe_height), (0, 100, 100));
+    assert_eq!(world.there(&txs), [false, false, true]);
+}
+
+/// 2.3 phase 2.2 as it is written there; by a setting.
+#[test]
+fn s2_3_phase_2_2_persisted_plus_the_smallest_retention_that_ever_was() {
+    let world = World::as_installed();
+    world.assembly(BlockAssemblyState::Running);
+    let plus = Some(SafeHeightRule::PersistedPlusRetention);
+    world.set(PrunerSettingsChange { safe_height_rule: plus, ..Default::default() });
+    let safe = || world.status().safe_height;
+    world.block(1_000, false);
+    assert_eq!(safe(), 1_000, "nothing is persisted");
+    let txs = orphans(0..3);
+    world.persisted(100);
+    assert_eq!(safe(), 388);
+    world.retention(50);
+    assert_eq!(safe(), 150);
+    // To be deleted at 150, 151; and at 500, by a retention that is longer again.
+    for (height, tx) in [100, 101].into_iter().zip(&txs) {
+        world.done(height, std::slice::from_ref(tx));
+    }
+    world.retention(400);
+    world.done(100, &txs[2..]);
+    assert_eq!(safe(), 150, "records may have got their height by the smaller one");
+    world.retention(0);
+    world.coppice.upgrade();
+    assert_eq!(safe(), 150, "0 gives no record a height");
+    world.retention(400);
+    let done = world.finish(world.status().pending.unwrap().id);
+    assert_eq!((done.current_height, done.safe_height), (1_000, 150));
+    assert_eq!(world.there(&txs), [false, true, true]);
+    world.persisted(990);
+    assert_eq!(safe(), 1_000, "no more than the current height");
+    let persisted = Some(SafeHeightRule::Persisted);
+    world.set(PrunerSettingsChange { safe_height_rule: persisted, ..Default::default() });
+    assert_eq!(safe(), 990);
+}

@@ -1,0 +1,151 @@
+//! 2.5: defensive mode.
+
+use super::world::*;
+use coppice_canister::api::*;
+use coppice_tests::transactions::Tx;
+
+/// Defensive, with pages of two outputs, looking up so many spenders at a time.
+fn defensive(batch: u32) -> World {
+    let world = World::new();
+    world.configure(UtxoSettingsChange { utxo_batch_size: Some(2), ..Default::default() });
+    world.set(PrunerSettingsChange {
+        utxo_defensive_enabled: Some(true),
+        utxo_defensive_batch_read_size: Some(batch),
+        ..PrunerSettingsChange::default()
+    });
+    world
+}
+
+/// A parent with so many outputs, mined at 10, each spent at 10 by a child of its own that has a record.
+fn family(world: &World, salt: u64, outputs: u32) -> (Tx, Vec<Tx>) {
+    let parent = Tx::orphan(salt, outputs);
+    let child = |vout: u32| Tx::of(salt + 1_000 + u64::from(vout), &[(parent.txid, vout)], 1);
+    let children: Vec<Tx> = (0..outputs).map(child).collect();
+    world.create(10, &[&parent]);
+    world.create(10, &children.iter().collect::<Vec<_>>());
+    world.mine(10, &[&parent]);
+    children.iter().for_each(|child| world.spend(10, child, &[&parent]));
+    assert_eq!(world.heights(&parent).0, Some(20));
+    (parent, children)
+}
+
+/// Which reasons a job counted: unmined, recent, absent.
+fn reasons(counts: &PruneCounts) -> [u64; 3] {
+    [counts.skipped_child_unmined, counts.skipped_child_recent, counts.skipped_child_absent]
+}
+
+#[test]
+fn s2_5_2_a_record_stays_while_any_child_on_any_page_is_unmined_or_recent() {
+    for batch in [1, 2, 3, 10_000] {
+        for unstable in 0..5 {
+            let world = defensive(batch);
+            let none = Some(UnminedRetention::Blocks(1_000));
+            world.set(PrunerSettingsChange { unmined_tx_retention: none, ..Default::default() });
+            let (parent, children) = family(&world, 1, 5);
+            let stable: Vec<&Tx> =
+                children.iter().enumerate().filter(|(i, _)| *i != unstable).map(|(_, c)| c).collect();
+            world.mine(10, &stable);
+            let job = world.prune(20);
+            assert_eq!((reasons(&job.counts), job.counts.records_deleted), ([1, 0, 0], 0), "{batch}, {unstable}");
+            // Mined at 21, it is stable at 31.
+            world.mine(21, &[&children[unstable]]);
+            let job = world.prune(30);
+            assert_eq!((reasons(&job.counts), job.counts.records_deleted), ([0, 1, 0], 0), "{batch}, {unstable}");
+            let job = world.prune(31);
+            assert_eq!((reasons(&job.counts), job.counts.records_deleted), ([0; 3], 1), "{batch}, {unstable}");
+            assert!(world.record(&parent).is_none());
+            assert_eq!(world.count(&children), 5, "they have unspent outputs");
+        }
+    }
+}
+
+#[test]
+fn s2_5_2_a_child_without_a_record_is_not_stable() {
+    let world = defensive(10_000);
+    let parent = Tx::orphan(1, 5);
+    world.done(10, std::slice::from_ref(&parent));
+    for height in [20, 21] {
+        let job = world.prune(height);
+        assert_eq!((reasons(&job.counts), job.counts.processed, job.counts.records_deleted), ([0, 0, 1], 1, 0));
+    }
+    assert_eq!(world.heights(&parent).0, Some(20), "it is looked at again in every run");
+    for (reason, count) in [("child_absent", 2.0), ("child_unmined", 0.0), ("child_recent", 0.0)] {
+        assert_eq!(world.metric("utxo_pruner_records_skipped_total", Some(reason)), count);
+    }
+}
+
+#[test]
+fn s2_5_2_stable_is_so_many_blocks_behind_the_highest_block_that_has_it() {
+    let world = defensive(10_000);
+    let (parent, children) = family(&world, 1, 1);
+    world.mine(12, &[&children[0]]);
+    world.mine(15, &[&children[0]]);
+    assert_eq!(reasons(&world.prune(24).counts), [0, 1, 0]);
+    world.prune(25);
+    assert!(world.record(&parent).is_none());
+}
+
+#[test]
+fn s2_5_3_what_is_kept_is_kept_alone() {
+    let world = defensive(10_000);
+    let (kept, _) = family(&world, 1, 1);
+    let (gone, children) = family(&world, 2, 1);
+    let absent = Tx::orphan(3, 1);
+    world.done(10, std::slice::from_ref(&absent));
+    world.mine(10, &[&children[0]]);
+    let young = Some(UnminedRetention::Blocks(1_000));
+    world.set(PrunerSettingsChange { unmined_tx_retention: young, ..Default::default() });
+    let job = world.prune(20);
+    assert_eq!((reasons(&job.counts), job.counts.processed, job.counts.records_deleted), ([1, 0, 1], 3, 1));
+    assert_eq!(world.there(&[kept, gone, absent]), [true, false, true]);
+}
+
+#[test]
+fn s2_5_4_a_child_that_was_deleted_is_stable() {
+    let world = defensive(10_000);
+    let parent = Tx::orphan(1, 1);
+    let child = last_of(&parent, 0);
+    let never = Tx::orphan(2, 1);
+    world.create(10, &[&parent, &child, &never]);
+    // The child may go at 20, the parents at 25.
+    world.mine(10, &[&child]);
+    world.mine(15, &[&parent, &never]);
+    world.spend(15, &child, &[&parent]);
+    world.spent(15, &never, 0..1);
+    let job = world.prune(20);
+    assert_eq!((job.counts.records_deleted, job.counts.parents_updated), (1, 1));
+    assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);
+    let job = world.prune(25);
+    assert_eq!((reasons(&job.counts), job.counts.records_deleted), ([0, 0, 1], 1));
+    assert_eq!(world.there(&[parent, never]), [false, true], "a child that never was is another matter");
+}
+
+#[test]
+fn s2_5_batch_read_size_is_what_a_tick_looks_up_at_least() {
+    let world = defensive(2);
+    let (parent, children) = family(&world, 1, 5);
+    world.mine(10, &children.iter().collect::<Vec<_>>());
+    world.set(PrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    let job = World::scheduled(world.persisted(20));
+    for tick in 1..3 {
+        world.ticks(1);
+        assert_eq!(world.status().running.unwrap().ticks, tick, "outputs 0 and 1, 2 and 3");
+        world.coppice.upgrade();
+    }
+    let done = world.finish(job.id);
+    assert_eq!((done.ticks, done.counts.processed, done.counts.records_deleted, done.counts.chunks), (3, 1, 1, 1));
+    assert!(world.record(&parent).is_none());
+}
+
+#[test]
+fn s2_5_disabled_it_relies_on_the_retention_alone() {
+    let world = World::new();
+    let (unmined, _) = family(&world, 1, 2);
+    let absent = Tx::orphan(5_000, 2);
+    world.done(10, std::slice::from_ref(&absent));
+    let young = Some(UnminedRetention::Blocks(1_000));
+    world.set(PrunerSettingsChange { unmined_tx_retention: young, ..Default::default() });
+    let job = world.prune(20);
+    assert_eq!((reasons(&job.counts), job.counts.records_deleted), ([0; 3], 2));
+    assert_eq!(world.there(&[unmined, absent]), [false, false]);
+}

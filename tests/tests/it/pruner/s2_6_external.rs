@@ -1,0 +1,291 @@
+//! 2.6: transactions whose bytes are kept outside the record, in the BlobStore or outside the canister.
+
+use super::world::*;
+use crate::utxo::{all_ok, create, set_mined};
+use coppice_canister::api::*;
+use coppice_canister::blob::Owner;
+use coppice_tests::coppice::Who;
+use coppice_tests::transactions::Tx;
+use serde_bytes::ByteBuf;
+
+fn kept_bytes(world: &World) -> u64 {
+    let owners = world.coppice.storage().owners;
+    owners.iter().find(|owner| owner.owner == Owner::External).unwrap().kept_bytes
+}
+
+fn externalize(world: &World) {
+    world.configure(UtxoSettingsChange { externalize_all: Some(true), ..Default::default() });
+}
+
+/// With a worker that may complete deletions.
+fn with_worker() -> World {
+    let world = World::new();
+    let worker = Grant { principal: Who::Archive.principal(), role: Role::BlobWorker };
+    world.coppice.operate::<Result<(), RoleError>>("grant_role", worker).unwrap();
+    world
+}
+
+fn store(key: &[u8], file_type: FileType, store_type: StoreType) -> ExternalStore {
+    ExternalStore { blob_key: ByteBuf::from(key), file_type, store_type }
+}
+
+/// Makes records of transactions kept outside, mined and spent at 10, to be deleted at 20.
+fn outside(world: &World, txs: &[(&Tx, ExternalStore)]) {
+    let item = |(tx, store): &(&Tx, ExternalStore)| {
+        let inputs = tx.inputs.iter().map(|(txid, vout)| Outpoint { txid: ByteBuf::from(*txid), vout: *vout });
+        let hashes = (0..tx.outputs.len() as u32).map(|vout| Some(ByteBuf::from(tx.hash(vout))));
+        let source = TransactionSource::Outside(OutsideTransaction {
+            txid: tx.id(),
+            store: store.clone(),
+            coinbase: false,
+            version: 1,
+            lock_time: 0,
+            size: tx.raw.len() as u64,
+            inputs: inputs.collect(),
+            utxo_hashes: hashes.collect(),
+        });
+        UtxoCreate { source, ..tx.record() }
+    };
+    all_ok(create(&world.coppice, 10, txs.iter().map(item).collect()));
+    let txs: Vec<&Tx> = txs.iter().map(|(tx, _)| *tx).collect();
+    world.mine(10, &txs);
+    txs.iter().for_each(|tx| world.spent(10, tx, 0..tx.outputs.len() as u32));
+}
+
+fn pending(world: &World, height: u32) -> Vec<BlobDeletion> {
+    world.coppice.ask("get_pending_blob_deletions", (height, 0u32))
+}
+
+fn dead(world: &World) -> Vec<BlobDeletion> {
+    let page: BlobDeletionPage = world.coppice.ask("list_dead_blob_deletions", (None::<u64>, 0u32));
+    assert_eq!(page.cursor, None);
+    page.rows
+}
+
+fn complete(world: &World, completed: &[u64], failed: &[u64], max_retries: u32) -> CompletedBlobDeletions {
+    let arg = CompleteBlobDeletions { completed_ids: completed.into(), failed_ids: failed.into(), max_retries };
+    let done = world.coppice.call::<Result<_, BlobDeletionError>>(Who::Archive, "complete_blob_deletions", (arg,));
+    done.unwrap().unwrap()
+}
+
+fn retry(world: &World, id: u64) -> Result<BlobDeletion, BlobDeletionError> {
+    world.coppice.operate("retry_blob_deletion", id)
+}
+
+/// The parent with an unspent output, and its child, outside as `key`, scheduled at 20.
+fn scheduled(world: &World, key: &[u8]) -> (Tx, Tx) {
+    let parent = Tx::orphan(1, 2);
+    let child = Tx::of(2, &[(parent.txid, 1)], 2);
+    world.create(9, &[&parent]);
+    world.mine(9, &[&parent]);
+    world.spend(9, &child, &[&parent]);
+    outside(world, &[(&child, store(key, FileType::Tx, StoreType::Tx))]);
+    let job = world.prune(20);
+    assert_eq!((job.counts.records_deleting, job.counts.records_deleted), (1, 0));
+    (parent, child)
+}
+
+#[test]
+fn s2_6_1_what_the_blob_store_keeps_is_freed_with_the_record() {
+    let world = World::new();
+    let inline = Tx::orphan(1, 1);
+    world.done(10, std::slice::from_ref(&inline));
+    assert_eq!(kept_bytes(&world), 0);
+    externalize(&world);
+    let txs = orphans(10..13);
+    world.done(10, &txs);
+    let place = world.record(&txs[0]).unwrap().transaction;
+    assert!(matches!(place, TransactionPlace::Blobs { file_type: FileType::Tx, .. }), "{place:?}");
+    let all = kept_bytes(&world);
+    // One that lives on keeps its own.
+    let later = orphans(20..21);
+    world.done(11, &later);
+    let job = world.prune(20);
+    assert_eq!((job.counts.records_deleted, job.counts.external_files_deleted), (4, 3));
+    assert_eq!((kept_bytes(&world), job.counts.external_files_missing), (all / 3, 0));
+    world.prune(21);
+    assert_eq!((kept_bytes(&world), world.coppice.storage().utxo.records), (0, 0));
+    assert_eq!(world.metric("utxo_pruner_external_files_deleted_total", None), 4.0);
+}
+
+#[test]
+fn s2_6_2_without_inputs_it_is_an_outputs_file_and_goes_all_the_same() {
+    let world = World::new();
+    externalize(&world);
+    let tx = Tx::orphan(1, 2);
+    let outputs = (0..).zip(&tx.outputs).map(|(index, (satoshis, script))| PartialOutput {
+        index,
+        satoshis: *satoshis,
+        script: ByteBuf::from(script.as_slice()),
+    });
+    let partial = PartialTransaction { txid: tx.id(), coinbase: false, total_outputs: 2, outputs: outputs.collect() };
+    let item = UtxoCreate { source: TransactionSource::Outputs(partial), ..tx.record() };
+    all_ok(create(&world.coppice, 10, vec![item]));
+    world.mine(10, &[&tx]);
+    world.spent(10, &tx, 0..2);
+    let place = world.record(&tx).unwrap().transaction;
+    assert!(matches!(place, TransactionPlace::Blobs { file_type: FileType::Outputs, .. }), "{place:?}");
+    assert!(kept_bytes(&world) > 0);
+    let job = world.prune(20);
+    assert_eq!((job.counts.records_deleted, job.counts.external_files_deleted), (1, 1));
+    assert_eq!((kept_bytes(&world), world.record(&tx)), (0, None));
+}
+
+#[test]
+fn s2_6_2_the_row_has_the_records_key_file_type_and_store() {
+    let world = with_worker();
+    let txs: Vec<Tx> = orphans(1..4);
+    let stores = [
+        store(b"first", FileType::Tx, StoreType::Tx),
+        store(&[0, 255], FileType::Outputs, StoreType::BlockPersister),
+        store(b"first", FileType::Outputs, StoreType::Tx),
+    ];
+    outside(&world, &txs.iter().zip(stores.clone()).collect::<Vec<_>>());
+    world.block(50, false);
+    let job = world.prune(22);
+    assert_eq!((job.counts.processed, job.counts.records_deleting, job.counts.records_deleted), (3, 3, 0));
+    assert!(pending(&world, 21).is_empty(), "not before the safe height of the run");
+    let rows = pending(&world, 22);
+    assert_eq!((rows.len(), world.status().blobs_pending), (3, 3));
+    for (((row, tx), store), id) in rows.iter().zip(&txs).zip(stores).zip(1..) {
+        let file_type = if store.file_type == FileType::Tx { "tx" } else { "outputs" };
+        assert_eq!((row.id, &row.blob_key, row.store_type), (id, &store.blob_key, store.store_type));
+        assert_eq!((row.file_type.as_str(), row.delete_at_height), (file_type, 22));
+        assert_eq!((row.retry_count, row.last_retry_at, &row.txid), (0, 0, &Some(tx.id())));
+    }
+    let two: Vec<BlobDeletion> = world.coppice.ask("get_pending_blob_deletions", (22u32, 2u32));
+    assert_eq!(two, rows[..2]);
+    world.coppice.upgrade();
+    assert_eq!(pending(&world, 22), rows);
+}
+
+#[test]
+fn s2_6_3_the_file_goes_before_the_record_which_is_not_found_meanwhile() {
+    let world = with_worker();
+    let (parent, child) = scheduled(&world, b"key");
+    let record = world.record(&child).unwrap();
+    assert!(record.being_deleted && !world.record(&parent).unwrap().being_deleted);
+    assert_eq!((record.delete_at_height, world.coppice.storage().utxo.deletable), (None, 0));
+    let of_child = Tx::of(3, &[(child.txid, 0)], 1);
+    assert_eq!(world.try_spend(20, &of_child, &[&child]).unwrap_err()[0].error, UtxoError::TxNotFound);
+    let refused = create(&world.coppice, 20, vec![child.record()]);
+    assert_eq!(refused.results, [Err(UtxoError::BeingDeleted)]);
+    let refused = set_mined(&world.coppice, 20, 20, &[&child], false);
+    assert_eq!(refused.results, [Err(UtxoError::TxNotFound)]);
+    // Its parents are told when it goes, and not before.
+    assert_eq!(world.record(&parent).unwrap().deleted_children, Vec::<ByteBuf>::new());
+    assert_eq!(world.prune(21).counts, PruneCounts::default(), "no run looks at it again");
+    world.coppice.upgrade();
+
+    let done = complete(&world, &[pending(&world, 21)[0].id], &[], 3);
+    assert_eq!(done, CompletedBlobDeletions { removed: 1, retries_incremented: 0, dead: 0 });
+    assert_eq!((world.record(&child), pending(&world, u32::MAX)), (None, vec![]));
+    assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);
+    let status = world.status();
+    assert_eq!((status.totals.records_deleted, status.totals.parents_updated, status.blobs_pending), (1, 1, 0));
+    // The replay guard is the same as for any other child; its id is free again.
+    assert_eq!(world.try_spend(21, &child, &[&parent]).unwrap_err()[0].error, UtxoError::InvalidSpend);
+    all_ok(create(&world.coppice, 21, vec![child.record()]));
+}
+
+#[test]
+fn s2_6_error_a_deletion_that_fails_is_tried_again_and_given_up_at_its_limit() {
+    let world = with_worker();
+    let (parent, child) = scheduled(&world, b"key");
+    let id = pending(&world, 20)[0].id;
+    for count in [1, 2] {
+        let done = complete(&world, &[], &[id], 3);
+        assert_eq!(done, CompletedBlobDeletions { removed: 0, retries_incremented: 1, dead: 0 });
+        let row = &pending(&world, 20)[0];
+        assert_eq!(row.retry_count, count);
+        assert!(row.last_retry_at > 0 && row.last_retry_at <= world.coppice.ic.now());
+    }
+    assert!(world.health().healthy);
+    let done = complete(&world, &[], &[id], 3);
+    assert_eq!(done, CompletedBlobDeletions { removed: 1, retries_incremented: 0, dead: 1 });
+    assert_eq!(pending(&world, u32::MAX), []);
+    world.coppice.upgrade();
+    let rows = dead(&world);
+    assert_eq!((rows.len(), rows[0].id, rows[0].retry_count, &rows[0].txid), (1, id, 3, &Some(child.id())));
+    assert_eq!((world.status().blobs_pending, world.status().blobs_dead), (0, 1));
+    let health = world.health();
+    assert!(!health.healthy && health.problems.iter().any(|p| p.contains("list_dead_blob_deletions")), "{health:?}");
+    // The record stays; a dead row that fails again is passed over.
+    assert!(world.record(&child).unwrap().being_deleted);
+    assert_eq!(complete(&world, &[], &[id], 3), CompletedBlobDeletions::default());
+    assert_eq!(world.prune(30).counts, PruneCounts::default());
+
+    assert_eq!(retry(&world, id + 1), Err(BlobDeletionError::NotFound));
+    let row = retry(&world, id).unwrap();
+    assert_eq!((row.id, row.retry_count, row.delete_at_height), (id, 0, 20));
+    assert_eq!((pending(&world, 20), dead(&world)), (vec![row], vec![]));
+    assert!(world.health().healthy);
+    assert_eq!(retry(&world, id), Err(BlobDeletionError::NotFound), "it is not given up");
+    complete(&world, &[id], &[], 3);
+    assert_eq!(world.record(&child), None);
+    assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);
+}
+
+#[test]
+fn s2_6_error_a_worker_that_comes_late_completes_even_what_was_given_up() {
+    for limit in [0, 1] {
+        let world = with_worker();
+        let (_, child) = scheduled(&world, b"key");
+        let id = pending(&world, 20)[0].id;
+        assert_eq!(complete(&world, &[], &[id], limit).dead, 1, "0 and 1: once");
+        assert_eq!(complete(&world, &[id], &[], limit), CompletedBlobDeletions { removed: 1, ..Default::default() });
+        assert_eq!((world.record(&child), dead(&world)), (None, vec![]));
+        assert!(world.health().healthy);
+    }
+}
+
+#[test]
+fn s2_6_error_what_was_given_up_is_listed_in_pages() {
+    let world = with_worker();
+    let txs = orphans(1..6);
+    let stores = (1..6u8).map(|key| store(&[key], FileType::Tx, StoreType::Temp));
+    outside(&world, &txs.iter().zip(stores).collect::<Vec<_>>());
+    world.prune(20);
+    complete(&world, &[], &[1, 2, 3, 4, 5], 1);
+    let (mut read, mut cursor) = (Vec::new(), None::<u64>);
+    for rows in [2, 2, 1] {
+        let page: BlobDeletionPage = world.coppice.ask("list_dead_blob_deletions", (cursor, 2u32));
+        assert_eq!(page.rows.len(), rows);
+        read.extend(page.rows);
+        cursor = page.cursor;
+    }
+    assert_eq!((cursor, &read), (None, &dead(&world)));
+    assert_eq!(read.iter().map(|row| row.id).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn s2_6_error_rows_in_both_lists_are_completed_and_unknown_ones_passed_over() {
+    let world = with_worker();
+    let (_, child) = scheduled(&world, b"key");
+    let id = pending(&world, 20)[0].id;
+    assert_eq!(complete(&world, &[id + 1, 0], &[id + 7, u64::MAX], 1), CompletedBlobDeletions::default());
+    let most = CompleteBlobDeletions { completed_ids: vec![id; 10_001], failed_ids: vec![], max_retries: 1 };
+    let refused: Result<CompletedBlobDeletions, BlobDeletionError> =
+        world.coppice.call(Who::Archive, "complete_blob_deletions", (most,)).unwrap();
+    assert_eq!(refused, Err(BlobDeletionError::TooMany { limit: 10_000 }));
+    assert!(world.record(&child).is_some());
+    let done = complete(&world, &[id, id], &[id, id], 1);
+    assert_eq!(done, CompletedBlobDeletions { removed: 1, retries_incremented: 0, dead: 0 });
+    assert_eq!(complete(&world, &[id], &[], 1), CompletedBlobDeletions::default(), "said again");
+    assert_eq!(world.record(&child), None);
+}
+
+#[test]
+fn s2_6_4_a_second_record_that_names_the_same_blob_does_not_wait() {
+    let world = with_worker();
+    let [first, second] = [Tx::orphan(1, 1), Tx::orphan(2, 1)];
+    let same = || store(b"same", FileType::Tx, StoreType::Tx);
+    outside(&world, &[(&first, same()), (&second, same())]);
+    let job = world.prune(20);
+    assert_eq!((job.counts.records_deleting, job.counts.records_deleted), (1, 1));
+    assert!(world.record(&first).unwrap().being_deleted && world.record(&second).is_none());
+    let rows = pending(&world, 20);
+    assert_eq!((rows.len(), &rows[0].txid), (1, &Some(first.id())));
+    complete(&world, &[rows[0].id], &[], 1);
+    assert_eq!(world.record(&first), None);
+}

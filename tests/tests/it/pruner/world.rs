@@ -1,0 +1,255 @@
+//! A canister with records that are pruned soon, and short names for what happens to them.
+
+use crate::utxo::{all_ok, configure, create, get, set_mined, spend};
+use coppice_canister::api::*;
+use coppice_tests::coppice::{Coppice, Who};
+use coppice_tests::transactions::Tx;
+use serde_bytes::ByteBuf;
+use std::ops::Range;
+
+/// Blocks for which a record is kept that is done with. Half of it, 5, is `unmined_tx_retention`.
+pub const RETENTION: u32 = 10;
+/// Seconds between two ticks.
+pub const TICK: u64 = 10;
+/// `parent_preservation_blocks`.
+pub const PRESERVATION: u32 = 1_440;
+
+/// A canister, its producer and its operator.
+pub struct World {
+    /// The canister.
+    pub coppice: Coppice,
+}
+
+/// Of these, whether each is `Some`.
+pub fn which<T>(all: impl IntoIterator<Item = Option<T>>) -> Vec<bool> {
+    all.into_iter().map(|one| one.is_some()).collect()
+}
+
+/// So many transactions with one output, none with a parent that has a record.
+pub fn orphans(salts: Range<u64>) -> Vec<Tx> {
+    salts.map(|salt| Tx::orphan(salt, 1)).collect()
+}
+
+/// A transaction that spends an output and has nothing that could be spent.
+pub fn last_of(parent: &Tx, vout: u32) -> Tx {
+    Tx::new(&[(parent.txid, vout)], &[(0, vec![0x6A])])
+}
+
+/// The transaction of which [`World::spent`] says that it spends a transaction's outputs.
+pub fn stranger(of: &Tx) -> [u8; 32] {
+    std::array::from_fn(|i| of.txid[31 - i])
+}
+
+impl World {
+    /// Records are kept for [`RETENTION`] blocks, and the block assembly is running.
+    pub fn new() -> Self {
+        Self::on(Coppice::new())
+    }
+
+    /// The same on a canister that is there already.
+    pub fn on(coppice: Coppice) -> Self {
+        let world = Self { coppice };
+        world.retention(RETENTION);
+        world.assembly(BlockAssemblyState::Running);
+        world
+    }
+
+    /// As it is installed.
+    pub fn as_installed() -> Self {
+        Self { coppice: Coppice::new() }
+    }
+
+    /// `set_config` for records.
+    pub fn configure(&self, change: UtxoSettingsChange) {
+        configure(&self.coppice, change).unwrap();
+    }
+
+    /// `block_height_retention`.
+    pub fn retention(&self, blocks: u32) {
+        self.configure(UtxoSettingsChange { block_height_retention: Some(blocks), ..Default::default() });
+    }
+
+    /// `set_pruner_settings`.
+    pub fn try_set(&self, change: PrunerSettingsChange) -> Result<PrunerSettings, PrunerError> {
+        self.coppice.operate("set_pruner_settings", change)
+    }
+
+    /// The same, where it is not refused.
+    pub fn set(&self, change: PrunerSettingsChange) -> PrunerSettings {
+        self.try_set(change).unwrap()
+    }
+
+    /// `get_pruner_settings`.
+    pub fn settings(&self) -> PrunerSettings {
+        self.coppice.ask("get_pruner_settings", ())
+    }
+
+    /// One record with one input a tick: to preserve its parent, or to delete it.
+    pub fn slow(&self) {
+        self.set(PrunerSettingsChange { max_ops_per_tick: Some(2), ..Default::default() });
+    }
+
+    /// `set_block_assembly_state`.
+    pub fn assembly(&self, state: BlockAssemblyState) {
+        self.coppice.produce("set_block_assembly_state", state)
+    }
+
+    /// Makes records that are unmined, and can be spent from.
+    pub fn create(&self, height: u32, txs: &[&Tx]) {
+        all_ok(create(&self.coppice, height, txs.iter().map(|tx| tx.record()).collect()));
+    }
+
+    /// A block of this height, with the height as its id, has them.
+    pub fn mine(&self, height: u32, txs: &[&Tx]) {
+        all_ok(set_mined(&self.coppice, height, height, txs, false));
+    }
+
+    /// The block with this id has them no more.
+    pub fn unmine(&self, height: u32, block_id: u32, txs: &[&Tx]) {
+        all_ok(set_mined(&self.coppice, height, block_id, txs, true));
+    }
+
+    /// `utxo_spend` of whatever a transaction's inputs spend of these parents.
+    pub fn try_spend(&self, height: u32, spender: &Tx, parents: &[&Tx]) -> Result<u32, Vec<SpendError>> {
+        let of = |(vin, (txid, vout)): (u32, &([u8; 32], u32))| {
+            let parent = parents.iter().find(|parent| parent.txid == *txid)?;
+            Some(parent.spend(*vout, vin))
+        };
+        let spends: Vec<Spend> = (0..).zip(&spender.inputs).filter_map(of).collect();
+        assert!(!spends.is_empty(), "it spends from none of them");
+        let batch = spend(&self.coppice, height, vec![TransactionSpends { spender: spender.id(), spends }]);
+        batch.results.into_iter().next().unwrap()
+    }
+
+    /// The same, where it is not refused.
+    pub fn spend(&self, height: u32, spender: &Tx, parents: &[&Tx]) {
+        self.try_spend(height, spender, parents).unwrap();
+    }
+
+    /// These outputs are spent by [`stranger`]s, who have no record.
+    pub fn spent(&self, height: u32, tx: &Tx, vouts: Range<u32>) {
+        let spends = vouts.map(|vout| tx.spend(vout, vout)).collect();
+        let spender = ByteBuf::from(stranger(tx));
+        all_ok(spend(&self.coppice, height, vec![TransactionSpends { spender, spends }]));
+    }
+
+    /// Makes records that are mined and spent at a height, and may go [`RETENTION`] blocks later.
+    pub fn done(&self, height: u32, txs: &[Tx]) {
+        let all: Vec<&Tx> = txs.iter().collect();
+        self.create(height, &all);
+        self.mine(height, &all);
+        txs.iter().for_each(|tx| self.spent(height, tx, 0..tx.outputs.len() as u32));
+    }
+
+    /// The record, if there is one.
+    pub fn record(&self, tx: &Tx) -> Option<UtxoRecord> {
+        match get(&self.coppice, tx) {
+            Ok(record) => Some(record),
+            Err(UtxoError::TxNotFound) => None,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    /// Which of them have a record.
+    pub fn there(&self, txs: &[Tx]) -> Vec<bool> {
+        which(txs.iter().map(|tx| self.record(tx)))
+    }
+
+    /// How many of them have a record.
+    pub fn count(&self, txs: &[Tx]) -> usize {
+        self.there(txs).into_iter().filter(|there| *there).count()
+    }
+
+    /// When it is to be deleted, and until when not.
+    pub fn heights(&self, tx: &Tx) -> (Option<u32>, Option<u32>) {
+        let record = self.record(tx).expect("it has a record");
+        (record.delete_at_height, record.preserve_until)
+    }
+
+    /// `notify_block_persisted`.
+    pub fn persisted(&self, height: u32) -> PruneTrigger {
+        self.coppice.produce::<Result<_, PrunerError>>("notify_block_persisted", height).unwrap()
+    }
+
+    /// `notify_block`.
+    pub fn block(&self, height: u32, mined_set: bool) -> PruneTrigger {
+        let reply = self.coppice.call::<Result<_, PrunerError>>(Who::Producer, "notify_block", (height, mined_set));
+        reply.unwrap().unwrap()
+    }
+
+    /// The job that a trigger made.
+    pub fn scheduled(trigger: PruneTrigger) -> PruneJob {
+        match trigger {
+            PruneTrigger::Scheduled(job) => job,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The timer fires so many times.
+    pub fn ticks(&self, times: u32) {
+        (0..times).for_each(|_| self.coppice.pass(TICK));
+    }
+
+    /// A block is persisted, and the job for it runs to its end.
+    pub fn prune(&self, height: u32) -> PruneJob {
+        let job = Self::scheduled(self.persisted(height));
+        self.finish(job.id)
+    }
+
+    /// A job runs to its end.
+    pub fn finish(&self, id: u64) -> PruneJob {
+        for _ in 0..200 {
+            self.ticks(1);
+            if let Some(job) = self.status().last_job.filter(|job| job.id == id) {
+                assert_eq!((job.state, &job.end), (JobState::Completed, &None));
+                return job;
+            }
+        }
+        panic!("job {id} does not end: {:?}", self.status());
+    }
+
+    /// `prune_utxos`.
+    pub fn by_hand(&self, height: u32) -> Result<PruneJob, PrunerError> {
+        self.coppice.operate("prune_utxos", height)
+    }
+
+    /// `get_pruner_status`.
+    pub fn status(&self) -> PrunerStatus {
+        self.coppice.ask("get_pruner_status", ())
+    }
+
+    /// The last job that ended.
+    pub fn last(&self) -> PruneJob {
+        self.status().last_job.expect("a job ended")
+    }
+
+    /// `list_prune_jobs`.
+    pub fn page(&self, cursor: Option<u64>, limit: u32) -> PruneJobPage {
+        self.coppice.ask("list_prune_jobs", (cursor, limit))
+    }
+
+    /// All jobs, as they are listed.
+    pub fn jobs(&self) -> Vec<PruneJob> {
+        let PruneJobPage { jobs, cursor } = self.page(None, 500);
+        assert_eq!(cursor, None);
+        jobs
+    }
+
+    /// A metric, with the value of its only label where it has one.
+    pub fn metric(&self, name: &str, label: Option<&str>) -> f64 {
+        let metrics = self.status().metrics;
+        let is =
+            |metric: &&Metric| metric.name == name && metric.labels.iter().map(|(_, value)| value.as_str()).eq(label);
+        metrics.iter().find(is).unwrap_or_else(|| panic!("{name} {label:?}")).value
+    }
+
+    /// `pruner_skipped_total` of a reason.
+    pub fn skipped(&self, reason: &str) -> f64 {
+        self.metric("pruner_skipped_total", Some(reason))
+    }
+
+    /// `health`.
+    pub fn health(&self) -> Health {
+        self.coppice.ask("health", ())
+    }
+}
