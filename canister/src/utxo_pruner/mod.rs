@@ -41,6 +41,8 @@ use std::rc::Rc;
 const MAGIC: [u8; 4] = *b"CPUP";
 const VERSION: u16 = 1;
 const CAPACITY: usize = 32 << 10;
+/// Seconds between two ticks where cycles are low: firings cost some, too.
+const PAUSE: u64 = 60;
 /// Unmined records that can be set aside.
 const MAX_SET_ASIDE: usize = 100;
 
@@ -130,7 +132,7 @@ pub struct UtxoPruner {
     ticks: u64,
     /// 0: no timer runs.
     next_tick: u64,
-    /// Low on cycles: the timer runs again with the next notification.
+    /// Low on cycles: the timer fires less often.
     paused: bool,
 }
 
@@ -179,7 +181,6 @@ impl UtxoPruner {
 
     /// Says what the block assembly does. The next tick acts on it; where it runs again by then, the run begins anew.
     pub fn set_assembly(&mut self, state: BlockAssemblyState) {
-        self.paused = false;
         self.stored.assembly_running = state == BlockAssemblyState::Running;
         if !self.stored.assembly_running {
             self.stored.run = None;
@@ -212,8 +213,8 @@ impl UtxoPruner {
         let Stored { settings, running, pending, .. } = &*self.stored;
         // A job that waits for the block assembly waits for `set_assembly`.
         let waits = pending.is_some() && (self.stored.assembly_running || !self.stored.pending_skipped);
-        let active = !self.paused && settings.pruner_enabled && (running.is_some() || waits);
-        active.then_some(settings.tick_interval)
+        let interval = if self.paused { settings.tick_interval.max(PAUSE) } else { settings.tick_interval };
+        (settings.pruner_enabled && (running.is_some() || waits)).then_some(interval)
     }
 
     /// When the next tick comes, in nanoseconds since the Unix epoch; 0 where none is to come.

@@ -16,11 +16,13 @@ impl UtxoPruner {
         if !self.stored.settings.pruner_enabled || (self.stored.running.is_none() && self.stored.pending.is_none()) {
             return;
         }
+        let paused = std::mem::replace(&mut self.paused, low_on_cycles);
         if !self.stored.assembly_running {
             self.stop_for_assembly();
         } else if low_on_cycles {
-            self.paused = true;
-            runtime::log("pruner: paused until the next notification, liquid cycles are below min_liquid_cycles");
+            if !paused {
+                runtime::log("pruner: paused, liquid cycles are below min_liquid_cycles");
+            }
         } else {
             self.work(records);
         }

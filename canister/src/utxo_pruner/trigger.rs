@@ -80,7 +80,6 @@ impl UtxoPruner {
 
     /// A slot of one: the highest height wins.
     fn trigger(&mut self, height: u32, by: JobTrigger) -> Triggered {
-        self.paused = false;
         let again = |job: &PruneJob| by == JobTrigger::Manual && job.height == height;
         if let Some(job) = self.stored.last_completed.clone()
             && (height <= self.stored.processed || again(&job))

@@ -3,7 +3,8 @@
 //!
 //! Not here, as a canister has none of it: gRPC ports and clients (2.1), what the block persister does before it notifies
 //! (2.2 primary 1 and 2, 2.4.1), goroutines and worker pools (4), S3 and files (2.6, where a worker deletes what is outside).
-//! Records that are damaged, and blobs of the BlobStore that are gone already, cannot be had through the interface: unit tests.
+//! What cannot be had through the interface is in the canister's own tests: records that are damaged, blobs of the BlobStore that
+//! are gone already, and what has phase 1 fail (2.3 phase 1 4).
 
 mod jobs;
 mod s2_1_settings;

@@ -121,7 +121,7 @@ fn s2_3_a_record_with_many_inputs_goes_over_several_ticks() {
     world.spend(9, &large, &parents.iter().collect::<Vec<_>>());
     world.done(10, std::slice::from_ref(&large));
     world.done(10, &small);
-    world.set(PrunerSettingsChange { max_ops_per_tick: Some(10_001), ..Default::default() });
+    world.set(PrunerSettingsChange { max_ops_per_tick: Some(1_001), ..Default::default() });
     let job = World::scheduled(world.persisted(20));
     let told = || which(parents.iter().map(|parent| world.record(parent).unwrap().deleted_children.pop()));
     world.ticks(1);

@@ -89,3 +89,36 @@ fn s2_3_phase_2_2_persisted_plus_the_smallest_retention_that_ever_was() {
     world.set(PrunerSettingsChange { safe_height_rule: persisted, ..Default::default() });
     assert_eq!(safe(), 990);
 }
+
+/// The fallback has begun a run up to 100, and the persister begins in its middle.
+#[test]
+fn s2_4_3_a_persister_that_begins_in_the_middle_of_a_run_protects_what_it_has_not_reached() {
+    let world = World::new();
+    world.slow();
+    let (low, high) = (orphans(0..3), orphans(10..13));
+    world.done(10, &low);
+    world.done(80, &high);
+    let job = World::scheduled(world.block(100, true));
+    world.ticks(1);
+    assert!(matches!(world.persisted(50), PruneTrigger::Underway(under) if under.id == job.id));
+    let done = world.finish(job.id);
+    assert_eq!((done.safe_height, done.counts.records_deleted), (50, 3));
+    assert_eq!((world.count(&low), world.count(&high)), (0, 3));
+    // What was not persisted is not done: the next block that is has them go.
+    assert_eq!(world.status().last_processed_height, 50);
+    let done = world.prune(90);
+    assert_eq!((done.safe_height, done.counts.records_deleted, world.count(&high)), (90, 3, 0));
+}
+
+#[test]
+fn s2_4_3_a_run_by_hand_above_what_is_persisted_does_not_stand_in_the_persisters_way() {
+    let world = World::new();
+    let due = orphans(0..3);
+    world.done(80, &due);
+    world.block(100, false);
+    world.prune(50);
+    let job = world.by_hand(1_000).unwrap();
+    assert_eq!((job.state, job.safe_height, world.count(&due)), (JobState::Completed, 50, 3));
+    assert_eq!(world.status().last_processed_height, 50);
+    assert_eq!(world.prune(90).counts.records_deleted, 3);
+}

@@ -144,13 +144,13 @@ fn s2_6_2_the_row_has_the_records_key_file_type_and_store() {
     world.block(50, false);
     let job = world.prune(22);
     assert_eq!((job.counts.processed, job.counts.records_deleting, job.counts.records_deleted), (3, 3, 0));
-    assert!(pending(&world, 21).is_empty(), "not before the safe height of the run");
-    let rows = pending(&world, 22);
+    assert!(pending(&world, 19).is_empty(), "not before the record's own height");
+    let rows = pending(&world, 20);
     assert_eq!((rows.len(), world.status().blobs_pending), (3, 3));
     for (((row, tx), store), id) in rows.iter().zip(&txs).zip(stores).zip(1..) {
         let file_type = if store.file_type == FileType::Tx { "tx" } else { "outputs" };
         assert_eq!((row.id, &row.blob_key, row.store_type), (id, &store.blob_key, store.store_type));
-        assert_eq!((row.file_type.as_str(), row.delete_at_height), (file_type, 22));
+        assert_eq!((row.file_type.as_str(), row.delete_at_height), (file_type, 20));
         assert_eq!((row.retry_count, row.last_retry_at, &row.txid), (0, 0, &Some(tx.id())));
     }
     let two: Vec<BlobDeletion> = world.coppice.ask("get_pending_blob_deletions", (22u32, 2u32));
