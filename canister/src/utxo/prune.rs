@@ -29,6 +29,8 @@ pub enum Next {
     Record(Cursor),
     /// Nothing below the bound.
     End,
+    /// The cursor's record is not there any more.
+    Moved,
     /// The cursor's record, or the one behind it, does not say where the ring goes on.
     Broken,
 }
@@ -102,16 +104,13 @@ pub struct Parents {
 }
 
 impl UtxoStore {
-    /// The record behind a cursor, if its key is `last` at most. Where the cursor's record has moved, its key begins anew.
+    /// The record behind a cursor, if its key is `last` at most.
     pub fn behind(&self, order: Order, cursor: &Cursor, last: u32) -> Next {
         let slots = &self.slots;
         let named = |slot| slots.contains(slot) && same_key(&self.txid_in(slot), &cursor.txid);
-        let link = match cursor.slot {
-            0 => Link::default(),
-            slot if named(slot) => order::link(slots, slot, order),
-            _ => Link::default(),
-        };
+        let link = if named(cursor.slot) { order::link(slots, cursor.slot, order) } else { Link::default() };
         let first = match link.key() {
+            _ if cursor.slot == 0 => self.root.first(slots, order, cursor.key),
             Some(key) if key == cursor.key => match self.root.first(slots, order, key) {
                 Some((found, first)) if found == key && link.next != first => {
                     let back = |next| slots.contains(next) && order::link(slots, next, order).previous == cursor.slot;
@@ -125,11 +124,7 @@ impl UtxoStore {
                 }
                 _ => return Next::Broken,
             },
-            // It is there, cannot be read, and does not say what follows.
-            _ if cursor.slot != 0 && named(cursor.slot) && self.read_head(cursor.slot).is_none() => {
-                return Next::Broken;
-            }
-            _ => self.root.first(slots, order, cursor.key),
+            _ => return Next::Moved,
         };
         match first {
             Some((key, slot)) if key <= last && slots.contains(slot) => {

@@ -141,15 +141,21 @@ impl Driver<'_, '_> {
     /// Does a phase to its end, or says why it stopped.
     fn drive<P: Phase>(&mut self, budget: &mut Budget) -> Result<Option<StopReason>, JobEnd> {
         let Some(last) = P::last(self.run, self.terms.settings) else { return Ok(None) };
+        // The cursor's record may have moved since the last message: its key begins anew. In this message nobody moves it.
+        let mut moved = None;
+        if self.records.utxo.behind(P::ORDER, &self.run.cursor, last) == Next::Moved {
+            moved = Some(self.run.cursor);
+            self.run.cursor.slot = 0;
+        }
         loop {
             let next = match self.records.utxo.behind(P::ORDER, &self.run.cursor, last) {
                 Next::End => return Ok(None),
-                Next::Record(next) => next,
-                Next::Broken => {
-                    let at = self.run.cursor;
+                Next::Record(next) if moved != Some(next) => next,
+                Next::Record(_) | Next::Moved | Next::Broken => {
+                    let at = moved.unwrap_or(self.run.cursor);
                     let why = format!("what follows it under {} in the index {:?}", at.key, P::ORDER);
                     self.with(|context| P::unreadable(context, &at, UtxoError::Corrupt { why }, true))?;
-                    let Some(key) = at.key.checked_add(1) else { return Ok(None) };
+                    let Some(key) = self.run.cursor.key.checked_add(1) else { return Ok(None) };
                     (self.run.cursor, self.run.part) = (Cursor { key, ..Cursor::default() }, None);
                     continue;
                 }

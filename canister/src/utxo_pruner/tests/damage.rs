@@ -4,6 +4,7 @@ use super::service::Service;
 use crate::api::*;
 use crate::memory;
 use crate::runtime::native;
+use crate::utxo::Order;
 use crate::utxo::tests::world::{Tx, raw};
 use serde_bytes::ByteBuf;
 
@@ -175,4 +176,97 @@ fn short_of_cycles_it_pauses() {
     assert!(native::with(|world| world.log.iter().any(|line| line.contains("min_liquid_cycles"))));
     s.tick(1);
     assert!(!s.there(&due));
+}
+
+/// Clears what a record says of its place in an index.
+fn damage_link(s: &Service, tx: &Tx, order: Order) {
+    let at = u64::from(s.slot(tx)) * 64 + 8 + 148 + 12 * order as u64;
+    memory::region(memory::UTXO_SLOTS).write(at, &[0; 12]);
+}
+
+#[test]
+fn where_an_index_is_broken_its_height_is_passed_over_and_the_others_go() {
+    for broken in 0..3 {
+        let mut s = Service::new();
+        let txs: Vec<Tx> = (0..3).map(|i| Tx::orphan(10 + i, 2)).collect();
+        txs.iter().for_each(|tx| s.make_due(tx));
+        s.w.height = 1_010;
+        let later = Tx::orphan(20, 1);
+        s.make_due(&later);
+        damage_link(&s, &txs[broken], Order::DeleteAt);
+        let job = s.prune(1_300);
+        assert_eq!((job.state, job.ticks, s.there(&later)), (JobState::Completed, 1, false), "{broken}");
+        assert!(job.counts.record_errors >= 1 && job.counts.records_deleted <= 3, "{job:?}");
+        assert!(s.there(&txs[broken]), "what cannot be taken out of its index is kept");
+    }
+}
+
+#[test]
+fn where_the_index_of_unmined_ones_is_broken_nothing_is_deleted_set_aside_or_not() {
+    let mut s = Service::new();
+    let (_, child, due) = old_unmined(&mut s);
+    let others: Vec<Tx> = (0..2).map(|i| Tx::orphan(30 + i, 1)).collect();
+    others.iter().for_each(|tx| s.make(tx));
+    damage_link(&s, &child, Order::UnminedSince);
+    for _ in 0..3 {
+        let job = s.prune(2_000);
+        let Some(JobEnd::PreserveParents(blocked)) = job.end else { panic!("{job:?}") };
+        assert_eq!(s.pruner.set_aside(blocked.slot), Ok(()));
+    }
+    assert!(s.there(&due));
+}
+
+#[test]
+fn a_child_is_kept_whose_parent_cannot_be_read_as_that_would_not_be_told() {
+    let mut s = Service::new();
+    s.settings.externalize_all = true;
+    let parent = Tx::orphan(1, 2);
+    let child = Tx::of(2, &[(parent.txid, 0)], 1);
+    s.make_mined(&parent);
+    s.spend_one(&parent, 0, &child).unwrap();
+    s.make_due(&child);
+    let slot = s.slot(&parent);
+    s.damage(slot);
+    let job = s.prune(1_288);
+    assert_eq!((job.counts.record_errors, job.counts.records_deleted, job.counts.external_files_deleted), (1, 0, 0));
+    assert_eq!(s.w.bytes(&child).0, child.raw, "nothing of it went");
+    s.heal(slot);
+    assert_eq!(s.prune(1_289).counts.parents_updated, 1);
+    assert_eq!(s.get(&parent).deleted_children, vec![child.id()]);
+}
+
+#[test]
+fn a_record_is_kept_whose_extras_are_damaged() {
+    let mut s = Service::new();
+    let tx = Tx::orphan(1, 1);
+    let blocks: Vec<BlockRef> = (0..5).map(|i| crate::utxo::tests::world::block(i, 900)).collect();
+    s.create(&UtxoCreate { mined: crate::utxo::tests::world::mined(&blocks), ..raw(&tx) }).unwrap();
+    s.spend_one(&tx, 0, &Tx::of(9, &[(tx.txid, 0)], 1)).unwrap();
+    let at = u64::from(s.slot(&tx)) * 64 + 8 + 76;
+    let slots = memory::region(memory::UTXO_SLOTS);
+    let extras: [u8; 4] = slots.read(at);
+    assert_ne!(extras, [0; 4]);
+    slots.write(at, &u32::MAX.to_le_bytes());
+    assert_eq!(s.prune(1_288).counts.record_errors, 1);
+    assert!(s.store.storage().records == 1);
+    slots.write(at, &extras);
+    assert_eq!(s.prune(1_289).counts.records_deleted, 1);
+}
+
+#[test]
+fn who_is_set_aside_is_that_record_and_not_its_slot() {
+    let mut s = Service::new();
+    let (_, child, _) = old_unmined(&mut s);
+    let slot = s.slot(&child);
+    s.damage(slot);
+    s.prune(2_000);
+    s.pruner.set_aside(slot).unwrap();
+    s.heal(slot);
+    s.w.store.delete_by_id(&mut s.w.blobs, &child.txid).unwrap();
+    let next = Tx::of(5, &[([1; 32], 0)], 1);
+    s.make(&next);
+    assert_eq!(s.slot(&next), slot, "its slot is the next one's");
+    s.damage(slot);
+    assert_eq!(s.prune(2_001).state, JobState::Failed);
+    assert!(s.status().set_aside.is_empty());
 }

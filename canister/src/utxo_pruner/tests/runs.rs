@@ -136,3 +136,36 @@ fn progress_is_logged_at_the_interval() {
     };
     assert_eq!((lines(0), lines(30), lines(1)), (0, 3, 10));
 }
+
+#[test]
+fn a_parent_that_comes_late_is_preserved_before_more_is_deleted() {
+    let mut s = Service::new();
+    due(&mut s, 3);
+    let parent = Tx::orphan(400, 1);
+    let child = Tx::of(401, &[(parent.txid, 0)], 1);
+    s.make(&child);
+    s.set(one_record_a_tick());
+    s.pruner.notify_block(1_300, true).unwrap();
+    s.tick(1);
+    // Phase 1 has passed its child; by a producer that lags it is due in this very run.
+    s.make_mined(&parent);
+    s.spend_one(&parent, 0, &child).unwrap();
+    assert_eq!(s.get(&parent).delete_at_height, Some(1_288));
+    s.settle();
+    assert_eq!(s.get(&parent).preserve_until, Some(2_740));
+    assert_eq!(s.status().totals.records_deleted, 3);
+}
+
+#[test]
+fn a_preservation_that_expires_without_retention_stays_until_there_is_one() {
+    let mut s = Service::new();
+    let txs = due(&mut s, 1);
+    s.store.preserve(&txs[0].txid, 1_100).unwrap();
+    s.w.settings.block_height_retention = 0;
+    assert_eq!(s.prune(1_200).counts.preservations_expired, 0);
+    assert_eq!(s.get(&txs[0]).preserve_until, Some(1_100));
+    s.w.settings.block_height_retention = 10;
+    assert_eq!(s.prune(1_201).counts.preservations_expired, 1);
+    assert_eq!(s.get(&txs[0]).delete_at_height, Some(1_211));
+    assert_eq!(s.prune(1_211).counts.records_deleted, 1);
+}
