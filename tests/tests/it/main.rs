@@ -14,6 +14,7 @@ mod minimum;
 mod operation;
 mod prune;
 mod pruner;
+mod pruner_machine;
 mod reads;
 mod rollback;
 mod uploads;

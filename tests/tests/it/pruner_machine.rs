@@ -1,0 +1,182 @@
+//! The pruner of UTXO records as a state machine: random histories of everything that touches records, heights and jobs, with
+//! upgrades between any two messages, against a plain model.
+//!
+//! How much a tick deletes is a question of budgets, which the model leaves to the canister: behind each tick every record is
+//! looked at, each change is judged ("was this allowed under the run's heights?") and taken over; everything else must be
+//! as the model says. What a run owes when it is done is judged then.
+//!
+//! The machine is tried on a canister that is none ([`reference`]): with that it agrees, and each of that one's faults it finds.
+
+/// Ends the function with a sentence where something does not hold.
+macro_rules! ensure {
+    ($holds:expr, $($why:tt)+) => {
+        if !$holds {
+            return Err(format!($($why)+));
+        }
+    };
+}
+
+mod dues;
+mod end;
+mod episodes;
+mod jobs;
+mod machine;
+mod model;
+mod operations;
+mod reference;
+mod rules;
+mod settings;
+mod sight;
+mod steps;
+mod tick;
+mod transactions;
+mod triggers;
+mod worker;
+
+use coppice_ic::Backend;
+use coppice_tests::coppice::Coppice;
+use machine::{Machine, Seen};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
+use reference::Fault;
+use std::cell::RefCell;
+use steps::{History, history};
+use transactions::Family;
+
+/// What went wrong, in a sentence.
+type Outcome<T = ()> = Result<T, String>;
+
+/// Lets a history happen; and what was seen in it.
+fn happens(coppice: Coppice, history: &History) -> (Outcome, Seen) {
+    let mut machine = match Machine::new(coppice, history) {
+        Ok(machine) => machine,
+        Err(why) => return (Err(why), Seen::new()),
+    };
+    let outcome = history.moves.iter().try_for_each(|one| machine.step(one)).and_then(|()| machine.end(history.finale));
+    let report = |why: String| machine.family.brief(&format!("{why}\nafter\n{}", machine.journal.join("\n")));
+    let outcome = outcome.map_err(report);
+    (outcome, machine.counts)
+}
+
+fn add(all: &mut Seen, seen: Seen) {
+    seen.into_iter().for_each(|(what, times)| *all.entry(what).or_default() += times);
+}
+
+/// Histories: `PROPTEST_CASES`, else so many as take seconds; a server takes longer for each call.
+fn cases() -> u32 {
+    let few = if coppice_ic::chosen() == Backend::Host { 48 } else { 4 };
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(few)
+}
+
+#[test]
+fn any_history_is_as_the_model_says() {
+    let cases = cases();
+    let config = Config { cases, max_shrink_iters: 400, failure_persistence: None, ..Config::default() };
+    let (all, progress) = (RefCell::new(Seen::new()), std::env::var_os("COPPICE_PROGRESS").is_some());
+    let done = TestRunner::new(config).run(&history(), |history| {
+        let (outcome, seen) = happens(Coppice::new(), &history);
+        let mut all = all.borrow_mut();
+        add(&mut all, seen);
+        *all.entry("a history").or_default() += 1;
+        if progress && all["a history"].is_multiple_of(100) {
+            eprintln!("{} of {cases} histories", all["a history"]);
+        }
+        outcome.map_err(TestCaseError::fail)
+    });
+    match done {
+        Ok(()) => {}
+        Err(TestError::Fail(why, history)) => panic!("{why}\n\nthe shortest such history:\n{history}"),
+        Err(other) => panic!("{other}"),
+    }
+    let all = all.into_inner();
+    if progress {
+        eprintln!("{all:#?}");
+    }
+    let enough = |what: &&&str| all.get(**what).is_some_and(|&times| times > 0);
+    let expected = SURE.iter().chain(if cases >= 1_000 { &SEEN[..] } else { &[] });
+    let missing: Vec<_> = expected.filter(|what| cases >= 48 && !enough(what)).collect();
+    assert!(missing.is_empty(), "never: {missing:?} of {all:#?}");
+}
+
+/// What a few histories have seen already.
+const SURE: [&str; 9] = [
+    "a job was superseded",
+    "a parent is preserved",
+    "a preservation expired",
+    "a record waits for its blob",
+    "a record was deleted",
+    "a reorg",
+    "a run of several ticks",
+    "a transaction in the BlobStore was freed",
+    "an operator has records pruned",
+];
+
+/// What histories must have seen.
+const SEEN: [&str; 34] = [
+    "a block while the persister is active",
+    "a blob is to be tried again",
+    "a blob that was given up is tried again",
+    "a blob was deleted, and its record went",
+    "a blob was given up",
+    "a deleted spender was refused",
+    "a deleted transaction was made again",
+    "a double spend was deleted",
+    "a job completed",
+    "a job timed out",
+    "a job took another's place",
+    "a job was superseded",
+    "a page was deleted",
+    "a parent is preserved",
+    "a preservation expired",
+    "a record that is going cannot be made again",
+    "a record waits for its blob",
+    "a record was deleted",
+    "a record was deleted in defensive mode",
+    "a reorg",
+    "a run of several ticks",
+    "a run was stopped by the assembly",
+    "a second record of a blob went at once",
+    "a trigger was processed before",
+    "a trigger was underway",
+    "an operator has records pruned",
+    "an output says that its spender was deleted",
+    "an upgrade in the middle of a run",
+    "at the end defensive mode keeps a record",
+    "kept: a spender is absent",
+    "kept: a spender is recent",
+    "kept: a spender is unmined",
+    "phase 1 is done again",
+    "what was deleted does not spend again",
+];
+
+/// The same histories, every time.
+fn histories() -> impl Iterator<Item = History> {
+    let mut runner = TestRunner::deterministic();
+    std::iter::repeat_with(move || history().new_tree(&mut runner).expect("nothing is filtered").current())
+}
+
+/// The histories are worth something: whatever can happen, happens; and the machine agrees with what is right.
+#[test]
+fn whatever_can_happen_happens() {
+    let mut all = Seen::new();
+    for history in histories().take(200) {
+        let coppice = reference::canister(Family::new(&history.transactions), None);
+        let (outcome, seen) = happens(coppice, &history);
+        outcome.unwrap_or_else(|why| panic!("{why}\n\nthe history:\n{history}"));
+        add(&mut all, seen);
+    }
+    let seldom: Vec<_> = SEEN.iter().filter(|what| all.get(**what).is_none_or(|&times| times < 3)).collect();
+    assert!(seldom.is_empty(), "seldom or never: {seldom:?} of {all:#?}");
+}
+
+/// The machine sees what is wrong.
+#[test]
+fn each_fault_is_found() {
+    for fault in Fault::ALL {
+        let found = histories().take(200).position(|history| {
+            let coppice = reference::canister(Family::new(&history.transactions), Some(fault));
+            happens(coppice, &history).0.is_err()
+        });
+        assert!(found.is_some(), "{fault:?} is not found");
+    }
+}

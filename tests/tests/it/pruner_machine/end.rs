@@ -1,0 +1,121 @@
+//! The end of a history: the assembly runs, the worker does everything, and ticks go by until there is nothing to do. Then
+//! all that is due is gone, but what defensive mode keeps; and what is gone is not taken again.
+
+use super::Outcome;
+use super::jobs::Cause;
+use super::machine::Machine;
+use super::rules::Spent;
+use super::settings::Setting;
+use super::steps::Pick;
+use super::transactions::Txid;
+use coppice_canister::api::*;
+use std::collections::BTreeMap;
+
+/// Ticks that a run takes at most, with one operation in each.
+const TICKS: u32 = 400;
+
+impl Machine {
+    pub fn end(&mut self, finale: u8) -> Outcome {
+        self.note("the end".into());
+        self.tip += u32::from(finale);
+        self.set(Setting::Enabled(true))?;
+        self.set(Setting::NoDeletion(false))?;
+        self.assembly(true)?;
+        let mut height = self.tip.max(self.heights.current).max(self.last_completed);
+        loop {
+            let there = |machine: &Self| -> Vec<(Txid, bool)> {
+                machine.records.0.iter().map(|(txid, record)| (*txid, record.deleting)).collect()
+            };
+            let before = there(self);
+            height += 1;
+            self.blobs_are_deleted()?;
+            self.runs_to(height)?;
+            if there(self) == before {
+                break;
+            }
+        }
+        self.all_is_gone()?;
+        self.is_not_taken_again()?;
+        self.upgrade()
+    }
+
+    fn blobs_are_deleted(&mut self) -> Outcome {
+        let sight = |machine: &Self| machine.sight.as_ref().map(|sight| (sight.pending.clone(), sight.dead.len()));
+        while sight(self).is_some_and(|(_, dead)| dead > 0) {
+            self.retry(Pick(0))?;
+        }
+        let (pending, _) = sight(self).expect("the history has begun");
+        if pending.is_empty() { Ok(()) } else { self.complete(pending.into_keys().collect(), Vec::new(), 1) }
+    }
+
+    /// A run to this height, which is higher than any before, and until nothing waits or runs.
+    fn runs_to(&mut self, height: u32) -> Outcome {
+        if self.heights.persisted > 0 {
+            self.persisted(height)?
+        } else {
+            self.block(height, true)?
+        }
+        let open = |status: &PrunerStatus| status.pending.is_some() || status.running.is_some();
+        for _ in 0..TICKS {
+            if !open(&self.sight.as_ref().expect("the history has begun").status) {
+                ensure!(self.processed == height, "{} is processed, and not {height}", self.processed);
+                return Ok(());
+            }
+            self.tick()?;
+        }
+        let status = &self.sight.as_ref().expect("the history has begun").status;
+        Err(format!("no end to the run to {height}: {:?}, {:?}", status.pending, status.running))
+    }
+
+    /// Whatever is due is gone, but what has a spender that is not stable.
+    fn all_is_gone(&mut self) -> Outcome {
+        let (current, persisted) = (self.heights.current, self.heights.persisted);
+        let retention = self.settings.utxo.block_height_retention;
+        for txid in self.records.due(self.settings.safe_height(current, persisted)) {
+            let record = &self.records.0[&txid];
+            let spenders = self.records.spenders(record, current, retention);
+            let unstable = spenders.iter().any(|spent| *spent != Spent::Stably);
+            let kept = self.settings.pruner.utxo_defensive_enabled && unstable;
+            ensure!(kept, "at the end {} is left: {record:?}", self.family.name(&txid));
+            self.seen("at the end defensive mode keeps a record");
+        }
+        let going = self.records.0.values().any(|record| record.deleting);
+        ensure!(!going, "at the end a record waits for its blob");
+        // The BlobStore has what records have in it, and nothing else.
+        let sight = self.sight.as_ref().expect("the history has begun");
+        let bytes = |record: &UtxoRecord| match &record.transaction {
+            TransactionPlace::Blobs { parts, .. } => parts.iter().map(|part| u64::from(part.class)).sum(),
+            _ => 0,
+        };
+        let kept: u64 = sight.records.values().map(bytes).sum();
+        let storage = self.coppice.storage();
+        let used = (storage.used_bytes, storage.quarantined_bytes);
+        ensure!(used == (kept, 0), "{used:?} bytes are used and quarantined, and records have {kept}");
+        Ok(())
+    }
+
+    /// Who was deleted, and spent from what is left, is named by it and does not spend again.
+    fn is_not_taken_again(&mut self) -> Outcome {
+        let mut again: BTreeMap<Txid, Vec<Spend>> = BTreeMap::new();
+        for (parent, record) in &self.records.0 {
+            let deleted = record.outputs.iter().zip(0u32..).filter_map(|(output, vout)| {
+                let hold = output.as_ref()?.hold.as_ref()?;
+                (hold.deleted && self.deleted.contains(&hold.by)).then_some((vout, hold))
+            });
+            let tx = &self.family.get(parent).expect("it is one of the family").tx;
+            for (vout, hold) in deleted {
+                let shown = &self.sight.as_ref().expect("the history has begun").records[parent].deleted_children;
+                let names = shown.iter().any(|child| child[..] == hold.by[..]);
+                ensure!(names, "{} does not name its deleted child", self.family.name(parent));
+                again.entry(hold.by).or_default().push(tx.spend(vout, hold.vin));
+            }
+        }
+        for (by, spends) in again {
+            let before = self.records.clone();
+            self.spends(by, spends, self.tip)?;
+            ensure!(self.records == before, "{} spent again", self.family.name(&by));
+            self.seen("what was deleted does not spend again");
+        }
+        self.look(Cause::Nothing)
+    }
+}

@@ -1,0 +1,258 @@
+//! Jobs: which there are, what may become of them, and at which heights they run.
+
+use super::Outcome;
+use super::machine::Machine;
+use super::sight::Sight;
+use coppice_canister::api::*;
+use std::collections::BTreeSet;
+
+/// What has just happened, as far as jobs may take notice of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cause {
+    /// Nothing that is theirs.
+    Nothing,
+    /// A notification.
+    Trigger,
+    /// The block assembly was stopped.
+    Stopped,
+    /// The timer.
+    Tick,
+    /// An operator's `prune_utxos`: a trigger and a tick.
+    Prune,
+}
+
+impl Cause {
+    fn triggers(self) -> bool {
+        matches!(self, Self::Trigger | Self::Prune)
+    }
+
+    pub fn ticks(self) -> bool {
+        matches!(self, Self::Tick | Self::Prune)
+    }
+}
+
+/// A job, as it was before and as it is now.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    pub before: Option<PruneJob>,
+    pub after: PruneJob,
+}
+
+impl Progress {
+    /// It began, and it was not known as running before.
+    pub fn began(&self) -> bool {
+        self.after.started_at > 0 && self.before.as_ref().is_none_or(|before| before.started_at == 0)
+    }
+
+    /// It has just become this.
+    pub fn became(&self, state: JobState) -> bool {
+        self.after.state == state && self.before.as_ref().is_none_or(|before| before.state != state)
+    }
+
+    /// How much one of its counts grew.
+    pub fn counted(&self, count: impl Fn(&PruneCounts) -> u64) -> u64 {
+        count(&self.after.counts) - self.before.as_ref().map_or(0, |before| count(&before.counts))
+    }
+}
+
+pub fn ended(job: &PruneJob) -> bool {
+    !matches!(job.state, JobState::Pending | JobState::Running)
+}
+
+impl Machine {
+    /// Every job is what it may have become. Answers those that are not what they were.
+    pub fn jobs_go_on(&mut self, sight: &Sight, cause: Cause) -> Outcome<Vec<Progress>> {
+        self.are_listed(sight)?;
+        let mut all = Vec::new();
+        for job in &sight.jobs {
+            let before = self.jobs.get(&job.id).cloned();
+            if before.as_ref() != Some(job) {
+                let progress = Progress { before, after: job.clone() };
+                self.may_become(&progress, cause).map_err(|why| format!("{why}: {progress:?}"))?;
+                all.push(progress);
+            }
+        }
+        let newest = self.jobs.keys().next_back().copied().unwrap_or(0);
+        let new: BTreeSet<u64> = sight.jobs.iter().map(|job| job.id).filter(|id| *id > newest).collect();
+        ensure!(new.iter().copied().eq(newest + 1..=newest + new.len() as u64), "new jobs have the numbers {new:?}");
+        all.sort_by_key(|progress| (progress.after.ended_at == 0, progress.after.id));
+        for progress in &all {
+            self.jobs.insert(progress.after.id, progress.after.clone());
+        }
+        let mut processed = BTreeSet::from([self.processed]);
+        for progress in &all {
+            self.became(sight, progress)?;
+            self.is_resumed(sight, progress, cause)?;
+            if progress.became(JobState::Completed) {
+                let job = &progress.after;
+                // Whether a run above what is persisted has processed that height, too, is left open.
+                let notified = job.height.min(self.heights.current);
+                let persisted = self.heights.persisted;
+                let lower = [job.safe_height, persisted].map(|height| notified.min(height));
+                let lower = lower.into_iter().filter(|_| persisted > 0);
+                let resumed = (job.trigger == JobTrigger::Resumed).then_some(job.height);
+                let may = resumed.into_iter().chain(lower).chain([notified]);
+                processed = may.flat_map(|height| processed.iter().map(move |before| *before.max(&height))).collect();
+                self.last_completed = job.height;
+            }
+        }
+        let status = &sight.status;
+        let shown = status.last_processed_height;
+        ensure!(processed.contains(&shown), "{shown} is processed, and ought be one of {processed:?}: {all:#?}");
+        self.processed = shown;
+        Ok(all)
+    }
+
+    fn are_listed(&self, sight: &Sight) -> Outcome {
+        let (open, done): (Vec<&PruneJob>, Vec<&PruneJob>) = sight.jobs.iter().partition(|job| !ended(job));
+        let all = || format!("{:#?}", sight.jobs);
+        ensure!(sight.jobs.iter().take(open.len()).all(|job| !ended(job)), "those that are done go before: {}", all());
+        ensure!(done.is_sorted_by(|a, b| a.ended_at >= b.ended_at), "the last does not go first: {}", all());
+        let with = |state: JobState| open.iter().filter(move |job| job.state == state).map(|job| (*job).clone());
+        let (pending, running): (Vec<_>, Vec<_>) =
+            (with(JobState::Pending).collect(), with(JobState::Running).collect());
+        ensure!(pending.len() <= 1 && running.len() <= 1, "more than one waits or runs: {}", all());
+        let status = &sight.status;
+        ensure!(status.pending == pending.first().cloned(), "{:?} waits, and not {pending:?}", status.pending);
+        ensure!(status.running == running.first().cloned(), "{:?} runs, and not {running:?}", status.running);
+        ensure!(status.last_job.as_ref() == done.first().copied(), "the last job is {:?}", status.last_job);
+        let known = |id: &u64| sight.jobs.iter().any(|job| job.id == *id);
+        let gone: Vec<u64> = self.jobs.keys().copied().filter(|id| !known(id)).collect();
+        ensure!(gone.is_empty(), "the history has room for all, and lost {gone:?}");
+        Ok(())
+    }
+
+    fn may_become(&self, Progress { before, after }: &Progress, cause: Cause) -> Outcome {
+        ensure!(after.height > 0 && after.created_at > 0, "a job for nothing");
+        let state = before.as_ref().map(|before| before.state);
+        if let Some(before) = before {
+            ensure!(!ended(before), "it had ended");
+            let fixed = |job: &PruneJob| (job.height, job.trigger, job.created_at);
+            ensure!(fixed(before) == fixed(after), "it is another job");
+        } else {
+            let resumes = cause.ticks() || cause == Cause::Stopped;
+            let may = match after.trigger {
+                JobTrigger::Resumed => resumes,
+                JobTrigger::Manual => resumes || cause.triggers(),
+                _ => cause.triggers(),
+            };
+            ensure!(may, "nobody asked for it");
+        }
+        ensure!((after.ended_at > 0) == ended(after), "when did it end?");
+        ensure!(after.state != JobState::Running || after.started_at > 0, "it runs, and has not begun");
+        match (after.state, &after.end) {
+            (JobState::Pending, None) => ensure!(before.is_none(), "it waits, and changes"),
+            (JobState::Running, None) => ensure!(cause.ticks(), "it runs without a tick"),
+            (JobState::Completed, None) => ensure!(cause.ticks(), "it ends without a tick"),
+            (JobState::Cancelled, Some(JobEnd::Superseded)) => {
+                ensure!(state == Some(JobState::Pending) && cause.triggers(), "it was not superseded");
+            }
+            (JobState::Cancelled, Some(JobEnd::BlockAssemblyNotRunning)) => {
+                let stopped = !self.running && (cause.ticks() || cause == Cause::Stopped);
+                ensure!(state == Some(JobState::Running) && stopped, "the block assembly did not stop it");
+            }
+            (JobState::Failed, Some(JobEnd::TimedOut)) => {
+                let took = after.ended_at.saturating_sub(after.started_at);
+                let limit = self.settings.pruner.job_timeout * 1_000_000_000;
+                ensure!(cause.ticks() && after.started_at > 0 && took >= limit, "it has not timed out");
+            }
+            other => return Err(format!("a job may not be {other:?}")),
+        }
+        if after.state == JobState::Running || after.state == JobState::Completed {
+            ensure!(self.running, "the block assembly does not run");
+            ensure!(cause == Cause::Prune || self.settings.pruner.pruner_enabled, "the pruner is switched off");
+        }
+        Ok(())
+    }
+
+    /// What follows from what a job became: its heights, the last processed height, what waits in its place.
+    fn became(&mut self, sight: &Sight, progress: &Progress) -> Outcome {
+        let job = &progress.after;
+        let heights = |job: &PruneJob| (job.current_height, job.safe_height);
+        if job.started_at > 0 && progress.before.as_ref().is_none_or(|before| heights(before) != heights(job)) {
+            let at = heights(job);
+            let mut heights = vec![self.heights_of(job.height)];
+            if job.trigger != JobTrigger::Manual {
+                // Whose height it takes again, the new job does not say.
+                heights.retain(|_| job.trigger == JobTrigger::Resumed);
+                heights.push(self.heights_of(self.heights.current));
+            }
+            // The place of one that timed out is kept with its heights.
+            heights.extend(self.run.iter().flat_map(|run| run.heights.iter().copied()));
+            // A block persister that begins meanwhile holds back.
+            let fallen: Vec<_> = heights.iter().map(|(current, _)| self.heights_of(*current)).collect();
+            heights.extend(fallen);
+            ensure!(heights.contains(&at), "a job begins at {at:?}, which is none of {heights:?}: {job:?}");
+        }
+        if progress.became(JobState::Completed) {
+            self.seen("a job completed");
+            if job.ticks > 1 {
+                self.seen("a run of several ticks");
+            }
+        }
+        let again = matches!(job.end, Some(JobEnd::TimedOut | JobEnd::BlockAssemblyNotRunning));
+        if again && progress.before.as_ref().is_none_or(|before| !ended(before)) {
+            let open = sight.jobs.iter().filter(|other| other.id != job.id);
+            let taken = open.filter(|other| !ended(other) || other.id > job.id).any(|other| other.height >= job.height);
+            ensure!(taken, "the height of a job that was stopped is not pending: {job:?}");
+        }
+        match job.end {
+            Some(JobEnd::TimedOut) => self.seen("a job timed out"),
+            Some(JobEnd::BlockAssemblyNotRunning) => self.seen("a run was stopped by the assembly"),
+            Some(JobEnd::Superseded) => self.seen("a job was superseded"),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A job that nobody asked for has the height of one that was stopped. One by hand may stay one by hand: its height need
+    /// not be a notified one.
+    fn is_resumed(&self, sight: &Sight, progress: &Progress, cause: Cause) -> Outcome {
+        let job = &progress.after;
+        let asked = cause.triggers() && job.trigger != JobTrigger::Resumed;
+        if progress.before.is_some() || asked {
+            return Ok(());
+        }
+        let stopped = |end: &JobEnd| matches!(end, JobEnd::TimedOut | JobEnd::BlockAssemblyNotRunning);
+        let of = sight.jobs.iter().filter(|other| other.id < job.id && other.height == job.height);
+        let mut of = of.filter(|other| other.end.as_ref().is_some_and(stopped));
+        let manual = |other: &PruneJob| job.trigger == JobTrigger::Resumed || other.trigger == job.trigger;
+        ensure!(of.any(manual), "no job was stopped at this height: {job:?}");
+        Ok(())
+    }
+
+    /// The heights of a run for this current height, if it began now.
+    fn heights_of(&self, current: u32) -> (u32, u32) {
+        (current, self.settings.safe_height(current, self.heights.persisted))
+    }
+
+    /// The heights, the sums and the settings that the status shows.
+    pub fn status_is_right(&self, status: &PrunerStatus) -> Outcome {
+        let expected = (
+            self.settings.pruner.pruner_enabled,
+            self.running,
+            self.heights.current,
+            self.heights.persisted,
+            self.processed,
+            self.heights_of(self.heights.current).1,
+            self.settings.cutoff(self.heights.current),
+        );
+        let shown = (
+            status.enabled,
+            status.block_assembly == BlockAssemblyState::Running,
+            status.current_height,
+            status.last_persisted_height,
+            status.last_processed_height,
+            status.safe_height,
+            status.unmined_cutoff_height,
+        );
+        let what = "(enabled, running, current, persisted, processed, safe, cutoff)";
+        ensure!(shown == expected, "{what} is {shown:?}, and ought be {expected:?}");
+        ensure!(status.blocked_by.is_none() && status.set_aside.is_empty(), "something cannot be read: {status:?}");
+        let totals = &status.totals;
+        ensure!((totals.external_errors, totals.record_errors) == (0, 0), "errors: {totals:?}");
+        ensure!(totals.records_deleted >= self.went, "{} went: {totals:?}", self.went);
+        ensure!(totals.preservations_expired >= self.expired, "{} expired: {totals:?}", self.expired);
+        Ok(())
+    }
+}

@@ -1,0 +1,210 @@
+//! A history as it happens: on the canister, and on the model.
+
+use super::Outcome;
+use super::jobs::Cause;
+use super::model::{At, Records};
+use super::rules::Heights;
+use super::settings::{Change, Setting, Settings};
+use super::sight::{Known, Sight};
+use super::steps::{History, Move, Step};
+use super::tick::Run;
+use super::transactions::{Family, Txid};
+use candid::CandidType;
+use candid::utils::ArgumentEncoder;
+use coppice_canister::api::*;
+use coppice_tests::coppice::{Coppice, Who};
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Who deletes blobs outside.
+pub const WORKER: Who = Who::Archive;
+/// Seconds between two ticks.
+const TICK: u64 = 10;
+/// The height at which histories begin.
+const TIP: u32 = 60;
+
+/// How often what was seen.
+pub type Seen = BTreeMap<&'static str, u64>;
+
+pub struct Machine {
+    pub coppice: Coppice,
+    pub family: Family,
+    pub records: Records,
+    pub settings: Settings,
+    pub heights: Heights,
+    /// The highest height for which a job completed.
+    pub processed: u32,
+    /// The height of the last job that completed.
+    pub last_completed: u32,
+    /// The block assembly runs.
+    pub running: bool,
+    /// The height at which the chain is.
+    pub tip: u32,
+    /// Every job that was ever seen, as it was seen last.
+    pub jobs: BTreeMap<u64, PruneJob>,
+    pub run: Option<Run>,
+    /// What was seen last.
+    pub sight: Option<Sight>,
+    /// Transactions whose record a run, or a worker, has deleted.
+    pub deleted: BTreeSet<Txid>,
+    /// Records that ticks have deleted, and preservations that they have ended.
+    pub went: u64,
+    pub expired: u64,
+    /// What was done so far, for a report.
+    pub journal: Vec<String>,
+    pub counts: Seen,
+    pub replies: Known,
+    messages: u16,
+    upgrades: BTreeSet<u16>,
+}
+
+impl Machine {
+    /// On a new canister.
+    pub fn new(coppice: Coppice, history: &History) -> Outcome<Self> {
+        let mut machine = Self {
+            coppice,
+            family: Family::new(&history.transactions),
+            records: Records::default(),
+            settings: Settings::default(),
+            heights: Heights::default(),
+            processed: 0,
+            last_completed: 0,
+            running: false,
+            tip: TIP,
+            jobs: BTreeMap::new(),
+            run: None,
+            sight: None,
+            deleted: BTreeSet::new(),
+            went: 0,
+            expired: 0,
+            journal: Vec::new(),
+            counts: Seen::new(),
+            replies: Known::new(),
+            messages: 0,
+            upgrades: BTreeSet::new(),
+        };
+        for (who, role) in [(Who::Alert, Role::Alert), (WORKER, Role::BlobWorker)] {
+            let grant = Grant { principal: who.principal(), role };
+            machine
+                .call::<Result<(), RoleError>>(Who::Controller, "grant_role", (grant,))?
+                .map_err(|e| format!("{e:?}"))?;
+        }
+        machine.look(Cause::Nothing)?;
+        for setting in &history.settings {
+            machine.set(*setting)?;
+        }
+        machine.assembly(history.running)?;
+        machine.upgrades.clone_from(&history.upgrades);
+        machine.messages = 0;
+        Ok(machine)
+    }
+
+    /// A message, and what it answers. The canister may be upgraded before it.
+    pub fn call<R: DeserializeOwned + CandidType>(
+        &mut self,
+        who: Who,
+        method: &str,
+        args: impl ArgumentEncoder,
+    ) -> Outcome<R> {
+        self.message()?;
+        self.coppice.call(who, method, args).map_err(|reject| format!("{method}: {reject:?}"))
+    }
+
+    /// The next message is due, and perhaps an upgrade before it.
+    fn message(&mut self) -> Outcome {
+        self.messages += 1;
+        if !self.upgrades.contains(&self.messages) {
+            return Ok(());
+        }
+        self.note("upgrade".into());
+        self.upgrade()
+    }
+
+    pub fn upgrade(&mut self) -> Outcome {
+        self.coppice.upgrade_with(None).map_err(|reject| format!("upgrade: {reject:?}"))?;
+        if let Some(run) = self.run.as_mut().filter(|_| self.sight.as_ref().is_some_and(|s| s.status.running.is_some()))
+        {
+            run.upgraded = true;
+        }
+        self.look(Cause::Nothing).map_err(|why| format!("behind an upgrade: {why}"))
+    }
+
+    pub fn note(&mut self, what: String) {
+        self.journal.push(what);
+    }
+
+    pub fn seen(&mut self, what: &'static str) {
+        self.seen_often(what, 1);
+    }
+
+    pub fn seen_often(&mut self, what: &'static str, times: u64) {
+        *self.counts.entry(what).or_default() += times;
+    }
+
+    /// What an operation at this height is told.
+    pub fn at(&self, height: u32) -> At {
+        At { height, retention: self.settings.utxo.block_height_retention }
+    }
+
+    /// An operation touches a record: a run that is under way may have passed it.
+    pub fn touch(&mut self, txid: Txid) {
+        if let Some(run) = &mut self.run {
+            run.touched.insert(txid);
+        }
+    }
+
+    pub fn step(&mut self, one: &Move) -> Outcome {
+        self.tip += u32::from(one.blocks);
+        let height = self.tip - u32::from(one.lag);
+        match one.step {
+            Step::Set(setting) => self.set(setting),
+            Step::Assembly(running) => self.assembly(running),
+            Step::Persisted(above) => self.persisted(self.tip.saturating_add_signed(above.into())),
+            Step::Block(above, mined) => self.block(self.tip.saturating_add_signed(above.into()), mined),
+            Step::Prune(above) => self.prune(self.tip.saturating_add_signed(above.into())),
+            Step::Reorg { depth, ticks, again } => self.reorg(depth, ticks, again),
+            Step::Tick(ticks) => (0..ticks).try_for_each(|_| self.tick()),
+            Step::Work { done, failed, max_retries } => self.work(done, failed, max_retries),
+            Step::Retry(pick) => self.retry(pick),
+            ref step => self.operation(step, height),
+        }
+    }
+
+    pub fn tick(&mut self) -> Outcome {
+        self.message()?;
+        self.coppice.pass(TICK);
+        self.note("tick".into());
+        self.look(Cause::Tick)
+    }
+
+    pub fn set(&mut self, setting: Setting) -> Outcome {
+        self.note(format!("{setting:?}"));
+        let mut expected = self.settings.clone();
+        expected.apply(setting);
+        match setting.change() {
+            Change::Pruner(change) => {
+                let set: Result<PrunerSettings, PrunerError> =
+                    self.call(Who::Controller, "set_pruner_settings", (change,))?;
+                ensure!(set.as_ref() == Ok(&expected.pruner), "{setting:?}: {set:?}");
+                let shown: PrunerSettings = self.coppice.ask("get_pruner_settings", ());
+                ensure!(shown == expected.pruner, "the settings are {shown:?}");
+            }
+            Change::Utxo(change) => {
+                let change = ConfigChange { utxo: Some(change), ..ConfigChange::default() };
+                let set: Result<Config, ConfigError> = self.call(Who::Controller, "set_config", (change,))?;
+                let utxo = set.map(|config| config.utxo);
+                ensure!(utxo.as_ref() == Ok(&expected.utxo), "{setting:?}: {utxo:?}");
+            }
+        }
+        self.settings = expected;
+        self.look(Cause::Nothing)
+    }
+
+    pub fn assembly(&mut self, running: bool) -> Outcome {
+        self.note(format!("the assembly {}", if running { "runs" } else { "stops" }));
+        let state = if running { BlockAssemblyState::Running } else { BlockAssemblyState::NotRunning };
+        self.call::<()>(Who::Producer, "set_block_assembly_state", (state,))?;
+        self.running = running;
+        self.look(if running { Cause::Nothing } else { Cause::Stopped })
+    }
+}

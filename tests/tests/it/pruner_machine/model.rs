@@ -1,0 +1,320 @@
+//! UTXO records as `docs/design.md` 6 has them, over ordinary collections: what a history's messages do to them, and how one
+//! of them goes. Who goes, and when, is said elsewhere (`rules`).
+
+use super::transactions::{Transaction, Txid};
+use coppice_canister::api::*;
+use serde_bytes::ByteBuf;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Who holds an output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hold {
+    pub by: Txid,
+    pub vin: u32,
+    /// Its record was deleted since.
+    pub deleted: bool,
+}
+
+/// An output that is a UTXO.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Output {
+    pub hash: [u8; 32],
+    pub hold: Option<Hold>,
+    pub frozen: bool,
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    pub inputs: Vec<(Txid, u32)>,
+    pub outputs: Vec<Option<Output>>,
+    pub batch: u32,
+    pub blob: Option<ExternalStore>,
+    pub locked: bool,
+    pub conflicting: bool,
+    pub conflicting_children: BTreeSet<Txid>,
+    pub blocks: Vec<BlockRef>,
+    pub unmined_since: Option<u32>,
+    pub preserve_until: Option<u32>,
+    pub delete_at_height: Option<u32>,
+    /// It is going: its blob outside is waited for.
+    pub deleting: bool,
+}
+
+/// What an operation is told, and the retention in force.
+#[derive(Clone, Copy, Debug)]
+pub struct At {
+    pub height: u32,
+    pub retention: u32,
+}
+
+/// All records.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Records(pub BTreeMap<Txid, Record>);
+
+fn hash_of(txid: &[u8]) -> Txid {
+    txid.try_into().expect("the history's hashes have 32 bytes")
+}
+
+impl Hold {
+    fn is(&self, by: &Txid, vin: u32) -> bool {
+        (&self.by, self.vin) == (by, vin)
+    }
+
+    fn spender(&self) -> Spender {
+        Spender { txid: ByteBuf::from(self.by), vin: self.vin }
+    }
+}
+
+impl Output {
+    /// It can be spent, if its record can.
+    pub fn free(&self) -> bool {
+        self.hold.is_none() && !self.frozen
+    }
+}
+
+impl Record {
+    /// Something of it can be spent.
+    pub fn sweepable(&self) -> bool {
+        !self.deleting && !self.locked && !self.conflicting && self.utxos().any(Output::free)
+    }
+
+    pub fn utxos(&self) -> impl Iterator<Item = &Output> {
+        self.outputs.iter().flatten()
+    }
+
+    pub fn holds(&self) -> impl Iterator<Item = &Hold> {
+        self.utxos().filter_map(|output| output.hold.as_ref())
+    }
+
+    pub fn parents(&self) -> BTreeSet<Txid> {
+        self.inputs.iter().map(|(parent, _)| *parent).collect()
+    }
+
+    pub fn pages(&self) -> u64 {
+        self.outputs.len().div_ceil(self.batch as usize) as u64 - 1
+    }
+
+    /// Every UTXO is spent, and none frozen.
+    pub fn spent(&self) -> bool {
+        self.utxos().all(|output| output.hold.is_some() && !output.frozen)
+    }
+
+    pub fn eligible(&self) -> bool {
+        let on_longest_chain = !self.blocks.is_empty() && self.unmined_since.is_none();
+        self.conflicting || !self.locked && on_longest_chain && self.spent()
+    }
+
+    pub fn evaluate(&mut self, At { height, retention }: At) {
+        self.delete_at_height = match self.delete_at_height {
+            _ if self.preserve_until.is_some() || !self.eligible() => None,
+            before if retention == 0 => before,
+            Some(before) if self.conflicting => Some(before),
+            before => before.max(Some(height + retention)),
+        };
+    }
+
+    fn utxo(&self, vout: u32) -> Result<&Output, UtxoError> {
+        self.outputs.get(vout as usize).and_then(Option::as_ref).ok_or(UtxoError::UtxoNotFound)
+    }
+
+    fn takes(&self, vout: u32, by: &Txid, vin: u32) -> Result<bool, UtxoError> {
+        match &self.utxo(vout)?.hold {
+            _ if self.utxo(vout)?.frozen => Err(UtxoError::Frozen),
+            None => Ok(true),
+            Some(hold) if hold.is(by, vin) && hold.deleted => Err(UtxoError::InvalidSpend),
+            Some(hold) if hold.is(by, vin) => Ok(false),
+            Some(hold) => Err(UtxoError::Spent { by: hold.spender() }),
+        }
+    }
+}
+
+impl Records {
+    /// A record that operations find: one that is going they do not.
+    pub fn get(&self, txid: &[u8]) -> Result<&Record, UtxoError> {
+        self.0.get(&hash_of(txid)).filter(|record| !record.deleting).ok_or(UtxoError::TxNotFound)
+    }
+
+    fn get_mut(&mut self, txid: &[u8]) -> Result<&mut Record, UtxoError> {
+        self.0.get_mut(&hash_of(txid)).filter(|record| !record.deleting).ok_or(UtxoError::TxNotFound)
+    }
+
+    fn evaluate(&mut self, touched: impl IntoIterator<Item = Txid>, at: At) {
+        touched.into_iter().for_each(|txid| {
+            if let Ok(record) = self.get_mut(&txid) {
+                record.evaluate(at);
+            }
+        });
+    }
+
+    pub fn create(&mut self, one: &Transaction, item: &UtxoCreate, batch: u32, at: At) -> Result<(), UtxoError> {
+        match self.0.get(&one.tx.txid) {
+            Some(record) if record.deleting => return Err(UtxoError::BeingDeleted),
+            Some(_) => return Err(UtxoError::TxExists),
+            None => {}
+        }
+        let output = |vout: usize| Output { hash: one.tx.hash(vout as u32), hold: None, frozen: false };
+        let record = Record {
+            inputs: one.tx.inputs.clone(),
+            outputs: (0..one.tx.outputs.len()).map(|vout| one.is_utxo(vout).then(|| output(vout))).collect(),
+            batch,
+            blob: one.blob.clone(),
+            locked: item.locked.unwrap_or(item.mined.is_none()),
+            conflicting: item.conflicting,
+            conflicting_children: BTreeSet::new(),
+            blocks: item.mined.as_ref().map_or(Vec::new(), |mined| mined.blocks.clone()),
+            unmined_since: (!item.mined.as_ref().is_some_and(|mined| mined.on_longest_chain)).then_some(at.height),
+            preserve_until: None,
+            delete_at_height: None,
+            deleting: false,
+        };
+        self.0.insert(one.tx.txid, record);
+        if item.conflicting {
+            self.enter_with_parents(&one.tx.txid);
+        }
+        self.evaluate([one.tx.txid], at);
+        Ok(())
+    }
+
+    fn enter_with_parents(&mut self, txid: &Txid) {
+        for parent in self.0[txid].parents() {
+            if let Ok(record) = self.get_mut(&parent) {
+                record.conflicting_children.insert(*txid);
+            }
+        }
+    }
+
+    fn check_spend(&self, spend: &Spend, by: &Txid) -> Result<bool, UtxoError> {
+        let record = self.get(&spend.txid)?;
+        match record {
+            _ if record.conflicting => Err(UtxoError::Conflicting),
+            _ if record.locked => Err(UtxoError::Locked),
+            _ => record.takes(spend.vout, by, spend.vin),
+        }
+    }
+
+    pub fn spend(&mut self, item: &TransactionSpends, at: At) -> Result<u32, Vec<SpendError>> {
+        let by = hash_of(&item.spender);
+        let checked = item.spends.iter().zip(0..).map(|(spend, number)| (number, self.check_spend(spend, &by)));
+        let (mut errors, mut new) = (Vec::new(), Vec::new());
+        for (number, checked) in checked {
+            match checked {
+                Ok(true) => new.push(&item.spends[number as usize]),
+                Ok(false) => {}
+                Err(error) => errors.push(SpendError { spend: number, error }),
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        for spend in &new {
+            let outputs = &mut self.get_mut(&spend.txid).expect("it was looked at before").outputs;
+            let output = outputs[spend.vout as usize].as_mut().expect("it was looked at before");
+            output.hold = Some(Hold { by, vin: spend.vin, deleted: false });
+        }
+        self.evaluate(item.spends.iter().map(|spend| hash_of(&spend.txid)), at);
+        Ok(new.len() as u32)
+    }
+
+    pub fn unspend(&mut self, item: &Unspend, at: At) -> Result<bool, UtxoError> {
+        let record = self.get_mut(&item.outpoint.txid)?;
+        let vout = item.outpoint.vout;
+        let by = hash_of(&item.spender.txid);
+        let held = record.utxo(vout)?.hold.as_ref().is_some_and(|hold| hold.is(&by, item.spender.vin));
+        if held {
+            record.outputs[vout as usize].as_mut().expect("it was looked at before").hold = None;
+        }
+        record.evaluate(at);
+        Ok(held)
+    }
+
+    pub fn set_mined(&mut self, set: &UtxoSetMined, item: &MinedTransaction, at: At) -> Result<Vec<u32>, UtxoError> {
+        let record = self.get_mut(&item.txid)?;
+        if set.unset {
+            record.blocks.retain(|block| block.block_id != set.block_id);
+        } else if record.blocks.iter().all(|block| block.block_id != set.block_id) {
+            let (block_id, height, subtree) = (set.block_id, set.block_height, item.subtree);
+            record.blocks.push(BlockRef { block_id, height, subtree });
+        }
+        if !record.blocks.is_empty() && set.on_longest_chain {
+            record.unmined_since = None;
+        } else if record.blocks.is_empty() || set.unset {
+            record.unmined_since.get_or_insert(at.height);
+        }
+        record.locked = false;
+        record.evaluate(at);
+        Ok(record.blocks.iter().map(|block| block.block_id).collect())
+    }
+
+    pub fn set_locked(&mut self, txid: &[u8], locked: bool, at: At) -> Result<(), UtxoError> {
+        let record = self.get_mut(txid)?;
+        record.locked = locked;
+        record.evaluate(at);
+        Ok(())
+    }
+
+    pub fn set_frozen(&mut self, target: &FreezeTarget, frozen: bool, at: At) -> Result<u32, UtxoError> {
+        let record = self.get_mut(&target.txid)?;
+        let meant = (0..).zip(&mut record.outputs).filter(|(vout, _)| target.vout.is_none_or(|meant| meant == *vout));
+        let mut outputs: Vec<&mut Output> = meant.filter_map(|(_, output)| output.as_mut()).collect();
+        if outputs.is_empty() {
+            return Err(UtxoError::UtxoNotFound);
+        }
+        outputs.retain(|output| output.frozen != frozen);
+        if outputs.is_empty() {
+            return Err(if frozen { UtxoError::AlreadyFrozen } else { UtxoError::UtxoNotFrozen });
+        }
+        let changed = outputs.len() as u32;
+        outputs.into_iter().for_each(|output| output.frozen = frozen);
+        record.evaluate(at);
+        Ok(changed)
+    }
+
+    pub fn preserve(&mut self, txid: &[u8], until: u32) -> bool {
+        let Ok(record) = self.get_mut(txid) else { return false };
+        record.preserve_until = Some(until);
+        record.delete_at_height = None;
+        true
+    }
+
+    /// Marks a transaction and all that spend from it, breadth first; which were not marked before.
+    pub fn set_conflicting(&mut self, txid: &[u8], at: At) -> Result<Vec<Txid>, UtxoError> {
+        self.get(txid)?;
+        let (mut marked, mut visited) = (Vec::new(), BTreeSet::new());
+        let mut queue = VecDeque::from([hash_of(txid)]);
+        while let Some(txid) = queue.pop_front() {
+            if visited.contains(&txid) {
+                continue;
+            }
+            let Ok(record) = self.get_mut(&txid) else { continue };
+            visited.insert(txid);
+            if !std::mem::replace(&mut record.conflicting, true) {
+                marked.push(txid);
+            }
+            queue.extend(record.holds().map(|hold| hold.by));
+            self.enter_with_parents(&txid);
+        }
+        self.evaluate(visited, at);
+        Ok(marked)
+    }
+
+    /// A record goes: its parents say that their spender was deleted, and list it no more. Answers how many outputs say so
+    /// that did not before.
+    pub fn remove(&mut self, txid: &Txid) -> u64 {
+        let record = self.0.remove(txid).expect("it is there");
+        for parent in record.parents() {
+            if let Ok(parent) = self.get_mut(&parent) {
+                parent.conflicting_children.remove(txid);
+            }
+        }
+        let mut told = 0;
+        for (&(parent, vout), vin) in record.inputs.iter().zip(0..) {
+            let output = self.get_mut(&parent).ok().and_then(|parent| parent.outputs.get_mut(vout as usize));
+            let hold = output.and_then(Option::as_mut).and_then(|output| output.hold.as_mut());
+            if let Some(hold) = hold.filter(|hold| hold.is(txid, vin)) {
+                told += u64::from(!std::mem::replace(&mut hold.deleted, true));
+            }
+        }
+        told
+    }
+}

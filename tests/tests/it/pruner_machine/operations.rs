@@ -1,0 +1,259 @@
+//! Operations on records: on the canister, and on the model, which says what they answer.
+
+use super::Outcome;
+use super::jobs::Cause;
+use super::machine::Machine;
+use super::model::{Output, Record};
+use super::steps::{Kind, Pick, Step};
+use super::transactions::Txid;
+use coppice_canister::api::*;
+use coppice_tests::blocks::id;
+use coppice_tests::coppice::Who;
+use serde_bytes::ByteBuf;
+use std::fmt::Debug;
+
+type Done<T> = Batch<Result<T, UtxoError>>;
+
+/// A block of a height; on two branches, two of them.
+pub fn block_id(height: u32, branch: u32) -> u32 {
+    2 * height + branch
+}
+
+/// The only answer of a batch of one.
+fn only<T: Debug>(mut batch: Batch<T>) -> Outcome<T> {
+    ensure!(batch.results.len() == 1 && batch.remaining == 0, "one item is answered {batch:?}");
+    Ok(batch.results.remove(0))
+}
+
+impl Machine {
+    /// The how manyth of the family for which the step may succeed; of all, where there is none.
+    pub fn pick(&self, Pick(number): Pick, qualifies: impl Fn(&Txid) -> bool) -> Txid {
+        let all: Vec<Txid> = self.family.all.iter().map(|one| one.tx.txid).collect();
+        let good: Vec<Txid> = all.iter().copied().filter(|txid| qualifies(txid)).collect();
+        let among = if good.is_empty() { &all } else { &good };
+        among[usize::from(number) % among.len()]
+    }
+
+    pub fn is(&self, txid: &Txid, qualifies: impl Fn(&Record) -> bool) -> bool {
+        self.records.0.get(txid).is_some_and(qualifies)
+    }
+
+    /// An operation, with the height at which its caller believes the chain to be.
+    pub fn operation(&mut self, step: &Step, height: u32) -> Outcome {
+        match *step {
+            Step::Accept(pick, kind) => {
+                // Parents first: else there would be little to spend.
+                let there = |txid: &Txid| self.records.0.contains_key(txid);
+                let ready = |(parent, _): &(Txid, u32)| self.family.get(parent).is_none() || there(parent);
+                let inputs = |txid: &Txid| self.family.get(txid).is_some_and(|one| one.tx.inputs.iter().all(ready));
+                let txid = self.pick(pick, |txid| !there(txid) && inputs(txid));
+                self.create(txid, kind, height)?;
+                self.spend(txid, u8::MAX, height)
+            }
+            Step::Create(pick, kind) => {
+                let txid = self.pick(pick, |txid| !self.records.0.contains_key(txid));
+                self.create(txid, kind, height)
+            }
+            Step::Spend(pick, mask) => {
+                let txid = self.pick(pick, |txid| self.family.get(txid).is_some_and(|one| !one.tx.inputs.is_empty()));
+                self.spend(txid, mask, height)
+            }
+            Step::Sweep(pick, by) => {
+                let txid = self.pick(pick, |txid| self.is(txid, |record| record.sweepable()));
+                self.sweep(txid, pick, by, height)
+            }
+            Step::Retire(pick, by) => self.retire(pick, by, height),
+            Step::Unspend(pick) => self.unspend(pick, height),
+            Step::Mine { back, mask, unset, longest } => {
+                let block_height = self.tip - u32::from(back);
+                let block = block_id(block_height, 0);
+                let has = |record: &Record| record.blocks.iter().any(|other| other.block_id == block);
+                let all = self.family.all.iter().zip(0u32..).filter(|(_, number)| mask >> (number % 16) & 1 == 1);
+                let all = all.map(|(one, _)| one.tx.txid).filter(|txid| self.is(txid, |record| has(record) == unset));
+                let all: Vec<Txid> = all.collect();
+                self.mine(&all, (block, block_height), unset, longest, height)
+            }
+            Step::Lock(pick, locked) => {
+                let txid = self.pick(pick, |txid| self.is(txid, |record| record.locked != locked));
+                let set = UtxoSetLocked { height, locked, txids: vec![ByteBuf::from(txid)] };
+                let answer = only(self.call(Who::Producer, "utxo_set_locked", (set,))?)?;
+                let expected = self.records.set_locked(&txid, locked, self.at(height));
+                self.agree(format!("at {height}: lock {} {locked}", self.family.name(&txid)), &[txid], answer, expected)
+            }
+            Step::Freeze(pick, vout) => self.freeze(pick, vout, true, height),
+            Step::Thaw(pick, vout) => self.freeze(pick, vout, false, height),
+            Step::Preserve(pick, above) => {
+                let until = self.tip.saturating_add_signed(above.into());
+                let txid = self.pick(pick, |txid| self.is(txid, |record| record.delete_at_height.is_some()));
+                let preserve = UtxoPreserve { until, txids: vec![ByteBuf::from(txid)] };
+                let answer: Result<bool, UtxoError> = only(self.call(Who::Producer, "utxo_preserve", (preserve,))?)?;
+                let expected = Ok(self.records.preserve(&txid, until));
+                if let Some(run) = &mut self.run {
+                    run.by_hand.insert(txid);
+                }
+                self.agree(format!("preserve {} until {until}", self.family.name(&txid)), &[txid], answer, expected)
+            }
+            Step::Conflict(pick) => {
+                let txid = self.pick(pick, |txid| self.is(txid, |record| !record.conflicting));
+                let set = UtxoSetConflicting { height, txids: vec![ByteBuf::from(txid)] };
+                let answer: Result<Conflict, UtxoError> =
+                    only(self.call(Who::Producer, "utxo_set_conflicting", (set,))?)?;
+                let answer = answer.map(|conflict| conflict.marked);
+                let marked = self.records.set_conflicting(&txid, self.at(height));
+                let touched: Vec<Txid> = self.records.0.keys().copied().collect();
+                let expected = marked.map(|marked| marked.into_iter().map(ByteBuf::from).collect::<Vec<_>>());
+                let what = format!("at {height}: {} is a double spend", self.family.name(&txid));
+                self.agree(what, &touched, answer, expected)
+            }
+            Step::Unsettle(pick) => self.unsettle(pick),
+            ref other => Err(format!("{other:?} is no operation")),
+        }
+    }
+
+    /// The canister's answer is the model's, and so is everything else.
+    fn agree<T: Debug + PartialEq>(&mut self, what: String, touched: &[Txid], answer: T, expected: T) -> Outcome {
+        ensure!(answer == expected, "{what} is answered {answer:?}, and ought be {expected:?}");
+        self.note(format!("{what}: {expected:?}"));
+        touched.iter().for_each(|txid| self.touch(*txid));
+        self.look(Cause::Nothing)
+    }
+
+    pub fn create(&mut self, txid: Txid, kind: Kind, height: u32) -> Outcome {
+        let one = self.family.get(&txid).expect("it is one of the family").clone();
+        let block = BlockRef { block_id: block_id(height, 0), height, subtree: 1 };
+        let other = BlockRef { block_id: block_id(height, 1), height, subtree: 1 };
+        let mined = |block: BlockRef, on_longest_chain| Some(MinedIn { blocks: vec![block], on_longest_chain });
+        let item = UtxoCreate {
+            source: one.source(),
+            mined: match kind {
+                Kind::Mined => mined(block, true),
+                Kind::MinedElsewhere => mined(other, false),
+                _ => None,
+            },
+            locked: if kind == Kind::Locked { None } else { Some(false) },
+            conflicting: kind == Kind::Conflicting,
+            fee: None,
+        };
+        let batch = UtxoCreateBatch { height, items: vec![item.clone()] };
+        let answer: Result<UtxoCreated, UtxoError> = only(self.call(Who::Producer, "utxo_create", (batch,))?)?;
+        let answer = answer.map(|_| ());
+        let expected = self.records.create(&one, &item, self.settings.utxo.utxo_batch_size, self.at(height));
+        if expected == Err(UtxoError::BeingDeleted) {
+            self.seen("a record that is going cannot be made again");
+        }
+        if expected.is_ok() && self.deleted.contains(&txid) {
+            self.seen("a deleted transaction was made again");
+        }
+        if let Some(run) = &mut self.run {
+            run.by_hand.insert(txid);
+        }
+        self.agree(format!("at {height}: create {} {kind:?}", self.family.name(&txid)), &[txid], answer, expected)
+    }
+
+    /// A transaction spends what it can of its inputs.
+    fn spend(&mut self, txid: Txid, mask: u8, height: u32) -> Outcome {
+        let one = self.family.get(&txid).expect("it is one of the family").tx.clone();
+        let inputs = one.inputs.iter().zip(0u32..).filter(|(_, vin)| mask >> vin & 1 == 1);
+        let spends = inputs.filter_map(|((parent, vout), vin)| {
+            let there = self.records.0.contains_key(parent);
+            self.family.get(parent).filter(|_| there).map(|parent| parent.tx.spend(*vout, vin))
+        });
+        let spends: Vec<Spend> = spends.collect();
+        self.spends(txid, spends, height)
+    }
+
+    /// Of a spender that is going it is not said whether its parents know already: it spends nothing meanwhile.
+    pub fn spends(&mut self, by: Txid, spends: Vec<Spend>, height: u32) -> Outcome {
+        if spends.is_empty() || self.is(&by, |record| record.deleting) {
+            return Ok(());
+        }
+        let item = TransactionSpends { spender: ByteBuf::from(by), spends };
+        let batch = UtxoSpendBatch { height, items: vec![item.clone()] };
+        let answer: Result<u32, Vec<SpendError>> = only(self.call(Who::Producer, "utxo_spend", (batch,))?)?;
+        let expected = self.records.spend(&item, self.at(height));
+        let invalid = |error: &SpendError| error.error == UtxoError::InvalidSpend;
+        if expected.as_ref().is_err_and(|errors| errors.iter().any(invalid)) {
+            self.seen("a deleted spender was refused");
+        }
+        let of = |spend: &Spend| format!("{}:{}", self.family.name(&spend.txid), spend.vout);
+        let outputs: Vec<String> = item.spends.iter().map(of).collect();
+        let touched: Vec<Txid> = item.spends.iter().map(|spend| spend.txid[..].try_into().expect("a txid")).collect();
+        let what = format!("at {height}: {} spends {}", self.family.name(&by), outputs.join(" "));
+        self.agree(what, &touched, answer, expected)
+    }
+
+    /// Whatever is unspent of a record is spent: by what has no record, or by another's, whose inputs do not say so.
+    pub fn sweep(&mut self, txid: Txid, pick: Pick, by: Option<Pick>, height: u32) -> Outcome {
+        let by = match by {
+            Some(by) => self.pick(by, |other| *other != txid && self.is(other, |record| !record.deleting)),
+            None => id(0xFACE + u64::from(pick.0)),
+        };
+        let Some(record) = self.records.0.get(&txid) else { return Ok(()) };
+        let outputs = record.outputs.iter().zip(0u32..);
+        let outputs = outputs.filter(|(output, _)| output.as_ref().is_some_and(Output::free));
+        let tx = &self.family.get(&txid).expect("it is one of the family").tx;
+        let spends: Vec<Spend> = outputs.map(|(_, vout)| tx.spend(vout, 100 + vout)).collect();
+        self.spends(by, spends, height)
+    }
+
+    fn unspend(&mut self, pick: Pick, height: u32) -> Outcome {
+        let txid = self.pick(pick, |txid| self.is(txid, |record| !record.deleting && record.holds().count() > 0));
+        let Some(record) = self.records.0.get(&txid) else { return Ok(()) };
+        let held = record.outputs.iter().zip(0u32..).filter_map(|(output, vout)| {
+            let hold = output.as_ref()?.hold.clone()?;
+            Some((vout, hold))
+        });
+        let held: Vec<_> = held.collect();
+        let Some((vout, hold)) = held.get(usize::from(pick.0 / 16) % held.len().max(1)).cloned() else { return Ok(()) };
+        let tx = self.family.get(&txid).expect("it is one of the family").tx.clone();
+        let item = Unspend {
+            outpoint: tx.outpoint(vout),
+            utxo_hash: ByteBuf::from(tx.hash(vout)),
+            spender: Spender { txid: ByteBuf::from(hold.by), vin: hold.vin },
+        };
+        let batch = UtxoUnspendBatch { height, items: vec![item.clone()] };
+        let answer: Result<bool, UtxoError> = only(self.call(Who::Producer, "utxo_unspend", (batch,))?)?;
+        let expected = self.records.unspend(&item, self.at(height));
+        self.agree(format!("at {height}: unspend {}:{vout}", self.family.name(&txid)), &[txid], answer, expected)
+    }
+
+    /// A block gets transactions, or loses them.
+    pub fn mine(
+        &mut self,
+        txids: &[Txid],
+        (block_id, block_height): (u32, u32),
+        unset: bool,
+        longest: bool,
+        height: u32,
+    ) -> Outcome {
+        if txids.is_empty() {
+            return Ok(());
+        }
+        let items = txids.iter().map(|txid| MinedTransaction { txid: ByteBuf::from(*txid), subtree: 1 }).collect();
+        let set = UtxoSetMined { height, block_id, block_height, on_longest_chain: longest, unset, items };
+        let done: Done<Vec<u32>> = self.call(Who::Producer, "utxo_set_mined", (set.clone(),))?;
+        let at = self.at(height);
+        let expected: Vec<_> = set.items.iter().map(|item| self.records.set_mined(&set, item, at)).collect();
+        let how = if unset { "loses" } else { "has" };
+        let chain = if longest { "" } else { ", not on the longest chain" };
+        let what = format!("at {height}: block {block_height} ({block_id}) {how} {}{chain}", self.family.names(txids));
+        self.agree(what, txids, done.results, expected)
+    }
+
+    fn freeze(&mut self, pick: Pick, vout: Option<u8>, frozen: bool, height: u32) -> Outcome {
+        let some = |record: &Record| record.utxos().any(|output| output.frozen != frozen) && !record.deleting;
+        let txid = self.pick(pick, |txid| self.is(txid, some));
+        let outputs = self.family.get(&txid).expect("it is one of the family").tx.outputs.len() as u32;
+        let vout = vout.map(|vout| u32::from(vout) % outputs);
+        self.set_frozen(txid, vout, frozen, height)
+    }
+
+    pub fn set_frozen(&mut self, txid: Txid, vout: Option<u32>, frozen: bool, height: u32) -> Outcome {
+        let target = FreezeTarget { txid: ByteBuf::from(txid), vout, utxo_hash: None };
+        let batch = UtxoFreezeBatch { height, items: vec![target.clone()] };
+        let method = if frozen { "utxo_freeze" } else { "utxo_unfreeze" };
+        let answer: Result<u32, UtxoError> = only(self.call(Who::Alert, method, (batch,))?)?;
+        let expected = self.records.set_frozen(&target, frozen, self.at(height));
+        self.agree(format!("at {height}: {method} {} {vout:?}", self.family.name(&txid)), &[txid], answer, expected)
+    }
+}

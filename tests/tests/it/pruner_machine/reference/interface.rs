@@ -1,0 +1,371 @@
+//! Its interface: as much of it as the machine uses.
+
+use super::super::model::{At, Output, Record};
+use super::super::settings::Setting;
+use super::super::transactions::{Transaction, Txid};
+use super::{Fault, State};
+use candid::utils::ArgumentDecoder;
+use candid::{CandidType, decode_args, encode_one};
+use coppice_canister::api::*;
+use serde_bytes::ByteBuf;
+use sha2::{Digest, Sha256};
+
+fn args<'a, T: ArgumentDecoder<'a>>(arg: &'a [u8]) -> T {
+    decode_args(arg).expect("the machine's own arguments")
+}
+
+fn reply(answer: impl CandidType) -> Vec<u8> {
+    encode_one(answer).expect("it encodes")
+}
+
+/// A page, from the cursor on.
+fn page<T>(all: Vec<T>, cursor: Option<u64>, limit: u32) -> (Vec<T>, Option<u64>) {
+    let (from, end) = (cursor.unwrap_or(0), all.len() as u64);
+    let next = from + u64::from(limit);
+    let some = all.into_iter().skip(from as usize).take(limit as usize).collect();
+    (some, (next < end).then_some(next))
+}
+
+fn batch<T: CandidType>(results: impl IntoIterator<Item = T>) -> Vec<u8> {
+    reply(Batch { results: results.into_iter().collect(), remaining: 0 })
+}
+
+impl State {
+    fn at(&self, height: u32) -> At {
+        At { height, retention: self.settings.utxo.block_height_retention }
+    }
+
+    pub fn update(&mut self, method: &str, arg: &[u8]) -> Vec<u8> {
+        match method {
+            "grant_role" => reply(Ok::<(), RoleError>(())),
+            "set_config" => {
+                let (change,): (ConfigChange,) = args(arg);
+                self.configure(change.utxo.unwrap_or_default());
+                let utxo = self.settings.utxo.clone();
+                reply(Ok::<_, ConfigError>(Config {
+                    log_class: 0,
+                    max_stable_pages: 0,
+                    verify_segments: false,
+                    upload_expiry_secs: 0,
+                    min_liquid_cycles: 0,
+                    require_export: false,
+                    utxo,
+                }))
+            }
+            "set_pruner_settings" => {
+                let (change,): (PrunerSettingsChange,) = args(arg);
+                self.change(change);
+                reply(Ok::<_, PrunerError>(self.settings.pruner.clone()))
+            }
+            "set_block_assembly_state" => {
+                let (state,): (BlockAssemblyState,) = args(arg);
+                self.running = state == BlockAssemblyState::Running;
+                reply(())
+            }
+            "notify_block_persisted" => {
+                let (height,) = args(arg);
+                reply(Ok::<_, PrunerError>(self.persisted(height)))
+            }
+            "notify_block" => {
+                let (height, mined) = args(arg);
+                reply(Ok::<_, PrunerError>(self.block(height, mined)))
+            }
+            "prune_utxos" => {
+                let (height,) = args(arg);
+                reply(self.prune(height))
+            }
+            "complete_blob_deletions" => {
+                let (arg,) = args(arg);
+                reply(Ok::<_, BlobDeletionError>(self.complete(&arg)))
+            }
+            "retry_blob_deletion" => {
+                let (id,): (u64,) = args(arg);
+                let dead = self.rows.get_mut(&id).filter(|(_, dead)| *dead);
+                let retried = dead.map(|(row, dead)| {
+                    (row.retry_count, *dead) = (0, false);
+                    row.clone()
+                });
+                reply(retried.ok_or(BlobDeletionError::NotFound))
+            }
+            _ => self.operation(method, arg),
+        }
+    }
+
+    fn operation(&mut self, method: &str, arg: &[u8]) -> Vec<u8> {
+        match method {
+            "utxo_create" => {
+                let (of,): (UtxoCreateBatch,) = args(arg);
+                let (item, size) = (&of.items[0], self.settings.utxo.utxo_batch_size);
+                let one = self.named(&item.source);
+                let created = self.records.create(&one, item, size, self.at(of.height));
+                let (txid, external) = (one.tx.id(), one.blob.is_some());
+                batch([created.map(|()| UtxoCreated { txid, utxos: 0, extra_pages: 0, external })])
+            }
+            "utxo_spend" => {
+                let (of,): (UtxoSpendBatch,) = args(arg);
+                let at = self.at(of.height);
+                batch(of.items.iter().map(|item| self.records.spend(item, at)))
+            }
+            "utxo_unspend" => {
+                let (of,): (UtxoUnspendBatch,) = args(arg);
+                let at = self.at(of.height);
+                batch(of.items.iter().map(|item| self.records.unspend(item, at)))
+            }
+            "utxo_set_mined" => {
+                let (of,): (UtxoSetMined,) = args(arg);
+                let at = self.at(of.height);
+                batch(of.items.iter().map(|item| self.records.set_mined(&of, item, at)))
+            }
+            "utxo_set_locked" => {
+                let (of,): (UtxoSetLocked,) = args(arg);
+                let at = self.at(of.height);
+                batch(of.txids.iter().map(|txid| self.records.set_locked(txid, of.locked, at)))
+            }
+            "utxo_freeze" | "utxo_unfreeze" => {
+                let (of,): (UtxoFreezeBatch,) = args(arg);
+                let (at, frozen) = (self.at(of.height), method == "utxo_freeze");
+                batch(of.items.iter().map(|target| self.records.set_frozen(target, frozen, at)))
+            }
+            "utxo_preserve" => {
+                let (of,): (UtxoPreserve,) = args(arg);
+                batch(of.txids.iter().map(|txid| Ok::<_, UtxoError>(self.records.preserve(txid, of.until))))
+            }
+            "utxo_set_conflicting" => {
+                let (of,): (UtxoSetConflicting,) = args(arg);
+                let at = self.at(of.height);
+                batch(of.txids.iter().map(|txid| {
+                    let marked = self.records.set_conflicting(txid, at)?;
+                    let marked = marked.into_iter().map(ByteBuf::from).collect();
+                    Ok::<_, UtxoError>(Conflict { marked, parent_spends: Vec::new() })
+                }))
+            }
+            other => panic!("the machine calls {other}"),
+        }
+    }
+
+    pub fn query(&self, method: &str, arg: &[u8]) -> Vec<u8> {
+        match method {
+            "utxo_get" => self.get(arg),
+            "get_pruner_settings" => reply(&self.settings.pruner),
+            "get_pruner_status" => reply(self.status()),
+            "list_prune_jobs" => {
+                let (cursor, limit): (Option<u64>, u32) = args(arg);
+                let (jobs, cursor) = page(self.listed(), cursor, limit);
+                reply(PruneJobPage { jobs, cursor })
+            }
+            "get_pending_blob_deletions" => {
+                let (height, limit): (u32, u32) = args(arg);
+                let waits = self.rows.values().filter(|(_, dead)| !dead).map(|(row, _)| row);
+                let mut rows: Vec<_> = waits.filter(|row| row.delete_at_height <= height).collect();
+                rows.sort_by_key(|row| row.delete_at_height);
+                rows.truncate(if limit == 0 { 100 } else { limit as usize });
+                reply(rows)
+            }
+            "list_dead_blob_deletions" => {
+                let (cursor, limit): (Option<u64>, u32) = args(arg);
+                let rows = self.rows.values().filter(|(_, dead)| *dead).map(|(row, _)| row.clone()).collect();
+                let (rows, cursor) = page(rows, cursor, limit);
+                reply(BlobDeletionPage { rows, cursor })
+            }
+            "get_storage_status" => reply(self.storage()),
+            other => panic!("the machine asks {other}"),
+        }
+    }
+
+    /// Encoding costs more than all else: a record that is what it was is shown as it was.
+    fn get(&self, arg: &[u8]) -> Vec<u8> {
+        let mut shown_before = self.shown.borrow_mut();
+        let (txid, record, bytes) = shown_before.entry(arg.to_vec()).or_insert_with(|| {
+            let (of,): (UtxoGet,) = args(arg);
+            (of.txid[..].try_into().expect("a txid"), None, Vec::new())
+        });
+        let now = self.records.0.get(txid);
+        if bytes.is_empty() || record.as_ref() != now {
+            *record = now.cloned();
+            *bytes = reply(now.map(|record| shown(txid, record)).ok_or(UtxoError::TxNotFound));
+        }
+        bytes.clone()
+    }
+
+    /// The transaction that a source gives.
+    fn named(&self, source: &TransactionSource) -> Transaction {
+        let txid = match source {
+            TransactionSource::Raw(raw) => ByteBuf::from(Sha256::digest(Sha256::digest(raw)).to_vec()),
+            TransactionSource::Outside(outside) => outside.txid.clone(),
+            other => panic!("the machine creates {other:?}"),
+        };
+        self.family.get(&txid).expect("one of the family").clone()
+    }
+
+    fn configure(&mut self, change: UtxoSettingsChange) {
+        let UtxoSettingsChange { utxo_batch_size, block_height_retention, externalize_all, .. } = change;
+        let all = [
+            utxo_batch_size.map(Setting::Page),
+            block_height_retention.map(Setting::Retention),
+            externalize_all.map(Setting::ExternalizeAll),
+        ];
+        all.into_iter().flatten().for_each(|setting| self.settings.apply(setting));
+    }
+
+    fn change(&mut self, change: PrunerSettingsChange) {
+        let all = [
+            change.pruner_enabled.map(Setting::Enabled),
+            change.disable_dah_cleaner.map(Setting::NoDeletion),
+            change.job_timeout.map(Setting::JobTimeout),
+            change.utxo_chunk_size.map(Setting::Chunk),
+            change.utxo_chunk_group_limit.map(Setting::ChunksOfATick),
+            change.utxo_defensive_enabled.map(Setting::Defensive),
+            change.utxo_defensive_batch_read_size.map(Setting::DefensiveBatch),
+            change.unmined_tx_retention.map(Setting::UnminedRetention),
+            change.parent_preservation_blocks.map(Setting::Preservation),
+            change.safe_height_rule.map(Setting::SafeHeight),
+            change.max_ops_per_tick.map(Setting::Ops),
+        ];
+        all.into_iter().flatten().for_each(|setting| self.settings.apply(setting));
+    }
+
+    fn complete(&mut self, arg: &CompleteBlobDeletions) -> CompletedBlobDeletions {
+        let mut done = CompletedBlobDeletions::default();
+        let txid = |row: &BlobDeletion| row.txid.as_ref().and_then(|txid| txid[..].try_into().ok()).expect("a record");
+        for id in &arg.completed_ids {
+            if let Some((row, _)) = self.rows.remove(id) {
+                self.take(&txid(&row));
+                done.removed += 1;
+            }
+        }
+        for id in &arg.failed_ids {
+            let Some((row, dead)) = self.rows.get_mut(id) else { continue };
+            row.retry_count += 1;
+            if row.retry_count < arg.max_retries.max(1) {
+                done.retries_incremented += 1;
+                continue;
+            }
+            *dead = true;
+            (done.removed, done.dead) = (done.removed + 1, done.dead + 1);
+            if self.has(Fault::GivesRecordsUp) {
+                let (row, _) = self.rows.remove(id).expect("it is there");
+                self.take(&txid(&row));
+            }
+        }
+        done
+    }
+
+    fn listed(&self) -> Vec<PruneJob> {
+        let open = self.jobs.iter().filter(|job| self.ended.iter().all(|id| *id != job.id));
+        let ended = self.ended.iter().rev().map(|id| &self.jobs[*id as usize - 1]);
+        open.chain(ended).cloned().collect()
+    }
+
+    fn status(&self) -> PrunerStatus {
+        let rows = |dead: bool| self.rows.values().filter(|(_, is)| *is == dead).count() as u64;
+        PrunerStatus {
+            enabled: self.settings.pruner.pruner_enabled,
+            block_assembly: match self.running {
+                true => BlockAssemblyState::Running,
+                false => BlockAssemblyState::NotRunning,
+            },
+            current_height: self.heights.current,
+            last_persisted_height: self.heights.persisted,
+            last_processed_height: self.processed,
+            safe_height: self.settings.safe_height(self.heights.current, self.heights.persisted),
+            unmined_cutoff_height: self.settings.cutoff(self.heights.current),
+            pending: self.pending_job().cloned(),
+            running: self.running_job().cloned(),
+            last_job: self.ended.last().map(|id| self.jobs[*id as usize - 1].clone()),
+            blocked_by: None,
+            set_aside: Vec::new(),
+            blobs_pending: rows(false),
+            blobs_dead: rows(true),
+            totals: self.totals,
+            ticks: self.ticks,
+            next_tick: self.next_tick,
+            metrics: Vec::new(),
+        }
+    }
+
+    fn storage(&self) -> StorageStatus {
+        let count = |f: &dyn Fn(&Record) -> bool| self.records.0.values().filter(|record| f(record)).count() as u64;
+        let utxo = UtxoStorage {
+            records: self.records.0.len() as u64,
+            extra_pages: self.records.0.values().map(Record::pages).sum(),
+            deletable: count(&|record| record.delete_at_height.is_some()),
+            unmined: count(&|record| record.unmined_since.is_some()),
+            preserved: count(&|record| record.preserve_until.is_some()),
+            ..UtxoStorage::default()
+        };
+        StorageStatus {
+            billed_bytes: 0,
+            max_bytes: 0,
+            arena_bytes: 0,
+            used_bytes: 0,
+            quarantined_bytes: 0,
+            reusable_bytes: 0,
+            payload_bytes: 0,
+            owners: Vec::new(),
+            classes: Vec::new(),
+            regions: Vec::new(),
+            index_entries: 0,
+            key_entries: 0,
+            blocks: 0,
+            utxo,
+        }
+    }
+}
+
+/// A record as `utxo_get` shows it.
+fn shown(txid: &Txid, record: &Record) -> UtxoRecord {
+    let entry = |output: &Output| {
+        let mut bytes = output.hash.to_vec();
+        match &output.hold {
+            _ if output.frozen => bytes.extend([0xFF; 36]),
+            Some(hold) => bytes.extend([&hold.by[..], &hold.vin.to_le_bytes()].concat()),
+            None => {}
+        }
+        ByteBuf::from(bytes)
+    };
+    let page = |outputs: &[Option<Output>]| {
+        let spent = outputs.iter().flatten().filter(|output| output.hold.is_some());
+        UtxoPage { record_utxos: outputs.iter().flatten().count() as u32, spent_utxos: spent.count() as u32 }
+    };
+    let pages: Vec<UtxoPage> = record.outputs.chunks(record.batch as usize).map(page).collect();
+    let spent = pages[1..].iter().filter(|page| page.record_utxos == page.spent_utxos).count();
+    let deleted = record.holds().filter(|hold| hold.deleted).map(|hold| ByteBuf::from(hold.by));
+    UtxoRecord {
+        txid: ByteBuf::from(*txid),
+        utxos: record.outputs.iter().map(|output| output.as_ref().map(entry)).collect(),
+        first: 0,
+        total_outputs: record.outputs.len() as u32,
+        total_utxos: record.utxos().count() as u32,
+        utxo_batch_size: record.batch,
+        record_utxos: pages[0].record_utxos,
+        spent_utxos: pages[0].spent_utxos,
+        total_extra_recs: pages.len() as u32 - 1,
+        spent_extra_recs: spent as u32,
+        extra_pages: pages[1..].to_vec(),
+        spendable_in: Vec::new(),
+        frozen: record.utxos().any(|output| output.frozen),
+        locked: record.locked,
+        conflicting: record.conflicting,
+        conflicting_children: record.conflicting_children.iter().map(|txid| ByteBuf::from(*txid)).collect(),
+        unmined_since: record.unmined_since,
+        created_at: 0,
+        preserve_until: record.preserve_until,
+        delete_at_height: record.delete_at_height,
+        spending_height: 0,
+        block_ids: record.blocks.iter().map(|block| block.block_id).collect(),
+        block_heights: record.blocks.iter().map(|block| block.height).collect(),
+        subtree_idxs: record.blocks.iter().map(|block| block.subtree).collect(),
+        transaction: record.blob.clone().map_or(TransactionPlace::Record, TransactionPlace::Outside),
+        reassignments: Vec::new(),
+        deleted_children: deleted.collect(),
+        fee: None,
+        size_in_bytes: 0,
+        inputs: record.inputs.len() as u32,
+        inpoints: None,
+        is_coinbase: false,
+        version: 1,
+        lock_time: 0,
+        extended: false,
+        being_deleted: record.deleting,
+    }
+}

@@ -1,0 +1,177 @@
+//! Its triggers, jobs and ticks.
+
+use super::super::rules::Heights;
+use super::{Fault, Run, State};
+use coppice_canister::api::*;
+use std::collections::BTreeSet;
+
+impl State {
+    fn with(&self, state: JobState) -> Option<usize> {
+        self.jobs.iter().position(|job| job.state == state)
+    }
+
+    pub fn running_job(&self) -> Option<&PruneJob> {
+        self.with(JobState::Running).map(|at| &self.jobs[at])
+    }
+
+    pub fn pending_job(&self) -> Option<&PruneJob> {
+        self.with(JobState::Pending).map(|at| &self.jobs[at])
+    }
+
+    fn end(&mut self, at: usize, state: JobState, end: Option<JobEnd>) {
+        let job = &mut self.jobs[at];
+        (job.state, job.end, job.ended_at) = (state, end, self.now);
+        self.ended.push(job.id);
+        if state == JobState::Completed {
+            let height =
+                if job.trigger == JobTrigger::Manual { job.height.min(self.heights.current) } else { job.height };
+            self.processed = self.processed.max(height);
+            self.last_completed = Some(job.clone());
+        }
+    }
+
+    pub fn end_running(&mut self, state: JobState, end: Option<JobEnd>) {
+        let at = self.with(JobState::Running).expect("a job runs");
+        self.end(at, state, end);
+    }
+
+    /// A job for a height, in the place of one that waits.
+    fn make(&mut self, height: u32, trigger: JobTrigger) -> PruneJob {
+        if let Some(at) = self.with(JobState::Pending) {
+            self.end(at, JobState::Cancelled, Some(JobEnd::Superseded));
+        }
+        let job = PruneJob {
+            id: self.jobs.len() as u64 + 1,
+            height,
+            trigger,
+            state: JobState::Pending,
+            end: None,
+            current_height: 0,
+            safe_height: 0,
+            created_at: self.now,
+            started_at: 0,
+            ended_at: 0,
+            phase: PrunerPhase::PreserveParents,
+            progress: PruneProgress::Finished,
+            ticks: 0,
+            instructions: 0,
+            counts: PruneCounts::default(),
+        };
+        self.jobs.push(job.clone());
+        job
+    }
+
+    fn resume(&mut self, height: u32) {
+        let higher = self.pending_job().is_some_and(|job| job.height >= height);
+        if !higher && !self.has(Fault::ForgetsHeights) {
+            self.make(height, JobTrigger::Resumed);
+        }
+    }
+
+    /// What a trigger comes to.
+    fn trigger(&mut self, height: u32, trigger: JobTrigger) -> PruneTrigger {
+        let last = self.last_completed.clone();
+        let manual = last.as_ref().filter(|_| trigger == JobTrigger::Manual).map_or(0, |job| job.height);
+        if height <= self.processed.max(manual) {
+            return PruneTrigger::Processed(last.expect("something was processed"));
+        }
+        let lower = self.has(Fault::LowerWins);
+        let pending = self.pending_job().filter(|_| !lower);
+        let open = pending.into_iter().chain(self.running_job()).find(|job| height <= job.height);
+        match open {
+            Some(job) => PruneTrigger::Underway(job.clone()),
+            None => PruneTrigger::Scheduled(self.make(height, trigger)),
+        }
+    }
+
+    pub fn persisted(&mut self, height: u32) -> PruneTrigger {
+        let Heights { current, persisted } = self.heights;
+        self.heights = Heights { current: current.max(height), persisted: persisted.max(height) };
+        self.trigger(height, JobTrigger::BlockPersisted)
+    }
+
+    pub fn block(&mut self, height: u32, mined: bool) -> PruneTrigger {
+        self.heights.current = self.heights.current.max(height);
+        match self.heights.persisted {
+            0 if mined => self.trigger(height, JobTrigger::Block),
+            0 => PruneTrigger::NotMined,
+            last_persisted_height => PruneTrigger::PersisterActive { last_persisted_height },
+        }
+    }
+
+    pub fn prune(&mut self, height: u32) -> Result<PruneJob, PrunerError> {
+        if !self.running {
+            return Err(PrunerError::BlockAssemblyNotRunning);
+        }
+        let job = match self.trigger(height, JobTrigger::Manual) {
+            PruneTrigger::Scheduled(job) | PruneTrigger::Underway(job) => job,
+            PruneTrigger::Processed(job) => return Ok(job),
+            other => panic!("an operator is answered {other:?}"),
+        };
+        self.tick(true);
+        Ok(self.jobs[job.id as usize - 1].clone())
+    }
+
+    fn heights_for(&self, current: u32) -> (u32, u32) {
+        let persisted = if self.has(Fault::IgnoresPersisted) { 0 } else { self.heights.persisted };
+        (current, self.settings.safe_height(current, persisted))
+    }
+
+    pub fn tick(&mut self, by_hand: bool) {
+        self.ticks += 1;
+        let switched_on = by_hand || self.settings.pruner.pruner_enabled;
+        if !switched_on || self.running_job().is_none() && self.pending_job().is_none() {
+            return;
+        }
+        if !self.running && !self.has(Fault::RunsWhileStopped) {
+            if let Some(height) = self.running_job().map(|job| job.height) {
+                self.run = None;
+                self.end_running(JobState::Cancelled, Some(JobEnd::BlockAssemblyNotRunning));
+                self.resume(height);
+            }
+            return;
+        }
+        let limit = self.settings.pruner.job_timeout * 1_000_000_000;
+        let late = self.running_job().filter(|job| self.now - job.started_at >= limit).map(|job| job.height);
+        if let Some(height) = late {
+            self.end_running(JobState::Failed, Some(JobEnd::TimedOut));
+            self.resume(height);
+            if let Some(run) = &mut self.run {
+                run.kept = true;
+            }
+        }
+        if self.running_job().is_none()
+            && let Some(at) = self.with(JobState::Pending)
+        {
+            let kept = self.run.as_ref().map(|run| run.heights);
+            let heights = kept.unwrap_or_else(|| self.own_heights(at));
+            let job = &mut self.jobs[at];
+            (job.state, job.started_at) = (JobState::Running, self.now);
+            (job.current_height, job.safe_height) = heights;
+        }
+        let Some(at) = self.with(JobState::Running) else { return };
+        let heights = (self.jobs[at].current_height, self.jobs[at].safe_height);
+        let (phase, passed) = (PrunerPhase::PreserveParents, BTreeSet::new());
+        let new = Run { heights, kept: false, phase, walked: BTreeSet::new(), passed };
+        let mut run = self.run.take().unwrap_or(new);
+        let mut counts = self.jobs[at].counts;
+        let done = self.work(&mut run, &mut counts);
+        let job = &mut self.jobs[at];
+        (job.phase, job.ticks, job.counts) = (run.phase, job.ticks + 1, counts);
+        let own = self.own_heights(at);
+        match done {
+            false => self.run = Some(run),
+            // The place of a job that timed out, and then what has come since.
+            true if run.kept && own > heights => {
+                let job = &mut self.jobs[at];
+                (job.current_height, job.safe_height) = own;
+            }
+            true => self.end(at, JobState::Completed, None),
+        }
+    }
+
+    fn own_heights(&self, at: usize) -> (u32, u32) {
+        let job = &self.jobs[at];
+        self.heights_for(if job.trigger == JobTrigger::Manual { job.height } else { self.heights.current })
+    }
+}

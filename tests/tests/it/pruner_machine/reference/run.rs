@@ -1,0 +1,162 @@
+//! Its runs.
+
+use super::super::model::At;
+use super::super::rules::Spent;
+use super::super::transactions::Txid;
+use super::{Fault, Run, State};
+use coppice_canister::api::*;
+
+type Count = fn(&mut PruneCounts) -> &mut u64;
+
+impl State {
+    fn add(&mut self, counts: &mut PruneCounts, count: Count, more: u64) {
+        *count(counts) += more;
+        *count(&mut self.totals) += more;
+    }
+
+    /// Goes on with a run within a tick's budget, and says whether it is done.
+    pub fn work(&mut self, run: &mut Run, counts: &mut PruneCounts) -> bool {
+        let settings = self.settings.clone();
+        let mut ops = settings.pruner.max_ops_per_tick as i64;
+        let mut chunk = u64::from(settings.pruner.utxo_chunk_size) * u64::from(settings.pruner.utxo_chunk_group_limit);
+        while ops > 0 && chunk > 0 {
+            match run.phase {
+                PrunerPhase::PreserveParents => match self.next_old(run) {
+                    Some(old) => ops -= self.preserve_parents(&old, run, counts),
+                    None => run.phase = PrunerPhase::ExpirePreservations,
+                },
+                PrunerPhase::ExpirePreservations => match self.next_expired(run) {
+                    Some(txid) => {
+                        let retention = settings.utxo.block_height_retention;
+                        let record = self.records.0.get_mut(&txid).expect("it is there");
+                        record.preserve_until = None;
+                        record.evaluate(At { height: run.heights.0, retention });
+                        self.add(counts, |counts| &mut counts.preservations_expired, 1);
+                        ops -= 1;
+                    }
+                    None => run.phase = PrunerPhase::DeleteAtHeight,
+                },
+                PrunerPhase::DeleteAtHeight if settings.pruner.disable_dah_cleaner => return true,
+                PrunerPhase::DeleteAtHeight => {
+                    if self.next_old(run).is_some() && !self.has(Fault::LooksOnce) {
+                        run.walked.clear();
+                        run.phase = PrunerPhase::PreserveParents;
+                        continue;
+                    }
+                    let Some(txid) = self.next_due(run) else { return true };
+                    run.passed.insert(txid);
+                    ops -= self.delete(&txid, run.heights.0, counts);
+                    chunk -= 1;
+                }
+            }
+        }
+        false
+    }
+
+    fn next_old(&self, run: &Run) -> Option<Txid> {
+        let cutoff = self.settings.cutoff(run.heights.0);
+        let skipped = self.has(Fault::SkipsPhaseOne);
+        let old = self.records.0.iter().filter(|(_, record)| {
+            !skipped && !record.deleting && record.unmined_since.is_some_and(|since| since < cutoff)
+        });
+        old.map(|(txid, _)| *txid).find(|txid| !run.walked.contains(txid))
+    }
+
+    fn preserve_parents(&mut self, old: &Txid, run: &mut Run, counts: &mut PruneCounts) -> i64 {
+        run.walked.insert(*old);
+        let parents = self.records.0[old].parents();
+        let ops = 1 + parents.len() as i64;
+        for parent in parents {
+            if self.records.preserve(&parent, run.heights.0 + self.settings.pruner.parent_preservation_blocks) {
+                self.add(counts, |counts| &mut counts.parents_preserved, 1);
+            }
+        }
+        ops
+    }
+
+    fn next_expired(&self, run: &Run) -> Option<Txid> {
+        let early = u32::from(self.has(Fault::ExpiresEarly));
+        let never = self.has(Fault::NeverExpires);
+        let expired = |until: u32| !never && until <= run.heights.0 + early;
+        let mut all = self.records.0.iter().filter(|(_, record)| !record.deleting);
+        all.find(|(_, record)| record.preserve_until.is_some_and(expired)).map(|(txid, _)| *txid)
+    }
+
+    fn next_due(&self, run: &Run) -> Option<Txid> {
+        let mut due: Vec<Txid> = self.records.due(run.heights.1).into_iter().collect();
+        if self.has(Fault::IgnoresFreezing) {
+            let frozen = self.records.0.iter().filter(|(_, record)| record.utxos().any(|output| output.frozen));
+            due.extend(frozen.map(|(txid, _)| *txid));
+        }
+        due.sort_by_key(|txid| self.records.0[txid].delete_at_height);
+        if self.has(Fault::LeavesOne) {
+            due.pop();
+        }
+        due.into_iter().find(|txid| !run.passed.contains(txid))
+    }
+
+    /// A record goes, if nothing keeps it.
+    fn delete(&mut self, txid: &Txid, current: u32, counts: &mut PruneCounts) -> i64 {
+        let record = self.records.0[txid].clone();
+        let mut ops = 1;
+        if self.settings.pruner.utxo_defensive_enabled && !self.has(Fault::IsNotDefensive) {
+            ops += record.holds().count() as i64;
+            let mut spenders = self.records.spenders(&record, current, self.settings.utxo.block_height_retention);
+            spenders.remove(&Spent::Stably);
+            if self.has(Fault::TrustsTheAbsent) {
+                spenders.remove(&Spent::ByNone);
+            }
+            let skipped: Option<Count> = spenders.first().map(|spent| {
+                let count: Count = match spent {
+                    Spent::Unmined => |counts| &mut counts.skipped_child_unmined,
+                    Spent::Recently => |counts| &mut counts.skipped_child_recent,
+                    _ => |counts| &mut counts.skipped_child_absent,
+                };
+                count
+            });
+            if let Some(skipped) = skipped {
+                self.add(counts, skipped, 1);
+                return ops;
+            }
+        }
+        let going = self.rows.values().filter_map(|(row, _)| Some((&row.blob_key, row.txid.as_ref()?)));
+        let named: Vec<_> = going.map(|(key, _)| key.clone()).collect();
+        if let Some(blob) = record.blob.as_ref().filter(|blob| !named.contains(&blob.blob_key))
+            && !self.has(Fault::DoesNotWait)
+        {
+            let row = BlobDeletion {
+                id: self.next_row,
+                blob_key: blob.blob_key.clone(),
+                file_type: if blob.file_type == FileType::Tx { "tx" } else { "outputs" }.into(),
+                store_type: blob.store_type,
+                delete_at_height: current,
+                retry_count: 0,
+                last_retry_at: 0,
+                txid: Some(serde_bytes::ByteBuf::from(*txid)),
+            };
+            self.rows.insert(self.next_row, (row, false));
+            self.next_row += 1;
+            self.records.0.get_mut(txid).expect("it is there").deleting = true;
+            self.add(counts, |counts| &mut counts.records_deleting, 1);
+            return ops;
+        }
+        let told = self.take(txid);
+        self.add(counts, |counts| &mut counts.records_deleted, 1);
+        self.add(counts, |counts| &mut counts.pages_deleted, record.pages());
+        self.add(counts, |counts| &mut counts.parents_updated, told);
+        ops + record.pages() as i64 + record.inputs.len() as i64
+    }
+
+    /// Takes a record out.
+    pub fn take(&mut self, txid: &Txid) -> u64 {
+        if !self.has(Fault::TellsNobody) {
+            return self.records.remove(txid);
+        }
+        let before = self.records.clone();
+        let told = self.records.remove(txid);
+        for (txid, record) in &mut self.records.0 {
+            record.outputs.clone_from(&before.0[txid].outputs);
+        }
+        told
+    }
+}

@@ -1,0 +1,79 @@
+//! Who may go, and when, as `docs/design.md` 7 says it: heights, the parents of old unmined transactions, defensive mode.
+
+use super::model::{Record, Records};
+use super::settings::Settings;
+use super::transactions::Txid;
+use coppice_canister::api::*;
+use std::collections::BTreeSet;
+
+/// The heights that were notified.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Heights {
+    /// The highest of either notification.
+    pub current: u32,
+    /// The highest that is persisted.
+    pub persisted: u32,
+}
+
+/// A spender, as defensive mode sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Spent {
+    /// Mined for long enough, or deleted and known to be.
+    Stably,
+    Unmined,
+    Recently,
+    /// No record, and not known to be deleted.
+    ByNone,
+    /// The spender is being deleted, or was made again after it was deleted: the entry may count, or the record, or neither.
+    Disputed,
+}
+
+impl Settings {
+    /// Up to which height a run for `current` deletes.
+    pub fn safe_height(&self, current: u32, persisted: u32) -> u32 {
+        match self.pruner.safe_height_rule {
+            _ if persisted == 0 => current,
+            SafeHeightRule::Persisted => current.min(persisted),
+            SafeHeightRule::PersistedPlusRetention => current.min(persisted + self.smallest_retention),
+        }
+    }
+
+    /// What is unmined since before this height is old; 0: nothing is.
+    pub fn cutoff(&self, current: u32) -> u32 {
+        current.saturating_sub(match self.pruner.unmined_tx_retention {
+            UnminedRetention::HalfOfRetention => self.utxo.block_height_retention / 2,
+            UnminedRetention::Blocks(blocks) => blocks,
+        })
+    }
+}
+
+impl Records {
+    /// Parents of old unmined transactions. Whether one that is going still counts as unmined is left open.
+    pub fn parents_of_old(&self, cutoff: u32, with_going: bool) -> BTreeSet<Txid> {
+        let old = |record: &&Record| {
+            record.unmined_since.is_some_and(|since| since < cutoff) && (with_going || !record.deleting)
+        };
+        self.0.values().filter(old).flat_map(Record::parents).collect()
+    }
+
+    /// Everything that spends from a record, as defensive mode sees it.
+    pub fn spenders(&self, record: &Record, current: u32, retention: u32) -> BTreeSet<Spent> {
+        let see = |by: &Txid, deleted: bool| match self.0.get(by) {
+            None if deleted => Spent::Stably,
+            None => Spent::ByNone,
+            Some(spender) if deleted || spender.deleting => Spent::Disputed,
+            Some(spender) if spender.unmined_since.is_some() || spender.blocks.is_empty() => Spent::Unmined,
+            Some(spender) => {
+                let highest = spender.blocks.iter().map(|block| block.height).max().expect("there are blocks");
+                if current >= highest + retention { Spent::Stably } else { Spent::Recently }
+            }
+        };
+        record.holds().map(|hold| see(&hold.by, hold.deleted)).collect()
+    }
+
+    /// Records that a run down to this safe height deletes, if nothing keeps them.
+    pub fn due(&self, safe: u32) -> BTreeSet<Txid> {
+        let due = |record: &Record| !record.deleting && record.delete_at_height.is_some_and(|height| height <= safe);
+        self.0.iter().filter(|(_, record)| due(record)).map(|(txid, _)| *txid).collect()
+    }
+}

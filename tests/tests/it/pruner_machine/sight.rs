@@ -1,0 +1,250 @@
+//! What is seen of the canister, and whether it is what the model says.
+
+use super::Outcome;
+use super::model::{Output, Record, Records};
+use super::transactions::{Family, Txid};
+use candid::utils::ArgumentEncoder;
+use candid::{CandidType, decode_one, encode_args};
+use coppice_canister::api::*;
+use coppice_tests::coppice::{Coppice, Who};
+use serde::de::DeserializeOwned;
+use serde_bytes::ByteBuf;
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Everything that is seen at one moment.
+pub struct Sight {
+    pub records: BTreeMap<Txid, UtxoRecord>,
+    pub status: PrunerStatus,
+    /// Those that wait or run, then those that ended, the last first.
+    pub jobs: Vec<PruneJob>,
+    /// Rows of the deletion queue that wait, by number.
+    pub pending: BTreeMap<u64, BlobDeletion>,
+    /// Those that were given up.
+    pub dead: BTreeMap<u64, BlobDeletion>,
+    pub storage: UtxoStorage,
+}
+
+/// Replies as they were last, and what they say: decoding costs more than all else, and little changes at a time.
+pub struct Replies<'a> {
+    coppice: &'a Coppice,
+    known: &'a mut Known,
+}
+
+/// By method and argument.
+pub type Known = BTreeMap<(&'static str, Vec<u8>), (Vec<u8>, Box<dyn Any>)>;
+
+impl<'a> Replies<'a> {
+    pub fn new(coppice: &'a Coppice, known: &'a mut Known) -> Self {
+        Self { coppice, known }
+    }
+
+    fn ask<R: DeserializeOwned + CandidType + Clone + 'static>(
+        &mut self,
+        method: &'static str,
+        args: impl ArgumentEncoder,
+    ) -> Outcome<R> {
+        self.ask_with(method, encode_args(args).expect("it encodes"))
+    }
+
+    fn ask_with<R: DeserializeOwned + CandidType + Clone + 'static>(
+        &mut self,
+        method: &'static str,
+        arg: Vec<u8>,
+    ) -> Outcome<R> {
+        let reply = self.coppice.ic.query(self.coppice.id, Who::Anonymous.principal(), method, arg.clone());
+        let reply = reply.map_err(|reject| format!("{method}: {reject:?}"))?;
+        if let Some((before, said)) = self.known.get(&(method, arg.clone()))
+            && *before == reply
+        {
+            return Ok(said.downcast_ref::<R>().expect("of the same type").clone());
+        }
+        let said: R = decode_one(&reply).map_err(|error| format!("{method}: {error}"))?;
+        self.known.insert((method, arg), (reply, Box::new(said.clone())));
+        Ok(said)
+    }
+
+    /// Everything at once.
+    pub fn look(mut self, family: &Family) -> Outcome<Sight> {
+        let mut records = BTreeMap::new();
+        for one in &family.all {
+            match self.ask_with::<Result<UtxoRecord, UtxoError>>("utxo_get", one.get.clone())? {
+                Ok(record) => drop(records.insert(one.tx.txid, record)),
+                Err(UtxoError::TxNotFound) => {}
+                Err(error) => return Err(format!("utxo_get {}: {error:?}", family.name(&one.tx.txid))),
+            }
+        }
+        let pending: Vec<BlobDeletion> = self.ask("get_pending_blob_deletions", (u32::MAX, 0u32))?;
+        ensure!(pending.is_sorted_by_key(|row| row.delete_at_height), "blobs are not by height: {pending:?}");
+        Ok(Sight {
+            records,
+            status: self.ask("get_pruner_status", ())?,
+            jobs: self.jobs()?,
+            pending: pending.into_iter().map(|row| (row.id, row)).collect(),
+            dead: self.dead()?,
+            storage: self.ask::<StorageStatus>("get_storage_status", ())?.utxo,
+        })
+    }
+
+    /// All jobs, by pages of a few.
+    fn jobs(&mut self) -> Outcome<Vec<PruneJob>> {
+        let (mut jobs, mut cursor) = (Vec::new(), None::<u64>);
+        loop {
+            let page: PruneJobPage = self.ask("list_prune_jobs", (cursor, 10u32))?;
+            ensure!(page.jobs.len() <= 10, "a page of {} jobs", page.jobs.len());
+            jobs.extend(page.jobs);
+            cursor = page.cursor;
+            if cursor.is_none() {
+                return Ok(jobs);
+            }
+        }
+    }
+
+    fn dead(&mut self) -> Outcome<BTreeMap<u64, BlobDeletion>> {
+        let (mut rows, mut cursor) = (BTreeMap::new(), None::<u64>);
+        loop {
+            let page: BlobDeletionPage = self.ask("list_dead_blob_deletions", (cursor, 2u32))?;
+            ensure!(page.rows.len() <= 2, "a page of {} rows", page.rows.len());
+            rows.extend(page.rows.into_iter().map(|row| (row.id, row)));
+            cursor = page.cursor;
+            if cursor.is_none() {
+                return Ok(rows);
+            }
+        }
+    }
+}
+
+/// A record as it is compared.
+#[derive(Debug, PartialEq)]
+struct Shown {
+    being_deleted: bool,
+    delete_at_height: Option<u32>,
+    preserve_until: Option<u32>,
+    unmined_since: Option<u32>,
+    /// Their ids and heights.
+    blocks: Vec<(u32, u32)>,
+    outputs: Vec<String>,
+    deleted_children: BTreeSet<String>,
+    conflicting_children: BTreeSet<String>,
+    /// UTXOs of the master and of each page, and those that are spent; pages that are all spent.
+    counters: (Vec<(u32, u32)>, u32),
+    locked: bool,
+    conflicting: bool,
+    frozen: bool,
+}
+
+impl Sight {
+    /// What differs between what is seen and what the model says.
+    pub fn differs(&self, records: &Records, family: &Family) -> Outcome {
+        for one in &family.all {
+            let (txid, name) = (&one.tx.txid, family.name(&one.tx.txid));
+            match (self.records.get(txid), records.0.get(txid)) {
+                (None, None) => {}
+                (Some(_), None) => return Err(format!("{name} is there again, or still")),
+                (None, Some(_)) => return Err(format!("{name} is lost")),
+                // Of one that is going nothing else is promised.
+                (Some(seen), Some(record)) if record.deleting => {
+                    ensure!(seen.being_deleted, "{name} is going, and does not say so: {seen:?}");
+                }
+                (Some(seen), Some(record)) => {
+                    let (seen, expected) = (shown(seen, records, family), expected(record, records, family));
+                    ensure!(seen == expected, "{name}\nis           {seen:?}\nand ought be {expected:?}");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Sight {
+    /// Where nothing is going, every record is counted as what it is.
+    pub fn counts(&self, records: &Records) -> Outcome {
+        let all = || records.0.values();
+        if all().any(|record| record.deleting) {
+            return Ok(());
+        }
+        let UtxoStorage { records: there, extra_pages, deletable, unmined, preserved, .. } = self.storage;
+        let shown = (there, extra_pages, deletable, unmined, preserved);
+        let expected = (
+            all().count() as u64,
+            all().map(Record::pages).sum(),
+            all().filter(|record| record.delete_at_height.is_some()).count() as u64,
+            all().filter(|record| record.unmined_since.is_some()).count() as u64,
+            all().filter(|record| record.preserve_until.is_some()).count() as u64,
+        );
+        let what = "(records, pages, deletable, unmined, preserved)";
+        ensure!(shown == expected, "{what} are {shown:?}, and ought be {expected:?}");
+        Ok(())
+    }
+}
+
+/// Of a child that is going it is not said when its parents are told.
+fn children<'a>(of: impl Iterator<Item = &'a [u8]>, records: &Records, family: &Family) -> BTreeSet<String> {
+    let going = |txid: &&[u8]| {
+        let txid: Txid = (*txid).try_into().expect("a txid");
+        records.0.get(&txid).is_some_and(|record| record.deleting)
+    };
+    of.filter(|txid| !going(txid)).map(|txid| family.name(txid)).collect()
+}
+
+fn shown(seen: &UtxoRecord, records: &Records, family: &Family) -> Shown {
+    let hash = |vout: usize| family.get(&seen.txid).map(|one| one.tx.hash(vout as u32));
+    let output = |(vout, entry): (usize, &Option<ByteBuf>)| match entry {
+        None => "none".to_string(),
+        Some(entry) if entry.len() < 32 || Some(&entry[..32]) != hash(vout).as_ref().map(|hash| &hash[..]) => {
+            "of another hash".into()
+        }
+        Some(entry) if entry.len() == 32 => "unspent".into(),
+        Some(entry) if entry[32..] == [0xFF; 36] => "frozen".into(),
+        Some(entry) if entry.len() == 68 => {
+            format!("{} {}", family.name(&entry[32..64]), u32::from_le_bytes(entry[64..].try_into().expect("4 bytes")))
+        }
+        Some(entry) => format!("{} bytes", entry.len()),
+    };
+    let master = (seen.record_utxos, seen.spent_utxos);
+    let pages = seen.extra_pages.iter().map(|page| (page.record_utxos, page.spent_utxos));
+    Shown {
+        being_deleted: seen.being_deleted,
+        delete_at_height: seen.delete_at_height,
+        preserve_until: seen.preserve_until,
+        unmined_since: seen.unmined_since,
+        blocks: seen.block_ids.iter().copied().zip(seen.block_heights.iter().copied()).collect(),
+        outputs: seen.utxos.iter().enumerate().map(output).collect(),
+        deleted_children: children(seen.deleted_children.iter().map(|child| &child[..]), records, family),
+        conflicting_children: children(seen.conflicting_children.iter().map(|child| &child[..]), records, family),
+        counters: ([master].into_iter().chain(pages).collect(), seen.spent_extra_recs),
+        locked: seen.locked,
+        conflicting: seen.conflicting,
+        frozen: seen.frozen,
+    }
+}
+
+fn expected(record: &Record, records: &Records, family: &Family) -> Shown {
+    let output = |output: &Option<Output>| match output {
+        None => "none".to_string(),
+        Some(output) if output.frozen => "frozen".into(),
+        Some(Output { hold: Some(hold), .. }) => format!("{} {}", family.name(&hold.by), hold.vin),
+        Some(_) => "unspent".into(),
+    };
+    let page = |outputs: &[Option<Output>]| {
+        let utxos = || outputs.iter().flatten();
+        (utxos().count() as u32, utxos().filter(|output| output.hold.is_some()).count() as u32)
+    };
+    let pages: Vec<(u32, u32)> = record.outputs.chunks(record.batch as usize).map(page).collect();
+    let spent = pages[1..].iter().filter(|(utxos, spent)| utxos == spent).count() as u32;
+    let deleted = record.holds().filter(|hold| hold.deleted).map(|hold| &hold.by[..]);
+    Shown {
+        being_deleted: false,
+        delete_at_height: record.delete_at_height,
+        preserve_until: record.preserve_until,
+        unmined_since: record.unmined_since,
+        blocks: record.blocks.iter().map(|block| (block.block_id, block.height)).collect(),
+        outputs: record.outputs.iter().map(output).collect(),
+        deleted_children: children(deleted, records, family),
+        conflicting_children: children(record.conflicting_children.iter().map(|child| &child[..]), records, family),
+        counters: (pages, spent),
+        locked: record.locked,
+        conflicting: record.conflicting,
+        frozen: record.utxos().any(|output| output.frozen),
+    }
+}

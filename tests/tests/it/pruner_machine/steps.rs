@@ -1,0 +1,179 @@
+//! Steps of a history, and how they are drawn. A step says what is meant ("a record that is due"); which one that is, is
+//! found out when it is its turn.
+
+use super::settings::{Setting, first, setting};
+use super::transactions::{Template, template};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// The how manyth of those for which the step may succeed, or of all where there are none.
+#[derive(Clone, Copy, Debug)]
+pub struct Pick(pub u8);
+
+/// How a record is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// With a block of the longest chain.
+    Mined,
+    /// With a block of another chain.
+    MinedElsewhere,
+    /// Unmined, and spendable.
+    Unmined,
+    /// Unmined, and locked.
+    Locked,
+    /// A double spend.
+    Conflicting,
+}
+
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A record is made, and spends what it can.
+    Accept(Pick, Kind),
+    Create(Pick, Kind),
+    /// Of its inputs those in the mask.
+    Spend(Pick, u8),
+    /// Whatever is unspent of a record is spent by what has no record, or by another's.
+    Sweep(Pick, Option<Pick>),
+    Unspend(Pick),
+    /// A record becomes one that may go: swept, thawed, and in a block with what spends from it.
+    Retire(Pick, Option<Pick>),
+    /// A block so far below the tip gets, or loses, those in the mask.
+    Mine {
+        back: u8,
+        mask: u16,
+        unset: bool,
+        longest: bool,
+    },
+    Lock(Pick, bool),
+    /// An output, or all.
+    Freeze(Pick, Option<u8>),
+    Thaw(Pick, Option<u8>),
+    /// Until so far above the tip.
+    Preserve(Pick, i8),
+    Conflict(Pick),
+    /// A run begins; what spends from a record that is due is unmined, and has been for long, says a caller who comes late; and
+    /// it goes on.
+    Unsettle(Pick),
+    /// Heights are so far above the tip.
+    Persisted(i8),
+    Block(i8, bool),
+    Prune(i8),
+    Assembly(bool),
+    /// So many blocks are taken back; ticks meanwhile; most of what was in them is in others.
+    Reorg {
+        depth: u8,
+        ticks: u8,
+        again: u16,
+    },
+    Set(Setting),
+    Tick(u8),
+    /// A worker did those in one mask, and failed at those in the other.
+    Work {
+        done: u8,
+        failed: u8,
+        max_retries: u32,
+    },
+    Retry(Pick),
+}
+
+/// A step, so many blocks after the one before it, by a caller who is so many behind.
+#[derive(Clone, Debug)]
+pub struct Move {
+    pub blocks: u8,
+    pub lag: u8,
+    pub step: Step,
+}
+
+#[derive(Clone, Debug)]
+pub struct History {
+    pub settings: Vec<Setting>,
+    /// The block assembly runs from the start.
+    pub running: bool,
+    pub transactions: Vec<Template>,
+    pub moves: Vec<Move>,
+    /// The canister is upgraded before these messages, counted from 1; a tick is one.
+    pub upgrades: BTreeSet<u16>,
+    /// How far the chain goes on at the end.
+    pub finale: u8,
+}
+
+impl fmt::Display for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { settings, running, transactions, moves, upgrades, finale } = self;
+        writeln!(f, "{settings:?}, assembly {running}, upgrades before {upgrades:?}, {finale} blocks at the end")?;
+        for (number, transaction) in transactions.iter().enumerate() {
+            writeln!(f, "#{number} {transaction:?}")?;
+        }
+        moves
+            .iter()
+            .try_for_each(|Move { blocks, lag, step }| writeln!(f, "{blocks} blocks on, {lag} behind: {step:?}"))
+    }
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        8 => Just(Kind::Mined),
+        1 => Just(Kind::MinedElsewhere),
+        4 => Just(Kind::Unmined),
+        1 => Just(Kind::Locked),
+        1 => Just(Kind::Conflicting),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let pick = || any::<u8>().prop_map(Pick);
+    let seldom = || prop_oneof![3 => Just(false), 1 => Just(true)];
+    let often = || prop_oneof![1 => Just(false), 3 => Just(true)];
+    let height = || prop_oneof![5 => Just(0i8), 3 => -8i8..0, 2 => 1i8..10];
+    let vout = || prop::option::of(0u8..4);
+    let records = prop_oneof![
+        20 => (pick(), kind()).prop_map(|(pick, kind)| Step::Accept(pick, kind)),
+        2 => (pick(), kind()).prop_map(|(pick, kind)| Step::Create(pick, kind)),
+        4 => (pick(), any::<u8>()).prop_map(|(pick, mask)| Step::Spend(pick, mask)),
+        16 => (pick(), prop::option::of(pick())).prop_map(|(pick, by)| Step::Sweep(pick, by)),
+        3 => pick().prop_map(Step::Unspend),
+        10 => (pick(), prop::option::weighted(0.7, pick())).prop_map(|(pick, by)| Step::Retire(pick, by)),
+        9 => (0u8..12, any::<u16>(), seldom(), often())
+            .prop_map(|(back, mask, unset, longest)| Step::Mine { back, mask, unset, longest }),
+        1 => (pick(), seldom()).prop_map(|(pick, locked)| Step::Lock(pick, locked)),
+        1 => (pick(), vout()).prop_map(|(pick, vout)| Step::Freeze(pick, vout)),
+        2 => (pick(), vout()).prop_map(|(pick, vout)| Step::Thaw(pick, vout)),
+        3 => (pick(), -6i8..12).prop_map(|(pick, until)| Step::Preserve(pick, until)),
+        1 => pick().prop_map(Step::Conflict),
+        3 => pick().prop_map(Step::Unsettle),
+    ];
+    let pruner = prop_oneof![
+        7 => height().prop_map(Step::Persisted),
+        4 => (height(), often()).prop_map(|(height, mined)| Step::Block(height, mined)),
+        3 => height().prop_map(Step::Prune),
+        4 => often().prop_map(Step::Assembly),
+        3 => (1u8..8, 0u8..4, any::<u16>())
+            .prop_map(|(depth, ticks, again)| Step::Reorg { depth, ticks, again }),
+        4 => setting().prop_map(Step::Set),
+        16 => (1u8..4).prop_map(Step::Tick),
+        8 => (any::<u8>(), any::<u8>(), 0u32..3)
+            .prop_map(|(done, failed, max_retries)| Step::Work { done, failed, max_retries }),
+        3 => pick().prop_map(Step::Retry),
+    ];
+    prop_oneof![5 => records, 4 => pruner]
+}
+
+pub fn history() -> impl Strategy<Value = History> {
+    let blocks = prop_oneof![5 => Just(0u8), 5 => 1u8..3, 1 => 3u8..12];
+    let lag = prop_oneof![5 => Just(0u8), 2 => 1u8..6, 1 => 6u8..40];
+    let one = (blocks, lag, step()).prop_map(|(blocks, lag, step)| Move { blocks, lag, step });
+    let moves = prop::collection::vec(one, 1..80);
+    let upgrades = prop::collection::btree_set(1u16..150, 0..10);
+    let running = prop_oneof![1 => Just(false), 5 => Just(true)];
+    (first(), running, prop::collection::vec(template(), 4..14), moves, upgrades, 0u8..40).prop_map(
+        |(settings, running, transactions, moves, upgrades, finale)| History {
+            settings,
+            running,
+            transactions,
+            moves,
+            upgrades,
+            finale,
+        },
+    )
+}

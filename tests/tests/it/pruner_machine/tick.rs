@@ -1,0 +1,258 @@
+//! A tick. How much one does is the canister's business: what has changed is looked at, each change is held against the
+//! model ("was this allowed at this moment?"), and taken over. What a tick owes besides, and what a run does when it is
+//! done, follows in `dues`.
+
+use super::Outcome;
+use super::dues::Tick;
+use super::jobs::{Cause, Progress};
+use super::machine::Machine;
+use super::model::{At, Records};
+use super::rules::Spent;
+use super::settings::Settings;
+use super::sight::{Replies, Sight};
+use super::transactions::Txid;
+use coppice_canister::api::*;
+use std::collections::BTreeSet;
+
+/// A run that is under way, or whose place is kept.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The current height and the safe one; several where a job took the place of one that timed out, and may have begun a
+    /// run of its own since.
+    pub heights: BTreeSet<(u32, u32)>,
+    /// Nothing was persisted when it began: should a block persister begin meanwhile, the safe height falls.
+    pub unpersisted: bool,
+    pub phase: PrunerPhase,
+    /// The settings that were in force in one of its ticks, which may have had a say.
+    pub settings: Vec<Settings>,
+    /// Records that were touched between its ticks: it may have passed them.
+    pub touched: BTreeSet<Txid>,
+    /// Of these those that were made, and those whose `preserve_until` an operation has set: it need not preserve them again.
+    pub by_hand: BTreeSet<Txid>,
+    /// What defensive mode would have kept at some time.
+    pub excused: BTreeSet<Txid>,
+    /// The canister was upgraded between them.
+    pub upgraded: bool,
+}
+
+/// What a tick did.
+#[derive(Debug, Default)]
+pub struct Done {
+    pub gone: BTreeSet<Txid>,
+    /// Records that wait for their blob.
+    pub going: BTreeSet<Txid>,
+    pub preserved: BTreeSet<Txid>,
+    pub expired: BTreeSet<Txid>,
+    /// Pages of those that are gone.
+    pub pages: u64,
+    /// Outputs of surviving parents that were told.
+    pub told: u64,
+}
+
+/// What a tick may have worked with.
+pub struct Scope {
+    /// Current and safe heights.
+    pub heights: BTreeSet<(u32, u32)>,
+    /// The settings in force, and those in force earlier in the run.
+    pub settings: Vec<Settings>,
+    /// Made or preserved by hand after phase 1 may have passed.
+    pub by_hand: BTreeSet<Txid>,
+}
+
+impl Scope {
+    fn cutoffs(&self) -> impl Iterator<Item = u32> {
+        let of = |(current, _): &(u32, u32)| -> Vec<u32> {
+            self.settings.iter().map(|settings| settings.cutoff(*current)).collect()
+        };
+        self.heights.iter().flat_map(of)
+    }
+
+    /// Parents that phase 1 preserves, however its cutoff is meant.
+    pub fn surely_preserved(&self, records: &Records) -> BTreeSet<Txid> {
+        records.parents_of_old(self.cutoffs().min().unwrap_or(0), false)
+    }
+
+    /// Parents that it may preserve.
+    fn perhaps_preserved(&self, records: &Records) -> BTreeSet<Txid> {
+        records.parents_of_old(self.cutoffs().max().unwrap_or(0), true)
+    }
+
+    /// To which heights it preserves.
+    pub fn preserves_until(&self) -> BTreeSet<u32> {
+        let of = |(current, _): &(u32, u32)| -> Vec<u32> {
+            self.settings.iter().map(|settings| current + settings.pruner.parent_preservation_blocks).collect()
+        };
+        self.heights.iter().flat_map(of).collect()
+    }
+}
+
+impl Machine {
+    /// Looks at what happened, and holds it against the model.
+    pub fn look(&mut self, cause: Cause) -> Outcome {
+        let sight = Replies::new(&self.coppice, &mut self.replies).look(&self.family)?;
+        let jobs = self.jobs_go_on(&sight, cause)?;
+        if cause.ticks() {
+            self.tick_was_right(&sight, &jobs, cause)?;
+        } else if jobs.iter().any(|job| job.became(JobState::Cancelled) && job.after.started_at > 0) {
+            self.run = None;
+        }
+        sight.differs(&self.records, &self.family)?;
+        self.queue_is_right(&sight)?;
+        sight.counts(&self.records)?;
+        self.status_is_right(&sight.status)?;
+        self.sight = Some(sight);
+        Ok(())
+    }
+
+    fn tick_was_right(&mut self, sight: &Sight, jobs: &[Progress], cause: Cause) -> Outcome {
+        let before = self.records.clone();
+        let begun = jobs.iter().filter(|job| job.after.started_at > 0).map(|job| &job.after);
+        let mut scope = Scope {
+            heights: begun.map(|job| (job.current_height, job.safe_height)).collect(),
+            settings: vec![self.settings.clone()],
+            by_hand: BTreeSet::new(),
+        };
+        let worked = !scope.heights.is_empty();
+        if let Some(run) = &self.run {
+            let holds_back = |(current, safe): &(u32, u32)| {
+                let persisted = self.heights.persisted;
+                let lower =
+                    run.settings.iter().chain([&self.settings]).map(|s| s.safe_height(*current, persisted)).max();
+                (*current, lower.filter(|_| run.unpersisted).unwrap_or(*safe))
+            };
+            scope.heights.extend(run.heights.iter().map(holds_back));
+            scope.settings.extend(run.settings.iter().cloned());
+            scope.by_hand.clone_from(&run.by_hand);
+        }
+        let done = if worked && self.running { self.adopt(sight, &scope)? } else { Done::default() };
+        self.went += done.gone.len() as u64;
+        self.expired += done.expired.len() as u64;
+        self.count(&before, &done, jobs);
+        self.dues(&Tick { before: &before, scope: &scope, done: &done, jobs, timer: cause == Cause::Tick }, sight)
+    }
+
+    /// Takes over what changed, if it was allowed.
+    fn adopt(&mut self, sight: &Sight, scope: &Scope) -> Outcome<Done> {
+        let before = self.records.clone();
+        let mut done = Done::default();
+        for (txid, record) in before.0.iter().filter(|(_, record)| !record.deleting) {
+            let name = self.family.name(txid);
+            match sight.records.get(txid) {
+                None => {
+                    let row =
+                        |row: &BlobDeletion| record.blob.as_ref().is_some_and(|blob| row.blob_key == blob.blob_key);
+                    let shared = sight.pending.values().chain(sight.dead.values()).any(row);
+                    ensure!(record.blob.is_none() || shared, "{name} is gone, and its blob outside is not");
+                    if record.blob.is_some() {
+                        self.seen("a second record of a blob went at once");
+                    }
+                    done.gone.insert(*txid);
+                }
+                Some(seen) if seen.being_deleted => {
+                    ensure!(record.blob.is_some(), "{name} is going, and what for?");
+                    done.going.insert(*txid);
+                }
+                Some(seen) => {
+                    let shown = (seen.preserve_until, seen.delete_at_height);
+                    if shown != (record.preserve_until, record.delete_at_height) {
+                        self.may_change(&before, txid, shown, scope, &mut done)
+                            .map_err(|why| format!("{name}: {why} (now {shown:?}): {record:?}"))?;
+                    }
+                }
+            }
+        }
+        for txid in done.gone.union(&done.going) {
+            self.may_go(&before, txid, scope, &done)
+                .map_err(|why| format!("{} must not go: {why}: {:?}", self.family.name(txid), before.0[txid]))?;
+        }
+        for txid in &done.going {
+            self.records.0.get_mut(txid).expect("it is there").deleting = true;
+        }
+        done.pages = done.gone.iter().map(|txid| before.0[txid].pages()).sum();
+        for txid in &done.gone {
+            self.records.remove(txid);
+            self.deleted.insert(*txid);
+        }
+        // What still is there of what the gone ones spent says so now, and did not before.
+        let marks = |records: &Records, txid: &Txid| -> usize {
+            records.0.get(txid).map_or(0, |record| record.holds().filter(|hold| hold.deleted).count())
+        };
+        let told = self.records.0.keys().map(|txid| marks(&self.records, txid) - marks(&before, txid));
+        done.told = told.sum::<usize>() as u64;
+        Ok(done)
+    }
+
+    /// Whether `preserve_until` and `delete_at_height` may be what they are now.
+    fn may_change(
+        &mut self,
+        before: &Records,
+        txid: &Txid,
+        shown: (Option<u32>, Option<u32>),
+        scope: &Scope,
+        done: &mut Done,
+    ) -> Outcome {
+        let record = &before.0[txid];
+        match shown {
+            (Some(until), None) => {
+                ensure!(scope.preserves_until().contains(&until), "nothing is preserved until then");
+                ensure!(scope.perhaps_preserved(before).contains(txid), "it is no parent of an old unmined one");
+                done.preserved.insert(*txid);
+            }
+            (None, delete_at) => {
+                let until = record.preserve_until.ok_or("nothing of it was to change")?;
+                let kept = scope.surely_preserved(before).contains(txid) && !scope.by_hand.contains(txid);
+                ensure!(!kept, "it is the parent of an old unmined one");
+                let expires = |&(current, _): &(u32, u32)| {
+                    let mut record = record.clone();
+                    record.preserve_until = None;
+                    record.evaluate(At { height: current, retention: self.settings.utxo.block_height_retention });
+                    until <= current && record.delete_at_height == delete_at
+                };
+                ensure!(scope.heights.iter().any(expires), "its preservation does not end so at {:?}", scope.heights);
+                done.expired.insert(*txid);
+            }
+            _ => return Err("preserved, and to be deleted".into()),
+        }
+        let record = self.records.0.get_mut(txid).expect("it is there");
+        (record.preserve_until, record.delete_at_height) = shown;
+        Ok(())
+    }
+
+    /// Whether a record may go in this tick. `done` says what else does.
+    fn may_go(&self, before: &Records, txid: &Txid, scope: &Scope, done: &Done) -> Outcome {
+        let (record, settings) = (&before.0[txid], &self.settings);
+        let retention = settings.utxo.block_height_retention;
+        ensure!(!settings.pruner.disable_dah_cleaner, "nothing is to be deleted");
+        ensure!(record.eligible(), "it is not eligible");
+        let at_hand = |(_, safe): &(u32, u32)| record.delete_at_height.is_some_and(|height| height <= *safe);
+        // One run may end the preservation, and the next one, higher up, delete the record in the same tick.
+        let expires = |until: u32| {
+            let deadline = scope.heights.iter().filter(|(current, _)| until <= *current).map(|(current, _)| *current);
+            let deadline = deadline.min().filter(|_| retention > 0).map(|current| current + retention);
+            deadline.is_some_and(|deadline| scope.heights.iter().any(|(_, safe)| deadline <= *safe))
+        };
+        let preserved = record.preserve_until.is_some_and(|until| !expires(until));
+        ensure!(!preserved, "it is preserved");
+        let due = record.preserve_until.is_some() || scope.heights.iter().any(at_hand);
+        ensure!(due, "its height is above every safe one of {:?}", scope.heights);
+        let parent = scope.surely_preserved(before).contains(txid) && !scope.by_hand.contains(txid);
+        ensure!(!parent, "it is the parent of an old unmined one");
+        if !settings.pruner.utxo_defensive_enabled {
+            return Ok(());
+        }
+        for hold in record.holds() {
+            // A spender that goes in this tick may have gone before it.
+            let first = (done.gone.contains(&hold.by) || done.going.contains(&hold.by))
+                && before.0[&hold.by].delete_at_height <= record.delete_at_height;
+            let mut alone = record.clone();
+            alone.outputs.retain(|output| output.as_ref().is_some_and(|output| output.hold.as_ref() == Some(hold)));
+            let stable = |&(current, _): &(u32, u32)| {
+                let seen = before.spenders(&alone, current, retention);
+                seen.iter().all(|spent| matches!(spent, Spent::Stably | Spent::Disputed))
+            };
+            let stable = first || scope.heights.iter().any(stable);
+            ensure!(stable, "{} spends from it, and is not stable", self.family.name(&hold.by));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,125 @@
+//! The queue of blobs outside, and the worker who deletes them.
+
+use super::Outcome;
+use super::jobs::Cause;
+use super::machine::{Machine, WORKER};
+use super::sight::Sight;
+use super::steps::Pick;
+use super::transactions::Txid;
+use coppice_canister::api::*;
+use coppice_tests::coppice::Who;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Machine {
+    /// Each record that is going has a row, which waits or was given up, and names its blob; and there are no other rows.
+    pub fn queue_is_right(&self, sight: &Sight) -> Outcome {
+        let mut of: BTreeSet<Txid> = BTreeSet::new();
+        for row in sight.pending.values().chain(sight.dead.values()) {
+            let txid = row.txid.as_ref().and_then(|txid| txid[..].try_into().ok());
+            let txid: Txid = txid.ok_or_else(|| format!("a row of no record: {row:?}"))?;
+            ensure!(of.insert(txid), "two rows of {}", self.family.name(&txid));
+            let blob =
+                self.records.0.get(&txid).filter(|record| record.deleting).and_then(|record| record.blob.as_ref());
+            let Some(blob) = blob else { return Err(format!("{} is not going: {row:?}", self.family.name(&txid))) };
+            let file_type = if blob.file_type == FileType::Tx { "tx" } else { "outputs" };
+            let named = (&row.blob_key, &row.file_type[..], row.store_type);
+            ensure!(named == (&blob.blob_key, file_type, blob.store_type), "{row:?} is no row of {blob:?}");
+        }
+        let going = self.records.0.iter().filter(|(_, record)| record.deleting).map(|(txid, _)| *txid).collect();
+        let names = self.family.names(of.symmetric_difference(&going));
+        ensure!(of == going, "what has a row and what is going differ in {names}");
+        let counted = (sight.status.blobs_pending, sight.status.blobs_dead);
+        let rows = (sight.pending.len() as u64, sight.dead.len() as u64);
+        ensure!(counted == rows, "(pending, dead) rows are {rows:?}, and {counted:?} are counted");
+        Ok(())
+    }
+
+    fn rows(&self) -> &BTreeMap<u64, BlobDeletion> {
+        &self.sight.as_ref().expect("the history has begun").pending
+    }
+
+    /// A worker did some, and failed at some.
+    pub fn work(&mut self, done: u8, failed: u8, max_retries: u32) -> Outcome {
+        let few: Vec<BlobDeletion> = self.coppice.ask("get_pending_blob_deletions", (self.tip, 2u32));
+        let right = |row: &BlobDeletion| self.rows().get(&row.id) == Some(row) && row.delete_at_height <= self.tip;
+        let at_hand = self.rows().values().filter(|row| row.delete_at_height <= self.tip).count();
+        ensure!(few.len() == at_hand.min(2) && few.iter().all(right), "of {:?} are given {few:?}", self.rows());
+        let ids = |mask: u8| -> Vec<u64> {
+            self.rows().keys().zip(0u32..).filter(|(_, bit)| mask >> (bit % 8) & 1 == 1).map(|(id, _)| *id).collect()
+        };
+        // A number that the queue does not know is skipped.
+        let completed_ids: Vec<u64> = ids(done).into_iter().chain([u64::MAX]).collect();
+        self.complete(completed_ids, ids(failed), max_retries)
+    }
+
+    pub fn complete(&mut self, completed_ids: Vec<u64>, failed_ids: Vec<u64>, max_retries: u32) -> Outcome {
+        let (mut rows, mut dead) = (self.rows().clone(), BTreeSet::new());
+        let mut expected = CompletedBlobDeletions::default();
+        let mut gone: Vec<Txid> = Vec::new();
+        for id in &completed_ids {
+            if let Some(row) = rows.remove(id) {
+                expected.removed += 1;
+                gone.push(row.txid.as_deref().and_then(|txid| txid[..].try_into().ok()).expect("a row of a record"));
+            }
+        }
+        for id in failed_ids.iter().filter(|id| !completed_ids.contains(id)) {
+            let Some(row) = rows.get_mut(id) else { continue };
+            row.retry_count += 1;
+            if row.retry_count >= max_retries.max(1) {
+                rows.remove(id);
+                dead.insert(*id);
+                expected.removed += 1;
+                expected.dead += 1;
+            } else {
+                expected.retries_incremented += 1;
+            }
+        }
+        let names = self.family.names(&gone);
+        self.note(format!("a worker did those of {names}, and failed at {failed_ids:?} ({max_retries} tries)"));
+        let arg = CompleteBlobDeletions { completed_ids, failed_ids, max_retries };
+        let answer: Result<CompletedBlobDeletions, BlobDeletionError> =
+            self.call(WORKER, "complete_blob_deletions", (arg,))?;
+        ensure!(answer.as_ref() == Ok(&expected), "the worker is answered {answer:?}, and ought be {expected:?}");
+        dead.extend(self.sight.as_ref().expect("the history has begun").dead.keys());
+        for txid in &gone {
+            self.records.remove(txid);
+            self.deleted.insert(*txid);
+            self.touch(*txid);
+        }
+        self.seen_often("a blob was deleted, and its record went", gone.len() as u64);
+        self.seen_often("a blob is to be tried again", expected.retries_incremented);
+        self.seen_often("a blob was given up", expected.dead);
+        self.look(Cause::Nothing)?;
+        let retries = |rows: &BTreeMap<u64, BlobDeletion>| -> Vec<(u64, u32)> {
+            rows.values().map(|row| (row.id, row.retry_count)).collect()
+        };
+        let (shown, expected) = (retries(self.rows()), retries(&rows));
+        ensure!(shown == expected, "rows and retries are {shown:?}, and ought be {expected:?}");
+        let shown: BTreeSet<u64> = self.sight.as_ref().expect("it was looked at").dead.keys().copied().collect();
+        ensure!(shown == dead, "{shown:?} are given up, and ought be {dead:?}");
+        Ok(())
+    }
+
+    /// An operator has one that was given up tried again, or one that was not.
+    pub fn retry(&mut self, Pick(number): Pick) -> Outcome {
+        let sight = self.sight.as_ref().expect("the history has begun");
+        let dead: Vec<u64> = sight.dead.keys().copied().collect();
+        let id = match dead.len() {
+            0 => sight.pending.keys().next().copied().unwrap_or(1),
+            some => dead[usize::from(number) % some],
+        };
+        let waits = sight.pending.len();
+        self.note(format!("retry_blob_deletion({id})"));
+        let answer: Result<BlobDeletion, BlobDeletionError> =
+            self.call(Who::Controller, "retry_blob_deletion", (id,))?;
+        self.look(Cause::Nothing)?;
+        if dead.is_empty() {
+            ensure!(answer == Err(BlobDeletionError::NotFound), "nothing was given up: {answer:?}");
+            return Ok(());
+        }
+        let row = answer.map_err(|error| format!("row {id} was given up: {error:?}"))?;
+        self.seen("a blob that was given up is tried again");
+        ensure!(self.rows().get(&id) == Some(&row) && self.rows().len() == waits + 1, "{row:?} does not wait");
+        Ok(())
+    }
+}
