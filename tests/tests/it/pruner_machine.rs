@@ -112,7 +112,7 @@ const SURE: [&str; 9] = [
 ];
 
 /// What histories must have seen.
-const SEEN: [&str; 34] = [
+const SEEN: [&str; 35] = [
     "a block while the persister is active",
     "a blob is to be tried again",
     "a blob that was given up is tried again",
@@ -146,6 +146,7 @@ const SEEN: [&str; 34] = [
     "kept: a spender is recent",
     "kept: a spender is unmined",
     "phase 1 is done again",
+    "the block persister begins in the middle of a run",
     "what was deleted does not spend again",
 ];
 
@@ -173,7 +174,7 @@ fn whatever_can_happen_happens() {
 #[test]
 fn each_fault_is_found() {
     for fault in Fault::ALL {
-        let found = histories().take(200).position(|history| {
+        let found = histories().take(400).position(|history| {
             let coppice = reference::canister(Family::new(&history.transactions), Some(fault));
             happens(coppice, &history).0.is_err()
         });

@@ -72,6 +72,8 @@ impl Machine {
     fn parents_are_preserved(&mut self, tick: &Tick) -> Outcome {
         let Some(job) = tick.last() else { return Ok(()) };
         let behind = job.state == JobState::Completed || job.phase > PrunerPhase::PreserveParents;
+        // One that ended otherwise may have done nothing in this tick: its phase is that of an earlier one.
+        let behind = behind && matches!(job.state, JobState::Running | JobState::Completed);
         let before = self.run.as_ref().map_or(PrunerPhase::PreserveParents, |run| run.phase);
         let deleted = !tick.done.gone.is_empty() || !tick.done.going.is_empty();
         if !behind || before > PrunerPhase::PreserveParents && !deleted {
@@ -120,7 +122,7 @@ impl Machine {
     /// defensive mode keeps.
     fn nothing_is_left(&self, tick: &Tick, excused: &BTreeSet<Txid>) -> Outcome {
         for job in tick.completed() {
-            // While there is no retention nothing would ever become due: whether a preservation ends then is left open.
+            // While there is no retention no preservation ends, as nothing would become due.
             let retained = tick.scope.settings.iter().all(|settings| settings.utxo.block_height_retention > 0);
             for (txid, record) in self.records.0.iter().filter(|(_, record)| retained && !record.deleting) {
                 let over = record.preserve_until.is_some_and(|until| until <= job.current_height);
@@ -138,7 +140,8 @@ impl Machine {
                 let name = self.family.name(txid);
                 ensure!(may, "the run to {} has left {name}: {:?}", job.safe_height, self.records.0[txid]);
             }
-            if self.run.is_none() && tick.scope.heights.len() == 1 {
+            let began = |progress: &Progress| progress.after.id == job.id && progress.began();
+            if tick.jobs.iter().any(began) && self.run.is_none() && tick.scope.heights.len() == 1 {
                 self.kept_are_counted(tick, job, &left)?;
             }
         }
@@ -212,7 +215,6 @@ impl Machine {
         }
         let mut run = before.unwrap_or(Run {
             heights: BTreeSet::new(),
-            unpersisted: self.heights.persisted == 0,
             phase: last.phase,
             settings: Vec::new(),
             touched: BTreeSet::new(),

@@ -59,6 +59,19 @@ impl Machine {
         blocks.into_iter().try_for_each(|block| self.mine(&[child], block, true, false, height))
     }
 
+    /// A run begins, and then the block persister, which is behind.
+    pub fn persister(&mut self, behind: u8) -> Outcome {
+        if self.heights.persisted == 0 {
+            self.block(self.tip, true)?;
+            self.tick()?;
+            if self.run.is_some() {
+                self.seen("the block persister begins in the middle of a run");
+            }
+        }
+        self.persisted(self.tip - u32::from(behind))?;
+        self.tick()
+    }
+
     /// The assembly stops, the last blocks are taken back, most of what they had comes in others, and it goes on.
     pub fn reorg(&mut self, depth: u8, ticks: u8, again: u16) -> Outcome {
         self.seen("a reorg");

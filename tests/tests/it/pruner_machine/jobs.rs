@@ -79,26 +79,18 @@ impl Machine {
         for progress in &all {
             self.jobs.insert(progress.after.id, progress.after.clone());
         }
-        let mut processed = BTreeSet::from([self.processed]);
+        let mut processed = self.processed;
         for progress in &all {
             self.became(sight, progress)?;
             self.is_resumed(sight, progress, cause)?;
             if progress.became(JobState::Completed) {
                 let job = &progress.after;
-                // Whether a run above what is persisted has processed that height, too, is left open.
-                let notified = job.height.min(self.heights.current);
-                let persisted = self.heights.persisted;
-                let lower = [job.safe_height, persisted].map(|height| notified.min(height));
-                let lower = lower.into_iter().filter(|_| persisted > 0);
-                let resumed = (job.trigger == JobTrigger::Resumed).then_some(job.height);
-                let may = resumed.into_iter().chain(lower).chain([notified]);
-                processed = may.flat_map(|height| processed.iter().map(move |before| *before.max(&height))).collect();
+                processed = processed.max(job.height.min(self.heights.current).min(job.safe_height));
                 self.last_completed = job.height;
             }
         }
-        let status = &sight.status;
-        let shown = status.last_processed_height;
-        ensure!(processed.contains(&shown), "{shown} is processed, and ought be one of {processed:?}: {all:#?}");
+        let shown = sight.status.last_processed_height;
+        ensure!(shown == processed, "{shown} is processed, and ought be {processed}: {all:#?}");
         self.processed = shown;
         Ok(all)
     }
@@ -179,7 +171,7 @@ impl Machine {
             }
             // The place of one that timed out is kept with its heights.
             heights.extend(self.run.iter().flat_map(|run| run.heights.iter().copied()));
-            // A block persister that begins meanwhile holds back.
+            // A block persister that begins meanwhile, or another rule, holds back.
             let fallen: Vec<_> = heights.iter().map(|(current, _)| self.heights_of(*current)).collect();
             heights.extend(fallen);
             ensure!(heights.contains(&at), "a job begins at {at:?}, which is none of {heights:?}: {job:?}");

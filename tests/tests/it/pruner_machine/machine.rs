@@ -161,6 +161,7 @@ impl Machine {
             Step::Assembly(running) => self.assembly(running),
             Step::Persisted(above) => self.persisted(self.tip.saturating_add_signed(above.into())),
             Step::Block(above, mined) => self.block(self.tip.saturating_add_signed(above.into()), mined),
+            Step::Persister(behind) => self.persister(behind),
             Step::Prune(above) => self.prune(self.tip.saturating_add_signed(above.into())),
             Step::Reorg { depth, ticks, again } => self.reorg(depth, ticks, again),
             Step::Tick(ticks) => (0..ticks).try_for_each(|_| self.tick()),
@@ -205,6 +206,10 @@ impl Machine {
         let state = if running { BlockAssemblyState::Running } else { BlockAssemblyState::NotRunning };
         self.call::<()>(Who::Producer, "set_block_assembly_state", (state,))?;
         self.running = running;
+        // A run that was stopped begins anew, even where no tick has noticed.
+        if !running && self.sight.as_ref().is_some_and(|sight| sight.status.running.is_some()) {
+            self.run = None;
+        }
         self.look(if running { Cause::Nothing } else { Cause::Stopped })
     }
 }

@@ -5,6 +5,7 @@
 mod interface;
 mod jobs;
 mod run;
+mod shown;
 
 use super::model::{Record, Records};
 use super::rules::Heights;
@@ -43,6 +44,8 @@ pub enum Fault {
     GivesRecordsUp,
     /// A run goes on while the block assembly is stopped.
     RunsWhileStopped,
+    /// A run does not notice a block persister that begins meanwhile.
+    KeepsItsHeight,
     /// What was stopped is forgotten.
     ForgetsHeights,
     /// The last record that is due stays.
@@ -58,7 +61,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::SkipsPhaseOne,
         Self::LooksOnce,
         Self::NeverExpires,
@@ -70,6 +73,7 @@ impl Fault {
         Self::DoesNotWait,
         Self::GivesRecordsUp,
         Self::RunsWhileStopped,
+        Self::KeepsItsHeight,
         Self::ForgetsHeights,
         Self::LeavesOne,
         Self::EndsWithUpgrade,
@@ -90,6 +94,9 @@ struct Run {
     /// Records that were looked at in phase 2.
     passed: BTreeSet<Txid>,
 }
+
+/// A record's txid, what it was, and the reply.
+type Shown = (Txid, Option<Record>, Vec<u8>);
 
 struct State {
     family: Family,
@@ -113,7 +120,7 @@ struct State {
     now: u64,
     next_tick: u64,
     /// Records as they were shown last, by the argument that asked for them.
-    shown: RefCell<BTreeMap<Vec<u8>, (Txid, Option<Record>, Vec<u8>)>>,
+    shown: RefCell<BTreeMap<Vec<u8>, Shown>>,
 }
 
 /// A canister that is none, on an Internet Computer that is none.

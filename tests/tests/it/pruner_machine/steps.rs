@@ -58,6 +58,8 @@ pub enum Step {
     /// Heights are so far above the tip.
     Persisted(i8),
     Block(i8, bool),
+    /// A run begins, and then the block persister, so far behind; and the run goes on.
+    Persister(u8),
     Prune(i8),
     Assembly(bool),
     /// So many blocks are taken back; ticks meanwhile; most of what was in them is in others.
@@ -141,11 +143,12 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (pick(), vout()).prop_map(|(pick, vout)| Step::Thaw(pick, vout)),
         3 => (pick(), -6i8..12).prop_map(|(pick, until)| Step::Preserve(pick, until)),
         1 => pick().prop_map(Step::Conflict),
-        3 => pick().prop_map(Step::Unsettle),
+        5 => pick().prop_map(Step::Unsettle),
     ];
     let pruner = prop_oneof![
-        7 => height().prop_map(Step::Persisted),
-        4 => (height(), often()).prop_map(|(height, mined)| Step::Block(height, mined)),
+        5 => height().prop_map(Step::Persisted),
+        6 => (height(), often()).prop_map(|(height, mined)| Step::Block(height, mined)),
+        4 => (0u8..12).prop_map(Step::Persister),
         3 => height().prop_map(Step::Prune),
         4 => often().prop_map(Step::Assembly),
         3 => (1u8..8, 0u8..4, any::<u16>())

@@ -20,8 +20,6 @@ pub struct Run {
     /// The current height and the safe one; several where a job took the place of one that timed out, and may have begun a
     /// run of its own since.
     pub heights: BTreeSet<(u32, u32)>,
-    /// Nothing was persisted when it began: should a block persister begin meanwhile, the safe height falls.
-    pub unpersisted: bool,
     pub phase: PrunerPhase,
     /// The settings that were in force in one of its ticks, which may have had a say.
     pub settings: Vec<Settings>,
@@ -114,16 +112,16 @@ impl Machine {
         };
         let worked = !scope.heights.is_empty();
         if let Some(run) = &self.run {
-            let holds_back = |(current, safe): &(u32, u32)| {
-                let persisted = self.heights.persisted;
-                let lower =
-                    run.settings.iter().chain([&self.settings]).map(|s| s.safe_height(*current, persisted)).max();
-                (*current, lower.filter(|_| run.unpersisted).unwrap_or(*safe))
-            };
-            scope.heights.extend(run.heights.iter().map(holds_back));
+            scope.heights.extend(run.heights.iter().copied());
             scope.settings.extend(run.settings.iter().cloned());
             scope.by_hand.clone_from(&run.by_hand);
         }
+        // A block persister that begins meanwhile, or another rule, holds back, whatever a job says.
+        let smallest_retention = scope.settings.iter().map(|settings| settings.smallest_retention).max();
+        let smallest_retention = smallest_retention.expect("there are settings");
+        let in_force = Settings { smallest_retention, ..self.settings.clone() };
+        let limit = |current: u32| in_force.safe_height(current, self.heights.persisted);
+        scope.heights = scope.heights.iter().map(|&(current, safe)| (current, safe.min(limit(current)))).collect();
         let done = if worked && self.running { self.adopt(sight, &scope)? } else { Done::default() };
         self.went += done.gone.len() as u64;
         self.expired += done.expired.len() as u64;
@@ -202,10 +200,12 @@ impl Machine {
                 let until = record.preserve_until.ok_or("nothing of it was to change")?;
                 let kept = scope.surely_preserved(before).contains(txid) && !scope.by_hand.contains(txid);
                 ensure!(!kept, "it is the parent of an old unmined one");
+                let retention = self.settings.utxo.block_height_retention;
+                ensure!(retention > 0, "there is no retention, and it would never be due");
                 let expires = |&(current, _): &(u32, u32)| {
                     let mut record = record.clone();
                     record.preserve_until = None;
-                    record.evaluate(At { height: current, retention: self.settings.utxo.block_height_retention });
+                    record.evaluate(At { height: current, retention });
                     until <= current && record.delete_at_height == delete_at
                 };
                 ensure!(scope.heights.iter().any(expires), "its preservation does not end so at {:?}", scope.heights);
@@ -235,7 +235,7 @@ impl Machine {
         ensure!(!preserved, "it is preserved");
         let due = record.preserve_until.is_some() || scope.heights.iter().any(at_hand);
         ensure!(due, "its height is above every safe one of {:?}", scope.heights);
-        let parent = scope.surely_preserved(before).contains(txid) && !scope.by_hand.contains(txid);
+        let parent = scope.surely_preserved(before).contains(txid);
         ensure!(!parent, "it is the parent of an old unmined one");
         if !settings.pruner.utxo_defensive_enabled {
             return Ok(());

@@ -23,6 +23,8 @@ impl Machine {
             let Some(blob) = blob else { return Err(format!("{} is not going: {row:?}", self.family.name(&txid))) };
             let file_type = if blob.file_type == FileType::Tx { "tx" } else { "outputs" };
             let named = (&row.blob_key, &row.file_type[..], row.store_type);
+            let height = self.records.0[&txid].delete_at_height;
+            ensure!(Some(row.delete_at_height) == height, "{row:?} is not at its record's height, {height:?}");
             ensure!(named == (&blob.blob_key, file_type, blob.store_type), "{row:?} is no row of {blob:?}");
         }
         let going = self.records.0.iter().filter(|(_, record)| record.deleting).map(|(txid, _)| *txid).collect();

@@ -1,8 +1,9 @@
 //! Its interface: as much of it as the machine uses.
 
-use super::super::model::{At, Output, Record};
+use super::super::model::{At, Record};
 use super::super::settings::Setting;
-use super::super::transactions::{Transaction, Txid};
+use super::super::transactions::Transaction;
+use super::shown::shown;
 use super::{Fault, State};
 use candid::utils::ArgumentDecoder;
 use candid::{CandidType, decode_args, encode_one};
@@ -60,6 +61,10 @@ impl State {
             "set_block_assembly_state" => {
                 let (state,): (BlockAssemblyState,) = args(arg);
                 self.running = state == BlockAssemblyState::Running;
+                // A run that was stopped begins anew.
+                if !self.running && self.running_job().is_some() {
+                    self.run = None;
+                }
                 reply(())
             }
             "notify_block_persisted" => {
@@ -309,63 +314,5 @@ impl State {
             blocks: 0,
             utxo,
         }
-    }
-}
-
-/// A record as `utxo_get` shows it.
-fn shown(txid: &Txid, record: &Record) -> UtxoRecord {
-    let entry = |output: &Output| {
-        let mut bytes = output.hash.to_vec();
-        match &output.hold {
-            _ if output.frozen => bytes.extend([0xFF; 36]),
-            Some(hold) => bytes.extend([&hold.by[..], &hold.vin.to_le_bytes()].concat()),
-            None => {}
-        }
-        ByteBuf::from(bytes)
-    };
-    let page = |outputs: &[Option<Output>]| {
-        let spent = outputs.iter().flatten().filter(|output| output.hold.is_some());
-        UtxoPage { record_utxos: outputs.iter().flatten().count() as u32, spent_utxos: spent.count() as u32 }
-    };
-    let pages: Vec<UtxoPage> = record.outputs.chunks(record.batch as usize).map(page).collect();
-    let spent = pages[1..].iter().filter(|page| page.record_utxos == page.spent_utxos).count();
-    let deleted = record.holds().filter(|hold| hold.deleted).map(|hold| ByteBuf::from(hold.by));
-    UtxoRecord {
-        txid: ByteBuf::from(*txid),
-        utxos: record.outputs.iter().map(|output| output.as_ref().map(entry)).collect(),
-        first: 0,
-        total_outputs: record.outputs.len() as u32,
-        total_utxos: record.utxos().count() as u32,
-        utxo_batch_size: record.batch,
-        record_utxos: pages[0].record_utxos,
-        spent_utxos: pages[0].spent_utxos,
-        total_extra_recs: pages.len() as u32 - 1,
-        spent_extra_recs: spent as u32,
-        extra_pages: pages[1..].to_vec(),
-        spendable_in: Vec::new(),
-        frozen: record.utxos().any(|output| output.frozen),
-        locked: record.locked,
-        conflicting: record.conflicting,
-        conflicting_children: record.conflicting_children.iter().map(|txid| ByteBuf::from(*txid)).collect(),
-        unmined_since: record.unmined_since,
-        created_at: 0,
-        preserve_until: record.preserve_until,
-        delete_at_height: record.delete_at_height,
-        spending_height: 0,
-        block_ids: record.blocks.iter().map(|block| block.block_id).collect(),
-        block_heights: record.blocks.iter().map(|block| block.height).collect(),
-        subtree_idxs: record.blocks.iter().map(|block| block.subtree).collect(),
-        transaction: record.blob.clone().map_or(TransactionPlace::Record, TransactionPlace::Outside),
-        reassignments: Vec::new(),
-        deleted_children: deleted.collect(),
-        fee: None,
-        size_in_bytes: 0,
-        inputs: record.inputs.len() as u32,
-        inpoints: None,
-        is_coinbase: false,
-        version: 1,
-        lock_time: 0,
-        extended: false,
-        being_deleted: record.deleting,
     }
 }

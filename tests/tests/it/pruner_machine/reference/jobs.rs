@@ -23,8 +23,7 @@ impl State {
         (job.state, job.end, job.ended_at) = (state, end, self.now);
         self.ended.push(job.id);
         if state == JobState::Completed {
-            let height =
-                if job.trigger == JobTrigger::Manual { job.height.min(self.heights.current) } else { job.height };
+            let height = job.height.min(self.heights.current).min(job.safe_height);
             self.processed = self.processed.max(height);
             self.last_completed = Some(job.clone());
         }
@@ -158,6 +157,7 @@ impl State {
         let done = self.work(&mut run, &mut counts);
         let job = &mut self.jobs[at];
         (job.phase, job.ticks, job.counts) = (run.phase, job.ticks + 1, counts);
+        job.safe_height = run.heights.1;
         let own = self.own_heights(at);
         match done {
             false => self.run = Some(run),

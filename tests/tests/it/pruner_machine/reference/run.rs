@@ -17,6 +17,10 @@ impl State {
     /// Goes on with a run within a tick's budget, and says whether it is done.
     pub fn work(&mut self, run: &mut Run, counts: &mut PruneCounts) -> bool {
         let settings = self.settings.clone();
+        let held_back = settings.safe_height(run.heights.0, self.heights.persisted);
+        if !self.has(Fault::IgnoresPersisted) && !self.has(Fault::KeepsItsHeight) {
+            run.heights.1 = run.heights.1.min(held_back);
+        }
         let mut ops = settings.pruner.max_ops_per_tick as i64;
         let mut chunk = u64::from(settings.pruner.utxo_chunk_size) * u64::from(settings.pruner.utxo_chunk_group_limit);
         while ops > 0 && chunk > 0 {
@@ -44,6 +48,14 @@ impl State {
                         continue;
                     }
                     let Some(txid) = self.next_due(run) else { return true };
+                    // It may have come when its children were looked at.
+                    let cutoff = settings.cutoff(run.heights.0);
+                    let fault = self.has(Fault::LooksOnce) || self.has(Fault::SkipsPhaseOne);
+                    if !fault && self.records.parents_of_old(cutoff, false).contains(&txid) {
+                        run.walked.clear();
+                        run.phase = PrunerPhase::PreserveParents;
+                        continue;
+                    }
                     run.passed.insert(txid);
                     ops -= self.delete(&txid, run.heights.0, counts);
                     chunk -= 1;
@@ -76,7 +88,7 @@ impl State {
 
     fn next_expired(&self, run: &Run) -> Option<Txid> {
         let early = u32::from(self.has(Fault::ExpiresEarly));
-        let never = self.has(Fault::NeverExpires);
+        let never = self.has(Fault::NeverExpires) || self.settings.utxo.block_height_retention == 0;
         let expired = |until: u32| !never && until <= run.heights.0 + early;
         let mut all = self.records.0.iter().filter(|(_, record)| !record.deleting);
         all.find(|(_, record)| record.preserve_until.is_some_and(expired)).map(|(txid, _)| *txid)
@@ -129,7 +141,7 @@ impl State {
                 blob_key: blob.blob_key.clone(),
                 file_type: if blob.file_type == FileType::Tx { "tx" } else { "outputs" }.into(),
                 store_type: blob.store_type,
-                delete_at_height: current,
+                delete_at_height: record.delete_at_height.expect("it is due"),
                 retry_count: 0,
                 last_retry_at: 0,
                 txid: Some(serde_bytes::ByteBuf::from(*txid)),
