@@ -2,15 +2,15 @@
 //!
 //! Both understand `$1`, `ON CONFLICT`, recursive queries and transactional DDL, so every statement is written once
 //! (`store.rs`, `schema.rs`); only this file knows which of them it talks to. What is committed is on disk before `commit`
-//! returns, whatever the server's default is: the canister prunes what is acknowledged next.
+//! returns, whatever the server's default is: the canister prunes what is acknowledged next. PostgreSQL is the feature `postgres`.
 
 use anyhow::{Context, Result, anyhow, bail};
+#[cfg(feature = "postgres")]
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous};
-use sqlx::{
-    AssertSqlSafe, Connection, Decode, Executor, PgConnection, Postgres, Row as _, Sqlite, SqliteConnection,
-    Transaction, Type,
-};
+use sqlx::{AssertSqlSafe, Connection, Decode, Executor, Row as _, Sqlite, SqliteConnection, Transaction, Type};
+#[cfg(feature = "postgres")]
+use sqlx::{PgConnection, Postgres};
 use std::str::FromStr;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -90,17 +90,48 @@ impl Kind {
     }
 }
 
-enum Link<S, P> {
-    Sqlite(S),
-    Postgres(P),
+enum Link {
+    Sqlite(SqliteConnection),
+    #[cfg(feature = "postgres")]
+    Postgres(PgConnection),
 }
 
-/// Does the same with either connection, transaction or row.
+enum Open<'a> {
+    Sqlite(Transaction<'a, Sqlite>),
+    #[cfg(feature = "postgres")]
+    Postgres(Transaction<'a, Postgres>),
+}
+
+enum Found {
+    Sqlite(SqliteRow),
+    #[cfg(feature = "postgres")]
+    Postgres(PgRow),
+}
+
+/// A type that a column may have.
+#[cfg(feature = "postgres")]
+pub trait Column:
+    for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres>
+{
+}
+#[cfg(feature = "postgres")]
+impl<T> Column for T where
+    T: for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres>
+{
+}
+/// A type that a column may have.
+#[cfg(not(feature = "postgres"))]
+pub trait Column: for<'r> Decode<'r, Sqlite> + Type<Sqlite> {}
+#[cfg(not(feature = "postgres"))]
+impl<T> Column for T where T: for<'r> Decode<'r, Sqlite> + Type<Sqlite> {}
+
+/// Does the same with either transaction or row.
 macro_rules! either {
-    ($link:expr, $inner:ident => $work:expr) => {
+    ($kind:ident, $link:expr, $inner:ident => $work:expr) => {
         match $link {
-            Link::Sqlite($inner) => $work,
-            Link::Postgres($inner) => $work,
+            $kind::Sqlite($inner) => $work,
+            #[cfg(feature = "postgres")]
+            $kind::Postgres($inner) => $work,
         }
     };
 }
@@ -123,7 +154,7 @@ macro_rules! statement {
 /// A connection. Dropping it undoes a transaction that is open.
 pub struct Database {
     // Goes before the runtime that it needs.
-    link: Link<SqliteConnection, PgConnection>,
+    link: Link,
     runtime: Runtime,
     kind: Kind,
 }
@@ -150,6 +181,11 @@ impl Database {
                     .pragma("wal_autocheckpoint", SQLITE_CHECKPOINT);
                 Link::Sqlite(runtime.block_on(SqliteConnection::connect_with(&options)).with_context(context)?)
             }
+            #[cfg(not(feature = "postgres"))]
+            Kind::Postgres => bail!(
+                "this command was built without PostgreSQL: build it with --features postgres, or name a file with sqlite:"
+            ),
+            #[cfg(feature = "postgres")]
             Kind::Postgres => {
                 let options = PgConnectOptions::from_str(url)
                     .with_context(context)?
@@ -174,19 +210,20 @@ impl Database {
         let runtime = &self.runtime;
         let link = match &mut self.link {
             // Locked for writing at once: a lock that is taken later may be refused.
-            Link::Sqlite(link) => Link::Sqlite(runtime.block_on(link.begin_with("BEGIN IMMEDIATE"))?),
-            Link::Postgres(link) => Link::Postgres(runtime.block_on(link.begin())?),
+            Link::Sqlite(link) => Open::Sqlite(runtime.block_on(link.begin_with("BEGIN IMMEDIATE"))?),
+            #[cfg(feature = "postgres")]
+            Link::Postgres(link) => Open::Postgres(runtime.block_on(link.begin())?),
         };
         let mut tx = Tx { link, runtime };
         let result = work(&mut tx)?;
-        either!(tx.link, link => runtime.block_on(link.commit())).context("cannot commit")?;
+        either!(Open, tx.link, link => runtime.block_on(link.commit())).context("cannot commit")?;
         Ok(result)
     }
 }
 
 /// An open transaction. Dropping it undoes it.
 pub struct Tx<'a> {
-    link: Link<Transaction<'a, Sqlite>, Transaction<'a, Postgres>>,
+    link: Open<'a>,
     runtime: &'a Runtime,
 }
 
@@ -198,18 +235,16 @@ impl Tx<'_> {
     /// When the database fails.
     pub fn define(&mut self, sql: &str) -> Result<()> {
         let words = match self.link {
-            Link::Sqlite(_) => ["BLOB", "INTEGER PRIMARY KEY", "WITHOUT ROWID"],
-            Link::Postgres(_) => ["BYTEA", "BIGINT PRIMARY KEY", ""],
+            Open::Sqlite(_) => ["BLOB", "INTEGER PRIMARY KEY", "WITHOUT ROWID"],
+            #[cfg(feature = "postgres")]
+            Open::Postgres(_) => ["BYTEA", "BIGINT PRIMARY KEY", ""],
         };
         let sql = ["{bytes}", "{key}", "{clustered}"]
             .iter()
             .zip(words)
             .fold(sql.into(), |sql: String, (name, word)| sql.replace(name, word));
         let sql = sqlx::raw_sql(AssertSqlSafe(sql));
-        match &mut self.link {
-            Link::Sqlite(tx) => self.runtime.block_on(tx.execute(sql)).map(drop),
-            Link::Postgres(tx) => self.runtime.block_on(tx.execute(sql)).map(drop),
-        }
+        either!(Open, &mut self.link, tx => self.runtime.block_on(tx.execute(sql)).map(drop))
         .context("the tables cannot be made")
     }
 
@@ -219,8 +254,9 @@ impl Tx<'_> {
     /// When the database fails.
     pub fn has_table(&mut self, name: &str) -> Result<bool> {
         let sql = match self.link {
-            Link::Sqlite(_) => "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = $1",
-            Link::Postgres(_) => "SELECT count(*) FROM pg_catalog.pg_class WHERE oid = to_regclass($1)",
+            Open::Sqlite(_) => "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = $1",
+            #[cfg(feature = "postgres")]
+            Open::Postgres(_) => "SELECT count(*) FROM pg_catalog.pg_class WHERE oid = to_regclass($1)",
         };
         let row = self.one(sql, &[name.into()])?.context("no count came back")?;
         Ok(row.get::<i64>(0)? > 0)
@@ -231,14 +267,9 @@ impl Tx<'_> {
     /// # Errors
     /// When the database fails.
     pub fn execute(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<u64> {
-        match &mut self.link {
-            Link::Sqlite(tx) => {
-                self.runtime.block_on(statement!(sql, values).execute(&mut **tx)).map(|done| done.rows_affected())
-            }
-            Link::Postgres(tx) => {
-                self.runtime.block_on(statement!(sql, values).execute(&mut **tx)).map(|done| done.rows_affected())
-            }
-        }
+        either!(Open, &mut self.link, tx => {
+            self.runtime.block_on(statement!(sql, values).execute(&mut **tx)).map(|done| done.rows_affected())
+        })
         .map_err(|error| failed(sql, error))
     }
 
@@ -248,14 +279,15 @@ impl Tx<'_> {
     /// When the database fails.
     pub fn one(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<Option<Row>> {
         match &mut self.link {
-            Link::Sqlite(tx) => self
+            Open::Sqlite(tx) => self
                 .runtime
                 .block_on(statement!(sql, values).fetch_optional(&mut **tx))
-                .map(|row| row.map(|row| Row(Link::Sqlite(row)))),
-            Link::Postgres(tx) => self
+                .map(|row| row.map(|row| Row(Found::Sqlite(row)))),
+            #[cfg(feature = "postgres")]
+            Open::Postgres(tx) => self
                 .runtime
                 .block_on(statement!(sql, values).fetch_optional(&mut **tx))
-                .map(|row| row.map(|row| Row(Link::Postgres(row)))),
+                .map(|row| row.map(|row| Row(Found::Postgres(row)))),
         }
         .map_err(|error| failed(sql, error))
     }
@@ -268,14 +300,15 @@ impl Tx<'_> {
     /// When the database fails.
     pub fn all(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<Vec<Row>> {
         match &mut self.link {
-            Link::Sqlite(tx) => self
+            Open::Sqlite(tx) => self
                 .runtime
                 .block_on(statement!(sql, values).fetch_all(&mut **tx))
-                .map(|rows| rows.into_iter().map(|row| Row(Link::Sqlite(row))).collect()),
-            Link::Postgres(tx) => self
+                .map(|rows| rows.into_iter().map(|row| Row(Found::Sqlite(row))).collect()),
+            #[cfg(feature = "postgres")]
+            Open::Postgres(tx) => self
                 .runtime
                 .block_on(statement!(sql, values).fetch_all(&mut **tx))
-                .map(|rows| rows.into_iter().map(|row| Row(Link::Postgres(row))).collect()),
+                .map(|rows| rows.into_iter().map(|row| Row(Found::Postgres(row))).collect()),
         }
         .map_err(|error| failed(sql, error))
     }
@@ -286,18 +319,15 @@ fn failed(sql: &str, error: sqlx::Error) -> anyhow::Error {
 }
 
 /// A row of an answer.
-pub struct Row(Link<SqliteRow, PgRow>);
+pub struct Row(Found);
 
 impl Row {
     /// The value of a column, counted from 0: `i64`, `String`, `Vec<u8>`, or an `Option` of one of these.
     ///
     /// # Errors
     /// When there is no such column, or it has another type.
-    pub fn get<T>(&self, column: usize) -> Result<T>
-    where
-        T: for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres>,
-    {
-        Ok(either!(&self.0, row => row.try_get(column))?)
+    pub fn get<T: Column>(&self, column: usize) -> Result<T> {
+        Ok(either!(Found, &self.0, row => row.try_get(column))?)
     }
 }
 
@@ -311,6 +341,13 @@ mod tests {
         assert_eq!(Kind::of("postgresql://localhost/x").unwrap(), Kind::Postgres);
         assert!(Kind::of("mysql://localhost/x").unwrap_err().to_string().contains("mysql"));
         assert!(Kind::of("coppice.db").unwrap_err().to_string().contains("sqlite://"));
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    #[test]
+    fn a_server_is_refused_with_the_way_to_have_it() {
+        let error = Database::open("postgres://localhost/x").err().unwrap().to_string();
+        assert!(error.contains("--features postgres"), "{error}");
     }
 
     #[test]
