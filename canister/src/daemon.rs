@@ -1,10 +1,13 @@
-//! The timers: one for blocks; and while there is a job for UTXO records one for these, so that each has a message of its own.
-//! Interval timers and not chains of one-shots: a trap in a one-shot would end the chain for ever.
+//! The timers. For blocks a one-shot that is armed where work becomes due, or is left, and an interval timer of ten minutes as
+//! the net behind it: a one-shot that traps is lost, an interval timer is not. So who has nothing to do pays for the net only.
+//! For UTXO records an interval timer while there is a job, so that each has a message of its own.
 //!
-//! Timers are lost on an upgrade, so they are armed at installation, after an upgrade, and when an interval changes. Missed
-//! intervals are replayed by `ic-cdk-timers`; a firing with nothing to do costs little.
+//! Timers are lost on an upgrade, so they are armed at installation and after an upgrade. Missed intervals are replayed by
+//! `ic-cdk-timers`; a firing with nothing to do costs little.
 
+use crate::prune::Next;
 use crate::{runtime, state};
+use std::cell::Cell;
 
 #[cfg(target_family = "wasm")]
 mod timers {
@@ -12,11 +15,20 @@ mod timers {
     use std::cell::Cell;
 
     thread_local! {
+        pub static NET: Cell<Option<TimerId>> = const { Cell::new(None) };
         pub static BLOCKS: Cell<Option<TimerId>> = const { Cell::new(None) };
         pub static RECORDS: Cell<Option<TimerId>> = const { Cell::new(None) };
     }
 
-    /// Puts a timer in the place of another one.
+    /// Puts a one-shot in the place of another one.
+    pub fn once(timer: &'static std::thread::LocalKey<Cell<Option<TimerId>>>, after_ns: u64, tick: fn()) {
+        let new = ic_cdk_timers::set_timer(std::time::Duration::from_nanos(after_ns), async move { tick() });
+        if let Some(old) = timer.replace(Some(new)) {
+            ic_cdk_timers::clear_timer(old);
+        }
+    }
+
+    /// Puts an interval timer in the place of another one.
     pub fn replace(timer: &'static std::thread::LocalKey<Cell<Option<TimerId>>>, every: Option<u64>, tick: fn()) {
         let every = every.map(std::time::Duration::from_secs);
         let new = every.map(|every| ic_cdk_timers::set_timer_interval(every, move || async move { tick() }));
@@ -30,17 +42,67 @@ mod timers {
 const MAX_RELEASES: u64 = 1_000;
 const NS: u64 = 1_000_000_000;
 
+/// Seconds between two firings of the net.
+const NET_SECS: u64 = 600;
+
 thread_local! {
     /// Seconds between two firings of the timer for records; none: it does not run.
-    static RECORDS_EVERY: std::cell::Cell<Option<u64>> = const { std::cell::Cell::new(None) };
+    static RECORDS_EVERY: Cell<Option<u64>> = const { Cell::new(None) };
+    /// When the one-shot for blocks fires, in nanoseconds since the Unix epoch. One that has trapped lies in the past.
+    static ARMED: Cell<Option<u64>> = const { Cell::new(None) };
+    /// When the net fires next.
+    static NET_AT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Starts the timer for blocks, or starts it anew with the interval in force.
+/// Starts the timers for blocks, and looks soon whether there is anything to do.
 pub fn arm() {
-    let interval = state::read(|state| state.pruner.interval_secs());
-    state::mutate(|state| state.pruner.set_next_tick(runtime::time_ns() + interval * NS));
     #[cfg(target_family = "wasm")]
-    timers::replace(&timers::BLOCKS, Some(interval), tick);
+    timers::replace(&timers::NET, Some(NET_SECS), tick);
+    NET_AT.set(runtime::time_ns() + NET_SECS * NS);
+    ARMED.set(None);
+    arm_work();
+}
+
+/// Has the daemon come round within the policy's interval: something has made work due, or may have.
+pub fn arm_work() {
+    let interval = state::read(|state| state.pruner.interval_secs());
+    arm_at(runtime::time_ns() + interval * NS);
+}
+
+/// Has the daemon come round at `at`, in nanoseconds since the Unix epoch, or sooner. What lies behind the net's next firing is
+/// left to that one, which asks again.
+pub fn arm_at(at: u64) {
+    let now = runtime::time_ns();
+    let armed = ARMED.get().filter(|&armed| armed > now);
+    if at < NET_AT.get() && armed.is_none_or(|armed| at < armed) {
+        ARMED.set(Some(at));
+        #[cfg(target_family = "wasm")]
+        timers::once(&timers::BLOCKS, at.saturating_sub(now), tick);
+    }
+    let next = ARMED.get().filter(|&armed| armed >= now).map_or(NET_AT.get(), |armed| armed.min(NET_AT.get()));
+    state::mutate(|state| state.pruner.set_next_tick(next));
+}
+
+/// Notes a producer's call to the chain: wakes timers that are overdue, and has the daemon see to what the call makes due.
+pub fn on_call() {
+    let now = runtime::time_ns();
+    watch_at(now);
+    state::mutate(|state| state.pruner.note_call(now));
+    if ARMED.get().is_none_or(|armed| armed <= now) {
+        arm_work();
+    }
+}
+
+/// Has the daemon look at the open uploads when they expire.
+pub fn arm_uploads() {
+    let expires = state::read(|state| {
+        let expiry = state.config.upload_expiry_secs;
+        let touched = state.chain.upload_touched().into_iter().chain(state.utxo.uploads.touched()).min();
+        touched.map(|touched| touched.saturating_add(expiry))
+    });
+    if let Some(secs) = expires {
+        arm_at(secs.saturating_mul(NS));
+    }
 }
 
 /// Has the timer for records run where there is a job, with the interval in force, and stops it where there is none.
@@ -65,13 +127,18 @@ fn run_records_every(interval: Option<u64>) {
 
 /// Wakes the timers where one is overdue by more than an interval. The platform's timer is gone after a trap in
 /// `canister_global_timer` itself; `ic-cdk-timers` believes it to be still set, so that arming anew does not help, and
-/// nobody would see a daemon that silently died. Costs two comparisons of times. Producers' messages call it; they do
-/// nothing of the daemon's work.
+/// nobody would see a daemon that silently died. Costs comparisons of times. Producers' messages call it; they do nothing of
+/// the daemon's work.
 pub fn watch() {
-    let late = |next: u64, secs: u64| runtime::time_ns().saturating_sub(next) > secs * NS;
+    watch_at(runtime::time_ns());
+}
+
+fn watch_at(now: u64) {
+    let late = |next: u64, secs: u64| now.saturating_sub(next) > secs * NS;
     let overdue = state::read(|state| {
         let records = RECORDS_EVERY.get().is_some_and(|secs| late(state.utxo_pruner.next_tick(), secs));
-        late(state.pruner.next_tick(), state.pruner.interval_secs()) || records
+        let blocks = ARMED.get().is_some_and(|armed| late(armed, state.pruner.interval_secs()));
+        blocks || late(NET_AT.get(), NET_SECS) || records
     });
     if overdue {
         runtime::log("prune: a timer is overdue; woken");
@@ -79,9 +146,16 @@ pub fn watch() {
     }
 }
 
-/// What a firing for blocks does: drop uploads that nobody goes on with, then one bounded run if one is due.
+/// What a firing for blocks does: drop uploads that nobody goes on with, then one bounded run if one is due. Then it is settled
+/// when the next one comes.
 pub fn tick() {
-    state::mutate(|state| {
+    let now = runtime::time_ns();
+    ARMED.set(ARMED.get().filter(|&armed| armed > now));
+    // The net keeps its own pace, whatever has fired now.
+    if let Some(late) = now.checked_sub(NET_AT.get()) {
+        NET_AT.set(NET_AT.get() + (late / (NET_SECS * NS) + 1) * NET_SECS * NS);
+    }
+    let next = state::mutate(|state| {
         let expiry = state.config.upload_expiry_secs;
         if let Some(number) = state.chain.expire_upload(&mut state.blobs, runtime::time_secs(), expiry) {
             runtime::log(&format!("upload of block {number} expired after {expiry} s"));
@@ -94,8 +168,14 @@ pub fn tick() {
             runtime::log(&format!("quarantine: {error:?}"));
         }
         let constraints = state.constraints();
-        state.pruner.tick(&mut state.chain, &mut state.blobs, &constraints);
+        state.pruner.tick(&mut state.chain, &mut state.blobs, &constraints)
     });
+    arm_at(match next {
+        Next::AtOnce => now,
+        Next::At(at) => at.max(now),
+        Next::Whenever => u64::MAX,
+    });
+    arm_uploads();
 }
 
 /// What a firing for records does: a part of the job, if there is one.

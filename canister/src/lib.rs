@@ -52,7 +52,7 @@ fn post_upgrade(arg: Option<CanisterArg>) {
 
 #[update(guard = "producer", manual_reply = true)]
 fn append_block(block: AppendBlock) -> Reply<Result<(), AppendError>> {
-    daemon::watch();
+    daemon::on_call();
     wire::reply(mutate(|state| {
         let admission = state.admission();
         state.chain.append(&mut state.blobs, &block, &admission, time_secs())
@@ -61,20 +61,24 @@ fn append_block(block: AppendBlock) -> Reply<Result<(), AppendError>> {
 
 #[update(guard = "producer")]
 fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
-    daemon::watch();
-    mutate(|state| {
+    daemon::on_call();
+    let begun = mutate(|state| {
         let admission = state.admission();
         state.chain.begin(&mut state.blobs, &block, &admission, time_secs())
-    })
+    });
+    daemon::arm_uploads();
+    begun
 }
 
 #[update(guard = "producer")]
 fn put_block_chunk(chunk: PutBlockChunk) -> Result<UploadProgress, UploadError> {
+    daemon::on_call();
     mutate(|state| state.chain.put_chunk(&mut state.blobs, &chunk, time_secs()))
 }
 
 #[update(guard = "producer", manual_reply = true)]
 fn commit_block(block: BlockId) -> Reply<Result<(), UploadError>> {
+    daemon::on_call();
     wire::reply(mutate(|state| {
         let admission = state.admission();
         state.chain.commit_upload(&mut state.blobs, &block, &admission, time_secs())
@@ -83,11 +87,13 @@ fn commit_block(block: BlockId) -> Reply<Result<(), UploadError>> {
 
 #[update(guard = "producer")]
 fn abort_block(number: u64) -> Result<bool, UploadError> {
+    daemon::on_call();
     mutate(|state| state.chain.abort_upload(&mut state.blobs, number))
 }
 
 #[update(guard = "producer")]
 fn rollback_to(number: u64) -> Result<Rollback, RollbackError> {
+    daemon::on_call();
     mutate(|state| state.rollback_to(number))
 }
 
@@ -143,6 +149,7 @@ fn register_exporter(exporter: Exporter) -> Result<(), ExporterError> {
 
 #[update(guard = "operator")]
 fn remove_exporter(which: RemoveExporter) -> Result<(), ExporterError> {
+    daemon::arm_work();
     mutate(|state| state.remove_exporter(&which))
 }
 
@@ -153,6 +160,7 @@ fn export_blocks(cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportP
 
 #[update(guard = "exporter")]
 fn ack_exported(number: u64, hash: ByteBuf) -> Result<u64, AckError> {
+    daemon::arm_work();
     mutate(|state| state.exporters.acknowledge(&state.chain, runtime::caller(), number, &hash))
 }
 
@@ -163,15 +171,12 @@ fn get_export_status() -> ExportStatus {
 
 #[update(guard = "operator")]
 fn set_prune_policy(arg: PrunePolicyArg) -> Result<PrunePolicy, PruneError> {
-    let before = read(|state| state.pruner.interval_secs());
     let policy = mutate(|state| {
         let policy = PrunePolicy::new(&arg, state.config.class())?;
         state.pruner.set_policy(policy.clone());
         Ok(policy)
     })?;
-    if policy.timer_interval_secs != before {
-        daemon::arm();
-    }
+    daemon::arm_work();
     Ok(policy)
 }
 
@@ -182,11 +187,13 @@ fn get_prune_policy() -> Option<PrunePolicy> {
 
 #[update(guard = "operator")]
 fn set_pruning_enabled(enabled: bool) -> Result<(), PruneError> {
+    daemon::arm_work();
     mutate(|state| state.pruner.set_enabled(enabled))
 }
 
 #[update(guard = "operator")]
 fn prune_now(max_ops: u64) -> Result<PruneRun, PruneError> {
+    daemon::arm_work();
     mutate(|state| state.prune_now(max_ops))
 }
 
@@ -207,6 +214,8 @@ fn get_config() -> Config {
 
 #[update(guard = "operator")]
 fn set_config(change: ConfigChange) -> Result<Config, ConfigError> {
+    // The export guard and the uploads' expiry are settings, too.
+    daemon::arm_work();
     mutate(|state| {
         let retention = state.config.utxo.block_height_retention;
         state.config.apply(&change)?;

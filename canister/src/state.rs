@@ -5,7 +5,7 @@ use crate::api::{
     PruneReason, PruneRun, RegionStorage, RemoveExporter, Role, RoleError, Rollback, RollbackError, StorageStatus,
 };
 use crate::blob::{BlobStore, Class, Owner};
-use crate::chain::{Admission, ChainStore};
+use crate::chain::{Admission, ChainStore, IndexTable};
 use crate::deletion::DeletionQueue;
 use crate::export::Exporters;
 use crate::memory::{self, PAGE, Region, cell};
@@ -268,8 +268,8 @@ impl State {
                 .collect(),
             classes,
             regions,
-            index_entries: self.chain.index_stats().entries,
-            key_entries: self.chain.key_stats().entries,
+            index_entries: self.chain.debt(IndexTable::Ids).live(),
+            key_entries: self.chain.debt(IndexTable::Keys).live(),
             blocks: if chain.started { chain.blocks() } else { 0 },
             utxo: self.utxo.storage(),
         }
@@ -292,6 +292,10 @@ impl State {
             (status.reason, &status.held_by)
         {
             problems.push(format!("kept bytes are above high water and held by {held_by:?}"));
+        }
+        problems.extend(self.pruner.backlog_problems(&status));
+        if self.pruner.floor_holds(&self.chain, &self.blobs) {
+            problems.push("kept bytes are above high water, and min_kept_blocks leave nothing to prune".into());
         }
         if status.faults > 0 {
             problems.push(format!("{} damaged entries were skipped by the pruner; see the log", status.faults));

@@ -270,6 +270,19 @@ impl Coppice {
         }
     }
 
+    /// Lets time pass, and the timers fire until the daemon has done what is due and may go.
+    pub fn settle(&self, secs: u64) {
+        self.pass(secs);
+        let left = |status: &PruneStatus| status.enabled && status.prune_cursor.is_some();
+        for _ in 0..10_000 {
+            if !left(&self.prune_status()) {
+                return;
+            }
+            self.ic.tick();
+        }
+        panic!("the daemon does not get done: {:?}", self.prune_status());
+    }
+
     /// Upgrades to the same wasm as an operator does: stopped, so that nothing is in flight.
     pub fn upgrade(&self) {
         self.upgrade_with(None).unwrap_or_else(|reject| panic!("upgrade: {reject:?}"));

@@ -51,6 +51,11 @@ pub struct Model {
     log_first: u64,
 }
 
+/// Blocks behind the head that capacity and age leave.
+fn floor(policy: &PrunePolicy) -> u64 {
+    if policy.retain_blocks > 0 { policy.retain_blocks.min(policy.min_kept_blocks) } else { policy.min_kept_blocks }
+}
+
 fn payload(block: &AppendBlock) -> u64 {
     (block.body.len() + block.receipts.len() + block.index.len()) as u64
 }
@@ -58,6 +63,12 @@ fn payload(block: &AppendBlock) -> u64 {
 /// Transactions of a block.
 pub fn transactions(block: &AppendBlock) -> u64 {
     u64::from(u32::from_le_bytes(block.index[..4].try_into().expect("an index")))
+}
+
+/// Ids of a block, by position.
+pub fn ids(block: &AppendBlock) -> Vec<[u8; 32]> {
+    let bytes = &block.index[4..4 + 32 * transactions(block) as usize];
+    bytes.as_chunks().0.to_vec()
 }
 
 /// Secondary keys of a block: which transaction has which.
@@ -102,6 +113,14 @@ impl Model {
         }
     }
 
+    /// Where an id occurs last: block and position.
+    pub fn locate(&self, id: &[u8; 32]) -> Option<(u64, u32)> {
+        self.kept.iter().rev().find_map(|kept| {
+            let position = ids(&kept.block).iter().rposition(|other| other == id)?;
+            Some((kept.block.number, position as u32))
+        })
+    }
+
     /// The kept transactions with a secondary key, as block numbers and positions, newest first.
     pub fn find(&self, key: &[u8]) -> Vec<(u64, u32)> {
         let of = |kept: &Kept| -> Vec<(u64, u32)> {
@@ -119,8 +138,12 @@ impl Model {
         let before = self.kept.back().map_or(0, |kept| kept.monotonic);
         let monotonic = now.min(before.max(block.timestamp));
         let offset = self.tail;
-        // Behind the payload lie the links of its keys.
-        self.tail += payload(&block) + 12 * keys(&block).len() as u64;
+        // Behind the payload lie the links of its keys, and of those of its ids that a kept block has, too.
+        let mut repeated = ids(&block);
+        repeated.sort_unstable();
+        repeated.dedup();
+        repeated.retain(|id| self.locate(id).is_some());
+        self.tail += payload(&block) + 12 * (keys(&block).len() + repeated.len()) as u64;
         self.kept.push_back(Kept { block, offset, monotonic });
     }
 
@@ -128,7 +151,7 @@ impl Model {
     pub fn exhausted(&self, now: u64) -> Option<HeldBy> {
         let policy = self.policy.as_ref()?;
         let emergency = policy.target_bytes * u64::from(policy.emergency_ratio_bps) / 10_000;
-        let frees = self.frees(self.head()?) > 0;
+        let frees = self.frees(self.head()?.saturating_sub(floor(policy))) > 0;
         if emergency == 0 || self.kept_bytes() < emergency || !frees {
             return None;
         }
@@ -158,7 +181,7 @@ impl Model {
         let young = |kept: &&Kept| kept.monotonic + policy.retain_days * DAY >= now;
         let by_age = match policy.retain_days {
             0 => 0,
-            _ => self.kept.iter().find(young).map_or(head, |kept| kept.block.number),
+            _ => self.kept.iter().find(young).map_or(head, |kept| kept.block.number).min(head.saturating_sub(floor(policy))),
         };
         let retention = by_count.max(by_age).min(head);
         let (kept, target) = (self.kept_bytes(), policy.target_bytes);
@@ -166,7 +189,8 @@ impl Model {
         let high = target * u64::from(20_000 - policy.headroom_ratio_bps) / 20_000;
         let fires = target > 0 && (kept > high || self.to_low_water && kept > low);
         let wanted = if fires { (kept - low).div_ceil(CLASS) } else { 0 };
-        let capacity = self.freeing(wanted.min(self.frees(head)));
+        let most = head.saturating_sub(floor(policy));
+        let capacity = self.freeing(wanted.min(self.frees(most)));
         let target = retention.max(capacity);
         if target <= self.oldest() {
             return None;
@@ -176,7 +200,8 @@ impl Model {
             (None, _) => target,
             (Some(guard), PruneReason::Retention) => guard,
             (Some(guard), PruneReason::Capacity) => {
-                retention.min(guard).max(self.freeing(self.frees(guard.max(self.oldest()))))
+                let allowed = self.frees(guard.max(self.oldest())).min(self.frees(most));
+                retention.min(guard).max(self.freeing(allowed))
             }
         };
         Some(Due { reason, target, before })
@@ -188,8 +213,7 @@ impl Model {
         let (mut left, mut first) = (max_ops, true);
         while self.oldest() < due.before {
             let blobs = self.frees(self.oldest() + 1);
-            let block = &self.kept[0].block;
-            let ops = 1 + transactions(block) + keys(block).len() as u64 + 2 * blobs;
+            let ops = 1 + 2 * blobs;
             if !first && ops > left {
                 break;
             }
@@ -217,13 +241,14 @@ impl Model {
         self.guard().filter(|_| due.before < due.target).map(|(_, held_by)| held_by)
     }
 
-    /// A tick of the daemon, with the default budget.
-    pub fn tick(&mut self, now: u64, upload_expiry_secs: u64) {
+    /// Ticks of the daemon until nothing is left of what may go.
+    pub fn settle(&mut self, now: u64, upload_expiry_secs: u64) {
         if self.upload.as_ref().is_some_and(|(_, touched)| now - touched >= upload_expiry_secs) {
             self.upload = None;
         }
-        if self.enabled {
-            self.run(now, 10_000);
+        let ops = self.policy.as_ref().map_or(0, |policy| policy.max_ops_per_tick);
+        while self.enabled && self.due(now).is_some_and(|due| due.before > self.oldest()) {
+            self.run(now, ops);
         }
     }
 

@@ -175,9 +175,9 @@ pub struct StorageStatus {
     pub classes: Vec<ClassStorage>,
     /// By region.
     pub regions: Vec<RegionStorage>,
-    /// Entries of the transaction index.
+    /// Different transaction ids that the kept blocks have: at least so many, and exactly so many after a sweep.
     pub index_entries: u64,
-    /// Different secondary keys that the kept blocks have.
+    /// Different secondary keys that the kept blocks have, in the same sense.
     pub key_entries: u64,
     /// Kept blocks.
     pub blocks: u64,

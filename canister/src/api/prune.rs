@@ -16,12 +16,23 @@ pub struct PrunePolicy {
     pub headroom_ratio_bps: u32,
     /// At `target·emergency/10000` kept bytes appends are refused. Basis points.
     pub emergency_ratio_bps: u32,
-    /// Seconds between two ticks of the daemon.
+    /// Seconds within which the daemon sees to what has become due.
     pub timer_interval_secs: u64,
-    /// Removed references and blob transitions of one tick.
+    /// Ops of one tick: 1 a block, 2 a blob that becomes free, 1 an index entry that is dropped.
     pub max_ops_per_tick: u64,
     /// Instructions of one tick.
     pub max_instructions_per_tick: u64,
+    /// Blocks behind the head that capacity and age leave, so that a reorg has a way back. A smaller `retain_blocks` that is not
+    /// 0 takes its place.
+    pub min_kept_blocks: u64,
+    /// Seconds without a producer's call to the chain after which an index is swept. 0: at once.
+    pub pause_after_secs: u64,
+    /// Ticks for which a sweep waits for such a pause at most. 0: it does not wait.
+    pub max_pending_ticks: u64,
+    /// Stale index entries up to which a sweep may wait for a pause, where that is more than the table's own mark. 0: the mark.
+    pub max_collected_keys: u64,
+    /// Seconds for which an exporter may hold back what is due before `health` calls it a problem.
+    pub max_export_lag_secs: u64,
 }
 
 /// A policy with defaults for what is left out.
@@ -43,6 +54,16 @@ pub struct PrunePolicyArg {
     pub max_ops_per_tick: Option<u64>,
     /// Default 1,000,000,000.
     pub max_instructions_per_tick: Option<u64>,
+    /// Default 128.
+    pub min_kept_blocks: Option<u64>,
+    /// Default 5.
+    pub pause_after_secs: Option<u64>,
+    /// Default 8.
+    pub max_pending_ticks: Option<u64>,
+    /// Default 0.
+    pub max_collected_keys: Option<u64>,
+    /// Default 86,400.
+    pub max_export_lag_secs: Option<u64>,
 }
 
 /// Why a policy, or a run, was refused. Nothing has changed.
@@ -92,7 +113,7 @@ pub enum StopReason {
     Instructions,
     /// An exporter has not acknowledged what comes next.
     Guard,
-    /// More pages of memory would be changed than a message should. Of a large block the index entries go in several.
+    /// More pages of memory would be changed than a message should (UTXO records).
     Pages,
     /// The chunks of a tick are used up (UTXO records).
     Chunks,
@@ -125,9 +146,9 @@ pub struct PruneRun {
     pub ticks: u64,
     /// Blocks that went.
     pub blocks: u64,
-    /// Messages that took out index entries of a block too large for one.
-    pub parts: u64,
-    /// Removed references and blob transitions.
+    /// Index entries that sweeps dropped in the same messages.
+    pub dropped: u64,
+    /// 1 a block, 2 a blob that became free, 1 an index entry that was dropped.
     pub ops: u64,
     /// Blobs that became free.
     pub blobs: u64,
@@ -154,9 +175,7 @@ pub struct PrunePlan {
     pub held_by: Option<HeldBy>,
     /// Blocks that one tick with the policy's budget would take, from `pruned_before_block` on.
     pub blocks: u64,
-    /// 1 where it would take out index entries of a block too large for one message.
-    pub parts: u64,
-    /// Removed references and blob transitions.
+    /// 1 a block, 2 a blob that would become free. Index entries are dropped by sweeps, which are not planned.
     pub ops: u64,
     /// Blobs that would become free.
     pub blobs: u64,
@@ -164,6 +183,63 @@ pub struct PrunePlan {
     pub bytes: u64,
     /// How far it would come. Instructions are reckoned generously: where they are the limit, a run may go further.
     pub progress: PruneProgress,
+}
+
+/// What the daemon does with the indexes (`docs/pruning-pipeline.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum SweepPhase {
+    /// No entry is stale.
+    Idle,
+    /// Pruned blocks leave stale entries, fewer than are worth a sweep.
+    Collecting,
+    /// A sweep is due, and waits for a pause of the producers.
+    Ready,
+    /// A sweep is under way.
+    Applying,
+}
+
+/// One of the two indexes.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct IndexDebt {
+    /// Entries, stale ones too.
+    pub entries: u64,
+    /// Buckets of 28 entries.
+    pub buckets: u64,
+    /// Entries at most that are stale.
+    pub debt: u64,
+    /// The debt at which a sweep begins, in a pause.
+    pub begins_at: u64,
+    /// The debt at which it no longer waits for a pause.
+    pub forced_at: u64,
+    /// The bucket with which the sweep that is under way goes on.
+    pub cursor: Option<u64>,
+    /// Entries that sweeps ever dropped.
+    pub dropped: u64,
+    /// Sweeps that ever came to their end.
+    pub sweeps: u64,
+}
+
+/// What is still to be pruned, and how fast that goes.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct PruneBacklog {
+    /// Blocks that may go now.
+    pub blocks: u64,
+    /// Their references: transactions and secondary keys.
+    pub references: u64,
+    /// Blocks that are due, and that an exporter keeps.
+    pub held_blocks: u64,
+    /// Unix seconds since when an exporter, or that there is none, has kept what is due.
+    pub held_since: Option<u64>,
+    /// Index entries at most that are stale.
+    pub debt: u64,
+    /// Unix seconds since when ticks have ended with work left.
+    pub behind_since: Option<u64>,
+    /// Blocks pruned an hour, over the last ten minutes or so; since the canister was started where that is less.
+    pub pruned_per_hour: u64,
+    /// Blocks appended an hour, over the same time.
+    pub appended_per_hour: u64,
+    /// Seconds after which nothing is left, at these rates; none where it would never be so.
+    pub empty_in_secs: Option<u64>,
 }
 
 /// Everything that an operator needs to see of pruning. All "before" bounds are exclusive.
@@ -187,6 +263,14 @@ pub struct PruneStatus {
     pub pruned_before_block: u64,
     /// The block that the next run begins with; none where nothing may go.
     pub prune_cursor: Option<u64>,
+    /// What is still to be pruned, and how fast that goes.
+    pub backlog: PruneBacklog,
+    /// What the daemon does with the indexes.
+    pub sweep: SweepPhase,
+    /// The transaction index.
+    pub transaction_index: IndexDebt,
+    /// The index of secondary keys.
+    pub key_index: IndexDebt,
     /// Whether the next tick goes on with the last run.
     pub running: bool,
     /// The oldest kept block.

@@ -1,6 +1,7 @@
 //! Appending a block: every refusal first, then every change.
 
-use super::keys::links_len;
+use super::ids::EnteredIds;
+use super::keys::{EnteredKeys, links_len};
 use super::records::{BlockMeta, BlockRecord, Hash, MAX_HASH};
 use super::segments::{BadSegment, Index, MAX_KEY, Segment, check_receipts};
 use super::{ChainStore, MAX_SPAN};
@@ -12,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 /// Bytes of the largest block.
 pub const MAX_BLOCK: u64 = 256 << 20;
-/// Transactions and keys of the largest block together: pruning it takes one message, or eight where the index is large.
+/// Transactions and keys of the largest block together.
 pub const MAX_ENTRIES: u64 = 100_000;
 
 /// Bytes of the largest index segment: every entry a key of the longest kind.
@@ -36,6 +37,19 @@ pub(super) struct Draft {
     pub timestamp: u64,
     pub lengths: [u32; 3],
     pub sha256: [[u8; 32]; 3],
+}
+
+/// What a block has in the two indexes, and what was there before.
+pub(super) struct Entered {
+    pub ids: EnteredIds,
+    pub keys: EnteredKeys,
+}
+
+impl Entered {
+    /// Bytes of the block's links.
+    pub fn links_len(&self) -> u64 {
+        self.keys.links.len() as u64 + super::ids::links_len(self.ids.links())
+    }
 }
 
 /// Where a block stands to the kept ones.
@@ -161,16 +175,23 @@ impl ChainStore {
         self.admit(&draft, admission)?;
 
         let start = self.state.log_tail;
-        let stored = draft.payload_len() + links_len(index.keys());
-        let end = self.log.blobs_end(start + stored).max(self.state.log_end);
-        self.log.reserve(blobs, self.state.log_first, self.state.log_end, end)?;
+        let least = self.log_end_of(start + draft.payload_len() + links_len(index.keys()));
+        self.log.reserve(blobs, self.state.log_first, self.state.log_end, least)?;
         self.reserve_records(&draft, &index)?;
-        let links = self.enter(&draft, &index)?;
+        let entered = self.enter(&draft, &index)?;
+        // How many links of ids there are is known only now.
+        let end = self.log_end_of(start + draft.payload_len() + entered.links_len());
+        if let Err(error) = self.log.reserve(blobs, self.state.log_first, self.state.log_end, end) {
+            self.take_back(&entered);
+            return Err(error.into());
+        }
 
         // Nothing below can be refused any more.
         let written = self.log.extend(blobs, self.state.log_end..end, Owner::Chain).map_err(|e| format!("{e:?}"));
+        let id_links = entered.ids.encode();
         let mut at = start;
-        let parts = segments.map(|bytes| bytes.as_slice()).into_iter().chain([links.as_slice()]);
+        let parts =
+            segments.map(|bytes| bytes.as_slice()).into_iter().chain([entered.keys.links.as_slice(), &id_links]);
         let written = parts.fold(written, |written, bytes| {
             let written = written.and_then(|()| self.log.write(blobs, at, bytes).map_err(|e| format!("{e:?}")));
             at += bytes.len() as u64;
@@ -180,8 +201,13 @@ impl ChainStore {
             crate::runtime::trap(&format!("append: the reserved part of the log cannot be written: {why}"));
         }
         self.state.log_end = end;
-        self.commit(&draft, &index, now);
+        self.commit(&draft, &index, &entered, now);
         Ok(())
+    }
+
+    /// One past the last blob of a log that reaches to `end`.
+    fn log_end_of(&self, end: u64) -> u64 {
+        self.log.blobs_end(end).max(self.state.log_end)
     }
 
     /// Where a block stands to the kept ones.
@@ -226,60 +252,24 @@ impl ChainStore {
         Ok(())
     }
 
-    /// Enters the block's ids and keys, or nothing, and answers the links of its keys.
-    pub(super) fn enter(&mut self, draft: &Draft, index: &Index) -> Result<Vec<u8>, AppendError> {
-        let entries = self.insert_ids(draft, index)?;
-        self.insert_keys(draft.number, index).map_err(|error| {
-            self.remove_ids(&entries);
-            error.into()
-        })
-    }
-
-    /// Enters the block's ids into the index, or none of them. An id that occurs twice in the block is entered where it
-    /// occurs last, as a lookup gives the newest.
-    pub(super) fn insert_ids(&mut self, draft: &Draft, index: &Index) -> Result<Vec<(u64, u64)>, AppendError> {
+    /// Enters the block's ids and keys, or nothing.
+    pub(super) fn enter(&mut self, draft: &Draft, index: &Index) -> Result<Entered, AppendError> {
         if !self.state.started {
             self.state.base = draft.number;
         }
-        let entries = self.entries(draft.number, index);
-        for (done, &(hash, value)) in entries.iter().enumerate() {
-            if let Err(error) = self.index.insert(hash, value) {
-                self.remove_ids(&entries[..done]);
-                return Err(error.into());
+        let ids = self.insert_ids(draft.number, index)?;
+        match self.insert_keys(draft.number, index) {
+            Ok(keys) => Ok(Entered { ids, keys }),
+            Err(error) => {
+                ids.take_back(&mut self.index);
+                Err(error.into())
             }
         }
-        Ok(entries)
-    }
-
-    fn remove_ids(&mut self, entries: &[(u64, u64)]) {
-        for &(hash, value) in entries.iter().rev() {
-            self.index.remove(hash, value);
-        }
-    }
-
-    /// The index entries of a block, one for each different id.
-    fn entries(&self, number: u64, index: &Index) -> Vec<(u64, u64)> {
-        let hashes: Vec<u64> = index.ids().map(|id| self.index.hash(id)).collect();
-        let mut order: Vec<(u64, u32)> = hashes.iter().copied().zip(0..).collect();
-        order.sort_unstable();
-        // Equal hashes are nearly always equal ids; the ids decide.
-        let ids: Vec<&[u8; 32]> =
-            if order.windows(2).any(|w| w[0].0 == w[1].0) { index.ids().collect() } else { Vec::new() };
-        let mut entries = Vec::with_capacity(order.len());
-        for (i, &(hash, position)) in order.iter().enumerate() {
-            let repeated = order[i + 1..]
-                .iter()
-                .take_while(|later| later.0 == hash)
-                .any(|later| ids[later.1 as usize] == ids[position as usize]);
-            if !repeated {
-                entries.push((hash, self.index_value(number, position)));
-            }
-        }
-        entries
     }
 
     /// Writes the record and moves the head. The payload, the ids and the keys are in place.
-    pub(super) fn commit(&mut self, draft: &Draft, index: &Index, now: u64) {
+    pub(super) fn commit(&mut self, draft: &Draft, index: &Index, entered: &Entered, now: u64) {
+        self.settle_replaced(entered);
         let state = &mut self.state;
         if !state.started {
             state.started = true;
@@ -295,11 +285,14 @@ impl ChainStore {
             keys: index.keys(),
             timestamp: draft.timestamp,
             monotonic: state.monotonic,
-            prune_ops: 1 + index.transactions() + index.keys(),
+            id_links: entered.ids.links(),
         };
-        let record = BlockRecord { meta, hash: draft.hash, parent: draft.parent, sha256: draft.sha256 };
+        let Draft { hash, parent, sha256, .. } = *draft;
+        let record = BlockRecord { meta, hash, parent, sha256, references_before: state.references };
         state.log_tail = meta.log_end();
         state.keys += u64::from(meta.keys);
+        state.id_links += u64::from(meta.id_links);
+        state.references += meta.references();
         state.next = draft.number + 1;
         state.appended_blocks += 1;
         state.appended_bytes += draft.payload_len();

@@ -14,9 +14,9 @@
 //!           where its entry starts in the index segment u32
 //! posting   (block − base) << 24 | number of the key in its block's segment
 //! ```
-//! Within a block postings follow each other by transaction. Pruning takes the oldest block: where the table names a posting
-//! of it, there is none newer, and the entry goes; else nothing does, as a link to a pruned block is the end of a list. A
-//! rollback takes the newest: the table then names what the block's first posting of that hash had before it.
+//! Within a block postings follow each other by transaction. Pruning takes nothing out: a posting or a link to a pruned block is
+//! the end of a list, and a sweep drops the table's entry later (`sweep.rs`). A rollback takes the newest block: the table then
+//! names what the block's first posting of that hash had before it.
 //!
 //! Keys are not stored again: a list is of a hash, and a reader compares the key in the segment.
 
@@ -43,12 +43,30 @@ pub(super) fn split_link(link: &[u8; LINK]) -> (u64, u32) {
     (u64::from_le_bytes([a, b, c, d, e, f, g, h]), u32::from_le_bytes(at))
 }
 
-/// A key that goes with its block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct GoingKey {
-    pub hash: u64,
+/// The keys of a block that are in the table, and what was there before.
+#[derive(Debug, Default)]
+pub(super) struct EnteredKeys {
+    hashes: Vec<u64>,
+    /// In which order they were entered.
+    order: Vec<u32>,
+    /// By key: the posting that the table's entry had.
+    before: Vec<Option<u64>>,
+    /// The links of the block, as they lie in the log.
+    pub links: Vec<u8>,
+}
+
+impl EnteredKeys {
+    /// The postings that were replaced, of kept blocks and of pruned ones.
+    pub fn replaced(&self) -> impl Iterator<Item = u64> {
+        self.before.iter().flatten().copied()
+    }
+}
+
+/// A key that goes with the head.
+struct GoingKey {
+    hash: u64,
     /// The posting that takes its place in the table.
-    pub heir: Option<u64>,
+    heir: Option<u64>,
 }
 
 impl ChainStore {
@@ -57,15 +75,15 @@ impl ChainStore {
     pub(super) fn key_hash(&self, key: &[u8]) -> u64 {
         let hash = self.keys.hash(key);
         #[cfg(test)]
-        let hash = if self.few_key_hashes { hash & 3 } else { hash };
+        let hash = if self.few_hashes { hash & 3 } else { hash };
         hash
     }
 
-    /// Makes the postings of block `number` the newest of their hashes, or none of them, and answers its links.
+    /// Makes the postings of block `number` the newest of their hashes, or none of them.
     ///
     /// # Errors
     /// [`GrowError`], and nothing has changed.
-    pub(super) fn insert_keys(&mut self, number: u64, index: &Index) -> Result<Vec<u8>, GrowError> {
+    pub(super) fn insert_keys(&mut self, number: u64, index: &Index) -> Result<EnteredKeys, GrowError> {
         let keys: Vec<Key> = index.each_key().collect();
         let hashes: Vec<u64> = keys.iter().map(|key| self.key_hash(key.bytes)).collect();
         // A transaction comes behind all before it; nearly always it does so in the segment too.
@@ -76,9 +94,8 @@ impl ChainStore {
             match self.keys.put(hashes[key as usize], self.index_value(number, key)) {
                 Ok(there) => before[key as usize] = there,
                 Err(error) => {
-                    for &key in order[..done].iter().rev() {
-                        self.take_back(hashes[key as usize], before[key as usize]);
-                    }
+                    order.truncate(done);
+                    self.take_back_keys(&EnteredKeys { hashes, order, before, links: Vec::new() });
                     return Err(error);
                 }
             }
@@ -97,31 +114,24 @@ impl ChainStore {
             links.extend(previous.unwrap_or(NONE).to_le_bytes());
             links.extend(key.at.to_le_bytes());
         }
-        Ok(links)
+        Ok(EnteredKeys { hashes, order, before, links })
     }
 
-    /// Undoes the newest `put` under a hash.
-    fn take_back(&mut self, hash: u64, before: Option<u64>) {
-        self.keys.change(hash, |_| before.map_or(Change::Out, Change::To));
-    }
-
-    /// The keys of the oldest block, which have no heirs.
-    pub(super) fn keys_of_oldest<'a>(&'a self, index: &Index<'a>) -> impl Iterator<Item = GoingKey> + use<'a> {
-        index.each_key().map(|key| GoingKey { hash: self.key_hash(key.bytes), heir: None })
+    /// Puts the table back to what it was before a block's keys were entered.
+    pub(super) fn take_back_keys(&mut self, entered: &EnteredKeys) {
+        for &key in entered.order.iter().rev() {
+            let (hash, before) = (entered.hashes[key as usize], entered.before[key as usize]);
+            self.keys.change(hash, |_| before.map_or(Change::Out, Change::To));
+        }
     }
 
     /// The keys of the head, one for each hash, each with the newest posting in a kept block before it.
     ///
     /// # Errors
     /// A sentence where the links cannot be read.
-    pub(super) fn keys_of_head(
-        &self,
-        blobs: &BlobStore,
-        meta: &BlockMeta,
-        index: &Index,
-    ) -> Result<Vec<GoingKey>, String> {
+    fn keys_of_head(&self, blobs: &BlobStore, meta: &BlockMeta, index: &Index) -> Result<Vec<GoingKey>, String> {
         let mut links = Vec::new();
-        let range = meta.payload_end()..meta.log_end();
+        let range = meta.payload_end()..meta.id_links_start();
         self.log.read_onto(blobs, &mut links, range).map_err(|error| format!("the links of its keys: {error:?}"))?;
         let going = index.each_key().zip(links.as_chunks().0).filter_map(|(key, link)| {
             let (previous, _) = split_link(link);
@@ -135,14 +145,20 @@ impl ChainStore {
         Ok(going.collect())
     }
 
-    /// Lets a key of block `number` go, and says whether the table has nothing of it any more.
-    pub(super) fn drop_key(&mut self, number: u64, key: GoingKey) -> bool {
-        let base = self.state.base;
-        let changed = self.keys.change(key.hash, |newest| match key.heir {
-            _ if place(base, newest).0 != number => Change::Keep,
-            Some(heir) => Change::To(heir),
-            None => Change::Out,
-        });
-        changed.is_some() && key.heir.is_none()
+    /// Takes the keys of the head out, and says of how many the table has nothing any more.
+    ///
+    /// # Errors
+    /// A sentence where the links cannot be read; nothing has changed.
+    pub(super) fn remove_keys(&mut self, blobs: &BlobStore, meta: &BlockMeta, index: &Index) -> Result<u64, String> {
+        let (base, mut removed) = (self.state.base, 0);
+        for key in self.keys_of_head(blobs, meta, index)? {
+            let changed = self.keys.change(key.hash, |newest| match key.heir {
+                _ if place(base, newest).0 != meta.number => Change::Keep,
+                Some(heir) => Change::To(heir),
+                None => Change::Out,
+            });
+            removed += u64::from(changed.is_some() && key.heir.is_none());
+        }
+        Ok(removed)
     }
 }

@@ -5,14 +5,15 @@
 //! structures, one order: whatever can be refused is refused, and all memory reserved, before the first of them is changed.
 //!
 //! ```text
-//! append ──▶ table (id → block, position)
+//! append ──▶ table (id → newest posting)
 //!        ──▶ table (key → newest posting)
-//!        ──▶ log ──▶ blobs        body ‖ receipts ‖ index ‖ links of the keys, over equal blobs
+//!        ──▶ log ──▶ blobs        body ‖ receipts ‖ index ‖ links of keys and ids, over equal blobs
 //!        ──▶ records              lengths, hashes, times
 //!        ──▶ state                next, log tail
 //! ```
 
 mod append;
+mod ids;
 mod key_pages;
 mod keys;
 mod log;
@@ -22,6 +23,7 @@ mod remove;
 mod rollbacks;
 pub mod segments;
 mod state;
+mod sweep;
 mod upload;
 
 pub use append::{Admission, MAX_BLOCK, MAX_ENTRIES};
@@ -32,6 +34,7 @@ pub use remove::{Removal, Removed};
 pub use rollbacks::Rollbacks;
 pub use segments::Segment;
 pub use state::ChainState;
+pub use sweep::{IndexTable, Sweep, TableDebt};
 pub use upload::MAX_CHUNK;
 
 use crate::blob::Class;
@@ -53,11 +56,9 @@ pub struct ChainStore {
     index: HashTable,
     keys: HashTable,
     rollbacks: Rollbacks,
-    /// Pages that the entries of both indexes which one prune message takes out may dirty.
-    most_pages: u64,
-    /// Has all keys share four hashes.
+    /// Has all ids and keys share four hashes.
     #[cfg(test)]
-    few_key_hashes: bool,
+    few_hashes: bool,
 }
 
 impl ChainStore {
@@ -70,9 +71,8 @@ impl ChainStore {
         Ok(Self {
             state: ChainState::load(&cells)?,
             rollbacks: Rollbacks::load(&cells)?,
-            most_pages: remove::MOST_PAGES,
             #[cfg(test)]
-            few_key_hashes: false,
+            few_hashes: false,
             cells,
             log: Log::open(memory::region(memory::LOG_DIRECTORY), log_class)?,
             records: RecordStore::open(memory::region(memory::BLOCK_RECORDS))?,
@@ -106,12 +106,12 @@ impl ChainStore {
         &self.rollbacks
     }
 
-    /// How full the transaction index is.
+    /// How full the transaction index is: an entry for each different id, and those that wait to be dropped.
     pub fn index_stats(&self) -> TableStats {
         self.index.stats()
     }
 
-    /// How full the key index is: an entry for each different key.
+    /// How full the key index is: an entry for each different key, and those that wait to be dropped.
     pub fn key_stats(&self) -> TableStats {
         self.keys.stats()
     }
@@ -119,15 +119,23 @@ impl ChainStore {
     /// Payload bytes of the kept blocks.
     pub fn payload_bytes(&self) -> u64 {
         let first = (self.state.oldest..self.state.next).find_map(|number| self.meta(number));
-        let links = self.state.keys * keys::LINK as u64;
+        let links = self.state.keys * keys::LINK as u64 + self.state.id_links * ids::LINK as u64;
         first.map_or(0, |meta| self.state.log_tail.saturating_sub(meta.log_offset).saturating_sub(links))
     }
 
-    /// Blobs of the log that pruning could free: those that end before the head. Where the head's record is damaged, the
-    /// nearest one before it speaks for it.
-    pub fn freeable_blobs(&self) -> u64 {
-        let last = (self.state.oldest..self.state.next).rev().find_map(|number| self.meta(number));
+    /// Blobs of the log that pruning could free which leaves block `first` and all behind it: those that end before it. Where its
+    /// record is damaged, the nearest one before it speaks for it.
+    pub fn freeable_blobs(&self, first: u64) -> u64 {
+        let last = (self.state.oldest..self.state.next.min(first.saturating_add(1)))
+            .rev()
+            .find_map(|number| self.meta(number));
         last.map_or(0, |meta| self.log.blob_of(meta.log_offset).saturating_sub(self.state.log_first))
+    }
+
+    /// References of the blocks below a kept one; the nearest readable record behind it speaks for a damaged one.
+    pub fn references_before(&self, number: u64) -> u64 {
+        let found = (number.max(self.state.oldest)..self.state.next).find_map(|n| self.records.references_before(n));
+        found.unwrap_or(self.state.references)
     }
 
     /// What an index keeps for a transaction, or for a key, of a block: newer blocks have higher values.
@@ -146,12 +154,6 @@ impl ChainStore {
 
     fn save(&self) {
         self.state.save(&self.cells);
-    }
-
-    /// Has prune messages dirty so few pages of the indexes.
-    #[cfg(test)]
-    pub(crate) fn set_most_pages(&mut self, pages: u64) {
-        self.most_pages = pages;
     }
 
     /// Makes the log's pointer to blob `blob` one that was never allocated.

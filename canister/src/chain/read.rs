@@ -11,6 +11,19 @@ use serde_bytes::ByteBuf;
 /// Bytes of payload in one reply: 2 MiB less room for everything else that a reply holds.
 pub const MAX_REPLY: u64 = (2 << 20) - (64 << 10);
 
+/// Postings of other ids that a look-up passes: a producer has to search for ids with the same hash.
+const MOST_POSTINGS: u32 = 10_000;
+
+/// What a posting names.
+enum Verified {
+    /// The id that is looked up.
+    Found(TransactionLocation),
+    /// An id of the same hash, in this block at this position.
+    Other(BlockMeta, u32),
+    /// Nothing any more.
+    Gone,
+}
+
 fn corrupt(number: u64, why: impl std::fmt::Debug) -> ReadError {
     ReadError::Corrupt { why: format!("block {number}: {why:?}") }
 }
@@ -146,49 +159,53 @@ impl ChainStore {
     /// Where the newest kept transaction with this id is.
     ///
     /// # Errors
-    /// `NotFound`; `Corrupt` where a candidate cannot be verified and no other is found.
+    /// `NotFound`; `Corrupt` where the newest posting lies in a damaged block, which alone knows of an older one.
     pub fn location(&self, blobs: &BlobStore, id: &[u8]) -> Result<TransactionLocation, ReadError> {
         let id: &[u8; ID] = id.try_into().map_err(|_| ReadError::NotFound)?;
-        let hash = self.index.hash(id);
-        let mut damaged = ReadError::NotFound;
-        let mut below = u64::MAX;
-        loop {
-            // Nearly always there is one candidate, and it is the one.
-            let mut newest = None;
-            self.index.visit(hash, |value| {
-                if value < below {
-                    newest = newest.max(Some(value));
+        let Some(mut posting) = self.index.get(self.id_hash(id)) else { return Err(ReadError::NotFound) };
+        for _ in 0..MOST_POSTINGS {
+            // Nearly always the newest posting of the hash is the id's.
+            match self.verify(blobs, posting, id)? {
+                Verified::Found(location) => return Ok(location),
+                Verified::Gone => return Err(ReadError::NotFound),
+                Verified::Other(meta, position) => {
+                    let before = self.id_before(blobs, &meta, position).map_err(|why| corrupt(meta.number, why))?;
+                    match before {
+                        None => return Err(ReadError::NotFound),
+                        Some(before) if before < posting => posting = before,
+                        Some(_) => return Err(corrupt(meta.number, "a link of an id does not lead back")),
+                    }
                 }
-            });
-            let Some(value) = newest else { return Err(damaged) };
-            match self.verify(blobs, value, id) {
-                Ok(Some(found)) => return Ok(found),
-                Ok(None) => {}
-                Err(error) => damaged = error,
             }
-            below = value;
         }
+        let (number, _) = self.index_place(posting);
+        Err(corrupt(number, format!("more than {MOST_POSTINGS} other ids have the hash of this one")))
     }
 
-    /// What an index entry names, if that has this id.
+    /// What a posting names.
     #[inline]
-    fn verify(&self, blobs: &BlobStore, value: u64, id: &[u8; ID]) -> Result<Option<TransactionLocation>, ReadError> {
-        let (number, position) = self.index_place(value);
+    fn verify(&self, blobs: &BlobStore, posting: u64, id: &[u8; ID]) -> Result<Verified, ReadError> {
+        let (number, position) = self.index_place(posting);
         if number < self.state.oldest || number >= self.state.next {
-            // An entry that outlived a damaged block.
-            return Ok(None);
+            // Its block is pruned, or the posting outlived a damaged block that was rolled back.
+            return Ok(Verified::Gone);
         }
         let record = self.records.meta_and_hash(number);
         let (meta, hash) = record.ok_or_else(|| corrupt(number, "its record cannot be decoded"))?;
+        if position >= meta.transactions {
+            // It outlived a damaged block with this number.
+            return Ok(Verified::Gone);
+        }
         let at = meta.segment_start(Segment::Index) + id_offset(position);
-        if position >= meta.transactions || at + ID as u64 > meta.payload_end() {
-            return Err(corrupt(number, "the index names a transaction that the block does not have"));
+        if at + ID as u64 > meta.payload_end() {
+            return Err(corrupt(number, "its record names more transactions than its index segment has room for"));
         }
         let found: [u8; ID] = self.log.read_array(blobs, at).map_err(|e| corrupt(number, e))?;
-        Ok(same_key(&found, id).then(|| {
-            let block_hash = hash.to_bytes();
-            TransactionLocation { block_number: number, block_hash, position }
-        }))
+        if !same_key(&found, id) {
+            return Ok(Verified::Other(meta, position));
+        }
+        let block_hash = hash.to_bytes();
+        Ok(Verified::Found(TransactionLocation { block_number: number, block_hash, position }))
     }
 
     /// The receipt of the newest transaction with this id.

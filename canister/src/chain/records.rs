@@ -4,35 +4,41 @@
 //! numbers, preallocated, finds the page; any number of blocks up to 268 million may be kept at a time.
 //!
 //! ```text
-//! ┌─ header ─┬─ ring: 2^20 × u32 ─┬─ page 0 ──────┬─ page 1 ─┬─ …
-//! │ 64 KiB   │ page + 1, 0 = none │ 256 records   │          │
-//! └──────────┴────────────────────┴───────────────┴──────────┴─ …
+//! ┌─ header ─┬─ ring: 2^20 × u32 ─┬─ page 0, 80 KiB ─┬─ page 1 ─┬─ …
+//! │ 64 KiB   │ page + 1, 0 = none │ 256 records      │          │
+//! └──────────┴────────────────────┴──────────────────┴──────────┴─ …
 //! header: 0 magic "CPBR"  4 version u16  8 pages u32  12 first free page + 1 u32 (whose first word
 //!         names the next)  16 free pages u32
 //!
-//! record, 256 bytes
-//!   0 mark u16 0xB10C   2 format u16 1      4 transactions u32      8 number u64         16 log offset u64
+//! record, 320 bytes
+//!   0 mark u16 0xB10C   2 format u16 2      4 transactions u32      8 number u64         16 log offset u64
 //!  24 lengths 3 × u32  36 keys u32         40 timestamp u64        48 monotonic time u64
-//!  56 prune ops u32    60 hash length u8   61 parent length u8     64 hash 32            96 parent 32
-//! 128 SHA-256 of body, receipts, index    224 reserved
+//!  56 id links u32     60 hash length u8   61 parent length u8     64 hash 32            96 parent 32
+//! 128 SHA-256 of body, receipts, index    224 references before u64
+//! 232 reserved: a node of 32 bytes, a CRC u32, 52 bytes
 //! ```
+//! The sum of references before a block says how many lie between any two blocks, without reading those between.
 
 use super::append::MAX_BLOCK;
-use super::keys::links_len;
 use super::segments::Segment;
+use super::{ids, keys};
 use crate::memory::{GrowError, PAGE, Region};
 use serde_bytes::ByteBuf;
 
 const MAGIC: [u8; 4] = *b"CPBR";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const MARK: u16 = 0xB10C;
-const FORMAT: u16 = 1;
+const FORMAT: u16 = 2;
 /// Bytes of a record.
-const RECORD: usize = 256;
+const RECORD: usize = 320;
 /// Bytes of its numbers, sizes and times.
 const META: usize = 60;
+/// Where the sum of references lies in it.
+const REFERENCES: u64 = 224;
 /// Records of a page.
-pub const PAGE_RECORDS: u64 = PAGE / RECORD as u64;
+pub const PAGE_RECORDS: u64 = 256;
+/// Bytes of a page of records.
+const RECORD_PAGE: u64 = PAGE_RECORDS * RECORD as u64;
 const RING: u64 = 1 << 20;
 const DIRECTORY: u64 = PAGE;
 const POOL: u64 = DIRECTORY + RING * 4;
@@ -92,8 +98,8 @@ pub struct BlockMeta {
     pub timestamp: u64,
     /// `min(now, max(previous, timestamp))` at append: never runs backwards.
     pub monotonic: u64,
-    /// Ops that pruning the block costs beside the blobs that become free: `1 + transactions + keys`.
-    pub prune_ops: u32,
+    /// Ids of the block of which an older kept posting is known: so many links lie in the log.
+    pub id_links: u32,
 }
 
 impl BlockMeta {
@@ -102,14 +108,29 @@ impl BlockMeta {
         self.lengths.iter().map(|&len| u64::from(len)).sum()
     }
 
+    /// Entries of the block in the two indexes: its references, as pruning counts them.
+    pub fn references(&self) -> u64 {
+        u64::from(self.transactions) + u64::from(self.keys)
+    }
+
+    /// Bytes of the links that lie behind the payload.
+    pub fn links_len(&self) -> u64 {
+        keys::links_len(self.keys) + ids::links_len(self.id_links)
+    }
+
     /// One past the payload's last byte in the log, where the links of the block's keys begin.
     pub fn payload_end(&self) -> u64 {
         self.log_offset + self.payload_len()
     }
 
-    /// One past the block's last byte in the log: of its payload, and of the links of its keys.
+    /// Where the links of the block's ids begin in the log, behind those of its keys.
+    pub fn id_links_start(&self) -> u64 {
+        self.payload_end() + keys::links_len(self.keys)
+    }
+
+    /// One past the block's last byte in the log: of its payload, and of the links of its keys and ids.
     pub fn log_end(&self) -> u64 {
-        self.payload_end() + links_len(self.keys)
+        self.payload_end() + self.links_len()
     }
 
     /// Where a segment starts in the log.
@@ -130,7 +151,7 @@ impl BlockMeta {
         put(36, &self.keys.to_le_bytes());
         put(40, &self.timestamp.to_le_bytes());
         put(48, &self.monotonic.to_le_bytes());
-        put(56, &self.prune_ops.to_le_bytes());
+        put(56, &self.id_links.to_le_bytes());
     }
 
     #[inline(always)]
@@ -149,7 +170,7 @@ impl BlockMeta {
             keys: u32_at(36),
             timestamp: u64_at(40),
             monotonic: u64_at(48),
-            prune_ops: u32_at(56),
+            id_links: u32_at(56),
         };
         (meta.payload_len() <= MAX_BLOCK).then_some(meta)
     }
@@ -166,6 +187,8 @@ pub struct BlockRecord {
     pub parent: Hash,
     /// SHA-256 of the three segments, as the producer declared them.
     pub sha256: [[u8; 32]; 3],
+    /// References of all blocks that were appended before it, and not rolled back.
+    pub references_before: u64,
 }
 
 impl BlockRecord {
@@ -179,6 +202,7 @@ impl BlockRecord {
         for (i, sha) in self.sha256.iter().enumerate() {
             put(128 + 32 * i, sha);
         }
+        put(REFERENCES as usize, &self.references_before.to_le_bytes());
         r
     }
 
@@ -189,6 +213,7 @@ impl BlockRecord {
             hash: Hash::stored(&digest(64), r[60])?,
             parent: Hash::stored(&digest(96), r[61])?,
             sha256: [digest(128), digest(160), digest(192)],
+            references_before: u64::from_le_bytes(*r[REFERENCES as usize..].first_chunk()?),
         })
     }
 }
@@ -225,7 +250,7 @@ impl RecordStore {
     #[inline]
     fn address(&self, number: u64) -> Option<u64> {
         let page = self.region.read_u32(Self::ring_slot(number)).checked_sub(1)?;
-        Some(POOL + u64::from(page) * PAGE + number % PAGE_RECORDS * RECORD as u64)
+        Some(POOL + u64::from(page) * RECORD_PAGE + number % PAGE_RECORDS * RECORD as u64)
     }
 
     /// Makes room for the record of `number`, where `oldest` is the oldest that is kept.
@@ -234,7 +259,7 @@ impl RecordStore {
             return Err(GrowError::OutOfSpace);
         }
         if self.free == 0 && self.address(number).is_none() {
-            return self.region.reserve(POOL + (u64::from(self.pages) + 1) * PAGE);
+            return self.region.reserve(POOL + (u64::from(self.pages) + 1) * RECORD_PAGE);
         }
         Ok(())
     }
@@ -245,7 +270,7 @@ impl RecordStore {
         if self.address(number).is_none() {
             let page = if self.free != 0 {
                 let page = self.free - 1;
-                self.free = self.region.read_u32(POOL + u64::from(page) * PAGE);
+                self.free = self.region.read_u32(POOL + u64::from(page) * RECORD_PAGE);
                 self.free_pages -= 1;
                 page
             } else {
@@ -275,7 +300,13 @@ impl RecordStore {
         self.region.read_with(self.address(number)?, |bytes| BlockMeta::decode(bytes, number))
     }
 
-    /// The same, and the block's hash.
+    /// References of the blocks before a kept one; `None` where its record cannot be decoded.
+    pub fn references_before(&self, number: u64) -> Option<u64> {
+        self.meta(number)?;
+        Some(self.region.read_u64(self.address(number)? + REFERENCES))
+    }
+
+    /// Numbers, sizes and times of a kept block, and its hash.
     #[inline(always)]
     pub fn meta_and_hash(&self, number: u64) -> Option<(BlockMeta, Hash)> {
         self.region.read_with(self.address(number)?, |bytes: &[u8; META + 4 + MAX_HASH]| {
@@ -289,8 +320,8 @@ impl RecordStore {
         let Some(at) = self.address(number) else { return };
         self.region.write(at, &[0; 8]);
         if last_of_page {
-            let page = ((at - POOL) / PAGE) as u32;
-            self.region.write_u32(POOL + u64::from(page) * PAGE, self.free);
+            let page = ((at - POOL) / RECORD_PAGE) as u32;
+            self.region.write_u32(POOL + u64::from(page) * RECORD_PAGE, self.free);
             self.free = page + 1;
             self.free_pages += 1;
             self.region.write_u32(Self::ring_slot(number), 0);
@@ -325,13 +356,14 @@ mod tests {
             keys: 5,
             timestamp: 6,
             monotonic: 7,
-            prune_ops: 10,
+            id_links: 2,
         };
         BlockRecord {
             meta,
             hash: Hash::new(&[number as u8; 32]).unwrap(),
             parent: Hash::new(b"short").unwrap(),
             sha256: [[1; 32], [2; 32], [3; 32]],
+            references_before: number / 7,
         }
     }
 
@@ -350,6 +382,7 @@ mod tests {
                 let gone = number - window;
                 assert_eq!(store.get(gone), Some(record(gone)));
                 assert_eq!(store.meta(gone), Some(record(gone).meta));
+                assert_eq!(store.references_before(gone), Some(gone / 7));
                 assert_eq!(store.meta_and_hash(gone), Some((record(gone).meta, record(gone).hash)));
                 store.remove(gone, (gone + 1) % PAGE_RECORDS == 0);
                 assert_eq!(store.get(gone), None);

@@ -127,8 +127,13 @@ impl<'a> Index<'a> {
     }
 
     /// The ids, by position.
-    pub fn ids(&self) -> impl ExactSizeIterator<Item = &'a [u8; ID]> + use<'a> {
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = &'a [u8; ID]> + DoubleEndedIterator + use<'a> {
         self.ids.as_chunks::<ID>().0.iter()
+    }
+
+    /// The id at a position.
+    pub fn id(&self, position: u32) -> Option<&'a [u8; ID]> {
+        self.ids.as_chunks::<ID>().0.get(position as usize)
     }
 
     /// The secondary keys, in the order of the segment.

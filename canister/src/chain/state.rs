@@ -1,14 +1,17 @@
 //! The chain's own state: which blocks are kept, and which part of the log is in use.
 //!
 //! ```text
-//! cell: 0 magic "CPCH"  4 version u16  6 started u8  8 the words below, u64 each, in their order
+//! cell: 0 magic "CPCH"  4 version u16  6 started u8  8 the words below, u64 each, in their order, then those of the two
+//!       sweeps: ids, keys
 //! ```
 
+use super::sweep::Sweep;
 use crate::memory::{Region, cell};
 
 const MAGIC: [u8; 4] = *b"CPCH";
-const VERSION: u16 = 1;
-const WORDS: usize = 13;
+const VERSION: u16 = 2;
+const WORDS: usize = 15;
+const BYTES: usize = HEADER + 8 * (WORDS + 2 * Sweep::WORDS);
 const HEADER: usize = 8;
 
 /// Which blocks are kept. All bounds are exclusive.
@@ -18,8 +21,7 @@ pub struct ChainState {
     pub started: bool,
     /// The first block's number; index entries count from it.
     pub base: u64,
-    /// `pruned_before_block`: the oldest kept block's number, as the head is never pruned. Of the block before it the first
-    /// `swept` index entries are out, ids before keys, where that is not 0, and the rest is still to go.
+    /// `pruned_before_block`: the oldest kept block's number, as the head is never pruned.
     pub oldest: u64,
     /// One above the head's number.
     pub next: u64,
@@ -39,16 +41,24 @@ pub struct ChainState {
     pub pruned_blocks: u64,
     /// Their payload bytes.
     pub pruned_bytes: u64,
-    /// See `oldest`.
-    pub swept: u64,
     /// Secondary keys of the kept blocks; those of a block whose record is damaged stay counted when it goes.
     pub keys: u64,
+    /// Links of ids of the kept blocks; counted as `keys` are.
+    pub id_links: u64,
+    /// References of all blocks below `next`, those that were pruned too.
+    pub references: u64,
+    /// Of them, references of the blocks below `oldest`.
+    pub pruned_references: u64,
+    /// What is to be dropped from the transaction index, and how far that is.
+    pub id_sweep: Sweep,
+    /// The same of the key index.
+    pub key_sweep: Sweep,
 }
 
 impl ChainState {
     /// Reads the cell; one never written is an empty chain.
     pub fn load(cells: &Region) -> Result<Self, String> {
-        let bytes: [u8; HEADER + 8 * WORDS] = cells.read(cell::CHAIN);
+        let bytes: [u8; BYTES] = cells.read(cell::CHAIN);
         if bytes.iter().all(|&byte| byte == 0) {
             return Ok(Self::default());
         }
@@ -71,14 +81,18 @@ impl ChainState {
             appended_bytes: word(8),
             pruned_blocks: word(9),
             pruned_bytes: word(10),
-            swept: word(11),
-            keys: word(12),
+            keys: word(11),
+            id_links: word(12),
+            references: word(13),
+            pruned_references: word(14),
+            id_sweep: Sweep::from_words(|i| word(WORDS + i)),
+            key_sweep: Sweep::from_words(|i| word(WORDS + Sweep::WORDS + i)),
         })
     }
 
     /// Writes the cell.
     pub fn save(&self, cells: &Region) {
-        let mut bytes = [0; HEADER + 8 * WORDS];
+        let mut bytes = [0; BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
         bytes[6] = u8::from(self.started);
@@ -94,10 +108,13 @@ impl ChainState {
             self.appended_bytes,
             self.pruned_blocks,
             self.pruned_bytes,
-            self.swept,
             self.keys,
+            self.id_links,
+            self.references,
+            self.pruned_references,
         ];
-        for (i, word) in words.iter().enumerate() {
+        let words = words.into_iter().chain(self.id_sweep.words()).chain(self.key_sweep.words());
+        for (i, word) in words.enumerate() {
             bytes[HEADER + 8 * i..HEADER + 8 * i + 8].copy_from_slice(&word.to_le_bytes());
         }
         cells.write(cell::CHAIN, &bytes);
@@ -108,9 +125,9 @@ impl ChainState {
         self.next - self.oldest
     }
 
-    /// The block that is pruned in part: gone for readers, and its space not yet free.
-    pub fn sweeping(&self) -> Option<u64> {
-        (self.swept > 0).then(|| self.oldest - 1)
+    /// References of the kept blocks.
+    pub fn kept_references(&self) -> u64 {
+        self.references.saturating_sub(self.pruned_references)
     }
 
     /// The head's number.

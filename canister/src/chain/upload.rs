@@ -12,7 +12,6 @@
 
 use super::ChainStore;
 use super::append::{Admission, Draft, Place};
-use super::keys::links_len;
 use super::records::Hash;
 use super::remove::release;
 use super::segments::{Index, Segment, check_receipts, receipts_table_len};
@@ -125,6 +124,11 @@ impl ChainStore {
     /// The open upload.
     pub(super) fn upload(&self) -> Option<Upload> {
         Upload::load(&self.cells)
+    }
+
+    /// When the open upload was touched last, in Unix seconds.
+    pub fn upload_touched(&self) -> Option<u64> {
+        self.upload().map(|upload| upload.touched)
     }
 
     /// The open upload's block number and progress.
@@ -279,27 +283,31 @@ impl ChainStore {
                 draft.verify(segment, self.uploaded_digest(blobs, draft, segment)?)?;
             }
         }
-        // How many keys there are is known only now: their links come behind what the upload has reserved.
+        // How many links there are is known only now: they come behind what the upload has reserved.
         let range = self.upload_blobs(&upload);
         let links_start = self.state.log_tail + draft.payload_len();
-        let end = self.log.blobs_end(links_start + links_len(index.keys())).max(range.end);
-        self.log.reserve(blobs, self.state.log_first, range.end, end).map_err(AppendError::from)?;
         self.reserve_records(draft, &index)?;
-        let links = self.enter(draft, &index)?;
+        let entered = self.enter(draft, &index)?;
+        let end = self.log.blobs_end(links_start + entered.links_len()).max(range.end);
+        if let Err(error) = self.log.reserve(blobs, self.state.log_first, range.end, end) {
+            self.take_back(&entered);
+            return Err(AppendError::from(error).into());
+        }
 
         for blob in range.clone() {
             if self.log.ptr(blob).is_none_or(|ptr| blobs.set_owner(&ptr, Owner::Chain).is_err()) {
                 crate::runtime::trap("commit_block: a blob of the upload is damaged; abort it");
             }
         }
+        let links = [entered.keys.links.as_slice(), &entered.ids.encode()].concat();
         let written = self.log.extend(blobs, range.end..end, Owner::Chain).map_err(|error| format!("{error:?}"));
         let written =
             written.and_then(|()| self.log.write(blobs, links_start, &links).map_err(|error| format!("{error:?}")));
         if let Err(why) = written {
-            crate::runtime::trap(&format!("commit_block: the links of the keys cannot be written: {why}; abort it"));
+            crate::runtime::trap(&format!("commit_block: the links cannot be written: {why}; abort it"));
         }
         self.state.log_end = end;
-        self.commit(draft, &index, now);
+        self.commit(draft, &index, &entered, now);
         self.close_upload();
         Ok(())
     }

@@ -2,9 +2,9 @@
 
 use crate::access::{alert, producer};
 use crate::api::*;
-use crate::runtime;
 use crate::state::{State, mutate, read};
 use crate::utxo::{self, Call, LastUnspent, UtxoStore, Weight};
+use crate::{daemon, runtime};
 use ic_cdk::{query, update};
 use serde_bytes::ByteBuf;
 
@@ -94,7 +94,9 @@ fn utxo_preserve(arg: UtxoPreserve) -> Batch<Result<bool, UtxoError>> {
 #[update(guard = "producer")]
 fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, TransactionUploadError> {
     let now = runtime::time_secs();
-    mutate(|state| state.utxo.begin_upload(&mut state.blobs, &arg, &state.config.utxo, now))
+    let begun = mutate(|state| state.utxo.begin_upload(&mut state.blobs, &arg, &state.config.utxo, now));
+    daemon::arm_uploads();
+    begun
 }
 
 #[update(guard = "producer")]

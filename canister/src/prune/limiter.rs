@@ -8,6 +8,10 @@ use crate::runtime;
 const INSTRUCTIONS_PER_OP: u64 = 13_000;
 /// Instructions that a block is expected to take beside its ops.
 const INSTRUCTIONS_PER_BLOCK: u64 = 60_000;
+/// Instructions that a slice of a sweep is expected to take: 16 pages and a few more of overflow, read and written.
+const INSTRUCTIONS_PER_SLICE: u64 = 500_000;
+/// Slices of a sweep in one message, so that it reads and changes less than 32 MiB whatever it finds there.
+const MAX_SLICES: u64 = 400;
 
 /// What is left of a budget of ops and instructions.
 ///
@@ -18,6 +22,7 @@ pub struct Limiter {
     ops_left: u64,
     instructions_end: u64,
     admitted: bool,
+    slices: u64,
     /// What was admitted is expected to have taken so many, where nothing of it is really done.
     planned: Option<u64>,
 }
@@ -26,12 +31,12 @@ impl Limiter {
     /// A budget from now on.
     pub fn new(max_ops: u64, max_instructions: u64) -> Self {
         let instructions_end = runtime::instructions().saturating_add(max_instructions);
-        Self { ops_left: max_ops, instructions_end, admitted: false, planned: None }
+        Self { ops_left: max_ops, instructions_end, admitted: false, slices: 0, planned: None }
     }
 
     /// A budget for work that is planned only.
     pub fn for_a_plan(max_ops: u64, max_instructions: u64) -> Self {
-        Self { ops_left: max_ops, instructions_end: max_instructions, admitted: false, planned: Some(0) }
+        Self { ops_left: max_ops, instructions_end: max_instructions, admitted: false, slices: 0, planned: Some(0) }
     }
 
     /// Takes `ops` from the budget, for work that is started now and finished in this message.
@@ -54,12 +59,52 @@ impl Limiter {
         self.ops_left = self.ops_left.saturating_sub(ops);
         Ok(())
     }
+
+    /// Whether a slice of a sweep may be done. How many entries it drops is known only then: [`charge`](Self::charge) takes them.
+    ///
+    /// # Errors
+    /// Which budget is used up.
+    pub fn admit_slice(&mut self) -> Result<(), StopReason> {
+        if self.admitted {
+            if self.ops_left == 0 || self.slices >= MAX_SLICES {
+                return Err(StopReason::Ops);
+            }
+            if runtime::instructions().saturating_add(INSTRUCTIONS_PER_SLICE) > self.instructions_end {
+                return Err(StopReason::Instructions);
+            }
+        }
+        self.admitted = true;
+        self.slices += 1;
+        Ok(())
+    }
+
+    /// Takes from the budget what a slice has dropped, an op each.
+    pub fn charge(&mut self, dropped: u64) {
+        self.ops_left = self.ops_left.saturating_sub(dropped);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::runtime::native;
+
+    #[test]
+    fn slices_stop_where_the_ops_are_used_up_and_one_always_fits() {
+        native::reset();
+        let mut limiter = Limiter::new(1, 1);
+        assert_eq!(limiter.admit_slice(), Ok(()));
+        limiter.charge(300);
+        assert_eq!(limiter.admit_slice(), Err(StopReason::Ops));
+
+        let mut limiter = Limiter::new(15_000, 1 << 40);
+        assert_eq!((0..).take_while(|_| limiter.admit_slice().is_ok()).count() as u64, MAX_SLICES);
+
+        let mut limiter = Limiter::new(1_000, 1_000_000);
+        assert_eq!(limiter.admit_slice(), Ok(()));
+        native::with(|world| world.instructions = 500_001);
+        assert_eq!(limiter.admit_slice(), Err(StopReason::Instructions));
+    }
 
     #[test]
     fn the_first_piece_always_fits_and_the_rest_must() {

@@ -7,8 +7,10 @@
 //!                                       segment: one piece, whole ──▶ chain ──▶ blobs
 //! ```
 //! Policy, mechanism and budget know nothing of each other. The checkpoint is the chain's own `oldest`, committed with
-//! the data, so a run that is interrupted anywhere goes on where it was.
+//! the data, so a run that is interrupted anywhere goes on where it was. What pruned blocks leave in the indexes is dropped in
+//! bulk, by sweeps that wait for a pause of the producers (`sweeper.rs`).
 
+mod backlog;
 mod limiter;
 mod pipeline;
 mod plan;
@@ -16,14 +18,17 @@ mod policy;
 mod run;
 mod segment;
 mod status;
+mod sweeper;
 
+use backlog::Rates;
 use run::{goes_on, sum};
+use sweeper::{Need, Swept, Which};
 
 pub use limiter::Limiter;
 pub use policy::{Due, MAX_OPS, due};
 pub use segment::{Blocks, PruneSegment, Pruned};
 
-use crate::api::{PruneError, PrunePolicy, PruneReason, PruneRun};
+use crate::api::{PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
 use crate::blob::{BlobStore, Owner};
 use crate::chain::ChainStore;
 use crate::export::Guard;
@@ -33,8 +38,9 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
 const MAGIC: [u8; 4] = *b"CPPR";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const CAPACITY: usize = 16 << 10;
+const NS: u64 = 1_000_000_000;
 
 /// What is persisted of the pruner.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -48,9 +54,24 @@ struct Stored {
     running: bool,
     runs: u64,
     faults: u64,
+    /// Ticks that a sweep has waited for a pause.
+    pending_ticks: u64,
+    /// Unix seconds since when what is due is held back by an exporter, or by there being none.
+    held_since: Option<u64>,
 }
 
-/// What stands constraints the policy, and above it.
+/// When the daemon wants to come round again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// At once: work is left, and nothing holds it.
+    AtOnce,
+    /// At this time, in nanoseconds since the Unix epoch.
+    At(u64),
+    /// When something makes work due.
+    Whenever,
+}
+
+/// What stands beside the policy, and above it.
 pub struct Constraints {
     /// What was not exported.
     pub guard: Option<Guard>,
@@ -71,6 +92,11 @@ pub struct Pruner {
     /// On the heap: an upgrade starts counting again.
     ticks: u64,
     next_tick: u64,
+    rates: Rates,
+    /// Nanoseconds since the Unix epoch of the last producer's call to the chain.
+    last_call: u64,
+    /// Unix seconds since when ticks have ended with work left.
+    behind_since: Option<u64>,
 }
 
 impl Pruner {
@@ -80,7 +106,8 @@ impl Pruner {
     /// A sentence that says what is wrong with it.
     pub fn open(cells: Rc<Region>) -> Result<Self, String> {
         let stored = cell::load(&cells, cell::PRUNE, MAGIC, VERSION)?.unwrap_or_default();
-        Ok(Self { cells, stored, ticks: 0, next_tick: 0 })
+        let rates = Rates::default();
+        Ok(Self { cells, stored, ticks: 0, next_tick: 0, rates, last_call: 0, behind_since: None })
     }
 
     fn save(&self) {
@@ -121,14 +148,12 @@ impl Pruner {
 
     /// What is due now.
     pub fn due(&self, chain: &ChainStore, blobs: &BlobStore, guard: Option<&Guard>) -> Option<Due> {
-        let due = due(self.policy()?, chain, blobs, guard, self.stored.to_low_water);
-        // What was begun is finished, whatever has become of the reason for it.
-        due.or_else(|| {
-            let target = chain.state().sweeping()? + 1;
-            let begun = self.stored.last_run.as_ref().and_then(|run| run.reason);
-            let reason = begun.unwrap_or(PruneReason::Retention);
-            Some(Due { reason, target, before: target, held_by: None })
-        })
+        due(self.policy()?, chain, blobs, guard, self.stored.to_low_water)
+    }
+
+    /// Notes a producer's call to the chain, at `now` in nanoseconds: a sweep waits until there is none for a while.
+    pub fn note_call(&mut self, now: u64) {
+        self.last_call = now;
     }
 
     /// Notes that kept bytes have become fewer in some other way than by a run: where low water is reached, the capacity
@@ -153,7 +178,8 @@ impl Pruner {
         }
     }
 
-    /// One bounded run, whether the daemon may prune or not; never past the guard.
+    /// One bounded run, whether the daemon may prune or not; never past the guard. With what is left of its budget the indexes are
+    /// swept, however little of them is stale.
     ///
     /// # Errors
     /// `NoPolicy`, or `Invalid` for a budget of no ops.
@@ -170,18 +196,32 @@ impl Pruner {
         }
         let max_instructions = self.policy().ok_or(PruneError::NoPolicy)?.max_instructions_per_tick;
         let due = self.due(chain, blobs, guard);
-        Ok(self.run(chain, blobs, due.as_ref(), Limiter::new(max_ops.min(MAX_OPS), max_instructions)))
+        let mut limiter = Limiter::new(max_ops.min(MAX_OPS), max_instructions);
+        let sweep = |chain: &mut ChainStore, limiter: &mut Limiter| sweeper::run(chain, Which::Any, limiter);
+        Ok(self.run(chain, blobs, due.as_ref(), &mut limiter, Swept::default(), sweep).0)
     }
 
+    /// Prunes what is due, then sweeps; answers what was done, what was swept before among it.
     fn run(
         &mut self,
         chain: &mut ChainStore,
         blobs: &mut BlobStore,
         due: Option<&Due>,
-        mut limiter: Limiter,
-    ) -> PruneRun {
-        let run = pipeline::run(&mut Blocks { chain, blobs: &mut *blobs }, due, &mut limiter);
-        if run.blocks + run.parts > 0 {
+        limiter: &mut Limiter,
+        before: Swept,
+        sweep: impl FnOnce(&mut ChainStore, &mut Limiter) -> Swept,
+    ) -> (PruneRun, Swept) {
+        let start = runtime::instructions();
+        let mut run = pipeline::run(&mut Blocks { chain: &mut *chain, blobs: &mut *blobs }, due, limiter);
+        let after = sweep(chain, limiter);
+        let swept = Swept { slices: before.slices + after.slices, dropped: before.dropped + after.dropped, ..after };
+        run.dropped = swept.dropped;
+        run.ops += swept.dropped;
+        run.instructions = runtime::instructions() - start;
+        if let (PruneProgress::Finished, Some(reason)) = (run.progress, swept.stopped) {
+            run.progress = PruneProgress::HasMore { reason };
+        }
+        if run.blocks > 0 || self.stored.running && swept.slices > 0 {
             let fired = self.stored.to_low_water || run.reason == Some(PruneReason::Capacity);
             self.stored.to_low_water = fired && self.above_low_water(blobs);
             self.stored.faults += run.faults;
@@ -192,24 +232,88 @@ impl Pruner {
             self.stored.last_run = Some(run);
             self.save();
         }
-        run
+        (run, swept)
     }
 
-    /// One firing of the timer. Does next to nothing where nothing is due.
-    pub fn tick(&mut self, chain: &mut ChainStore, blobs: &mut BlobStore, constraints: &Constraints) {
+    /// One firing of the timer, and when the next is wanted. Does next to nothing where nothing is due.
+    pub fn tick(&mut self, chain: &mut ChainStore, blobs: &mut BlobStore, constraints: &Constraints) -> Next {
         self.ticks += 1;
-        self.next_tick = runtime::time_ns() + self.interval_secs() * 1_000_000_000;
-        if !self.stored.enabled {
-            return;
+        let now = runtime::time_secs();
+        self.rates.note(chain.state(), now);
+        let Some(policy) = self.policy().filter(|_| self.stored.enabled).cloned() else {
+            self.behind_since = None;
+            return Next::Whenever;
+        };
+        let due = self.due(chain, blobs, constraints.guard.as_ref());
+        self.note_held(due.as_ref(), now);
+        let due = due.filter(|due| is_possible(due, chain));
+        let need = sweeper::need(chain, &policy);
+        let sweep = self.sweep_now(need, &policy);
+        self.note_pending(need == Need::Pause && sweep.is_none());
+        if due.is_none() && sweep.is_none() {
+            self.end_run();
+            self.behind_since = None;
+            return self.next_without_work(chain, &policy);
         }
-        let due = self.due(chain, blobs, constraints.guard.as_ref()).filter(|due| is_possible(due, chain));
-        let (Some(due), Some(policy)) = (due, self.policy()) else { return self.end_run() };
-        let limiter = Limiter::new(policy.max_ops_per_tick, policy.max_instructions_per_tick);
         if constraints.low_on_cycles() {
             runtime::log("prune: paused, liquid cycles are below min_liquid_cycles");
-            return;
+            return Next::Whenever;
         }
-        self.run(chain, blobs, Some(&due), limiter);
+        let mut limiter = Limiter::new(policy.max_ops_per_tick, policy.max_instructions_per_tick);
+        let before = match sweep {
+            Some(Need::First) => sweeper::run(chain, Which::Due, &mut limiter),
+            _ => Swept::default(),
+        };
+        // What pruning adds to a debt may be enough to begin with.
+        let (run, swept) = self.run(chain, blobs, due.as_ref(), &mut limiter, before, |chain, limiter| match sweep {
+            Some(_) => sweeper::run(chain, Which::Due, limiter),
+            None => Swept::default(),
+        });
+        self.rates.note(chain.state(), now);
+        let due = self.due(chain, blobs, constraints.guard.as_ref()).filter(|due| is_possible(due, chain));
+        let sweep = self.sweep_now(sweeper::need(chain, &policy), &policy);
+        if due.is_none() && sweep.is_none() {
+            self.behind_since = None;
+            return self.next_without_work(chain, &policy);
+        }
+        self.behind_since = self.behind_since.or(Some(now));
+        // Where a tick could do nothing, neither could one that comes at once.
+        if run.blocks > 0 || swept.slices > 0 { Next::AtOnce } else { Next::Whenever }
+    }
+
+    /// What of the indexes may be swept now; `None` also where a sweep waits for a pause.
+    fn sweep_now(&self, need: Need, policy: &PrunePolicy) -> Option<Need> {
+        let pause = self.last_call.saturating_add(policy.pause_after_secs * NS);
+        let waits =
+            need == Need::Pause && runtime::time_ns() < pause && self.stored.pending_ticks < policy.max_pending_ticks;
+        (need != Need::Nothing && !waits).then_some(need)
+    }
+
+    /// Counts a tick in which a sweep waited for a pause, and forgets them where none does.
+    fn note_pending(&mut self, waits: bool) {
+        let pending = if waits { self.stored.pending_ticks + 1 } else { 0 };
+        if pending != self.stored.pending_ticks {
+            self.stored.pending_ticks = pending;
+            self.save();
+        }
+    }
+
+    /// When to come round where nothing is left to do but to wait.
+    fn next_without_work(&self, chain: &ChainStore, policy: &PrunePolicy) -> Next {
+        let waits = sweeper::need(chain, policy) == Need::Pause;
+        let pause = waits.then(|| self.last_call.saturating_add(policy.pause_after_secs * NS));
+        let age = policy::next_age(policy, chain).map(|secs| secs.saturating_mul(NS));
+        let age = age.filter(|&at| at > runtime::time_ns());
+        pause.into_iter().chain(age).min().map_or(Next::Whenever, Next::At)
+    }
+
+    /// Notes since when what is due is held back by those who copy.
+    fn note_held(&mut self, due: Option<&Due>, now: u64) {
+        let held = due.is_some_and(|due| due.held_by.is_some());
+        if held != self.stored.held_since.is_some() {
+            self.stored.held_since = held.then_some(now);
+            self.save();
+        }
     }
 
     /// When the next tick comes, in nanoseconds since the Unix epoch.
@@ -225,7 +329,7 @@ impl Pruner {
 
 /// Whether any of what is due may go.
 fn is_possible(due: &Due, chain: &ChainStore) -> bool {
-    due.before > chain.state().oldest || chain.state().sweeping().is_some()
+    due.before > chain.state().oldest
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub fn run(segment: &mut impl PruneSegment, due: Option<&Due>, limiter: &mut Lim
         progress: end(due),
         ticks: 1,
         blocks: 0,
-        parts: 0,
+        dropped: 0,
         ops: 0,
         blobs: 0,
         bytes: 0,
@@ -33,11 +33,6 @@ pub fn run(segment: &mut impl PruneSegment, due: Option<&Due>, limiter: &mut Lim
         }
         let pruned = segment.prune_next();
         run.ops += next.ops;
-        if pruned.has_more {
-            run.parts += 1;
-            run.progress = PruneProgress::HasMore { reason: StopReason::Pages };
-            break;
-        }
         run.blocks += 1;
         run.blobs += pruned.blobs;
         run.bytes += pruned.bytes;
@@ -73,12 +68,12 @@ mod tests {
 
     impl PruneSegment for Pieces {
         fn pieces(&self, before: u64) -> impl Iterator<Item = Removal> {
-            (self.next..before).map(|_| Removal { ops: 3, blobs: 1, bytes: 10, has_more: false })
+            (self.next..before).map(|_| Removal { ops: 3, blobs: 1, bytes: 10 })
         }
 
         fn prune_next(&mut self) -> Pruned {
             self.next += 1;
-            Pruned { blobs: 1, bytes: 10, faults: vec!["odd".into()], has_more: false }
+            Pruned { blobs: 1, bytes: 10, faults: vec!["odd".into()] }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::policy::retain_min_block;
 use super::{Constraints, Limiter, Pruner, pipeline};
-use crate::api::{PruneError, PrunePlan, PruneProgress, StopReason};
+use crate::api::{PruneError, PrunePlan, PruneProgress};
 use crate::blob::BlobStore;
 use crate::chain::ChainStore;
 
@@ -27,7 +27,6 @@ impl Pruner {
             before: due.as_ref().map_or(oldest, |due| due.before.max(oldest)),
             held_by: due.as_ref().and_then(|due| self.held_by(Some(due), constraints)),
             blocks: 0,
-            parts: 0,
             ops: 0,
             blobs: 0,
             bytes: 0,
@@ -40,11 +39,6 @@ impl Pruner {
                 break;
             }
             plan.ops += block.ops;
-            if block.has_more {
-                plan.parts += 1;
-                plan.progress = PruneProgress::HasMore { reason: StopReason::Pages };
-                break;
-            }
             plan.blocks += 1;
             plan.blobs += block.blobs;
             plan.bytes += block.bytes;

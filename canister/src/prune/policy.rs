@@ -8,9 +8,11 @@ use crate::runtime;
 
 const BPS: u64 = 10_000;
 const DAY: u64 = 86_400;
-/// Most ops of a prune message: each removed index entry may dirty a page of 4 KiB, now and then two, and a message is to
+/// Most ops of a prune message: each dropped index entry may dirty a page of 4 KiB, now and then two, and a message is to
 /// dirty less than 75 MiB (`docs/design.md` 4).
 pub const MAX_OPS: u64 = 15_000;
+/// The longest pause that a sweep waits for: an hour.
+const MAX_PAUSE: u64 = 3_600;
 /// Most instructions of a prune message (`docs/design.md` 4).
 pub const MAX_INSTRUCTIONS: u64 = 2_000_000_000;
 
@@ -25,6 +27,11 @@ impl Default for PrunePolicy {
             timer_interval_secs: 60,
             max_ops_per_tick: 10_000,
             max_instructions_per_tick: 1_000_000_000,
+            min_kept_blocks: 128,
+            pause_after_secs: 5,
+            max_pending_ticks: 8,
+            max_collected_keys: 0,
+            max_export_lag_secs: 86_400,
         }
     }
 }
@@ -49,6 +56,11 @@ impl PrunePolicy {
             timer_interval_secs: arg.timer_interval_secs.unwrap_or(default.timer_interval_secs),
             max_ops_per_tick: arg.max_ops_per_tick.unwrap_or(default.max_ops_per_tick),
             max_instructions_per_tick: arg.max_instructions_per_tick.unwrap_or(default.max_instructions_per_tick),
+            min_kept_blocks: arg.min_kept_blocks.unwrap_or(default.min_kept_blocks),
+            pause_after_secs: arg.pause_after_secs.unwrap_or(default.pause_after_secs),
+            max_pending_ticks: arg.max_pending_ticks.unwrap_or(default.max_pending_ticks),
+            max_collected_keys: arg.max_collected_keys.unwrap_or(default.max_collected_keys),
+            max_export_lag_secs: arg.max_export_lag_secs.unwrap_or(default.max_export_lag_secs),
         };
         policy.check(class)?;
         Ok(policy)
@@ -74,6 +86,9 @@ impl PrunePolicy {
         if !(1..=MAX_INSTRUCTIONS).contains(&self.max_instructions_per_tick) {
             return invalid("max_instructions_per_tick", format!("from 1 to {MAX_INSTRUCTIONS}"));
         }
+        if self.pause_after_secs > MAX_PAUSE {
+            return invalid("pause_after_secs", format!("at most {MAX_PAUSE} seconds"));
+        }
         let (low, high, emergency) = (self.low_water(), self.high_water(), self.emergency());
         let room = 2 * u64::from(class.size());
         if self.target_bytes > 0 && low.saturating_add(room) > high {
@@ -91,6 +106,14 @@ impl PrunePolicy {
             return invalid("emergency_ratio_bps", why);
         }
         Ok(())
+    }
+
+    /// Blocks behind the head that no trigger but a smaller count takes.
+    pub fn floor(&self) -> u64 {
+        match self.retain_blocks {
+            0 => self.min_kept_blocks,
+            blocks => blocks.min(self.min_kept_blocks),
+        }
     }
 
     /// Kept bytes above which the capacity trigger fires; 0 without one.
@@ -132,10 +155,11 @@ pub fn due(
 ) -> Option<Due> {
     let state = chain.state();
     let head = state.head()?;
+    let floor = head.saturating_sub(policy.floor());
     let retention = retain_min_block(policy, chain).min(head);
     let kept = blobs.kept_bytes(Owner::Chain);
     let fires = policy.target_bytes > 0 && (kept > policy.high_water() || to_low_water && kept > policy.low_water());
-    let capacity = if fires { before_freeing(chain, head, kept - policy.low_water()) } else { 0 };
+    let capacity = if fires { before_freeing(chain, floor, kept - policy.low_water()) } else { 0 };
     let target = retention.max(capacity);
     if target <= state.oldest {
         return None;
@@ -146,7 +170,7 @@ pub fn due(
     };
     let before = match reason {
         // What the guard allows of it must release a blob, too.
-        PruneReason::Capacity => retention.max(before_freeing(chain, head, freed_below(chain, guard.before))),
+        PruneReason::Capacity => retention.max(before_freeing(chain, floor, freed_below(chain, guard.before))),
         PruneReason::Retention => guard.before,
     };
     // Whatever a damaged record says.
@@ -164,14 +188,23 @@ pub fn retain_min_block(policy: &PrunePolicy, chain: &ChainStore) -> u64 {
     };
     let by_age = match policy.retain_days {
         0 => 0,
-        days => block_at(chain, head, now_secs.saturating_sub(days.saturating_mul(DAY))),
+        days => block_at(chain, head, now_secs.saturating_sub(days.saturating_mul(DAY)))
+            .min(head.saturating_sub(policy.floor())),
     };
     by_count.max(by_age)
 }
 
-/// The first kept block whose record says yes, where every later one does too; the head where none does.
-fn first_where(chain: &ChainStore, head: u64, yes: impl Fn(&BlockMeta) -> bool) -> u64 {
-    let (mut low, mut high) = (chain.state().oldest, head);
+/// When age next makes a block prunable, in Unix seconds: the oldest one, unless the floor keeps it.
+pub fn next_age(policy: &PrunePolicy, chain: &ChainStore) -> Option<u64> {
+    let oldest = chain.state().oldest;
+    let floor = chain.state().head()?.saturating_sub(policy.floor());
+    let kept = policy.retain_days.checked_mul(DAY).filter(|_| policy.retain_days > 0 && oldest < floor)?;
+    chain.meta(oldest)?.monotonic.checked_add(kept)?.checked_add(1)
+}
+
+/// The first kept block whose record says yes, where every later one does too; `last` where none before it does.
+fn first_where(chain: &ChainStore, last: u64, yes: impl Fn(&BlockMeta) -> bool) -> u64 {
+    let (mut low, mut high) = (chain.state().oldest, last.max(chain.state().oldest));
     while low < high {
         let middle = low + (high - low) / 2;
         // A damaged record says nothing: its nearest readable successor speaks for it.
@@ -197,19 +230,19 @@ fn freed_below(chain: &ChainStore, bound: u64) -> u64 {
     first_kept.map_or(0, |block| (block.log_offset / class).saturating_sub(state.log_first) * class)
 }
 
-/// The lowest bound that makes at least `bytes` of the log's blobs free, or as many as the head allows. A block whose
-/// going would release no blob is no victim.
-fn before_freeing(chain: &ChainStore, head: u64, bytes: u64) -> u64 {
+/// The lowest bound that makes at least `bytes` of the log's blobs free, or as many as there are before block `last`. A block
+/// whose going would release no blob is no victim.
+fn before_freeing(chain: &ChainStore, last: u64, bytes: u64) -> u64 {
     let class = u64::from(chain.log_class().size());
     let first = chain.state().log_first;
     // With fewer blobs to be had than wanted, the lowest bound that frees all of those.
-    let blobs = bytes.div_ceil(class).min(chain.freeable_blobs());
+    let blobs = bytes.div_ceil(class).min(chain.freeable_blobs(last));
     if blobs == 0 {
         return 0;
     }
-    let bound = first_where(chain, head, |record| record.log_offset >= (first + blobs) * class);
+    let bound = first_where(chain, last, |record| record.log_offset >= (first + blobs) * class);
     // A damaged record does not say where its block starts, so that what lies before it stays until a later one goes.
-    (bound..head).find(|&number| chain.meta(number).is_some()).unwrap_or(head)
+    (bound..last).find(|&number| chain.meta(number).is_some()).unwrap_or(last)
 }
 
 #[cfg(test)]

@@ -5,14 +5,15 @@ use crate::api::{PruneProgress, PruneRun, StopReason};
 /// `last` with what was done now, where this goes on with it.
 pub fn sum(last: Option<PruneRun>, now: &PruneRun) -> PruneRun {
     match last {
-        Some(last) if last.reason == now.reason => PruneRun {
+        // A message that only sweeps has no reason of its own.
+        Some(last) if last.reason == now.reason || now.reason.is_none() => PruneRun {
             at: last.at,
-            reason: now.reason,
-            target: now.target,
+            reason: last.reason,
+            target: now.target.max(last.target),
             progress: now.progress,
             ticks: last.ticks + now.ticks,
             blocks: last.blocks + now.blocks,
-            parts: last.parts + now.parts,
+            dropped: last.dropped + now.dropped,
             ops: last.ops + now.ops,
             blobs: last.blobs + now.blobs,
             bytes: last.bytes + now.bytes,

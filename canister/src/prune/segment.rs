@@ -12,12 +12,9 @@ pub struct Pruned {
     pub bytes: u64,
     /// What could not be read and was skipped.
     pub faults: Vec<String>,
-    /// Only a part of it went, as a message may dirty no more pages: the rest goes in the next one, before anything else.
-    pub has_more: bool,
 }
 
-/// A kind of data that the pipeline prunes in whole pieces, oldest first. A piece is split over messages only where one
-/// would dirty too many pages, and its checkpoint is committed with it.
+/// A kind of data that the pipeline prunes in whole pieces, oldest first. The checkpoint of a piece is committed with it.
 pub trait PruneSegment {
     /// What the pieces below `before` would cost, oldest first.
     fn pieces(&self, before: u64) -> impl Iterator<Item = Removal>;
@@ -41,7 +38,7 @@ impl PruneSegment for Blocks<'_> {
 
     fn prune_next(&mut self) -> Pruned {
         let removed = self.chain.remove_oldest(self.blobs).unwrap_or_default();
-        let Removed { blobs, bytes, faults, has_more, .. } = removed;
-        Pruned { blobs, bytes, faults, has_more }
+        let Removed { blobs, bytes, faults, .. } = removed;
+        Pruned { blobs, bytes, faults }
     }
 }

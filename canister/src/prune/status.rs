@@ -1,19 +1,43 @@
 //! What is said of pruning, and who holds it back.
 
 use super::policy::{Due, retain_min_block};
-use super::{Constraints, Pruner, is_possible};
-use crate::api::{HeldBy, PrunePolicy, PruneStatus};
+use super::{Constraints, Pruner, is_possible, sweeper};
+use crate::api::{HeldBy, IndexDebt, PruneBacklog, PrunePolicy, PruneStatus};
 use crate::blob::{BlobStore, Owner};
-use crate::chain::ChainStore;
+use crate::chain::{ChainStore, IndexTable};
+use crate::runtime;
+
+/// Seconds for which ticks may end with work left before `health` calls it a problem.
+const PATIENCE_SECS: u64 = 600;
 
 impl Pruner {
+    fn index_debt(&self, chain: &ChainStore, table: IndexTable) -> IndexDebt {
+        sweeper::status(chain, self.policy().unwrap_or(&PrunePolicy::default()), table)
+    }
+
     /// Whether kept bytes have reached emergency water.
     ///
     /// What an upload reserves is not the chain's yet, and a block that alone is over the mark can only be pruned once
-    /// another stands behind it: where pruning could free nothing, refusing appends would be for ever.
+    /// `min_kept_blocks` stand behind it: where pruning could free nothing, refusing appends would be for ever.
     fn at_emergency(&self, chain: &ChainStore, blobs: &BlobStore) -> bool {
+        self.above_emergency(blobs) && self.can_free(chain)
+    }
+
+    fn above_emergency(&self, blobs: &BlobStore) -> bool {
         let emergency = self.policy().map_or(0, PrunePolicy::emergency);
-        emergency > 0 && blobs.kept_bytes(Owner::Chain) >= emergency && chain.freeable_blobs() > 0
+        emergency > 0 && blobs.kept_bytes(Owner::Chain) >= emergency
+    }
+
+    /// Whether there is a blob that pruning could free and leave the floor.
+    fn can_free(&self, chain: &ChainStore) -> bool {
+        let floor = self.policy().map_or(0, PrunePolicy::floor);
+        chain.state().head().is_some_and(|head| chain.freeable_blobs(head.saturating_sub(floor)) > 0)
+    }
+
+    /// Whether kept bytes are above high water, and nothing of them may go as all of it is among the newest blocks.
+    pub fn floor_holds(&self, chain: &ChainStore, blobs: &BlobStore) -> bool {
+        let high = self.policy().map_or(0, PrunePolicy::high_water);
+        high > 0 && blobs.kept_bytes(Owner::Chain) > high && !self.can_free(chain)
     }
 
     /// Who makes appends be refused: kept bytes have reached emergency water.
@@ -42,6 +66,67 @@ impl Pruner {
         due.and_then(|due| due.held_by.clone()).or_else(paused)
     }
 
+    /// What is still to be pruned, and how fast that goes.
+    fn backlog(&self, chain: &ChainStore, due: Option<&Due>) -> PruneBacklog {
+        let (state, now) = (chain.state(), runtime::time_secs());
+        let before = due.map_or(state.oldest, |due| due.before.max(state.oldest));
+        let target = due.map_or(state.oldest, |due| due.target.max(before));
+        let blocks = before - state.oldest;
+        let references = match blocks {
+            0 => 0,
+            _ => chain.references_before(before).saturating_sub(state.pruned_references),
+        };
+        let (pruned_per_hour, appended_per_hour) = self.rates.per_hour(state, now);
+        let empty_in_secs = match self.behind_since {
+            // The next tick sees to it.
+            None => Some((self.next_tick / super::NS).saturating_sub(now)).filter(|_| blocks > 0).or(Some(0)),
+            Some(_) => pruned_per_hour
+                .checked_sub(appended_per_hour)
+                .and_then(|net| (u128::from(blocks) * 3_600).checked_div(u128::from(net)))
+                .map(|secs| u64::try_from(secs).unwrap_or(u64::MAX)),
+        };
+        PruneBacklog {
+            blocks,
+            references,
+            held_blocks: target - before,
+            held_since: self.stored.held_since,
+            debt: IndexTable::ALL.iter().map(|&table| chain.debt(table).debt).sum(),
+            behind_since: self.behind_since,
+            pruned_per_hour,
+            appended_per_hour,
+            empty_in_secs,
+        }
+    }
+
+    /// What the backlog says of the daemon's health.
+    pub fn backlog_problems(&self, status: &PruneStatus) -> Vec<String> {
+        let Some(policy) = self.policy() else { return Vec::new() };
+        let (backlog, now) = (&status.backlog, runtime::time_secs());
+        let mut problems = Vec::new();
+        let behind = backlog.behind_since.map_or(0, |since| now.saturating_sub(since));
+        if behind > PATIENCE_SECS.max(2 * policy.timer_interval_secs) {
+            let left = match backlog.empty_in_secs {
+                Some(secs) => format!("done in about {secs} s"),
+                None => "never done at this rate: raise max_ops_per_tick or max_instructions_per_tick".into(),
+            };
+            problems.push(format!(
+                "pruning has been behind for {behind} s: {} blocks with {} references, and {} stale index entries; {} blocks                  an hour are pruned and {} appended; {left}",
+                backlog.blocks, backlog.references, backlog.debt, backlog.pruned_per_hour, backlog.appended_per_hour
+            ));
+        }
+        let held = backlog.held_since.map_or(0, |since| now.saturating_sub(since));
+        if backlog.held_blocks > 0
+            && held > policy.max_export_lag_secs
+            && let Some(held_by) = &status.held_by
+        {
+            problems.push(format!(
+                "{} blocks that are due have been held back for {held} s by {held_by:?} (max_export_lag_secs is {})",
+                backlog.held_blocks, policy.max_export_lag_secs
+            ));
+        }
+        problems
+    }
+
     /// Everything that an operator needs to see.
     pub fn status(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> PruneStatus {
         let state = chain.state();
@@ -57,7 +142,11 @@ impl Pruner {
             retain_min_block: self.policy().map_or(0, |policy| retain_min_block(policy, chain)),
             exported_before_block: constraints.guard.as_ref().map(|guard| guard.before.max(state.oldest)),
             pruned_before_block: state.oldest,
-            prune_cursor: state.sweeping().or(oldest.filter(|_| due.is_some_and(|due| is_possible(&due, chain)))),
+            prune_cursor: oldest.filter(|_| due.as_ref().is_some_and(|due| is_possible(due, chain))),
+            backlog: self.backlog(chain, due.as_ref()),
+            sweep: sweeper::phase(chain, self.policy().unwrap_or(&PrunePolicy::default())),
+            transaction_index: self.index_debt(chain, IndexTable::Ids),
+            key_index: self.index_debt(chain, IndexTable::Keys),
             running: self.stored.running,
             oldest_kept_block: oldest,
             oldest_kept_timestamp: oldest.and_then(|number| chain.meta(number)).map(|record| record.monotonic),

@@ -1,7 +1,7 @@
 //! Policy over a real chain: what is due, and where it ends.
 
 use super::*;
-use crate::api::{HeldBy, PrunePolicyArg, PruneProgress, PruneStatus, StopReason};
+use crate::api::{HeldBy, PrunePolicyArg, PruneProgress, PruneStatus, StopReason, SweepPhase};
 use crate::blob::Owner;
 use crate::chain::Admission;
 use crate::memory;
@@ -76,7 +76,7 @@ impl World {
 }
 
 fn policy() -> PrunePolicyArg {
-    PrunePolicyArg::default()
+    PrunePolicyArg { min_kept_blocks: Some(0), ..PrunePolicyArg::default() }
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn capacity_never_passes_the_guard_and_takes_only_what_frees_a_blob() {
 fn the_plan_is_what_the_next_run_does() {
     let target = 100 * u64::from(CLASS);
     let arg =
-        PrunePolicyArg { target_bytes: Some(target), retain_blocks: Some(500), max_ops_per_tick: Some(11), ..policy() };
+        PrunePolicyArg { target_bytes: Some(target), retain_blocks: Some(500), max_ops_per_tick: Some(5), ..policy() };
     let mut world = world(arg);
     assert_eq!(world.plan().reason, None);
     world.append(4 * 95, CLASS as usize / 4 - 53, 1);
@@ -322,8 +322,8 @@ fn the_plan_is_what_the_next_run_does() {
         world.constraints.guard = guard(limit);
         loop {
             let (plan, oldest) = (world.plan(), world.oldest());
-            let run = world.prune(11);
-            assert_eq!((plan.blocks, plan.ops, plan.blobs), (run.blocks, run.ops, run.blobs));
+            let run = world.prune(5);
+            assert_eq!((plan.blocks, plan.ops, plan.blobs), (run.blocks, run.ops - run.dropped, run.blobs));
             assert_eq!((plan.bytes, plan.progress, plan.reason), (run.bytes, run.progress, run.reason));
             assert_eq!(plan.held_by.is_some(), plan.before < plan.target);
             assert_eq!(world.oldest(), oldest + plan.blocks);
@@ -347,63 +347,6 @@ fn the_plan_is_what_the_next_run_does() {
     let plan = world.plan();
     assert_eq!(plan.progress, PruneProgress::HasMore { reason: StopReason::Instructions });
     assert!((1..=world.prune(1_000).blocks).contains(&plan.blocks));
-}
-
-/// Appends a block of 20 transactions, and has prune messages take one index entry at a time.
-fn append_large(world: &mut World) -> u64 {
-    let number = world.chain.state().next;
-    let ids: Vec<_> = (0..20).map(|i| id(number << 20 | i)).collect();
-    let large = block(number, &ids, 100);
-    world.chain.append(&mut world.blobs, &large, &Admission::default(), runtime::time_secs()).unwrap();
-    world.chain.set_most_pages(0);
-    number
-}
-
-#[test]
-fn a_block_in_parts_is_one_run_and_comes_before_anything_else() {
-    let mut world = world(PrunePolicyArg { retain_blocks: Some(1), ..policy() });
-    world.append(3, 100, 1);
-    let large = append_large(&mut world);
-    world.append(4, 100, 1);
-    // The small blocks before it, as each is one entry, and its first; then an entry a tick; then its last with the small
-    // ones behind it.
-    let plan = world.plan();
-    assert_eq!((plan.blocks, plan.parts, plan.ops), (3, 1, 3 * 2 + 1));
-    assert_eq!(plan.progress, PruneProgress::HasMore { reason: StopReason::Pages });
-    world.tick();
-    assert_eq!((world.oldest(), world.status().prune_cursor), (large + 1, Some(large)));
-    let run = world.status().last_run.unwrap();
-    assert_eq!((run.blocks, run.parts, run.ops), (3, 1, 3 * 2 + 1));
-    assert_eq!(run.progress, PruneProgress::HasMore { reason: StopReason::Pages });
-    assert_eq!((world.plan().blocks, world.plan().parts), (0, 1));
-    (0..18).for_each(|_| world.tick());
-    assert_eq!(world.status().last_run.unwrap().parts, 19);
-    assert!(world.chain.state().sweeping().is_some());
-    world.tick();
-    let run = world.status().last_run.unwrap();
-    assert_eq!((run.ticks, run.blocks, run.parts, run.progress), (20, 6, 19, PruneProgress::Finished));
-    // Each of its entries, and of every block its record and its entries.
-    assert_eq!(run.ops, 5 * 2 + 21);
-    assert_eq!((world.oldest(), world.chain.index_stats().entries), (6, 2));
-}
-
-#[test]
-fn a_block_in_parts_is_finished_whatever_becomes_of_the_reason() {
-    let mut world = world(PrunePolicyArg { retain_blocks: Some(1), ..policy() });
-    let large = append_large(&mut world);
-    world.append(3, 100, 1);
-    world.tick();
-    assert_eq!(world.chain.state().sweeping(), Some(large));
-    world.pruner.set_policy(PrunePolicy::default());
-    world.constraints.guard = guard(0);
-    let status = world.status();
-    assert_eq!((status.need_prune, status.prune_cursor, status.target), (true, Some(large), large + 1));
-    for _ in 0..19 {
-        assert!(world.due().is_some());
-        world.tick();
-    }
-    assert_eq!((world.due(), world.oldest(), world.chain.state().sweeping()), (None, large + 1, None));
-    assert_eq!(world.chain.index_stats().entries, 3);
 }
 
 /// Damage does not stop the daemon: it is counted, logged, skipped, and its space accounted for.
@@ -436,7 +379,10 @@ fn a_sweep_for_capacity_is_one_run_down_to_low_water() {
     let target = 100 * u64::from(CLASS);
     let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
     world.append(14, CLASS as usize - 53, 1);
-    let large = append_large(&mut world);
+    let large = world.chain.state().next;
+    let ids: Vec<_> = (0..20).map(|i| id(large << 20 | i)).collect();
+    let block = block(large, &ids, 100);
+    world.chain.append(&mut world.blobs, &block, &Admission::default(), runtime::time_secs()).unwrap();
     world.append(77, CLASS as usize - 53, 1);
     assert_eq!(world.due(), Some((PruneReason::Capacity, large - 2)), "twelve blobs");
     // The large block is the last victim: one blob more must go.
@@ -494,7 +440,7 @@ fn the_capacity_trigger_is_done_when_low_water_is_reached_in_any_way() {
     world.append(91, CLASS as usize - 53, 1);
     world.tick();
     let kept = |world: &World| world.blobs.kept_bytes(Owner::Chain) / u64::from(CLASS);
-    assert_eq!((kept(&world), world.status().running), (88, true), "stopped by its ops, between the marks");
+    assert_eq!((kept(&world), world.status().running), (87, true), "stopped by its ops, between the marks");
     while kept(&world) > 78 {
         world.chain.remove_head(&mut world.blobs).unwrap();
     }
@@ -530,4 +476,192 @@ fn a_run_ends_where_the_daemon_is_stopped() {
     world.hold_at(0);
     world.tick();
     assert!(!world.status().running, "held: what comes then is another run");
+}
+
+impl World {
+    /// Appends blocks of `ids` transactions each; time stands still.
+    fn append_ids(&mut self, blocks: u64, ids: u64) {
+        for _ in 0..blocks {
+            let number = self.chain.state().next;
+            let ids: Vec<_> = (0..ids).map(|i| id(number << 20 | i)).collect();
+            let mut block = block(number, &ids, 10);
+            block.timestamp = runtime::time_secs();
+            self.chain.append(&mut self.blobs, &block, &Admission::default(), runtime::time_secs()).unwrap();
+        }
+    }
+
+    fn come_round(&mut self) -> Next {
+        self.pruner.tick(&mut self.chain, &mut self.blobs, &self.constraints)
+    }
+
+    fn wait(&self, secs: u64) {
+        native::with(|world| world.time_ns += secs * NS);
+    }
+
+    fn called(&mut self) {
+        self.pruner.note_call(runtime::time_ns());
+    }
+}
+
+#[test]
+fn a_sweep_waits_for_a_pause_but_not_for_ever() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(2), max_ops_per_tick: Some(15_000), ..policy() });
+    world.append_ids(7, 1_000);
+    world.called();
+    assert_eq!(world.status().sweep, SweepPhase::Idle);
+    assert_eq!(world.come_round(), Next::Whenever, "four blocks went, and what they leave is not worth a sweep");
+    assert_eq!((world.oldest(), world.status().sweep, world.status().backlog.debt), (4, SweepPhase::Collecting, 4_000));
+    world.append_ids(1, 1_000);
+    world.called();
+    let asked_again = runtime::time_ns() + 5 * NS;
+    assert_eq!(world.come_round(), Next::At(asked_again), "a producer has just called");
+    assert_eq!((world.status().sweep, world.status().backlog.debt), (SweepPhase::Ready, 5_000));
+    for _ in 0..8 {
+        world.wait(4);
+        world.called();
+        assert_eq!(world.come_round(), Next::At(runtime::time_ns() + 5 * NS));
+    }
+    world.wait(4);
+    world.called();
+    assert_eq!(world.come_round(), Next::Whenever, "it has waited for eight ticks");
+    let status = world.status();
+    assert_eq!((status.sweep, status.backlog.debt, status.transaction_index.sweeps), (SweepPhase::Idle, 0, 1));
+    assert_eq!((status.transaction_index.entries, status.transaction_index.dropped), (3_000, 5_000));
+    // A pause that comes.
+    world.append_ids(5, 1_000);
+    world.called();
+    assert_eq!(world.come_round(), Next::At(runtime::time_ns() + 5 * NS));
+    world.wait(5);
+    assert_eq!(world.come_round(), Next::Whenever);
+    assert_eq!(world.status().transaction_index.sweeps, 2);
+    // A debt that is too large waits for nothing.
+    world.append_ids(7, 1_000);
+    world.called();
+    assert_eq!(world.come_round(), Next::AtOnce, "the mark is passed by what was collected now");
+    world.come_round();
+    assert_eq!(world.status().transaction_index.sweeps, 3);
+}
+
+#[test]
+fn a_backlog_is_worked_off_message_by_message_and_the_debt_stays_bounded() {
+    let arg = PrunePolicyArg { retain_blocks: Some(2), max_ops_per_tick: Some(500), ..policy() };
+    let mut world = world(arg);
+    world.append_ids(2_000, 10);
+    world.called();
+    let mut ticks = 0;
+    loop {
+        let next = world.come_round();
+        ticks += 1;
+        let table = world.chain.debt(crate::chain::IndexTable::Ids);
+        let bound = table.live() * 5 / 4 + table.buckets + 8_192 + 500 * 10;
+        assert!(table.entries <= bound, "{table:?}");
+        if next != Next::AtOnce {
+            break;
+        }
+        assert!(ticks < 1_000);
+    }
+    let status = world.status();
+    assert_eq!((status.oldest_kept_block, status.backlog.blocks, status.backlog.behind_since), (Some(1_997), 0, None));
+    assert!(status.transaction_index.dropped >= 15_000, "{status:?}");
+    // `prune_now` sweeps whatever there is, however little.
+    let run = world.prune(u64::MAX);
+    assert_eq!((run.blocks, run.reason, world.status().backlog.debt), (0, None, 0));
+    assert_eq!(world.chain.index_stats().entries, 30);
+}
+
+#[test]
+fn a_backlog_is_visible_while_it_lasts_and_a_problem_when_it_lasts_long() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(1), max_ops_per_tick: Some(1), ..policy() });
+    world.append_ids(100, 2);
+    assert_eq!((world.status().backlog.blocks, world.status().backlog.references), (98, 196));
+    for _ in 0..12 {
+        assert_eq!(world.come_round(), Next::AtOnce);
+        world.wait(60);
+        world.append_ids(2, 2);
+    }
+    let status = world.status();
+    assert_eq!(status.backlog.blocks, 98 + 12);
+    assert_eq!((status.backlog.pruned_per_hour, status.backlog.appended_per_hour), (60, 120));
+    assert_eq!(status.backlog.empty_in_secs, None, "never, at this rate");
+    let problems = world.pruner.backlog_problems(&status);
+    assert!(
+        problems.len() == 1 && problems[0].contains("behind for 720 s") && problems[0].contains("never"),
+        "{problems:?}"
+    );
+    world.pruner.set_policy(PrunePolicy { max_ops_per_tick: 100, retain_blocks: 1, ..PrunePolicy::default() });
+    while world.come_round() == Next::AtOnce {}
+    let status = world.status();
+    assert_eq!((status.backlog.blocks, status.backlog.empty_in_secs), (0, Some(0)));
+    assert_eq!(world.pruner.backlog_problems(&status), [] as [String; 0]);
+}
+
+#[test]
+fn what_an_exporter_holds_too_long_is_a_problem() {
+    let arg = PrunePolicyArg { retain_blocks: Some(1), max_export_lag_secs: Some(1_000), ..policy() };
+    let mut world = world(arg);
+    world.append_ids(10, 2);
+    world.hold_at(3);
+    world.come_round();
+    let status = world.status();
+    assert_eq!((status.backlog.blocks, status.backlog.held_blocks), (0, 5));
+    let since = runtime::time_secs();
+    assert_eq!(status.backlog.held_since, Some(since));
+    world.wait(1_000);
+    world.come_round();
+    assert_eq!(world.pruner.backlog_problems(&world.status()), [] as [String; 0]);
+    world.wait(1);
+    let problems = world.pruner.backlog_problems(&world.status());
+    assert!(problems.len() == 1 && problems[0].contains("held back for 1001 s"), "{problems:?}");
+    world.hold_at(10);
+    world.come_round();
+    assert_eq!((world.status().backlog.held_since, world.oldest()), (None, 8));
+    assert_eq!(world.pruner.backlog_problems(&world.status()), [] as [String; 0]);
+}
+
+#[test]
+fn capacity_and_age_leave_a_floor_and_a_smaller_count_wins() {
+    let target = 40 * u64::from(CLASS);
+    let arg = PrunePolicyArg { target_bytes: Some(target), min_kept_blocks: Some(10), ..PrunePolicyArg::default() };
+    let mut world = world(arg.clone());
+    // Fewer blocks than the floor, and more bytes than the target: nothing may go, and appends go on.
+    world.append(9, 6 * CLASS as usize, 1);
+    assert_eq!((world.due(), world.exhausted()), (None, None));
+    assert!(world.pruner.floor_holds(&world.chain, &world.blobs));
+    world.append(3, 6 * CLASS as usize, 1);
+    assert_eq!(world.due(), Some((PruneReason::Capacity, 1)), "the head, and ten blocks behind it");
+    world.come_round();
+    assert_eq!(world.oldest(), 1);
+    world.chain.remove_head(&mut world.blobs).unwrap();
+    assert_eq!(world.chain.check_rollback(1), Ok(()), "a reorg has a way back");
+    // Age.
+    world.pruner.set_policy(PrunePolicy { retain_days: 1, min_kept_blocks: 4, ..PrunePolicy::default() });
+    world.wait(10 * DAY);
+    assert_eq!((world.due(), world.status().retain_min_block), (Some((PruneReason::Retention, 6)), 6));
+    // A count that is smaller than the floor says what is kept.
+    world.pruner.set_policy(PrunePolicy {
+        retain_days: 1,
+        retain_blocks: 2,
+        min_kept_blocks: 4,
+        ..PrunePolicy::default()
+    });
+    assert_eq!(world.due(), Some((PruneReason::Retention, 8)));
+    // Zero: the head alone. All: nothing.
+    world.pruner.set_policy(PrunePolicy { retain_days: 1, min_kept_blocks: 0, ..PrunePolicy::default() });
+    assert_eq!(world.due(), Some((PruneReason::Retention, 10)));
+    world.pruner.set_policy(PrunePolicy { retain_days: 1, min_kept_blocks: u64::MAX, ..PrunePolicy::default() });
+    assert_eq!(world.due(), None);
+}
+
+#[test]
+fn age_says_when_it_next_makes_a_block_prunable() {
+    let mut world = world(PrunePolicyArg { retain_days: Some(2), ..policy() });
+    world.append(4, 100, DAY);
+    let oldest = world.chain.meta(world.oldest()).unwrap().monotonic;
+    let Next::At(at) = world.come_round() else { panic!("age comes") };
+    let prunable = world.chain.meta(world.oldest()).unwrap().monotonic + 2 * DAY + 1;
+    assert!(prunable > oldest && at == prunable * NS);
+    world.wait(at / NS - runtime::time_secs() - 1);
+    assert_eq!(world.due(), None);
+    world.wait(1);
+    assert!(world.due().is_some(), "not a second later");
 }

@@ -1,4 +1,4 @@
-//! A hash table in stable memory: a 64-bit hash to any number of 64-bit values.
+//! A hash table in stable memory: a 64-bit hash to one 64-bit value, or to any number of them, as its owner wants it.
 //!
 //! **Constraint.** An index entry must cost a small multiple of a raw write at any size, an insertion must never rebuild
 //! the table, and newer replicas charge for each 4 KiB page touched. A B-tree reads and rewrites several nodes for a key.
@@ -13,11 +13,17 @@
 //! given back to the region, but reused.
 //!
 //! The seed is drawn at creation from time and canister id. It is not a secret: a producer who searches for colliding ids
-//! makes long chains for itself. So does one that gives the same id to transactions of thousands of kept blocks: taking
-//! out the oldest of `n` equal ids reads up to `n / 28` buckets.
+//! makes long chains for itself.
+//!
+//! Two ways to use a table, and an owner keeps to one of them: [`put`](HashTable::put), [`get`](HashTable::get) and
+//! [`sweep`](HashTable::sweep) keep one value a hash; [`insert`](HashTable::insert), [`visit`](HashTable::visit) and
+//! [`remove`](HashTable::remove) keep any number, where taking out the oldest of `n` equal hashes reads up to `n / 28` buckets.
 
 mod bucket;
 mod pool;
+mod sweep;
+
+pub use sweep::Slice;
 
 use crate::memory::{GrowError, Region};
 use bucket::{BUCKET, Entry, Head, SLOTS};
@@ -136,9 +142,14 @@ impl HashTable {
         if self.refuses() {
             return Err(GrowError::OutOfSpace);
         }
-        let entry = Entry { hash, value };
         let primary = self.pool.primary(self.bucket_of(hash));
         let head = self.pool.head(primary);
+        self.add(primary, head, Entry { hash, value })
+    }
+
+    /// Adds an entry to the chain of a primary bucket with this head.
+    #[inline]
+    fn add(&mut self, primary: BucketRef, head: Head, entry: Entry) -> Result<(), GrowError> {
         if head.count() < SLOTS {
             self.push(primary, head, entry);
         } else {
@@ -255,12 +266,30 @@ impl HashTable {
     ///
     /// # Errors
     /// As [`insert`](Self::insert); nothing has changed.
+    #[inline]
     pub fn put(&mut self, hash: u64, value: u64) -> Result<Option<u64>, GrowError> {
-        let before = self.change(hash, |_| Change::To(value));
-        if before.is_none() {
-            self.insert(hash, value)?;
+        let primary = self.pool.primary(self.bucket_of(hash));
+        let first = self.pool.head(primary);
+        let (mut at, mut head) = (primary, first);
+        loop {
+            for slot in head.candidates(hash) {
+                let entry = self.pool.entry(at, slot);
+                if entry.hash == hash {
+                    self.pool.set_entry(at, slot, Entry { hash, value });
+                    return Ok(Some(entry.value));
+                }
+            }
+            at = head.next();
+            if at == 0 {
+                break;
+            }
+            head = self.pool.head(at);
         }
-        Ok(before)
+        #[cfg(test)]
+        if self.refuses() {
+            return Err(GrowError::OutOfSpace);
+        }
+        self.add(primary, first, Entry { hash, value }).map(|()| None)
     }
 
     /// Moves the chain's last-added entry into the hole, so that the chain stays packed.
@@ -307,20 +336,7 @@ impl HashTable {
         let old = new - round;
         let (old_ref, new_ref) = (self.pool.primary(old), self.pool.primary(new));
 
-        let mut all = Vec::with_capacity(2 * SLOTS);
-        let mut spare = Vec::new();
-        let mut at = old_ref;
-        loop {
-            let head = self.pool.head(at);
-            self.pool.entries_onto(at, head.count(), &mut all);
-            if at != old_ref {
-                spare.push(at);
-            }
-            at = head.next();
-            if at == 0 {
-                break;
-            }
-        }
+        let (all, mut spare) = self.read_chain(old_ref);
         let (stay, go): (Vec<Entry>, Vec<Entry>) = all.iter().partition(|entry| entry.hash & round == 0);
         self.write_chain(old_ref, &stay, &mut spare);
         self.write_chain(new_ref, &go, &mut spare);
@@ -329,6 +345,24 @@ impl HashTable {
         }
         self.pool.header.buckets += 1;
         self.pool.save();
+    }
+
+    /// The entries of a chain, and its overflow buckets.
+    fn read_chain(&self, primary: BucketRef) -> (Vec<Entry>, Vec<BucketRef>) {
+        let mut all = Vec::with_capacity(2 * SLOTS);
+        let mut overflow = Vec::new();
+        let mut at = primary;
+        loop {
+            let head = self.pool.head(at);
+            self.pool.entries_onto(at, head.count(), &mut all);
+            if at != primary {
+                overflow.push(at);
+            }
+            at = head.next();
+            if at == 0 {
+                return (all, overflow);
+            }
+        }
     }
 
     /// Writes a chain from its end, with overflow buckets from `spare`. Two packed chains never need more overflow

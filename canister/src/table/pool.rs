@@ -194,6 +194,18 @@ impl Pool {
         out.extend(bytes.as_chunks::<ENTRY>().0.iter().map(|entry| Entry::decode(*entry)));
     }
 
+    /// The bytes of `count` buckets of one segment, from `first` on.
+    pub fn buckets(&self, first: BucketRef, count: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.region.read_onto(&mut bytes, Self::address(first), (count * BUCKET) as usize);
+        bytes
+    }
+
+    /// Writes the first bytes of a bucket: its head, and the entries that are left.
+    pub fn write_bucket(&self, bucket: BucketRef, bytes: &[u8]) {
+        self.region.write(Self::address(bucket), bytes);
+    }
+
     /// Writes a whole bucket.
     pub fn set_bucket(&self, bucket: BucketRef, entries: &[Entry], next: BucketRef) {
         self.region.write(Self::address(bucket), &bucket_of(entries, next));

@@ -216,6 +216,11 @@ impl Uploads {
         }
     }
 
+    /// When the open upload was touched last, in Unix seconds.
+    pub fn touched(&self) -> Option<u64> {
+        self.open.as_ref().map(|open| open.touched)
+    }
+
     /// Drops an upload that nobody has touched for `expiry` seconds, and says whether it did.
     pub fn expire(&mut self, blobs: &mut BlobStore, now: u64, expiry: u64) -> bool {
         let expired = self.open.as_ref().is_some_and(|open| now.saturating_sub(open.touched) >= expiry);

@@ -1,0 +1,208 @@
+//! Transaction ids: which block has one, newest first.
+//!
+//! **Constraint.** An id may occur in every block that is kept, and thousands of times in one. Entering, looking up, pruning and
+//! rolling back an occurrence must each cost a constant. Nearly all ids occur once, and must not pay for the others.
+//!
+//! **Design.** A *posting* is one occurrence of an id. The table has one entry for each different hash, its newest posting. Only
+//! where that has replaced one of a kept block is there a *link* to it. Links lie in the log behind those of the block's keys, so
+//! they come and go with the block; the block's record says how many there are.
+//!
+//! ```text
+//! table     hash of an id ──▶ newest posting
+//! log       … body ‖ receipts ‖ index ‖ links of keys ‖ links of ids │ body ‖ …
+//! link      12 bytes, by rising position: position u32 ‖ posting before it u64
+//! posting   (block − base) << 24 | position in its block
+//! ```
+//! Of an id that occurs several times in a block only the last occurrence counts; it has the link that the first would have.
+//! Different ids of one hash share a list, and a reader compares the ids. Pruning takes nothing out: what is below the bound is
+//! the end of a list, and a sweep drops it later (`sweep.rs`). A rollback puts the link's posting back in the entry's place.
+
+use super::records::BlockMeta;
+use super::segments::{ID, Index};
+use super::{ChainStore, IndexTable};
+use crate::blob::BlobStore;
+use crate::memory::GrowError;
+use crate::table::{Change, HashTable};
+
+/// Bytes of a link.
+pub(super) const LINK: usize = 12;
+
+/// Bytes that so many links take in the log.
+pub(super) fn links_len(links: u32) -> u64 {
+    u64::from(links) * LINK as u64
+}
+
+/// The ids of a block that are in the table, and what was there before.
+#[derive(Debug, Default)]
+pub(super) struct EnteredIds {
+    hashes: Vec<u64>,
+    /// By rising position: the posting that an entry had.
+    replaced: Vec<(u32, u64)>,
+    /// The links that the block gets.
+    links: Vec<(u32, u64)>,
+}
+
+impl EnteredIds {
+    /// The links as they lie in the log.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.links.len() * LINK);
+        for &(position, posting) in &self.links {
+            bytes.extend(position.to_le_bytes());
+            bytes.extend(posting.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// How many links there are.
+    pub fn links(&self) -> u32 {
+        self.links.len() as u32
+    }
+
+    /// The postings that were replaced, of kept blocks and of pruned ones.
+    pub fn replaced(&self) -> impl Iterator<Item = u64> {
+        self.replaced.iter().map(|&(_, posting)| posting)
+    }
+
+    /// Puts the table back to what it was.
+    pub fn take_back(&self, table: &mut HashTable) {
+        self.undo(table, self.hashes.len());
+    }
+
+    fn undo(&self, table: &mut HashTable, done: usize) {
+        let mut replaced = self.replaced.iter().rev().peekable();
+        for (position, &hash) in self.hashes[..done].iter().enumerate().rev() {
+            let before = replaced.next_if(|&&(at, _)| at as usize == position).map(|&(_, posting)| posting);
+            table.change(hash, |_| before.map_or(Change::Out, Change::To));
+        }
+    }
+}
+
+fn split_link(link: &[u8; LINK]) -> (u32, u64) {
+    let [a, b, c, d, posting @ ..] = *link;
+    (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(posting))
+}
+
+impl ChainStore {
+    /// The hash under which an id's newest posting is kept.
+    #[inline]
+    pub(super) fn id_hash(&self, id: &[u8; ID]) -> u64 {
+        let hash = self.index.hash(id);
+        #[cfg(test)]
+        let hash = if self.few_hashes { hash & 3 } else { hash };
+        hash
+    }
+
+    /// Makes the postings of block `number` the newest of their ids, or none of them.
+    ///
+    /// # Errors
+    /// [`GrowError`], and nothing has changed.
+    pub(super) fn insert_ids(&mut self, number: u64, index: &Index) -> Result<EnteredIds, GrowError> {
+        let mut entered =
+            EnteredIds { hashes: index.ids().map(|id| self.id_hash(id)).collect(), ..EnteredIds::default() };
+        let first = self.index_value(number, 0);
+        for (position, &hash) in (0u32..).zip(&entered.hashes) {
+            match self.index.put(hash, first | u64::from(position)) {
+                Ok(None) => {}
+                Ok(Some(before)) => entered.replaced.push((position, before)),
+                Err(error) => {
+                    entered.undo(&mut self.index, position as usize);
+                    return Err(error);
+                }
+            }
+        }
+        self.link(number, index, &mut entered);
+        Ok(entered)
+    }
+
+    /// Finds the links that what was replaced makes.
+    fn link(&self, number: u64, index: &Index, entered: &mut EnteredIds) {
+        let mut gone = false;
+        for &(position, before) in &entered.replaced {
+            let (block, earlier) = self.index_place(before);
+            if block != number {
+                // What outlived a damaged block may name one that is not there yet.
+                if self.state.started && block >= self.state.oldest && block < number {
+                    entered.links.push((position, before));
+                }
+                continue;
+            }
+            // Nor was it put there now where it names another hash, or a later place.
+            let hash = entered.hashes[position as usize];
+            if earlier >= position || entered.hashes.get(earlier as usize) != Some(&hash) {
+                continue;
+            }
+            if index.id(earlier) != index.id(position) {
+                entered.links.push((position, before));
+            } else if let Ok(at) = entered.links.binary_search_by_key(&earlier, |&(position, _)| position) {
+                let inherited = std::mem::replace(&mut entered.links[at].1, super::keys::NONE);
+                gone = true;
+                entered.links.push((position, inherited));
+            }
+        }
+        if gone {
+            entered.links.retain(|&(_, posting)| posting != super::keys::NONE);
+        }
+    }
+
+    /// Takes the ids of the head out: of each the posting before it is the newest again, if its block is kept.
+    ///
+    /// # Errors
+    /// A sentence where the links cannot be read; nothing has changed.
+    pub(super) fn remove_ids(&mut self, blobs: &BlobStore, meta: &BlockMeta, index: &Index) -> Result<u64, String> {
+        let mut links = Vec::new();
+        let range = meta.id_links_start()..meta.log_end();
+        self.log.read_onto(blobs, &mut links, range).map_err(|error| format!("the links of its ids: {error:?}"))?;
+        let mut links = links.as_chunks().0.iter().map(split_link).rev().peekable();
+        let mut removed = 0;
+        // From the last on: of one hash each posting of the block leads to the one before it.
+        for (position, id) in index.ids().enumerate().rev() {
+            let position = position as u32;
+            let posting = self.index_value(meta.number, position);
+            while links.next_if(|&(at, _)| at > position).is_some() {}
+            let before = links.next_if(|&(at, _)| at == position).map(|(_, before)| before);
+            let before = before.filter(|&before| before < posting && self.index_place(before).0 >= self.state.oldest);
+            let hash = self.id_hash(id);
+            let changed = self.index.change(hash, |newest| match before {
+                _ if newest != posting => Change::Keep,
+                Some(before) => Change::To(before),
+                None => Change::Out,
+            });
+            removed += u64::from(changed.is_some() && before.is_none());
+        }
+        Ok(removed)
+    }
+
+    /// The posting before one of a kept block, if there is a link.
+    ///
+    /// # Errors
+    /// A sentence where the links cannot be read.
+    #[cold]
+    pub(super) fn id_before(&self, blobs: &BlobStore, meta: &BlockMeta, position: u32) -> Result<Option<u64>, String> {
+        let link = |at: u32| -> Result<(u32, u64), String> {
+            let bytes = self.log.read_array(blobs, meta.id_links_start() + links_len(at));
+            bytes.map(|bytes| split_link(&bytes)).map_err(|error| format!("the links of its ids: {error:?}"))
+        };
+        let (mut low, mut high) = (0, meta.id_links);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match link(middle)? {
+                (at, posting) if at == position => return Ok(Some(posting)),
+                (at, _) if at < position => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Puts both tables back to what they were before a block was entered.
+    pub(super) fn take_back(&mut self, entered: &super::append::Entered) {
+        self.take_back_keys(&entered.keys);
+        entered.ids.take_back(&mut self.index);
+    }
+
+    /// Notes which stale postings an entered block has replaced: they need no sweep any more.
+    pub(super) fn settle_replaced(&mut self, entered: &super::append::Entered) {
+        entered.ids.replaced().for_each(|posting| self.settle(IndexTable::Ids, posting));
+        entered.keys.replaced().for_each(|posting| self.settle(IndexTable::Keys, posting));
+    }
+}

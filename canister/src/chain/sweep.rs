@@ -1,0 +1,213 @@
+//! What pruning leaves in the indexes, and how that is dropped in bulk (`etl-parallel-pruning.md`, `docs/pruning-pipeline.md`).
+//!
+//! **Constraint.** Taking the entries of a block out one by one costs a search and a page for each, in the message that prunes
+//! the block: with a million entries each lies on a page of its own.
+//!
+//! **Design.** Pruning a block only moves the bound, and readers take nothing below it for kept. What the block has in a table is
+//! its *debt*: an upper bound of the entries that are stale, as those that newer postings have replaced count too. A *sweep* walks
+//! the table's buckets in order, in slices, and drops each entry whose posting is below the bound. What is pruned while a sweep is
+//! under way may lie behind it, so it is counted apart and is the debt of the next one.
+//!
+//! All of it is a few words of the chain's state, committed with each slice: nothing is on the heap, and nothing can be lost.
+
+use super::{ChainStore, place};
+
+/// One of the two indexes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexTable {
+    /// Transaction ids.
+    Ids,
+    /// Secondary keys.
+    Keys,
+}
+
+impl IndexTable {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Ids, Self::Keys];
+}
+
+/// How far the sweep of a table is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sweep {
+    /// Entries at most that are stale, of blocks that were pruned before the sweep began; of all pruned blocks where none is
+    /// under way.
+    before: u64,
+    /// The same of blocks that were pruned since.
+    since: u64,
+    /// One above the bucket with which the sweep goes on; 0: none is under way.
+    cursor: u64,
+    /// The oldest kept block when it began.
+    bound: u64,
+    /// Entries that sweeps ever dropped.
+    pub dropped: u64,
+    /// Sweeps that ever came to their end.
+    pub finished: u64,
+}
+
+impl Sweep {
+    /// Words of the chain's cell.
+    pub(super) const WORDS: usize = 6;
+
+    pub(super) fn from_words(word: impl Fn(usize) -> u64) -> Self {
+        Self { before: word(0), since: word(1), cursor: word(2), bound: word(3), dropped: word(4), finished: word(5) }
+    }
+
+    pub(super) fn words(&self) -> [u64; Self::WORDS] {
+        [self.before, self.since, self.cursor, self.bound, self.dropped, self.finished]
+    }
+
+    /// Entries at most that are stale.
+    pub fn debt(&self) -> u64 {
+        self.before.saturating_add(self.since)
+    }
+
+    /// The bucket with which the sweep that is under way goes on.
+    pub fn cursor(&self) -> Option<u64> {
+        self.cursor.checked_sub(1)
+    }
+
+    /// Notes that a block with so many references was pruned.
+    pub(super) fn owe(&mut self, references: u64) {
+        let debt = if self.cursor == 0 { &mut self.before } else { &mut self.since };
+        *debt = debt.saturating_add(references);
+    }
+
+    /// Notes that a stale entry of block `number` is gone.
+    pub(super) fn settle(&mut self, number: u64) {
+        let debt = if self.cursor == 0 || number < self.bound { &mut self.before } else { &mut self.since };
+        *debt = debt.saturating_sub(1);
+    }
+}
+
+/// What a table holds, and owes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableDebt {
+    /// Entries, stale ones too.
+    pub entries: u64,
+    /// Primary buckets.
+    pub buckets: u64,
+    /// Entries at most that are stale.
+    pub debt: u64,
+    /// Whether a sweep is under way.
+    pub sweeping: bool,
+}
+
+impl TableDebt {
+    /// Entries at least that are of kept blocks.
+    pub fn live(&self) -> u64 {
+        self.entries.saturating_sub(self.debt)
+    }
+}
+
+impl ChainStore {
+    /// How far the sweep of a table is.
+    pub fn sweep_state(&self, table: IndexTable) -> &Sweep {
+        match table {
+            IndexTable::Ids => &self.state.id_sweep,
+            IndexTable::Keys => &self.state.key_sweep,
+        }
+    }
+
+    /// What a table holds, and owes.
+    pub fn debt(&self, table: IndexTable) -> TableDebt {
+        let (stats, sweep) = match table {
+            IndexTable::Ids => (self.index.stats(), &self.state.id_sweep),
+            IndexTable::Keys => (self.keys.stats(), &self.state.key_sweep),
+        };
+        TableDebt {
+            entries: stats.entries,
+            buckets: stats.buckets,
+            debt: sweep.debt(),
+            sweeping: sweep.cursor().is_some(),
+        }
+    }
+
+    /// Goes on with the sweep of a table by one slice of 64 KiB, or begins one, and says how many entries went.
+    pub fn sweep(&mut self, table: IndexTable) -> u64 {
+        let (base, oldest) = (self.state.base, self.state.oldest);
+        let (entries, sweep) = match table {
+            IndexTable::Ids => (&mut self.index, &mut self.state.id_sweep),
+            IndexTable::Keys => (&mut self.keys, &mut self.state.key_sweep),
+        };
+        if sweep.cursor == 0 {
+            (sweep.cursor, sweep.bound) = (1, oldest);
+        }
+        // Postings rise with their blocks, so one comparison of words decides.
+        let stale_below = oldest.saturating_sub(base) << 24;
+        let late_from = sweep.bound.saturating_sub(base) << 24;
+        let mut late = 0;
+        let slice = entries.sweep(sweep.cursor - 1, |posting| {
+            late += u64::from(posting >= late_from && posting < stale_below);
+            posting < stale_below
+        });
+        sweep.dropped += slice.dropped;
+        sweep.since = sweep.since.saturating_sub(late);
+        sweep.before = sweep.before.saturating_sub(slice.dropped - late);
+        match slice.next {
+            Some(bucket) => sweep.cursor = bucket + 1,
+            None => {
+                (sweep.before, sweep.since, sweep.cursor) = (sweep.since, 0, 0);
+                sweep.finished += 1;
+            }
+        }
+        self.save();
+        slice.dropped
+    }
+
+    /// Notes the debt of block `number`, which is pruned: of its references, and of those of damaged blocks before it that could
+    /// not be told.
+    pub(super) fn owe(&mut self, number: u64) {
+        let meta = self.records.meta(number);
+        // The next block is always kept. What it says covers whatever is damaged before it.
+        let below = self.records.references_before(number + 1).filter(|&below| below <= self.state.references);
+        let known = meta.map_or(0, |meta| meta.references());
+        let below = below.unwrap_or(self.state.pruned_references + known).max(self.state.pruned_references);
+        let owed = below - self.state.pruned_references;
+        self.state.pruned_references = below;
+        let (ids, keys) = match meta {
+            Some(meta) if meta.references() == owed => (u64::from(meta.transactions), u64::from(meta.keys)),
+            // Which of them are ids nobody knows any more.
+            _ => (owed, owed),
+        };
+        self.state.id_sweep.owe(ids);
+        if self.keys.stats().entries > 0 {
+            self.state.key_sweep.owe(keys);
+        }
+    }
+
+    /// Notes that the posting was replaced, if it was stale.
+    pub(super) fn settle(&mut self, table: IndexTable, posting: u64) {
+        let (number, _) = place(self.state.base, posting);
+        if number < self.state.oldest {
+            match table {
+                IndexTable::Ids => self.state.id_sweep.settle(number),
+                IndexTable::Keys => self.state.key_sweep.settle(number),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_pruned_during_a_sweep_is_the_next_ones_debt() {
+        let mut sweep = Sweep::default();
+        sweep.owe(10);
+        (sweep.cursor, sweep.bound) = (1, 5);
+        sweep.owe(4);
+        assert_eq!((sweep.before, sweep.since, sweep.debt()), (10, 4, 14));
+        sweep.settle(4);
+        sweep.settle(5);
+        assert_eq!((sweep.before, sweep.since), (9, 3));
+        sweep.cursor = 0;
+        sweep.settle(7);
+        assert_eq!((sweep.before, sweep.since), (8, 3));
+        let words = sweep.words();
+        assert_eq!(Sweep::from_words(|i| words[i]), sweep);
+        sweep.owe(u64::MAX);
+        sweep.owe(u64::MAX);
+        assert_eq!(sweep.debt(), u64::MAX, "nothing wraps");
+    }
+}
