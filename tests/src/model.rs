@@ -181,7 +181,12 @@ impl Model {
         let young = |kept: &&Kept| kept.monotonic + policy.retain_days * DAY >= now;
         let by_age = match policy.retain_days {
             0 => 0,
-            _ => self.kept.iter().find(young).map_or(head, |kept| kept.block.number).min(head.saturating_sub(floor(policy))),
+            _ => self
+                .kept
+                .iter()
+                .find(young)
+                .map_or(head, |kept| kept.block.number)
+                .min(head.saturating_sub(floor(policy))),
         };
         let retention = by_count.max(by_age).min(head);
         let (kept, target) = (self.kept_bytes(), policy.target_bytes);

@@ -172,6 +172,30 @@ impl ChainStore {
         Ok(ids? + keys?)
     }
 
+    /// What sweeps are compared with: takes the entries of the oldest block out one by one, as pruning once did, and says how
+    /// many there were.
+    ///
+    /// # Errors
+    /// A sentence where its index segment cannot be read.
+    #[cfg(feature = "bench")]
+    pub fn remove_one_by_one(&mut self, blobs: &BlobStore) -> Result<u64, String> {
+        let meta = self.records.meta(self.state.oldest).ok_or("no block")?;
+        let mut bytes = Vec::new();
+        let range = meta.segment_start(Segment::Index)..meta.payload_end();
+        self.log.read_onto(blobs, &mut bytes, range).map_err(|error| format!("{error:?}"))?;
+        let index = Index::parse(&bytes).map_err(|error| error.why)?;
+        let mut removed = 0;
+        for (position, id) in (0..).zip(index.ids()) {
+            let (hash, posting) = (self.id_hash(id), self.index_value(meta.number, position));
+            removed += u64::from(self.index.remove(hash, posting));
+        }
+        for (position, key) in (0..).zip(index.each_key()) {
+            let (hash, posting) = (self.key_hash(key.bytes), self.index_value(meta.number, position));
+            removed += u64::from(self.keys.remove(hash, posting));
+        }
+        Ok(removed)
+    }
+
     /// Takes a block out at one end, with the blobs that become free; `advance` moves the chain's bound.
     fn take_out(
         &mut self,

@@ -126,7 +126,12 @@ fn at_emergency_water_it_says_who_holds_pruning_back() {
     let coppice = with_head_at(0);
     // High water 18 blobs, emergency 19 of 20.
     let target_bytes = Some(20 * u64::from(LOG_CLASS));
-    let policy = PrunePolicyArg { target_bytes, timer_interval_secs: Some(3_600), ..PrunePolicyArg::default() };
+    let policy = PrunePolicyArg {
+        target_bytes,
+        timer_interval_secs: Some(3_600),
+        min_kept_blocks: Some(0),
+        ..PrunePolicyArg::default()
+    };
     coppice.set_policy(policy).unwrap();
     let mut number = 1;
     while coppice.storage().used_bytes < 19 * u64::from(LOG_CLASS) {

@@ -11,7 +11,7 @@ use std::time::Duration;
 const DAY: u64 = 86_400;
 
 fn policy(retain_blocks: u64) -> PrunePolicyArg {
-    PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() }
+    PrunePolicyArg { retain_blocks: Some(retain_blocks), min_kept_blocks: Some(0), ..PrunePolicyArg::default() }
 }
 
 /// What the timer ran since it was last asked: firings, the library's calls to itself and their answers.
@@ -71,7 +71,7 @@ fn a_burst_after_a_long_pause_does_the_work_once() {
     let fired = of_the_timer(&host);
     let ticks = fired.iter().filter(|e| e.kind == Kind::Update).count() as u64;
     assert_eq!(ticks, status.ticks);
-    println!("{ticks} firings for 720 missed intervals, {} instructions", instructions(&fired));
+    println!("{ticks} firings for 72 missed intervals of the net, {} instructions", instructions(&fired));
     assert!(fired.iter().all(|e| matches!(e.outcome, Outcome::Completed)), "none traps");
     assert!(instructions(&fired) <= (ticks + 20) * 100_000, "but for the first they are idle");
     // And the beat goes on as before.
@@ -86,8 +86,8 @@ fn two_firings_at_once_do_the_work_once() {
     let coppice = Coppice::new();
     coppice.set_policy(PrunePolicyArg { timer_interval_secs: Some(10), ..policy(5) }).unwrap();
     coppice.append_plain(0..30, 1_000);
-    // Two intervals at once are two ticks in the same round, at the same time.
-    coppice.pass(20);
+    // What the blocks have armed, and the net: two ticks in the same round, at the same time.
+    coppice.pass(600);
     let status = coppice.prune_status();
     assert!(status.ticks >= 2, "{status:?}");
     assert_eq!((status.pruned_before_block, status.runs, status.pruned_blocks), (24, 1, 24));
@@ -113,7 +113,8 @@ fn low_cycles_pause_it_and_it_says_so() {
     let plan: Result<PrunePlan, PruneError> = coppice.ask("plan_prune", ());
     assert_eq!(plan.unwrap().held_by, Some(HeldBy::LowCycles));
     host.add_cycles(coppice.id, 100_000_000_000_000);
-    coppice.pass(60);
+    // Nobody tells a canister that it has cycles again: the net looks.
+    coppice.pass(600);
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.held_by), (14, None));
     assert!(coppice.ask::<Health>("health", ()).healthy);
@@ -125,22 +126,23 @@ fn a_policy_may_change_in_the_middle_of_a_run() {
     let slow = PrunePolicyArg { max_ops_per_tick: Some(1), timer_interval_secs: Some(10), ..policy(5) };
     coppice.set_policy(slow.clone()).unwrap();
     coppice.append_plain(0..30, 1_000);
-    (0..4).for_each(|_| coppice.pass(10));
+    coppice.pass(10);
     let status = coppice.prune_status();
-    assert_eq!((status.pruned_before_block, status.running, status.target), (4, true, 24));
+    let first = status.pruned_before_block;
+    assert!((1..9).contains(&first) && status.running && status.target == 24, "{status:?}");
     // Another window: the run ends where it is, another one begins, and goes to the new target.
     coppice.set_policy(PrunePolicyArg { retain_blocks: Some(20), ..slow.clone() }).unwrap();
     let status = coppice.prune_status();
-    assert_eq!((status.running, status.target, status.last_run.unwrap().ticks), (false, 9, 4));
-    (0..8).for_each(|_| coppice.pass(10));
+    assert_eq!((status.running, status.target, status.last_run.unwrap().ticks), (false, 9, first));
+    coppice.settle(10);
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.runs, status.need_prune), (9, 2, false));
-    assert_eq!(status.last_run.unwrap().ticks, 5);
+    assert_eq!(status.last_run.unwrap().ticks, 9 - first, "a block a tick");
     // Another interval.
-    coppice.set_policy(PrunePolicyArg { timer_interval_secs: Some(1_000), ..policy(5) }).unwrap();
-    coppice.pass(900);
+    coppice.set_policy(PrunePolicyArg { timer_interval_secs: Some(300), ..policy(5) }).unwrap();
+    coppice.pass(250);
     assert_eq!(coppice.prune_status().pruned_before_block, 9);
-    coppice.pass(200);
+    coppice.pass(60);
     assert_eq!(coppice.prune_status().pruned_before_block, 24);
 }
 
@@ -148,7 +150,8 @@ fn a_policy_may_change_in_the_middle_of_a_run() {
 #[test]
 fn timestamps_may_be_anything() {
     let coppice = Coppice::new();
-    coppice.set_policy(PrunePolicyArg { retain_days: Some(2), ..PrunePolicyArg::default() }).unwrap();
+    let arg = PrunePolicyArg { retain_days: Some(2), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
+    coppice.set_policy(arg).unwrap();
     let now = || coppice.ic.now() / 1_000_000_000;
     // In the past, in the far future, at zero, at the end of time: a day apart each.
     let stamps = [now() - 30 * DAY, now() + 1_000 * DAY, 0, u64::MAX, now() - 2 * DAY, 7];
@@ -173,9 +176,10 @@ fn timestamps_may_be_anything() {
     assert_eq!(oldest, [0, 1, 1, 3, 3, 5]);
 }
 
-/// A block with as many transactions as there may be is pruned alone, in one message, by the smallest budgets.
+/// A block with as many transactions as there may be is pruned in one message by the smallest budgets, and each message of it and
+/// of the sweep is small.
 #[test]
-fn the_largest_block_is_one_tick() {
+fn the_largest_block_goes_by_the_smallest_budgets() {
     let (coppice, host) = Coppice::embedded(default_arg());
     let ids: Vec<_> = (0..100_000u64).map(|i| id(1 << 50 | i)).collect();
     let mut large = block(0, &ids, 1_000);
@@ -185,21 +189,26 @@ fn the_largest_block_is_one_tick() {
     for number in 1..4 {
         coppice.append(&plain(number, 3, 2 * LOG_CLASS as usize)).unwrap();
     }
-    let smallest = PrunePolicyArg { max_ops_per_tick: Some(1), max_instructions_per_tick: Some(1), ..policy(1) };
+    let smallest = PrunePolicyArg {
+        max_ops_per_tick: Some(1),
+        max_instructions_per_tick: Some(1),
+        pause_after_secs: Some(0),
+        ..policy(1)
+    };
     coppice.set_policy(smallest).unwrap();
-    for oldest in 1..=2 {
-        host.take_executions();
-        coppice.pass(60);
-        assert_eq!(coppice.prune_status().pruned_before_block, oldest, "one block a tick");
-        let most = of_the_timer(&host).into_iter().max_by_key(|e| e.instructions).unwrap();
-        println!(
-            "block {}: {} instructions, {} pages written",
-            oldest - 1,
-            most.instructions,
-            most.stable_pages_written
-        );
-        assert!(most.instructions <= 2_000_000_000 && most.stable_pages_written * 4_096 <= 75 << 20, "{most:?}");
+    host.take_executions();
+    coppice.settle(60);
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.last_run.unwrap().blocks), (2, 2));
+    // The debt of its 100,000 ids is more than the table may owe.
+    while coppice.prune_status().sweep != SweepPhase::Idle {
+        coppice.ic.tick();
     }
+    let fired = of_the_timer(&host);
+    for most in &fired {
+        assert!(most.instructions <= 10_000_000 && most.stable_pages_written <= 200, "{most:?}");
+    }
+    assert_eq!(coppice.prune_status().transaction_index.entries, 6);
     assert_eq!(coppice.location(ids[77]), Err(ReadError::NotFound));
     assert_eq!(coppice.storage().index_entries, 6);
     assert_eq!(coppice.block(2).unwrap().header.hash, hash(2));

@@ -197,7 +197,13 @@ fn a_required_export_holds_everything_without_an_exporter() {
 fn at_emergency_water_appends_are_refused_in_the_exporters_name() {
     let coppice = Coppice::new();
     let target = 100 * u64::from(LOG_CLASS);
-    coppice.set_policy(PrunePolicyArg { target_bytes: Some(target), ..PrunePolicyArg::default() }).unwrap();
+    coppice
+        .set_policy(PrunePolicyArg {
+            target_bytes: Some(target),
+            min_kept_blocks: Some(0),
+            ..PrunePolicyArg::default()
+        })
+        .unwrap();
     coppice.register(Who::Exporter);
     let mut next = 0;
     let refused = loop {

@@ -345,7 +345,7 @@ impl Machine {
         }
     }
 
-    fn end(self) {
+    fn end(mut self) {
         self.readers.keys().for_each(|&who| self.exported_before_pruned(who));
         let mut reader = Reader::default();
         while reader.pull(&self.coppice, 0) == Pulled::Some {}

@@ -202,7 +202,8 @@ fn payloads_end_anywhere() {
 fn an_upload_that_was_begun_below_emergency_water_can_be_committed() {
     let coppice = Coppice::new();
     let blobs = |n: u64| n * u64::from(LOG_CLASS);
-    let policy = PrunePolicyArg { target_bytes: Some(blobs(100)), ..PrunePolicyArg::default() };
+    let policy =
+        PrunePolicyArg { target_bytes: Some(blobs(100)), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
     coppice.set_policy(policy).unwrap();
     coppice.append_plain(0..88, LOG_CLASS as usize - 128);
     assert!((blobs(86)..=blobs(90)).contains(&coppice.storage().used_bytes));
@@ -221,7 +222,7 @@ fn a_block_larger_than_emergency_water_does_not_stop_the_chain() {
     coppice.append_plain(0..3, 100);
     coppice.upload(&plain(3, 1, 30 * LOG_CLASS as usize), 1 << 20).unwrap();
     let target_bytes = Some(30 * u64::from(LOG_CLASS));
-    coppice.set_policy(PrunePolicyArg { target_bytes, ..PrunePolicyArg::default() }).unwrap();
+    coppice.set_policy(PrunePolicyArg { target_bytes, min_kept_blocks: Some(0), ..PrunePolicyArg::default() }).unwrap();
     coppice.append(&plain(4, 1, 100)).unwrap();
     coppice.pass(60);
     coppice.append(&plain(5, 1, 100)).unwrap();
