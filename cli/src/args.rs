@@ -30,12 +30,28 @@ pub enum Command {
     Bench(BenchArgs),
 }
 
+impl Command {
+    /// Whether it runs a canister in this process, perhaps, whose compiled form may be kept for the next time.
+    pub fn may_cache(&self) -> bool {
+        match self {
+            Self::Demo(args) => !args.host.no_cache,
+            Self::Ingest(args) => !args.host.no_cache,
+            Self::Index(args) => !args.host.no_cache,
+            Self::Bench(args) => !args.no_cache,
+            Self::Size(_) => false,
+        }
+    }
+}
+
 /// Options that every command which starts a canister has.
 #[derive(Clone, Debug, Default, Args)]
 pub struct HostArgs {
     /// The canister's wasm, raw or gzipped; built with scripts/build-wasm if not given
     #[arg(long, value_name = "PATH", env = "COPPICE_WASM")]
     pub wasm: Option<PathBuf>,
+    /// Compile the canister anew, and keep nothing of it for the next time
+    #[arg(long)]
+    pub no_cache: bool,
     /// Print nothing but one line of JSON on stdout
     #[arg(long)]
     pub json: bool,

@@ -125,7 +125,7 @@ pub fn command(args: &DemoArgs) -> Result<()> {
     if args.utxo {
         return demo_utxo::command(args);
     }
-    let HostArgs { wasm, json } = &args.host;
+    let HostArgs { wasm, json, .. } = &args.host;
     let blocks = args.blocks.unwrap_or(BLOCKS);
     let plan = Plan::new(blocks, args.retain_blocks, args.seed)?;
     let report = match args.network.connect()? {

@@ -99,7 +99,7 @@ impl Report for IngestReport {
 /// # Errors
 /// As [`run`].
 pub fn command(args: &IngestArgs) -> Result<()> {
-    let HostArgs { wasm, json } = &args.host;
+    let HostArgs { wasm, json, .. } = &args.host;
     let ordered = read(&args.blk)?;
     let plan = Plan { first_number: args.first_number, retain_blocks: args.retain_blocks, utxo: args.utxo };
     let report = match args.network.connect()? {

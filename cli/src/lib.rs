@@ -43,6 +43,9 @@ use args::{Cli, Command};
 /// # Errors
 /// When something cannot be read or built, the canister refuses something, or what it answers is not what was put in.
 pub fn run(cli: Cli) -> anyhow::Result<()> {
+    if cli.command.may_cache() {
+        coppice_host::set_module_cache(coppice_host::default_module_cache());
+    }
     match cli.command {
         Command::Demo(args) => demo::command(&args),
         Command::Ingest(args) => ingest::command(&args),

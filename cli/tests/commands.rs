@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 fn wasm() -> Vec<u8> {
+    coppice_host::set_module_cache(coppice_host::default_module_cache());
     let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
     wasm::find(named.as_deref()).unwrap()
 }
@@ -109,4 +110,36 @@ fn errors_name_what_is_wrong() {
         Command::new(env!("CARGO_BIN_EXE_coppice")).args(["ingest", "--blk", "no-such-file"]).output().unwrap();
     assert!(!output.status.success() && output.stdout.is_empty());
     assert!(String::from_utf8_lossy(&output.stderr).contains("no-such-file"));
+}
+
+/// The compiled canister is kept for the next command, and no command believes what is not as it was written.
+#[test]
+fn the_compiled_canister_is_kept_and_a_damaged_one_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let (block, wasm_file, cache) =
+        (dir.path().join("block.raw"), dir.path().join("canister.wasm"), dir.path().join("compiled"));
+    std::fs::write(&block, bitcoin_test_data::blocks::mainnet_702861()).unwrap();
+    std::fs::write(&wasm_file, wasm()).unwrap();
+    let ingest = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
+        command.args(["ingest", "--json", "--blk"]).arg(&block).arg("--wasm").arg(&wasm_file).args(more);
+        let output = command.env("COPPICE_MODULE_CACHE", &cache).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["verified"]["blocks"], 1);
+        report["instructions"].clone()
+    };
+    let compiled_anew = ingest(&["--no-cache"]);
+    assert!(!cache.exists());
+    assert_eq!(ingest(&[]), compiled_anew);
+    let entries = || -> Vec<PathBuf> { std::fs::read_dir(&cache).unwrap().map(|file| file.unwrap().path()).collect() };
+    let [entry] = &entries()[..] else { panic!("{:?}", entries()) };
+    // A new entry is another file, which takes the old one's place.
+    let file = || std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(entry).unwrap());
+    let (whole, first) = (std::fs::read(entry).unwrap(), file());
+    assert_eq!((ingest(&[]), file()), (compiled_anew.clone(), first), "it is taken as it is");
+    let damaged = [&whole[..1_000], &[0; 8], &whole[1_008..]].concat();
+    std::fs::write(entry, damaged).unwrap();
+    assert_eq!(ingest(&[]), compiled_anew);
+    assert!(std::fs::read(entry).unwrap() == whole && entries().len() == 1);
 }

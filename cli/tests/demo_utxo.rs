@@ -16,6 +16,7 @@ use std::time::Duration;
 const BLOCKS: u64 = 600;
 
 fn start() -> Client<Embedded> {
+    coppice_host::set_module_cache(coppice_host::default_module_cache());
     let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
     Embedded::start(wasm::find(named.as_deref()).unwrap()).unwrap()
 }

@@ -89,6 +89,7 @@ fn index(client: &Client<Embedded>, url: &str, random: &mut Random, pages: Optio
 }
 
 fn client() -> Client<Embedded> {
+    coppice_host::set_module_cache(coppice_host::default_module_cache());
     let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
     Embedded::start(wasm::find(named.as_deref()).unwrap()).unwrap()
 }

@@ -32,6 +32,7 @@ impl Net {
         let controller = Principal::self_authenticating(b"controller");
         let canister = host.create_canister_with_settings(Some(controller), None);
         host.add_cycles(canister, 10_000_000_000_000_000);
+        coppice_host::set_module_cache(coppice_host::default_module_cache());
         let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
         let init = InitArg { operators: vec![principal], producers: vec![principal], ..InitArg::default() };
         let arg = candid::encode_one(Some(CanisterArg::Init(init))).unwrap();

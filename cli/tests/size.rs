@@ -27,6 +27,7 @@ fn check(block_bytes: u64, transactions: u64) {
         timer_interval_secs: 60,
     };
     let size = Size::of(workload);
+    coppice_host::set_module_cache(coppice_host::default_module_cache());
     let client = Embedded::start(wasm::find(None).unwrap()).unwrap();
     let policy =
         PrunePolicyArg { retain_days: Some(1), target_bytes: Some(size.target_bytes), ..PrunePolicyArg::default() };

@@ -1,7 +1,7 @@
 //! The one Wasmtime engine of the process, and the modules it has compiled.
 //!
 //! Compiling a canister takes seconds and tests install the same one over and over, so engine, linker and compiled
-//! modules live as long as the process.
+//! modules live as long as the process; [`crate::compiled`] keeps them for longer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -40,7 +40,10 @@ static LINKER: LazyLock<Linker<Context>> = LazyLock::new(|| {
 
 type Hash = [u8; 32];
 
-static MODULES: LazyLock<Mutex<HashMap<Hash, Arc<CanisterModule>>>> = LazyLock::new(Mutex::default);
+/// A module, once it is compiled. Whoever wants the same meanwhile waits for it.
+type Slot = Arc<Mutex<Option<Arc<CanisterModule>>>>;
+
+static MODULES: LazyLock<Mutex<HashMap<Hash, Slot>>> = LazyLock::new(Mutex::default);
 
 /// The engine that every module and store belongs to.
 pub(crate) fn engine() -> &'static Engine {
@@ -54,11 +57,12 @@ pub(crate) fn engine() -> &'static Engine {
 pub(crate) fn compile(wasm: &[u8]) -> Result<Arc<CanisterModule>, InvalidModule> {
     use sha2::Digest;
     let hash: Hash = sha2::Sha256::digest(wasm).into();
-    let modules = || MODULES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(module) = modules().get(&hash) {
+    let slot = MODULES.lock().unwrap_or_else(PoisonError::into_inner).entry(hash).or_default().clone();
+    // Others are compiled, or found, meanwhile.
+    let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(module) = &*slot {
         return Ok(module.clone());
     }
-    // Not under the lock: other tests may compile or find theirs meanwhile.
     let module = Arc::new(CanisterModule::new(&ENGINE, &LINKER, wasm, hash)?);
-    Ok(modules().entry(hash).or_insert(module).clone())
+    Ok(slot.insert(module).clone())
 }

@@ -25,6 +25,7 @@
 
 mod call_context;
 mod canister;
+mod compiled;
 mod context;
 mod cost;
 mod cycles;
@@ -53,6 +54,7 @@ mod trap;
 
 pub use call_context::MessageId;
 pub use candid::Principal;
+pub use compiled::{default_module_cache, set_module_cache};
 pub use execution::{Execution, Kind, Outcome, Totals};
 pub use faults::{Faults, TrapPoint};
 pub use host::Host;

@@ -12,8 +12,9 @@ use std::io::Read;
 use flate2::read::MultiGzDecoder;
 use wasm_encoder::{ExportKind, ExportSection, RawSection};
 use wasmparser::{ExternalKind, Parser, Payload, TypeRef};
-use wasmtime::{Engine, InstancePre, Linker, Module};
+use wasmtime::{Engine, InstancePre, Linker};
 
+use crate::compiled;
 use crate::context::Context;
 
 const PREFIX: &str = "coppice_host:";
@@ -66,7 +67,7 @@ impl CanisterModule {
         let unpacked = unpack(wasm)?;
         let rewritten = Rewritten::new(&unpacked)?;
         let compile = |error: wasmtime::Error| InvalidModule::Compile(format!("{error:#}"));
-        let module = Module::new(engine, &rewritten.wasm).map_err(compile)?;
+        let module = compiled::module(engine, &rewritten.wasm).map_err(compile)?;
         let pre = linker.instantiate_pre(&module).map_err(compile)?;
         Ok(CanisterModule {
             pre,
@@ -197,7 +198,7 @@ mod tests {
         let rewritten = Rewritten::new(&wasm).unwrap();
         assert_eq!(rewritten.globals, ["coppice_host:global:0", "coppice_host:global:2"]);
         assert!(rewritten.exports.contains(START) && rewritten.exports.contains("f"));
-        Module::new(crate::engine::engine(), &rewritten.wasm).unwrap();
+        wasmtime::Module::new(crate::engine::engine(), &rewritten.wasm).unwrap();
     }
 
     #[test]

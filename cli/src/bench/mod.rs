@@ -24,6 +24,9 @@ pub struct BenchArgs {
     /// The bench wasm, raw or gzipped
     #[arg(long, value_name = "PATH", env = "COPPICE_BENCH_WASM", default_value = "target/coppice-bench.wasm")]
     pub wasm: PathBuf,
+    /// Compile the bench wasm anew, and keep nothing of it for the next time
+    #[arg(long)]
+    pub no_cache: bool,
     /// One JSON object a line instead of a table
     #[arg(long)]
     pub json: bool,

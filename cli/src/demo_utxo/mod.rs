@@ -46,7 +46,7 @@ const BATCH_SIZE: u32 = 128;
 /// # Errors
 /// As [`run`].
 pub fn command(args: &DemoArgs) -> Result<()> {
-    let HostArgs { wasm, json } = &args.host;
+    let HostArgs { wasm, json, .. } = &args.host;
     let blocks = args.blocks.unwrap_or(plan::BLOCKS);
     // Before anything is built.
     let plan = Plan::new(blocks, args.retain_blocks, args.seed)?;

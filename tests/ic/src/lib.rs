@@ -114,7 +114,7 @@ pub fn chosen() -> Backend {
 /// The Internet Computer that this run's tests go by.
 pub fn ic() -> Box<dyn Ic> {
     let ic: Box<dyn Ic> = match chosen() {
-        Backend::Host => Box::new(host::HostIc(Arc::new(Host::new()))),
+        Backend::Host => Box::new(host::HostIc(Arc::new(host()))),
         Backend::PocketIc => Box::new(pocket::PocketIcBackend::new()),
     };
     note(ic.backend());
@@ -123,9 +123,15 @@ pub fn ic() -> Box<dyn Ic> {
 
 /// The embedded host, and a handle on what only it can do: faults, single steps, counted executions.
 pub fn embedded() -> (Box<dyn Ic>, Arc<Host>) {
-    let host = Arc::new(Host::new());
+    let host = Arc::new(host());
     note(Backend::Host);
     (Box::new(host::HostIc(Arc::clone(&host))), host)
+}
+
+fn host() -> Host {
+    // Each of the test binaries would compile the same canister.
+    coppice_host::set_module_cache(coppice_host::default_module_cache());
+    Host::new()
 }
 
 /// Notes that the current test runs on a backend.
