@@ -60,6 +60,9 @@ pub struct HostArgs {
 /// Fewest blocks of a demonstration: with fewer, mainnet's block 702,861 would not be among them.
 pub const MIN_DEMO_BLOCKS: u64 = 150;
 
+/// The largest `coinbase_maturity` that a canister takes.
+pub const MAX_MATURITY: i64 = u32::MAX as i64 / 2;
+
 /// Options of `coppice demo`.
 #[derive(Clone, Debug, Args)]
 pub struct DemoArgs {
@@ -100,6 +103,10 @@ pub struct IngestArgs {
     /// Replay the blocks into the UTXO store too: a record for each transaction, and what its inputs name spent
     #[arg(long)]
     pub utxo: bool,
+    /// Blocks until a coinbase can be spent, 0: in its own block; for chains made for tests. On a network the canister's
+    /// own setting must be this [default: 100, on a network the canister's]
+    #[arg(long, value_name = "N", requires = "utxo", value_parser = clap::value_parser!(u32).range(0..=MAX_MATURITY))]
+    pub coinbase_maturity: Option<u32>,
     /// Where the canister is.
     #[command(flatten)]
     pub network: NetworkArgs,
@@ -147,6 +154,19 @@ mod tests {
         let cli = Cli::try_parse_from(["coppice", "ingest", "--blk", "a", "b", "--first-number", "7"]).unwrap();
         let Command::Ingest(args) = cli.command else { panic!("{cli:?}") };
         assert_eq!((args.blk.len(), args.first_number), (2, Some(7)));
+        let maturity = |arg: &[&str]| {
+            let cli = Cli::try_parse_from([&["coppice", "ingest", "--blk", "a"], arg].concat()).ok()?;
+            let Command::Ingest(args) = cli.command else { panic!("{cli:?}") };
+            Some(args.coinbase_maturity)
+        };
+        assert_eq!(maturity(&["--utxo"]), Some(None));
+        for (given, taken) in [("0", Some(0)), ("1", Some(1)), ("2147483647", Some(2_147_483_647))] {
+            assert_eq!(maturity(&["--utxo", "--coinbase-maturity", given]), Some(taken));
+        }
+        for refused in ["2147483648", "-1", ""] {
+            assert_eq!(maturity(&["--utxo", "--coinbase-maturity", refused]), None);
+        }
+        assert_eq!(maturity(&["--coinbase-maturity", "1"]), None, "it is the UTXO store's");
         assert!(Cli::try_parse_from(["coppice", "demo", "--blocks", "100"]).is_err());
         assert!(Cli::try_parse_from(["coppice", "demo", "--retain-blocks", "0"]).is_err());
     }

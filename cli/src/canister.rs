@@ -144,6 +144,11 @@ impl<T: Transport> Client<T> {
         result.map_err(|error| anyhow!("the canister refuses the settings: {error:?}"))
     }
 
+    /// `get_config`.
+    pub fn config(&self) -> Result<Config> {
+        self.query("get_config", ())
+    }
+
     /// `set_prune_policy`.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use bitcoin::Network;
 use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash;
-use coppice_canister::api::{PrunePolicyArg, ReadError};
+use coppice_canister::api::{ConfigChange, PrunePolicyArg, ReadError, UtxoSettingsChange};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -33,6 +33,8 @@ pub struct Plan {
     pub retain_blocks: Option<u64>,
     /// Whether the UTXO store gets them too.
     pub utxo: bool,
+    /// Blocks until a coinbase can be spent, where that must be so many.
+    pub coinbase_maturity: Option<u32>,
 }
 
 /// The figures of an ingest.
@@ -101,7 +103,12 @@ impl Report for IngestReport {
 pub fn command(args: &IngestArgs) -> Result<()> {
     let HostArgs { wasm, json, .. } = &args.host;
     let ordered = read(&args.blk)?;
-    let plan = Plan { first_number: args.first_number, retain_blocks: args.retain_blocks, utxo: args.utxo };
+    let plan = Plan {
+        first_number: args.first_number,
+        retain_blocks: args.retain_blocks,
+        utxo: args.utxo,
+        coinbase_maturity: args.coinbase_maturity,
+    };
     let report = match args.network.connect()? {
         Some(client) => feed_to(&client, &ordered, plan)?,
         None => run(wasm::find(wasm.as_deref())?, &ordered, plan)?,
@@ -124,21 +131,27 @@ pub fn read(paths: &[PathBuf]) -> Result<Ordered> {
     Ok(ordered)
 }
 
-/// Feeds a chain to a canister in this process, and verifies every block and every transaction.
+/// Feeds a chain to a canister in this process, with the plan's `coinbase_maturity`, and verifies every block and every
+/// transaction.
 ///
 /// # Errors
 /// When a block cannot be read, the canister refuses something or traps, or it answers anything but what was appended.
 pub fn run(wasm: Vec<u8>, ordered: &Ordered, plan: Plan) -> Result<IngestReport> {
-    feed_to(&Embedded::start(wasm)?, ordered, plan)
+    let client = Embedded::start(wasm)?;
+    if plan.coinbase_maturity.is_some() {
+        let utxo = UtxoSettingsChange { coinbase_maturity: plan.coinbase_maturity, ..UtxoSettingsChange::default() };
+        client.set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() })?;
+    }
+    feed_to(&client, ordered, plan)
 }
 
 /// Feeds a chain to a canister, from behind its head where that is one of the blocks, and verifies every block and every
 /// transaction.
 ///
 /// # Errors
-/// As [`run`]; when the canister's head is another chain's.
+/// As [`run`]; when the canister's head is another chain's, or its `coinbase_maturity` is not the plan's.
 pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Result<IngestReport> {
-    let Plan { first_number, retain_blocks, utxo } = plan;
+    let Plan { first_number, retain_blocks, utxo, coinbase_maturity } = plan;
     let started = Instant::now();
     let (first, last) = ordered.chain.first().zip(ordered.chain.last()).context("there are no blocks to append")?;
     let length = ordered.chain.len() as u64;
@@ -155,6 +168,7 @@ pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Res
     let last_block = first_block.checked_add(length - 1).context("block numbers have 64 bits")?;
     if utxo {
         utxo::check_numbers(first, first_block, last_block)?;
+        utxo::check_maturity(client, coinbase_maturity)?;
     }
     eprintln!("{} from number {first_block} on ({why})", blocks(length));
     if there.blocks > 0 {

@@ -20,12 +20,16 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const UTXO: Plan = Plan { first_number: None, retain_blocks: None, utxo: true };
+const UTXO: Plan = Plan { first_number: None, retain_blocks: None, utxo: true, coinbase_maturity: None };
 
-fn start() -> Client<Embedded> {
+fn canister() -> Vec<u8> {
     coppice_host::set_module_cache(coppice_host::default_module_cache());
     let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
-    Embedded::start(wasm::find(named.as_deref()).unwrap()).unwrap()
+    wasm::find(named.as_deref()).unwrap()
+}
+
+fn start() -> Client<Embedded> {
+    Embedded::start(canister()).unwrap()
 }
 
 fn replay(client: &Client<impl Site>, ordered: &Ordered) -> (IngestReport, Replayed) {
@@ -242,4 +246,64 @@ fn blocks_without_heights_are_refused_before_anything_is_sent() {
     let error = ingest::feed_to(&client, &ordered, plan).err().unwrap();
     assert!(format!("{error:#}").contains("--first-number"), "{error:#}");
     assert_eq!(client.head().unwrap(), Err(ReadError::NotFound));
+}
+
+fn with_maturity(blocks: u32) -> Plan {
+    Plan { coinbase_maturity: Some(blocks), ..UTXO }
+}
+
+fn refusal(result: anyhow::Result<IngestReport>) -> String {
+    format!("{:#}", result.err().unwrap())
+}
+
+#[test]
+fn a_test_networks_coinbases_are_spent_as_early_as_the_option_says() {
+    // Depths in the order of blocks, the youngest coinbase that is spent, and what is refused then.
+    for (depths, youngest) in [(&[9, 5, 7][..], 5), (&[1, 1, 4], 1), (&[2, 0], 0)] {
+        let chain = Chain::young(depths);
+        let (_dir, ordered) = read(&chain.bytes());
+        let report = ingest::run(canister(), &ordered, with_maturity(youngest)).unwrap();
+        let utxo = report.utxo.unwrap();
+        assert_eq!((utxo.spent_outputs, utxo.verified.spent), (depths.len() as u64, depths.len() as u64));
+        // Without the option, with one block more, and with the most.
+        for (plan, maturity) in
+            [(UTXO, 100), (with_maturity(youngest + 1), youngest + 1), (with_maturity(u32::MAX / 2), u32::MAX / 2)]
+        {
+            let error = refusal(ingest::run(canister(), &ordered, plan));
+            let depth = depths.iter().find(|&&depth| (depth as u32) < maturity).unwrap();
+            let block = chain.blocks.iter().find(|block| block.txdata.len() > 1);
+            let [says, after] =
+                [format!("coinbase_maturity is {maturity};"), format!("{depth} blocks after it was made")];
+            assert!(error.contains("--coinbase-maturity") && error.contains(&says), "{error}");
+            assert!(error.contains(&after), "{error}");
+            if maturity == 100 {
+                assert!(error.contains(&block.unwrap().txdata[1].compute_txid().to_string()), "{error}");
+            }
+        }
+    }
+    let (_dir, ordered) = read(&Chain::young(&[9]).bytes());
+    let error = refusal(ingest::run(canister(), &ordered, with_maturity(u32::MAX / 2 + 1)));
+    assert!(error.contains("coinbase_maturity") && error.contains("is not from 0 to"), "{error}");
+}
+
+#[test]
+fn a_canister_elsewhere_keeps_its_maturity_and_another_one_is_named_before_anything_is_sent() {
+    let chain = Chain::young(&[4, 3]);
+    let (_dir, ordered) = read(&chain.bytes());
+    let client = start();
+    let error = refusal(ingest::feed_to(&client, &ordered, with_maturity(3)));
+    let says = ["--coinbase-maturity 3", "coinbase_maturity is 100", "set_config", "coinbase_maturity = opt 3"];
+    assert!(says.iter().all(|says| error.contains(says)), "{error}");
+    assert_eq!(client.head().unwrap(), Err(ReadError::NotFound));
+    assert_eq!(client.config().unwrap().utxo.coinbase_maturity, 100);
+
+    let utxo = UtxoSettingsChange { coinbase_maturity: Some(3), ..UtxoSettingsChange::default() };
+    client.set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() }).unwrap();
+    assert!(refusal(ingest::feed_to(&client, &ordered, with_maturity(100))).contains("is 3;"));
+    // As it was said, and with nothing said at all.
+    for plan in [with_maturity(3), UTXO] {
+        ingest::feed_to(&client, &ordered, plan).unwrap();
+    }
+    let expected = Expected { maturity: 3, ..Expected::of(chain::FIRST, &chain.blocks) };
+    expected.check(&client);
 }

@@ -23,7 +23,7 @@ use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash;
 use bitcoin::{Amount, Block, Denomination, Network, OutPoint, Txid};
 use coppice_canister::api::{Outpoint, Spend, UtxoGetSpend, UtxoSpendState};
-use send::{NewRecord, Outcome};
+use send::{Immature, NewRecord, Outcome};
 use serde::Serialize;
 use serde_bytes::ByteBuf;
 use set::{Foreign, RecordId, Set, UtxoHash};
@@ -123,6 +123,21 @@ pub fn check_numbers(first: &Found, first_block: u64, last_block: u64) -> Result
     Ok(())
 }
 
+/// Checks that the canister's `coinbase_maturity` is the one that was asked for. It is its operator's, and stays as it is.
+///
+/// # Errors
+/// When it is another one.
+pub fn check_maturity(client: &Client<impl Site>, asked: Option<u32>) -> Result<()> {
+    let Some(asked) = asked else { return Ok(()) };
+    let there = client.config()?.utxo.coinbase_maturity;
+    ensure!(
+        there == asked,
+        "--coinbase-maturity {asked}, but the canister's coinbase_maturity is {there}; before the first block an operator \
+         may change it: set_config '(record {{ utxo = opt record {{ coinbase_maturity = opt {asked} }} }})'"
+    );
+    Ok(())
+}
+
 /// A replay under way.
 #[derive(Debug)]
 pub struct Replay {
@@ -130,6 +145,7 @@ pub struct Replay {
     figures: Replayed,
     records_before: u64,
     costs_before: Option<Costs>,
+    coinbase_maturity: u32,
     height: u32,
     spent: Duration,
 }
@@ -145,6 +161,7 @@ impl Replay {
             figures: Replayed::default(),
             records_before: client.storage_status()?.utxo.records,
             costs_before: client.transport().costs()?,
+            coinbase_maturity: client.config()?.utxo.coinbase_maturity,
             height: 0,
             spent: Duration::ZERO,
         })
@@ -242,10 +259,24 @@ impl Replay {
             };
             (self.txid(spends[0].2.0), spends.iter().map(spend).collect())
         });
-        let new = send::spend(client, self.height, spends.collect())?;
+        let new = send::spend(client, self.height, spends.collect()).map_err(|error| self.explained(error))?;
         self.figures.spent_outputs += sent;
         self.figures.already_spent += sent - new;
         Ok(())
+    }
+
+    /// An error, with the way out where there is one.
+    fn explained(&self, error: anyhow::Error) -> anyhow::Error {
+        let Some(immature) = error.downcast_ref::<Immature>() else { return error };
+        let maturity = self.coinbase_maturity;
+        // A record that was made before the setting was changed has another one's height.
+        let coinbase = immature.spendable_at.checked_sub(maturity);
+        let depth = coinbase.and_then(|coinbase| self.height.checked_sub(coinbase));
+        let depth = depth.map_or(String::new(), |depth| format!("{depth} blocks after it was made, "));
+        error.context(format!(
+            "a coinbase is spent {depth}and the canister's coinbase_maturity is {maturity}; where the chain was made for \
+             tests, --coinbase-maturity says another one"
+        ))
     }
 
     fn txid(&self, id: RecordId) -> Txid {
@@ -257,7 +288,7 @@ impl Replay {
     /// # Errors
     /// When they differ.
     pub fn finish(self, client: &Client<impl Site>) -> Result<Replayed> {
-        let Self { set, mut figures, records_before, costs_before, height, spent } = self;
+        let Self { set, mut figures, records_before, costs_before, height, spent, .. } = self;
         let costs = client.transport().costs()?.zip(costs_before);
         figures.instructions = costs.map(|(after, before)| {
             let per = |after: u64, before: u64, by: u64| (after - before).checked_div(by).unwrap_or(0);

@@ -207,10 +207,28 @@ pub fn set_mined(
     Ok(())
 }
 
+/// What an error is where a coinbase is spent before the canister lets it be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Immature {
+    /// The transaction that spends it, and the first input that does.
+    pub input: (Txid, u32),
+    /// The first height at which it can be spent.
+    pub spendable_at: u32,
+}
+
+impl std::fmt::Display for Immature {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (txid, vin) = self.input;
+        write!(f, "transaction {txid}, input {vin}: the coinbase can be spent from height {} on", self.spendable_at)
+    }
+}
+
+impl std::error::Error for Immature {}
+
 /// Spends what transactions spend at a height, and answers how many outputs were not spent before.
 ///
 /// # Errors
-/// When the canister refuses a spend.
+/// When the canister refuses a spend; [`Immature`] where that is why.
 pub fn spend(client: &Client<impl Transport>, height: u32, spends: Vec<(Txid, Vec<Spend>)>) -> Result<u64> {
     let items: Vec<(Txid, TransactionSpends)> = spends
         .into_iter()
@@ -233,6 +251,9 @@ pub fn spend(client: &Client<impl Transport>, height: u32, spends: Vec<(Txid, Ve
             Err(errors) => {
                 let first = errors.first().context("a refused spend without a reason")?;
                 let input = item.spends.get(first.spend as usize).map_or(0, |spend| spend.vin);
+                if let UtxoError::CoinbaseImmature { spendable_at } = first.error {
+                    bail!(Immature { input: (*txid, input), spendable_at });
+                }
                 bail!(
                     "transaction {txid}: {} of its inputs spend nothing there, first input {input}: {:?}",
                     errors.len(),

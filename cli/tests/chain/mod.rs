@@ -35,6 +35,8 @@ pub struct Output {
 #[derive(Debug, Default)]
 pub struct Expected {
     pub height: u32,
+    /// Blocks until a coinbase can be spent.
+    pub maturity: u32,
     /// Transactions, with their blocks' heights: before BIP 30 a coinbase could be repeated.
     pub transactions: BTreeMap<Txid, (Transaction, Vec<u32>)>,
     pub unspent: BTreeMap<OutPoint, Output>,
@@ -49,7 +51,7 @@ pub struct Expected {
 impl Expected {
     /// Of blocks from a height on.
     pub fn of(first: u32, blocks: &[Block]) -> Self {
-        let mut set = Self { height: first + blocks.len() as u32 - 1, ..Self::default() };
+        let mut set = Self { height: first + blocks.len() as u32 - 1, maturity: 100, ..Self::default() };
         for (height, block) in (first..).zip(blocks) {
             for transaction in &block.txdata {
                 set.apply(transaction, height);
@@ -126,7 +128,7 @@ impl Expected {
             let states = states.unwrap();
             assert_eq!(states.len(), some.len());
             for ((outpoint, output, spender), state) in some.iter().zip(states) {
-                let mature = output.height + 100;
+                let mature = output.height + self.maturity;
                 let status = match spender {
                     Some(_) => SpendStatus::Spent,
                     None if output.coinbase && self.height < mature => SpendStatus::Immature { spendable_at: mature },
@@ -268,6 +270,21 @@ impl Chain {
         chain
     }
 
+    /// A chain made for tests: ten coinbases, then a block for each of these numbers, which spends the coinbase of the
+    /// block so many before it, or its own.
+    pub fn young(depths: &[usize]) -> Self {
+        let mut chain = Self { blocks: Vec::new() };
+        (0..10).for_each(|_| chain.push(Vec::new()));
+        for &depth in depths {
+            let coinbase = match chain.blocks.len().checked_sub(depth) {
+                Some(at) if depth > 0 => chain.blocks[at].txdata[0].clone(),
+                _ => chain.coinbase(),
+            };
+            chain.push(vec![spending(&[of(&coinbase, 0)], vec![output(49, vec![depth as u8])])]);
+        }
+        chain
+    }
+
     /// The height of the last block.
     pub fn height(&self) -> u32 {
         FIRST + self.blocks.len() as u32 - 1
@@ -282,11 +299,16 @@ impl Chain {
     }
 
     fn push(&mut self, transactions: Vec<Transaction>) {
+        self.push_with(self.coinbase(), transactions);
+    }
+
+    /// The next block's.
+    fn coinbase(&self) -> Transaction {
         let height = i64::from(FIRST) + self.blocks.len() as i64;
         let mut coinbase = genesis_block(Network::Regtest).txdata.remove(0);
         coinbase.input[0].script_sig = Builder::new().push_int(height).push_int(1_000).into_script();
         coinbase.output = vec![output(50, vec![0x51, height as u8])];
-        self.push_with(coinbase, transactions);
+        coinbase
     }
 
     fn push_with(&mut self, coinbase: Transaction, transactions: Vec<Transaction>) {
