@@ -4,6 +4,7 @@ mod access;
 mod append;
 mod daemon;
 mod deploy;
+mod docs;
 mod export;
 mod interruption;
 mod keys;
