@@ -19,19 +19,24 @@ const SPENDING: &str = "utxo_spend";
 /// What the timer library calls its calls to itself.
 const TIMER_CALLS: &str = "<ic-cdk internal>";
 
-/// What executions cost, as the host counted them.
+/// What executions cost, as the host counted them: instructions inside them, as `performance_counter` has them at the end,
+/// and those that are charged, which are 1,000 more for each 4 KiB page of the heap that a message changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
     /// Messages that append, or upload parts of, a block.
     pub append_messages: u64,
-    /// Their instructions.
+    /// Instructions inside them.
     pub append_instructions: u64,
-    /// Instructions of messages that create UTXO records, or upload parts of a transaction.
+    /// Instructions charged for them.
+    pub append_charged: u64,
+    /// Instructions inside messages that create UTXO records, or upload parts of a transaction.
     pub create_instructions: u64,
-    /// Instructions of messages that spend outputs.
+    /// Instructions inside messages that spend outputs.
     pub spend_instructions: u64,
-    /// Instructions of everything that the timer starts: its firing, the library's calls to itself, the daemon.
+    /// Instructions inside everything that the timer starts: its firing, the library's calls to itself, the daemon.
     pub timer_instructions: u64,
+    /// Instructions charged for all that.
+    pub timer_charged: u64,
     /// The first execution that trapped, if one did.
     pub trap: Option<String>,
 }
@@ -48,9 +53,11 @@ impl Costs {
         let of_the_timer = matches!(execution.kind, Kind::Timer | Kind::ReplyCallback) && execution.method.is_empty();
         if of_the_timer || execution.method.starts_with(TIMER_CALLS) {
             self.timer_instructions += execution.instructions;
+            self.timer_charged += execution.instructions_charged;
         } else if update(&APPENDING) {
             self.append_messages += 1;
             self.append_instructions += execution.instructions;
+            self.append_charged += execution.instructions_charged;
         } else if update(&CREATING) {
             self.create_instructions += execution.instructions;
         } else if update(&[SPENDING]) {
@@ -157,6 +164,8 @@ mod tests {
             kind,
             method: method.into(),
             instructions,
+            heap_pages_written: 1,
+            instructions_charged: instructions + 1_000,
             stable_pages_read: 0,
             stable_pages_written: 0,
             system_calls: 0,
@@ -175,9 +184,11 @@ mod tests {
         let expected = Costs {
             append_messages: 2,
             append_instructions: 3,
+            append_charged: 2_003,
             create_instructions: 128,
             spend_instructions: 256,
             timer_instructions: 112,
+            timer_charged: 3_112,
             trap: None,
         };
         assert_eq!(costs, expected);

@@ -39,19 +39,24 @@ impl From<&StorageStatus> for Storage {
     }
 }
 
-/// Instructions, averaged. MB are millions of payload bytes.
+/// Instructions, averaged: those inside the messages, and those that are charged, heap pages included. MB are millions of
+/// payload bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Instructions {
-    /// Of the messages that append, per block.
+    /// Inside the messages that append, per block.
     pub per_block_appended: u64,
-    /// The same per MB.
+    /// Charged for them, per block.
+    pub charged_per_block_appended: u64,
+    /// Inside them per MB.
     pub per_mb_appended: u64,
-    /// The same per transaction.
+    /// Inside them per transaction.
     pub per_transaction_appended: u64,
-    /// Of everything that the timer starts, idle firings and the timer library included, per block pruned; 0 where none
-    /// was.
+    /// Inside everything that the timer starts, idle firings and the timer library included, per block pruned; 0 where
+    /// none was.
     pub per_block_pruned: u64,
-    /// The same per MB.
+    /// Charged for all that, per block pruned.
+    pub charged_per_block_pruned: u64,
+    /// Inside it per MB.
     pub per_mb_pruned: u64,
 }
 
@@ -79,9 +84,11 @@ impl Instructions {
     pub fn new(costs: &Costs, appended: Amount, pruned: Amount) -> Self {
         Self {
             per_block_appended: share(costs.append_instructions, appended.blocks),
+            charged_per_block_appended: share(costs.append_charged, appended.blocks),
             per_mb_appended: per_mb(costs.append_instructions, appended.bytes),
             per_transaction_appended: share(costs.append_instructions, appended.transactions),
-            per_block_pruned: if pruned.blocks == 0 { 0 } else { share(costs.timer_instructions, pruned.blocks) },
+            per_block_pruned: share(costs.timer_instructions, pruned.blocks),
+            charged_per_block_pruned: share(costs.timer_charged, pruned.blocks),
             per_mb_pruned: per_mb(costs.timer_instructions, pruned.bytes),
         }
     }
@@ -129,14 +136,22 @@ pub fn common_rows(
         None => rows.push(("instructions", "not counted on a network".into())),
         Some(instructions) => {
             rows.push((
-                "instructions per block appended",
+                "instructions per block appended, inside",
                 per(instructions.per_block_appended, instructions.per_mb_appended),
             ));
-            rows.push(("instructions per transaction appended", count(instructions.per_transaction_appended)));
+            rows.push((
+                "charged per block appended, heap pages included",
+                count(instructions.charged_per_block_appended),
+            ));
+            rows.push(("instructions per transaction appended, inside", count(instructions.per_transaction_appended)));
             if instructions.per_block_pruned > 0 {
                 rows.push((
-                    "instructions per block pruned (all that the timer ran)",
+                    "instructions per block pruned, inside (all its timer)",
                     per(instructions.per_block_pruned, instructions.per_mb_pruned),
+                ));
+                rows.push((
+                    "charged per block pruned, heap pages included",
+                    count(instructions.charged_per_block_pruned),
                 ));
             }
         }
@@ -191,19 +206,28 @@ mod tests {
 
     #[test]
     fn averages_are_of_what_there_was() {
-        let costs = Costs { append_instructions: 3_000, timer_instructions: 500, ..Costs::default() };
+        let costs = Costs {
+            append_instructions: 3_000,
+            append_charged: 6_000,
+            timer_instructions: 500,
+            timer_charged: 800,
+            ..Costs::default()
+        };
         let appended = Amount { blocks: 3, bytes: 2_000_000, transactions: 30 };
         let instructions = Instructions::new(&costs, appended, Amount::default());
         let expected = Instructions {
             per_block_appended: 1_000,
+            charged_per_block_appended: 2_000,
             per_mb_appended: 1_500,
             per_transaction_appended: 100,
             per_block_pruned: 0,
+            charged_per_block_pruned: 0,
             per_mb_pruned: 0,
         };
         assert_eq!(instructions, expected);
         let pruned = Amount { blocks: 2, bytes: 1_000, transactions: 5 };
-        assert_eq!(Instructions::new(&costs, appended, pruned).per_block_pruned, 250);
+        let instructions = Instructions::new(&costs, appended, pruned);
+        assert_eq!((instructions.per_block_pruned, instructions.charged_per_block_pruned), (250, 400));
         assert_eq!(bytes(3 << 20), "3,145,728 bytes (3.0 MiB)");
     }
 }

@@ -21,16 +21,19 @@ const GIB_SECOND: u128 = 127_000;
 const MESSAGE: u128 = 5_000_000;
 const INGRESS: u128 = 1_200_000;
 const INGRESS_BYTE: u128 = 2_000;
+/// Bytes of a message's envelope beside the argument: 150 and the method's name, 145 for an Ed25519 key, its signature and an
+/// agent's longer nonce.
+const ENVELOPE: u128 = 310;
 /// A firing of the timer is three messages.
 const FIRING: u128 = 3 * MESSAGE;
-/// Instructions of an idle firing, of a message that appends or uploads, and what comes with bytes and transactions; and of
-/// pruning a block (`docs/costs.md`). One instruction is one cycle.
-const IDLE: u64 = 31_000;
-const APPEND: u64 = 110_000;
+/// Instructions charged, heap pages included, for an idle firing, for a message that appends or uploads, and for what comes
+/// with bytes and transactions; and for pruning a block (`docs/costs.md`). One instruction is one cycle.
+const IDLE: u64 = 43_000;
+const APPEND: u64 = 125_000;
 const APPEND_BYTE: u64 = 4;
 const APPEND_TRANSACTION: u64 = 2_800;
-const PRUNE: u64 = 40_000;
-const PRUNE_TRANSACTION: u64 = 2_200;
+const PRUNE: u64 = 50_000;
+const PRUNE_TRANSACTION: u64 = 2_500;
 /// Bytes of a transaction in the table of the manual.
 const TRANSACTION_BYTES: u64 = 500;
 
@@ -94,7 +97,7 @@ impl Size {
             daemon_cycles: 0,
         };
         let messages = u128::from(messages(block_bytes));
-        let block = messages * (MESSAGE + INGRESS) + u128::from(block_bytes) * INGRESS_BYTE;
+        let block = messages * (MESSAGE + INGRESS + ENVELOPE * INGRESS_BYTE) + u128::from(block_bytes) * INGRESS_BYTE;
         let blocks_a_year = YEAR / u128::from(interval_secs);
         size.feeding_cycles = blocks_a_year * (block + u128::from(size.feeding_instructions()));
         let firings = YEAR / u128::from(timer_interval_secs) * FIRING;
@@ -107,13 +110,13 @@ impl Size {
         self.billed_bytes <= 500 << 30
     }
 
-    /// Instructions of the messages that bring a block.
+    /// Instructions charged for the messages that bring a block.
     pub fn feeding_instructions(&self) -> u64 {
         let Workload { block_bytes, transactions, .. } = self.workload;
         messages(block_bytes) * APPEND + block_bytes * APPEND_BYTE + transactions * APPEND_TRANSACTION
     }
 
-    /// Instructions of the timer from one block to the next: idle firings, and pruning one.
+    /// Instructions charged for the timer from one block to the next: idle firings, and pruning one.
     pub fn daemon_instructions(&self) -> u64 {
         let Workload { transactions, interval_secs, timer_interval_secs, .. } = self.workload;
         interval_secs * IDLE / timer_interval_secs + PRUNE + transactions * PRUNE_TRANSACTION

@@ -11,6 +11,7 @@ use candid::Principal;
 
 use crate::call_context::{CallContext, Callback};
 use crate::context::{Answer, Environment, Input, OutgoingCall, Run};
+use crate::cost;
 use crate::cycles;
 use crate::execution::{Execution, History, Kind, Outcome};
 use crate::faults::Faults;
@@ -141,6 +142,7 @@ pub(crate) struct Effects {
 /// How an execution ended.
 pub(crate) struct Done {
     pub(crate) result: Result<Effects, Trap>,
+    /// Instructions that were paid for, heap pages included.
     pub(crate) instructions: u64,
 }
 
@@ -217,11 +219,13 @@ impl Canister {
         });
         let ended = instance.execute(run, &job.entry);
         let mut run = ended.run;
-        around.history.push(Execution {
+        let mut execution = Execution {
             canister: self.id,
             kind,
             method,
             instructions: ended.instructions,
+            heap_pages_written: 0,
+            instructions_charged: ended.instructions,
             stable_pages_read: run.journal.pages_read(),
             stable_pages_written: run.journal.pages_written(),
             system_calls: run.system_calls,
@@ -229,10 +233,10 @@ impl Canister {
                 Ok(()) => Outcome::Completed,
                 Err(trap) => Outcome::Trapped { code: trap.code(), message: trap.to_string() },
             },
-        });
+        };
         let keeps = ended.result.is_ok() && kind.keeps_changes();
         if keeps {
-            instance.commit(&mut self.state.heap);
+            execution.heap_pages_written = instance.commit(&mut self.state.heap);
             // A call that was built and never performed gives its cycles back.
             self.state.balance = run.balance + run.call.take().map_or(0, |call| call.cycles);
             self.state.timer = run.timer;
@@ -241,11 +245,19 @@ impl Canister {
             self.instance = Some(instance);
         } else {
             run.stable.roll_back(&mut run.journal);
-            self.instance = instance.roll_back(&self.state.heap).then_some(instance);
+            (self.instance, execution.heap_pages_written) = instance.roll_back(&self.state.heap);
         }
         self.state.stable = std::mem::take(&mut run.stable);
+        // The platform charges for the pages of a message that trapped too, and stops at the limit instead of trapping:
+        // what was prepaid is enough.
+        if kind.keeps_changes() {
+            let pages = cost::CHANGED_HEAP_PAGE * execution.heap_pages_written;
+            execution.instructions_charged = (ended.instructions + pages).min(job.limit);
+        }
+        let instructions = execution.instructions_charged;
+        around.history.push(execution);
         if !free {
-            self.state.balance += prepaid.saturating_sub(cycles::execution(ended.instructions));
+            self.state.balance += prepaid.saturating_sub(cycles::execution(instructions));
             self.write_log(&mut run, ended.result.as_ref().err(), around.time);
         }
         let effects = ended.result.map(|()| Effects {
@@ -254,7 +266,7 @@ impl Canister {
             cycles_accepted: run.cycles_accepted,
             accepted: run.accepted,
         });
-        Done { result: effects, instructions: ended.instructions }
+        Done { result: effects, instructions }
     }
 
     /// Debug output stays when the message traps, as on the platform.

@@ -6,8 +6,11 @@
 
 use wasmtime::OperatorCost;
 
-/// Instructions of a system call of the cheapest family: stable memory reads, writes and sizes.
+/// Instructions of a read or a write of stable memory, besides one per byte. The size costs only the `call`: the platform
+/// answers it from the module's own memory.
 pub(crate) const STABLE: u64 = 20;
+/// Instructions of growing stable memory.
+pub(crate) const STABLE_GROW: u64 = 100;
 /// Instructions of `debug_print`, besides one per byte.
 pub(crate) const DEBUG_PRINT: u64 = 100;
 /// Instructions of `performance_counter`.
@@ -22,6 +25,13 @@ pub(crate) const CALL_NEW: u64 = 1_500;
 pub(crate) const CALL_PERFORM: u64 = 5_000;
 /// Instructions for each 4 KiB page of stable memory that a message writes for the first time.
 pub(crate) const NEW_STABLE_PAGE: u64 = 1_000;
+/// Instructions for each 4 KiB page of the heap whose content a message changed, charged when it has ended.
+pub(crate) const CHANGED_HEAP_PAGE: u64 = 1_000;
+
+/// Instructions of a system call that sends bytes off, in a reply, a reject or a call: 50 a byte.
+pub(crate) fn sending(bytes: u32) -> u64 {
+    SYSTEM_CALL + 50 * u64::from(bytes)
+}
 
 /// The platform's prices as Wasmtime's table of operator costs.
 ///

@@ -2,7 +2,7 @@
 
 /// Cycles of an ingress message, whatever its size.
 pub(crate) const INGRESS: u128 = 1_200_000;
-/// Cycles of every byte of an ingress message.
+/// Cycles of every byte of an ingress message, envelope and all.
 pub(crate) const INGRESS_BYTE: u128 = 2_000;
 /// Cycles of an execution, whatever its length.
 pub(crate) const EXECUTION: u128 = 5_000_000;
@@ -27,6 +27,11 @@ pub(crate) fn storage(bytes: u64, nanos: u64, carried: &mut u128) -> u128 {
 /// The balance below which a canister that uses `bytes` of memory is frozen.
 pub(crate) fn freezing_limit(bytes: u64, threshold_seconds: u64) -> u128 {
     (u128::from(bytes) * u128::from(threshold_seconds) * GIB_SECOND) >> 30
+}
+
+/// What an ingress message costs whose envelope has so many bytes; the canister that takes it pays.
+pub(crate) fn ingress(envelope_bytes: u64) -> u128 {
+    INGRESS + INGRESS_BYTE * u128::from(envelope_bytes)
 }
 
 /// What is set aside for an execution of at most `instructions`; an instruction costs one cycle.

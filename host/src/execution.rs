@@ -81,8 +81,15 @@ pub struct Execution {
     pub kind: Kind,
     /// The method's name, or that of the method whose callback this is; empty for timers and hooks.
     pub method: String,
-    /// Instructions, by the platform's prices.
+    /// Instructions from the first to the last of them, by the platform's prices: what `performance_counter` would say
+    /// at the end.
     pub instructions: u64,
+    /// Distinct 4 KiB pages of the heap whose content it changed, whether that stayed or not. A page that was written
+    /// and holds the same bytes again isn't one; of what the heap grew by those are that hold anything but zeros.
+    pub heap_pages_written: u64,
+    /// Instructions that are paid for: those above and 1,000 for each heap page, never more than the limit. The platform
+    /// doesn't look at the pages of queries: those are free.
+    pub instructions_charged: u64,
     /// Distinct 4 KiB pages of stable memory read.
     pub stable_pages_read: u64,
     /// Distinct 4 KiB pages of stable memory written.
@@ -100,8 +107,12 @@ pub struct Totals {
     pub executions: u64,
     /// Those that trapped.
     pub trapped: u64,
-    /// Instructions.
+    /// Instructions from the first to the last of each execution.
     pub instructions: u128,
+    /// 4 KiB pages of the heap whose content changed, summed over the executions.
+    pub heap_pages_written: u128,
+    /// Instructions that are paid for, heap pages included.
+    pub instructions_charged: u128,
     /// Distinct 4 KiB stable pages read, summed over the executions.
     pub stable_pages_read: u128,
     /// Distinct 4 KiB stable pages written, summed over the executions.
@@ -124,6 +135,8 @@ impl History {
         self.totals.executions += 1;
         self.totals.trapped += u64::from(execution.outcome != Outcome::Completed);
         self.totals.instructions += u128::from(execution.instructions);
+        self.totals.heap_pages_written += u128::from(execution.heap_pages_written);
+        self.totals.instructions_charged += u128::from(execution.instructions_charged);
         self.totals.stable_pages_read += u128::from(execution.stable_pages_read);
         self.totals.stable_pages_written += u128::from(execution.stable_pages_written);
         if self.recent.len() == KEPT {

@@ -3,11 +3,18 @@
 //! A live instance is kept from message to message, so a message writes straight into its memory. The image is the
 //! shadow copy: after a successful message the chunks that differ are copied into it, after a trap they are copied
 //! back. Comparing first makes the untouched bulk of a heap cost a read and no write, and lets snapshots share chunks.
+//! Chunks that differ are compared once more by pages of 4 KiB, for the platform charges for each page whose content a
+//! message changed. What a heap grew by is compared with zeros, as a page that only grew is free.
 
 use std::sync::Arc;
 
+use crate::stable_memory::PAGE;
+
 /// Bytes of a chunk: one Wasm page.
 const CHUNK: usize = 65_536;
+
+/// What a Wasm page holds when it has just been grown.
+static ZEROS: [u8; CHUNK] = [0; CHUNK];
 
 /// The value of a mutable global.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,28 +40,52 @@ impl HeapImage {
         (self.chunks.len() * CHUNK) as u64
     }
 
-    /// Takes over what changed in `memory`, which is never smaller than the image.
-    pub(crate) fn commit(&mut self, memory: &[u8]) {
-        let mut parts = memory.chunks_exact(CHUNK);
-        for (chunk, part) in self.chunks.iter_mut().zip(&mut parts) {
-            if **chunk != *part {
+    /// The 4 KiB pages whose content in `memory`, which is never smaller than the image, isn't that of the image.
+    pub(crate) fn pages_changed(&self, memory: &[u8]) -> u64 {
+        let before = self.chunks.iter().map(|chunk| &**chunk).chain(std::iter::repeat(&ZEROS[..]));
+        before.zip(memory.chunks_exact(CHUNK)).map(|(chunk, part)| differing_pages(chunk, part)).sum()
+    }
+
+    /// Takes over what changed in `memory`, which is never smaller than the image, and answers how many 4 KiB pages did.
+    pub(crate) fn commit(&mut self, memory: &[u8]) -> u64 {
+        let mut pages = 0;
+        for (chunk, part) in self.chunks.iter_mut().zip(memory.chunks_exact(CHUNK)) {
+            let differing = differing_pages(chunk, part);
+            if differing > 0 {
                 match Arc::get_mut(chunk) {
                     Some(chunk) => chunk.copy_from_slice(part),
                     None => *chunk = part.into(),
                 }
             }
+            pages += differing;
         }
-        self.chunks.extend(memory.chunks_exact(CHUNK).skip(self.chunks.len()).map(Arc::from));
+        for part in memory.chunks_exact(CHUNK).skip(self.chunks.len()) {
+            pages += differing_pages(&ZEROS, part);
+            self.chunks.push(part.into());
+        }
+        pages
     }
 
-    /// Puts the image back into `memory`, which has the image's size.
-    pub(crate) fn restore(&self, memory: &mut [u8]) {
+    /// Puts the image back into `memory`, which has the image's size, and answers how many 4 KiB pages that changed.
+    pub(crate) fn restore(&self, memory: &mut [u8]) -> u64 {
+        let mut pages = 0;
         for (chunk, part) in self.chunks.iter().zip(memory.chunks_exact_mut(CHUNK)) {
-            if **chunk != *part {
+            let differing = differing_pages(chunk, part);
+            if differing > 0 {
                 part.copy_from_slice(chunk);
             }
+            pages += differing;
         }
+        pages
     }
+}
+
+/// The 4 KiB pages in which two chunks differ. Most chunks don't: they are compared whole first, which is fastest.
+fn differing_pages(chunk: &[u8], part: &[u8]) -> u64 {
+    if chunk == part {
+        return 0;
+    }
+    chunk.chunks_exact(PAGE).zip(part.chunks_exact(PAGE)).filter(|(before, after)| before != after).count() as u64
 }
 
 #[cfg(test)]
@@ -65,16 +96,38 @@ mod tests {
     fn commit_and_restore() {
         let mut memory = vec![1; CHUNK * 2];
         let mut image = HeapImage::default();
-        image.commit(&memory);
+        assert_eq!(image.commit(&memory), 32);
         let old = image.clone();
         memory[CHUNK] = 2;
         memory.resize(CHUNK * 3, 3);
-        image.commit(&memory);
+        assert_eq!(image.commit(&memory), 17);
         assert_eq!((old.bytes(), image.bytes()), (CHUNK as u64 * 2, CHUNK as u64 * 3));
         let mut target = vec![0; CHUNK * 3];
-        image.restore(&mut target);
+        assert_eq!(image.restore(&mut target), 48);
         assert!(target == memory);
-        old.restore(&mut target[..CHUNK * 2]);
+        assert_eq!(old.restore(&mut target[..CHUNK * 2]), 1);
         assert_eq!(target[CHUNK], 1);
+    }
+
+    #[test]
+    fn pages_are_counted_by_their_content() {
+        let mut memory = vec![1; CHUNK];
+        let mut image = HeapImage::default();
+        image.commit(&memory);
+        assert_eq!(image.pages_changed(&memory), 0);
+        // Three neighbours, of which the first and the last change in one byte; the chunk's last byte too.
+        for byte in [PAGE - 1, PAGE, 2 * PAGE, CHUNK - 1] {
+            memory[byte] = 2;
+        }
+        assert_eq!(image.pages_changed(&memory), 4);
+        memory[PAGE] = 1;
+        assert_eq!(image.pages_changed(&memory), 3, "the same bytes again are no change");
+        // Of what was grown the pages that hold anything.
+        memory.resize(3 * CHUNK, 0);
+        assert_eq!(image.pages_changed(&memory), 3);
+        memory[2 * CHUNK + PAGE] = 1;
+        assert_eq!(image.pages_changed(&memory), 4);
+        assert_eq!(image.commit(&memory), 4);
+        assert_eq!(image.commit(&memory), 0);
     }
 }

@@ -14,6 +14,48 @@ use crate::settings::Status;
 use crate::subnet::{Message, Subnet};
 use crate::trap::Trap;
 
+/// Bytes of the envelope that an ingress message arrives in, for each of which the platform charges.
+///
+/// It is CBOR with the field names of the interface specification, as a PocketIC server makes it: a tag, and a map of
+/// `content` alone, for that server's callers don't sign. Beside method and argument these are some 150 bytes. A signed
+/// envelope has another 137 for an Ed25519 key and its signature (`sender_pubkey`, `sender_sig`), and agents take 16
+/// bytes for the nonce.
+fn envelope_bytes(canister: Principal, sender: Principal, method: usize, argument: usize) -> u64 {
+    const TAG: usize = 3;
+    const MAP_OF_ONE: usize = 1;
+    // A map whose length isn't told, but marked by its end.
+    const OPEN_MAP: usize = 2;
+    const NUMBER: usize = 9;
+    const NONCE: usize = 8;
+    let content = OPEN_MAP
+        + string("request_type".len())
+        + string("call".len())
+        + string("canister_id".len())
+        + string(canister.as_slice().len())
+        + string("method_name".len())
+        + string(method)
+        + string("arg".len())
+        + string(argument)
+        + string("sender".len())
+        + string(sender.as_slice().len())
+        + string("ingress_expiry".len())
+        + NUMBER
+        + string("nonce".len())
+        + string(NONCE);
+    (TAG + MAP_OF_ONE + string("content".len()) + content) as u64
+}
+
+/// Bytes of a text or of bytes in CBOR: the length first.
+fn string(length: usize) -> usize {
+    length
+        + match length {
+            0..24 => 1,
+            24..256 => 2,
+            256..65_536 => 3,
+            _ => 5,
+        }
+}
+
 impl Subnet {
     /// Takes an update from outside into the queue, after `canister_inspect_message` has accepted it.
     pub(crate) fn submit(
@@ -30,7 +72,7 @@ impl Subnet {
         self.apply_faults();
         self.refusal(canister, method)?;
         self.inspect(canister, sender, method, &payload)?;
-        let price = cycles::INGRESS + cycles::INGRESS_BYTE * (payload.len() + method.len()) as u128;
+        let price = cycles::ingress(envelope_bytes(canister, sender, method.len(), payload.len()));
         let state = &mut self.canister(canister)?.state;
         if state.liquid() < price {
             return Err(out_of_cycles(canister, price - state.liquid()));
@@ -123,5 +165,20 @@ impl Subnet {
             Some(Answer::Reject(text)) => Err(RejectResponse::new(ErrorCode::CanisterRejectedMessage, text)),
             None => Err(did_not_reply(id)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_envelope_is_some_150_bytes_longer() {
+        let canister = Principal::from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
+        let sender = Principal::self_authenticating(b"key");
+        let beside = |argument| envelope_bytes(canister, sender, 7, argument) - 7 - argument as u64;
+        assert_eq!([0, 23, 24, 255, 256, 65_535, 65_536].map(beside), [150, 150, 151, 151, 152, 152, 154]);
+        assert_eq!(beside(MAX_PAYLOAD), 154);
+        assert_eq!(envelope_bytes(canister, Principal::anonymous(), 7, 0), 128);
     }
 }

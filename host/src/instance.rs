@@ -96,10 +96,8 @@ impl Instance {
         }
     }
 
-    fn restore(&mut self, image: &HeapImage) {
-        if let Some(memory) = self.memory {
-            image.restore(memory.data_mut(&mut self.store));
-        }
+    fn restore(&mut self, image: &HeapImage) -> u64 {
+        let pages = self.memory.map_or(0, |memory| image.restore(memory.data_mut(&mut self.store)));
         for (global, value) in self.globals.iter().zip(&image.globals) {
             let value = match *value {
                 GlobalValue::I32(v) => Val::I32(v),
@@ -111,13 +109,13 @@ impl Instance {
             // The types are those the value was read with.
             let _ = global.set(&mut self.store, value);
         }
+        pages
     }
 
-    /// Makes what the last execution did to heap and globals the state to go back to.
-    pub(crate) fn commit(&mut self, image: &mut HeapImage) {
-        if let Some(memory) = self.memory {
-            image.commit(memory.data(&self.store));
-        }
+    /// Makes what the last execution did to heap and globals the state to go back to, and answers how many 4 KiB pages
+    /// of the heap it changed.
+    pub(crate) fn commit(&mut self, image: &mut HeapImage) -> u64 {
+        let pages = self.memory.map_or(0, |memory| image.commit(memory.data(&self.store)));
         image.globals.clear();
         for global in &self.globals {
             image.globals.push(match global.get(&mut self.store) {
@@ -130,16 +128,22 @@ impl Instance {
                 _ => GlobalValue::I32(0),
             });
         }
+        pages
     }
 
-    /// Goes back to `image`. Answers false when that takes a new instance: a Wasm memory can't shrink.
-    #[must_use]
-    pub(crate) fn roll_back(&mut self, image: &HeapImage) -> bool {
-        if self.memory.is_some_and(|memory| memory.data_size(&self.store) as u64 > image.bytes()) {
-            return false;
+    /// Goes back to `image`, and answers how many 4 KiB pages of the heap the last execution had changed. There is no
+    /// instance any more when going back takes a new one: a Wasm memory can't shrink.
+    pub(crate) fn roll_back(mut self, image: &HeapImage) -> (Option<Self>, u64) {
+        match self.memory {
+            Some(memory) if memory.data_size(&self.store) as u64 > image.bytes() => {
+                let pages = image.pages_changed(memory.data(&self.store));
+                (None, pages)
+            }
+            _ => {
+                let pages = self.restore(image);
+                (Some(self), pages)
+            }
         }
-        self.restore(image);
-        true
     }
 }
 

@@ -8,12 +8,17 @@
 //! [`Execution`], [`Faults`], [`Limits`], [`Checkpoint`].
 //!
 //! # How
-//! Wasmtime runs the code and counts the operators by the platform's prices; the system API is charged on top. An
-//! instance lives on from message to message, beside a shadow copy of its heap and globals to go back to. Stable
-//! memory is a sparse table of pages with an undo log. Messages wait in one queue and are executed one at a time.
+//! Wasmtime runs the code and counts the operators by the platform's prices; the system API is charged on top, and at a
+//! message's end the pages of the heap that it changed. An instance lives on from message to message, beside a shadow
+//! copy of its heap and globals to go back to. Stable memory is a sparse table of pages with an undo log. Messages wait
+//! in one queue and are executed one at a time.
 //!
 //! # What differs from the platform
-//! - `memory.grow`, `table.grow`, `data.drop` and `elem.drop` cost 255 instructions, not 300.
+//! - `memory.grow`, `table.grow`, `data.drop` and `elem.drop` cost 255 instructions, not 300. What is printed, a trap's
+//!   message included, costs an instruction a byte; the platform takes some 50 for what its log has room for.
+//! - A page of the heap is charged where its content changed. The platform finds out by page faults, and now and then
+//!   charges for a page that was written and didn't change.
+//! - Ingress is charged as on a PocketIC server, whose envelopes aren't signed: a key and a signature are 137 bytes more.
 //! - Canisters start with 100 T cycles. There is one subnet, of 13 nodes, that is never loaded: cycles aren't reserved,
 //!   messages don't expire and best-effort calls don't time out.
 //! - The clock moves only by [`Host::advance_time`] and [`Host::set_time`].

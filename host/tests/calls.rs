@@ -116,9 +116,9 @@ fn calls_carry_cycles_and_cost_what_they_use() {
     // Refunded 700, then what `take` answered: accepted 300 and had 700 left.
     assert_eq!(reply, [41, 0, 700, 300, 0, 700, 0]);
     let executions = host.take_executions();
-    let instructions: u64 = executions.iter().rev().take(3).map(|execution| execution.instructions).sum();
-    // Ingress (9 bytes of name), three executions, a call of 4 bytes and its reply of 32.
-    let expected = 1_200_000 + 9 * 2_000 + 3 * 5_000_000 + u128::from(instructions) + 260_000 + 4_000 + 32_000;
+    let instructions: u64 = executions.iter().rev().take(3).map(|execution| execution.instructions_charged).sum();
+    // Ingress (9 bytes of name and 121 of envelope), three executions, a call of 4 bytes and its reply of 32.
+    let expected = 1_200_000 + (9 + 121) * 2_000 + 3 * 5_000_000 + u128::from(instructions) + 260_000 + 4_000 + 32_000;
     assert_eq!(before - host.cycle_balance(canister), expected);
 }
 
@@ -129,8 +129,10 @@ fn a_failing_call_loses_no_cycles() {
     let before = host.cycle_balance(canister);
     update(&host, canister, "bump_trap", &[]).unwrap_err();
     let spent = before - host.cycle_balance(canister);
-    let instructions = u128::from(host.last_execution().unwrap().instructions);
-    assert_eq!(spent, 1_200_000 + 9 * 2_000 + 5_000_000 + instructions, "the call that was made is undone");
+    let execution = host.last_execution().unwrap();
+    assert_eq!((execution.heap_pages_written, execution.instructions_charged), (1, execution.instructions + 1_000));
+    let instructions = u128::from(execution.instructions_charged);
+    assert_eq!(spent, 1_200_000 + (9 + 121) * 2_000 + 5_000_000 + instructions, "the call that was made is undone");
 }
 
 #[test]
@@ -139,7 +141,7 @@ fn a_canister_that_cannot_pay_takes_no_calls() {
     host.set_limits(Limits { update_instructions: 1_000_000_000, ..Limits::default() });
     update(&host, canister, "bump", &[]).unwrap();
     let limit = host.canister_status(canister, None).unwrap().freezing_limit;
-    host.faults().low_cycles(canister, limit + 5_000_000 + 1_000_000_000 + 1_208_000);
+    host.faults().low_cycles(canister, limit + 5_000_000 + 1_000_000_000 + 1_200_000 + (4 + 121) * 2_000);
     let id = host.submit_call(canister, ANYONE, "bump", vec![]).unwrap();
     host.await_call(id).unwrap();
     // The next one no longer leaves enough to execute it.

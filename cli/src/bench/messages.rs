@@ -1,7 +1,7 @@
 //! Whole messages, Candid and all: a block appended, a page exported, an acknowledgement, a firing with nothing to do, a block
 //! pruned.
 
-use super::{Bench, Figure, limit};
+use super::{Bench, Figure};
 use anyhow::{Context, Result, anyhow, bail};
 use candid::{CandidType, Decode, Encode};
 use coppice_canister::api::*;
@@ -29,9 +29,11 @@ fn block(number: u64, body: usize, transactions: u32) -> AppendBlock {
         receipts.extend((100 * (position + 1)).to_le_bytes());
     }
     index.extend([0; 4]);
-    receipts.resize(receipts.len() + 100 * transactions as usize, 7);
+    // No block has the bytes of the one before it, or its heap pages would be those of that block and free.
+    let fill = number as u8;
+    receipts.resize(receipts.len() + 100 * transactions as usize, fill);
     let parent_hash = hash(number.wrapping_sub(1));
-    let [body, receipts, index] = [vec![7; body], receipts, index].map(ByteBuf::from);
+    let [body, receipts, index] = [vec![fill; body], receipts, index].map(ByteBuf::from);
     AppendBlock {
         number,
         hash: hash(number),
@@ -46,14 +48,18 @@ fn block(number: u64, body: usize, transactions: u32) -> AppendBlock {
 
 impl Bench {
     /// An update and what it took.
-    fn update<T: CandidType + DeserializeOwned>(&self, method: &str, arg: Vec<u8>) -> Result<(T, Execution)> {
+    pub(super) fn update<T: CandidType + DeserializeOwned>(
+        &self,
+        method: &str,
+        arg: Vec<u8>,
+    ) -> Result<(T, Execution)> {
         let reply = self.host.update_call(self.canister, self.operator, method, arg)?;
         let execution = self.host.last_execution().context("the host counted nothing")?;
         Ok((Decode!(&reply, T)?, execution))
     }
 
     /// An update that must succeed, and what it took.
-    fn done<T, E>(&self, method: &str, arg: Vec<u8>) -> Result<(T, Execution)>
+    pub(super) fn done<T, E>(&self, method: &str, arg: Vec<u8>) -> Result<(T, Execution)>
     where
         T: CandidType + DeserializeOwned,
         E: CandidType + DeserializeOwned + std::fmt::Debug,
@@ -71,6 +77,8 @@ impl Bench {
         let first = executions.next().context("the timer did not fire")?;
         Ok(executions.fold(first, |sum, next| Execution {
             instructions: sum.instructions + next.instructions,
+            heap_pages_written: sum.heap_pages_written + next.heap_pages_written,
+            instructions_charged: sum.instructions_charged + next.instructions_charged,
             stable_pages_read: sum.stable_pages_read + next.stable_pages_read,
             stable_pages_written: sum.stable_pages_written + next.stable_pages_written,
             ..sum
@@ -84,17 +92,7 @@ pub fn chain(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
         eprintln!("chain: blocks of {body} bytes and {transactions} transactions");
         let bench = Bench::start(wasm.to_vec())?;
         let mut figure = |op: &'static str, size: u32, run: &Execution| {
-            each(Figure {
-                family: "chain",
-                op,
-                size,
-                n: KEPT,
-                baseline: None,
-                instructions: run.instructions,
-                pages_read: run.stable_pages_read as f64,
-                pages_written: run.stable_pages_written as f64,
-                limit: limit("chain", op, size),
-            });
+            each(Figure::of_message("chain", op, size, KEPT, run));
         };
         let grant = Grant { principal: bench.operator, role: Role::Producer };
         bench.done::<(), RoleError>("grant_role", Encode!(&grant)?)?;

@@ -1,4 +1,5 @@
-//! `coppice bench`: what an operation costs, in instructions and in 4 KiB pages of stable memory touched.
+//! `coppice bench`: what an operation costs, in instructions and in 4 KiB pages of stable memory touched; and what a whole
+//! message costs, for which the platform charges 1,000 instructions more for each 4 KiB page of the heap that it changed.
 //!
 //! It runs the canister's own code inside the bench wasm (`COPPICE_FEATURES=bench scripts/build-wasm`) on the embedded
 //! host, whose counts are those of the platform. Each figure is an average over one message in which nothing else
@@ -11,7 +12,7 @@ mod utxo;
 use anyhow::{Context, Result, bail};
 use candid::{CandidType, Decode, Encode, Principal};
 use comfy_table::{CellAlignment, Table};
-use coppice_host::{Checkpoint, Host, Kind};
+use coppice_host::{Checkpoint, Execution, Host, Kind};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -54,15 +55,50 @@ pub struct Figure {
     /// What the structure is compared with, where this is that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<&'static str>,
-    /// Instructions of one operation.
+    /// Instructions of one operation; of a whole message, those inside it.
     pub instructions: u64,
+    /// Of a whole message: what comes to them at its end.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<Whole>,
     /// Distinct 4 KiB pages of stable memory read, for each operation.
     pub pages_read: f64,
     /// Distinct 4 KiB pages of stable memory written, for each operation.
     pub pages_written: f64,
-    /// The most instructions that it may take.
+    /// The most instructions that it may take; of a whole message, the most that may be charged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
+}
+
+/// What a whole message costs beyond the instructions inside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Whole {
+    /// 4 KiB pages of the heap whose content it changed.
+    pub heap_pages: u64,
+    /// Instructions charged: those inside and 1,000 for each such page; a query's pages aren't charged.
+    pub charged: u64,
+}
+
+impl Figure {
+    /// The figure of a whole message.
+    fn of_message(family: &'static str, op: &'static str, size: u32, n: u64, message: &Execution) -> Self {
+        Self {
+            family,
+            op,
+            size,
+            n,
+            baseline: None,
+            instructions: message.instructions,
+            whole: Some(Whole { heap_pages: message.heap_pages_written, charged: message.instructions_charged }),
+            pages_read: message.stable_pages_read as f64,
+            pages_written: message.stable_pages_written as f64,
+            limit: limit(family, op, size),
+        }
+    }
+
+    /// What is held against the limit.
+    fn counted(&self) -> u64 {
+        self.whole.map_or(self.instructions, |whole| whole.charged)
+    }
 }
 
 const NUMBERS: [u64; 3] = [10, 10_000, 1_000_000];
@@ -148,6 +184,7 @@ impl Bench {
             n,
             baseline,
             instructions,
+            whole: None,
             pages_read: run.stable_pages_read as f64 / rounds as f64,
             pages_written: run.stable_pages_written as f64 / rounds as f64,
             limit: if baseline.is_none() { limit(family, op, size) } else { None },
@@ -164,17 +201,7 @@ impl Bench {
             .context("upgrade")?;
         let runs = self.host.take_executions();
         let run = runs.iter().find(|run| run.kind == Kind::PostUpgrade).context("no post_upgrade was counted")?;
-        Ok(Figure {
-            family: "blob",
-            op: "open",
-            size: 64 << 10,
-            n,
-            baseline: None,
-            instructions: run.instructions,
-            pages_read: run.stable_pages_read as f64,
-            pages_written: run.stable_pages_written as f64,
-            limit: limit("blob", "open", 64 << 10),
-        })
+        Ok(Figure::of_message("blob", "open", 64 << 10, n, run))
     }
 }
 
@@ -249,8 +276,8 @@ pub fn command(args: &BenchArgs) -> Result<()> {
     }
     let over: Vec<String> = figures
         .iter()
-        .filter(|figure| figure.limit.is_some_and(|limit| figure.instructions > limit))
-        .map(|f| format!("{} {} of {} bytes at {}: {} instructions", f.family, f.op, f.size, f.n, f.instructions))
+        .filter(|figure| figure.limit.is_some_and(|limit| figure.counted() > limit))
+        .map(|f| format!("{} {} of {} bytes at {}: {} instructions", f.family, f.op, f.size, f.n, f.counted()))
         .collect();
     if !over.is_empty() {
         bail!("above the limit: {}", over.join("; "));
@@ -261,7 +288,18 @@ pub fn command(args: &BenchArgs) -> Result<()> {
 fn table(figures: &[Figure]) -> Table {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::UTF8_FULL_CONDENSED);
-    table.set_header(["family", "op", "size", "n", "instructions", "limit", "pages read", "pages written"]);
+    table.set_header([
+        "family",
+        "op",
+        "size",
+        "n",
+        "instructions",
+        "heap pages",
+        "charged",
+        "limit",
+        "pages read",
+        "pages written",
+    ]);
     for figure in figures {
         let name =
             figure.baseline.map_or(figure.family.to_string(), |baseline| format!("{} ({baseline})", figure.family));
@@ -271,12 +309,14 @@ fn table(figures: &[Figure]) -> Table {
             figure.size.to_string(),
             figure.n.to_string(),
             figure.instructions.to_string(),
+            figure.whole.map_or(String::new(), |whole| whole.heap_pages.to_string()),
+            figure.whole.map_or(String::new(), |whole| whole.charged.to_string()),
             figure.limit.map_or(String::new(), |limit| limit.to_string()),
             format!("{:.2}", figure.pages_read),
             format!("{:.2}", figure.pages_written),
         ]);
     }
-    for column in 2..8 {
+    for column in 2..10 {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }

@@ -1,10 +1,18 @@
 //! The UTXO store next to a `StableBTreeMap` of encoded records with three maps as its indexes: at least four times cheaper,
-//! and at any number of records the same.
+//! and at any number of records the same. Then whole messages, in which Candid and the heap have their price too.
 
 use super::{Bench, Figure};
+use crate::utxo::set::utxo_hash;
 use anyhow::{Context, Result, bail};
+use bitcoin::hashes::Hash;
+use bitcoin::{OutPoint, Transaction, TxIn, TxOut, Txid, absolute, consensus, transaction};
 use candid::{CandidType, Decode, Encode};
+use coppice_canister::api::{
+    Batch, Grant, Role, RoleError, Spend, SpendError, TransactionSource, TransactionSpends, UtxoCreate,
+    UtxoCreateBatch, UtxoCreated, UtxoError, UtxoSpendBatch,
+};
 use coppice_host::{Checkpoint, Kind};
+use serde_bytes::ByteBuf;
 
 /// Records that are there.
 const NUMBERS: [u64; 2] = [1_000, 100_000];
@@ -72,8 +80,49 @@ pub fn utxo(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
                 }
                 each(figure);
             }
+            if !baseline {
+                messages(&bench, &from, n, each)?;
+            }
         }
     }
+    Ok(())
+}
+
+/// Whole messages: one record of a transaction with one output, and that output spent.
+fn messages(bench: &Bench, from: &Checkpoint, n: u64, each: &mut impl FnMut(Figure)) -> Result<()> {
+    bench.host.restore(from);
+    let grant = Grant { principal: bench.operator, role: Role::Producer };
+    bench.done::<(), RoleError>("grant_role", Encode!(&grant)?)?;
+    let [parent, spender] = [1, 2].map(|byte| Txid::from_byte_array([byte; 32]));
+    let transaction = Transaction {
+        version: transaction::Version::TWO,
+        lock_time: absolute::LockTime::ZERO,
+        input: vec![TxIn { previous_output: OutPoint::new(parent, 0), ..TxIn::default() }],
+        // As long as a payment to a key.
+        output: vec![TxOut { value: bitcoin::Amount::ONE_BTC, script_pubkey: vec![0x51; 25].into() }],
+    };
+    let source = TransactionSource::Raw(ByteBuf::from(consensus::serialize(&transaction)));
+    let record = UtxoCreate { source, mined: None, locked: Some(false), conflicting: false, fee: None };
+    let batch = UtxoCreateBatch { height: 1, items: vec![record] };
+    let (created, message) = bench.update::<Batch<Result<UtxoCreated, UtxoError>>>("utxo_create", Encode!(&batch)?)?;
+    if !matches!(created.results[..], [Ok(_)]) {
+        bail!("utxo_create: {created:?}");
+    }
+    each(Figure::of_message("utxo", "create message", 1, n, &message));
+    let output = OutPoint::new(transaction.compute_txid(), 0);
+    let spend = Spend {
+        txid: ByteBuf::from(output.txid.to_byte_array()),
+        vout: 0,
+        utxo_hash: ByteBuf::from(utxo_hash(output, &transaction.output[0])),
+        vin: 0,
+    };
+    let spends = TransactionSpends { spender: ByteBuf::from(spender.to_byte_array()), spends: vec![spend] };
+    let batch = UtxoSpendBatch { height: 1, items: vec![spends] };
+    let (spent, message) = bench.update::<Batch<Result<u32, Vec<SpendError>>>>("utxo_spend", Encode!(&batch)?)?;
+    if !matches!(spent.results[..], [Ok(_)]) {
+        bail!("utxo_spend: {spent:?}");
+    }
+    each(Figure::of_message("utxo", "spend message", 1, n, &message));
     Ok(())
 }
 
@@ -119,6 +168,7 @@ fn run(
         n,
         baseline: arg.baseline.then_some("btree"),
         instructions,
+        whole: None,
         pages_read: run.stable_pages_read as f64 / arg.rounds as f64,
         pages_written: run.stable_pages_written as f64 / arg.rounds as f64,
         limit: None,

@@ -135,8 +135,8 @@ impl Report for UtxoDemoReport {
             ("instructions per record pruned", count(self.instructions_per_record_deleted)),
         ];
         if let Some(instructions) = self.instructions {
-            rows.push(("instructions per record created", count(instructions.per_transaction_created)));
-            rows.push(("instructions per output spent", count(instructions.per_output_spent)));
+            rows.push(("instructions per record created, inside", count(instructions.per_transaction_created)));
+            rows.push(("instructions per output spent, inside", count(instructions.per_output_spent)));
         }
         rows.extend([
             ("record bytes in use", bytes(self.record_bytes)),

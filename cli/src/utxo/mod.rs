@@ -96,8 +96,8 @@ impl Replayed {
             }
         }
         if let Some(instructions) = self.instructions {
-            rows.push(("instructions per record created", count(instructions.per_transaction_created)));
-            rows.push(("instructions per output spent", count(instructions.per_output_spent)));
+            rows.push(("instructions per record created, inside", count(instructions.per_transaction_created)));
+            rows.push(("instructions per output spent, inside", count(instructions.per_output_spent)));
         }
         let Verified { unspent, spent, transactions, bytes: read } = self.verified;
         rows.push(("verified: unspent, with its hash", format!("{} outputs", count(unspent))));

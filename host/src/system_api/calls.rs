@@ -4,7 +4,7 @@ use wasmtime::Linker;
 
 use super::{CALLS, amount, heap_range, import, parts, principal, text};
 use crate::context::{Closure, Context, OutgoingCall, Run};
-use crate::cost::{CALL_NEW, CALL_PERFORM, SYSTEM_CALL};
+use crate::cost::{CALL_NEW, CALL_PERFORM, SYSTEM_CALL, sending};
 use crate::cycles;
 use crate::limits::MAX_PAYLOAD;
 use crate::reject::RejectCode;
@@ -75,7 +75,7 @@ pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
         }
         Ok(())
     });
-    import!(linker, "call_data_append", CALLS, SYSTEM_CALL + u64::from(size), |caller, source: u32, size: u32| -> () {
+    import!(linker, "call_data_append", CALLS, sending(size), |caller, source: u32, size: u32| -> () {
         let (heap, run) = parts(&mut caller)?;
         let bytes = heap_range("ic0.call_data_append", heap, source, size)?;
         let call = building(run, "ic0.call_data_append")?;

@@ -4,7 +4,7 @@ use wasmtime::Linker;
 
 use super::{ALL, ANSWERS, CALLBACKS, Modes, NOT_START, bytes_import, heap_range, import, parts};
 use crate::context::{Answer, Context, Run};
-use crate::cost::{DEBUG_PRINT, SYSTEM_CALL};
+use crate::cost::{DEBUG_PRINT, SYSTEM_CALL, sending};
 use crate::execution::Kind;
 use crate::limits::{MAX_PAYLOAD, MAX_QUERY_REPLY};
 use crate::trap::Trap;
@@ -52,10 +52,7 @@ pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
     import!(linker, "msg_deadline", NOT_START, SYSTEM_CALL, |caller| -> u64 {
         Ok(caller.data_mut().run().input.deadline)
     });
-    import!(linker, "msg_reply_data_append", ANSWERS, SYSTEM_CALL + u64::from(size), |caller,
-                                                                                      source: u32,
-                                                                                      size: u32|
-     -> () {
+    import!(linker, "msg_reply_data_append", ANSWERS, sending(size), |caller, source: u32, size: u32| -> () {
         let (heap, run) = parts(&mut caller)?;
         check_unanswered(run, "ic0.msg_reply_data_append")?;
         let limit = reply_limit(run.kind);
@@ -77,7 +74,7 @@ pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
         run.answer = Some(Answer::Reply(std::mem::take(&mut run.reply_data)));
         Ok(())
     });
-    import!(linker, "msg_reject", ANSWERS, SYSTEM_CALL + u64::from(size), |caller, source: u32, size: u32| -> () {
+    import!(linker, "msg_reject", ANSWERS, sending(size), |caller, source: u32, size: u32| -> () {
         let (heap, run) = parts(&mut caller)?;
         check_unanswered(run, "ic0.msg_reject")?;
         let bytes = heap_range("ic0.msg_reject", heap, source, size)?;

@@ -4,7 +4,7 @@ use wasmtime::{Caller, Linker};
 
 use super::{ALL, charge, import, parts};
 use crate::context::{Context, Run};
-use crate::cost::{NEW_STABLE_PAGE, STABLE, SYSTEM_CALL};
+use crate::cost::{NEW_STABLE_PAGE, STABLE, STABLE_GROW};
 use crate::faults::GrowthFault;
 use crate::stable_memory::WASM_PAGE;
 use crate::trap::Trap;
@@ -74,8 +74,8 @@ fn check_32_bit(run: &Run) -> Result<(), Trap> {
 }
 
 pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
-    import!(linker, "stable64_size", ALL, STABLE, |caller| -> u64 { Ok(caller.data_mut().run().stable.wasm_pages()) });
-    import!(linker, "stable64_grow", ALL, SYSTEM_CALL, |caller, pages: u64| -> u64 {
+    import!(linker, "stable64_size", ALL, 0, |caller| -> u64 { Ok(caller.data_mut().run().stable.wasm_pages()) });
+    import!(linker, "stable64_grow", ALL, STABLE_GROW, |caller, pages: u64| -> u64 {
         Ok(grow(caller.data_mut().run(), pages, u64::MAX)?.unwrap_or(u64::MAX))
     });
     import!(linker, "stable64_read", ALL, STABLE.saturating_add(size), |caller,
@@ -93,12 +93,12 @@ pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
         write(&mut caller, offset, source, size)
     });
 
-    import!(linker, "stable_size", ALL, STABLE, |caller| -> u32 {
+    import!(linker, "stable_size", ALL, 0, |caller| -> u32 {
         let run = caller.data_mut().run();
         check_32_bit(run)?;
         Ok(run.stable.wasm_pages() as u32)
     });
-    import!(linker, "stable_grow", ALL, SYSTEM_CALL, |caller, pages: u32| -> u32 {
+    import!(linker, "stable_grow", ALL, STABLE_GROW, |caller, pages: u32| -> u32 {
         let run = caller.data_mut().run();
         check_32_bit(run)?;
         Ok(grow(run, u64::from(pages), MAX_32_BIT)?.map_or(u32::MAX, |before| before as u32))
