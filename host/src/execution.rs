@@ -128,6 +128,8 @@ pub(crate) struct History {
     recent: std::collections::VecDeque<Execution>,
     last: Option<Execution>,
     pub(crate) totals: Totals,
+    /// 4 KiB pages of stable memory and of heaps that were changed and stayed so.
+    pub(crate) pages_dirtied: u64,
 }
 
 impl History {
@@ -139,6 +141,9 @@ impl History {
         self.totals.instructions_charged += u128::from(execution.instructions_charged);
         self.totals.stable_pages_read += u128::from(execution.stable_pages_read);
         self.totals.stable_pages_written += u128::from(execution.stable_pages_written);
+        if execution.outcome == Outcome::Completed && execution.kind.keeps_changes() {
+            self.pages_dirtied += execution.stable_pages_written + execution.heap_pages_written;
+        }
         if self.recent.len() == KEPT {
             self.recent.pop_front();
         }

@@ -80,6 +80,7 @@ impl Subnet {
         state.balance -= price;
         self.shared.next_message += 1;
         let id = MessageId(self.shared.next_message);
+        self.shared.rounds.submit(id);
         self.shared.queue.push_back(Message::Ingress { id, canister, sender, method: method.into(), payload });
         Ok(id)
     }
@@ -115,6 +116,9 @@ impl Subnet {
 
     /// Executes messages until a call is answered, and takes the answer.
     pub(crate) fn wait_for(&mut self, id: MessageId) -> Result<Vec<u8>, RejectResponse> {
+        if !self.shared.answers.contains_key(&id) {
+            self.leave_rounds();
+        }
         loop {
             if let Some(answer) = self.shared.answers.remove(&id) {
                 return answer;

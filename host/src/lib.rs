@@ -5,13 +5,14 @@
 //! What a canister costs is decided by instructions, by stable pages and by what survives a trap. Only the real Wasm
 //! shows it, thousands of messages at a time, stopped between any two of them. [`Host`] follows PocketIC's names and
 //! signatures, so a test written for one runs on the other; what only this host has is named as such: [`Host::step`],
-//! [`Execution`], [`Faults`], [`Limits`], [`Checkpoint`].
+//! [`Host::run_round`], [`Execution`], [`Faults`], [`Limits`], [`Checkpoint`].
 //!
 //! # How
 //! Wasmtime runs the code and counts the operators by the platform's prices; the system API is charged on top, and at a
 //! message's end the pages of the heap that it changed. An instance lives on from message to message, beside a shadow
 //! copy of its heap and globals to go back to. Stable memory is a sparse table of pages with an undo log. Messages wait
-//! in one queue and are executed one at a time.
+//! in one queue and are executed one at a time: as fast as somebody asks for it, or in rounds, for what a client waits
+//! where there is more to do than fits a second.
 //!
 //! # What differs from the platform
 //! - `memory.grow`, `table.grow`, `data.drop` and `elem.drop` cost 255 instructions, not 300. What is printed, a trap's
@@ -20,7 +21,8 @@
 //!   charges for a page that was written and didn't change.
 //! - Ingress is charged as on a PocketIC server, whose envelopes aren't signed: a key and a signature are 137 bytes more.
 //! - Canisters start with 100 T cycles. There is one subnet, of 13 nodes, that is never loaded: cycles aren't reserved,
-//!   messages don't expire and best-effort calls don't time out.
+//!   messages don't expire and best-effort calls don't time out. Only [`Host::run_round`] lets messages wait for lack
+//!   of time.
 //! - The clock moves only by [`Host::advance_time`] and [`Host::set_time`].
 //! - The management canister answers `raw_rand`, from a fixed seed, and rejects everything else.
 //! - A query's data certificate is the certified data itself, signed by nobody. Queries can't make calls.
@@ -49,6 +51,7 @@ mod management;
 mod module;
 mod page_set;
 mod reject;
+mod rounds;
 mod schedule;
 mod settings;
 mod snapshot;
@@ -66,6 +69,7 @@ pub use host::Host;
 pub use limits::{Limits, MAX_PAYLOAD, MAX_QUERY_REPLY};
 pub use log::LogRecord;
 pub use reject::{ErrorCode, RejectCode, RejectResponse};
+pub use rounds::{Completed, Round};
 pub use settings::{CanisterSettings, CanisterStatus, Status};
 pub use snapshot::{Checkpoint, Snapshot};
 pub use trap::INJECTED_FAULT;

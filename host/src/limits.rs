@@ -1,5 +1,7 @@
 //! The platform's limits, which a test may lower or raise.
 
+use std::time::Duration;
+
 use crate::execution::Kind;
 use crate::stable_memory::{MAX_WASM_PAGES, PAGE};
 
@@ -30,6 +32,13 @@ pub struct Limits {
     /// Wasm pages (64 KiB) of stable memory that all canisters together may have: without limit. Growing beyond
     /// answers -1.
     pub subnet_stable_pages: u64,
+    /// Instructions that a round has, heap pages included: 7 B. With 0 a round executes nothing.
+    pub round_instructions: u64,
+    /// Bytes of stable pages and of heap pages that may be dirtied in a round: 75 MiB. With less than a page of 4 KiB a
+    /// round executes nothing.
+    pub round_dirty_bytes: u64,
+    /// By how much a round moves the clock: a second.
+    pub round_duration: Duration,
 }
 
 impl Default for Limits {
@@ -44,6 +53,9 @@ impl Default for Limits {
             install_stable_bytes: 8 << 30,
             canister_stable_pages: MAX_WASM_PAGES,
             subnet_stable_pages: u64::MAX,
+            round_instructions: 7_000_000_000,
+            round_dirty_bytes: 75 << 20,
+            round_duration: Duration::from_secs(1),
         }
     }
 }

@@ -34,6 +34,7 @@ struct Arrival {
 impl Subnet {
     /// Executes one message or one due timer, and says whether there was one.
     pub(crate) fn step(&mut self) -> bool {
+        self.leave_rounds();
         self.apply_faults();
         self.queue_due_timers();
         self.step_queue()
@@ -42,27 +43,28 @@ impl Subnet {
     /// Executes one message of the queue.
     pub(crate) fn step_queue(&mut self) -> bool {
         while let Some(message) = self.shared.queue.pop_front() {
-            match message {
-                Message::Ingress { id, canister, sender, method, payload } => {
-                    let origin = Origin::Ingress(id);
-                    let arrival = Arrival { origin, caller: sender, method, payload, cycles: 0, deadline: 0 };
-                    self.arrive(canister, arrival);
-                }
-                Message::Request { caller, callback, call, deadline } => {
-                    self.request(caller, callback, *call, deadline);
-                }
-                Message::Response { canister, callback, result, refund } => {
-                    self.response(canister, callback, result, refund);
-                }
-                Message::Timer { canister } => {
-                    if !self.fire(canister) {
-                        continue;
-                    }
-                }
+            if self.execute(message) {
+                return true;
             }
-            return true;
         }
         false
+    }
+
+    /// Executes a message, and says whether there was something to execute: a timer may not fire any more.
+    pub(crate) fn execute(&mut self, message: Message) -> bool {
+        match message {
+            Message::Ingress { id, canister, sender, method, payload } => {
+                let origin = Origin::Ingress(id);
+                let arrival = Arrival { origin, caller: sender, method, payload, cycles: 0, deadline: 0 };
+                self.arrive(canister, arrival);
+            }
+            Message::Request { caller, callback, call, deadline } => self.request(caller, callback, *call, deadline),
+            Message::Response { canister, callback, result, refund } => {
+                self.response(canister, callback, result, refund);
+            }
+            Message::Timer { canister } => return self.fire(canister),
+        }
+        true
     }
 
     pub(crate) fn apply_faults(&mut self) {
@@ -327,6 +329,7 @@ impl Subnet {
         match origin {
             Origin::Ingress(id) => {
                 self.shared.answers.insert(id, result);
+                self.shared.rounds.answer(id);
             }
             Origin::Canister { caller, callback } => {
                 self.shared.queue.push_back(Message::Response { canister: caller, callback, result, refund });

@@ -12,6 +12,7 @@ use crate::execution::History;
 use crate::faults::Faults;
 use crate::limits::Limits;
 use crate::reject::{ErrorCode, RejectResponse, not_found};
+use crate::rounds::Rounds;
 use crate::settings::Settings;
 
 /// Cycles a canister starts with, as on PocketIC.
@@ -41,6 +42,7 @@ pub(crate) struct Shared {
     pub(crate) next_canister: u64,
     pub(crate) next_random: u64,
     pub(crate) snapshots: BTreeMap<Vec<u8>, (Principal, State)>,
+    pub(crate) rounds: Rounds,
 }
 
 /// The host's state.
@@ -63,6 +65,7 @@ impl Subnet {
                 next_canister: 0,
                 next_random: 0,
                 snapshots: BTreeMap::new(),
+                rounds: Rounds::default(),
             },
             canisters: BTreeMap::new(),
             limits: Limits::default(),

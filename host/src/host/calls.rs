@@ -7,6 +7,7 @@ use candid::Principal;
 use super::Host;
 use crate::call_context::MessageId;
 use crate::reject::RejectResponse;
+use crate::rounds::Round;
 
 /// Messages that one [`Host::tick`] executes at most, lest canisters that call each other without end block it.
 const MAX_PER_TICK: usize = 10_000;
@@ -72,6 +73,7 @@ impl Host {
     /// Lets every timer that is due fire once, and executes all messages that wait or come of it.
     pub fn tick(&self) {
         let mut subnet = self.subnet();
+        subnet.leave_rounds();
         subnet.queue_due_timers();
         for _ in 0..MAX_PER_TICK {
             subnet.apply_faults();
@@ -85,6 +87,19 @@ impl Host {
     /// test does between two steps happens between two messages.
     pub fn step(&self) -> bool {
         self.subnet().step()
+    }
+
+    /// Runs a round, as a loaded subnet does: moves the clock by [`Limits::round_duration`](crate::Limits::round_duration),
+    /// puts every timer that is due into the queue once, and executes messages first in, first out, until the round has no
+    /// instructions ([`Limits::round_instructions`](crate::Limits::round_instructions)) or no pages to dirty
+    /// ([`Limits::round_dirty_bytes`](crate::Limits::round_dirty_bytes)) left. A message that needs more goes on in the
+    /// next rounds, and nothing else runs until it has ended; only then are its calls answered and made.
+    ///
+    /// Calls that are to arrive for a round are submitted before it: [`Host::submit_call`]. Whatever else executes
+    /// messages ([`Host::step`], [`Host::tick`], [`Host::update_call`], [`Host::await_call`] of a call that isn't answered)
+    /// first ends a message that is in progress.
+    pub fn run_round(&self) -> Round {
+        self.subnet().run_round()
     }
 
     /// Messages that wait; a timer that is due isn't one before it is queued by a step.
