@@ -48,7 +48,7 @@ const NET_SECS: u64 = 600;
 thread_local! {
     /// Seconds between two firings of the timer for records; none: it does not run.
     static RECORDS_EVERY: Cell<Option<u64>> = const { Cell::new(None) };
-    /// When the one-shot for blocks fires, in nanoseconds since the Unix epoch. One that has trapped lies in the past.
+    /// When the one-shot for blocks fires, in nanoseconds since the Unix epoch; see [`armed`].
     static ARMED: Cell<Option<u64>> = const { Cell::new(None) };
     /// When the net fires next.
     static NET_AT: Cell<u64> = const { Cell::new(0) };
@@ -73,14 +73,20 @@ pub fn arm_work() {
 /// left to that one, which asks again.
 pub fn arm_at(at: u64) {
     let now = runtime::time_ns();
-    let armed = ARMED.get().filter(|&armed| armed > now);
-    if at < NET_AT.get() && armed.is_none_or(|armed| at < armed) {
+    if at < NET_AT.get() && armed(now).is_none_or(|armed| at < armed) {
         ARMED.set(Some(at));
         #[cfg(target_family = "wasm")]
         timers::once(&timers::BLOCKS, at.saturating_sub(now), tick);
     }
-    let next = ARMED.get().filter(|&armed| armed >= now).map_or(NET_AT.get(), |armed| armed.min(NET_AT.get()));
+    let next = armed(now).map_or(NET_AT.get(), |armed| armed.min(NET_AT.get()));
     state::mutate(|state| state.pruner.set_next_tick(next));
+}
+
+/// When the one-shot fires. One that is due stands in the queue, and must not be put off; only one that is overdue by an interval
+/// has trapped, and is none any more.
+fn armed(now: u64) -> Option<u64> {
+    let interval = state::read(|state| state.pruner.interval_secs());
+    ARMED.get().filter(|&armed| now <= armed.saturating_add(interval * NS))
 }
 
 /// Notes a producer's call to the chain: wakes timers that are overdue, and has the daemon see to what the call makes due.
@@ -88,7 +94,7 @@ pub fn on_call() {
     let now = runtime::time_ns();
     watch_at(now);
     state::mutate(|state| state.pruner.note_call(now));
-    if ARMED.get().is_none_or(|armed| armed <= now) {
+    if armed(now).is_none() {
         arm_work();
     }
 }

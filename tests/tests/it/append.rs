@@ -216,6 +216,12 @@ fn a_repeated_id_gives_its_newest_transaction() {
     coppice.prune_now(1);
     assert_eq!(coppice.location(twice), Ok((1, 3)), "only the oldest block's own entry went");
     assert_eq!(coppice.location(id(2)), Err(ReadError::NotFound));
-    let entries = coppice.storage().index_entries;
-    assert_eq!(entries, 4, "id 3, 4, 5 and the newest of the repeated one");
+    let table = coppice.prune_status().transaction_index;
+    assert_eq!(
+        (table.entries, table.debt),
+        (5, 2),
+        "the newest of the repeated one, id 2, 3, 4, 5; two at most are stale"
+    );
+    assert_eq!(coppice.prune_now(10).dropped, 1);
+    assert_eq!(coppice.storage().index_entries, 4, "id 3, 4, 5 and the newest of the repeated one");
 }

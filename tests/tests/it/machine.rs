@@ -235,7 +235,15 @@ impl Machine {
         } else if self.model.upload.is_some() {
             assert_eq!(answer, Err(RollbackError::UploadOpen));
         } else {
-            assert_eq!(answer, Ok(Rollback { head: number, removed: head - number, has_more: false }));
+            // As many messages as the budget wants.
+            let (mut answer, mut removed) = (answer.unwrap(), 0);
+            while answer.has_more {
+                removed += answer.removed;
+                assert_eq!(answer.head, head - removed);
+                assert!(answer.removed > 0, "the smallest budget makes progress");
+                answer = self.coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", number).unwrap();
+            }
+            assert_eq!((answer.head, removed + answer.removed), (number, head - number));
             self.model.roll_back(number);
         }
     }

@@ -1,0 +1,168 @@
+//! Pruning that keeps up: fast feeds, ids that repeat without end, and blocks of any size.
+
+use coppice_canister::api::*;
+use coppice_host::{Execution, Kind};
+use coppice_tests::blocks::{block, id, plain};
+use coppice_tests::coppice::{Coppice, default_arg};
+use std::time::Duration;
+
+fn policy(retain_blocks: u64) -> PrunePolicyArg {
+    PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() }
+}
+
+/// Seconds of the feed: `COPPICE_FEED_SECS`, else an hour.
+fn seconds() -> u64 {
+    std::env::var("COPPICE_FEED_SECS").ok().and_then(|secs| secs.parse().ok()).unwrap_or(3_600)
+}
+
+/// A block a second with 300 transactions, by the policy's defaults: what waits is bounded, and so are the indexes.
+#[test]
+fn three_hundred_transactions_a_second_are_kept_up_with() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    host.add_cycles(coppice.id, 1 << 60);
+    coppice.set_policy(policy(200)).unwrap();
+    let (mut most_blocks, mut billed) = (0, Vec::new());
+    let seconds = seconds();
+    for number in 0..seconds {
+        let ids: Vec<_> = (0..300).map(|i| id(number << 20 | i)).collect();
+        coppice.append(&block(number, &ids, 100)).unwrap();
+        coppice.ic.advance_time(Duration::from_secs(1));
+        coppice.ic.tick();
+        if number % 20 == 19 {
+            let status = coppice.prune_status();
+            most_blocks = most_blocks.max(status.backlog.blocks);
+            // A round behind a tick of 10,000 ops, and a minute of the feed.
+            let table = &status.transaction_index;
+            let live = table.entries.saturating_sub(table.debt);
+            assert!(table.entries <= live * 5 / 4 + table.buckets + 8_192 + 10_000, "{table:?}");
+            let behind = status.backlog.behind_since.map_or(0, |since| coppice.ic.now() / 1_000_000_000 - since);
+            assert!(behind <= 60, "{behind} s: {status:?}");
+        }
+        if number == seconds / 2 || number == seconds - 1 {
+            billed.push(coppice.storage().billed_bytes);
+        }
+        host.take_executions();
+    }
+    println!("a backlog of {most_blocks} blocks at most");
+    assert!(most_blocks <= 62, "no more than comes in between two ticks: {most_blocks}");
+    assert_eq!(billed[0], billed[1], "the second half grew nothing");
+    let health: Health = coppice.ask("health", ());
+    assert!(health.healthy, "{health:?}");
+    assert!(coppice.prune_status().transaction_index.sweeps > 0);
+}
+
+fn updates(executions: Vec<Execution>) -> impl Iterator<Item = Execution> {
+    executions.into_iter().filter(|execution| execution.kind == Kind::Update)
+}
+
+/// 20,000 copies of an id in one block, and once each in 3,000 later ones: entered, found, pruned and rolled back in small
+/// messages.
+#[test]
+fn copies_of_an_id_cost_what_other_ids_cost() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    host.add_cycles(coppice.id, 1 << 60);
+    let everywhere = id(0);
+    coppice.append(&block(0, &vec![everywhere; 20_000], 10)).unwrap();
+    for number in 1..=3_000 {
+        coppice.append(&block(number, &[everywhere, id(number)], 10)).unwrap();
+        host.take_executions();
+    }
+    assert_eq!(coppice.location(everywhere), Ok((3_000, 0)));
+    let found = host.last_execution().unwrap().instructions;
+    assert_eq!(coppice.location(id(3_000)), Ok((3_000, 1)));
+    let other = host.last_execution().unwrap().instructions;
+    assert!(found.abs_diff(other) < 5_000, "{found}, and {other} for an id that occurs once");
+    let rolled_back: Result<Rollback, RollbackError> = coppice.produce("rollback_to", 2_990u64);
+    assert_eq!(rolled_back, Ok(Rollback { head: 2_990, removed: 10, has_more: false }));
+    assert_eq!(coppice.location(everywhere), Ok((2_990, 0)));
+    coppice.set_policy(PrunePolicyArg { min_kept_blocks: Some(1), ..policy(100) }).unwrap();
+    host.take_executions();
+    coppice.settle(60);
+    for message in updates(host.take_executions()) {
+        assert!(message.instructions < 200_000_000, "{message:?}");
+    }
+    let status = coppice.prune_status();
+    assert_eq!((status.oldest_kept_block, status.faults), (Some(2_890), 0));
+    assert_eq!(coppice.location(everywhere), Ok((2_990, 0)));
+    assert_eq!(coppice.location(id(2_889)), Err(ReadError::NotFound));
+}
+
+/// Where no blob becomes free, pruning a block touches as many pages whatever it holds.
+#[test]
+fn a_block_of_2500_transactions_is_pruned_as_one_of_one() {
+    let (coppice, host) = Coppice::embedded(InitArg { log_class: Some(1 << 20), ..default_arg() });
+    coppice.append(&plain(0, 1, 10)).unwrap();
+    coppice.append(&plain(1, 1, 10)).unwrap();
+    let ids: Vec<_> = (0..2_500).map(|i| id(1 << 40 | i)).collect();
+    coppice.append(&block(2, &ids, 10)).unwrap();
+    coppice.append(&plain(3, 1, 10)).unwrap();
+    coppice.set_policy(PrunePolicyArg { min_kept_blocks: Some(0), ..policy(1) }).unwrap();
+    coppice.append(&plain(4, 1, 10)).unwrap();
+    let prune = || {
+        host.take_executions();
+        let run = coppice.prune_now(1);
+        assert_eq!((run.blocks, run.blobs, run.ops), (1, 0, 1));
+        let message = updates(host.take_executions()).next().unwrap();
+        (message.stable_pages_read, message.stable_pages_written, message.instructions)
+    };
+    let (one, again, large) = (prune(), prune(), prune());
+    println!("pages read and written, instructions: {one:?}, {again:?}; of 2,500 transactions {large:?}");
+    assert!(large.0.abs_diff(again.0) <= 2 && large.1.abs_diff(again.1) <= 2, "{again:?} {large:?}");
+    assert!(large.2.abs_diff(again.2) <= 30_000, "{again:?} {large:?}");
+    assert_eq!(coppice.location(ids[7]), Err(ReadError::NotFound));
+}
+
+/// Idle, a year costs a ten-minute net and no more: less than a trillion cycles.
+#[test]
+fn idling_costs_less_than_a_trillion_cycles_a_year() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    host.add_cycles(coppice.id, 1 << 60);
+    coppice.set_policy(policy(5)).unwrap();
+    coppice.append_plain(0..10, 100);
+    coppice.settle(60);
+    coppice.pass(3_600);
+    let (hours, before) = (24, host.cycle_balance(coppice.id));
+    host.take_executions();
+    let storage = {
+        // Storage is no matter of the daemon: time passes with nothing set to fire.
+        let start = host.checkpoint();
+        coppice.ic.stop(coppice.id, coppice_tests::coppice::Who::Controller.principal()).unwrap();
+        let before = host.cycle_balance(coppice.id);
+        coppice.ic.advance_time(Duration::from_secs(hours * 3_600));
+        let storage = before - host.cycle_balance(coppice.id);
+        host.restore(&start);
+        storage
+    };
+    for _ in 0..hours * 6 {
+        coppice.pass(600);
+    }
+    let fired = updates(host.take_executions()).count() as u64;
+    let a_year = (before - host.cycle_balance(coppice.id) - storage) * 365 * 24 / u128::from(hours);
+    println!("{fired} firings in {hours} hours: {a_year} cycles a year");
+    assert_eq!(fired, hours * 6, "every ten minutes");
+    assert!(a_year <= 1_000_000_000_000, "{a_year}");
+}
+
+/// An upgrade from memory with another layout is refused, and the old version goes on.
+#[test]
+fn an_upgrade_from_the_layout_before_is_refused() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    coppice.append_plain(0..3, 100);
+    let mut memory = host.get_stable_memory(coppice.id);
+    // The magic of the chain's state, and of the records: the version stands behind each.
+    for (magic, version) in [(*b"CPCH", 2u8), (*b"CPBR", 2)] {
+        let at = memory.chunks(4_096).position(|page| page[..4] == magic && page[4] == version).expect("it is there");
+        let at = at * 4_096;
+        memory[at + 4] = 1;
+        host.set_stable_memory(coppice.id, &memory);
+        let refused = coppice.upgrade_with(None).unwrap_err();
+        assert!(format!("{refused:?}").contains("version 1"), "{refused:?}");
+        memory[at + 4] = version;
+        host.set_stable_memory(coppice.id, &memory);
+        let next = coppice.head().unwrap() + 1;
+        coppice.append_plain(next..next + 1, 100);
+        memory = host.get_stable_memory(coppice.id);
+    }
+    coppice.upgrade();
+    assert_eq!(coppice.head(), Some(4));
+}
