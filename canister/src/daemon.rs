@@ -13,6 +13,7 @@ use std::cell::Cell;
 mod timers {
     use ic_cdk_timers::TimerId;
     use std::cell::Cell;
+    use std::thread::LocalKey;
 
     thread_local! {
         pub static NET: Cell<Option<TimerId>> = const { Cell::new(None) };
@@ -20,16 +21,16 @@ mod timers {
         pub static RECORDS: Cell<Option<TimerId>> = const { Cell::new(None) };
     }
 
-    /// Puts a one-shot in the place of another one.
-    pub fn once(timer: &'static std::thread::LocalKey<Cell<Option<TimerId>>>, after_ns: u64, tick: fn()) {
+    /// Sets a one-shot, in the place of the one before where that `is_ahead`.
+    pub fn once(timer: &'static LocalKey<Cell<Option<TimerId>>>, after_ns: u64, is_ahead: bool, tick: fn()) {
         let new = ic_cdk_timers::set_timer(std::time::Duration::from_nanos(after_ns), async move { tick() });
-        if let Some(old) = timer.replace(Some(new)) {
+        if let Some(old) = timer.replace(Some(new)).filter(|_| is_ahead) {
             ic_cdk_timers::clear_timer(old);
         }
     }
 
     /// Puts an interval timer in the place of another one.
-    pub fn replace(timer: &'static std::thread::LocalKey<Cell<Option<TimerId>>>, every: Option<u64>, tick: fn()) {
+    pub fn replace(timer: &'static LocalKey<Cell<Option<TimerId>>>, every: Option<u64>, tick: fn()) {
         let every = every.map(std::time::Duration::from_secs);
         let new = every.map(|every| ic_cdk_timers::set_timer_interval(every, move || async move { tick() }));
         if let Some(old) = timer.replace(new) {
@@ -44,6 +45,8 @@ const NS: u64 = 1_000_000_000;
 
 /// Seconds between two firings of the net.
 const NET_SECS: u64 = 600;
+/// Seconds that a timer may stand in the queue of a busy subnet.
+const QUEUE_SECS: u64 = 60;
 
 thread_local! {
     /// Seconds between two firings of the timer for records; none: it does not run.
@@ -74,19 +77,26 @@ pub fn arm_work() {
 pub fn arm_at(at: u64) {
     let now = runtime::time_ns();
     if at < NET_AT.get() && armed(now).is_none_or(|armed| at < armed) {
-        ARMED.set(Some(at));
+        let before = ARMED.replace(Some(at));
         #[cfg(target_family = "wasm")]
-        timers::once(&timers::BLOCKS, at.saturating_sub(now), tick);
+        timers::once(&timers::BLOCKS, at.saturating_sub(now), before.is_some_and(|before| before > now), tick);
+        #[cfg(not(target_family = "wasm"))]
+        let _ = before;
     }
     let next = armed(now).map_or(NET_AT.get(), |armed| armed.min(NET_AT.get()));
     state::mutate(|state| state.pruner.set_next_tick(next));
 }
 
-/// When the one-shot fires. One that is due stands in the queue, and must not be put off; only one that is overdue by an interval
-/// has trapped, and is none any more.
+/// When the one-shot fires. One that is due stands in the queue of a busy subnet, and must not be put off; one that is overdue may
+/// have trapped, and another one comes beside it.
 fn armed(now: u64) -> Option<u64> {
-    let interval = state::read(|state| state.pruner.interval_secs());
-    ARMED.get().filter(|&armed| now <= armed.saturating_add(interval * NS))
+    let overdue = overdue_secs();
+    ARMED.get().filter(|&armed| now <= armed.saturating_add(overdue * NS))
+}
+
+/// Seconds after which a timer that has not fired is taken for lost.
+fn overdue_secs() -> u64 {
+    QUEUE_SECS + state::read(|state| state.pruner.interval_secs())
 }
 
 /// Notes a producer's call to the chain: wakes timers that are overdue, and has the daemon see to what the call makes due.
@@ -143,7 +153,7 @@ fn watch_at(now: u64) {
     let late = |next: u64, secs: u64| now.saturating_sub(next) > secs * NS;
     let overdue = state::read(|state| {
         let records = RECORDS_EVERY.get().is_some_and(|secs| late(state.utxo_pruner.next_tick(), secs));
-        let blocks = ARMED.get().is_some_and(|armed| late(armed, state.pruner.interval_secs()));
+        let blocks = ARMED.get().is_some_and(|armed| late(armed, QUEUE_SECS + state.pruner.interval_secs()));
         blocks || late(NET_AT.get(), NET_SECS) || records
     });
     if overdue {

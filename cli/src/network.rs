@@ -3,7 +3,7 @@
 //! What reaches it (ic-agent, TLS, the curves of identities) is the feature `network`, as building that takes minutes: a command
 //! that was built without it knows the same options, and says what it lacks.
 
-#[cfg(not(feature = "network"))]
+#[cfg(any(test, not(feature = "network")))]
 mod absent;
 #[cfg(feature = "network")]
 mod agent;

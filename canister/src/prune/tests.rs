@@ -665,3 +665,35 @@ fn age_says_when_it_next_makes_a_block_prunable() {
     world.wait(1);
     assert!(world.due().is_some(), "not a second later");
 }
+
+/// Ten thousand blocks, with a producer's call before every tick, so that no sweep ever finds a pause: a table never has many more
+/// entries than are live, nor many more buckets than they want.
+#[test]
+fn the_indexes_stay_bounded_without_a_pause() {
+    let (window, ids, ops) = (3_000, 20, 500);
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(window), max_ops_per_tick: Some(ops), ..policy() });
+    let mut largest = 0;
+    for number in 0..10_000 {
+        world.append_ids(1, ids);
+        world.wait(1);
+        if number % 10 == 0 {
+            world.called();
+            let mut ticks = 0;
+            while world.come_round() == Next::AtOnce {
+                world.called();
+                ticks += 1;
+                assert!(ticks < 1_000);
+            }
+        }
+        let table = world.chain.debt(crate::chain::IndexTable::Ids);
+        let live = table.live();
+        assert!(table.entries <= live * 5 / 4 + table.buckets + 8_192 + ops, "block {number}: {table:?}");
+        largest = largest.max(table.buckets);
+    }
+    let status = world.status();
+    assert_eq!(status.oldest_kept_block, Some(9_990 - window));
+    assert!(status.transaction_index.sweeps > 10, "{status:?}");
+    // At 60 entries for each hundred places, 28 to a bucket.
+    let wanted = (window + 10) * ids * 100 / (60 * 28);
+    assert!(largest <= wanted * 5 / 4, "{largest} buckets, {wanted} are wanted");
+}

@@ -176,9 +176,7 @@ impl Database {
                 Link::Sqlite(runtime.block_on(SqliteConnection::connect_with(&options)).with_context(context)?)
             }
             #[cfg(not(feature = "postgres"))]
-            Kind::Postgres => bail!(
-                "this command was built without PostgreSQL: build it with --features postgres, or name a file with sqlite:"
-            ),
+            Kind::Postgres => return Err(no_postgres()),
             #[cfg(feature = "postgres")]
             Kind::Postgres => {
                 let options = PgConnectOptions::from_str(url)
@@ -213,6 +211,12 @@ impl Database {
         either!(Open, tx.link, link => runtime.block_on(link.commit())).context("cannot commit")?;
         Ok(result)
     }
+}
+
+/// What is said where PostgreSQL was not built in.
+#[cfg(any(test, not(feature = "postgres")))]
+fn no_postgres() -> anyhow::Error {
+    anyhow!("this command was built without PostgreSQL: build it with --features postgres, or name a file with sqlite:")
 }
 
 /// An open transaction. Dropping it undoes it.
@@ -337,11 +341,13 @@ mod tests {
         assert!(Kind::of("coppice.db").unwrap_err().to_string().contains("sqlite://"));
     }
 
-    #[cfg(not(feature = "postgres"))]
     #[test]
     fn a_server_is_refused_with_the_way_to_have_it() {
-        let error = Database::open("postgres://localhost/x").err().unwrap().to_string();
-        assert!(error.contains("--features postgres"), "{error}");
+        let error = no_postgres().to_string();
+        assert!(error.contains("--features postgres") && error.contains("sqlite:"), "{error}");
+        if cfg!(not(feature = "postgres")) {
+            assert_eq!(Database::open("postgres://localhost/x").err().unwrap().to_string(), error);
+        }
     }
 
     #[test]

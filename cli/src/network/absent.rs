@@ -1,4 +1,4 @@
-//! In the place of the network, where it was not built in.
+//! In the place of the network, where it was not built in; in tests beside it.
 
 use super::NetworkArgs;
 use crate::canister::{Caller, Client, Transport};
@@ -76,8 +76,8 @@ mod tests {
     #[test]
     fn a_network_that_is_named_is_refused_with_the_way_to_have_it() {
         let args = NetworkArgs { network: Some("http://127.0.0.1:1".parse().unwrap()), ..NetworkArgs::default() };
-        let error = args.connect().err().unwrap().to_string();
+        let error = connect(&args).err().unwrap().to_string();
         assert!(error.contains("--features network") && error.contains("127.0.0.1"), "{error}");
-        assert!(NetworkArgs::default().connect().unwrap().is_none());
+        assert!(connect(&NetworkArgs::default()).unwrap().is_none());
     }
 }
