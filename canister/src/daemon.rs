@@ -46,7 +46,7 @@ const NS: u64 = 1_000_000_000;
 /// Seconds between two firings of the net.
 const NET_SECS: u64 = 600;
 /// Seconds that a timer may stand in the queue of a busy subnet.
-const QUEUE_SECS: u64 = 60;
+const QUEUE_SECS: u64 = 10;
 
 thread_local! {
     /// Seconds between two firings of the timer for records; none: it does not run.
