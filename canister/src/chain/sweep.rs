@@ -135,14 +135,10 @@ impl ChainStore {
         // Postings rise with their blocks, so one comparison of words decides.
         let stale_below = oldest.saturating_sub(base) << 24;
         let late_from = sweep.bound.saturating_sub(base) << 24;
-        let mut late = 0;
-        let slice = entries.sweep(sweep.cursor - 1, |posting| {
-            late += u64::from(posting >= late_from && posting < stale_below);
-            posting < stale_below
-        });
+        let slice = entries.sweep(sweep.cursor - 1, stale_below, late_from);
         sweep.dropped += slice.dropped;
-        sweep.since = sweep.since.saturating_sub(late);
-        sweep.before = sweep.before.saturating_sub(slice.dropped - late);
+        sweep.since = sweep.since.saturating_sub(slice.late);
+        sweep.before = sweep.before.saturating_sub(slice.dropped - slice.late);
         match slice.next {
             Some(bucket) => sweep.cursor = bucket + 1,
             None => {

@@ -15,7 +15,9 @@ pub const BUCKET: u64 = 512;
 /// Entries of a bucket.
 pub const SLOTS: usize = 28;
 /// Bytes of a bucket's head.
-pub const HEAD: usize = 8 + 2 * SLOTS;
+pub const HEAD: usize = TAGS + 2 * SLOTS;
+/// Where the tags begin in it.
+pub const TAGS: usize = 8;
 /// Bytes of an entry.
 pub const ENTRY: usize = 16;
 const _: () = assert!(HEAD + SLOTS * ENTRY == BUCKET as usize);
@@ -132,6 +134,21 @@ impl Head {
             .filter(move |slot| *slot < count)
         })
     }
+}
+
+/// How many entries a bucket's bytes hold, as [`Head::count`].
+pub fn count_in(bytes: &[u8; BUCKET as usize]) -> usize {
+    usize::from(u16::from_le_bytes([bytes[0], bytes[1]])).min(SLOTS)
+}
+
+/// Says how many a bucket's bytes hold.
+pub fn set_count_in(bytes: &mut [u8; BUCKET as usize], count: usize) {
+    bytes[..2].copy_from_slice(&(count as u16).to_le_bytes());
+}
+
+/// The overflow bucket that a bucket's bytes name.
+pub fn next_in(bytes: &[u8; BUCKET as usize]) -> u32 {
+    u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]])
 }
 
 /// A whole bucket of these entries, at most [`SLOTS`].

@@ -8,9 +8,9 @@
 //! for each entry, so that a search reads 64 bytes and the entries whose tag agrees. Keys are not
 //! stored: an entry is the key's seeded 64-bit hash (XXH3) and a word of the owner's, who verifies a candidate
 //! against the key where that is kept anyway. Several entries may share a hash, so a key may occur several times.
-//! Buckets that are full before their turn to split get overflow buckets. A chain is always packed: only its last-added
-//! overflow bucket may have room, so insertion looks at two buckets at most. Memory of splits and overflow is never
-//! given back to the region, but reused.
+//! Buckets that are full before their turn to split get overflow buckets. A chain is packed: only its primary bucket (after a
+//! sweep) and its last-added overflow bucket may have room, so insertion looks at two buckets at most. Memory of splits and
+//! overflow is never given back to the region, but reused.
 //!
 //! The seed is drawn at creation from time and canister id. It is not a secret: a producer who searches for colliding ids
 //! makes long chains for itself.
