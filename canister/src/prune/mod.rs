@@ -302,8 +302,10 @@ impl Pruner {
     fn next_without_work(&self, chain: &ChainStore, policy: &PrunePolicy) -> Next {
         let waits = sweeper::need(chain, policy) == Need::Pause;
         let pause = waits.then(|| self.last_call.saturating_add(policy.pause_after_secs * NS));
-        let age = policy::next_age(policy, chain).map(|secs| secs.saturating_mul(NS));
-        let age = age.filter(|&at| at > runtime::time_ns());
+        let now = runtime::time_ns();
+        let age = policy::next_age(policy, chain).map(|secs| secs.saturating_mul(NS)).filter(|&at| at > now);
+        // Blocks that become due one after the other share a firing.
+        let age = age.map(|at| at.max(now.saturating_add(policy.timer_interval_secs * NS)));
         pause.into_iter().chain(age).min().map_or(Next::Whenever, Next::At)
     }
 

@@ -654,7 +654,7 @@ fn capacity_and_age_leave_a_floor_and_a_smaller_count_wins() {
 
 #[test]
 fn age_says_when_it_next_makes_a_block_prunable() {
-    let mut world = world(PrunePolicyArg { retain_days: Some(2), ..policy() });
+    let mut world = world(PrunePolicyArg { retain_days: Some(2), timer_interval_secs: Some(1), ..policy() });
     world.append(4, 100, DAY);
     let oldest = world.chain.meta(world.oldest()).unwrap().monotonic;
     let Next::At(at) = world.come_round() else { panic!("age comes") };
@@ -664,6 +664,17 @@ fn age_says_when_it_next_makes_a_block_prunable() {
     assert_eq!(world.due(), None);
     world.wait(1);
     assert!(world.due().is_some(), "not a second later");
+}
+
+#[test]
+fn blocks_that_age_one_after_the_other_share_a_firing() {
+    let mut world = world(PrunePolicyArg { retain_days: Some(2), timer_interval_secs: Some(60), ..policy() });
+    world.append(300, 100, 1);
+    let oldest = world.chain.meta(world.oldest()).unwrap().monotonic;
+    world.wait(oldest + 2 * DAY + 1 - runtime::time_secs());
+    assert_eq!(world.come_round(), Next::At(runtime::time_ns() + 60 * NS));
+    world.wait(60);
+    assert_eq!(world.due().map(|(_, target)| target), Some(world.oldest() + 60));
 }
 
 /// Ten thousand blocks, with a producer's call before every tick, so that no sweep ever finds a pause: a table never has many more
