@@ -82,6 +82,11 @@ impl Ledger {
         ids
     }
 
+    /// How many different ids occur in blocks from `number` on.
+    pub fn different_from(&self, number: u64) -> u64 {
+        self.newest.values().filter(|place| place.0 >= number).count() as u64
+    }
+
     /// Bytes of all payloads.
     pub fn bytes(&self) -> u64 {
         self.entries.iter().map(Entry::bytes).sum()
@@ -107,6 +112,7 @@ mod tests {
         }
         assert_eq!((ledger.newest(&[1; 32]), ledger.newest(&[2; 32])), (Some((6, 1)), Some((5, 1))));
         assert_eq!(ledger.gone_before(6), [[2; 32]]);
+        assert_eq!([5, 6, 7].map(|number| ledger.different_from(number)), [3, 2, 0]);
         assert_eq!((ledger.transactions(), ledger.bytes()), (4, 2 * (10 + 8 + 64)));
     }
 }
