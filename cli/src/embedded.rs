@@ -33,6 +33,8 @@ pub struct Costs {
     pub create_instructions: u64,
     /// Instructions inside messages that spend outputs.
     pub spend_instructions: u64,
+    /// Firings of the timer.
+    pub timer_firings: u64,
     /// Instructions inside everything that the timer starts: its firing, the library's calls to itself, the daemon.
     pub timer_instructions: u64,
     /// Instructions charged for all that.
@@ -52,6 +54,7 @@ impl Costs {
         let update = |methods: &[&str]| execution.kind == Kind::Update && methods.contains(&execution.method.as_str());
         let of_the_timer = matches!(execution.kind, Kind::Timer | Kind::ReplyCallback) && execution.method.is_empty();
         if of_the_timer || execution.method.starts_with(TIMER_CALLS) {
+            self.timer_firings += u64::from(execution.kind == Kind::Timer);
             self.timer_instructions += execution.instructions;
             self.timer_charged += execution.instructions_charged;
         } else if update(&APPENDING) {
@@ -187,6 +190,7 @@ mod tests {
             append_charged: 2_003,
             create_instructions: 128,
             spend_instructions: 256,
+            timer_firings: 1,
             timer_instructions: 112,
             timer_charged: 3_112,
             trap: None,

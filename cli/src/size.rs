@@ -8,6 +8,7 @@ use crate::feed;
 use anyhow::Result;
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
+use coppice_canister::api::PrunePolicy;
 use coppice_canister::blob::Class;
 use coppice_canister::memory::{BUCKET, PAGE};
 use indicatif::HumanCount;
@@ -26,14 +27,17 @@ const INGRESS_BYTE: u128 = 2_000;
 const ENVELOPE: u128 = 310;
 /// A firing of the timer is three messages.
 const FIRING: u128 = 3 * MESSAGE;
+/// Seconds between two firings of the net behind all others.
+const NET_SECS: u64 = 600;
 /// Instructions charged, heap pages included, for an idle firing, for a message that appends or uploads, and for what comes
-/// with bytes and transactions; and for pruning a block (`docs/costs.md`). One instruction is one cycle.
+/// with bytes and transactions; for pruning a block, and for sweeping what a transaction leaves in the index (`docs/costs.md`).
+/// One instruction is one cycle.
 const IDLE: u64 = 43_000;
 const APPEND: u64 = 125_000;
 const APPEND_BYTE: u64 = 4;
 const APPEND_TRANSACTION: u64 = 2_800;
 const PRUNE: u64 = 50_000;
-const PRUNE_TRANSACTION: u64 = 2_500;
+const SWEEP: u64 = 1_000;
 /// Bytes of a transaction in the table of the manual.
 const TRANSACTION_BYTES: u64 = 500;
 
@@ -55,7 +59,7 @@ pub struct Workload {
 }
 
 /// What it needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Size {
     /// Of which chain.
     #[serde(flatten)]
@@ -74,6 +78,10 @@ pub struct Size {
     pub feeding_cycles: u128,
     /// Cycles a year for the timer, and for pruning.
     pub daemon_cycles: u128,
+    /// Ops a second that keeping up takes: blocks, blobs, and index entries.
+    pub ops_per_second: f64,
+    /// Whether that is more than ticks can do, so that pruning falls behind for ever.
+    pub outruns_pruning: bool,
 }
 
 impl Size {
@@ -81,7 +89,8 @@ impl Size {
     pub fn of(workload: Workload) -> Self {
         let Workload { block_bytes, transactions, interval_secs, days, log_class, timer_interval_secs } = workload;
         // The head and what comes between two ticks stands behind the window.
-        let blocks = days * DAY / interval_secs + 2 + timer_interval_secs.div_ceil(interval_secs);
+        let retained = (days * DAY).div_ceil(interval_secs).max(PrunePolicy::default().min_kept_blocks);
+        let blocks = retained + 2 + timer_interval_secs.div_ceil(interval_secs);
         // The window starts and ends in the middle of a blob.
         let kept_bytes = (blocks * block_bytes).div_ceil(log_class) * log_class + 2 * log_class;
         let target_bytes = (kept_bytes * 10 / 8).max(21 * log_class).next_multiple_of(1 << 20);
@@ -95,13 +104,16 @@ impl Size {
             storage_cycles: (u128::from(billed_bytes) * GIB_SECOND * YEAR) >> 30,
             feeding_cycles: 0,
             daemon_cycles: 0,
+            ops_per_second: ops(&workload),
+            outruns_pruning: ops(&workload) > drain(),
         };
         let messages = u128::from(messages(block_bytes));
         let block = messages * (MESSAGE + INGRESS + ENVELOPE * INGRESS_BYTE) + u128::from(block_bytes) * INGRESS_BYTE;
         let blocks_a_year = YEAR / u128::from(interval_secs);
         size.feeding_cycles = blocks_a_year * (block + u128::from(size.feeding_instructions()));
-        let firings = YEAR / u128::from(timer_interval_secs) * FIRING;
-        size.daemon_cycles = firings + blocks_a_year * u128::from(size.daemon_instructions());
+        let firings = firings_a_second(&workload) * YEAR as f64;
+        let instructions = size.daemon_instructions() as f64 * YEAR as f64 / interval_secs as f64;
+        size.daemon_cycles = (firings * FIRING as f64 + instructions) as u128;
         size
     }
 
@@ -116,11 +128,46 @@ impl Size {
         messages(block_bytes) * APPEND + block_bytes * APPEND_BYTE + transactions * APPEND_TRANSACTION
     }
 
-    /// Instructions charged for the timer from one block to the next: idle firings, and pruning one.
+    /// Instructions charged for the timer from one block to the next: firings, pruning one, and sweeping as many references.
     pub fn daemon_instructions(&self) -> u64 {
-        let Workload { transactions, interval_secs, timer_interval_secs, .. } = self.workload;
-        interval_secs * IDLE / timer_interval_secs + PRUNE + transactions * PRUNE_TRANSACTION
+        let Workload { transactions, .. } = self.workload;
+        (self.firings() * IDLE as f64) as u64 + PRUNE + transactions * SWEEP
     }
+
+    /// Firings of the timer from one block to the next.
+    pub fn firings(&self) -> f64 {
+        firings_a_second(&self.workload) * self.workload.interval_secs as f64
+    }
+}
+
+/// Firings of the timer: the net's; one that a block arms, and one that the age of the oldest block arms, where they don't come
+/// faster than the interval; and those of sweeps, each of which drops as many entries as a tick may.
+fn firings_a_second(workload: &Workload) -> f64 {
+    let Workload { interval_secs, timer_interval_secs, .. } = *workload;
+    let net = 1.0 / NET_SECS as f64;
+    let armed = match timer_interval_secs {
+        NET_SECS.. => 0.0,
+        secs if secs > interval_secs => 1.0 / secs as f64,
+        _ => 2.0 / interval_secs as f64,
+    };
+    net + armed + workload.transactions as f64 / interval_secs as f64 / max_ops()
+}
+
+/// Ops a second that pruning takes: 1 a block, 2 a blob that becomes free, 1 a reference.
+fn ops(workload: &Workload) -> f64 {
+    let Workload { block_bytes, transactions, interval_secs, log_class, .. } = *workload;
+    let blobs = block_bytes as f64 / log_class as f64;
+    (1.0 + 2.0 * blobs + transactions as f64) / interval_secs as f64
+}
+
+/// Ops a second that ticks can do: one tick in each round, of about a second.
+fn drain() -> f64 {
+    max_ops()
+}
+
+/// Ops of a tick, unless the policy says otherwise.
+fn max_ops() -> f64 {
+    PrunePolicy::default().max_ops_per_tick as f64
 }
 
 /// Messages that bring a block: `append_block`, or chunks between a beginning and a commit.
@@ -139,7 +186,7 @@ fn billed(kept_bytes: u64, blocks: u64, transactions: u64, log_class: u64) -> u6
         kept_bytes,
         kept_bytes / (64 << 10) * 16,
         GIB_500 / log_class * 8,
-        (4 << 20) + blocks.div_ceil(256) * (64 << 10),
+        (4 << 20) + blocks.div_ceil(256) * (80 << 10),
         // 28 entries to a bucket of 512 bytes, 60 % of it used, and one bucket in ten for overflow.
         (2 << 20) + entries * 512 * 11 / (28 * 6),
         // The index of secondary keys, of which the chain has none; nor has it UTXO records.
@@ -224,6 +271,22 @@ fn table(sizes: &[Size]) -> String {
     table.to_string()
 }
 
+/// What is said below the table of chains that outrun pruning.
+fn warnings(sizes: &[Size]) -> Vec<String> {
+    let outrunning = sizes.iter().filter(|size| size.outruns_pruning);
+    let warning = |size: &Size| {
+        format!(
+            "blocks of {} KiB outrun pruning: {} references, blocks and blobs a second, and a tick a second takes {}; the backlog grows for ever",
+            HumanCount(size.workload.block_bytes >> 10),
+            HumanCount(size.ops_per_second as u64),
+            HumanCount(drain() as u64),
+        )
+    };
+    let mut warnings: Vec<String> = outrunning.map(warning).collect();
+    warnings.dedup();
+    warnings
+}
+
 /// Prints the table, or a line of JSON for each row.
 ///
 /// # Errors
@@ -237,6 +300,7 @@ pub fn command(args: &SizeArgs) -> Result<()> {
         return Ok(());
     }
     println!("{}", table(&sizes));
+    warnings(&sizes).iter().for_each(|warning| println!("{warning}"));
     Ok(())
 }
 
@@ -271,6 +335,58 @@ mod tests {
         assert!(Size::of(Workload { days: 1, ..workload }).fits());
         assert_eq!(log_class("65536"), Ok(65_536));
         assert!(log_class("100000").is_err() && log_class("1 MiB").is_err());
+    }
+
+    #[test]
+    fn a_feed_that_outruns_pruning_is_said() {
+        let workload = |transactions, interval_secs| Workload {
+            block_bytes: 4 << 20,
+            transactions,
+            interval_secs,
+            days: 1,
+            log_class: 1 << 20,
+            timer_interval_secs: 60,
+        };
+        // 1 a block, 2 for each of four blobs, and the references: 10,000 a second are the most.
+        let most = Size::of(workload(9_991, 1));
+        assert!(!most.outruns_pruning && warnings(&[most]).is_empty(), "{most:?}");
+        let more = Size::of(workload(9_992, 1));
+        assert!(more.outruns_pruning, "{more:?}");
+        assert!(!Size::of(workload(9_992, 2)).outruns_pruning);
+        let said = warnings(&[more, Size { blocks: 7, ..more }, most]);
+        assert!(said.len() == 1 && said[0].contains("10,001 references"), "{said:?}");
+    }
+
+    /// A block a year: the net is what it costs.
+    #[test]
+    fn an_idle_year_costs_less_than_a_trillion_cycles() {
+        let workload = Workload {
+            block_bytes: 1,
+            transactions: 0,
+            interval_secs: YEAR as u64,
+            days: 1,
+            log_class: 1 << 20,
+            timer_interval_secs: 60,
+        };
+        let cycles = Size::of(workload).daemon_cycles;
+        assert!((700_000_000_000..1_000_000_000_000).contains(&cycles), "{cycles}");
+        assert_eq!(Size::of(workload).blocks, 128 + 2 + 1, "so many stay however old they are");
+    }
+
+    /// However fast blocks come, there is a firing an interval, and the net.
+    #[test]
+    fn blocks_that_come_fast_share_firings() {
+        let workload = |interval_secs, timer_interval_secs| Workload {
+            block_bytes: 1,
+            transactions: 0,
+            interval_secs,
+            days: 1,
+            log_class: 1 << 20,
+            timer_interval_secs,
+        };
+        let an_hour = |interval, timer| (firings_a_second(&workload(interval, timer)) * 3_600.0).round();
+        assert_eq!([1, 30, 600].map(|interval| an_hour(interval, 60)), [66.0, 66.0, 18.0]);
+        assert_eq!(an_hour(600, 600), 6.0);
     }
 
     #[test]
