@@ -7,6 +7,7 @@
 //! above its limit is a regression and ends the run with an error.
 
 mod messages;
+mod sweep;
 mod utxo;
 
 use anyhow::{Context, Result, bail};
@@ -19,8 +20,8 @@ use std::path::PathBuf;
 /// Options of `coppice bench`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct BenchArgs {
-    /// Only this family: blob, index, chain or utxo
-    #[arg(long, value_name = "NAME", value_parser = ["blob", "index", "chain", "utxo"])]
+    /// Only this family: blob, index, sweep, chain or utxo
+    #[arg(long, value_name = "NAME", value_parser = ["blob", "index", "sweep", "chain", "utxo"])]
     pub family: Option<String>,
     /// The bench wasm, raw or gzipped
     #[arg(long, value_name = "PATH", env = "COPPICE_BENCH_WASM", default_value = "target/coppice-bench.wasm")]
@@ -67,6 +68,9 @@ pub struct Figure {
     /// The most instructions that it may take; of a whole message, the most that may be charged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
+    /// The most pages that it may write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pages_limit: Option<f64>,
 }
 
 /// What a whole message costs beyond the instructions inside it.
@@ -92,7 +96,19 @@ impl Figure {
             pages_read: message.stable_pages_read as f64,
             pages_written: message.stable_pages_written as f64,
             limit: limit(family, op, size),
+            pages_limit: None,
         }
+    }
+
+    /// What it takes, where that is more than it may.
+    fn over(&self) -> Option<String> {
+        let instructions = self.limit.filter(|&limit| self.counted() > limit);
+        let pages = self.pages_limit.filter(|&limit| self.pages_written > limit);
+        (instructions.is_some() || pages.is_some()).then(|| {
+            let Self { family, op, size, n, pages_written, .. } = self;
+            let counted = self.counted();
+            format!("{family} {op} of {size} bytes at {n}: {counted} instructions, {pages_written:.3} pages written")
+        })
     }
 
     /// What is held against the limit.
@@ -119,7 +135,7 @@ fn limit(family: &str, op: &str, size: u32) -> Option<u64> {
         ("blob", "allocate_fresh", _) => 2_500,
         ("blob", "allocate_reuse" | "release", _) => 3_000,
         ("blob", "open", _) => 1_000_000,
-        ("index", "insert", _) => 6_000,
+        ("index", "insert", _) => 4_200,
         ("index", "get", _) => 3_000,
         ("index", "remove" | "key_remove", _) => 4_000,
         ("index", "key_insert" | "key_find", _) => 6_000,
@@ -188,6 +204,7 @@ impl Bench {
             pages_read: run.stable_pages_read as f64 / rounds as f64,
             pages_written: run.stable_pages_written as f64 / rounds as f64,
             limit: if baseline.is_none() { limit(family, op, size) } else { None },
+            pages_limit: None,
         })
     }
 
@@ -265,6 +282,9 @@ pub fn command(args: &BenchArgs) -> Result<()> {
     if wanted("index") {
         index(&wasm, &mut each)?;
     }
+    if wanted("sweep") {
+        sweep::sweep(&wasm, &mut each)?;
+    }
     if wanted("chain") {
         messages::chain(&wasm, &mut each)?;
     }
@@ -274,11 +294,7 @@ pub fn command(args: &BenchArgs) -> Result<()> {
     if !args.json {
         println!("{}", table(&figures));
     }
-    let over: Vec<String> = figures
-        .iter()
-        .filter(|figure| figure.limit.is_some_and(|limit| figure.counted() > limit))
-        .map(|f| format!("{} {} of {} bytes at {}: {} instructions", f.family, f.op, f.size, f.n, f.counted()))
-        .collect();
+    let over: Vec<String> = figures.iter().filter_map(Figure::over).collect();
     if !over.is_empty() {
         bail!("above the limit: {}", over.join("; "));
     }
@@ -299,6 +315,7 @@ fn table(figures: &[Figure]) -> Table {
         "limit",
         "pages read",
         "pages written",
+        "limit",
     ]);
     for figure in figures {
         let name =
@@ -314,9 +331,10 @@ fn table(figures: &[Figure]) -> Table {
             figure.limit.map_or(String::new(), |limit| limit.to_string()),
             format!("{:.2}", figure.pages_read),
             format!("{:.2}", figure.pages_written),
+            figure.pages_limit.map_or(String::new(), |limit| limit.to_string()),
         ]);
     }
-    for column in 2..10 {
+    for column in 2..11 {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }

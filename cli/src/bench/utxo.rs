@@ -172,5 +172,6 @@ fn run(
         pages_read: run.stable_pages_read as f64 / arg.rounds as f64,
         pages_written: run.stable_pages_written as f64 / arg.rounds as f64,
         limit: None,
+        pages_limit: None,
     })
 }
