@@ -66,6 +66,8 @@ pub const TABLE: &[(&str, Required)] = &[
     ("notify_block", needs(Role::Producer)),
     ("set_block_assembly_state", needs(Role::Producer)),
     ("prune_utxos", needs(Role::Operator)),
+    ("set_heights", needs(Role::Operator)),
+    ("cancel_prune_job", needs(Role::Operator)),
     ("set_pruner_settings", needs(Role::Operator)),
     ("get_pruner_settings", Required::Nobody),
     ("set_aside_unmined", needs(Role::Operator)),

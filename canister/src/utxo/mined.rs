@@ -3,7 +3,7 @@
 use super::extras::Extras;
 use super::order::Order;
 use super::record::{HEAD_BLOCKS, Head, at, encode_block, flag};
-use super::{Call, Found, UtxoStore, hash_of};
+use super::{Call, Found, UtxoStore, check_height, hash_of, not_zero};
 use crate::api::{BlockRef, MinedTransaction, UtxoError, UtxoSetMined};
 use crate::slots::SlotId;
 
@@ -45,6 +45,7 @@ impl UtxoStore {
         call: &Call,
     ) -> Result<Vec<u32>, UtxoError> {
         call.check()?;
+        check_height(block.block_height)?;
         let Found { slot, mut head, .. } = self.find(&hash_of("txid", &item.txid)?)?;
         let head_blocks = head.blocks;
         let mut blocks = self.blocks(&head)?;
@@ -113,9 +114,12 @@ impl UtxoStore {
     /// # Errors
     /// [`UtxoError`], and nothing has changed.
     pub fn preserve(&mut self, txid: &[u8], until: u32) -> Result<bool, UtxoError> {
-        if until == 0 {
-            return Err(UtxoError::ZeroHeight);
-        }
+        not_zero(until)?;
+        self.preserve_parent(txid, until)
+    }
+
+    /// The same, to a height that may be above all that blocks have.
+    pub(super) fn preserve_parent(&mut self, txid: &[u8], until: u32) -> Result<bool, UtxoError> {
         let Found { slot, head, .. } = match self.find(&hash_of("txid", txid)?) {
             Ok(found) => found,
             Err(UtxoError::TxNotFound) => return Ok(false),

@@ -30,7 +30,7 @@ mod record;
 mod spend;
 mod upload;
 
-use crate::api::{UtxoError, UtxoSettings, UtxoStorage};
+use crate::api::{MAX_HEIGHT, UtxoError, UtxoSettings, UtxoStorage};
 use crate::memory::{self, GrowError, Region};
 use crate::runtime;
 use crate::slots::tree::{MOST_NODES, NODE};
@@ -68,9 +68,9 @@ pub struct Call<'a> {
 
 impl Call<'_> {
     /// # Errors
-    /// `ZeroHeight`.
+    /// `ZeroHeight`, `BadHeight`.
     fn check(&self) -> Result<(), UtxoError> {
-        if self.height == 0 { Err(UtxoError::ZeroHeight) } else { Ok(()) }
+        not_zero(self.height)
     }
 
     /// The height at which a record may be deleted that is eligible now.
@@ -103,6 +103,18 @@ impl From<GrowError> for UtxoError {
             GrowError::LowCycles => Self::LowCycles,
         }
     }
+}
+
+/// # Errors
+/// `BadHeight`.
+fn check_height(height: u32) -> Result<(), UtxoError> {
+    if height > MAX_HEIGHT { Err(UtxoError::BadHeight { most: MAX_HEIGHT }) } else { Ok(()) }
+}
+
+/// # Errors
+/// `ZeroHeight`, `BadHeight`.
+fn not_zero(height: u32) -> Result<(), UtxoError> {
+    if height == 0 { Err(UtxoError::ZeroHeight) } else { check_height(height) }
 }
 
 fn bad(field: &str, why: impl Into<String>) -> UtxoError {

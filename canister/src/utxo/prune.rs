@@ -206,7 +206,7 @@ impl UtxoStore {
     ) -> Result<u64, Blocked> {
         let mut preserved = 0;
         for parent in parents(&inputs_from(&self.slots, of.slot, &of.head, (first, most))) {
-            match self.preserve(&parent, until) {
+            match self.preserve_parent(&parent, until) {
                 Ok(there) => preserved += u64::from(there),
                 Err(UtxoError::Corrupt { .. }) if set_aside => {}
                 Err(error) => return Err((parent, error)),

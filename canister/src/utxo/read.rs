@@ -6,7 +6,7 @@ use super::extras::Extras;
 use super::order::Order;
 use super::place::{self, file_type};
 use super::record::{Hash, Head, INPUT, flag, inputs, page_at, page_slot};
-use super::{Found, UtxoStore, hash_of};
+use super::{Found, UtxoStore, check_height, hash_of};
 use crate::api::*;
 use crate::blob::BlobStore;
 use crate::chain::MAX_REPLY;
@@ -147,8 +147,9 @@ impl UtxoStore {
     /// Whether outputs could be spent at a height.
     ///
     /// # Errors
-    /// `TooLarge`, `BadArgument`, `Corrupt`. What is not there is no error.
+    /// `BadHeight`, `TooLarge`, `BadArgument`, `Corrupt`. What is not there is no error.
     pub fn spend_states(&self, outpoints: &[Outpoint], at: u32) -> Result<Vec<UtxoSpendState>, UtxoError> {
+        check_height(at)?;
         if outpoints.len() > MAX_OUTPOINTS {
             return Err(UtxoError::TooLarge { what: "outpoints".into(), limit: MAX_OUTPOINTS as u64 });
         }

@@ -18,6 +18,7 @@ mod jobs;
 mod metrics;
 mod phase;
 mod preserve;
+mod repair;
 mod run;
 mod settings;
 mod status;

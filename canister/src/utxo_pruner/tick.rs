@@ -2,7 +2,7 @@
 
 use super::run::{Budget, Run, Terms};
 use super::{Records, Stored, UtxoPruner};
-use crate::api::{JobEnd, JobState, JobTrigger, PruneJob, PruneProgress, PrunerError};
+use crate::api::{JobEnd, JobState, JobTrigger, PruneJob, PruneProgress, PrunerError, UtxoSettings};
 use crate::prune::Limiter;
 use crate::runtime;
 
@@ -31,13 +31,9 @@ impl UtxoPruner {
     /// An operator's run: its first tick, or the next one of the job that runs.
     ///
     /// # Errors
-    /// `ZeroHeight`, `BlockAssemblyNotRunning`, and nothing has changed.
+    /// `ZeroHeight`, `BadHeight`, `BlockAssemblyNotRunning`, and nothing has changed.
     pub fn prune(&mut self, height: u32, records: &mut Records) -> Result<PruneJob, PrunerError> {
-        let (job, to_do) = self.trigger_by_hand(height)?;
-        if !to_do {
-            self.save();
-            return Ok(job);
-        }
+        let job = self.trigger_by_hand(height)?;
         self.work(records);
         let active = [&self.stored.running, &self.stored.pending];
         let still = active.into_iter().flatten().find(|now| now.id == job.id).cloned();
@@ -87,9 +83,8 @@ impl UtxoPruner {
             return Some(job);
         }
         let mut job = self.stored.pending.take()?;
-        let manual = job.trigger == JobTrigger::Manual;
         (job.state, job.started_at) = (JobState::Running, now_ns);
-        (job.current_height, job.safe_height) = (if manual { job.height } else { self.stored.current }, u32::MAX);
+        (job.current_height, job.safe_height) = (self.current_for(&job), u32::MAX);
         self.stored.reported_at = now_ns;
         Some(job)
     }
@@ -106,7 +101,7 @@ impl UtxoPruner {
             records: chunk * u64::from(settings.utxo_chunk_group_limit),
             deleted: before.records_deleted,
         };
-        let mut wanted = self.heights(records.settings, job.current_height);
+        let mut wanted = self.heights(records.settings, &job);
         // What was safe may not be any more: a block persister that has just begun, another rule.
         wanted.safe = wanted.safe.min(job.safe_height);
         job.safe_height = wanted.safe;
@@ -134,17 +129,24 @@ impl UtxoPruner {
         job.counts.chunks += (job.counts.processed - before.processed).div_ceil(chunk);
         job.instructions += runtime::instructions() - start;
         self.stored.totals.add(&job.counts, &before);
-        self.finish(job, result, now_ns);
+        self.finish(job, result, records.settings, now_ns);
         self.save();
     }
 
     /// What becomes of the job behind a tick.
-    fn finish(&mut self, mut job: PruneJob, result: Result<PruneProgress, JobEnd>, now_ns: u64) {
+    fn finish(
+        &mut self,
+        mut job: PruneJob,
+        result: Result<PruneProgress, JobEnd>,
+        utxo: &UtxoSettings,
+        now_ns: u64,
+    ) {
         match result {
             Ok(PruneProgress::Finished) => {
                 job.progress = PruneProgress::Finished;
                 self.stored.blocked_by = None;
                 self.end(job, JobState::Completed, None);
+                self.make_due(utxo);
             }
             Ok(more) => {
                 job.progress = more;

@@ -25,8 +25,8 @@ pub enum PruneTrigger {
     Scheduled(PruneJob),
     /// This job, for the height or a higher one, waits or runs already.
     Underway(PruneJob),
-    /// The height, or a higher one, was pruned: the last job that completed.
-    Processed(PruneJob),
+    /// The height, or a higher one, was pruned: the last job that completed, if one did.
+    Processed(Option<PruneJob>),
     /// A block was persisted before: only `notify_block_persisted` has records pruned.
     PersisterActive {
         /// The highest block that is persisted.
@@ -41,6 +41,21 @@ pub enum PruneTrigger {
 pub enum PrunerError {
     /// The height is 0, which means "none".
     ZeroHeight,
+    /// The height is no block's: 2^31 or more.
+    BadHeight {
+        /// The largest one.
+        most: u32,
+    },
+    /// The height is more than `max_height_jump` above the highest one that was notified. An operator's `set_heights` says
+    /// where the chain is.
+    HeightJump {
+        /// The highest that was notified.
+        current: u32,
+        /// The highest that may be notified now.
+        most: u32,
+    },
+    /// No job with this number waits or runs.
+    NotOpen,
     /// The block assembly is not running: `set_block_assembly_state`.
     BlockAssemblyNotRunning,
     /// A setting's value makes no sense.
@@ -70,6 +85,8 @@ pub enum JobTrigger {
     Manual,
     /// A job for the same height timed out, or the block assembly stopped it.
     Resumed,
+    /// It was due when another job completed, or when an operator set the heights: blocks were persisted meanwhile.
+    Due,
 }
 
 /// What becomes of a job.
@@ -94,6 +111,10 @@ pub enum JobEnd {
     Superseded,
     /// The block assembly is not running any more. Its height is pending again.
     BlockAssemblyNotRunning,
+    /// `cancel_prune_job`: its height is neither processed nor pending.
+    Cancelled,
+    /// `set_heights`: its heights were others.
+    HeightsSet,
     /// It took longer than `job_timeout`. Its height is pending again, and its place kept.
     TimedOut,
     /// A parent of an old unmined transaction could not be preserved: nothing was deleted, or nothing more where phase 1 was done
@@ -176,7 +197,7 @@ pub struct PruneJob {
     pub state: JobState,
     /// Why it ended before it was done.
     pub end: Option<JobEnd>,
-    /// The height at which the chain was when it began; 0 before.
+    /// The height at which the chain was when it began, for an operator's job at most its own height; 0 before.
     pub current_height: u32,
     /// Records are deleted whose height is this one or lower; 0 before. It falls where the block persister begins meanwhile.
     pub safe_height: u32,
@@ -196,6 +217,28 @@ pub struct PruneJob {
     pub instructions: u64,
     /// What it did.
     pub counts: PruneCounts,
+}
+
+/// The heights, as an operator sets them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct SetHeights {
+    /// The highest height that was notified; 0: none was.
+    pub current: u32,
+    /// The highest block that is persisted; none: the block persister does not run.
+    pub persisted: Option<u32>,
+    /// The height up to which records were pruned; 0: none were.
+    pub processed: u32,
+}
+
+/// What is due at the heights that were set.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct HeightsSet {
+    /// Records are due whose height is this one or lower.
+    pub safe_height: u32,
+    /// Unmined transactions older than this are old; 0: none is.
+    pub unmined_cutoff_height: u32,
+    /// The job that waits now; none where the heights were processed.
+    pub due: Option<PruneJob>,
 }
 
 /// A page of jobs: those that wait or run, then those that ended, the last first.
@@ -229,7 +272,7 @@ pub struct PrunerStatus {
     pub current_height: u32,
     /// The highest block that is persisted; 0: none, the block persister does not run.
     pub last_persisted_height: u32,
-    /// The highest height for which a job completed.
+    /// The height up to which records were pruned.
     pub last_processed_height: u32,
     /// Records would be deleted now whose height is this one or lower.
     pub safe_height: u32,

@@ -64,7 +64,7 @@ fn bench_prepare_prune(arg: UtxoBenchArg) -> Result<(), String> {
                 ..PrunerSettingsChange::default()
             };
             said(state.utxo_pruner.set_settings(&change))?;
-            said(state.utxo_pruner.notify_block(HEIGHT + RETENTION, true)).map(drop)
+            said(state.utxo_pruner.notify_block(HEIGHT + RETENTION, true, false)).map(drop)
         })
     })
 }

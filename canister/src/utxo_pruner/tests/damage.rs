@@ -170,7 +170,7 @@ fn short_of_cycles_it_pauses() {
     let mut s = Service::new();
     let due = Tx::orphan(1, 1);
     s.make_due(&due);
-    s.pruner.notify_block(2_000, true).unwrap();
+    s.pruner.notify_block(2_000, true, false).unwrap();
     s.with(|pruner, records| pruner.tick(records, true));
     assert!(s.there(&due) && s.status().pending.is_some());
     assert!(native::with(|world| world.log.iter().any(|line| line.contains("min_liquid_cycles"))));

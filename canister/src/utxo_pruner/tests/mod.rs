@@ -1,4 +1,5 @@
 mod damage;
+mod heights;
 mod large;
 mod runs;
 mod service;
