@@ -69,7 +69,7 @@ fn an_operation_that_memory_does_not_allow_changes_nothing() {
                 w.freeze(&parent, Some(1), true).unwrap();
             }
             // Far from where the nodes of the indexes are.
-            w.height = 3_000_000_000;
+            w.height = 2_000_000_000;
             leave(&mut w, left);
             let before = all(&w, &txs);
             let done = operation(&mut w);
