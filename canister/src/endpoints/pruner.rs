@@ -71,6 +71,11 @@ fn set_aside_unmined(slot: u32) -> Result<(), PrunerError> {
     mutate(|state| state.utxo_pruner.set_aside(slot))
 }
 
+#[update(guard = "operator")]
+fn retry_record(slot: u32) -> Result<(), PrunerError> {
+    mutate(|state| state.utxo_pruner.retry(slot))
+}
+
 #[query]
 fn get_pruner_status() -> PrunerStatus {
     read(|state| state.utxo_pruner.status(&state.config.utxo, &state.deletions))

@@ -215,6 +215,7 @@ impl<'a> Draft<'a> {
             blocks: blocks.len() as u32,
             head_blocks: [block(0), block(1)],
             links: Default::default(),
+            note: 0,
         }
     }
 

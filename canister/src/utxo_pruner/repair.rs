@@ -2,7 +2,9 @@
 
 use super::UtxoPruner;
 use super::trigger::is_height;
-use crate::api::{HeightsSet, JobEnd, JobState, JobTrigger, MAX_HEIGHT, PruneJob, PrunerError, SetHeights, UtxoSettings};
+use crate::api::{
+    HeightsSet, JobEnd, JobState, JobTrigger, MAX_HEIGHT, PruneJob, PrunerError, SetHeights, UtxoSettings,
+};
 
 fn invalid(field: &str, why: &str) -> PrunerError {
     PrunerError::Invalid { field: field.into(), why: why.into() }
@@ -20,7 +22,10 @@ fn check(heights: &SetHeights) -> Result<(), PrunerError> {
         return Err(invalid("persisted", "it is above the current height"));
     }
     if processed > current {
-        return Err(invalid("processed", "it is above the current height: nothing would be pruned until the chain is there"));
+        return Err(invalid(
+            "processed",
+            "it is above the current height: nothing would be pruned until the chain is there",
+        ));
     }
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! The pruner's settings, checked.
 
-use crate::api::{ConfigError, MAX_HEIGHT, PrunerError, PrunerSettings, PrunerSettingsChange, UnminedRetention, UtxoSettings};
+use crate::api::{
+    ConfigError, MAX_HEIGHT, PrunerError, PrunerSettings, PrunerSettingsChange, UnminedRetention, UtxoSettings,
+};
 use crate::config::within;
 
 /// Instructions of a tick: a message has 40 billion, of which the pruner takes at most so many.
@@ -54,11 +56,15 @@ impl PrunerSettings {
 
     /// Unmined transactions below this height are old when the chain is at `current`; 0: none is.
     pub fn unmined_cutoff(&self, utxo: &UtxoSettings, current: u32) -> u32 {
-        let retention = match self.unmined_tx_retention {
+        current.saturating_sub(self.unmined_retention(utxo))
+    }
+
+    /// Blocks after which an unmined transaction is old.
+    pub fn unmined_retention(&self, utxo: &UtxoSettings) -> u32 {
+        match self.unmined_tx_retention {
             UnminedRetention::HalfOfRetention => utxo.block_height_retention / 2,
             UnminedRetention::Blocks(blocks) => blocks,
-        };
-        current.saturating_sub(retention)
+        }
     }
 }
 

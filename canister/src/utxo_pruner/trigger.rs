@@ -25,7 +25,6 @@ enum Triggered {
     Processed,
 }
 
-
 impl UtxoPruner {
     /// Takes note of where the chain is. One wrong height would have everything below it pruned: only an operator's may be
     /// far above the one before it.

@@ -65,7 +65,7 @@ pub enum PrunerError {
         /// A sentence.
         why: String,
     },
-    /// No unmined record lies there that cannot be read.
+    /// No record lies there that cannot be read, was set aside, or is left alone.
     NotBlocking,
     /// So many records are set aside already.
     TooMany {
@@ -120,6 +120,11 @@ pub enum JobEnd {
     /// A parent of an old unmined transaction could not be preserved: nothing was deleted, or nothing more where phase 1 was done
     /// again.
     PreserveParents(BlockedBy),
+    /// Finding what comes next trapped again and again.
+    Trapped {
+        /// In this phase.
+        phase: PrunerPhase,
+    },
 }
 
 /// What stands in the way of preserving parents.
@@ -133,6 +138,17 @@ pub struct BlockedBy {
     pub parent: Option<ByteBuf>,
     /// What is wrong.
     pub error: UtxoError,
+}
+
+/// A record that is left alone, as looking at it trapped again and again.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct PassedOver {
+    /// In this phase.
+    pub phase: PrunerPhase,
+    /// Where it lies: the argument of `retry_record`, and for phase 1, which it stops, of `set_aside_unmined`.
+    pub slot: u32,
+    /// Its id.
+    pub txid: ByteBuf,
 }
 
 /// Which phase a run is in.
@@ -166,6 +182,8 @@ pub struct PruneCounts {
     pub records_deleting: u64,
     /// Outputs of surviving parents that say now that their spender was deleted.
     pub parents_updated: u64,
+    /// Outputs of surviving parents that a double spend held, and that are unspent now.
+    pub outputs_released: u64,
     /// Transactions in the BlobStore that went with their records.
     pub external_files_deleted: u64,
     /// …of which nothing was there any more.
@@ -288,6 +306,8 @@ pub struct PrunerStatus {
     pub blocked_by: Option<BlockedBy>,
     /// Slots of unmined records that cannot be read, or a parent of which cannot, and were set aside.
     pub set_aside: Vec<u32>,
+    /// Records that are left alone, as looking at them trapped again and again: `retry_record`.
+    pub passed_over: Vec<PassedOver>,
     /// Blobs outside that wait to be deleted.
     pub blobs_pending: u64,
     /// Blobs outside that were given up, whose records are still there.

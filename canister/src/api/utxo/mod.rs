@@ -101,6 +101,8 @@ pub enum UtxoError {
     AlreadyFrozen,
     /// What is to be unfrozen or reassigned is not frozen.
     UtxoNotFrozen,
+    /// No block has the transaction, so that the longest chain has not.
+    NotMined,
     /// Only a conflicting transaction can win over the one that it conflicts with.
     NotConflicting,
     /// The winner spends an output of a transaction that loses against a winner.

@@ -262,7 +262,8 @@ fn who_is_set_aside_is_that_record_and_not_its_slot() {
     s.prune(2_000);
     s.pruner.set_aside(slot).unwrap();
     s.heal(slot);
-    s.w.store.delete_by_id(&mut s.w.blobs, &child.txid).unwrap();
+    let call = s.w.call();
+    s.w.store.delete_by_id(&mut s.w.blobs, &child.txid, &call).unwrap();
     let next = Tx::of(5, &[([1; 32], 0)], 1);
     s.make(&next);
     assert_eq!(s.slot(&next), slot, "its slot is the next one's");

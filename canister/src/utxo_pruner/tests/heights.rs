@@ -260,12 +260,16 @@ fn a_job_that_timed_out_and_is_cancelled_leaves_no_run() {
 fn what_is_persisted_while_a_job_runs_is_pruned_without_another_call() {
     let mut s = Service::new();
     s.w.settings.block_height_retention = 10;
-    let txs: Vec<Tx> = [30, 30, 30, 80].into_iter().zip(10..).map(|(height, salt)| {
-        let tx = Tx::orphan(salt, 1);
-        s.w.height = height;
-        s.make_due(&tx);
-        tx
-    }).collect();
+    let txs: Vec<Tx> = [30, 30, 30, 80]
+        .into_iter()
+        .zip(10..)
+        .map(|(height, salt)| {
+            let tx = Tx::orphan(salt, 1);
+            s.w.height = height;
+            s.make_due(&tx);
+            tx
+        })
+        .collect();
     scheduled(s.pruner.notify_block(100, true, false).unwrap());
     assert!(matches!(s.pruner.notify_persisted(50, false), Ok(PruneTrigger::Underway(_))));
     s.set(PrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
