@@ -110,15 +110,9 @@ enum Found {
 
 /// A type that a column may have.
 #[cfg(feature = "postgres")]
-pub trait Column:
-    for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres>
-{
-}
+pub trait Column: for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres> {}
 #[cfg(feature = "postgres")]
-impl<T> Column for T where
-    T: for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres>
-{
-}
+impl<T> Column for T where T: for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres> {}
 /// A type that a column may have.
 #[cfg(not(feature = "postgres"))]
 pub trait Column: for<'r> Decode<'r, Sqlite> + Type<Sqlite> {}
@@ -245,7 +239,7 @@ impl Tx<'_> {
             .fold(sql.into(), |sql: String, (name, word)| sql.replace(name, word));
         let sql = sqlx::raw_sql(AssertSqlSafe(sql));
         either!(Open, &mut self.link, tx => self.runtime.block_on(tx.execute(sql)).map(drop))
-        .context("the tables cannot be made")
+            .context("the tables cannot be made")
     }
 
     /// Whether there is a table of this name.

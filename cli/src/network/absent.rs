@@ -14,7 +14,9 @@ pub enum Network {}
 /// Refuses, where a network is named.
 pub(super) fn connect(args: &NetworkArgs) -> Result<Option<Client<Network>>> {
     if let Some(url) = &args.network {
-        bail!("this command was built without the network, so {url} cannot be reached: build it with --features network");
+        bail!(
+            "this command was built without the network, so {url} cannot be reached: build it with --features network"
+        );
     }
     Ok(None)
 }
