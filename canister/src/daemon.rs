@@ -128,11 +128,6 @@ pub fn arm_records() {
     run_records_every(state::read(|state| state.utxo_pruner.interval_secs()));
 }
 
-/// Has the timer for records fire once more: it then sees itself whether there is a job. An upgrade need not.
-pub fn arm_records_to_see() {
-    run_records_every(Some(10));
-}
-
 fn run_records_every(interval: Option<u64>) {
     if RECORDS_EVERY.replace(interval) == interval {
         return;

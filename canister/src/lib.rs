@@ -13,6 +13,7 @@ pub mod daemon;
 pub mod deletion;
 mod endpoints;
 pub mod export;
+pub mod marker;
 pub mod memory;
 pub mod prune;
 pub mod roles;
@@ -47,7 +48,7 @@ fn init(arg: Option<CanisterArg>) {
 fn post_upgrade(arg: Option<CanisterArg>) {
     state::upgrade(arg).unwrap_or_else(|why| runtime::trap(&format!("upgrade: {why}")));
     daemon::arm();
-    daemon::arm_records_to_see();
+    daemon::arm_records();
 }
 
 #[update(guard = "producer", manual_reply = true)]

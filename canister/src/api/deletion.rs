@@ -46,6 +46,9 @@ pub struct CompletedBlobDeletions {
     pub retries_incremented: u64,
     /// Of the removed ones those that were given up and whose UTXO record stays: see `list_dead_blob_deletions`.
     pub dead: u64,
+    /// So many numbers at the end, of the completed ones and then the failed ones, were not looked at: the message had no room
+    /// for them. They are to be sent again; those before them are not, as a failure would count twice.
+    pub remaining: u64,
 }
 
 /// A page of rows.

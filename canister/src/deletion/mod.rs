@@ -68,6 +68,15 @@ pub enum RecordEnd {
     Kept,
 }
 
+/// What the queue's owner has a say in when rows are completed.
+pub trait Completion {
+    /// Whether the message has room for another row, behind so many.
+    fn goes_on(&mut self, rows: u64) -> bool;
+
+    /// Takes out the record that goes with a row.
+    fn record_end(&mut self, txid: &[u8; 32]) -> RecordEnd;
+}
+
 impl Root {
     fn load(slots: &Slots) -> Self {
         let b: [u8; ROOT as usize] = slots.read(FIRST_SLOT, 0);
@@ -262,48 +271,68 @@ impl DeletionQueue {
         root.save(slots);
     }
 
-    /// Takes note of what a worker did, all of it in this message. `record_end` takes out the record that goes with a row.
-    /// Rows that the queue does not know, and those that were given up already and failed again, are passed over.
+    /// Takes note of what a worker did, row by row as far as a message goes: a row wholly or not at all. Rows that the queue does
+    /// not know, and those that were given up already and failed again, are passed over.
     pub fn complete(
         &mut self,
         arg: &CompleteBlobDeletions,
         now_ns: u64,
-        mut record_end: impl FnMut(&[u8; 32]) -> RecordEnd,
+        completion: &mut impl Completion,
     ) -> CompletedBlobDeletions {
         let completed: BTreeSet<u64> = arg.completed_ids.iter().copied().collect();
-        let failed: BTreeSet<u64> = arg.failed_ids.iter().copied().filter(|id| !completed.contains(id)).collect();
+        let ids = arg.completed_ids.iter().map(|id| (*id, true));
+        let ids = ids.chain(arg.failed_ids.iter().map(|id| (*id, false)));
         let mut done = CompletedBlobDeletions::default();
-        for id in completed {
-            let Some((slot, row)) = self.find(id) else { continue };
-            let txid = row.shown.txid.as_ref().and_then(|txid| <&[u8; 32]>::try_from(txid.as_slice()).ok());
-            match txid.map_or(RecordEnd::Gone, &mut record_end) {
-                RecordEnd::Gone => self.remove(slot, &row),
-                RecordEnd::Kept if row.dead => continue,
-                RecordEnd::Kept if self.give_up(slot, row) => done.dead += 1,
-                RecordEnd::Kept => continue,
+        let mut seen = BTreeSet::new();
+        let mut begun = 0;
+        for (id, is_gone) in ids {
+            if begun > 0 && !completion.goes_on(begun) {
+                break;
             }
-            done.removed += 1;
+            begun += 1;
+            if !seen.insert((id, is_gone)) {
+                continue;
+            }
+            if is_gone {
+                self.succeeded(id, completion, &mut done);
+            } else if !completed.contains(&id) {
+                self.failed(id, arg.max_retries, now_ns, &mut done);
+            }
         }
-        for id in failed {
-            let Some((slot, mut row)) = self.find(id).filter(|(_, row)| !row.dead) else { continue };
-            row.shown.retry_count += 1;
-            row.shown.last_retry_at = now_ns;
-            if row.shown.retry_count >= arg.max_retries.max(1) {
-                if row.shown.txid.is_none() {
-                    self.remove(slot, &row);
-                    done.removed += 1;
-                } else if self.give_up(slot, row) {
-                    done.removed += 1;
-                    done.dead += 1;
-                } else {
-                    done.retries_incremented += 1;
-                }
-            } else if let Some(slots) = &mut self.slots {
-                row.write(slots, slot, false);
+        done.remaining = (arg.completed_ids.len() + arg.failed_ids.len()) as u64 - begun;
+        done
+    }
+
+    fn succeeded(&mut self, id: u64, completion: &mut impl Completion, done: &mut CompletedBlobDeletions) {
+        let Some((slot, row)) = self.find(id) else { return };
+        let txid = row.shown.txid.as_ref().and_then(|txid| <&[u8; 32]>::try_from(txid.as_slice()).ok());
+        match txid.map_or(RecordEnd::Gone, |txid| completion.record_end(txid)) {
+            RecordEnd::Gone => self.remove(slot, &row),
+            RecordEnd::Kept if row.dead => return,
+            RecordEnd::Kept if self.give_up(slot, row) => done.dead += 1,
+            RecordEnd::Kept => return,
+        }
+        done.removed += 1;
+    }
+
+    fn failed(&mut self, id: u64, max_retries: u32, now_ns: u64, done: &mut CompletedBlobDeletions) {
+        let Some((slot, mut row)) = self.find(id).filter(|(_, row)| !row.dead) else { return };
+        row.shown.retry_count += 1;
+        row.shown.last_retry_at = now_ns;
+        if row.shown.retry_count >= max_retries.max(1) {
+            if row.shown.txid.is_none() {
+                self.remove(slot, &row);
+                done.removed += 1;
+            } else if self.give_up(slot, row) {
+                done.removed += 1;
+                done.dead += 1;
+            } else {
                 done.retries_incremented += 1;
             }
+        } else if let Some(slots) = &mut self.slots {
+            row.write(slots, slot, false);
+            done.retries_incremented += 1;
         }
-        done
     }
 }
 

@@ -20,6 +20,24 @@ fn name(key: &[u8], of: u8) -> BlobName<'_> {
     BlobName { key, file_type: if of.is_multiple_of(2) { "tx" } else { "outputs" }, store_type }
 }
 
+/// Every record ends like this, and the message has room for so many rows.
+struct Ends<'a> {
+    end: RecordEnd,
+    asked: &'a mut usize,
+    room: u64,
+}
+
+impl Completion for Ends<'_> {
+    fn goes_on(&mut self, rows: u64) -> bool {
+        rows < self.room
+    }
+
+    fn record_end(&mut self, _: &[u8; 32]) -> RecordEnd {
+        *self.asked += 1;
+        self.end
+    }
+}
+
 fn open() -> DeletionQueue {
     memory::forget();
     // A seed is drawn anew at each upgrade; the queue keeps its own.
@@ -122,7 +140,7 @@ proptest! {
                     let arg = CompleteBlobDeletions { completed_ids, failed_ids, max_retries };
                     let end = if kept { RecordEnd::Kept } else { RecordEnd::Gone };
                     let mut asked = 0;
-                    let done = queue.complete(&arg, 5, |_| { asked += 1; end });
+                    let done = queue.complete(&arg, 5, &mut Ends { end, asked: &mut asked, room: u64::MAX });
                     let there = model.rows.keys().filter(|id| arg.completed_ids.contains(id)).count();
                     prop_assert_eq!(asked, there, "each record once");
                     prop_assert_eq!(done, model.complete(&completed, &failed, max_retries, kept));
@@ -174,9 +192,29 @@ fn who_keeps_nothing_outside_pays_for_nothing() {
     let done = queue.complete(
         &CompleteBlobDeletions { completed_ids: vec![1], failed_ids: vec![2], max_retries: 1 },
         0,
-        |_| RecordEnd::Gone,
+        &mut Ends { end: RecordEnd::Gone, asked: &mut 0, room: u64::MAX },
     );
     assert_eq!(done, CompletedBlobDeletions::default());
+}
+
+#[test]
+fn what_a_message_has_no_room_for_is_left_and_sent_again() {
+    native::reset();
+    let mut queue = open();
+    for of in 0..6u8 {
+        queue.schedule(&name(&key(of), of), 1, &[of; 32]).unwrap();
+    }
+    let complete = |queue: &mut DeletionQueue, completed: &[u64], failed: &[u64], room| {
+        let arg = CompleteBlobDeletions { completed_ids: completed.into(), failed_ids: failed.into(), max_retries: 9 };
+        let done = queue.complete(&arg, 7, &mut Ends { end: RecordEnd::Gone, asked: &mut 0, room });
+        (done.removed, done.retries_incremented, done.remaining)
+    };
+    assert_eq!(complete(&mut queue, &[], &[], 0), (0, 0, 0));
+    assert_eq!(complete(&mut queue, &[3, 3, 1], &[2, 4, 5], 0), (1, 0, 5), "one always fits");
+    assert_eq!(complete(&mut queue, &[3, 1], &[2, 4, 5], 3), (1, 1, 2), "unknown ones are looked at, too");
+    assert_eq!(complete(&mut queue, &[], &[4, 4, 5], 9), (0, 2, 0), "a number counts once");
+    let retries = queue.pending(1, 0).iter().map(|row| (row.id, row.retry_count)).collect::<Vec<_>>();
+    assert_eq!(retries, [(2, 1), (4, 1), (5, 1), (6, 0)]);
 }
 
 #[test]
@@ -192,7 +230,7 @@ fn rows_that_go_leave_their_memory_to_those_that_come() {
     let clear = |queue: &mut DeletionQueue| {
         let ids = queue.pending(9, 1_000).iter().map(|row| row.id).collect::<Vec<_>>();
         let arg = CompleteBlobDeletions { completed_ids: ids, failed_ids: vec![], max_retries: 1 };
-        queue.complete(&arg, 0, |_| RecordEnd::Gone)
+        queue.complete(&arg, 0, &mut Ends { end: RecordEnd::Gone, asked: &mut 0, room: u64::MAX })
     };
     let mut sizes = Vec::new();
     for round in 0..4 {

@@ -9,7 +9,8 @@ use ic_cdk::{query, update};
 #[update(guard = "producer")]
 fn notify_block_persisted(height: u32) -> Result<PruneTrigger, PrunerError> {
     daemon::watch();
-    let answer = mutate(|state| state.utxo_pruner.notify_persisted(height));
+    let by_operator = operator().is_ok();
+    let answer = mutate(|state| state.utxo_pruner.notify_persisted(height, by_operator));
     daemon::arm_records();
     answer
 }
@@ -17,7 +18,8 @@ fn notify_block_persisted(height: u32) -> Result<PruneTrigger, PrunerError> {
 #[update(guard = "producer")]
 fn notify_block(height: u32, mined_set: bool) -> Result<PruneTrigger, PrunerError> {
     daemon::watch();
-    let answer = mutate(|state| state.utxo_pruner.notify_block(height, mined_set));
+    let by_operator = operator().is_ok();
+    let answer = mutate(|state| state.utxo_pruner.notify_block(height, mined_set, by_operator));
     daemon::arm_records();
     answer
 }
@@ -39,6 +41,20 @@ fn prune_utxos(height: u32) -> Result<PruneJob, PrunerError> {
 }
 
 #[update(guard = "operator")]
+fn set_heights(heights: SetHeights) -> Result<HeightsSet, PrunerError> {
+    let set = mutate(|state| state.utxo_pruner.set_heights(&heights, &state.config.utxo))?;
+    daemon::arm_records();
+    Ok(set)
+}
+
+#[update(guard = "operator")]
+fn cancel_prune_job(id: u64) -> Result<PruneJob, PrunerError> {
+    let job = mutate(|state| state.utxo_pruner.cancel(id))?;
+    daemon::arm_records();
+    Ok(job)
+}
+
+#[update(guard = "operator")]
 fn set_pruner_settings(change: PrunerSettingsChange) -> Result<PrunerSettings, PrunerError> {
     let settings = mutate(|state| state.utxo_pruner.set_settings(&change))?;
     daemon::arm_records();
@@ -53,6 +69,11 @@ fn get_pruner_settings() -> PrunerSettings {
 #[update(guard = "operator")]
 fn set_aside_unmined(slot: u32) -> Result<(), PrunerError> {
     mutate(|state| state.utxo_pruner.set_aside(slot))
+}
+
+#[update(guard = "operator")]
+fn retry_record(slot: u32) -> Result<(), PrunerError> {
+    mutate(|state| state.utxo_pruner.retry(slot))
 }
 
 #[query]

@@ -3,7 +3,7 @@
 use crate::access::{alert, producer};
 use crate::api::*;
 use crate::state::{State, mutate, read};
-use crate::utxo::{self, Call, LastUnspent, UtxoStore, Weight};
+use crate::utxo::{Call, Item, LastUnspent, UtxoStore, Weight};
 use crate::{daemon, runtime};
 use ic_cdk::{query, update};
 use serde_bytes::ByteBuf;
@@ -19,13 +19,15 @@ fn at<T>(
 }
 
 /// Works through a batch.
-fn batch<I, T: Weight>(
+fn batch<I: Item, T: Weight>(
     height: u32,
     items: &[I],
     mut each: impl FnMut(&mut UtxoStore, &mut crate::blob::BlobStore, &I, &Call) -> T,
 ) -> Batch<T> {
     mutate(|state| {
-        at(state, height, |store, blobs, call| utxo::batch(items, call.settings, |item| each(store, blobs, item, call)))
+        at(state, height, |store, blobs, call| {
+            store.batch(items, call.settings, |store, item| each(store, blobs, item, call))
+        })
     })
 }
 
@@ -44,7 +46,7 @@ fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
     mutate(|state| {
         at(state, arg.height, |store, _, call| {
             let mut last = LastUnspent::default();
-            let done = utxo::batch(&arg.items, call.settings, |item| store.unspend(item, call, &mut last));
+            let done = store.batch(&arg.items, call.settings, |store, item| store.unspend(item, call, &mut last));
             store.unspent(call, &mut last);
             done
         })
@@ -54,6 +56,11 @@ fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
 #[update(guard = "producer")]
 fn utxo_set_mined(arg: UtxoSetMined) -> Batch<Result<Vec<u32>, UtxoError>> {
     batch(arg.height, &arg.items, |store, _, item, call| store.set_mined(&arg, item, call))
+}
+
+#[update(guard = "producer")]
+fn utxo_set_on_longest_chain(arg: UtxoSetOnLongestChain) -> Batch<Result<(), UtxoError>> {
+    batch(arg.height, &arg.txids, |store, _, txid, call| store.set_on_longest_chain(txid, arg.on_longest_chain, call))
 }
 
 #[update(guard = "producer")]

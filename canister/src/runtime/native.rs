@@ -25,6 +25,8 @@ pub struct World {
     pub max_pages: u64,
     /// The last answer.
     pub reply: Vec<u8>,
+    /// Records, by their id, of which looking at one is a trap.
+    pub trapping: Vec<[u8; 32]>,
     /// What was logged.
     pub log: Vec<String>,
     pages: u64,
@@ -42,6 +44,7 @@ impl Default for World {
             controllers: Vec::new(),
             max_pages: 8_192_000,
             reply: Vec::new(),
+            trapping: Vec::new(),
             log: Vec::new(),
             pages: 0,
             content: HashMap::new(),
@@ -61,6 +64,23 @@ pub fn with<T>(f: impl FnOnce(&mut World) -> T) -> T {
 /// A fresh world with empty stable memory.
 pub fn reset() {
     with(|world| *world = World::default());
+}
+
+/// Stable memory as it is at a moment, to which a trap goes back.
+#[derive(Clone)]
+pub struct Memories {
+    pages: u64,
+    content: HashMap<u64, Box<[u8]>>,
+}
+
+/// Stable memory as it is.
+pub fn memories() -> Memories {
+    with(|world| Memories { pages: world.pages, content: world.content.clone() })
+}
+
+/// Stable memory as it was.
+pub fn remember(Memories { pages, content }: Memories) {
+    with(|world| (world.pages, world.content) = (pages, content));
 }
 
 /// The world's stable memory; pages never written take no room.

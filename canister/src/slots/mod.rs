@@ -83,19 +83,35 @@ pub struct Slots {
     pruning: bool,
 }
 
-/// Which pages of 4 KiB were changed.
+/// A bit for each of 4,096 pages.
+type Bits = [u64; 64];
+
+/// Which pages of 4 KiB were changed: bitmaps of those parts of the region in which one was.
+#[derive(Default)]
 struct Pages {
-    bits: Vec<u64>,
+    parts: Vec<Option<Box<Bits>>>,
+    last: u64,
     count: u64,
 }
 
 impl Pages {
     #[inline]
     fn add(&mut self, page: u64) {
-        let Some(word) = self.bits.get_mut((page / 64) as usize) else { return };
-        let bit = 1 << (page % 64);
-        self.count += u64::from(*word & bit == 0);
-        *word |= bit;
+        // Changes come in runs. The first page of all is the header's, and counted where the second of them is.
+        if page != self.last {
+            self.last = page;
+            self.mark(page);
+        }
+    }
+
+    fn mark(&mut self, page: u64) {
+        let (part, word, bit) = ((page / 4_096) as usize, (page / 64 % 64) as usize, 1 << (page % 64));
+        if part >= self.parts.len() {
+            self.parts.resize_with(part + 1, || None);
+        }
+        let bits = self.parts[part].get_or_insert_with(|| Box::new([0; 64]));
+        self.count += u64::from(bits[word] & bit == 0);
+        bits[word] |= bit;
     }
 }
 
@@ -276,8 +292,7 @@ impl Slots {
             journal.replaced.push((at, old));
         }
         if let Some(pages) = &mut self.changed {
-            pages.add(at / PAGE);
-            pages.add((at + bytes.len() as u64 - 1) / PAGE);
+            (at / PAGE..=(at + bytes.len() as u64 - 1) / PAGE).for_each(|page| pages.add(page));
         }
         self.region.write(at, bytes);
     }
@@ -288,11 +303,15 @@ impl Slots {
     }
 
     /// From now on it is the pruner's message, or not any more. It may take what is kept for it, and the pages are counted
-    /// that it changes, but for the middle of what spans several.
+    /// that it changes.
     pub fn set_pruning(&mut self, pruning: bool) {
-        let words = self.region.size() / PAGE / 64 + 1;
         self.pruning = pruning;
-        self.changed = pruning.then(|| Pages { bits: vec![0; words as usize], count: 0 });
+        self.count_pages(pruning);
+    }
+
+    /// From now on the pages are counted that are changed, or not any more.
+    pub fn count_pages(&mut self, counted: bool) {
+        self.changed = counted.then(Pages::default);
     }
 
     /// Bytes behind the end that are to stay free.

@@ -1,7 +1,14 @@
-//! Batches: worked through in order, within the instructions of a message and the bytes of its answer.
+//! Batches: worked through in order, within the instructions of a message, the pages that it may change, and the bytes of its
+//! answer.
 
-use crate::api::{Batch, Conflict, SpendError, UtxoCreated, UtxoError, UtxoSettings};
+use super::record::{ENTRY, INPUT};
+use super::{Changed, UtxoStore};
+use crate::api::{
+    Batch, Conflict, FreezeTarget, MinedTransaction, Reassign, SpendError, TransactionSource, TransactionSpends,
+    Unspend, UtxoCreate, UtxoCreated, UtxoError, UtxoSettings,
+};
 use crate::runtime;
+use serde_bytes::ByteBuf;
 
 /// Answers of one batch.
 const MAX_RESULTS: usize = 10_000;
@@ -49,20 +56,124 @@ impl<T: Weight, E: Weight> Weight for Result<T, E> {
     }
 }
 
-/// Works through a batch.
-pub fn batch<I, T: Weight>(items: &[I], settings: &UtxoSettings, mut each: impl FnMut(&I) -> T) -> Batch<T> {
-    let end = runtime::instructions().saturating_add(settings.batch_instructions);
-    let mut results = Vec::with_capacity(items.len().min(MAX_RESULTS));
-    let mut bytes = 0;
-    for item in items.iter().take(MAX_RESULTS) {
-        // The first is always begun, so that the smallest budget makes progress.
-        if !results.is_empty() && (bytes > MAX_BYTES || runtime::instructions() > end) {
-            break;
-        }
-        let result = each(item);
-        bytes += result.weight();
-        results.push(result);
-    }
-    let remaining = (items.len() - results.len()) as u32;
-    Batch { results, remaining }
+/// Pages that a message changes, beside those of one item that is larger: 68 MiB of the 75 above which the platform slows a
+/// canister down.
+const MOST_PAGES: u64 = 17_408;
+/// Pages that changing a record's head and its places in the ordered indexes takes, at most.
+const RECORD: u64 = 24;
+/// The longest list of double spends, or of reassignments, that is written anew.
+const LIST: u64 = 200;
+
+/// What is done one after the other in a batch.
+pub trait Item {
+    /// Pages that it changes, at most or nearly so.
+    fn pages(&self, store: &UtxoStore) -> u64;
 }
+
+impl Item for ByteBuf {
+    fn pages(&self, _: &UtxoStore) -> u64 {
+        RECORD
+    }
+}
+
+impl Item for Unspend {
+    fn pages(&self, _: &UtxoStore) -> u64 {
+        RECORD
+    }
+}
+
+impl Item for MinedTransaction {
+    fn pages(&self, _: &UtxoStore) -> u64 {
+        2 * RECORD
+    }
+}
+
+impl Item for Reassign {
+    fn pages(&self, _: &UtxoStore) -> u64 {
+        RECORD + LIST
+    }
+}
+
+impl Item for TransactionSpends {
+    fn pages(&self, _: &UtxoStore) -> u64 {
+        RECORD + 4 * self.spends.len() as u64
+    }
+}
+
+impl Item for FreezeTarget {
+    fn pages(&self, store: &UtxoStore) -> u64 {
+        let all = || Some(store.find(self.txid.as_slice().try_into().ok()?).ok()?.head);
+        let outputs = if self.vout.is_some() { None } else { all().map(|head| head.pages()) };
+        RECORD + outputs.unwrap_or(0)
+    }
+}
+
+impl Item for UtxoCreate {
+    fn pages(&self, _: &UtxoStore) -> u64 {
+        // Bytes of the argument, outputs, and inputs; an output of a transaction has nine bytes at least, and an input 41.
+        let (bytes, outputs, inputs) = match &self.source {
+            TransactionSource::Raw(raw) => (raw.len(), raw.len() / 9, raw.len() / 41),
+            TransactionSource::Outputs(partial) => {
+                let known = partial.outputs.iter();
+                (known.map(|output| 16 + output.script.len()).sum(), partial.total_outputs as usize, 0)
+            }
+            TransactionSource::Outside(outside) => (0, outside.utxo_hashes.len(), outside.inputs.len()),
+            // It may be as large as a message holds.
+            TransactionSource::Uploaded(_) => return u64::MAX,
+        };
+        let record = (bytes + ENTRY as usize * outputs + INPUT as usize * inputs) as u64 / 4_096;
+        let lists = if self.conflicting { LIST * inputs as u64 } else { 0 };
+        2 * RECORD + record + lists
+    }
+}
+
+impl UtxoStore {
+    /// Works through a batch.
+    pub fn batch<I: Item, T: Weight>(
+        &mut self,
+        items: &[I],
+        settings: &UtxoSettings,
+        mut each: impl FnMut(&mut Self, &I) -> T,
+    ) -> Batch<T> {
+        let end = runtime::instructions().saturating_add(settings.batch_instructions);
+        let mut results = Vec::with_capacity(items.len().min(MAX_RESULTS));
+        let mut bytes = 0;
+        self.changed = Changed::default();
+        self.slots.count_pages(true);
+        for item in items.iter().take(MAX_RESULTS) {
+            // The first is always begun, so that the smallest budget makes progress.
+            if !results.is_empty() {
+                let full = self.pages_changed().saturating_add(item.pages(self)) > MOST_PAGES;
+                if full || bytes > MAX_BYTES || runtime::instructions() > end {
+                    break;
+                }
+                self.changed.most = Some(MOST_PAGES);
+            }
+            let result = each(self, item);
+            if self.changed.gave_up {
+                break;
+            }
+            bytes += result.weight();
+            results.push(result);
+        }
+        self.slots.count_pages(false);
+        self.changed = Changed::default();
+        let remaining = (items.len() - results.len()) as u32;
+        Batch { results, remaining }
+    }
+
+    /// Ends an operation in its middle that would make a message of several too large: it is to be undone, and done alone.
+    ///
+    /// # Errors
+    /// `TooMuchWork`.
+    pub(super) fn check_pages(&mut self) -> Result<(), UtxoError> {
+        if self.changed.most.is_none_or(|most| self.pages_changed() <= most) {
+            return Ok(());
+        }
+        self.changed.gave_up = true;
+        Err(UtxoError::TooMuchWork)
+    }
+}
+
+#[cfg(test)]
+mod tests;

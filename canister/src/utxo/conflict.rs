@@ -153,6 +153,7 @@ impl UtxoStore {
             if runtime::instructions() > deadline {
                 return Err(UtxoError::TooMuchWork);
             }
+            self.check_pages()?;
             self.change_children(&parent, |children| {
                 let known: HashSet<ByteBuf> = children.iter().cloned().collect();
                 let before = children.len();
@@ -178,6 +179,7 @@ impl UtxoStore {
         self.atomically(|store| {
             store.mark(&family, deadline)?;
             for member in &family.members {
+                store.check_pages()?;
                 store.evaluate(member.slot, call)?;
             }
             Ok::<_, UtxoError>(())
@@ -253,6 +255,9 @@ impl UtxoStore {
         // 2: what they hold is unspent. Locking its records until step 5 would be seen by nobody: this is one message.
         let mut touched: Vec<SlotId> = family.members.iter().map(|member| member.slot).collect();
         let mut freed = Vec::new();
+        if !holds.is_empty() {
+            self.root.take_back(&mut self.slots);
+        }
         for hold in &holds {
             self.forget_spender(hold.place, &hold.entry);
             self.count_spent(hold.place, -1);

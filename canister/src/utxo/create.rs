@@ -134,7 +134,8 @@ impl UtxoStore {
             Extras { blocks: blocks.iter().skip(HEAD_BLOCKS as usize).copied().collect(), ..Extras::default() };
         let mut entering = Vec::with_capacity(3);
         if !mined.is_some_and(|mined| mined.on_longest_chain) {
-            entering.extend([(Order::UnminedSince, call.height), (Order::CreatedAt, head.created_secs())]);
+            let key = self.root.unmined_key(call.height);
+            entering.extend([(Order::UnminedSince, key), (Order::CreatedAt, head.created_secs())]);
         }
         // What has something to spend is not done yet.
         let evaluated = head.is(flag::CONFLICTING) || head.total_utxos == 0;
@@ -151,6 +152,7 @@ impl UtxoStore {
         }
         self.root.reserve(&self.slots, &entering, &wanted)?;
 
+        self.changed.table += 3;
         let slot = self.slots.allocate(head.len())?;
         if let Err(error) = self.table.insert(self.table.hash(&head.txid), u64::from(slot)) {
             self.slots.free(slot);
@@ -208,7 +210,10 @@ impl UtxoStore {
     /// Takes a record among the unmined ones, or from them. Memory is reserved.
     pub(super) fn set_unmined(&mut self, slot: SlotId, head: &Head, since: Option<u32>) {
         let [_, unmined, _, created] = head.links;
-        self.root.set(&mut self.slots, Order::UnminedSince, slot, unmined, since);
+        if since != head.unmined_since() {
+            let key = since.map(|since| self.root.unmined_key(since));
+            self.root.set(&mut self.slots, Order::UnminedSince, slot, unmined, key);
+        }
         self.root.set(&mut self.slots, Order::CreatedAt, slot, created, since.map(|_| head.created_secs()));
     }
 

@@ -30,19 +30,27 @@ impl UtxoStore {
         match self.place(of.slot, &of.head)? {
             TransactionPlace::Record => Ok(ExternalData::None),
             TransactionPlace::Outside(store) => Ok(ExternalData::Outside(store)),
-            TransactionPlace::Blobs { parts, .. } => Ok(ExternalData::Freed { missing: !place::free(blobs, &parts)? }),
+            TransactionPlace::Blobs { parts, .. } => {
+                self.changed.blobs += 4 * parts.len() as u64;
+                Ok(ExternalData::Freed { missing: !place::free(blobs, &parts)? })
+            }
         }
     }
 
     /// All of a deletion at once, as tests have it.
     #[cfg(test)]
-    pub fn delete_by_id(&mut self, blobs: &mut BlobStore, txid: &super::Hash) -> Result<u32, UtxoError> {
+    pub fn delete_by_id(
+        &mut self,
+        blobs: &mut BlobStore,
+        txid: &super::Hash,
+        call: &super::Call,
+    ) -> Result<u32, UtxoError> {
         let of = self.candidate(self.find_any(txid)?.slot, None)?;
         let parents = self.parents(&of, (0, u32::MAX))?;
         self.free_external(blobs, &of)?;
-        let told = self.tell(&of, &parents);
+        let told = self.tell(&of, &parents, call)?;
         self.remove(&of);
-        Ok(told as u32)
+        Ok((told.marked + told.released) as u32)
     }
 
     /// Takes a record out, with its pages: the last of a deletion.
@@ -50,7 +58,7 @@ impl UtxoStore {
         let Candidate { slot, head } = of;
         let slot = *slot;
         for order in [Order::DeleteAt, Order::UnminedSince, Order::PreserveUntil, Order::CreatedAt] {
-            self.root.set(&mut self.slots, order, slot, head.links[order as usize], None);
+            self.root.leave(&mut self.slots, order, slot, head.links[order as usize]);
         }
         for page in pages(self, slot, head).collect::<Vec<_>>() {
             self.slots.free(page);
@@ -62,7 +70,8 @@ impl UtxoStore {
         self.slots.free(slot);
         self.root.records -= 1;
         self.root.pages -= u64::from(head.extra_pages);
-        self.root.save_counts(&mut self.slots);
+        self.root.save_all(&mut self.slots);
+        self.changed.table += 1;
     }
 
     /// Where a record lies.

@@ -3,7 +3,7 @@
 use super::extras::MAX_BLOCKS;
 use super::parse::{MAX_OUTPUTS, Parsed, parse};
 use super::record::{HEAD_BLOCKS, Hash, Head, flag};
-use super::{Call, UtxoStore, bad, encoding, hash_of, place};
+use super::{Call, UtxoStore, bad, check_height, encoding, hash_of, place};
 use crate::api::{
     BlockRef, ExternalStore, MinedIn, OutsideTransaction, PartialTransaction, TransactionSource, UtxoCreate, UtxoError,
 };
@@ -85,9 +85,8 @@ fn outputs_only<'a>(partial: &PartialTransaction, height: u32) -> Result<Draft<'
             outputs[output.index as usize] = Some(hash);
         }
     }
-    if height > u32::MAX / 2 {
-        return Err(bad("height", "a UTXOWrapper has 31 bits for it"));
-    }
+    // A UTXOWrapper has 31 bits for it.
+    check_height(height)?;
     let known = partial.outputs.iter().map(|output| (output.index, output.satoshis, output.script.as_slice()));
     let wrapper = encoding::wrapper(&txid, (height, partial.coinbase), known);
     let (version, lock_time, inputs) = (0, 0, Vec::new());
@@ -154,6 +153,7 @@ pub(super) fn check_mined(mined: &MinedIn) -> Result<(), UtxoError> {
     if mined.blocks.len() > limit {
         return Err(UtxoError::TooLarge { what: "blocks".into(), limit: limit as u64 });
     }
+    mined.blocks.iter().try_for_each(|block| check_height(block.height))?;
     if (1..mined.blocks.len()).any(|i| ids().take(i).any(|id| id == mined.blocks[i].block_id)) {
         return Err(bad("mined", "a block occurs twice"));
     }
@@ -215,6 +215,7 @@ impl<'a> Draft<'a> {
             blocks: blocks.len() as u32,
             head_blocks: [block(0), block(1)],
             links: Default::default(),
+            note: 0,
         }
     }
 

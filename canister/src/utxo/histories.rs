@@ -26,6 +26,7 @@ pub enum Op {
     Spend(TransactionSpends),
     Unspend(Unspend),
     SetMined(UtxoSetMined),
+    OnLongestChain(ByteBuf, bool),
     SetLocked(ByteBuf, bool),
     Freeze(FreezeTarget),
     Unfreeze(FreezeTarget),
@@ -78,6 +79,7 @@ impl Store for Model {
             Op::Spend(item) => Answer::Spent(self.spend(item, call)),
             Op::Unspend(item) => Answer::Flag(self.unspend(item, call)),
             Op::SetMined(of) => Answer::Blocks(self.set_mined(&of.items[0], of, call)),
+            Op::OnLongestChain(txid, is) => Answer::Done(self.set_on_longest_chain(txid, *is, call)),
             Op::SetLocked(txid, locked) => Answer::Done(self.set_locked(txid, *locked, call)),
             Op::Freeze(target) => Answer::Count(self.freeze(target, call)),
             Op::Unfreeze(target) => Answer::Count(self.unfreeze(target, call)),
@@ -85,7 +87,7 @@ impl Store for Model {
             Op::SetConflicting(txid) => Answer::Conflict(self.set_conflicting(txid, call)),
             Op::ProcessConflicting(winners) => Answer::Resolved(self.process_conflicting(winners, call)),
             Op::Preserve(txid, until) => Answer::Flag(self.preserve(txid, *until)),
-            Op::Delete(txid) => Answer::Count(self.delete(txid)),
+            Op::Delete(txid) => Answer::Count(self.delete(txid, call)),
             Op::Begin(arg) => Answer::Uploading(self.begin(arg, call)),
             Op::Put(arg) => Answer::Uploading(self.put(arg)),
             Op::Abort(txid) => Answer::Aborted(self.abort(txid)),
@@ -263,7 +265,7 @@ proptest! {
 }
 
 /// What histories must have seen: of each call, how it may end.
-const OUTCOMES: [(&str, &str); 16] = [
+const OUTCOMES: [(&str, &str); 17] = [
     ("Create", "Ok BadArgument BadTransaction ExternalFull NoOutputs NoUpload NotExtended TxExists ZeroHeight"),
     (
         "Spend",
@@ -272,6 +274,7 @@ const OUTCOMES: [(&str, &str); 16] = [
     ),
     ("Unspend", "true false BadArgument TxNotFound UtxoHashMismatch UtxoNotFound ZeroHeight"),
     ("SetMined", "0 1 2 3 BadArgument TxNotFound ZeroHeight"),
+    ("OnLongestChain", "Ok BadArgument NotMined TxNotFound ZeroHeight"),
     ("SetLocked", "Ok BadArgument TxNotFound ZeroHeight"),
     ("Freeze", "1 2 AlreadyFrozen BadArgument TxNotFound UtxoHashMismatch UtxoNotFound ZeroHeight"),
     ("Unfreeze", "1 2 BadArgument TxNotFound UtxoHashMismatch UtxoNotFound UtxoNotFrozen ZeroHeight"),
@@ -301,7 +304,7 @@ fn whatever_can_happen_happens() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let mut seen = Seen::new();
-    for _ in 0..2_000 {
+    for _ in 0..3_000 {
         let history = history().new_tree(&mut runner).unwrap().current();
         run(history, Model::default(), false, &mut seen).unwrap();
     }

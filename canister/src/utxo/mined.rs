@@ -2,8 +2,8 @@
 
 use super::extras::Extras;
 use super::order::Order;
-use super::record::{HEAD_BLOCKS, Head, at, encode_block, flag};
-use super::{Call, Found, UtxoStore, hash_of};
+use super::record::{HEAD_BLOCKS, Hash, Head, at, encode_block, flag};
+use super::{Call, Found, UtxoStore, check_height, hash_of, not_zero};
 use crate::api::{BlockRef, MinedTransaction, UtxoError, UtxoSetMined};
 use crate::slots::SlotId;
 
@@ -45,35 +45,36 @@ impl UtxoStore {
         call: &Call,
     ) -> Result<Vec<u32>, UtxoError> {
         call.check()?;
+        check_height(block.block_height)?;
         let Found { slot, mut head, .. } = self.find(&hash_of("txid", &item.txid)?)?;
         let head_blocks = head.blocks;
         let mut blocks = self.blocks(&head)?;
         let there = blocks.iter().position(|known| known.block_id == block.block_id);
+        let mut last_unset = false;
         match there {
             None if !block.unset => {
                 blocks.push(BlockRef { block_id: block.block_id, height: block.block_height, subtree: item.subtree });
             }
-            Some(at) if block.unset => drop(blocks.remove(at)),
+            Some(at) if block.unset => {
+                blocks.remove(at);
+                last_unset = blocks.is_empty();
+            }
             _ => {}
         }
-        let unmined = head.links[Order::UnminedSince as usize];
-        let since = (unmined.next != 0).then_some(unmined.key);
-        let since = if blocks.is_empty() || (block.unset && !block.on_longest_chain) {
-            since.or(Some(call.height))
+        let since = if last_unset {
+            Some(call.height)
+        } else if blocks.is_empty() || (block.unset && !block.on_longest_chain) {
+            head.unmined_since().or(Some(call.height))
         } else if block.on_longest_chain {
             None
         } else {
-            since
+            head.unmined_since()
         };
         let mut change = |store: &mut Self| {
             if blocks.len() as u32 != head.blocks {
                 store.set_blocks(slot, &mut head, &blocks)?;
             }
-            if since.is_some() && unmined.next == 0 {
-                let entering = [(Order::UnminedSince, call.height), (Order::CreatedAt, head.created_secs())];
-                store.root.reserve(&store.slots, &entering, &[])?;
-            }
-            store.set_unmined(slot, &head, since);
+            store.change_unmined(slot, &head, since)?;
             if head.is(flag::LOCKED) {
                 store.set_flags(slot, head.flags & !flag::LOCKED);
             }
@@ -88,6 +89,44 @@ impl UtxoStore {
         Ok(blocks.iter().map(|block| block.block_id).collect())
     }
 
+    /// Takes a record among the unmined ones, or from them.
+    ///
+    /// # Errors
+    /// `OutOfSpace`, `LowCycles`, and nothing has changed.
+    fn change_unmined(&mut self, slot: SlotId, head: &Head, since: Option<u32>) -> Result<(), UtxoError> {
+        let before = head.unmined_since();
+        if let Some(height) = since
+            && before != since
+        {
+            let key = self.root.unmined_key(height);
+            let entering = [(Order::UnminedSince, key), (Order::CreatedAt, head.created_secs())];
+            self.root.reserve(&self.slots, &entering, &[])?;
+            if before.is_none() {
+                self.root.take_back(&mut self.slots);
+            }
+        }
+        self.set_unmined(slot, head, since);
+        Ok(())
+    }
+
+    /// Says whether the longest chain has a transaction that is in a block; its blocks stay.
+    ///
+    /// # Errors
+    /// [`UtxoError`], and nothing has changed: `NotMined` where no block has it.
+    pub fn set_on_longest_chain(&mut self, txid: &[u8], on_longest_chain: bool, call: &Call) -> Result<(), UtxoError> {
+        call.check()?;
+        let Found { slot, head, .. } = self.find(&hash_of("txid", txid)?)?;
+        if on_longest_chain && head.blocks == 0 {
+            return Err(UtxoError::NotMined);
+        }
+        let since = if on_longest_chain { None } else { head.unmined_since().or(Some(call.height)) };
+        let change = |store: &mut Self| {
+            store.change_unmined(slot, &head, since)?;
+            store.evaluate(slot, call)
+        };
+        if self.has_room(3) { change(self) } else { self.atomically(change) }
+    }
+
     /// Locks a transaction's outputs, or unlocks them.
     ///
     /// # Errors
@@ -97,6 +136,11 @@ impl UtxoStore {
         let Found { slot, head, .. } = self.find(&hash_of("txid", txid)?)?;
         self.changing(|store| {
             store.lock(slot, &head, locked);
+            if locked {
+                // Of a double spend, too, until something else evaluates it.
+                store.set_delete_at(slot, &store.head(slot), None);
+                return Ok(());
+            }
             store.evaluate(slot, call)
         })
     }
@@ -113,17 +157,27 @@ impl UtxoStore {
     /// # Errors
     /// [`UtxoError`], and nothing has changed.
     pub fn preserve(&mut self, txid: &[u8], until: u32) -> Result<bool, UtxoError> {
-        if until == 0 {
-            return Err(UtxoError::ZeroHeight);
-        }
-        let Found { slot, head, .. } = match self.find(&hash_of("txid", txid)?) {
+        not_zero(until)?;
+        self.preserve_found(&hash_of("txid", txid)?, |_| Some(until))
+    }
+
+    /// Phase 1's: until a height, which may be above all that blocks have, or later. What is preserved for longer stays so.
+    pub(super) fn preserve_parent(&mut self, txid: &Hash, until: u32) -> Result<bool, UtxoError> {
+        self.preserve_found(txid, |before| (before < Some(until)).then_some(until))
+    }
+
+    fn preserve_found(&mut self, txid: &Hash, to: impl Fn(Option<u32>) -> Option<u32>) -> Result<bool, UtxoError> {
+        let Found { slot, head, .. } = match self.find(txid) {
             Ok(found) => found,
             Err(UtxoError::TxNotFound) => return Ok(false),
             Err(error) => return Err(error),
         };
+        let Some(until) = to(head.links[Order::PreserveUntil as usize].key()) else { return Ok(true) };
         self.root.reserve(&self.slots, &[(Order::PreserveUntil, until)], &[])?;
-        let [delete_at, _, preserved, _] = head.links;
-        self.root.set(&mut self.slots, Order::DeleteAt, slot, delete_at, None);
+        let preserved = head.links[Order::PreserveUntil as usize];
+        if head.delete_at().is_some() {
+            self.set_delete_at(slot, &head, None);
+        }
         self.root.set(&mut self.slots, Order::PreserveUntil, slot, preserved, Some(until));
         Ok(true)
     }

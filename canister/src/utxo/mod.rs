@@ -30,20 +30,20 @@ mod record;
 mod spend;
 mod upload;
 
-use crate::api::{UtxoError, UtxoSettings, UtxoStorage};
+use crate::api::{MAX_HEIGHT, UtxoError, UtxoSettings, UtxoStorage};
 use crate::memory::{self, GrowError, Region};
 use crate::runtime;
 use crate::slots::tree::{MOST_NODES, NODE};
 use crate::slots::{SlotId, Slots};
 use crate::table::HashTable;
-pub use batch::{Weight, batch};
+pub use batch::{Item, Weight};
 pub use delete::ExternalData;
 pub use draft::{Body, Draft};
 use extras::Extras;
-pub use order::Order;
 use order::Root;
+pub use order::{LATE, Order, Watch};
 pub use parse::Parsed;
-pub use prune::{Blocked, Candidate, Cursor, Next, Unstable};
+pub use prune::{Blocked, Candidate, Cursor, Next, Parents, Told, Unstable};
 pub use record::Hash;
 use record::{HEAD, Head, flag};
 pub use spend::LastUnspent;
@@ -68,9 +68,9 @@ pub struct Call<'a> {
 
 impl Call<'_> {
     /// # Errors
-    /// `ZeroHeight`.
+    /// `ZeroHeight`, `BadHeight`.
     fn check(&self) -> Result<(), UtxoError> {
-        if self.height == 0 { Err(UtxoError::ZeroHeight) } else { Ok(()) }
+        not_zero(self.height)
     }
 
     /// The height at which a record may be deleted that is eligible now.
@@ -84,8 +84,20 @@ pub struct UtxoStore {
     table: HashTable,
     slots: Slots,
     root: Root,
+    changed: Changed,
     /// The transaction that is being uploaded.
     pub uploads: Uploads,
+}
+
+/// Pages that this message has changed beside those of the records' slots, at most.
+#[derive(Clone, Copy, Debug, Default)]
+struct Changed {
+    table: u64,
+    blobs: u64,
+    /// An operation that finds in its middle that it changes more pages than these in all does not go on.
+    most: Option<u64>,
+    /// One did not.
+    gave_up: bool,
 }
 
 /// A record that was found.
@@ -103,6 +115,18 @@ impl From<GrowError> for UtxoError {
             GrowError::LowCycles => Self::LowCycles,
         }
     }
+}
+
+/// # Errors
+/// `BadHeight`.
+fn check_height(height: u32) -> Result<(), UtxoError> {
+    if height > MAX_HEIGHT { Err(UtxoError::BadHeight { most: MAX_HEIGHT }) } else { Ok(()) }
+}
+
+/// # Errors
+/// `ZeroHeight`, `BadHeight`.
+fn not_zero(height: u32) -> Result<(), UtxoError> {
+    if height == 0 { Err(UtxoError::ZeroHeight) } else { check_height(height) }
 }
 
 fn bad(field: &str, why: impl Into<String>) -> UtxoError {
@@ -129,7 +153,7 @@ impl UtxoStore {
             false => Root::load(&slots),
         };
         let table = HashTable::open(memory::region(memory::UTXO_INDEX), hash_seed)?;
-        Ok(Self { table, slots, root, uploads: Uploads::open(cells)? })
+        Ok(Self { table, slots, root, changed: Changed::default(), uploads: Uploads::open(cells)? })
     }
 
     /// How many records there are.
@@ -209,8 +233,7 @@ impl UtxoStore {
     /// `OutOfSpace`, `LowCycles`; the record is not where it belongs then.
     fn evaluate(&mut self, slot: SlotId, call: &Call) -> Result<(), UtxoError> {
         let head = self.head(slot);
-        let link = head.links[Order::DeleteAt as usize];
-        let now = link.key();
+        let now = head.delete_at();
         let preserved = head.links[Order::PreserveUntil as usize].next != 0;
         let due = call.due();
         let then = if preserved || !head.eligible() {
@@ -222,13 +245,28 @@ impl UtxoStore {
         } else {
             now.max(Some(due))
         };
-        if let Some(key) = then
-            && then != now
-        {
+        if then == now {
+            return Ok(());
+        }
+        if let Some(key) = then {
             self.root.reserve(&self.slots, &[(Order::DeleteAt, key)], &[])?;
         }
-        self.root.set(&mut self.slots, Order::DeleteAt, slot, link, then);
+        self.set_delete_at(slot, &head, then);
         Ok(())
+    }
+
+    /// Gives a record another height at which it may be deleted, or none. In the middle of a run it is marked where that run
+    /// would come by it: phase 1 may have passed by it, as it was not due then. Memory is reserved.
+    fn set_delete_at(&mut self, slot: SlotId, head: &Head, then: Option<u32>) {
+        self.root.set(&mut self.slots, Order::DeleteAt, slot, head.links[Order::DeleteAt as usize], then);
+        let Watch { run, bound, .. } = self.root.watch;
+        let note = if then.is_some_and(|key| key <= bound) { run } else { 0 };
+        if head.is(flag::POSTPONED | flag::CHECKED) {
+            self.set_flags(slot, head.flags & !(flag::POSTPONED | flag::CHECKED));
+        }
+        if note != head.note {
+            self.slots.write_u32(slot, record::at::NOTE, note);
+        }
     }
 
     /// Runs something that may fail in its middle: then nothing of it stays.

@@ -89,7 +89,11 @@ pub fn hash_argument(field: &str, bytes: &[u8]) -> Result<Hash, UtxoError> {
 }
 
 fn not_zero(height: u32) -> Result<(), UtxoError> {
-    if height == 0 { Err(UtxoError::ZeroHeight) } else { Ok(()) }
+    match height {
+        0 => Err(UtxoError::ZeroHeight),
+        _ if height > MAX_HEIGHT => Err(UtxoError::BadHeight { most: MAX_HEIGHT }),
+        _ => Ok(()),
+    }
 }
 
 impl Hold {
@@ -361,13 +365,16 @@ impl Model {
         not_zero(call.height)?;
         let record = self.get_mut(&item.txid)?;
         let there = record.blocks.iter().any(|block| block.block_id == of.block_id);
+        let last_unset = of.unset && there && record.blocks.len() == 1;
         if of.unset {
             record.blocks.retain(|block| block.block_id != of.block_id);
         } else if !there {
             let (block_id, height, subtree) = (of.block_id, of.block_height, item.subtree);
             record.blocks.push(BlockRef { block_id, height, subtree });
         }
-        if !record.blocks.is_empty() && of.on_longest_chain {
+        if last_unset {
+            record.unmined_since = Some(call.height);
+        } else if !record.blocks.is_empty() && of.on_longest_chain {
             record.unmined_since = None;
         } else if record.blocks.is_empty() || of.unset {
             record.unmined_since.get_or_insert(call.height);
@@ -381,6 +388,24 @@ impl Model {
         not_zero(call.height)?;
         let record = self.get_mut(txid)?;
         record.locked = locked;
+        if locked {
+            record.delete_at_height = None;
+        } else {
+            record.evaluate(call);
+        }
+        Ok(())
+    }
+
+    pub fn set_on_longest_chain(&mut self, txid: &[u8], is: bool, call: &Call) -> Result<(), UtxoError> {
+        not_zero(call.height)?;
+        let record = self.get_mut(txid)?;
+        if !is {
+            record.unmined_since.get_or_insert(call.height);
+        } else if record.blocks.is_empty() {
+            return Err(UtxoError::NotMined);
+        } else {
+            record.unmined_since = None;
+        }
         record.evaluate(call);
         Ok(())
     }
@@ -461,8 +486,9 @@ impl Model {
         Ok(true)
     }
 
-    /// Deletes a record; its parents remember that it spent from them. Answers how many outputs do now and did not before.
-    pub fn delete(&mut self, txid: &Hash) -> Result<u32, UtxoError> {
+    /// Deletes a record; its parents remember that it spent from them, or get back what a double spend held. Answers how many
+    /// outputs that changes.
+    pub fn delete(&mut self, txid: &Hash, call: &Call) -> Result<u32, UtxoError> {
         let record = self.records.remove(txid).ok_or(UtxoError::TxNotFound)?;
         if record.conflicting {
             for parent in record.parents() {
@@ -474,6 +500,16 @@ impl Model {
         let mut told = 0;
         for (&(parent, vout), vin) in record.given.inputs.iter().zip(0..) {
             let output = self.records.get_mut(&parent).and_then(|parent| parent.outputs.get_mut(vout as usize));
+            if record.conflicting {
+                let held = output.and_then(Option::as_mut);
+                if let Some(output) = held.filter(|output| output.hold.as_ref().is_some_and(|hold| hold.is(txid, vin)))
+                {
+                    output.hold = None;
+                    told += 1;
+                    self.evaluate([parent], call);
+                }
+                continue;
+            }
             if let Some(hold) = output.and_then(Option::as_mut).and_then(|output| output.hold.as_mut())
                 && hold.is(txid, vin)
             {

@@ -3,7 +3,10 @@
 //! ```text
 //! the first slot: 0 records u64  8 extra pages u64
 //!                 16 four lines, one an index: root u32, ! lowest key that was entered u32, records u64
+//!                 80 statuses taken back u64   88 run u32   92 its bound u32   96 the cutoff u32
 //! ```
+//! Of an unmined record that enters below the cutoff, up to which phase 1 of the pruner has looked, the key has the highest bit
+//! set, which no height has: it is found behind all others, until somebody has [looked](super::UtxoStore::on_time).
 
 use super::record::at;
 use crate::memory::GrowError;
@@ -25,7 +28,11 @@ pub enum Order {
 }
 
 const ORDERS: usize = 4;
-const ROOT: u32 = 80;
+const ROOT: u32 = 100;
+/// Where the lines end.
+const WATCH: u32 = 80;
+/// The highest bit of a key: the record entered where phase 1 had looked already.
+pub const LATE: u32 = 1 << 31;
 
 /// The store's counters and the roots of its indexes, mirrored on the heap and written through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +41,22 @@ pub struct Root {
     pub records: u64,
     /// Pages behind them.
     pub pages: u64,
+    /// How often something that a check of spenders relies on was taken back: a mined status, or a spend.
+    pub taken_back: u64,
+    /// What runs.
+    pub watch: Watch,
     indexes: [Index; ORDERS],
+}
+
+/// What the store is told of the run that is under way, or was last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watch {
+    /// Its number; 0: none runs.
+    pub run: u32,
+    /// Records are deleted whose height is this one or lower.
+    pub bound: u32,
+    /// Unmined records below this height are old.
+    pub cutoff: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,7 +92,28 @@ impl Root {
             let rings = Rings { tree: word as u32, count: long(24 + 16 * order) };
             *index = Index { rings, lowest: (word >> 32) as u32 };
         }
+        let word = |at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().expect("four bytes"));
+        root.taken_back = long(80);
+        root.watch = Watch { run: word(88), bound: word(92), cutoff: word(96) };
         root
+    }
+
+    /// Something was taken back that a check of spenders may have relied on.
+    pub fn take_back(&mut self, slots: &mut Slots) {
+        self.taken_back += 1;
+        slots.write(FIRST_SLOT, WATCH, &self.taken_back.to_le_bytes());
+    }
+
+    /// Takes note of what runs.
+    pub fn set_watch(&mut self, slots: &mut Slots, watch: Watch) {
+        self.watch = watch;
+        let words = [watch.run, watch.bound, watch.cutoff].map(u32::to_le_bytes);
+        slots.write(FIRST_SLOT, WATCH + 8, words.as_flattened());
+    }
+
+    /// The key of a record that is unmined since a height, and enters now.
+    pub fn unmined_key(&self, since: u32) -> u32 {
+        if since < self.watch.cutoff { since | LATE } else { since }
     }
 
     /// Writes the number of records and pages.
@@ -115,19 +158,52 @@ impl Root {
     /// [reserved](Self::reserve).
     #[inline]
     pub fn set(&mut self, slots: &mut Slots, order: Order, slot: SlotId, now: Link, key: Option<u32>) {
+        if let Some(key) = key
+            && now.key() != Some(key)
+        {
+            let lowest = &mut self.indexes[order as usize].lowest;
+            *lowest = (*lowest).max(!key);
+        }
+        self.put(slots, order, slot, now, key);
+    }
+
+    /// The same, of a record of which it is known: it was there, and only its key is another one.
+    #[inline]
+    pub fn put(&mut self, slots: &mut Slots, order: Order, slot: SlotId, now: Link, key: Option<u32>) {
         let there = now.key();
         if there == key {
             return;
         }
-        let Index { rings, lowest } = &mut self.indexes[order as usize];
+        let Index { rings, .. } = &mut self.indexes[order as usize];
         if there.is_some() {
             rings.leave(slots, link_at(order), slot, now, key.is_none());
         }
         if let Some(key) = key {
             rings.enter(slots, link_at(order), slot, key);
-            *lowest = (*lowest).max(!key);
         }
         self.save(slots, order);
+    }
+
+    /// Takes a record out of an index that is taken out of the store: its link stays as it is, and what the root says is
+    /// written [at the end](Self::save_all).
+    #[inline]
+    pub fn leave(&mut self, slots: &mut Slots, order: Order, slot: SlotId, now: Link) {
+        if now.next != 0 {
+            self.indexes[order as usize].rings.leave(slots, link_at(order), slot, now, false);
+        }
+    }
+
+    /// Writes the numbers of records and pages, and of each index.
+    pub fn save_all(&self, slots: &mut Slots) {
+        let mut bytes = [0; WATCH as usize];
+        bytes[..8].copy_from_slice(&self.records.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.pages.to_le_bytes());
+        for (Index { rings, lowest }, bytes) in self.indexes.iter().zip(bytes[16..].chunks_exact_mut(16)) {
+            bytes[..4].copy_from_slice(&rings.tree.to_le_bytes());
+            bytes[4..8].copy_from_slice(&lowest.to_le_bytes());
+            bytes[8..].copy_from_slice(&rings.count.to_le_bytes());
+        }
+        slots.write(FIRST_SLOT, 0, &bytes);
     }
 
     /// The smallest key that is `from` or greater.

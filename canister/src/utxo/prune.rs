@@ -1,10 +1,10 @@
 //! What the pruner does with records, in pieces of which each fits a message. When, and how many of them, is its business.
 
 use super::entry::{Entry, SPENDER_DELETED, SPENT};
-use super::order::{self, Order};
-use super::record::{Hash, Head, PAGE, at, flag, inputs_from, page_at, page_slot, parents};
+use super::order::{self, LATE, Order, Watch};
+use super::record::{HEAD, Hash, Head, PAGE, at, flag, inputs_from, page_at, page_slot, parents};
 use super::spend::EntryPlace;
-use super::{Call, Found, UtxoStore};
+use super::{Call, Changed, Found, UtxoStore};
 use crate::api::UtxoError;
 use crate::slots::SlotId;
 use crate::slots::ring::Link;
@@ -74,7 +74,43 @@ impl Candidate {
 
     /// The height at which it may be deleted; 0: none.
     pub fn delete_at(&self) -> u32 {
-        self.head.links[Order::DeleteAt as usize].key().unwrap_or(0)
+        self.head.delete_at().unwrap_or(0)
+    }
+
+    /// Since when it is unmined; 0: it is not.
+    pub fn unmined_since(&self) -> u32 {
+        self.head.unmined_since().unwrap_or(0)
+    }
+
+    /// It became due in the middle of this run, which leaves it to the next one.
+    pub fn is_left_by(&self, run: u32) -> bool {
+        !self.head.is(flag::POSTPONED) && !self.is_deleting() && self.head.note == run
+    }
+
+    /// It was kept until a height that is its key.
+    pub fn is_postponed(&self) -> bool {
+        self.head.is(flag::POSTPONED)
+    }
+
+    /// Its bytes lie outside.
+    pub fn is_outside(&self) -> bool {
+        self.head.is(flag::OUTSIDE)
+    }
+
+    /// Its key in an index; 0: it is not there.
+    pub fn key(&self, order: Order) -> u32 {
+        self.head.links[order as usize].key().unwrap_or(0)
+    }
+
+    /// It is a double spend.
+    pub fn is_conflicting(&self) -> bool {
+        self.head.is(flag::CONFLICTING)
+    }
+
+    /// Behind it under its key, while it is the first there.
+    pub fn next_in(&self, order: Order) -> Option<(u32, SlotId)> {
+        let link = self.head.links[order as usize];
+        (link.next != self.slot && link.next != 0).then_some((link.key, link.next))
     }
 
     /// Whether it is what the index of those to delete says.
@@ -88,8 +124,8 @@ impl Candidate {
 pub enum Unstable {
     /// It is in no block of the longest chain.
     Unmined,
-    /// It was not for long enough.
-    Recent,
+    /// It was not for long enough, and will be at this height.
+    Recent(u32),
     /// It has no record, and was not deleted as far as the output says.
     Absent,
 }
@@ -103,11 +139,20 @@ pub struct Parents {
     held: Vec<(EntryPlace, u32)>,
 }
 
+/// What became of the outputs that a transaction held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// They say now that their spender was deleted, and did not before.
+    pub marked: u64,
+    /// They are unspent: a double spend held them, which was never spent on the chain.
+    pub released: u64,
+}
+
 impl UtxoStore {
     /// The record behind a cursor, if its key is `last` at most.
     pub fn behind(&self, order: Order, cursor: &Cursor, last: u32) -> Next {
         let slots = &self.slots;
-        let named = |slot| slots.contains(slot) && same_key(&self.txid_in(slot), &cursor.txid);
+        let named = |slot| slots.holds(slot, u64::from(HEAD)) && same_key(&self.txid_in(slot), &cursor.txid);
         let link = if named(cursor.slot) { order::link(slots, cursor.slot, order) } else { Link::default() };
         let first = match link.key() {
             _ if cursor.slot == 0 => self.root.first(slots, order, cursor.key),
@@ -135,6 +180,13 @@ impl UtxoStore {
         }
     }
 
+    /// The record that was [behind](Candidate::next_in) the first one under a key, now that that is gone; none where it is not
+    /// sure that it is the first one now.
+    pub fn first_now(&self, order: Order, (key, slot): (u32, SlotId)) -> Option<Cursor> {
+        let there = self.slots.contains(slot) && order::link(&self.slots, slot, order).key() == Some(key);
+        there.then(|| Cursor { key, slot, txid: self.txid_in(slot) })
+    }
+
     /// What a slot says is its record's id.
     pub fn txid_in(&self, slot: SlotId) -> Hash {
         self.slots.read(slot, at::TXID)
@@ -149,6 +201,10 @@ impl UtxoStore {
         let slots = &self.slots;
         let corrupt = |what: &str| UtxoError::Corrupt { why: format!("{what} of the record in slot {slot}") };
         let head = self.read_head(slot).ok_or_else(|| corrupt("the head"))?;
+        #[cfg(test)]
+        if crate::runtime::native::with(|world| world.trapping.contains(&head.txid)) {
+            crate::runtime::trap("injected");
+        }
         if !slots.holds(slot, head.bytes()) || head.extra_pages != head.outputs.saturating_sub(1) / head.batch {
             return Err(corrupt("the length"));
         }
@@ -177,19 +233,71 @@ impl UtxoStore {
         Ok(Candidate { slot, head })
     }
 
-    /// Whether what phase 1 looked at has become more since [`watch`](Self::watch): the lowest height under which an old
-    /// unmined record was entered; 0 where a record was that is to be deleted.
-    pub fn entered_since(&self, cutoff: u32, safe: u32) -> Option<u32> {
-        match self.root.lowest_entered(Order::DeleteAt) {
-            Some(lowest) if lowest <= safe => Some(0),
-            _ => self.root.lowest_entered(Order::UnminedSince).filter(|lowest| *lowest < cutoff),
-        }
+    /// A run begins, or ends where its number is 0: from now on, what enters is marked where it matters to it.
+    pub fn set_watch(&mut self, watch: Watch) {
+        self.root.set_watch(&mut self.slots, watch);
     }
 
-    /// From now on, which records are entered as unmined, and as to be deleted, is looked at anew.
-    pub fn watch(&mut self) {
-        self.root.forget_lowest(&mut self.slots, Order::UnminedSince);
+    /// Whether something entered the index of those to delete at or below a height since
+    /// [`forget_due`](Self::forget_due).
+    pub fn became_due(&self, safe: u32) -> bool {
+        self.root.lowest_entered(Order::DeleteAt).is_some_and(|lowest| lowest <= safe)
+    }
+
+    /// From now on, what enters the index of those to delete is looked at anew.
+    pub fn forget_due(&mut self) {
         self.root.forget_lowest(&mut self.slots, Order::DeleteAt);
+    }
+
+    /// Whether an unmined record has entered below the cutoff that nobody has looked at.
+    pub fn has_late(&self, cutoff: u32) -> bool {
+        let first = self.root.next_key(&self.slots, Order::UnminedSince, LATE);
+        cutoff > 0 && first.is_some_and(|key| key < cutoff | LATE)
+    }
+
+    /// An unmined record that entered late was looked at: it goes where it belongs.
+    ///
+    /// # Errors
+    /// `OutOfSpace`, `LowCycles`, and nothing has changed.
+    pub fn on_time(&mut self, of: &Candidate) -> Result<(), UtxoError> {
+        let link = of.head.links[Order::UnminedSince as usize];
+        let key = link.key & !LATE;
+        self.root.reserve(&self.slots, &[(Order::UnminedSince, key)], &[])?;
+        self.root.put(&mut self.slots, Order::UnminedSince, of.slot, link, Some(key));
+        Ok(())
+    }
+
+    /// Has a record that is kept looked at again when the run comes by this key, and says whether it was another one before.
+    /// Callers see its height as it was.
+    ///
+    /// # Errors
+    /// `OutOfSpace`, `LowCycles`, and nothing has changed.
+    pub fn postpone(&mut self, of: &Candidate, key: u32) -> Result<bool, UtxoError> {
+        let link = of.head.links[Order::DeleteAt as usize];
+        if link.key == key {
+            return Ok(false);
+        }
+        self.root.reserve(&self.slots, &[(Order::DeleteAt, key)], &[])?;
+        let shown = of.delete_at();
+        self.root.put(&mut self.slots, Order::DeleteAt, of.slot, link, Some(key));
+        self.set_flags(of.slot, (of.head.flags | flag::POSTPONED) & !flag::CHECKED);
+        self.slots.write_u32(of.slot, at::NOTE, shown);
+        Ok(true)
+    }
+
+    /// How often something that a check of spenders relies on was taken back.
+    pub fn taken_back(&self) -> u64 {
+        self.root.taken_back
+    }
+
+    /// A check of a record's spenders begins that goes over several messages.
+    pub fn begin_check(&mut self, of: &Candidate) {
+        self.set_flags(of.slot, of.head.flags | flag::CHECKED);
+    }
+
+    /// Whether no output of a record has changed hands since its check began.
+    pub fn is_checked(&self, of: &Candidate) -> bool {
+        of.head.is(flag::CHECKED)
     }
 
     /// Phase 1, of one unmined record: preserves what it spends from, inputs `first` to `first + most`; parents that cannot be
@@ -206,7 +314,7 @@ impl UtxoStore {
     ) -> Result<u64, Blocked> {
         let mut preserved = 0;
         for parent in parents(&inputs_from(&self.slots, of.slot, &of.head, (first, most))) {
-            match self.preserve(&parent, until) {
+            match self.preserve_parent(&parent, until) {
                 Ok(there) => preserved += u64::from(there),
                 Err(UtxoError::Corrupt { .. }) if set_aside => {}
                 Err(error) => return Err((parent, error)),
@@ -261,7 +369,8 @@ impl UtxoStore {
             return Ok(Some(Unstable::Unmined));
         }
         let highest = self.blocks(&head)?.iter().map(|block| block.height).max().unwrap_or(0);
-        Ok((current < highest.saturating_add(retention)).then_some(Unstable::Recent))
+        let stable_at = highest.saturating_add(retention);
+        Ok((current < stable_at).then_some(Unstable::Recent(stable_at)))
     }
 
     /// Outputs that inputs `first` to `first + most` spend, of parents that have a record.
@@ -290,28 +399,49 @@ impl UtxoStore {
         Ok(Parents { inputs, held })
     }
 
-    /// Tells parents that this transaction is deleted: should it be submitted again, it is refused. A double spend leaves their
-    /// lists. Answers how many outputs say so now and did not before: a record with many inputs may be begun anew.
-    pub fn tell(&mut self, of: &Candidate, parents: &Parents) -> u64 {
-        if of.head.is(flag::CONFLICTING)
-            && let Err(error) = self.atomically(|store| store.leave_parents(of.txid(), &parents.inputs))
-        {
-            crate::runtime::log(&format!("a double spend stays listed with a parent: {error:?}"));
+    /// Tells parents that this transaction is deleted: should it be submitted again, it is refused. Told again, they say so
+    /// already. A double spend leaves their lists, and gives back what it holds: that was never spent on the chain, and the
+    /// double spend may yet prove right.
+    ///
+    /// # Errors
+    /// `Corrupt`, `OutOfSpace`, `LowCycles`, only of a double spend, and nothing has changed.
+    pub fn tell(&mut self, of: &Candidate, parents: &Parents, call: &Call) -> Result<Told, UtxoError> {
+        if of.is_conflicting() {
+            return self.release(of, parents, call);
         }
-        let mut told = 0;
+        let mut told = Told::default();
         for &(place, state) in &parents.held {
             if state & SPENDER_DELETED == 0 {
                 self.set_state(place, state | SPENDER_DELETED);
-                told += 1;
+                told.marked += 1;
             }
         }
-        told
+        Ok(told)
+    }
+
+    fn release(&mut self, of: &Candidate, parents: &Parents, call: &Call) -> Result<Told, UtxoError> {
+        if let Err(error) = self.atomically(|store| store.leave_parents(of.txid(), &parents.inputs)) {
+            crate::runtime::log(&format!("a double spend stays listed with a parent: {error:?}"));
+        }
+        self.atomically(|store| {
+            let mut masters: Vec<SlotId> = Vec::new();
+            for &(place, _) in &parents.held {
+                let entry = store.entry(place);
+                store.forget_spender(place, &entry);
+                store.count_spent(place, -1);
+                masters.push(place.master);
+            }
+            masters.sort_unstable();
+            masters.dedup();
+            masters.into_iter().try_for_each(|master| store.evaluate(master, call))?;
+            Ok(Told { marked: 0, released: parents.held.len() as u64 })
+        })
     }
 
     /// Marks a record as going: from now on nothing finds it but queries. It stays among those to delete where it is finished
     /// from there.
     pub fn mark_deleting(&mut self, of: &Candidate, listed: bool) {
-        self.set_flags(of.slot, of.head.flags | flag::DELETING);
+        self.set_flags(of.slot, (of.head.flags | flag::DELETING) & !flag::CHECKED);
         for order in [Order::DeleteAt, Order::UnminedSince, Order::PreserveUntil, Order::CreatedAt] {
             if order != Order::DeleteAt || !listed {
                 self.root.set(&mut self.slots, order, of.slot, of.head.links[order as usize], None);
@@ -342,6 +472,7 @@ impl UtxoStore {
     /// What a message of the pruner's may do and others may not: take the memory that is kept for it. Counts the pages that it
     /// changes from now on.
     pub fn begin_pruning(&mut self) {
+        self.changed = Changed::default();
         self.slots.set_pruning(true);
     }
 
@@ -350,8 +481,8 @@ impl UtxoStore {
         self.slots.set_pruning(false);
     }
 
-    /// Pages that this message has changed, `removed` records taken out of the table among them.
-    pub fn pages_changed(&self, removed: u64) -> u64 {
-        self.slots.pages_changed() + removed.min(self.table.pages())
+    /// Pages that this message has changed since it began to count: of records, of their table, and of what went into blobs.
+    pub fn pages_changed(&self) -> u64 {
+        self.slots.pages_changed() + self.changed.table.min(self.table.pages()) + self.changed.blobs
     }
 }

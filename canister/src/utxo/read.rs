@@ -3,10 +3,10 @@
 use super::encoding;
 use super::entry::{FROZEN, REASSIGNED, SPENDER_DELETED, SPENT, UTXO};
 use super::extras::Extras;
-use super::order::Order;
+use super::order::{self, Order};
 use super::place::{self, file_type};
 use super::record::{Hash, Head, INPUT, flag, inputs, page_at, page_slot};
-use super::{Found, UtxoStore, hash_of};
+use super::{Found, UtxoStore, check_height, hash_of};
 use crate::api::*;
 use crate::blob::BlobStore;
 use crate::chain::MAX_REPLY;
@@ -24,6 +24,8 @@ const MAX_INPOINTS: usize = 256 << 10;
 const MAX_OUTPOINTS: usize = 5_000;
 /// Transactions of one page of unmined ones.
 const MAX_UNMINED: u32 = 2_000;
+/// Records that cannot be decoded and are passed over in a page.
+const MAX_BROKEN: usize = 100;
 
 impl UtxoStore {
     /// A record, with the entries of some of its outputs.
@@ -45,7 +47,7 @@ impl UtxoStore {
         });
         let inpoints_fit = (head.inputs * INPUT) as usize <= 2 * MAX_INPOINTS;
         let inpoints = inpoints_fit.then(|| encoding::inpoints(&inputs(&self.slots, slot, &head)));
-        let [delete_at, unmined, preserve, _] = head.links.map(Link::key);
+        let preserve = head.links[Order::PreserveUntil as usize].key();
         Ok(UtxoRecord {
             txid: arg.txid.clone(),
             utxos,
@@ -67,10 +69,10 @@ impl UtxoStore {
             locked: head.is(flag::LOCKED),
             conflicting: head.is(flag::CONFLICTING),
             conflicting_children: extras.conflicting_children,
-            unmined_since: unmined,
+            unmined_since: head.unmined_since(),
             created_at: head.created_at,
             preserve_until: preserve,
-            delete_at_height: delete_at,
+            delete_at_height: head.delete_at(),
             spending_height: head.spending_height,
             block_ids: blocks.iter().map(|block| block.block_id).collect(),
             block_heights: blocks.iter().map(|block| block.height).collect(),
@@ -147,8 +149,9 @@ impl UtxoStore {
     /// Whether outputs could be spent at a height.
     ///
     /// # Errors
-    /// `TooLarge`, `BadArgument`, `Corrupt`. What is not there is no error.
+    /// `BadHeight`, `TooLarge`, `BadArgument`, `Corrupt`. What is not there is no error.
     pub fn spend_states(&self, outpoints: &[Outpoint], at: u32) -> Result<Vec<UtxoSpendState>, UtxoError> {
+        check_height(at)?;
         if outpoints.len() > MAX_OUTPOINTS {
             return Err(UtxoError::TooLarge { what: "outpoints".into(), limit: MAX_OUTPOINTS as u64 });
         }
@@ -205,32 +208,53 @@ impl UtxoStore {
         })
     }
 
-    /// Unmined transactions, by `created_at` and then by id.
+    /// Unmined transactions by the second of `created_at`, and within one in the order in which they came. A cursor whose
+    /// transaction may have left its place since begins its second again.
     pub fn unmined(&self, cursor: Option<&UnminedCursor>, limit: u32) -> UnminedPage {
         let limit = if limit == 0 { MAX_UNMINED } else { limit.min(MAX_UNMINED) } as usize;
+        let mut next = match cursor {
+            None => self.root.first(&self.slots, Order::CreatedAt, 0),
+            Some(cursor) => match self.listed(cursor) {
+                Some(link) => self.behind_unmined(link),
+                None => self.root.first(&self.slots, Order::CreatedAt, second_of(cursor.created_at)),
+            },
+        };
         let mut transactions: Vec<UnminedTransaction> = Vec::new();
-        let mut from = cursor.map_or(0, |cursor| (cursor.created_at / 1_000_000_000) as u32);
-        // One more than wanted tells whether there are more.
-        while transactions.len() <= limit
-            && let Some(second) = self.root.next_key(&self.slots, Order::CreatedAt, from)
+        // What cannot be decoded is passed over; but a damaged ring may lead in a circle.
+        let mut steps = limit + MAX_BROKEN;
+        while transactions.len() < limit
+            && steps > 0
+            && let Some((_, slot)) = next
         {
-            let mut of_second: Vec<UnminedTransaction> = self
-                .root
-                .under(&self.slots, Order::CreatedAt, second)
-                .filter_map(|slot| self.read_head(slot))
-                .map(|head| unmined_transaction(&head))
-                .filter(|tx| cursor.is_none_or(|cursor| place_of(tx) > (cursor.created_at, &cursor.txid)))
-                .collect();
-            of_second.sort_unstable_by(|a, b| place_of(a).cmp(&place_of(b)));
-            transactions.append(&mut of_second);
-            let Some(next) = second.checked_add(1) else { break };
-            from = next;
+            steps -= 1;
+            transactions.extend(self.read_head(slot).as_ref().map(unmined_transaction));
+            next = self.behind_unmined(order::link(&self.slots, slot, Order::CreatedAt));
         }
-        let more = transactions.len() > limit;
-        transactions.truncate(limit);
-        let last = transactions.last().filter(|_| more);
-        let cursor = last.map(|last| UnminedCursor { created_at: last.created_at, txid: last.txid.clone() });
+        let last = transactions.last().filter(|_| next.is_some());
+        let cursor = last.map(|last| UnminedCursor {
+            created_at: last.created_at,
+            txid: last.txid.clone(),
+            taken_back: self.root.taken_back,
+        });
         UnminedPage { transactions, cursor }
+    }
+
+    /// A cursor's transaction, where it surely has not left its place: what comes back goes to the end of its second.
+    fn listed(&self, cursor: &UnminedCursor) -> Option<Link> {
+        let found = self.find_any(cursor.txid.as_slice().try_into().ok()?).ok()?;
+        let link = found.head.links[Order::CreatedAt as usize];
+        let same = found.head.created_at == cursor.created_at && self.root.taken_back == cursor.taken_back;
+        (link.next != 0 && same).then_some(link)
+    }
+
+    /// The next unmined transaction behind a place, with its second.
+    fn behind_unmined(&self, link: Link) -> Option<(u32, SlotId)> {
+        link.key()?;
+        let (_, first) = self.root.first(&self.slots, Order::CreatedAt, link.key)?;
+        if link.next != first {
+            return Some((link.key, link.next));
+        }
+        self.root.first(&self.slots, Order::CreatedAt, link.key.checked_add(1)?)
     }
 
     /// The records of an ordered index, by rising height: each height with its transactions.
@@ -246,15 +270,16 @@ impl UtxoStore {
     }
 }
 
-fn place_of(tx: &UnminedTransaction) -> (u64, &ByteBuf) {
-    (tx.created_at, &tx.txid)
+/// The key of the index by `created_at`.
+fn second_of(created_at: u64) -> u32 {
+    (created_at / 1_000_000_000) as u32
 }
 
 fn unmined_transaction(head: &Head) -> UnminedTransaction {
     UnminedTransaction {
         txid: ByteBuf::from(head.txid),
         created_at: head.created_at,
-        unmined_since: head.links[Order::UnminedSince as usize].key,
+        unmined_since: head.unmined_since().unwrap_or(0),
         fee: head.is(flag::FEE).then_some(head.fee),
         size_in_bytes: head.size,
         locked: head.is(flag::LOCKED),

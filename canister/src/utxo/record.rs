@@ -12,7 +12,7 @@
 //!  72 spending height u32              76 slot of the extras u32                        80 created at u64
 //!  88 fee u64       96 size u64       104 version u32      108 lock time u32           112 inputs u32
 //! 116 bytes of the transaction u32    120 blocks u32       124 two of them: 2 × (id, height, subtree) u32
-//! 148 links: 4 × (key, previous, next) u32                 196 reserved
+//! 148 links: 4 × (key, previous, next) u32                 196 note u32: see `POSTPONED`
 //!
 //! head of a page: 0 kind u8 2  1 version u8 1  4 number u32  8 UTXOs u32  12 spent u32  16 frozen u32  20 master u32
 //! entry:          0 hash 32  32 state u32  36 spending data: txid 32 ‖ vin u32
@@ -20,7 +20,7 @@
 //! ```
 //! The transaction is its bytes, or where they lie: see `place`.
 
-use super::order::Order;
+use super::order::{LATE, Order};
 use crate::api::BlockRef;
 use crate::slots::ring::Link;
 use crate::slots::{SlotId, Slots};
@@ -68,6 +68,11 @@ pub mod flag {
     pub const FEE: u16 = 128;
     /// It is going.
     pub const DELETING: u16 = 256;
+    /// The pruner looks at it again under its key in the index of those to delete, and its height is in the note. Without: the
+    /// note is the number of the run that it is to be left alone by, as it became due in its middle.
+    pub const POSTPONED: u16 = 512;
+    /// Its spenders are being looked up, and none of its outputs has changed hands since that began.
+    pub const CHECKED: u16 = 1_024;
 }
 
 /// Where the fields of a master's head lie that are written alone.
@@ -81,6 +86,7 @@ pub mod at {
     pub const EXTRAS: u32 = 76;
     pub const BLOCKS: u32 = 120;
     pub const LINKS: u32 = 148;
+    pub const NOTE: u32 = 196;
 }
 
 /// Where the fields of a page's head lie that are written alone.
@@ -117,6 +123,7 @@ pub struct Head {
     pub blocks: u32,
     pub head_blocks: [BlockRef; HEAD_BLOCKS as usize],
     pub links: [Link; 4],
+    pub note: u32,
 }
 
 impl Head {
@@ -154,6 +161,7 @@ impl Head {
             blocks: word(120),
             head_blocks: [block(124), block(136)],
             links: [link(148), link(160), link(172), link(184)],
+            note: word(196),
         };
         (head.batch > 0).then_some(head)
     }
@@ -183,7 +191,13 @@ impl Head {
         for link in self.links {
             out.extend(link.encode());
         }
-        out.resize(start + HEAD as usize, 0);
+        out.extend(self.note.to_le_bytes());
+        debug_assert_eq!(out.len() - start, HEAD as usize);
+    }
+
+    /// Pages of 4 KiB on which its outputs lie, at most.
+    pub fn pages(&self) -> u64 {
+        u64::from(ENTRY) * u64::from(self.outputs) / 4_096 + 2 * (1 + u64::from(self.extra_pages))
     }
 
     /// Whether a flag is set.
@@ -240,6 +254,19 @@ impl Head {
     #[inline]
     pub fn created_secs(&self) -> u32 {
         (self.created_at / 1_000_000_000) as u32
+    }
+
+    /// The height at which it may be deleted, whenever the pruner looks at it next.
+    #[inline]
+    pub fn delete_at(&self) -> Option<u32> {
+        let key = self.links[Order::DeleteAt as usize].key()?;
+        Some(if self.is(flag::POSTPONED) { self.note } else { key })
+    }
+
+    /// The height since which the longest chain has not had it.
+    #[inline]
+    pub fn unmined_since(&self) -> Option<u32> {
+        self.links[Order::UnminedSince as usize].key().map(|key| key & !LATE)
     }
 
     /// Whether it is part of the longest chain.
@@ -358,6 +385,7 @@ mod tests {
             blocks: 120,
             head_blocks: [block(124), block(136)],
             links: [link(148), link(160), link(172), link(184)],
+            note: 196,
         };
         let mut bytes = vec![0; 2];
         head.encode_onto(&mut bytes);
@@ -366,7 +394,7 @@ mod tests {
         for at in (40..80).step_by(4).chain((104..124).step_by(4)).chain((124..196).step_by(12)) {
             assert_eq!(bytes[at], at as u8, "each field lies where the module says");
         }
-        assert_eq!((bytes[84], bytes[92], bytes[100], bytes[196..].to_vec()), (80, 88, 96, vec![0; 4]));
+        assert_eq!((bytes[84], bytes[92], bytes[100], bytes[196..].to_vec()), (80, 88, 96, vec![196, 0, 0, 0]));
         for at in 0..2 {
             let mut broken = bytes;
             broken[at] += 1;

@@ -1,12 +1,12 @@
 //! Phase 2: records are deleted whose height has come (`pruner-service.md` 2.3, 2.5, 2.6). Of each in this order: defensive
 //! check, external data, parents, the record with its pages, its places in the indexes.
 
-use super::phase::{Context, Phase, STEP_INPUTS, Step, keep};
+use super::phase::{Context, Done, Phase, STEP_INPUTS, Step, keep};
 use super::run::Run;
-use crate::api::{ExternalStore, FileType, JobEnd, PrunerSettings, UtxoError};
+use crate::api::{ExternalStore, FileType, JobEnd, PrunerPhase, PrunerSettings, UtxoError};
 use crate::deletion::{BlobName, DeletionQueue, Scheduled};
 use crate::runtime;
-use crate::utxo::{Candidate, Cursor, ExternalData, Order, Unstable};
+use crate::utxo::{Call, Candidate, Cursor, ExternalData, Order, Parents, Unstable};
 
 /// Phase 2.
 pub struct DeleteAtHeight;
@@ -20,27 +20,44 @@ fn schedule(queue: &mut DeletionQueue, store: &ExternalStore, of: &Candidate) ->
     Ok(queue.schedule(&name, of.delete_at(), of.txid())?)
 }
 
-/// Whether all spenders of a record are stable, else it is counted. All of them in one message, whatever they take: between two
-/// messages one that was looked at may become unmined.
-fn children_are_stable(context: &mut Context, of: &Candidate) -> Result<bool, UtxoError> {
+/// Blocks after which a record is looked at again that is kept for a spender of which nobody knows when it is stable.
+fn blocks_until(retention: u32) -> u32 {
+    retention.max(1)
+}
+
+/// What looking up some spenders of a record came to.
+enum Children {
+    /// They are stable, as far as this output.
+    Stable(u32),
+    /// One is not: the record is kept, which is counted, and goes to another height or stays where it is.
+    Unstable(Step),
+}
+
+/// Looks up the next spenders of a record.
+fn children(context: &mut Context, of: &Candidate, first: u32) -> Result<Children, UtxoError> {
     let Context { records, settings, run, counts, .. } = context;
-    let batch = settings.utxo_defensive_batch_read_size;
+    let most = settings.utxo_defensive_batch_read_size;
     let retention = records.settings.block_height_retention;
-    let mut first = 0;
-    while first < of.outputs() {
-        let kept = match records.utxo.unstable_child(of, (first, batch), run.current, retention)? {
-            Some(Unstable::Unmined) => &mut counts.skipped_child_unmined,
-            Some(Unstable::Recent) => &mut counts.skipped_child_recent,
-            Some(Unstable::Absent) => &mut counts.skipped_child_absent,
-            None => {
-                first = first.saturating_add(batch);
-                continue;
-            }
-        };
-        *kept += 1;
-        return Ok(false);
-    }
-    Ok(true)
+    let (count, blocks) = match records.utxo.unstable_child(of, (first, most), run.current, retention)? {
+        None => return Ok(Children::Stable(first.saturating_add(most).min(of.outputs()))),
+        Some(Unstable::Unmined) => (&mut counts.skipped_child_unmined, blocks_until(retention)),
+        Some(Unstable::Recent(stable_at)) => (&mut counts.skipped_child_recent, stable_at - run.current),
+        Some(Unstable::Absent) => (&mut counts.skipped_child_absent, blocks_until(retention)),
+    };
+    *count += 1;
+    // Without memory for that it stays, and is looked at again in the next run.
+    let moved = records.utxo.postpone(of, run.safe.min(run.current).saturating_add(blocks));
+    Ok(Children::Unstable(if moved == Ok(true) { Step::Left } else { Step::Stays }))
+}
+
+/// Tells parents that a record goes.
+fn tell(context: &mut Context, of: &Candidate, parents: &Parents) -> Result<(), UtxoError> {
+    let Context { records, run, counts, .. } = context;
+    let call = Call { height: run.current, now_ns: runtime::time_ns(), settings: records.settings };
+    let told = records.utxo.tell(of, parents, &call)?;
+    counts.parents_updated += told.marked;
+    counts.outputs_released += told.released;
+    Ok(())
 }
 
 /// Has the external data of a record go. Answers whether the record now waits for somebody to delete it outside.
@@ -64,41 +81,60 @@ fn external_data(context: &mut Context, of: &Candidate) -> Result<bool, UtxoErro
 }
 
 impl Phase for DeleteAtHeight {
+    const PHASE: PrunerPhase = PrunerPhase::DeleteAtHeight;
     const ORDER: Order = Order::DeleteAt;
 
     fn last(run: &Run, settings: &PrunerSettings) -> Option<u32> {
         (!settings.disable_dah_cleaner).then_some(run.safe)
     }
 
-    fn ops(of: &Candidate, _: u32, settings: &PrunerSettings) -> u64 {
+    fn ops(of: &Candidate, done: Done, settings: &PrunerSettings) -> u64 {
         let parents = of.inputs().min(STEP_INPUTS);
-        let children = if settings.utxo_defensive_enabled && !of.is_deleting() { of.outputs() } else { 0 };
-        1 + u64::from(of.pages()) + u64::from(parents) + u64::from(children)
+        1 + u64::from(of.pages()) + u64::from(parents) + Self::lookups(of, done, settings)
     }
 
-    fn step(context: &mut Context, of: &Candidate, from: u32) -> Result<Step, JobEnd> {
+    fn lookups(of: &Candidate, done: Done, settings: &PrunerSettings) -> u64 {
+        let children = of.outputs().saturating_sub(done.outputs).min(settings.utxo_defensive_batch_read_size);
+        if settings.utxo_defensive_enabled && !of.is_deleting() { u64::from(children) } else { 0 }
+    }
+
+    fn step(context: &mut Context, of: &Candidate, done: Done) -> Result<Step, JobEnd> {
         let stays = |context: &mut Context, error: &UtxoError| {
             keep(context, of.slot(), error);
             Ok(Step::Stays)
         };
+        let run = context.run;
+        let until = run.safe.min(run.current);
+        // Phase 1 may have passed by what has become due since; and an operator's bound may be above the chain.
+        if of.is_left_by(run.number) || (of.is_postponed() && of.key(Self::ORDER) > until) {
+            return Ok(Step::Stays);
+        }
         let going = of.is_deleting();
         if !going {
-            context.counts.processed += 1;
+            context.counts.processed += u64::from(done.outputs == 0);
             if !of.may_go() {
                 return stays(context, &UtxoError::Corrupt { why: "it is not eligible".into() });
             }
-            if context.settings.utxo_defensive_enabled {
-                match children_are_stable(context, of) {
-                    Ok(true) => {}
-                    Ok(false) => return Ok(Step::Stays),
+            if context.settings.utxo_defensive_enabled && done.outputs < of.outputs() {
+                match children(context, of, done.outputs) {
+                    Ok(Children::Stable(outputs)) if outputs < of.outputs() => return Ok(Step::Checked(outputs)),
+                    Ok(Children::Stable(_)) => {}
+                    Ok(Children::Unstable(step)) => return Ok(step),
                     Err(error) => return stays(context, &error),
                 }
             }
         }
+        let from = done.inputs;
         let parents = match context.records.utxo.parents(of, (from, STEP_INPUTS)) {
             Ok(parents) => parents,
             Err(error) => return stays(context, &error),
         };
+        // Of a double spend telling may fail, and what was freed would not come back.
+        let large = of.inputs() > STEP_INPUTS && !going;
+        let tell_first = of.is_conflicting() && !of.is_outside() && !large;
+        if tell_first && let Err(error) = tell(context, of, &parents) {
+            return stays(context, &error);
+        }
         if !going {
             match external_data(context, of) {
                 Ok(false) => {}
@@ -109,14 +145,16 @@ impl Phase for DeleteAtHeight {
                     return Ok(Step::Stays);
                 }
             }
-            if of.inputs() > STEP_INPUTS {
+            if large {
                 // From here on there is no way back: the parents are told over several steps.
                 context.records.utxo.mark_deleting(of, true);
                 return Ok(Step::More(0));
             }
         }
+        if !tell_first && let Err(error) = tell(context, of, &parents) {
+            return stays(context, &error);
+        }
         let Context { records, counts, .. } = context;
-        counts.parents_updated += records.utxo.tell(of, &parents);
         let next = from.saturating_add(STEP_INPUTS);
         if next < of.inputs() {
             return Ok(Step::More(next));

@@ -16,8 +16,10 @@ mod complete;
 mod delete;
 mod jobs;
 mod metrics;
+mod pass;
 mod phase;
 mod preserve;
+mod repair;
 mod run;
 mod settings;
 mod status;
@@ -28,14 +30,14 @@ use crate::api::{BlockAssemblyState, BlockedBy, PruneCounts, PruneJob, PrunerErr
 use crate::api::{PrunerSettingsChange, UtxoSettings};
 use crate::blob::BlobStore;
 use crate::deletion::DeletionQueue;
+use crate::marker::Marker;
 use crate::memory::{Region, cell};
 use crate::runtime;
 use crate::utxo::{Cursor, UtxoStore};
 use jobs::Ended;
-use run::{Durations, Run};
+use pass::FullPass;
+use run::{At, Durations, Run};
 use serde::{Deserialize, Serialize};
-use std::cell::OnceCell;
-use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 const MAGIC: [u8; 4] = *b"CPUP";
@@ -45,6 +47,8 @@ const CAPACITY: usize = 32 << 10;
 const PAUSE: u64 = 60;
 /// Unmined records that can be set aside.
 const MAX_SET_ASIDE: usize = 100;
+/// Records that can be passed over; the first is tried again where there are more.
+const MAX_PASSED_OVER: usize = 50;
 
 /// The stores that the pruner works on.
 pub struct Records<'a> {
@@ -86,11 +90,21 @@ struct Stored {
     running: Option<PruneJob>,
     /// The place of the job that runs, or of one that timed out.
     run: Option<Run>,
+    /// Runs that ever began.
+    runs: u32,
+    /// How phase 1 looked at all old unmined records last, if it did since then what it went by has changed.
+    full_pass: Option<FullPass>,
+    /// Unmined records below this height were old when phase 1 was done last.
+    cutoff: u32,
     last_completed: Option<PruneJob>,
     ended: Ended,
     jobs: u64,
     blocked_by: Option<BlockedBy>,
     set_aside: Vec<Cursor>,
+    /// How a tick gets past what traps.
+    marker: Option<Marker<At>>,
+    /// Records that are left alone, as looking at them trapped.
+    passed_over: Vec<At>,
     totals: PruneCounts,
     durations: Durations,
     skipped: Skipped,
@@ -100,34 +114,10 @@ struct Stored {
     reported_at: u64,
 }
 
-/// The cell, read when somebody asks for it: an upgrade does not pay for jobs that nobody looks at.
-struct Lazy {
-    cells: Rc<Region>,
-    value: OnceCell<Stored>,
-}
-
-impl Deref for Lazy {
-    type Target = Stored;
-
-    fn deref(&self) -> &Stored {
-        self.value.get_or_init(|| match cell::load(&self.cells, cell::UTXO_PRUNER, MAGIC, VERSION) {
-            Ok(stored) => stored.unwrap_or_default(),
-            Err(why) => runtime::trap(&why),
-        })
-    }
-}
-
-impl DerefMut for Lazy {
-    fn deref_mut(&mut self) -> &mut Stored {
-        let _ = &**self;
-        self.value.get_mut().unwrap_or_else(|| runtime::trap("the state of the pruner of UTXO records was just read"))
-    }
-}
-
 /// Heights, jobs, and the run.
 pub struct UtxoPruner {
     cells: Rc<Region>,
-    stored: Lazy,
+    stored: Stored,
     /// On the heap: an upgrade starts counting again.
     ticks: u64,
     /// 0: no timer runs.
@@ -137,18 +127,18 @@ pub struct UtxoPruner {
 }
 
 impl UtxoPruner {
-    /// Looks whether this code can read the cell.
+    /// Reads the cell: an upgrade to code that cannot is undone.
     ///
     /// # Errors
     /// A sentence that says what is wrong with it.
     pub fn open(cells: Rc<Region>) -> Result<Self, String> {
-        cell::check(&cells, cell::UTXO_PRUNER, MAGIC, VERSION)?;
-        let stored = Lazy { cells: Rc::clone(&cells), value: OnceCell::new() };
+        let stored: Option<Stored> = cell::load(&cells, cell::UTXO_PRUNER, MAGIC, VERSION)?;
+        let stored = stored.unwrap_or_default();
         Ok(Self { cells, stored, ticks: 0, next_tick: 0, paused: false })
     }
 
     fn save(&self) {
-        if let Err(why) = cell::save(&self.cells, (cell::UTXO_PRUNER, CAPACITY), MAGIC, VERSION, &*self.stored) {
+        if let Err(why) = cell::save(&self.cells, (cell::UTXO_PRUNER, CAPACITY), MAGIC, VERSION, &self.stored) {
             runtime::trap(&format!("the state of the pruner of UTXO records: {why}"));
         }
     }
@@ -208,9 +198,25 @@ impl UtxoPruner {
         Ok(())
     }
 
+    /// Has a record looked at again that was passed over, or set aside.
+    ///
+    /// # Errors
+    /// `NotBlocking`.
+    pub fn retry(&mut self, slot: u32) -> Result<(), PrunerError> {
+        let Stored { set_aside, passed_over, .. } = &mut self.stored;
+        let before = set_aside.len() + passed_over.len();
+        set_aside.retain(|aside| aside.slot != slot);
+        passed_over.retain(|at| at.cursor.slot != slot);
+        if set_aside.len() + passed_over.len() == before {
+            return Err(PrunerError::NotBlocking);
+        }
+        self.save();
+        Ok(())
+    }
+
     /// Seconds between two ticks; none where the next one would find nothing to do.
     pub fn interval_secs(&self) -> Option<u64> {
-        let Stored { settings, running, pending, .. } = &*self.stored;
+        let Stored { settings, running, pending, .. } = &self.stored;
         // A job that waits for the block assembly waits for `set_assembly`.
         let waits = pending.is_some() && (self.stored.assembly_running || !self.stored.pending_skipped);
         let interval = if self.paused { settings.tick_interval.max(PAUSE) } else { settings.tick_interval };

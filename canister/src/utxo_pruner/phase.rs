@@ -2,7 +2,7 @@
 
 use super::Records;
 use super::run::Run;
-use crate::api::{JobEnd, PruneCounts, PrunerSettings, UtxoError};
+use crate::api::{JobEnd, PruneCounts, PrunerPhase, PrunerSettings, UtxoError};
 use crate::utxo::{Candidate, Cursor, Order};
 
 /// Inputs of which the parents are told, or preserved, in one step: each parent lies on pages of its own. A record with more
@@ -18,6 +18,17 @@ pub enum Step {
     Stays,
     /// There is more of it, from this input on.
     More(u32),
+    /// Its spenders are looked up as far as this output.
+    Checked(u32),
+}
+
+/// How far a record is that goes over several steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Its inputs.
+    pub inputs: u32,
+    /// Outputs whose spenders were looked up, and are stable.
+    pub outputs: u32,
 }
 
 /// What every phase works with.
@@ -36,6 +47,8 @@ pub struct Context<'a, 'r> {
 
 /// A phase: an ordered index, a bound, and what is done with each record below it. It knows neither budgets nor messages.
 pub trait Phase {
+    /// Its name.
+    const PHASE: PrunerPhase;
     /// The index.
     const ORDER: Order;
 
@@ -43,13 +56,18 @@ pub trait Phase {
     fn last(run: &Run, settings: &PrunerSettings) -> Option<u32>;
 
     /// References that the next step removes, changes or looks up.
-    fn ops(of: &Candidate, from: u32, settings: &PrunerSettings) -> u64;
+    fn ops(of: &Candidate, done: Done, settings: &PrunerSettings) -> u64;
 
-    /// Does something with a record, from an input on.
+    /// Spenders that the next step looks up.
+    fn lookups(_: &Candidate, _: Done, _: &PrunerSettings) -> u64 {
+        0
+    }
+
+    /// Does the next of a record.
     ///
     /// # Errors
     /// Why the whole run ends. What was done of this record can be done again.
-    fn step(context: &mut Context, of: &Candidate, from: u32) -> Result<Step, JobEnd>;
+    fn step(context: &mut Context, of: &Candidate, done: Done) -> Result<Step, JobEnd>;
 
     /// What to do of a record that cannot be read, or behind which the index is `broken`: it stays.
     ///

@@ -1,11 +1,11 @@
 //! Phase 1 and what lies between the phases: parents of old unmined transactions are preserved, and preservations that have
 //! expired are cleared (`pruner-service.md` 2.3).
 
-use super::phase::{Context, Phase, STEP_INPUTS, Step, keep};
+use super::phase::{Context, Done, Phase, STEP_INPUTS, Step, keep};
 use super::run::Run;
-use crate::api::{BlockedBy, JobEnd, PrunerSettings, UtxoError};
+use crate::api::{BlockedBy, JobEnd, PrunerPhase, PrunerSettings, UtxoError};
 use crate::runtime;
-use crate::utxo::{Call, Candidate, Cursor, Order};
+use crate::utxo::{Call, Candidate, Cursor, LATE, Order};
 use serde_bytes::ByteBuf;
 
 /// Phase 1. Should a parent go before its child is resubmitted, the child would miss its inputs: any failure ends the run.
@@ -21,26 +21,19 @@ fn is_set_aside(context: &Context, slot: u32, txid: &[u8]) -> bool {
 }
 
 impl Phase for PreserveParents {
+    const PHASE: PrunerPhase = PrunerPhase::PreserveParents;
     const ORDER: Order = Order::UnminedSince;
 
     fn last(run: &Run, _: &PrunerSettings) -> Option<u32> {
         run.cutoff.checked_sub(1)
     }
 
-    fn ops(of: &Candidate, from: u32, _: &PrunerSettings) -> u64 {
-        1 + u64::from((of.inputs() - from.min(of.inputs())).min(STEP_INPUTS))
+    fn ops(of: &Candidate, done: Done, _: &PrunerSettings) -> u64 {
+        1 + u64::from((of.inputs() - done.inputs.min(of.inputs())).min(STEP_INPUTS))
     }
 
-    fn step(context: &mut Context, of: &Candidate, from: u32) -> Result<Step, JobEnd> {
-        let set_aside = is_set_aside(context, of.slot(), of.txid());
-        let Context { records, settings, run, counts, .. } = context;
-        let until = run.current.saturating_add(settings.parent_preservation_blocks);
-        counts.old_unmined += u64::from(from == 0);
-        match records.utxo.preserve_parents(of, (from, STEP_INPUTS), until, set_aside) {
-            Ok(preserved) => counts.parents_preserved += preserved,
-            Err((parent, error)) => return Err(blocked(of.slot(), of.txid(), Some(&parent), error)),
-        }
-        let next = from.saturating_add(STEP_INPUTS);
+    fn step(context: &mut Context, of: &Candidate, done: Done) -> Result<Step, JobEnd> {
+        let next = preserve(context, of, done)?;
         Ok(if next < of.inputs() { Step::More(next) } else { Step::Stays })
     }
 
@@ -53,21 +46,71 @@ impl Phase for PreserveParents {
     }
 }
 
+/// Preserves parents of an old unmined record, and says how many of its inputs are done.
+fn preserve(context: &mut Context, of: &Candidate, done: Done) -> Result<u32, JobEnd> {
+    let set_aside = is_set_aside(context, of.slot(), of.txid());
+    let Context { records, settings, run, counts, .. } = context;
+    let until = run.current.saturating_add(settings.parent_preservation_blocks);
+    counts.old_unmined += u64::from(done.inputs == 0);
+    match records.utxo.preserve_parents(of, (done.inputs, STEP_INPUTS), until, set_aside) {
+        Ok(preserved) => counts.parents_preserved += preserved,
+        Err((parent, error)) => return Err(blocked(of.slot(), of.txid(), Some(&parent), error)),
+    }
+    Ok(done.inputs.saturating_add(STEP_INPUTS))
+}
+
+/// Phase 1, of what became old and unmined where it had looked already: that, and nothing else, is looked at before more is
+/// deleted.
+pub struct PreserveLate;
+
+impl Phase for PreserveLate {
+    const PHASE: PrunerPhase = PrunerPhase::PreserveParents;
+    const ORDER: Order = Order::UnminedSince;
+
+    fn last(run: &Run, _: &PrunerSettings) -> Option<u32> {
+        Some(LATE | run.cutoff.checked_sub(1)?)
+    }
+
+    fn ops(of: &Candidate, done: Done, settings: &PrunerSettings) -> u64 {
+        PreserveParents::ops(of, done, settings)
+    }
+
+    fn step(context: &mut Context, of: &Candidate, done: Done) -> Result<Step, JobEnd> {
+        // A pass that is under way, and has not come to its height, will come by.
+        if !context.run.comes_by(of.unmined_since()) {
+            let next = preserve(context, of, done)?;
+            if next < of.inputs() {
+                return Ok(Step::More(next));
+            }
+        }
+        match context.records.utxo.on_time(of) {
+            Ok(()) => Ok(Step::Left),
+            // It is looked at once more the next time.
+            Err(_) => Ok(Step::Stays),
+        }
+    }
+
+    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoError, broken: bool) -> Result<(), JobEnd> {
+        PreserveParents::unreadable(context, at, error, broken)
+    }
+}
+
 /// Between the phases. What cannot be cleared stays preserved, which loses nothing.
 pub struct ExpirePreservations;
 
 impl Phase for ExpirePreservations {
+    const PHASE: PrunerPhase = PrunerPhase::ExpirePreservations;
     const ORDER: Order = Order::PreserveUntil;
 
     fn last(run: &Run, _: &PrunerSettings) -> Option<u32> {
         Some(run.current)
     }
 
-    fn ops(_: &Candidate, _: u32, _: &PrunerSettings) -> u64 {
+    fn ops(_: &Candidate, _: Done, _: &PrunerSettings) -> u64 {
         1
     }
 
-    fn step(context: &mut Context, of: &Candidate, _: u32) -> Result<Step, JobEnd> {
+    fn step(context: &mut Context, of: &Candidate, _: Done) -> Result<Step, JobEnd> {
         let Context { records, run, .. } = &mut *context;
         // Without retention it would get no height, and never another one.
         if records.settings.block_height_retention == 0 {

@@ -3,15 +3,19 @@
 
 use super::Records;
 use super::delete::DeleteAtHeight;
-use super::phase::{Context, Phase, Step};
-use super::preserve::{ExpirePreservations, PreserveParents};
+use super::pass::PassTerms;
+use super::phase::{Context, Done, Phase, Step};
+use super::preserve::{ExpirePreservations, PreserveLate, PreserveParents};
 use crate::api::{JobEnd, PruneCounts, PruneProgress, PrunerPhase, PrunerSettings, StopReason, UtxoError};
 use crate::prune::Limiter;
-use crate::utxo::{Cursor, Next};
+use crate::utxo::{Candidate, Cursor, LATE, Next};
 use serde::{Deserialize, Serialize};
 
 /// Pages of records and of their table that a tick changes: 68 MiB, of the 75 above which the platform slows a canister down.
-const MOST_PAGES: u64 = 17_408;
+pub const MOST_PAGES: u64 = 17_408;
+/// Spenders that a message looks up in defensive mode: each lies on pages of its own, in the table and as a record, and the platform
+/// lets a message read 524,288 pages.
+const MOST_LOOKUPS: u64 = 150_000;
 
 /// The heights of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +35,24 @@ pub struct Run {
     pub heights: Heights,
     /// Where the run is.
     pub phase: PrunerPhase,
+    /// Its number, from 1.
+    #[serde(default)]
+    pub number: u32,
+    /// Phase 1 looks at all old unmined records, with these settings; none: only at those that became old since it did last.
+    #[serde(default)]
+    pub full: Option<PassTerms>,
+    /// That phase 1 is done was taken note of.
+    #[serde(default)]
+    pub noted: bool,
+    /// While phase 1 looks at late records, the height that it has come to otherwise.
+    #[serde(skip)]
+    come_to: Option<u32>,
+    /// Of a late record that phase 1 is at, from which input on it goes on.
+    #[serde(default)]
+    late: Option<(Cursor, u32)>,
+    /// The record whose spenders are looked up, how many of its outputs are done, and how much had been taken back when that began.
+    #[serde(default)]
+    checked: Option<(Cursor, u32, u64)>,
     /// Behind this record of the phase's index.
     cursor: Cursor,
     /// The record behind that, and from which input on it goes on.
@@ -53,8 +75,48 @@ pub struct Budget {
     pub limiter: Limiter,
     /// Records of phase 2.
     pub records: u64,
-    /// Records that the job had deleted before.
-    pub deleted: u64,
+    /// Spenders that are looked up.
+    pub lookups: u64,
+    /// Steps.
+    pub pieces: u64,
+    /// Only this one, if it is the next.
+    pub only: Option<At>,
+    /// The next one, which was not done.
+    pub found: Option<At>,
+}
+
+/// A record that a run comes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct At {
+    /// In this phase.
+    pub phase: PrunerPhase,
+    /// The record.
+    pub cursor: Cursor,
+}
+
+impl Budget {
+    /// What the settings allow.
+    pub fn new(settings: &PrunerSettings) -> Self {
+        Self {
+            limiter: Limiter::new(settings.max_ops_per_tick, settings.max_instructions_per_tick),
+            records: u64::from(settings.utxo_chunk_size) * u64::from(settings.utxo_chunk_group_limit),
+            lookups: MOST_LOOKUPS,
+            pieces: u64::MAX,
+            only: None,
+            found: None,
+        }
+    }
+
+    /// Whether a step is not to be done in this message: then it is noted.
+    fn leaves(&mut self, at: At) -> bool {
+        let another = self.only.is_some_and(|only| only != at);
+        if self.pieces == 0 || another {
+            self.found = Some(at);
+            return true;
+        }
+        self.pieces -= 1;
+        false
+    }
 }
 
 /// What a run goes by, beside its heights.
@@ -63,6 +125,8 @@ pub struct Terms<'a> {
     pub settings: &'a PrunerSettings,
     /// Unmined records that cannot be read and were set aside.
     pub set_aside: &'a [Cursor],
+    /// Records that are left alone.
+    pub passed_over: &'a [At],
     /// Unix nanoseconds.
     pub now_ns: u64,
 }
@@ -71,27 +135,30 @@ pub struct Terms<'a> {
 pub type Durations = [(u64, u64); 3];
 
 impl Run {
-    /// A run from its beginning.
-    pub fn begin(records: &mut Records, heights: Heights, now_ns: u64) -> Self {
-        records.utxo.watch();
-        let phase = PrunerPhase::PreserveParents;
-        Self { heights, phase, cursor: Cursor::default(), part: None, phase_since: now_ns }
+    /// A run from its beginning; phase 1 looks at old unmined records from a height on.
+    pub fn begin(number: u32, heights: Heights, (from, full): (u32, Option<PassTerms>), now_ns: u64) -> Self {
+        Self {
+            heights,
+            phase: PrunerPhase::PreserveParents,
+            number,
+            full,
+            noted: false,
+            come_to: None,
+            late: None,
+            checked: None,
+            cursor: Cursor { key: from, ..Cursor::default() },
+            part: None,
+            phase_since: now_ns,
+        }
+    }
+
+    /// Whether phase 1 has yet to look at what is unmined since a height.
+    pub fn comes_by(&self, since: u32) -> bool {
+        self.phase == PrunerPhase::PreserveParents && self.come_to.unwrap_or(self.cursor.key) < since
     }
 
     fn enter(&mut self, phase: PrunerPhase, now_ns: u64) {
         (self.phase, self.cursor, self.part, self.phase_since) = (phase, Cursor::default(), None, now_ns);
-    }
-
-    /// What has come since phase 1 looked: old unmined records, or records to delete whose children it may have passed by.
-    /// Phase 1 looks again, from the lowest height of them on.
-    fn look_again(&mut self, records: &mut Records, now_ns: u64) {
-        if self.phase > PrunerPhase::PreserveParents
-            && let Some(key) = records.utxo.entered_since(self.cutoff, self.safe)
-        {
-            records.utxo.watch();
-            self.enter(PrunerPhase::PreserveParents, now_ns);
-            self.cursor.key = key;
-        }
     }
 
     /// Goes on within a budget. Being interrupted is a value, not an error.
@@ -107,7 +174,13 @@ impl Run {
         durations: &mut Durations,
     ) -> Result<PruneProgress, JobEnd> {
         loop {
-            self.look_again(records, terms.now_ns);
+            // What is old and unmined goes first, whenever it came.
+            if records.utxo.has_late(self.cutoff) {
+                let mut driver = Driver { run: self, records: &mut *records, terms, counts: &mut *counts };
+                if let Some(reason) = driver.late(budget)? {
+                    return Ok(PruneProgress::HasMore { reason });
+                }
+            }
             let mut driver = Driver { run: self, records: &mut *records, terms, counts: &mut *counts };
             let stopped = match driver.run.phase {
                 PrunerPhase::PreserveParents => driver.drive::<PreserveParents>(budget)?,
@@ -138,6 +211,37 @@ struct Driver<'a, 'r> {
 }
 
 impl Driver<'_, '_> {
+    /// Looks at the old unmined records that entered late, at a place of their own.
+    fn late(&mut self, budget: &mut Budget) -> Result<Option<StopReason>, JobEnd> {
+        let first = Cursor { key: LATE, ..Cursor::default() };
+        let (cursor, part) = (std::mem::replace(&mut self.run.cursor, first), self.run.part.take());
+        self.run.part = self.run.late.take();
+        self.run.come_to = Some(cursor.key);
+        let stopped = self.drive::<PreserveLate>(budget);
+        self.run.late = self.run.part.take();
+        (self.run.cursor, self.run.part, self.run.come_to) = (cursor, part, None);
+        stopped
+    }
+
+    /// Whether a record is left alone. Its key may have changed since.
+    fn is_passed_over(&self, at: &At) -> bool {
+        let is = |other: &At| {
+            let (cursor, known) = (&at.cursor, &other.cursor);
+            at.phase == other.phase && cursor.slot == known.slot && cursor.txid == known.txid
+        };
+        self.terms.passed_over.iter().any(is)
+    }
+
+    /// How far a record is.
+    fn done(&self, at: Cursor) -> Done {
+        let inputs = self.run.part.filter(|(cursor, _)| *cursor == at).map_or(0, |(_, inputs)| inputs);
+        let outputs = self
+            .run
+            .checked
+            .filter(|(cursor, _, taken_back)| *cursor == at && *taken_back == self.records.utxo.taken_back());
+        Done { inputs, outputs: outputs.map_or(0, |(_, outputs, _)| outputs) }
+    }
+
     /// Does a phase to its end, or says why it stopped.
     fn drive<P: Phase>(&mut self, budget: &mut Budget) -> Result<Option<StopReason>, JobEnd> {
         let Some(last) = P::last(self.run, self.terms.settings) else { return Ok(None) };
@@ -147,8 +251,11 @@ impl Driver<'_, '_> {
             moved = Some(self.run.cursor);
             self.run.cursor.slot = 0;
         }
+        // The record behind one that has left, if it is the first under its key.
+        let mut hint = None;
         loop {
-            let next = match self.records.utxo.behind(P::ORDER, &self.run.cursor, last) {
+            let first = hint.take().and_then(|hint| self.records.utxo.first_now(P::ORDER, hint)).map(Next::Record);
+            let next = match first.unwrap_or_else(|| self.records.utxo.behind(P::ORDER, &self.run.cursor, last)) {
                 Next::End => return Ok(None),
                 Next::Record(next) if moved != Some(next) => next,
                 Next::Record(_) | Next::Moved | Next::Broken => {
@@ -160,41 +267,66 @@ impl Driver<'_, '_> {
                     continue;
                 }
             };
-            let part = self.run.part.filter(|(cursor, _)| *cursor == next);
-            let from = part.map_or(0, |(_, from)| from);
-            let candidate = self.records.utxo.candidate(next.slot, Some((P::ORDER, next.key)));
-            let ops = candidate.as_ref().map_or(1, |of| P::ops(of, from, self.terms.settings));
-            if let Some(reason) = self.stop::<P>(budget, part.is_none(), ops) {
+            let at = At { phase: P::PHASE, cursor: next };
+            if budget.leaves(at) {
+                return Ok(Some(StopReason::Ops));
+            }
+            let candidate = match self.is_passed_over(&at) {
+                true => Err(UtxoError::Corrupt { why: "looking at it trapped again and again".into() }),
+                false => self.records.utxo.candidate(next.slot, Some((P::ORDER, next.key))),
+            };
+            let mut done = self.done(next);
+            if done.outputs > 0 && candidate.as_ref().is_ok_and(|of| !self.records.utxo.is_checked(of)) {
+                done.outputs = 0;
+            }
+            let new = done.outputs == 0 && self.run.part.is_none_or(|(cursor, _)| cursor != next);
+            if let Some(reason) = self.stop::<P>(budget, candidate.as_ref().ok(), done, new) {
                 return Ok(Some(reason));
             }
-            let step = match candidate {
-                Ok(of) => self.with(|context| P::step(context, &of, from))?,
+            let step = match &candidate {
+                Ok(of) => self.with(|context| P::step(context, of, done))?,
                 Err(error) => {
-                    self.with(|context| P::unreadable(context, &next, error, false))?;
+                    self.with(|context| P::unreadable(context, &next, error.clone(), false))?;
                     Step::Stays
                 }
             };
-            match step {
-                Step::Left => self.run.part = None,
-                Step::Stays => (self.run.cursor, self.run.part) = (next, None),
-                Step::More(from) => self.run.part = Some((next, from)),
+            match (step, &candidate) {
+                (Step::Left, of) => {
+                    self.run.part = None;
+                    let alone = self.run.cursor.slot == 0;
+                    hint = of.as_ref().ok().filter(|_| alone).and_then(|of| of.next_in(P::ORDER));
+                }
+                (Step::More(inputs), _) => self.run.part = Some((next, inputs)),
+                (Step::Checked(outputs), Ok(of)) => {
+                    let taken_back = self.records.utxo.taken_back();
+                    if done.outputs == 0 {
+                        self.records.utxo.begin_check(of);
+                    }
+                    self.run.checked = Some((next, outputs, taken_back));
+                }
+                _ => (self.run.cursor, self.run.part) = (next, None),
             }
         }
     }
 
     /// Why the next step does not fit this message, if it does not.
-    fn stop<P: Phase>(&self, budget: &mut Budget, new: bool, ops: u64) -> Option<StopReason> {
-        let deletes = P::ORDER == DeleteAtHeight::ORDER;
-        if deletes && new && budget.records == 0 {
+    fn stop<P: Phase>(&self, budget: &mut Budget, of: Option<&Candidate>, done: Done, new: bool) -> Option<StopReason> {
+        let settings = self.terms.settings;
+        let (ops, lookups) = of.map_or((1, 0), |of| (P::ops(of, done, settings), P::lookups(of, done, settings)));
+        let counted = P::ORDER == DeleteAtHeight::ORDER && new;
+        if counted && budget.records == 0 {
             return Some(StopReason::Chunks);
         }
-        if self.records.utxo.pages_changed(self.counts.records_deleted - budget.deleted) >= MOST_PAGES {
+        // The first always fits.
+        let looked_up = budget.lookups < MOST_LOOKUPS;
+        if self.records.utxo.pages_changed() >= MOST_PAGES || (looked_up && lookups > budget.lookups) {
             return Some(StopReason::Pages);
         }
         if let Err(reason) = budget.limiter.admit(ops) {
             return Some(reason);
         }
-        budget.records -= u64::from(deletes && new);
+        budget.lookups = budget.lookups.saturating_sub(lookups);
+        budget.records -= u64::from(counted);
         None
     }
 

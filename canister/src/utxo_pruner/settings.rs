@@ -1,12 +1,13 @@
 //! The pruner's settings, checked.
 
-use crate::api::{ConfigError, PrunerError, PrunerSettings, PrunerSettingsChange, UnminedRetention, UtxoSettings};
+use crate::api::{
+    ConfigError, MAX_HEIGHT, PrunerError, PrunerSettings, PrunerSettingsChange, UnminedRetention, UtxoSettings,
+};
 use crate::config::within;
 
 /// Instructions of a tick: a message has 40 billion, of which the pruner takes at most so many.
 const MAX_INSTRUCTIONS: u64 = 2_000_000_000;
 const YEAR: u64 = 31_536_000;
-const MAX_BLOCKS: u32 = u32::MAX / 2;
 
 impl PrunerSettings {
     /// Changes the settings, or none of them.
@@ -36,16 +37,17 @@ impl PrunerSettings {
         let batch = change.utxo_defensive_batch_read_size;
         within("utxo_defensive_batch_read_size", batch, (1, 100_000), &mut self.utxo_defensive_batch_read_size)?;
         let blocks = change.parent_preservation_blocks;
-        within("parent_preservation_blocks", blocks, (0, MAX_BLOCKS), &mut self.parent_preservation_blocks)?;
+        within("parent_preservation_blocks", blocks, (0, MAX_HEIGHT), &mut self.parent_preservation_blocks)?;
         within("tick_interval", change.tick_interval, (1, 86_400), &mut self.tick_interval)?;
         within("max_ops_per_tick", change.max_ops_per_tick, (1, 10_000_000), &mut self.max_ops_per_tick)?;
         let instructions = (1_000_000, MAX_INSTRUCTIONS);
         let max_instructions = change.max_instructions_per_tick;
         within("max_instructions_per_tick", max_instructions, instructions, &mut self.max_instructions_per_tick)?;
         within("max_job_history", change.max_job_history, (1, 1_000), &mut self.max_job_history)?;
+        within("max_height_jump", change.max_height_jump, (1, MAX_HEIGHT), &mut self.max_height_jump)?;
         if let Some(retention) = change.unmined_tx_retention {
             if let UnminedRetention::Blocks(blocks) = retention {
-                within("unmined_tx_retention", Some(blocks), (0, MAX_BLOCKS), &mut 0)?;
+                within("unmined_tx_retention", Some(blocks), (0, MAX_HEIGHT), &mut 0)?;
             }
             self.unmined_tx_retention = retention;
         }
@@ -54,11 +56,15 @@ impl PrunerSettings {
 
     /// Unmined transactions below this height are old when the chain is at `current`; 0: none is.
     pub fn unmined_cutoff(&self, utxo: &UtxoSettings, current: u32) -> u32 {
-        let retention = match self.unmined_tx_retention {
+        current.saturating_sub(self.unmined_retention(utxo))
+    }
+
+    /// Blocks after which an unmined transaction is old.
+    pub fn unmined_retention(&self, utxo: &UtxoSettings) -> u32 {
+        match self.unmined_tx_retention {
             UnminedRetention::HalfOfRetention => utxo.block_height_retention / 2,
             UnminedRetention::Blocks(blocks) => blocks,
-        };
-        current.saturating_sub(retention)
+        }
     }
 }
 

@@ -1,13 +1,19 @@
 //! What an operator sees.
 
 use super::UtxoPruner;
-use crate::api::{BlockAssemblyState, PruneCounts, PruneJobPage, PrunerStatus, UtxoSettings};
+use super::run::At;
+use crate::api::{BlockAssemblyState, PassedOver, PruneCounts, PruneJobPage, PrunerStatus, UtxoSettings};
 use crate::deletion::DeletionQueue;
+use serde_bytes::ByteBuf;
+
+fn passed_over(at: &At) -> PassedOver {
+    PassedOver { phase: at.phase, slot: at.cursor.slot, txid: ByteBuf::from(at.cursor.txid) }
+}
 
 impl PruneCounts {
     /// Adds what has become more since `before`.
     pub fn add(&mut self, now: &Self, before: &Self) {
-        let all: [fn(&mut Self) -> &mut u64; 16] = [
+        let all: [fn(&mut Self) -> &mut u64; 17] = [
             |c| &mut c.old_unmined,
             |c| &mut c.parents_preserved,
             |c| &mut c.preservations_expired,
@@ -16,6 +22,7 @@ impl PruneCounts {
             |c| &mut c.pages_deleted,
             |c| &mut c.records_deleting,
             |c| &mut c.parents_updated,
+            |c| &mut c.outputs_released,
             |c| &mut c.external_files_deleted,
             |c| &mut c.external_files_missing,
             |c| &mut c.skipped_child_unmined,
@@ -58,6 +65,7 @@ impl UtxoPruner {
             last_job: stored.ended.last(&self.cells),
             blocked_by: stored.blocked_by.clone(),
             set_aside: stored.set_aside.iter().map(|aside| aside.slot).collect(),
+            passed_over: stored.passed_over.iter().map(passed_over).collect(),
             blobs_pending: deletions.pending_count(),
             blobs_dead: deletions.dead_count(),
             totals: stored.totals,
@@ -80,6 +88,12 @@ impl UtxoPruner {
             problems.push(format!(
                 "UTXO records are not pruned: parents of the unmined record in slot {} cannot be preserved: {:?}",
                 blocked.slot, blocked.error
+            ));
+        }
+        if let Some(first) = self.stored.passed_over.first() {
+            let (many, slot) = (self.stored.passed_over.len(), first.cursor.slot);
+            problems.push(format!(
+                "{many} UTXO records are left alone, as looking at them trapped, the first in slot {slot}; see get_pruner_status"
             ));
         }
         match deletions.dead_count() {

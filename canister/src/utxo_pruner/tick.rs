@@ -1,18 +1,25 @@
 //! What a firing of the timer does: a part of a job, within a budget (`pruner-service.md` 2.3, 2.7).
 
-use super::run::{Budget, Run, Terms};
-use super::{Records, Stored, UtxoPruner};
-use crate::api::{JobEnd, JobState, JobTrigger, PruneJob, PruneProgress, PrunerError};
-use crate::prune::Limiter;
+use super::run::{At, Budget, Terms};
+use super::{MAX_PASSED_OVER, PAUSE, Records, Stored, UtxoPruner};
+use crate::api::{JobEnd, JobState, JobTrigger, PruneJob, PruneProgress, PrunerError, UtxoSettings};
+use crate::marker::{self, Turn};
 use crate::runtime;
+use crate::utxo::{Cursor, Watch};
 
 const NS: u64 = 1_000_000_000;
+/// Seconds that a tick may be late, whatever the interval, before it is taken that those before it trapped.
+const PATIENCE: u64 = 60;
 
 impl UtxoPruner {
     /// One firing of the timer. Does next to nothing where nothing is due.
     pub fn tick(&mut self, records: &mut Records, low_on_cycles: bool) {
         self.ticks += 1;
-        self.next_tick = runtime::time_ns() + self.stored.settings.tick_interval * NS;
+        let (now_ns, interval) = (runtime::time_ns(), self.stored.settings.tick_interval);
+        // What trapped has not set it. A busy platform may take its time, too.
+        let late = self.next_tick > 0 && now_ns >= self.next_tick + (2 * interval).max(PATIENCE) * NS;
+        let interval = if low_on_cycles { interval.max(PAUSE) } else { interval };
+        self.next_tick = now_ns + interval * NS;
         if !self.stored.settings.pruner_enabled || (self.stored.running.is_none() && self.stored.pending.is_none()) {
             return;
         }
@@ -24,21 +31,55 @@ impl UtxoPruner {
                 runtime::log("pruner: paused, liquid cycles are below min_liquid_cycles");
             }
         } else {
-            self.work(records);
+            self.take_turn(records, late);
         }
+    }
+
+    /// Does as much as can be done without trapping, so far as that is known.
+    fn take_turn(&mut self, records: &mut Records, late: bool) {
+        let settings = &self.stored.settings;
+        let all = Budget::new(settings);
+        match marker::turn(&mut self.stored.marker, late) {
+            Turn::All => self.work(records, all),
+            Turn::Few(few) => self.work(records, Budget { pieces: u64::from(few), ..all }),
+            Turn::Find => self.work(records, Budget { pieces: 0, ..all }),
+            Turn::Only(at) => self.work(records, Budget { pieces: 1, only: Some(at), ..all }),
+            Turn::Nothing => {
+                runtime::log("pruner: ticks do not end: the next ones do less");
+                self.save();
+            }
+            Turn::PassOver(at) => self.pass_over(at),
+        }
+    }
+
+    /// A record that has trapped again and again, or that cannot even be found, is left alone.
+    fn pass_over(&mut self, at: Option<At>) {
+        if let Some(at) = at {
+            let Cursor { slot, key, .. } = at.cursor;
+            runtime::log(&format!("pruner: the record in slot {slot}, at {key} in {:?}, traps: passed over", at.phase));
+            self.stored.passed_over.push(at);
+            if self.stored.passed_over.len() > MAX_PASSED_OVER {
+                self.stored.passed_over.remove(0);
+            }
+        } else if let Some(job) = self.stored.running.take() {
+            let phase = self.stored.run.take().map_or(job.phase, |run| run.phase);
+            runtime::log(&format!(
+                "pruner: job {} failed: what comes next in {phase:?} cannot be found: it traps",
+                job.id
+            ));
+            self.stored.failed += 1;
+            self.end(job, JobState::Failed, Some(JobEnd::Trapped { phase }));
+        }
+        self.save();
     }
 
     /// An operator's run: its first tick, or the next one of the job that runs.
     ///
     /// # Errors
-    /// `ZeroHeight`, `BlockAssemblyNotRunning`, and nothing has changed.
+    /// `ZeroHeight`, `BadHeight`, `BlockAssemblyNotRunning`, and nothing has changed.
     pub fn prune(&mut self, height: u32, records: &mut Records) -> Result<PruneJob, PrunerError> {
-        let (job, to_do) = self.trigger_by_hand(height)?;
-        if !to_do {
-            self.save();
-            return Ok(job);
-        }
-        self.work(records);
+        let job = self.trigger_by_hand(height)?;
+        self.work(records, Budget::new(&self.stored.settings));
         let active = [&self.stored.running, &self.stored.pending];
         let still = active.into_iter().flatten().find(|now| now.id == job.id).cloned();
         Ok(still.or_else(|| self.stored.ended.find(&self.cells, job.id)).unwrap_or(job))
@@ -87,38 +128,36 @@ impl UtxoPruner {
             return Some(job);
         }
         let mut job = self.stored.pending.take()?;
-        let manual = job.trigger == JobTrigger::Manual;
         (job.state, job.started_at) = (JobState::Running, now_ns);
-        (job.current_height, job.safe_height) = (if manual { job.height } else { self.stored.current }, u32::MAX);
+        (job.current_height, job.safe_height) = (self.current_for(&job), u32::MAX);
         self.stored.reported_at = now_ns;
         Some(job)
     }
 
     /// A part of the job that runs or waits.
-    fn work(&mut self, records: &mut Records) {
+    fn work(&mut self, records: &mut Records, mut budget: Budget) {
         let (start, now_ns) = (runtime::instructions(), runtime::time_ns());
         let Some(mut job) = self.job(now_ns) else { return };
         let settings = self.stored.settings.clone();
         let chunk = u64::from(settings.utxo_chunk_size);
         let before = job.counts;
-        let mut budget = Budget {
-            limiter: Limiter::new(settings.max_ops_per_tick, settings.max_instructions_per_tick),
-            records: chunk * u64::from(settings.utxo_chunk_group_limit),
-            deleted: before.records_deleted,
-        };
-        let mut wanted = self.heights(records.settings, job.current_height);
+        let mut wanted = self.heights(records.settings, &job);
         // What was safe may not be any more: a block persister that has just begun, another rule.
         wanted.safe = wanted.safe.min(job.safe_height);
         job.safe_height = wanted.safe;
-        self.stored.set_aside.retain(|aside| records.utxo.txid_in(aside.slot) == aside.txid);
+        let is_there = |at: &Cursor| records.utxo.txid_in(at.slot) == at.txid;
+        self.stored.set_aside.retain(is_there);
+        self.stored.passed_over.retain(|at| is_there(&at.cursor));
         records.utxo.begin_pruning();
         let result = loop {
-            let mut run = self.stored.run.take().unwrap_or_else(|| Run::begin(records, wanted, now_ns));
+            let run = self.stored.run.take();
+            let mut run = run.unwrap_or_else(|| self.begin_run(records.utxo, records.settings, wanted, now_ns));
             run.heights.safe = run.heights.safe.min(wanted.safe);
-            let Stored { set_aside, durations, .. } = &mut *self.stored;
-            let terms = Terms { settings: &settings, set_aside, now_ns };
+            let Stored { set_aside, passed_over, durations, .. } = &mut self.stored;
+            let terms = Terms { settings: &settings, set_aside, passed_over, now_ns };
             let result = run.go_on(records, &terms, &mut budget, &mut job.counts, durations);
             job.phase = run.phase;
+            self.note_pass(&mut run);
             match result {
                 Ok(PruneProgress::Finished) if run.heights != wanted => {}
                 Ok(PruneProgress::Finished) => break Ok(PruneProgress::Finished),
@@ -129,22 +168,27 @@ impl UtxoPruner {
                 Err(end) => break Err(end),
             }
         };
+        if self.stored.run.is_none() {
+            records.utxo.set_watch(Watch { cutoff: self.stored.cutoff, ..Watch::default() });
+        }
         records.utxo.end_pruning();
+        marker::ended(&mut self.stored.marker, budget.found);
         job.ticks += 1;
         job.counts.chunks += (job.counts.processed - before.processed).div_ceil(chunk);
         job.instructions += runtime::instructions() - start;
         self.stored.totals.add(&job.counts, &before);
-        self.finish(job, result, now_ns);
+        self.finish(job, result, records.settings, now_ns);
         self.save();
     }
 
     /// What becomes of the job behind a tick.
-    fn finish(&mut self, mut job: PruneJob, result: Result<PruneProgress, JobEnd>, now_ns: u64) {
+    fn finish(&mut self, mut job: PruneJob, result: Result<PruneProgress, JobEnd>, utxo: &UtxoSettings, now_ns: u64) {
         match result {
             Ok(PruneProgress::Finished) => {
                 job.progress = PruneProgress::Finished;
                 self.stored.blocked_by = None;
                 self.end(job, JobState::Completed, None);
+                self.make_due(utxo);
             }
             Ok(more) => {
                 job.progress = more;

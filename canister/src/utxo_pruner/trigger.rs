@@ -3,42 +3,53 @@
 use super::UtxoPruner;
 use super::run::Heights;
 use crate::api::{
-    JobEnd, JobState, JobTrigger, PruneCounts, PruneJob, PruneProgress, PruneTrigger, PrunerError, PrunerPhase,
-    SafeHeightRule, UtxoSettings,
+    JobEnd, JobState, JobTrigger, MAX_HEIGHT, PruneCounts, PruneJob, PruneProgress, PruneTrigger, PrunerError,
+    PrunerPhase, SafeHeightRule, UtxoSettings,
 };
 use crate::runtime;
 
-fn not_zero(height: u32) -> Result<(), PrunerError> {
-    if height == 0 { Err(PrunerError::ZeroHeight) } else { Ok(()) }
+/// # Errors
+/// `ZeroHeight`, `BadHeight`.
+pub(super) fn is_height(height: u32) -> Result<(), PrunerError> {
+    match height {
+        0 => Err(PrunerError::ZeroHeight),
+        1..=MAX_HEIGHT => Ok(()),
+        _ => Err(PrunerError::BadHeight { most: MAX_HEIGHT }),
+    }
 }
 
 /// What a trigger came to.
 enum Triggered {
     Scheduled(PruneJob),
     Underway(PruneJob),
-    Processed(PruneJob),
-}
-
-impl From<Triggered> for PruneTrigger {
-    fn from(triggered: Triggered) -> Self {
-        match triggered {
-            Triggered::Scheduled(job) => Self::Scheduled(job),
-            Triggered::Underway(job) => Self::Underway(job),
-            Triggered::Processed(job) => Self::Processed(job),
-        }
-    }
+    Processed,
 }
 
 impl UtxoPruner {
+    /// Takes note of where the chain is. One wrong height would have everything below it pruned: only an operator's may be
+    /// far above the one before it.
+    ///
+    /// # Errors
+    /// `ZeroHeight`, `BadHeight`, `HeightJump`, and nothing has changed.
+    fn note(&mut self, height: u32, by_operator: bool) -> Result<(), PrunerError> {
+        is_height(height)?;
+        let current = self.stored.current;
+        let most = current.saturating_add(self.stored.settings.max_height_jump);
+        if height > most && current > 0 && !by_operator {
+            return Err(PrunerError::HeightJump { current, most });
+        }
+        self.stored.current = current.max(height);
+        Ok(())
+    }
+
     /// The primary trigger: blocks up to this height are persisted.
     ///
     /// # Errors
-    /// `ZeroHeight`.
-    pub fn notify_persisted(&mut self, height: u32) -> Result<PruneTrigger, PrunerError> {
-        not_zero(height)?;
-        self.stored.current = self.stored.current.max(height);
+    /// `ZeroHeight`, `BadHeight`, `HeightJump`, and nothing has changed.
+    pub fn notify_persisted(&mut self, height: u32, by_operator: bool) -> Result<PruneTrigger, PrunerError> {
+        self.note(height, by_operator)?;
         self.stored.persisted = self.stored.persisted.max(height);
-        let answer = self.trigger(height, JobTrigger::BlockPersisted).into();
+        let answer = self.answer(height, JobTrigger::BlockPersisted);
         self.save();
         Ok(answer)
     }
@@ -46,10 +57,14 @@ impl UtxoPruner {
     /// The fallback, while nothing was persisted: a block was validated, and its transactions marked as mined.
     ///
     /// # Errors
-    /// `ZeroHeight`.
-    pub fn notify_block(&mut self, height: u32, mined_set: bool) -> Result<PruneTrigger, PrunerError> {
-        not_zero(height)?;
-        self.stored.current = self.stored.current.max(height);
+    /// `ZeroHeight`, `BadHeight`, `HeightJump`, and nothing has changed.
+    pub fn notify_block(
+        &mut self,
+        height: u32,
+        mined_set: bool,
+        by_operator: bool,
+    ) -> Result<PruneTrigger, PrunerError> {
+        self.note(height, by_operator)?;
         let answer = if self.stored.persisted > 0 {
             self.stored.skipped.persister_active += 1;
             PruneTrigger::PersisterActive { last_persisted_height: self.stored.persisted }
@@ -57,41 +72,51 @@ impl UtxoPruner {
             self.stored.skipped.not_mined += 1;
             PruneTrigger::NotMined
         } else {
-            self.trigger(height, JobTrigger::Block).into()
+            self.answer(height, JobTrigger::Block)
         };
         self.save();
         Ok(answer)
     }
 
-    /// An operator's: a job for this height, as if the chain were there. Answers it, and whether there is something to do.
+    /// An operator's: a job for this height, whether it was processed or not. Doing so again finds what there is.
     ///
     /// # Errors
-    /// `ZeroHeight`, `BlockAssemblyNotRunning`.
-    pub(super) fn trigger_by_hand(&mut self, height: u32) -> Result<(PruneJob, bool), PrunerError> {
-        not_zero(height)?;
+    /// `ZeroHeight`, `BadHeight`, `BlockAssemblyNotRunning`.
+    pub(super) fn trigger_by_hand(&mut self, height: u32) -> Result<PruneJob, PrunerError> {
+        is_height(height)?;
         if !self.stored.assembly_running {
             return Err(PrunerError::BlockAssemblyNotRunning);
         }
-        match self.trigger(height, JobTrigger::Manual) {
-            Triggered::Processed(job) => Ok((job, false)),
-            Triggered::Underway(job) | Triggered::Scheduled(job) => Ok((job, true)),
+        Ok(self.open_job(height, true).unwrap_or_else(|| self.make_pending(height, JobTrigger::Manual)))
+    }
+
+    /// The job that runs or waits and does what a trigger for this height would: a slot of one, the highest height wins. An
+    /// operator's job that runs may be for a height far above the chain's, and does of some phases only what is due there.
+    fn open_job(&self, height: u32, by_hand: bool) -> Option<PruneJob> {
+        let covers = |job: &&PruneJob| {
+            let reached = job.state != JobState::Running || job.current_height >= height;
+            job.height >= height && (by_hand || reached)
+        };
+        [&self.stored.running, &self.stored.pending].into_iter().flatten().find(covers).cloned()
+    }
+
+    fn trigger(&mut self, height: u32, by: JobTrigger) -> Triggered {
+        if height <= self.stored.processed {
+            self.stored.skipped.already_processed += 1;
+            return Triggered::Processed;
+        }
+        match self.open_job(height, false) {
+            Some(job) => Triggered::Underway(job),
+            None => Triggered::Scheduled(self.make_pending(height, by)),
         }
     }
 
-    /// A slot of one: the highest height wins.
-    fn trigger(&mut self, height: u32, by: JobTrigger) -> Triggered {
-        let again = |job: &PruneJob| by == JobTrigger::Manual && job.height == height;
-        if let Some(job) = self.stored.last_completed.clone()
-            && (height <= self.stored.processed || again(&job))
-        {
-            self.stored.skipped.already_processed += 1;
-            return Triggered::Processed(job);
+    fn answer(&mut self, height: u32, by: JobTrigger) -> PruneTrigger {
+        match self.trigger(height, by) {
+            Triggered::Scheduled(job) => PruneTrigger::Scheduled(job),
+            Triggered::Underway(job) => PruneTrigger::Underway(job),
+            Triggered::Processed => PruneTrigger::Processed(self.stored.last_completed.clone()),
         }
-        let active = [&self.stored.running, &self.stored.pending];
-        if let Some(job) = active.into_iter().flatten().find(|job| job.height >= height) {
-            return Triggered::Underway(job.clone());
-        }
-        Triggered::Scheduled(self.make_pending(height, by))
     }
 
     /// Makes a job wait, in the place of the one that waits.
@@ -124,16 +149,26 @@ impl UtxoPruner {
     }
 
     /// Writes a job into the history.
-    pub(super) fn end(&mut self, mut job: PruneJob, state: JobState, end: Option<JobEnd>) {
+    pub(super) fn end(&mut self, mut job: PruneJob, state: JobState, end: Option<JobEnd>) -> PruneJob {
         (job.state, job.end, job.ended_at) = (state, end, runtime::time_ns());
         if state == JobState::Completed {
             // What was not persisted is not done, and an operator's height may be far above the chain's.
-            let reached = job.height.min(job.safe_height).min(self.stored.current);
+            let reached = job.height.min(job.safe_height).min(job.current_height).min(self.stored.current);
             self.stored.processed = self.stored.processed.max(reached);
             self.stored.last_completed = Some(job.clone());
         }
         let most = self.stored.settings.max_job_history;
         self.stored.ended.push(&self.cells, &job, most);
+        job
+    }
+
+    /// Makes a job for what may be deleted and was not: a job deletes only what was persisted when it began, and triggers that
+    /// came while it waited or ran made no other one.
+    pub(super) fn make_due(&mut self, utxo: &UtxoSettings) {
+        let safe = self.safe_height(utxo, self.stored.current);
+        if self.stored.persisted > 0 && safe > self.stored.processed && self.stored.pending.is_none() {
+            self.make_pending(safe, JobTrigger::Due);
+        }
     }
 
     /// Records are deleted whose height is this one or lower, when the chain is at `current`.
@@ -148,9 +183,21 @@ impl UtxoPruner {
         }
     }
 
-    /// The heights of a job that began at `current`, as they are now.
-    pub(super) fn heights(&self, utxo: &UtxoSettings, current: u32) -> Heights {
+    /// Where the chain is for a job that begins: an operator's height is taken for it only where it is lower, or nothing was
+    /// notified. What is old, and which preservations are over, must not go by a height that the chain has not reached.
+    pub(super) fn current_for(&self, job: &PruneJob) -> u32 {
+        match (job.trigger, self.stored.current) {
+            (JobTrigger::Manual, 0) => job.height,
+            (JobTrigger::Manual, current) => current.min(job.height),
+            (_, current) => current,
+        }
+    }
+
+    /// The heights of a job that has begun, as they are now.
+    pub(super) fn heights(&self, utxo: &UtxoSettings, job: &PruneJob) -> Heights {
+        let current = job.current_height;
+        let bound = if job.trigger == JobTrigger::Manual { job.height } else { current };
         let cutoff = self.stored.settings.unmined_cutoff(utxo, current);
-        Heights { current, safe: self.safe_height(utxo, current), cutoff }
+        Heights { current, safe: self.safe_height(utxo, bound), cutoff }
     }
 }

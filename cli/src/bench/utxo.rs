@@ -20,13 +20,17 @@ const NUMBERS: [u64; 2] = [1_000, 100_000];
 const OUTPUTS: [u32; 4] = [1, 2, 100, 20_000];
 const OPS: [&str; 6] = ["create", "create_raw", "spend", "spend_one", "unspend", "set_mined"];
 /// Pruning: a record with two outputs and two parents that survive; and as many as a tick of a billion instructions prunes.
-const PRUNE: [(&str, u64); 2] = [("prune", 500), ("prune_tick", 40_000)];
+/// Scattered, of which the parents lie far from each other; and a run that finds nothing new among all records there are, which are
+/// unmined and old.
+const PRUNE: [(&str, u64); 4] = [("prune", 500), ("prune_scattered", 500), ("prune_tick", 40_000), ("nothing_new", 1)];
 /// How many times cheaper than the plain map each operation must be.
 const CHEAPER: u64 = 4;
 /// How many times pruning must be.
 const PRUNE_CHEAPER: u64 = 5;
 /// Instructions of a pruned record, at most; and its share of a tick that prunes 30,000.
-const MOST_PRUNE: u64 = 30_000;
+const MOST_PRUNE: u64 = 22_000;
+const MOST_SCATTERED: u64 = 24_000;
+const MOST_NOTHING_NEW: u64 = 50_000_000;
 const MOST_PRUNE_TICK: u64 = 1_000_000_000 / 30_000;
 
 /// The argument of the bench endpoints.
@@ -66,7 +70,7 @@ pub fn utxo(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
                     each(figure);
                 }
             }
-            for (op, rounds) in PRUNE.into_iter().filter(|(op, _)| !(baseline && *op == "prune_tick")) {
+            for (op, rounds) in PRUNE.into_iter().filter(|(op, _)| !baseline || *op == "prune") {
                 let mut figure = prune(&bench, &from, op, baseline, rounds, n)?;
                 if baseline {
                     plain.push(figure.clone());
@@ -74,8 +78,16 @@ pub fn utxo(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
                     let same = |f: &&Figure| (f.op, f.n) == ("prune", n);
                     let dear = plain.iter().find(same).map(|f| f.instructions / PRUNE_CHEAPER);
                     let flat = small.iter().find(|f| f.op == op).map(|f| f.instructions * 13 / 10);
-                    let most = if op == "prune" { MOST_PRUNE } else { MOST_PRUNE_TICK };
-                    figure.limit = [Some(most), dear, flat].into_iter().flatten().min();
+                    let most = match op {
+                        "prune" => MOST_PRUNE,
+                        "prune_scattered" => MOST_SCATTERED,
+                        "prune_tick" => MOST_PRUNE_TICK,
+                        _ => MOST_NOTHING_NEW,
+                    };
+                    figure.limit = match op {
+                        "nothing_new" => Some(most),
+                        _ => [Some(most), dear, flat].into_iter().flatten().min(),
+                    };
                     small.push(figure.clone());
                 }
                 each(figure);
@@ -124,6 +136,12 @@ fn messages(bench: &Bench, from: &Checkpoint, n: u64, each: &mut impl FnMut(Figu
     }
     each(Figure::of_message("utxo", "spend message", 1, n, &message));
     Ok(())
+}
+
+/// Has a job of the pruner run: an upgrade reads what it is at.
+pub fn begin_job(bench: &Bench) -> Result<()> {
+    let arg = UtxoBenchArg { op: "job".into(), baseline: false, outputs: 2, rounds: 3 };
+    bench.call::<()>("bench_prepare_prune", &arg)
 }
 
 fn prune(bench: &Bench, from: &Checkpoint, op: &'static str, baseline: bool, rounds: u64, n: u64) -> Result<Figure> {

@@ -80,6 +80,9 @@ pub struct Ledger {
     due: BTreeSet<(u32, Id)>,
     unmined: BTreeSet<(u32, Id)>,
     preserved: BTreeSet<(u32, Id)>,
+    /// Where the chain was when phase 1 looked at all old unmined transactions last, and what was old when it was done last.
+    full_pass: Option<u32>,
+    cutoff: u32,
     done: Done,
     spends: u64,
 }
@@ -107,6 +110,8 @@ impl Ledger {
             due: BTreeSet::new(),
             unmined: BTreeSet::new(),
             preserved: BTreeSet::new(),
+            full_pass: None,
+            cutoff: 0,
             done: Done::default(),
             spends: 0,
         }
@@ -245,12 +250,21 @@ impl Ledger {
     /// too.
     pub fn run(&mut self, current: u32, safe: u32, reached: PrunerPhase, completed: bool) {
         let cutoff = current.saturating_sub(self.unmined_retention);
+        // What was promised holds for a while: meanwhile only what has become old since is looked at.
+        let most = (self.preservation / 8).min(self.retention);
+        let all = self.full_pass.is_none_or(|height| current - height >= most);
+        let from = if all { 0 } else { self.cutoff.min(cutoff) };
+        if all {
+            self.full_pass = None;
+        }
         if reached > PrunerPhase::PreserveParents || completed {
-            let old: Vec<Id> = self.unmined.range(..(cutoff, 0)).map(|(_, id)| *id).collect();
+            (self.full_pass, self.cutoff) = (if all { Some(current) } else { self.full_pass }, cutoff);
+            let old: Vec<Id> = self.unmined.range((from, 0)..(cutoff, 0)).map(|(_, id)| *id).collect();
             let parents: BTreeSet<Id> = old.iter().flat_map(|id| &self.entry(*id).inputs).map(|(id, _)| *id).collect();
             for id in parents.into_iter().filter(|id| !self.entry(*id).deleted).collect::<Vec<_>>() {
                 let entry = &mut self.entries[id as usize];
-                enter(&mut self.preserved, id, &mut entry.preserve_until, Some(current + self.preservation));
+                let until = entry.preserve_until.max(Some(current + self.preservation));
+                enter(&mut self.preserved, id, &mut entry.preserve_until, until);
                 enter(&mut self.due, id, &mut entry.delete_at, None);
             }
         }
@@ -264,21 +278,27 @@ impl Ledger {
         }
         if completed {
             let due: Vec<Id> = self.due.range(..=(safe, Id::MAX)).map(|(_, id)| *id).collect();
-            due.into_iter().for_each(|id| self.delete(id));
+            due.into_iter().for_each(|id| self.delete(id, current));
         }
     }
 
-    fn delete(&mut self, id: Id) {
+    fn delete(&mut self, id: Id, height: u32) {
         self.done.deleted += 1;
         let entry = &mut self.entries[id as usize];
         entry.deleted = true;
         enter(&mut self.due, id, &mut entry.delete_at, None);
         self.set_unmined(id, None);
         for ((parent, vout), vin) in self.entry(id).inputs.clone().into_iter().zip(0..) {
+            let conflicting = self.entries[id as usize].conflicting;
             if let Some(output) = &mut self.entries[parent as usize].outputs[vout as usize]
                 && output.spender == Some((id, vin))
             {
-                output.spender_deleted = true;
+                if conflicting {
+                    output.spender = None;
+                    self.evaluate(parent, height);
+                } else {
+                    output.spender_deleted = true;
+                }
             }
         }
     }

@@ -25,8 +25,8 @@ pub enum PruneTrigger {
     Scheduled(PruneJob),
     /// This job, for the height or a higher one, waits or runs already.
     Underway(PruneJob),
-    /// The height, or a higher one, was pruned: the last job that completed.
-    Processed(PruneJob),
+    /// The height, or a higher one, was pruned: the last job that completed, if one did.
+    Processed(Option<PruneJob>),
     /// A block was persisted before: only `notify_block_persisted` has records pruned.
     PersisterActive {
         /// The highest block that is persisted.
@@ -41,6 +41,21 @@ pub enum PruneTrigger {
 pub enum PrunerError {
     /// The height is 0, which means "none".
     ZeroHeight,
+    /// The height is no block's: 2^31 or more.
+    BadHeight {
+        /// The largest one.
+        most: u32,
+    },
+    /// The height is more than `max_height_jump` above the highest one that was notified. An operator's `set_heights` says
+    /// where the chain is.
+    HeightJump {
+        /// The highest that was notified.
+        current: u32,
+        /// The highest that may be notified now.
+        most: u32,
+    },
+    /// No job with this number waits or runs.
+    NotOpen,
     /// The block assembly is not running: `set_block_assembly_state`.
     BlockAssemblyNotRunning,
     /// A setting's value makes no sense.
@@ -50,7 +65,7 @@ pub enum PrunerError {
         /// A sentence.
         why: String,
     },
-    /// No unmined record lies there that cannot be read.
+    /// No record lies there that cannot be read, was set aside, or is left alone.
     NotBlocking,
     /// So many records are set aside already.
     TooMany {
@@ -70,6 +85,8 @@ pub enum JobTrigger {
     Manual,
     /// A job for the same height timed out, or the block assembly stopped it.
     Resumed,
+    /// It was due when another job completed, or when an operator set the heights: blocks were persisted meanwhile.
+    Due,
 }
 
 /// What becomes of a job.
@@ -94,11 +111,20 @@ pub enum JobEnd {
     Superseded,
     /// The block assembly is not running any more. Its height is pending again.
     BlockAssemblyNotRunning,
+    /// `cancel_prune_job`: its height is neither processed nor pending.
+    Cancelled,
+    /// `set_heights`: its heights were others.
+    HeightsSet,
     /// It took longer than `job_timeout`. Its height is pending again, and its place kept.
     TimedOut,
     /// A parent of an old unmined transaction could not be preserved: nothing was deleted, or nothing more where phase 1 was done
     /// again.
     PreserveParents(BlockedBy),
+    /// Finding what comes next trapped again and again.
+    Trapped {
+        /// In this phase.
+        phase: PrunerPhase,
+    },
 }
 
 /// What stands in the way of preserving parents.
@@ -112,6 +138,17 @@ pub struct BlockedBy {
     pub parent: Option<ByteBuf>,
     /// What is wrong.
     pub error: UtxoError,
+}
+
+/// A record that is left alone, as looking at it trapped again and again.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct PassedOver {
+    /// In this phase.
+    pub phase: PrunerPhase,
+    /// Where it lies: the argument of `retry_record`, and for phase 1, which it stops, of `set_aside_unmined`.
+    pub slot: u32,
+    /// Its id.
+    pub txid: ByteBuf,
 }
 
 /// Which phase a run is in.
@@ -145,6 +182,8 @@ pub struct PruneCounts {
     pub records_deleting: u64,
     /// Outputs of surviving parents that say now that their spender was deleted.
     pub parents_updated: u64,
+    /// Outputs of surviving parents that a double spend held, and that are unspent now.
+    pub outputs_released: u64,
     /// Transactions in the BlobStore that went with their records.
     pub external_files_deleted: u64,
     /// …of which nothing was there any more.
@@ -176,7 +215,7 @@ pub struct PruneJob {
     pub state: JobState,
     /// Why it ended before it was done.
     pub end: Option<JobEnd>,
-    /// The height at which the chain was when it began; 0 before.
+    /// The height at which the chain was when it began, for an operator's job at most its own height; 0 before.
     pub current_height: u32,
     /// Records are deleted whose height is this one or lower; 0 before. It falls where the block persister begins meanwhile.
     pub safe_height: u32,
@@ -196,6 +235,28 @@ pub struct PruneJob {
     pub instructions: u64,
     /// What it did.
     pub counts: PruneCounts,
+}
+
+/// The heights, as an operator sets them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct SetHeights {
+    /// The highest height that was notified; 0: none was.
+    pub current: u32,
+    /// The highest block that is persisted; none: the block persister does not run.
+    pub persisted: Option<u32>,
+    /// The height up to which records were pruned; 0: none were.
+    pub processed: u32,
+}
+
+/// What is due at the heights that were set.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct HeightsSet {
+    /// Records are due whose height is this one or lower.
+    pub safe_height: u32,
+    /// Unmined transactions older than this are old; 0: none is.
+    pub unmined_cutoff_height: u32,
+    /// The job that waits now; none where the heights were processed.
+    pub due: Option<PruneJob>,
 }
 
 /// A page of jobs: those that wait or run, then those that ended, the last first.
@@ -229,7 +290,7 @@ pub struct PrunerStatus {
     pub current_height: u32,
     /// The highest block that is persisted; 0: none, the block persister does not run.
     pub last_persisted_height: u32,
-    /// The highest height for which a job completed.
+    /// The height up to which records were pruned.
     pub last_processed_height: u32,
     /// Records would be deleted now whose height is this one or lower.
     pub safe_height: u32,
@@ -245,6 +306,8 @@ pub struct PrunerStatus {
     pub blocked_by: Option<BlockedBy>,
     /// Slots of unmined records that cannot be read, or a parent of which cannot, and were set aside.
     pub set_aside: Vec<u32>,
+    /// Records that are left alone, as looking at them trapped again and again: `retry_record`.
+    pub passed_over: Vec<PassedOver>,
     /// Blobs outside that wait to be deleted.
     pub blobs_pending: u64,
     /// Blobs outside that were given up, whose records are still there.

@@ -56,6 +56,9 @@ pub struct PrunerSettings {
     pub max_instructions_per_tick: u64,
     /// Jobs that ended and are kept, 1 to 1,000.
     pub max_job_history: u32,
+    /// Blocks by which a notified height may be above the highest one before it, 1 to 2^31 - 1. The first height, and an
+    /// operator's, may be any.
+    pub max_height_jump: u32,
 }
 
 impl Default for PrunerSettings {
@@ -76,6 +79,7 @@ impl Default for PrunerSettings {
             max_ops_per_tick: 200_000,
             max_instructions_per_tick: 1_000_000_000,
             max_job_history: 1_000,
+            max_height_jump: 10_000,
         }
     }
 }
@@ -113,4 +117,6 @@ pub struct PrunerSettingsChange {
     pub max_instructions_per_tick: Option<u64>,
     /// See [`PrunerSettings::max_job_history`].
     pub max_job_history: Option<u32>,
+    /// See [`PrunerSettings::max_height_jump`].
+    pub max_height_jump: Option<u32>,
 }

@@ -16,6 +16,9 @@ use candid::CandidType;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
+/// The largest block height: whatever is added to one still fits 32 bits.
+pub const MAX_HEIGHT: u32 = u32::MAX / 2;
+
 /// An output of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, CandidType, Serialize, Deserialize)]
 pub struct Outpoint {
@@ -98,12 +101,19 @@ pub enum UtxoError {
     AlreadyFrozen,
     /// What is to be unfrozen or reassigned is not frozen.
     UtxoNotFrozen,
+    /// No block has the transaction, so that the longest chain has not.
+    NotMined,
     /// Only a conflicting transaction can win over the one that it conflicts with.
     NotConflicting,
     /// The winner spends an output of a transaction that loses against a winner.
     WinnerLoses,
     /// The height is 0, which means "none".
     ZeroHeight,
+    /// A height is no block's: 2^31 or more.
+    BadHeight {
+        /// The largest one.
+        most: u32,
+    },
     /// A hash does not have 32 bytes, or another argument makes no sense.
     BadArgument {
         /// Which.

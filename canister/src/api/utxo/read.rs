@@ -196,9 +196,12 @@ pub struct UnminedCursor {
     pub created_at: u64,
     /// The last transaction that was listed.
     pub txid: ByteBuf,
+    /// How many transactions had become unmined again when it was.
+    pub taken_back: u64,
 }
 
-/// Unmined transactions, by `created_at` and then by id.
+/// Unmined transactions by the second of `created_at`, and within a second in the order in which they came. Where a transaction
+/// has become unmined again since the cursor was made, its second is listed from the start: some come twice, and none is missing.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UnminedPage {
     /// The transactions.

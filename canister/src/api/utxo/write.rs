@@ -18,7 +18,8 @@ pub struct Spend {
     pub vin: u32,
 }
 
-/// What transactions spend.
+/// What transactions spend. A transaction that is not in a block is to spend first, and its record made only when that is Ok:
+/// `utxo_create` alone does not see that it was pruned before and comes back, but its spends answer `InvalidSpend`.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoSpendBatch {
     /// The height at which the chain is.
@@ -65,7 +66,8 @@ pub struct Unspend {
     pub spender: Spender,
 }
 
-/// Transactions of a block, or of one that is no more.
+/// Transactions of a block, or of one that is no more. One whose last block is taken from it is unmined from this height on, even
+/// where it was unmined before.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoSetMined {
     /// The height at which the chain is.
@@ -89,6 +91,17 @@ pub struct MinedTransaction {
     pub txid: ByteBuf,
     /// The subtree of the block that has it.
     pub subtree: u32,
+}
+
+/// Transactions of blocks that the longest chain has now, or has not any more. Which blocks have them stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct UtxoSetOnLongestChain {
+    /// The height at which the chain is.
+    pub height: u32,
+    /// The transactions.
+    pub txids: Vec<ByteBuf>,
+    /// Whether the longest chain has them.
+    pub on_longest_chain: bool,
 }
 
 /// Transactions to lock or unlock.

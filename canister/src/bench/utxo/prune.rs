@@ -1,4 +1,4 @@
-//! What pruning a record costs: two outputs, two parents that survive and are told.
+//! What pruning a record costs: two outputs, two parents that survive and are told; and what a run costs that finds nothing new.
 
 use super::baseline::Baseline;
 use super::transaction::Transaction;
@@ -25,11 +25,54 @@ fn family(prepared: &mut Prepared, count: u64) -> (Vec<Transaction>, Vec<Transac
     (parents, children)
 }
 
+/// Of each child, whose parents are two of the records that were there before, far from each other.
+fn scattered(prepared: &mut Prepared, count: u64) -> (Vec<Transaction>, Vec<Transaction>) {
+    let parents: Vec<Transaction> = (0..2 * count).map(|i| Transaction::new(i * 7_919 % prepared.filled, 2)).collect();
+    let parent = |i: u64| parents[i as usize].parsed.txid;
+    let child = |i: u64| Transaction::of(prepared.serial + i, 2, [(parent(2 * i), 1), (parent(2 * i + 1), 1)]);
+    let children = (0..count).map(child).collect();
+    prepared.serial += count;
+    (parents, children)
+}
+
+/// Settings with which a tick does everything that is due.
+fn set_up(state: &mut State, old_from: u32, instructions: u64, ops: u64) -> Result<(), String> {
+    state.utxo_pruner.set_assembly(BlockAssemblyState::Running);
+    let change = PrunerSettingsChange {
+        unmined_tx_retention: Some(UnminedRetention::Blocks(old_from)),
+        utxo_chunk_group_limit: Some(10_000),
+        max_ops_per_tick: Some(ops),
+        max_instructions_per_tick: Some(instructions),
+        ..PrunerSettingsChange::default()
+    };
+    said(state.utxo_pruner.set_settings(&change)).map(drop)
+}
+
+fn tick(state: &mut State) -> PruneCounts {
+    let (pruner, mut records) = state.utxo_pruner();
+    pruner.tick(&mut records, false);
+    state.utxo_pruner.status(&state.config.utxo, &state.deletions).totals
+}
+
+/// Has all old unmined records looked at once, and a block come behind that.
+fn nothing_new(state: &mut State) -> Result<(), String> {
+    set_up(state, 1, 2 * TICK, 10_000_000)?;
+    said(state.utxo_pruner.notify_block(HEIGHT + RETENTION, true, false))?;
+    while state.utxo_pruner.interval_secs().is_some() {
+        tick(state);
+    }
+    said(state.utxo_pruner.notify_block(HEIGHT + RETENTION + 1, true, false)).map(drop)
+}
+
 /// Makes transactions that are due, and parents of theirs that are not.
 #[update(guard = "access::operator")]
 fn bench_prepare_prune(arg: UtxoBenchArg) -> Result<(), String> {
     PREPARED.with_borrow_mut(|prepared| {
-        let (parents, children) = family(prepared, arg.rounds);
+        if arg.op == "nothing_new" {
+            return mutate(nothing_new);
+        }
+        let far = arg.op == "prune_scattered";
+        let (parents, children) = if far { scattered(prepared, arg.rounds) } else { family(prepared, arg.rounds) };
         if arg.baseline {
             let maps = prepared.baseline.get_or_insert_with(Baseline::open);
             for (i, parent) in parents.iter().enumerate() {
@@ -50,30 +93,40 @@ fn bench_prepare_prune(arg: UtxoBenchArg) -> Result<(), String> {
         mutate(|state| {
             let settings = UtxoSettings::default();
             let call = Call { height: HEIGHT, now_ns: 0, settings: &settings };
-            parents.iter().try_for_each(|parent| insert(state, parent, &parent.item(), &call))?;
-            for (i, child) in children.iter().enumerate() {
-                let parent = [&parents[i], &parents[(i + 1) % parents.len()]];
-                make_due(state, child, parent, &call)?;
+            if !far {
+                parents.iter().try_for_each(|parent| insert(state, parent, &parent.item(), &call))?;
             }
-            state.utxo_pruner.set_assembly(BlockAssemblyState::Running);
-            let change = PrunerSettingsChange {
-                unmined_tx_retention: Some(UnminedRetention::Blocks(1_000_000)),
-                utxo_chunk_group_limit: Some(10_000),
-                max_ops_per_tick: Some(10_000_000),
-                max_instructions_per_tick: Some(if arg.op == "prune_tick" { TICK } else { 2 * TICK }),
-                ..PrunerSettingsChange::default()
-            };
-            said(state.utxo_pruner.set_settings(&change))?;
-            said(state.utxo_pruner.notify_block(HEIGHT + RETENTION, true)).map(drop)
+            for (i, child) in children.iter().enumerate() {
+                let spent = |at: usize, vout: usize| (&parents[at % parents.len()], vout);
+                let spent = if far { [spent(2 * i, 1), spent(2 * i + 1, 1)] } else { [spent(i, 1), spent(i + 1, 2)] };
+                make_due(state, child, spent, &call)?;
+            }
+            // A job that is not done with its first tick.
+            let job = arg.op == "job";
+            let instructions = if arg.op == "prune_tick" { TICK } else { 2 * TICK };
+            set_up(state, 1_000_000, instructions, if job { 1 } else { 10_000_000 })?;
+            said(state.utxo_pruner.notify_block(HEIGHT + RETENTION, true, false))?;
+            if job {
+                tick(state);
+            }
+            Ok(())
         })
     })
 }
 
 /// A mined record whose outputs are spent, and which spends from its parents.
-fn make_due(state: &mut State, child: &Transaction, parents: [&Transaction; 2], call: &Call) -> Result<(), String> {
+fn make_due(
+    state: &mut State,
+    child: &Transaction,
+    parents: [(&Transaction, usize); 2],
+    call: &Call,
+) -> Result<(), String> {
     let mined = MinedIn { blocks: vec![BlockRef { block_id: 1, height: HEIGHT, subtree: 0 }], on_longest_chain: true };
     insert(state, child, &UtxoCreate { mined: Some(mined), ..child.item() }, call)?;
-    let spend = |vin: u32| Spend { vin, ..parents[vin as usize].spends.spends[1 + vin as usize].clone() };
+    let spend = |vin: u32| {
+        let (parent, vout) = parents[vin as usize];
+        Spend { vin, ..parent.spends.spends[vout].clone() }
+    };
     let spends = vec![spend(0), spend(1)];
     let spends = TransactionSpends { spender: ByteBuf::from(child.parsed.txid), spends };
     said(state.utxo.spend(&spends, call))?;
@@ -93,11 +146,14 @@ fn bench_run_prune(arg: UtxoBenchArg) -> Result<u64, String> {
             }
             return Ok((instructions() - start) / deleted);
         }
-        let counts = mutate(|state| {
-            let (pruner, mut records) = state.utxo_pruner();
-            pruner.tick(&mut records, false);
-            state.utxo_pruner.status(&state.config.utxo, &state.deletions).totals
-        });
+        let before = mutate(|state| state.utxo_pruner.status(&state.config.utxo, &state.deletions).totals);
+        let start = instructions().max(start);
+        let counts = mutate(tick);
+        let took = instructions() - start;
+        if arg.op == "nothing_new" {
+            let new = counts.old_unmined - before.old_unmined;
+            return if new == 0 && before.old_unmined > 0 { Ok(took) } else { Err(format!("{new} are new")) };
+        }
         if counts.parents_updated != 2 * counts.records_deleted || counts.records_deleted == 0 {
             return Err(format!("{counts:?}"));
         }

@@ -56,6 +56,7 @@ pub enum Step {
         on_longest_chain: bool,
         unset: bool,
     },
+    OnLongestChain(Which, bool),
     SetLocked(Which, bool),
     /// An output or all, perhaps with the hash.
     Freeze(Which, bool, bool),
@@ -146,7 +147,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (which(), which()).prop_map(|(which, by)| Step::Sweep(which, by)),
         3 => which().prop_map(Step::Unspend),
         6 => set_mined,
-        3 => (which(), seldom()).prop_map(|(which, locked)| Step::SetLocked(which, locked)),
+        1 => (which(), any::<bool>()).prop_map(|(which, is)| Step::OnLongestChain(which, is)),
+        2 => (which(), seldom()).prop_map(|(which, locked)| Step::SetLocked(which, locked)),
         3 => (which(), seldom(), any::<bool>()).prop_map(|(which, all, hash)| Step::Freeze(which, all, hash)),
         3 => (which(), seldom(), any::<bool>()).prop_map(|(which, all, hash)| Step::Unfreeze(which, all, hash)),
         3 => which().prop_map(Step::Reassign),

@@ -80,6 +80,7 @@ impl Real {
                 Answer::Flag(answer)
             }
             Op::SetMined(of) => Answer::Blocks(store.set_mined(of, &of.items[0], call)),
+            Op::OnLongestChain(txid, is) => Answer::Done(store.set_on_longest_chain(txid, *is, call)),
             Op::SetLocked(txid, locked) => Answer::Done(store.set_locked(txid, *locked, call)),
             Op::Freeze(target) => Answer::Count(store.set_frozen(target, true, call)),
             Op::Unfreeze(target) => Answer::Count(store.set_frozen(target, false, call)),
@@ -90,7 +91,7 @@ impl Real {
                 Answer::Resolved(store.process_conflicting(&arg, call))
             }
             Op::Preserve(txid, until) => Answer::Flag(store.preserve(txid, *until)),
-            Op::Delete(txid) => Answer::Count(store.delete_by_id(blobs, txid)),
+            Op::Delete(txid) => Answer::Count(store.delete_by_id(blobs, txid, call)),
             Op::Begin(arg) => Answer::Uploading(store.begin_upload(blobs, arg, call.settings, seconds)),
             Op::Put(arg) => Answer::Uploading(store.uploads.put(blobs, arg, seconds)),
             Op::Abort(txid) => Answer::Aborted(store.uploads.abort(blobs, txid)),

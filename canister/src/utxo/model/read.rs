@@ -105,27 +105,33 @@ impl Model {
         Ok(UtxoSpendState { status, utxo_hash, spender: hold.map(Hold::spender) })
     }
 
-    /// Unmined transactions behind the cursor.
+    /// Unmined transactions, by `created_at` and then by id; behind the cursor, or from its second on where it is no page's end.
     pub fn list_unmined(&self, after: Option<&UnminedCursor>, limit: usize) -> UnminedPage {
-        let mut all: BTreeMap<UnminedCursor, UnminedTransaction> = BTreeMap::new();
-        for (txid, record) in &self.records {
-            let Some(unmined_since) = record.unmined_since else { continue };
-            let cursor = UnminedCursor { created_at: record.created_at, txid: buf(txid) };
-            let transaction = UnminedTransaction {
+        let unmined = self.records.iter().filter_map(|(txid, record)| {
+            Some(UnminedTransaction {
                 txid: buf(txid),
                 created_at: record.created_at,
-                unmined_since,
+                unmined_since: record.unmined_since?,
                 fee: record.fee,
                 size_in_bytes: record.given.size,
                 locked: record.locked,
                 conflicting: record.conflicting,
-            };
-            if after.is_none_or(|after| *after < cursor) {
-                all.insert(cursor, transaction);
-            }
-        }
-        let cursor = all.keys().nth(limit.saturating_sub(1)).filter(|_| all.len() > limit).cloned();
-        UnminedPage { transactions: all.into_values().take(limit).collect(), cursor }
+            })
+        });
+        let behind = |tx: &UnminedTransaction| {
+            after.is_none_or(|after| match after.taken_back {
+                0 => (tx.created_at, &tx.txid) > (after.created_at, &after.txid),
+                _ => tx.created_at / 1_000_000_000 >= after.created_at / 1_000_000_000,
+            })
+        };
+        let mut transactions: Vec<UnminedTransaction> = unmined.filter(behind).collect();
+        transactions.sort_by(|a, b| (a.created_at, &a.txid).cmp(&(b.created_at, &b.txid)));
+        let more = transactions.len() > limit;
+        transactions.truncate(limit);
+        let last = transactions.last().filter(|_| more);
+        let cursor =
+            last.map(|last| UnminedCursor { created_at: last.created_at, txid: last.txid.clone(), taken_back: 0 });
+        UnminedPage { transactions, cursor }
     }
 
     /// Class bytes that records keep in the BlobStore.

@@ -121,8 +121,8 @@ fn a_spender_that_was_deleted_is_not_taken_again() {
     model.create(&outside(2, &[(1, 0), (1, 1)], 1), &call(1)).unwrap();
     assert_eq!(model.spend(&holding(2, &[(1, 0)]), &call(1)), Ok(1));
     assert_eq!(model.spend(&holding(3, &[(9, 0), (1, 1)]), &call(1)).unwrap_err().len(), 1);
-    assert_eq!(model.delete(&[2; 32]), Ok(1));
-    assert_eq!(model.delete(&[2; 32]), Err(UtxoError::TxNotFound));
+    assert_eq!(model.delete(&[2; 32], &call(1)), Ok(1));
+    assert_eq!(model.delete(&[2; 32], &call(1)), Err(UtxoError::TxNotFound));
     assert_eq!(model.record(&[1; 32], 0, 2).unwrap().deleted_children, [buf(&[2; 32])]);
     assert_eq!(model.record(&[1; 32], 1, 1).unwrap().deleted_children, Vec::<ByteBuf>::new());
     let refused = SpendError { spend: 0, error: UtxoError::InvalidSpend };

@@ -167,7 +167,8 @@ fn large_transactions_lie_in_the_blob_store_and_what_is_refused_leaves_nothing()
     assert_eq!(w.store.storage(), before);
 
     for txid in [tx.txid, [9; 32]] {
-        w.store.delete_by_id(&mut w.blobs, &txid).unwrap();
+        let call = w.call();
+        w.store.delete_by_id(&mut w.blobs, &txid, &call).unwrap();
     }
     assert_eq!(w.blobs.kept_bytes(Owner::External), 0);
     assert_eq!(w.store.storage().records, 0);

@@ -49,7 +49,8 @@ fn a_transaction_of_45_000_outputs_is_spent_to_the_last_on_every_page() {
     assert!(w.get(&tx).frozen);
     assert_eq!(w.freeze(&tx, None, false), Ok(44_999));
     assert!(!w.get(&tx).frozen);
-    w.store.delete_by_id(&mut w.blobs, &tx.txid).unwrap();
+    let call = w.call();
+    w.store.delete_by_id(&mut w.blobs, &tx.txid, &call).unwrap();
     assert_eq!((w.store.storage().records, w.store.storage().extra_pages), (0, 0));
     assert_eq!(w.blobs.kept_bytes(Owner::External), 0);
 }
@@ -93,7 +94,8 @@ fn a_transaction_of_60_000_inputs_keeps_them_all() {
     }
     assert_eq!(inpoints, crate::utxo::encoding::inpoints(&inputs));
     assert_eq!(w.bytes(&tx).0, tx.raw);
-    w.store.delete_by_id(&mut w.blobs, &tx.txid).unwrap();
+    let call = w.call();
+    w.store.delete_by_id(&mut w.blobs, &tx.txid, &call).unwrap();
     assert_eq!(w.store.storage().used_bytes, 128, "the root is left");
 }
 

@@ -2,6 +2,7 @@
 
 use super::world::*;
 use crate::api::*;
+use serde_bytes::ByteBuf;
 
 /// The states of the document that a record, or its only output, can be in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -274,14 +275,41 @@ fn a_reassigned_output_is_live_and_waits_for_its_height() {
     assert_eq!(record.reassignments.len(), 1);
     assert_eq!(record.reassignments[0].block_height, 1_000);
     let mut spend = tx.spend(0, 0);
-    spend.utxo_hash = serde_bytes::ByteBuf::from([7; 32]);
+    spend.utxo_hash = ByteBuf::from([7; 32]);
     w.height = 1_999;
     let refused = w.spend(&child, std::slice::from_ref(&spend));
     assert_eq!(refused, Err(vec![SpendError { spend: 0, error: UtxoError::FrozenUntil { height: 2_000 } }]));
     w.height = 2_000;
     assert_eq!(w.spend(&child, &[tx.spend(0, 0)]).map_err(|e| e[0].error.clone()), {
-        Err(UtxoError::UtxoHashMismatch { stored: serde_bytes::ByteBuf::from([7; 32]) })
+        Err(UtxoError::UtxoHashMismatch { stored: ByteBuf::from([7; 32]) })
     });
     assert_eq!(w.spend(&child, &[spend]), Ok(1));
     assert_eq!(w.get(&tx).delete_at_height, Some(2_288));
+}
+
+/// Pages of one, and what is listed from a cursor on.
+fn listed(w: &World, cursor: Option<&UnminedCursor>, limit: u32) -> (Vec<ByteBuf>, Option<UnminedCursor>) {
+    let page = w.store.unmined(cursor, limit);
+    (page.transactions.into_iter().map(|tx| tx.txid).collect(), page.cursor)
+}
+
+#[test]
+fn unmined_ones_are_listed_as_they_came_and_none_is_left_out() {
+    let mut w = World::new();
+    let txs: Vec<Tx> = (0..5).map(|i| Tx::orphan(10 + i, 1)).collect();
+    txs.iter().for_each(|tx| w.make(tx));
+    let ids = |of: &[usize]| of.iter().map(|i| txs[*i].id()).collect::<Vec<_>>();
+    let (first, cursor) = listed(&w, None, 2);
+    assert_eq!(first, ids(&[0, 1]));
+    let cursor = cursor.unwrap();
+    assert_eq!(listed(&w, Some(&cursor), 9), (ids(&[2, 3, 4]), None));
+    // Others that leave do not matter.
+    w.set_mined(&txs[3], block(1, 900), true, false);
+    assert_eq!(listed(&w, Some(&cursor), 9), (ids(&[2, 4]), None));
+    // The last one that was listed leaves, and comes back at the end: its second begins again.
+    w.set_mined(&txs[1], block(1, 900), true, false);
+    assert_eq!(listed(&w, Some(&cursor), 9), (ids(&[0, 2, 4]), None));
+    w.set_mined(&txs[1], block(1, 900), true, true);
+    assert_eq!(listed(&w, Some(&cursor), 9), (ids(&[0, 2, 4, 1]), None));
+    assert_eq!(listed(&w, None, 0).0.len(), 4);
 }

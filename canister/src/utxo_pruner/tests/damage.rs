@@ -170,7 +170,7 @@ fn short_of_cycles_it_pauses() {
     let mut s = Service::new();
     let due = Tx::orphan(1, 1);
     s.make_due(&due);
-    s.pruner.notify_block(2_000, true).unwrap();
+    s.pruner.notify_block(2_000, true, false).unwrap();
     s.with(|pruner, records| pruner.tick(records, true));
     assert!(s.there(&due) && s.status().pending.is_some());
     assert!(native::with(|world| world.log.iter().any(|line| line.contains("min_liquid_cycles"))));
@@ -262,7 +262,8 @@ fn who_is_set_aside_is_that_record_and_not_its_slot() {
     s.prune(2_000);
     s.pruner.set_aside(slot).unwrap();
     s.heal(slot);
-    s.w.store.delete_by_id(&mut s.w.blobs, &child.txid).unwrap();
+    let call = s.w.call();
+    s.w.store.delete_by_id(&mut s.w.blobs, &child.txid, &call).unwrap();
     let next = Tx::of(5, &[([1; 32], 0)], 1);
     s.make(&next);
     assert_eq!(s.slot(&next), slot, "its slot is the next one's");

@@ -29,7 +29,7 @@ fn the_parents_of_many_inputs_are_told_over_several_messages_and_there_is_no_way
     let mut s = Service::new();
     let (parent, child) = family(&mut s);
     s.set(small_ticks());
-    s.pruner.notify_block(1_288, true).unwrap();
+    s.pruner.notify_block(1_288, true, false).unwrap();
     s.tick(1);
     assert!(s.get(&child).being_deleted);
     assert_eq!(s.create(&raw(&child)), Err(UtxoError::BeingDeleted));
@@ -65,7 +65,7 @@ fn the_parents_of_many_inputs_are_preserved_over_several_messages_before_anythin
     s.make(&old);
     s.make_due(&due);
     s.set(small_ticks());
-    s.pruner.notify_block(1_288, true).unwrap();
+    s.pruner.notify_block(1_288, true, false).unwrap();
     for _ in 0..3 {
         assert!(s.there(&due));
         s.tick(1);

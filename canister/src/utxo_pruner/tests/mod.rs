@@ -1,4 +1,9 @@
 mod damage;
+mod heights;
 mod large;
+mod meaning;
+mod passes;
 mod runs;
 mod service;
+mod stored;
+mod traps;

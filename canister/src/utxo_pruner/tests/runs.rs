@@ -24,7 +24,7 @@ fn an_unmined_record_that_comes_late_but_is_old_has_its_parents_preserved_before
         let mut s = Service::new();
         let txs = due(&mut s, 4);
         s.set(one_record_a_tick());
-        s.pruner.notify_block(1_300, true).unwrap();
+        s.pruner.notify_block(1_300, true, false).unwrap();
         (0..pause).for_each(|_| s.tick(1));
         // A producer that lags: at height 1,000 this is new, for the run it is old.
         let child = Tx::of(200, &[(txs[3].txid, 0)], 1);
@@ -40,7 +40,7 @@ fn an_unmined_record_that_is_new_disturbs_nothing() {
     let mut s = Service::new();
     let txs = due(&mut s, 4);
     s.set(one_record_a_tick());
-    s.pruner.notify_block(1_300, true).unwrap();
+    s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(1);
     s.w.height = 1_250;
     s.make(&Tx::of(200, &[(txs[3].txid, 0)], 1));
@@ -53,7 +53,7 @@ fn a_reorg_between_two_ticks_loses_nothing() {
     let mut s = Service::new();
     let txs = due(&mut s, 4);
     s.set(one_record_a_tick());
-    s.pruner.notify_block(1_300, true).unwrap();
+    s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(1);
     // A reorg that is over before the timer fires: one of the due ones is unmined again, and its parent is to be kept.
     let child = Tx::of(300, &[(txs[2].txid, 0)], 1);
@@ -71,7 +71,7 @@ fn a_job_that_times_out_leaves_its_run_to_the_next_one() {
     let mut s = Service::new();
     due(&mut s, 10);
     s.set(PrunerSettingsChange { job_timeout: Some(30), ..one_record_a_tick() });
-    s.pruner.notify_block(1_300, true).unwrap();
+    s.pruner.notify_block(1_300, true, false).unwrap();
     (0..4).for_each(|_| s.tick(10));
     let jobs = s.pruner.jobs(None, 0).jobs;
     let seen: Vec<_> = jobs.iter().map(|job| (job.id, job.state, job.height, job.counts.records_deleted)).collect();
@@ -79,7 +79,7 @@ fn a_job_that_times_out_leaves_its_run_to_the_next_one() {
     assert_eq!((&jobs[1].end, jobs[0].trigger), (&Some(JobEnd::TimedOut), JobTrigger::Resumed));
     s.reopen();
     // The next job is for a higher height: it finishes the old run with its heights, and then has one of its own.
-    s.pruner.notify_block(1_400, true).unwrap();
+    s.pruner.notify_block(1_400, true, false).unwrap();
     (0..12).for_each(|_| s.tick(10));
     s.settle();
     let status = s.status();
@@ -96,9 +96,9 @@ fn a_run_that_is_taken_over_keeps_its_heights() {
     let later = Tx::orphan(500, 1);
     s.make_due(&later);
     s.set(PrunerSettingsChange { job_timeout: Some(10), ..one_record_a_tick() });
-    s.pruner.notify_block(1_300, true).unwrap();
+    s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(1);
-    s.pruner.notify_block(1_338, true).unwrap();
+    s.pruner.notify_block(1_338, true, false).unwrap();
     s.tick(10);
     s.tick(1);
     let running = s.status().running.unwrap();
@@ -120,7 +120,8 @@ fn what_is_kept_is_looked_at_once_a_run() {
     assert_eq!((job.counts.skipped_child_absent, job.counts.processed, job.ticks), (6, 6, 6));
     assert!(txs.iter().all(|tx| s.there(tx)));
     s.set(PrunerSettingsChange { utxo_defensive_enabled: Some(false), ..Default::default() });
-    assert_eq!(s.prune(1_301).counts.records_deleted, 6);
+    assert_eq!(s.prune(1_301).counts.processed, 0, "nor again before something can have changed");
+    assert_eq!(s.prune(1_588).counts.records_deleted, 6);
 }
 
 #[test]
@@ -130,7 +131,7 @@ fn progress_is_logged_at_the_interval() {
         let mut s = Service::new();
         due(&mut s, 12);
         s.set(PrunerSettingsChange { utxo_progress_log_interval: Some(interval), ..one_record_a_tick() });
-        s.pruner.notify_block(1_300, true).unwrap();
+        s.pruner.notify_block(1_300, true, false).unwrap();
         (0..13).for_each(|_| s.tick(10));
         native::with(|world| world.log.iter().filter(|line| line.contains("records looked at")).count())
     };
@@ -145,15 +146,16 @@ fn a_parent_that_comes_late_is_preserved_before_more_is_deleted() {
     let child = Tx::of(401, &[(parent.txid, 0)], 1);
     s.make(&child);
     s.set(one_record_a_tick());
-    s.pruner.notify_block(1_300, true).unwrap();
+    s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(1);
     // Phase 1 has passed its child; by a producer that lags it is due in this very run.
     s.make_mined(&parent);
     s.spend_one(&parent, 0, &child).unwrap();
     assert_eq!(s.get(&parent).delete_at_height, Some(1_288));
     s.settle();
-    assert_eq!(s.get(&parent).preserve_until, Some(2_740));
-    assert_eq!(s.status().totals.records_deleted, 3);
+    assert_eq!((s.there(&parent), s.status().totals.records_deleted), (true, 3), "it is left to the next run");
+    let job = s.prune(1_301);
+    assert_eq!((s.get(&parent).preserve_until, job.counts.records_deleted), (Some(2_741), 0));
 }
 
 #[test]

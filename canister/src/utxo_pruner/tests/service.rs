@@ -67,7 +67,7 @@ impl Service {
 
     /// Notified of a height, ticked until nothing waits or runs, and the job that came of it.
     pub fn prune(&mut self, height: u32) -> PruneJob {
-        self.pruner.notify_block(height, true).unwrap();
+        self.pruner.notify_block(height, true, false).unwrap();
         self.settle();
         self.status().last_job.unwrap()
     }

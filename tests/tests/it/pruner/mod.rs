@@ -6,6 +6,7 @@
 //! What cannot be had through the interface is in the canister's own tests: records that are damaged, blobs of the BlobStore that
 //! are gone already, and what has phase 1 fail (2.3 phase 1 4).
 
+mod heights;
 mod jobs;
 mod s2_1_settings;
 mod s2_2_triggers;

@@ -81,11 +81,11 @@ fn s2_2_a_height_that_was_processed_is_answered_with_that_jobs_state() {
     let world = World::new();
     let done = world.prune(20);
     for height in [20, 3, 19] {
-        assert_eq!(world.persisted(height), PruneTrigger::Processed(done.clone()));
+        assert_eq!(world.persisted(height), PruneTrigger::Processed(Some(done.clone())));
     }
     assert_eq!((world.skipped("already_processed"), world.jobs()), (3.0, vec![done.clone()]));
     world.coppice.upgrade();
-    assert_eq!(world.persisted(20), PruneTrigger::Processed(done));
+    assert_eq!(world.persisted(20), PruneTrigger::Processed(Some(done)));
     World::scheduled(world.persisted(21));
 }
 

@@ -178,7 +178,7 @@ fn s2_6_3_the_file_goes_before_the_record_which_is_not_found_meanwhile() {
     world.coppice.upgrade();
 
     let done = complete(&world, &[pending(&world, 21)[0].id], &[], 3);
-    assert_eq!(done, CompletedBlobDeletions { removed: 1, retries_incremented: 0, dead: 0 });
+    assert_eq!(done, CompletedBlobDeletions { removed: 1, retries_incremented: 0, dead: 0, remaining: 0 });
     assert_eq!((world.record(&child), pending(&world, u32::MAX)), (None, vec![]));
     assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);
     let status = world.status();
@@ -195,14 +195,14 @@ fn s2_6_error_a_deletion_that_fails_is_tried_again_and_given_up_at_its_limit() {
     let id = pending(&world, 20)[0].id;
     for count in [1, 2] {
         let done = complete(&world, &[], &[id], 3);
-        assert_eq!(done, CompletedBlobDeletions { removed: 0, retries_incremented: 1, dead: 0 });
+        assert_eq!(done, CompletedBlobDeletions { removed: 0, retries_incremented: 1, dead: 0, remaining: 0 });
         let row = &pending(&world, 20)[0];
         assert_eq!(row.retry_count, count);
         assert!(row.last_retry_at > 0 && row.last_retry_at <= world.coppice.ic.now());
     }
     assert!(world.health().healthy);
     let done = complete(&world, &[], &[id], 3);
-    assert_eq!(done, CompletedBlobDeletions { removed: 1, retries_incremented: 0, dead: 1 });
+    assert_eq!(done, CompletedBlobDeletions { removed: 1, retries_incremented: 0, dead: 1, remaining: 0 });
     assert_eq!(pending(&world, u32::MAX), []);
     world.coppice.upgrade();
     let rows = dead(&world);
@@ -270,7 +270,7 @@ fn s2_6_error_rows_in_both_lists_are_completed_and_unknown_ones_passed_over() {
     assert_eq!(refused, Err(BlobDeletionError::TooMany { limit: 10_000 }));
     assert!(world.record(&child).is_some());
     let done = complete(&world, &[id, id], &[id, id], 1);
-    assert_eq!(done, CompletedBlobDeletions { removed: 1, retries_incremented: 0, dead: 0 });
+    assert_eq!(done, CompletedBlobDeletions { removed: 1, retries_incremented: 0, dead: 0, remaining: 0 });
     assert_eq!(complete(&world, &[id], &[], 1), CompletedBlobDeletions::default(), "said again");
     assert_eq!(world.record(&child), None);
 }

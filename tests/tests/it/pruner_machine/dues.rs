@@ -6,6 +6,7 @@ use super::jobs::Progress;
 use super::machine::Machine;
 use super::model::Records;
 use super::rules::Spent;
+use super::settings::Settings;
 use super::sight::Sight;
 use super::tick::{Done, Run, Scope};
 use super::transactions::Txid;
@@ -79,13 +80,17 @@ impl Machine {
         if !behind || before > PrunerPhase::PreserveParents && !deleted {
             return Ok(());
         }
-        let until = tick.scope.preserves_until();
+        // What was promised lasts for a while; and a parent that came since is preserved before it may go.
+        let slack = tick.scope.settings.iter().map(Settings::pass_interval).max().unwrap_or(0);
+        let (until, current) = (tick.scope.preserves_until(), self.heights.current);
+        let least = until.iter().min().map_or(0, |until| until.saturating_sub(slack));
         for parent in tick.scope.surely_preserved(tick.before).difference(&tick.scope.by_hand) {
             let Ok(record) = self.records.get(parent) else { continue };
-            let kept = record.preserve_until.is_some_and(|until_now| until.contains(&until_now));
+            let kept = record.preserve_until.is_some_and(|until_now| until_now >= least);
             let name = self.family.name(parent);
-            ensure!(kept, "phase 1 has not preserved {name} until one of {until:?}: {record:?}");
-            self.seen("a parent is preserved");
+            let came = self.came.get(parent).is_some_and(|came| current.saturating_sub(*came) < slack.max(1));
+            ensure!(kept || came, "phase 1 has not preserved {name} until one of {until:?}: {record:?}");
+            self.seen(if kept { "a parent is preserved" } else { "excused: a parent that came late" });
         }
         Ok(())
     }
@@ -120,7 +125,7 @@ impl Machine {
 
     /// A run that is done has ended every preservation up to its height, and deleted all that was due when it began, but what
     /// defensive mode keeps.
-    fn nothing_is_left(&self, tick: &Tick, excused: &BTreeSet<Txid>) -> Outcome {
+    fn nothing_is_left(&mut self, tick: &Tick, excused: &BTreeSet<Txid>) -> Outcome {
         for job in tick.completed() {
             // While there is no retention no preservation ends, as nothing would become due.
             let retained = tick.scope.settings.iter().all(|settings| settings.utxo.block_height_retention > 0);
@@ -134,16 +139,40 @@ impl Machine {
                 continue;
             }
             let touched = self.run.as_ref().map(|run| &run.touched);
+            let at = job.safe_height.min(job.current_height);
+            let waits = |txid: &Txid| self.kept_until.get(txid).is_some_and(|(until, _)| at < *until);
             let left = self.records.due(job.safe_height);
             for txid in &left {
                 let may = excused.contains(txid) || touched.is_some_and(|touched| touched.contains(txid));
                 let name = self.family.name(txid);
-                ensure!(may, "the run to {} has left {name}: {:?}", job.safe_height, self.records.0[txid]);
+                ensure!(
+                    may || waits(txid),
+                    "the run to {} has left {name}: {:?}",
+                    job.safe_height,
+                    self.records.0[txid]
+                );
             }
+            let looked_at: BTreeSet<Txid> = left.iter().copied().filter(|txid| !waits(txid)).collect();
             let began = |progress: &Progress| progress.after.id == job.id && progress.began();
             if tick.jobs.iter().any(began) && self.run.is_none() && tick.scope.heights.len() == 1 {
-                self.kept_are_counted(tick, job, &left)?;
+                self.kept_are_counted(tick, job, &looked_at)?;
             }
+            // What defensive mode keeps is looked at again after so many blocks: after how many is known of what has no spender
+            // that is mined too lately, or may have had.
+            let most = tick.scope.settings.iter().map(|settings| settings.utxo.block_height_retention).max();
+            let until = at + most.unwrap_or(0).max(1);
+            let alone = tick.scope.heights.len() == 1 && tick.scope.settings.len() == 1;
+            let known = |txid: &Txid| {
+                let all = self.spenders_in(tick, txid);
+                alone && all.iter().all(|spent| matches!(spent, Spent::Stably | Spent::Unmined | Spent::ByNone))
+            };
+            let kept: Vec<_> = looked_at.iter().filter(|txid| excused.contains(*txid)).collect();
+            let kept: Vec<_> = kept.into_iter().map(|txid| (*txid, (until, known(txid)))).collect();
+            let guessed = |txid: &&Txid| waits(txid) && self.kept_until.get(*txid).is_some_and(|(_, known)| !known);
+            let excuses = left.iter().filter(guessed).count();
+            self.seen_often("excused: kept for some blocks", excuses as u64);
+            self.seen_often("what was due was looked at", (left.len() - excuses + tick.done.gone.len()) as u64);
+            self.kept_until.extend(kept);
         }
         Ok(())
     }
@@ -158,13 +187,16 @@ impl Machine {
         ];
         let sum: u64 = kinds.iter().map(|(count, _)| count).sum();
         let names = self.family.names(left);
-        ensure!(sum == left.len() as u64, "{names} were kept, and {sum} are counted: {counts:?}");
+        // Of those that waited some may have come by their height.
+        ensure!(sum >= left.len() as u64, "{names} were kept, and {sum} are counted: {counts:?}");
         for (count, kind) in kinds {
             let such = |txid: &&Txid| {
                 let all = self.spenders_in(tick, txid);
                 all.contains(&kind) || all.contains(&Spent::Disputed)
             };
-            let most = left.iter().filter(such).count() as u64;
+            let such = |txid: &&Txid| tick.before.0.contains_key(*txid) && such(txid);
+            let due = self.records.due(job.safe_height);
+            let most = due.iter().filter(such).count() as u64;
             ensure!(count <= most, "{count} are counted as {kind:?}, and {most} of {names} are");
         }
         Ok(())

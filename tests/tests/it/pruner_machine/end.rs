@@ -21,7 +21,7 @@ impl Machine {
         self.set(Setting::Enabled(true))?;
         self.set(Setting::NoDeletion(false))?;
         self.assembly(true)?;
-        let mut height = self.tip.max(self.heights.current).max(self.last_completed);
+        let mut height = self.tip.max(self.heights.current);
         loop {
             let there = |machine: &Self| -> Vec<(Txid, bool)> {
                 machine.records.0.iter().map(|(txid, record)| (*txid, record.deleting)).collect()

@@ -19,6 +19,8 @@ pub enum Cause {
     Tick,
     /// An operator's `prune_utxos`: a trigger and a tick.
     Prune,
+    /// An operator's `set_heights` or `cancel_prune_job`.
+    Repaired,
 }
 
 impl Cause {
@@ -85,13 +87,19 @@ impl Machine {
             self.is_resumed(sight, progress, cause)?;
             if progress.became(JobState::Completed) {
                 let job = &progress.after;
-                processed = processed.max(job.height.min(self.heights.current).min(job.safe_height));
-                self.last_completed = job.height;
+                let reached = job.height.min(job.current_height).min(job.safe_height);
+                processed = processed.max(reached.min(self.heights.current));
             }
         }
         let shown = sight.status.last_processed_height;
         ensure!(shown == processed, "{shown} is processed, and ought be {processed}: {all:#?}");
         self.processed = shown;
+        // What was persisted while a job ran is due without another call.
+        let safe = self.heights_of(self.heights.current).1;
+        let open = sight.status.pending.is_some() || sight.status.running.is_some();
+        let completed = all.iter().any(|progress| progress.became(JobState::Completed));
+        let left = completed && self.heights.persisted > 0 && safe > shown && !open;
+        ensure!(!left, "{shown} is processed, {safe} is safe, and no job waits: {all:#?}");
         Ok(all)
     }
 
@@ -125,6 +133,7 @@ impl Machine {
             let resumes = cause.ticks() || cause == Cause::Stopped;
             let may = match after.trigger {
                 JobTrigger::Resumed => resumes,
+                JobTrigger::Due => cause.ticks() || cause == Cause::Repaired,
                 JobTrigger::Manual => resumes || cause.triggers(),
                 _ => cause.triggers(),
             };
@@ -137,11 +146,16 @@ impl Machine {
             (JobState::Running, None) => ensure!(cause.ticks(), "it runs without a tick"),
             (JobState::Completed, None) => ensure!(cause.ticks(), "it ends without a tick"),
             (JobState::Cancelled, Some(JobEnd::Superseded)) => {
-                ensure!(state == Some(JobState::Pending) && cause.triggers(), "it was not superseded");
+                // A job by hand that is stopped may be for a height above the one that waits.
+                let by_higher = cause.triggers() || cause.ticks() || cause == Cause::Stopped;
+                ensure!(state == Some(JobState::Pending) && by_higher, "it was not superseded");
             }
             (JobState::Cancelled, Some(JobEnd::BlockAssemblyNotRunning)) => {
                 let stopped = !self.running && (cause.ticks() || cause == Cause::Stopped);
                 ensure!(state == Some(JobState::Running) && stopped, "the block assembly did not stop it");
+            }
+            (JobState::Cancelled, Some(JobEnd::HeightsSet | JobEnd::Cancelled)) => {
+                ensure!(cause == Cause::Repaired, "no operator cancelled it");
             }
             (JobState::Failed, Some(JobEnd::TimedOut)) => {
                 let took = after.ended_at.saturating_sub(after.started_at);
@@ -163,7 +177,8 @@ impl Machine {
         let heights = |job: &PruneJob| (job.current_height, job.safe_height);
         if job.started_at > 0 && progress.before.as_ref().is_none_or(|before| heights(before) != heights(job)) {
             let at = heights(job);
-            let mut heights = vec![self.heights_of(job.height)];
+            let of_operator = self.heights_for(job.height);
+            let mut heights = vec![of_operator];
             if job.trigger != JobTrigger::Manual {
                 // Whose height it takes again, the new job does not say.
                 heights.retain(|_| job.trigger == JobTrigger::Resumed);
@@ -172,7 +187,8 @@ impl Machine {
             // The place of one that timed out is kept with its heights.
             heights.extend(self.run.iter().flat_map(|run| run.heights.iter().copied()));
             // A block persister that begins meanwhile, or another rule, holds back.
-            let fallen: Vec<_> = heights.iter().map(|(current, _)| self.heights_of(*current)).collect();
+            let fall = |&(current, safe): &(u32, u32)| (current, safe.min(self.heights_of(current.max(safe)).1));
+            let fallen: Vec<_> = heights.iter().map(fall).collect();
             heights.extend(fallen);
             ensure!(heights.contains(&at), "a job begins at {at:?}, which is none of {heights:?}: {job:?}");
         }
@@ -199,8 +215,14 @@ impl Machine {
 
     /// A job that nobody asked for has the height of one that was stopped. One by hand may stay one by hand: its height need
     /// not be a notified one.
-    fn is_resumed(&self, sight: &Sight, progress: &Progress, cause: Cause) -> Outcome {
+    fn is_resumed(&mut self, sight: &Sight, progress: &Progress, cause: Cause) -> Outcome {
         let job = &progress.after;
+        if job.trigger == JobTrigger::Due && progress.before.is_none() {
+            let safe = self.heights_of(self.heights.current).1;
+            ensure!(job.height == safe, "{safe} is due, and the job is {job:?}");
+            self.seen("what was persisted meanwhile is due");
+            return Ok(());
+        }
         let asked = cause.triggers() && job.trigger != JobTrigger::Resumed;
         if progress.before.is_some() || asked {
             return Ok(());
@@ -216,6 +238,12 @@ impl Machine {
     /// The heights of a run for this current height, if it began now.
     fn heights_of(&self, current: u32) -> (u32, u32) {
         (current, self.settings.safe_height(current, self.heights.persisted))
+    }
+
+    /// The heights of an operator's run, if it began now.
+    fn heights_for(&self, height: u32) -> (u32, u32) {
+        let current = if self.heights.current == 0 { height } else { height.min(self.heights.current) };
+        (current, self.heights_of(height).1)
     }
 
     /// The heights, the sums and the settings that the status shows.

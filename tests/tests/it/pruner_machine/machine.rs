@@ -34,8 +34,6 @@ pub struct Machine {
     pub heights: Heights,
     /// The highest height for which a job completed.
     pub processed: u32,
-    /// The height of the last job that completed.
-    pub last_completed: u32,
     /// The block assembly runs.
     pub running: bool,
     /// The height at which the chain is.
@@ -50,6 +48,10 @@ pub struct Machine {
     /// Records that ticks have deleted, and preservations that they have ended.
     pub went: u64,
     pub expired: u64,
+    /// Where the chain was when a record was made, or its preservation was set or ended: phase 1 may not have looked since.
+    pub came: BTreeMap<Txid, u32>,
+    /// Until when a record is not looked at again that defensive mode kept, and whether that is known to the block.
+    pub kept_until: BTreeMap<Txid, (u32, bool)>,
     /// What was done so far, for a report.
     pub journal: Vec<String>,
     pub counts: Seen,
@@ -68,7 +70,6 @@ impl Machine {
             settings: Settings::default(),
             heights: Heights::default(),
             processed: 0,
-            last_completed: 0,
             running: false,
             tip: TIP,
             jobs: BTreeMap::new(),
@@ -77,6 +78,8 @@ impl Machine {
             deleted: BTreeSet::new(),
             went: 0,
             expired: 0,
+            came: BTreeMap::new(),
+            kept_until: BTreeMap::new(),
             journal: Vec::new(),
             counts: Seen::new(),
             replies: Known::new(),
@@ -162,6 +165,18 @@ impl Machine {
             Step::Persisted(above) => self.persisted(self.tip.saturating_add_signed(above.into())),
             Step::Block(above, mined) => self.block(self.tip.saturating_add_signed(above.into()), mined),
             Step::Persister(behind) => self.persister(behind),
+            Step::Edge(height, how) => match how % 3 {
+                0 => self.persisted_at_most(height),
+                1 => self.block_at_most(height, how & 4 == 0),
+                _ => self.prune_edge(height),
+            },
+            Step::Heights(above, behind, processed) => {
+                let current = self.tip.saturating_add_signed(above.into());
+                let persisted = behind.map(|behind| current - u32::from(behind));
+                let processed = persisted.unwrap_or(current).saturating_sub(processed.into());
+                self.set_heights(current, persisted, processed)
+            }
+            Step::Cancel => self.cancel(),
             Step::Prune(above) => self.prune(self.tip.saturating_add_signed(above.into())),
             Step::Reorg { depth, ticks, again } => self.reorg(depth, ticks, again),
             Step::Tick(ticks) => (0..ticks).try_for_each(|_| self.tick()),

@@ -230,13 +230,16 @@ impl Records {
 
     pub fn set_mined(&mut self, set: &UtxoSetMined, item: &MinedTransaction, at: At) -> Result<Vec<u32>, UtxoError> {
         let record = self.get_mut(&item.txid)?;
+        let last_unset = set.unset && record.blocks.iter().map(|block| block.block_id).eq([set.block_id]);
         if set.unset {
             record.blocks.retain(|block| block.block_id != set.block_id);
         } else if record.blocks.iter().all(|block| block.block_id != set.block_id) {
             let (block_id, height, subtree) = (set.block_id, set.block_height, item.subtree);
             record.blocks.push(BlockRef { block_id, height, subtree });
         }
-        if !record.blocks.is_empty() && set.on_longest_chain {
+        if last_unset {
+            record.unmined_since = Some(at.height);
+        } else if !record.blocks.is_empty() && set.on_longest_chain {
             record.unmined_since = None;
         } else if record.blocks.is_empty() || set.unset {
             record.unmined_since.get_or_insert(at.height);
@@ -249,6 +252,23 @@ impl Records {
     pub fn set_locked(&mut self, txid: &[u8], locked: bool, at: At) -> Result<(), UtxoError> {
         let record = self.get_mut(txid)?;
         record.locked = locked;
+        if locked {
+            record.delete_at_height = None;
+        } else {
+            record.evaluate(at);
+        }
+        Ok(())
+    }
+
+    pub fn set_on_longest_chain(&mut self, txid: &[u8], is: bool, at: At) -> Result<(), UtxoError> {
+        let record = self.get_mut(txid)?;
+        if !is {
+            record.unmined_since.get_or_insert(at.height);
+        } else if record.blocks.is_empty() {
+            return Err(UtxoError::NotMined);
+        } else {
+            record.unmined_since = None;
+        }
         record.evaluate(at);
         Ok(())
     }
@@ -277,6 +297,12 @@ impl Records {
         true
     }
 
+    /// Phase 1's: a longer promise stays.
+    pub fn promise(&mut self, txid: &[u8], until: u32) -> bool {
+        let longer = self.get(txid).ok().and_then(|record| record.preserve_until).is_some_and(|before| before >= until);
+        longer || self.preserve(txid, until)
+    }
+
     /// Marks a transaction and all that spend from it, breadth first; which were not marked before.
     pub fn set_conflicting(&mut self, txid: &[u8], at: At) -> Result<Vec<Txid>, UtxoError> {
         self.get(txid)?;
@@ -298,9 +324,9 @@ impl Records {
         Ok(marked)
     }
 
-    /// A record goes: its parents say that their spender was deleted, and list it no more. Answers how many outputs say so
-    /// that did not before.
-    pub fn remove(&mut self, txid: &Txid) -> u64 {
+    /// A record goes: its parents say that their spender was deleted, and list it no more; what a double spend held they have
+    /// back. Answers how many outputs say so that did not before.
+    pub fn remove(&mut self, txid: &Txid, at: At) -> u64 {
         let record = self.0.remove(txid).expect("it is there");
         for parent in record.parents() {
             if let Ok(parent) = self.get_mut(&parent) {
@@ -310,6 +336,14 @@ impl Records {
         let mut told = 0;
         for (&(parent, vout), vin) in record.inputs.iter().zip(0..) {
             let output = self.get_mut(&parent).ok().and_then(|parent| parent.outputs.get_mut(vout as usize));
+            if record.conflicting {
+                let held = |output: &&mut Output| output.hold.as_ref().is_some_and(|hold| hold.is(txid, vin));
+                if let Some(output) = output.and_then(Option::as_mut).filter(held) {
+                    output.hold = None;
+                    self.evaluate([parent], at);
+                }
+                continue;
+            }
             let hold = output.and_then(Option::as_mut).and_then(|output| output.hold.as_mut());
             if let Some(hold) = hold.filter(|hold| hold.is(txid, vin)) {
                 told += u64::from(!std::mem::replace(&mut hold.deleted, true));

@@ -73,6 +73,14 @@ impl Machine {
                 let all: Vec<Txid> = all.collect();
                 self.mine(&all, (block, block_height), unset, longest, height)
             }
+            Step::OnLongestChain(pick, is) => {
+                let txid = self.pick(pick, |txid| self.is(txid, |record| record.unmined_since.is_some() == is));
+                let set = UtxoSetOnLongestChain { height, txids: vec![ByteBuf::from(txid)], on_longest_chain: is };
+                let answer = only(self.call(Who::Producer, "utxo_set_on_longest_chain", (set,))?)?;
+                let expected = self.records.set_on_longest_chain(&txid, is, self.at(height));
+                let what = format!("at {height}: {} on the longest chain: {is}", self.family.name(&txid));
+                self.agree(what, &[txid], answer, expected)
+            }
             Step::Lock(pick, locked) => {
                 let txid = self.pick(pick, |txid| self.is(txid, |record| record.locked != locked));
                 let set = UtxoSetLocked { height, locked, txids: vec![ByteBuf::from(txid)] };
@@ -91,6 +99,7 @@ impl Machine {
                 if let Some(run) = &mut self.run {
                     run.by_hand.insert(txid);
                 }
+                self.came.insert(txid, self.heights.current);
                 self.agree(format!("preserve {} until {until}", self.family.name(&txid)), &[txid], answer, expected)
             }
             Step::Conflict(pick) => {
@@ -134,6 +143,8 @@ impl Machine {
             conflicting: kind == Kind::Conflicting,
             fee: None,
         };
+        self.came.insert(txid, self.heights.current);
+        self.kept_until.remove(&txid);
         let batch = UtxoCreateBatch { height, items: vec![item.clone()] };
         let answer: Result<UtxoCreated, UtxoError> = only(self.call(Who::Producer, "utxo_create", (batch,))?)?;
         let answer = answer.map(|_| ());

@@ -58,10 +58,12 @@ pub enum Fault {
     LowerWins,
     /// Freezing does not keep a record.
     IgnoresFreezing,
+    /// A height may jump as far as it likes.
+    BelievesAnything,
 }
 
 impl Fault {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::SkipsPhaseOne,
         Self::LooksOnce,
         Self::NeverExpires,
@@ -80,6 +82,7 @@ impl Fault {
         Self::LosesItsPlace,
         Self::LowerWins,
         Self::IgnoresFreezing,
+        Self::BelievesAnything,
     ];
 }
 

@@ -38,6 +38,11 @@ impl Settings {
         }
     }
 
+    /// Blocks after which phase 1 looks at all old unmined transactions again, at most.
+    pub fn pass_interval(&self) -> u32 {
+        (self.pruner.parent_preservation_blocks / 8).min(self.utxo.block_height_retention)
+    }
+
     /// What is unmined since before this height is old; 0: nothing is.
     pub fn cutoff(&self, current: u32) -> u32 {
         current.saturating_sub(match self.pruner.unmined_tx_retention {

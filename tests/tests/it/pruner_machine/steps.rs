@@ -45,6 +45,8 @@ pub enum Step {
         unset: bool,
         longest: bool,
     },
+    /// The status by itself.
+    OnLongestChain(Pick, bool),
     Lock(Pick, bool),
     /// An output, or all.
     Freeze(Pick, Option<u8>),
@@ -61,6 +63,12 @@ pub enum Step {
     /// A run begins, and then the block persister, so far behind; and the run goes on.
     Persister(u8),
     Prune(i8),
+    /// A height at the edge of what one may be, told by either notification or by an operator.
+    Edge(u32, u8),
+    /// An operator says where the chain is: so far above the tip, whether the persister is so far behind, and what was processed.
+    Heights(i8, Option<u8>, u8),
+    /// An operator cancels what runs or waits.
+    Cancel,
     Assembly(bool),
     /// So many blocks are taken back; ticks meanwhile; most of what was in them is in others.
     Reorg {
@@ -113,6 +121,19 @@ impl fmt::Display for History {
     }
 }
 
+/// Any height, most of them where something changes.
+fn edge() -> impl Strategy<Value = u32> {
+    let half = 1u32 << 31;
+    prop_oneof![
+        3 => Just(0u32),
+        2 => 1u32..3,
+        4 => prop_oneof![Just(half - 1), Just(half), Just(half + 1)],
+        3 => Just(u32::MAX),
+        2 => 10_000u32..10_100,
+        2 => any::<u32>(),
+    ]
+}
+
 fn kind() -> impl Strategy<Value = Kind> {
     prop_oneof![
         8 => Just(Kind::Mined),
@@ -139,6 +160,7 @@ fn step() -> impl Strategy<Value = Step> {
         9 => (0u8..12, any::<u16>(), seldom(), often())
             .prop_map(|(back, mask, unset, longest)| Step::Mine { back, mask, unset, longest }),
         1 => (pick(), seldom()).prop_map(|(pick, locked)| Step::Lock(pick, locked)),
+        2 => (pick(), any::<bool>()).prop_map(|(pick, is)| Step::OnLongestChain(pick, is)),
         1 => (pick(), vout()).prop_map(|(pick, vout)| Step::Freeze(pick, vout)),
         2 => (pick(), vout()).prop_map(|(pick, vout)| Step::Thaw(pick, vout)),
         3 => (pick(), -6i8..12).prop_map(|(pick, until)| Step::Preserve(pick, until)),
@@ -150,6 +172,10 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (height(), often()).prop_map(|(height, mined)| Step::Block(height, mined)),
         4 => (0u8..12).prop_map(Step::Persister),
         3 => height().prop_map(Step::Prune),
+        2 => (edge(), any::<u8>()).prop_map(|(height, how)| Step::Edge(height, how)),
+        1 => (-20i8..10, prop::option::of(0u8..12), 0u8..20)
+            .prop_map(|(current, persisted, processed)| Step::Heights(current, persisted, processed)),
+        1 => Just(Step::Cancel),
         4 => often().prop_map(Step::Assembly),
         3 => (1u8..8, 0u8..4, any::<u16>())
             .prop_map(|(depth, ticks, again)| Step::Reorg { depth, ticks, again }),

@@ -121,7 +121,9 @@ impl Machine {
         let smallest_retention = smallest_retention.expect("there are settings");
         let in_force = Settings { smallest_retention, ..self.settings.clone() };
         let limit = |current: u32| in_force.safe_height(current, self.heights.persisted);
-        scope.heights = scope.heights.iter().map(|&(current, safe)| (current, safe.min(limit(current)))).collect();
+        // An operator's height may be above the chain.
+        let fallen = |&(current, safe): &(u32, u32)| (current, safe.min(limit(current.max(safe))));
+        scope.heights = scope.heights.iter().map(fallen).collect();
         let done = if worked && self.running { self.adopt(sight, &scope)? } else { Done::default() };
         self.went += done.gone.len() as u64;
         self.expired += done.expired.len() as u64;
@@ -133,6 +135,9 @@ impl Machine {
     fn adopt(&mut self, sight: &Sight, scope: &Scope) -> Outcome<Done> {
         let before = self.records.clone();
         let mut done = Done::default();
+        // Parents that have back what a double spend held.
+        let lost = before.0.iter().filter(|(txid, record)| record.conflicting && !sight.records.contains_key(*txid));
+        let released: BTreeSet<Txid> = lost.flat_map(|(_, record)| record.parents()).collect();
         for (txid, record) in before.0.iter().filter(|(_, record)| !record.deleting) {
             let name = self.family.name(txid);
             match sight.records.get(txid) {
@@ -152,7 +157,8 @@ impl Machine {
                 }
                 Some(seen) => {
                     let shown = (seen.preserve_until, seen.delete_at_height);
-                    if shown != (record.preserve_until, record.delete_at_height) {
+                    let unspent = released.contains(txid) && shown == (record.preserve_until, None);
+                    if shown != (record.preserve_until, record.delete_at_height) && !unspent {
                         self.may_change(&before, txid, shown, scope, &mut done)
                             .map_err(|why| format!("{name}: {why} (now {shown:?}): {record:?}"))?;
                     }
@@ -167,8 +173,10 @@ impl Machine {
             self.records.0.get_mut(txid).expect("it is there").deleting = true;
         }
         done.pages = done.gone.iter().map(|txid| before.0[txid].pages()).sum();
+        let retention = self.settings.utxo.block_height_retention;
+        let height = scope.heights.iter().map(|(current, _)| *current).min().unwrap_or(1);
         for txid in &done.gone {
-            self.records.remove(txid);
+            self.records.remove(txid, At { height, retention });
             self.deleted.insert(*txid);
         }
         // What still is there of what the gone ones spent says so now, and did not before.
@@ -250,7 +258,13 @@ impl Machine {
                 let seen = before.spenders(&alone, current, retention);
                 seen.iter().all(|spent| matches!(spent, Spent::Stably | Spent::Disputed))
             };
-            let stable = first || scope.heights.iter().any(stable);
+            // Its check may go over several ticks: what comes into another block meanwhile is as mined as before.
+            let touched = self.run.as_ref().is_some_and(|run| run.touched.contains(&hold.by));
+            let mined = |&(current, _): &(u32, u32)| {
+                let seen = before.spenders(&alone, current, retention);
+                seen.iter().all(|spent| matches!(spent, Spent::Stably | Spent::Disputed | Spent::Recently))
+            };
+            let stable = first || scope.heights.iter().any(|at| stable(at) || touched && mined(at));
             ensure!(stable, "{} spends from it, and is not stable", self.family.name(&hold.by));
         }
         Ok(())

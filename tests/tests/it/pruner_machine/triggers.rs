@@ -6,22 +6,41 @@ use super::machine::Machine;
 use coppice_canister::api::*;
 use coppice_tests::coppice::Who;
 
+/// The largest height.
+const MOST: u32 = u32::MAX / 2;
+
 /// What a trigger for a height comes to.
 enum Expected {
+    Refused(PrunerError),
     Processed,
     Underway,
     New,
 }
 
 impl Machine {
-    /// `processed` is the height at or below which there is nothing to do.
-    fn expected(&self, height: u32, processed: u32) -> Expected {
+    /// Whether a height is one, and where the chain may be.
+    fn refused(&self, height: u32, notified: bool) -> Option<PrunerError> {
+        let (current, jump) = (self.heights.current, self.settings.pruner.max_height_jump);
+        match height {
+            0 => Some(PrunerError::ZeroHeight),
+            _ if height > MOST => Some(PrunerError::BadHeight { most: MOST }),
+            _ if notified && current > 0 && height > current.saturating_add(jump) => {
+                Some(PrunerError::HeightJump { current, most: current.saturating_add(jump) })
+            }
+            _ => None,
+        }
+    }
+
+    /// By hand a height is never processed; and a job by hand that runs may be for a height above the chain's.
+    fn expected(&self, height: u32, by_hand: bool) -> Expected {
         let status = &self.sight.as_ref().expect("the history has begun").status;
         let mut open = status.pending.iter().chain(&status.running);
-        match () {
-            () if height <= processed => Expected::Processed,
-            () if open.any(|job| height <= job.height) => Expected::Underway,
-            () => Expected::New,
+        let reached = |job: &PruneJob| by_hand || job.state == JobState::Pending || job.current_height >= height;
+        match self.refused(height, !by_hand) {
+            Some(error) => Expected::Refused(error),
+            None if height <= self.processed && !by_hand => Expected::Processed,
+            None if open.any(|job| height <= job.height && reached(job)) => Expected::Underway,
+            None => Expected::New,
         }
     }
 
@@ -32,15 +51,22 @@ impl Machine {
         Ok(())
     }
 
-    fn triggered(&mut self, answer: Result<PruneTrigger, PrunerError>, height: u32, trigger: JobTrigger) -> Outcome {
-        let expected = self.expected(height, self.processed);
+    fn triggered(
+        &mut self,
+        expected: Expected,
+        answer: Result<PruneTrigger, PrunerError>,
+        height: u32,
+        trigger: JobTrigger,
+    ) -> Outcome {
         let newest = self.jobs.keys().next_back().copied();
         self.look(Cause::Trigger)?;
         let new = self.jobs.keys().next_back().copied() != newest;
         match (expected, answer) {
             (Expected::Processed, Ok(PruneTrigger::Processed(job))) => {
                 self.seen("a trigger was processed before");
-                ensure!(job.state == JobState::Completed && !new, "processed: {job:?}");
+                ensure!(!new, "processed: {job:?}");
+                let Some(job) = job else { return Ok(()) };
+                ensure!(job.state == JobState::Completed, "processed: {job:?}");
                 self.is_known(&job)
             }
             (Expected::Underway, Ok(PruneTrigger::Underway(job))) => {
@@ -60,15 +86,23 @@ impl Machine {
 
     pub fn persisted(&mut self, height: u32) -> Outcome {
         self.note(format!("{height} is persisted"));
+        let expected = self.expected(height, false);
         let answer = self.call(Who::Producer, "notify_block_persisted", (height,))?;
+        if let Expected::Refused(error) = expected {
+            return self.was_refused(answer, error);
+        }
         self.heights.current = self.heights.current.max(height);
         self.heights.persisted = self.heights.persisted.max(height);
-        self.triggered(answer, height, JobTrigger::BlockPersisted)
+        self.triggered(expected, answer, height, JobTrigger::BlockPersisted)
     }
 
     pub fn block(&mut self, height: u32, mined: bool) -> Outcome {
         self.note(format!("block {height}, mined {mined}"));
+        let expected = self.expected(height, false);
         let answer = self.call(Who::Producer, "notify_block", (height, mined))?;
+        if let Expected::Refused(error) = expected {
+            return self.was_refused(answer, error);
+        }
         self.heights.current = self.heights.current.max(height);
         let last_persisted_height = self.heights.persisted;
         match answer {
@@ -80,29 +114,92 @@ impl Machine {
                 self.look(Cause::Nothing)
             }
             answer if !mined => Err(format!("block {height}, which is not mined, is answered {answer:?}")),
-            answer => self.triggered(answer, height, JobTrigger::Block),
+            answer => self.triggered(expected, answer, height, JobTrigger::Block),
         }
+    }
+
+    /// The first height may be any: a history whose chain begins at an edge would never come down again.
+    fn is_first(&self, height: u32) -> bool {
+        self.heights.current == 0 && height > self.tip && height <= MOST
+    }
+
+    pub fn persisted_at_most(&mut self, height: u32) -> Outcome {
+        if self.is_first(height) { Ok(()) } else { self.persisted(height) }
+    }
+
+    pub fn block_at_most(&mut self, height: u32, mined: bool) -> Outcome {
+        if self.is_first(height) { Ok(()) } else { self.block(height, mined) }
+    }
+
+    /// By hand, any height may be asked for; where nothing was notified it would be where the chain is.
+    pub fn prune_edge(&mut self, height: u32) -> Outcome {
+        if self.is_first(height) { Ok(()) } else { self.prune(height) }
+    }
+
+    /// A wrong height is refused, and nothing has changed.
+    fn was_refused<T: std::fmt::Debug>(&mut self, answer: Result<T, PrunerError>, error: PrunerError) -> Outcome {
+        self.seen(match error {
+            PrunerError::HeightJump { .. } => "a height that jumps is refused",
+            _ => "a height that is none is refused",
+        });
+        let refused = matches!(&answer, Err(refused) if *refused == error);
+        ensure!(refused, "it is to be refused as {error:?}, and is answered {answer:?}");
+        self.look(Cause::Nothing)
+    }
+
+    /// An operator says where the chain is: what was told is forgotten, and the run with it.
+    pub fn set_heights(&mut self, current: u32, persisted: Option<u32>, processed: u32) -> Outcome {
+        self.note(format!("set_heights({current}, {persisted:?}, {processed})"));
+        let arg = SetHeights { current, persisted, processed };
+        let answer: Result<HeightsSet, PrunerError> = self.call(Who::Controller, "set_heights", (arg,))?;
+        let bad = [Some(current), persisted, Some(processed)].into_iter().flatten().any(|height| height > MOST);
+        let wrong =
+            persisted == Some(0) || persisted.is_some_and(|persisted| persisted > current) || processed > current;
+        if bad || wrong {
+            ensure!(answer.is_err(), "it is answered {answer:?}");
+            return self.look(Cause::Nothing);
+        }
+        self.seen("heights are set");
+        (self.heights.current, self.heights.persisted, self.processed) = (current, persisted.unwrap_or(0), processed);
+        self.run = None;
+        self.look(Cause::Repaired)?;
+        let set = answer.map_err(|error| format!("set_heights is refused: {error:?}"))?;
+        let pending = self.sight.as_ref().and_then(|sight| sight.status.pending.clone());
+        let due = set.safe_height > processed;
+        ensure!(set.due == pending && due == pending.is_some(), "{set:?} are set, and {pending:?} waits");
+        Ok(())
+    }
+
+    /// An operator cancels the job that runs, or the one that waits.
+    pub fn cancel(&mut self) -> Outcome {
+        let status = &self.sight.as_ref().expect("the history has begun").status;
+        let id = status.running.as_ref().or(status.pending.as_ref()).map_or(u64::MAX, |job| job.id);
+        self.note(format!("cancel_prune_job({id})"));
+        let answer: Result<PruneJob, PrunerError> = self.call(Who::Controller, "cancel_prune_job", (id,))?;
+        if id == u64::MAX {
+            ensure!(answer == Err(PrunerError::NotOpen), "nothing is open: {answer:?}");
+            return self.look(Cause::Nothing);
+        }
+        self.seen("a job is cancelled");
+        self.run = None;
+        self.look(Cause::Repaired)?;
+        let job = answer.map_err(|error| format!("job {id} is open: {error:?}"))?;
+        ensure!(job.id == id && job.end == Some(JobEnd::Cancelled), "{id} was cancelled: {job:?}");
+        self.is_known(&job)
     }
 
     pub fn prune(&mut self, height: u32) -> Outcome {
         self.note(format!("prune_utxos({height})"));
-        // Whether what is below the last completed height, and was not processed, is done again is left open.
-        let again = height < self.last_completed && height > self.processed;
-        let processed = if height == self.last_completed { height } else { self.processed };
-        let expected = self.expected(height, processed);
+        let expected = self.expected(height, true);
         let answer: Result<PruneJob, PrunerError> = self.call(Who::Controller, "prune_utxos", (height,))?;
         let newest = self.jobs.keys().next_back().copied();
         self.look(Cause::Prune)?;
         match (answer, expected) {
+            (Err(refused), Expected::Refused(error)) if refused == error => Ok(()),
             (Err(PrunerError::BlockAssemblyNotRunning), _) if !self.running => {
                 ensure!(self.jobs.keys().next_back().copied() == newest, "it was refused, and there is a job");
                 Ok(())
             }
-            (Ok(job), Expected::Processed) => {
-                ensure!(job.state == JobState::Completed, "processed: {job:?}");
-                self.is_known(&job)
-            }
-            (Ok(job), _) if again && job.state == JobState::Completed => self.is_known(&job),
             (Ok(job), Expected::Underway | Expected::New) if self.running => {
                 self.seen("an operator has records pruned");
                 ensure!(job.height >= height, "{height} was to be pruned, and it was {job:?}");

@@ -78,13 +78,14 @@ impl Machine {
         }
         let names = self.family.names(&gone);
         self.note(format!("a worker did those of {names}, and failed at {failed_ids:?} ({max_retries} tries)"));
+        let at = self.at(self.heights.current.max(1));
         let arg = CompleteBlobDeletions { completed_ids, failed_ids, max_retries };
         let answer: Result<CompletedBlobDeletions, BlobDeletionError> =
             self.call(WORKER, "complete_blob_deletions", (arg,))?;
         ensure!(answer.as_ref() == Ok(&expected), "the worker is answered {answer:?}, and ought be {expected:?}");
         dead.extend(self.sight.as_ref().expect("the history has begun").dead.keys());
         for txid in &gone {
-            self.records.remove(txid);
+            self.records.remove(txid, at);
             self.deleted.insert(*txid);
             self.touch(*txid);
         }

@@ -69,15 +69,23 @@ impl State {
             }
             "notify_block_persisted" => {
                 let (height,) = args(arg);
-                reply(Ok::<_, PrunerError>(self.persisted(height)))
+                reply(self.checked(height, true).map(|()| self.persisted(height)))
             }
             "notify_block" => {
                 let (height, mined) = args(arg);
-                reply(Ok::<_, PrunerError>(self.block(height, mined)))
+                reply(self.checked(height, true).map(|()| self.block(height, mined)))
             }
             "prune_utxos" => {
                 let (height,) = args(arg);
-                reply(self.prune(height))
+                reply(self.checked(height, false).and_then(|()| self.prune(height)))
+            }
+            "set_heights" => {
+                let (heights,): (SetHeights,) = args(arg);
+                reply(self.set_heights(heights))
+            }
+            "cancel_prune_job" => {
+                let (id,): (u64,) = args(arg);
+                reply(self.cancel(id))
             }
             "complete_blob_deletions" => {
                 let (arg,) = args(arg);
@@ -120,6 +128,11 @@ impl State {
                 let (of,): (UtxoSetMined,) = args(arg);
                 let at = self.at(of.height);
                 batch(of.items.iter().map(|item| self.records.set_mined(&of, item, at)))
+            }
+            "utxo_set_on_longest_chain" => {
+                let (of,): (UtxoSetOnLongestChain,) = args(arg);
+                let at = self.at(of.height);
+                batch(of.txids.iter().map(|txid| self.records.set_on_longest_chain(txid, of.on_longest_chain, at)))
             }
             "utxo_set_locked" => {
                 let (of,): (UtxoSetLocked,) = args(arg);
@@ -234,7 +247,7 @@ impl State {
         let txid = |row: &BlobDeletion| row.txid.as_ref().and_then(|txid| txid[..].try_into().ok()).expect("a record");
         for id in &arg.completed_ids {
             if let Some((row, _)) = self.rows.remove(id) {
-                self.take(&txid(&row));
+                self.take(&txid(&row), self.heights.current.max(1));
                 done.removed += 1;
             }
         }
@@ -249,7 +262,7 @@ impl State {
             (done.removed, done.dead) = (done.removed + 1, done.dead + 1);
             if self.has(Fault::GivesRecordsUp) {
                 let (row, _) = self.rows.remove(id).expect("it is there");
-                self.take(&txid(&row));
+                self.take(&txid(&row), self.heights.current.max(1));
             }
         }
         done
@@ -279,6 +292,7 @@ impl State {
             last_job: self.ended.last().map(|id| self.jobs[*id as usize - 1].clone()),
             blocked_by: None,
             set_aside: Vec::new(),
+            passed_over: Vec::new(),
             blobs_pending: rows(false),
             blobs_dead: rows(true),
             totals: self.totals,

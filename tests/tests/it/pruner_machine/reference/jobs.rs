@@ -23,9 +23,13 @@ impl State {
         (job.state, job.end, job.ended_at) = (state, end, self.now);
         self.ended.push(job.id);
         if state == JobState::Completed {
-            let height = job.height.min(self.heights.current).min(job.safe_height);
+            let height = job.height.min(job.current_height).min(self.heights.current).min(job.safe_height);
             self.processed = self.processed.max(height);
             self.last_completed = Some(job.clone());
+            let safe = self.heights_for(self.heights.current).1;
+            if self.heights.persisted > 0 && safe > self.processed && self.pending_job().is_none() {
+                self.make(safe, JobTrigger::Due);
+            }
         }
     }
 
@@ -67,16 +71,64 @@ impl State {
         }
     }
 
+    /// Whether it is a height, and where the chain may be.
+    pub fn checked(&self, height: u32, notified: bool) -> Result<(), PrunerError> {
+        let (current, most) = (self.heights.current, u32::MAX / 2);
+        let limit = current.saturating_add(self.settings.pruner.max_height_jump);
+        match height {
+            0 => Err(PrunerError::ZeroHeight),
+            _ if height > most => Err(PrunerError::BadHeight { most }),
+            _ if notified && current > 0 && height > limit && !self.has(Fault::BelievesAnything) => {
+                Err(PrunerError::HeightJump { current, most: limit })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub fn set_heights(
+        &mut self,
+        SetHeights { current, persisted, processed }: SetHeights,
+    ) -> Result<HeightsSet, PrunerError> {
+        let most = u32::MAX / 2;
+        if current > most
+            || processed > current
+            || persisted.is_some_and(|persisted| persisted == 0 || persisted > current)
+        {
+            return Err(PrunerError::BadHeight { most });
+        }
+        self.run = None;
+        for state in [JobState::Running, JobState::Pending] {
+            if let Some(at) = self.with(state) {
+                self.end(at, JobState::Cancelled, Some(JobEnd::HeightsSet));
+            }
+        }
+        self.heights = Heights { current, persisted: persisted.unwrap_or(0) };
+        self.processed = processed;
+        let safe_height = self.settings.safe_height(current, self.heights.persisted);
+        let due = (safe_height > processed).then(|| self.make(safe_height, JobTrigger::Due));
+        Ok(HeightsSet { safe_height, unmined_cutoff_height: self.settings.cutoff(current), due })
+    }
+
+    pub fn cancel(&mut self, id: u64) -> Result<PruneJob, PrunerError> {
+        let open = |job: &PruneJob| job.id == id && matches!(job.state, JobState::Pending | JobState::Running);
+        let at = self.jobs.iter().position(open).ok_or(PrunerError::NotOpen)?;
+        if self.jobs[at].state == JobState::Running || self.running_job().is_none() {
+            self.run = None;
+        }
+        self.end(at, JobState::Cancelled, Some(JobEnd::Cancelled));
+        Ok(self.jobs[at].clone())
+    }
+
     /// What a trigger comes to.
     fn trigger(&mut self, height: u32, trigger: JobTrigger) -> PruneTrigger {
-        let last = self.last_completed.clone();
-        let manual = last.as_ref().filter(|_| trigger == JobTrigger::Manual).map_or(0, |job| job.height);
-        if height <= self.processed.max(manual) {
-            return PruneTrigger::Processed(last.expect("something was processed"));
+        let by_hand = trigger == JobTrigger::Manual;
+        if height <= self.processed && !by_hand {
+            return PruneTrigger::Processed(self.last_completed.clone());
         }
         let lower = self.has(Fault::LowerWins);
         let pending = self.pending_job().filter(|_| !lower);
-        let open = pending.into_iter().chain(self.running_job()).find(|job| height <= job.height);
+        let running = self.running_job().filter(|job| by_hand || job.current_height >= height);
+        let open = pending.into_iter().chain(running).find(|job| height <= job.height);
         match open {
             Some(job) => PruneTrigger::Underway(job.clone()),
             None => PruneTrigger::Scheduled(self.make(height, trigger)),
@@ -104,7 +156,6 @@ impl State {
         }
         let job = match self.trigger(height, JobTrigger::Manual) {
             PruneTrigger::Scheduled(job) | PruneTrigger::Underway(job) => job,
-            PruneTrigger::Processed(job) => return Ok(job),
             other => panic!("an operator is answered {other:?}"),
         };
         self.tick(true);
@@ -172,6 +223,11 @@ impl State {
 
     fn own_heights(&self, at: usize) -> (u32, u32) {
         let job = &self.jobs[at];
-        self.heights_for(if job.trigger == JobTrigger::Manual { job.height } else { self.heights.current })
+        let current = self.heights.current;
+        if job.trigger != JobTrigger::Manual {
+            return self.heights_for(current);
+        }
+        let lower = if current == 0 { job.height } else { job.height.min(current) };
+        (lower, self.heights_for(job.height).1)
     }
 }

@@ -17,7 +17,8 @@ impl State {
     /// Goes on with a run within a tick's budget, and says whether it is done.
     pub fn work(&mut self, run: &mut Run, counts: &mut PruneCounts) -> bool {
         let settings = self.settings.clone();
-        let held_back = settings.safe_height(run.heights.0, self.heights.persisted);
+        // An operator's height may be above the chain.
+        let held_back = settings.safe_height(run.heights.0.max(run.heights.1), self.heights.persisted);
         if !self.has(Fault::IgnoresPersisted) && !self.has(Fault::KeepsItsHeight) {
             run.heights.1 = run.heights.1.min(held_back);
         }
@@ -79,7 +80,7 @@ impl State {
         let parents = self.records.0[old].parents();
         let ops = 1 + parents.len() as i64;
         for parent in parents {
-            if self.records.preserve(&parent, run.heights.0 + self.settings.pruner.parent_preservation_blocks) {
+            if self.records.promise(&parent, run.heights.0 + self.settings.pruner.parent_preservation_blocks) {
                 self.add(counts, |counts| &mut counts.parents_preserved, 1);
             }
         }
@@ -152,7 +153,7 @@ impl State {
             self.add(counts, |counts| &mut counts.records_deleting, 1);
             return ops;
         }
-        let told = self.take(txid);
+        let told = self.take(txid, current);
         self.add(counts, |counts| &mut counts.records_deleted, 1);
         self.add(counts, |counts| &mut counts.pages_deleted, record.pages());
         self.add(counts, |counts| &mut counts.parents_updated, told);
@@ -160,12 +161,13 @@ impl State {
     }
 
     /// Takes a record out.
-    pub fn take(&mut self, txid: &Txid) -> u64 {
+    pub fn take(&mut self, txid: &Txid, height: u32) -> u64 {
+        let at = At { height, retention: self.settings.utxo.block_height_retention };
         if !self.has(Fault::TellsNobody) {
-            return self.records.remove(txid);
+            return self.records.remove(txid, at);
         }
         let before = self.records.clone();
-        let told = self.records.remove(txid);
+        let told = self.records.remove(txid, at);
         for (txid, record) in &mut self.records.0 {
             record.outputs.clone_from(&before.0[txid].outputs);
         }
