@@ -431,7 +431,7 @@ proptest! {
         }
         let references = |range: &BTreeMap<u64, (AppendBlock, Vec<[u8; 32]>)>| range.values().map(|block| block.1.len() as u64).sum::<u64>();
         prop_assert_eq!(chain.state().kept_references(), references(&model));
-        for (&number, _) in &model {
+        for &number in model.keys() {
             let before = references(&model.range(..number).map(|(n, block)| (*n, block.clone())).collect());
             prop_assert_eq!(chain.references_before(number) - chain.state().pruned_references, before);
         }
