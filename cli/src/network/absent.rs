@@ -1,4 +1,5 @@
 //! In the place of the network, where it was not built in; in tests beside it.
+#![cfg_attr(feature = "network", expect(dead_code, reason = "tests look at its refusal alone"))]
 
 use super::NetworkArgs;
 use crate::canister::{Caller, Client, Transport};
