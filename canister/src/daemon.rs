@@ -29,6 +29,13 @@ mod timers {
         }
     }
 
+    /// Drops a one-shot, whether it is still ahead or has fired and waits for its message.
+    pub fn drop_once(timer: &'static LocalKey<Cell<Option<TimerId>>>) {
+        if let Some(old) = timer.take() {
+            ic_cdk_timers::clear_timer(old);
+        }
+    }
+
     /// Puts an interval timer in the place of another one.
     pub fn replace(timer: &'static LocalKey<Cell<Option<TimerId>>>, every: Option<u64>, tick: fn()) {
         let every = every.map(std::time::Duration::from_secs);
@@ -53,14 +60,14 @@ thread_local! {
     static RECORDS_EVERY: Cell<Option<u64>> = const { Cell::new(None) };
     /// When the one-shot for blocks fires, in nanoseconds since the Unix epoch; see [`armed`].
     static ARMED: Cell<Option<u64>> = const { Cell::new(None) };
-    /// When the net fires next.
+    /// When the net fires next, or somewhat later: see [`net_at`].
     static NET_AT: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Starts the timers for blocks, and looks soon whether there is anything to do.
 pub fn arm() {
     #[cfg(target_family = "wasm")]
-    timers::replace(&timers::NET, Some(NET_SECS), tick);
+    timers::replace(&timers::NET, Some(NET_SECS), tick_net);
     NET_AT.set(runtime::time_ns() + NET_SECS * NS);
     ARMED.set(None);
     arm_work();
@@ -76,15 +83,22 @@ pub fn arm_work() {
 /// left to that one, which asks again.
 pub fn arm_at(at: u64) {
     let now = runtime::time_ns();
-    if at < NET_AT.get() && armed(now).is_none_or(|armed| at < armed) {
+    let net = net_at(now);
+    if at < net && armed(now).is_none_or(|armed| at < armed) {
         let before = ARMED.replace(Some(at));
         #[cfg(target_family = "wasm")]
         timers::once(&timers::BLOCKS, at.saturating_sub(now), before.is_some_and(|before| before > now), tick);
         #[cfg(not(target_family = "wasm"))]
         let _ = before;
     }
-    let next = armed(now).map_or(NET_AT.get(), |armed| armed.min(NET_AT.get()));
+    let next = armed(now).map_or(net, |armed| armed.min(net));
     state::mutate(|state| state.pruner.set_next_tick(next));
+}
+
+/// When the net fires at the latest: one that is due waits for its message, or has trapped, and the next one counts.
+fn net_at(now: u64) -> u64 {
+    let at = NET_AT.get();
+    if at > now { at } else { now + NET_SECS * NS }
 }
 
 /// When the one-shot fires. One that is due stands in the queue of a busy subnet, and must not be put off; one that is overdue may
@@ -159,14 +173,23 @@ fn watch_at(now: u64) {
     }
 }
 
+/// What a firing of the net does. Of many missed intervals `ic-cdk-timers` skips some and counts the next from then: it comes an
+/// interval from now at the latest.
+#[cfg(target_family = "wasm")]
+fn tick_net() {
+    NET_AT.set(runtime::time_ns() + NET_SECS * NS);
+    tick();
+}
+
 /// What a firing for blocks does: drop uploads that nobody goes on with, then one bounded run if one is due. Then it is settled
 /// when the next one comes.
 pub fn tick() {
     let now = runtime::time_ns();
-    ARMED.set(ARMED.get().filter(|&armed| armed > now));
-    // The net keeps its own pace, whatever has fired now.
-    if let Some(late) = now.checked_sub(NET_AT.get()) {
-        NET_AT.set(NET_AT.get() + (late / (NET_SECS * NS) + 1) * NET_SECS * NS);
+    if ARMED.get().is_some_and(|armed| armed <= now) {
+        ARMED.set(None);
+        // Of timers that fire together each would be followed by one of its own, for as long as there is a backlog.
+        #[cfg(target_family = "wasm")]
+        timers::drop_once(&timers::BLOCKS);
     }
     let next = state::mutate(|state| {
         let expiry = state.config.upload_expiry_secs;

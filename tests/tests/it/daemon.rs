@@ -3,7 +3,7 @@
 
 use coppice_canister::api::*;
 use coppice_host::{Execution, Host, Kind, Outcome};
-use coppice_tests::blocks::{block, hash, id, plain};
+use coppice_tests::blocks::{block, block_id, hash, id, plain, upload};
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use serde_bytes::ByteBuf;
 use std::time::Duration;
@@ -94,6 +94,59 @@ fn two_firings_at_once_do_the_work_once() {
     let storage = coppice.storage();
     assert_eq!((storage.blocks, storage.index_entries, storage.quarantined_bytes), (6, 18, 0));
     assert_eq!(storage.used_bytes, status.estimated_kept_bytes);
+}
+
+/// However many timers have fired at once, one goes on: a backlog takes no more messages a round than one daemon's.
+#[test]
+fn timers_that_fire_together_go_on_as_one() {
+    let coppice = Coppice::new();
+    coppice.append_plain(0..400, 10);
+    coppice.set_policy(PrunePolicyArg { max_ops_per_tick: Some(1), ..policy(5) }).unwrap();
+    // What the policy has armed, and several intervals of the net.
+    coppice.ic.advance_time(Duration::from_secs(3_600));
+    (0..20).for_each(|_| coppice.ic.tick());
+    let before = coppice.prune_status();
+    assert!(before.running && before.ticks > 1, "{before:?}");
+    (0..20).for_each(|_| coppice.ic.tick());
+    let after = coppice.prune_status();
+    assert!(after.running && after.ticks > before.ticks, "{after:?}");
+    assert!(after.ticks - before.ticks <= 20, "{} ticks in 20 rounds", after.ticks - before.ticks);
+}
+
+/// Work comes round within the interval, though something that is due later was waited for.
+#[test]
+fn a_timer_that_is_armed_for_later_does_not_put_off_what_is_due_now() {
+    let coppice = Coppice::new();
+    let expiry = ConfigChange { upload_expiry_secs: Some(500), ..ConfigChange::default() };
+    coppice.operate::<Result<Config, ConfigError>>("set_config", expiry).unwrap();
+    coppice.set_policy(policy(5)).unwrap();
+    coppice.append_plain(0..20, 10);
+    coppice.pass(61);
+    assert_eq!(coppice.prune_status().pruned_before_block, 14);
+    let block = plain(20, 3, 10);
+    let (begin, chunks) = upload(&block, 1 << 20);
+    coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).unwrap();
+    // The daemon sees the upload, and that it expires much later.
+    coppice.pass(61);
+    coppice.put(20, 0, chunks[0].clone()).unwrap();
+    coppice.produce::<Result<(), UploadError>>("commit_block", block_id(&block)).unwrap();
+    coppice.pass(61);
+    assert_eq!(coppice.prune_status().pruned_before_block, 15);
+}
+
+/// Of many missed intervals the timer library skips some, and counts the next from then: the daemon goes by that, too.
+#[test]
+fn after_a_long_stop_work_comes_round_within_the_interval() {
+    let coppice = Coppice::new();
+    coppice.set_policy(policy(5)).unwrap();
+    coppice.append_plain(0..20, 10);
+    coppice.pass(6 * 600 + 300);
+    assert_eq!(coppice.prune_status().pruned_before_block, 14);
+    // Where the net would have fired, had no interval been missed.
+    coppice.pass(310);
+    coppice.append_plain(20..21, 10);
+    coppice.pass(61);
+    assert_eq!(coppice.prune_status().pruned_before_block, 15);
 }
 
 #[test]
