@@ -172,7 +172,7 @@ impl BlockMeta {
             monotonic: u64_at(48),
             id_links: u32_at(56),
         };
-        (meta.payload_len() <= MAX_BLOCK).then_some(meta)
+        (meta.payload_len() <= MAX_BLOCK && meta.id_links <= meta.transactions).then_some(meta)
     }
 }
 
@@ -409,6 +409,11 @@ mod tests {
         store.poison(3);
         assert_eq!(store.get(3), None);
         assert_eq!(store.reserve(RING * PAGE_RECORDS, 3), Err(GrowError::OutOfSpace));
+        // More links than ids could have: who believed it would read that many.
+        let mut damaged = record(3);
+        damaged.meta.id_links = damaged.meta.transactions + 1;
+        store.put(&damaged);
+        assert_eq!((store.get(3), store.meta(3), store.references_before(3)), (None, None, None));
         assert!(Hash::new(&[0; 33]).is_none());
     }
 }
