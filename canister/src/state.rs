@@ -213,10 +213,11 @@ impl State {
         self.chain.check_rollback(number)?;
         let budget = self.pruner.policy().cloned().unwrap_or_default();
         let mut limiter = Limiter::new(budget.max_ops_per_tick, budget.max_instructions_per_tick);
-        let mut removed = 0;
+        let (mut removed, mut faults) = (0, 0);
         while self.chain.state().next - 1 > number && limiter.admit(self.chain.head_cost()).is_ok() {
             let Some(block) = self.chain.remove_head(&mut self.blobs) else { break };
             removed += 1;
+            faults += block.faults.len() as u64;
             for fault in &block.faults {
                 runtime::log(&format!("rollback: skipped: {fault}"));
             }
@@ -224,7 +225,7 @@ impl State {
         let head = self.chain.state().next - 1;
         if removed > 0 {
             self.exporters.rolled_back(head + 1);
-            self.pruner.rolled_back(&self.blobs);
+            self.pruner.rolled_back(&self.blobs, faults);
         }
         Ok(Rollback { head, removed, has_more: head > number })
     }
@@ -298,7 +299,10 @@ impl State {
             problems.push("kept bytes are above high water, and min_kept_blocks leave nothing to prune".into());
         }
         if status.faults > 0 {
-            problems.push(format!("{} damaged entries were skipped by the pruner; see the log", status.faults));
+            problems.push(format!(
+                "{} damaged entries were skipped by the pruner or a rollback; see the log",
+                status.faults
+            ));
         }
         problems.extend(self.utxo_pruner.problems(&self.config.utxo, &self.deletions));
         if runtime::liquid_cycles() < self.config.min_liquid_cycles {

@@ -156,12 +156,13 @@ impl Pruner {
         self.last_call = now;
     }
 
-    /// Notes that kept bytes have become fewer in some other way than by a run: where low water is reached, the capacity
-    /// trigger is done; and a run that was under way has ended.
-    pub fn rolled_back(&mut self, blobs: &BlobStore) {
+    /// Notes that kept bytes have become fewer in some other way than by a run, and how much of it was damaged and skipped: where
+    /// low water is reached, the capacity trigger is done; and a run that was under way has ended.
+    pub fn rolled_back(&mut self, blobs: &BlobStore, faults: u64) {
         let to_low_water = self.above_low_water(blobs) && self.stored.to_low_water;
-        if to_low_water != self.stored.to_low_water || self.stored.running {
+        if to_low_water != self.stored.to_low_water || self.stored.running || faults > 0 {
             (self.stored.to_low_water, self.stored.running) = (to_low_water, false);
+            self.stored.faults += faults;
             self.save();
         }
     }

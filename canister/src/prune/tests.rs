@@ -444,10 +444,24 @@ fn the_capacity_trigger_is_done_when_low_water_is_reached_in_any_way() {
     while kept(&world) > 78 {
         world.chain.remove_head(&mut world.blobs).unwrap();
     }
-    world.pruner.rolled_back(&world.blobs);
+    world.pruner.rolled_back(&world.blobs, 0);
     assert!(!world.status().running);
     world.append(3, CLASS as usize - 53, 1);
     assert_eq!((kept(&world), world.due()), (81, None), "above low water, and not yet above high water again");
+}
+
+/// What a rollback has skipped is counted with what the pruner has, and an upgrade forgets none of it.
+#[test]
+fn what_a_rollback_skips_is_counted() {
+    let mut world = world(policy());
+    world.append(3, 10, 1);
+    world.chain.poison_record(2);
+    let removed = world.chain.remove_head(&mut world.blobs).unwrap();
+    world.pruner.rolled_back(&world.blobs, removed.faults.len() as u64);
+    world.pruner.rolled_back(&world.blobs, 0);
+    assert_eq!(world.status().faults, 1);
+    world.pruner = Pruner::open(Rc::new(memory::region(memory::CELLS))).unwrap();
+    assert_eq!(world.status().faults, 1);
 }
 
 /// The library may deliver a firing twice.
