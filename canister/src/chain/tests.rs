@@ -248,8 +248,6 @@ fn an_id_of_every_block_and_thousands_of_times_in_one() {
         assert_eq!(chain.meta(number).unwrap().id_links, 1);
     }
     assert_eq!(chain.location(&blobs, &everywhere).map(|at| (at.block_number, at.position)), Ok((599, 2)));
-    let steps = native::with(|world| world.instructions);
-    assert_eq!(steps, native::with(|world| world.instructions));
     chain.remove_oldest(&mut blobs).unwrap();
     for number in (300..599).rev() {
         chain.remove_head(&mut blobs).unwrap();

@@ -110,7 +110,8 @@ impl Pruner {
                 None => "never done at this rate: raise max_ops_per_tick or max_instructions_per_tick".into(),
             };
             problems.push(format!(
-                "pruning has been behind for {behind} s: {} blocks with {} references, and {} stale index entries; {} blocks                  an hour are pruned and {} appended; {left}",
+                "pruning has been behind for {behind} s: {} blocks with {} references, and {} stale index entries; {} blocks an hour \
+                 are pruned and {} appended; {left}",
                 backlog.blocks, backlog.references, backlog.debt, backlog.pruned_per_hour, backlog.appended_per_hour
             ));
         }
