@@ -201,7 +201,7 @@ fn whatever_can_happen_happens() {
 #[test]
 fn each_fault_is_found() {
     for fault in Fault::ALL {
-        let found = histories().take(400).position(|history| {
+        let found = histories().take(1_500).position(|history| {
             let coppice = reference::canister(Family::new(&history.transactions), Some(fault));
             happens(coppice, &history).0.is_err()
         });

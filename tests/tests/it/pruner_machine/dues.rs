@@ -43,6 +43,7 @@ impl Machine {
         self.parents_are_preserved(tick)?;
         let excused = self.excused(tick);
         self.nothing_is_left(tick, &excused)?;
+        self.may_have_kept(tick, &excused);
         self.counts_are_right(tick)?;
         self.run_goes_on(tick, sight, excused);
         Ok(())
@@ -166,8 +167,18 @@ impl Machine {
                 let all = self.spenders_in(tick, txid);
                 alone && all.iter().all(|spent| matches!(spent, Spent::Stably | Spent::Unmined | Spent::ByNone))
             };
+            // Of one whose spenders are mined too lately it is known where all are stable at the same height.
+            let recent = |txid: &Txid| -> Option<u32> {
+                let all = self.spenders_in(tick, txid);
+                let mined = |by: &Txid| self.records.0.get(by)?.blocks.iter().map(|block| block.height).max();
+                let heights: BTreeSet<u32> = self.records.0[txid].holds().filter_map(|hold| mined(&hold.by)).collect();
+                let only = alone && all.iter().all(|spent| *spent == Spent::Recently) && heights.len() == 1;
+                let stable_at = heights.first()? + most?;
+                only.then(|| at + stable_at.saturating_sub(job.current_height))
+            };
             let kept: Vec<_> = looked_at.iter().filter(|txid| excused.contains(*txid)).collect();
-            let kept: Vec<_> = kept.into_iter().map(|txid| (*txid, (until, known(txid)))).collect();
+            let of = |txid: &Txid| recent(txid).map_or((until, known(txid)), |until| (until, true));
+            let kept: Vec<_> = kept.into_iter().map(|txid| (*txid, of(txid))).collect();
             let guessed = |txid: &&Txid| waits(txid) && self.kept_until.get(*txid).is_some_and(|(_, known)| !known);
             let excuses = left.iter().filter(guessed).count();
             self.seen_often("excused: kept for some blocks", excuses as u64);
@@ -175,6 +186,23 @@ impl Machine {
             self.kept_until.extend(kept);
         }
         Ok(())
+    }
+
+    /// What a run kept that may never be done waits all the same.
+    fn may_have_kept(&mut self, tick: &Tick, excused: &BTreeSet<Txid>) {
+        if tick.completed().next().is_some() {
+            return;
+        }
+        let most = tick.scope.settings.iter().map(|settings| settings.utxo.block_height_retention).max();
+        for (current, safe) in &tick.scope.heights {
+            let until = safe.min(current) + most.unwrap_or(0).max(1);
+            for txid in self.records.due(*safe).intersection(excused) {
+                let (before, _) = self.kept_until.get(txid).copied().unwrap_or_default();
+                if before < until {
+                    self.kept_until.insert(*txid, (until, false));
+                }
+            }
+        }
     }
 
     /// Of a run that was begun and done in one tick it is known what it kept, and why.
