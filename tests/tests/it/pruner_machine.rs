@@ -101,11 +101,9 @@ fn any_history_is_as_the_model_says() {
     assert!(missing.is_empty(), "never: {missing:?} of {all:#?}");
 }
 
-/// Checks that a history excuses, and those that it does not: one in twenty at most, or the excuse is too wide.
-const EXCUSES: [(&str, &str); 2] = [
-    ("excused: a parent that came late", "a parent is preserved"),
-    ("excused: kept for some blocks", "what was due was looked at"),
-];
+/// Checks that a history excuses, and those that it does not: one in twenty at most, or the excuse is too wide. What defensive mode
+/// kept, and may look at later than the model knows, is counted ("excused: kept for some blocks") and is still above that.
+const EXCUSES: [(&str, &str); 1] = [("excused: a parent that came late", "a parent is preserved")];
 
 /// Ends a test where too much was excused.
 fn few_excuses(all: &Seen) {
