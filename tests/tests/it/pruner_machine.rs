@@ -184,7 +184,7 @@ fn histories() -> impl Iterator<Item = History> {
 #[test]
 fn whatever_can_happen_happens() {
     let mut all = Seen::new();
-    for history in histories().take(200) {
+    for history in histories().take(500) {
         let coppice = reference::canister(Family::new(&history.transactions), None);
         let (outcome, seen) = happens(coppice, &history);
         outcome.unwrap_or_else(|why| panic!("{why}\n\nthe history:\n{history}"));
