@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 const BLOCKS: u64 = 8_000;
 /// Time between two blocks.
 pub const BLOCK_INTERVAL: Duration = Duration::from_secs(15);
+/// Seconds within which the daemon of a canister on a network sees to what is due.
+const NETWORK_INTERVAL: u64 = 5;
 /// Blocks that are generated ahead.
 const AHEAD: usize = 8;
 /// Share of the run, in tenths, in which growth must have stopped.
@@ -142,6 +144,8 @@ struct Plan {
     blocks: u64,
     retain_blocks: u64,
     seed: u64,
+    /// Seconds within which the daemon sees to what is due; none: the policy's default.
+    interval: Option<u64>,
 }
 
 impl Plan {
@@ -153,7 +157,7 @@ impl Plan {
                  (--retain-blocks)"
             );
         }
-        Ok(Self { blocks, retain_blocks, seed })
+        Ok(Self { blocks, retain_blocks, seed, interval: None })
     }
 }
 
@@ -179,16 +183,22 @@ fn on_network(client: &Client<Network>, plan: Plan) -> Result<DemoReport> {
         bail!("the canister {} has blocks already; a demonstration wants an empty one", site.canister());
     }
     let canister = site.canister().to_string();
+    // There the clock cannot be moved, and somebody waits.
+    let plan = Plan { interval: Some(NETWORK_INTERVAL), ..plan };
     play(client, plan, &Origin { canister, network: site.url().into(), payload: Payload::Headers }, started)
 }
 
 fn play(client: &Client<impl Site + Sync>, plan: Plan, origin: &Origin, started: Instant) -> Result<DemoReport> {
-    let Plan { blocks, retain_blocks, seed } = plan;
+    let Plan { blocks, retain_blocks, seed, interval } = plan;
     // What the indexer stores is verified and thrown away.
     let directory = tempfile::tempdir().context("no temporary directory")?;
     let database = format!("sqlite://{}", directory.path().join("index.db").display());
     let mut companion = Companion::start(client, &database, origin)?;
-    let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
+    let policy = PrunePolicyArg {
+        retain_blocks: Some(retain_blocks),
+        timer_interval_secs: interval,
+        ..PrunePolicyArg::default()
+    };
     let policy = client.set_prune_policy(&policy)?;
     let billed_bytes_at_first = client.storage_status()?.billed_bytes;
 

@@ -238,7 +238,7 @@ pub struct PruneBacklog {
     pub pruned_per_hour: u64,
     /// Blocks appended an hour, over the same time.
     pub appended_per_hour: u64,
-    /// Seconds after which nothing is left, at these rates; none where it would never be so.
+    /// Seconds after which no block is left, at these rates; none where it would never be so, and where only a sweep is left.
     pub empty_in_secs: Option<u64>,
 }
 

@@ -80,6 +80,7 @@ impl Pruner {
         let empty_in_secs = match self.behind_since {
             // The next tick sees to it.
             None => Some((self.next_tick / super::NS).saturating_sub(now)).filter(|_| blocks > 0).or(Some(0)),
+            Some(_) if blocks == 0 => None,
             Some(_) => pruned_per_hour
                 .checked_sub(appended_per_hour)
                 .and_then(|net| (u128::from(blocks) * 3_600).checked_div(u128::from(net)))
@@ -107,6 +108,7 @@ impl Pruner {
         if behind > PATIENCE_SECS.max(2 * policy.timer_interval_secs) {
             let left = match backlog.empty_in_secs {
                 Some(secs) => format!("done in about {secs} s"),
+                None if backlog.blocks == 0 => "a sweep is what is left".into(),
                 None => "never done at this rate: raise max_ops_per_tick or max_instructions_per_tick".into(),
             };
             problems.push(format!(

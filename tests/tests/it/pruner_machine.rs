@@ -37,7 +37,7 @@ use coppice_ic::Backend;
 use coppice_tests::coppice::Coppice;
 use machine::{Machine, Seen};
 use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use reference::Fault;
 use std::cell::RefCell;
 use steps::{History, history};
@@ -73,7 +73,12 @@ fn any_history_is_as_the_model_says() {
     let cases = cases();
     let config = Config { cases, max_shrink_iters: 400, failure_persistence: None, ..Config::default() };
     let (all, progress) = (RefCell::new(Seen::new()), std::env::var_os("COPPICE_PROGRESS").is_some());
-    let done = TestRunner::new(config).run(&history(), |history| {
+    // Without a number of histories they are the same every time.
+    let mut runner = match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => TestRunner::new(config),
+        None => TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha)),
+    };
+    let done = runner.run(&history(), |history| {
         let (outcome, seen) = happens(Coppice::new(), &history);
         let mut all = all.borrow_mut();
         add(&mut all, seen);

@@ -124,6 +124,15 @@ impl Machine {
         all
     }
 
+    /// What this tick has ended the preservation of. Where that makes it due at or below the run's bound, which is so by hand only,
+    /// above what was notified, it is left to the next run.
+    fn ended(&self, tick: &Tick) -> BTreeSet<Txid> {
+        let preserved =
+            |records: &Records, txid: &Txid| records.0.get(txid).is_some_and(|record| record.preserve_until.is_some());
+        let all = tick.before.0.keys().copied();
+        all.filter(|txid| preserved(tick.before, txid) && !preserved(&self.records, txid)).collect()
+    }
+
     /// A run that is done has ended every preservation up to its height, and deleted all that was due when it began, but what
     /// defensive mode keeps.
     fn nothing_is_left(&mut self, tick: &Tick, excused: &BTreeSet<Txid>) -> Outcome {
@@ -142,7 +151,8 @@ impl Machine {
             let touched = self.run.as_ref().map(|run| &run.touched);
             let at = job.safe_height.min(job.current_height);
             let waits = |txid: &Txid| self.kept_until.get(txid).is_some_and(|(until, _)| at < *until);
-            let left = self.records.due(job.safe_height);
+            let ended = self.ended(tick);
+            let left: BTreeSet<Txid> = self.records.due(job.safe_height).difference(&ended).copied().collect();
             for txid in &left {
                 let may = excused.contains(txid) || touched.is_some_and(|touched| touched.contains(txid));
                 let name = self.family.name(txid);
@@ -290,6 +300,7 @@ impl Machine {
             self.seen("phase 1 is done again");
         }
         run.phase = last.phase;
+        run.touched.extend(self.ended(tick));
         run.excused = excused;
         run.upgraded = false;
         self.run = Some(run);
