@@ -1,4 +1,4 @@
-//! The pruner: an interval timer that does one bounded run a tick (`pruning-spec-v1.md` 5, `docs/design.md` 4).
+//! The pruner: a daemon that does one bounded run a tick (`pruning-spec-v1.md` 5, `docs/design.md` 4).
 //!
 //! ```text
 //! timer ──▶ daemon ──▶ policy: what is due? ──▶ pipeline ◀── limiter: how much?
