@@ -46,8 +46,6 @@ mod timers {
     }
 }
 
-/// Quarantined blobs that a tick releases.
-const MAX_RELEASES: u64 = 1_000;
 const NS: u64 = 1_000_000_000;
 
 /// Seconds between two firings of the net.
@@ -60,6 +58,8 @@ thread_local! {
     static RECORDS_EVERY: Cell<Option<u64>> = const { Cell::new(None) };
     /// When the one-shot for blocks fires, in nanoseconds since the Unix epoch; see [`armed`].
     static ARMED: Cell<Option<u64>> = const { Cell::new(None) };
+    /// Since when a tick is due that has not ended.
+    static DUE: Cell<Option<u64>> = const { Cell::new(None) };
     /// When the net fires next, or somewhat later: see [`net_at`].
     static NET_AT: Cell<u64> = const { Cell::new(0) };
 }
@@ -86,6 +86,7 @@ pub fn arm_at(at: u64) {
     let net = net_at(now);
     if at < net && armed(now).is_none_or(|armed| at < armed) {
         let before = ARMED.replace(Some(at));
+        DUE.set(Some(DUE.get().map_or(at, |due| due.min(at))));
         #[cfg(target_family = "wasm")]
         timers::once(&timers::BLOCKS, at.saturating_sub(now), before.is_some_and(|before| before > now), tick);
         #[cfg(not(target_family = "wasm"))]
@@ -113,6 +114,11 @@ fn overdue_secs() -> u64 {
     QUEUE_SECS + state::read(|state| state.pruner.interval_secs())
 }
 
+/// Seconds behind its due time at which a tick takes it that those before it have trapped.
+fn late_secs() -> u64 {
+    (2 * state::read(|state| state.pruner.interval_secs())).max(2 * QUEUE_SECS)
+}
+
 /// Notes a producer's call to the chain: wakes timers that are overdue, and has the daemon see to what the call makes due.
 pub fn on_call() {
     let now = runtime::time_ns();
@@ -134,6 +140,13 @@ pub fn arm_uploads() {
     });
     if let Some(secs) = expires {
         arm_at(secs.saturating_mul(NS));
+    }
+}
+
+/// Has the daemon go on at once with what is under way in the chain.
+pub fn arm_undo() {
+    if state::read(|state| state.chain.is_under_way()) {
+        arm_at(runtime::time_ns());
     }
 }
 
@@ -191,21 +204,10 @@ pub fn tick() {
         #[cfg(target_family = "wasm")]
         timers::drop_once(&timers::BLOCKS);
     }
-    let next = state::mutate(|state| {
-        let expiry = state.config.upload_expiry_secs;
-        if let Some(number) = state.chain.expire_upload(&mut state.blobs, runtime::time_secs(), expiry) {
-            runtime::log(&format!("upload of block {number} expired after {expiry} s"));
-        }
-        if state.utxo.uploads.expire(&mut state.blobs, runtime::time_secs(), expiry) {
-            runtime::log(&format!("upload of a transaction expired after {expiry} s"));
-        }
-        // Normally there is none: a blob is released in the message that frees it, unless its entry is damaged.
-        if let Err(error) = state.blobs.release_quarantined(MAX_RELEASES) {
-            runtime::log(&format!("quarantine: {error:?}"));
-        }
-        let constraints = state.constraints();
-        state.pruner.tick(&mut state.chain, &mut state.blobs, &constraints)
-    });
+    let late = DUE.get().is_some_and(|due| now >= due.saturating_add(late_secs() * NS));
+    let next = state::mutate(|state| state.tick(late));
+    // Cleared only here: a tick that traps leaves it to the next one.
+    DUE.set(None);
     arm_at(match next {
         Next::AtOnce => now,
         Next::At(at) => at.max(now),

@@ -77,25 +77,36 @@ fn put_block_chunk(chunk: PutBlockChunk) -> Result<UploadProgress, UploadError> 
     mutate(|state| state.chain.put_chunk(&mut state.blobs, &chunk, time_secs()))
 }
 
-#[update(guard = "producer", manual_reply = true)]
-fn commit_block(block: BlockId) -> Reply<Result<(), UploadError>> {
+#[update(guard = "producer")]
+fn commit_block(block: BlockId) -> Result<Commit, UploadError> {
     daemon::on_call();
-    wire::reply(mutate(|state| {
+    mutate(|state| {
         let admission = state.admission();
         state.chain.commit_upload(&mut state.blobs, &block, &admission, time_secs())
-    }))
+    })
 }
 
 #[update(guard = "producer")]
 fn abort_block(number: u64) -> Result<bool, UploadError> {
     daemon::on_call();
-    mutate(|state| state.chain.abort_upload(&mut state.blobs, number))
+    let aborted = mutate(|state| state.chain.abort_upload(&mut state.blobs, number));
+    daemon::arm_undo();
+    aborted
 }
 
 #[update(guard = "producer")]
 fn rollback_to(number: u64) -> Result<Rollback, RollbackError> {
     daemon::on_call();
-    mutate(|state| state.rollback_to(number))
+    let rolled_back = mutate(|state| state.rollback_to(number));
+    daemon::arm_undo();
+    rolled_back
+}
+
+#[update(guard = "operator")]
+fn reset_chain(reset: ResetChain) -> Result<ChainReset, ResetError> {
+    let done = mutate(|state| state.reset_chain(&reset));
+    daemon::arm_undo();
+    done
 }
 
 #[query]
@@ -196,6 +207,12 @@ fn set_pruning_enabled(enabled: bool) -> Result<(), PruneError> {
 fn prune_now(max_ops: u64) -> Result<PruneRun, PruneError> {
     daemon::arm_work();
     mutate(|state| state.prune_now(max_ops))
+}
+
+#[update(guard = "operator")]
+fn acknowledge_faults(up_to: u64) -> u64 {
+    daemon::arm_work();
+    mutate(|state| state.acknowledge_faults(up_to))
 }
 
 #[query]

@@ -1,15 +1,17 @@
 //! Everything that the canister keeps, opened once and held on the heap.
 
 use crate::api::{
-    CanisterArg, ClassStorage, Config, Exporter, ExporterError, Grant, Health, HeldBy, OwnerStorage, PruneError,
-    PruneReason, PruneRun, RegionStorage, RemoveExporter, Role, RoleError, Rollback, RollbackError, StorageStatus,
+    CanisterArg, ChainReset, ClassStorage, Config, Exporter, ExporterError, Grant, Health, HeldBy, OwnerStorage,
+    PruneError, PruneReason, PruneRun, RegionStorage, RemoveExporter, ResetChain, ResetError, Role, RoleError,
+    Rollback, RollbackError, StorageStatus,
 };
 use crate::blob::{BlobStore, Class, Owner};
 use crate::chain::{Admission, ChainStore, IndexTable};
 use crate::deletion::DeletionQueue;
 use crate::export::Exporters;
+use crate::marker::Turn;
 use crate::memory::{self, PAGE, Region, cell};
-use crate::prune::{Constraints, Limiter, Pruner};
+use crate::prune::{Constraints, Limiter, Next, Piece, Pruner};
 use crate::roles::Roles;
 use crate::utxo::UtxoStore;
 use crate::utxo_pruner::{Records, UtxoPruner};
@@ -17,6 +19,9 @@ use crate::{config, runtime};
 use std::cell::RefCell;
 use std::rc::Rc;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Quarantined blobs that a tick releases.
+const MAX_RELEASES: u64 = 1_000;
 
 /// The stores and the settings.
 pub struct State {
@@ -204,30 +209,148 @@ impl State {
         Ok(())
     }
 
-    /// Makes block `number` the head, as far as one message goes: the blocks behind it are taken out from the newest on,
-    /// within the budget of a tick of the pruner.
+    /// Makes block `number` the head, as far as one message goes; ticks go on with it.
     ///
     /// # Errors
     /// [`RollbackError`], and nothing has changed.
     pub fn rollback_to(&mut self, number: u64) -> Result<Rollback, RollbackError> {
         self.chain.check_rollback(number)?;
+        self.chain.begin_rollback(number);
+        let removed = self.go_on_rolling_back();
+        Ok(Rollback { head: self.chain.state().next - 1, removed, has_more: self.chain.state().rollback_to.is_some() })
+    }
+
+    /// Goes on with the rollback that is under way: blocks are taken out from the newest on, within the budget of a tick of the pruner.
+    /// Answers by how much the head fell.
+    fn go_on_rolling_back(&mut self) -> u64 {
         let budget = self.pruner.policy().cloned().unwrap_or_default();
         let mut limiter = Limiter::new(budget.max_ops_per_tick, budget.max_instructions_per_tick);
-        let (mut removed, mut faults) = (0, 0);
-        while self.chain.state().next - 1 > number && limiter.admit(self.chain.head_cost()).is_ok() {
-            let Some(block) = self.chain.remove_head(&mut self.blobs) else { break };
-            removed += 1;
-            faults += block.faults.len() as u64;
-            for fault in &block.faults {
+        let (mut fell, mut faults) = (0, 0);
+        while let Some(left) = self.chain.rollback_left() {
+            let Ok(ops) = limiter.admit_part(left) else { break };
+            let done = self.chain.go_on_rolling_back(&mut self.blobs, ops);
+            fell += u64::from(done.began);
+            faults += done.faults.len() as u64;
+            for fault in &done.faults {
                 runtime::log(&format!("rollback: skipped: {fault}"));
             }
         }
-        let head = self.chain.state().next - 1;
-        if removed > 0 {
-            self.exporters.rolled_back(head + 1);
-            self.pruner.rolled_back(&self.blobs, faults);
+        if fell > 0 {
+            self.exporters.rolled_back(self.chain.state().next);
         }
-        Ok(Rollback { head, removed, has_more: head > number })
+        self.pruner.rolled_back(&self.chain, &self.blobs, faults);
+        fell
+    }
+
+    /// One firing of the timer for blocks, and when the next is wanted; `late`: it begins so late that those before it have trapped.
+    pub fn tick(&mut self, late: bool) -> Next {
+        let constraints = self.constraints();
+        let next = match self.pruner.turn(late) {
+            Turn::All => return self.work(&constraints, u64::MAX),
+            Turn::Nothing | Turn::PassOver(_) => return Next::AtOnce,
+            Turn::Few(few) => self.work(&constraints, u64::from(few)),
+            Turn::Only(piece) if self.next_piece(&constraints) == Some(piece) => self.work(&constraints, 1),
+            Turn::Only(_) | Turn::Find => Next::AtOnce,
+        };
+        let piece = self.next_piece(&constraints);
+        self.pruner.ended(piece);
+        next
+    }
+
+    /// Does what comes next: what was begun before anything is pruned, in a message of its own, whether blocks may be pruned or not.
+    fn work(&mut self, constraints: &Constraints, pieces: u64) -> Next {
+        match self.first_piece() {
+            None | Some(Piece::Block(_) | Piece::Slice(..)) => {
+                return self.pruner.tick(&mut self.chain, &mut self.blobs, constraints, pieces);
+            }
+            Some(Piece::Upload) => self.expire_upload(),
+            Some(Piece::Transaction) => self.expire_transaction(),
+            Some(Piece::Quarantine) => self.release_quarantined(),
+            Some(Piece::Undo) => self.undo(),
+        }
+        Next::AtOnce
+    }
+
+    /// What a tick would do next.
+    fn next_piece(&self, constraints: &Constraints) -> Option<Piece> {
+        self.first_piece().or_else(|| self.pruner.next_piece(&self.chain, &self.blobs, constraints))
+    }
+
+    /// What a tick does before anything is pruned.
+    fn first_piece(&self) -> Option<Piece> {
+        let (now, expiry) = (runtime::time_secs(), self.config.upload_expiry_secs);
+        let expired = |touched: Option<u64>| touched.is_some_and(|touched| now.saturating_sub(touched) >= expiry);
+        let all = [
+            (Piece::Upload, expired(self.chain.upload_touched()) && !self.chain.is_aborting()),
+            (Piece::Transaction, expired(self.utxo.uploads.touched())),
+            (Piece::Quarantine, self.blobs.has_quarantined()),
+            (Piece::Undo, self.chain.is_under_way()),
+        ];
+        let first = all.into_iter().find(|&(piece, is_there)| is_there && !self.pruner.is_set_aside(piece));
+        first.map(|(piece, _)| piece)
+    }
+
+    fn expire_upload(&mut self) {
+        let expiry = self.config.upload_expiry_secs;
+        if let Some(number) = self.chain.expire_upload(&mut self.blobs, runtime::time_secs(), expiry) {
+            runtime::log(&format!("upload of block {number} expired after {expiry} s"));
+        }
+    }
+
+    fn expire_transaction(&mut self) {
+        let expiry = self.config.upload_expiry_secs;
+        if self.utxo.uploads.expire(&mut self.blobs, runtime::time_secs(), expiry) {
+            runtime::log(&format!("upload of a transaction expired after {expiry} s"));
+        }
+    }
+
+    /// Normally there is none: a blob is released in the message that frees it, unless its entry is damaged.
+    fn release_quarantined(&mut self) {
+        let (_, faults) = self.blobs.release_quarantined(MAX_RELEASES);
+        faults.iter().for_each(|fault| runtime::log(&format!("quarantine: {fault}")));
+        self.pruner.rolled_back(&self.chain, &self.blobs, faults.len() as u64);
+    }
+
+    /// Notes that an operator has seen the first `up_to` faults, and has what was set aside tried again.
+    pub fn acknowledge_faults(&mut self, up_to: u64) -> u64 {
+        self.pruner.acknowledge_faults(up_to, self.lost())
+    }
+
+    /// Slots of the blob store that were written off.
+    fn lost(&self) -> u64 {
+        Class::all().map(|class| u64::from(self.blobs.class_counters(class).lost)).sum()
+    }
+
+    /// Goes on with what is under way in the chain: one message's worth of undoing an upload, of rolling back, or of clearing behind a
+    /// reset.
+    fn undo(&mut self) {
+        if self.chain.is_aborting() {
+            self.chain.go_on_aborting(&mut self.blobs);
+        } else if self.chain.state().rollback_to.is_some() {
+            self.go_on_rolling_back();
+        } else if self.chain.to_clear() > 0 {
+            let faults = self.chain.clear(&mut self.blobs);
+            faults.iter().for_each(|fault| runtime::log(&format!("reset: skipped: {fault}")));
+            self.pruner.rolled_back(&self.chain, &self.blobs, faults.len() as u64);
+        }
+    }
+
+    /// Empties the chain, so that it may begin again at any number.
+    ///
+    /// # Errors
+    /// [`ResetError`], and nothing has changed.
+    pub fn reset_chain(&mut self, reset: &ResetChain) -> Result<ChainReset, ResetError> {
+        self.chain.check_reset(&reset.head_hash)?;
+        let behind = self.exporters.behind(self.chain.state().next).filter(|_| !reset.drop_unexported);
+        if let Some((exporter, bound)) = behind {
+            let exported_before_block = bound.max(self.chain.state().oldest);
+            return Err(ResetError::NotExported { exporter: exporter.into(), exported_before_block });
+        }
+        let blocks = self.chain.reset();
+        self.exporters.reset();
+        self.pruner.rolled_back(&self.chain, &self.blobs, 0);
+        runtime::log(&format!("the chain was reset: {blocks} blocks are gone"));
+        Ok(ChainReset { blocks, left: self.chain.to_clear() })
     }
 
     /// Where the bytes are.
@@ -298,22 +421,13 @@ impl State {
         if self.pruner.floor_holds(&self.chain, &self.blobs) {
             problems.push("kept bytes are above high water, and min_kept_blocks leave nothing to prune".into());
         }
-        if status.faults > 0 {
-            problems.push(format!(
-                "{} damaged entries were skipped by the pruner or a rollback; see the log",
-                status.faults
-            ));
-        }
+        problems.extend(self.pruner.fault_problems(self.lost()));
         problems.extend(self.utxo_pruner.problems(&self.config.utxo, &self.deletions));
         if runtime::liquid_cycles() < self.config.min_liquid_cycles {
             problems.push("liquid cycles are below min_liquid_cycles: the pruner is paused".into());
         }
         if memory::billed_pages() + memory::BUCKET / PAGE > self.config.max_stable_pages {
             problems.push("stable memory has reached max_stable_pages".into());
-        }
-        let lost: u64 = Class::all().map(|class| u64::from(self.blobs.class_counters(class).lost)).sum();
-        if lost > 0 {
-            problems.push(format!("{lost} slots of the blob store were written off"));
         }
         Health {
             healthy: problems.is_empty(),

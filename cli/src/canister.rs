@@ -126,13 +126,18 @@ impl<T: Transport> Client<T> {
         result.map_err(|error| refused("put_block_chunk", chunk.number, error))
     }
 
-    /// `commit_block`.
+    /// `commit_block`, until it is done: a large block takes several calls.
     ///
     /// # Errors
     /// Also when the canister refuses the block.
     pub fn commit_block(&self, block: &BlockId) -> Result<()> {
-        let result: Result<(), UploadError> = self.update(Caller::Producer, "commit_block", (block,))?;
-        result.map_err(|error| refused("commit_block", block.number, error))
+        loop {
+            let result: Result<Commit, UploadError> = self.update(Caller::Producer, "commit_block", (block,))?;
+            match result.map_err(|error| refused("commit_block", block.number, error))? {
+                Commit::Done => return Ok(()),
+                Commit::HasMore { .. } => {}
+            }
+        }
     }
 
     /// `set_config`.

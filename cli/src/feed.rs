@@ -4,6 +4,8 @@ use crate::canister::{Client, Segments, Transport};
 use anyhow::{Result, ensure};
 use bitcoin::hashes::Hash;
 use coppice_canister::api::{AppendBlock, BeginBlock, BlockId, PutBlockChunk};
+use coppice_canister::chain::SLICE;
+use coppice_canister::chain::segments::Index;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 
@@ -106,12 +108,14 @@ pub fn payload_len(block: &AppendBlock) -> usize {
     block.body.len() + block.receipts.len() + block.index.len()
 }
 
-/// Appends a block, in chunks where one message does not hold it. Answers whether it went in chunks.
+/// Appends a block, in chunks where one message does not hold it, or could not enter all of its references. Answers whether it went
+/// in chunks.
 ///
 /// # Errors
 /// When the canister refuses it, or counts other chunks than were sent.
 pub fn send(client: &Client<impl Transport>, block: &AppendBlock) -> Result<bool> {
-    if payload_len(block) <= MAX_APPEND {
+    let references = Index::parse(&block.index).map_or(0, |index| index.references());
+    if payload_len(block) <= MAX_APPEND && references <= SLICE {
         client.append_block(block)?;
         return Ok(false);
     }

@@ -10,6 +10,7 @@ use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
 use coppice_canister::api::PrunePolicy;
 use coppice_canister::blob::Class;
+use coppice_canister::chain::{BLOCK_BYTES, REFERENCE_BYTES};
 use coppice_canister::memory::{BUCKET, PAGE};
 use indicatif::HumanCount;
 use serde::Serialize;
@@ -93,7 +94,8 @@ impl Size {
         let blocks = retained + 2 + timer_interval_secs.div_ceil(interval_secs);
         // The window starts and ends in the middle of a blob.
         let kept_bytes = (blocks * block_bytes).div_ceil(log_class) * log_class + 2 * log_class;
-        let target_bytes = (kept_bytes * 10 / 8).max(21 * log_class).next_multiple_of(1 << 20);
+        let capacity_bytes = kept_bytes + blocks * (BLOCK_BYTES + transactions * REFERENCE_BYTES);
+        let target_bytes = (capacity_bytes * 10 / 8).max(21 * log_class).next_multiple_of(1 << 20);
         let billed_bytes = billed(kept_bytes, blocks, transactions, log_class);
         let mut size = Self {
             workload,

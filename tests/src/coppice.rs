@@ -157,7 +157,10 @@ impl Coppice {
         for (chunk, bytes) in chunks.into_iter().enumerate() {
             self.put(block.number, chunk as u32, bytes)?;
         }
-        self.produce("commit_block", blocks::block_id(block))
+        while let Commit::HasMore { .. } =
+            self.produce::<Result<_, UploadError>>("commit_block", blocks::block_id(block))?
+        {}
+        Ok(())
     }
 
     /// `put_block_chunk`.

@@ -83,6 +83,13 @@ pub fn keys(block: &AppendBlock) -> Vec<(u32, Vec<u8>)> {
     keys
 }
 
+impl Kept {
+    /// Bytes of its record, and of what it has in the indexes.
+    fn beside_the_log(&self) -> u64 {
+        320 + 32 * (ids(&self.block).len() + keys(&self.block).len()) as u64
+    }
+}
+
 impl Model {
     /// The oldest kept block's number.
     pub fn oldest(&self) -> u64 {
@@ -102,6 +109,11 @@ impl Model {
     /// Class bytes that the chain keeps.
     pub fn kept_bytes(&self) -> u64 {
         (self.tail.div_ceil(CLASS).max(self.log_first) - self.log_first) * CLASS
+    }
+
+    /// Bytes that the chain takes, as the capacity trigger counts them.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.kept_bytes() + self.kept.iter().map(Kept::beside_the_log).sum::<u64>()
     }
 
     /// What nothing may pass, and who says so: of several the first by name.
@@ -151,8 +163,8 @@ impl Model {
     pub fn exhausted(&self, now: u64) -> Option<HeldBy> {
         let policy = self.policy.as_ref()?;
         let emergency = policy.target_bytes * u64::from(policy.emergency_ratio_bps) / 10_000;
-        let frees = self.frees(self.head()?.saturating_sub(floor(policy))) > 0;
-        if emergency == 0 || self.kept_bytes() < emergency || !frees {
+        let frees = self.oldest() < self.head()?.saturating_sub(floor(policy));
+        if emergency == 0 || self.capacity_bytes() < emergency || !frees {
             return None;
         }
         if !self.enabled {
@@ -167,10 +179,16 @@ impl Model {
         self.get(bound).map_or(0, |kept| (kept.offset / CLASS).saturating_sub(self.log_first))
     }
 
-    /// The lowest bound that frees `blobs`.
-    fn freeing(&self, blobs: u64) -> u64 {
-        let enough = |kept: &&Kept| blobs > 0 && self.frees(kept.block.number) >= blobs;
-        self.kept.iter().find(enough).map_or(0, |kept| kept.block.number)
+    /// The lowest bound that gives back `bytes`, at most `last`.
+    fn freeing(&self, bytes: u64, last: u64) -> u64 {
+        let mut beside = 0;
+        for kept in &self.kept {
+            if kept.block.number >= last || self.frees(kept.block.number) * CLASS + beside >= bytes {
+                return kept.block.number;
+            }
+            beside += kept.beside_the_log();
+        }
+        last
     }
 
     /// What is due at `now`.
@@ -189,26 +207,18 @@ impl Model {
                 .min(head.saturating_sub(floor(policy))),
         };
         let retention = by_count.max(by_age).min(head);
-        let (kept, target) = (self.kept_bytes(), policy.target_bytes);
+        let (kept, target) = (self.capacity_bytes(), policy.target_bytes);
         let low = target * u64::from(10_000 - policy.headroom_ratio_bps) / 10_000;
         let high = target * u64::from(20_000 - policy.headroom_ratio_bps) / 20_000;
         let fires = target > 0 && (kept > high || self.to_low_water && kept > low);
-        let wanted = if fires { (kept - low).div_ceil(CLASS) } else { 0 };
         let most = head.saturating_sub(floor(policy));
-        let capacity = self.freeing(wanted.min(self.frees(most)));
+        let capacity = if fires { self.freeing(kept - low, most) } else { 0 };
         let target = retention.max(capacity);
         if target <= self.oldest() {
             return None;
         }
         let reason = if capacity > retention { PruneReason::Capacity } else { PruneReason::Retention };
-        let before = match (self.guard().map(|guard| guard.0).filter(|&guard| guard < target), reason) {
-            (None, _) => target,
-            (Some(guard), PruneReason::Retention) => guard,
-            (Some(guard), PruneReason::Capacity) => {
-                let allowed = self.frees(guard.max(self.oldest())).min(self.frees(most));
-                retention.min(guard).max(self.freeing(allowed))
-            }
-        };
+        let before = self.guard().map_or(target, |(guard, _)| guard.min(target));
         Some(Due { reason, target, before })
     }
 
@@ -233,7 +243,7 @@ impl Model {
 
     fn above_low_water(&self) -> bool {
         self.policy.as_ref().is_some_and(|policy| {
-            self.kept_bytes() > policy.target_bytes * u64::from(10_000 - policy.headroom_ratio_bps) / 10_000
+            self.capacity_bytes() > policy.target_bytes * u64::from(10_000 - policy.headroom_ratio_bps) / 10_000
         })
     }
 

@@ -120,8 +120,32 @@ pub enum AppendError {
     OutOfSpace,
     /// The canister's liquid cycles would not pay for growing.
     LowCycles,
-    /// An upload is open; commit or abort it first.
+    /// An upload is open; commit or abort it first. One that was aborted stays open until all of it is undone: try again.
     UploadOpen,
+    /// A rollback is under way, which ticks bring to its end: try again, or call `rollback_to` once more to go on with it.
+    RollbackUnderway {
+        /// The block that will be the head.
+        to: u64,
+    },
+    /// The chain was reset, and ticks still clear what it kept: try again.
+    ResetUnderway {
+        /// Blocks and blobs that are left.
+        left: u64,
+    },
+}
+
+/// How far a commit came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum Commit {
+    /// The block is the head, or was kept already.
+    Done,
+    /// The block is too large for one message: call again with the same argument. It is not there until it is done.
+    HasMore {
+        /// Transactions and keys of the block that are entered; 0 while its segments are still compared with their SHA-256.
+        entered: u64,
+        /// All of them.
+        of: u64,
+    },
 }
 
 /// Why a step of an upload failed. Nothing has changed.
@@ -159,6 +183,8 @@ pub enum UploadError {
     Append(AppendError),
     /// The reserved range cannot be read or written; the upload must be aborted.
     Damaged,
+    /// The upload was aborted, or has expired in the middle of its commit, and is being undone; then it is open no more.
+    Aborting,
 }
 
 impl From<AppendError> for UploadError {
@@ -291,6 +317,11 @@ pub enum RollbackError {
     },
     /// An upload is open; abort it first.
     UploadOpen,
+    /// Another rollback, that goes deeper, is under way.
+    RollbackUnderway {
+        /// The block that it makes the head.
+        to: u64,
+    },
 }
 
 /// How far a rollback came.
@@ -300,6 +331,50 @@ pub struct Rollback {
     pub head: u64,
     /// Blocks that this call took out.
     pub removed: u64,
-    /// Whether the head is not yet the block that was asked for: call again.
+    /// Whether something is left to do: call again, or let ticks go on with it.
     pub has_more: bool,
+}
+
+/// Empties the chain, which may then begin at any number.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct ResetChain {
+    /// The head's hash; empty where its record cannot be decoded.
+    pub head_hash: ByteBuf,
+    /// Must be true where an exporter has not acknowledged all blocks: they are gone then.
+    pub drop_unexported: bool,
+}
+
+/// What a reset did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct ChainReset {
+    /// Blocks that were kept.
+    pub blocks: u64,
+    /// Blocks and blobs that ticks have still to clear before a block can be appended.
+    pub left: u64,
+}
+
+/// Why the chain was not reset. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum ResetError {
+    /// There are no blocks.
+    Empty,
+    /// The head is another block.
+    WrongHash {
+        /// Its hash.
+        expected: ByteBuf,
+    },
+    /// An upload is open; abort it first.
+    UploadOpen,
+    /// A rollback is under way.
+    RollbackUnderway {
+        /// The block that it makes the head.
+        to: u64,
+    },
+    /// An exporter has not acknowledged all blocks: say `drop_unexported = true`.
+    NotExported {
+        /// Its name.
+        exporter: String,
+        /// It has acknowledged all blocks below this number.
+        exported_before_block: u64,
+    },
 }

@@ -78,6 +78,11 @@ pub enum ExportError {
         /// Where to go on, behind that block.
         cursor: ExportCursor,
     },
+    /// The chain was reset since the cursor was made: what the reader has is of another chain. Begin again, without a cursor.
+    Reset {
+        /// The oldest block that is kept; none where there is none yet.
+        first_available: Option<u64>,
+    },
     /// No page ever ended with this cursor.
     BadCursor {
         /// A sentence.
@@ -173,7 +178,7 @@ pub struct ExporterStatus {
     pub exported_before_block: u64,
     /// Kept blocks that it has not acknowledged.
     pub lag_blocks: u64,
-    /// Seconds since the monotonic time of the oldest of these; 0 where there is none.
+    /// Seconds since it acknowledged last, or was registered; 0 where no block waits for it.
     pub lag_seconds: u64,
     /// When it acknowledged last, in nanoseconds since the Unix epoch.
     pub acknowledged_at: Option<u64>,

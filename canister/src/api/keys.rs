@@ -64,6 +64,11 @@ pub enum KeyError {
         /// Its head's number.
         head: Option<u64>,
     },
+    /// The chain was reset since the cursor was made: begin again, without a cursor.
+    Reset {
+        /// The oldest block that is kept; none where there is none yet.
+        first_available: Option<u64>,
+    },
     /// No page of this key ever ended with this cursor.
     BadCursor {
         /// A sentence.

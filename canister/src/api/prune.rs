@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// When and how blocks are pruned (`pruning-spec-v1.md` 5 and 6, `docs/design.md` 4).
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PrunePolicy {
-    /// Kept bytes of the chain that the capacity trigger aims at; 0 switches it off.
+    /// Bytes of the chain (`capacity_bytes` of the status) that the capacity trigger aims at; 0 switches it off.
     pub target_bytes: u64,
     /// Days for which blocks are retained; 0: age does not retain.
     pub retain_days: u64,
@@ -281,6 +281,8 @@ pub struct PruneStatus {
     pub head: Option<u64>,
     /// Kept bytes of the chain: class bytes of its blobs.
     pub estimated_kept_bytes: u64,
+    /// What the water marks are compared with: these, 320 bytes a kept block, and 32 for each of its transactions and keys.
+    pub capacity_bytes: u64,
     /// Water marks in bytes; 0 without a capacity trigger.
     pub high_water_bytes: u64,
     /// See there.
@@ -301,4 +303,8 @@ pub struct PruneStatus {
     pub pruned_bytes: u64,
     /// What could not be read and was skipped, ever.
     pub faults: u64,
+    /// How many of them an operator has acknowledged.
+    pub acknowledged_faults: u64,
+    /// What trapped again and again and is passed over: blocks, parts of an index, and kinds of work.
+    pub set_aside: Vec<String>,
 }

@@ -141,6 +141,14 @@ impl BlobStore {
         Ok(ptr)
     }
 
+    /// Checks that a pointer names a used blob.
+    ///
+    /// # Errors
+    /// [`PtrError`] where it does not.
+    pub fn check(&self, ptr: &BlobPtr) -> Result<(), PtrError> {
+        self.check_range(ptr, 0, 0).map(|_| ())
+    }
+
     /// Writes into a used blob, `at` bytes from its start.
     ///
     /// # Errors
@@ -264,19 +272,43 @@ impl BlobStore {
         slot.owner
     }
 
-    /// Releases up to `max` quarantined blobs, lowest offset first, and says how many.
-    ///
-    /// # Errors
-    /// [`PtrError::Corrupt`] where the quarantine and the granule table disagree; what came before is released.
-    pub fn release_quarantined(&mut self, max: u64) -> Result<u64, PtrError> {
-        for done in 0..max {
-            let Some(granule) = self.sets.first(SetId::QUARANTINE) else { return Ok(done) };
-            match self.granules.get(granule)? {
-                Some(slot) if slot.state == SlotState::Quarantine => self.release_slot(granule, slot),
-                _ => return Err(PtrError::Corrupt),
-            };
+    /// Whether a slot is in quarantine.
+    pub fn has_quarantined(&self) -> bool {
+        self.sets.first(SetId::QUARANTINE).is_some()
+    }
+
+    /// Releases up to `max` quarantined blobs, lowest offset first, and says how many. One whose entry says otherwise is taken out and
+    /// written off, so that it stands in nobody's way, and named.
+    pub fn release_quarantined(&mut self, max: u64) -> (u64, Vec<String>) {
+        let (mut released, mut faults) = (0, Vec::new());
+        for _ in 0..max {
+            let Some(granule) = self.sets.first(SetId::QUARANTINE) else { break };
+            match self.granules.get(granule) {
+                Ok(Some(slot)) if slot.state == SlotState::Quarantine => {
+                    self.release_slot(granule, slot);
+                    released += 1;
+                }
+                entry => {
+                    self.sets.remove(SetId::QUARANTINE, granule);
+                    self.forget_quarantined();
+                    faults.push(format!("granule {granule} says {entry:?}: written off"));
+                }
+            }
         }
-        Ok(max)
+        (released, faults)
+    }
+
+    /// Counts a slot as lost that was in quarantine, of a class that its entry does not tell any more: the first that has one there.
+    fn forget_quarantined(&mut self) {
+        let class = Class::all().find(|&class| self.counters.class(class).quarantined > 0);
+        let Some(class) = class else { return };
+        self.counters.change(self.sets.region(), class, |c| {
+            c.quarantined -= 1;
+            c.lost += 1;
+            if let Some(kept) = c.kept.iter_mut().find(|kept| **kept > 0) {
+                *kept -= 1;
+            }
+        });
     }
 
     /// Makes another owner keep a used blob.

@@ -219,7 +219,7 @@ proptest! {
                     for ptr in &quarantined {
                         model.release(ptr).unwrap();
                     }
-                    prop_assert_eq!(store.release_quarantined(max), Ok(quarantined.len() as u64));
+                    prop_assert_eq!(store.release_quarantined(max), (quarantined.len() as u64, vec![]));
                 }
                 Step::SetOwner { which, owner } if !given.is_empty() => {
                     let ptr = given[which % given.len()];

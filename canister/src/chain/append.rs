@@ -10,6 +10,7 @@ use crate::blob::{BlobStore, Owner};
 use crate::memory::GrowError;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
+use std::ops::Range;
 
 /// Bytes of the largest block.
 pub const MAX_BLOCK: u64 = 256 << 20;
@@ -39,16 +40,23 @@ pub(super) struct Draft {
     pub sha256: [[u8; 32]; 3],
 }
 
-/// What a block has in the two indexes, and what was there before.
+/// What a slice of a block has in the two indexes, and what was there before.
 pub(super) struct Entered {
     pub ids: EnteredIds,
     pub keys: EnteredKeys,
 }
 
-impl Entered {
-    /// Bytes of the block's links.
-    pub fn links_len(&self) -> u64 {
-        self.keys.links.len() as u64 + super::ids::links_len(self.ids.links())
+/// Why a slice was not entered. Nothing has changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum EnterError {
+    Grow(GrowError),
+    /// The links of slices before cannot be read.
+    Unreadable(String),
+}
+
+impl From<GrowError> for EnterError {
+    fn from(error: GrowError) -> Self {
+        Self::Grow(error)
     }
 }
 
@@ -131,7 +139,7 @@ impl Draft {
 
     /// Checks what the index says of the block's size.
     pub fn check_entries(&self, index: &Index) -> Result<(), AppendError> {
-        if u64::from(index.transactions()) + u64::from(index.keys()) > MAX_ENTRIES {
+        if index.references() > MAX_ENTRIES {
             return Err(too_large("transactions + keys", MAX_ENTRIES));
         }
         Ok(())
@@ -161,9 +169,7 @@ impl ChainStore {
         if let Place::Known = self.place(&draft)? {
             return Ok(());
         }
-        if self.upload().is_some() {
-            return Err(AppendError::UploadOpen);
-        }
+        self.check_quiet()?;
         let index = Index::parse(&block.index)?;
         draft.check_entries(&index)?;
         check_receipts(&block.receipts, block.receipts.len() as u64, index.transactions())?;
@@ -174,13 +180,23 @@ impl ChainStore {
         }
         self.admit(&draft, admission)?;
 
+        if index.references() > self.slice() {
+            return Err(too_large("references: upload the block", self.slice()));
+        }
+        self.pass_damaged_tail(blobs);
         let start = self.state.log_tail;
         let least = self.log_end_of(start + draft.payload_len() + links_len(index.keys()));
         self.log.reserve(blobs, self.state.log_first, self.state.log_end, least)?;
         self.reserve_records(&draft, &index)?;
-        let entered = self.enter(&draft, &index)?;
+        let mut meta = self.meta_of(&draft, &index, now);
+        let all = (0..meta.transactions, 0..meta.keys);
+        let entered = self.enter(blobs, &meta, &index, all).map_err(|error| match error {
+            EnterError::Grow(error) => AppendError::from(error),
+            EnterError::Unreadable(why) => crate::runtime::trap(&format!("append: {why}")),
+        })?;
         // How many links of ids there are is known only now.
-        let end = self.log_end_of(start + draft.payload_len() + entered.links_len());
+        meta.id_links = entered.ids.links();
+        let end = self.log_end_of(meta.log_end());
         if let Err(error) = self.log.reserve(blobs, self.state.log_first, self.state.log_end, end) {
             self.take_back(&entered);
             return Err(error.into());
@@ -189,19 +205,20 @@ impl ChainStore {
         // Nothing below can be refused any more.
         let written = self.log.extend(blobs, self.state.log_end..end, Owner::Chain).map_err(|e| format!("{e:?}"));
         let id_links = entered.ids.encode();
+        let links = entered.keys.links.iter().map(|(_, links)| links.as_slice()).chain([id_links.as_slice()]);
         let mut at = start;
-        let parts =
-            segments.map(|bytes| bytes.as_slice()).into_iter().chain([entered.keys.links.as_slice(), &id_links]);
-        let written = parts.fold(written, |written, bytes| {
-            let written = written.and_then(|()| self.log.write(blobs, at, bytes).map_err(|e| format!("{e:?}")));
-            at += bytes.len() as u64;
-            written
-        });
+        let written =
+            segments.map(|bytes| bytes.as_slice()).into_iter().chain(links).fold(written, |written, bytes| {
+                let written = written.and_then(|()| self.log.write(blobs, at, bytes).map_err(|e| format!("{e:?}")));
+                at += bytes.len() as u64;
+                written
+            });
         if let Err(why) = written {
             crate::runtime::trap(&format!("append: the reserved part of the log cannot be written: {why}"));
         }
         self.state.log_end = end;
-        self.commit(&draft, &index, &entered, now);
+        self.settle_replaced(&entered);
+        self.commit(&draft, meta);
         Ok(())
     }
 
@@ -214,6 +231,9 @@ impl ChainStore {
     pub(super) fn place(&self, draft: &Draft) -> Result<Place, AppendError> {
         let state = &self.state;
         let Some(head) = state.head() else { return Ok(Place::Next) };
+        if let Some(to) = state.rollback_to.filter(|&to| draft.number > to) {
+            return Err(AppendError::RollbackUnderway { to });
+        }
         if draft.number < state.oldest {
             return Err(AppendError::Pruned { first_available: state.oldest });
         }
@@ -231,12 +251,23 @@ impl ChainStore {
         }
     }
 
+    /// Checks that nothing is under way that a new block would have to wait for.
+    pub(super) fn check_quiet(&self) -> Result<(), AppendError> {
+        if self.upload().is_some() {
+            return Err(AppendError::UploadOpen);
+        }
+        match self.to_clear() {
+            0 => Ok(()),
+            left => Err(AppendError::ResetUnderway { left }),
+        }
+    }
+
     /// What the canister's state says of a block that comes next.
     pub(super) fn admit(&self, draft: &Draft, admission: &Admission) -> Result<(), AppendError> {
         if let Some(held_by) = &admission.exhausted {
             return Err(AppendError::CapacityExhausted { held_by: held_by.clone() });
         }
-        if self.state.started && draft.number - self.state.base >= MAX_SPAN {
+        if self.state.started && self.state.counted(draft.number) >= MAX_SPAN {
             return Err(AppendError::OutOfSpace);
         }
         Ok(())
@@ -252,13 +283,19 @@ impl ChainStore {
         Ok(())
     }
 
-    /// Enters the block's ids and keys, or nothing.
-    pub(super) fn enter(&mut self, draft: &Draft, index: &Index) -> Result<Entered, AppendError> {
+    /// Enters some of the block's ids and keys, those before them being there, or nothing.
+    pub(super) fn enter(
+        &mut self,
+        blobs: &BlobStore,
+        meta: &BlockMeta,
+        index: &Index,
+        (ids, keys): (Range<u32>, Range<u32>),
+    ) -> Result<Entered, EnterError> {
         if !self.state.started {
-            self.state.base = draft.number;
+            self.state.base = meta.number;
         }
-        let ids = self.insert_ids(draft.number, index)?;
-        match self.insert_keys(draft.number, index) {
+        let ids = self.insert_ids(blobs, meta, index, ids)?;
+        match self.insert_keys(meta.number, index, keys) {
             Ok(keys) => Ok(Entered { ids, keys }),
             Err(error) => {
                 ids.take_back(&mut self.index);
@@ -267,28 +304,57 @@ impl ChainStore {
         }
     }
 
+    /// What is known of a block that comes next, without links of its ids.
+    pub(super) fn meta_of(&self, draft: &Draft, index: &Index, now: u64) -> BlockMeta {
+        BlockMeta {
+            number: draft.number,
+            log_offset: self.state.log_tail,
+            lengths: draft.lengths,
+            transactions: index.transactions(),
+            keys: index.keys(),
+            timestamp: draft.timestamp,
+            monotonic: now.min(self.state.monotonic.max(draft.timestamp)),
+            id_links: 0,
+        }
+    }
+
+    /// Where the log's last blob cannot be written any more the log goes on behind it, and says so.
+    pub(super) fn pass_damaged_tail(&mut self, blobs: &BlobStore) {
+        let tail = self.state.log_tail;
+        let blob = self.log.blob_of(tail);
+        if tail != self.log.start_of(blob) && !self.log.is_used(blobs, blob) {
+            self.state.log_tail = self.log.start_of(self.state.log_end);
+            self.save();
+            crate::runtime::log(&format!("blob {blob} of the log is damaged: the log goes on behind it"));
+        }
+    }
+
+    /// Bytes of the log between the head and a block that comes next; where the head's record is damaged that is not known.
+    fn gap_before(&self, meta: &BlockMeta) -> u32 {
+        if meta.log_offset != self.log.start_of(self.log.blob_of(meta.log_offset)) {
+            return 0;
+        }
+        let before = self.state.head().and_then(|head| self.records.meta(head));
+        before.map_or(0, |before| meta.log_offset.saturating_sub(before.log_end()) as u32)
+    }
+
+    /// Writes the record of a block that comes next.
+    pub(super) fn put_record(&mut self, draft: &Draft, meta: BlockMeta) {
+        let Draft { hash, parent, sha256, .. } = *draft;
+        let (references_before, gap) = (self.state.references, self.gap_before(&meta));
+        self.records.put(&BlockRecord { meta, hash, parent, sha256, references_before, gap });
+    }
+
     /// Writes the record and moves the head. The payload, the ids and the keys are in place.
-    pub(super) fn commit(&mut self, draft: &Draft, index: &Index, entered: &Entered, now: u64) {
-        self.settle_replaced(entered);
+    pub(super) fn commit(&mut self, draft: &Draft, meta: BlockMeta) {
+        self.put_record(draft, meta);
         let state = &mut self.state;
         if !state.started {
             state.started = true;
             state.base = draft.number;
             state.oldest = draft.number;
         }
-        state.monotonic = now.min(state.monotonic.max(draft.timestamp));
-        let meta = BlockMeta {
-            number: draft.number,
-            log_offset: state.log_tail,
-            lengths: draft.lengths,
-            transactions: index.transactions(),
-            keys: index.keys(),
-            timestamp: draft.timestamp,
-            monotonic: state.monotonic,
-            id_links: entered.ids.links(),
-        };
-        let Draft { hash, parent, sha256, .. } = *draft;
-        let record = BlockRecord { meta, hash, parent, sha256, references_before: state.references };
+        state.monotonic = meta.monotonic;
         state.log_tail = meta.log_end();
         state.keys += u64::from(meta.keys);
         state.id_links += u64::from(meta.id_links);
@@ -296,7 +362,7 @@ impl ChainStore {
         state.next = draft.number + 1;
         state.appended_blocks += 1;
         state.appended_bytes += draft.payload_len();
-        self.records.put(&record);
+        state.transit = None;
         self.save();
     }
 }

@@ -14,15 +14,18 @@
 //! posting   (block − base) << 24 | position in its block
 //! ```
 //! Of an id that occurs several times in a block only the last occurrence counts; it has the link that the first would have.
+//! A link that a later slice of the block has taken over stays, and leads nowhere (`u64::MAX`).
 //! Different ids of one hash share a list, and a reader compares the ids. Pruning takes nothing out: what is below the bound is
 //! the end of a list, and a sweep drops it later (`sweep.rs`). A rollback puts the link's posting back in the entry's place.
 
+use super::append::EnterError;
+use super::keys::NONE;
 use super::records::BlockMeta;
 use super::segments::{ID, Index};
 use super::{ChainStore, IndexTable};
 use crate::blob::BlobStore;
-use crate::memory::GrowError;
 use crate::table::{Change, HashTable};
+use std::ops::Range;
 
 /// Bytes of a link.
 pub(super) const LINK: usize = 12;
@@ -32,14 +35,18 @@ pub(super) fn links_len(links: u32) -> u64 {
     u64::from(links) * LINK as u64
 }
 
-/// The ids of a block that are in the table, and what was there before.
+/// A slice of a block's ids that are in the table, and what was there before.
 #[derive(Debug, Default)]
 pub(super) struct EnteredIds {
+    /// The position of the first.
+    from: u32,
     hashes: Vec<u64>,
     /// By rising position: the posting that an entry had.
     replaced: Vec<(u32, u64)>,
-    /// The links that the block gets.
+    /// The links that the block gets for them.
     links: Vec<(u32, u64)>,
+    /// Links of slices before that a later occurrence has taken over: their places among the block's.
+    taken_over: Vec<u32>,
 }
 
 impl EnteredIds {
@@ -58,6 +65,11 @@ impl EnteredIds {
         self.links.len() as u32
     }
 
+    /// Links of slices before that lead nowhere any more: their places among the block's links.
+    pub fn taken_over(&self) -> &[u32] {
+        &self.taken_over
+    }
+
     /// The postings that were replaced, of kept blocks and of pruned ones.
     pub fn replaced(&self) -> impl Iterator<Item = u64> {
         self.replaced.iter().map(|&(_, posting)| posting)
@@ -70,8 +82,8 @@ impl EnteredIds {
 
     fn undo(&self, table: &mut HashTable, done: usize) {
         let mut replaced = self.replaced.iter().rev().peekable();
-        for (position, &hash) in self.hashes[..done].iter().enumerate().rev() {
-            let before = replaced.next_if(|&&(at, _)| at as usize == position).map(|&(_, posting)| posting);
+        for (position, &hash) in (self.from..self.from + done as u32).zip(&self.hashes[..done]).rev() {
+            let before = replaced.next_if(|&&(at, _)| at == position).map(|&(_, posting)| posting);
             table.change(hash, |_| before.map_or(Change::Out, Change::To));
         }
     }
@@ -80,6 +92,16 @@ impl EnteredIds {
 fn split_link(link: &[u8; LINK]) -> (u32, u64) {
     let [a, b, c, d, posting @ ..] = *link;
     (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(posting))
+}
+
+/// A link that leads nowhere any more, for the same position.
+pub(super) fn no_posting() -> [u8; 8] {
+    NONE.to_le_bytes()
+}
+
+/// Where the posting of a link lies, in bytes from the start of the block's links of ids.
+pub(super) fn posting_offset(link: u32) -> u64 {
+    links_len(link) + 4
 }
 
 impl ChainStore {
@@ -92,33 +114,45 @@ impl ChainStore {
         hash
     }
 
-    /// Makes the postings of block `number` the newest of their ids, or none of them.
+    /// Makes the postings of some ids of a block the newest of their ids, or none of them. Those before them are there already, with
+    /// as many links as `meta` says.
     ///
     /// # Errors
-    /// [`GrowError`], and nothing has changed.
-    pub(super) fn insert_ids(&mut self, number: u64, index: &Index) -> Result<EnteredIds, GrowError> {
-        let mut entered =
-            EnteredIds { hashes: index.ids().map(|id| self.id_hash(id)).collect(), ..EnteredIds::default() };
-        let first = self.index_value(number, 0);
-        for (position, &hash) in (0u32..).zip(&entered.hashes) {
+    /// [`EnterError`], and nothing has changed.
+    pub(super) fn insert_ids(
+        &mut self,
+        blobs: &BlobStore,
+        meta: &BlockMeta,
+        index: &Index,
+        positions: Range<u32>,
+    ) -> Result<EnteredIds, EnterError> {
+        let ids = index.ids().skip(positions.start as usize).take(positions.len());
+        let hashes = ids.map(|id| self.id_hash(id)).collect();
+        let mut entered = EnteredIds { from: positions.start, hashes, ..EnteredIds::default() };
+        let first = self.index_value(meta.number, 0);
+        for (position, &hash) in (positions.start..).zip(&entered.hashes) {
             match self.index.put(hash, first | u64::from(position)) {
                 Ok(None) => {}
                 Ok(Some(before)) => entered.replaced.push((position, before)),
                 Err(error) => {
-                    entered.undo(&mut self.index, position as usize);
-                    return Err(error);
+                    entered.undo(&mut self.index, (position - positions.start) as usize);
+                    return Err(error.into());
                 }
             }
         }
-        self.link(number, index, &mut entered);
+        if let Err(why) = self.link(blobs, meta, index, &mut entered) {
+            entered.take_back(&mut self.index);
+            return Err(EnterError::Unreadable(why));
+        }
         Ok(entered)
     }
 
     /// Finds the links that what was replaced makes.
-    fn link(&self, number: u64, index: &Index, entered: &mut EnteredIds) {
+    fn link(&self, blobs: &BlobStore, meta: &BlockMeta, index: &Index, entered: &mut EnteredIds) -> Result<(), String> {
+        let (number, from) = (meta.number, entered.from);
         let mut gone = false;
         for &(position, before) in &entered.replaced {
-            let (block, earlier) = self.index_place(before);
+            let Some((block, earlier)) = self.index_place(before) else { continue };
             if block != number {
                 // What outlived a damaged block may name one that is not there yet.
                 if self.state.started && block >= self.state.oldest && block < number {
@@ -127,40 +161,57 @@ impl ChainStore {
                 continue;
             }
             // Nor was it put there now where it names another hash, or a later place.
-            let hash = entered.hashes[position as usize];
-            if earlier >= position || entered.hashes.get(earlier as usize) != Some(&hash) {
+            let hash = entered.hashes[(position - from) as usize];
+            let hash_there = match earlier.checked_sub(from) {
+                Some(in_slice) => entered.hashes.get(in_slice as usize).copied(),
+                None => index.id(earlier).map(|id| self.id_hash(id)),
+            };
+            if earlier >= position || hash_there != Some(hash) {
                 continue;
             }
             if index.id(earlier) != index.id(position) {
                 entered.links.push((position, before));
+            } else if earlier < from {
+                if let Some((link, inherited)) = self.id_link(blobs, meta, earlier)? {
+                    entered.taken_over.push(link);
+                    entered.links.push((position, inherited));
+                }
             } else if let Ok(at) = entered.links.binary_search_by_key(&earlier, |&(position, _)| position) {
-                let inherited = std::mem::replace(&mut entered.links[at].1, super::keys::NONE);
+                let inherited = std::mem::replace(&mut entered.links[at].1, NONE);
                 gone = true;
                 entered.links.push((position, inherited));
             }
         }
         if gone {
-            entered.links.retain(|&(_, posting)| posting != super::keys::NONE);
+            entered.links.retain(|&(_, posting)| posting != NONE);
         }
+        Ok(())
     }
 
-    /// Takes the ids of the head out: of each the posting before it is the newest again, if its block is kept.
+    /// Takes some ids of the block that goes out, which are the last that are there: of each the posting before it is the newest again,
+    /// if its block is kept. Answers how many entries went.
     ///
     /// # Errors
     /// A sentence where the links cannot be read; nothing has changed.
-    pub(super) fn remove_ids(&mut self, blobs: &BlobStore, meta: &BlockMeta, index: &Index) -> Result<u64, String> {
+    pub(super) fn remove_ids(
+        &mut self,
+        blobs: &BlobStore,
+        meta: &BlockMeta,
+        index: &Index,
+        positions: Range<u32>,
+    ) -> Result<u64, String> {
         let mut links = Vec::new();
         let range = meta.id_links_start()..meta.log_end();
         self.log.read_onto(blobs, &mut links, range).map_err(|error| format!("the links of its ids: {error:?}"))?;
         let mut links = links.as_chunks().0.iter().map(split_link).rev().peekable();
         let mut removed = 0;
         // From the last on: of one hash each posting of the block leads to the one before it.
-        for (position, id) in index.ids().enumerate().rev() {
-            let position = position as u32;
+        for position in positions.rev() {
+            let Some(id) = index.id(position) else { continue };
             let posting = self.index_value(meta.number, position);
             while links.next_if(|&(at, _)| at > position).is_some() {}
             let before = links.next_if(|&(at, _)| at == position).map(|(_, before)| before);
-            let before = before.filter(|&before| before < posting && self.index_place(before).0 >= self.state.oldest);
+            let before = before.filter(|&before| before < posting && self.is_behind_bound(before));
             let hash = self.id_hash(id);
             let changed = self.index.change(hash, |newest| match before {
                 _ if newest != posting => Change::Keep,
@@ -172,12 +223,23 @@ impl ChainStore {
         Ok(removed)
     }
 
-    /// The posting before one of a kept block, if there is a link.
+    /// Whether the block of a posting was not pruned.
+    pub(super) fn is_behind_bound(&self, posting: u64) -> bool {
+        self.index_place(posting).is_some_and(|(block, _)| block >= self.state.oldest)
+    }
+
+    /// The posting before one of a kept block, or of one in transit, if there is a link.
     ///
     /// # Errors
     /// A sentence where the links cannot be read.
     #[cold]
     pub(super) fn id_before(&self, blobs: &BlobStore, meta: &BlockMeta, position: u32) -> Result<Option<u64>, String> {
+        Ok(self.id_link(blobs, meta, position)?.map(|(_, posting)| posting))
+    }
+
+    /// The link of a position: its place among the block's links, and the posting that it leads to.
+    #[cold]
+    fn id_link(&self, blobs: &BlobStore, meta: &BlockMeta, position: u32) -> Result<Option<(u32, u64)>, String> {
         let link = |at: u32| -> Result<(u32, u64), String> {
             let bytes = self.log.read_array(blobs, meta.id_links_start() + links_len(at));
             bytes.map(|bytes| split_link(&bytes)).map_err(|error| format!("the links of its ids: {error:?}"))
@@ -186,7 +248,7 @@ impl ChainStore {
         while low < high {
             let middle = low + (high - low) / 2;
             match link(middle)? {
-                (at, posting) if at == position => return Ok(Some(posting)),
+                (at, posting) if at == position => return Ok((posting != NONE).then_some((middle, posting))),
                 (at, _) if at < position => low = middle + 1,
                 _ => high = middle,
             }

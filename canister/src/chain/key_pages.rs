@@ -111,7 +111,7 @@ impl ChainStore {
         let limit = if limit == 0 { MAX_KEY_PAGE } else { limit.min(MAX_KEY_PAGE) };
         let wanted = Wanted { key, hash: self.key_hash(key) };
         let (mut next, mut place) = match cursor {
-            None => (self.keys.get(wanted.hash).unwrap_or(NONE), None),
+            None => (self.behind_transit(blobs, self.keys.get(wanted.hash).unwrap_or(NONE), &wanted)?, None),
             Some(cursor) => self.resume(blobs, cursor, &wanted)?,
         };
         let mut transactions = Vec::with_capacity(limit as usize);
@@ -136,6 +136,22 @@ impl ChainStore {
             rollbacks: self.rollbacks.count(),
         });
         Ok(KeyPage { transactions, cursor })
+    }
+
+    /// The newest posting of a list that begins with `posting`, but for those of a block in transit.
+    fn behind_transit(&self, blobs: &BlobStore, mut posting: u64, wanted: &Wanted) -> Result<u64, KeyError> {
+        // As many as a block has: some 150 M instructions.
+        for _ in 0..MAX_ENTRIES {
+            let Some((number, _)) = self.index_place(posting).filter(|&(number, _)| self.in_transit(number)) else {
+                break;
+            };
+            let Some(there) = self.posting(blobs, posting, wanted)? else { return Ok(NONE) };
+            if there.previous != NONE && there.previous >= posting && there.previous >> 24 != posting >> 24 {
+                return Err(corrupt(number, "a link of a key does not lead back"));
+            }
+            posting = there.previous;
+        }
+        Ok(posting)
     }
 
     /// Reads the posting behind `place`, moves that behind it, adds what is handed out of it, and answers the one before it;
@@ -166,16 +182,13 @@ impl ChainStore {
 
     /// Whether a list ends before this posting: there is none, or it went with its block.
     fn is_end(&self, posting: u64) -> bool {
-        posting == NONE || self.index_place(posting).0 < self.state.oldest
+        posting == NONE || self.index_place(posting).is_none_or(|(number, _)| number < self.state.oldest)
     }
 
     /// Reads a posting. `None`: there is none of this hash, as the entry or the link that named it outlived a damaged block.
     #[inline(always)]
     fn posting(&self, blobs: &BlobStore, posting: u64, wanted: &Wanted) -> Result<Option<Posting>, KeyError> {
-        let (number, key) = self.index_place(posting);
-        if number < self.state.oldest || number >= self.state.next {
-            return Ok(None);
-        }
+        let Some((number, key)) = self.reachable(posting) else { return Ok(None) };
         let record = self.records.meta_and_hash(number);
         let (meta, block_hash) = record.ok_or_else(|| corrupt(number, "its record cannot be decoded"))?;
         if key >= meta.keys {
@@ -215,6 +228,14 @@ impl ChainStore {
     fn resume(&self, blobs: &BlobStore, cursor: &KeyCursor, wanted: &Wanted) -> Result<(u64, Option<Place>), KeyError> {
         let KeyCursor { block_number: number, key, position, newest, .. } = *cursor;
         let rollbacks = self.rollbacks.count();
+        if let Some(first_available) = self.reset_since(cursor.rollbacks) {
+            return Err(KeyError::Reset { first_available });
+        }
+        // A cursor of before the first reset that does not say when it was made goes by its hash.
+        let of_before = cursor.rollbacks == 0 && self.was_reset();
+        if of_before && !self.hash_is(number, &cursor.block_hash) {
+            return Err(KeyError::Reset { first_available: self.first_available() });
+        }
         if let Some(common) = self.rollbacks.lowest_since(cursor.rollbacks).filter(|&common| common < newest) {
             let kept = (number <= common).then(|| KeyCursor { newest: common, rollbacks, ..cursor.clone() });
             return Err(KeyError::Reorged { common_ancestor: common, cursor: kept });

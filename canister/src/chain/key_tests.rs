@@ -328,6 +328,8 @@ struct World {
     model: Model,
     readers: [Reader; 3],
     colliding: bool,
+    /// References of a message of a commit or a rollback.
+    slice: u64,
     /// Blocks appended so far: each has a hash of its own.
     serial: u8,
 }
@@ -387,7 +389,21 @@ impl World {
             self.reopen();
         }
         let admission = Admission { verify_segments: true, ..Admission::default() };
-        self.chain.commit_upload(&mut self.blobs, &id, &admission, NOW).unwrap();
+        self.chain.small_slices = Some(self.slice);
+        while self.chain.commit_upload(&mut self.blobs, &id, &admission, NOW).unwrap() != Commit::Done {
+            self.check_keys();
+            (0..3).for_each(|reader| self.read(reader, 2));
+            self.reopen();
+            self.chain.small_slices = Some(self.slice);
+        }
+        self.chain.small_slices = None;
+    }
+
+    /// Every key has what the model says, whatever else is half way in or out.
+    fn check_keys(&self) {
+        for of in 0..7 {
+            assert_eq!(all(&self.chain, &self.blobs, &key(of), 3), self.expected(of, u64::MAX), "key {of}");
+        }
     }
 
     /// What the model says of a key, in blocks up to `bound`.
@@ -469,10 +485,17 @@ impl World {
             Step::Sweep => drop(self.chain.sweep(IndexTable::Keys)),
             Step::Rollback(count) => {
                 for _ in 0..count {
-                    let expected = (self.model.len() > 1).then(|| self.model.pop_last().unwrap().0);
-                    let removed = self.chain.remove_head(&mut self.blobs);
-                    assert!(removed.as_ref().is_none_or(|removed| removed.faults.is_empty()), "{removed:?}");
-                    assert_eq!(removed.map(|removed| removed.number), expected);
+                    if self.model.len() <= 1 {
+                        break;
+                    }
+                    let (head, _) = self.model.pop_last().unwrap();
+                    self.chain.begin_rollback(head - 1);
+                    while self.chain.rollback_left().is_some() {
+                        let done = self.chain.go_on_rolling_back(&mut self.blobs, self.slice);
+                        assert_eq!(done.faults, Vec::<String>::new());
+                        self.check_keys();
+                        self.reopen();
+                    }
                 }
             }
             Step::Reopen => self.reopen(),
@@ -483,9 +506,7 @@ impl World {
     }
 
     fn check(&self) {
-        for of in 0..7 {
-            assert_eq!(all(&self.chain, &self.blobs, &key(of), 3), self.expected(of, u64::MAX), "key {of}");
-        }
+        self.check_keys();
         let state = *self.chain.state();
         assert_eq!(state.keys, self.model.values().map(|keys| keys.len() as u64).sum::<u64>());
         let headers = self.model.keys().map(|&number| self.chain.header(number).unwrap());
@@ -518,12 +539,13 @@ proptest! {
     #[test]
     fn keys_agree_with_a_model(
         colliding: bool,
+        slice in 1u64..6,
         first in prop_oneof![Just(0u64), any::<u32>().prop_map(u64::from)],
         steps in prop::collection::vec(step(), 1..60),
     ) {
         let (chain, blobs) = fresh(CLASS);
         let readers = Default::default();
-        let mut world = World { chain, blobs, model: Model::new(), readers, colliding, serial: 0 };
+        let mut world = World { chain, blobs, model: Model::new(), readers, colliding, slice, serial: 0 };
         world.configure();
         steps.into_iter().for_each(|step| world.step(first, step));
     }

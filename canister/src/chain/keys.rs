@@ -20,12 +20,13 @@
 //!
 //! Keys are not stored again: a list is of a hash, and a reader compares the key in the segment.
 
+use super::ChainStore;
 use super::records::BlockMeta;
 use super::segments::{Index, Key};
-use super::{ChainStore, place};
 use crate::blob::BlobStore;
 use crate::memory::GrowError;
 use crate::table::Change;
+use std::ops::Range;
 
 /// Bytes of a link.
 pub(super) const LINK: usize = 12;
@@ -43,16 +44,15 @@ pub(super) fn split_link(link: &[u8; LINK]) -> (u64, u32) {
     (u64::from_le_bytes([a, b, c, d, e, f, g, h]), u32::from_le_bytes(at))
 }
 
-/// The keys of a block that are in the table, and what was there before.
+/// A slice of a block's keys that are in the table, and what was there before.
 #[derive(Debug, Default)]
 pub(super) struct EnteredKeys {
-    hashes: Vec<u64>,
-    /// In which order they were entered.
+    /// In which order they were entered; and the hash of each, and the posting that the table's entry had.
     order: Vec<u32>,
-    /// By key: the posting that the table's entry had.
+    hashes: Vec<u64>,
     before: Vec<Option<u64>>,
-    /// The links of the block, as they lie in the log.
-    pub links: Vec<u8>,
+    /// Their links as they lie in the log: the first key, and the bytes of it and of those that follow.
+    pub links: Vec<(u32, Vec<u8>)>,
 }
 
 impl EnteredKeys {
@@ -62,11 +62,14 @@ impl EnteredKeys {
     }
 }
 
-/// A key that goes with the head.
-struct GoingKey {
-    hash: u64,
-    /// The posting that takes its place in the table.
-    heir: Option<u64>,
+/// In which order the keys of a block are entered: a transaction comes behind all before it.
+fn order_of(keys: &[Key]) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..keys.len() as u32).collect();
+    // Nearly always it is that of the segment.
+    if !keys.is_sorted_by_key(|key| key.transaction) {
+        order.sort_by_key(|&key| keys[key as usize].transaction);
+    }
+    order
 }
 
 impl ChainStore {
@@ -79,85 +82,110 @@ impl ChainStore {
         hash
     }
 
-    /// Makes the postings of block `number` the newest of their hashes, or none of them.
+    /// Makes the postings of some keys of a block the newest of their hashes, or none of them. Those before them, in their order, are
+    /// there already.
     ///
     /// # Errors
     /// [`GrowError`], and nothing has changed.
-    pub(super) fn insert_keys(&mut self, number: u64, index: &Index) -> Result<EnteredKeys, GrowError> {
+    pub(super) fn insert_keys(
+        &mut self,
+        number: u64,
+        index: &Index,
+        those: Range<u32>,
+    ) -> Result<EnteredKeys, GrowError> {
+        if those.is_empty() {
+            return Ok(EnteredKeys::default());
+        }
         let keys: Vec<Key> = index.each_key().collect();
-        let hashes: Vec<u64> = keys.iter().map(|key| self.key_hash(key.bytes)).collect();
-        // A transaction comes behind all before it; nearly always it does so in the segment too.
-        let mut order: Vec<u32> = (0..keys.len() as u32).collect();
-        order.sort_by_key(|&key| keys[key as usize].transaction);
-        let mut before: Vec<Option<u64>> = vec![None; keys.len()];
-        for (done, &key) in order.iter().enumerate() {
-            match self.keys.put(hashes[key as usize], self.index_value(number, key)) {
-                Ok(there) => before[key as usize] = there,
+        let mut order = order_of(&keys);
+        order.truncate(those.end as usize);
+        order.drain(..those.start as usize);
+        let hashes: Vec<u64> = order.iter().map(|&key| self.key_hash(keys[key as usize].bytes)).collect();
+        let mut entered = EnteredKeys { before: Vec::with_capacity(order.len()), order, hashes, links: Vec::new() };
+        let first = self.index_value(number, 0);
+        for (&key, &hash) in entered.order.iter().zip(&entered.hashes) {
+            match self.keys.put(hash, first | u64::from(key)) {
+                Ok(there) => entered.before.push(there),
                 Err(error) => {
-                    order.truncate(done);
-                    self.take_back_keys(&EnteredKeys { hashes, order, before, links: Vec::new() });
+                    self.take_back_keys(&entered);
                     return Err(error);
                 }
             }
         }
-        let mut links = Vec::with_capacity(keys.len() * LINK);
-        for (i, key) in keys.iter().enumerate() {
-            // What outlived a damaged block may name this one, and was not put there now.
-            let mine = |earlier: u32| {
-                let earlier = earlier as usize;
-                hashes.get(earlier) == Some(&hashes[i]) && (keys[earlier].transaction, earlier) < (key.transaction, i)
-            };
-            let previous = before[i].filter(|&posting| match self.index_place(posting) {
-                (block, earlier) if block == number => mine(earlier),
-                (block, _) => self.state.started && block >= self.state.oldest && block < number,
-            });
-            links.extend(previous.unwrap_or(NONE).to_le_bytes());
-            links.extend(key.at.to_le_bytes());
-        }
-        Ok(EnteredKeys { hashes, order, before, links })
+        entered.links = self.links_of(number, &keys, &entered);
+        Ok(entered)
     }
 
-    /// Puts the table back to what it was before a block's keys were entered.
+    /// The links of keys that were entered, in runs of keys that follow each other in the segment.
+    fn links_of(&self, number: u64, keys: &[Key], entered: &EnteredKeys) -> Vec<(u32, Vec<u8>)> {
+        let mut by_key: Vec<u32> = (0..entered.order.len() as u32).collect();
+        if !entered.order.is_sorted() {
+            by_key.sort_unstable_by_key(|&at| entered.order[at as usize]);
+        }
+        let mut runs: Vec<(u32, Vec<u8>)> = Vec::new();
+        let mut expected = None;
+        for at in by_key {
+            let (i, hash) = (entered.order[at as usize], entered.hashes[at as usize]);
+            let key = &keys[i as usize];
+            // What outlived a damaged block may name this one, and was not put there now.
+            let mine = |earlier: u32| {
+                keys.get(earlier as usize).is_some_and(|there| {
+                    (there.transaction, earlier) < (key.transaction, i) && self.key_hash(there.bytes) == hash
+                })
+            };
+            let previous = entered.before[at as usize].filter(|&posting| match self.index_place(posting) {
+                Some((block, earlier)) if block == number => mine(earlier),
+                Some((block, _)) => self.state.started && block >= self.state.oldest && block < number,
+                None => false,
+            });
+            if expected != Some(i) {
+                runs.push((i, Vec::with_capacity(if runs.is_empty() { entered.order.len() * LINK } else { LINK })));
+            }
+            let (_, links) = runs.last_mut().expect("a run was begun");
+            links.extend(previous.unwrap_or(NONE).to_le_bytes());
+            links.extend(key.at.to_le_bytes());
+            expected = Some(i + 1);
+        }
+        runs
+    }
+
+    /// Puts the table back to what it was before these keys were entered.
     pub(super) fn take_back_keys(&mut self, entered: &EnteredKeys) {
-        for &key in entered.order.iter().rev() {
-            let (hash, before) = (entered.hashes[key as usize], entered.before[key as usize]);
+        for (&hash, &before) in entered.hashes.iter().zip(&entered.before).rev() {
             self.keys.change(hash, |_| before.map_or(Change::Out, Change::To));
         }
     }
 
-    /// The keys of the head, one for each hash, each with the newest posting in a kept block before it.
-    ///
-    /// # Errors
-    /// A sentence where the links cannot be read.
-    fn keys_of_head(&self, blobs: &BlobStore, meta: &BlockMeta, index: &Index) -> Result<Vec<GoingKey>, String> {
-        let mut links = Vec::new();
-        let range = meta.payload_end()..meta.id_links_start();
-        self.log.read_onto(blobs, &mut links, range).map_err(|error| format!("the links of its keys: {error:?}"))?;
-        let going = index.each_key().zip(links.as_chunks().0).filter_map(|(key, link)| {
-            let (previous, _) = split_link(link);
-            let (block, _) = self.index_place(previous);
-            // Only a hash's first posting in the block leads out of it.
-            (previous == NONE || block != meta.number).then(|| {
-                let kept = previous != NONE && block >= self.state.oldest && block < meta.number;
-                GoingKey { hash: self.key_hash(key.bytes), heir: kept.then_some(previous) }
-            })
-        });
-        Ok(going.collect())
-    }
-
-    /// Takes the keys of the head out, and says of how many the table has nothing any more.
+    /// Takes some keys of the block that goes out, which are the last that are there, in their order: of each hash the posting before
+    /// is the newest again, if its block is kept. Answers how many entries went.
     ///
     /// # Errors
     /// A sentence where the links cannot be read; nothing has changed.
-    pub(super) fn remove_keys(&mut self, blobs: &BlobStore, meta: &BlockMeta, index: &Index) -> Result<u64, String> {
-        let (base, mut removed) = (self.state.base, 0);
-        for key in self.keys_of_head(blobs, meta, index)? {
-            let changed = self.keys.change(key.hash, |newest| match key.heir {
-                _ if place(base, newest).0 != meta.number => Change::Keep,
+    pub(super) fn remove_keys(
+        &mut self,
+        blobs: &BlobStore,
+        meta: &BlockMeta,
+        index: &Index,
+        those: Range<u32>,
+    ) -> Result<u64, String> {
+        let mut links = Vec::new();
+        let range = meta.payload_end()..meta.id_links_start();
+        self.log.read_onto(blobs, &mut links, range).map_err(|error| format!("the links of its keys: {error:?}"))?;
+        let links = links.as_chunks::<LINK>().0;
+        let keys: Vec<Key> = index.each_key().collect();
+        let mut removed = 0;
+        for &key in order_of(&keys)[those.start as usize..those.end as usize].iter().rev() {
+            let posting = self.index_value(meta.number, key);
+            let (previous, _) = split_link(&links[key as usize]);
+            // Within the block a list leads to smaller transactions, whose keys may have greater numbers.
+            let is_heir = |&heir: &u64| heir != posting && heir >> 24 <= posting >> 24 && self.is_behind_bound(heir);
+            let heir = Some(previous).filter(is_heir);
+            let changed = self.keys.change(self.key_hash(keys[key as usize].bytes), |newest| match heir {
+                _ if newest != posting => Change::Keep,
                 Some(heir) => Change::To(heir),
                 None => Change::Out,
             });
-            removed += u64::from(changed.is_some() && key.heir.is_none());
+            removed += u64::from(changed.is_some() && heir.is_none());
         }
         Ok(removed)
     }

@@ -58,6 +58,11 @@ impl Log {
         offset / self.size()
     }
 
+    /// The log offset at which a blob starts.
+    pub fn start_of(&self, blob: u64) -> u64 {
+        blob * self.size()
+    }
+
     /// One past the last blob that `[…, end)` touches.
     pub fn blobs_end(&self, end: u64) -> u64 {
         end.div_ceil(self.size())
@@ -77,6 +82,11 @@ impl Log {
             class: self.class.size(),
             generation,
         })
+    }
+
+    /// Whether blob `k` can be read and written.
+    pub fn is_used(&self, blobs: &BlobStore, blob: u64) -> bool {
+        self.ptr(blob).is_some_and(|ptr| blobs.check(&ptr).is_ok())
     }
 
     /// Forgets where blob `k` lies.

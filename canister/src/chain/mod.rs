@@ -13,6 +13,7 @@
 //! ```
 
 mod append;
+mod commit;
 mod ids;
 mod key_pages;
 mod keys;
@@ -20,30 +21,40 @@ mod log;
 mod read;
 mod records;
 mod remove;
+mod reset;
+mod rollback;
 mod rollbacks;
 pub mod segments;
 mod state;
 mod sweep;
+mod transit;
 mod upload;
+mod verified;
 
 pub use append::{Admission, MAX_BLOCK, MAX_ENTRIES};
 pub use key_pages::MAX_KEY_PAGE;
 pub use read::MAX_REPLY;
 pub use records::{BlockMeta, BlockRecord, Hash, MAX_HASH};
 pub use remove::{Removal, Removed};
+pub use rollback::RolledBack;
 pub use rollbacks::Rollbacks;
 pub use segments::Segment;
 pub use state::ChainState;
 pub use sweep::{IndexTable, Sweep, TableDebt};
+pub use transit::SLICE;
 pub use upload::MAX_CHUNK;
 
-use crate::blob::Class;
+use crate::blob::{BlobStore, Class, Owner};
 use crate::memory::{self, Region};
 use crate::table::{HashTable, TableStats};
 use log::Log;
 use records::RecordStore;
 use std::rc::Rc;
 
+/// Bytes of a block's record.
+pub const BLOCK_BYTES: u64 = 320;
+/// Bytes of an entry of an index, with its share of what is empty.
+pub const REFERENCE_BYTES: u64 = 32;
 /// Blocks behind the first that the index's 40-bit block numbers can name.
 const MAX_SPAN: u64 = 1 << 40;
 
@@ -59,6 +70,9 @@ pub struct ChainStore {
     /// Has all ids and keys share four hashes.
     #[cfg(test)]
     few_hashes: bool,
+    /// Has a slice be so many references at most.
+    #[cfg(test)]
+    pub(crate) small_slices: Option<u64>,
 }
 
 impl ChainStore {
@@ -73,6 +87,8 @@ impl ChainStore {
             rollbacks: Rollbacks::load(&cells)?,
             #[cfg(test)]
             few_hashes: false,
+            #[cfg(test)]
+            small_slices: None,
             cells,
             log: Log::open(memory::region(memory::LOG_DIRECTORY), log_class)?,
             records: RecordStore::open(memory::region(memory::BLOCK_RECORDS))?,
@@ -101,9 +117,35 @@ impl ChainStore {
         self.records.meta_and_hash(number).map(|(_, hash)| hash)
     }
 
+    /// Whether an upload is being undone, a rollback is under way, or a reset has left something to clear.
+    pub fn is_under_way(&self) -> bool {
+        self.is_aborting() || self.state.rollback_to.is_some() || self.to_clear() > 0
+    }
+
+    /// Whether a kept block has this hash.
+    pub fn hash_is(&self, number: u64, hash: &[u8]) -> bool {
+        self.find(number).is_ok() && self.hash(number).is_some_and(|kept| kept.as_slice() == hash)
+    }
+
     /// Which blocks were rolled back.
     pub fn rollbacks(&self) -> &Rollbacks {
         &self.rollbacks
+    }
+
+    /// The oldest kept block, where a cursor that was made after so many rollbacks is of a chain that was reset since; 0: not known.
+    pub fn reset_since(&self, rollbacks: u64) -> Option<Option<u64>> {
+        let is = rollbacks > 0 && rollbacks < self.state.reset.rollbacks;
+        is.then(|| self.first_available())
+    }
+
+    /// The oldest kept block.
+    pub fn first_available(&self) -> Option<u64> {
+        self.state.started.then_some(self.state.oldest)
+    }
+
+    /// Whether the chain was ever reset.
+    pub fn was_reset(&self) -> bool {
+        self.state.reset.rollbacks > 0
     }
 
     /// How full the transaction index is: an entry for each different id, and those that wait to be dropped.
@@ -123,13 +165,21 @@ impl ChainStore {
         first.map_or(0, |meta| self.state.log_tail.saturating_sub(meta.log_offset).saturating_sub(links))
     }
 
-    /// Blobs of the log that pruning could free which leaves block `first` and all behind it: those that end before it. Where its
-    /// record is damaged, the nearest one before it speaks for it.
-    pub fn freeable_blobs(&self, first: u64) -> u64 {
-        let last = (self.state.oldest..self.state.next.min(first.saturating_add(1)))
-            .rev()
-            .find_map(|number| self.meta(number));
-        last.map_or(0, |meta| self.log.blob_of(meta.log_offset).saturating_sub(self.state.log_first))
+    /// Bytes that pruning the blocks below a kept one would give back, records and index entries included.
+    pub fn freed_below(&self, meta: &BlockMeta) -> u64 {
+        let state = &self.state;
+        let blobs = self.log.blob_of(meta.log_offset).saturating_sub(state.log_first);
+        let references = self.references_before(meta.number).saturating_sub(state.pruned_references);
+        blobs * u64::from(self.log.class().size())
+            + (meta.number - state.oldest) * BLOCK_BYTES
+            + references * REFERENCE_BYTES
+    }
+
+    /// Bytes that the chain takes, as the capacity trigger counts them: its blobs, and a record and index entries for what is kept.
+    pub fn capacity_bytes(&self, blobs: &BlobStore) -> u64 {
+        blobs.kept_bytes(Owner::Chain)
+            + self.state.blocks() * BLOCK_BYTES
+            + self.state.kept_references() * REFERENCE_BYTES
     }
 
     /// References of the blocks below a kept one; the nearest readable record behind it speaks for a damaged one.
@@ -140,11 +190,28 @@ impl ChainStore {
 
     /// What an index keeps for a transaction, or for a key, of a block: newer blocks have higher values.
     fn index_value(&self, number: u64, position: u32) -> u64 {
-        (number - self.state.base) << 24 | u64::from(position)
+        self.state.counted(number) << 24 | u64::from(position)
     }
 
-    fn index_place(&self, value: u64) -> (u64, u32) {
-        place(self.state.base, value)
+    /// Block and position that an index names; none of this chain where a reset came in between. What is damaged may name any.
+    #[inline]
+    fn index_place(&self, value: u64) -> Option<(u64, u32)> {
+        let behind_first = (value >> 24).checked_sub(self.state.reset.start)?;
+        Some((self.state.base.checked_add(behind_first)?, (value & 0xFF_FFFF) as u32))
+    }
+
+    /// Block and position that an index names, if the block is kept, or is in transit.
+    #[inline]
+    fn reachable(&self, value: u64) -> Option<(u64, u32)> {
+        let place = self.index_place(value)?;
+        let kept = self.state.started && (self.state.oldest..self.state.next).contains(&place.0);
+        (kept || self.in_transit(place.0)).then_some(place)
+    }
+
+    /// Whether block `number` is behind the head, and some of its references are in the indexes.
+    #[inline]
+    fn in_transit(&self, number: u64) -> bool {
+        self.state.transit.is_some_and(|transit| transit.number == number)
     }
 
     /// The blobs that a log range touches.
@@ -175,11 +242,6 @@ impl ChainStore {
     pub(crate) fn poison_record(&self, number: u64) {
         self.records.poison(number);
     }
-}
-
-/// Block and position that an index names, where blocks count from `base`. What is damaged may name any.
-fn place(base: u64, value: u64) -> (u64, u32) {
-    (base.wrapping_add(value >> 24), (value & 0xFF_FFFF) as u32)
 }
 
 #[cfg(test)]

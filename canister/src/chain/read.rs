@@ -178,23 +178,24 @@ impl ChainStore {
                 }
             }
         }
-        let (number, _) = self.index_place(posting);
+        let number = self.index_place(posting).map_or(0, |(number, _)| number);
         Err(corrupt(number, format!("more than {MOST_POSTINGS} other ids have the hash of this one")))
     }
 
     /// What a posting names.
     #[inline]
     fn verify(&self, blobs: &BlobStore, posting: u64, id: &[u8; ID]) -> Result<Verified, ReadError> {
-        let (number, position) = self.index_place(posting);
-        if number < self.state.oldest || number >= self.state.next {
-            // Its block is pruned, or the posting outlived a damaged block that was rolled back.
-            return Ok(Verified::Gone);
-        }
+        // Else its block is pruned, or the posting outlived a damaged block that was rolled back.
+        let Some((number, position)) = self.reachable(posting) else { return Ok(Verified::Gone) };
         let record = self.records.meta_and_hash(number);
         let (meta, hash) = record.ok_or_else(|| corrupt(number, "its record cannot be decoded"))?;
         if position >= meta.transactions {
             // It outlived a damaged block with this number.
             return Ok(Verified::Gone);
+        }
+        if self.in_transit(number) {
+            // It is not there for readers, whatever id it is of.
+            return Ok(Verified::Other(meta, position));
         }
         let at = meta.segment_start(Segment::Index) + id_offset(position);
         if at + ID as u64 > meta.payload_end() {

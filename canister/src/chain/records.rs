@@ -15,7 +15,8 @@
 //!  24 lengths 3 × u32  36 keys u32         40 timestamp u64        48 monotonic time u64
 //!  56 id links u32     60 hash length u8   61 parent length u8     64 hash 32            96 parent 32
 //! 128 SHA-256 of body, receipts, index    224 references before u64
-//! 232 reserved: a node of 32 bytes, a CRC u32, 52 bytes
+//! 232 gap u32: bytes of the log between the block before and this one
+//! 236 reserved: 84 bytes
 //! ```
 //! The sum of references before a block says how many lie between any two blocks, without reading those between.
 
@@ -35,6 +36,8 @@ const RECORD: usize = 320;
 const META: usize = 60;
 /// Where the sum of references lies in it.
 const REFERENCES: u64 = 224;
+/// Where the gap before the block lies in it.
+const GAP: u64 = 232;
 /// Records of a page.
 pub const PAGE_RECORDS: u64 = 256;
 /// Bytes of a page of records.
@@ -189,6 +192,8 @@ pub struct BlockRecord {
     pub sha256: [[u8; 32]; 3],
     /// References of all blocks that were appended before it, and not rolled back.
     pub references_before: u64,
+    /// Bytes of the log between the block before and this one: a blob there was damaged.
+    pub gap: u32,
 }
 
 impl BlockRecord {
@@ -203,6 +208,7 @@ impl BlockRecord {
             put(128 + 32 * i, sha);
         }
         put(REFERENCES as usize, &self.references_before.to_le_bytes());
+        put(GAP as usize, &self.gap.to_le_bytes());
         r
     }
 
@@ -214,6 +220,7 @@ impl BlockRecord {
             parent: Hash::stored(&digest(96), r[61])?,
             sha256: [digest(128), digest(160), digest(192)],
             references_before: u64::from_le_bytes(*r[REFERENCES as usize..].first_chunk()?),
+            gap: u32::from_le_bytes(*r[GAP as usize..].first_chunk()?),
         })
     }
 }
@@ -306,6 +313,11 @@ impl RecordStore {
         Some(self.region.read_u64(self.address(number)? + REFERENCES))
     }
 
+    /// Bytes of the log between the block before a kept one and that one.
+    pub fn gap(&self, number: u64) -> u64 {
+        self.address(number).map_or(0, |at| u64::from(self.region.read_u32(at + GAP)))
+    }
+
     /// Numbers, sizes and times of a kept block, and its hash.
     #[inline(always)]
     pub fn meta_and_hash(&self, number: u64) -> Option<(BlockMeta, Hash)> {
@@ -364,6 +376,7 @@ mod tests {
             parent: Hash::new(b"short").unwrap(),
             sha256: [[1; 32], [2; 32], [3; 32]],
             references_before: number / 7,
+            gap: number as u32 % 3,
         }
     }
 

@@ -1,14 +1,14 @@
-//! Taking a block out, at either end, in the fixed order of `pruning-spec-v1.md` 4 (`docs/design.md` 3): the log's blobs that
-//! become free into quarantine → the references away → the chain's bound → the blobs free. All of it is one message.
+//! Taking a block out, in the fixed order of `pruning-spec-v1.md` 4 (`docs/design.md` 3): the log's blobs that become free into
+//! quarantine → the references away → the chain's bound → the blobs free. All of it is one message.
 //!
 //! The oldest block's references go by the bound that moves, and are dropped from the indexes later, in bulk (`sweep.rs`): pruning
-//! reads and changes as much for a block with one transaction as for one with 100,000. The head's references are taken out of the
-//! indexes at once, as those of a reorg's blocks come in their place.
+//! reads and changes as much for a block with one transaction as for one with 100,000. At the other end `rollback.rs` takes the
+//! head out.
 
 use super::records::{BlockMeta, PAGE_RECORDS};
+#[cfg(feature = "bench")]
 use super::segments::{Index, Segment};
 use super::{ChainState, ChainStore};
-use crate::api::RollbackError;
 use crate::blob::{BlobPtr, BlobStore, Owner};
 use std::ops::Range;
 
@@ -17,8 +17,6 @@ use std::ops::Range;
 pub struct Removed {
     /// Its number.
     pub number: u64,
-    /// Entries of the indexes that went with it.
-    pub entries: u64,
     /// Blobs of the log that became free.
     pub blobs: u64,
     /// Its payload bytes.
@@ -44,23 +42,18 @@ impl ChainStore {
     /// later block.
     fn freed_with(&self, number: u64, meta: Option<&BlockMeta>, first: u64) -> Range<u64> {
         // Blocks lie one after the other, none behind the tail: a record that says otherwise is damaged and frees nothing.
-        let next = self.records.meta(number + 1).filter(|next| {
-            next.log_offset <= self.state.log_tail && meta.is_none_or(|meta| meta.log_end() == next.log_offset)
-        });
+        let next = self
+            .records
+            .meta(number + 1)
+            .filter(|next| next.log_offset <= self.state.log_tail && meta.is_none_or(|meta| self.follows(meta, next)));
         let end = next.map_or(first, |next| self.log.blob_of(next.log_offset));
         first..end.max(first)
     }
 
-    /// Where the log ends without the head: behind the block before it. Where both records are damaged it stays as it is.
-    fn tail_without_head(&self) -> u64 {
-        let before = self.records.meta(self.state.next - 2).map(|meta| meta.log_end());
-        let start = before.or_else(|| self.records.meta(self.state.next - 1).map(|meta| meta.log_offset));
-        start.filter(|&start| start <= self.state.log_tail).unwrap_or(self.state.log_tail)
-    }
-
-    fn freed_with_head(&self) -> Range<u64> {
-        let end = self.state.log_end;
-        self.log.blobs_end(self.tail_without_head()).clamp(self.state.log_first, end)..end
+    /// Whether a block's payload begins where that of the one before ends, or behind the gap that its record tells of.
+    pub(super) fn follows(&self, before: &BlockMeta, meta: &BlockMeta) -> bool {
+        let end = before.log_end();
+        end == meta.log_offset || end.checked_add(self.records.gap(meta.number)) == Some(meta.log_offset)
     }
 
     /// What taking out the blocks below `before` would cost, oldest first. The head is never among them.
@@ -96,80 +89,33 @@ impl ChainStore {
         }))
     }
 
-    /// Checks that block `number` can become the head.
-    ///
-    /// # Errors
-    /// [`RollbackError`].
-    pub fn check_rollback(&self, number: u64) -> Result<(), RollbackError> {
-        match self.state.head() {
-            None => Err(RollbackError::Empty),
-            Some(head) if number > head => Err(RollbackError::AboveHead { head }),
-            Some(_) if number < self.state.oldest => Err(RollbackError::Pruned { first_available: self.state.oldest }),
-            Some(_) if self.upload().is_some() => Err(RollbackError::UploadOpen),
-            Some(_) => Ok(()),
-        }
-    }
-
-    /// Ops that taking the head out would cost: one for each entry of the indexes, and those of pruning it.
-    pub fn head_cost(&self) -> u64 {
-        let freed = self.freed_with_head();
-        let references = self.records.meta(self.state.next - 1).map_or(0, |meta| meta.references());
-        1 + references + 2 * (freed.end - freed.start)
-    }
-
-    /// Takes the head out, for a reorg: the block before it is the head then, and of repeated ids the one before is found
-    /// again. The oldest kept block is never taken: with one block or none this is `None`.
-    pub fn remove_head(&mut self, blobs: &mut BlobStore) -> Option<Removed> {
+    /// Takes the oldest block out without a look at it or at what it lies in: its part of the log is lost, and its references are the
+    /// sweep's. For one whose going traps.
+    pub fn skip_oldest(&mut self, blobs: &mut BlobStore) -> Option<Removed> {
         if !self.state.started || self.state.blocks() <= 1 {
             return None;
         }
-        let number = self.state.next - 1;
-        let freed = self.freed_with_head();
-        let (tail, end) = (self.tail_without_head(), freed.start);
-        let monotonic = self.records.meta(number - 1).map(|meta| meta.monotonic);
-        let references = self.references_below(number);
-        self.rollbacks.note(&self.cells, number - 1, self.state.oldest);
-        let entries = self.records.meta(number).map(|meta| self.remove_references(blobs, &meta));
-        let last_of_page = number.is_multiple_of(PAGE_RECORDS);
-        let mut removed = self.take_out(blobs, number, freed, last_of_page, |state, _| {
-            state.next -= 1;
-            state.log_tail = tail;
-            state.log_end = end;
-            state.monotonic = monotonic.unwrap_or(state.monotonic);
-            state.references = references;
-        });
-        match entries {
-            Some(Ok(entries)) => removed.entries = entries,
-            Some(Err(why)) => removed.faults.push(format!("block {number}: {why}")),
-            // `take_out` has named it.
-            None => {}
+        let number = self.state.oldest;
+        let next = self.records.meta(number + 1).filter(|next| next.log_offset <= self.state.log_tail);
+        let first =
+            next.map_or(self.state.log_first, |next| self.log.blob_of(next.log_offset).max(self.state.log_first));
+        for blob in self.state.log_first..first {
+            blobs.write_off(self.log.class(), Owner::Chain);
+            self.log.clear(blob);
         }
-        Some(removed)
-    }
-
-    /// References of the blocks below a kept one. Where its record is damaged the one before it speaks for it; where both are,
-    /// nothing is taken off.
-    fn references_below(&self, number: u64) -> u64 {
-        let before = || {
-            let meta = self.records.meta(number.checked_sub(1)?)?;
-            Some(self.records.references_before(meta.number)? + meta.references())
-        };
-        let below = self.records.references_before(number).or_else(before);
-        below.filter(|&below| below <= self.state.references).unwrap_or(self.state.references)
-    }
-
-    /// Takes the references of the head out of the indexes, and says how many entries went.
-    fn remove_references(&mut self, blobs: &BlobStore, meta: &BlockMeta) -> Result<u64, String> {
-        let mut bytes = Vec::new();
-        let range = meta.segment_start(Segment::Index)..meta.payload_end();
-        self.log.read_onto(blobs, &mut bytes, range).map_err(|error| format!("its index segment: {error:?}"))?;
-        let index = Index::parse(&bytes).map_err(|error| format!("its index segment: {}", error.why))?;
-        if (index.transactions(), index.keys()) != (meta.transactions, meta.keys) {
-            return Err("its index segment: not as many transactions and keys as its record says".into());
+        let below = self.records.references_before(number + 1).unwrap_or(self.state.pruned_references);
+        let owed = below.clamp(self.state.pruned_references, self.state.references) - self.state.pruned_references;
+        self.state.pruned_references += owed;
+        self.state.id_sweep.owe(owed);
+        self.state.key_sweep.owe(if self.keys.stats().entries > 0 { owed } else { 0 });
+        if (number + 1).is_multiple_of(PAGE_RECORDS) {
+            self.records.remove(number, true);
         }
-        let ids = self.remove_ids(blobs, meta, &index);
-        let keys = if meta.keys == 0 { Ok(0) } else { self.remove_keys(blobs, meta, &index) };
-        Ok(ids? + keys?)
+        self.state.oldest = number + 1;
+        self.state.log_first = first;
+        self.state.pruned_blocks += 1;
+        self.save();
+        Some(Removed { number, ..Removed::default() })
     }
 
     /// What sweeps are compared with: takes the entries of the oldest block out one by one, as pruning once did, and says how
@@ -197,7 +143,7 @@ impl ChainStore {
     }
 
     /// Takes a block out at one end, with the blobs that become free; `advance` moves the chain's bound.
-    fn take_out(
+    pub(super) fn take_out(
         &mut self,
         blobs: &mut BlobStore,
         number: u64,

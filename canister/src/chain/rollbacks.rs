@@ -71,12 +71,24 @@ impl Rollbacks {
         let words = self.steps[changed..].iter().flat_map(|&(sequence, head)| [sequence, head]);
         let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
         cells.write(cell::ROLLBACKS + HEADER + changed as u64 * STEP, &bytes);
+        self.save_header(cells);
+    }
+
+    fn save_header(&self, cells: &Region) {
         let mut header = [0; HEADER as usize];
         header[..4].copy_from_slice(&MAGIC);
         header[4..6].copy_from_slice(&VERSION.to_le_bytes());
         header[6..8].copy_from_slice(&(self.steps.len() as u16).to_le_bytes());
         header[8..].copy_from_slice(&self.count.to_le_bytes());
         cells.write(cell::ROLLBACKS, &header);
+    }
+
+    /// Notes that the chain was emptied, and says what was counted then: what came before is no part of the chain that comes.
+    pub fn reset(&mut self, cells: &Region) -> u64 {
+        self.count += 1;
+        self.steps.clear();
+        self.save_header(cells);
+        self.count
     }
 
     /// The lowest head since `count` blocks had been rolled back; `None` where none was since.

@@ -126,6 +126,11 @@ impl<'a> Index<'a> {
         self.keys
     }
 
+    /// Transactions and secondary keys: the block's entries in the two indexes.
+    pub fn references(&self) -> u64 {
+        u64::from(self.transactions()) + u64::from(self.keys)
+    }
+
     /// The ids, by position.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = &'a [u8; ID]> + DoubleEndedIterator + use<'a> {
         self.ids.as_chunks::<ID>().0.iter()

@@ -2,16 +2,21 @@
 //!
 //! ```text
 //! cell: 0 magic "CPCH"  4 version u16  6 started u8  8 the words below, u64 each, in their order, then those of the two
-//!       sweeps: ids, keys
+//!       sweeps: ids, keys; then the block in transit, the rollback's target + 1, and the reset's
 //! ```
 
+use super::reset::Reset;
 use super::sweep::Sweep;
+use super::transit::Transit;
 use crate::memory::{Region, cell};
 
 const MAGIC: [u8; 4] = *b"CPCH";
 const VERSION: u16 = 2;
 const WORDS: usize = 15;
-const BYTES: usize = HEADER + 8 * (WORDS + 2 * Sweep::WORDS);
+const TRANSIT: usize = WORDS + 2 * Sweep::WORDS;
+const ROLLBACK: usize = TRANSIT + Transit::WORDS;
+const RESET: usize = ROLLBACK + 1;
+const BYTES: usize = HEADER + 8 * (RESET + Reset::WORDS);
 const HEADER: usize = 8;
 
 /// Which blocks are kept. All bounds are exclusive.
@@ -53,6 +58,12 @@ pub struct ChainState {
     pub id_sweep: Sweep,
     /// The same of the key index.
     pub key_sweep: Sweep,
+    /// The block behind the head, some of whose references are in the indexes.
+    pub transit: Option<Transit>,
+    /// The block that a rollback which is under way makes the head.
+    pub rollback_to: Option<u64>,
+    /// What a reset has left.
+    pub reset: Reset,
 }
 
 impl ChainState {
@@ -87,6 +98,9 @@ impl ChainState {
             pruned_references: word(14),
             id_sweep: Sweep::from_words(|i| word(WORDS + i)),
             key_sweep: Sweep::from_words(|i| word(WORDS + Sweep::WORDS + i)),
+            transit: Transit::from_words(|i| word(TRANSIT + i))?,
+            rollback_to: word(ROLLBACK).checked_sub(1),
+            reset: Reset::from_words(|i| word(RESET + i)),
         })
     }
 
@@ -114,6 +128,8 @@ impl ChainState {
             self.pruned_references,
         ];
         let words = words.into_iter().chain(self.id_sweep.words()).chain(self.key_sweep.words());
+        let words = words.chain(Transit::words(self.transit.as_ref()));
+        let words = words.chain([self.rollback_to.map_or(0, |to| to + 1)]).chain(self.reset.words());
         for (i, word) in words.enumerate() {
             bytes[HEADER + 8 * i..HEADER + 8 * i + 8].copy_from_slice(&word.to_le_bytes());
         }
@@ -125,6 +141,16 @@ impl ChainState {
         self.next - self.oldest
     }
 
+    /// What postings count a block as.
+    pub fn counted(&self, number: u64) -> u64 {
+        number - self.base + self.reset.start
+    }
+
+    /// Postings that count less are of blocks that are gone.
+    pub fn bound(&self) -> u64 {
+        if self.started { self.counted(self.oldest) } else { self.reset.start }
+    }
+
     /// References of the kept blocks.
     pub fn kept_references(&self) -> u64 {
         self.references.saturating_sub(self.pruned_references)
@@ -133,5 +159,10 @@ impl ChainState {
     /// The head's number.
     pub fn head(&self) -> Option<u64> {
         self.started.then(|| self.next - 1)
+    }
+
+    /// The head's number once a rollback that is under way has come to its end.
+    pub fn coming_head(&self) -> Option<u64> {
+        self.head().map(|head| self.rollback_to.map_or(head, |to| to.min(head)))
     }
 }

@@ -10,10 +10,11 @@
 //!
 //! All of it is a few words of the chain's state, committed with each slice: nothing is on the heap, and nothing can be lost.
 
-use super::{ChainStore, place};
+use super::ChainStore;
+use serde::{Deserialize, Serialize};
 
 /// One of the two indexes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IndexTable {
     /// Transaction ids.
     Ids,
@@ -36,7 +37,7 @@ pub struct Sweep {
     since: u64,
     /// One above the bucket with which the sweep goes on; 0: none is under way.
     cursor: u64,
-    /// The oldest kept block when it began.
+    /// What postings counted the oldest kept block as when it began.
     bound: u64,
     /// Entries that sweeps ever dropped.
     pub dropped: u64,
@@ -72,9 +73,9 @@ impl Sweep {
         *debt = debt.saturating_add(references);
     }
 
-    /// Notes that a stale entry of block `number` is gone.
-    pub(super) fn settle(&mut self, number: u64) {
-        let debt = if self.cursor == 0 || number < self.bound { &mut self.before } else { &mut self.since };
+    /// Notes that a stale entry is gone, of a block that postings count as `counted`.
+    pub(super) fn settle(&mut self, counted: u64) {
+        let debt = if self.cursor == 0 || counted < self.bound { &mut self.before } else { &mut self.since };
         *debt = debt.saturating_sub(1);
     }
 }
@@ -124,7 +125,7 @@ impl ChainStore {
 
     /// Goes on with the sweep of a table by one slice of 64 KiB, or begins one, and says how many entries went.
     pub fn sweep(&mut self, table: IndexTable) -> u64 {
-        let (base, oldest) = (self.state.base, self.state.oldest);
+        let oldest = self.state.bound();
         let (entries, sweep) = match table {
             IndexTable::Ids => (&mut self.index, &mut self.state.id_sweep),
             IndexTable::Keys => (&mut self.keys, &mut self.state.key_sweep),
@@ -133,8 +134,8 @@ impl ChainStore {
             (sweep.cursor, sweep.bound) = (1, oldest);
         }
         // Postings rise with their blocks, so one comparison of words decides.
-        let stale_below = oldest.saturating_sub(base) << 24;
-        let late_from = sweep.bound.saturating_sub(base) << 24;
+        let stale_below = oldest << 24;
+        let late_from = sweep.bound << 24;
         let slice = entries.sweep(sweep.cursor - 1, stale_below, late_from);
         sweep.dropped += slice.dropped;
         sweep.since = sweep.since.saturating_sub(slice.late);
@@ -148,6 +149,27 @@ impl ChainStore {
         }
         self.save();
         slice.dropped
+    }
+
+    /// Has the sweep of a table go on behind the slice that comes next, without a look at it: for one that traps. What is stale in it stays
+    /// until the next sweep.
+    pub fn skip_slice(&mut self, table: IndexTable) {
+        let bound = self.state.bound();
+        let (entries, sweep) = match table {
+            IndexTable::Ids => (&self.index, &mut self.state.id_sweep),
+            IndexTable::Keys => (&self.keys, &mut self.state.key_sweep),
+        };
+        if sweep.cursor == 0 {
+            (sweep.cursor, sweep.bound) = (1, bound);
+        }
+        match entries.slice_behind(sweep.cursor - 1) {
+            Some(bucket) => sweep.cursor = bucket + 1,
+            None => {
+                (sweep.before, sweep.since, sweep.cursor) = (sweep.since, 0, 0);
+                sweep.finished += 1;
+            }
+        }
+        self.save();
     }
 
     /// Notes the debt of block `number`, which is pruned: of its references, and of those of damaged blocks before it that could
@@ -173,11 +195,11 @@ impl ChainStore {
 
     /// Notes that the posting was replaced, if it was stale.
     pub(super) fn settle(&mut self, table: IndexTable, posting: u64) {
-        let (number, _) = place(self.state.base, posting);
-        if number < self.state.oldest {
+        let counted = posting >> 24;
+        if counted < self.state.bound() {
             match table {
-                IndexTable::Ids => self.state.id_sweep.settle(number),
-                IndexTable::Keys => self.state.key_sweep.settle(number),
+                IndexTable::Ids => self.state.id_sweep.settle(counted),
+                IndexTable::Keys => self.state.key_sweep.settle(counted),
             }
         }
     }

@@ -127,7 +127,9 @@ fn ids_are_entered_whole_or_not_at_all() {
     let bytes = block(2, &repeated(2), 10).index;
     let index = segments::Index::parse(&bytes).unwrap();
     chain.index.fail_after(50);
-    assert_eq!(chain.insert_ids(2, &index).err(), Some(memory::GrowError::OutOfSpace));
+    let meta = BlockMeta { number: 2, transactions: 200, id_links: 0, ..chain.meta(1).unwrap() };
+    let refused = chain.insert_ids(&blobs, &meta, &index, 0..200).err();
+    assert_eq!(refused, Some(append::EnterError::Grow(memory::GrowError::OutOfSpace)));
     assert_eq!((*chain.state(), chain.index_stats().entries), (state, entries));
     assert_eq!(chain.location(&blobs, &id(1)).unwrap().block_number, 1);
     append(&mut chain, &mut blobs, &block(2, &repeated(2), 10)).unwrap();
@@ -302,6 +304,7 @@ enum Step {
     Prune(u8),
     Sweep,
     Rollback(u8),
+    Reset(u64),
     Reopen,
 }
 
@@ -315,6 +318,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (1u8..4).prop_map(Step::Prune),
         1 => Just(Step::Sweep),
         2 => (1u8..4).prop_map(Step::Rollback),
+        1 => (0u64..1_000).prop_map(Step::Reset),
         1 => Just(Step::Reopen),
     ]
 }
@@ -331,16 +335,38 @@ fn begin(block: &AppendBlock, chunk: usize) -> BeginBlock {
     }
 }
 
+type Blocks = BTreeMap<u64, (AppendBlock, Vec<[u8; 32]>)>;
+
+/// Where the newest occurrence of each id is.
+fn newest(model: &Blocks) -> BTreeMap<[u8; 32], (u64, u32)> {
+    let each = |(number, (_, ids)): (&u64, &(AppendBlock, Vec<[u8; 32]>))| {
+        let number = *number;
+        ids.iter().zip(0..).map(|(id, position)| (*id, (number, position))).collect::<Vec<_>>()
+    };
+    model.iter().flat_map(each).collect()
+}
+
+/// Every id is where the model says, whatever else is half way in or out.
+fn check_ids(chain: &ChainStore, blobs: &BlobStore, model: &Blocks) -> Result<(), TestCaseError> {
+    let newest = newest(model);
+    for i in 0..30 {
+        let found = chain.location(blobs, &id(i)).map(|found| (found.block_number, found.position));
+        prop_assert_eq!(found, newest.get(&id(i)).copied().ok_or(ReadError::NotFound), "id {}", i);
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(crate::testing::histories(48))]
 
-    /// Appends, uploads (finished, or aborted half way), prunes, sweeps, rollbacks and re-opens: every block, every id, every
-    /// receipt and every blob is as a plain map says, with hashes that ids share and without.
+    /// Appends, uploads (finished, or aborted half way), prunes, sweeps, rollbacks, resets and re-opens: every block, every id, every
+    /// receipt and every blob is as a plain map says, with hashes that ids share and without. Commits, aborts and rollbacks take a
+    /// message for each few references, and the chain is re-opened between them; of what is half way in or out nobody sees anything.
     #[test]
-    fn agrees_with_a_model(colliding: bool, first in prop_oneof![Just(0u64), any::<u32>().prop_map(u64::from)], steps in prop::collection::vec(step(), 1..30)) {
+    fn agrees_with_a_model(colliding: bool, slice in 1u64..6, mut first in prop_oneof![Just(0u64), any::<u32>().prop_map(u64::from)], steps in prop::collection::vec(step(), 1..30)) {
         let class = 64 << 10;
         let (mut chain, mut blobs) = fresh(class);
-        let mut model: BTreeMap<u64, (AppendBlock, Vec<[u8; 32]>)> = BTreeMap::new();
+        let mut model = Blocks::new();
         for step in steps {
             chain.few_hashes = colliding;
             let next = model.last_key_value().map_or(first, |(number, _)| number + 1);
@@ -373,12 +399,45 @@ proptest! {
                         prop_assert_eq!(progress.missing as usize, chunks.len() - done - 1);
                     }
                     let block_id = BlockId { number: next, hash: new.hash.clone() };
-                    if stop_at % 3 == 0 {
-                        prop_assert_eq!(chain.abort_upload(&mut blobs, next), Ok(true));
-                    } else {
-                        chain.commit_upload(&mut blobs, &block_id, &admission, 1_700_000_000).unwrap();
+                    let of = ids.len() as u64;
+                    let commits = if stop_at % 3 == 0 { stop_at / 3 } else { usize::MAX };
+                    let mut entered = 0;
+                    let done = (0..commits).any(|i| {
+                        chain.small_slices = Some(slice);
+                        let answer = chain.commit_upload(&mut blobs, &block_id, &admission, 1_700_000_000).unwrap();
+                        if answer != Commit::Done {
+                            entered += slice;
+                            assert_eq!(answer, Commit::HasMore { entered, of });
+                            check_ids(&chain, &blobs, &model).unwrap();
+                            assert_eq!(chain.block(&blobs, next).err(), Some(ReadError::NotFound));
+                            if i % 2 == stop_at % 2 {
+                                (chain, blobs) = reopen(class);
+                                chain.few_hashes = colliding;
+                            }
+                            if i == stop_at {
+                                chain.remove_oldest(&mut blobs).map(|_| model.pop_first());
+                                chain.sweep(IndexTable::Ids);
+                            }
+                        }
+                        answer == Commit::Done
+                    });
+                    if done {
                         model.insert(next, (new, ids));
+                    } else {
+                        chain.small_slices = Some(slice);
+                        prop_assert_eq!(chain.abort_upload(&mut blobs, next), Ok(true));
+                        while chain.is_aborting() {
+                            let refused = chain.commit_upload(&mut blobs, &block_id, &admission, 0);
+                            prop_assert_eq!(refused, Err(UploadError::Aborting));
+                            prop_assert_eq!(append(&mut chain, &mut blobs, &new), Err(AppendError::UploadOpen));
+                            check_ids(&chain, &blobs, &model)?;
+                            (chain, blobs) = reopen(class);
+                            (chain.few_hashes, chain.small_slices) = (colliding, Some(slice));
+                            chain.go_on_aborting(&mut blobs);
+                        }
+                        prop_assert_eq!(chain.abort_upload(&mut blobs, next), Ok(false));
                     }
+                    chain.small_slices = None;
                 }
                 Step::Prune(count) => {
                     for _ in 0..count {
@@ -392,29 +451,58 @@ proptest! {
                 }
                 Step::Sweep => drop(chain.sweep(IndexTable::Ids)),
                 Step::Rollback(count) => {
-                    for _ in 0..count {
-                        let expected = (model.len() > 1).then(|| model.pop_last().unwrap().0);
-                        let removed = chain.remove_head(&mut blobs);
-                        prop_assert!(removed.as_ref().is_none_or(|removed| removed.faults.is_empty()));
-                        prop_assert_eq!(removed.map(|removed| removed.number), expected);
+                    let Some(head) = chain.state().head() else { continue };
+                    let to = head.saturating_sub(u64::from(count)).max(chain.state().oldest);
+                    prop_assert_eq!(chain.check_rollback(to), Ok(()));
+                    chain.begin_rollback(to);
+                    while chain.rollback_left().is_some() {
+                        let done = chain.go_on_rolling_back(&mut blobs, slice);
+                        prop_assert_eq!(&done.faults, &Vec::<String>::new());
+                        if done.began {
+                            model.pop_last();
+                        }
+                        check_ids(&chain, &blobs, &model)?;
+                        if chain.rollback_left().is_some() {
+                            let (number, _) = model.last_key_value().unwrap();
+                            let comes = block(number + 1, &[], 5);
+                            let refused = append(&mut chain, &mut blobs, &comes);
+                            prop_assert_eq!(refused, Err(AppendError::RollbackUnderway { to }));
+                        }
+                        (chain, blobs) = reopen(class);
+                        chain.few_hashes = colliding;
                     }
+                    prop_assert_eq!(chain.state().head(), Some(to));
+                }
+                Step::Reset(at) => {
+                    let Some(head) = chain.state().head() else { continue };
+                    let hash = chain.hash(head).unwrap();
+                    prop_assert_eq!(chain.check_reset(b"other"), Err(ResetError::WrongHash { expected: hash.to_bytes() }));
+                    prop_assert_eq!(chain.check_reset(hash.as_slice()), Ok(()));
+                    prop_assert_eq!(chain.reset(), model.len() as u64);
+                    model.clear();
+                    check_ids(&chain, &blobs, &model)?;
+                    while chain.to_clear() > 0 {
+                        let refused = append(&mut chain, &mut blobs, &block(at, &[], 5));
+                        prop_assert_eq!(refused, Err(AppendError::ResetUnderway { left: chain.to_clear() }));
+                        prop_assert_eq!(chain.clear(&mut blobs), Vec::<String>::new());
+                        (chain, blobs) = reopen(class);
+                        chain.few_hashes = colliding;
+                    }
+                    prop_assert_eq!(blobs.kept_bytes(Owner::Chain), 0);
+                    first = at;
                 }
                 Step::Reopen => (chain, blobs) = reopen(class),
             }
             prop_assert_eq!(chain.state().head(), model.last_key_value().map(|(number, _)| *number));
         }
         chain.few_hashes = colliding;
-        let mut newest: BTreeMap<[u8; 32], (u64, u32)> = BTreeMap::new();
-        for (number, (expected, ids)) in &model {
+        for (number, (expected, _)) in &model {
             prop_assert_eq!(&whole(&chain, &blobs, *number), expected);
-            ids.iter().enumerate().for_each(|(position, id)| { newest.insert(*id, (*number, position as u32)); });
         }
-        for i in 0..30 {
-            let found = chain.location(&blobs, &id(i)).ok().map(|found| (found.block_number, found.position));
-            prop_assert_eq!(found, newest.get(&id(i)).copied());
-            if let Some((_, position)) = found {
-                prop_assert_eq!(chain.receipt(&blobs, &id(i)).unwrap().bytes, vec![position as u8; 5]);
-            }
+        check_ids(&chain, &blobs, &model)?;
+        let newest = newest(&model);
+        for (id, (_, position)) in &newest {
+            prop_assert_eq!(chain.receipt(&blobs, id).unwrap().bytes, vec![*position as u8; 5]);
         }
         // Nothing leaks: the kept blobs are those that the kept blocks touch, and nothing is quarantined.
         let state = *chain.state();
@@ -427,7 +515,7 @@ proptest! {
         for class in Class::all() {
             prop_assert_eq!(blobs.class_counters(class).quarantined, 0);
         }
-        let references = |range: &BTreeMap<u64, (AppendBlock, Vec<[u8; 32]>)>| range.values().map(|block| block.1.len() as u64).sum::<u64>();
+        let references = |range: &Blocks| range.values().map(|block| block.1.len() as u64).sum::<u64>();
         prop_assert_eq!(chain.state().kept_references(), references(&model));
         for &number in model.keys() {
             let before = references(&model.range(..number).map(|(n, block)| (*n, block.clone())).collect());

@@ -4,21 +4,25 @@
 //! upload owns; a bitmap of received chunks makes every step repeatable in any order. Until the commit the chain does not
 //! know of it, and aborting it truncates the tail. All of it is persisted, so it survives an upgrade.
 //!
+//! A commit takes as many messages as the block needs (`commit.rs`). An abort in its middle takes out what was entered, in as many.
+//!
 //! ```text
 //! cell: 0 magic "CPUP"  4 version u16  6 open u8  7 hash length u8  8 number u64  16 timestamp u64  24 lengths 3 × u32
 //!       36 chunk size u32  40 missing u32  44 parent length u8  48 last touched u64 (Unix seconds)  56 reserved
 //!       64 hash 32  96 parent 32  128 SHA-256 3 × 32  256 bitmap of received chunks, up to 2048 bytes
+//!       4096 how far the segments are verified
 //! ```
 
 use super::ChainStore;
 use super::append::{Admission, Draft, Place};
-use super::records::Hash;
+use super::records::{Hash, PAGE_RECORDS};
 use super::remove::release;
-use super::segments::{Index, Segment, check_receipts, receipts_table_len};
-use crate::api::{AppendError, BeginBlock, BlockId, PutBlockChunk, UploadError, UploadProgress};
+use super::segments::Segment;
+use super::transit::Way;
+use super::verified::Verified;
+use crate::api::{AppendError, BeginBlock, PutBlockChunk, UploadError, UploadProgress};
 use crate::blob::{BlobStore, Owner};
 use crate::memory::{Region, cell};
-use sha2::{Digest, Sha256};
 use std::ops::Range;
 
 /// Bytes of the largest chunk.
@@ -31,20 +35,18 @@ const HEADER: usize = 256;
 const MISSING: u64 = cell::UPLOAD + 40;
 const TOUCHED: u64 = cell::UPLOAD + 48;
 const BITMAP: u64 = cell::UPLOAD + HEADER as u64;
-/// Bytes that are hashed at a time.
-const HASH_STEP: u64 = 1 << 20;
 
 /// The open upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Upload {
-    draft: Draft,
+    pub draft: Draft,
     chunk_size: u32,
-    missing: u32,
+    pub missing: u32,
     touched: u64,
 }
 
 impl Upload {
-    fn chunks(&self) -> u32 {
+    pub(super) fn chunks(&self) -> u32 {
         self.draft.payload_len().div_ceil(u64::from(self.chunk_size)) as u32
     }
 
@@ -55,7 +57,7 @@ impl Upload {
     }
 
     /// What is said to a caller who means another block.
-    fn other(&self) -> UploadError {
+    pub(super) fn other(&self) -> UploadError {
         UploadError::OtherUpload { number: self.draft.number, hash: self.draft.hash.to_bytes() }
     }
 
@@ -111,6 +113,12 @@ impl Upload {
     }
 }
 
+/// Where a segment of an upload lies that begins at log offset `start`, and its bytes.
+pub(super) fn uploaded_range(start: u64, draft: &Draft, segment: Segment) -> (u64, u64) {
+    let before: u64 = draft.lengths[..segment.index()].iter().map(|&len| u64::from(len)).sum();
+    (start + before, u64::from(draft.lengths[segment.index()]))
+}
+
 /// Refuses a cell that this code did not write.
 pub(super) fn check(cells: &Region) -> Result<(), String> {
     let header: [u8; HEADER] = cells.read(cell::UPLOAD);
@@ -137,8 +145,9 @@ impl ChainStore {
     }
 
     /// The blobs of the log that the upload owns.
-    fn upload_blobs(&self, upload: &Upload) -> Range<u64> {
-        let end = self.log.blobs_end(self.state.log_tail + upload.draft.payload_len());
+    pub(super) fn upload_blobs(&self, upload: &Upload) -> Range<u64> {
+        let payload = self.log.blobs_end(self.state.log_tail + upload.draft.payload_len());
+        let end = self.state.transit.map_or(payload, |transit| transit.log_end);
         self.state.log_end..end.max(self.state.log_end)
     }
 
@@ -177,13 +186,15 @@ impl ChainStore {
             return Err(too_large("chunks", MAX_CHUNKS));
         }
         if let Some(open) = self.upload() {
-            if open.draft != draft || open.chunk_size != block.chunk_size {
+            if open.draft != draft || open.chunk_size != block.chunk_size || self.is_aborting() {
                 return Err(AppendError::UploadOpen);
             }
-            self.cells.write_u64(TOUCHED, now);
+            self.touch_upload(now);
             return Ok(open.progress());
         }
+        self.check_quiet()?;
         self.admit(&draft, admission)?;
+        self.pass_damaged_tail(blobs);
 
         let upload = Upload { draft, chunk_size: block.chunk_size, missing: chunks as u32, touched: now };
         let range = self.upload_blobs(&upload);
@@ -192,11 +203,12 @@ impl ChainStore {
             crate::runtime::trap(&format!("begin_block: a reserved blob cannot be had: {error:?}"));
         }
         self.cells.write(BITMAP, &vec![0; chunks.div_ceil(8) as usize]);
+        Verified::default().save(&self.cells);
         upload.save(&self.cells);
         Ok(upload.progress())
     }
 
-    fn upload_of(&self, number: u64) -> Result<Upload, UploadError> {
+    pub(super) fn upload_of(&self, number: u64) -> Result<Upload, UploadError> {
         let upload = self.upload().ok_or(UploadError::NoUpload)?;
         if upload.draft.number != number {
             return Err(upload.other());
@@ -204,7 +216,7 @@ impl ChainStore {
         Ok(upload)
     }
 
-    fn received(&self, chunk: u32) -> bool {
+    pub(super) fn received(&self, chunk: u32) -> bool {
         let [byte] = self.cells.read(BITMAP + u64::from(chunk / 8));
         byte & 1 << (chunk % 8) != 0
     }
@@ -234,7 +246,7 @@ impl ChainStore {
             if there != put.bytes.as_slice() {
                 return Err(UploadError::ChunkMismatch);
             }
-            self.cells.write_u64(TOUCHED, now);
+            self.touch_upload(now);
             return Ok(upload.progress());
         }
         self.log.write(blobs, start, &put.bytes).map_err(|_| UploadError::Damaged)?;
@@ -243,109 +255,19 @@ impl ChainStore {
         self.cells.write(at, &[byte | 1 << (put.chunk % 8)]);
         upload.missing -= 1;
         self.cells.write_u32(MISSING, upload.missing);
-        self.cells.write_u64(TOUCHED, now);
+        self.touch_upload(now);
         Ok(upload.progress())
     }
 
-    /// Makes the uploaded block the head. A block that is kept already is Ok.
-    ///
-    /// # Errors
-    /// [`UploadError`], and nothing has changed: the upload stays open.
-    pub fn commit_upload(
-        &mut self,
-        blobs: &mut BlobStore,
-        block: &BlockId,
-        admission: &Admission,
-        now: u64,
-    ) -> Result<(), UploadError> {
-        if self.hash(block.number).is_some_and(|hash| hash.as_slice() == block.hash.as_slice()) {
-            return Ok(());
-        }
-        let upload = self.upload_of(block.number)?;
-        let draft = &upload.draft;
-        if draft.hash.as_slice() != block.hash.as_slice() {
-            return Err(upload.other());
-        }
-        if upload.missing > 0 {
-            let first = (0..upload.chunks()).find(|&chunk| !self.received(chunk)).unwrap_or(0);
-            return Err(UploadError::Incomplete { missing: upload.missing, first });
-        }
-        self.place(draft)?;
-        self.admit(draft, admission)?;
-        let bytes = self.uploaded(blobs, draft, Segment::Index, u64::MAX)?;
-        let index = Index::parse(&bytes).map_err(AppendError::from)?;
-        draft.check_entries(&index)?;
-        let table = self.uploaded(blobs, draft, Segment::Receipts, receipts_table_len(index.transactions()))?;
-        let receipts = u64::from(draft.lengths[Segment::Receipts.index()]);
-        check_receipts(&table, receipts, index.transactions()).map_err(AppendError::from)?;
-        if admission.verify_segments {
-            for segment in Segment::ALL {
-                draft.verify(segment, self.uploaded_digest(blobs, draft, segment)?)?;
-            }
-        }
-        // How many links there are is known only now: they come behind what the upload has reserved.
-        let range = self.upload_blobs(&upload);
-        let links_start = self.state.log_tail + draft.payload_len();
-        self.reserve_records(draft, &index)?;
-        let entered = self.enter(draft, &index)?;
-        let end = self.log.blobs_end(links_start + entered.links_len()).max(range.end);
-        if let Err(error) = self.log.reserve(blobs, self.state.log_first, range.end, end) {
-            self.take_back(&entered);
-            return Err(AppendError::from(error).into());
-        }
-
-        for blob in range.clone() {
-            if self.log.ptr(blob).is_none_or(|ptr| blobs.set_owner(&ptr, Owner::Chain).is_err()) {
-                crate::runtime::trap("commit_block: a blob of the upload is damaged; abort it");
-            }
-        }
-        let links = [entered.keys.links.as_slice(), &entered.ids.encode()].concat();
-        let written = self.log.extend(blobs, range.end..end, Owner::Chain).map_err(|error| format!("{error:?}"));
-        let written =
-            written.and_then(|()| self.log.write(blobs, links_start, &links).map_err(|error| format!("{error:?}")));
-        if let Err(why) = written {
-            crate::runtime::trap(&format!("commit_block: the links cannot be written: {why}; abort it"));
-        }
-        self.state.log_end = end;
-        self.commit(draft, &index, &entered, now);
-        self.close_upload();
-        Ok(())
-    }
-
-    /// The first `most` bytes of an uploaded segment.
-    fn uploaded(&self, blobs: &BlobStore, draft: &Draft, segment: Segment, most: u64) -> Result<Vec<u8>, UploadError> {
-        let (start, len) = self.uploaded_range(draft, segment);
-        let mut bytes = Vec::new();
-        self.log.read_onto(blobs, &mut bytes, start..start + len.min(most)).map_err(|_| UploadError::Damaged)?;
-        Ok(bytes)
-    }
-
-    fn uploaded_range(&self, draft: &Draft, segment: Segment) -> (u64, u64) {
-        let before: u64 = draft.lengths[..segment.index()].iter().map(|&len| u64::from(len)).sum();
-        (self.state.log_tail + before, u64::from(draft.lengths[segment.index()]))
-    }
-
-    fn uploaded_digest(&self, blobs: &BlobStore, draft: &Draft, segment: Segment) -> Result<[u8; 32], UploadError> {
-        let (start, len) = self.uploaded_range(draft, segment);
-        let mut hasher = Sha256::new();
-        let mut bytes = Vec::new();
-        for at in (0..len).step_by(HASH_STEP as usize) {
-            bytes.clear();
-            let part = start + at..start + len.min(at + HASH_STEP);
-            self.log.read_onto(blobs, &mut bytes, part).map_err(|_| UploadError::Damaged)?;
-            hasher.update(&bytes);
-        }
-        Ok(hasher.finalize().into())
-    }
-
-    /// Drops the open upload if it is of this block, and says whether it was.
+    /// Drops the open upload if it is of this block, and says whether it was. Where some of its references are in the indexes, they go first,
+    /// a slice in each message; until then the upload stays open.
     ///
     /// # Errors
     /// `OtherUpload` where another one is open.
     pub fn abort_upload(&mut self, blobs: &mut BlobStore, number: u64) -> Result<bool, UploadError> {
         match self.upload_of(number) {
             Ok(upload) => {
-                self.drop_upload(blobs, &upload);
+                self.abandon(blobs, &upload);
                 Ok(true)
             }
             Err(UploadError::NoUpload) => Ok(false),
@@ -353,11 +275,47 @@ impl ChainStore {
         }
     }
 
-    /// Drops an upload that nobody has touched for `expiry` seconds, and says which.
+    /// Drops an upload that nobody has touched for `expiry` seconds, as [`abort_upload`](Self::abort_upload) does, and says which.
     pub fn expire_upload(&mut self, blobs: &mut BlobStore, now: u64, expiry: u64) -> Option<u64> {
         let upload = self.upload().filter(|upload| now.saturating_sub(upload.touched) >= expiry)?;
-        self.drop_upload(blobs, &upload);
+        if self.is_aborting() {
+            return None;
+        }
+        self.abandon(blobs, &upload);
         Some(upload.draft.number)
+    }
+
+    /// Whether references of an upload that was dropped are still in the indexes.
+    pub fn is_aborting(&self) -> bool {
+        self.state.transit.is_some_and(|transit| transit.way == Way::Aborted)
+    }
+
+    fn abandon(&mut self, blobs: &mut BlobStore, upload: &Upload) {
+        if let Some(transit) = &mut self.state.transit {
+            transit.way = Way::Aborted;
+            self.go_on_aborting(blobs);
+        } else {
+            self.drop_upload(blobs, upload);
+        }
+    }
+
+    /// Takes the next slice of an upload that was dropped out of the indexes; behind the last one its blobs go.
+    pub fn go_on_aborting(&mut self, blobs: &mut BlobStore) {
+        let Some(upload) = self.upload().filter(|_| self.is_aborting()) else { return };
+        let number = upload.draft.number;
+        let slice = self.slice();
+        if let Err(why) = self.take_out_slice(blobs, slice) {
+            crate::runtime::log(&format!("upload of block {number}: skipped: {why}"));
+        }
+        if self.state.transit.is_some_and(|transit| transit.references() > 0) {
+            self.save();
+            return;
+        }
+        self.records.remove(number, number.is_multiple_of(PAGE_RECORDS) || !self.state.started);
+        // While the transit still says how far the blobs reach.
+        self.drop_upload(blobs, &upload);
+        self.state.transit = None;
+        self.save();
     }
 
     /// Truncates the tail: the upload's blobs go the way of every other, quarantine, last reference, release.
@@ -373,7 +331,12 @@ impl ChainStore {
         }
     }
 
-    fn close_upload(&mut self) {
+    pub(super) fn close_upload(&mut self) {
         self.cells.write(cell::UPLOAD, &[0; HEADER]);
+    }
+
+    /// Notes that somebody goes on with the upload.
+    pub(super) fn touch_upload(&self, now: u64) {
+        self.cells.write_u64(TOUCHED, now);
     }
 }

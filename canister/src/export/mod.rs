@@ -29,6 +29,7 @@ const VERSION: u16 = 1;
 const CAPACITY: usize = 32 << 10;
 /// Exporters that are registered at most.
 const MAX_EXPORTERS: usize = 32;
+const NS: u64 = 1_000_000_000;
 /// Characters of the longest name.
 const MAX_NAME: usize = 64;
 
@@ -169,6 +170,18 @@ impl Exporters {
         }
     }
 
+    /// Notes that the chain was emptied: everybody begins with the chain that comes.
+    pub fn reset(&mut self) {
+        self.by_name.values_mut().for_each(|entry| entry.bound = 0);
+        self.save();
+    }
+
+    /// Who has not acknowledged all blocks below `next`, and how far that one is: the slowest.
+    pub fn behind(&self, next: u64) -> Option<(&str, u64)> {
+        let (name, entry) = self.by_name.iter().min_by_key(|(_, entry)| entry.bound)?;
+        (entry.bound < next).then_some((name, entry.bound))
+    }
+
     /// What pruning must not pass; none where there is no exporter and none is required.
     pub fn guard(&self, require_export: bool) -> Option<Guard> {
         let slowest = self.by_name.iter().min_by_key(|(_, entry)| entry.bound);
@@ -185,13 +198,15 @@ impl Exporters {
         let exporters = self.by_name.iter().map(|(name, entry)| {
             // Registered before the first block: that one is where it begins.
             let bound = entry.bound.max(state.oldest);
-            let waiting = (bound..state.next).find_map(|number| chain.meta(number));
+            let waits = state.started && bound < state.next;
+            // Not by the blocks' times: those are the chain's, and may be of any year.
+            let since = entry.acknowledged_at.unwrap_or(entry.registered_at) / NS;
             ExporterStatus {
                 name: name.clone(),
                 principal: entry.principal,
                 exported_before_block: bound,
                 lag_blocks: state.next.saturating_sub(bound),
-                lag_seconds: waiting.map_or(0, |block| now.saturating_sub(block.monotonic)),
+                lag_seconds: if waits { now.saturating_sub(since) } else { 0 },
                 acknowledged_at: entry.acknowledged_at,
                 registered_at: entry.registered_at,
             }

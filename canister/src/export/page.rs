@@ -92,7 +92,15 @@ impl Place {
             let why = format!("segment {segment} at {offset}: segments are 0 to 2, and 3 from 0 is a whole block");
             return Err(bad(why).into());
         }
+        if let Some(first_available) = chain.reset_since(cursor.rollbacks) {
+            return Err(ExportError::Reset { first_available }.into());
+        }
         let whole = segment == WHOLE;
+        // A cursor of before the first reset that does not say when it was made goes by its hash.
+        let of_before = cursor.rollbacks == 0 && chain.was_reset();
+        if of_before && hash_of_kept(chain, number, whole)?.is_none_or(|hash| hash != cursor.hash) {
+            return Err(ExportError::Reset { first_available: chain.first_available() }.into());
+        }
         if state.started && number < state.oldest && !(whole && number + 1 == state.oldest) {
             return Err(pruned(chain, cursor).into());
         }
@@ -104,6 +112,12 @@ impl Place {
         }
         Ok(Self { number, segment, offset })
     }
+}
+
+/// The hash of a kept block, or of the one before the oldest where that is `whole`; `None` for any other.
+fn hash_of_kept(chain: &ChainStore, number: u64, whole: bool) -> Result<Option<ByteBuf>, Stop> {
+    let oldest = chain.state().oldest;
+    if number >= oldest || whole && number + 1 == oldest { hash_of(chain, number) } else { Ok(None) }
 }
 
 /// The hash of a kept block, or of the one before the oldest; `None` behind the head.

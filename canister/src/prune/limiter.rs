@@ -10,6 +10,8 @@ const INSTRUCTIONS_PER_OP: u64 = 13_000;
 const INSTRUCTIONS_PER_BLOCK: u64 = 60_000;
 /// Instructions that a slice of a sweep is expected to take: 16 pages and a few more of overflow, read and written.
 const INSTRUCTIONS_PER_SLICE: u64 = 500_000;
+/// Ops of work that may stop anywhere that the first piece gets, however small the budget is.
+const LEAST_PART: u64 = 1_000;
 /// Slices of a sweep in one message, so that it reads and changes less than 32 MiB whatever it finds there.
 const MAX_SLICES: u64 = 400;
 
@@ -23,6 +25,8 @@ pub struct Limiter {
     instructions_end: u64,
     admitted: bool,
     slices: u64,
+    /// Blocks and slices that are left, where fewer are done than might be.
+    pieces: u64,
     /// What was admitted is expected to have taken so many, where nothing of it is really done.
     planned: Option<u64>,
 }
@@ -31,12 +35,17 @@ impl Limiter {
     /// A budget from now on.
     pub fn new(max_ops: u64, max_instructions: u64) -> Self {
         let instructions_end = runtime::instructions().saturating_add(max_instructions);
-        Self { ops_left: max_ops, instructions_end, admitted: false, slices: 0, planned: None }
+        Self { ops_left: max_ops, instructions_end, admitted: false, slices: 0, pieces: u64::MAX, planned: None }
     }
 
     /// A budget for work that is planned only.
     pub fn for_a_plan(max_ops: u64, max_instructions: u64) -> Self {
-        Self { ops_left: max_ops, instructions_end: max_instructions, admitted: false, slices: 0, planned: Some(0) }
+        Self { planned: Some(0), instructions_end: max_instructions, ..Self::new(max_ops, 0) }
+    }
+
+    /// The same for at most so many blocks and slices.
+    pub fn of_pieces(self, pieces: u64) -> Self {
+        Self { pieces, ..self }
     }
 
     /// Takes `ops` from the budget, for work that is started now and finished in this message.
@@ -44,6 +53,7 @@ impl Limiter {
     /// # Errors
     /// Which budget the work does not fit into; nothing was taken.
     pub fn admit(&mut self, ops: u64) -> Result<(), StopReason> {
+        self.pieces = self.pieces.checked_sub(1).ok_or(StopReason::Ops)?;
         let estimate = INSTRUCTIONS_PER_BLOCK + ops.saturating_mul(INSTRUCTIONS_PER_OP);
         if self.admitted {
             if ops > self.ops_left {
@@ -60,11 +70,28 @@ impl Limiter {
         Ok(())
     }
 
+    /// Takes at most `ops` from the budget, for work that may stop anywhere, and says how many that were: never 0.
+    ///
+    /// # Errors
+    /// Which budget is used up; nothing was taken.
+    pub fn admit_part(&mut self, ops: u64) -> Result<u64, StopReason> {
+        let instructions = self.instructions_end.saturating_sub(runtime::instructions() + INSTRUCTIONS_PER_BLOCK);
+        let granted = ops.min(self.ops_left).min(instructions / INSTRUCTIONS_PER_OP);
+        if granted == 0 && self.admitted {
+            return Err(if self.ops_left == 0 { StopReason::Ops } else { StopReason::Instructions });
+        }
+        let granted = if self.admitted { granted } else { granted.max(ops.min(LEAST_PART)) };
+        self.admitted = true;
+        self.ops_left = self.ops_left.saturating_sub(granted);
+        Ok(granted)
+    }
+
     /// Whether a slice of a sweep may be done. How many entries it drops is known only then: [`charge`](Self::charge) takes them.
     ///
     /// # Errors
     /// Which budget is used up.
     pub fn admit_slice(&mut self) -> Result<(), StopReason> {
+        self.pieces = self.pieces.checked_sub(1).ok_or(StopReason::Ops)?;
         if self.admitted {
             if self.ops_left == 0 || self.slices >= MAX_SLICES {
                 return Err(StopReason::Ops);

@@ -12,6 +12,7 @@
 
 mod backlog;
 mod limiter;
+mod piece;
 mod pipeline;
 mod plan;
 mod policy;
@@ -25,13 +26,15 @@ use run::{goes_on, sum};
 use sweeper::{Need, Swept, Which};
 
 pub use limiter::Limiter;
+pub use piece::Piece;
 pub use policy::{Due, MAX_OPS, due};
 pub use segment::{Blocks, PruneSegment, Pruned};
 
 use crate::api::{PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
-use crate::blob::{BlobStore, Owner};
+use crate::blob::BlobStore;
 use crate::chain::ChainStore;
 use crate::export::Guard;
+use crate::marker::Marker;
 use crate::memory::{Region, cell};
 use crate::runtime;
 use serde::{Deserialize, Serialize};
@@ -58,6 +61,18 @@ struct Stored {
     pending_ticks: u64,
     /// Unix seconds since when what is due is held back by an exporter, or by there being none.
     held_since: Option<u64>,
+    /// Messages do less than they might, as ticks have trapped.
+    #[serde(default)]
+    marker: Option<Marker<Piece>>,
+    /// What traps, and is passed over.
+    #[serde(default)]
+    set_aside: Vec<Piece>,
+    /// Of `faults`, those that an operator has seen.
+    #[serde(default)]
+    acknowledged_faults: u64,
+    /// Slots of the blob store that were lost when an operator last acknowledged all faults.
+    #[serde(default)]
+    acknowledged_lost: u64,
 }
 
 /// When the daemon wants to come round again.
@@ -158,8 +173,8 @@ impl Pruner {
 
     /// Notes that kept bytes have become fewer in some other way than by a run, and how much of it was damaged and skipped: where
     /// low water is reached, the capacity trigger is done; and a run that was under way has ended.
-    pub fn rolled_back(&mut self, blobs: &BlobStore, faults: u64) {
-        let to_low_water = self.above_low_water(blobs) && self.stored.to_low_water;
+    pub fn rolled_back(&mut self, chain: &ChainStore, blobs: &BlobStore, faults: u64) {
+        let to_low_water = self.above_low_water(chain, blobs) && self.stored.to_low_water;
         if to_low_water != self.stored.to_low_water || self.stored.running || faults > 0 {
             (self.stored.to_low_water, self.stored.running) = (to_low_water, false);
             self.stored.faults += faults;
@@ -167,8 +182,38 @@ impl Pruner {
         }
     }
 
-    fn above_low_water(&self, blobs: &BlobStore) -> bool {
-        self.policy().is_some_and(|policy| blobs.kept_bytes(Owner::Chain) > policy.low_water())
+    fn above_low_water(&self, chain: &ChainStore, blobs: &BlobStore) -> bool {
+        self.policy().is_some_and(|policy| chain.capacity_bytes(blobs) > policy.low_water())
+    }
+
+    /// Notes that an operator has seen the first `up_to` faults, with all of them also the slots that were lost, and has what was set aside
+    /// tried again. Answers how many are acknowledged.
+    pub fn acknowledge_faults(&mut self, up_to: u64, lost: u64) -> u64 {
+        self.stored.acknowledged_faults = self.stored.acknowledged_faults.max(up_to.min(self.stored.faults));
+        if up_to >= self.stored.faults {
+            self.stored.acknowledged_lost = lost;
+            self.stored.set_aside.clear();
+        }
+        self.save();
+        self.stored.acknowledged_faults
+    }
+
+    /// What is damaged, and no operator has acknowledged.
+    pub fn fault_problems(&self, lost: u64) -> Vec<String> {
+        let mut problems = Vec::new();
+        let new = self.stored.faults - self.stored.acknowledged_faults;
+        if new > 0 {
+            let faults = self.stored.faults;
+            problems.push(format!(
+                "{new} damaged entries were skipped by the pruner or a rollback; see the log, then acknowledge_faults({faults})"
+            ));
+        }
+        let lost = lost.saturating_sub(self.stored.acknowledged_lost);
+        if lost > 0 {
+            problems.push(format!("{lost} slots of the blob store were written off"));
+        }
+        problems.extend(self.stored.set_aside.iter().map(|piece| format!("passed over, as it traps: {piece}")));
+        problems
     }
 
     /// Ends the run that is under way: what comes next is another.
@@ -198,7 +243,9 @@ impl Pruner {
         let max_instructions = self.policy().ok_or(PruneError::NoPolicy)?.max_instructions_per_tick;
         let due = self.due(chain, blobs, guard);
         let mut limiter = Limiter::new(max_ops.min(MAX_OPS), max_instructions);
-        let sweep = |chain: &mut ChainStore, limiter: &mut Limiter| sweeper::run(chain, Which::Any, limiter);
+        let set_aside = self.stored.set_aside.clone();
+        let sweep =
+            |chain: &mut ChainStore, limiter: &mut Limiter| sweeper::run(chain, Which::Any, limiter, &set_aside);
         Ok(self.run(chain, blobs, due.as_ref(), &mut limiter, Swept::default(), sweep).0)
     }
 
@@ -213,7 +260,8 @@ impl Pruner {
         sweep: impl FnOnce(&mut ChainStore, &mut Limiter) -> Swept,
     ) -> (PruneRun, Swept) {
         let start = runtime::instructions();
-        let mut run = pipeline::run(&mut Blocks { chain: &mut *chain, blobs: &mut *blobs }, due, limiter);
+        let set_aside = &self.stored.set_aside;
+        let mut run = pipeline::run(&mut Blocks { chain: &mut *chain, blobs: &mut *blobs, set_aside }, due, limiter);
         let after = sweep(chain, limiter);
         let swept = Swept { slices: before.slices + after.slices, dropped: before.dropped + after.dropped, ..after };
         run.dropped = swept.dropped;
@@ -224,7 +272,7 @@ impl Pruner {
         }
         if run.blocks > 0 || self.stored.running && swept.slices > 0 {
             let fired = self.stored.to_low_water || run.reason == Some(PruneReason::Capacity);
-            self.stored.to_low_water = fired && self.above_low_water(blobs);
+            self.stored.to_low_water = fired && self.above_low_water(chain, blobs);
             self.stored.faults += run.faults;
             let last = self.stored.last_run.take().filter(|_| self.stored.running);
             let run = sum(last, &run);
@@ -236,8 +284,14 @@ impl Pruner {
         (run, swept)
     }
 
-    /// One firing of the timer, and when the next is wanted. Does next to nothing where nothing is due.
-    pub fn tick(&mut self, chain: &mut ChainStore, blobs: &mut BlobStore, constraints: &Constraints) -> Next {
+    /// One firing of the timer, for at most so many blocks and slices, and when the next is wanted. Does next to nothing where nothing is due.
+    pub fn tick(
+        &mut self,
+        chain: &mut ChainStore,
+        blobs: &mut BlobStore,
+        constraints: &Constraints,
+        pieces: u64,
+    ) -> Next {
         self.ticks += 1;
         let now = runtime::time_secs();
         self.rates.note(chain.state(), now);
@@ -260,14 +314,15 @@ impl Pruner {
             runtime::log("prune: paused, liquid cycles are below min_liquid_cycles");
             return Next::Whenever;
         }
-        let mut limiter = Limiter::new(policy.max_ops_per_tick, policy.max_instructions_per_tick);
+        let mut limiter = Limiter::new(policy.max_ops_per_tick, policy.max_instructions_per_tick).of_pieces(pieces);
+        let set_aside = self.stored.set_aside.clone();
         let before = match sweep {
-            Some(Need::First) => sweeper::run(chain, Which::Due, &mut limiter),
+            Some(Need::First) => sweeper::run(chain, Which::Due, &mut limiter, &set_aside),
             _ => Swept::default(),
         };
         // What pruning adds to a debt may be enough to begin with.
         let (run, swept) = self.run(chain, blobs, due.as_ref(), &mut limiter, before, |chain, limiter| match sweep {
-            Some(_) => sweeper::run(chain, Which::Due, limiter),
+            Some(_) => sweeper::run(chain, Which::Due, limiter, &set_aside),
             None => Swept::default(),
         });
         self.rates.note(chain.state(), now);

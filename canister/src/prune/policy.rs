@@ -1,7 +1,7 @@
 //! Policy: when something is due, and down to where (`pruning-spec-v1.md` 6, `docs/design.md` 4).
 
 use crate::api::{HeldBy, PruneError, PrunePolicy, PrunePolicyArg, PruneReason};
-use crate::blob::{BlobStore, Class, Owner};
+use crate::blob::{BlobStore, Class};
 use crate::chain::{BlockMeta, ChainStore};
 use crate::export::Guard;
 use crate::runtime;
@@ -154,10 +154,10 @@ pub fn due(
     to_low_water: bool,
 ) -> Option<Due> {
     let state = chain.state();
-    let head = state.head()?;
+    let head = state.coming_head()?;
     let floor = head.saturating_sub(policy.floor());
     let retention = retain_min_block(policy, chain).min(head);
-    let kept = blobs.kept_bytes(Owner::Chain);
+    let kept = chain.capacity_bytes(blobs);
     let fires = policy.target_bytes > 0 && (kept > policy.high_water() || to_low_water && kept > policy.low_water());
     let capacity = if fires { before_freeing(chain, floor, kept - policy.low_water()) } else { 0 };
     let target = retention.max(capacity);
@@ -168,19 +168,12 @@ pub fn due(
     let Some(guard) = guard.filter(|guard| guard.before < target) else {
         return Some(Due { reason, target, before: target, held_by: None });
     };
-    let before = match reason {
-        // What the guard allows of it must release a blob, too.
-        PruneReason::Capacity => retention.max(before_freeing(chain, floor, freed_below(chain, guard.before))),
-        PruneReason::Retention => guard.before,
-    };
-    // Whatever a damaged record says.
-    let before = before.min(guard.before);
-    Some(Due { reason, target, before, held_by: Some(guard.held_by.clone()) })
+    Some(Due { reason, target, before: guard.before, held_by: Some(guard.held_by.clone()) })
 }
 
 /// `retain_min_block`: blocks below it are no longer retained. 0 where neither age nor count retains.
 pub fn retain_min_block(policy: &PrunePolicy, chain: &ChainStore) -> u64 {
-    let Some(head) = chain.state().head() else { return 0 };
+    let Some(head) = chain.state().coming_head() else { return 0 };
     let now_secs = runtime::time_secs();
     let by_count = match policy.retain_blocks {
         0 => 0,
@@ -197,7 +190,7 @@ pub fn retain_min_block(policy: &PrunePolicy, chain: &ChainStore) -> u64 {
 /// When age next makes a block prunable, in Unix seconds: the oldest one, unless the floor keeps it.
 pub fn next_age(policy: &PrunePolicy, chain: &ChainStore) -> Option<u64> {
     let oldest = chain.state().oldest;
-    let floor = chain.state().head()?.saturating_sub(policy.floor());
+    let floor = chain.state().coming_head()?.saturating_sub(policy.floor());
     let kept = policy.retain_days.checked_mul(DAY).filter(|_| policy.retain_days > 0 && oldest < floor)?;
     chain.meta(oldest)?.monotonic.checked_add(kept)?.checked_add(1)
 }
@@ -222,25 +215,9 @@ fn block_at(chain: &ChainStore, head: u64, secs: u64) -> u64 {
     first_where(chain, head, |record| record.monotonic >= secs)
 }
 
-/// Bytes of the log's blobs that become free when the blocks below `bound` go.
-fn freed_below(chain: &ChainStore, bound: u64) -> u64 {
-    let state = chain.state();
-    let class = u64::from(chain.log_class().size());
-    let first_kept = (bound.max(state.oldest)..state.next).find_map(|number| chain.meta(number));
-    first_kept.map_or(0, |block| (block.log_offset / class).saturating_sub(state.log_first) * class)
-}
-
-/// The lowest bound that makes at least `bytes` of the log's blobs free, or as many as there are before block `last`. A block
-/// whose going would release no blob is no victim.
+/// The lowest bound that gives back at least `bytes`, or `last` where no bound up to there does.
 fn before_freeing(chain: &ChainStore, last: u64, bytes: u64) -> u64 {
-    let class = u64::from(chain.log_class().size());
-    let first = chain.state().log_first;
-    // With fewer blobs to be had than wanted, the lowest bound that frees all of those.
-    let blobs = bytes.div_ceil(class).min(chain.freeable_blobs(last));
-    if blobs == 0 {
-        return 0;
-    }
-    let bound = first_where(chain, last, |record| record.log_offset >= (first + blobs) * class);
+    let bound = first_where(chain, last, |record| chain.freed_below(record) >= bytes);
     // A damaged record does not say where its block starts, so that what lies before it stays until a later one goes.
     (bound..last).find(|&number| chain.meta(number).is_some()).unwrap_or(last)
 }

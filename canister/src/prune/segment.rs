@@ -1,5 +1,6 @@
 //! Mechanism: what can be pruned, one piece at a time.
 
+use super::Piece;
 use crate::blob::BlobStore;
 use crate::chain::{ChainStore, Removal, Removed};
 
@@ -29,6 +30,8 @@ pub struct Blocks<'a> {
     pub chain: &'a mut ChainStore,
     /// Where their payload is.
     pub blobs: &'a mut BlobStore,
+    /// What traps.
+    pub set_aside: &'a [Piece],
 }
 
 impl PruneSegment for Blocks<'_> {
@@ -37,7 +40,9 @@ impl PruneSegment for Blocks<'_> {
     }
 
     fn prune_next(&mut self) -> Pruned {
-        let removed = self.chain.remove_oldest(self.blobs).unwrap_or_default();
+        let traps = self.set_aside.contains(&Piece::Block(self.chain.state().oldest));
+        let removed = if traps { self.chain.skip_oldest(self.blobs) } else { self.chain.remove_oldest(self.blobs) }
+            .unwrap_or_default();
         let Removed { blobs, bytes, faults, .. } = removed;
         Pruned { blobs, bytes, faults }
     }

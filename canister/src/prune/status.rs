@@ -20,24 +20,24 @@ impl Pruner {
     /// What an upload reserves is not the chain's yet, and a block that alone is over the mark can only be pruned once
     /// `min_kept_blocks` stand behind it: where pruning could free nothing, refusing appends would be for ever.
     fn at_emergency(&self, chain: &ChainStore, blobs: &BlobStore) -> bool {
-        self.above_emergency(blobs) && self.can_free(chain)
+        self.above_emergency(chain, blobs) && self.can_free(chain)
     }
 
-    fn above_emergency(&self, blobs: &BlobStore) -> bool {
+    fn above_emergency(&self, chain: &ChainStore, blobs: &BlobStore) -> bool {
         let emergency = self.policy().map_or(0, PrunePolicy::emergency);
-        emergency > 0 && blobs.kept_bytes(Owner::Chain) >= emergency
+        emergency > 0 && chain.capacity_bytes(blobs) >= emergency
     }
 
-    /// Whether there is a blob that pruning could free and leave the floor.
+    /// Whether there is a block that pruning could take and leave the floor.
     fn can_free(&self, chain: &ChainStore) -> bool {
-        let floor = self.policy().map_or(0, PrunePolicy::floor);
-        chain.state().head().is_some_and(|head| chain.freeable_blobs(head.saturating_sub(floor)) > 0)
+        let (floor, state) = (self.policy().map_or(0, PrunePolicy::floor), chain.state());
+        state.coming_head().is_some_and(|head| state.oldest < head.saturating_sub(floor))
     }
 
     /// Whether kept bytes are above high water, and nothing of them may go as all of it is among the newest blocks.
     pub fn floor_holds(&self, chain: &ChainStore, blobs: &BlobStore) -> bool {
         let high = self.policy().map_or(0, PrunePolicy::high_water);
-        high > 0 && blobs.kept_bytes(Owner::Chain) > high && !self.can_free(chain)
+        high > 0 && chain.capacity_bytes(blobs) > high && !self.can_free(chain)
     }
 
     /// Who makes appends be refused: kept bytes have reached emergency water.
@@ -155,6 +155,7 @@ impl Pruner {
             oldest_kept_timestamp: oldest.and_then(|number| chain.meta(number)).map(|record| record.monotonic),
             head: state.head(),
             estimated_kept_bytes: blobs.kept_bytes(Owner::Chain),
+            capacity_bytes: chain.capacity_bytes(blobs),
             high_water_bytes: water(PrunePolicy::high_water),
             low_water_bytes: water(PrunePolicy::low_water),
             emergency_bytes: water(PrunePolicy::emergency),
@@ -165,6 +166,8 @@ impl Pruner {
             pruned_blocks: state.pruned_blocks,
             pruned_bytes: state.pruned_bytes,
             faults: self.stored.faults,
+            acknowledged_faults: self.stored.acknowledged_faults,
+            set_aside: self.stored.set_aside.iter().map(ToString::to_string).collect(),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! pause of the producers, but neither for ever (`max_pending_ticks`) nor at any size: at the *forced* mark of three sixteenths it
 //! goes first, so that the entries of a table are bounded whatever the producers do.
 
-use super::Limiter;
+use super::{Limiter, Piece};
 use crate::api::{IndexDebt, PrunePolicy, StopReason, SweepPhase};
 use crate::chain::{ChainStore, IndexTable, TableDebt};
 
@@ -80,16 +80,25 @@ pub struct Swept {
     pub stopped: Option<StopReason>,
 }
 
-/// Sweeps the indexes, as far as the budget goes.
-pub fn run(chain: &mut ChainStore, which: Which, limiter: &mut Limiter) -> Swept {
+/// The slice that a sweep which is due does next.
+pub fn next(chain: &ChainStore) -> Option<(IndexTable, u64)> {
+    let table = IndexTable::ALL.into_iter().find(|&table| is_due(&chain.debt(table), Which::Due))?;
+    Some((table, chain.sweep_state(table).cursor().unwrap_or(0)))
+}
+
+fn is_due(debt: &TableDebt, which: Which) -> bool {
+    let enough = match which {
+        Which::Due => debt.debt >= begins_at(debt),
+        Which::Any => debt.debt > 0,
+    };
+    enough || debt.sweeping
+}
+
+/// Sweeps the indexes, as far as the budget goes, but for slices that are `set_aside`.
+pub fn run(chain: &mut ChainStore, which: Which, limiter: &mut Limiter, set_aside: &[Piece]) -> Swept {
     let mut swept = Swept::default();
     for table in IndexTable::ALL {
-        let debt = chain.debt(table);
-        let enough = match which {
-            Which::Due => debt.debt >= begins_at(&debt),
-            Which::Any => debt.debt > 0,
-        };
-        if !enough && !debt.sweeping {
+        if !is_due(&chain.debt(table), which) {
             continue;
         }
         loop {
@@ -97,7 +106,13 @@ pub fn run(chain: &mut ChainStore, which: Which, limiter: &mut Limiter) -> Swept
                 swept.stopped = Some(reason);
                 return swept;
             }
-            let dropped = chain.sweep(table);
+            let bucket = chain.sweep_state(table).cursor().unwrap_or(0);
+            let dropped = if set_aside.contains(&Piece::Slice(table, bucket)) {
+                chain.skip_slice(table);
+                0
+            } else {
+                chain.sweep(table)
+            };
             limiter.charge(dropped);
             swept.slices += 1;
             swept.dropped += dropped;

@@ -59,6 +59,12 @@ impl HashTable {
         Slice { next: (end < buckets).then_some(end), dropped, late }
     }
 
+    /// The bucket with which a walk goes on behind the segment of bucket `from`; `None`: it is at its end.
+    pub fn slice_behind(&self, from: u64) -> Option<u64> {
+        let end = (from / PAGE_BUCKETS + 1) * PAGE_BUCKETS;
+        (end < self.pool.header.buckets).then_some(end)
+    }
+
     /// Whether an overflow bucket is the only one of its chain, and nothing goes from it.
     fn is_left_alone(&self, overflow: BucketRef, bound: u64) -> bool {
         let head = self.pool.head(overflow);

@@ -31,6 +31,9 @@ pub struct IndexArgs {
     /// Leave out a block that cannot be read or is damaged, and note it in the table gaps
     #[arg(long, requires = "network")]
     pub skip_damaged: bool,
+    /// Where the canister's chain was reset: take all blocks of the one before out of the database, and begin with the new one
+    #[arg(long, requires = "network")]
+    pub accept_reset: bool,
     /// End at the head instead of waiting for more
     #[arg(long, requires = "network")]
     pub until_caught_up: bool,

@@ -198,12 +198,12 @@ impl<'a, 'b> Change<'a, 'b> {
         self.tx.execute(sql, &[int(first)?.into(), int(last)?.into(), why.as_str().into()]).map(drop)
     }
 
-    /// Forgets everything above a block; answers how many whole blocks that were.
+    /// Forgets everything above a block, or everything; answers how many whole blocks that were.
     ///
     /// # Errors
     /// When the database fails.
-    pub fn remove_above(&mut self, block: u64) -> Result<u64> {
-        let above: Value<'_> = int(block)?.into();
+    pub fn remove_above(&mut self, block: Option<u64>) -> Result<u64> {
+        let above: Value<'_> = block.map_or(Ok(-1), int)?.into();
         self.tx.execute("DELETE FROM incomplete", &[])?;
         self.tx.execute("DELETE FROM parts WHERE number > $1", &[above])?;
         self.tx.execute("DELETE FROM transactions WHERE number > $1", &[above])?;

@@ -7,7 +7,7 @@
 //!                              ▲ │
 //!                              │ ├──Pruned──▶ (pull from the oldest kept block; the gap is noted with the next page)
 //!                              │ ├──Corrupt─▶ Skip
-//!                              │ └──Reorged─▶ RollBack
+//!                              │ └──Reorged, Reset─▶ RollBack
 //!                              └────────────────────────────────────┘
 //! ```
 //! Data and cursor are one transaction, and only what is committed is acknowledged. So a run may end between any two steps:
@@ -214,7 +214,7 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
         if let Some(tip) = self.at.tip.as_ref().filter(|_| self.at.restart && self.at.is_stranger(first)) {
             // Of the blocks before the oldest kept one no more is known than the last one's hash.
             let ancestor = tip.number.saturating_sub(1);
-            self.next = Next::RollBack(RollBack { ancestor, cursor: None });
+            self.next = Next::RollBack(RollBack { ancestor: Some(ancestor), cursor: None });
             return Ok(Event::Went);
         }
         self.next = Next::Store(page);
@@ -230,7 +230,7 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
                 );
                 // There was a reorg as well: what is above the ancestor is not of this chain.
                 if let Some(ancestor) = common_ancestor.filter(|&common| self.tip() > Some(common)) {
-                    self.next = Next::RollBack(RollBack { ancestor, cursor: None });
+                    self.next = Next::RollBack(RollBack { ancestor: Some(ancestor), cursor: None });
                     return Ok(Event::Went);
                 }
                 self.cursor = None;
@@ -243,6 +243,7 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
                 )))
             }
             ExportError::Reorged { common_ancestor, cursor } => self.reorged(common_ancestor, cursor),
+            ExportError::Reset { .. } => self.reset(),
             ExportError::Behind { head } => Ok(Event::Behind(late(head))),
             ExportError::BadCursor { why } => bail!(
                 "the canister does not know the place where this database is ({why}): the database is of another chain, or \

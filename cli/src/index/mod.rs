@@ -130,7 +130,12 @@ pub fn network(args: &IndexArgs, client: &Client<Network>, stop: &Stop) -> Resul
         // Said now, and not after the first gigabyte.
         run::retried(args.max_wait(), stop, || ensure_registered(client))?;
     }
-    let options = Options { page_bytes: args.page_bytes, ack_every, skip_damaged: args.skip_damaged };
+    let options = Options {
+        page_bytes: args.page_bytes,
+        ack_every,
+        skip_damaged: args.skip_damaged,
+        accept_reset: args.accept_reset,
+    };
     let mut engine = Engine::open(client, store, options, Onward)?;
     run::run(&mut engine, &Until { caught_up: args.until_caught_up, max_wait: args.max_wait() }, stop)?;
     report_of(&mut engine, canister, started)

@@ -13,8 +13,8 @@ use coppice_canister::api::ExportCursor;
 /// What stays, and where the copy goes on.
 #[derive(Debug)]
 pub(super) struct RollBack {
-    /// The newest block that stays; it need not be stored.
-    pub ancestor: u64,
+    /// The newest block that stays; it need not be stored. None: nothing stays.
+    pub ancestor: Option<u64>,
     /// The cursor behind it; none: from the oldest kept block.
     pub cursor: Option<ExportCursor>,
 }
@@ -28,7 +28,7 @@ impl<T: Transport, C: Checkpoint> Engine<'_, T, C> {
             "the canister names block {ancestor} as the newest that both have, and this database has another one there: it \
              is of another chain, or the canister was installed anew. Nothing was changed"
         );
-        self.next = Next::RollBack(RollBack { ancestor, cursor: Some(cursor) });
+        self.next = Next::RollBack(RollBack { ancestor: Some(ancestor), cursor: Some(cursor) });
         Ok(Event::Went)
     }
 
@@ -46,9 +46,22 @@ impl<T: Transport, C: Checkpoint> Engine<'_, T, C> {
         self.figures.reorgs += 1;
         self.figures.removed_blocks += removed;
         self.checkpoint.reached(Step::Committed)?;
-        Ok(Event::Note(format!(
-            "the chain was reorganised above block {}: {removed} blocks are taken out",
-            plan.ancestor
-        )))
+        Ok(Event::Note(match plan.ancestor {
+            Some(ancestor) => {
+                format!("the chain was reorganised above block {ancestor}: {removed} blocks are taken out")
+            }
+            None => format!("the chain was reset: {removed} blocks of the one before are taken out"),
+        }))
+    }
+
+    /// The canister tells that its chain was emptied: what is stored is of another one, and may exist nowhere else.
+    pub(super) fn reset(&mut self) -> Result<Event> {
+        ensure!(
+            self.options.accept_reset,
+            "the canister's chain was reset, and what this database has is of the one before. --accept-reset takes all of it out, \
+             and begins with the chain that is there now; keep a copy of the database, or use another one. Nothing was changed"
+        );
+        self.next = Next::RollBack(RollBack { ancestor: None, cursor: None });
+        Ok(Event::Went)
     }
 }

@@ -12,6 +12,8 @@ pub struct Options {
     pub ack_every: Option<u64>,
     /// Whether a block that cannot be read is left out, and noted as a gap.
     pub skip_damaged: bool,
+    /// Whether all that is stored may be taken out where the canister's chain was reset.
+    pub accept_reset: bool,
 }
 
 /// A place between two steps.

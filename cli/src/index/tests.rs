@@ -13,7 +13,7 @@ fn origin(payload: Payload) -> Origin {
 }
 
 fn options() -> Options {
-    Options { page_bytes: 1_000, ack_every: Some(3), skip_damaged: false }
+    Options { page_bytes: 1_000, ack_every: Some(3), skip_damaged: false, accept_reset: false }
 }
 
 /// Databases that are empty each time.

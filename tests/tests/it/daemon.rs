@@ -129,7 +129,7 @@ fn a_timer_that_is_armed_for_later_does_not_put_off_what_is_due_now() {
     // The daemon sees the upload, and that it expires much later.
     coppice.pass(61);
     coppice.put(20, 0, chunks[0].clone()).unwrap();
-    coppice.produce::<Result<(), UploadError>>("commit_block", block_id(&block)).unwrap();
+    coppice.produce::<Result<Commit, UploadError>>("commit_block", block_id(&block)).unwrap();
     coppice.pass(61);
     assert_eq!(coppice.prune_status().pruned_before_block, 15);
 }

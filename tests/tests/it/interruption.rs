@@ -147,7 +147,7 @@ fn life(coppice: &Coppice, mut step: impl FnMut(&Coppice)) {
                     .unwrap();
             }
             let id = block_id(&block);
-            insist::<Result<(), UploadError>>(coppice, Who::Producer, "commit_block", (id,)).unwrap();
+            insist::<Result<Commit, UploadError>>(coppice, Who::Producer, "commit_block", (id,)).unwrap();
         } else {
             insist::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", (block,)).unwrap();
         }

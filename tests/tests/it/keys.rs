@@ -76,7 +76,7 @@ fn a_commit_takes_the_room_for_its_links_or_changes_nothing() {
     }
     assert_eq!(coppice.storage().used_bytes, u64::from(LOG_CLASS), "the payload ends where the blob does");
     let id = BlockId { number: 1, hash: block.hash.clone() };
-    coppice.produce::<Result<(), UploadError>>("commit_block", id).unwrap();
+    coppice.produce::<Result<Commit, UploadError>>("commit_block", id).unwrap();
     let owners = coppice.storage().owners;
     assert_eq!((owners[0].kept_bytes, owners[1].kept_bytes), (2 * u64::from(LOG_CLASS), 0), "{owners:?}");
     assert_eq!(coppice.find_all(b"a", 1), [(1, 2), (1, 0)]);

@@ -145,14 +145,14 @@ impl Machine {
                 self.model.upload = None;
             }
             Then::Commit => {
-                let committed: Result<(), UploadError> = self.coppice.produce("commit_block", block_id(&open));
+                let committed: Result<Commit, UploadError> = self.coppice.produce("commit_block", block_id(&open));
                 match self.model.exhausted(self.now()) {
                     Some(held_by) => {
                         let refused = AppendError::CapacityExhausted { held_by };
                         assert_eq!(committed, Err(UploadError::Append(refused)));
                     }
                     None => {
-                        assert_eq!(committed, Ok(()));
+                        assert_eq!(committed, Ok(Commit::Done));
                         self.model.upload = None;
                         self.model.append(open, self.now());
                     }
@@ -310,6 +310,7 @@ impl Machine {
         let (status, model, now) = (self.coppice.prune_status(), &self.model, self.now());
         assert_eq!((status.head, status.pruned_before_block), (model.head(), model.oldest()));
         assert_eq!(status.estimated_kept_bytes, model.kept_bytes());
+        assert_eq!(status.capacity_bytes, model.capacity_bytes());
         assert_eq!(status.enabled, model.enabled);
         let due = model.due(now);
         assert_eq!(status.need_prune, due.is_some(), "{status:?}");

@@ -9,7 +9,7 @@ fn begin(coppice: &Coppice, block: &AppendBlock, chunk_size: usize) -> Result<Up
     coppice.produce("begin_block", upload(block, chunk_size).0)
 }
 
-fn commit(coppice: &Coppice, block: &AppendBlock) -> Result<(), UploadError> {
+fn commit(coppice: &Coppice, block: &AppendBlock) -> Result<Commit, UploadError> {
     coppice.produce("commit_block", block_id(block))
 }
 
@@ -38,7 +38,7 @@ fn an_upload_interrupted_by_an_upgrade_between_every_two_messages_ends_the_same(
     assert_eq!(upload, Some((1, UploadProgress { chunks: chunks.len() as u32, missing: 0 })));
     commit(&coppice, &block).unwrap();
     coppice.upgrade();
-    assert_eq!(commit(&coppice, &block), Ok(()), "a commit whose answer was lost is asked for again");
+    assert_eq!(commit(&coppice, &block), Ok(Commit::Done), "a commit whose answer was lost is asked for again");
     assert_eq!(coppice.block(1).unwrap().body, block.body);
     assert_eq!(coppice.location(plain_id(1, 4)), Ok((1, 4)));
     coppice.append(&plain(2, 1, 10)).unwrap();
@@ -87,7 +87,7 @@ fn each_mistake_is_named_and_changes_nothing() {
     let stranger = AppendBlock { hash: ByteBuf::from(vec![9; 32]), ..block.clone() };
     let refused = Err(UploadError::OtherUpload { number: 1, hash: block.hash.clone() });
     assert_eq!(commit(&coppice, &stranger), refused);
-    assert_eq!(commit(&coppice, &block), Ok(()));
+    assert_eq!(commit(&coppice, &block), Ok(Commit::Done));
     assert_eq!(begin(&coppice, &block, 400), Ok(UploadProgress { chunks: n, missing: 0 }), "it is kept already");
     assert_eq!(coppice.ask::<Option<(u64, UploadProgress)>>("get_upload", ()), None);
 }

@@ -1,0 +1,115 @@
+//! Emptying the chain, so that it may begin again at any number.
+//!
+//! The blocks are gone for readers in the message that resets. Their records and blobs go in the messages behind it, as far as one
+//! may go; appends wait for that. What they have in the indexes is the debt of the next sweeps, as if they had been pruned: postings count
+//! blocks from `start` on, which only a reset raises, past all that were used. So no posting of before can be taken for one of
+//! the chain that comes.
+
+use super::ChainStore;
+use super::remove::release;
+use crate::api::ResetError;
+use crate::blob::{BlobStore, Owner};
+use std::ops::Range;
+
+/// Records that one message clears: 32 MiB of their pages.
+const MOST_RECORDS: u64 = 100_000;
+/// Blobs that one message frees.
+const MOST_BLOBS: u64 = 5_000;
+
+/// What resets leave behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reset {
+    /// What postings count the first block of this chain as.
+    pub start: u64,
+    /// Blocks ever rolled back, with the last reset itself; 0: there was none.
+    pub rollbacks: u64,
+    /// The first block whose record is still to be cleared.
+    clear_from: u64,
+    /// One above the last.
+    clear_to: u64,
+}
+
+impl Reset {
+    /// Words of the chain's cell.
+    pub(super) const WORDS: usize = 4;
+
+    pub(super) fn from_words(word: impl Fn(usize) -> u64) -> Self {
+        Self { start: word(0), rollbacks: word(1), clear_from: word(2), clear_to: word(3) }
+    }
+
+    pub(super) fn words(&self) -> [u64; Self::WORDS] {
+        [self.start, self.rollbacks, self.clear_from, self.clear_to]
+    }
+}
+
+impl ChainStore {
+    /// Checks that the chain may be emptied by one who names the head's hash; of a head whose record is damaged it is empty.
+    ///
+    /// # Errors
+    /// [`ResetError`].
+    pub fn check_reset(&self, head_hash: &[u8]) -> Result<(), ResetError> {
+        let head = self.state.head().ok_or(ResetError::Empty)?;
+        let expected = self.hash(head).unwrap_or_default();
+        if expected.as_slice() != head_hash {
+            return Err(ResetError::WrongHash { expected: expected.to_bytes() });
+        }
+        if self.upload().is_some() {
+            return Err(ResetError::UploadOpen);
+        }
+        match self.state.rollback_to {
+            Some(to) => Err(ResetError::RollbackUnderway { to }),
+            None => Ok(()),
+        }
+    }
+
+    /// Empties the chain, which was checked, and says how many blocks were kept. What is left to clear is the business of
+    /// [`clear`](Self::clear).
+    pub fn reset(&mut self) -> u64 {
+        let state = &mut self.state;
+        let kept = state.blocks();
+        let references = state.kept_references();
+        state.id_sweep.owe(references.saturating_sub(state.keys));
+        state.key_sweep.owe(if self.keys.stats().entries > 0 { state.keys } else { 0 });
+        state.pruned_references = state.references;
+        (state.reset.clear_from, state.reset.clear_to) = (state.oldest, state.next);
+        state.reset.start += state.next - state.base;
+        (state.started, state.base, state.oldest, state.next) = (false, 0, 0, 0);
+        (state.keys, state.id_links, state.monotonic) = (0, 0, 0);
+        // The next chain begins with a blob of its own.
+        state.log_tail = self.log.start_of(state.log_end);
+        state.reset.rollbacks = self.rollbacks.reset(&self.cells);
+        self.save();
+        kept
+    }
+
+    /// Blocks and blobs that a reset has still to clear.
+    pub fn to_clear(&self) -> u64 {
+        if self.state.started {
+            return 0;
+        }
+        let Reset { clear_from, clear_to, .. } = self.state.reset;
+        clear_to - clear_from + (self.state.log_end - self.state.log_first)
+    }
+
+    /// Goes on clearing what a reset has left, as far as one message may; says what could not be read and was skipped.
+    pub fn clear(&mut self, blobs: &mut BlobStore) -> Vec<String> {
+        let mut faults = Vec::new();
+        let Reset { clear_from, clear_to, .. } = self.state.reset;
+        let until = clear_to.min(clear_from.saturating_add(MOST_RECORDS));
+        for number in clear_from..until {
+            let last_of_page = (number + 1).is_multiple_of(super::records::PAGE_RECORDS) || number + 1 == clear_to;
+            self.records.remove(number, last_of_page);
+        }
+        self.state.reset.clear_from = until;
+        if until == clear_to {
+            let first = self.state.log_first;
+            let range: Range<u64> = first..self.state.log_end.min(first + MOST_BLOBS);
+            let quarantined = self.quarantine(blobs, range.clone(), Owner::Chain, &mut faults);
+            range.clone().for_each(|blob| self.log.clear(blob));
+            self.state.log_first = range.end;
+            release(blobs, &quarantined, &mut faults);
+        }
+        self.save();
+        faults
+    }
+}

@@ -1,0 +1,222 @@
+//! Taking the head out, for a reorg: its references leave the indexes at once, as those of other blocks come in their place.
+//!
+//! A rollback may be of many blocks, and a block of many references: what is under way is persisted, and goes on in later messages.
+//! Of each block `next`, the count of rollbacks and the acknowledgements fall first; then its references are taken out, a slice in a
+//! message (`transit.rs`); then its record and its part of the log go.
+
+use super::ChainStore;
+use super::records::{BlockMeta, PAGE_RECORDS};
+use super::segments::{Index, Segment};
+use super::transit::{Transit, Way};
+use crate::api::RollbackError;
+use crate::blob::BlobStore;
+
+/// What a piece of a rollback did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RolledBack {
+    /// Whether the head fell by one.
+    pub began: bool,
+    /// References that were taken out.
+    pub references: u64,
+    /// What could not be read and was skipped.
+    pub faults: Vec<String>,
+}
+
+impl ChainStore {
+    /// Checks that block `number` can become the head.
+    ///
+    /// # Errors
+    /// [`RollbackError`].
+    pub fn check_rollback(&self, number: u64) -> Result<(), RollbackError> {
+        match self.state.head() {
+            None => Err(RollbackError::Empty),
+            Some(head) if number > head => Err(RollbackError::AboveHead { head }),
+            Some(_) if number < self.state.oldest => Err(RollbackError::Pruned { first_available: self.state.oldest }),
+            Some(_) if self.upload().is_some() => Err(RollbackError::UploadOpen),
+            Some(_) => match self.state.rollback_to {
+                Some(to) if number > to => Err(RollbackError::RollbackUnderway { to }),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// Begins a rollback that was checked, or has one that is under way go deeper.
+    pub fn begin_rollback(&mut self, number: u64) {
+        if self.state.head().is_some_and(|head| number < head) || self.state.rollback_to.is_some() {
+            self.state.rollback_to = Some(number);
+            self.save();
+        }
+    }
+
+    /// References that the rollback which is under way has still to take out with its next block, and ops beside them; `None`: none is
+    /// under way.
+    pub fn rollback_left(&self) -> Option<u64> {
+        self.state.rollback_to?;
+        let references = match self.state.transit {
+            Some(transit) => transit.references(),
+            None => self.records.meta(self.state.next - 1).map_or(0, |meta| meta.references()),
+        };
+        Some(references + 1)
+    }
+
+    /// Goes on with the rollback that is under way: takes the head out, or at most so many of the references of the one that goes.
+    pub fn go_on_rolling_back(&mut self, blobs: &mut BlobStore, most: u64) -> RolledBack {
+        let mut done = RolledBack::default();
+        let Some(to) = self.state.rollback_to else { return done };
+        if self.state.transit.is_none() {
+            if self.state.next - 1 <= to {
+                self.state.rollback_to = None;
+                self.save();
+                return done;
+            }
+            done.began = true;
+            self.lower_head();
+        }
+        match self.take_out_slice(blobs, most.min(self.slice())) {
+            Ok(references) => done.references = references,
+            Err(why) => done.faults.push(why),
+        }
+        if self.state.transit.is_some_and(|transit| transit.references() > 0) {
+            self.save();
+        } else {
+            self.finish_head(blobs, &mut done.faults);
+        }
+        done
+    }
+
+    /// The head falls by one: the block that was it is in transit.
+    fn lower_head(&mut self) {
+        let number = self.state.next - 1;
+        let meta = self.records.meta(number);
+        let monotonic = self.records.meta(number - 1).map(|meta| meta.monotonic);
+        let references = self.references_below(number);
+        self.rollbacks.note(&self.cells, number - 1, self.state.oldest);
+        let state = &mut self.state;
+        state.next = number;
+        state.monotonic = monotonic.unwrap_or(state.monotonic);
+        state.references = references;
+        let (ids, keys) = meta.map_or((0, 0), |meta| (meta.transactions, meta.keys));
+        state.transit = Some(Transit { way: Way::RolledBack, number, ids, keys, log_end: state.log_end });
+    }
+
+    /// Nothing of the block in transit is in the indexes any more: its record and its part of the log go.
+    fn finish_head(&mut self, blobs: &mut BlobStore, faults: &mut Vec<String>) {
+        let number = self.state.next;
+        let tail = self.tail_without(number).unwrap_or_else(|| {
+            faults.push(format!(
+                "block {number}: the records around it disagree on where it lies: its space stays until it is pruned"
+            ));
+            self.state.log_tail
+        });
+        let end = self.state.log_end;
+        let freed = self.log.blobs_end(tail).clamp(self.state.log_first, end)..end;
+        let end = freed.start;
+        let last_of_page = number.is_multiple_of(PAGE_RECORDS);
+        let removed = self.take_out(blobs, number, freed, last_of_page, |state, _| {
+            state.log_tail = tail;
+            state.log_end = end;
+            state.transit = None;
+            state.rollback_to = state.rollback_to.filter(|&to| number - 1 > to);
+        });
+        faults.extend(removed.faults);
+    }
+
+    /// Where the log ends without block `number`, which is its last: behind the block before it. What a record says counts only where a
+    /// neighbour agrees: a wrong one must not release what kept blocks lie in.
+    fn tail_without(&self, number: u64) -> Option<u64> {
+        let at = |number: u64| (number >= self.state.oldest).then(|| self.records.meta(number)).flatten();
+        let last = at(number);
+        let before = number.checked_sub(1).and_then(at);
+        match (before, last) {
+            (Some(before), Some(last)) => self.follows(&before, &last).then(|| before.log_end()),
+            (Some(before), None) => {
+                let agrees = match before.number.checked_sub(1).and_then(at) {
+                    Some(earlier) => self.follows(&earlier, &before),
+                    None => self.log.blob_of(before.log_offset) == self.state.log_first,
+                };
+                agrees.then(|| before.log_end()).filter(|&end| end <= self.state.log_tail)
+            }
+            (None, Some(last)) => (last.log_end() == self.state.log_tail).then_some(last.log_offset),
+            (None, None) => None,
+        }
+    }
+
+    /// References of the blocks below a kept one. Where its record is damaged the one before it speaks for it; where both are,
+    /// nothing is taken off.
+    fn references_below(&self, number: u64) -> u64 {
+        let before = || {
+            let meta = self.records.meta(number.checked_sub(1)?)?;
+            Some(self.records.references_before(meta.number)? + meta.references())
+        };
+        let below = self.records.references_before(number).or_else(before);
+        below.filter(|&below| below <= self.state.references).unwrap_or(self.state.references)
+    }
+
+    /// Takes the last references of the block in transit out of the indexes, at most so many, and says how many that were. Where that cannot
+    /// be, all of them stay, and nobody goes on with them.
+    pub(super) fn take_out_slice(&mut self, blobs: &BlobStore, most: u64) -> Result<u64, String> {
+        let Some(mut transit) = self.state.transit else { return Ok(0) };
+        let (ids, keys) = transit.last(most);
+        let gone = (ids.len() + keys.len()) as u64;
+        let meta = self.records.meta(transit.number);
+        let taken = match meta {
+            // Whoever takes the record out names it.
+            None => Ok(()),
+            Some(meta) => self.take_references(blobs, &meta, (ids.clone(), keys.clone())),
+        };
+        (transit.ids, transit.keys) = if taken.is_ok() { (ids.start, keys.start) } else { (0, 0) };
+        self.state.transit = Some(transit);
+        taken.map(|()| gone).map_err(|why| format!("block {}: {why}", transit.number))
+    }
+
+    fn take_references(
+        &mut self,
+        blobs: &BlobStore,
+        meta: &BlockMeta,
+        (ids, keys): (std::ops::Range<u32>, std::ops::Range<u32>),
+    ) -> Result<(), String> {
+        if ids.is_empty() && keys.is_empty() {
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        let range = meta.segment_start(Segment::Index)..meta.payload_end();
+        self.log.read_onto(blobs, &mut bytes, range).map_err(|error| format!("its index segment: {error:?}"))?;
+        let index = Index::parse(&bytes).map_err(|error| format!("its index segment: {}", error.why))?;
+        if (index.transactions(), index.keys()) != (meta.transactions, meta.keys) {
+            return Err("its index segment: not as many transactions and keys as its record says".into());
+        }
+        let keys = if keys.is_empty() { Ok(0) } else { self.remove_keys(blobs, meta, &index, keys) };
+        let ids = if ids.is_empty() { Ok(0) } else { self.remove_ids(blobs, meta, &index, ids) };
+        keys.and(ids).map(|_| ())
+    }
+}
+
+/// What taking the head out whole did.
+#[cfg(test)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeadOut {
+    /// Its number.
+    pub number: u64,
+    /// Entries of the indexes that went with it.
+    pub entries: u64,
+    /// What could not be read and was skipped.
+    pub faults: Vec<String>,
+}
+
+#[cfg(test)]
+impl ChainStore {
+    /// Takes the head out, whole. With one block or none this is `None`.
+    pub(crate) fn remove_head(&mut self, blobs: &mut BlobStore) -> Option<HeadOut> {
+        if !self.state.started || self.state.blocks() <= 1 {
+            return None;
+        }
+        let entries = |chain: &Self| chain.index.stats().entries + chain.keys.stats().entries;
+        let (before, mut out) = (entries(self), HeadOut::default());
+        self.begin_rollback(self.state.next - 2);
+        while let Some(left) = self.rollback_left() {
+            out.faults.extend(self.go_on_rolling_back(blobs, left).faults);
+        }
+        (out.number, out.entries) = (self.state.next, before - entries(self));
+        Some(out)
+    }
+}
