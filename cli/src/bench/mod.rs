@@ -212,9 +212,12 @@ fn index(subject: &Subject, each: Each) -> Result<()> {
     Ok(())
 }
 
+/// Measures a family.
+type Measure = fn(&Subject, Each) -> Result<()>;
+
 /// Measures families by one price.
 fn families(subject: &Subject, only: Option<&str>, each: Each) -> Result<()> {
-    let all: [(&str, fn(&Subject, Each) -> Result<()>); 5] =
+    let all: [(&str, Measure); 5] =
         [("blob", blobs), ("index", index), ("sweep", sweep::sweep), ("chain", messages::chain), ("utxo", utxo::utxo)];
     all.into_iter()
         .filter(|(family, _)| only.is_none_or(|only| only == *family))
