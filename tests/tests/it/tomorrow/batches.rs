@@ -119,9 +119,16 @@ fn batches_over_scattered_records_stay_small() {
     within(&host, "spending one output each");
     let (one, rest) = txs.split_at(8_000);
     let last = |(vin, tx): (u32, &Tx)| tx.spend(WIDE - 1, vin);
-    let spends = (0..).zip(one).map(last).collect();
-    spend(&coppice, &[TransactionSpends { spender: ByteBuf::from([5; 32]), spends }]);
+    let by = |name: u8, txs: &[Tx]| {
+        let spends = (0..).zip(txs).map(last).collect();
+        spend(&coppice, &[TransactionSpends { spender: ByteBuf::from([name; 32]), spends }])
+    };
+    by(5, one);
     within(&host, "spending 8,000 outputs at once");
+    // What one transaction spends is not divided, whatever it changes.
+    by(6, rest);
+    let (instructions, _) = most(&host, "spending 12,000 outputs at once");
+    assert!(instructions < UPDATE / 10, "{instructions}");
 
     let ids: Vec<ByteBuf> = txs.iter().map(Tx::id).collect();
     let mined: Vec<_> = ids.iter().map(|txid| MinedTransaction { txid: txid.clone(), subtree: 0 }).collect();
