@@ -176,6 +176,7 @@ impl Canister {
                 .canister_stable_pages
                 .min(limits.subnet_stable_pages.saturating_sub(around.stable_elsewhere)),
             stable_accesses: limits.stable_accesses(kind),
+            stable_page_prices: limits.stable_page_prices,
             callback_instructions: limits.update_instructions,
         }
     }

@@ -12,6 +12,7 @@ use wasmtime::{Memory, ResourceLimiter};
 use crate::cycles;
 use crate::execution::Kind;
 use crate::faults::{Faults, TrapPoint};
+use crate::limits::StablePagePrices;
 use crate::stable_memory::{Journal, PAGE, StableMemory};
 use crate::trap::Trap;
 
@@ -62,6 +63,7 @@ pub(crate) struct Environment {
     pub(crate) stable_pages_max: u64,
     /// Distinct 4 KiB pages that may be read, and that may be written.
     pub(crate) stable_accesses: u64,
+    pub(crate) stable_page_prices: StablePagePrices,
     /// Instructions of a callback, to be paid in advance.
     pub(crate) callback_instructions: u64,
 }

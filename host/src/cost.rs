@@ -23,8 +23,6 @@ pub(crate) const IS_CONTROLLER: u64 = 1_000;
 pub(crate) const CALL_NEW: u64 = 1_500;
 /// Instructions of `call_perform`.
 pub(crate) const CALL_PERFORM: u64 = 5_000;
-/// Instructions for each 4 KiB page of stable memory that a message writes for the first time.
-pub(crate) const NEW_STABLE_PAGE: u64 = 1_000;
 /// Instructions for each 4 KiB page of the heap whose content a message changed, charged when it has ended.
 pub(crate) const CHANGED_HEAP_PAGE: u64 = 1_000;
 

@@ -66,7 +66,7 @@ pub use compiled::{default_module_cache, set_module_cache};
 pub use execution::{Execution, Kind, Outcome, Totals};
 pub use faults::{Faults, TrapPoint};
 pub use host::Host;
-pub use limits::{Limits, MAX_PAYLOAD, MAX_QUERY_REPLY};
+pub use limits::{Limits, MAX_PAYLOAD, MAX_QUERY_REPLY, StablePagePrices};
 pub use log::LogRecord;
 pub use reject::{ErrorCode, RejectCode, RejectResponse};
 pub use rounds::{Completed, Round};

@@ -10,7 +10,23 @@ pub const MAX_PAYLOAD: usize = 2 << 20;
 /// Bytes of the largest reply to a query: 3 MiB.
 pub const MAX_QUERY_REPLY: usize = 3 << 20;
 
-/// Limits of a message and of the subnet.
+/// Instructions that a message pays for each distinct page (4 KiB) of stable memory that it touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StablePagePrices {
+    /// For the first access of a page, by reading or by writing.
+    pub first_access: u64,
+    /// For the first write of a page, whether it was read before or not.
+    pub first_write: u64,
+}
+
+impl StablePagePrices {
+    /// Of the reference server, PocketIC 10.0.0: reading is free, and a page that is written costs 1,000.
+    pub const TODAY: Self = Self { first_access: 0, first_write: 1_000 };
+    /// Of newer replicas, about: 5,000 for the first access, and 5,000 for the first write.
+    pub const TOMORROW: Self = Self { first_access: 5_000, first_write: 5_000 };
+}
+
+/// Limits of a message and of the subnet, and the one price that newer replicas have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Instructions of an update, a timer or a callback: 40 B.
@@ -27,6 +43,9 @@ pub struct Limits {
     pub query_stable_bytes: u64,
     /// The same for a hook of an installation or upgrade: 8 GiB each.
     pub install_stable_bytes: u64,
+    /// What the pages of stable memory that a message touches cost, inside its instructions: as
+    /// [today](StablePagePrices::TODAY).
+    pub stable_page_prices: StablePagePrices,
     /// Wasm pages (64 KiB) of stable memory of one canister: 500 GiB.
     pub canister_stable_pages: u64,
     /// Wasm pages (64 KiB) of stable memory that all canisters together may have: without limit. Growing beyond
@@ -51,6 +70,7 @@ impl Default for Limits {
             update_stable_bytes: 2 << 30,
             query_stable_bytes: 1 << 30,
             install_stable_bytes: 8 << 30,
+            stable_page_prices: StablePagePrices::TODAY,
             canister_stable_pages: MAX_WASM_PAGES,
             subnet_stable_pages: u64::MAX,
             round_instructions: 7_000_000_000,

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use crate::limits::StablePagePrices;
 use crate::page_set::PageSet;
 
 /// Bytes of a page of the operating system, the unit in which the platform charges and tracks.
@@ -66,9 +67,23 @@ impl Journal {
         self.read.len()
     }
 
-    /// Distinct pages of the range that this message hasn't written yet.
-    pub(crate) fn new_pages(&self, offset: u64, size: u64) -> u64 {
-        pages_of(offset, size).filter(|page| !self.written.contains(*page)).count() as u64
+    /// Instructions that reading the range costs for its pages.
+    pub(crate) fn price_of_reading(&self, prices: StablePagePrices, offset: u64, size: u64) -> u64 {
+        if prices.first_access == 0 {
+            return 0;
+        }
+        let pages = pages_of(offset, size).filter(|page| !self.accessed(*page)).count() as u64;
+        prices.first_access.saturating_mul(pages)
+    }
+
+    /// Instructions that writing the range costs for its pages.
+    pub(crate) fn price_of_writing(&self, prices: StablePagePrices, offset: u64, size: u64) -> u64 {
+        let written = pages_of(offset, size).filter(|page| !self.written.contains(*page)).count() as u64;
+        prices.first_write.saturating_mul(written).saturating_add(self.price_of_reading(prices, offset, size))
+    }
+
+    fn accessed(&self, page: u64) -> bool {
+        self.written.contains(page) || self.read.contains(page)
     }
 }
 

@@ -3,13 +3,13 @@
 use crate::api::StopReason;
 use crate::runtime;
 
-/// Instructions that an op is expected to take, generously: 2,700 at a million entries, and up to 10,000 more where the
-/// platform charges for each page touched. A limit met too early only costs another tick.
-const INSTRUCTIONS_PER_OP: u64 = 13_000;
+/// Instructions that an op is expected to take, generously: some 5,000, and 15,000 more where the platform charges for each
+/// page touched, of a record and of its table. A limit met too early only costs another tick.
+const INSTRUCTIONS_PER_OP: u64 = 25_000;
 /// Instructions that a block is expected to take beside its ops.
 const INSTRUCTIONS_PER_BLOCK: u64 = 60_000;
 /// Instructions that a slice of a sweep is expected to take: 16 pages and a few more of overflow, read and written.
-const INSTRUCTIONS_PER_SLICE: u64 = 500_000;
+const INSTRUCTIONS_PER_SLICE: u64 = 1_000_000;
 /// Ops of work that may stop anywhere that the first piece gets, however small the budget is.
 const LEAST_PART: u64 = 1_000;
 /// Slices of a sweep in one message, so that it reads and changes less than 32 MiB whatever it finds there.

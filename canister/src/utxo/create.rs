@@ -7,7 +7,7 @@ use super::parse::Parsed;
 use super::record::{ENTRY, HEAD_BLOCKS, Hash, Head, INPUT, INPUTS_OF_PAGE, PAGE, PAGE_HEAD, flag, parents};
 use super::{Call, Found, UtxoStore, entry, place};
 use crate::api::{MinedIn, UtxoCreate, UtxoCreated, UtxoError};
-use crate::blob::BlobStore;
+use crate::blob::{BlobPtr, BlobStore};
 use crate::slots::{MAX_LEN, SlotId};
 use serde_bytes::ByteBuf;
 
@@ -80,6 +80,9 @@ impl UtxoStore {
 
         let mut head = draft.head(item, call);
         let placed = draft.place(blobs, &mut head, call)?;
+        // The pages of its bytes, one of the blobs' table and one of what is free.
+        let written = |part: &BlobPtr| u64::from(part.len).div_ceil(4_096) + 2;
+        self.changed.blobs += placed.blobs.iter().map(written).sum::<u64>();
         let made = if item.conflicting {
             self.atomically(|store| {
                 store.enter_with_parents(&parsed.txid, &parsed.inputs)?;

@@ -1,7 +1,8 @@
 //! Whole messages, Candid and all: a block appended, a page exported, an acknowledgement, a firing with nothing to do, a block
 //! pruned.
 
-use super::{Bench, Figure};
+use super::figure::{Figure, Whole};
+use super::{Bench, Each, Subject, limits};
 use anyhow::{Context, Result, anyhow, bail};
 use candid::{CandidType, Decode, Encode};
 use coppice_canister::api::*;
@@ -68,6 +69,30 @@ impl Bench {
         Ok((reply.map_err(|error| anyhow!("{method}: {error:?}"))?, execution))
     }
 
+    /// The figure of a whole message.
+    pub(super) fn of_message(
+        &self,
+        family: &'static str,
+        op: &'static str,
+        size: u32,
+        n: u64,
+        message: &Execution,
+    ) -> Figure {
+        Figure {
+            family,
+            op,
+            size,
+            n,
+            baseline: None,
+            instructions: message.instructions,
+            whole: Some(Whole { heap_pages: message.heap_pages_written, charged: message.instructions_charged }),
+            pages_read: message.stable_pages_read as f64,
+            pages_written: message.stable_pages_written as f64,
+            limit: limits::limit(self.price, family, op, size),
+            pages_limit: None,
+        }
+    }
+
     /// One firing of the timer, after so many seconds: its executions as one.
     fn firing(&self, secs: u64) -> Result<Execution> {
         self.host.take_executions();
@@ -87,13 +112,12 @@ impl Bench {
 }
 
 /// Measures messages with small blocks, and with large ones.
-pub fn chain(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
+pub fn chain(subject: &Subject, each: Each) -> Result<()> {
     for (body, transactions) in [(100, 1), (100 << 10, 300)] {
-        eprintln!("chain: blocks of {body} bytes and {transactions} transactions");
-        let bench = Bench::start(wasm.to_vec())?;
-        let mut figure = |op: &'static str, size: u32, run: &Execution| {
-            each(Figure::of_message("chain", op, size, KEPT, run));
-        };
+        subject.say(&format!("chain: blocks of {body} bytes and {transactions} transactions"));
+        let bench = Bench::start(subject)?;
+        let mut figure =
+            |op: &'static str, size: u32, run: &Execution| each(bench.of_message("chain", op, size, KEPT, run));
         let grant = Grant { principal: bench.operator, role: Role::Producer };
         bench.done::<(), RoleError>("grant_role", Encode!(&grant)?)?;
         let policy = PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() };
@@ -104,7 +128,7 @@ pub fn chain(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
             let block = Encode!(&block(number, body as usize, transactions))?;
             let ((), execution) = bench.done::<(), AppendError>("append_block", block)?;
             if number == KEPT {
-                figure("append", body, &execution);
+                figure("append", body, &execution)?;
             }
         }
         let arg = Encode!(&None::<ExportCursor>, &PAGE)?;
@@ -112,17 +136,17 @@ pub fn chain(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
         let execution = bench.host.last_execution().context("the host counted nothing")?;
         let page = Decode!(&reply, Result<ExportPage, ExportError>)?.map_err(|error| anyhow!("{error:?}"))?;
         let bytes: usize = page.chunks.iter().map(|chunk| chunk.bytes.len()).sum();
-        figure("export page", bytes as u32, &execution);
+        figure("export page", bytes as u32, &execution)?;
         // Everything but the last block is due, and the exporter holds it. The first firing notes that; the net's are idle.
         bench.firing(60)?;
-        figure("idle firing", body, &bench.firing(600)?);
+        figure("idle firing", body, &bench.firing(600)?)?;
         let (_, execution) = bench.done::<u64, AckError>("ack_exported", Encode!(&KEPT, &hash(KEPT))?)?;
-        figure("ack", body, &execution);
+        figure("ack", body, &execution)?;
         let (pruned, execution) = bench.done::<PruneRun, PruneError>("prune_now", Encode!(&1u64)?)?;
         if pruned.blocks != 1 {
             bail!("prune_now: {pruned:?}");
         }
-        figure("prune", body, &execution);
+        figure("prune", body, &execution)?;
     }
     Ok(())
 }

@@ -5,17 +5,23 @@
 //! host, whose counts are those of the platform. Each figure is an average over one message in which nothing else
 //! happens; everything is prepared in messages before it, from the same starting point. Counts have no noise, so a figure
 //! above its limit is a regression and ends the run with an error.
+//!
+//! Everything is measured twice, on two hosts at the same time: as the reference server charges for pages of stable memory, and
+//! as newer replicas do. Each has limits of its own.
 
+mod figure;
+mod limits;
 mod messages;
 mod sweep;
 mod utxo;
 
 use anyhow::{Context, Result, bail};
 use candid::{CandidType, Decode, Encode, Principal};
-use comfy_table::{CellAlignment, Table};
-use coppice_host::{Checkpoint, Execution, Host, Kind};
-use serde::Serialize;
+use coppice_host::{Checkpoint, Host, Kind, Limits, StablePagePrices};
+use figure::{Figure, Row};
 use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
 
 /// Options of `coppice bench`.
 #[derive(Clone, Debug, clap::Args)]
@@ -42,81 +48,6 @@ struct BenchArg {
     rounds: u64,
 }
 
-/// One line of the result.
-#[derive(Clone, Debug, Serialize)]
-pub struct Figure {
-    /// Which structure.
-    pub family: &'static str,
-    /// Which operation.
-    pub op: &'static str,
-    /// Bytes of the blob, of the key or of the block's body; of a UTXO record, outputs.
-    pub size: u32,
-    /// Other live blobs, entries, kept blocks, or records.
-    pub n: u64,
-    /// What the structure is compared with, where this is that.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub baseline: Option<&'static str>,
-    /// Instructions of one operation; of a whole message, those inside it.
-    pub instructions: u64,
-    /// Of a whole message: what comes to them at its end.
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub whole: Option<Whole>,
-    /// Distinct 4 KiB pages of stable memory read, for each operation.
-    pub pages_read: f64,
-    /// Distinct 4 KiB pages of stable memory written, for each operation.
-    pub pages_written: f64,
-    /// The most instructions that it may take; of a whole message, the most that may be charged.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u64>,
-    /// The most pages that it may write.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pages_limit: Option<f64>,
-}
-
-/// What a whole message costs beyond the instructions inside it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Whole {
-    /// 4 KiB pages of the heap whose content it changed.
-    pub heap_pages: u64,
-    /// Instructions charged: those inside and 1,000 for each such page; a query's pages aren't charged.
-    pub charged: u64,
-}
-
-impl Figure {
-    /// The figure of a whole message.
-    fn of_message(family: &'static str, op: &'static str, size: u32, n: u64, message: &Execution) -> Self {
-        Self {
-            family,
-            op,
-            size,
-            n,
-            baseline: None,
-            instructions: message.instructions,
-            whole: Some(Whole { heap_pages: message.heap_pages_written, charged: message.instructions_charged }),
-            pages_read: message.stable_pages_read as f64,
-            pages_written: message.stable_pages_written as f64,
-            limit: limit(family, op, size),
-            pages_limit: None,
-        }
-    }
-
-    /// What it takes, where that is more than it may.
-    fn over(&self) -> Option<String> {
-        let instructions = self.limit.filter(|&limit| self.counted() > limit);
-        let pages = self.pages_limit.filter(|&limit| self.pages_written > limit);
-        (instructions.is_some() || pages.is_some()).then(|| {
-            let Self { family, op, size, n, pages_written, .. } = self;
-            let counted = self.counted();
-            format!("{family} {op} of {size} bytes at {n}: {counted} instructions, {pages_written:.3} pages written")
-        })
-    }
-
-    /// What is held against the limit.
-    fn counted(&self) -> u64 {
-        self.whole.map_or(self.instructions, |whole| whole.charged)
-    }
-}
-
 const NUMBERS: [u64; 3] = [10, 10_000, 1_000_000];
 const SIZES: [u32; 3] = [4 << 10, 64 << 10, 1 << 20];
 const BLOB_OPS: [&str; 5] = ["store", "read", "allocate_fresh", "allocate_reuse", "release"];
@@ -125,26 +56,43 @@ const KEY_OPS: [&str; 3] = ["key_insert", "key_find", "key_remove"];
 /// Ids or keys of a block, so operations of one measurement of an index.
 const IDS: u64 = 10_000;
 
-/// The most instructions that an operation may take.
-fn limit(family: &str, op: &str, size: u32) -> Option<u64> {
-    Some(match (family, op, size) {
-        ("blob", "store", 4_096) => 8_500,
-        ("blob", "store", 65_536) => 85_000,
-        ("blob", "store", 1_048_576) => 1_310_000,
-        ("blob", "read", 1_048_576) => 1_052_000,
-        ("blob", "allocate_fresh", _) => 2_500,
-        ("blob", "allocate_reuse" | "release", _) => 3_000,
-        ("blob", "open", _) => 1_200_000,
-        ("index", "insert", _) => 4_200,
-        ("index", "get", _) => 3_000,
-        ("index", "remove" | "key_remove", _) => 4_000,
-        ("index", "key_insert" | "key_find", _) => 6_000,
-        ("chain", "idle firing", _) => 100_000,
-        _ => return None,
-    })
+/// What charges for the pages of stable memory that are touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Price {
+    /// The reference server.
+    Today,
+    /// Newer replicas.
+    Tomorrow,
+}
+
+impl Price {
+    fn limits(self) -> Limits {
+        let stable_page_prices = match self {
+            Self::Today => StablePagePrices::TODAY,
+            Self::Tomorrow => StablePagePrices::TOMORROW,
+        };
+        Limits { stable_page_prices, ..Limits::default() }
+    }
+}
+
+/// What is measured, and by which price.
+#[derive(Clone, Copy)]
+struct Subject<'a> {
+    wasm: &'a [u8],
+    price: Price,
+}
+
+impl Subject<'_> {
+    /// Says what is measured now; of the two that measure it at the same time, one says it.
+    fn say(&self, what: &str) {
+        if self.price == Price::Today {
+            eprintln!("{what}");
+        }
+    }
 }
 
 struct Bench {
+    price: Price,
     host: Host,
     canister: Principal,
     operator: Principal,
@@ -152,15 +100,17 @@ struct Bench {
 }
 
 impl Bench {
-    fn start(wasm: Vec<u8>) -> Result<Self> {
+    fn start(subject: &Subject) -> Result<Self> {
         let host = Host::new();
+        host.set_limits(subject.price.limits());
         let operator = Principal::self_authenticating(b"bench");
         let canister = host.create_canister_with_settings(Some(operator), None);
         host.add_cycles(canister, 10_000_000_000_000_000);
         let arg = Encode!(&None::<coppice_canister::api::CanisterArg>)?;
+        let wasm = subject.wasm.to_vec();
         host.try_install_canister(canister, wasm.clone(), arg, Some(operator))
             .context("cannot install the bench wasm")?;
-        Ok(Self { host, canister, operator, wasm })
+        Ok(Self { price: subject.price, host, canister, operator, wasm })
     }
 
     fn call<T: CandidType + serde::de::DeserializeOwned>(&self, method: &str, arg: &impl CandidType) -> Result<T> {
@@ -203,7 +153,7 @@ impl Bench {
             whole: None,
             pages_read: run.stable_pages_read as f64 / rounds as f64,
             pages_written: run.stable_pages_written as f64 / rounds as f64,
-            limit: if baseline.is_none() { limit(family, op, size) } else { None },
+            limit: baseline.map_or_else(|| limits::limit(self.price, family, op, size), |_| None),
             pages_limit: None,
         })
     }
@@ -219,27 +169,30 @@ impl Bench {
             .context("upgrade")?;
         let runs = self.host.take_executions();
         let run = runs.iter().find(|run| run.kind == Kind::PostUpgrade).context("no post_upgrade was counted")?;
-        Ok(Figure::of_message("blob", "open", 64 << 10, n, run))
+        Ok(self.of_message("blob", "open", 64 << 10, n, run))
     }
 }
 
-fn blobs(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
+/// What takes each figure as it is measured.
+type Each<'a> = &'a mut dyn FnMut(Figure) -> Result<()>;
+
+fn blobs(subject: &Subject, each: Each) -> Result<()> {
     for n in NUMBERS {
-        eprintln!("blob: {n} live blobs");
-        let bench = Bench::start(wasm.to_vec())?;
+        subject.say(&format!("blob: {n} live blobs"));
+        let bench = Bench::start(subject)?;
         bench.call::<()>("bench_fill_blobs", &n)?;
         let from = bench.host.checkpoint();
         for size in SIZES {
             for op in BLOB_OPS {
-                each(bench.measure(&from, "blob", op, size, n)?);
+                each(bench.measure(&from, "blob", op, size, n)?)?;
             }
         }
-        each(bench.open(&from, n)?);
+        each(bench.open(&from, n)?)?;
     }
     Ok(())
 }
 
-fn index(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
+fn index(subject: &Subject, each: Each) -> Result<()> {
     for n in [10_000, 100_000, 1_000_000] {
         let all = [
             ("index", "bench_fill_index", INDEX_OPS),
@@ -247,16 +200,52 @@ fn index(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
             ("btree", "bench_fill_btree", INDEX_OPS),
         ];
         for (what, fill, ops) in all {
-            eprintln!("{what}: {n} entries ({fill})");
-            let bench = Bench::start(wasm.to_vec())?;
+            subject.say(&format!("{what}: {n} entries ({fill})"));
+            let bench = Bench::start(subject)?;
             bench.fill(fill, n)?;
             let from = bench.host.checkpoint();
             for op in ops {
-                each(bench.measure(&from, what, op, 32, n)?);
+                each(bench.measure(&from, what, op, 32, n)?)?;
             }
         }
     }
     Ok(())
+}
+
+/// Measures a family.
+type Measure = fn(&Subject, Each) -> Result<()>;
+
+/// Measures families by one price.
+fn families(subject: &Subject, only: Option<&str>, each: Each) -> Result<()> {
+    let all: [(&str, Measure); 5] =
+        [("blob", blobs), ("index", index), ("sweep", sweep::sweep), ("chain", messages::chain), ("utxo", utxo::utxo)];
+    all.into_iter()
+        .filter(|(family, _)| only.is_none_or(|only| only == *family))
+        .try_for_each(|(_, measure)| measure(subject, &mut *each))
+}
+
+/// Measures by both prices at the same time, and hands on each row when both its figures are there.
+fn rows(wasm: &[u8], only: Option<&str>, mut each: impl FnMut(Row)) -> Result<()> {
+    // The wasm is compiled here and not by both at once.
+    Bench::start(&Subject { wasm, price: Price::Today })?;
+    thread::scope(|scope| {
+        let [(today, of_today), (tomorrow, of_tomorrow)] = [Price::Today, Price::Tomorrow].map(|price| {
+            let (to, from) = mpsc::channel();
+            let measuring = scope.spawn(move || {
+                // Where the other one has failed, nobody takes the figures any more.
+                families(&Subject { wasm, price }, only, &mut |figure| Ok(to.send(figure)?))
+            });
+            (measuring, from)
+        });
+        let paired = of_today.into_iter().zip(of_tomorrow).try_for_each(|(today, tomorrow)| {
+            each(Row::of(today, &tomorrow)?);
+            Ok(())
+        });
+        let ended = [today, tomorrow].map(|measuring| measuring.join().expect("a measuring thread does not panic"));
+        let failed = |result: &Result<()>| result.as_ref().is_err_and(|error| !error.is::<mpsc::SendError<Figure>>());
+        let (first, rest): (Vec<_>, Vec<_>) = ended.into_iter().partition(failed);
+        first.into_iter().chain([paired]).chain(rest).collect()
+    })
 }
 
 /// Measures, prints, and ends with an error where a figure is above its limit.
@@ -266,79 +255,22 @@ fn index(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
 pub fn command(args: &BenchArgs) -> Result<()> {
     let wasm = std::fs::read(&args.wasm)
         .with_context(|| format!("cannot read {}; scripts/bench builds it", args.wasm.display()))?;
-    let mut figures = Vec::new();
-    let mut each = |figure: Figure| {
+    let mut all = Vec::new();
+    rows(&wasm, args.family.as_deref(), |row| {
         if args.json {
-            match serde_json::to_string(&figure) {
+            match serde_json::to_string(&row) {
                 Ok(line) => println!("{line}"),
                 Err(error) => eprintln!("{error}"),
             }
         }
-        figures.push(figure);
-    };
-    let wanted = |family: &str| args.family.as_deref().is_none_or(|only| only == family);
-    if wanted("blob") {
-        blobs(&wasm, &mut each)?;
-    }
-    if wanted("index") {
-        index(&wasm, &mut each)?;
-    }
-    if wanted("sweep") {
-        sweep::sweep(&wasm, &mut each)?;
-    }
-    if wanted("chain") {
-        messages::chain(&wasm, &mut each)?;
-    }
-    if wanted("utxo") {
-        utxo::utxo(&wasm, &mut each)?;
-    }
+        all.push(row);
+    })?;
     if !args.json {
-        println!("{}", table(&figures));
+        println!("{}", figure::table(&all));
     }
-    let over: Vec<String> = figures.iter().filter_map(Figure::over).collect();
+    let over: Vec<String> = all.iter().flat_map(Row::over).collect();
     if !over.is_empty() {
         bail!("above the limit: {}", over.join("; "));
     }
     Ok(())
-}
-
-fn table(figures: &[Figure]) -> Table {
-    let mut table = Table::new();
-    table.load_style(comfy_table::presets::UTF8_FULL_CONDENSED);
-    table.set_header([
-        "family",
-        "op",
-        "size",
-        "n",
-        "instructions",
-        "heap pages",
-        "charged",
-        "limit",
-        "pages read",
-        "pages written",
-        "limit",
-    ]);
-    for figure in figures {
-        let name =
-            figure.baseline.map_or(figure.family.to_string(), |baseline| format!("{} ({baseline})", figure.family));
-        table.add_row([
-            name,
-            figure.op.to_string(),
-            figure.size.to_string(),
-            figure.n.to_string(),
-            figure.instructions.to_string(),
-            figure.whole.map_or(String::new(), |whole| whole.heap_pages.to_string()),
-            figure.whole.map_or(String::new(), |whole| whole.charged.to_string()),
-            figure.limit.map_or(String::new(), |limit| limit.to_string()),
-            format!("{:.2}", figure.pages_read),
-            format!("{:.2}", figure.pages_written),
-            figure.pages_limit.map_or(String::new(), |limit| limit.to_string()),
-        ]);
-    }
-    for column in 2..11 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
 }

@@ -4,7 +4,7 @@
 //! over whole sweeps, from the end of one to the end of another, and divided by the references that were pruned in between.
 //! Beside it stands the way of before: the entries of one block taken out one by one, from the same index.
 
-use super::{Bench, BenchArg, Figure, IDS};
+use super::{Bench, BenchArg, Each, Figure, IDS, Subject, limits};
 use anyhow::{Context, Result, bail, ensure};
 use candid::{Decode, Encode};
 use coppice_canister::api::*;
@@ -15,8 +15,7 @@ use std::time::Duration;
 const ENTRIES: [u64; 2] = [1_000_000, 10_000_000];
 /// Sweeps that are measured.
 const SWEEPS: u64 = 3;
-/// The most that pruning one reference may take.
-const INSTRUCTIONS: u64 = 1_200;
+/// The most pages that pruning one reference may write.
 const PAGES_WRITTEN: f64 = 0.08;
 /// Windows of blocks without a sweep's end after which there is something wrong: a sweep begins at an eighth of one.
 const PATIENCE: u64 = 2;
@@ -29,10 +28,10 @@ struct At {
 }
 
 /// Measures pruning in blocks of [`IDS`] references.
-pub fn sweep(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
+pub fn sweep(subject: &Subject, each: Each) -> Result<()> {
     for n in ENTRIES {
-        eprintln!("sweep: {n} entries");
-        let bench = Bench::start(wasm.to_vec())?;
+        subject.say(&format!("sweep: {n} entries"));
+        let bench = Bench::start(subject)?;
         bench.fill("bench_fill_index", n)?;
         let blocks = n / IDS;
         let policy = PrunePolicyArg { retain_blocks: Some(blocks), ..PrunePolicyArg::default() };
@@ -52,7 +51,7 @@ pub fn sweep(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
         let per = |sum: u128| sum as f64 / references as f64;
         each(Figure {
             pages_limit: Some(PAGES_WRITTEN),
-            limit: Some(INSTRUCTIONS),
+            limit: limits::limit(subject.price, "sweep", "prune", 32),
             ..figure(
                 n,
                 None,
@@ -60,8 +59,8 @@ pub fn sweep(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
                 per(timer.stable_pages_read),
                 per(timer.stable_pages_written),
             )
-        });
-        each(bench.one_by_one(n)?);
+        })?;
+        each(bench.one_by_one(n)?)?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The UTXO store next to a `StableBTreeMap` of encoded records with three maps as its indexes: at least four times cheaper,
-//! and at any number of records the same. Then whole messages, in which Candid and the heap have their price too.
+//! and at any number of records the same, by today's price. Then whole messages, in which Candid and the heap have their price too.
 
-use super::{Bench, Figure};
+use super::{Bench, Each, Figure, Price, Subject, limits};
 use crate::utxo::set::utxo_hash;
 use anyhow::{Context, Result, bail};
 use bitcoin::hashes::Hash;
@@ -17,7 +17,7 @@ use serde_bytes::ByteBuf;
 /// Records that are there.
 const NUMBERS: [u64; 2] = [1_000, 100_000];
 /// Outputs of a transaction.
-const OUTPUTS: [u32; 4] = [1, 2, 100, 20_000];
+pub const OUTPUTS: [u32; 4] = [1, 2, 100, 20_000];
 const OPS: [&str; 6] = ["create", "create_raw", "spend", "spend_one", "unspend", "set_mined"];
 /// Pruning: a record with two outputs and two parents that survive; and as many as a tick of a billion instructions prunes.
 /// Scattered, of which the parents lie far from each other; and a run that finds nothing new among all records there are, which are
@@ -27,11 +27,6 @@ const PRUNE: [(&str, u64); 4] = [("prune", 500), ("prune_scattered", 500), ("pru
 const CHEAPER: u64 = 4;
 /// How many times pruning must be.
 const PRUNE_CHEAPER: u64 = 5;
-/// Instructions of a pruned record, at most; and its share of a tick that prunes 30,000.
-const MOST_PRUNE: u64 = 22_000;
-const MOST_SCATTERED: u64 = 24_000;
-const MOST_NOTHING_NEW: u64 = 50_000_000;
-const MOST_PRUNE_TICK: u64 = 1_000_000_000 / 30_000;
 
 /// The argument of the bench endpoints.
 #[derive(Clone, Debug, CandidType)]
@@ -43,13 +38,13 @@ struct UtxoBenchArg {
 }
 
 /// Measures both sides, the plain map first: its figures are the store's limits.
-pub fn utxo(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
+pub fn utxo(subject: &Subject, each: Each) -> Result<()> {
     let mut plain: Vec<Figure> = Vec::new();
     let mut small: Vec<Figure> = Vec::new();
     for n in NUMBERS {
         for baseline in [true, false] {
-            eprintln!("utxo: {n} records{}", if baseline { " in a B-tree" } else { "" });
-            let bench = Bench::start(wasm.to_vec())?;
+            subject.say(&format!("utxo: {n} records{}", if baseline { " in a B-tree" } else { "" }));
+            let bench = Bench::start(subject)?;
             while !fill(&bench, n, baseline)? {}
             let from = bench.host.checkpoint();
             for outputs in OUTPUTS {
@@ -62,12 +57,15 @@ pub fn utxo(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
                         let dear = plain.iter().filter(|f| f.n == n).find(same).map(|f| f.instructions / CHEAPER);
                         // Flat: 1.3 times what it takes with few records.
                         let flat = small.iter().find(same).map(|f| f.instructions * 13 / 10);
-                        figure.limit = dear.into_iter().chain(flat).min();
+                        figure.limit = match subject.price {
+                            Price::Today => dear.into_iter().chain(flat).min(),
+                            Price::Tomorrow => limits::limit(Price::Tomorrow, "utxo", op, outputs),
+                        };
                         if n == NUMBERS[0] {
                             small.push(figure.clone());
                         }
                     }
-                    each(figure);
+                    each(figure)?;
                 }
             }
             for (op, rounds) in PRUNE.into_iter().filter(|(op, _)| !baseline || *op == "prune") {
@@ -78,19 +76,14 @@ pub fn utxo(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
                     let same = |f: &&Figure| (f.op, f.n) == ("prune", n);
                     let dear = plain.iter().find(same).map(|f| f.instructions / PRUNE_CHEAPER);
                     let flat = small.iter().find(|f| f.op == op).map(|f| f.instructions * 13 / 10);
-                    let most = match op {
-                        "prune" => MOST_PRUNE,
-                        "prune_scattered" => MOST_SCATTERED,
-                        "prune_tick" => MOST_PRUNE_TICK,
-                        _ => MOST_NOTHING_NEW,
-                    };
-                    figure.limit = match op {
-                        "nothing_new" => Some(most),
-                        _ => [Some(most), dear, flat].into_iter().flatten().min(),
+                    let most = limits::limit(subject.price, "utxo", op, figure.size);
+                    figure.limit = match (op, subject.price) {
+                        ("nothing_new", _) | (_, Price::Tomorrow) => most,
+                        _ => [most, dear, flat].into_iter().flatten().min(),
                     };
                     small.push(figure.clone());
                 }
-                each(figure);
+                each(figure)?;
             }
             if !baseline {
                 messages(&bench, &from, n, each)?;
@@ -101,7 +94,7 @@ pub fn utxo(wasm: &[u8], each: &mut impl FnMut(Figure)) -> Result<()> {
 }
 
 /// Whole messages: one record of a transaction with one output, and that output spent.
-fn messages(bench: &Bench, from: &Checkpoint, n: u64, each: &mut impl FnMut(Figure)) -> Result<()> {
+fn messages(bench: &Bench, from: &Checkpoint, n: u64, each: Each) -> Result<()> {
     bench.host.restore(from);
     let grant = Grant { principal: bench.operator, role: Role::Producer };
     bench.done::<(), RoleError>("grant_role", Encode!(&grant)?)?;
@@ -120,7 +113,7 @@ fn messages(bench: &Bench, from: &Checkpoint, n: u64, each: &mut impl FnMut(Figu
     if !matches!(created.results[..], [Ok(_)]) {
         bail!("utxo_create: {created:?}");
     }
-    each(Figure::of_message("utxo", "create message", 1, n, &message));
+    each(bench.of_message("utxo", "create message", 1, n, &message))?;
     let output = OutPoint::new(transaction.compute_txid(), 0);
     let spend = Spend {
         txid: ByteBuf::from(output.txid.to_byte_array()),
@@ -134,8 +127,7 @@ fn messages(bench: &Bench, from: &Checkpoint, n: u64, each: &mut impl FnMut(Figu
     if !matches!(spent.results[..], [Ok(_)]) {
         bail!("utxo_spend: {spent:?}");
     }
-    each(Figure::of_message("utxo", "spend message", 1, n, &message));
-    Ok(())
+    each(bench.of_message("utxo", "spend message", 1, n, &message))
 }
 
 /// Has a job of the pruner run: an upgrade reads what it is at.

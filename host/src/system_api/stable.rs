@@ -4,7 +4,7 @@ use wasmtime::{Caller, Linker};
 
 use super::{ALL, charge, import, parts};
 use crate::context::{Context, Run};
-use crate::cost::{NEW_STABLE_PAGE, STABLE, STABLE_GROW};
+use crate::cost::{STABLE, STABLE_GROW};
 use crate::faults::GrowthFault;
 use crate::stable_memory::WASM_PAGE;
 use crate::trap::Trap;
@@ -37,7 +37,12 @@ fn grow(run: &mut Run, pages: u64, most: u64) -> Result<Option<u64>, Trap> {
     }
 }
 
+/// The pages that a read touches first are charged before it has an effect.
 fn read(caller: &mut Caller<'_, Context>, target: u64, offset: u64, size: u64) -> wasmtime::Result<()> {
+    let run = caller.data_mut().run();
+    run.stable.check_range(offset, size).map_err(|_| out_of_bounds())?;
+    let price = run.journal.price_of_reading(run.environment.stable_page_prices, offset, size);
+    charge(caller, price)?;
     let (heap, run) = parts(caller)?;
     let part = range(target, size).and_then(|range| heap.get_mut(range)).ok_or_else(out_of_heap)?;
     run.stable.read(&mut run.journal, offset, part).map_err(|_| out_of_bounds())?;
@@ -48,8 +53,8 @@ fn read(caller: &mut Caller<'_, Context>, target: u64, offset: u64, size: u64) -
 fn write(caller: &mut Caller<'_, Context>, offset: u64, source: u64, size: u64) -> wasmtime::Result<()> {
     let run = caller.data_mut().run();
     run.stable.check_range(offset, size).map_err(|_| out_of_bounds())?;
-    let new_pages = run.journal.new_pages(offset, size);
-    charge(caller, new_pages * NEW_STABLE_PAGE)?;
+    let price = run.journal.price_of_writing(run.environment.stable_page_prices, offset, size);
+    charge(caller, price)?;
     let (heap, run) = parts(caller)?;
     let part = range(source, size).and_then(|range| heap.get(range)).ok_or_else(out_of_heap)?;
     run.stable.write(&mut run.journal, offset, part).map_err(|_| out_of_bounds())?;

@@ -20,5 +20,6 @@ mod pruner;
 mod pruner_machine;
 mod reads;
 mod rollback;
+mod tomorrow;
 mod uploads;
 mod utxo;

@@ -18,4 +18,4 @@ mod s2_4_persister;
 mod s2_5_defensive;
 mod s2_6_external;
 mod stories;
-mod world;
+pub mod world;

@@ -1,0 +1,213 @@
+//! What was measured: a figure by one price, a row of both, and their table.
+
+use anyhow::{Result, ensure};
+use comfy_table::{CellAlignment, Table};
+use serde::Serialize;
+
+/// What one operation took, by one price of the pages of stable memory.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    /// Which structure.
+    pub family: &'static str,
+    /// Which operation.
+    pub op: &'static str,
+    /// Bytes of the blob, of the key or of the block's body; of a UTXO record, outputs.
+    pub size: u32,
+    /// Other live blobs, entries, kept blocks, or records.
+    pub n: u64,
+    /// What the structure is compared with, where this is that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<&'static str>,
+    /// Instructions of one operation; of a whole message, those inside it.
+    pub instructions: u64,
+    /// Of a whole message: what comes to them at its end.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<Whole>,
+    /// Distinct 4 KiB pages of stable memory read, for each operation.
+    pub pages_read: f64,
+    /// Distinct 4 KiB pages of stable memory written, for each operation.
+    pub pages_written: f64,
+    /// The most instructions that it may take; of a whole message, the most that may be charged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// The most pages that it may write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pages_limit: Option<f64>,
+}
+
+/// What a whole message costs beyond the instructions inside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Whole {
+    /// 4 KiB pages of the heap whose content it changed.
+    pub heap_pages: u64,
+    /// Instructions charged: those inside and 1,000 for each such page; a query's pages aren't charged.
+    pub charged: u64,
+}
+
+impl Figure {
+    /// What is held against the limit.
+    fn counted(&self) -> u64 {
+        self.whole.map_or(self.instructions, |whole| whole.charged)
+    }
+
+    fn is_over(&self) -> bool {
+        self.limit.is_some_and(|limit| self.counted() > limit)
+            || self.pages_limit.is_some_and(|limit| self.pages_written > limit)
+    }
+}
+
+/// One line of the result: a figure by today's price, and what is another one by tomorrow's.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    #[serde(flatten)]
+    today: Figure,
+    tomorrow: Tomorrow,
+}
+
+/// What differs where newer replicas charge for pages. A tick, which goes by instructions, touches other pages, too.
+#[derive(Clone, Debug, Serialize)]
+struct Tomorrow {
+    instructions: u64,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    whole: Option<Whole>,
+    pages_read: f64,
+    pages_written: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u64>,
+    #[serde(skip)]
+    over: bool,
+}
+
+impl Row {
+    /// Puts two figures of the same operation together.
+    ///
+    /// # Errors
+    /// Where they are of two operations.
+    pub fn of(today: Figure, tomorrow: &Figure) -> Result<Self> {
+        let of = |figure: &Figure| (figure.family, figure.op, figure.size, figure.n, figure.baseline);
+        ensure!(of(&today) == of(tomorrow), "two figures of one row: {today:?} and {tomorrow:?}");
+        let &Figure { instructions, whole, pages_read, pages_written, limit, .. } = tomorrow;
+        let over = tomorrow.is_over();
+        Ok(Self { today, tomorrow: Tomorrow { instructions, whole, pages_read, pages_written, limit, over } })
+    }
+
+    /// What it takes, where that is more than it may; by either price.
+    pub fn over(&self) -> Option<String> {
+        let Self { today, tomorrow } = self;
+        (today.is_over() || tomorrow.over).then(|| {
+            let Figure { family, op, size, n, pages_written, .. } = today;
+            let (counted, later) = (today.counted(), tomorrow.counted());
+            format!(
+                "{family} {op} of {size} bytes at {n}: {counted} instructions, {pages_written:.3} pages written; tomorrow \
+                 {later} instructions, {:.3} pages",
+                tomorrow.pages_written
+            )
+        })
+    }
+}
+
+impl Tomorrow {
+    fn counted(&self) -> u64 {
+        self.whole.map_or(self.instructions, |whole| whole.charged)
+    }
+}
+
+/// The table of all rows.
+pub fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::UTF8_FULL_CONDENSED);
+    table.set_header([
+        "family",
+        "op",
+        "size",
+        "n",
+        "instructions",
+        "heap pages",
+        "charged",
+        "limit",
+        "tomorrow",
+        "charged",
+        "limit",
+        "pages read",
+        "pages written",
+        "limit",
+    ]);
+    let shown = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
+    for Row { today, tomorrow } in rows {
+        let name = today.baseline.map_or(today.family.to_string(), |baseline| format!("{} ({baseline})", today.family));
+        table.add_row([
+            name,
+            today.op.to_string(),
+            today.size.to_string(),
+            today.n.to_string(),
+            today.instructions.to_string(),
+            shown(today.whole.map(|whole| whole.heap_pages)),
+            shown(today.whole.map(|whole| whole.charged)),
+            shown(today.limit),
+            tomorrow.instructions.to_string(),
+            shown(tomorrow.whole.map(|whole| whole.charged)),
+            shown(tomorrow.limit),
+            format!("{:.2}", today.pages_read),
+            format!("{:.2}", today.pages_written),
+            today.pages_limit.map_or(String::new(), |limit| limit.to_string()),
+        ]);
+    }
+    for column in 2..14 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(op: &'static str, instructions: u64, limit: Option<u64>) -> Figure {
+        Figure {
+            family: "blob",
+            op,
+            size: 4_096,
+            n: 10,
+            baseline: None,
+            instructions,
+            whole: None,
+            pages_read: 1.0,
+            pages_written: 0.5,
+            limit,
+            pages_limit: None,
+        }
+    }
+
+    #[test]
+    fn a_row_is_over_where_either_of_its_figures_is() {
+        let row = |today, tomorrow: &Figure| Row::of(today, tomorrow).unwrap();
+        let fits = figure("store", 10, Some(10));
+        assert_eq!(row(fits.clone(), &fits).over(), None);
+        assert_eq!(row(figure("store", 10, None), &figure("store", 99, None)).over(), None);
+        let over = figure("store", 11, Some(10));
+        assert!(row(over.clone(), &fits).over().is_some());
+        assert!(row(fits.clone(), &over).over().is_some());
+        // What counts of a whole message is what is charged.
+        let whole = Some(Whole { heap_pages: 1, charged: 1_010 });
+        assert!(row(fits.clone(), &Figure { whole, ..fits.clone() }).over().is_some());
+        assert!(row(Figure { whole, ..fits.clone() }, &fits).over().is_some());
+        let pages = Figure { pages_limit: Some(0.4), ..fits.clone() };
+        assert!(row(fits.clone(), &pages).over().is_some());
+        assert!(row(pages, &fits).over().is_some());
+    }
+
+    #[test]
+    fn two_operations_are_no_row() {
+        Row::of(figure("store", 1, None), &figure("read", 1, None)).unwrap_err();
+    }
+
+    #[test]
+    fn a_line_has_both_prices() {
+        let row = Row::of(figure("store", 10, Some(11)), &figure("store", 20, Some(21))).unwrap();
+        let line = serde_json::to_value(&row).unwrap();
+        assert_eq!((&line["instructions"], &line["limit"]), (&10.into(), &11.into()));
+        assert_eq!((&line["tomorrow"]["instructions"], &line["tomorrow"]["limit"]), (&20.into(), &21.into()));
+    }
+}

@@ -1,0 +1,87 @@
+//! Blocks: many small blobs, and sweeps of an index that is large.
+
+use super::*;
+use coppice_canister::api::*;
+use coppice_tests::blocks::{block, id, seal, with_keys};
+use serde_bytes::ByteBuf;
+
+/// The largest settings of the daemon.
+fn policy(retain_blocks: u64) -> PrunePolicyArg {
+    PrunePolicyArg {
+        retain_blocks: Some(retain_blocks),
+        min_kept_blocks: Some(0),
+        max_ops_per_tick: Some(15_000),
+        max_instructions_per_tick: Some(TICK),
+        pause_after_secs: Some(0),
+        ..PrunePolicyArg::default()
+    }
+}
+
+/// Small blobs, some ten to a block, and blocks that have none.
+#[test]
+fn a_tick_of_small_blobs_and_empty_blocks_stays_small() {
+    const LARGE: u64 = 450;
+    const BLOCKS: u64 = 4_000;
+    let (coppice, host) = tomorrow();
+    for number in 0..BLOCKS {
+        let mut block = block(number, &[], 0);
+        if number < LARGE {
+            block.body = ByteBuf::from(vec![number as u8; 11 << 16]);
+            seal(&mut block);
+        }
+        coppice.append(&block).unwrap();
+    }
+    let (appended, dirtied) = most(&host, "appending");
+    assert!(appended < TICK / 100 && dirtied < DIRTIED / 20);
+    coppice.set_policy(policy(1)).unwrap();
+    coppice.settle(60);
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_blocks, status.faults), (BLOCKS - 2, 0), "{status:?}");
+    let run = status.last_run.unwrap();
+    assert!(run.ticks == 1 && run.blobs >= 10 * LARGE && run.ops > 12_000, "{run:?}");
+    let (instructions, dirtied) = most(&host, "pruning");
+    assert!(instructions <= TICK && dirtied <= DIRTIED, "{instructions}, {dirtied}");
+}
+
+/// Blocks of 100,000 references, no two the same, half of them transactions and half secondary keys.
+#[test]
+fn a_sweep_of_large_indexes_stays_small() {
+    const HALF: u64 = 50_000;
+    const BLOCKS: u64 = 12;
+    let (coppice, host) = tomorrow();
+    for number in 0..BLOCKS {
+        let of = |range: std::ops::Range<u64>| range.map(move |i| id(number << 20 | i)).collect::<Vec<_>>();
+        let keys = of(HALF..2 * HALF);
+        let keys: Vec<(u32, &[u8])> = (0..).zip(&keys).map(|(i, key)| (i, key.as_slice())).collect();
+        let mut large = with_keys(block(number, &of(0..HALF), 0), &keys);
+        large.receipts = ByteBuf::new();
+        seal(&mut large);
+        coppice.upload(&large, 1 << 20).unwrap();
+    }
+    let (uploaded, dirtied) = most(&host, "uploading");
+    assert!(uploaded <= TICK && dirtied <= DIRTIED, "{uploaded}, {dirtied}");
+    coppice.set_policy(policy(1)).unwrap();
+    // Each block is more than these ops; then a slice is.
+    for _ in 0..BLOCKS - 2 {
+        assert_eq!(coppice.prune_now(30).blocks, 1);
+    }
+    let slices: Vec<PruneRun> = (0..100).map(|_| coppice.prune_now(1)).collect();
+    assert!(slices.iter().all(|slice| slice.blocks == 0 && slice.dropped > 100), "{slices:?}");
+    // No more than the daemon reckons with before it begins one.
+    let slice = slices.iter().map(|slice| slice.instructions).max();
+    assert!(slice <= Some(1_000_000), "{slice:?}");
+    println!("{slice:?} instructions of a slice");
+    most(&host, "pruning and sweeping alone");
+    coppice.settle(60);
+    let mut ticks = 0;
+    while coppice.prune_status().sweep == SweepPhase::Applying {
+        coppice.ic.tick();
+        ticks += 1;
+        assert!(ticks < 500, "{:?}", coppice.prune_status());
+    }
+    let status = coppice.prune_status();
+    let dropped = (status.transaction_index.dropped, status.key_index.dropped);
+    assert_eq!(dropped, ((BLOCKS - 2) * HALF, (BLOCKS - 2) * HALF), "{status:?}");
+    let (instructions, dirtied) = most(&host, "pruning and sweeping");
+    assert!(instructions <= TICK && dirtied <= DIRTIED, "{instructions}, {dirtied}");
+}
