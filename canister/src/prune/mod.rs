@@ -292,7 +292,6 @@ impl Pruner {
         constraints: &Constraints,
         pieces: u64,
     ) -> Next {
-        self.ticks += 1;
         let now = runtime::time_secs();
         self.rates.note(chain.state(), now);
         let Some(policy) = self.policy().filter(|_| self.stored.enabled).cloned() else {

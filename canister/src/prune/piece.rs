@@ -53,6 +53,7 @@ impl fmt::Display for Piece {
 impl Pruner {
     /// What the next message is to do; `late`: it begins so late that those before it have trapped.
     pub fn turn(&mut self, late: bool) -> Turn<Piece> {
+        self.ticks += 1;
         let turn = marker::turn(&mut self.stored.marker, late);
         match &turn {
             Turn::Nothing => {
