@@ -267,8 +267,9 @@ impl Coppice {
     /// Lets time pass, and the timers that come due fire.
     pub fn pass(&self, secs: u64) {
         self.ic.advance_time(Duration::from_secs(secs));
-        // A firing is three messages; one round may do only one of them.
-        for _ in 0..5 {
+        // A firing is three messages; one round may do only one of them. One that is long overdue, as time has jumped, only notes that, and is
+        // followed by another.
+        for _ in 0..9 {
             self.ic.tick();
         }
     }

@@ -342,16 +342,17 @@ impl ChainStore {
     pub(super) fn put_record(&mut self, draft: &Draft, meta: BlockMeta) {
         let Draft { hash, parent, sha256, .. } = *draft;
         let (references_before, gap) = (self.state.references, self.gap_before(&meta));
+        self.state.reset.used = self.state.reset.used.max(self.state.counted(meta.number) + 1);
         self.records.put(&BlockRecord { meta, hash, parent, sha256, references_before, gap });
     }
 
     /// Writes the record and moves the head. The payload, the ids and the keys are in place.
     pub(super) fn commit(&mut self, draft: &Draft, meta: BlockMeta) {
+        // The first block's number is the base already.
         self.put_record(draft, meta);
         let state = &mut self.state;
         if !state.started {
             state.started = true;
-            state.base = draft.number;
             state.oldest = draft.number;
         }
         state.monotonic = meta.monotonic;

@@ -21,6 +21,8 @@ const MOST_BLOBS: u64 = 5_000;
 pub struct Reset {
     /// What postings count the first block of this chain as.
     pub start: u64,
+    /// One above what postings ever counted a block as, whatever became of it.
+    pub used: u64,
     /// Blocks ever rolled back, with the last reset itself; 0: there was none.
     pub rollbacks: u64,
     /// The first block whose record is still to be cleared.
@@ -31,14 +33,14 @@ pub struct Reset {
 
 impl Reset {
     /// Words of the chain's cell.
-    pub(super) const WORDS: usize = 4;
+    pub(super) const WORDS: usize = 5;
 
     pub(super) fn from_words(word: impl Fn(usize) -> u64) -> Self {
-        Self { start: word(0), rollbacks: word(1), clear_from: word(2), clear_to: word(3) }
+        Self { start: word(0), used: word(1), rollbacks: word(2), clear_from: word(3), clear_to: word(4) }
     }
 
     pub(super) fn words(&self) -> [u64; Self::WORDS] {
-        [self.start, self.rollbacks, self.clear_from, self.clear_to]
+        [self.start, self.used, self.rollbacks, self.clear_from, self.clear_to]
     }
 }
 
@@ -72,7 +74,8 @@ impl ChainStore {
         state.key_sweep.owe(if self.keys.stats().entries > 0 { state.keys } else { 0 });
         state.pruned_references = state.references;
         (state.reset.clear_from, state.reset.clear_to) = (state.oldest, state.next);
-        state.reset.start += state.next - state.base;
+        // What a damaged block has left in the indexes may count more than the head did.
+        state.reset.start = state.reset.used.max(state.counted(state.next));
         (state.started, state.base, state.oldest, state.next) = (false, 0, 0, 0);
         (state.keys, state.id_links, state.monotonic) = (0, 0, 0);
         // The next chain begins with a blob of its own.

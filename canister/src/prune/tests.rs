@@ -484,7 +484,7 @@ fn a_second_tick_at_the_same_moment_changes_nothing() {
     let status = world.status();
     assert_eq!(status.pruned_before_block, 24);
     world.tick();
-    assert_eq!(world.status(), PruneStatus { ticks: status.ticks + 1, ..status });
+    assert_eq!(world.status(), status);
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! The command over a network: ic-agent, HTTP, certificates and all, with the canister's real wasm behind a gateway.
 
+use crate::gateway::Gateway;
 use candid::Principal;
 use coppice::canister::{Caller, Client, Transport};
 use coppice::network::{Network, NetworkArgs};
 use coppice::wasm;
 use coppice_canister::api::{CanisterArg, Exporter, InitArg};
 use coppice_host::Host;
-use crate::gateway::Gateway;
 use ic_ed25519::{PrivateKey, PrivateKeyFormat};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
