@@ -269,7 +269,7 @@ impl Coppice {
         self.ic.advance_time(Duration::from_secs(secs));
         // A firing is three messages; one round may do only one of them. One that is long overdue, as time has jumped, only notes that, and is
         // followed by another.
-        for _ in 0..9 {
+        for _ in 0..if secs > 60 { 9 } else { 5 } {
             self.ic.tick();
         }
     }

@@ -83,14 +83,16 @@ fn a_long_rollback_takes_several_calls() {
     loop {
         let done = rollback(&coppice, 3).unwrap();
         calls += 1;
-        assert!((1..=5).contains(&done.removed), "{done:?}");
-        assert_eq!(coppice.head(), Some(done.head));
-        assert_eq!(coppice.block(done.head).unwrap().body, plain(done.head, 3, 20_000).body);
+        // Three references and an op each; ticks go on with it beside the calls.
+        assert!(done.removed <= 5, "{done:?}");
+        let head = coppice.head().unwrap();
+        assert!((3..=done.head).contains(&head), "{done:?}, {head}");
+        assert_eq!(coppice.block(head).unwrap().body, plain(head, 3, 20_000).body);
         if !done.has_more {
             break;
         }
     }
-    assert!(calls > 5);
+    assert!(calls > 1, "{calls}");
     assert_eq!(coppice.head(), Some(3));
     coppice.append(&plain(4, 3, 20_000)).unwrap();
 }

@@ -223,6 +223,11 @@ fn a_block_larger_than_emergency_water_does_not_stop_the_chain() {
     coppice.upload(&plain(3, 1, 30 * LOG_CLASS as usize), 1 << 20).unwrap();
     let target_bytes = Some(30 * u64::from(LOG_CLASS));
     coppice.set_policy(PrunePolicyArg { target_bytes, min_kept_blocks: Some(0), ..PrunePolicyArg::default() }).unwrap();
+    // The three before it may go, and have only not gone yet.
+    let error = coppice.append(&plain(4, 1, 100)).unwrap_err();
+    assert_eq!(error, AppendError::CapacityExhausted { held_by: HeldBy::PruneLag });
+    coppice.pass(60);
+    assert_eq!(coppice.prune_status().pruned_before_block, 3);
     coppice.append(&plain(4, 1, 100)).unwrap();
     coppice.pass(60);
     coppice.append(&plain(5, 1, 100)).unwrap();
