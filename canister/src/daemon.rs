@@ -86,7 +86,9 @@ pub fn arm_at(at: u64) {
     let net = net_at(now);
     if at < net && armed(now).is_none_or(|armed| at < armed) {
         let before = ARMED.replace(Some(at));
-        DUE.set(Some(DUE.get().map_or(at, |due| due.min(at))));
+        // Nothing that is armed only now has been due for longer.
+        let due = at.max(now);
+        DUE.set(Some(DUE.get().map_or(due, |before| before.min(due))));
         #[cfg(target_family = "wasm")]
         timers::once(&timers::BLOCKS, at.saturating_sub(now), before.is_some_and(|before| before > now), tick);
         #[cfg(not(target_family = "wasm"))]
