@@ -26,7 +26,7 @@ mod status;
 mod tick;
 mod trigger;
 
-use crate::api::{BlockAssemblyState, BlockedBy, PruneCounts, PruneJob, PrunerError, PrunerSettings};
+use crate::api::{BlockAssemblyState, BlockedBy, PruneCounts, PruneJob, PrunerError, PrunerPhase, PrunerSettings};
 use crate::api::{PrunerSettingsChange, UtxoSettings};
 use crate::blob::BlobStore;
 use crate::deletion::DeletionQueue;
@@ -100,6 +100,8 @@ struct Stored {
     ended: Ended,
     jobs: u64,
     blocked_by: Option<BlockedBy>,
+    /// The job that ended as finding what comes next trapped, and in which phase, if none was completed since.
+    trapped: Option<(u64, PrunerPhase)>,
     set_aside: Vec<Cursor>,
     /// How a tick gets past what traps.
     marker: Option<Marker<At>>,

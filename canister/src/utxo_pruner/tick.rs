@@ -68,6 +68,7 @@ impl UtxoPruner {
                 job.id
             ));
             self.stored.failed += 1;
+            self.stored.trapped = Some((job.id, phase));
             self.end(job, JobState::Failed, Some(JobEnd::Trapped { phase }));
         }
         self.save();
@@ -186,7 +187,7 @@ impl UtxoPruner {
         match result {
             Ok(PruneProgress::Finished) => {
                 job.progress = PruneProgress::Finished;
-                self.stored.blocked_by = None;
+                (self.stored.blocked_by, self.stored.trapped) = (None, None);
                 self.end(job, JobState::Completed, None);
                 self.make_due(utxo);
             }
