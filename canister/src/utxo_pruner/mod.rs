@@ -92,6 +92,8 @@ struct Stored {
     run: Option<Run>,
     /// Runs that ever began.
     runs: u32,
+    /// The heights were set: what was kept by others may be looked at too late, until a run has come by all of it.
+    look_again: bool,
     /// How phase 1 looked at all old unmined records last, if it did since then what it went by has changed.
     full_pass: Option<FullPass>,
     /// Unmined records below this height were old when phase 1 was done last.

@@ -159,6 +159,9 @@ impl UtxoPruner {
             let result = run.go_on(records, &terms, &mut budget, &mut job.counts, durations);
             job.phase = run.phase;
             self.note_pass(&mut run);
+            if run.again && !settings.disable_dah_cleaner && matches!(result, Ok(PruneProgress::Finished)) {
+                self.stored.look_again = false;
+            }
             match result {
                 Ok(PruneProgress::Finished) if run.heights != wanted => {}
                 Ok(PruneProgress::Finished) => break Ok(PruneProgress::Finished),

@@ -176,6 +176,44 @@ fn a_bound_far_above_the_chain_looks_at_what_is_kept_once() {
 }
 
 #[test]
+fn what_was_kept_by_wrong_heights_is_looked_at_again_when_they_are_set_right() {
+    for interrupted in [false, true] {
+        let mut s = Service::new();
+        let all = defensive(&mut s, 3);
+        let never = Some(UnminedRetention::Blocks(MAX_HEIGHT));
+        s.set(PrunerSettingsChange { unmined_tx_retention: never, ..Default::default() });
+        s.prune(1_300);
+        let job = s.with(|pruner, records| {
+            pruner.notify_block(1_000_000_000, true, true).unwrap();
+            pruner.prune(1_000_000_000, records).unwrap()
+        });
+        assert_eq!(job.counts.skipped_child_unmined, 3);
+        let Service { w, pruner, .. } = &mut s;
+        pruner.set_heights(&SetHeights { current: 1_310, persisted: None, processed: 1_300 }, &w.settings).unwrap();
+        s.set_mined(&all[0].1, block(900, 900), true, false);
+        let late = Tx::orphan(5_000, 1);
+        s.w.height = 1_000_000;
+        s.make_due(&late);
+        if interrupted {
+            s.set(PrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+            s.tick(10);
+            s.pruner.set_assembly(BlockAssemblyState::NotRunning);
+            s.tick(10);
+            s.reopen();
+            s.pruner.set_assembly(BlockAssemblyState::Running);
+        }
+        s.settle();
+        let there = |s: &Service| all.iter().filter(|(parent, _)| s.there(parent)).count();
+        assert_eq!((there(&s), s.there(&late)), (2, true), "{interrupted}");
+        assert_eq!(s.status().last_job.unwrap().counts.skipped_child_unmined, 2);
+        // What is kept now waits by these heights, and is looked at by nobody meanwhile.
+        assert_eq!(s.prune(1_500).counts.processed, 0);
+        let job = s.prune(1_310 + 288);
+        assert_eq!((job.counts.skipped_child_unmined, job.counts.processed), (2, 2));
+    }
+}
+
+#[test]
 fn without_retention_what_is_kept_is_looked_at_in_the_next_block() {
     let mut s = Service::new();
     defensive(&mut s, 1);
