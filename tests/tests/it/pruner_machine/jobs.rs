@@ -157,6 +157,9 @@ impl Machine {
             (JobState::Cancelled, Some(JobEnd::HeightsSet | JobEnd::Cancelled)) => {
                 ensure!(cause == Cause::Repaired, "no operator cancelled it");
             }
+            (JobState::Failed, Some(JobEnd::Trapped { .. })) => {
+                ensure!(cause.ticks() && self.stormy && after.started_at > 0, "nothing has trapped");
+            }
             (JobState::Failed, Some(JobEnd::TimedOut)) => {
                 let took = after.ended_at.saturating_sub(after.started_at);
                 let limit = self.settings.pruner.job_timeout * 1_000_000_000;
@@ -206,6 +209,7 @@ impl Machine {
         }
         match job.end {
             Some(JobEnd::TimedOut) => self.seen("a job timed out"),
+            Some(JobEnd::Trapped { .. }) => self.seen("a job failed as ticks trapped"),
             Some(JobEnd::BlockAssemblyNotRunning) => self.seen("a run was stopped by the assembly"),
             Some(JobEnd::Superseded) => self.seen("a job was superseded"),
             _ => {}

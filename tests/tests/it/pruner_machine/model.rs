@@ -41,11 +41,27 @@ pub struct Record {
     pub deleting: bool,
 }
 
+/// Inputs above which a record goes over several messages.
+const MANY: usize = 1_000;
+/// The largest height.
+pub const MOST: u32 = u32::MAX / 2;
+
 /// What an operation is told, and the retention in force.
 #[derive(Clone, Copy, Debug)]
 pub struct At {
     pub height: u32,
     pub retention: u32,
+}
+
+/// What a winner has done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resolved {
+    /// Double spends that were none before.
+    pub losers: Vec<Txid>,
+    /// Outputs that were held, and were not for a moment.
+    pub freed: Vec<(Txid, u32)>,
+    /// Outputs that the winner holds and did not before.
+    pub spent: u32,
 }
 
 /// All records.
@@ -54,6 +70,16 @@ pub struct Records(pub BTreeMap<Txid, Record>);
 
 fn hash_of(txid: &[u8]) -> Txid {
     txid.try_into().expect("the history's hashes have 32 bytes")
+}
+
+/// # Errors
+/// Where it is no height.
+pub fn is_height(height: u32) -> Result<(), UtxoError> {
+    match height {
+        0 => Err(UtxoError::ZeroHeight),
+        1..=MOST => Ok(()),
+        _ => Err(UtxoError::BadHeight { most: MOST }),
+    }
 }
 
 impl Hold {
@@ -89,6 +115,11 @@ impl Record {
 
     pub fn parents(&self) -> BTreeSet<Txid> {
         self.inputs.iter().map(|(parent, _)| *parent).collect()
+    }
+
+    /// Its parents are told over several messages.
+    pub fn is_large(&self) -> bool {
+        self.inputs.len() > MANY
     }
 
     pub fn pages(&self) -> u64 {
@@ -148,12 +179,13 @@ impl Records {
     }
 
     pub fn create(&mut self, one: &Transaction, item: &UtxoCreate, batch: u32, at: At) -> Result<(), UtxoError> {
+        is_height(at.height)?;
         match self.0.get(&one.tx.txid) {
             Some(record) if record.deleting => return Err(UtxoError::BeingDeleted),
             Some(_) => return Err(UtxoError::TxExists),
             None => {}
         }
-        let output = |vout: usize| Output { hash: one.tx.hash(vout as u32), hold: None, frozen: false };
+        let output = |vout: usize| Output { hash: one.hashes[vout], hold: None, frozen: false };
         let record = Record {
             inputs: one.tx.inputs.clone(),
             outputs: (0..one.tx.outputs.len()).map(|vout| one.is_utxo(vout).then(|| output(vout))).collect(),
@@ -194,6 +226,7 @@ impl Records {
     }
 
     pub fn spend(&mut self, item: &TransactionSpends, at: At) -> Result<u32, Vec<SpendError>> {
+        is_height(at.height).map_err(|error| vec![SpendError { spend: 0, error }])?;
         let by = hash_of(&item.spender);
         let checked = item.spends.iter().zip(0..).map(|(spend, number)| (number, self.check_spend(spend, &by)));
         let (mut errors, mut new) = (Vec::new(), Vec::new());
@@ -205,6 +238,7 @@ impl Records {
             }
         }
         if !errors.is_empty() {
+            errors.truncate(1_000);
             return Err(errors);
         }
         for spend in &new {
@@ -217,6 +251,7 @@ impl Records {
     }
 
     pub fn unspend(&mut self, item: &Unspend, at: At) -> Result<bool, UtxoError> {
+        is_height(at.height)?;
         let record = self.get_mut(&item.outpoint.txid)?;
         let vout = item.outpoint.vout;
         let by = hash_of(&item.spender.txid);
@@ -229,6 +264,7 @@ impl Records {
     }
 
     pub fn set_mined(&mut self, set: &UtxoSetMined, item: &MinedTransaction, at: At) -> Result<Vec<u32>, UtxoError> {
+        is_height(at.height)?;
         let record = self.get_mut(&item.txid)?;
         let last_unset = set.unset && record.blocks.iter().map(|block| block.block_id).eq([set.block_id]);
         if set.unset {
@@ -250,6 +286,7 @@ impl Records {
     }
 
     pub fn set_locked(&mut self, txid: &[u8], locked: bool, at: At) -> Result<(), UtxoError> {
+        is_height(at.height)?;
         let record = self.get_mut(txid)?;
         record.locked = locked;
         if locked {
@@ -261,6 +298,7 @@ impl Records {
     }
 
     pub fn set_on_longest_chain(&mut self, txid: &[u8], is: bool, at: At) -> Result<(), UtxoError> {
+        is_height(at.height)?;
         let record = self.get_mut(txid)?;
         if !is {
             record.unmined_since.get_or_insert(at.height);
@@ -274,6 +312,7 @@ impl Records {
     }
 
     pub fn set_frozen(&mut self, target: &FreezeTarget, frozen: bool, at: At) -> Result<u32, UtxoError> {
+        is_height(at.height)?;
         let record = self.get_mut(&target.txid)?;
         let meant = (0..).zip(&mut record.outputs).filter(|(vout, _)| target.vout.is_none_or(|meant| meant == *vout));
         let mut outputs: Vec<&mut Output> = meant.filter_map(|(_, output)| output.as_mut()).collect();
@@ -288,6 +327,12 @@ impl Records {
         outputs.into_iter().for_each(|output| output.frozen = frozen);
         record.evaluate(at);
         Ok(changed)
+    }
+
+    /// What a caller asks for.
+    pub fn preserve_at(&mut self, txid: &[u8], until: u32) -> Result<bool, UtxoError> {
+        is_height(until)?;
+        Ok(self.preserve(txid, until))
     }
 
     pub fn preserve(&mut self, txid: &[u8], until: u32) -> bool {
@@ -305,23 +350,106 @@ impl Records {
 
     /// Marks a transaction and all that spend from it, breadth first; which were not marked before.
     pub fn set_conflicting(&mut self, txid: &[u8], at: At) -> Result<Vec<Txid>, UtxoError> {
+        is_height(at.height)?;
         self.get(txid)?;
-        let (mut marked, mut visited) = (Vec::new(), BTreeSet::new());
-        let mut queue = VecDeque::from([hash_of(txid)]);
+        let mut visited = Vec::new();
+        let marked = self.mark(hash_of(txid), &mut visited);
+        self.evaluate(visited, at);
+        Ok(marked)
+    }
+
+    fn mark(&mut self, first: Txid, visited: &mut Vec<Txid>) -> Vec<Txid> {
+        let mut marked = Vec::new();
+        let mut queue = VecDeque::from([first]);
         while let Some(txid) = queue.pop_front() {
             if visited.contains(&txid) {
                 continue;
             }
             let Ok(record) = self.get_mut(&txid) else { continue };
-            visited.insert(txid);
+            visited.push(txid);
             if !std::mem::replace(&mut record.conflicting, true) {
                 marked.push(txid);
             }
             queue.extend(record.holds().map(|hold| hold.by));
             self.enter_with_parents(&txid);
         }
-        self.evaluate(visited, at);
-        Ok(marked)
+        marked
+    }
+
+    /// Double spends take the place of what they conflict with, all of them or none (`docs/design.md` 6): who holds what they spend
+    /// loses, with all that spends from it; what the losers hold is unspent; the winners spend what their inputs name, whether that
+    /// is locked or a double spend, and are double spends no more.
+    pub fn process_conflicting(&mut self, winner: &Txid, at: At) -> Result<Resolved, ConflictError> {
+        let before = self.clone();
+        let resolved = self.resolve(winner, at);
+        if resolved.is_err() {
+            *self = before;
+        }
+        resolved
+    }
+
+    fn resolve(&mut self, winner: &Txid, at: At) -> Result<Resolved, ConflictError> {
+        let of = |txid: &Txid| {
+            let txid = ByteBuf::from(*txid);
+            move |error| ConflictError { txid, error }
+        };
+        is_height(at.height).map_err(of(winner))?;
+        let record = self.get(winner).map_err(of(winner))?;
+        if !record.conflicting {
+            return Err(of(winner)(UtxoError::NotConflicting));
+        }
+        // Of such a one nobody knows what it spends.
+        if record.blob.as_ref().is_some_and(|blob| blob.file_type == FileType::Outputs) {
+            return Err(of(winner)(UtxoError::BadArgument { field: "winners".into(), why: String::new() }));
+        }
+        let inputs = record.inputs.clone();
+        let (mut visited, mut losers, mut contested) = (Vec::new(), Vec::new(), Vec::new());
+        for (parent, vout) in &inputs {
+            let hold =
+                self.get(parent).ok().and_then(|record| record.outputs.get(*vout as usize)?.as_ref()?.hold.clone());
+            let Some(hold) = hold.filter(|hold| hold.by != *winner) else { continue };
+            losers.extend(self.mark(hold.by, &mut visited));
+            contested.push((*parent, *vout));
+        }
+        if visited.contains(winner) || inputs.iter().any(|(parent, _)| visited.contains(parent)) {
+            return Err(of(winner)(UtxoError::WinnerLoses));
+        }
+        // What the losers hold, and whatever else holds what the winner spends.
+        let mut freed: Vec<(Txid, u32)> = Vec::new();
+        for loser in &visited {
+            for (&(parent, vout), vin) in self.0[loser].inputs.iter().zip(0..) {
+                let output = self.get(&parent).ok().and_then(|record| record.outputs.get(vout as usize)?.as_ref());
+                if output.and_then(|output| output.hold.as_ref()).is_some_and(|hold| hold.is(loser, vin)) {
+                    freed.push((parent, vout));
+                }
+            }
+        }
+        freed.extend(contested.into_iter().filter(|place| !freed.contains(place)).collect::<Vec<_>>());
+        let mut touched: BTreeSet<Txid> = visited.iter().copied().chain([*winner]).collect();
+        for (parent, vout) in &freed {
+            let record = self.get_mut(parent).expect("something of it is held");
+            record.outputs[*vout as usize].as_mut().expect("it is held").hold = None;
+            touched.insert(*parent);
+        }
+        let mut spent = 0;
+        for (&(parent, vout), vin) in inputs.iter().zip(0..) {
+            let record = self.get_mut(&parent).map_err(of(&parent))?;
+            if record.takes(vout, winner, vin).map_err(of(&parent))? {
+                let output = record.outputs[vout as usize].as_mut().expect("it was looked at before");
+                output.hold = Some(Hold { by: *winner, vin, deleted: false });
+                spent += 1;
+            }
+            touched.insert(parent);
+        }
+        self.get_mut(winner).expect("it was looked at before").conflicting = false;
+        for (parent, _) in &inputs {
+            self.get_mut(parent).expect("it was looked at before").conflicting_children.remove(winner);
+        }
+        for (parent, _) in &freed {
+            self.get_mut(parent).expect("something of it was held").locked = false;
+        }
+        self.evaluate(touched, at);
+        Ok(Resolved { losers, freed, spent })
     }
 
     /// A record goes: its parents say that their spender was deleted, and list it no more; what a double spend held they have

@@ -188,7 +188,8 @@ fn children<'a>(of: impl Iterator<Item = &'a [u8]>, records: &Records, family: &
 }
 
 fn shown(seen: &UtxoRecord, records: &Records, family: &Family) -> Shown {
-    let hash = |vout: usize| family.get(&seen.txid).map(|one| one.tx.hash(vout as u32));
+    let one = family.get(&seen.txid);
+    let hash = |vout: usize| one.map(|one| one.hashes[vout]);
     let output = |(vout, entry): (usize, &Option<ByteBuf>)| match entry {
         None => "none".to_string(),
         Some(entry) if entry.len() < 32 || Some(&entry[..32]) != hash(vout).as_ref().map(|hash| &hash[..]) => {

@@ -5,6 +5,7 @@
 use super::Outcome;
 use super::dues::Tick;
 use super::jobs::{Cause, Progress};
+use super::kept::{Kept, Verdicts};
 use super::machine::Machine;
 use super::model::{At, Records};
 use super::rules::Spent;
@@ -12,7 +13,7 @@ use super::settings::Settings;
 use super::sight::{Replies, Sight};
 use super::transactions::Txid;
 use coppice_canister::api::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A run that is under way, or whose place is kept.
 #[derive(Clone, Debug)]
@@ -23,12 +24,16 @@ pub struct Run {
     pub phase: PrunerPhase,
     /// The settings that were in force in one of its ticks, which may have had a say.
     pub settings: Vec<Settings>,
-    /// Records that were touched between its ticks: it may have passed them.
+    /// Records that were touched between its ticks.
     pub touched: BTreeSet<Txid>,
+    /// Of these those that became due meanwhile, and those of which it has ended the preservation: they are left to the next run.
+    pub became: BTreeSet<Txid>,
     /// Of these those that were made, and those whose `preserve_until` an operation has set: it need not preserve them again.
     pub by_hand: BTreeSet<Txid>,
-    /// What defensive mode would have kept at some time.
-    pub excused: BTreeSet<Txid>,
+    /// Why defensive mode may have kept what in one of its ticks.
+    pub verdicts: BTreeMap<Txid, Verdicts>,
+    /// What was kept when it began.
+    pub kept_before: BTreeMap<Txid, Kept>,
     /// The canister was upgraded between them.
     pub upgraded: bool,
 }
@@ -94,6 +99,7 @@ impl Machine {
         } else if jobs.iter().any(|job| job.became(JobState::Cancelled) && job.after.started_at > 0) {
             self.run = None;
         }
+        self.heights_changed(cause.ticks());
         sight.differs(&self.records, &self.family)?;
         self.queue_is_right(&sight)?;
         sight.counts(&self.records)?;
@@ -152,7 +158,7 @@ impl Machine {
                     done.gone.insert(*txid);
                 }
                 Some(seen) if seen.being_deleted => {
-                    ensure!(record.blob.is_some(), "{name} is going, and what for?");
+                    ensure!(record.blob.is_some() || record.is_large(), "{name} is going, and what for?");
                     done.going.insert(*txid);
                 }
                 Some(seen) => {
@@ -171,6 +177,19 @@ impl Machine {
         }
         for txid in &done.going {
             self.records.0.get_mut(txid).expect("it is there").deleting = true;
+        }
+        // What was begun of one of many inputs is finished.
+        for (txid, record) in before.0.iter().filter(|(_, record)| record.deleting && record.is_large()) {
+            let waits = sight
+                .pending
+                .values()
+                .chain(sight.dead.values())
+                .any(|row| row.txid.as_ref().is_some_and(|of| of[..] == txid[..]));
+            if !sight.records.contains_key(txid) {
+                ensure!(!waits, "{} is gone, and its blob waits: {record:?}", self.family.name(txid));
+                self.seen("a record of many inputs is gone");
+                done.gone.insert(*txid);
+            }
         }
         done.pages = done.gone.iter().map(|txid| before.0[txid].pages()).sum();
         let retention = self.settings.utxo.block_height_retention;
