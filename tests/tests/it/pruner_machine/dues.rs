@@ -58,7 +58,7 @@ impl Machine {
     }
 
     /// A tick of a pruner that is switched on does something where something is to be done.
-    fn goes_on(&self, sight: &Sight) -> Outcome {
+    fn goes_on(&mut self, sight: &Sight) -> Outcome {
         let before = &self.sight.as_ref().expect("the history has begun").status;
         let now = &sight.status;
         // What trapped may have taken the timer with it, and ticks behind it do less.
@@ -73,6 +73,9 @@ impl Machine {
             return Ok(());
         }
         if self.settings.low {
+            let same = now.running == before.running && now.pending == before.pending;
+            ensure!(same, "cycles are low, and a tick went on: {:?}, {:?}", now.running, now.pending);
+            self.seen("a tick while cycles are low");
             return Ok(());
         }
         if let Some(job) = &before.running {
@@ -163,6 +166,11 @@ impl Machine {
                 }
                 if became.contains(txid) {
                     self.seen("what became due in the middle of a run waits");
+                    continue;
+                }
+                if self.full && job.counts.external_errors > 0 && self.records.0[txid].blob.is_some() {
+                    self.seen("excused: no memory for the row of a blob");
+                    perhaps.insert(*txid);
                     continue;
                 }
                 let kept = verdicts.contains_key(txid);
@@ -266,7 +274,7 @@ impl Machine {
         let over = |job: &Progress| {
             job.became(JobState::Completed)
                 || job.became(JobState::Failed) && job.after.end != Some(JobEnd::TimedOut)
-                || job.became(JobState::Cancelled) && job.after.end == Some(JobEnd::BlockAssemblyNotRunning)
+                || job.became(JobState::Cancelled) && job.after.started_at > 0
         };
         let mut before = self.run.take();
         if before.as_ref().is_some_and(|run| run.upgraded) {

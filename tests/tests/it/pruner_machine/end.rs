@@ -21,6 +21,7 @@ impl Machine {
         self.set(Setting::Enabled(true))?;
         self.set(Setting::NoDeletion(false))?;
         self.set(Setting::Low(false))?;
+        self.memory(false)?;
         if self.family.has_large() {
             self.set(Setting::DefensiveBatch(10_000))?;
         }

@@ -3,6 +3,7 @@
 use super::Outcome;
 use super::jobs::Cause;
 use super::kept::Kept;
+use super::memory::Fillers;
 use super::model::{At, Records};
 use super::rules::Heights;
 use super::settings::{Change, Setting, Settings};
@@ -59,8 +60,16 @@ pub struct Machine {
     pub again: bool,
     /// At which height each record may be deleted, as it was seen last.
     pub dues: BTreeMap<Txid, Option<u32>>,
+    /// There is no memory, and there was none at some time; what fills it.
+    pub full: bool,
+    pub was_full: bool,
+    pub fillers: Fillers,
+    /// The records before the last call, where that may have been refused for want of memory.
+    pub before_call: Option<Records>,
     /// A tick has trapped.
     pub stormy: bool,
+    /// The timer may have gone with it: who tells a height wakes it, and ticks come behind any message.
+    pub asleep: bool,
     /// What was done so far, for a report.
     pub journal: Vec<String>,
     pub counts: Seen,
@@ -93,7 +102,12 @@ impl Machine {
             kept_until: BTreeMap::new(),
             again: false,
             dues: BTreeMap::new(),
+            full: false,
+            was_full: false,
+            fillers: Fillers::default(),
+            before_call: None,
             stormy: false,
+            asleep: false,
             journal: Vec::new(),
             counts: Seen::new(),
             replies: Known::new(),
@@ -131,8 +145,9 @@ impl Machine {
         args: impl ArgumentEncoder,
     ) -> Outcome<R> {
         let trap = self.message()?;
+        self.before_call = self.full.then(|| self.records.clone());
         let arg = encode_args(args).expect("it encodes");
-        if let Some(point) = trap {
+        if let Some(point) = trap.filter(|_| !self.asleep) {
             self.trapping.begin(point);
             let reply = self.coppice.ic.update(self.coppice.id, who.principal(), method, arg.clone());
             self.trapping.end();
@@ -147,6 +162,9 @@ impl Machine {
         }
         let reply = self.coppice.ic.update(self.coppice.id, who.principal(), method, arg);
         let reply = reply.map_err(|reject| format!("{method}: {reject:?}"))?;
+        if self.asleep {
+            self.coppice.pass(0);
+        }
         decode_one(&reply).map_err(|error| format!("{method}: {error}"))
     }
 
@@ -167,6 +185,7 @@ impl Machine {
         {
             run.upgraded = true;
         }
+        self.asleep = false;
         self.look(Cause::Nothing).map_err(|why| format!("behind an upgrade: {why}"))
     }
 
@@ -216,6 +235,7 @@ impl Machine {
             }
             Step::Wrong { height, how, ticks } => self.wrong(height, how, ticks),
             Step::Storm(ticks, point) => self.storm(ticks, point),
+            Step::Memory(full) => self.memory(full),
             Step::Cancel => self.cancel(),
             Step::Prune(above) => self.prune(self.tip.saturating_add_signed(above.into())),
             Step::Reorg { depth, ticks, again } => self.reorg(depth, ticks, again),
@@ -243,9 +263,12 @@ impl Machine {
         self.note(if trapped { format!("a tick traps, {traps:?}") } else { "tick".into() });
         if trapped {
             self.seen("a tick trapped");
-            self.stormy = true;
+            (self.stormy, self.asleep) = (true, true);
         }
+        let ticks = |machine: &Self| machine.sight.as_ref().map_or(0, |sight| sight.status.ticks);
+        let times = ticks(self);
         self.look(Cause::Tick)?;
+        self.asleep &= trapped || ticks(self) <= times;
         self.nothing_is_passed_over()
     }
 

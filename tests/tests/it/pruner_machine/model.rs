@@ -399,7 +399,7 @@ impl Records {
             return Err(of(winner)(UtxoError::NotConflicting));
         }
         // Of such a one nobody knows what it spends.
-        if record.blob.as_ref().is_some_and(|blob| blob.file_type == FileType::Outputs) {
+        if record.inputs.is_empty() {
             return Err(of(winner)(UtxoError::BadArgument { field: "winners".into(), why: String::new() }));
         }
         let inputs = record.inputs.clone();

@@ -3,6 +3,7 @@
 use super::Outcome;
 use super::jobs::Cause;
 use super::machine::Machine;
+use super::memory::is_refused;
 use super::model::{Output, Record, Resolved};
 use super::steps::{Kind, Pick, Step};
 use super::transactions::Txid;
@@ -124,6 +125,12 @@ impl Machine {
 
     /// The canister's answer is the model's, and so is everything else.
     fn agree<T: Debug + PartialEq>(&mut self, what: String, touched: &[Txid], answer: T, expected: T) -> Outcome {
+        if let Some(before) = self.before_call.take().filter(|_| answer != expected && is_refused(&answer)) {
+            self.records = before;
+            self.seen("an operation was refused for want of memory");
+            self.note(format!("{what}: {answer:?}"));
+            return self.look(Cause::Nothing);
+        }
         ensure!(answer == expected, "{what} is answered {answer:?}, and ought be {expected:?}");
         self.note(format!("{what}: {expected:?}"));
         touched.iter().for_each(|txid| self.touch(*txid));
@@ -142,13 +149,21 @@ impl Machine {
     fn win(&mut self, pick: Pick, height: u32) -> Outcome {
         let there = |(parent, _): &(Txid, u32)| self.is(parent, |record| !record.deleting);
         let can = |record: &Record| record.conflicting && !record.deleting && record.inputs.iter().all(there);
-        let txid = self.pick(pick, |txid| self.is(txid, can));
+        let mut txid = self.pick(pick, |txid| self.is(txid, can));
+        if !self.is(&txid, can) {
+            // Made as one, where all is there that it spends.
+            let inputs = |txid: &Txid| self.family.get(txid).is_some_and(|one| one.tx.inputs.iter().all(there));
+            txid = self.pick(pick, |txid| !self.records.0.contains_key(txid) && inputs(txid));
+            if !self.records.0.contains_key(&txid) && inputs(&txid) {
+                self.create(txid, Kind::Conflicting, self.tip)?;
+            }
+        }
         let set = UtxoProcessConflicting { height, winners: vec![ByteBuf::from(txid)] };
         let answer: Result<ConflictResolution, ConflictError> =
             self.call(Who::Producer, "utxo_process_conflicting", (set,))?;
         let resolved = self.records.process_conflicting(&txid, self.at(height));
-        if resolved.is_ok() {
-            self.seen("a double spend won");
+        if let Ok(resolved) = &resolved {
+            self.seen(if resolved.losers.is_empty() { "a double spend is none" } else { "a double spend won" });
         }
         let outpoint = |of: &Unspend| {
             let txid: Txid = of.outpoint.txid[..].try_into().expect("a txid");
@@ -290,7 +305,10 @@ impl Machine {
         let set = UtxoSetMined { height, block_id, block_height, on_longest_chain: longest, unset, items };
         let done: Done<Vec<u32>> = self.call(Who::Producer, "utxo_set_mined", (set.clone(),))?;
         let at = self.at(height);
-        let expected: Vec<_> = set.items.iter().map(|item| self.records.set_mined(&set, item, at)).collect();
+        let expected = set.items.iter().zip(&done.results).map(|(item, answer)| {
+            if self.full && is_refused(answer) { answer.clone() } else { self.records.set_mined(&set, item, at) }
+        });
+        let expected: Vec<_> = expected.collect();
         let how = if unset { "loses" } else { "has" };
         let chain = if longest { "" } else { ", not on the longest chain" };
         let what = format!("at {height}: block {block_height} ({block_id}) {how} {}{chain}", self.family.names(txids));

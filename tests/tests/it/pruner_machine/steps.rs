@@ -78,6 +78,8 @@ pub enum Step {
     },
     /// So many ticks trap, one behind the other.
     Storm(u8, TrapPoint),
+    /// Memory is filled to the cap, or the cap is lifted.
+    Memory(bool),
     /// An operator cancels what runs or waits.
     Cancel,
     Assembly(bool),
@@ -121,6 +123,13 @@ pub struct History {
     pub traps: BTreeMap<u16, TrapPoint>,
     /// How far the chain goes on at the end.
     pub finale: u8,
+}
+
+impl History {
+    /// Some record has more outputs, or inputs, than a message takes at once.
+    pub fn has_large(&self) -> bool {
+        self.transactions.iter().any(|one| one.sweeps.is_some())
+    }
 }
 
 impl fmt::Display for History {
@@ -192,19 +201,20 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (pick(), vout()).prop_map(|(pick, vout)| Step::Thaw(pick, vout)),
         3 => (pick(), -6i8..12).prop_map(|(pick, until)| Step::Preserve(pick, until)),
         2 => pick().prop_map(Step::Conflict),
-        3 => pick().prop_map(Step::Win),
+        5 => pick().prop_map(Step::Win),
         5 => pick().prop_map(Step::Unsettle),
     ];
     let pruner = prop_oneof![
         5 => height().prop_map(Step::Persisted),
         6 => (height(), often()).prop_map(|(height, mined)| Step::Block(height, mined)),
-        4 => (0u8..12).prop_map(Step::Persister),
+        6 => (0u8..12).prop_map(Step::Persister),
         3 => height().prop_map(Step::Prune),
         2 => (edge(), any::<u8>()).prop_map(|(height, how)| Step::Edge(height, how)),
         1 => (-20i8..10, prop::option::of(0u8..12), 0u8..20)
             .prop_map(|(current, persisted, processed)| Step::Heights(current, persisted, processed)),
-        1 => (edge(), any::<u8>(), 0u8..4).prop_map(|(height, how, ticks)| Step::Wrong { height, how, ticks }),
+        2 => (edge(), any::<u8>(), 0u8..4).prop_map(|(height, how, ticks)| Step::Wrong { height, how, ticks }),
         1 => (1u8..10, point()).prop_map(|(ticks, point)| Step::Storm(ticks, point)),
+        1 => prop_oneof![1 => Just(true), 2 => Just(false)].prop_map(Step::Memory),
         1 => Just(Step::Cancel),
         4 => often().prop_map(Step::Assembly),
         3 => (1u8..8, 0u8..4, any::<u16>())

@@ -94,15 +94,15 @@ impl Machine {
     pub fn look(&mut self, cause: Cause) -> Outcome {
         let sight = Replies::new(&self.coppice, &mut self.replies).look(&self.family)?;
         let jobs = self.jobs_go_on(&sight, cause)?;
-        if cause.ticks() {
+        if cause.ticks() || self.asleep {
             self.tick_was_right(&sight, &jobs, cause)?;
         } else if jobs.iter().any(|job| job.became(JobState::Cancelled) && job.after.started_at > 0) {
             self.run = None;
         }
-        self.heights_changed(cause.ticks());
+        self.heights_changed(cause.ticks() || self.asleep);
         sight.differs(&self.records, &self.family)?;
         self.queue_is_right(&sight)?;
-        sight.counts(&self.records)?;
+        sight.counts(&self.records, self.fillers)?;
         self.status_is_right(&sight.status)?;
         self.sight = Some(sight);
         Ok(())
@@ -165,7 +165,8 @@ impl Machine {
                     let shown = (seen.preserve_until, seen.delete_at_height);
                     let unspent = released.contains(txid) && shown == (record.preserve_until, None);
                     if shown != (record.preserve_until, record.delete_at_height) && !unspent {
-                        self.may_change(&before, txid, shown, scope, &mut done)
+                        let released = released.contains(txid);
+                        self.may_change(&before, txid, (shown, released), scope, &mut done)
                             .map_err(|why| format!("{name}: {why} (now {shown:?}): {record:?}"))?;
                     }
                 }
@@ -202,17 +203,18 @@ impl Machine {
         let marks = |records: &Records, txid: &Txid| -> usize {
             records.0.get(txid).map_or(0, |record| record.holds().filter(|hold| hold.deleted).count())
         };
-        let told = self.records.0.keys().map(|txid| marks(&self.records, txid) - marks(&before, txid));
+        let told = self.records.0.keys().map(|txid| marks(&self.records, txid).saturating_sub(marks(&before, txid)));
         done.told = told.sum::<usize>() as u64;
         Ok(done)
     }
 
-    /// Whether `preserve_until` and `delete_at_height` may be what they are now.
+    /// Whether `preserve_until` and `delete_at_height` may be what they are now. Of what a double spend gives back, the end of the
+    /// preservation may have been before that.
     fn may_change(
         &mut self,
         before: &Records,
         txid: &Txid,
-        shown: (Option<u32>, Option<u32>),
+        (shown, released): ((Option<u32>, Option<u32>), bool),
         scope: &Scope,
         done: &mut Done,
     ) -> Outcome {
@@ -233,7 +235,8 @@ impl Machine {
                     let mut record = record.clone();
                     record.preserve_until = None;
                     record.evaluate(At { height: current, retention });
-                    until <= current && record.delete_at_height == delete_at
+                    let given_back = released && delete_at.is_none();
+                    until <= current && (given_back || record.delete_at_height == delete_at)
                 };
                 ensure!(scope.heights.iter().any(expires), "its preservation does not end so at {:?}", scope.heights);
                 done.expired.insert(*txid);

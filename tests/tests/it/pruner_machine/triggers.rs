@@ -54,7 +54,7 @@ impl Machine {
     /// A job that an answer names is one of those that are listed now.
     fn is_known(&self, job: &PruneJob) -> Outcome {
         let known = self.jobs.get(&job.id);
-        ensure!(known == Some(job), "the answer names {job:?}, which is {known:?}");
+        ensure!(known == Some(job) || self.asleep, "the answer names {job:?}, which is {known:?}");
         Ok(())
     }
 
@@ -71,7 +71,7 @@ impl Machine {
         match (expected, answer) {
             (Expected::Processed, Ok(PruneTrigger::Processed(job))) => {
                 self.seen("a trigger was processed before");
-                ensure!(!new, "processed: {job:?}");
+                ensure!(!new || self.asleep, "processed: {job:?}");
                 let Some(job) = job else { return Ok(()) };
                 ensure!(job.state == JobState::Completed, "processed: {job:?}");
                 self.is_known(&job)
@@ -79,7 +79,7 @@ impl Machine {
             (Expected::Underway, Ok(PruneTrigger::Underway(job))) => {
                 self.seen("a trigger was underway");
                 let open = matches!(job.state, JobState::Pending | JobState::Running);
-                ensure!(open && job.height >= height && !new, "underway: {job:?}");
+                ensure!(open && job.height >= height && (!new || self.asleep), "underway: {job:?}");
                 self.is_known(&job)
             }
             (Expected::New, Ok(PruneTrigger::Scheduled(job))) => {
@@ -208,7 +208,10 @@ impl Machine {
         let set = answer.map_err(|error| format!("set_heights is refused: {error:?}"))?;
         let pending = self.sight.as_ref().and_then(|sight| sight.status.pending.clone());
         let due = set.safe_height > processed;
-        ensure!(set.due == pending && due == pending.is_some(), "{set:?} are set, and {pending:?} waits");
+        ensure!(
+            self.asleep || set.due == pending && due == pending.is_some(),
+            "{set:?} are set, and {pending:?} waits"
+        );
         Ok(())
     }
 

@@ -155,7 +155,7 @@ impl State {
                 blob_key: blob.blob_key.clone(),
                 file_type: if blob.file_type == FileType::Tx { "tx" } else { "outputs" }.into(),
                 store_type: blob.store_type,
-                delete_at_height: record.delete_at_height.expect("it is due"),
+                delete_at_height: record.delete_at_height.unwrap_or(1),
                 retry_count: 0,
                 last_retry_at: 0,
                 txid: Some(serde_bytes::ByteBuf::from(*txid)),
