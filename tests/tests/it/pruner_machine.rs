@@ -1,5 +1,6 @@
 //! The pruner of UTXO records as a state machine: random histories of everything that touches records, heights and jobs, with
-//! upgrades between any two messages, against a plain model.
+//! upgrades between any two messages, messages that trap, wrong heights and their repair, memory that is full and cycles that are low,
+//! against a plain model.
 //!
 //! How much a tick deletes is a question of budgets, which the model leaves to the canister: behind each tick every record is
 //! looked at, each change is judged ("was this allowed under the run's heights?") and taken over; everything else must be
@@ -16,6 +17,7 @@ macro_rules! ensure {
     };
 }
 
+mod conflicts;
 mod dues;
 mod end;
 mod episodes;
@@ -120,10 +122,11 @@ fn any_history_is_as_the_model_says() {
 }
 
 /// Checks that a history excuses, and those that it does not: one in twenty at most, or the excuse is too wide.
-const EXCUSES: [(&str, &str); 4] = [
+const EXCUSES: [(&str, &str); 5] = [
     ("excused: a parent that came late", "a parent is preserved"),
     ("excused: a parent that was made or preserved in the middle of a run", "a parent is preserved"),
     ("excused: kept for some blocks", "what was due was looked at"),
+    ("excused: no memory for the row of a blob", "what was due was looked at"),
     ("excused: kept are counted roughly", "kept are counted"),
 ];
 

@@ -34,6 +34,28 @@ fn a_loser_that_is_deleted_gives_back_what_it_held() {
 }
 
 #[test]
+fn a_loser_that_is_its_parents_neighbour_in_the_index_leaves_it_whole() {
+    for others in 0..3 {
+        let mut s = Service::new();
+        let (parent, loser) = (Tx::orphan(1, 1), Tx::of(2, &[(Tx::orphan(1, 1).txid, 0)], 1));
+        let due: Vec<Tx> = (0..4).map(|i| Tx::orphan(10 + i, 1)).collect();
+        due[..others].iter().for_each(|tx| s.make_due(tx));
+        s.make_mined(&parent);
+        s.spend_one(&parent, 0, &loser).unwrap();
+        s.create(&UtxoCreate { conflicting: true, ..raw(&loser) }).unwrap();
+        due[others..].iter().for_each(|tx| s.make_due(tx));
+        assert_eq!((s.get(&parent).delete_at_height, s.get(&loser).delete_at_height), (Some(1_288), Some(1_288)));
+        // The loser goes first where its parent has become due again behind it.
+        s.unspend(&parent, 0, &loser, 0).unwrap();
+        s.spend_one(&parent, 0, &loser).unwrap();
+        let job = s.prune(1_288);
+        assert_eq!((job.state, job.counts.record_errors), (JobState::Completed, 0), "{job:?}");
+        assert!(!s.there(&loser) && due.iter().all(|tx| !s.there(tx)));
+        assert_eq!((s.get(&parent).delete_at_height, s.store.storage().deletable), (None, 0), "{others}");
+    }
+}
+
+#[test]
 fn a_loser_with_many_inputs_gives_them_back_over_several_messages() {
     let mut s = Service::new();
     let parent = Tx::orphan(1, 2_501);

@@ -4,7 +4,7 @@
 use super::transactions::{Transaction, Txid};
 use coppice_canister::api::*;
 use serde_bytes::ByteBuf;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Who holds an output.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,22 +53,11 @@ pub struct At {
     pub retention: u32,
 }
 
-/// What a winner has done.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Resolved {
-    /// Double spends that were none before.
-    pub losers: Vec<Txid>,
-    /// Outputs that were held, and were not for a moment.
-    pub freed: Vec<(Txid, u32)>,
-    /// Outputs that the winner holds and did not before.
-    pub spent: u32,
-}
-
 /// All records.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Records(pub BTreeMap<Txid, Record>);
 
-fn hash_of(txid: &[u8]) -> Txid {
+pub fn hash_of(txid: &[u8]) -> Txid {
     txid.try_into().expect("the history's hashes have 32 bytes")
 }
 
@@ -83,7 +72,7 @@ pub fn is_height(height: u32) -> Result<(), UtxoError> {
 }
 
 impl Hold {
-    fn is(&self, by: &Txid, vin: u32) -> bool {
+    pub fn is(&self, by: &Txid, vin: u32) -> bool {
         (&self.by, self.vin) == (by, vin)
     }
 
@@ -149,7 +138,7 @@ impl Record {
         self.outputs.get(vout as usize).and_then(Option::as_ref).ok_or(UtxoError::UtxoNotFound)
     }
 
-    fn takes(&self, vout: u32, by: &Txid, vin: u32) -> Result<bool, UtxoError> {
+    pub fn takes(&self, vout: u32, by: &Txid, vin: u32) -> Result<bool, UtxoError> {
         match &self.utxo(vout)?.hold {
             _ if self.utxo(vout)?.frozen => Err(UtxoError::Frozen),
             None => Ok(true),
@@ -166,11 +155,11 @@ impl Records {
         self.0.get(&hash_of(txid)).filter(|record| !record.deleting).ok_or(UtxoError::TxNotFound)
     }
 
-    fn get_mut(&mut self, txid: &[u8]) -> Result<&mut Record, UtxoError> {
+    pub fn get_mut(&mut self, txid: &[u8]) -> Result<&mut Record, UtxoError> {
         self.0.get_mut(&hash_of(txid)).filter(|record| !record.deleting).ok_or(UtxoError::TxNotFound)
     }
 
-    fn evaluate(&mut self, touched: impl IntoIterator<Item = Txid>, at: At) {
+    pub fn evaluate(&mut self, touched: impl IntoIterator<Item = Txid>, at: At) {
         touched.into_iter().for_each(|txid| {
             if let Ok(record) = self.get_mut(&txid) {
                 record.evaluate(at);
@@ -208,7 +197,7 @@ impl Records {
         Ok(())
     }
 
-    fn enter_with_parents(&mut self, txid: &Txid) {
+    pub fn enter_with_parents(&mut self, txid: &Txid) {
         for parent in self.0[txid].parents() {
             if let Ok(record) = self.get_mut(&parent) {
                 record.conflicting_children.insert(*txid);
@@ -346,110 +335,6 @@ impl Records {
     pub fn promise(&mut self, txid: &[u8], until: u32) -> bool {
         let longer = self.get(txid).ok().and_then(|record| record.preserve_until).is_some_and(|before| before >= until);
         longer || self.preserve(txid, until)
-    }
-
-    /// Marks a transaction and all that spend from it, breadth first; which were not marked before.
-    pub fn set_conflicting(&mut self, txid: &[u8], at: At) -> Result<Vec<Txid>, UtxoError> {
-        is_height(at.height)?;
-        self.get(txid)?;
-        let mut visited = Vec::new();
-        let marked = self.mark(hash_of(txid), &mut visited);
-        self.evaluate(visited, at);
-        Ok(marked)
-    }
-
-    fn mark(&mut self, first: Txid, visited: &mut Vec<Txid>) -> Vec<Txid> {
-        let mut marked = Vec::new();
-        let mut queue = VecDeque::from([first]);
-        while let Some(txid) = queue.pop_front() {
-            if visited.contains(&txid) {
-                continue;
-            }
-            let Ok(record) = self.get_mut(&txid) else { continue };
-            visited.push(txid);
-            if !std::mem::replace(&mut record.conflicting, true) {
-                marked.push(txid);
-            }
-            queue.extend(record.holds().map(|hold| hold.by));
-            self.enter_with_parents(&txid);
-        }
-        marked
-    }
-
-    /// Double spends take the place of what they conflict with, all of them or none (`docs/design.md` 6): who holds what they spend
-    /// loses, with all that spends from it; what the losers hold is unspent; the winners spend what their inputs name, whether that
-    /// is locked or a double spend, and are double spends no more.
-    pub fn process_conflicting(&mut self, winner: &Txid, at: At) -> Result<Resolved, ConflictError> {
-        let before = self.clone();
-        let resolved = self.resolve(winner, at);
-        if resolved.is_err() {
-            *self = before;
-        }
-        resolved
-    }
-
-    fn resolve(&mut self, winner: &Txid, at: At) -> Result<Resolved, ConflictError> {
-        let of = |txid: &Txid| {
-            let txid = ByteBuf::from(*txid);
-            move |error| ConflictError { txid, error }
-        };
-        is_height(at.height).map_err(of(winner))?;
-        let record = self.get(winner).map_err(of(winner))?;
-        if !record.conflicting {
-            return Err(of(winner)(UtxoError::NotConflicting));
-        }
-        // Of such a one nobody knows what it spends.
-        if record.inputs.is_empty() {
-            return Err(of(winner)(UtxoError::BadArgument { field: "winners".into(), why: String::new() }));
-        }
-        let inputs = record.inputs.clone();
-        let (mut visited, mut losers, mut contested) = (Vec::new(), Vec::new(), Vec::new());
-        for (parent, vout) in &inputs {
-            let hold =
-                self.get(parent).ok().and_then(|record| record.outputs.get(*vout as usize)?.as_ref()?.hold.clone());
-            let Some(hold) = hold.filter(|hold| hold.by != *winner) else { continue };
-            losers.extend(self.mark(hold.by, &mut visited));
-            contested.push((*parent, *vout));
-        }
-        if visited.contains(winner) || inputs.iter().any(|(parent, _)| visited.contains(parent)) {
-            return Err(of(winner)(UtxoError::WinnerLoses));
-        }
-        // What the losers hold, and whatever else holds what the winner spends.
-        let mut freed: Vec<(Txid, u32)> = Vec::new();
-        for loser in &visited {
-            for (&(parent, vout), vin) in self.0[loser].inputs.iter().zip(0..) {
-                let output = self.get(&parent).ok().and_then(|record| record.outputs.get(vout as usize)?.as_ref());
-                if output.and_then(|output| output.hold.as_ref()).is_some_and(|hold| hold.is(loser, vin)) {
-                    freed.push((parent, vout));
-                }
-            }
-        }
-        freed.extend(contested.into_iter().filter(|place| !freed.contains(place)).collect::<Vec<_>>());
-        let mut touched: BTreeSet<Txid> = visited.iter().copied().chain([*winner]).collect();
-        for (parent, vout) in &freed {
-            let record = self.get_mut(parent).expect("something of it is held");
-            record.outputs[*vout as usize].as_mut().expect("it is held").hold = None;
-            touched.insert(*parent);
-        }
-        let mut spent = 0;
-        for (&(parent, vout), vin) in inputs.iter().zip(0..) {
-            let record = self.get_mut(&parent).map_err(of(&parent))?;
-            if record.takes(vout, winner, vin).map_err(of(&parent))? {
-                let output = record.outputs[vout as usize].as_mut().expect("it was looked at before");
-                output.hold = Some(Hold { by: *winner, vin, deleted: false });
-                spent += 1;
-            }
-            touched.insert(parent);
-        }
-        self.get_mut(winner).expect("it was looked at before").conflicting = false;
-        for (parent, _) in &inputs {
-            self.get_mut(parent).expect("it was looked at before").conflicting_children.remove(winner);
-        }
-        for (parent, _) in &freed {
-            self.get_mut(parent).expect("something of it was held").locked = false;
-        }
-        self.evaluate(touched, at);
-        Ok(Resolved { losers, freed, spent })
     }
 
     /// A record goes: its parents say that their spender was deleted, and list it no more; what a double spend held they have

@@ -1,10 +1,11 @@
 //! Operations on records: on the canister, and on the model, which says what they answer.
 
 use super::Outcome;
+use super::conflicts::Resolved;
 use super::jobs::Cause;
 use super::machine::Machine;
 use super::memory::is_refused;
-use super::model::{Output, Record, Resolved};
+use super::model::{Output, Record};
 use super::steps::{Kind, Pick, Step};
 use super::transactions::Txid;
 use coppice_canister::api::*;

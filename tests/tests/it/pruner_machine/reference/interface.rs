@@ -1,6 +1,7 @@
 //! Its interface: as much of it as the machine uses.
 
-use super::super::model::{At, Record, Records, Resolved};
+use super::super::conflicts::Resolved;
+use super::super::model::{At, Record, Records};
 use super::super::settings::{FLOOR, Setting};
 use super::super::transactions::{Transaction, Txid};
 use super::shown::shown;
