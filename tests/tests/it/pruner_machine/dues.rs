@@ -45,7 +45,7 @@ impl Machine {
         let now = self.verdicts(tick.before, tick.scope, tick.done);
         let mut verdicts = self.run.as_ref().map_or(BTreeMap::new(), |run| run.verdicts.clone());
         for (txid, more) in &now {
-            verdicts.entry(*txid).or_insert_with(Verdicts::new).extend(more);
+            verdicts.entry(*txid).or_default().extend(more);
         }
         let kept_before = self.run.as_ref().map_or(&self.kept_until, |run| &run.kept_before).clone();
         self.nothing_is_left(tick, &verdicts, &kept_before)?;
