@@ -15,6 +15,8 @@ mod endpoints;
 pub mod export;
 pub mod marker;
 pub mod memory;
+#[cfg(test)]
+mod persisted;
 pub mod prune;
 pub mod roles;
 pub mod runtime;

@@ -218,6 +218,29 @@ fn what_a_message_has_no_room_for_is_left_and_sent_again() {
 }
 
 #[test]
+fn a_row_of_another_version_is_none() {
+    native::reset();
+    let mut queue = open();
+    queue.schedule(&name(&key(1), 1), 1, &[1; 32]).unwrap();
+    let region = memory::region(memory::DELETIONS);
+    let row = [&[3, 1, 2, 0][..], &1u64.to_le_bytes()].concat();
+    let is_row = |at: &u64| region.read::<12>(*at)[..] == row[..];
+    let at =
+        (0..region.size()).step_by(8).find(is_row).expect("it begins with its kind, version and flags, and its number");
+    let complete = |queue: &mut DeletionQueue| {
+        let arg = CompleteBlobDeletions { completed_ids: vec![1], failed_ids: vec![], max_retries: 1 };
+        queue.complete(&arg, 0, &mut Ends { end: RecordEnd::Gone, asked: &mut 0, room: u64::MAX }).removed
+    };
+    for (byte, wrong) in [(0, 4), (1, 0), (1, 2)] {
+        let right: [u8; 1] = region.read(at + byte);
+        region.write(at + byte, &[wrong]);
+        assert_eq!((queue.pending(1, 0).len(), complete(&mut queue)), (0, 0), "byte {byte}");
+        region.write(at + byte, &right);
+    }
+    assert_eq!((queue.pending(1, 0).len(), complete(&mut queue)), (1, 1));
+}
+
+#[test]
 fn rows_that_go_leave_their_memory_to_those_that_come() {
     native::reset();
     let mut queue = open();

@@ -3,9 +3,20 @@
 use candid::Principal;
 use ic_stable_structures::Memory;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 const PAGE: u64 = 65_536;
+/// A page as the platform counts them.
+const OS_PAGE: u64 = 4_096;
+
+/// Pages of 4 KiB of stable memory that were touched, each once.
+#[derive(Clone, Debug, Default)]
+pub struct Touched {
+    /// Read, or written.
+    pub accessed: HashSet<u64>,
+    /// Written.
+    pub dirtied: HashSet<u64>,
+}
 
 /// What the platform would answer.
 pub struct World {
@@ -29,6 +40,8 @@ pub struct World {
     pub trapping: Vec<[u8; 32]>,
     /// What was logged.
     pub log: Vec<String>,
+    /// Pages that were touched, where somebody wants to know.
+    pub touched: Option<Touched>,
     pages: u64,
     content: HashMap<u64, Box<[u8]>>,
 }
@@ -46,6 +59,7 @@ impl Default for World {
             reply: Vec::new(),
             trapping: Vec::new(),
             log: Vec::new(),
+            touched: None,
             pages: 0,
             content: HashMap::new(),
         }
@@ -64,6 +78,13 @@ pub fn with<T>(f: impl FnOnce(&mut World) -> T) -> T {
 /// A fresh world with empty stable memory.
 pub fn reset() {
     with(|world| *world = World::default());
+}
+
+/// Runs something, and says which pages it touched.
+pub fn touching<T>(run: impl FnOnce() -> T) -> (T, Touched) {
+    with(|world| world.touched = Some(Touched::default()));
+    let result = run();
+    (result, with(|world| world.touched.take()).unwrap_or_default())
 }
 
 /// Stable memory as it is at a moment, to which a trap goes back.
@@ -91,6 +112,15 @@ impl SparseMemory {
     fn check(world: &World, offset: u64, len: usize) {
         assert!(offset + len as u64 <= world.pages * PAGE, "stable memory: out of bounds");
     }
+
+    fn touch(world: &mut World, offset: u64, len: usize, writes: bool) {
+        let Some(touched) = world.touched.as_mut().filter(|_| len > 0) else { return };
+        let pages = offset / OS_PAGE..=(offset + len as u64 - 1) / OS_PAGE;
+        touched.accessed.extend(pages.clone());
+        if writes {
+            touched.dirtied.extend(pages);
+        }
+    }
 }
 
 impl Memory for SparseMemory {
@@ -111,6 +141,7 @@ impl Memory for SparseMemory {
     fn read(&self, offset: u64, dst: &mut [u8]) {
         with(|world| {
             Self::check(world, offset, dst.len());
+            Self::touch(world, offset, dst.len(), false);
             let mut done = 0;
             while done < dst.len() {
                 let at = offset + done as u64;
@@ -128,6 +159,7 @@ impl Memory for SparseMemory {
     fn write(&self, offset: u64, src: &[u8]) {
         with(|world| {
             Self::check(world, offset, src.len());
+            Self::touch(world, offset, src.len(), true);
             let mut done = 0;
             while done < src.len() {
                 let at = offset + done as u64;

@@ -210,7 +210,7 @@ impl UtxoStore {
             if !head.is(flag::CONFLICTING) {
                 return Err(named(UtxoError::NotConflicting));
             }
-            if head.is(flag::PARTIAL) && !head.is(flag::COINBASE) {
+            if head.inputs == 0 && !head.is(flag::COINBASE) {
                 return Err(named(bad("winners", "only its outputs are known, and not what it spends")));
             }
             if known.insert(txid) {

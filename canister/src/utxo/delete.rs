@@ -5,6 +5,7 @@ use super::alert::pages;
 use super::order::Order;
 use super::place;
 use super::prune::Candidate;
+use super::record::flag;
 use crate::api::{ExternalStore, TransactionPlace, UtxoError};
 use crate::blob::BlobStore;
 
@@ -57,6 +58,9 @@ impl UtxoStore {
     pub fn remove(&mut self, of: &Candidate) {
         let Candidate { slot, head } = of;
         let slot = *slot;
+        // A parent that has back what a double spend held has left the index, and may have been its neighbour there.
+        let now = head.is(flag::CONFLICTING).then(|| self.head(slot));
+        let head = now.as_ref().unwrap_or(head);
         for order in [Order::DeleteAt, Order::UnminedSince, Order::PreserveUntil, Order::CreatedAt] {
             self.root.leave(&mut self.slots, order, slot, head.links[order as usize]);
         }

@@ -25,6 +25,7 @@ pub struct Reassigned {
 
 /// What the head has no room for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Extras {
     /// Blocks behind those of the head.
     pub blocks: Vec<BlockRef>,
@@ -92,5 +93,60 @@ impl Extras {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory;
+    use crate::utxo::tests::world::{Tx, World, block, mined, raw};
+    use ciborium::Value;
+
+    /// A record with a third block, whose extras lie in a slot of their own; and where.
+    fn with_extras(w: &mut World) -> (Tx, u64) {
+        let tx = Tx::orphan(1, 1);
+        let blocks: Vec<BlockRef> = (0..5).map(|i| block(i, 900)).collect();
+        w.create(&crate::api::UtxoCreate { mined: mined(&blocks), ..raw(&tx) }).unwrap();
+        let extras = w.store.head(w.store.slot_of(&tx.txid)).extras;
+        assert_ne!(extras, 0);
+        (tx, u64::from(extras) * 64 + 8)
+    }
+
+    #[test]
+    fn extras_and_what_is_in_them_take_a_field() {
+        let mut w = World::new();
+        let (tx, at) = with_extras(&mut w);
+        let before = w.get(&tx);
+        let field = || ("a_field_to_come".into(), Value::Array(vec![7.into()]));
+        let full = Extras {
+            reassignments: vec![Reassigned { vout: 0, old: ByteBuf::from([1]), new: ByteBuf::from([2]), height: 3 }],
+            blocks: (2..5).map(|i| block(i, 900)).collect(),
+            ..Extras::default()
+        };
+        let Value::Map(mut fields) = Value::serialized(&full).unwrap() else { panic!("{full:?}") };
+        for (_, list) in &mut fields {
+            let Value::Array(items) = list else { continue };
+            for item in items {
+                let Value::Map(fields) = item else { continue };
+                fields.push(field());
+            }
+        }
+        fields.push(field());
+        let mut bytes = Vec::new();
+        ciborium::into_writer(&Value::Map(fields), &mut bytes).unwrap();
+        assert_eq!(ciborium::from_reader::<Extras, _>(bytes.as_slice()).unwrap(), full);
+
+        // In the record: what a version to come has written is read.
+        let now = Extras { reassignments: Vec::new(), ..full };
+        let Value::Map(mut fields) = Value::serialized(&now).unwrap() else { panic!("{now:?}") };
+        fields.retain(|(name, _)| name.as_text() != Some("reassignments"));
+        let mut bytes = vec![0; 4];
+        ciborium::into_writer(&Value::Map(fields), &mut bytes).unwrap();
+        let len = (bytes.len() - 4) as u32;
+        bytes[..4].copy_from_slice(&len.to_le_bytes());
+        memory::region(memory::UTXO_SLOTS).write(at, &bytes);
+        let shown = w.store.get(&crate::api::UtxoGet { txid: tx.id(), first: 0, limit: 9 });
+        assert_eq!(shown, Ok(before), "a field that is absent is empty");
     }
 }

@@ -25,6 +25,18 @@ fn blocks_until(retention: u32) -> u32 {
     retention.max(1)
 }
 
+/// Whether a record that the run comes by is one that it looks at. An operator's bound may be above the chain, and what is kept
+/// waits for the chain. Where heights were set to lower ones, it may wait for one far above.
+fn is_due(context: &Context, of: &Candidate) -> bool {
+    let Context { records, run, .. } = context;
+    let (key, until) = (of.key(DeleteAtHeight::ORDER), run.safe.min(run.current));
+    if !of.is_postponed() {
+        return key <= run.safe;
+    }
+    let longest = until.saturating_add(blocks_until(records.settings.block_height_retention));
+    key <= until || (run.again && key > longest && of.delete_at() <= run.safe)
+}
+
 /// What looking up some spenders of a record came to.
 enum Children {
     /// They are stable, as far as this output.
@@ -85,7 +97,7 @@ impl Phase for DeleteAtHeight {
     const ORDER: Order = Order::DeleteAt;
 
     fn last(run: &Run, settings: &PrunerSettings) -> Option<u32> {
-        (!settings.disable_dah_cleaner).then_some(run.safe)
+        (!settings.disable_dah_cleaner).then_some(if run.again { u32::MAX } else { run.safe })
     }
 
     fn ops(of: &Candidate, done: Done, settings: &PrunerSettings) -> u64 {
@@ -103,10 +115,8 @@ impl Phase for DeleteAtHeight {
             keep(context, of.slot(), error);
             Ok(Step::Stays)
         };
-        let run = context.run;
-        let until = run.safe.min(run.current);
-        // Phase 1 may have passed by what has become due since; and an operator's bound may be above the chain.
-        if of.is_left_by(run.number) || (of.is_postponed() && of.key(Self::ORDER) > until) {
+        // Phase 1 may have passed by what has become due since.
+        if of.is_left_by(context.run.number) || !is_due(context, of) {
             return Ok(Step::Stays);
         }
         let going = of.is_deleting();

@@ -26,7 +26,7 @@ mod status;
 mod tick;
 mod trigger;
 
-use crate::api::{BlockAssemblyState, BlockedBy, PruneCounts, PruneJob, PrunerError, PrunerSettings};
+use crate::api::{BlockAssemblyState, BlockedBy, PruneCounts, PruneJob, PrunerError, PrunerPhase, PrunerSettings};
 use crate::api::{PrunerSettingsChange, UtxoSettings};
 use crate::blob::BlobStore;
 use crate::deletion::DeletionQueue;
@@ -92,6 +92,8 @@ struct Stored {
     run: Option<Run>,
     /// Runs that ever began.
     runs: u32,
+    /// The heights were set: what was kept by others may be looked at too late, until a run has come by all of it.
+    look_again: bool,
     /// How phase 1 looked at all old unmined records last, if it did since then what it went by has changed.
     full_pass: Option<FullPass>,
     /// Unmined records below this height were old when phase 1 was done last.
@@ -100,6 +102,8 @@ struct Stored {
     ended: Ended,
     jobs: u64,
     blocked_by: Option<BlockedBy>,
+    /// The job that ended as finding what comes next trapped, and in which phase, if none was completed since.
+    trapped: Option<(u64, PrunerPhase)>,
     set_aside: Vec<Cursor>,
     /// How a tick gets past what traps.
     marker: Option<Marker<At>>,

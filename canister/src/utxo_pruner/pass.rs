@@ -66,7 +66,10 @@ impl UtxoPruner {
         self.stored.runs = self.stored.runs.checked_add(1).unwrap_or(1);
         utxo.set_watch(Watch { run: self.stored.runs, bound: heights.safe, cutoff: heights.cutoff });
         let from = if full { 0 } else { self.stored.cutoff };
-        Run::begin(self.stored.runs, heights, (from, full.then(|| self.pass_terms(settings))), now_ns)
+        let full = full.then(|| self.pass_terms(settings));
+        let mut run = Run::begin(self.stored.runs, heights, (from, full), now_ns);
+        run.again = self.stored.look_again;
+        run
     }
 
     /// Takes note of a run whose phase 1 is done.

@@ -45,6 +45,7 @@ impl UtxoPruner {
         self.stored.current = heights.current;
         self.stored.persisted = heights.persisted.unwrap_or(0);
         self.stored.processed = heights.processed;
+        self.stored.look_again = true;
         let safe_height = self.safe_height(utxo, heights.current);
         let due = (safe_height > heights.processed).then(|| self.make_pending(safe_height, JobTrigger::Due));
         self.save();

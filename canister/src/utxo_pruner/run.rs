@@ -41,6 +41,9 @@ pub struct Run {
     /// Phase 1 looks at all old unmined records, with these settings; none: only at those that became old since it did last.
     #[serde(default)]
     pub full: Option<PassTerms>,
+    /// Heights were set to lower ones: phase 2 also looks at what is kept for longer than it would be by now.
+    #[serde(default)]
+    pub again: bool,
     /// That phase 1 is done was taken note of.
     #[serde(default)]
     pub noted: bool,
@@ -142,6 +145,7 @@ impl Run {
             phase: PrunerPhase::PreserveParents,
             number,
             full,
+            again: false,
             noted: false,
             come_to: None,
             late: None,

@@ -90,6 +90,11 @@ impl UtxoPruner {
                 blocked.slot, blocked.error
             ));
         }
+        if let Some((id, phase)) = self.stored.trapped {
+            problems.push(format!(
+                "UTXO records are not pruned: job {id} failed, as finding what comes next in {phase:?} trapped again and again"
+            ));
+        }
         if let Some(first) = self.stored.passed_over.first() {
             let (many, slot) = (self.stored.passed_over.len(), first.cursor.slot);
             problems.push(format!(

@@ -68,6 +68,7 @@ impl UtxoPruner {
                 job.id
             ));
             self.stored.failed += 1;
+            self.stored.trapped = Some((job.id, phase));
             self.end(job, JobState::Failed, Some(JobEnd::Trapped { phase }));
         }
         self.save();
@@ -158,6 +159,9 @@ impl UtxoPruner {
             let result = run.go_on(records, &terms, &mut budget, &mut job.counts, durations);
             job.phase = run.phase;
             self.note_pass(&mut run);
+            if run.again && !settings.disable_dah_cleaner && matches!(result, Ok(PruneProgress::Finished)) {
+                self.stored.look_again = false;
+            }
             match result {
                 Ok(PruneProgress::Finished) if run.heights != wanted => {}
                 Ok(PruneProgress::Finished) => break Ok(PruneProgress::Finished),
@@ -186,7 +190,7 @@ impl UtxoPruner {
         match result {
             Ok(PruneProgress::Finished) => {
                 job.progress = PruneProgress::Finished;
-                self.stored.blocked_by = None;
+                (self.stored.blocked_by, self.stored.trapped) = (None, None);
                 self.end(job, JobState::Completed, None);
                 self.make_due(utxo);
             }

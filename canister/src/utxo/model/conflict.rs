@@ -81,7 +81,7 @@ impl Model {
             if !record.conflicting {
                 return Err(with(txid)(UtxoError::NotConflicting));
             }
-            if record.given.file_type == FileType::Outputs && !record.given.coinbase {
+            if record.given.inputs.is_empty() && !record.given.coinbase {
                 return Err(with(txid)(UtxoError::BadArgument { field: "winners".into(), why: "no inputs".into() }));
             }
             if !winners.contains(&record.given.txid) {

@@ -313,3 +313,31 @@ fn unmined_ones_are_listed_as_they_came_and_none_is_left_out() {
     assert_eq!(listed(&w, Some(&cursor), 9), (ids(&[0, 2, 4, 1]), None));
     assert_eq!(listed(&w, None, 0).0.len(), 4);
 }
+
+#[test]
+fn a_winner_of_which_nobody_knows_what_it_spends_is_refused() {
+    for file_type in [FileType::Outputs, FileType::Tx] {
+        let mut w = World::new();
+        let txid = ByteBuf::from([9; 32]);
+        let store = ExternalStore { blob_key: ByteBuf::from([1]), file_type, store_type: StoreType::Tx };
+        let source = TransactionSource::Outside(OutsideTransaction {
+            txid: txid.clone(),
+            store,
+            coinbase: false,
+            version: 1,
+            lock_time: 0,
+            size: 9,
+            inputs: vec![],
+            utxo_hashes: vec![Some(ByteBuf::from([3; 32]))],
+        });
+        let item = UtxoCreate { source, mined: None, locked: Some(false), conflicting: true, fee: None };
+        w.create(&item).unwrap();
+        let call = w.call();
+        let arg = UtxoProcessConflicting { height: w.height, winners: vec![txid.clone()] };
+        let refused = w.store.process_conflicting(&arg, &call).unwrap_err();
+        assert_eq!(refused.txid, txid);
+        assert!(matches!(refused.error, UtxoError::BadArgument { field, .. } if field == "winners"), "{file_type:?}");
+        let get = UtxoGet { txid, first: 0, limit: 1 };
+        assert!(w.store.get(&get).unwrap().conflicting, "nothing has changed");
+    }
+}

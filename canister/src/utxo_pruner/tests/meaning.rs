@@ -34,6 +34,28 @@ fn a_loser_that_is_deleted_gives_back_what_it_held() {
 }
 
 #[test]
+fn a_loser_that_is_its_parents_neighbour_in_the_index_leaves_it_whole() {
+    for others in 0..3 {
+        let mut s = Service::new();
+        let (parent, loser) = (Tx::orphan(1, 1), Tx::of(2, &[(Tx::orphan(1, 1).txid, 0)], 1));
+        let due: Vec<Tx> = (0..4).map(|i| Tx::orphan(10 + i, 1)).collect();
+        due[..others].iter().for_each(|tx| s.make_due(tx));
+        s.make_mined(&parent);
+        s.spend_one(&parent, 0, &loser).unwrap();
+        s.create(&UtxoCreate { conflicting: true, ..raw(&loser) }).unwrap();
+        due[others..].iter().for_each(|tx| s.make_due(tx));
+        assert_eq!((s.get(&parent).delete_at_height, s.get(&loser).delete_at_height), (Some(1_288), Some(1_288)));
+        // The loser goes first where its parent has become due again behind it.
+        s.unspend(&parent, 0, &loser, 0).unwrap();
+        s.spend_one(&parent, 0, &loser).unwrap();
+        let job = s.prune(1_288);
+        assert_eq!((job.state, job.counts.record_errors), (JobState::Completed, 0), "{job:?}");
+        assert!(!s.there(&loser) && due.iter().all(|tx| !s.there(tx)));
+        assert_eq!((s.get(&parent).delete_at_height, s.store.storage().deletable), (None, 0), "{others}");
+    }
+}
+
+#[test]
 fn a_loser_with_many_inputs_gives_them_back_over_several_messages() {
     let mut s = Service::new();
     let parent = Tx::orphan(1, 2_501);
@@ -173,6 +195,44 @@ fn a_bound_far_above_the_chain_looks_at_what_is_kept_once() {
     assert_eq!((job.state, job.counts.processed, job.counts.skipped_child_unmined), (JobState::Completed, 3, 3));
     assert_eq!(s.prune(1_400).counts.processed, 0);
     assert_eq!(s.prune(1_588).counts.processed, 3);
+}
+
+#[test]
+fn what_was_kept_by_wrong_heights_is_looked_at_again_when_they_are_set_right() {
+    for interrupted in [false, true] {
+        let mut s = Service::new();
+        let all = defensive(&mut s, 3);
+        let never = Some(UnminedRetention::Blocks(MAX_HEIGHT));
+        s.set(PrunerSettingsChange { unmined_tx_retention: never, ..Default::default() });
+        s.prune(1_300);
+        let job = s.with(|pruner, records| {
+            pruner.notify_block(1_000_000_000, true, true).unwrap();
+            pruner.prune(1_000_000_000, records).unwrap()
+        });
+        assert_eq!(job.counts.skipped_child_unmined, 3);
+        let Service { w, pruner, .. } = &mut s;
+        pruner.set_heights(&SetHeights { current: 1_310, persisted: None, processed: 1_300 }, &w.settings).unwrap();
+        s.set_mined(&all[0].1, block(900, 900), true, false);
+        let late = Tx::orphan(5_000, 1);
+        s.w.height = 1_000_000;
+        s.make_due(&late);
+        if interrupted {
+            s.set(PrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+            s.tick(10);
+            s.pruner.set_assembly(BlockAssemblyState::NotRunning);
+            s.tick(10);
+            s.reopen();
+            s.pruner.set_assembly(BlockAssemblyState::Running);
+        }
+        s.settle();
+        let there = |s: &Service| all.iter().filter(|(parent, _)| s.there(parent)).count();
+        assert_eq!((there(&s), s.there(&late)), (2, true), "{interrupted}");
+        assert_eq!(s.status().last_job.unwrap().counts.skipped_child_unmined, 2);
+        // What is kept now waits by these heights, and is looked at by nobody meanwhile.
+        assert_eq!(s.prune(1_500).counts.processed, 0);
+        let job = s.prune(1_310 + 288);
+        assert_eq!((job.counts.skipped_child_unmined, job.counts.processed), (2, 2));
+    }
 }
 
 #[test]

@@ -5,5 +5,6 @@ mod meaning;
 mod passes;
 mod runs;
 mod service;
+mod size;
 mod stored;
 mod traps;

@@ -124,3 +124,32 @@ fn ticks_that_come_late_lose_nothing() {
     let status = s.status();
     assert_eq!((status.totals.records_deleted, status.passed_over, status.last_job.unwrap().ticks), (5, vec![], 5));
 }
+
+#[test]
+fn where_finding_the_next_record_traps_health_says_so_until_a_job_is_done() {
+    let mut s = Service::new();
+    let txs: Vec<Tx> = (0..3).map(|i| Tx::orphan(10 + i, 1)).collect();
+    txs.iter().for_each(|tx| s.make_due(tx));
+    s.set(PrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    s.pruner.notify_block(1_300, true, false).unwrap();
+    s.tick(10);
+    let running = s.status().running.unwrap().id;
+    // Each is as late as if those before it had trapped before they came to a record.
+    (0..4).for_each(|_| s.tick(100));
+    let job = s.status().last_job.unwrap();
+    let end = JobEnd::Trapped { phase: PrunerPhase::DeleteAtHeight };
+    assert_eq!((job.id, job.state, &job.end), (running, JobState::Failed, &Some(end)));
+    let problems = |s: &Service| s.pruner.problems(&s.w.settings, &s.queue);
+    let named = |s: &Service| {
+        problems(s).iter().any(|p| p.contains(&format!("job {running} failed")) && p.contains("DeleteAtHeight"))
+    };
+    assert!(named(&s), "{:?}", problems(&s));
+    // Other jobs that end without being done do not hide it, nor does an upgrade.
+    s.pruner.notify_block(1_301, true, false).unwrap();
+    s.pruner.notify_block(1_302, true, false).unwrap();
+    s.reopen();
+    assert!(named(&s), "{:?}", problems(&s));
+    s.settle();
+    assert_eq!((s.status().last_job.unwrap().state, problems(&s)), (JobState::Completed, vec![]));
+    assert_eq!(s.store.storage().records, 0);
+}

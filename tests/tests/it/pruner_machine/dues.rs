@@ -3,6 +3,7 @@
 
 use super::Outcome;
 use super::jobs::Progress;
+use super::kept::{Kept, Verdicts};
 use super::machine::Machine;
 use super::model::Records;
 use super::rules::Spent;
@@ -11,7 +12,7 @@ use super::sight::Sight;
 use super::tick::{Done, Run, Scope};
 use super::transactions::Txid;
 use coppice_canister::api::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A tick that was, and was allowed.
 pub struct Tick<'a> {
@@ -41,23 +42,40 @@ impl Machine {
             self.goes_on(sight)?;
         }
         self.parents_are_preserved(tick)?;
-        let excused = self.excused(tick);
-        self.nothing_is_left(tick, &excused)?;
-        self.may_have_kept(tick, &excused);
+        let now = self.verdicts(tick.before, tick.scope, tick.done);
+        let mut verdicts = self.run.as_ref().map_or(BTreeMap::new(), |run| run.verdicts.clone());
+        for (txid, more) in &now {
+            verdicts.entry(*txid).or_default().extend(more);
+        }
+        let kept_before = self.run.as_ref().map_or(&self.kept_until, |run| &run.kept_before).clone();
+        self.nothing_is_left(tick, &verdicts, &kept_before)?;
+        if tick.completed().next().is_none() {
+            self.keeps(&now, |_| false);
+        }
         self.counts_are_right(tick)?;
-        self.run_goes_on(tick, sight, excused);
+        self.run_goes_on(tick, sight, verdicts, kept_before);
         Ok(())
     }
 
     /// A tick of a pruner that is switched on does something where something is to be done.
-    fn goes_on(&self, sight: &Sight) -> Outcome {
+    fn goes_on(&mut self, sight: &Sight) -> Outcome {
         let before = &self.sight.as_ref().expect("the history has begun").status;
         let now = &sight.status;
+        // What trapped may have taken the timer with it, and ticks behind it do less.
+        if self.stormy || self.coppice.ic.now() < before.next_tick {
+            return Ok(());
+        }
         if !self.running {
             ensure!(now.running.is_none(), "the block assembly is stopped, and a job runs: {:?}", now.running);
             let height = before.running.as_ref().or(before.pending.as_ref()).map(|job| job.height);
             let pending = now.pending.as_ref().map(|job| job.height);
             ensure!(pending >= height, "{height:?} was to be done, and {pending:?} waits");
+            return Ok(());
+        }
+        if self.settings.low {
+            let same = now.running == before.running && now.pending == before.pending;
+            ensure!(same, "cycles are low, and a tick went on: {:?}, {:?}", now.running, now.pending);
+            self.seen("a tick while cycles are low");
             return Ok(());
         }
         if let Some(job) = &before.running {
@@ -85,43 +103,19 @@ impl Machine {
         let slack = tick.scope.settings.iter().map(Settings::pass_interval).max().unwrap_or(0);
         let (until, current) = (tick.scope.preserves_until(), self.heights.current);
         let least = until.iter().min().map_or(0, |until| until.saturating_sub(slack));
-        for parent in tick.scope.surely_preserved(tick.before).difference(&tick.scope.by_hand) {
+        for parent in &tick.scope.surely_preserved(tick.before) {
             let Ok(record) = self.records.get(parent) else { continue };
             let kept = record.preserve_until.is_some_and(|until_now| until_now >= least);
             let name = self.family.name(parent);
+            if tick.scope.by_hand.contains(parent) && !kept {
+                self.seen("excused: a parent that was made or preserved in the middle of a run");
+                continue;
+            }
             let came = self.came.get(parent).is_some_and(|came| current.saturating_sub(*came) < slack.max(1));
             ensure!(kept || came, "phase 1 has not preserved {name} until one of {until:?}: {record:?}");
             self.seen(if kept { "a parent is preserved" } else { "excused: a parent that came late" });
         }
         Ok(())
-    }
-
-    /// What defensive mode would have kept at the start or at the end of this tick, or in an earlier one of the run.
-    fn excused(&self, tick: &Tick) -> BTreeSet<Txid> {
-        let mut excused = self.run.as_ref().map_or(BTreeSet::new(), |run| run.excused.clone());
-        if self.settings.pruner.utxo_defensive_enabled {
-            for txid in tick.before.0.keys() {
-                let all = self.spenders_in(tick, txid);
-                if all.iter().any(|spent| *spent != Spent::Stably) {
-                    excused.insert(*txid);
-                }
-            }
-        }
-        excused
-    }
-
-    /// Its spenders as they were before the tick, and as they are behind it.
-    fn spenders_in(&self, tick: &Tick, txid: &Txid) -> BTreeSet<Spent> {
-        let retention = self.settings.utxo.block_height_retention;
-        let mut all = BTreeSet::new();
-        for (current, _) in &tick.scope.heights {
-            for records in [tick.before, &self.records] {
-                if let Some(record) = records.0.get(txid) {
-                    all.extend(records.spenders(record, *current, retention));
-                }
-            }
-        }
-        all
     }
 
     /// What this tick has ended the preservation of. Where that makes it due at or below the run's bound, which is so by hand only,
@@ -135,7 +129,12 @@ impl Machine {
 
     /// A run that is done has ended every preservation up to its height, and deleted all that was due when it began, but what
     /// defensive mode keeps.
-    fn nothing_is_left(&mut self, tick: &Tick, excused: &BTreeSet<Txid>) -> Outcome {
+    fn nothing_is_left(
+        &mut self,
+        tick: &Tick,
+        verdicts: &BTreeMap<Txid, Verdicts>,
+        kept_before: &BTreeMap<Txid, Kept>,
+    ) -> Outcome {
         for job in tick.completed() {
             // While there is no retention no preservation ends, as nothing would become due.
             let retained = tick.scope.settings.iter().all(|settings| settings.utxo.block_height_retention > 0);
@@ -144,99 +143,96 @@ impl Machine {
                 let name = self.family.name(txid);
                 ensure!(!over || tick.scope.by_hand.contains(txid), "the preservation of {name} is over: {record:?}");
             }
-            let settings = || tick.scope.settings.iter();
-            if settings().any(|settings| settings.pruner.disable_dah_cleaner) {
+            if tick.scope.settings.iter().any(|settings| settings.pruner.disable_dah_cleaner) {
+                self.keeps(verdicts, |_| false);
                 continue;
             }
-            let touched = self.run.as_ref().map(|run| &run.touched);
             let at = job.safe_height.min(job.current_height);
-            let waits = |txid: &Txid| self.kept_until.get(txid).is_some_and(|(until, _)| at < *until);
+            let waits = |machine: &Self, txid: &Txid| {
+                let due = machine.records.0.get(txid).and_then(|record| record.delete_at_height);
+                let kept = kept_before.get(txid).filter(|kept| kept.due == due);
+                kept.map_or((false, false), |kept| machine.waits(kept, at))
+            };
             let ended = self.ended(tick);
+            let became = self.run.as_ref().map_or(BTreeSet::new(), |run| run.became.clone());
             let left: BTreeSet<Txid> = self.records.due(job.safe_height).difference(&ended).copied().collect();
+            let (mut looked_at, mut perhaps) = (BTreeSet::new(), BTreeSet::new());
+            let mut excuses = 0;
             for txid in &left {
-                let may = excused.contains(txid) || touched.is_some_and(|touched| touched.contains(txid));
+                let (surely_waits, may_wait) = waits(self, txid);
+                if surely_waits {
+                    self.seen("what is kept waits");
+                    continue;
+                }
+                if became.contains(txid) {
+                    self.seen("what became due in the middle of a run waits");
+                    continue;
+                }
+                if self.full && job.counts.external_errors > 0 && self.records.0[txid].blob.is_some() {
+                    self.seen("excused: no memory for the row of a blob");
+                    perhaps.insert(*txid);
+                    continue;
+                }
+                let kept = verdicts.contains_key(txid);
                 let name = self.family.name(txid);
-                ensure!(
-                    may || waits(txid),
-                    "the run to {} has left {name}: {:?}",
-                    job.safe_height,
-                    self.records.0[txid]
-                );
+                let record = &self.records.0[txid];
+                ensure!(kept || may_wait, "the run to {} has left {name}: {record:?}", job.safe_height);
+                excuses += u64::from(!kept);
+                if may_wait { &mut perhaps } else { &mut looked_at }.insert(*txid);
             }
-            let looked_at: BTreeSet<Txid> = left.iter().copied().filter(|txid| !waits(txid)).collect();
+            self.seen_often("excused: kept for some blocks", excuses);
+            let checks = (looked_at.len() + perhaps.len() + tick.done.gone.len()) as u64;
+            self.seen_often("what was due was looked at", checks - excuses);
             let began = |progress: &Progress| progress.after.id == job.id && progress.began();
             if tick.jobs.iter().any(began) && self.run.is_none() && tick.scope.heights.len() == 1 {
-                self.kept_are_counted(tick, job, &looked_at)?;
+                self.kept_are_counted(job, &looked_at, &perhaps, verdicts)?;
             }
-            // What defensive mode keeps is looked at again after so many blocks: after how many is known of what has no spender
-            // that is mined too lately, or may have had.
-            let most = tick.scope.settings.iter().map(|settings| settings.utxo.block_height_retention).max();
-            let until = at + most.unwrap_or(0).max(1);
-            let alone = tick.scope.heights.len() == 1 && tick.scope.settings.len() == 1;
-            let known = |txid: &Txid| {
-                let all = self.spenders_in(tick, txid);
-                alone && all.iter().all(|spent| matches!(spent, Spent::Stably | Spent::Unmined | Spent::ByNone))
-            };
-            // Of one whose spenders are mined too lately it is known where all are stable at the same height.
-            let recent = |txid: &Txid| -> Option<u32> {
-                let all = self.spenders_in(tick, txid);
-                let mined = |by: &Txid| self.records.0.get(by)?.blocks.iter().map(|block| block.height).max();
-                let heights: BTreeSet<u32> = self.records.0[txid].holds().filter_map(|hold| mined(&hold.by)).collect();
-                let only = alone && all.iter().all(|spent| *spent == Spent::Recently) && heights.len() == 1;
-                let stable_at = heights.first()? + most?;
-                only.then(|| at + stable_at.saturating_sub(job.current_height))
-            };
-            let kept: Vec<_> = looked_at.iter().filter(|txid| excused.contains(*txid)).collect();
-            let of = |txid: &Txid| recent(txid).map_or((until, known(txid)), |until| (until, true));
-            let kept: Vec<_> = kept.into_iter().map(|txid| (*txid, of(txid))).collect();
-            let guessed = |txid: &&Txid| waits(txid) && self.kept_until.get(*txid).is_some_and(|(_, known)| !known);
-            let excuses = left.iter().filter(guessed).count();
-            self.seen_often("excused: kept for some blocks", excuses as u64);
-            self.seen_often("what was due was looked at", (left.len() - excuses + tick.done.gone.len()) as u64);
-            self.kept_until.extend(kept);
+            let looked_at = |txid: &Txid| looked_at.contains(txid);
+            let of_left: BTreeMap<Txid, Verdicts> = verdicts
+                .iter()
+                .filter(|(txid, _)| !waits(self, txid).0)
+                .map(|(txid, of)| (*txid, of.clone()))
+                .collect();
+            self.keeps(&of_left, looked_at);
+            if !self.settings.pruner.disable_dah_cleaner {
+                self.again = false;
+            }
         }
         Ok(())
     }
 
-    /// What a run kept that may never be done waits all the same.
-    fn may_have_kept(&mut self, tick: &Tick, excused: &BTreeSet<Txid>) {
-        if tick.completed().next().is_some() {
-            return;
-        }
-        let most = tick.scope.settings.iter().map(|settings| settings.utxo.block_height_retention).max();
-        for (current, safe) in &tick.scope.heights {
-            let until = safe.min(current) + most.unwrap_or(0).max(1);
-            for txid in self.records.due(*safe).intersection(excused) {
-                let (before, _) = self.kept_until.get(txid).copied().unwrap_or_default();
-                if before < until {
-                    self.kept_until.insert(*txid, (until, false));
-                }
-            }
-        }
-    }
-
-    /// Of a run that was begun and done in one tick it is known what it kept, and why.
-    fn kept_are_counted(&self, tick: &Tick, job: &PruneJob, left: &BTreeSet<Txid>) -> Outcome {
+    /// Of a run that was begun and done in one tick it is known what it kept, and why; to the record where it is known of each that
+    /// it was looked at, and for which spender it was kept.
+    fn kept_are_counted(
+        &mut self,
+        job: &PruneJob,
+        looked_at: &BTreeSet<Txid>,
+        perhaps: &BTreeSet<Txid>,
+        verdicts: &BTreeMap<Txid, Verdicts>,
+    ) -> Outcome {
         let counts = &job.counts;
         let kinds = [
             (counts.skipped_child_unmined, Spent::Unmined),
             (counts.skipped_child_recent, Spent::Recently),
             (counts.skipped_child_absent, Spent::ByNone),
         ];
-        let sum: u64 = kinds.iter().map(|(count, _)| count).sum();
-        let names = self.family.names(left);
-        // Of those that waited some may have come by their height.
-        ensure!(sum >= left.len() as u64, "{names} were kept, and {sum} are counted: {counts:?}");
+        let none = Verdicts::new();
+        let of = |txid: &Txid| -> BTreeSet<Spent> {
+            verdicts.get(txid).unwrap_or(&none).iter().map(|(spent, _)| *spent).collect()
+        };
+        let names = self.family.names(looked_at.union(perhaps));
+        let mut exact = true;
         for (count, kind) in kinds {
-            let such = |txid: &&Txid| {
-                let all = self.spenders_in(tick, txid);
-                all.contains(&kind) || all.contains(&Spent::Disputed)
-            };
-            let such = |txid: &&Txid| tick.before.0.contains_key(*txid) && such(txid);
-            let due = self.records.due(job.safe_height);
-            let most = due.iter().filter(such).count() as u64;
-            ensure!(count <= most, "{count} are counted as {kind:?}, and {most} of {names} are");
+            let may = |txid: &&Txid| of(txid).contains(&kind) || of(txid).contains(&Spent::Disputed);
+            let surely = looked_at.iter().filter(|txid| of(txid).iter().eq([&kind])).count() as u64;
+            let most = looked_at.union(perhaps).filter(may).count() as u64;
+            exact &= surely == most;
+            ensure!(
+                (surely..=most).contains(&count),
+                "{count} are counted as {kind:?}, and {surely} to {most} of {names} are: {counts:?}"
+            );
         }
+        self.seen(if exact { "kept are counted" } else { "excused: kept are counted roughly" });
         Ok(())
     }
 
@@ -249,13 +245,16 @@ impl Machine {
             sum(|counts| counts.records_deleting),
             sum(|counts| counts.pages_deleted),
         );
-        let expected = (gone.len() as u64, going.len() as u64, *pages);
+        // One of many inputs, that nothing outside waits for, is going without being counted as such.
+        let outside = going.iter().filter(|txid| tick.before.0[*txid].blob.is_some()).count() as u64;
+        let expected = (gone.len() as u64, outside, *pages);
         // A job that takes another's place may have its counts, too.
         let inherits = self.run.is_some() && tick.jobs.iter().any(Progress::began);
         let what = "(deleted, deleting, pages) counted";
         ensure!(inherits || counted == expected, "{what}: {counted:?}, and it was {expected:?}");
         let updated = sum(|counts| counts.parents_updated);
-        ensure!(inherits || (*told..=inputs).contains(&updated), "{updated} outputs told, and it was {told}");
+        let spread = self.family.has_large();
+        ensure!(inherits || spread || (*told..=inputs).contains(&updated), "{updated} outputs told, and it was {told}");
         let ended = sum(|counts| counts.preservations_expired);
         ensure!(ended >= expired.len() as u64, "{ended} preservations expired, and it was {}", expired.len());
         let kept = sum(|counts| counts.parents_preserved);
@@ -264,11 +263,18 @@ impl Machine {
     }
 
     /// Keeps book of the run that is under way, or was left by a job that timed out.
-    fn run_goes_on(&mut self, tick: &Tick, sight: &Sight, excused: BTreeSet<Txid>) {
+    fn run_goes_on(
+        &mut self,
+        tick: &Tick,
+        sight: &Sight,
+        verdicts: BTreeMap<Txid, Verdicts>,
+        kept_before: BTreeMap<Txid, Kept>,
+    ) {
         let Some(last) = tick.last() else { return };
         let over = |job: &Progress| {
             job.became(JobState::Completed)
-                || job.became(JobState::Cancelled) && job.after.end == Some(JobEnd::BlockAssemblyNotRunning)
+                || job.became(JobState::Failed) && job.after.end != Some(JobEnd::TimedOut)
+                || job.became(JobState::Cancelled) && job.after.started_at > 0
         };
         let mut before = self.run.take();
         if before.as_ref().is_some_and(|run| run.upgraded) {
@@ -288,8 +294,10 @@ impl Machine {
             phase: last.phase,
             settings: Vec::new(),
             touched: BTreeSet::new(),
+            became: BTreeSet::new(),
             by_hand: BTreeSet::new(),
-            excused: BTreeSet::new(),
+            verdicts: BTreeMap::new(),
+            kept_before,
             upgraded: false,
         });
         if run.settings.last() != Some(&self.settings) {
@@ -300,8 +308,8 @@ impl Machine {
             self.seen("phase 1 is done again");
         }
         run.phase = last.phase;
-        run.touched.extend(self.ended(tick));
-        run.excused = excused;
+        run.became.extend(self.ended(tick));
+        run.verdicts = verdicts;
         run.upgraded = false;
         self.run = Some(run);
     }

@@ -12,7 +12,7 @@ use coppice_canister::api::*;
 use std::collections::BTreeMap;
 
 /// Ticks that a run takes at most, with one operation in each.
-const TICKS: u32 = 400;
+const TICKS: u32 = 800;
 
 impl Machine {
     pub fn end(&mut self, finale: u8) -> Outcome {
@@ -20,7 +20,15 @@ impl Machine {
         self.tip += u32::from(finale);
         self.set(Setting::Enabled(true))?;
         self.set(Setting::NoDeletion(false))?;
+        self.set(Setting::Low(false))?;
+        self.memory(false)?;
+        if self.family.has_large() {
+            self.set(Setting::DefensiveBatch(10_000))?;
+        }
         self.assembly(true)?;
+        if self.heights.current > self.tip + 1_000 {
+            self.set_right(self.heights.persisted, self.processed)?;
+        }
         let mut height = self.tip.max(self.heights.current);
         loop {
             let there = |machine: &Self| -> Vec<(Txid, bool)> {
@@ -30,13 +38,29 @@ impl Machine {
             height += 1;
             self.blobs_are_deleted()?;
             self.runs_to(height)?;
-            if there(self) == before {
+            if there(self) == before && !self.waits_in_vain() {
                 break;
             }
         }
         self.all_is_gone()?;
         self.is_not_taken_again()?;
         self.upgrade()
+    }
+
+    /// A record is kept that nothing keeps any more, as it is looked at again later.
+    fn waits_in_vain(&self) -> bool {
+        let (current, safe) =
+            (self.heights.current, self.settings.safe_height(self.heights.current, self.heights.persisted));
+        let due = self.records.due(safe);
+        let waits = |txid: &&Txid| self.kept_until.get(*txid).is_some_and(|kept| self.waits(kept, safe.min(current)).1);
+        let retention = self.settings.utxo.block_height_retention;
+        let stable = |txid: &&Txid| {
+            self.records
+                .spenders(&self.records.0[*txid], current, retention)
+                .iter()
+                .all(|spent| *spent == Spent::Stably)
+        };
+        due.iter().filter(waits).any(|txid| stable(&txid))
     }
 
     fn blobs_are_deleted(&mut self) -> Outcome {
@@ -62,6 +86,12 @@ impl Machine {
                 return Ok(());
             }
             self.tick()?;
+            // A timer that has trapped is woken by who tells a height again.
+            if self.stormy && self.heights.persisted > 0 {
+                self.persisted(height)?;
+            } else if self.stormy {
+                self.block(height, true)?;
+            }
         }
         let status = &self.sight.as_ref().expect("the history has begun").status;
         Err(format!("no end to the run to {height}: {:?}, {:?}", status.pending, status.running))
@@ -102,12 +132,12 @@ impl Machine {
                 let hold = output.as_ref()?.hold.as_ref()?;
                 (hold.deleted && self.deleted.contains(&hold.by)).then_some((vout, hold))
             });
-            let tx = &self.family.get(parent).expect("it is one of the family").tx;
+            let one = self.family.get(parent).expect("it is one of the family");
             for (vout, hold) in deleted {
                 let shown = &self.sight.as_ref().expect("the history has begun").records[parent].deleted_children;
                 let names = shown.iter().any(|child| child[..] == hold.by[..]);
                 ensure!(names, "{} does not name its deleted child", self.family.name(parent));
-                again.entry(hold.by).or_default().push(tx.spend(vout, hold.vin));
+                again.entry(hold.by).or_default().push(one.spend(vout, hold.vin));
             }
         }
         for (by, spends) in again {

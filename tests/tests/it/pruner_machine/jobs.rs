@@ -124,16 +124,17 @@ impl Machine {
 
     fn may_become(&self, Progress { before, after }: &Progress, cause: Cause) -> Outcome {
         ensure!(after.height > 0 && after.created_at > 0, "a job for nothing");
+        let ticks = cause.ticks() || self.asleep;
         let state = before.as_ref().map(|before| before.state);
         if let Some(before) = before {
             ensure!(!ended(before), "it had ended");
             let fixed = |job: &PruneJob| (job.height, job.trigger, job.created_at);
             ensure!(fixed(before) == fixed(after), "it is another job");
         } else {
-            let resumes = cause.ticks() || cause == Cause::Stopped;
+            let resumes = ticks || cause == Cause::Stopped;
             let may = match after.trigger {
                 JobTrigger::Resumed => resumes,
-                JobTrigger::Due => cause.ticks() || cause == Cause::Repaired,
+                JobTrigger::Due => ticks || cause == Cause::Repaired,
                 JobTrigger::Manual => resumes || cause.triggers(),
                 _ => cause.triggers(),
             };
@@ -143,24 +144,27 @@ impl Machine {
         ensure!(after.state != JobState::Running || after.started_at > 0, "it runs, and has not begun");
         match (after.state, &after.end) {
             (JobState::Pending, None) => ensure!(before.is_none(), "it waits, and changes"),
-            (JobState::Running, None) => ensure!(cause.ticks(), "it runs without a tick"),
-            (JobState::Completed, None) => ensure!(cause.ticks(), "it ends without a tick"),
+            (JobState::Running, None) => ensure!(ticks, "it runs without a tick"),
+            (JobState::Completed, None) => ensure!(ticks, "it ends without a tick"),
             (JobState::Cancelled, Some(JobEnd::Superseded)) => {
                 // A job by hand that is stopped may be for a height above the one that waits.
-                let by_higher = cause.triggers() || cause.ticks() || cause == Cause::Stopped;
+                let by_higher = cause.triggers() || ticks || cause == Cause::Stopped;
                 ensure!(state == Some(JobState::Pending) && by_higher, "it was not superseded");
             }
             (JobState::Cancelled, Some(JobEnd::BlockAssemblyNotRunning)) => {
-                let stopped = !self.running && (cause.ticks() || cause == Cause::Stopped);
+                let stopped = !self.running && (ticks || cause == Cause::Stopped);
                 ensure!(state == Some(JobState::Running) && stopped, "the block assembly did not stop it");
             }
             (JobState::Cancelled, Some(JobEnd::HeightsSet | JobEnd::Cancelled)) => {
                 ensure!(cause == Cause::Repaired, "no operator cancelled it");
             }
+            (JobState::Failed, Some(JobEnd::Trapped { .. })) => {
+                ensure!(ticks && self.stormy && after.started_at > 0, "nothing has trapped");
+            }
             (JobState::Failed, Some(JobEnd::TimedOut)) => {
                 let took = after.ended_at.saturating_sub(after.started_at);
                 let limit = self.settings.pruner.job_timeout * 1_000_000_000;
-                ensure!(cause.ticks() && after.started_at > 0 && took >= limit, "it has not timed out");
+                ensure!(ticks && after.started_at > 0 && took >= limit, "it has not timed out");
             }
             other => return Err(format!("a job may not be {other:?}")),
         }
@@ -206,6 +210,7 @@ impl Machine {
         }
         match job.end {
             Some(JobEnd::TimedOut) => self.seen("a job timed out"),
+            Some(JobEnd::Trapped { .. }) => self.seen("a job failed as ticks trapped"),
             Some(JobEnd::BlockAssemblyNotRunning) => self.seen("a run was stopped by the assembly"),
             Some(JobEnd::Superseded) => self.seen("a job was superseded"),
             _ => {}
@@ -270,7 +275,9 @@ impl Machine {
         ensure!(shown == expected, "{what} is {shown:?}, and ought be {expected:?}");
         ensure!(status.blocked_by.is_none() && status.set_aside.is_empty(), "something cannot be read: {status:?}");
         let totals = &status.totals;
-        ensure!((totals.external_errors, totals.record_errors) == (0, 0), "errors: {totals:?}");
+        // The queue of blobs outside begins with the first one.
+        let rows = self.was_full || totals.external_errors == 0;
+        ensure!(rows && totals.record_errors == 0, "errors: {totals:?}");
         ensure!(totals.records_deleted >= self.went, "{} went: {totals:?}", self.went);
         ensure!(totals.preservations_expired >= self.expired, "{} expired: {totals:?}", self.expired);
         Ok(())

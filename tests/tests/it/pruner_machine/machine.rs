@@ -2,6 +2,8 @@
 
 use super::Outcome;
 use super::jobs::Cause;
+use super::kept::Kept;
+use super::memory::Fillers;
 use super::model::{At, Records};
 use super::rules::Heights;
 use super::settings::{Change, Setting, Settings};
@@ -9,9 +11,11 @@ use super::sight::{Known, Sight};
 use super::steps::{History, Move, Step};
 use super::tick::Run;
 use super::transactions::{Family, Txid};
-use candid::CandidType;
+use super::trapping::{Trapping, is_injected};
 use candid::utils::ArgumentEncoder;
+use candid::{CandidType, decode_one, encode_args};
 use coppice_canister::api::*;
+use coppice_host::TrapPoint;
 use coppice_tests::coppice::{Coppice, Who};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,19 +54,35 @@ pub struct Machine {
     pub expired: u64,
     /// Where the chain was when a record was made, or its preservation was set or ended: phase 1 may not have looked since.
     pub came: BTreeMap<Txid, u32>,
-    /// Until when a record is not looked at again that defensive mode kept, and whether that is known to the block.
-    pub kept_until: BTreeMap<Txid, (u32, bool)>,
+    /// Until when a record is not looked at again that defensive mode kept.
+    pub kept_until: BTreeMap<Txid, Kept>,
+    /// The heights were set, and no run was done since: it looks at what would wait for longer than by these heights.
+    pub again: bool,
+    /// At which height each record may be deleted, as it was seen last.
+    pub dues: BTreeMap<Txid, Option<u32>>,
+    /// There is no memory, and there was none at some time; what fills it.
+    pub full: bool,
+    pub was_full: bool,
+    pub fillers: Fillers,
+    /// The records before the last call, where that may have been refused for want of memory.
+    pub before_call: Option<Records>,
+    /// A tick has trapped.
+    pub stormy: bool,
+    /// The timer may have gone with it: who tells a height wakes it, and ticks come behind any message.
+    pub asleep: bool,
     /// What was done so far, for a report.
     pub journal: Vec<String>,
     pub counts: Seen,
     pub replies: Known,
     messages: u16,
     upgrades: BTreeSet<u16>,
+    traps: BTreeMap<u16, TrapPoint>,
+    trapping: Trapping,
 }
 
 impl Machine {
     /// On a new canister.
-    pub fn new(coppice: Coppice, history: &History) -> Outcome<Self> {
+    pub fn new(coppice: Coppice, trapping: Trapping, history: &History) -> Outcome<Self> {
         let mut machine = Self {
             coppice,
             family: Family::new(&history.transactions),
@@ -80,13 +100,24 @@ impl Machine {
             expired: 0,
             came: BTreeMap::new(),
             kept_until: BTreeMap::new(),
+            again: false,
+            dues: BTreeMap::new(),
+            full: false,
+            was_full: false,
+            fillers: Fillers::default(),
+            before_call: None,
+            stormy: false,
+            asleep: false,
             journal: Vec::new(),
             counts: Seen::new(),
             replies: Known::new(),
             messages: 0,
             upgrades: BTreeSet::new(),
+            traps: BTreeMap::new(),
+            trapping,
         };
-        for (who, role) in [(Who::Alert, Role::Alert), (WORKER, Role::BlobWorker)] {
+        let roles = [(Who::Alert, Role::Alert), (WORKER, Role::BlobWorker), (Who::Controller, Role::Producer)];
+        for (who, role) in roles {
             let grant = Grant { principal: who.principal(), role };
             machine
                 .call::<Result<(), RoleError>>(Who::Controller, "grant_role", (grant,))?
@@ -98,29 +129,54 @@ impl Machine {
         }
         machine.assembly(history.running)?;
         machine.upgrades.clone_from(&history.upgrades);
+        if machine.trapping.can() {
+            machine.traps.clone_from(&history.traps);
+        }
         machine.messages = 0;
         Ok(machine)
     }
 
-    /// A message, and what it answers. The canister may be upgraded before it.
+    /// A message, and what it answers. The canister may be upgraded before it, and it may trap: then nothing has happened, and it is
+    /// sent again.
     pub fn call<R: DeserializeOwned + CandidType>(
         &mut self,
         who: Who,
         method: &str,
         args: impl ArgumentEncoder,
     ) -> Outcome<R> {
-        self.message()?;
-        self.coppice.call(who, method, args).map_err(|reject| format!("{method}: {reject:?}"))
+        let trap = self.message()?;
+        self.before_call = self.full.then(|| self.records.clone());
+        let arg = encode_args(args).expect("it encodes");
+        if let Some(point) = trap.filter(|_| !self.asleep) {
+            self.trapping.begin(point);
+            let reply = self.coppice.ic.update(self.coppice.id, who.principal(), method, arg.clone());
+            self.trapping.end();
+            match reply {
+                Ok(reply) => return decode_one(&reply).map_err(|error| format!("{method}: {error}")),
+                Err(reject) if !is_injected(&reject) => return Err(format!("{method}: {reject:?}")),
+                Err(_) => {}
+            }
+            self.note(format!("{method} traps, {point:?}"));
+            self.seen("a call trapped");
+            self.look(Cause::Nothing).map_err(|why| format!("behind a trap in {method}: {why}"))?;
+        }
+        let reply = self.coppice.ic.update(self.coppice.id, who.principal(), method, arg);
+        let reply = reply.map_err(|reject| format!("{method}: {reject:?}"))?;
+        if self.asleep {
+            self.coppice.pass(0);
+        }
+        decode_one(&reply).map_err(|error| format!("{method}: {error}"))
     }
 
     /// The next message is due, and perhaps an upgrade before it.
-    fn message(&mut self) -> Outcome {
+    fn message(&mut self) -> Outcome<Option<TrapPoint>> {
         self.messages += 1;
-        if !self.upgrades.contains(&self.messages) {
-            return Ok(());
+        let trap = self.traps.get(&self.messages).copied();
+        if self.upgrades.contains(&self.messages) {
+            self.note("upgrade".into());
+            self.upgrade()?;
         }
-        self.note("upgrade".into());
-        self.upgrade()
+        Ok(trap)
     }
 
     pub fn upgrade(&mut self) -> Outcome {
@@ -129,6 +185,7 @@ impl Machine {
         {
             run.upgraded = true;
         }
+        self.asleep = false;
         self.look(Cause::Nothing).map_err(|why| format!("behind an upgrade: {why}"))
     }
 
@@ -158,7 +215,7 @@ impl Machine {
 
     pub fn step(&mut self, one: &Move) -> Outcome {
         self.tip += u32::from(one.blocks);
-        let height = self.tip - u32::from(one.lag);
+        let height = one.edge.unwrap_or(self.tip - u32::from(one.lag));
         match one.step {
             Step::Set(setting) => self.set(setting),
             Step::Assembly(running) => self.assembly(running),
@@ -176,6 +233,9 @@ impl Machine {
                 let processed = persisted.unwrap_or(current).saturating_sub(processed.into());
                 self.set_heights(current, persisted, processed)
             }
+            Step::Wrong { height, how, ticks } => self.wrong(height, how, ticks),
+            Step::Storm(ticks, point) => self.storm(ticks, point),
+            Step::Memory(full) => self.memory(full),
             Step::Cancel => self.cancel(),
             Step::Prune(above) => self.prune(self.tip.saturating_add_signed(above.into())),
             Step::Reorg { depth, ticks, again } => self.reorg(depth, ticks, again),
@@ -187,13 +247,58 @@ impl Machine {
     }
 
     pub fn tick(&mut self) -> Outcome {
-        self.message()?;
+        let trap = self.message()?;
+        self.tick_that(trap)
+    }
+
+    /// A tick, all messages of which trap that come to a point.
+    fn tick_that(&mut self, traps: Option<TrapPoint>) -> Outcome {
+        let before = self.trapping.struck();
+        if let Some(point) = traps {
+            self.trapping.begin(point);
+        }
         self.coppice.pass(TICK);
-        self.note("tick".into());
-        self.look(Cause::Tick)
+        let trapped = self.trapping.struck() > before;
+        self.trapping.end();
+        self.note(if trapped { format!("a tick traps, {traps:?}") } else { "tick".into() });
+        if trapped {
+            self.seen("a tick trapped");
+            (self.stormy, self.asleep) = (true, true);
+        }
+        let ticks = |machine: &Self| machine.sight.as_ref().map_or(0, |sight| sight.status.ticks);
+        let times = ticks(self);
+        self.look(Cause::Tick)?;
+        self.asleep &= trapped || ticks(self) <= times;
+        self.nothing_is_passed_over()
+    }
+
+    /// Ticks trap one after the other, until those behind them do less.
+    pub fn storm(&mut self, ticks: u8, point: TrapPoint) -> Outcome {
+        let point = if self.trapping.can() { Some(point) } else { None };
+        (0..ticks).try_for_each(|_| self.tick_that(point))
+    }
+
+    /// Where ticks trap again and again, whatever was next is taken for the culprit: an operator has it looked at again.
+    fn nothing_is_passed_over(&mut self) -> Outcome {
+        let passed_over = self.sight.as_ref().expect("it was looked at").status.passed_over.clone();
+        for PassedOver { slot, txid, .. } in passed_over {
+            ensure!(self.stormy, "nothing has trapped, and {} is passed over", self.family.name(&txid));
+            self.note(format!("retry_record({slot})"));
+            self.seen("a record that was passed over is looked at again");
+            let answer: Result<(), PrunerError> = self.call(Who::Controller, "retry_record", (slot,))?;
+            // There may be several of a slot.
+            ensure!(matches!(answer, Ok(()) | Err(PrunerError::NotBlocking)), "retry_record({slot}): {answer:?}");
+            self.look(Cause::Nothing)?;
+        }
+        Ok(())
     }
 
     pub fn set(&mut self, setting: Setting) -> Outcome {
+        // Thousands of outputs, each on a page of its own, show no more than some on each.
+        let setting = match setting {
+            Setting::Page(outputs) if outputs < 300 && self.family.has_large() => Setting::Page(400 * outputs),
+            other => other,
+        };
         self.note(format!("{setting:?}"));
         let mut expected = self.settings.clone();
         expected.apply(setting);
@@ -210,6 +315,11 @@ impl Machine {
                 let set: Result<Config, ConfigError> = self.call(Who::Controller, "set_config", (change,))?;
                 let utxo = set.map(|config| config.utxo);
                 ensure!(utxo.as_ref() == Ok(&expected.utxo), "{setting:?}: {utxo:?}");
+            }
+            Change::Floor(cycles) => {
+                let change = ConfigChange { min_liquid_cycles: Some(cycles), ..ConfigChange::default() };
+                let set: Result<Config, ConfigError> = self.call(Who::Controller, "set_config", (change,))?;
+                ensure!(set.is_ok(), "{setting:?}: {set:?}");
             }
         }
         self.settings = expected;

@@ -4,7 +4,7 @@
 use super::transactions::{Transaction, Txid};
 use coppice_canister::api::*;
 use serde_bytes::ByteBuf;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Who holds an output.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +41,11 @@ pub struct Record {
     pub deleting: bool,
 }
 
+/// Inputs above which a record goes over several messages.
+const MANY: usize = 1_000;
+/// The largest height.
+pub const MOST: u32 = u32::MAX / 2;
+
 /// What an operation is told, and the retention in force.
 #[derive(Clone, Copy, Debug)]
 pub struct At {
@@ -52,12 +57,22 @@ pub struct At {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Records(pub BTreeMap<Txid, Record>);
 
-fn hash_of(txid: &[u8]) -> Txid {
+pub fn hash_of(txid: &[u8]) -> Txid {
     txid.try_into().expect("the history's hashes have 32 bytes")
 }
 
+/// # Errors
+/// Where it is no height.
+pub fn is_height(height: u32) -> Result<(), UtxoError> {
+    match height {
+        0 => Err(UtxoError::ZeroHeight),
+        1..=MOST => Ok(()),
+        _ => Err(UtxoError::BadHeight { most: MOST }),
+    }
+}
+
 impl Hold {
-    fn is(&self, by: &Txid, vin: u32) -> bool {
+    pub fn is(&self, by: &Txid, vin: u32) -> bool {
         (&self.by, self.vin) == (by, vin)
     }
 
@@ -91,6 +106,11 @@ impl Record {
         self.inputs.iter().map(|(parent, _)| *parent).collect()
     }
 
+    /// Its parents are told over several messages.
+    pub fn is_large(&self) -> bool {
+        self.inputs.len() > MANY
+    }
+
     pub fn pages(&self) -> u64 {
         self.outputs.len().div_ceil(self.batch as usize) as u64 - 1
     }
@@ -118,7 +138,7 @@ impl Record {
         self.outputs.get(vout as usize).and_then(Option::as_ref).ok_or(UtxoError::UtxoNotFound)
     }
 
-    fn takes(&self, vout: u32, by: &Txid, vin: u32) -> Result<bool, UtxoError> {
+    pub fn takes(&self, vout: u32, by: &Txid, vin: u32) -> Result<bool, UtxoError> {
         match &self.utxo(vout)?.hold {
             _ if self.utxo(vout)?.frozen => Err(UtxoError::Frozen),
             None => Ok(true),
@@ -135,11 +155,11 @@ impl Records {
         self.0.get(&hash_of(txid)).filter(|record| !record.deleting).ok_or(UtxoError::TxNotFound)
     }
 
-    fn get_mut(&mut self, txid: &[u8]) -> Result<&mut Record, UtxoError> {
+    pub fn get_mut(&mut self, txid: &[u8]) -> Result<&mut Record, UtxoError> {
         self.0.get_mut(&hash_of(txid)).filter(|record| !record.deleting).ok_or(UtxoError::TxNotFound)
     }
 
-    fn evaluate(&mut self, touched: impl IntoIterator<Item = Txid>, at: At) {
+    pub fn evaluate(&mut self, touched: impl IntoIterator<Item = Txid>, at: At) {
         touched.into_iter().for_each(|txid| {
             if let Ok(record) = self.get_mut(&txid) {
                 record.evaluate(at);
@@ -148,12 +168,13 @@ impl Records {
     }
 
     pub fn create(&mut self, one: &Transaction, item: &UtxoCreate, batch: u32, at: At) -> Result<(), UtxoError> {
+        is_height(at.height)?;
         match self.0.get(&one.tx.txid) {
             Some(record) if record.deleting => return Err(UtxoError::BeingDeleted),
             Some(_) => return Err(UtxoError::TxExists),
             None => {}
         }
-        let output = |vout: usize| Output { hash: one.tx.hash(vout as u32), hold: None, frozen: false };
+        let output = |vout: usize| Output { hash: one.hashes[vout], hold: None, frozen: false };
         let record = Record {
             inputs: one.tx.inputs.clone(),
             outputs: (0..one.tx.outputs.len()).map(|vout| one.is_utxo(vout).then(|| output(vout))).collect(),
@@ -176,7 +197,7 @@ impl Records {
         Ok(())
     }
 
-    fn enter_with_parents(&mut self, txid: &Txid) {
+    pub fn enter_with_parents(&mut self, txid: &Txid) {
         for parent in self.0[txid].parents() {
             if let Ok(record) = self.get_mut(&parent) {
                 record.conflicting_children.insert(*txid);
@@ -194,6 +215,7 @@ impl Records {
     }
 
     pub fn spend(&mut self, item: &TransactionSpends, at: At) -> Result<u32, Vec<SpendError>> {
+        is_height(at.height).map_err(|error| vec![SpendError { spend: 0, error }])?;
         let by = hash_of(&item.spender);
         let checked = item.spends.iter().zip(0..).map(|(spend, number)| (number, self.check_spend(spend, &by)));
         let (mut errors, mut new) = (Vec::new(), Vec::new());
@@ -205,6 +227,7 @@ impl Records {
             }
         }
         if !errors.is_empty() {
+            errors.truncate(1_000);
             return Err(errors);
         }
         for spend in &new {
@@ -217,6 +240,7 @@ impl Records {
     }
 
     pub fn unspend(&mut self, item: &Unspend, at: At) -> Result<bool, UtxoError> {
+        is_height(at.height)?;
         let record = self.get_mut(&item.outpoint.txid)?;
         let vout = item.outpoint.vout;
         let by = hash_of(&item.spender.txid);
@@ -229,6 +253,7 @@ impl Records {
     }
 
     pub fn set_mined(&mut self, set: &UtxoSetMined, item: &MinedTransaction, at: At) -> Result<Vec<u32>, UtxoError> {
+        is_height(at.height)?;
         let record = self.get_mut(&item.txid)?;
         let last_unset = set.unset && record.blocks.iter().map(|block| block.block_id).eq([set.block_id]);
         if set.unset {
@@ -250,6 +275,7 @@ impl Records {
     }
 
     pub fn set_locked(&mut self, txid: &[u8], locked: bool, at: At) -> Result<(), UtxoError> {
+        is_height(at.height)?;
         let record = self.get_mut(txid)?;
         record.locked = locked;
         if locked {
@@ -261,6 +287,7 @@ impl Records {
     }
 
     pub fn set_on_longest_chain(&mut self, txid: &[u8], is: bool, at: At) -> Result<(), UtxoError> {
+        is_height(at.height)?;
         let record = self.get_mut(txid)?;
         if !is {
             record.unmined_since.get_or_insert(at.height);
@@ -274,6 +301,7 @@ impl Records {
     }
 
     pub fn set_frozen(&mut self, target: &FreezeTarget, frozen: bool, at: At) -> Result<u32, UtxoError> {
+        is_height(at.height)?;
         let record = self.get_mut(&target.txid)?;
         let meant = (0..).zip(&mut record.outputs).filter(|(vout, _)| target.vout.is_none_or(|meant| meant == *vout));
         let mut outputs: Vec<&mut Output> = meant.filter_map(|(_, output)| output.as_mut()).collect();
@@ -290,6 +318,12 @@ impl Records {
         Ok(changed)
     }
 
+    /// What a caller asks for.
+    pub fn preserve_at(&mut self, txid: &[u8], until: u32) -> Result<bool, UtxoError> {
+        is_height(until)?;
+        Ok(self.preserve(txid, until))
+    }
+
     pub fn preserve(&mut self, txid: &[u8], until: u32) -> bool {
         let Ok(record) = self.get_mut(txid) else { return false };
         record.preserve_until = Some(until);
@@ -301,27 +335,6 @@ impl Records {
     pub fn promise(&mut self, txid: &[u8], until: u32) -> bool {
         let longer = self.get(txid).ok().and_then(|record| record.preserve_until).is_some_and(|before| before >= until);
         longer || self.preserve(txid, until)
-    }
-
-    /// Marks a transaction and all that spend from it, breadth first; which were not marked before.
-    pub fn set_conflicting(&mut self, txid: &[u8], at: At) -> Result<Vec<Txid>, UtxoError> {
-        self.get(txid)?;
-        let (mut marked, mut visited) = (Vec::new(), BTreeSet::new());
-        let mut queue = VecDeque::from([hash_of(txid)]);
-        while let Some(txid) = queue.pop_front() {
-            if visited.contains(&txid) {
-                continue;
-            }
-            let Ok(record) = self.get_mut(&txid) else { continue };
-            visited.insert(txid);
-            if !std::mem::replace(&mut record.conflicting, true) {
-                marked.push(txid);
-            }
-            queue.extend(record.holds().map(|hold| hold.by));
-            self.enter_with_parents(&txid);
-        }
-        self.evaluate(visited, at);
-        Ok(marked)
     }
 
     /// A record goes: its parents say that their spender was deleted, and list it no more; what a double spend held they have

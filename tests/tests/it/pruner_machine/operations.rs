@@ -1,8 +1,10 @@
 //! Operations on records: on the canister, and on the model, which says what they answer.
 
 use super::Outcome;
+use super::conflicts::Resolved;
 use super::jobs::Cause;
 use super::machine::Machine;
+use super::memory::is_refused;
 use super::model::{Output, Record};
 use super::steps::{Kind, Pick, Step};
 use super::transactions::Txid;
@@ -16,7 +18,7 @@ type Done<T> = Batch<Result<T, UtxoError>>;
 
 /// A block of a height; on two branches, two of them.
 pub fn block_id(height: u32, branch: u32) -> u32 {
-    2 * height + branch
+    height.wrapping_mul(2) + branch
 }
 
 /// The only answer of a batch of one.
@@ -91,17 +93,19 @@ impl Machine {
             Step::Freeze(pick, vout) => self.freeze(pick, vout, true, height),
             Step::Thaw(pick, vout) => self.freeze(pick, vout, false, height),
             Step::Preserve(pick, above) => {
-                let until = self.tip.saturating_add_signed(above.into());
+                let above = self.tip.saturating_add_signed(above.into());
+                let until = if height > self.tip || height == 0 { height } else { above };
                 let txid = self.pick(pick, |txid| self.is(txid, |record| record.delete_at_height.is_some()));
                 let preserve = UtxoPreserve { until, txids: vec![ByteBuf::from(txid)] };
                 let answer: Result<bool, UtxoError> = only(self.call(Who::Producer, "utxo_preserve", (preserve,))?)?;
-                let expected = Ok(self.records.preserve(&txid, until));
-                if let Some(run) = &mut self.run {
-                    run.by_hand.insert(txid);
+                let expected = self.records.preserve_at(&txid, until);
+                if expected == Ok(true) {
+                    self.came(txid);
                 }
-                self.came.insert(txid, self.heights.current);
                 self.agree(format!("preserve {} until {until}", self.family.name(&txid)), &[txid], answer, expected)
             }
+            // What goes over several messages, and gives back what it held, is not the model's.
+            Step::Conflict(_) | Step::Win(_) if self.family.has_large() => Ok(()),
             Step::Conflict(pick) => {
                 let txid = self.pick(pick, |txid| self.is(txid, |record| !record.conflicting));
                 let set = UtxoSetConflicting { height, txids: vec![ByteBuf::from(txid)] };
@@ -114,6 +118,7 @@ impl Machine {
                 let what = format!("at {height}: {} is a double spend", self.family.name(&txid));
                 self.agree(what, &touched, answer, expected)
             }
+            Step::Win(pick) => self.win(pick, height),
             Step::Unsettle(pick) => self.unsettle(pick),
             ref other => Err(format!("{other:?} is no operation")),
         }
@@ -121,14 +126,69 @@ impl Machine {
 
     /// The canister's answer is the model's, and so is everything else.
     fn agree<T: Debug + PartialEq>(&mut self, what: String, touched: &[Txid], answer: T, expected: T) -> Outcome {
+        if let Some(before) = self.before_call.take().filter(|_| answer != expected && is_refused(&answer)) {
+            self.records = before;
+            self.seen("an operation was refused for want of memory");
+            self.note(format!("{what}: {answer:?}"));
+            return self.look(Cause::Nothing);
+        }
         ensure!(answer == expected, "{what} is answered {answer:?}, and ought be {expected:?}");
         self.note(format!("{what}: {expected:?}"));
         touched.iter().for_each(|txid| self.touch(*txid));
         self.look(Cause::Nothing)
     }
 
+    /// A record was made, or somebody has set until when it is preserved: phase 1 may not look at once.
+    fn came(&mut self, txid: Txid) {
+        self.came.insert(txid, self.heights.current);
+        if let Some(run) = &mut self.run {
+            run.by_hand.insert(txid);
+        }
+    }
+
+    /// A double spend takes the place of what it conflicts with.
+    fn win(&mut self, pick: Pick, height: u32) -> Outcome {
+        let there = |(parent, _): &(Txid, u32)| self.is(parent, |record| !record.deleting);
+        let can = |record: &Record| record.conflicting && !record.deleting && record.inputs.iter().all(there);
+        let mut txid = self.pick(pick, |txid| self.is(txid, can));
+        if !self.is(&txid, can) {
+            // Made as one, where all is there that it spends.
+            let inputs = |txid: &Txid| self.family.get(txid).is_some_and(|one| one.tx.inputs.iter().all(there));
+            txid = self.pick(pick, |txid| !self.records.0.contains_key(txid) && inputs(txid));
+            if !self.records.0.contains_key(&txid) && inputs(&txid) {
+                self.create(txid, Kind::Conflicting, self.tip)?;
+            }
+        }
+        let set = UtxoProcessConflicting { height, winners: vec![ByteBuf::from(txid)] };
+        let answer: Result<ConflictResolution, ConflictError> =
+            self.call(Who::Producer, "utxo_process_conflicting", (set,))?;
+        let resolved = self.records.process_conflicting(&txid, self.at(height));
+        if let Ok(resolved) = &resolved {
+            self.seen(if resolved.losers.is_empty() { "a double spend is none" } else { "a double spend won" });
+        }
+        let outpoint = |of: &Unspend| {
+            let txid: Txid = of.outpoint.txid[..].try_into().expect("a txid");
+            (txid, of.outpoint.vout)
+        };
+        let bytes = |txid: &ByteBuf| -> Txid { txid[..].try_into().expect("a txid") };
+        let answer = answer.map(|done| Resolved {
+            losers: done.losers.iter().map(bytes).collect(),
+            freed: done.unspent.iter().map(outpoint).collect(),
+            spent: done.spent,
+        });
+        let answer = answer.map_err(|ConflictError { txid, error }| match error {
+            UtxoError::BadArgument { field, .. } => {
+                ConflictError { txid, error: UtxoError::BadArgument { field, why: String::new() } }
+            }
+            error => ConflictError { txid, error },
+        });
+        let touched: Vec<Txid> = self.records.0.keys().copied().collect();
+        self.agree(format!("at {height}: {} wins", self.family.name(&txid)), &touched, answer, resolved)
+    }
+
     pub fn create(&mut self, txid: Txid, kind: Kind, height: u32) -> Outcome {
         let one = self.family.get(&txid).expect("it is one of the family").clone();
+        let kind = if kind == Kind::Conflicting && self.family.has_large() { Kind::Unmined } else { kind };
         let block = BlockRef { block_id: block_id(height, 0), height, subtree: 1 };
         let other = BlockRef { block_id: block_id(height, 1), height, subtree: 1 };
         let mined = |block: BlockRef, on_longest_chain| Some(MinedIn { blocks: vec![block], on_longest_chain });
@@ -143,8 +203,6 @@ impl Machine {
             conflicting: kind == Kind::Conflicting,
             fee: None,
         };
-        self.came.insert(txid, self.heights.current);
-        self.kept_until.remove(&txid);
         let batch = UtxoCreateBatch { height, items: vec![item.clone()] };
         let answer: Result<UtxoCreated, UtxoError> = only(self.call(Who::Producer, "utxo_create", (batch,))?)?;
         let answer = answer.map(|_| ());
@@ -155,8 +213,8 @@ impl Machine {
         if expected.is_ok() && self.deleted.contains(&txid) {
             self.seen("a deleted transaction was made again");
         }
-        if let Some(run) = &mut self.run {
-            run.by_hand.insert(txid);
+        if expected.is_ok() {
+            self.came(txid);
         }
         self.agree(format!("at {height}: create {} {kind:?}", self.family.name(&txid)), &[txid], answer, expected)
     }
@@ -164,10 +222,10 @@ impl Machine {
     /// A transaction spends what it can of its inputs.
     fn spend(&mut self, txid: Txid, mask: u8, height: u32) -> Outcome {
         let one = self.family.get(&txid).expect("it is one of the family").tx.clone();
-        let inputs = one.inputs.iter().zip(0u32..).filter(|(_, vin)| mask >> vin & 1 == 1);
+        let inputs = one.inputs.iter().zip(0u32..).filter(|(_, vin)| mask >> (vin % 8) & 1 == 1);
         let spends = inputs.filter_map(|((parent, vout), vin)| {
             let there = self.records.0.contains_key(parent);
-            self.family.get(parent).filter(|_| there).map(|parent| parent.tx.spend(*vout, vin))
+            self.family.get(parent).filter(|_| there).map(|parent| parent.spend(*vout, vin))
         });
         let spends: Vec<Spend> = spends.collect();
         self.spends(txid, spends, height)
@@ -187,7 +245,11 @@ impl Machine {
             self.seen("a deleted spender was refused");
         }
         let of = |spend: &Spend| format!("{}:{}", self.family.name(&spend.txid), spend.vout);
-        let outputs: Vec<String> = item.spends.iter().map(of).collect();
+        let mut outputs: Vec<String> = item.spends.iter().take(8).map(of).collect();
+        if item.spends.len() > 8 {
+            outputs.push(format!("and {} more", item.spends.len() - 8));
+            self.seen("thousands of outputs are spent");
+        }
         let touched: Vec<Txid> = item.spends.iter().map(|spend| spend.txid[..].try_into().expect("a txid")).collect();
         let what = format!("at {height}: {} spends {}", self.family.name(&by), outputs.join(" "));
         self.agree(what, &touched, answer, expected)
@@ -202,8 +264,8 @@ impl Machine {
         let Some(record) = self.records.0.get(&txid) else { return Ok(()) };
         let outputs = record.outputs.iter().zip(0u32..);
         let outputs = outputs.filter(|(output, _)| output.as_ref().is_some_and(Output::free));
-        let tx = &self.family.get(&txid).expect("it is one of the family").tx;
-        let spends: Vec<Spend> = outputs.map(|(_, vout)| tx.spend(vout, 100 + vout)).collect();
+        let one = self.family.get(&txid).expect("it is one of the family");
+        let spends: Vec<Spend> = outputs.map(|(_, vout)| one.spend(vout, 100 + vout)).collect();
         self.spends(by, spends, height)
     }
 
@@ -244,7 +306,10 @@ impl Machine {
         let set = UtxoSetMined { height, block_id, block_height, on_longest_chain: longest, unset, items };
         let done: Done<Vec<u32>> = self.call(Who::Producer, "utxo_set_mined", (set.clone(),))?;
         let at = self.at(height);
-        let expected: Vec<_> = set.items.iter().map(|item| self.records.set_mined(&set, item, at)).collect();
+        let expected = set.items.iter().zip(&done.results).map(|(item, answer)| {
+            if self.full && is_refused(answer) { answer.clone() } else { self.records.set_mined(&set, item, at) }
+        });
+        let expected: Vec<_> = expected.collect();
         let how = if unset { "loses" } else { "has" };
         let chain = if longest { "" } else { ", not on the longest chain" };
         let what = format!("at {height}: block {block_height} ({block_id}) {how} {}{chain}", self.family.names(txids));

@@ -11,12 +11,15 @@ use super::model::{Record, Records};
 use super::rules::Heights;
 use super::settings::Settings;
 use super::transactions::{Family, Txid};
+use super::trapping::Trapping;
 use candid::Principal;
 use coppice_canister::api::*;
+use coppice_host::INJECTED_FAULT;
 use coppice_ic::{Backend, Ic, Reject, Submitted};
-use coppice_tests::coppice::Coppice;
-use std::cell::RefCell;
+use coppice_tests::coppice::{Coppice, Who};
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// What may be wrong with it.
@@ -60,10 +63,20 @@ pub enum Fault {
     IgnoresFreezing,
     /// A height may jump as far as it likes.
     BelievesAnything,
+    /// A call that traps has done what it was to do.
+    DoesHalf,
+    /// A run goes on while cycles are low.
+    RunsWhilePoor,
+    /// What losers held stays held where a double spend wins.
+    LetsLosersHold,
+    /// What is kept is not looked at again where heights that were wrong are set right.
+    WaitsForEver,
+    /// Of a record of many inputs only the first thousand parents are told.
+    TellsAThousand,
 }
 
 impl Fault {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 24] = [
         Self::SkipsPhaseOne,
         Self::LooksOnce,
         Self::NeverExpires,
@@ -83,6 +96,11 @@ impl Fault {
         Self::LowerWins,
         Self::IgnoresFreezing,
         Self::BelievesAnything,
+        Self::DoesHalf,
+        Self::RunsWhilePoor,
+        Self::LetsLosersHold,
+        Self::WaitsForEver,
+        Self::TellsAThousand,
     ];
 }
 
@@ -110,11 +128,19 @@ struct State {
     processed: u32,
     last_completed: Option<PruneJob>,
     running: bool,
+    /// The message is an operator's.
+    by_operator: bool,
     /// In the order of their numbers.
     jobs: Vec<PruneJob>,
     /// When each of those that ended did so, the first first.
     ended: Vec<u64>,
     run: Option<Run>,
+    /// Until when a record that was kept is not looked at, and the height that it had.
+    kept: BTreeMap<Txid, (u32, Option<u32>)>,
+    /// The heights were set.
+    again: bool,
+    /// Records of many inputs whose blob is gone.
+    finishing: BTreeSet<Txid>,
     /// Rows of the queue, and whether they were given up.
     rows: BTreeMap<u64, (BlobDeletion, bool)>,
     next_row: u64,
@@ -127,10 +153,19 @@ struct State {
 }
 
 /// A canister that is none, on an Internet Computer that is none.
-struct Reference(RefCell<State>);
+struct Reference(RefCell<State>, Rc<Cell<Option<u64>>>);
+
+impl Reference {
+    /// Whether the next message traps.
+    fn traps(&self) -> bool {
+        self.1.set(self.1.get().map(|times| times + 1));
+        self.1.get().is_some()
+    }
+}
 
 /// A canister for the transactions of a history.
-pub fn canister(family: Family, fault: Option<Fault>) -> Coppice {
+pub fn canister(family: Family, fault: Option<Fault>) -> (Coppice, Trapping) {
+    let trapping = Rc::new(Cell::new(None));
     let now = 1_700_000_000_000_000_000;
     let state = State {
         family,
@@ -141,9 +176,13 @@ pub fn canister(family: Family, fault: Option<Fault>) -> Coppice {
         processed: 0,
         last_completed: None,
         running: false,
+        by_operator: false,
         jobs: Vec::new(),
         ended: Vec::new(),
         run: None,
+        kept: BTreeMap::new(),
+        again: false,
+        finishing: BTreeSet::new(),
         rows: BTreeMap::new(),
         next_row: 1,
         totals: PruneCounts::default(),
@@ -152,7 +191,8 @@ pub fn canister(family: Family, fault: Option<Fault>) -> Coppice {
         next_tick: now + 10_000_000_000,
         shown: RefCell::default(),
     };
-    Coppice { ic: Box::new(Reference(RefCell::new(state))), id: Principal::management_canister() }
+    let ic = Reference(RefCell::new(state), Rc::clone(&trapping));
+    (Coppice { ic: Box::new(ic), id: Principal::management_canister() }, Trapping::Reference(trapping))
 }
 
 impl State {
@@ -198,8 +238,18 @@ impl Ic for Reference {
         Ok(())
     }
 
-    fn update(&self, _: Principal, _: Principal, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Reject> {
-        Ok(self.0.borrow_mut().update(method, &arg))
+    fn update(&self, _: Principal, sender: Principal, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Reject> {
+        let mut state = self.0.borrow_mut();
+        let traps = self.traps();
+        state.by_operator = sender == Who::Controller.principal();
+        if traps && state.has(Fault::DoesHalf) {
+            state.update(method, &arg);
+        }
+        if traps {
+            let message = INJECTED_FAULT.to_string();
+            return Err(Reject { reject_code: 5, error_code: "IC0503".into(), message });
+        }
+        Ok(state.update(method, &arg))
     }
 
     fn query(&self, _: Principal, _: Principal, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Reject> {
@@ -218,7 +268,9 @@ impl Ic for Reference {
         let mut state = self.0.borrow_mut();
         if state.now >= state.next_tick {
             state.next_tick += state.settings.pruner.tick_interval * 1_000_000_000;
-            state.tick(false);
+            if !self.traps() {
+                state.tick(false);
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Who may go, and when, as `docs/design.md` 7 says it: heights, the parents of old unmined transactions, defensive mode.
 
-use super::model::{Record, Records};
+use super::model::{Hold, Record, Records};
 use super::settings::Settings;
 use super::transactions::Txid;
 use coppice_canister::api::*;
@@ -24,7 +24,7 @@ pub enum Spent {
     Recently,
     /// No record, and not known to be deleted.
     ByNone,
-    /// The spender is being deleted, or was made again after it was deleted: the entry may count, or the record, or neither.
+    /// A double spend that is going, and was in a block of another chain: whether that still counts is not said.
     Disputed,
 }
 
@@ -61,19 +61,26 @@ impl Records {
         self.0.values().filter(old).flat_map(Record::parents).collect()
     }
 
+    /// What defensive mode sees of who holds an output, and how many blocks a spender lacks that is mined too lately. One that was
+    /// deleted is stable for this output, whether it was made again or not.
+    pub fn spender(&self, hold: &Hold, current: u32, retention: u32) -> (Spent, u32) {
+        if hold.deleted {
+            return (Spent::Stably, 0);
+        }
+        let Some(spender) = self.0.get(&hold.by) else { return (Spent::ByNone, 0) };
+        let highest = spender.blocks.iter().map(|block| block.height).max();
+        match (highest, spender.unmined_since) {
+            (None, _) => (Spent::Unmined, 0),
+            (Some(_), Some(_)) if spender.deleting => (Spent::Disputed, 0),
+            (Some(_), Some(_)) => (Spent::Unmined, 0),
+            (Some(highest), None) if current >= highest + retention => (Spent::Stably, 0),
+            (Some(highest), None) => (Spent::Recently, highest + retention - current),
+        }
+    }
+
     /// Everything that spends from a record, as defensive mode sees it.
     pub fn spenders(&self, record: &Record, current: u32, retention: u32) -> BTreeSet<Spent> {
-        let see = |by: &Txid, deleted: bool| match self.0.get(by) {
-            None if deleted => Spent::Stably,
-            None => Spent::ByNone,
-            Some(spender) if deleted || spender.deleting => Spent::Disputed,
-            Some(spender) if spender.unmined_since.is_some() || spender.blocks.is_empty() => Spent::Unmined,
-            Some(spender) => {
-                let highest = spender.blocks.iter().map(|block| block.height).max().expect("there are blocks");
-                if current >= highest + retention { Spent::Stably } else { Spent::Recently }
-            }
-        };
-        record.holds().map(|hold| see(&hold.by, hold.deleted)).collect()
+        record.holds().map(|hold| self.spender(hold, current, retention).0).collect()
     }
 
     /// Records that a run down to this safe height deletes, if nothing keeps them.

@@ -3,6 +3,9 @@
 use coppice_canister::api::*;
 use proptest::prelude::*;
 
+/// More cycles than any canister has.
+pub const FLOOR: u128 = 1 << 100;
+
 /// A setting, and its new value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Setting {
@@ -20,6 +23,8 @@ pub enum Setting {
     Retention(u32),
     Page(u32),
     ExternalizeAll(bool),
+    /// More liquid cycles are asked for than there are.
+    Low(bool),
 }
 
 fn ops() -> impl Strategy<Value = Setting> {
@@ -77,6 +82,7 @@ pub fn setting() -> impl Strategy<Value = Setting> {
         2 => retention(),
         1 => page(),
         1 => any::<bool>().prop_map(Setting::ExternalizeAll),
+        2 => prop_oneof![1 => Just(true), 2 => Just(false)].prop_map(Setting::Low),
     ]
 }
 
@@ -93,6 +99,8 @@ pub fn first() -> impl Strategy<Value = Vec<Setting>> {
 pub struct Settings {
     pub pruner: PrunerSettings,
     pub utxo: UtxoSettings,
+    /// Liquid cycles are below what is asked for.
+    pub low: bool,
     /// The smallest `block_height_retention` that was ever in force, but 0.
     pub smallest_retention: u32,
 }
@@ -100,7 +108,8 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let utxo = UtxoSettings::default();
-        Self { pruner: PrunerSettings::default(), smallest_retention: utxo.block_height_retention, utxo }
+        let (pruner, smallest_retention) = (PrunerSettings::default(), utxo.block_height_retention);
+        Self { pruner, low: false, smallest_retention, utxo }
     }
 }
 
@@ -109,6 +118,7 @@ impl Default for Settings {
 pub enum Change {
     Pruner(PrunerSettingsChange),
     Utxo(UtxoSettingsChange),
+    Floor(u128),
 }
 
 impl Setting {
@@ -131,6 +141,7 @@ impl Setting {
                 return Change::Utxo(UtxoSettingsChange { block_height_retention: Some(to), ..utxo });
             }
             Self::Page(to) => return Change::Utxo(UtxoSettingsChange { utxo_batch_size: Some(to), ..utxo }),
+            Self::Low(to) => return Change::Floor(if to { FLOOR } else { 0 }),
             Self::ExternalizeAll(to) => {
                 return Change::Utxo(UtxoSettingsChange { externalize_all: Some(to), ..utxo });
             }
@@ -140,7 +151,7 @@ impl Setting {
 
 impl Settings {
     pub fn apply(&mut self, setting: Setting) {
-        let Self { pruner, utxo, smallest_retention } = self;
+        let Self { pruner, utxo, low, smallest_retention } = self;
         match setting {
             Setting::Enabled(to) => pruner.pruner_enabled = to,
             Setting::NoDeletion(to) => pruner.disable_dah_cleaner = to,
@@ -161,6 +172,7 @@ impl Settings {
             }
             Setting::Page(to) => utxo.utxo_batch_size = to,
             Setting::ExternalizeAll(to) => utxo.externalize_all = to,
+            Setting::Low(to) => *low = to,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What is seen of the canister, and whether it is what the model says.
 
 use super::Outcome;
+use super::memory::Fillers;
 use super::model::{Output, Record, Records};
 use super::transactions::{Family, Txid};
 use candid::utils::ArgumentEncoder;
@@ -158,7 +159,7 @@ impl Sight {
 
 impl Sight {
     /// Where nothing is going, every record is counted as what it is.
-    pub fn counts(&self, records: &Records) -> Outcome {
+    pub fn counts(&self, records: &Records, fillers: Fillers) -> Outcome {
         let all = || records.0.values();
         if all().any(|record| record.deleting) {
             return Ok(());
@@ -166,8 +167,8 @@ impl Sight {
         let UtxoStorage { records: there, extra_pages, deletable, unmined, preserved, .. } = self.storage;
         let shown = (there, extra_pages, deletable, unmined, preserved);
         let expected = (
-            all().count() as u64,
-            all().map(Record::pages).sum(),
+            all().count() as u64 + fillers.records,
+            all().map(Record::pages).sum::<u64>() + fillers.pages,
             all().filter(|record| record.delete_at_height.is_some()).count() as u64,
             all().filter(|record| record.unmined_since.is_some()).count() as u64,
             all().filter(|record| record.preserve_until.is_some()).count() as u64,
@@ -188,7 +189,8 @@ fn children<'a>(of: impl Iterator<Item = &'a [u8]>, records: &Records, family: &
 }
 
 fn shown(seen: &UtxoRecord, records: &Records, family: &Family) -> Shown {
-    let hash = |vout: usize| family.get(&seen.txid).map(|one| one.tx.hash(vout as u32));
+    let one = family.get(&seen.txid);
+    let hash = |vout: usize| one.map(|one| one.hashes[vout]);
     let output = |(vout, entry): (usize, &Option<ByteBuf>)| match entry {
         None => "none".to_string(),
         Some(entry) if entry.len() < 32 || Some(&entry[..32]) != hash(vout).as_ref().map(|hash| &hash[..]) => {

@@ -3,8 +3,9 @@
 
 use super::settings::{Setting, first, setting};
 use super::transactions::{Template, template};
+use coppice_host::TrapPoint;
 use proptest::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// The how manyth of those for which the step may succeed, or of all where there are none.
@@ -54,6 +55,8 @@ pub enum Step {
     /// Until so far above the tip.
     Preserve(Pick, i8),
     Conflict(Pick),
+    /// A double spend takes the place of what it conflicts with.
+    Win(Pick),
     /// A run begins; what spends from a record that is due is unmined, and has been for long, says a caller who comes late; and
     /// it goes on.
     Unsettle(Pick),
@@ -67,6 +70,16 @@ pub enum Step {
     Edge(u32, u8),
     /// An operator says where the chain is: so far above the tip, whether the persister is so far behind, and what was processed.
     Heights(i8, Option<u8>, u8),
+    /// An operator tells a height that is none of the chain's, whatever it is; ticks; and an operator sets that right.
+    Wrong {
+        height: u32,
+        how: u8,
+        ticks: u8,
+    },
+    /// So many ticks trap, one behind the other.
+    Storm(u8, TrapPoint),
+    /// Memory is filled to the cap, or the cap is lifted.
+    Memory(bool),
     /// An operator cancels what runs or waits.
     Cancel,
     Assembly(bool),
@@ -92,6 +105,8 @@ pub enum Step {
 pub struct Move {
     pub blocks: u8,
     pub lag: u8,
+    /// The caller says this height instead.
+    pub edge: Option<u32>,
     pub step: Step,
 }
 
@@ -104,20 +119,32 @@ pub struct History {
     pub moves: Vec<Move>,
     /// The canister is upgraded before these messages, counted from 1; a tick is one.
     pub upgrades: BTreeSet<u16>,
+    /// These messages trap, at these points.
+    pub traps: BTreeMap<u16, TrapPoint>,
     /// How far the chain goes on at the end.
     pub finale: u8,
 }
 
+impl History {
+    /// Some record has more outputs, or inputs, than a message takes at once.
+    pub fn has_large(&self) -> bool {
+        self.transactions.iter().any(|one| one.sweeps.is_some())
+    }
+}
+
 impl fmt::Display for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { settings, running, transactions, moves, upgrades, finale } = self;
-        writeln!(f, "{settings:?}, assembly {running}, upgrades before {upgrades:?}, {finale} blocks at the end")?;
+        let Self { settings, running, transactions, moves, upgrades, traps, finale } = self;
+        writeln!(
+            f,
+            "{settings:?}, assembly {running}, upgrades before {upgrades:?}, traps {traps:?}, {finale} blocks at the end"
+        )?;
         for (number, transaction) in transactions.iter().enumerate() {
             writeln!(f, "#{number} {transaction:?}")?;
         }
-        moves
-            .iter()
-            .try_for_each(|Move { blocks, lag, step }| writeln!(f, "{blocks} blocks on, {lag} behind: {step:?}"))
+        moves.iter().try_for_each(|Move { blocks, lag, edge, step }| {
+            writeln!(f, "{blocks} blocks on, {lag} behind, or at {edge:?}: {step:?}")
+        })
     }
 }
 
@@ -131,6 +158,15 @@ fn edge() -> impl Strategy<Value = u32> {
         3 => Just(u32::MAX),
         2 => 10_000u32..10_100,
         2 => any::<u32>(),
+    ]
+}
+
+fn point() -> impl Strategy<Value = TrapPoint> {
+    prop_oneof![
+        1 => Just(TrapPoint::Start),
+        3 => Just(TrapPoint::End),
+        3 => prop_oneof![Just(20_000u64), Just(60_000), Just(200_000), Just(1_000_000)].prop_map(TrapPoint::Instructions),
+        3 => (1u64..60).prop_map(TrapPoint::SystemCall),
     ]
 }
 
@@ -164,17 +200,21 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (pick(), vout()).prop_map(|(pick, vout)| Step::Freeze(pick, vout)),
         2 => (pick(), vout()).prop_map(|(pick, vout)| Step::Thaw(pick, vout)),
         3 => (pick(), -6i8..12).prop_map(|(pick, until)| Step::Preserve(pick, until)),
-        1 => pick().prop_map(Step::Conflict),
+        2 => pick().prop_map(Step::Conflict),
+        5 => pick().prop_map(Step::Win),
         5 => pick().prop_map(Step::Unsettle),
     ];
     let pruner = prop_oneof![
         5 => height().prop_map(Step::Persisted),
         6 => (height(), often()).prop_map(|(height, mined)| Step::Block(height, mined)),
-        4 => (0u8..12).prop_map(Step::Persister),
+        6 => (0u8..12).prop_map(Step::Persister),
         3 => height().prop_map(Step::Prune),
         2 => (edge(), any::<u8>()).prop_map(|(height, how)| Step::Edge(height, how)),
         1 => (-20i8..10, prop::option::of(0u8..12), 0u8..20)
             .prop_map(|(current, persisted, processed)| Step::Heights(current, persisted, processed)),
+        2 => (edge(), any::<u8>(), 0u8..4).prop_map(|(height, how, ticks)| Step::Wrong { height, how, ticks }),
+        1 => (1u8..10, point()).prop_map(|(ticks, point)| Step::Storm(ticks, point)),
+        1 => prop_oneof![1 => Just(true), 2 => Just(false)].prop_map(Step::Memory),
         1 => Just(Step::Cancel),
         4 => often().prop_map(Step::Assembly),
         3 => (1u8..8, 0u8..4, any::<u16>())
@@ -191,18 +231,28 @@ fn step() -> impl Strategy<Value = Step> {
 pub fn history() -> impl Strategy<Value = History> {
     let blocks = prop_oneof![5 => Just(0u8), 5 => 1u8..3, 1 => 3u8..12];
     let lag = prop_oneof![5 => Just(0u8), 2 => 1u8..6, 1 => 6u8..40];
-    let one = (blocks, lag, step()).prop_map(|(blocks, lag, step)| Move { blocks, lag, step });
+    let edge = prop::option::weighted(0.03, edge());
+    let one = (blocks, lag, edge, step()).prop_map(|(blocks, lag, edge, step)| Move { blocks, lag, edge, step });
     let moves = prop::collection::vec(one, 1..80);
     let upgrades = prop::collection::btree_set(1u16..150, 0..10);
     let running = prop_oneof![1 => Just(false), 5 => Just(true)];
-    (first(), running, prop::collection::vec(template(), 4..14), moves, upgrades, 0u8..40).prop_map(
-        |(settings, running, transactions, moves, upgrades, finale)| History {
-            settings,
-            running,
-            transactions,
-            moves,
-            upgrades,
-            finale,
+    let traps = prop::collection::btree_map(1u16..150, point(), 0..6);
+    let traps = prop_oneof![2 => Just(BTreeMap::new()), 1 => traps];
+    let transactions = prop::collection::vec(template(), 4..14);
+    (first(), running, (transactions, large()), moves, (upgrades, traps), 0u8..40).prop_map(
+        |(settings, running, (mut transactions, large), moves, (upgrades, traps), finale)| {
+            if let Some((at, behind, outputs)) = large {
+                let at = usize::from(at) % (transactions.len() - 1);
+                let behind = 1 + usize::from(behind) % (transactions.len() - 1 - at);
+                transactions[at].outputs = outputs;
+                transactions[at + behind].sweeps = Some(behind as u8);
+            }
+            History { settings, running, transactions, moves, upgrades, traps, finale }
         },
     )
+}
+
+/// Which transaction has thousands of outputs, how far behind it is the one that spends them all, and how many.
+fn large() -> impl Strategy<Value = Option<(u8, u8, u32)>> {
+    prop::option::weighted(0.08, (0u8..4, 0u8..4, 1_001u32..3_000))
 }

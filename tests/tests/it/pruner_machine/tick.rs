@@ -5,6 +5,7 @@
 use super::Outcome;
 use super::dues::Tick;
 use super::jobs::{Cause, Progress};
+use super::kept::{Kept, Verdicts};
 use super::machine::Machine;
 use super::model::{At, Records};
 use super::rules::Spent;
@@ -12,7 +13,7 @@ use super::settings::Settings;
 use super::sight::{Replies, Sight};
 use super::transactions::Txid;
 use coppice_canister::api::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A run that is under way, or whose place is kept.
 #[derive(Clone, Debug)]
@@ -23,12 +24,16 @@ pub struct Run {
     pub phase: PrunerPhase,
     /// The settings that were in force in one of its ticks, which may have had a say.
     pub settings: Vec<Settings>,
-    /// Records that were touched between its ticks: it may have passed them.
+    /// Records that were touched between its ticks.
     pub touched: BTreeSet<Txid>,
+    /// Of these those that became due meanwhile, and those of which it has ended the preservation: they are left to the next run.
+    pub became: BTreeSet<Txid>,
     /// Of these those that were made, and those whose `preserve_until` an operation has set: it need not preserve them again.
     pub by_hand: BTreeSet<Txid>,
-    /// What defensive mode would have kept at some time.
-    pub excused: BTreeSet<Txid>,
+    /// Why defensive mode may have kept what in one of its ticks.
+    pub verdicts: BTreeMap<Txid, Verdicts>,
+    /// What was kept when it began.
+    pub kept_before: BTreeMap<Txid, Kept>,
     /// The canister was upgraded between them.
     pub upgraded: bool,
 }
@@ -89,14 +94,15 @@ impl Machine {
     pub fn look(&mut self, cause: Cause) -> Outcome {
         let sight = Replies::new(&self.coppice, &mut self.replies).look(&self.family)?;
         let jobs = self.jobs_go_on(&sight, cause)?;
-        if cause.ticks() {
+        if cause.ticks() || self.asleep {
             self.tick_was_right(&sight, &jobs, cause)?;
         } else if jobs.iter().any(|job| job.became(JobState::Cancelled) && job.after.started_at > 0) {
             self.run = None;
         }
+        self.heights_changed(cause.ticks() || self.asleep);
         sight.differs(&self.records, &self.family)?;
         self.queue_is_right(&sight)?;
-        sight.counts(&self.records)?;
+        sight.counts(&self.records, self.fillers)?;
         self.status_is_right(&sight.status)?;
         self.sight = Some(sight);
         Ok(())
@@ -152,14 +158,15 @@ impl Machine {
                     done.gone.insert(*txid);
                 }
                 Some(seen) if seen.being_deleted => {
-                    ensure!(record.blob.is_some(), "{name} is going, and what for?");
+                    ensure!(record.blob.is_some() || record.is_large(), "{name} is going, and what for?");
                     done.going.insert(*txid);
                 }
                 Some(seen) => {
                     let shown = (seen.preserve_until, seen.delete_at_height);
                     let unspent = released.contains(txid) && shown == (record.preserve_until, None);
                     if shown != (record.preserve_until, record.delete_at_height) && !unspent {
-                        self.may_change(&before, txid, shown, scope, &mut done)
+                        let released = released.contains(txid);
+                        self.may_change(&before, txid, (shown, released), scope, &mut done)
                             .map_err(|why| format!("{name}: {why} (now {shown:?}): {record:?}"))?;
                     }
                 }
@@ -172,6 +179,19 @@ impl Machine {
         for txid in &done.going {
             self.records.0.get_mut(txid).expect("it is there").deleting = true;
         }
+        // What was begun of one of many inputs is finished.
+        for (txid, record) in before.0.iter().filter(|(_, record)| record.deleting && record.is_large()) {
+            let waits = sight
+                .pending
+                .values()
+                .chain(sight.dead.values())
+                .any(|row| row.txid.as_ref().is_some_and(|of| of[..] == txid[..]));
+            if !sight.records.contains_key(txid) {
+                ensure!(!waits, "{} is gone, and its blob waits: {record:?}", self.family.name(txid));
+                self.seen("a record of many inputs is gone");
+                done.gone.insert(*txid);
+            }
+        }
         done.pages = done.gone.iter().map(|txid| before.0[txid].pages()).sum();
         let retention = self.settings.utxo.block_height_retention;
         let height = scope.heights.iter().map(|(current, _)| *current).min().unwrap_or(1);
@@ -183,17 +203,18 @@ impl Machine {
         let marks = |records: &Records, txid: &Txid| -> usize {
             records.0.get(txid).map_or(0, |record| record.holds().filter(|hold| hold.deleted).count())
         };
-        let told = self.records.0.keys().map(|txid| marks(&self.records, txid) - marks(&before, txid));
+        let told = self.records.0.keys().map(|txid| marks(&self.records, txid).saturating_sub(marks(&before, txid)));
         done.told = told.sum::<usize>() as u64;
         Ok(done)
     }
 
-    /// Whether `preserve_until` and `delete_at_height` may be what they are now.
+    /// Whether `preserve_until` and `delete_at_height` may be what they are now. Of what a double spend gives back, the end of the
+    /// preservation may have been before that.
     fn may_change(
         &mut self,
         before: &Records,
         txid: &Txid,
-        shown: (Option<u32>, Option<u32>),
+        (shown, released): ((Option<u32>, Option<u32>), bool),
         scope: &Scope,
         done: &mut Done,
     ) -> Outcome {
@@ -214,7 +235,8 @@ impl Machine {
                     let mut record = record.clone();
                     record.preserve_until = None;
                     record.evaluate(At { height: current, retention });
-                    until <= current && record.delete_at_height == delete_at
+                    let given_back = released && delete_at.is_none();
+                    until <= current && (given_back || record.delete_at_height == delete_at)
                 };
                 ensure!(scope.heights.iter().any(expires), "its preservation does not end so at {:?}", scope.heights);
                 done.expired.insert(*txid);

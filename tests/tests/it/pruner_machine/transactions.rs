@@ -27,8 +27,10 @@ pub enum Blob {
 pub struct Template {
     /// What it spends: how far before this one the parent is (0, or before the first: one that nobody has), and which output.
     pub inputs: Vec<(u8, u8)>,
+    /// It spends all outputs of the one so far before this one, and nothing else.
+    pub sweeps: Option<u8>,
     /// Outputs.
-    pub outputs: u8,
+    pub outputs: u32,
     /// A bit for each output that is no UTXO.
     pub data: u8,
     /// Where its bytes are.
@@ -43,16 +45,24 @@ pub fn template() -> impl Strategy<Value = Template> {
         4 => Just(2usize..4),
     ];
     let inputs = inputs.prop_flat_map(move |count| prop::collection::vec(input.clone(), count));
-    let outputs = prop_oneof![6 => Just(1u8), 4 => Just(2u8), 2 => 3u8..5];
+    let outputs = prop_oneof![6 => Just(1u32), 4 => Just(2u32), 2 => 3u32..5];
     let data = prop_oneof![8 => Just(0u8), 1 => any::<u8>()];
     let blob = prop_oneof![6 => Just(Blob::Inside), 3 => Just(Blob::Own), 1 => Just(Blob::Shared)];
-    (inputs, outputs, data, blob).prop_map(|(inputs, outputs, data, blob)| Template { inputs, outputs, data, blob })
+    (inputs, outputs, data, blob).prop_map(|(inputs, outputs, data, blob)| Template {
+        inputs,
+        sweeps: None,
+        outputs,
+        data,
+        blob,
+    })
 }
 
 /// A transaction, and where its bytes are if they are outside.
 #[derive(Clone, Debug)]
 pub struct Transaction {
     pub tx: Tx,
+    /// The UTXO hashes of its outputs.
+    pub hashes: Vec<[u8; 32]>,
     pub blob: Option<ExternalStore>,
     /// The argument that asks for its record.
     pub get: Vec<u8>,
@@ -80,13 +90,16 @@ impl Family {
                     inputs.push(input);
                 }
             }
+            if let Some(parent) = template.sweeps.and_then(|back| number.checked_sub(usize::from(back.max(1)))) {
+                inputs = (0..all[parent].tx.outputs.len() as u32).map(|vout| (all[parent].tx.txid, vout)).collect();
+            }
             // The bytes inside must be a transaction, which has inputs.
             if inputs.is_empty() && template.blob == Blob::Inside {
                 inputs.push((id((0xF00D + number as u64) << 8), 0));
             }
             let script = [&[0x51][..], &(number as u64).to_le_bytes()].concat();
-            let output = |vout: u8| match template.data >> vout & 1 {
-                1 => (0, vec![0x6A, vout]),
+            let output = |vout: u32| match u32::from(template.data).checked_shr(vout).unwrap_or(0) & 1 {
+                1 => (0, vec![0x6A, vout as u8]),
                 _ => (1_000 + u64::from(vout), script.clone()),
             };
             let outputs: Vec<_> = (0..template.outputs).map(output).collect();
@@ -100,12 +113,18 @@ impl Family {
             // A shared blob is one row only where everything of its name is the same.
             let file_type = if template.blob == Blob::Shared { FileType::Tx } else { file_type };
             let store_type = StoreType::Tx;
-            let get = encode_args((UtxoGet { txid: tx.id(), first: 0, limit: 100 },)).expect("it encodes");
+            let get = encode_args((UtxoGet { txid: tx.id(), first: 0, limit: 5_000 },)).expect("it encodes");
             let blob = blob_key.map(|blob_key| ExternalStore { blob_key, file_type, store_type });
-            all.push(Transaction { tx, blob, get });
+            let hashes = (0..tx.outputs.len() as u32).map(|vout| tx.hash(vout)).collect();
+            all.push(Transaction { tx, hashes, blob, get });
         }
         let numbers = all.iter().enumerate().map(|(number, one)| (one.tx.txid, number)).collect();
         Self { all, numbers }
+    }
+
+    /// One of them has more outputs, or inputs, than a message takes at once.
+    pub fn has_large(&self) -> bool {
+        self.all.iter().any(|one| one.tx.outputs.len() > 1_000)
     }
 
     /// What it is called in a report.
@@ -153,13 +172,18 @@ impl Transaction {
         self.tx.outputs[vout].0 > 0
     }
 
+    /// One of its outputs, spent by an input of another one.
+    pub fn spend(&self, vout: u32, vin: u32) -> Spend {
+        Spend { txid: self.tx.id(), vout, utxo_hash: ByteBuf::from(self.hashes[vout as usize]), vin }
+    }
+
     /// Where its bytes come from when its record is made.
     pub fn source(&self) -> TransactionSource {
         let Some(store) = self.blob.clone() else {
             return TransactionSource::Raw(ByteBuf::from(self.tx.raw.as_slice()));
         };
         let input = |(txid, vout): &(Txid, u32)| Outpoint { txid: ByteBuf::from(*txid), vout: *vout };
-        let hash = |vout: usize| self.is_utxo(vout).then(|| ByteBuf::from(self.tx.hash(vout as u32)));
+        let hash = |vout: usize| self.is_utxo(vout).then(|| ByteBuf::from(self.hashes[vout]));
         TransactionSource::Outside(OutsideTransaction {
             txid: self.tx.id(),
             store,

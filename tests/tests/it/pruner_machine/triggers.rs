@@ -3,11 +3,17 @@
 use super::Outcome;
 use super::jobs::Cause;
 use super::machine::Machine;
+use super::model::MOST;
 use coppice_canister::api::*;
 use coppice_tests::coppice::Who;
 
-/// The largest height.
-const MOST: u32 = u32::MAX / 2;
+/// Who tells a height: only a producer's may not jump, and by hand it is not where the chain is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum By {
+    Producer,
+    Operator,
+    Hand,
+}
 
 /// What a trigger for a height comes to.
 enum Expected {
@@ -19,12 +25,12 @@ enum Expected {
 
 impl Machine {
     /// Whether a height is one, and where the chain may be.
-    fn refused(&self, height: u32, notified: bool) -> Option<PrunerError> {
+    fn refused(&self, height: u32, by: By) -> Option<PrunerError> {
         let (current, jump) = (self.heights.current, self.settings.pruner.max_height_jump);
         match height {
             0 => Some(PrunerError::ZeroHeight),
             _ if height > MOST => Some(PrunerError::BadHeight { most: MOST }),
-            _ if notified && current > 0 && height > current.saturating_add(jump) => {
+            _ if by == By::Producer && current > 0 && height > current.saturating_add(jump) => {
                 Some(PrunerError::HeightJump { current, most: current.saturating_add(jump) })
             }
             _ => None,
@@ -32,11 +38,12 @@ impl Machine {
     }
 
     /// By hand a height is never processed; and a job by hand that runs may be for a height above the chain's.
-    fn expected(&self, height: u32, by_hand: bool) -> Expected {
+    fn expected(&self, height: u32, by: By) -> Expected {
+        let by_hand = by == By::Hand;
         let status = &self.sight.as_ref().expect("the history has begun").status;
         let mut open = status.pending.iter().chain(&status.running);
         let reached = |job: &PruneJob| by_hand || job.state == JobState::Pending || job.current_height >= height;
-        match self.refused(height, !by_hand) {
+        match self.refused(height, by) {
             Some(error) => Expected::Refused(error),
             None if height <= self.processed && !by_hand => Expected::Processed,
             None if open.any(|job| height <= job.height && reached(job)) => Expected::Underway,
@@ -47,7 +54,7 @@ impl Machine {
     /// A job that an answer names is one of those that are listed now.
     fn is_known(&self, job: &PruneJob) -> Outcome {
         let known = self.jobs.get(&job.id);
-        ensure!(known == Some(job), "the answer names {job:?}, which is {known:?}");
+        ensure!(known == Some(job) || self.asleep, "the answer names {job:?}, which is {known:?}");
         Ok(())
     }
 
@@ -64,7 +71,7 @@ impl Machine {
         match (expected, answer) {
             (Expected::Processed, Ok(PruneTrigger::Processed(job))) => {
                 self.seen("a trigger was processed before");
-                ensure!(!new, "processed: {job:?}");
+                ensure!(!new || self.asleep, "processed: {job:?}");
                 let Some(job) = job else { return Ok(()) };
                 ensure!(job.state == JobState::Completed, "processed: {job:?}");
                 self.is_known(&job)
@@ -72,7 +79,7 @@ impl Machine {
             (Expected::Underway, Ok(PruneTrigger::Underway(job))) => {
                 self.seen("a trigger was underway");
                 let open = matches!(job.state, JobState::Pending | JobState::Running);
-                ensure!(open && job.height >= height && !new, "underway: {job:?}");
+                ensure!(open && job.height >= height && (!new || self.asleep), "underway: {job:?}");
                 self.is_known(&job)
             }
             (Expected::New, Ok(PruneTrigger::Scheduled(job))) => {
@@ -85,9 +92,13 @@ impl Machine {
     }
 
     pub fn persisted(&mut self, height: u32) -> Outcome {
-        self.note(format!("{height} is persisted"));
-        let expected = self.expected(height, false);
-        let answer = self.call(Who::Producer, "notify_block_persisted", (height,))?;
+        self.persisted_by(Who::Producer, height)
+    }
+
+    fn persisted_by(&mut self, who: Who, height: u32) -> Outcome {
+        self.note(format!("{height} is persisted, says {who:?}"));
+        let expected = self.expected(height, if who == Who::Controller { By::Operator } else { By::Producer });
+        let answer = self.call(who, "notify_block_persisted", (height,))?;
         if let Expected::Refused(error) = expected {
             return self.was_refused(answer, error);
         }
@@ -97,9 +108,13 @@ impl Machine {
     }
 
     pub fn block(&mut self, height: u32, mined: bool) -> Outcome {
-        self.note(format!("block {height}, mined {mined}"));
-        let expected = self.expected(height, false);
-        let answer = self.call(Who::Producer, "notify_block", (height, mined))?;
+        self.block_by(Who::Producer, height, mined)
+    }
+
+    fn block_by(&mut self, who: Who, height: u32, mined: bool) -> Outcome {
+        self.note(format!("block {height}, mined {mined}, says {who:?}"));
+        let expected = self.expected(height, if who == Who::Controller { By::Operator } else { By::Producer });
+        let answer = self.call(who, "notify_block", (height, mined))?;
         if let Expected::Refused(error) = expected {
             return self.was_refused(answer, error);
         }
@@ -147,6 +162,32 @@ impl Machine {
         self.look(Cause::Nothing)
     }
 
+    /// An operator tells a height that is far from the chain's, by either notification; ticks; and an operator puts things right.
+    /// What was deleted meanwhile does not come back.
+    pub fn wrong(&mut self, height: u32, how: u8, ticks: u8) -> Outcome {
+        let before = (self.heights, self.processed);
+        match how % 3 {
+            0 => self.persisted_by(Who::Controller, height)?,
+            1 => self.block_by(Who::Controller, height, true)?,
+            _ => self.prune(height)?,
+        }
+        if self.heights != before.0 {
+            self.seen("a wrong height was told");
+        }
+        (0..ticks).try_for_each(|_| self.tick())?;
+        if how & 8 == 8 {
+            self.cancel()?;
+        }
+        self.set_right(before.0.persisted, before.1)
+    }
+
+    /// Where the heights are far above the chain's they are set to that.
+    pub fn set_right(&mut self, persisted: u32, processed: u32) -> Outcome {
+        let current = self.tip;
+        let persisted = (persisted > 0).then(|| persisted.min(current));
+        self.set_heights(current, persisted, processed.min(current))
+    }
+
     /// An operator says where the chain is: what was told is forgotten, and the run with it.
     pub fn set_heights(&mut self, current: u32, persisted: Option<u32>, processed: u32) -> Outcome {
         self.note(format!("set_heights({current}, {persisted:?}, {processed})"));
@@ -162,11 +203,15 @@ impl Machine {
         self.seen("heights are set");
         (self.heights.current, self.heights.persisted, self.processed) = (current, persisted.unwrap_or(0), processed);
         self.run = None;
+        self.again = true;
         self.look(Cause::Repaired)?;
         let set = answer.map_err(|error| format!("set_heights is refused: {error:?}"))?;
         let pending = self.sight.as_ref().and_then(|sight| sight.status.pending.clone());
         let due = set.safe_height > processed;
-        ensure!(set.due == pending && due == pending.is_some(), "{set:?} are set, and {pending:?} waits");
+        ensure!(
+            self.asleep || set.due == pending && due == pending.is_some(),
+            "{set:?} are set, and {pending:?} waits"
+        );
         Ok(())
     }
 
@@ -190,7 +235,7 @@ impl Machine {
 
     pub fn prune(&mut self, height: u32) -> Outcome {
         self.note(format!("prune_utxos({height})"));
-        let expected = self.expected(height, true);
+        let expected = self.expected(height, By::Hand);
         let answer: Result<PruneJob, PrunerError> = self.call(Who::Controller, "prune_utxos", (height,))?;
         let newest = self.jobs.keys().next_back().copied();
         self.look(Cause::Prune)?;

@@ -1,8 +1,9 @@
 //! Its interface: as much of it as the machine uses.
 
-use super::super::model::{At, Record};
-use super::super::settings::Setting;
-use super::super::transactions::Transaction;
+use super::super::conflicts::Resolved;
+use super::super::model::{At, Record, Records};
+use super::super::settings::{FLOOR, Setting};
+use super::super::transactions::{Transaction, Txid};
 use super::shown::shown;
 use super::{Fault, State};
 use candid::utils::ArgumentDecoder;
@@ -41,6 +42,7 @@ impl State {
             "grant_role" => reply(Ok::<(), RoleError>(())),
             "set_config" => {
                 let (change,): (ConfigChange,) = args(arg);
+                self.settings.low = change.min_liquid_cycles.map_or(self.settings.low, |cycles| cycles == FLOOR);
                 self.configure(change.utxo.unwrap_or_default());
                 let utxo = self.settings.utxo.clone();
                 reply(Ok::<_, ConfigError>(Config {
@@ -146,7 +148,7 @@ impl State {
             }
             "utxo_preserve" => {
                 let (of,): (UtxoPreserve,) = args(arg);
-                batch(of.txids.iter().map(|txid| Ok::<_, UtxoError>(self.records.preserve(txid, of.until))))
+                batch(of.txids.iter().map(|txid| self.records.preserve_at(txid, of.until)))
             }
             "utxo_set_conflicting" => {
                 let (of,): (UtxoSetConflicting,) = args(arg);
@@ -156,6 +158,12 @@ impl State {
                     let marked = marked.into_iter().map(ByteBuf::from).collect();
                     Ok::<_, UtxoError>(Conflict { marked, parent_spends: Vec::new() })
                 }))
+            }
+            "utxo_process_conflicting" => {
+                let (of,): (UtxoProcessConflicting,) = args(arg);
+                let at = self.at(of.height);
+                let winner = of.winners[0][..].try_into().expect("a txid");
+                reply(self.win(&winner, at))
             }
             other => panic!("the machine calls {other}"),
         }
@@ -205,6 +213,31 @@ impl State {
         bytes.clone()
     }
 
+    fn win(&mut self, winner: &Txid, at: At) -> Result<ConflictResolution, ConflictError> {
+        let before = self.records.clone();
+        let Resolved { losers, freed, spent } = self.records.process_conflicting(winner, at)?;
+        if self.has(Fault::LetsLosersHold) {
+            for (parent, vout) in &freed {
+                let hold =
+                    |records: &Records| Some(records.0.get(parent)?.outputs[*vout as usize].as_ref()?.hold.clone());
+                if let (Some(Some(hold)), Some(None)) = (hold(&before), hold(&self.records)) {
+                    let record = self.records.0.get_mut(parent).expect("it is there");
+                    record.outputs[*vout as usize].as_mut().expect("it was held").hold = Some(hold);
+                }
+            }
+        }
+        let unspend = |(txid, vout): &(Txid, u32)| Unspend {
+            outpoint: Outpoint { txid: ByteBuf::from(*txid), vout: *vout },
+            utxo_hash: ByteBuf::new(),
+            spender: Spender { txid: ByteBuf::new(), vin: 0 },
+        };
+        Ok(ConflictResolution {
+            losers: losers.into_iter().map(ByteBuf::from).collect(),
+            unspent: freed.iter().map(unspend).collect(),
+            spent,
+        })
+    }
+
     /// The transaction that a source gives.
     fn named(&self, source: &TransactionSource) -> Transaction {
         let txid = match source {
@@ -247,7 +280,12 @@ impl State {
         let txid = |row: &BlobDeletion| row.txid.as_ref().and_then(|txid| txid[..].try_into().ok()).expect("a record");
         for id in &arg.completed_ids {
             if let Some((row, _)) = self.rows.remove(id) {
-                self.take(&txid(&row), self.heights.current.max(1));
+                let txid = txid(&row);
+                if self.records.0[&txid].is_large() {
+                    self.finishing.insert(txid);
+                } else {
+                    self.take(&txid, self.heights.current.max(1));
+                }
                 done.removed += 1;
             }
         }

@@ -78,7 +78,12 @@ impl State {
         match height {
             0 => Err(PrunerError::ZeroHeight),
             _ if height > most => Err(PrunerError::BadHeight { most }),
-            _ if notified && current > 0 && height > limit && !self.has(Fault::BelievesAnything) => {
+            _ if notified
+                && !self.by_operator
+                && current > 0
+                && height > limit
+                && !self.has(Fault::BelievesAnything) =>
+            {
                 Err(PrunerError::HeightJump { current, most: limit })
             }
             _ => Ok(()),
@@ -97,6 +102,7 @@ impl State {
             return Err(PrunerError::BadHeight { most });
         }
         self.run = None;
+        self.again = true;
         for state in [JobState::Running, JobState::Pending] {
             if let Some(at) = self.with(state) {
                 self.end(at, JobState::Cancelled, Some(JobEnd::HeightsSet));
@@ -181,6 +187,9 @@ impl State {
             }
             return;
         }
+        if self.settings.low && !by_hand && !self.has(Fault::RunsWhilePoor) {
+            return;
+        }
         let limit = self.settings.pruner.job_timeout * 1_000_000_000;
         let late = self.running_job().filter(|job| self.now - job.started_at >= limit).map(|job| job.height);
         if let Some(height) = late {
@@ -217,7 +226,10 @@ impl State {
                 let job = &mut self.jobs[at];
                 (job.current_height, job.safe_height) = own;
             }
-            true => self.end(at, JobState::Completed, None),
+            true => {
+                self.again &= self.settings.pruner.disable_dah_cleaner;
+                self.end(at, JobState::Completed, None);
+            }
         }
     }
 

@@ -48,6 +48,15 @@ impl State {
                         run.phase = PrunerPhase::PreserveParents;
                         continue;
                     }
+                    if let Some(txid) = self.finishing.pop_first() {
+                        let pages = self.records.0[&txid].pages();
+                        let told = self.take(&txid, run.heights.0);
+                        self.add(counts, |counts| &mut counts.records_deleted, 1);
+                        self.add(counts, |counts| &mut counts.pages_deleted, pages);
+                        self.add(counts, |counts| &mut counts.parents_updated, told);
+                        ops -= 1;
+                        continue;
+                    }
                     let Some(txid) = self.next_due(run) else { return true };
                     // It may have come when its children were looked at.
                     let cutoff = settings.cutoff(run.heights.0);
@@ -58,7 +67,7 @@ impl State {
                         continue;
                     }
                     run.passed.insert(txid);
-                    ops -= self.delete(&txid, run.heights.0, counts);
+                    ops -= self.delete(&txid, run.heights, counts);
                     chunk -= 1;
                 }
             }
@@ -101,6 +110,13 @@ impl State {
             let frozen = self.records.0.iter().filter(|(_, record)| record.utxos().any(|output| output.frozen));
             due.extend(frozen.map(|(txid, _)| *txid));
         }
+        let at = run.heights.1.min(run.heights.0);
+        let longest = at + self.settings.utxo.block_height_retention.max(1);
+        let again = self.again && !self.has(Fault::WaitsForEver);
+        due.retain(|txid| {
+            let kept = self.kept.get(txid).filter(|(_, due)| *due == self.records.0[txid].delete_at_height);
+            kept.is_none_or(|(key, _)| *key <= at || again && *key > longest)
+        });
         due.sort_by_key(|txid| self.records.0[txid].delete_at_height);
         if self.has(Fault::LeavesOne) {
             due.pop();
@@ -109,26 +125,23 @@ impl State {
     }
 
     /// A record goes, if nothing keeps it.
-    fn delete(&mut self, txid: &Txid, current: u32, counts: &mut PruneCounts) -> i64 {
+    fn delete(&mut self, txid: &Txid, (current, safe): (u32, u32), counts: &mut PruneCounts) -> i64 {
         let record = self.records.0[txid].clone();
         let mut ops = 1;
         if self.settings.pruner.utxo_defensive_enabled && !self.has(Fault::IsNotDefensive) {
             ops += record.holds().count() as i64;
-            let mut spenders = self.records.spenders(&record, current, self.settings.utxo.block_height_retention);
-            spenders.remove(&Spent::Stably);
-            if self.has(Fault::TrustsTheAbsent) {
-                spenders.remove(&Spent::ByNone);
-            }
-            let skipped: Option<Count> = spenders.first().map(|spent| {
-                let count: Count = match spent {
-                    Spent::Unmined => |counts| &mut counts.skipped_child_unmined,
-                    Spent::Recently => |counts| &mut counts.skipped_child_recent,
-                    _ => |counts| &mut counts.skipped_child_absent,
+            let retention = self.settings.utxo.block_height_retention;
+            let trusted = if self.has(Fault::TrustsTheAbsent) { Spent::ByNone } else { Spent::Stably };
+            let spenders = record.holds().map(|hold| self.records.spender(hold, current, retention));
+            let mut unstable = spenders.filter(|(spent, _)| *spent != Spent::Stably && *spent != trusted);
+            if let Some((spent, lacks)) = unstable.next() {
+                let (skipped, blocks): (Count, u32) = match spent {
+                    Spent::Unmined => (|counts| &mut counts.skipped_child_unmined, retention.max(1)),
+                    Spent::Recently => (|counts| &mut counts.skipped_child_recent, lacks),
+                    _ => (|counts| &mut counts.skipped_child_absent, retention.max(1)),
                 };
-                count
-            });
-            if let Some(skipped) = skipped {
                 self.add(counts, skipped, 1);
+                self.kept.insert(*txid, (safe.min(current) + blocks, record.delete_at_height));
                 return ops;
             }
         }
@@ -142,7 +155,7 @@ impl State {
                 blob_key: blob.blob_key.clone(),
                 file_type: if blob.file_type == FileType::Tx { "tx" } else { "outputs" }.into(),
                 store_type: blob.store_type,
-                delete_at_height: record.delete_at_height.expect("it is due"),
+                delete_at_height: record.delete_at_height.unwrap_or(1),
                 retry_count: 0,
                 last_retry_at: 0,
                 txid: Some(serde_bytes::ByteBuf::from(*txid)),
@@ -163,13 +176,16 @@ impl State {
     /// Takes a record out.
     pub fn take(&mut self, txid: &Txid, height: u32) -> u64 {
         let at = At { height, retention: self.settings.utxo.block_height_retention };
-        if !self.has(Fault::TellsNobody) {
+        let many = self.has(Fault::TellsAThousand) && self.records.0[txid].is_large();
+        if !self.has(Fault::TellsNobody) && !many {
             return self.records.remove(txid, at);
         }
         let before = self.records.clone();
         let told = self.records.remove(txid, at);
+        let from = if many { 1_000 } else { 0 };
         for (txid, record) in &mut self.records.0 {
-            record.outputs.clone_from(&before.0[txid].outputs);
+            let outputs = record.outputs.iter_mut().zip(&before.0[txid].outputs);
+            outputs.skip(from).for_each(|(output, before)| output.clone_from(before));
         }
         told
     }

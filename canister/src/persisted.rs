@@ -1,0 +1,197 @@
+//! What is persisted as CBOR takes a new field that may be absent without a new version, wherever it lies; and another version is
+//! refused: an upgrade to code that cannot read it is undone.
+//!
+//! Of each cell every structure in it, however deep, gets a field that this code does not know. (That a field is absent which it
+//! does know is the other half: what was written before a field was made.)
+
+use crate::api::*;
+use crate::memory::{self, cell};
+use crate::runtime::{native, time_secs};
+use crate::state::{self, mutate, read};
+use crate::testing::block;
+use crate::utxo::tests::world::{Tx, block as in_block, raw};
+use candid::Principal;
+use ciborium::Value;
+use serde_bytes::ByteBuf;
+
+/// The cells that are CBOR, and the names of those structures in them that a busy canister has. Exporters are by name: that map
+/// is none.
+const CELLS: [(u64, &str); 6] = [
+    (cell::CONFIG, "config roles principal utxo_batch_size"),
+    (cell::PRUNE, "policy retain_blocks last_run reason"),
+    (cell::EXPORTERS, "bound acknowledged_at"),
+    (cell::TRANSACTION_UPLOAD, "parts offset gen"),
+    (cell::UTXO_PRUNER, "safe noted promise last_completed level slot parent superseded cutoff"),
+    (cell::JOBS, "trigger counts"),
+];
+
+const NEW: &str = "a_field_to_come";
+
+fn principal(of: u8) -> Principal {
+    Principal::from_slice(&[of])
+}
+
+/// A canister in the middle of everything.
+fn busy() {
+    native::reset();
+    memory::forget();
+    let (producers, operators) = (vec![principal(1)], vec![principal(2)]);
+    let log_class = Some(64 << 10);
+    state::init(Some(CanisterArg::Init(InitArg { log_class, producers, operators, ..InitArg::default() }))).unwrap();
+    mutate(|state| {
+        let exporter = Exporter { name: "indexer".into(), principal: principal(3) };
+        state.register_exporter(&exporter).unwrap();
+        for number in 0..20 {
+            let admission = state.admission();
+            state.chain.append(&mut state.blobs, &block(number, &[], 9_000), &admission, time_secs()).unwrap();
+        }
+        state.exporters.acknowledge(&state.chain, principal(3), 15, &crate::testing::hash(15, 0)).unwrap();
+        let arg = PrunePolicyArg { retain_blocks: Some(5), ..PrunePolicyArg::default() };
+        state.pruner.set_policy(PrunePolicy::new(&arg, state.config.class()).unwrap());
+        assert_eq!(state.prune_now(8).unwrap().reason, Some(PruneReason::Retention));
+        let begin = BeginTransaction { txid: ByteBuf::from([5; 32]), length: 3 << 20, chunk_size: 1 << 20 };
+        state.utxo.begin_upload(&mut state.blobs, &begin, &state.config.utxo, time_secs()).unwrap();
+    });
+    records();
+}
+
+/// Jobs that ended, one that runs and one that waits; something that traps, something that is set aside, and what blocks.
+fn records() {
+    let due: Vec<Tx> = (0..9).map(|i| Tx::orphan(10 + i, 1)).collect();
+    let old = Tx::of(70, &[([9; 32], 0)], 1);
+    mutate(|state| {
+        let settings = state.config.utxo.clone();
+        let call = crate::utxo::Call { height: 1_000, now_ns: 5, settings: &settings };
+        let mined = MinedIn { blocks: (0..5).map(|i| in_block(i, 900)).collect(), on_longest_chain: true };
+        for tx in &due {
+            let item = UtxoCreate { mined: Some(mined.clone()), ..raw(tx) };
+            state.utxo.create(&mut state.blobs, &item, &call).unwrap();
+            let spends = TransactionSpends { spender: ByteBuf::from([7; 32]), spends: vec![tx.spend(0, 0)] };
+            state.utxo.spend(&spends, &call).unwrap();
+        }
+        state.utxo.create(&mut state.blobs, &raw(&old), &call).unwrap();
+        state.utxo_pruner.set_assembly(BlockAssemblyState::Running);
+        let change = PrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() };
+        state.utxo_pruner.set_settings(&change).unwrap();
+    });
+    let tick = |secs: u64| {
+        native::with(|world| world.time_ns += secs * 1_000_000_000);
+        mutate(|state| {
+            let (pruner, mut records) = state.utxo_pruner();
+            pruner.tick(&mut records, false);
+        });
+    };
+    let notify = |height: u32| mutate(|state| drop(state.utxo_pruner.notify_block(height, true, false).unwrap()));
+    let slot = read(|state| state.utxo.slot_of(&old.txid));
+    let damage = |kind: u8| memory::region(memory::UTXO_SLOTS).write(u64::from(slot) * 64 + 8, &[kind]);
+    notify(1_100);
+    (0..2).for_each(|_| tick(1));
+    // Phase 1 comes to what cannot be read, which is then set aside.
+    notify(1_287);
+    damage(9);
+    tick(1);
+    mutate(|state| state.utxo_pruner.set_aside(slot).unwrap());
+    notify(1_288);
+    (0..3).for_each(|_| tick(1));
+    // Ticks come as late as if those before had trapped: until one record is noted, alone, and passed over.
+    (0..3).for_each(|_| tick(100));
+    tick(1);
+    (0..2).for_each(|_| tick(100));
+    notify(1_291);
+}
+
+/// The names of all fields, and each structure with a field more. One whose name begins with a capital is a variant.
+fn with_a_field(value: &mut Value, names: &mut Vec<String>, is_structure: bool) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| with_a_field(item, names, true)),
+        Value::Map(fields) => {
+            let text = |key: &Value| key.as_text().map(str::to_string);
+            let keys: Vec<String> = fields.iter().filter_map(|(key, _)| text(key)).collect();
+            let variant = |key: &String| key.starts_with(|first: char| first.is_uppercase());
+            let is_structure = is_structure && keys.len() == fields.len() && !keys.iter().any(variant);
+            names.extend(keys);
+            fields.iter_mut().for_each(|(_, field)| with_a_field(field, names, true));
+            if is_structure {
+                fields.push((NEW.into(), Value::Array(vec![7.into()])));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn cell_value(at: u64) -> Value {
+    let cells = memory::region(memory::CELLS);
+    let len: [u8; 4] = cells.read(at + 8);
+    let mut bytes = Vec::new();
+    cells.read_onto(&mut bytes, at + 12, u32::from_le_bytes(len) as usize);
+    ciborium::from_reader(bytes.as_slice()).unwrap()
+}
+
+fn write(at: u64, value: &Value) {
+    let cells = memory::region(memory::CELLS);
+    let mut bytes = Vec::new();
+    ciborium::into_writer(value, &mut bytes).unwrap();
+    cells.write(at + 8, &(bytes.len() as u32).to_le_bytes());
+    cells.write(at + 12, &bytes);
+}
+
+fn upgrade() -> Result<(), String> {
+    memory::forget();
+    state::upgrade(None)
+}
+
+/// All that is read from the cells.
+fn shown() -> String {
+    read(|state| {
+        let (settings, deletions) = (&state.config.utxo, &state.deletions);
+        let mut status = state.utxo_pruner.status(settings, deletions);
+        (status.ticks, status.next_tick) = (0, 0);
+        let jobs = state.utxo_pruner.jobs(None, 0);
+        let exporters = state.exporters.status(&state.chain, false);
+        let pruner = (state.pruner.policy(), state.pruner.status(&state.chain, &state.blobs, &state.constraints()));
+        let mut pruned = format!("{:?}", pruner.1);
+        pruned.truncate(pruned.find("next_tick").unwrap_or(pruned.len()));
+        let upload = state.utxo.uploads.touched();
+        format!(
+            "{:?} {:?} {:?} {pruned} {exporters:?} {upload:?} {status:?} {jobs:?}",
+            state.config, state.roles, pruner.0
+        )
+    })
+}
+
+#[test]
+fn every_structure_in_every_cell_takes_a_field() {
+    busy();
+    let before = shown();
+    for (at, expected) in CELLS {
+        let (now, mut names) = (cell_value(at), Vec::new());
+        let mut next = now.clone();
+        with_a_field(&mut next, &mut names, at != cell::EXPORTERS);
+        let missing: Vec<&str> = expected.split(' ').filter(|name| !names.iter().any(|there| there == name)).collect();
+        assert_eq!(missing, [] as [&str; 0], "cell {at} has only {names:?}");
+        write(at, &next);
+        assert_eq!(upgrade(), Ok(()), "cell {at}");
+        assert_eq!(shown(), before, "cell {at}");
+        write(at, &now);
+    }
+}
+
+#[test]
+fn another_version_of_a_cell_is_refused() {
+    busy();
+    let before = shown();
+    let cells = memory::region(memory::CELLS);
+    // A job that ended is only shown, and left out where it cannot be.
+    for (at, _) in CELLS.into_iter().filter(|(at, _)| *at != cell::JOBS) {
+        let header: [u8; 12] = cells.read(at);
+        for (byte, wrong) in [(0, b'X'), (4, 0), (4, header[4] + 1), (5, 1)] {
+            let mut bytes = header;
+            bytes[byte] = wrong;
+            cells.write(at, &bytes);
+            assert!(upgrade().is_err(), "byte {byte} of cell {at}");
+        }
+        cells.write(at, &header);
+        assert_eq!(upgrade(), Ok(()));
+        assert_eq!(shown(), before);
+    }
+}

@@ -1,0 +1,89 @@
+//! No memory: the cap is set to what the canister has, and what is left of that is filled. Then operations may be refused, and nothing
+//! of them has happened; the pruner goes on all the same.
+
+use super::Outcome;
+use super::jobs::Cause;
+use super::machine::Machine;
+use super::operations::block_id;
+use super::settings::Setting;
+use coppice_canister::api::*;
+use coppice_tests::blocks::id;
+use coppice_tests::coppice::Who;
+use serde_bytes::ByteBuf;
+
+/// Pages of 64 KiB: fewest with which a canister starts, and most.
+const PAGES: (u64, u64) = (4_096, 8_192_000);
+/// Outputs of the largest record that fills.
+const FILL: usize = 200_000;
+
+/// What fills, beside the family.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fillers {
+    pub records: u64,
+    pub pages: u64,
+}
+
+/// Whether an answer says that there is no memory.
+pub fn is_refused(answer: &impl std::fmt::Debug) -> bool {
+    format!("{answer:?}").contains("OutOfSpace")
+}
+
+impl Machine {
+    pub fn memory(&mut self, full: bool) -> Outcome {
+        let billed = self.coppice.storage().billed_bytes >> 16;
+        // The canister that is none has no end of it.
+        if billed == 0 || full == self.full {
+            return Ok(());
+        }
+        self.note(format!("memory is full: {full}"));
+        let pages = if full { billed.max(PAGES.0) } else { PAGES.1 };
+        let change = ConfigChange { max_stable_pages: Some(pages), ..ConfigChange::default() };
+        let set: Result<Config, ConfigError> = self.call(Who::Controller, "set_config", (change,))?;
+        ensure!(set.is_ok(), "{set:?}");
+        self.full = full;
+        self.was_full |= full;
+        if full {
+            self.seen("memory is full");
+            let page = self.settings.utxo.utxo_batch_size;
+            self.set(Setting::Page(20_000))?;
+            self.fill()?;
+            self.set(Setting::Page(page))?;
+        }
+        self.look(Cause::Nothing)
+    }
+
+    /// Makes records that nobody touches, ever smaller ones, until there is no room for one.
+    fn fill(&mut self) -> Outcome {
+        let mut outputs = FILL;
+        while outputs > 0 {
+            let number = 0xF111_0000 + self.fillers.records;
+            let blob_key = ByteBuf::from(number.to_le_bytes());
+            let store = ExternalStore { blob_key, file_type: FileType::Outputs, store_type: StoreType::Tx };
+            let source = TransactionSource::Outside(OutsideTransaction {
+                txid: ByteBuf::from(id(number)),
+                store,
+                coinbase: false,
+                version: 1,
+                lock_time: 0,
+                size: 9,
+                inputs: Vec::new(),
+                utxo_hashes: vec![None; outputs],
+            });
+            let block = BlockRef { block_id: block_id(self.tip, 0), height: self.tip, subtree: 1 };
+            let mined = Some(MinedIn { blocks: vec![block], on_longest_chain: true });
+            let item = UtxoCreate { source, mined, locked: Some(true), conflicting: false, fee: None };
+            let batch = UtxoCreateBatch { height: self.tip, items: vec![item] };
+            let made: Batch<Result<UtxoCreated, UtxoError>> = self.call(Who::Producer, "utxo_create", (batch,))?;
+            match &made.results[..] {
+                [Ok(made)] => {
+                    self.fillers.records += 1;
+                    self.fillers.pages += u64::from(made.extra_pages);
+                }
+                [Err(UtxoError::OutOfSpace)] => outputs /= 4,
+                other => return Err(format!("memory is filled, and {other:?}")),
+            }
+            self.look(Cause::Nothing)?;
+        }
+        Ok(())
+    }
+}
