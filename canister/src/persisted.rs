@@ -96,7 +96,8 @@ fn records() {
     // Ticks come as late as if those before had trapped: until one record is noted, alone, and passed over.
     (0..3).for_each(|_| tick(100));
     tick(1);
-    (0..2).for_each(|_| tick(100));
+    // Late, late again, and late for the first time.
+    (0..3).for_each(|_| tick(100));
     notify(1_291);
 }
 

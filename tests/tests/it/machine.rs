@@ -236,15 +236,20 @@ impl Machine {
             assert_eq!(answer, Err(RollbackError::UploadOpen));
         } else {
             // As many messages as the budget wants.
-            let (mut answer, mut removed) = (answer.unwrap(), 0);
+            let (mut answer, mut calls) = (answer.unwrap(), 0);
             while answer.has_more {
-                removed += answer.removed;
-                assert_eq!(answer.head, head - removed);
-                assert!(answer.removed > 0, "the smallest budget makes progress");
+                calls += 1;
+                assert!(calls < 100 && answer.head >= number, "the smallest budget makes progress");
                 answer = self.coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", number).unwrap();
             }
-            assert_eq!((answer.head, removed + answer.removed), (number, head - number));
+            assert_eq!(answer.head, number);
             self.model.roll_back(number);
+            if calls > 0 {
+                // Ticks were woken to go on with it, and go on with what is due.
+                self.coppice.settle(60);
+                let now = self.now();
+                self.model.settle(now, EXPIRY);
+            }
         }
     }
 
