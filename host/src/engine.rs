@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use wasmtime::{Config, Engine, Linker, OptLevel, RegallocAlgorithm};
+use wasmtime::{Config, Engine, Linker};
 
 use crate::context::Context;
 use crate::module::{CanisterModule, InvalidModule};
@@ -18,9 +18,6 @@ const MAX_WASM_STACK: usize = 1 << 20;
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
     let mut config = Config::new();
     config
-        // Compiled quickly rather than well: instructions are counted in the wasm, and most of a test's time is not spent in it.
-        .cranelift_opt_level(OptLevel::None)
-        .cranelift_regalloc_algorithm(RegallocAlgorithm::SinglePass)
         .consume_fuel(true)
         .operator_cost(cost::operator_costs())
         .max_wasm_stack(MAX_WASM_STACK)
