@@ -87,15 +87,23 @@ pub fn arm_at(at: u64) {
     if at < net && armed(now).is_none_or(|armed| at < armed) {
         let before = ARMED.replace(Some(at));
         // Nothing that is armed only now has been due for longer.
-        let due = at.max(now);
-        DUE.set(Some(DUE.get().map_or(due, |before| before.min(due))));
+        note_due(at.max(now));
         #[cfg(target_family = "wasm")]
         timers::once(&timers::BLOCKS, at.saturating_sub(now), before.is_some_and(|before| before > now), tick);
         #[cfg(not(target_family = "wasm"))]
         let _ = before;
     }
+    if at >= net && at < u64::MAX {
+        // A firing of the net sees to it, an interval behind its time at the most.
+        note_due(at.saturating_add(NET_SECS * NS));
+    }
     let next = armed(now).map_or(net, |armed| armed.min(net));
     state::mutate(|state| state.pruner.set_next_tick(next));
+}
+
+/// Notes that a tick is due at `at`.
+fn note_due(at: u64) {
+    DUE.set(Some(DUE.get().map_or(at, |before| before.min(at))));
 }
 
 /// When the net fires at the latest: one that is due waits for its message, or has trapped, and the next one counts.
@@ -140,8 +148,9 @@ pub fn arm_uploads() {
         let touched = state.chain.upload_touched().into_iter().chain(state.utxo.uploads.touched()).min();
         touched.map(|touched| touched.saturating_add(expiry))
     });
-    if let Some(secs) = expires {
-        arm_at(secs.saturating_mul(NS));
+    // One that has expired is the business of the tick that has just been, which may have set that aside.
+    if let Some(at) = expires.map(|secs| secs.saturating_mul(NS)).filter(|&at| at > runtime::time_ns()) {
+        arm_at(at);
     }
 }
 
@@ -192,21 +201,29 @@ fn watch_at(now: u64) {
 /// interval from now at the latest.
 #[cfg(target_family = "wasm")]
 fn tick_net() {
-    NET_AT.set(runtime::time_ns() + NET_SECS * NS);
-    tick();
+    let planned = NET_AT.replace(runtime::time_ns() + NET_SECS * NS);
+    fire(planned);
 }
 
 /// What a firing for blocks does: drop uploads that nobody goes on with, then one bounded run if one is due. Then it is settled
 /// when the next one comes.
 pub fn tick() {
     let now = runtime::time_ns();
+    fire(ARMED.get().filter(|&armed| armed <= now).unwrap_or(now));
+}
+
+/// A firing of a timer that was to fire at `planned`.
+fn fire(planned: u64) {
+    let now = runtime::time_ns();
+    // A subnet that stood still fires late as well; what has trapped is late where the timer that fires now is not.
+    let is_late = |at: u64| now >= at.saturating_add(late_secs() * NS);
+    let late = DUE.get().is_some_and(is_late) && !is_late(planned);
     if ARMED.get().is_some_and(|armed| armed <= now) {
         ARMED.set(None);
         // Of timers that fire together each would be followed by one of its own, for as long as there is a backlog.
         #[cfg(target_family = "wasm")]
         timers::drop_once(&timers::BLOCKS);
     }
-    let late = DUE.get().is_some_and(|due| now >= due.saturating_add(late_secs() * NS));
     let next = state::mutate(|state| state.tick(late));
     // Cleared only here: a tick that traps leaves it to the next one.
     DUE.set(None);

@@ -91,7 +91,7 @@ fn commit_block(block: BlockId) -> Result<Commit, UploadError> {
 #[update(guard = "producer")]
 fn abort_block(number: u64) -> Result<bool, UploadError> {
     daemon::on_call();
-    let aborted = mutate(|state| state.chain.abort_upload(&mut state.blobs, number));
+    let aborted = mutate(|state| state.abort_upload(number));
     daemon::arm_undo();
     aborted
 }

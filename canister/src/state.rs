@@ -3,7 +3,7 @@
 use crate::api::{
     CanisterArg, ChainReset, ClassStorage, Config, Exporter, ExporterError, Grant, Health, HeldBy, OwnerStorage,
     PruneError, PruneReason, PruneRun, RegionStorage, RemoveExporter, ResetChain, ResetError, Role, RoleError,
-    Rollback, RollbackError, StorageStatus,
+    Rollback, RollbackError, StorageStatus, UploadError,
 };
 use crate::blob::{BlobStore, Class, Owner};
 use crate::chain::{Admission, ChainStore, IndexTable};
@@ -244,6 +244,31 @@ impl State {
 
     /// One firing of the timer for blocks, and when the next is wanted; `late`: it begins so late that those before it have trapped.
     pub fn tick(&mut self, late: bool) -> Next {
+        let next = self.take_turn(late);
+        self.count_faults();
+        next
+    }
+
+    /// Drops the open upload of a block, and says whether there was one.
+    ///
+    /// # Errors
+    /// `OtherUpload` where another one is open.
+    pub fn abort_upload(&mut self, number: u64) -> Result<bool, UploadError> {
+        let aborted = self.chain.abort_upload(&mut self.blobs, number);
+        self.count_faults();
+        aborted
+    }
+
+    /// Counts and logs what could not be read where an upload was undone.
+    fn count_faults(&mut self) {
+        let faults = self.chain.take_faults();
+        if !faults.is_empty() {
+            faults.iter().for_each(|fault| runtime::log(&format!("upload: skipped: {fault}")));
+            self.pruner.rolled_back(&self.chain, &self.blobs, faults.len() as u64);
+        }
+    }
+
+    fn take_turn(&mut self, late: bool) -> Next {
         let constraints = self.constraints();
         let next = match self.pruner.turn(late) {
             Turn::All => return self.work(&constraints, u64::MAX),
@@ -340,7 +365,9 @@ impl State {
     /// # Errors
     /// [`ResetError`], and nothing has changed.
     pub fn reset_chain(&mut self, reset: &ResetChain) -> Result<ChainReset, ResetError> {
-        self.chain.check_reset(&reset.head_hash)?;
+        // What cannot be undone goes with the chain.
+        let gives_up = self.pruner.is_set_aside(Piece::Undo);
+        self.chain.check_reset(&reset.head_hash, gives_up)?;
         let behind = self.exporters.behind(self.chain.state().next).filter(|_| !reset.drop_unexported);
         if let Some((exporter, bound)) = behind {
             let exported_before_block = bound.max(self.chain.state().oldest);
@@ -348,6 +375,7 @@ impl State {
         }
         let blocks = self.chain.reset();
         self.exporters.reset();
+        self.pruner.reset();
         self.pruner.rolled_back(&self.chain, &self.blobs, 0);
         runtime::log(&format!("the chain was reset: {blocks} blocks are gone"));
         Ok(ChainReset { blocks, left: self.chain.to_clear() })

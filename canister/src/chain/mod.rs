@@ -67,6 +67,8 @@ pub struct ChainStore {
     index: HashTable,
     keys: HashTable,
     rollbacks: Rollbacks,
+    /// What could not be read where an upload was undone, until somebody counts it.
+    faults: Vec<String>,
     /// Has all ids and keys share four hashes.
     #[cfg(test)]
     few_hashes: bool,
@@ -85,6 +87,7 @@ impl ChainStore {
         Ok(Self {
             state: ChainState::load(&cells)?,
             rollbacks: Rollbacks::load(&cells)?,
+            faults: Vec::new(),
             #[cfg(test)]
             few_hashes: false,
             #[cfg(test)]

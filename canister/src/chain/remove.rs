@@ -104,10 +104,14 @@ impl ChainStore {
             self.log.clear(blob);
         }
         let below = self.records.references_before(number + 1).unwrap_or(self.state.pruned_references);
-        let owed = below.clamp(self.state.pruned_references, self.state.references) - self.state.pruned_references;
+        let owed = below.min(self.state.references).saturating_sub(self.state.pruned_references);
         self.state.pruned_references += owed;
         self.state.id_sweep.owe(owed);
         self.state.key_sweep.owe(if self.keys.stats().entries > 0 { owed } else { 0 });
+        if let Some(meta) = self.records.meta(number) {
+            self.state.keys = self.state.keys.saturating_sub(u64::from(meta.keys));
+            self.state.id_links = self.state.id_links.saturating_sub(u64::from(meta.id_links));
+        }
         if (number + 1).is_multiple_of(PAGE_RECORDS) {
             self.records.remove(number, true);
         }

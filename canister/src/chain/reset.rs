@@ -45,15 +45,19 @@ impl Reset {
 }
 
 impl ChainStore {
-    /// Checks that the chain may be emptied by one who names the head's hash; of a head whose record is damaged it is empty.
+    /// Checks that the chain may be emptied by one who names the head's hash; of a head whose record is damaged it is empty. `gives_up`: an
+    /// upload or a rollback that cannot be undone goes with it.
     ///
     /// # Errors
     /// [`ResetError`].
-    pub fn check_reset(&self, head_hash: &[u8]) -> Result<(), ResetError> {
+    pub fn check_reset(&self, head_hash: &[u8], gives_up: bool) -> Result<(), ResetError> {
         let head = self.state.head().ok_or(ResetError::Empty)?;
         let expected = self.hash(head).unwrap_or_default();
         if expected.as_slice() != head_hash {
             return Err(ResetError::WrongHash { expected: expected.to_bytes() });
+        }
+        if gives_up && self.state.transit.is_some() {
+            return Ok(());
         }
         if self.upload().is_some() {
             return Err(ResetError::UploadOpen);
@@ -67,11 +71,22 @@ impl ChainStore {
     /// Empties the chain, which was checked, and says how many blocks were kept. What is left to clear is the business of
     /// [`clear`](Self::clear).
     pub fn reset(&mut self) -> u64 {
+        if self.upload().is_some() {
+            self.close_upload();
+        }
+        // Whatever is in the indexes is stale from now on.
+        let stale = [self.index.stats().entries, self.keys.stats().entries];
         let state = &mut self.state;
         let kept = state.blocks();
-        let references = state.kept_references();
-        state.id_sweep.owe(references.saturating_sub(state.keys));
-        state.key_sweep.owe(if self.keys.stats().entries > 0 { state.keys } else { 0 });
+        for (sweep, entries) in [&mut state.id_sweep, &mut state.key_sweep].into_iter().zip(stale) {
+            sweep.owe(entries.saturating_sub(sweep.debt()));
+        }
+        if let Some(transit) = state.transit.take() {
+            // Its record and its blobs go with those of the chain.
+            state.log_end = state.log_end.max(transit.log_end);
+            state.next = state.next.max(transit.number + 1);
+        }
+        state.rollback_to = None;
         state.pruned_references = state.references;
         (state.reset.clear_from, state.reset.clear_to) = (state.oldest, state.next);
         // What a damaged block has left in the indexes may count more than the head did.

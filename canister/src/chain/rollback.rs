@@ -10,6 +10,7 @@ use super::segments::{Index, Segment};
 use super::transit::{Transit, Way};
 use crate::api::RollbackError;
 use crate::blob::BlobStore;
+use std::ops::Range;
 
 /// What a piece of a rollback did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -141,42 +142,51 @@ impl ChainStore {
         }
     }
 
-    /// References of the blocks below a kept one. Where its record is damaged the one before it speaks for it; where both are,
-    /// nothing is taken off.
+    /// References of the blocks below the head. The record before it says so, else its own; where none can be believed, nothing is taken
+    /// off.
     fn references_below(&self, number: u64) -> u64 {
-        let before = || {
-            let meta = self.records.meta(number.checked_sub(1)?)?;
-            Some(self.records.references_before(meta.number)? + meta.references())
-        };
-        let below = self.records.references_before(number).or_else(before);
-        below.filter(|&below| below <= self.state.references).unwrap_or(self.state.references)
+        let before = number.checked_sub(1).filter(|&before| before >= self.state.oldest);
+        let before = before.and_then(|before| {
+            let meta = self.records.meta(before)?;
+            self.records.references_before(before)?.checked_add(meta.references())
+        });
+        let possible = self.state.pruned_references..=self.state.references;
+        let below = [before, self.records.references_before(number)].into_iter().flatten();
+        below.into_iter().find(|below| possible.contains(below)).unwrap_or(self.state.references)
     }
 
     /// Takes the last references of the block in transit out of the indexes, at most so many, and says how many that were. Where that cannot
-    /// be, all of them stay, and nobody goes on with them.
+    /// be, all keys stay, or all ids, and nobody goes on with them.
     pub(super) fn take_out_slice(&mut self, blobs: &BlobStore, most: u64) -> Result<u64, String> {
         let Some(mut transit) = self.state.transit else { return Ok(0) };
         let (ids, keys) = transit.last(most);
         let gone = (ids.len() + keys.len()) as u64;
         let meta = self.records.meta(transit.number);
         let taken = match meta {
-            // Whoever takes the record out names it.
-            None => Ok(()),
+            // Whoever takes the record out of the chain names it.
+            None if transit.way == Way::RolledBack => Ok((Ok(()), Ok(()))),
+            None => Err("its record cannot be decoded".into()),
             Some(meta) => self.take_references(blobs, &meta, (ids.clone(), keys.clone())),
         };
-        (transit.ids, transit.keys) = if taken.is_ok() { (ids.start, keys.start) } else { (0, 0) };
+        let (keys_taken, ids_taken) = match taken {
+            Ok(both) => both,
+            Err(why) => (Err(why), Err(String::new())),
+        };
+        transit.keys = if keys_taken.is_ok() { keys.start } else { 0 };
+        transit.ids = if ids_taken.is_ok() { ids.start } else { 0 };
         self.state.transit = Some(transit);
-        taken.map(|()| gone).map_err(|why| format!("block {}: {why}", transit.number))
+        keys_taken.and(ids_taken).map(|()| gone).map_err(|why| format!("block {}: {why}", transit.number))
     }
 
+    /// Takes them out; what became of the keys, and of the ids.
     fn take_references(
         &mut self,
         blobs: &BlobStore,
         meta: &BlockMeta,
-        (ids, keys): (std::ops::Range<u32>, std::ops::Range<u32>),
-    ) -> Result<(), String> {
+        (ids, keys): (Range<u32>, Range<u32>),
+    ) -> Result<(Result<(), String>, Result<(), String>), String> {
         if ids.is_empty() && keys.is_empty() {
-            return Ok(());
+            return Ok((Ok(()), Ok(())));
         }
         let mut bytes = Vec::new();
         let range = meta.segment_start(Segment::Index)..meta.payload_end();
@@ -187,7 +197,7 @@ impl ChainStore {
         }
         let keys = if keys.is_empty() { Ok(0) } else { self.remove_keys(blobs, meta, &index, keys) };
         let ids = if ids.is_empty() { Ok(0) } else { self.remove_ids(blobs, meta, &index, ids) };
-        keys.and(ids).map(|_| ())
+        Ok((keys.map(drop), ids.map(drop)))
     }
 }
 

@@ -476,8 +476,8 @@ proptest! {
                 Step::Reset(at) => {
                     let Some(head) = chain.state().head() else { continue };
                     let hash = chain.hash(head).unwrap();
-                    prop_assert_eq!(chain.check_reset(b"other"), Err(ResetError::WrongHash { expected: hash.to_bytes() }));
-                    prop_assert_eq!(chain.check_reset(hash.as_slice()), Ok(()));
+                    prop_assert_eq!(chain.check_reset(b"other", false), Err(ResetError::WrongHash { expected: hash.to_bytes() }));
+                    prop_assert_eq!(chain.check_reset(hash.as_slice(), false), Ok(()));
                     prop_assert_eq!(chain.reset(), model.len() as u64);
                     model.clear();
                     check_ids(&chain, &blobs, &model)?;

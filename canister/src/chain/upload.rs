@@ -305,7 +305,7 @@ impl ChainStore {
         let number = upload.draft.number;
         let slice = self.slice();
         if let Err(why) = self.take_out_slice(blobs, slice) {
-            crate::runtime::log(&format!("upload of block {number}: skipped: {why}"));
+            self.faults.push(why);
         }
         if self.state.transit.is_some_and(|transit| transit.references() > 0) {
             self.save();
@@ -326,9 +326,12 @@ impl ChainStore {
         range.for_each(|blob| self.log.clear(blob));
         self.close_upload();
         release(blobs, &quarantined, &mut faults);
-        for fault in faults {
-            crate::runtime::log(&format!("upload of block {}: skipped: {fault}", upload.draft.number));
-        }
+        self.faults.extend(faults);
+    }
+
+    /// What could not be read where an upload was undone, and was not told yet.
+    pub fn take_faults(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.faults)
     }
 
     pub(super) fn close_upload(&mut self) {

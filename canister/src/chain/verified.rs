@@ -55,7 +55,8 @@ impl Verified {
 }
 
 impl ChainStore {
-    /// Goes on verifying the segments of the upload, as far as one message may, and says whether all of them are what was declared.
+    /// Goes on verifying the segments of the upload, as far as one message may, and says whether all of them are what was declared and this
+    /// message has room for more.
     ///
     /// # Errors
     /// `Damaged`; `Append(BadEncoding)` where one is not: the upload can only be aborted.
@@ -81,6 +82,6 @@ impl ChainStore {
             }
         }
         verified.save(&self.cells);
-        Ok(true)
+        Ok(left + STEP >= MOST_BYTES)
     }
 }

@@ -102,7 +102,9 @@ impl Place {
             return Err(ExportError::Reset { first_available: chain.first_available() }.into());
         }
         if state.started && number < state.oldest && !(whole && number + 1 == state.oldest) {
-            return Err(pruned(chain, cursor).into());
+            // A replica that has not come as far as a reset has other blocks.
+            let late = cursor.rollbacks > chain.rollbacks().count();
+            return Err(if late { ExportError::Behind { head: state.head() } } else { pruned(chain, cursor) }.into());
         }
         if hash_of(chain, number)?.is_none_or(|hash| hash != cursor.hash) {
             return Err(elsewhere(chain, cursor)?.into());

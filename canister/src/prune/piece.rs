@@ -90,6 +90,12 @@ impl Pruner {
         self.save();
     }
 
+    /// Notes that the chain was emptied: what was set aside of it is no more.
+    pub fn reset(&mut self) {
+        self.stored.set_aside.retain(|piece| !matches!(piece, Piece::Block(_) | Piece::Undo));
+        self.save();
+    }
+
     /// Whether a piece has trapped again and again.
     pub fn is_set_aside(&self, piece: Piece) -> bool {
         self.stored.set_aside.contains(&piece)
