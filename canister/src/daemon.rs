@@ -22,7 +22,12 @@ mod timers {
     }
 
     /// Sets a one-shot, in the place of the one before where that `is_ahead`.
-    pub fn once(timer: &'static LocalKey<Cell<Option<TimerId>>>, after_ns: u64, is_ahead: bool, tick: fn()) {
+    pub fn once(
+        timer: &'static LocalKey<Cell<Option<TimerId>>>,
+        after_ns: u64,
+        is_ahead: bool,
+        tick: impl FnOnce() + 'static,
+    ) {
         let new = ic_cdk_timers::set_timer(std::time::Duration::from_nanos(after_ns), async move { tick() });
         if let Some(old) = timer.replace(Some(new)).filter(|_| is_ahead) {
             ic_cdk_timers::clear_timer(old);
@@ -83,12 +88,14 @@ pub fn arm_work() {
 /// left to that one, which asks again.
 pub fn arm_at(at: u64) {
     let now = runtime::time_ns();
+    // What should have been done long ago is due from now on: who has not been waited for is not late.
+    let at = at.max(now);
     let net = net_at(now);
     if at < net && armed(now).is_none_or(|armed| at < armed) {
         let before = ARMED.replace(Some(at));
         DUE.set(Some(DUE.get().map_or(at, |due| due.min(at))));
         #[cfg(target_family = "wasm")]
-        timers::once(&timers::BLOCKS, at.saturating_sub(now), before.is_some_and(|before| before > now), tick);
+        timers::once(&timers::BLOCKS, at - now, before.is_some_and(|before| before > now), move || tick(Some(at)));
         #[cfg(not(target_family = "wasm"))]
         let _ = before;
     }
@@ -133,11 +140,7 @@ pub fn on_call() {
 
 /// Has the daemon look at the open uploads when they expire.
 pub fn arm_uploads() {
-    let expires = state::read(|state| {
-        let expiry = state.config.upload_expiry_secs;
-        let touched = state.chain.upload_touched().into_iter().chain(state.utxo.uploads.touched()).min();
-        touched.map(|touched| touched.saturating_add(expiry))
-    });
+    let expires = state::read(state::State::next_expiry);
     if let Some(secs) = expires {
         arm_at(secs.saturating_mul(NS));
     }
@@ -191,12 +194,12 @@ fn watch_at(now: u64) {
 #[cfg(target_family = "wasm")]
 fn tick_net() {
     NET_AT.set(runtime::time_ns() + NET_SECS * NS);
-    tick();
+    tick(None);
 }
 
 /// What a firing for blocks does: drop uploads that nobody goes on with, then one bounded run if one is due. Then it is settled
-/// when the next one comes.
-pub fn tick() {
+/// when the next one comes. `at`: when this one was to fire, where it is a one-shot.
+pub fn tick(at: Option<u64>) {
     let now = runtime::time_ns();
     if ARMED.get().is_some_and(|armed| armed <= now) {
         ARMED.set(None);
@@ -204,10 +207,13 @@ pub fn tick() {
         #[cfg(target_family = "wasm")]
         timers::drop_once(&timers::BLOCKS);
     }
-    let late = DUE.get().is_some_and(|due| now >= due.saturating_add(late_secs() * NS));
+    let late = DUE.get().is_some_and(|due| {
+        // Of one that is the first to come nobody has trapped before it: it was the subnet, or the clock.
+        now >= due.saturating_add(late_secs() * NS) && at.is_none_or(|at| at > due)
+    });
     let next = state::mutate(|state| state.tick(late));
-    // Cleared only here: a tick that traps leaves it to the next one.
-    DUE.set(None);
+    // Only here: a tick that traps leaves it to the next one. What is still ahead is due then.
+    DUE.set(ARMED.get());
     arm_at(match next {
         Next::AtOnce => now,
         Next::At(at) => at.max(now),
