@@ -22,7 +22,12 @@ mod timers {
     }
 
     /// Sets a one-shot, in the place of the one before where that `is_ahead`.
-    pub fn once(timer: &'static LocalKey<Cell<Option<TimerId>>>, after_ns: u64, is_ahead: bool, tick: fn()) {
+    pub fn once(
+        timer: &'static LocalKey<Cell<Option<TimerId>>>,
+        after_ns: u64,
+        is_ahead: bool,
+        tick: impl FnOnce() + 'static,
+    ) {
         let new = ic_cdk_timers::set_timer(std::time::Duration::from_nanos(after_ns), async move { tick() });
         if let Some(old) = timer.replace(Some(new)).filter(|_| is_ahead) {
             ic_cdk_timers::clear_timer(old);
@@ -83,13 +88,14 @@ pub fn arm_work() {
 /// left to that one, which asks again.
 pub fn arm_at(at: u64) {
     let now = runtime::time_ns();
+    // What should have been done long ago is due from now on: who has not been waited for is not late.
+    let at = at.max(now);
     let net = net_at(now);
     if at < net && armed(now).is_none_or(|armed| at < armed) {
         let before = ARMED.replace(Some(at));
-        // Nothing that is armed only now has been due for longer.
-        note_due(at.max(now));
+        note_due(at);
         #[cfg(target_family = "wasm")]
-        timers::once(&timers::BLOCKS, at.saturating_sub(now), before.is_some_and(|before| before > now), tick);
+        timers::once(&timers::BLOCKS, at - now, before.is_some_and(|before| before > now), move || tick(at));
         #[cfg(not(target_family = "wasm"))]
         let _ = before;
     }
@@ -103,7 +109,7 @@ pub fn arm_at(at: u64) {
 
 /// Notes that a tick is due at `at`.
 fn note_due(at: u64) {
-    DUE.set(Some(DUE.get().map_or(at, |before| before.min(at))));
+    DUE.set(Some(DUE.get().map_or(at, |due| due.min(at))));
 }
 
 /// When the net fires at the latest: one that is due waits for its message, or has trapped, and the next one counts.
@@ -143,14 +149,9 @@ pub fn on_call() {
 
 /// Has the daemon look at the open uploads when they expire.
 pub fn arm_uploads() {
-    let expires = state::read(|state| {
-        let expiry = state.config.upload_expiry_secs;
-        let touched = state.chain.upload_touched().into_iter().chain(state.utxo.uploads.touched()).min();
-        touched.map(|touched| touched.saturating_add(expiry))
-    });
-    // One that has expired is the business of the tick that has just been, which may have set that aside.
-    if let Some(at) = expires.map(|secs| secs.saturating_mul(NS)).filter(|&at| at > runtime::time_ns()) {
-        arm_at(at);
+    let expires = state::read(state::State::next_expiry);
+    if let Some(secs) = expires {
+        arm_at(secs.saturating_mul(NS));
     }
 }
 
@@ -201,32 +202,29 @@ fn watch_at(now: u64) {
 /// interval from now at the latest.
 #[cfg(target_family = "wasm")]
 fn tick_net() {
-    let planned = NET_AT.replace(runtime::time_ns() + NET_SECS * NS);
-    fire(planned);
+    let now = runtime::time_ns();
+    let planned = NET_AT.replace(now + NET_SECS * NS);
+    // Those between that one and now have trapped, or were missed.
+    tick(planned + now.saturating_sub(planned) / (NET_SECS * NS) * (NET_SECS * NS));
 }
 
 /// What a firing for blocks does: drop uploads that nobody goes on with, then one bounded run if one is due. Then it is settled
-/// when the next one comes.
-pub fn tick() {
+/// when the next one comes. `at`: when this one was to fire.
+pub fn tick(at: u64) {
     let now = runtime::time_ns();
-    fire(ARMED.get().filter(|&armed| armed <= now).unwrap_or(now));
-}
-
-/// A firing of a timer that was to fire at `planned`.
-fn fire(planned: u64) {
-    let now = runtime::time_ns();
-    // A subnet that stood still fires late as well; what has trapped is late where the timer that fires now is not.
-    let is_late = |at: u64| now >= at.saturating_add(late_secs() * NS);
-    let late = DUE.get().is_some_and(is_late) && !is_late(planned);
     if ARMED.get().is_some_and(|armed| armed <= now) {
         ARMED.set(None);
         // Of timers that fire together each would be followed by one of its own, for as long as there is a backlog.
         #[cfg(target_family = "wasm")]
         timers::drop_once(&timers::BLOCKS);
     }
+    let late = DUE.get().is_some_and(|due| {
+        // Of one that is the first to come nobody has trapped before it: it was the subnet, or the clock.
+        now >= due.saturating_add(late_secs() * NS) && at > due
+    });
     let next = state::mutate(|state| state.tick(late));
-    // Cleared only here: a tick that traps leaves it to the next one.
-    DUE.set(None);
+    // Only here: a tick that traps leaves it to the next one. What is still ahead is due then.
+    DUE.set(ARMED.get());
     arm_at(match next {
         Next::AtOnce => now,
         Next::At(at) => at.max(now),

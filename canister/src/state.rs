@@ -315,6 +315,15 @@ impl State {
         first.map(|(piece, _)| piece)
     }
 
+    /// When the first of the open uploads expires, in Unix seconds; none that is being undone already, or is passed over.
+    pub fn next_expiry(&self) -> Option<u64> {
+        let waits = |piece| !self.pruner.is_set_aside(piece);
+        let block = self.chain.upload_touched().filter(|_| !self.chain.is_aborting() && waits(Piece::Upload));
+        let transaction = self.utxo.uploads.touched().filter(|_| waits(Piece::Transaction));
+        let touched = block.into_iter().chain(transaction).min()?;
+        Some(touched.saturating_add(self.config.upload_expiry_secs))
+    }
+
     fn expire_upload(&mut self) {
         let expiry = self.config.upload_expiry_secs;
         if let Some(number) = self.chain.expire_upload(&mut self.blobs, runtime::time_secs(), expiry) {

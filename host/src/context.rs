@@ -11,7 +11,7 @@ use wasmtime::{Memory, ResourceLimiter};
 
 use crate::cycles;
 use crate::execution::Kind;
-use crate::faults::{Faults, TrapPoint};
+use crate::faults::{Faults, Planned, StableAccess, TrapPoint};
 use crate::limits::StablePagePrices;
 use crate::stable_memory::{Journal, PAGE, StableMemory};
 use crate::trap::Trap;
@@ -93,7 +93,9 @@ pub(crate) struct Run {
     pub(crate) input: Input,
     pub(crate) limit: u64,
     pub(crate) faults: Faults,
-    pub(crate) trap_point: Option<TrapPoint>,
+    pub(crate) planned: Planned,
+    /// The system call at which it traps, as an access of stable memory has said.
+    pub(crate) trap_at_call: Option<u64>,
     pub(crate) system_calls: u64,
     pub(crate) stable: StableMemory,
     pub(crate) journal: Journal,
@@ -115,25 +117,41 @@ pub(crate) struct Run {
 impl Run {
     /// The fuel to start with: the instruction limit, or where a fault strikes before it.
     pub(crate) fn fuel_limit(&self) -> u64 {
-        match self.trap_point {
+        match self.planned.point {
             Some(TrapPoint::Instructions(n)) => n.min(self.limit),
             _ => self.limit,
         }
     }
 
     pub(crate) fn at_start(&self) -> Result<(), Trap> {
-        self.strike(self.trap_point == Some(TrapPoint::Start), &"at the start of the message")
+        self.strike(self.planned.point == Some(TrapPoint::Start), &"at the start of the message")
     }
 
     pub(crate) fn at_end(&self) -> Result<(), Trap> {
-        self.strike(self.trap_point == Some(TrapPoint::End), &"at the end of the message")
+        self.strike(self.planned.point == Some(TrapPoint::End), &"at the end of the message")
     }
 
     /// Counts a system call.
     pub(crate) fn at_system_call(&mut self, name: &str) -> Result<(), Trap> {
         self.system_calls += 1;
-        let strikes = self.trap_point == Some(TrapPoint::SystemCall(self.system_calls));
+        let strikes = self.planned.point == Some(TrapPoint::SystemCall(self.system_calls))
+            || self.trap_at_call == Some(self.system_calls);
         self.strike(strikes, &format_args!("at system call {}, ic0.{name}", self.system_calls))
+    }
+
+    /// Sees an access of stable memory before it has an effect.
+    pub(crate) fn at_stable_access(&mut self, writes: bool, offset: u64, size: u64) -> Result<(), Trap> {
+        let access = StableAccess { writes, offset, size };
+        if self.planned.watched {
+            self.faults.accessed(access);
+        }
+        match self.planned.behind {
+            Some((at, n)) if at == access && self.trap_at_call.is_none() => {
+                self.trap_at_call = Some(self.system_calls + n.saturating_sub(1));
+                self.strike(n <= 1, &format_args!("at an access of stable memory, {access:?}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn strike(&self, strikes: bool, place: &dyn std::fmt::Display) -> Result<(), Trap> {
@@ -146,7 +164,7 @@ impl Run {
 
     /// Tells the injected end of the fuel from the platform's limit.
     pub(crate) fn explain(&self, trap: Trap) -> Trap {
-        match (&trap, self.trap_point) {
+        match (&trap, self.planned.point) {
             (Trap::InstructionLimit(_), Some(TrapPoint::Instructions(n))) if n < self.limit => {
                 self.faults.struck();
                 Trap::Injected(format!("after {n} instructions"))

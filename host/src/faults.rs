@@ -27,6 +27,28 @@ pub enum TrapPoint {
     End,
 }
 
+/// A read or a write of stable memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StableAccess {
+    /// Whether it writes.
+    pub writes: bool,
+    /// Bytes from the start of stable memory.
+    pub offset: u64,
+    /// Bytes of it.
+    pub size: u64,
+}
+
+/// What the plan says of a message.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Planned {
+    /// Where it traps.
+    pub(crate) point: Option<TrapPoint>,
+    /// The access behind which it traps, and at which system call from there on.
+    pub(crate) behind: Option<(StableAccess, u64)>,
+    /// Whether its accesses of stable memory are noted.
+    pub(crate) watched: bool,
+}
+
 /// What happens at a growth of stable memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GrowthFault {
@@ -49,6 +71,8 @@ pub(crate) struct Plan {
     injected: u64,
     traps: BTreeMap<u64, TrapPoint>,
     every: Option<TrapPoint>,
+    behind: Option<(StableAccess, u64)>,
+    watched: Option<Vec<StableAccess>>,
     growths: BTreeMap<u64, GrowthFault>,
     growths_seen: u64,
     balances: Vec<(Principal, u128)>,
@@ -75,6 +99,23 @@ impl Faults {
     /// Traps every message from now until [`Faults::clear`].
     pub fn trap_every_message(&self, point: TrapPoint) {
         self.plan().every = Some(point);
+    }
+
+    /// Traps every message that does this access of stable memory, at its `n`-th system call from the first such access on,
+    /// itself being the 1st, before that call has an effect; until [`Faults::clear`]. This is how a piece of work traps
+    /// whatever message it is in, when the access is one that only this piece does.
+    pub fn trap_behind_access(&self, access: StableAccess, n: u64) {
+        self.plan().behind = Some((access, n));
+    }
+
+    /// Notes the accesses of stable memory of every message from now until [`Faults::take_accesses`].
+    pub fn watch_accesses(&self) {
+        self.plan().watched = Some(Vec::new());
+    }
+
+    /// The accesses since [`Faults::watch_accesses`], in order, those of messages that trapped too.
+    pub fn take_accesses(&self) -> Vec<StableAccess> {
+        self.plan().watched.take().unwrap_or_default()
     }
 
     /// Answers -1 to the `k`-th `stable_grow` from now, the next being the first.
@@ -127,19 +168,27 @@ impl Faults {
             injected: plan.injected,
             growths_seen: plan.growths_seen,
             upgrade_results: std::mem::take(&mut plan.upgrade_results),
+            watched: plan.watched.take(),
             ..Plan::default()
         };
     }
 
     /// Counts a message and says where it shall trap.
-    pub(crate) fn next_message(&self, kind: Kind) -> Option<TrapPoint> {
+    pub(crate) fn next_message(&self, kind: Kind) -> Planned {
         if matches!(kind, Kind::Query | Kind::InspectMessage) {
-            return None;
+            return Planned::default();
         }
         let mut plan = self.plan();
         plan.messages += 1;
         let number = plan.messages;
-        plan.traps.remove(&number).or(plan.every)
+        let point = plan.traps.remove(&number).or(plan.every);
+        Planned { point, behind: plan.behind, watched: plan.watched.is_some() }
+    }
+
+    pub(crate) fn accessed(&self, access: StableAccess) {
+        if let Some(watched) = &mut self.plan().watched {
+            watched.push(access);
+        }
     }
 
     pub(crate) fn next_growth(&self) -> Option<GrowthFault> {

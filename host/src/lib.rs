@@ -64,7 +64,7 @@ pub use call_context::MessageId;
 pub use candid::Principal;
 pub use compiled::{default_module_cache, set_module_cache};
 pub use execution::{Execution, Kind, Outcome, Totals};
-pub use faults::{Faults, TrapPoint};
+pub use faults::{Faults, StableAccess, TrapPoint};
 pub use host::Host;
 pub use limits::{Limits, MAX_PAYLOAD, MAX_QUERY_REPLY, StablePagePrices};
 pub use log::LogRecord;

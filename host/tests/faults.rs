@@ -136,3 +136,29 @@ fn an_upgrade_that_is_made_to_trap_changes_nothing() {
     assert!(reject.reject_message.contains(INJECTED_FAULT), "{reject}");
     assert_eq!(state(&host, canister), bumped(1));
 }
+
+/// A piece of work that traps in whatever message it is in: known by an access of stable memory that only it does.
+#[test]
+fn what_follows_an_access_can_trap_in_every_message() {
+    let (host, canister) = installed();
+    update(&host, canister, "bump", &[]).unwrap();
+    host.faults().watch_accesses();
+    update(&host, canister, "bump", &[]).unwrap();
+    let accesses = host.faults().take_accesses();
+    assert!(accesses.iter().any(|access| access.writes), "{accesses:?}");
+    assert!(host.faults().take_accesses().is_empty(), "nobody watches any more");
+    for access in accesses {
+        for n in 1.. {
+            let before = state(&host, canister);
+            host.faults().trap_behind_access(access, n);
+            let results = [(); 2].map(|()| update(&host, canister, "bump", &[]).is_ok());
+            host.faults().clear();
+            assert_eq!(results[0], results[1], "each time the same");
+            if results[0] {
+                assert!(n > 1, "the access itself traps");
+                break;
+            }
+            assert_eq!(state(&host, canister), before, "{access:?}, {n}");
+        }
+    }
+}

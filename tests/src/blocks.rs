@@ -62,7 +62,7 @@ pub fn block(number: u64, ids: &[[u8; 32]], body: usize) -> AppendBlock {
         number,
         hash: ByteBuf::from(hash(number)),
         parent_hash: ByteBuf::from(hash(number.wrapping_sub(1))),
-        timestamp: 1_600_000_000 + number,
+        timestamp: 1_600_000_000u64.wrapping_add(number),
         body: ByteBuf::from(body),
         receipts: ByteBuf::from(receipts(number, ids.len())),
         index: ByteBuf::from(index(ids)),

@@ -337,6 +337,12 @@ impl BlobStore {
         *self.counters.class(class)
     }
 
+    /// Makes the entry of a blob's slot undecodable, as damage would.
+    #[cfg(test)]
+    pub(crate) fn poison(&self, ptr: &BlobPtr) {
+        self.granules.poison(ptr.offset / GRANULE, [0xFF; 16]);
+    }
+
     /// Bytes of the arena in slots, used or not.
     pub fn arena_end(&self) -> u64 {
         self.counters.arena_end()

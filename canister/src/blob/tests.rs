@@ -328,6 +328,40 @@ fn a_poisoned_entry_fails_closed() {
     assert_eq!(store.class_counters(class).lost, 2);
 }
 
+/// A bad entry in quarantine is counted as lost, and what is behind it is released.
+#[test]
+fn release_goes_on_behind_a_bad_entry() {
+    let mut store = fresh();
+    let blobs = [(); 5].map(|()| store.allocate(10, Owner::Chain).unwrap());
+    for ptr in &blobs {
+        store.free(ptr).unwrap();
+    }
+    store.poison(&blobs[0]);
+    // Of another state: it says that it is used.
+    store.granules.set(
+        2,
+        &Slot {
+            generation: 1,
+            len: 10,
+            state: SlotState::Used,
+            class: Class::for_len(10).unwrap(),
+            owner: Owner::Chain,
+        },
+    );
+    let (released, faults) = store.release_quarantined(2);
+    assert_eq!((released, faults.len()), (1, 1), "{faults:?}");
+    assert!(store.has_quarantined());
+    let mut store = reopen(store);
+    let (released, faults) = store.release_quarantined(1_000);
+    assert_eq!((released, faults.len()), (2, 1), "{faults:?}");
+    assert!(!store.has_quarantined());
+    let counters = store.class_counters(Class::for_len(10).unwrap());
+    assert_eq!(counters, ClassCounters { lost: 2, free: 3, ..ClassCounters::default() });
+    assert_eq!((store.kept_bytes(Owner::Chain), store.release_quarantined(1_000)), (0, (0, vec![])));
+    let again = [(); 3].map(|()| store.allocate(10, Owner::Chain).unwrap().offset);
+    assert_eq!(again, [1, 3, 4].map(|granule| granule * 65_536), "neither of the bad ones");
+}
+
 #[test]
 fn an_unknown_version_is_refused() {
     let mut store = fresh();

@@ -248,6 +248,8 @@ impl ChainStore {
 }
 
 #[cfg(test)]
+mod damage_tests;
+#[cfg(test)]
 mod key_tests;
 #[cfg(test)]
 mod tests;

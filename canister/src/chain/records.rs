@@ -175,7 +175,10 @@ impl BlockMeta {
             monotonic: u64_at(48),
             id_links: u32_at(56),
         };
-        (meta.payload_len() <= MAX_BLOCK && meta.id_links <= meta.transactions).then_some(meta)
+        // What is damaged may say anything: what is reckoned with it must not overflow.
+        let is_sane =
+            meta.payload_len() <= MAX_BLOCK && meta.id_links <= meta.transactions && meta.log_offset < 1 << 62;
+        is_sane.then_some(meta)
     }
 }
 

@@ -89,32 +89,25 @@ impl ChainStore {
         }))
     }
 
-    /// Takes the oldest block out without a look at it or at what it lies in: its part of the log is lost, and its references are the
-    /// sweep's. For one whose going traps.
+    /// Takes the oldest block out without a look at its blobs, for one whose going traps: they are lost, and so is a page of records
+    /// that it was the last on.
     pub fn skip_oldest(&mut self, blobs: &mut BlobStore) -> Option<Removed> {
         if !self.state.started || self.state.blocks() <= 1 {
             return None;
         }
         let number = self.state.oldest;
-        let next = self.records.meta(number + 1).filter(|next| next.log_offset <= self.state.log_tail);
-        let first =
-            next.map_or(self.state.log_first, |next| self.log.blob_of(next.log_offset).max(self.state.log_first));
-        for blob in self.state.log_first..first {
+        let meta = self.records.meta(number);
+        // As carefully as otherwise: a wrong record must not write off what other blocks lie in.
+        let lost = self.freed_with(number, meta.as_ref(), self.state.log_first);
+        let first = lost.end;
+        for blob in lost {
             blobs.write_off(self.log.class(), Owner::Chain);
             self.log.clear(blob);
         }
-        let below = self.records.references_before(number + 1).unwrap_or(self.state.pruned_references);
-        let owed = below.min(self.state.references).saturating_sub(self.state.pruned_references);
-        self.state.pruned_references += owed;
-        self.state.id_sweep.owe(owed);
-        self.state.key_sweep.owe(if self.keys.stats().entries > 0 { owed } else { 0 });
-        if let Some(meta) = self.records.meta(number) {
-            self.state.keys = self.state.keys.saturating_sub(u64::from(meta.keys));
-            self.state.id_links = self.state.id_links.saturating_sub(u64::from(meta.id_links));
-        }
-        if (number + 1).is_multiple_of(PAGE_RECORDS) {
-            self.records.remove(number, true);
-        }
+        self.owe(number);
+        let (keys, id_links) = meta.map_or((0, 0), |meta| (meta.keys, meta.id_links));
+        self.state.keys = self.state.keys.saturating_sub(u64::from(keys));
+        self.state.id_links = self.state.id_links.saturating_sub(u64::from(id_links));
         self.state.oldest = number + 1;
         self.state.log_first = first;
         self.state.pruned_blocks += 1;

@@ -131,3 +131,51 @@ impl ChainStore {
         faults
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::AppendError;
+    use crate::chain::{Admission, IndexTable};
+    use crate::memory;
+    use crate::testing::{block, fresh, hash, id, reopen};
+
+    /// More records, and more blobs, than one message clears: what is left is said, and the memory of all of it is used again.
+    #[test]
+    fn a_long_chain_is_cleared_over_several_messages() {
+        const CLASS: u32 = 64 << 10;
+        const BLOCKS: u64 = MOST_RECORDS + 300;
+        const FIRST: u64 = 50_000;
+        let (mut chain, mut blobs) = fresh(CLASS);
+        let admission = Admission::default();
+        for number in FIRST..FIRST + BLOCKS {
+            let body = if number % 20 == 0 { CLASS as usize } else { 0 };
+            let new = block(number, &[id(number)], body);
+            chain.append(&mut blobs, &new, &admission, 1_700_000_000).unwrap();
+        }
+        let log = chain.state.log_end - chain.state.log_first;
+        assert!(log > MOST_BLOBS);
+        assert_eq!(chain.check_reset(&hash(FIRST + BLOCKS - 1, 0), false), Ok(()));
+        assert_eq!(chain.reset(), BLOCKS);
+        let mut left = Vec::new();
+        while chain.to_clear() > 0 {
+            left.push(chain.to_clear());
+            let waits = chain.append(&mut blobs, &block(3, &[], 0), &admission, 0);
+            assert_eq!(waits, Err(AppendError::ResetUnderway { left: chain.to_clear() }));
+            assert_eq!(chain.clear(&mut blobs), Vec::<String>::new());
+            (chain, blobs) = reopen(CLASS);
+        }
+        assert_eq!(left, [BLOCKS + log, 300 + log, log - MOST_BLOBS]);
+        assert_eq!(blobs.kept_bytes(Owner::Chain), 0);
+        while chain.debt(IndexTable::Ids).debt > 0 || chain.debt(IndexTable::Ids).sweeping {
+            chain.sweep(IndexTable::Ids);
+        }
+        assert_eq!(chain.index_stats().entries, 0, "all of it was stale");
+        let billed = memory::billed_pages();
+        for number in 7..7 + 5_000 {
+            let new = block(number, &[id(number)], CLASS as usize / 2);
+            chain.append(&mut blobs, &new, &admission, 1_700_000_000).unwrap();
+        }
+        assert_eq!(memory::billed_pages(), billed, "what was cleared is used again");
+    }
+}

@@ -74,6 +74,7 @@ impl Pruner {
             Some(piece) => {
                 runtime::log(&format!("prune: passed over, as it traps: {piece}"));
                 self.stored.faults += 1;
+                self.stored.set_aside.retain(|&other| other != piece);
                 self.stored.set_aside.push(piece);
                 if self.stored.set_aside.len() > MOST {
                     self.stored.set_aside.remove(0);

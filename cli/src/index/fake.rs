@@ -32,6 +32,10 @@ pub struct Chain {
     pub corrupt: BTreeSet<u64>,
     /// The heads that rollbacks left.
     pub rollbacks: Vec<u64>,
+    /// Blocks that had been rolled back when the chain was reset last, with that; 0: it never was.
+    reset: u64,
+    /// Where a chain begins.
+    first: u64,
     pub registered: bool,
     pub bound: u64,
     pub on_ack: Option<OnAck>,
@@ -50,7 +54,7 @@ impl Chain {
         for &body in bodies {
             let (number, parent) = match self.blocks.last_key_value() {
                 Some((number, block)) => (number + 1, block.hash.clone()),
-                None => (10, vec![0; 32]),
+                None => (self.first, vec![0; 32]),
             };
             let hash = sha256(&[&[salt][..], &number.to_le_bytes(), &parent].concat()).to_vec();
             let ids = (0..number as u8 % 4).map(|at| sha256(&[&hash[..], &[at]].concat()));
@@ -69,6 +73,21 @@ impl Chain {
         self.bound = self.bound.min(head + 1);
     }
 
+    /// Empties the chain, which begins at another number then.
+    pub fn reset(&mut self, first: u64) {
+        self.blocks.clear();
+        self.corrupt.clear();
+        // None of them is a common ancestor any more.
+        self.rollbacks = vec![u64::MAX; self.rollbacks.len() + 1];
+        (self.reset, self.first, self.bound) = (self.rollbacks.len() as u64, first, 0);
+    }
+
+    /// Whether a cursor is of a chain that was reset since.
+    fn is_of_before(&self, at: &ExportCursor) -> bool {
+        let is_kept = || self.blocks.get(&at.number).is_some_and(|block| block.hash == at.hash.as_slice());
+        if at.rollbacks > 0 { at.rollbacks < self.reset } else { self.reset > 0 && !is_kept() }
+    }
+
     pub fn prune_before(&mut self, number: u64) {
         self.blocks.retain(|of, _| *of >= number);
     }
@@ -81,6 +100,9 @@ impl Chain {
     }
 
     fn export(&self, cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportPage, ExportError> {
+        if cursor.as_ref().is_some_and(|at| self.is_of_before(at)) {
+            return Err(ExportError::Reset { first_available: self.blocks.keys().next().copied() });
+        }
         let (Some(head), Some(oldest)) = (self.head(), self.blocks.keys().next().copied()) else {
             return Ok(ExportPage { chunks: Vec::new(), cursor, head: None });
         };
@@ -210,6 +232,8 @@ impl Fake {
             blocks: BTreeMap::new(),
             corrupt: BTreeSet::new(),
             rollbacks: Vec::new(),
+            reset: 0,
+            first: 10,
             registered: true,
             bound: 0,
             on_ack: None,

@@ -40,6 +40,7 @@ fn grow(run: &mut Run, pages: u64, most: u64) -> Result<Option<u64>, Trap> {
 /// The pages that a read touches first are charged before it has an effect.
 fn read(caller: &mut Caller<'_, Context>, target: u64, offset: u64, size: u64) -> wasmtime::Result<()> {
     let run = caller.data_mut().run();
+    run.at_stable_access(false, offset, size)?;
     run.stable.check_range(offset, size).map_err(|_| out_of_bounds())?;
     let price = run.journal.price_of_reading(run.environment.stable_page_prices, offset, size);
     charge(caller, price)?;
@@ -52,6 +53,7 @@ fn read(caller: &mut Caller<'_, Context>, target: u64, offset: u64, size: u64) -
 /// The pages that a write touches first are charged before it has an effect.
 fn write(caller: &mut Caller<'_, Context>, offset: u64, source: u64, size: u64) -> wasmtime::Result<()> {
     let run = caller.data_mut().run();
+    run.at_stable_access(true, offset, size)?;
     run.stable.check_range(offset, size).map_err(|_| out_of_bounds())?;
     let price = run.journal.price_of_writing(run.environment.stable_page_prices, offset, size);
     charge(caller, price)?;

@@ -2,6 +2,7 @@
 
 mod access;
 mod append;
+mod clocks;
 mod daemon;
 mod deploy;
 mod docs;
@@ -9,6 +10,7 @@ mod export;
 mod interruption;
 mod keeps_up;
 mod keys;
+mod large_blocks;
 mod large_index;
 mod long_run;
 mod machine;
@@ -19,7 +21,10 @@ mod prune;
 mod pruner;
 mod pruner_machine;
 mod reads;
+mod reset;
 mod rollback;
+mod slices;
 mod tomorrow;
+mod traps;
 mod uploads;
 mod utxo;

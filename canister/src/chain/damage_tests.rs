@@ -1,0 +1,353 @@
+//! Damage that stays local: wrong and undecodable records beside a rollback, blobs of the log that are lost, postings that outlive
+//! their block, and the ring of the log's directory.
+
+use super::*;
+use crate::api::*;
+use crate::runtime::native;
+use crate::testing::{block, fresh, hash, id, reopen};
+use serde_bytes::ByteBuf;
+
+const CLASS: u32 = 64 << 10;
+const KIB: usize = 1 << 10;
+
+fn append(chain: &mut ChainStore, blobs: &mut BlobStore, block: &AppendBlock) -> Result<(), AppendError> {
+    chain.append(blobs, block, &Admission::default(), 1_700_000_000)
+}
+
+/// A block with an id of its own and one that is in each block.
+fn own(number: u64, body: usize) -> AppendBlock {
+    block(number, &[id(number), id(u64::MAX)], body)
+}
+
+fn body(number: u64) -> usize {
+    [100 * KIB, 10, 70 * KIB, 200 * KIB, 0, 30 * KIB][number as usize % 6]
+}
+
+/// Blocks `[0, count)`.
+fn chain_of(count: u64) -> (ChainStore, BlobStore) {
+    let (mut chain, mut blobs) = fresh(CLASS);
+    for number in 0..count {
+        append(&mut chain, &mut blobs, &own(number, body(number))).unwrap();
+    }
+    (chain, blobs)
+}
+
+fn is_whole(chain: &ChainStore, blobs: &BlobStore, expected: &AppendBlock) -> bool {
+    chain.block(blobs, expected.number).is_ok_and(|found| {
+        (&found.body, &found.receipts, &found.index) == (&expected.body, &expected.receipts, &expected.index)
+            && found.header.hash == expected.hash
+    })
+}
+
+/// The kept blobs are those between the log's bounds, and nothing is in quarantine.
+fn check_space(chain: &ChainStore, blobs: &BlobStore) {
+    let state = chain.state();
+    assert_eq!(blobs.kept_bytes(Owner::Chain), (state.log_end - state.log_first) * u64::from(CLASS));
+    assert_eq!(blobs.kept_bytes(Owner::Upload), 0);
+    assert!(!blobs.has_quarantined());
+}
+
+/// What becomes of a record.
+#[derive(Clone, Copy, Debug)]
+enum Harm {
+    None,
+    Undecodable,
+    At(u64),
+}
+
+fn harm(chain: &mut ChainStore, number: u64, harm: Harm) {
+    match harm {
+        Harm::None => {}
+        Harm::Undecodable => chain.poison_record(number),
+        Harm::At(offset) => chain.misplace_record(number, offset),
+    }
+}
+
+/// However wrong the records of the head and of the block before it are, a rollback releases no blob that a kept block lies in; what cannot
+/// be given back stays until it is pruned.
+#[test]
+fn a_rollback_beside_wrong_records_releases_no_blob_of_a_kept_block() {
+    let harms = |tail: u64| {
+        let places =
+            [0, 1, u64::from(CLASS), tail / 2, tail - 1, tail, tail + 1, 2 * tail, 1 << 50, u64::MAX, u64::MAX / 2];
+        [Harm::None, Harm::Undecodable].into_iter().chain(places.map(Harm::At)).collect::<Vec<_>>()
+    };
+    let tail = chain_of(12).0.state().log_tail;
+    for of_head in harms(tail) {
+        for of_before in harms(tail) {
+            let (mut chain, mut blobs) = chain_of(12);
+            chain.remove_oldest(&mut blobs).unwrap();
+            harm(&mut chain, 11, of_head);
+            harm(&mut chain, 10, of_before);
+            let what = format!("head {of_head:?}, before it {of_before:?}");
+            for head in (7..11).rev() {
+                chain.remove_head(&mut blobs).unwrap();
+                assert_eq!(chain.state().head(), Some(head));
+                for number in 1..=head.min(9) {
+                    assert!(
+                        is_whole(&chain, &blobs, &own(number, body(number))),
+                        "{what}: block {number} behind {head}"
+                    );
+                }
+                check_space(&chain, &blobs);
+            }
+            (chain, blobs) = reopen(CLASS);
+            for number in 8..20 {
+                let new = own(number, body(number + 1));
+                append(&mut chain, &mut blobs, &new).unwrap_or_else(|error| panic!("{what}: {number}: {error:?}"));
+                assert!(is_whole(&chain, &blobs, &new), "{what}: {number}");
+                assert_eq!(chain.location(&blobs, &id(u64::MAX)).unwrap().block_number, number);
+            }
+            (1..8).for_each(|number| assert!(is_whole(&chain, &blobs, &own(number, body(number))), "{what}"));
+            while let Some(removed) = chain.remove_oldest(&mut blobs) {
+                assert_eq!(removed.faults, Vec::<String>::new(), "{what}");
+                check_space(&chain, &blobs);
+            }
+            chain.sweep(IndexTable::Ids);
+            assert_eq!(chain.index_stats().entries, 2, "{what}: what damage has left goes with the sweep");
+            // Nothing is lost for good: the head's own part of the log is all that is kept.
+            let head = chain.meta(19).unwrap();
+            let kept = chain.log.blobs_end(head.log_end()) - chain.log.blob_of(head.log_offset);
+            assert_eq!(blobs.kept_bytes(Owner::Chain), kept * u64::from(CLASS), "{what}");
+            assert_eq!(blobs.class_counters(chain.log_class()).lost, 0, "{what}");
+        }
+    }
+}
+
+/// Uploads and commits a block.
+fn upload(chain: &mut ChainStore, blobs: &mut BlobStore, block: &AppendBlock) -> Result<(), AppendError> {
+    let payload = [&block.body[..], &block.receipts, &block.index].concat();
+    let begin = BeginBlock {
+        number: block.number,
+        hash: block.hash.clone(),
+        parent_hash: block.parent_hash.clone(),
+        timestamp: block.timestamp,
+        lengths: [&block.body, &block.receipts, &block.index].map(|bytes| bytes.len() as u64).to_vec(),
+        sha256: block.sha256.clone(),
+        chunk_size: 1 << 20,
+    };
+    chain.begin(blobs, &begin, &Admission::default(), 0)?;
+    for (chunk, bytes) in (0..).zip(payload.chunks(1 << 20)) {
+        chain.put_chunk(blobs, &PutBlockChunk { number: block.number, chunk, bytes: ByteBuf::from(bytes) }, 0).unwrap();
+    }
+    let id = BlockId { number: block.number, hash: block.hash.clone() };
+    let done = chain.commit_upload(blobs, &id, &Admission::default(), 1_700_000_000);
+    assert_eq!(done, Ok(Commit::Done));
+    Ok(())
+}
+
+/// Where the log's last blob is lost, by its entry or by the directory's, the log goes on behind it; what does not lie in it can be read,
+/// pruned and rolled back.
+#[test]
+fn the_log_goes_on_behind_a_last_blob_that_is_lost() {
+    for (by_entry, uploaded) in [(false, false), (true, false), (false, true), (true, true)] {
+        for rolled_back in [false, true] {
+            let what = format!("entry {by_entry}, uploaded {uploaded}, rolled back {rolled_back}");
+            let (mut chain, mut blobs) = chain_of(3);
+            // Ends in the middle of a blob in which the block before does not lie.
+            let lies_in = own(3, 150 * KIB);
+            append(&mut chain, &mut blobs, &lies_in).unwrap();
+            let last = chain.state().log_end - 1;
+            assert!(
+                chain.log.blob_of(chain.meta(2).unwrap().log_end()) < last
+                    && chain.state().log_tail % u64::from(CLASS) > 0
+            );
+            if by_entry {
+                blobs.poison(&chain.log.ptr(last).unwrap());
+            } else {
+                chain.poison_log(last);
+            }
+            let new = own(4, 90 * KIB);
+            let enter = |chain: &mut ChainStore, blobs: &mut BlobStore, block: &AppendBlock| {
+                if uploaded { upload(chain, blobs, block) } else { append(chain, blobs, block) }
+            };
+            enter(&mut chain, &mut blobs, &new).unwrap();
+            (chain, blobs) = reopen(CLASS);
+            let meta = chain.meta(4).unwrap();
+            assert_eq!(meta.log_offset, chain.log.start_of(last + 1), "{what}: behind the lost blob");
+            assert!(is_whole(&chain, &blobs, &new), "{what}");
+            assert!(matches!(chain.block(&blobs, 3), Err(ReadError::Corrupt { .. })), "{what}");
+            assert_eq!(chain.location(&blobs, &id(u64::MAX)).unwrap().block_number, 4);
+            (0..3).for_each(|number| assert!(is_whole(&chain, &blobs, &own(number, body(number))), "{what}"));
+            if rolled_back {
+                let out = chain.remove_head(&mut blobs).unwrap();
+                assert_eq!((out.number, out.faults), (4, vec![]), "{what}");
+                assert_eq!(chain.state().log_tail, chain.meta(3).unwrap().log_end(), "{what}");
+                enter(&mut chain, &mut blobs, &new).unwrap();
+                assert_eq!(chain.meta(4).unwrap().log_offset, meta.log_offset, "{what}: again behind it");
+                assert!(is_whole(&chain, &blobs, &new), "{what}");
+                // With the damaged block itself: its blobs before the lost one can be had again.
+                assert_eq!(chain.remove_head(&mut blobs).unwrap().faults, Vec::<String>::new());
+                let out = chain.remove_head(&mut blobs).unwrap();
+                assert_eq!(out.number, 3, "{what}: {:?}", out.faults);
+                assert!(!out.faults.is_empty(), "{what}");
+                assert_eq!(chain.state().log_tail, chain.meta(2).unwrap().log_end(), "{what}");
+                assert_eq!(blobs.class_counters(chain.log_class()).lost, 1, "{what}");
+                enter(&mut chain, &mut blobs, &lies_in).unwrap();
+                assert!(is_whole(&chain, &blobs, &lies_in), "{what}");
+                enter(&mut chain, &mut blobs, &new).unwrap();
+                assert!(is_whole(&chain, &blobs, &new), "{what}");
+            }
+            enter(&mut chain, &mut blobs, &own(5, 10)).unwrap();
+            let mut faults = Vec::new();
+            while let Some(removed) = chain.remove_oldest(&mut blobs) {
+                faults.extend(removed.faults);
+            }
+            assert_eq!(faults.len(), usize::from(!rolled_back), "{what}: {faults:?}");
+            assert_eq!(blobs.class_counters(chain.log_class()).lost, 1, "{what}");
+            check_space(&chain, &blobs);
+            assert!(is_whole(&chain, &blobs, &own(5, 10)), "{what}");
+        }
+    }
+}
+
+/// Where the last blob is lost while an upload goes into it, that is said, and the upload can be aborted.
+#[test]
+fn an_upload_into_a_blob_that_is_lost_can_be_aborted() {
+    let (mut chain, mut blobs) = chain_of(4);
+    let new = own(4, 90 * KIB);
+    let begin = BeginBlock {
+        number: 4,
+        hash: new.hash.clone(),
+        parent_hash: new.parent_hash.clone(),
+        timestamp: 0,
+        lengths: [&new.body, &new.receipts, &new.index].map(|bytes| bytes.len() as u64).to_vec(),
+        sha256: new.sha256.clone(),
+        chunk_size: 1 << 20,
+    };
+    chain.begin(&mut blobs, &begin, &Admission::default(), 0).unwrap();
+    let (tail, last) = (chain.state().log_tail, chain.state().log_end - 1);
+    assert!(tail % u64::from(CLASS) > 0);
+    blobs.poison(&chain.log.ptr(last).unwrap());
+    let payload = [&new.body[..], &new.receipts, &new.index].concat();
+    let put = PutBlockChunk { number: 4, chunk: 0, bytes: ByteBuf::from(payload) };
+    assert_eq!(chain.put_chunk(&mut blobs, &put, 0), Err(UploadError::Damaged));
+    assert_eq!(chain.abort_upload(&mut blobs, 4), Ok(true));
+    check_space(&chain, &blobs);
+    upload(&mut chain, &mut blobs, &new).unwrap();
+    assert!(is_whole(&chain, &blobs, &new));
+    // The same with a blob that is the upload's own.
+    let new = own(5, 200 * KIB);
+    let begin = BeginBlock { number: 5, hash: new.hash.clone(), parent_hash: new.parent_hash.clone(), ..begin };
+    let begin = BeginBlock {
+        lengths: [&new.body, &new.receipts, &new.index].map(|bytes| bytes.len() as u64).to_vec(),
+        sha256: new.sha256.clone(),
+        ..begin
+    };
+    chain.begin(&mut blobs, &begin, &Admission::default(), 0).unwrap();
+    blobs.poison(&chain.log.ptr(chain.state().log_end + 1).unwrap());
+    let payload = [&new.body[..], &new.receipts, &new.index].concat();
+    let put = PutBlockChunk { number: 5, chunk: 0, bytes: ByteBuf::from(payload) };
+    assert_eq!(chain.put_chunk(&mut blobs, &put, 0), Err(UploadError::Damaged));
+    assert_eq!(chain.abort_upload(&mut blobs, 5), Ok(true));
+    assert_eq!(blobs.class_counters(chain.log_class()).lost, 1, "the upload's own; the other is still in the log");
+    check_space(&chain, &blobs);
+    upload(&mut chain, &mut blobs, &new).unwrap();
+    assert!(is_whole(&chain, &blobs, &new));
+}
+
+/// A block rolled back that could not be read leaves its postings. They are found by nobody, neither before nor after another block has
+/// its number, and go with the sweep that is due for others.
+#[test]
+fn postings_that_damage_left_go_with_the_sweep() {
+    let (mut chain, mut blobs) = fresh(CLASS);
+    for number in 0..4 {
+        append(&mut chain, &mut blobs, &own(number, 10)).unwrap();
+    }
+    let lost: Vec<_> = (100..150).map(id).collect();
+    append(&mut chain, &mut blobs, &block(4, &lost, 10)).unwrap();
+    chain.poison_record(4);
+    assert_eq!(chain.remove_head(&mut blobs).unwrap().faults.len(), 1);
+    let gone = |chain: &ChainStore, blobs: &BlobStore| {
+        lost.iter().all(|id| chain.location(blobs, id) == Err(ReadError::NotFound))
+    };
+    assert!(gone(&chain, &blobs));
+    for number in 4..9 {
+        append(&mut chain, &mut blobs, &own(number, 10)).unwrap();
+        assert!(gone(&chain, &blobs), "{number}");
+    }
+    assert_eq!(chain.index_stats().entries, 1 + 9 + 50);
+    // Swept while their number is kept they stay, and go once it is not.
+    chain.remove_oldest(&mut blobs).unwrap();
+    chain.sweep(IndexTable::Ids);
+    assert_eq!(chain.index_stats().entries, 1 + 8 + 50);
+    (0..4).for_each(|_| drop(chain.remove_oldest(&mut blobs).unwrap()));
+    assert_eq!(chain.sweep(IndexTable::Ids), 4 + 50);
+    assert_eq!((chain.index_stats().entries, chain.debt(IndexTable::Ids).debt), (1 + 4, 0));
+    assert!(gone(&chain, &blobs));
+}
+
+/// The directory of the log's blobs is a ring: a log of which the blobs' numbers have gone round it is as any other.
+#[test]
+fn the_ring_of_the_directory_wraps() {
+    let (mut chain, mut blobs) = fresh(CLASS);
+    let ring = crate::blob::MAX_GRANULES / (u64::from(CLASS) / crate::blob::GRANULE);
+    let first = 3 * ring - 5;
+    (chain.state.log_first, chain.state.log_end) = (first, first);
+    chain.state.log_tail = chain.log.start_of(first);
+    chain.save();
+    for number in 0..8 {
+        append(&mut chain, &mut blobs, &own(number, 100 * KIB)).unwrap();
+    }
+    assert!(chain.state().log_end > 3 * ring + 5);
+    upload(&mut chain, &mut blobs, &own(8, 300 * KIB)).unwrap();
+    (chain, blobs) = reopen(CLASS);
+    (0..8).for_each(|number| assert!(is_whole(&chain, &blobs, &own(number, 100 * KIB)), "{number}"));
+    assert!(is_whole(&chain, &blobs, &own(8, 300 * KIB)));
+    for head in (4..8).rev() {
+        assert_eq!(chain.remove_head(&mut blobs).unwrap().faults, Vec::<String>::new());
+        assert_eq!(chain.state().head(), Some(head));
+        check_space(&chain, &blobs);
+    }
+    append(&mut chain, &mut blobs, &own(5, 400 * KIB)).unwrap();
+    while let Some(removed) = chain.remove_oldest(&mut blobs) {
+        assert_eq!(removed.faults, Vec::<String>::new());
+        check_space(&chain, &blobs);
+    }
+    assert!(is_whole(&chain, &blobs, &own(5, 400 * KIB)));
+    // As many blobs as the ring has, and not one more.
+    let state = *chain.state();
+    assert_eq!(chain.log.reserve(&blobs, state.log_first, state.log_end, state.log_end), Ok(()));
+    let refused = chain.log.reserve(&blobs, state.log_end - ring, state.log_end, state.log_end + 1);
+    assert_eq!(refused, Err(memory::GrowError::OutOfSpace));
+}
+
+/// A block whose going traps is passed over by what its neighbour says, and only where both agree.
+#[test]
+fn a_block_that_is_passed_over_loses_its_own_blobs_alone() {
+    let lost = |chain: &ChainStore, blobs: &BlobStore| blobs.class_counters(chain.log_class()).lost;
+    for wrong in [false, true] {
+        let (mut chain, mut blobs) = chain_of(12);
+        if wrong {
+            chain.misplace_record(1, chain.state().log_tail);
+        }
+        chain.skip_oldest(&mut blobs).unwrap();
+        assert_eq!(chain.state().oldest, 1);
+        assert_eq!(lost(&chain, &blobs), if wrong { 0 } else { 1 });
+        check_space(&chain, &blobs);
+        (2..12).for_each(|number| assert!(is_whole(&chain, &blobs, &own(number, body(number))), "{wrong}: {number}"));
+        assert_eq!(chain.debt(IndexTable::Ids).debt, 2);
+        while let Some(removed) = chain.remove_oldest(&mut blobs) {
+            assert_eq!(removed.faults, Vec::<String>::new(), "{wrong}");
+            check_space(&chain, &blobs);
+        }
+        assert_eq!(chain.payload_bytes(), chain.meta(11).unwrap().payload_len());
+        chain.sweep(IndexTable::Ids);
+        assert_eq!((chain.index_stats().entries, chain.debt(IndexTable::Ids).debt), (2, 0));
+    }
+    let (mut chain, mut blobs) = chain_of(1);
+    assert_eq!(chain.skip_oldest(&mut blobs), None, "the head is never taken");
+    // The last block of a page of records: that page is lost, and another is had.
+    let (mut chain, mut blobs) = fresh(CLASS);
+    for number in 0..300 {
+        append(&mut chain, &mut blobs, &own(number, 10)).unwrap();
+    }
+    (0..255).for_each(|_| drop(chain.remove_oldest(&mut blobs).unwrap()));
+    chain.skip_oldest(&mut blobs).unwrap();
+    for number in 300..1_000 {
+        append(&mut chain, &mut blobs, &own(number, 10)).unwrap();
+        assert_eq!(chain.remove_oldest(&mut blobs).unwrap().faults, Vec::<String>::new());
+    }
+    assert_eq!(chain.hash(999).map(|kept| kept.to_bytes().into_vec()), Some(hash(999, 0).to_vec()));
+    native::with(|world| world.log.clear());
+}

@@ -1,0 +1,139 @@
+//! Clocks: one that stands still, one that jumps, and a chain whose times are of any year. Retention by age goes by the chain's monotonic
+//! time, how far an exporter is behind by the clock alone.
+
+use coppice_canister::api::*;
+use coppice_host::Limits;
+use coppice_tests::blocks::{hash, plain};
+use coppice_tests::coppice::{Coppice, Who, default_arg};
+use std::time::Duration;
+
+const DAY: u64 = 86_400;
+const NS: u64 = 1_000_000_000;
+/// The first block of Bitcoin.
+const IN_2009: u64 = 1_231_006_505;
+const TIMES: [u64; 5] = [0, IN_2009, 4_000_000_000, 1 << 40, u64::MAX];
+
+fn at(number: u64, timestamp: u64) -> AppendBlock {
+    AppendBlock { timestamp, ..plain(number, 1, 10) }
+}
+
+fn a_day() -> PrunePolicyArg {
+    PrunePolicyArg { retain_days: Some(1), min_kept_blocks: Some(0), ..PrunePolicyArg::default() }
+}
+
+fn pruned_before(coppice: &Coppice) -> u64 {
+    coppice.prune_status().pruned_before_block
+}
+
+/// Who exports, and the clock in seconds.
+fn exporter(coppice: &Coppice) -> (ExporterStatus, u64) {
+    let health: Health = coppice.ask("health", ());
+    (coppice.export_status().exporters[0].clone(), health.time / NS)
+}
+
+/// It is behind since it acknowledged last, or was registered, and by the clock.
+fn lags_by_the_clock(coppice: &Coppice, what: &str) -> u64 {
+    let (status, now) = exporter(coppice);
+    let since = status.acknowledged_at.unwrap_or(status.registered_at) / NS;
+    assert!(status.lag_seconds.abs_diff(now - since) <= 5, "{what}: {status:?} at {now}");
+    status.lag_seconds
+}
+
+#[test]
+fn an_exporter_lags_by_the_clock_and_not_by_the_times_of_blocks() {
+    for time in TIMES {
+        let what = format!("blocks of {time}");
+        let coppice = Coppice::new();
+        coppice.register(Who::Exporter);
+        coppice.set_policy(a_day()).unwrap();
+        coppice.pass(1_000);
+        assert_eq!(exporter(&coppice).0.lag_seconds, 0, "{what}: no block waits");
+        coppice.append(&at(0, time)).unwrap();
+        coppice.append(&at(1, time)).unwrap();
+        let lag = lags_by_the_clock(&coppice, &what);
+        assert!((1_000..1_100).contains(&lag), "{what}: {lag}");
+        coppice.pass(30 * DAY);
+        let lag = lags_by_the_clock(&coppice, &what);
+        assert!((30 * DAY..30 * DAY + 2_000).contains(&lag), "{what}: {lag}");
+        assert_eq!(pruned_before(&coppice), 0, "{what}: it holds them");
+        coppice.ack(Who::Exporter, 0, &hash(0)).unwrap();
+        assert!(lags_by_the_clock(&coppice, &what) < 60, "{what}");
+        coppice.pass(500);
+        assert!((500..600).contains(&lags_by_the_clock(&coppice, &what)), "{what}");
+        coppice.ack(Who::Exporter, 1, &hash(1)).unwrap();
+        coppice.pass(30 * DAY);
+        assert_eq!(exporter(&coppice).0.lag_seconds, 0, "{what}: nothing waits");
+        assert_eq!(pruned_before(&coppice), 1, "{what}: all but the head");
+        // A block that waits now waits since it was acknowledged last.
+        coppice.append(&at(2, time)).unwrap();
+        assert!(lags_by_the_clock(&coppice, &what) >= 30 * DAY, "{what}");
+    }
+}
+
+#[test]
+fn retention_by_age_goes_by_monotonic_time() {
+    // Times that lie ahead are those of the appends.
+    for time in [4_000_000_000, u64::MAX] {
+        let coppice = Coppice::new();
+        coppice.set_policy(a_day()).unwrap();
+        (0..5).for_each(|number| coppice.append(&at(number, time)).unwrap());
+        coppice.settle(DAY - 1_000);
+        assert_eq!(pruned_before(&coppice), 0, "{time}");
+        coppice.append(&at(5, time)).unwrap();
+        coppice.settle(2_000);
+        assert_eq!(pruned_before(&coppice), 5, "{time}: the one that came later is young");
+        coppice.append(&at(6, 0)).unwrap();
+        coppice.settle(2_000);
+        assert_eq!(pruned_before(&coppice), 5, "{time}: no younger than the one before it, whatever it says");
+        coppice.settle(30 * DAY);
+        assert_eq!((pruned_before(&coppice), coppice.head()), (6, Some(6)), "{time}: a jump of 30 days");
+    }
+    // Those of long ago are of long ago.
+    for time in [0, IN_2009] {
+        let coppice = Coppice::new();
+        coppice.set_policy(a_day()).unwrap();
+        (0..5).for_each(|number| coppice.append(&at(number, time)).unwrap());
+        coppice.settle(60);
+        assert_eq!(pruned_before(&coppice), 4, "{time}");
+        // The first that is of now ends that, and what comes behind it cannot be older.
+        coppice.append(&at(5, u64::MAX)).unwrap();
+        (6..9).for_each(|number| coppice.append(&at(number, time)).unwrap());
+        coppice.settle(DAY / 2);
+        assert_eq!(pruned_before(&coppice), 5, "{time}");
+        coppice.settle(DAY);
+        assert_eq!(pruned_before(&coppice), 8, "{time}");
+    }
+}
+
+/// The clock of an idle subnet, and of a canister that was stopped: only the embedded host lets it stand.
+#[test]
+fn a_clock_that_stands_still_and_then_jumps_changes_nothing_but_ages() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    host.set_limits(Limits { round_duration: Duration::ZERO, ..Limits::default() });
+    coppice.register(Who::Exporter);
+    coppice.set_policy(a_day()).unwrap();
+    let start = exporter(&coppice).1;
+    for number in 0..50 {
+        coppice.append(&at(number, start + number * 600)).unwrap();
+        coppice.ic.tick();
+    }
+    let (status, now) = exporter(&coppice);
+    assert_eq!((status.lag_seconds, status.lag_blocks, now), (0, 50, start));
+    let header: Result<BlockHeader, ReadError> = coppice.ask("get_block_header", (49u64,));
+    assert_eq!(header.unwrap().monotonic_timestamp, start, "no later than the clock");
+    assert_eq!((pruned_before(&coppice), coppice.prune_status().need_prune), (0, false));
+    coppice.ack(Who::Exporter, 29, &hash(29)).unwrap();
+    coppice.upgrade();
+    host.set_limits(Limits::default());
+    coppice.settle(30 * DAY);
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.held_by), (30, Some(HeldBy::Exporter(Who::Exporter.name()))));
+    assert!((30 * DAY..30 * DAY + 1_000).contains(&lags_by_the_clock(&coppice, "jumped")));
+    coppice.ack(Who::Exporter, 49, &hash(49)).unwrap();
+    coppice.settle(60);
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.faults), (49, 0));
+    assert_eq!(status.set_aside, Vec::<String>::new(), "nothing has trapped: it was the clock");
+    let health: Health = coppice.ask("health", ());
+    assert!(health.healthy, "{health:?}");
+}

@@ -1,0 +1,282 @@
+//! `reset_chain`: the chain is emptied, and may begin again at any number.
+
+use coppice_canister::api::*;
+use coppice_tests::blocks::{block, hash, id, plain, plain_id, upload, with_keys};
+use coppice_tests::coppice::{Coppice, Who};
+use serde_bytes::ByteBuf;
+
+fn reset_with(coppice: &Coppice, head_hash: &[u8], drop_unexported: bool) -> Result<ChainReset, ResetError> {
+    coppice.operate("reset_chain", ResetChain { head_hash: ByteBuf::from(head_hash), drop_unexported })
+}
+
+/// Resets a chain whose head is block `head`.
+fn reset(coppice: &Coppice, head: u64) -> ChainReset {
+    reset_with(coppice, &hash(head), false).unwrap_or_else(|error| panic!("head {head}: {error:?}"))
+}
+
+/// Waits for ticks to clear what the chain kept.
+fn cleared(coppice: &Coppice) {
+    for _ in 0..20 {
+        if coppice.storage().owners[0].kept_bytes == 0 {
+            return;
+        }
+        coppice.pass(1);
+    }
+    panic!("it is not cleared: {:?}", coppice.storage());
+}
+
+/// A block with an id and a key that are in each of them, and an id and a key of its own. `fork` makes it another one.
+fn shared(number: u64, fork: u64) -> AppendBlock {
+    let own = (number ^ fork << 50).to_le_bytes();
+    let ids = [id(77 << 40), id(number ^ fork << 50)];
+    let block = with_keys(block(number, &ids, 30_000), &[(0, b"all"), (1, &own)]);
+    AppendBlock {
+        hash: ByteBuf::from(fork_hash(number, fork)),
+        parent_hash: ByteBuf::from(fork_hash(number.wrapping_sub(1), fork)),
+        ..block
+    }
+}
+
+fn fork_hash(number: u64, fork: u64) -> [u8; 32] {
+    if fork == 0 { hash(number) } else { hash(number ^ fork << 50) }
+}
+
+fn has_only(coppice: &Coppice, numbers: std::ops::Range<u64>, fork: u64, gone: &[u64]) {
+    let all: Vec<_> = numbers.clone().rev().map(|number| (number, 0)).collect();
+    assert_eq!(coppice.find_all(b"all", 3), all);
+    assert_eq!(coppice.location(id(77 << 40)), all.first().copied().ok_or(ReadError::NotFound));
+    for number in numbers.clone() {
+        assert_eq!(coppice.location(id(number ^ fork << 50)), Ok((number, 1)));
+        assert_eq!(coppice.find_all(&(number ^ fork << 50).to_le_bytes(), 0), [(number, 1)]);
+        assert_eq!(coppice.block(number).unwrap().index, shared(number, fork).index);
+    }
+    for &of_before in gone {
+        assert_eq!(coppice.location(id(of_before)), Err(ReadError::NotFound), "{of_before}");
+        assert_eq!(coppice.find_all(&of_before.to_le_bytes(), 0), [], "{of_before}");
+    }
+}
+
+#[test]
+fn each_refusal_names_itself_and_changes_nothing() {
+    let coppice = Coppice::new();
+    assert_eq!(reset_with(&coppice, &hash(0), true), Err(ResetError::Empty));
+    assert_eq!(reset_with(&coppice, &[], true), Err(ResetError::Empty));
+    coppice.append_plain(5..9, 50_000);
+    let before = coppice.chain();
+    let wrong = Err(ResetError::WrongHash { expected: ByteBuf::from(hash(8)) });
+    for other in [&hash(7)[..], &[], &hash(8)[..31], &[&hash(8)[..], &[0]].concat()] {
+        assert_eq!(reset_with(&coppice, other, true), wrong);
+    }
+    for who in [Who::Producer, Who::Stranger, Who::Exporter] {
+        let argument = ResetChain { head_hash: ByteBuf::from(hash(8)), drop_unexported: true };
+        let refused = coppice.call::<Result<ChainReset, ResetError>>(who, "reset_chain", (argument,));
+        assert!(refused.is_err(), "{who:?}");
+    }
+    let begin = upload(&plain(9, 1, 10), 10).0;
+    coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).unwrap();
+    assert_eq!(reset_with(&coppice, &hash(8), true), Err(ResetError::UploadOpen));
+    coppice.produce::<Result<bool, UploadError>>("abort_block", 9u64).unwrap();
+    // A rollback that takes several messages.
+    let few = PrunePolicyArg { max_ops_per_tick: Some(1), retain_blocks: Some(100), ..PrunePolicyArg::default() };
+    coppice.set_policy(few).unwrap();
+    coppice.append_plain(9..20, 10);
+    let done = coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", 8u64).unwrap();
+    assert!(done.has_more);
+    let underway = Err(ResetError::RollbackUnderway { to: 8 });
+    assert_eq!(reset_with(&coppice, &hash(done.head), true), underway);
+    coppice.pass(60);
+    while coppice.head() != Some(8) {
+        coppice.pass(60);
+    }
+    // The slowest exporter is named, with what it has.
+    coppice.register(Who::Exporter);
+    coppice.register(Who::Archive);
+    let behind =
+        |who: Who, exported_before_block| Err(ResetError::NotExported { exporter: who.name(), exported_before_block });
+    coppice.ack(Who::Exporter, 8, &hash(8)).unwrap();
+    assert_eq!(reset_with(&coppice, &hash(8), false), behind(Who::Archive, 5));
+    coppice.ack(Who::Archive, 7, &hash(7)).unwrap();
+    assert_eq!(reset_with(&coppice, &hash(8), false), behind(Who::Archive, 8));
+    assert_eq!(coppice.chain(), before);
+    coppice.ack(Who::Archive, 8, &hash(8)).unwrap();
+    assert_eq!(reset_with(&coppice, &hash(8), false).unwrap().blocks, 4);
+    cleared(&coppice);
+    assert_eq!(reset_with(&coppice, &hash(8), true), Err(ResetError::Empty), "again");
+}
+
+#[test]
+fn the_chain_begins_again_at_any_number_and_nothing_of_before_is_found() {
+    for at in [0, 1, 99, 100, 103, 104, 105, 106, 1_000, 1 << 40, 1 << 62, u64::MAX - 9, u64::MAX - 3] {
+        let coppice = Coppice::new();
+        (100..106).for_each(|number| coppice.append(&shared(number, 0)).unwrap());
+        coppice.set_policy(PrunePolicyArg { retain_blocks: Some(3), ..PrunePolicyArg::default() }).unwrap();
+        coppice.prune_now(1_000);
+        has_only(&coppice, 102..106, 0, &[100, 101]);
+        let done = reset(&coppice, 105);
+        assert!(done.blocks == 4 && done.left > 4, "{done:?}");
+        assert_eq!((coppice.head(), coppice.chain()), (None, vec![]));
+        has_only(&coppice, 0..0, 0, &[100, 101, 102, 105]);
+        let waits = coppice.append(&shared(at, 1));
+        assert_eq!(waits, Err(AppendError::ResetUnderway { left: done.left }));
+        let begin = upload(&plain(at, 1, 10), 10).0;
+        let waits = coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin);
+        assert_eq!(waits, Err(AppendError::ResetUnderway { left: done.left }));
+        coppice.upgrade();
+        coppice.pass(60);
+        cleared(&coppice);
+        let storage = coppice.storage();
+        assert_eq!((storage.used_bytes, storage.quarantined_bytes, storage.blocks), (0, 0, 0), "{storage:?}");
+        let end = at + 3;
+        for number in at..end {
+            coppice.append(&shared(number, 1)).unwrap_or_else(|error| panic!("{at}: {number}: {error:?}"));
+            has_only(&coppice, at..number + 1, 1, &[100, 101, 102, 103, 104, 105]);
+        }
+        assert_eq!(coppice.block(at.wrapping_sub(1)), Err(ReadError::NotFound), "it was never there");
+        coppice.upgrade();
+        has_only(&coppice, at..end, 1, &[100, 101, 102, 103, 104, 105]);
+        // What is stale of before goes with the sweep, and with it all that is pruned now.
+        coppice.set_policy(PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() }).unwrap();
+        (0..3).for_each(|_| drop(coppice.prune_now(10_000)));
+        has_only(&coppice, end - 2..end, 1, &[100, 103, 105]);
+        let status = coppice.prune_status();
+        assert_eq!((status.transaction_index.entries, status.key_index.entries, status.faults), (3, 3, 0), "{at}");
+        assert_eq!(status.backlog.debt, 0);
+        assert_eq!(coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", end - 2).unwrap().head, end - 2);
+    }
+}
+
+/// The highest number that a block may have is refused as ever, and the chain can begin elsewhere.
+#[test]
+fn the_number_that_no_block_may_have_is_refused_behind_a_reset_too() {
+    let coppice = Coppice::new();
+    coppice.append_plain(0..3, 10);
+    reset(&coppice, 2);
+    coppice.pass(60);
+    cleared(&coppice);
+    let refused = coppice.append(&plain(u64::MAX, 1, 10));
+    assert_eq!(refused, Err(AppendError::TooLarge { what: "number".into(), limit: u64::MAX - 1 }));
+    coppice.append(&plain(u64::MAX - 1, 1, 10)).unwrap();
+    assert_eq!(coppice.head(), Some(u64::MAX - 1));
+    assert_eq!(coppice.location(plain_id(u64::MAX - 1, 0)), Ok((u64::MAX - 1, 0)));
+    assert_eq!(reset(&coppice, u64::MAX - 1).blocks, 1);
+    coppice.pass(60);
+    cleared(&coppice);
+    coppice.append_plain(0..2, 10);
+}
+
+#[test]
+fn cursors_of_before_are_told_of_the_reset() {
+    let coppice = Coppice::new();
+    (0..6).for_each(|number| coppice.append(&shared(number, 0)).unwrap());
+    // One that says when it was made, as a rollback has been before, and one that does not.
+    coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", 4u64).unwrap();
+    coppice.append(&shared(5, 0)).unwrap();
+    let exports = [(0, 0), (2, 3), (5, 0)].map(|(number, segment)| {
+        let hash = ByteBuf::from(hash(number));
+        ExportCursor { number, hash, segment, offset: 0, rollbacks: 1 }
+    });
+    let unknown = exports.clone().map(|cursor| ExportCursor { rollbacks: 0, ..cursor });
+    let keys = coppice.find(b"all", None, 2).unwrap().cursor.unwrap();
+    for cursor in exports.iter().chain(&unknown) {
+        assert!(coppice.export(Some(cursor.clone()), 10).is_ok(), "{cursor:?}");
+    }
+    reset(&coppice, 5);
+    let told = |first_available, what: &str| {
+        for cursor in exports.iter().chain(&unknown) {
+            let answer = coppice.export(Some(cursor.clone()), 10);
+            assert_eq!(answer, Err(ExportError::Reset { first_available }), "{what}: {cursor:?}");
+        }
+        assert_eq!(coppice.find(b"all", Some(&keys), 2), Err(KeyError::Reset { first_available }), "{what}");
+    };
+    told(None, "empty");
+    let page = coppice.export(None, 10).unwrap();
+    assert_eq!((page.chunks.len(), page.cursor, page.head), (0, None, None));
+    coppice.upgrade();
+    coppice.pass(60);
+    cleared(&coppice);
+    told(None, "cleared");
+    // Lower than what they have read, then as high, then higher.
+    coppice.append(&shared(1, 1)).unwrap();
+    told(Some(1), "lower");
+    (2..9).for_each(|number| coppice.append(&shared(number, 1)).unwrap());
+    told(Some(1), "higher");
+    coppice.set_policy(PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() }).unwrap();
+    coppice.prune_now(1_000);
+    told(Some(7), "pruned");
+    // A cursor of the new chain is as any other; one that says nothing of itself goes by its hash.
+    let new = coppice.export(None, 1 << 20).unwrap().cursor.unwrap();
+    assert!(new.rollbacks > 1, "{new:?}");
+    assert!(coppice.export(Some(new.clone()), 0).is_ok());
+    assert!(coppice.export(Some(ExportCursor { rollbacks: 0, ..new.clone() }), 0).is_ok());
+    // A replica that is late knows of no reset: that is what `Behind` is for.
+    let ahead = ExportCursor { rollbacks: 99, number: 50, ..new };
+    assert_eq!(coppice.export(Some(ahead), 0), Err(ExportError::Behind { head: Some(8) }));
+    let list = coppice.find(b"all", None, 1).unwrap().cursor.unwrap();
+    assert!(coppice.find(b"all", Some(&list), 1).is_ok());
+}
+
+#[test]
+fn exporters_begin_with_the_new_chain() {
+    let coppice = Coppice::new();
+    coppice.register(Who::Exporter);
+    coppice.append_plain(10..14, 10);
+    coppice.ack(Who::Exporter, 13, &hash(13)).unwrap();
+    coppice.set_policy(PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() }).unwrap();
+    reset(&coppice, 13);
+    let status = &coppice.export_status().exporters[0];
+    assert_eq!((status.exported_before_block, status.lag_blocks, status.lag_seconds), (0, 0, 0));
+    assert_eq!(coppice.ack(Who::Exporter, 13, &hash(13)), Err(AckError::AboveHead { head: None }));
+    coppice.pass(60);
+    cleared(&coppice);
+    // Lower than what was acknowledged before: none of it may go.
+    coppice.append_plain(3..9, 10);
+    coppice.settle(60);
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.held_by), (3, Some(HeldBy::Exporter(Who::Exporter.name()))));
+    assert_eq!(coppice.export_status().exporters[0].lag_blocks, 6);
+    coppice.ack(Who::Exporter, 5, &hash(5)).unwrap();
+    coppice.settle(60);
+    assert_eq!(coppice.prune_status().pruned_before_block, 6);
+    // What it has not acknowledged goes only where that is said.
+    let refused = reset_with(&coppice, &hash(8), false);
+    let left = ResetError::NotExported { exporter: Who::Exporter.name(), exported_before_block: 6 };
+    assert_eq!(refused, Err(left));
+    assert_eq!(reset_with(&coppice, &hash(8), true).unwrap().blocks, 3);
+}
+
+/// Many in a row: nothing grows, and nothing of any chain before is found.
+#[test]
+fn many_resets_in_a_row_leave_nothing_behind() {
+    let coppice = Coppice::new();
+    let (mut gone, mut pages) = (Vec::new(), Vec::new());
+    for round in 0..40u64 {
+        let at = [7, 7, 8, 3, 1 << 33][round as usize % 5];
+        let blocks = at..at + 1 + round % 4;
+        for number in blocks.clone() {
+            let new = shared(number, round + 1);
+            if number % 3 == 0 { coppice.upload(&new, 10_000).unwrap() } else { coppice.append(&new).unwrap() }
+        }
+        has_only(&coppice, blocks.clone(), round + 1, &gone);
+        if round % 7 == 0 {
+            coppice.upgrade();
+        }
+        let head = fork_hash(blocks.end - 1, round + 1);
+        assert_eq!(reset_with(&coppice, &head, false).unwrap().blocks, blocks.end - blocks.start);
+        assert_eq!(reset_with(&coppice, &head, false), Err(ResetError::Empty));
+        coppice.pass(60);
+        cleared(&coppice);
+        gone.extend(blocks.map(|number| number ^ (round + 1) << 50));
+        pages.push(coppice.storage().billed_bytes);
+    }
+    assert_eq!(pages.first(), pages.last(), "what was cleared is used again: {pages:?}");
+    coppice.set_policy(PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() }).unwrap();
+    coppice.append(&shared(5, 99)).unwrap();
+    coppice.prune_now(10_000);
+    has_only(&coppice, 5..6, 99, &gone);
+    let status = coppice.prune_status();
+    assert_eq!((status.transaction_index.entries, status.key_index.entries), (2, 2), "{status:?}");
+    assert_eq!(
+        (status.faults, coppice.storage().owners[0].kept_bytes / u64::from(coppice_tests::coppice::LOG_CLASS)),
+        (0, 1)
+    );
+}

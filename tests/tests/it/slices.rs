@@ -1,0 +1,379 @@
+//! The largest blocks in a large index, on their way in and out: a slice in each message, none of which is large, and nobody sees
+//! anything of a block before it is whole.
+
+use coppice_canister::api::*;
+use coppice_host::{Checkpoint, Host, Kind, Outcome};
+use coppice_tests::blocks::{block, block_id, id, plain, plain_id, seal, upload, with_keys};
+use coppice_tests::coppice::{Coppice, default_arg};
+use coppice_tests::model;
+use serde_bytes::ByteBuf;
+use std::sync::{Arc, OnceLock};
+
+/// Entries of a block, as many as there may be.
+const MOST: u64 = 100_000;
+/// Half of them transactions, half of them secondary keys.
+const HALF: u64 = MOST / 2;
+/// Blocks of them: both indexes have more than 15,000 pages together.
+const LARGE: u64 = 22;
+/// Small ones behind them.
+const SMALL: u64 = 2;
+/// What comes next.
+const NEXT: u64 = LARGE + SMALL;
+/// References that a message enters, or takes out.
+const SLICE: u64 = 12_500;
+/// Instructions of a message, and 4 KiB pages that it may change, heap and stable memory together.
+const INSTRUCTIONS: u64 = 2_000_000_000;
+const DIRTIED: u64 = (75 << 20) / 4_096;
+
+fn ids(number: u64, range: std::ops::Range<u64>) -> Vec<[u8; 32]> {
+    range.map(|i| id(number << 20 | i)).collect()
+}
+
+fn with_ids_and_keys(number: u64, ids: &[[u8; 32]], keys: &[[u8; 32]]) -> AppendBlock {
+    let keys: Vec<(u32, &[u8])> = (0..).zip(keys).map(|(i, key)| (i, key.as_slice())).collect();
+    let mut large = with_keys(block(number, ids, 100), &keys);
+    large.receipts = ByteBuf::new();
+    seal(&mut large);
+    large
+}
+
+/// A block of the chain's: no two of its ids and keys are the same, and no other block has them.
+fn large_block(number: u64) -> AppendBlock {
+    with_ids_and_keys(number, &ids(number, 0..HALF), &ids(number, HALF..MOST))
+}
+
+/// A canister with the large chain, made once.
+fn large() -> (Coppice, Arc<Host>) {
+    static CHAIN: OnceLock<Checkpoint> = OnceLock::new();
+    let (coppice, host) = Coppice::embedded(default_arg());
+    let chain = CHAIN.get_or_init(|| {
+        host.add_cycles(coppice.id, 1 << 60);
+        (0..LARGE).for_each(|number| coppice.upload(&large_block(number), 1 << 20).unwrap());
+        coppice.append_plain(LARGE..NEXT, 1_000);
+        host.checkpoint()
+    });
+    host.restore(chain);
+    host.take_executions();
+    (coppice, host)
+}
+
+/// No message since the last time was large, and none has trapped; answers how many there were, but for queries.
+fn small(host: &Host, what: &str) -> usize {
+    let messages = host.take_executions();
+    let (mut most, mut count) = ((0, 0), 0);
+    for message in messages.iter().filter(|message| message.kind != Kind::Query) {
+        assert_eq!(message.outcome, Outcome::Completed, "{what}");
+        let dirtied = message.stable_pages_written + message.heap_pages_written;
+        assert!(message.instructions <= INSTRUCTIONS, "{what}: {message:?}");
+        assert!(dirtied <= DIRTIED, "{what}: {message:?}");
+        most = (most.0.max(message.instructions), most.1.max(dirtied));
+        count += 1;
+    }
+    println!("{what}: the largest of {count} messages took {} instructions and changed {} KiB", most.0, most.1 * 4);
+    count
+}
+
+/// What readers see.
+#[derive(Debug, PartialEq)]
+struct View {
+    head: Option<u64>,
+    headers: Vec<Result<BlockHeader, ReadError>>,
+    newest: Result<Block, ReadError>,
+    locations: Vec<Result<(u64, u32), ReadError>>,
+    transactions: Vec<Vec<(u64, u32)>>,
+    export: Result<ExportPage, ExportError>,
+}
+
+/// Of the blocks that `with` ids and keys of this block have, and of the chain's own.
+fn view(coppice: &Coppice, of: &AppendBlock) -> View {
+    let some = |all: Vec<[u8; 32]>| -> Vec<[u8; 32]> {
+        [0, 1, 12_499, 12_500, 49_999, 60_000, 99_999]
+            .into_iter()
+            .filter_map(|at: usize| all.get(at).copied())
+            .collect()
+    };
+    let mut wanted = some(model::ids(of));
+    wanted.extend([0, 3, LARGE - 1].into_iter().flat_map(|number| some(ids(number, 0..HALF))));
+    let own = model::keys(of).into_iter().map(|(_, key)| key.try_into().unwrap()).collect();
+    let mut keys = some(own);
+    keys.extend([0, 3, LARGE - 1].into_iter().flat_map(|number| some(ids(number, HALF..MOST))));
+    let head = coppice.head();
+    let at = head.map(|head| coppice.ask::<Result<BlockHeader, ReadError>>("get_block_header", (head,)).unwrap());
+    let at = at.map(|at| ExportCursor { number: at.number, hash: at.hash, segment: 3, offset: 0, rollbacks: 0 });
+    View {
+        head,
+        headers: (LARGE - 4..NEXT + 2).map(|number| coppice.ask("get_block_header", (number,))).collect(),
+        newest: coppice.block(NEXT - 1),
+        locations: wanted.into_iter().map(|id| coppice.location(id)).collect(),
+        transactions: keys.iter().map(|key| coppice.find_all(key, 0)).collect(),
+        export: coppice.export(at, 1_000),
+    }
+}
+
+fn put(coppice: &Coppice, block: &AppendBlock) {
+    let (begin, chunks) = upload(block, 1 << 20);
+    coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).unwrap();
+    for (chunk, bytes) in (0..).zip(chunks) {
+        coppice.put(block.number, chunk, bytes).unwrap();
+    }
+}
+
+fn commit(coppice: &Coppice, block: &AppendBlock) -> Result<Commit, UploadError> {
+    coppice.produce("commit_block", block_id(block))
+}
+
+/// Blocks that come next: of ids that nobody has; of as many ids and keys, some of which kept blocks have; and of ids that all are
+/// in kept blocks.
+fn next_blocks() -> [(&'static str, AppendBlock); 3] {
+    let fresh = with_ids_and_keys(NEXT, &ids(NEXT, 0..MOST), &[]);
+    let mut keys = ids(NEXT, HALF..MOST);
+    (keys[0], keys[49_999]) = (id(3 << 20 | HALF), id(HALF));
+    let both = with_ids_and_keys(NEXT, &ids(NEXT, 0..HALF), &keys);
+    let repeated = with_ids_and_keys(NEXT, &[ids(0, 0..HALF), ids(3, 0..HALF)].concat(), &[]);
+    [("fresh ids", fresh), ("ids and keys", both), ("repeated ids", repeated)]
+}
+
+#[test]
+fn a_commit_enters_a_slice_in_each_message_and_nobody_sees_it_before_the_last() {
+    for (what, block) in next_blocks() {
+        let (coppice, host) = large();
+        let before = view(&coppice, &block);
+        put(&coppice, &block);
+        assert_eq!(view(&coppice, &block), before);
+        for entered in (SLICE..MOST).step_by(SLICE as usize) {
+            assert_eq!(commit(&coppice, &block), Ok(Commit::HasMore { entered, of: MOST }), "{what}");
+            assert_eq!(view(&coppice, &block), before, "{what}: {entered} are entered");
+            assert_eq!(coppice.append(&plain(NEXT, 1, 10)), Err(AppendError::UploadOpen));
+            coppice.upgrade();
+            assert_eq!(view(&coppice, &block), before, "{what}: {entered} are entered, and it was upgraded");
+        }
+        assert_eq!(commit(&coppice, &block), Ok(Commit::Done), "{what}");
+        assert_eq!(commit(&coppice, &block), Ok(Commit::Done), "{what}: again");
+        small(&host, &format!("a commit of {what}"));
+        assert_eq!(coppice.head(), Some(NEXT));
+        let own = model::ids(&block);
+        for at in [0, 12_499, 12_500, own.len() - 1] {
+            assert_eq!(coppice.location(own[at]), Ok((NEXT, at as u32)), "{what}");
+        }
+        for (at, key) in model::keys(&block) {
+            if [0, 1, 12_500, 49_999].contains(&at) {
+                let older: &[(u64, u32)] = match at {
+                    0 => &[(3, 0)],
+                    49_999 => &[(0, 0)],
+                    _ => &[],
+                };
+                assert_eq!(coppice.find_all(&key, 0), [&[(NEXT, at)], older].concat(), "{what}");
+            }
+        }
+        coppice.append(&plain(NEXT + 1, 1, 10)).unwrap();
+        // And out again: what was the newest before is again.
+        roll_back(&coppice, NEXT - 1, |coppice| coppice.upgrade());
+        assert_eq!(view(&coppice, &block), before, "{what}: rolled back");
+        small(&host, &format!("a rollback of {what}"));
+    }
+}
+
+/// Rolls back by calls alone, with something between them.
+fn roll_back(coppice: &Coppice, to: u64, between: impl Fn(&Coppice)) {
+    for _ in 0..100 {
+        let done = coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", to).unwrap();
+        if !done.has_more {
+            return assert_eq!(done.head, to);
+        }
+        between(coppice);
+    }
+    panic!("it does not come to its end");
+}
+
+/// Begins to commit, as far as so many slices.
+fn half_entered(coppice: &Coppice, block: &AppendBlock, slices: u64) {
+    put(coppice, block);
+    for i in 1..=slices {
+        assert_eq!(commit(coppice, block), Ok(Commit::HasMore { entered: i * SLICE, of: MOST }));
+    }
+}
+
+/// Ticks until the upload is gone, with an upgrade between; answers how many rounds that took.
+fn undone(coppice: &Coppice, block: &AppendBlock, before: &View) -> u64 {
+    let open = |coppice: &Coppice| coppice.ask::<Option<(u64, UploadProgress)>>("get_upload", ()).is_some();
+    let mut rounds = 0;
+    while open(coppice) {
+        let begin = upload(&plain(NEXT, 1, 10), 10).0;
+        match coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin) {
+            Err(error) => assert_eq!(error, AppendError::UploadOpen),
+            // It was undone meanwhile.
+            Ok(_) => {
+                assert_eq!(coppice.produce::<Result<bool, UploadError>>("abort_block", NEXT), Ok(true));
+                break;
+            }
+        }
+        let refused = commit(coppice, block);
+        assert!(refused == Err(UploadError::Aborting) || !open(coppice), "{refused:?}");
+        assert_eq!(&view(coppice, block), before);
+        if rounds == 1 {
+            coppice.upgrade();
+        }
+        coppice.pass(30);
+        rounds += 1;
+        assert!(rounds < 50, "it does not come to its end");
+    }
+    rounds
+}
+
+#[test]
+fn an_abort_in_the_middle_takes_a_slice_out_in_each_message() {
+    for (what, block) in next_blocks() {
+        let (coppice, host) = large();
+        let (before, storage) = (view(&coppice, &block), coppice.storage());
+        let entries = |coppice: &Coppice| {
+            let status = coppice.prune_status();
+            (status.transaction_index.entries, status.key_index.entries)
+        };
+        let indexed = entries(&coppice);
+        half_entered(&coppice, &block, 6);
+        host.take_executions();
+        assert_eq!(coppice.produce::<Result<bool, UploadError>>("abort_block", NEXT), Ok(true));
+        assert!(undone(&coppice, &block, &before) >= 1, "{what}");
+        assert!(small(&host, &format!("an abort of {what}")) > 6);
+        assert_eq!((view(&coppice, &block), entries(&coppice)), (before, indexed), "{what}");
+        assert_eq!(coppice.storage().owners, storage.owners, "{what}");
+        assert_eq!(coppice.append(&plain(NEXT, 1, 10)), Ok(()));
+        assert_eq!(coppice.location(plain_id(NEXT, 0)), Ok((NEXT, 0)));
+    }
+}
+
+#[test]
+fn a_commit_that_nobody_goes_on_with_expires_and_is_undone() {
+    let [_, (_, block), _] = next_blocks();
+    let (coppice, host) = large();
+    let (before, storage) = (view(&coppice, &block), coppice.storage());
+    half_entered(&coppice, &block, 7);
+    coppice.pass(3_500);
+    assert_eq!(view(&coppice, &block), before);
+    // Who goes on touches it.
+    assert_eq!(commit(&coppice, &block), Ok(Commit::Done));
+    roll_back(&coppice, NEXT - 1, |_| {});
+    half_entered(&coppice, &block, 7);
+    coppice.pass(3_500);
+    assert!(coppice.ask::<Option<(u64, UploadProgress)>>("get_upload", ()).is_some());
+    host.take_executions();
+    coppice.pass(200);
+    undone(&coppice, &block, &before);
+    small(&host, "an upload that expires in its commit");
+    let after = view(&coppice, &block);
+    assert_eq!(after, before);
+    assert_eq!(coppice.storage().owners, storage.owners);
+}
+
+#[test]
+fn a_rollback_takes_a_slice_out_in_each_message_and_ticks_finish_it() {
+    let (coppice, host) = large();
+    let roll = |to: u64| coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", to);
+    let seen = |what: &str| {
+        let head = coppice.head().unwrap();
+        for number in LARGE - 5..LARGE {
+            let own = ids(number, 0..HALF);
+            let keys = ids(number, HALF..MOST);
+            for at in [0, 12_500, 49_999] {
+                let place = if number <= head { Ok((number, at as u32)) } else { Err(ReadError::NotFound) };
+                assert_eq!(coppice.location(own[at]), place, "{what}: the head is {head}");
+                assert_eq!(coppice.find_all(&keys[at], 0), place.into_iter().collect::<Vec<_>>(), "{what}");
+            }
+            let header: Result<BlockHeader, ReadError> = coppice.ask("get_block_header", (number,));
+            assert_eq!(header.is_ok(), number <= head, "{what}");
+        }
+        head
+    };
+    let done = roll(19).unwrap();
+    assert!(done.has_more && done.head < NEXT - 1, "{done:?}");
+    assert_eq!(seen("begun"), done.head);
+    let underway = || Err(AppendError::RollbackUnderway { to: 19 });
+    assert_eq!(coppice.append(&plain(done.head + 1, 1, 10)), underway());
+    assert_eq!(roll(20), Err(RollbackError::RollbackUnderway { to: 19 }));
+    let begin = upload(&plain(done.head + 1, 1, 10), 10).0;
+    assert_eq!(coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).err(), underway().err());
+    coppice.upgrade();
+    seen("upgraded");
+    // Deeper, and as far as may be pruned behind it.
+    let deeper = roll(18).unwrap();
+    assert!(deeper.has_more, "{deeper:?}");
+    assert_eq!(roll(19), Err(RollbackError::RollbackUnderway { to: 18 }));
+    let policy = PrunePolicyArg { retain_blocks: Some(2), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
+    coppice.set_policy(policy).unwrap();
+    coppice.prune_now(10_000);
+    assert_eq!(coppice.prune_status().pruned_before_block, 16, "two below the block that will be the head");
+    coppice.operate::<Result<(), PruneError>>("set_pruning_enabled", false).unwrap();
+    let is_under_way = || coppice.append(&plain(NEXT, 1, 10)) == Err(AppendError::RollbackUnderway { to: 18 });
+    let mut rounds = 0;
+    while is_under_way() {
+        seen("by ticks");
+        if rounds % 3 == 1 {
+            coppice.upgrade();
+        }
+        coppice.pass(60);
+        rounds += 1;
+        assert!(rounds < 50);
+    }
+    assert_eq!(seen("done"), 18);
+    assert!(small(&host, "a rollback") > 20);
+    let block = AppendBlock { parent_hash: large_block(18).hash, ..plain(19, 1, 10) };
+    assert_eq!(coppice.append(&block), Ok(()));
+    assert_eq!((coppice.prune_status().pruned_before_block, coppice.prune_status().faults), (16, 0));
+}
+
+/// With the largest settings of a tick.
+#[test]
+fn prunes_sweeps_and_rollbacks_with_the_largest_settings_keep_each_message_small() {
+    let (coppice, host) = large();
+    let policy = PrunePolicyArg {
+        retain_blocks: Some(12),
+        max_ops_per_tick: Some(15_000),
+        max_instructions_per_tick: Some(INSTRUCTIONS),
+        pause_after_secs: Some(0),
+        ..PrunePolicyArg::default()
+    };
+    coppice.set_policy(policy).unwrap();
+    coppice.settle(60);
+    let mut rounds = 0;
+    while coppice.prune_status().sweep == SweepPhase::Applying {
+        coppice.ic.tick();
+        rounds += 1;
+        assert!(rounds < 1_000, "{:?}", coppice.prune_status());
+    }
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.backlog.debt), (11, 0), "{status:?}");
+    assert_eq!((status.transaction_index.dropped, status.key_index.dropped), (11 * HALF, 11 * HALF));
+    small(&host, "pruning and sweeping");
+    roll_back(&coppice, 12, |_| {});
+    small(&host, "rolling back");
+    let status = coppice.prune_status();
+    let entries = (status.transaction_index.entries, status.key_index.entries);
+    assert_eq!((entries, coppice.head()), ((2 * HALF, 2 * HALF), Some(12)), "{status:?}");
+    // The tables have fewer entries, and as many pages as before.
+    let refused = coppice.append(&with_ids_and_keys(13, &ids(13, 0..SLICE + 1), &[]));
+    assert_eq!(refused, Err(too_large()));
+}
+
+fn too_large() -> AppendError {
+    AppendError::TooLarge { what: "references: upload the block".into(), limit: SLICE }
+}
+
+/// Where a message may append so much and no more.
+#[test]
+fn a_message_appends_a_slice_and_no_more() {
+    let (coppice, host) = large();
+    let before = view(&coppice, &plain(NEXT, 1, 10));
+    let one_more = with_ids_and_keys(NEXT, &ids(NEXT, 0..SLICE / 2 + 1), &ids(NEXT, HALF..HALF + SLICE / 2));
+    assert_eq!(coppice.append(&one_more), Err(too_large()));
+    assert_eq!(view(&coppice, &plain(NEXT, 1, 10)), before);
+    let ids_and_keys = with_ids_and_keys(NEXT, &ids(NEXT, 0..SLICE / 2), &ids(NEXT, SLICE / 2..SLICE));
+    assert_eq!(coppice.append(&ids_and_keys), Ok(()));
+    let only_ids = with_ids_and_keys(NEXT + 1, &ids(NEXT + 1, 0..SLICE), &[]);
+    assert_eq!(coppice.append(&only_ids), Ok(()));
+    let only_ids = with_ids_and_keys(NEXT + 2, &ids(0, 0..SLICE), &[]);
+    assert_eq!(coppice.append(&only_ids), Ok(()), "of a kept block");
+    small(&host, "appending as many as a message may");
+    // In a small index all of a block's references go at once.
+    let (coppice, _) = Coppice::embedded(default_arg());
+    assert_eq!(coppice.append(&with_ids_and_keys(0, &ids(0, 0..SLICE + 1), &[])), Ok(()));
+}

@@ -1,0 +1,374 @@
+//! What traps again and again in ticks: it is passed over and named, and all else is done. Only the embedded host has such faults.
+
+use coppice_canister::api::*;
+use coppice_host::{Host, Kind, Outcome, StableAccess};
+use coppice_tests::blocks::{block, id, plain, plain_id, seal, upload};
+use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
+use serde_bytes::ByteBuf;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+
+const RETAIN: u64 = 4;
+const BLOCKS: u64 = 13;
+/// Blocks that are due.
+const DUE: u64 = BLOCKS - 1 - RETAIN;
+
+fn policy() -> PrunePolicyArg {
+    PrunePolicyArg {
+        retain_blocks: Some(RETAIN),
+        min_kept_blocks: Some(0),
+        timer_interval_secs: Some(10),
+        pause_after_secs: Some(0),
+        ..PrunePolicyArg::default()
+    }
+}
+
+fn enable(coppice: &Coppice, enabled: bool) {
+    coppice.operate::<Result<(), PruneError>>("set_pruning_enabled", enabled).unwrap();
+}
+
+fn health(coppice: &Coppice) -> Health {
+    coppice.ask("health", ())
+}
+
+fn logged(coppice: &Coppice, host: &Host, line: &str) -> bool {
+    host.fetch_canister_logs(coppice.id).iter().any(|record| String::from_utf8_lossy(&record.content).contains(line))
+}
+
+fn lost(coppice: &Coppice) -> u64 {
+    coppice.storage().classes.iter().map(|class| class.lost).sum()
+}
+
+/// What each of several calls does with stable memory and none of the others does: its own first access, and how many follow. Of what is
+/// only read an entry of the granule table (16 bytes) and a slice of an index count: records are read by all who look for work.
+fn own_accesses(host: &Host, calls: impl Iterator<Item = Box<dyn FnOnce()>>) -> Vec<(StableAccess, u64)> {
+    let all: Vec<Vec<StableAccess>> = calls
+        .map(|call| {
+            host.faults().watch_accesses();
+            call();
+            host.faults().take_accesses()
+        })
+        .collect();
+    let own = |of: usize| {
+        let others: BTreeSet<_> = all.iter().enumerate().filter(|&(at, _)| at != of).flat_map(|(_, all)| all).collect();
+        let works = |access: &StableAccess| access.writes || access.size == 16 || access.size > 4_096;
+        let at = all[of].iter().position(|access| works(access) && !others.contains(access));
+        let at = at.expect("an access of its own");
+        (all[of][at], (all[of].len() - at) as u64)
+    };
+    (0..all.len()).map(own).collect()
+}
+
+/// Lets time pass, as on a chain where nobody calls, until there is nothing to prune or to sweep.
+fn work_off(coppice: &Coppice, what: &str) {
+    for _ in 0..60 {
+        let status = coppice.prune_status();
+        if status.prune_cursor.is_none() && matches!(status.sweep, SweepPhase::Idle | SweepPhase::Collecting) {
+            return;
+        }
+        coppice.pass(600);
+    }
+    panic!("{what}: stuck: {:?}", coppice.prune_status());
+}
+
+/// Everything that is said of a piece which is passed over, and that acknowledging it makes `health` healthy.
+fn check_named(coppice: &Coppice, host: &Host, name: &str, what: &str) {
+    let status = coppice.prune_status();
+    assert!(status.set_aside.len() == 1 && status.set_aside[0].starts_with(name), "{what}: {:?}", status.set_aside);
+    let health_now = health(coppice);
+    let named = |problems: &[String]| problems.iter().any(|problem| problem.contains(name));
+    assert!(!health_now.healthy && named(&health_now.problems), "{what}: {health_now:?}");
+    assert!(logged(coppice, host, &format!("passed over, as it traps: {name}")), "{what}");
+    assert_eq!((status.faults, status.acknowledged_faults), (1, 0), "{what}");
+    // Some of them only: there is more to see.
+    assert_eq!(coppice.operate::<u64>("acknowledge_faults", 0u64), 0);
+    assert!(!health(coppice).healthy);
+    assert_eq!(coppice.operate::<u64>("acknowledge_faults", 1_000u64), 1);
+    let health_now = health(coppice);
+    assert!(health_now.healthy, "{what}: {health_now:?}");
+    assert_eq!(coppice.prune_status().set_aside, Vec::<String>::new());
+}
+
+/// A chain of which some blocks have blobs of their own, with a daemon that is switched off.
+fn chain() -> (Coppice, Arc<Host>) {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    for number in 0..BLOCKS {
+        coppice.append(&plain(number, 3, if number % 4 == 1 { 10 } else { LOG_CLASS as usize })).unwrap();
+    }
+    coppice.set_policy(policy()).unwrap();
+    enable(&coppice, false);
+    (coppice, host)
+}
+
+#[test]
+fn a_block_whose_pruning_traps_is_passed_over_and_all_others_are_pruned() {
+    let (coppice, host) = chain();
+    let coppice = Arc::new(coppice);
+    let start = host.checkpoint();
+    let blobs = Rc::new(RefCell::new(Vec::new()));
+    let each = (0..DUE).map(|_| {
+        let coppice = Arc::clone(&coppice);
+        let blobs = Rc::clone(&blobs);
+        let prune = move || {
+            let run = coppice.prune_now(1);
+            assert_eq!(run.blocks, 1);
+            blobs.borrow_mut().push(run.blobs);
+        };
+        Box::new(prune) as Box<dyn FnOnce()>
+    });
+    let own = own_accesses(&host, each);
+    let blobs = blobs.take();
+    assert!(blobs.contains(&0) && blobs.contains(&1), "{blobs:?}");
+    host.restore(&start);
+    enable(&coppice, true);
+    work_off(&coppice, "undisturbed");
+    let expected = (coppice.chain(), coppice.storage().owners[0].clone());
+    let mut places = 0;
+    // The oldest, one with a blob, one without, and the last that is due.
+    for number in [0, 3, 5, DUE - 1] {
+        let (access, count) = own[number as usize];
+        // Every place of one, and some of the others.
+        for n in (1..=count).filter(|&n| number == 3 || n % 8 == 1 || n == count) {
+            let what = format!("block {number}, place {n} of {count} from {access:?}");
+            host.restore(&start);
+            host.faults().clear();
+            host.faults().trap_behind_access(access, n);
+            enable(&coppice, true);
+            work_off(&coppice, &what);
+            let status = coppice.prune_status();
+            assert_eq!((status.pruned_before_block, status.pruned_blocks), (DUE, DUE), "{what}");
+            assert_eq!(lost(&coppice), blobs[number as usize], "{what}: {:?}", status.set_aside);
+            assert_eq!((coppice.chain(), coppice.storage().owners[0].clone()), expected, "{what}");
+            assert_eq!(coppice.location(plain_id(number, 0)), Err(ReadError::NotFound), "{what}");
+            check_named(&coppice, &host, &format!("block {number}:"), &what);
+            // The daemon does what comes then as ever.
+            let traps = host.faults().injected();
+            coppice.append_plain(BLOCKS..BLOCKS + 3, LOG_CLASS as usize);
+            coppice.pass(30);
+            assert_eq!(coppice.prune_status().pruned_before_block, DUE + 3, "{what}");
+            assert_eq!(host.faults().injected(), traps, "{what}");
+            assert!(health(&coppice).healthy, "{what}");
+            places += 1;
+        }
+    }
+    println!("{places} places");
+    assert!(places > 30);
+}
+
+/// Several at once, and new ones when the others are acknowledged.
+#[test]
+fn new_faults_are_seen_when_old_ones_are_acknowledged() {
+    let (coppice, host) = chain();
+    let coppice = Arc::new(coppice);
+    let start = host.checkpoint();
+    let each = (0..DUE).map(|_| {
+        let coppice = Arc::clone(&coppice);
+        Box::new(move || drop(coppice.prune_now(1))) as Box<dyn FnOnce()>
+    });
+    let own = own_accesses(&host, each);
+    host.restore(&start);
+    host.faults().trap_behind_access(own[2].0, 3);
+    enable(&coppice, true);
+    for _ in 0..60 {
+        coppice.pass(60);
+        // A producer that goes on: ticks come within the interval.
+        let _: Result<(), AppendError> = coppice.append(&plain(BLOCKS - 1, 3, LOG_CLASS as usize));
+    }
+    assert_eq!(coppice.prune_status().pruned_before_block, DUE);
+    check_named(&coppice, &host, "block 2:", "first");
+    host.faults().clear();
+    enable(&coppice, false);
+    coppice.append_plain(BLOCKS..BLOCKS + 6, LOG_CLASS as usize);
+    let later = host.checkpoint();
+    let each = (0..6).map(|_| {
+        let coppice = Arc::clone(&coppice);
+        Box::new(move || drop(coppice.prune_now(1))) as Box<dyn FnOnce()>
+    });
+    let own = own_accesses(&host, each);
+    host.restore(&later);
+    host.faults().trap_behind_access(own[1].0, 1);
+    enable(&coppice, true);
+    work_off(&coppice, "second");
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.faults, status.acknowledged_faults), (DUE + 6, 2, 1));
+    assert_eq!(status.set_aside.len(), 1);
+    let problems = health(&coppice).problems;
+    assert!(problems.iter().any(|problem| problem.starts_with("1 damaged")), "{problems:?}");
+    assert_eq!(coppice.operate::<u64>("acknowledge_faults", 2u64), 2);
+    assert!(health(&coppice).healthy);
+}
+
+#[test]
+fn a_slice_whose_sweep_traps_is_passed_over_and_all_others_are_swept() {
+    const IDS: u64 = 1_500;
+    let (coppice, host) = Coppice::embedded(default_arg());
+    for number in 0..BLOCKS {
+        let ids: Vec<_> = (0..IDS).map(|i| id(number << 20 | i)).collect();
+        let mut block = block(number, &ids, 10);
+        block.receipts = ByteBuf::new();
+        seal(&mut block);
+        coppice.append(&block).unwrap();
+    }
+    let coppice = Arc::new(coppice);
+    coppice.set_policy(policy()).unwrap();
+    enable(&coppice, false);
+    let start = host.checkpoint();
+    (0..DUE).for_each(|_| assert_eq!(coppice.prune_now(1).dropped, 0));
+    let buckets = coppice.prune_status().transaction_index.buckets;
+    let slices = buckets.div_ceil(128);
+    assert!(slices > 4, "{slices}");
+    let each = (0..slices).map(|_| {
+        let coppice = Arc::clone(&coppice);
+        Box::new(move || assert!(coppice.prune_now(1).dropped > 0)) as Box<dyn FnOnce()>
+    });
+    let own = own_accesses(&host, each);
+    assert_eq!(coppice.prune_status().transaction_index.sweeps, 1);
+    let live = (RETAIN + 1) * IDS;
+    let mut places = 0;
+    for slice in [0, 2, slices - 1] {
+        let (access, count) = own[slice as usize];
+        // A slice writes a hundred buckets, one as the other.
+        for n in (1..=count).filter(|&n| n <= 3 || n % 16 == 0 || n + 3 > count) {
+            let what = format!("slice {slice}, place {n} of {count} from {access:?}");
+            host.restore(&start);
+            host.faults().clear();
+            host.faults().trap_behind_access(access, n);
+            enable(&coppice, true);
+            work_off(&coppice, &what);
+            let status = coppice.prune_status();
+            let table = &status.transaction_index;
+            assert_eq!((status.pruned_before_block, table.sweeps, table.debt), (DUE, 1, 0), "{what}");
+            let left = table.entries - live;
+            assert!(left > 0 && left < DUE * IDS / slices * 2, "{what}: {left} stale entries are left");
+            for number in 0..BLOCKS {
+                let found = coppice.location(id(number << 20 | 7));
+                assert_eq!(found, if number < DUE { Err(ReadError::NotFound) } else { Ok((number, 7)) }, "{what}");
+            }
+            check_named(&coppice, &host, &format!("buckets {} to {}", slice * 128, slice * 128 + 127), &what);
+            places += 1;
+        }
+    }
+    println!("{places} places");
+    // What was acknowledged is tried again, and where it traps no more nothing is left.
+    host.faults().clear();
+    coppice.append_plain(BLOCKS..BLOCKS + 40, 10);
+    coppice.pass(60);
+    let more: Vec<_> = (0..6_000).map(|i| id(99 << 20 | i)).collect();
+    coppice.append(&block(BLOCKS + 40, &more, 10)).unwrap();
+    coppice.append_plain(BLOCKS + 41..BLOCKS + 60, 10);
+    coppice.pass(60);
+    work_off(&coppice, "again");
+    let table = coppice.prune_status().transaction_index;
+    assert!(table.sweeps >= 2, "{table:?}");
+    assert!(table.entries <= (RETAIN + 1) * 3 + table.debt, "{table:?}");
+}
+
+/// Dropping an upload that has expired, and a rollback: nothing of either stops the pruner.
+#[test]
+fn what_comes_before_pruning_is_passed_over_too() {
+    let (coppice, host) = chain();
+    let (begin, _) = upload(&plain(BLOCKS, 1, 3 * LOG_CLASS as usize), 1 << 16);
+    coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).unwrap();
+    let start = host.checkpoint();
+    let coppice = Arc::new(coppice);
+    let [first, second] = [Arc::clone(&coppice), Arc::clone(&coppice)];
+    let abort: Box<dyn FnOnce()> =
+        Box::new(move || assert_eq!(first.produce::<Result<bool, UploadError>>("abort_block", BLOCKS), Ok(true)));
+    let prune: Box<dyn FnOnce()> = Box::new(move || drop(second.prune_now(10_000)));
+    let own = own_accesses(&host, [abort, prune].into_iter());
+    host.restore(&start);
+    host.faults().trap_behind_access(own[0].0, own[0].1 / 2);
+    enable(&coppice, true);
+    coppice.pass(3_601);
+    work_off(&coppice, "an upload that cannot be dropped");
+    for _ in 0..60 {
+        if !coppice.prune_status().set_aside.is_empty() {
+            break;
+        }
+        coppice.pass(600);
+    }
+    assert_eq!(coppice.prune_status().pruned_before_block, DUE);
+    // The daemon is idle: it does not come round for what it has passed over.
+    host.take_executions();
+    let ticks = coppice.prune_status().ticks;
+    (0..50).for_each(|_| coppice.ic.tick());
+    assert!(coppice.prune_status().ticks <= ticks + 1, "{} ticks", coppice.prune_status().ticks - ticks);
+    assert!(coppice.ask::<Option<(u64, UploadProgress)>>("get_upload", ()).is_some());
+    check_named(&coppice, &host, "dropping an upload", "upload");
+    // It is tried again then.
+    host.faults().clear();
+    coppice.pass(60);
+    assert_eq!(coppice.ask::<Option<(u64, UploadProgress)>>("get_upload", ()), None);
+    assert_eq!(coppice.storage().owners[1].kept_bytes, 0);
+
+    // A rollback that traps in its third message, with pruning switched off.
+    enable(&coppice, false);
+    coppice.set_policy(PrunePolicyArg { max_ops_per_tick: Some(1), ..policy() }).unwrap();
+    coppice.append_plain(BLOCKS..BLOCKS + 6, LOG_CLASS as usize);
+    let start = host.checkpoint();
+    let roll =
+        |coppice: &Coppice| coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", BLOCKS + 1).unwrap();
+    let each = (0..8).map(|_| {
+        let coppice = Arc::clone(&coppice);
+        Box::new(move || drop(roll(&coppice))) as Box<dyn FnOnce()>
+    });
+    let own = own_accesses(&host, each.take(4));
+    host.restore(&start);
+    host.faults().trap_behind_access(own[2].0, 2);
+    assert!(roll(&coppice).has_more);
+    for _ in 0..60 {
+        if !coppice.prune_status().set_aside.is_empty() {
+            break;
+        }
+        coppice.pass(600);
+    }
+    let underway = coppice.append(&plain(BLOCKS + 6, 1, 10));
+    assert_eq!(underway, Err(AppendError::RollbackUnderway { to: BLOCKS + 1 }));
+    assert_eq!(coppice.prune_status().pruned_before_block, DUE);
+    coppice.set_policy(PrunePolicyArg { retain_blocks: Some(1), ..policy() }).unwrap();
+    enable(&coppice, true);
+    coppice.pass(60);
+    work_off(&coppice, "behind a rollback that traps");
+    assert_eq!(coppice.prune_status().pruned_before_block, BLOCKS, "one behind the block that will be the head");
+    host.faults().clear();
+    check_named_again(&coppice, "undoing");
+    coppice.pass(60);
+    coppice.pass(60);
+    assert_eq!(coppice.head(), Some(BLOCKS + 1));
+    coppice.append(&plain(BLOCKS + 2, 1, 10)).unwrap();
+}
+
+fn check_named_again(coppice: &Coppice, name: &str) {
+    let status = coppice.prune_status();
+    assert!(status.set_aside.iter().any(|piece| piece.starts_with(name)), "{:?}", status.set_aside);
+    assert_eq!(coppice.operate::<u64>("acknowledge_faults", status.faults), status.faults);
+    assert!(health(coppice).healthy, "{:?}", health(coppice));
+}
+
+/// Where nothing traps, no message is more than the work needs.
+#[test]
+fn an_ordinary_run_takes_no_message_more() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    coppice.append_plain(0..200, 10);
+    coppice.pass(700);
+    host.take_executions();
+    // 190 blocks of an op each, ten in a message.
+    let ten = PrunePolicyArg { max_ops_per_tick: Some(10), retain_blocks: Some(9), ..policy() };
+    coppice.set_policy(ten).unwrap();
+    coppice.ic.advance_time(std::time::Duration::from_secs(10));
+    (0..100).for_each(|_| coppice.ic.tick());
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.running), (190, false));
+    let run = status.last_run.unwrap();
+    assert!((19..=20).contains(&run.ticks), "{run:?}");
+    let timer: Vec<_> = host
+        .take_executions()
+        .into_iter()
+        .filter(|e| e.method.starts_with("<ic-cdk internal>") && e.kind == Kind::Update)
+        .collect();
+    assert!(timer.iter().all(|message| message.outcome == Outcome::Completed));
+    assert!(timer.len() as u64 <= run.ticks + 1, "{} messages for {} ticks of work", timer.len(), run.ticks);
+    assert_eq!(status.set_aside, Vec::<String>::new());
+}
