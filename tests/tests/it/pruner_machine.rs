@@ -122,9 +122,10 @@ fn any_history_is_as_the_model_says() {
 }
 
 /// Checks that a history excuses, and those that it does not: one in twenty at most, or the excuse is too wide.
-const EXCUSES: [(&str, &str); 5] = [
+const EXCUSES: [(&str, &str); 6] = [
     ("excused: a parent that came late", "a parent is preserved"),
     ("excused: a parent that was made or preserved in the middle of a run", "a parent is preserved"),
+    ("excused: a parent of one that became old in the middle of a run", "a preservation may expire"),
     ("excused: kept for some blocks", "what was due was looked at"),
     ("excused: no memory for the row of a blob", "what was due was looked at"),
     ("excused: kept are counted roughly", "kept are counted"),
@@ -238,10 +239,16 @@ fn whatever_can_happen_happens() {
 fn each_fault_is_found() {
     for fault in Fault::ALL {
         let large = fault == Fault::TellsAThousand;
-        let found = histories().filter(|history| history.has_large() == large).take(1_500).position(|history| {
-            let coppice = reference::canister(Family::new(&history.transactions), Some(fault));
-            happens(coppice, &history).0.is_err()
-        });
+        let search = |from: usize, most: usize| {
+            let all = histories().filter(|history| history.has_large() == large).enumerate();
+            let found = all.skip(from).take(most).find(|(_, history)| {
+                let coppice = reference::canister(Family::new(&history.transactions), Some(fault));
+                happens(coppice, history).0.is_err()
+            });
+            found.map(|(number, _)| number)
+        };
+        // Where histories are drawn otherwise than before, the fault is found elsewhere.
+        let found = search(fault.seldom().saturating_sub(8), 16).or_else(|| search(0, 1_500));
         assert!(found.is_some(), "{fault:?} is not found");
         if std::env::var_os("COPPICE_PROGRESS").is_some() {
             eprintln!("{fault:?}: history {found:?}");

@@ -42,6 +42,7 @@ impl Machine {
             self.goes_on(sight)?;
         }
         self.parents_are_preserved(tick)?;
+        self.late_parents_are_preserved(tick)?;
         let now = self.verdicts(tick.before, tick.scope, tick.done);
         let mut verdicts = self.run.as_ref().map_or(BTreeMap::new(), |run| run.verdicts.clone());
         for (txid, more) in &now {
@@ -114,6 +115,27 @@ impl Machine {
             let came = self.came.get(parent).is_some_and(|came| current.saturating_sub(*came) < slack.max(1));
             ensure!(kept || came, "phase 1 has not preserved {name} until one of {until:?}: {record:?}");
             self.seen(if kept { "a parent is preserved" } else { "excused: a parent that came late" });
+        }
+        Ok(())
+    }
+
+    /// A run that has deleted anything, or is done, has come by every parent of what became old and unmined in its middle.
+    fn late_parents_are_preserved(&mut self, tick: &Tick) -> Outcome {
+        let deleted = !tick.done.gone.is_empty() || !tick.done.going.is_empty();
+        if !deleted && tick.completed().next().is_none() {
+            return Ok(());
+        }
+        let until = tick.scope.preserves_until();
+        let least = until.iter().min().copied().unwrap_or(0);
+        for parent in tick.scope.preserved_late(tick.before).difference(&tick.scope.by_hand) {
+            let Ok(record) = self.records.get(parent) else { continue };
+            let kept = record.preserve_until.is_some_and(|until_now| until_now >= least);
+            let name = self.family.name(parent);
+            ensure!(
+                kept,
+                "{name} has a child that became old meanwhile, and is not preserved until {until:?}: {record:?}"
+            );
+            self.seen("a parent is preserved in the middle of a run");
         }
         Ok(())
     }
@@ -296,6 +318,7 @@ impl Machine {
             touched: BTreeSet::new(),
             became: BTreeSet::new(),
             by_hand: BTreeSet::new(),
+            late: BTreeSet::new(),
             verdicts: BTreeMap::new(),
             kept_before,
             upgraded: false,

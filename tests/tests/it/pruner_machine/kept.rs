@@ -2,7 +2,7 @@
 //! at any moment of a tick, and of several ticks; where that makes a difference, all that may be is kept in mind.
 
 use super::machine::Machine;
-use super::model::{Hold, Records};
+use super::model::{Hold, Record, Records};
 use super::rules::Spent;
 use super::tick::{Done, Scope};
 use super::transactions::Txid;
@@ -69,16 +69,26 @@ impl Machine {
     }
 
     /// What is known of records whose height has changed is known no more; and those that became due while a run is under way are
-    /// left to the next one.
+    /// left to the next one. Those that became old and unmined are not.
     pub fn heights_changed(&mut self, by_tick: bool) {
-        let now: BTreeMap<Txid, Option<u32>> =
-            self.records.0.iter().map(|(txid, record)| (*txid, record.delete_at_height)).collect();
+        let of = |field: fn(&Record) -> Option<u32>| -> BTreeMap<Txid, Option<u32>> {
+            self.records.0.iter().map(|(txid, record)| (*txid, field(record))).collect()
+        };
+        let (now, unmined) = (of(|record| record.delete_at_height), of(|record| record.unmined_since));
         self.kept_until.retain(|txid, kept| now.get(txid) == Some(&kept.due));
         if let Some(run) = self.run.as_mut().filter(|_| !by_tick) {
             let became = now.iter().filter(|(txid, due)| due.is_some() && self.dues.get(*txid) != Some(due));
             run.became.extend(became.map(|(txid, _)| *txid));
+            let settings = run.settings.iter().chain([&self.settings]);
+            let cutoffs =
+                settings.flat_map(|settings| run.heights.iter().map(|(current, _)| settings.cutoff(*current)));
+            let cutoff = cutoffs.min().unwrap_or(0);
+            let is_old = |since: Option<u32>| since.is_some_and(|since| since < cutoff);
+            let was_old = |txid: &Txid| is_old(self.unmined.get(txid).copied().flatten());
+            let late = unmined.iter().filter(|(txid, since)| is_old(**since) && !was_old(txid));
+            run.late.extend(late.map(|(txid, _)| *txid));
         }
-        self.dues = now;
+        (self.dues, self.unmined) = (now, unmined);
     }
 
     /// A run that has come by what is due, or may have, keeps what it keeps until then. `surely`: it has, all of it.

@@ -60,6 +60,8 @@ pub struct Machine {
     pub again: bool,
     /// At which height each record may be deleted, as it was seen last.
     pub dues: BTreeMap<Txid, Option<u32>>,
+    /// Since when each is unmined, as it was seen last.
+    pub unmined: BTreeMap<Txid, Option<u32>>,
     /// There is no memory, and there was none at some time; what fills it.
     pub full: bool,
     pub was_full: bool,
@@ -102,6 +104,7 @@ impl Machine {
             kept_until: BTreeMap::new(),
             again: false,
             dues: BTreeMap::new(),
+            unmined: BTreeMap::new(),
             full: false,
             was_full: false,
             fillers: Fillers::default(),

@@ -102,6 +102,22 @@ impl Fault {
         Self::WaitsForEver,
         Self::TellsAThousand,
     ];
+
+    /// The history in which it was found, if many show nothing of it: a search begins there. What is printed with
+    /// `COPPICE_PROGRESS` is the number.
+    pub fn seldom(self) -> usize {
+        match self {
+            Self::LooksOnce => 75,
+            Self::GivesRecordsUp => 30,
+            Self::KeepsItsHeight => 192,
+            Self::LosesItsPlace => 59,
+            Self::BelievesAnything => 37,
+            Self::RunsWhilePoor => 16,
+            Self::WaitsForEver => 108,
+            Self::TellsAThousand => 210,
+            _ => 0,
+        }
+    }
 }
 
 /// A run, and how far it is.

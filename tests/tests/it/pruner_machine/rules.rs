@@ -53,12 +53,12 @@ impl Settings {
 }
 
 impl Records {
-    /// Parents of old unmined transactions. Whether one that is going still counts as unmined is left open.
-    pub fn parents_of_old(&self, cutoff: u32, with_going: bool) -> BTreeSet<Txid> {
-        let old = |record: &&Record| {
-            record.unmined_since.is_some_and(|since| since < cutoff) && (with_going || !record.deleting)
+    /// Parents of those old unmined transactions that count. Whether one does that is going is left open.
+    pub fn parents_of_old(&self, cutoff: u32, counts: impl Fn(&Txid, &Record) -> bool) -> BTreeSet<Txid> {
+        let old = |(txid, record): &(&Txid, &Record)| {
+            record.unmined_since.is_some_and(|since| since < cutoff) && counts(txid, record)
         };
-        self.0.values().filter(old).flat_map(Record::parents).collect()
+        self.0.iter().filter(old).flat_map(|(_, record)| record.parents()).collect()
     }
 
     /// What defensive mode sees of who holds an output, and how many blocks a spender lacks that is mined too lately. One that was

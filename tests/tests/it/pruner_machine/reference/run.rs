@@ -41,12 +41,14 @@ impl State {
                     }
                     None => run.phase = PrunerPhase::DeleteAtHeight,
                 },
-                PrunerPhase::DeleteAtHeight if settings.pruner.disable_dah_cleaner => return true,
                 PrunerPhase::DeleteAtHeight => {
                     if self.next_old(run).is_some() && !self.has(Fault::LooksOnce) {
                         run.walked.clear();
                         run.phase = PrunerPhase::PreserveParents;
                         continue;
+                    }
+                    if settings.pruner.disable_dah_cleaner {
+                        return true;
                     }
                     if let Some(txid) = self.finishing.pop_first() {
                         let pages = self.records.0[&txid].pages();
@@ -61,7 +63,7 @@ impl State {
                     // It may have come when its children were looked at.
                     let cutoff = settings.cutoff(run.heights.0);
                     let fault = self.has(Fault::LooksOnce) || self.has(Fault::SkipsPhaseOne);
-                    if !fault && self.records.parents_of_old(cutoff, false).contains(&txid) {
+                    if !fault && self.records.parents_of_old(cutoff, |_, record| !record.deleting).contains(&txid) {
                         run.walked.clear();
                         run.phase = PrunerPhase::PreserveParents;
                         continue;
