@@ -164,14 +164,11 @@ impl ChainStore {
         let meta = self.records.meta(transit.number);
         let taken = match meta {
             // Whoever takes the record out of the chain names it.
-            None if transit.way == Way::RolledBack => Ok((Ok(()), Ok(()))),
+            None if transit.way == Way::RolledBack => Ok([Ok(()), Ok(())]),
             None => Err("its record cannot be decoded".into()),
             Some(meta) => self.take_references(blobs, &meta, (ids.clone(), keys.clone())),
         };
-        let (keys_taken, ids_taken) = match taken {
-            Ok(both) => both,
-            Err(why) => (Err(why), Err(String::new())),
-        };
+        let [keys_taken, ids_taken] = taken.unwrap_or_else(|why| [Err(why), Err(String::new())]);
         transit.keys = if keys_taken.is_ok() { keys.start } else { 0 };
         transit.ids = if ids_taken.is_ok() { ids.start } else { 0 };
         self.state.transit = Some(transit);
@@ -184,9 +181,9 @@ impl ChainStore {
         blobs: &BlobStore,
         meta: &BlockMeta,
         (ids, keys): (Range<u32>, Range<u32>),
-    ) -> Result<(Result<(), String>, Result<(), String>), String> {
+    ) -> Result<[Result<(), String>; 2], String> {
         if ids.is_empty() && keys.is_empty() {
-            return Ok((Ok(()), Ok(())));
+            return Ok([Ok(()), Ok(())]);
         }
         let mut bytes = Vec::new();
         let range = meta.segment_start(Segment::Index)..meta.payload_end();
@@ -197,7 +194,7 @@ impl ChainStore {
         }
         let keys = if keys.is_empty() { Ok(0) } else { self.remove_keys(blobs, meta, &index, keys) };
         let ids = if ids.is_empty() { Ok(0) } else { self.remove_ids(blobs, meta, &index, ids) };
-        Ok((keys.map(drop), ids.map(drop)))
+        Ok([keys.map(drop), ids.map(drop)])
     }
 }
 

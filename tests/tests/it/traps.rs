@@ -105,11 +105,11 @@ fn chain() -> (Coppice, Arc<Host>) {
 #[test]
 fn a_block_whose_pruning_traps_is_passed_over_and_all_others_are_pruned() {
     let (coppice, host) = chain();
-    let coppice = Arc::new(coppice);
+    let coppice = Rc::new(coppice);
     let start = host.checkpoint();
     let blobs = Rc::new(RefCell::new(Vec::new()));
     let each = (0..DUE).map(|_| {
-        let coppice = Arc::clone(&coppice);
+        let coppice = Rc::clone(&coppice);
         let blobs = Rc::clone(&blobs);
         let prune = move || {
             let run = coppice.prune_now(1);
@@ -161,11 +161,13 @@ fn a_block_whose_pruning_traps_is_passed_over_and_all_others_are_pruned() {
 #[test]
 fn new_faults_are_seen_when_old_ones_are_acknowledged() {
     let (coppice, host) = chain();
-    let coppice = Arc::new(coppice);
+    let coppice = Rc::new(coppice);
     let start = host.checkpoint();
     let each = (0..DUE).map(|_| {
-        let coppice = Arc::clone(&coppice);
-        Box::new(move || drop(coppice.prune_now(1))) as Box<dyn FnOnce()>
+        let coppice = Rc::clone(&coppice);
+        Box::new(move || {
+            coppice.prune_now(1);
+        }) as Box<dyn FnOnce()>
     });
     let own = own_accesses(&host, each);
     host.restore(&start);
@@ -183,8 +185,10 @@ fn new_faults_are_seen_when_old_ones_are_acknowledged() {
     coppice.append_plain(BLOCKS..BLOCKS + 6, LOG_CLASS as usize);
     let later = host.checkpoint();
     let each = (0..6).map(|_| {
-        let coppice = Arc::clone(&coppice);
-        Box::new(move || drop(coppice.prune_now(1))) as Box<dyn FnOnce()>
+        let coppice = Rc::clone(&coppice);
+        Box::new(move || {
+            coppice.prune_now(1);
+        }) as Box<dyn FnOnce()>
     });
     let own = own_accesses(&host, each);
     host.restore(&later);
@@ -211,7 +215,7 @@ fn a_slice_whose_sweep_traps_is_passed_over_and_all_others_are_swept() {
         seal(&mut block);
         coppice.append(&block).unwrap();
     }
-    let coppice = Arc::new(coppice);
+    let coppice = Rc::new(coppice);
     coppice.set_policy(policy()).unwrap();
     enable(&coppice, false);
     let start = host.checkpoint();
@@ -220,7 +224,7 @@ fn a_slice_whose_sweep_traps_is_passed_over_and_all_others_are_swept() {
     let slices = buckets.div_ceil(128);
     assert!(slices > 4, "{slices}");
     let each = (0..slices).map(|_| {
-        let coppice = Arc::clone(&coppice);
+        let coppice = Rc::clone(&coppice);
         Box::new(move || assert!(coppice.prune_now(1).dropped > 0)) as Box<dyn FnOnce()>
     });
     let own = own_accesses(&host, each);
@@ -272,11 +276,13 @@ fn what_comes_before_pruning_is_passed_over_too() {
     let (begin, _) = upload(&plain(BLOCKS, 1, 3 * LOG_CLASS as usize), 1 << 16);
     coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).unwrap();
     let start = host.checkpoint();
-    let coppice = Arc::new(coppice);
-    let [first, second] = [Arc::clone(&coppice), Arc::clone(&coppice)];
+    let coppice = Rc::new(coppice);
+    let [first, second] = [Rc::clone(&coppice), Rc::clone(&coppice)];
     let abort: Box<dyn FnOnce()> =
         Box::new(move || assert_eq!(first.produce::<Result<bool, UploadError>>("abort_block", BLOCKS), Ok(true)));
-    let prune: Box<dyn FnOnce()> = Box::new(move || drop(second.prune_now(10_000)));
+    let prune: Box<dyn FnOnce()> = Box::new(move || {
+        second.prune_now(10_000);
+    });
     let own = own_accesses(&host, [abort, prune].into_iter());
     host.restore(&start);
     host.faults().trap_behind_access(own[0].0, own[0].1 / 2);
@@ -311,8 +317,10 @@ fn what_comes_before_pruning_is_passed_over_too() {
     let roll =
         |coppice: &Coppice| coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", BLOCKS + 1).unwrap();
     let each = (0..8).map(|_| {
-        let coppice = Arc::clone(&coppice);
-        Box::new(move || drop(roll(&coppice))) as Box<dyn FnOnce()>
+        let coppice = Rc::clone(&coppice);
+        Box::new(move || {
+            roll(&coppice);
+        }) as Box<dyn FnOnce()>
     });
     let own = own_accesses(&host, each.take(4));
     host.restore(&start);
