@@ -70,7 +70,7 @@ pub struct DemoArgs {
     /// with every record verified
     #[arg(long)]
     pub utxo: bool,
-    /// Blocks to append [default: 5000, with --utxo 3000]
+    /// Blocks to append [default: 8000, with --utxo 3000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(MIN_DEMO_BLOCKS..=700_000))]
     pub blocks: Option<u64>,
     /// Seed of the generated chain; the same seed gives the same chain

@@ -25,7 +25,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 /// Blocks that are appended where nothing else is asked for.
-const BLOCKS: u64 = 5_000;
+const BLOCKS: u64 = 8_000;
 /// Time between two blocks.
 pub const BLOCK_INTERVAL: Duration = Duration::from_secs(15);
 /// Seconds within which the daemon of a canister on a network sees to what is due.
