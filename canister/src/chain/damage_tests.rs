@@ -4,7 +4,7 @@
 use super::*;
 use crate::api::*;
 use crate::runtime::native;
-use crate::testing::{block, fresh, hash, id, reopen};
+use crate::testing::{block, fresh, hash, id, reopen, with_keys};
 use serde_bytes::ByteBuf;
 
 const CLASS: u32 = 64 << 10;
@@ -350,4 +350,70 @@ fn a_block_that_is_passed_over_loses_its_own_blobs_alone() {
     }
     assert_eq!(chain.hash(999).map(|kept| kept.to_bytes().into_vec()), Some(hash(999, 0).to_vec()));
     native::with(|world| world.log.clear());
+}
+
+/// What a record says of the references before it is believed only where it can be: what is kept stays counted.
+#[test]
+fn a_rollback_believes_no_sum_that_cannot_be() {
+    for (damaged, sum) in [(5, 0), (5, u64::MAX), (4, 0), (4, u64::MAX), (3, 0)] {
+        let (mut chain, mut blobs) = chain_of(6);
+        (0..2).for_each(|_| drop(chain.remove_oldest(&mut blobs).unwrap()));
+        let mut record = chain.records.get(damaged).unwrap();
+        record.references_before = sum;
+        chain.records.put(&record);
+        chain.remove_head(&mut blobs).unwrap();
+        assert_eq!(chain.state().kept_references(), 3 * 2, "block {damaged} says {sum}");
+    }
+}
+
+/// The links of a block's keys cannot be read: its ids go all the same, whatever slice they are in.
+#[test]
+fn damage_among_the_keys_leaves_no_id_behind() {
+    for slice in [1, 2, 3, 100] {
+        let (mut chain, mut blobs) = fresh(CLASS);
+        append(&mut chain, &mut blobs, &block(0, &[id(1)], 10)).unwrap();
+        let with_body = |body| with_keys(block(1, &[id(2), id(3), id(4)], body), &[(0, b"a"), (1, b"b"), (2, b"c")]);
+        let beside = with_body(0);
+        let beside = beside.receipts.len() + beside.index.len();
+        // The payload ends where a blob does, so that the links have one of their own.
+        let body = 2 * CLASS as usize - chain.state().log_tail as usize - beside;
+        append(&mut chain, &mut blobs, &with_body(body)).unwrap();
+        let links = chain.log.blob_of(chain.meta(1).unwrap().payload_end());
+        chain.poison_log(links);
+        chain.small_slices = Some(slice);
+        chain.begin_rollback(0);
+        let mut faults = Vec::new();
+        while chain.rollback_left().is_some() {
+            faults.extend(chain.go_on_rolling_back(&mut blobs, slice).faults);
+        }
+        assert!(faults.iter().any(|fault| fault.contains("links of its keys")), "{faults:?}");
+        assert_eq!((chain.index_stats().entries, chain.key_stats().entries), (1, 3), "slices of {slice}");
+        assert!(chain.location(&blobs, &id(1)).is_ok());
+    }
+}
+
+/// A rollback that cannot be brought to its end goes with the chain, where whoever resets it gives that up.
+#[test]
+fn a_reset_may_give_up_what_cannot_be_undone() {
+    for begun in [false, true] {
+        let (mut chain, mut blobs) = chain_of(6);
+        chain.begin_rollback(2);
+        chain.small_slices = Some(1);
+        if begun {
+            assert!(chain.go_on_rolling_back(&mut blobs, 1).began);
+        }
+        let head = chain.hash(chain.state().head().unwrap()).unwrap();
+        assert_eq!(chain.check_reset(head.as_slice(), false), Err(ResetError::RollbackUnderway { to: 2 }));
+        assert_eq!(chain.check_reset(head.as_slice(), true), Ok(()));
+        chain.reset();
+        while chain.to_clear() > 0 {
+            assert_eq!(chain.clear(&mut blobs), Vec::<String>::new());
+        }
+        (chain, blobs) = reopen(CLASS);
+        assert_eq!(blobs.kept_bytes(Owner::Chain), 0);
+        append(&mut chain, &mut blobs, &own(4, 100)).unwrap();
+        assert_eq!(chain.location(&blobs, &id(4)).unwrap().block_number, 4);
+        assert_eq!(chain.location(&blobs, &id(5)), Err(ReadError::NotFound));
+        check_space(&chain, &blobs);
+    }
 }

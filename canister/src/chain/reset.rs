@@ -7,6 +7,7 @@
 
 use super::ChainStore;
 use super::remove::release;
+use super::transit::Way;
 use crate::api::ResetError;
 use crate::blob::{BlobStore, Owner};
 use std::ops::Range;
@@ -45,8 +46,8 @@ impl Reset {
 }
 
 impl ChainStore {
-    /// Checks that the chain may be emptied by one who names the head's hash; of a head whose record is damaged it is empty. `gives_up`: an
-    /// upload or a rollback that cannot be undone goes with it.
+    /// Checks that the chain may be emptied by one who names the head's hash; of a head whose record is damaged it is empty. `gives_up`: what is
+    /// being undone goes with it, as that traps.
     ///
     /// # Errors
     /// [`ResetError`].
@@ -56,7 +57,10 @@ impl ChainStore {
         if expected.as_slice() != head_hash {
             return Err(ResetError::WrongHash { expected: expected.to_bytes() });
         }
-        if gives_up && self.state.transit.is_some() {
+        // What is being committed can still be aborted.
+        let undone =
+            self.state.transit.map_or(self.state.rollback_to.is_some(), |transit| transit.way != Way::Entering);
+        if gives_up && undone {
             return Ok(());
         }
         if self.upload().is_some() {

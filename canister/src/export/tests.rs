@@ -315,3 +315,17 @@ fn exporters_come_and_go_by_name() {
     assert_eq!(remove(&mut exporters, &names[0], true), Ok(who(0)));
     assert_eq!(open().guard(false), None);
 }
+
+/// After a reset the oldest block may have a smaller number: a replica that has not come so far knows nothing of the cursor's block.
+#[test]
+fn a_replica_that_is_behind_a_reset_does_not_say_that_a_block_was_pruned() {
+    let mut world = world();
+    world.append_fork(0..10, 0, 100);
+    world.prune(5);
+    let count = world.chain.rollbacks().count();
+    let cursor =
+        |rollbacks| ExportCursor { number: 2, hash: ByteBuf::from(hash(2, 0)), segment: 3, offset: 0, rollbacks };
+    assert_eq!(world.page(Some(cursor(count + 1)), 0), Err(ExportError::Behind { head: Some(9) }));
+    let pruned = ExportError::Pruned { first_available: 5, common_ancestor: None };
+    assert_eq!(world.page(Some(cursor(count)), 0), Err(pruned));
+}

@@ -733,3 +733,13 @@ fn the_indexes_stay_bounded_without_a_pause() {
     let wanted = (window + 10) * ids * 100 / (60 * 28);
     assert!(largest <= wanted * 5 / 4, "{largest} buckets, {wanted} are wanted");
 }
+
+/// What was set aside of a chain is no more when that is emptied: the next one may have a block of the same number.
+#[test]
+fn a_reset_forgets_the_blocks_that_were_set_aside() {
+    let mut world = world(policy());
+    let slice = Piece::Slice(crate::chain::IndexTable::Keys, 128);
+    world.pruner.stored.set_aside = vec![Piece::Block(5), slice, Piece::Undo, Piece::Upload];
+    world.pruner.reset();
+    assert_eq!(world.pruner.stored.set_aside, [slice, Piece::Upload]);
+}
