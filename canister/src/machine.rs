@@ -683,6 +683,33 @@ proptest! {
     }
 }
 
+/// What could not be read where an upload was undone is counted, and named by `health` until somebody has seen it.
+#[test]
+fn damage_that_an_abort_meets_is_counted() {
+    for by_hand in [true, false] {
+        let mut machine = Machine::new(5, 0, 2, false);
+        let draft = Draft { body: 10, ids: vec![1, 2, 3, 4, 5], own: 0, keys: vec![] };
+        machine.append(&Draft { ids: vec![1], ..draft.clone() });
+        let made = machine.make(&draft);
+        machine.open(made, 1_000, None);
+        machine.put(usize::MAX);
+        machine.commit(1);
+        assert_eq!(machine.model.upload.as_ref().unwrap().entered, 2);
+        state::mutate(|state| state.chain.poison_record(6));
+        machine.harm(6);
+        machine.model.harmed = 1;
+        if by_hand {
+            machine.abort();
+        }
+        machine.pass(if by_hand { 60 } else { world::EXPIRY + 700 });
+        assert!(machine.model.upload.is_none(), "by hand: {by_hand}");
+        let faults = crate::get_prune_status().faults;
+        assert!(faults > 0 && crate::health().problems.iter().any(|problem| problem.contains("damaged")));
+        assert_eq!(crate::acknowledge_faults(faults), faults);
+        assert_eq!(crate::health().problems, Vec::<String>::new());
+    }
+}
+
 /// Histories meet what they are for: a model that agrees with all of them has seen something.
 #[test]
 fn histories_meet_everything() {
