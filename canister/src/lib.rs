@@ -245,6 +245,7 @@ fn set_config(change: ConfigChange) -> Result<Config, ConfigError> {
         }
         Ok(state.config.clone())
     })
+    .inspect(|_| daemon::watch_cycles())
 }
 
 #[update(guard = "operator")]

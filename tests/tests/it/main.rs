@@ -3,6 +3,7 @@
 mod access;
 mod append;
 mod clocks;
+mod cycles;
 mod daemon;
 mod deploy;
 mod docs;
@@ -21,6 +22,7 @@ mod prune;
 mod pruner;
 mod pruner_machine;
 mod reads;
+mod refusals;
 mod reset;
 mod rollback;
 mod slices;
