@@ -4,7 +4,7 @@
 //! argument is decoded, and a test holds the two, and the Candid file, together.
 
 use crate::api::Role;
-use crate::{runtime, state};
+use crate::{daemon, runtime, state};
 use candid::Principal;
 
 /// What a method asks of its caller.
@@ -107,27 +107,34 @@ fn check(role: Role) -> Result<(), String> {
     Err(format!("access denied: {caller} is not {role:?}; an operator can call grant_role"))
 }
 
+/// As [`check`], of a message that may then change something: it is also the one that notices whether there are cycles.
+fn admit(role: Role) -> Result<(), String> {
+    check(role)?;
+    daemon::watch_cycles();
+    Ok(())
+}
+
 /// Guard of a producer's methods.
 pub fn producer() -> Result<(), String> {
-    check(Role::Producer)
+    admit(Role::Producer)
 }
 
 /// Guard of an exporter's methods.
 pub fn exporter() -> Result<(), String> {
-    check(Role::Exporter)
+    admit(Role::Exporter)
 }
 
 /// Guard of the alert system's methods.
 pub fn alert() -> Result<(), String> {
-    check(Role::Alert)
+    admit(Role::Alert)
 }
 
 /// Guard of a blob worker's methods.
 pub fn blob_worker() -> Result<(), String> {
-    check(Role::BlobWorker)
+    admit(Role::BlobWorker)
 }
 
 /// Guard of an operator's methods.
 pub fn operator() -> Result<(), String> {
-    check(Role::Operator)
+    admit(Role::Operator)
 }

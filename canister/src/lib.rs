@@ -36,6 +36,7 @@ pub mod bench;
 
 use access::{exporter, operator, producer};
 use api::*;
+use candid::candid_method;
 use ic_cdk::{init, post_upgrade, query, update};
 use runtime::time_secs;
 use serde_bytes::ByteBuf;
@@ -55,7 +56,8 @@ fn post_upgrade(arg: Option<CanisterArg>) {
     daemon::arm_records();
 }
 
-#[update(guard = "producer", manual_reply = true)]
+#[candid_method(update)]
+#[update(guard = "producer", manual_reply = true, hidden = true, decode_with = "wire::arg")]
 fn append_block(block: AppendBlock) -> Reply<Result<(), AppendError>> {
     daemon::on_call();
     wire::reply(mutate(|state| {
@@ -64,7 +66,8 @@ fn append_block(block: AppendBlock) -> Reply<Result<(), AppendError>> {
     }))
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
     daemon::on_call();
     let begun = mutate(|state| {
@@ -75,13 +78,15 @@ fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
     begun
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn put_block_chunk(chunk: PutBlockChunk) -> Result<UploadProgress, UploadError> {
     daemon::on_call();
     mutate(|state| state.chain.put_chunk(&mut state.blobs, &chunk, time_secs()))
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn commit_block(block: BlockId) -> Result<Commit, UploadError> {
     daemon::on_call();
     mutate(|state| {
@@ -90,7 +95,8 @@ fn commit_block(block: BlockId) -> Result<Commit, UploadError> {
     })
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn abort_block(number: u64) -> Result<bool, UploadError> {
     daemon::on_call();
     let aborted = mutate(|state| state.abort_upload(number));
@@ -98,7 +104,8 @@ fn abort_block(number: u64) -> Result<bool, UploadError> {
     aborted
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn rollback_to(number: u64) -> Result<Rollback, RollbackError> {
     daemon::on_call();
     let rolled_back = mutate(|state| state.rollback_to(number));
@@ -106,7 +113,8 @@ fn rollback_to(number: u64) -> Result<Rollback, RollbackError> {
     rolled_back
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn reset_chain(reset: ResetChain) -> Result<ChainReset, ResetError> {
     let done = mutate(|state| state.reset_chain(&reset));
     daemon::arm_undo();
@@ -123,58 +131,69 @@ fn get_head() -> Result<BlockHeader, ReadError> {
     read(|state| state.chain.header(state.chain.state().head().ok_or(ReadError::NotFound)?))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn get_block(number: u64) -> Result<Block, ReadError> {
     read(|state| state.chain.block(&state.blobs, number))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn get_block_header(number: u64) -> Result<BlockHeader, ReadError> {
     read(|state| state.chain.header(number))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::args")]
 fn read_segment(number: u64, segment: u8, offset: u64, length: u64) -> Result<SegmentPart, ReadError> {
     read(|state| state.chain.segment(&state.blobs, number, segment, offset, length))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn get_receipt(id: ByteBuf) -> Result<Receipt, ReadError> {
     read(|state| state.chain.receipt(&state.blobs, &id))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn get_transaction_location(id: ByteBuf) -> Result<TransactionLocation, ReadError> {
     read(|state| state.chain.location(&state.blobs, &id))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::args")]
 fn find_by_index_key(key: ByteBuf, cursor: Option<KeyCursor>, limit: u32) -> Result<KeyPage, KeyError> {
     read(|state| state.chain.find_by_key(&state.blobs, &key, cursor.as_ref(), limit))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn get_block_storage(number: u64) -> Result<BlockStorage, ReadError> {
     read(|state| state.chain.storage(number))
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn register_exporter(exporter: Exporter) -> Result<(), ExporterError> {
     mutate(|state| state.register_exporter(&exporter))
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn remove_exporter(which: RemoveExporter) -> Result<(), ExporterError> {
     daemon::arm_work();
     mutate(|state| state.remove_exporter(&which))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::args")]
 fn export_blocks(cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportPage, ExportError> {
     read(|state| export::page(&state.chain, &state.blobs, cursor, max_bytes))
 }
 
-#[update(guard = "exporter")]
+#[candid_method(update)]
+#[update(guard = "exporter", hidden = true, decode_with = "wire::args")]
 fn ack_exported(number: u64, hash: ByteBuf) -> Result<u64, AckError> {
     daemon::arm_work();
     mutate(|state| state.exporters.acknowledge(&state.chain, runtime::caller(), number, &hash))
@@ -185,7 +204,8 @@ fn get_export_status() -> ExportStatus {
     read(|state| state.exporters.status(&state.chain, state.config.require_export))
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn set_prune_policy(arg: PrunePolicyArg) -> Result<PrunePolicy, PruneError> {
     let policy = mutate(|state| {
         let policy = PrunePolicy::new(&arg, state.config.class())?;
@@ -201,19 +221,22 @@ fn get_prune_policy() -> Option<PrunePolicy> {
     read(|state| state.pruner.policy().cloned())
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn set_pruning_enabled(enabled: bool) -> Result<(), PruneError> {
     daemon::arm_work();
     mutate(|state| state.pruner.set_enabled(enabled))
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn prune_now(max_ops: u64) -> Result<PruneRun, PruneError> {
     daemon::arm_work();
     mutate(|state| state.prune_now(max_ops))
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn acknowledge_faults(up_to: u64) -> u64 {
     daemon::arm_work();
     mutate(|state| state.acknowledge_faults(up_to))
@@ -234,7 +257,8 @@ fn get_config() -> Config {
     read(|state| state.config.clone())
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn set_config(change: ConfigChange) -> Result<Config, ConfigError> {
     // The export guard and the uploads' expiry are settings, too.
     daemon::arm_work();
@@ -247,9 +271,11 @@ fn set_config(change: ConfigChange) -> Result<Config, ConfigError> {
         }
         Ok(state.config.clone())
     })
+    .inspect(|_| daemon::watch_cycles())
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn grant_role(grant: Grant) -> Result<(), RoleError> {
     mutate(|state| {
         state.roles.grant(grant)?;
@@ -258,7 +284,8 @@ fn grant_role(grant: Grant) -> Result<(), RoleError> {
     })
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn revoke_role(grant: Grant) -> Result<bool, RoleError> {
     mutate(|state| state.revoke_role(&grant))
 }

@@ -72,15 +72,25 @@ pub enum BlobDeletionError {
     },
     /// The operator's cap on stable memory is reached, or the platform has no more.
     OutOfSpace,
-    /// The liquid cycles would not pay for more memory.
-    LowCycles,
+    /// The balance would not pay for growing.
+    LowCycles {
+        /// Cycles that are missing.
+        missing: u128,
+    },
+    /// Growing would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
+    ReservedCyclesLimit {
+        /// By so many.
+        missing: u128,
+    },
 }
 
 impl From<crate::memory::GrowError> for BlobDeletionError {
     fn from(error: crate::memory::GrowError) -> Self {
         match error {
-            crate::memory::GrowError::OutOfSpace => Self::OutOfSpace,
-            crate::memory::GrowError::LowCycles => Self::LowCycles,
+            // Only a tick's work is put off, and a tick that meets it goes on later.
+            crate::memory::GrowError::OutOfSpace | crate::memory::GrowError::Later => Self::OutOfSpace,
+            crate::memory::GrowError::LowCycles { missing } => Self::LowCycles { missing },
+            crate::memory::GrowError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
         }
     }
 }

@@ -2,11 +2,13 @@
 
 use crate::access::{blob_worker, operator, producer};
 use crate::api::*;
-use crate::daemon;
 use crate::state::{mutate, read};
+use crate::{daemon, wire};
+use candid::candid_method;
 use ic_cdk::{query, update};
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn notify_block_persisted(height: u32) -> Result<PruneTrigger, PrunerError> {
     daemon::watch();
     let by_operator = operator().is_ok();
@@ -15,7 +17,8 @@ fn notify_block_persisted(height: u32) -> Result<PruneTrigger, PrunerError> {
     answer
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::args")]
 fn notify_block(height: u32, mined_set: bool) -> Result<PruneTrigger, PrunerError> {
     daemon::watch();
     let by_operator = operator().is_ok();
@@ -24,13 +27,15 @@ fn notify_block(height: u32, mined_set: bool) -> Result<PruneTrigger, PrunerErro
     answer
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn set_block_assembly_state(assembly: BlockAssemblyState) {
     mutate(|state| state.utxo_pruner.set_assembly(assembly));
     daemon::arm_records();
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn prune_utxos(height: u32) -> Result<PruneJob, PrunerError> {
     let job = mutate(|state| {
         let (pruner, mut records) = state.utxo_pruner();
@@ -40,21 +45,24 @@ fn prune_utxos(height: u32) -> Result<PruneJob, PrunerError> {
     job
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn set_heights(heights: SetHeights) -> Result<HeightsSet, PrunerError> {
     let set = mutate(|state| state.utxo_pruner.set_heights(&heights, &state.config.utxo))?;
     daemon::arm_records();
     Ok(set)
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn cancel_prune_job(id: u64) -> Result<PruneJob, PrunerError> {
     let job = mutate(|state| state.utxo_pruner.cancel(id))?;
     daemon::arm_records();
     Ok(job)
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn set_pruner_settings(change: PrunerSettingsChange) -> Result<PrunerSettings, PrunerError> {
     let settings = mutate(|state| state.utxo_pruner.set_settings(&change))?;
     daemon::arm_records();
@@ -66,12 +74,14 @@ fn get_pruner_settings() -> PrunerSettings {
     read(|state| state.utxo_pruner.settings().clone())
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn set_aside_unmined(slot: u32) -> Result<(), PrunerError> {
     mutate(|state| state.utxo_pruner.set_aside(slot))
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn retry_record(slot: u32) -> Result<(), PrunerError> {
     mutate(|state| state.utxo_pruner.retry(slot))
 }
@@ -81,17 +91,20 @@ fn get_pruner_status() -> PrunerStatus {
     read(|state| state.utxo_pruner.status(&state.config.utxo, &state.deletions))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::args")]
 fn list_prune_jobs(cursor: Option<u64>, limit: u32) -> PruneJobPage {
     read(|state| state.utxo_pruner.jobs(cursor, limit))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::args")]
 fn get_pending_blob_deletions(height: u32, limit: u32) -> Vec<BlobDeletion> {
     read(|state| state.deletions.pending(height, limit))
 }
 
-#[update(guard = "blob_worker")]
+#[candid_method(update)]
+#[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg")]
 fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDeletions, BlobDeletionError> {
     mutate(|state| {
         let (pruner, mut records) = state.utxo_pruner();
@@ -99,12 +112,14 @@ fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDe
     })
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::args")]
 fn list_dead_blob_deletions(cursor: Option<u64>, limit: u32) -> BlobDeletionPage {
     read(|state| state.deletions.dead(cursor, limit))
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn retry_blob_deletion(id: u64) -> Result<BlobDeletion, BlobDeletionError> {
     mutate(|state| state.deletions.revive(id)?.ok_or(BlobDeletionError::NotFound))
 }

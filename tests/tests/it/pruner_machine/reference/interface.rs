@@ -51,6 +51,8 @@ impl State {
                     verify_segments: false,
                     upload_expiry_secs: 0,
                     min_liquid_cycles: 0,
+                    nodes: 13,
+                    reserved_cycles_limit: 0,
                     require_export: false,
                     utxo,
                 }))
