@@ -315,7 +315,3 @@ fn not_registered<T: Transport>(client: &Client<T>) -> anyhow::Error {
          without acknowledging"
     )
 }
-
-#[cfg(test)]
-#[path = "tests.rs"]
-mod tests;

@@ -24,6 +24,8 @@ pub mod run;
 pub mod schema;
 pub mod steps;
 pub mod store;
+#[cfg(test)]
+mod tests;
 
 use crate::canister::{Client, Transport};
 use crate::chain_gen::Generator;
