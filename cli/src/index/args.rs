@@ -28,6 +28,15 @@ pub struct IndexArgs {
     /// Acknowledge every so many blocks, and at the head
     #[arg(long, value_name = "N", default_value_t = 100, requires = "network", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "no_ack")]
     pub ack_every: u64,
+    /// Acknowledge with --payload headers, too: the canister may then prune payloads that no database has
+    #[arg(long, conflicts_with = "no_ack")]
+    pub ack_headers: bool,
+    /// Pull what is acknowledged by query, too: faster, and on the word of one replica for what the blocks hold
+    #[arg(long, requires = "network")]
+    pub pull_by_query: bool,
+    /// Blocks that a reorg or a reset takes out that are kept in the table orphaned
+    #[arg(long, value_name = "BLOCKS", default_value_t = 10_000, requires = "network")]
+    pub keep_orphaned: u64,
     /// Leave out a block that cannot be read or is damaged, and note it in the table gaps
     #[arg(long, requires = "network")]
     pub skip_damaged: bool,
@@ -61,6 +70,11 @@ pub struct IndexArgs {
 }
 
 impl IndexArgs {
+    /// Whether what is stored is acknowledged.
+    pub fn acknowledges(&self) -> bool {
+        !self.no_ack && (self.payload == Payload::All || self.ack_headers)
+    }
+
     /// The longest wait between two attempts.
     pub fn max_wait(&self) -> Duration {
         Duration::from_secs(self.max_wait)

@@ -3,8 +3,11 @@
 mod acknowledge;
 mod copies;
 mod deaths;
+mod lies;
+mod orphans;
 mod refusals;
 mod resets;
+mod schema;
 
 use super::database::{Database, Row};
 use super::engine::Engine;
@@ -24,7 +27,14 @@ fn origin(payload: Payload) -> Origin {
 }
 
 fn options() -> Options {
-    Options { page_bytes: 1_000, ack_every: Some(3), skip_damaged: false, accept_reset: false }
+    Options {
+        page_bytes: 1_000,
+        ack_every: Some(3),
+        by_query: false,
+        skip_damaged: false,
+        accept_reset: false,
+        keep_orphaned: 100,
+    }
 }
 
 /// Databases that are empty each time.
@@ -84,11 +94,11 @@ fn dump(url: &str) -> Vec<String> {
         None => "none".into(),
     };
     let text = |row: &Row, at| row.get::<String>(at).unwrap();
-    let tables: [(&str, &str); 6] = [
+    let tables: [(&str, &str); 9] = [
         (
             "SELECT schema_version, canister, network, payload, cursor_number, cursor_hash, cursor_segment, cursor_offset, \
-          cursor_rollbacks FROM state",
-            "itttibiii",
+          cursor_rollbacks, pruned_before FROM state",
+            "itttibiiii",
         ),
         (
             "SELECT number, hash, parent_hash, timestamp, transactions, body_length, receipts_length, index_length, \
@@ -97,7 +107,17 @@ fn dump(url: &str) -> Vec<String> {
         ),
         ("SELECT number, position, id FROM transactions ORDER BY number, position", "iib"),
         ("SELECT number, segment, starts_at, bytes FROM parts ORDER BY number, segment, starts_at", "iiib"),
-        ("SELECT number, hash, segment, received FROM incomplete", "ibii"),
+        ("SELECT number, hash, segment, received, replicated FROM incomplete", "ibiii"),
+        (
+            "SELECT number, hash, parent_hash, timestamp, transactions, body_length, receipts_length, index_length, \
+          body_sha256, receipts_sha256, index_sha256, body, receipts, index_segment FROM orphaned ORDER BY removal, number",
+            "ibbiiiiibbbbbb",
+        ),
+        ("SELECT number, position, id FROM orphaned_transactions ORDER BY removal, number, position", "iib"),
+        (
+            "SELECT number, segment, starts_at, bytes FROM orphaned_parts ORDER BY removal, number, segment, starts_at",
+            "iiib",
+        ),
         ("SELECT first, last, why FROM gaps ORDER BY first", "iit"),
     ];
     let mut lines = Vec::new();

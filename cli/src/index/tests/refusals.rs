@@ -79,7 +79,7 @@ fn what_the_canister_may_not_hand_out_changes_nothing() {
         engine(&client, &url, options()).catch_up().unwrap();
         client.transport().chain().append(1, &[20, 30]);
         let before = dump(&url);
-        client.transport().chain().garble = Some(Box::new(lie));
+        client.transport().chain().garble = Some(Box::new(move |answer| drop(answer.as_mut().map(lie))));
         let error = engine(&client, &url, options()).catch_up().unwrap_err().to_string();
         assert!(error.contains(why), "{error} is not {why}");
         assert_eq!(dump(&url), before);
@@ -98,7 +98,7 @@ fn a_wrong_byte_is_noticed_in_every_segment_whole_or_in_parts() {
                 let chunks = page.chunks.iter_mut().filter(|chunk| (chunk.number, chunk.segment) == (number, segment));
                 chunks.filter(|chunk| chunk.offset == 0).for_each(|chunk| chunk.bytes[0] ^= 1);
             };
-            client.transport().chain().garble = Some(Box::new(flip));
+            client.transport().chain().garble = Some(Box::new(move |answer| drop(answer.as_mut().map(flip))));
             let error = engine(&client, &url, options()).catch_up().unwrap_err().to_string();
             assert!(error.contains("block 11 is damaged"), "{error}");
             assert_eq!(client.transport().chain().bound, 0, "nothing of this run was acknowledged");
@@ -151,7 +151,10 @@ fn the_database_of_a_chain_that_never_was_is_left_alone() {
     let before = dump(&url);
     struct Forgetful;
     impl Transport for Forgetful {
-        fn update(&self, _: Caller, _: &str, _: Vec<u8>) -> Result<Vec<u8>> {
+        fn update(&self, _: Caller, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {
+            if method == "export_blocks" {
+                return self.query(method, arg);
+            }
             Ok(candid::encode_one(Err::<u64, _>(AckError::AboveHead { head: None }))?)
         }
         fn query(&self, _: &str, _: Vec<u8>) -> Result<Vec<u8>> {
