@@ -80,3 +80,52 @@ impl IndexArgs {
         Duration::from_secs(self.max_wait)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    fn parse(args: &[&str]) -> Result<IndexArgs, clap::Error> {
+        let network = ["--network", "http://127.0.0.1:1", "--canister", "aaaaa-aa"];
+        let cli = Cli::try_parse_from([&["coppice", "index"][..], &network, args].concat())?;
+        let Command::Index(args) = cli.command else { panic!("another command") };
+        Ok(args)
+    }
+
+    #[test]
+    fn headers_alone_acknowledge_nothing_unless_that_is_said() {
+        for (args, acknowledges) in [
+            (&[][..], true),
+            (&["--payload", "all", "--ack-headers"], true),
+            (&["--payload", "headers"], false),
+            (&["--payload", "headers", "--ack-every", "1"], false),
+            (&["--payload", "headers", "--ack-headers"], true),
+            (&["--payload", "headers", "--no-ack"], false),
+            (&["--no-ack"], false),
+        ] {
+            assert_eq!(parse(args).unwrap().acknowledges(), acknowledges, "{args:?}");
+        }
+        assert!(parse(&["--no-ack", "--ack-headers"]).is_err());
+    }
+
+    /// Nothing would be pruned in this process, which is what it is for.
+    #[test]
+    fn headers_alone_are_refused_in_this_process_unless_they_are_acknowledged() {
+        let cli = Cli::try_parse_from(["coppice", "index", "--payload", "headers"]).unwrap();
+        let Command::Index(args) = cli.command else { panic!("another command") };
+        let error = crate::index::command(&args).unwrap_err().to_string();
+        assert!(error.contains("--ack-headers"), "{error}");
+    }
+
+    #[test]
+    fn how_many_orphans_are_kept_may_be_any_number() {
+        assert_eq!(parse(&[]).unwrap().keep_orphaned, 10_000);
+        for (number, expected) in [("0", Some(0)), ("18446744073709551615", Some(u64::MAX)), ("-1", None), ("x", None)]
+        {
+            let args = parse(&[&format!("--keep-orphaned={number}")]).ok();
+            assert_eq!(args.map(|args| args.keep_orphaned), expected, "{number}");
+        }
+    }
+}

@@ -390,7 +390,7 @@ fn play(way: Way, actions: Vec<Action>) {
     let reader = net.client();
     feeder.register_exporter(&Exporter { name: "indexer".into(), principal }).unwrap();
     let policy = PrunePolicyArg { retain_blocks: Some(RETAINED), ..PrunePolicyArg::default() };
-    drop(feeder.set_prune_policy(&policy).unwrap());
+    feeder.set_prune_policy(&policy).unwrap();
     let mut world = World {
         net: &net,
         feeder: &feeder,

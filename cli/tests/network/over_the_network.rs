@@ -48,6 +48,14 @@ fn blocks_are_ingested_and_indexed_over_the_network() {
     let principal = client.transport().principal(Caller::Exporter);
     assert!(stranger.contains("register_exporter(record") && stranger.contains(&principal.to_string()), "{stranger}");
     client.register_exporter(&Exporter { name: "indexer".into(), principal }).unwrap();
+    // Whoever keeps no payload says nothing of it, unless that is what is wanted.
+    let headers = format!("sqlite://{}", net.path("headers.db"));
+    let headers = ["index", "--until-caught-up", "--database", &headers, "--payload", "headers"];
+    let read = net.run(&headers);
+    assert!(String::from_utf8_lossy(&read.stderr).contains("--ack-headers"), "{read:?}");
+    let read = json(&read);
+    assert_eq!((&read["blocks"], &read["acks"]), (&1.into(), &0.into()));
+    assert_eq!(client.export_status().unwrap().exporters[0].acknowledged_at, None);
     let indexed = json(&net.run(&index));
     assert_eq!(
         (&indexed["blocks"], &indexed["acknowledged_before"], &indexed["lag"]),
@@ -55,6 +63,8 @@ fn blocks_are_ingested_and_indexed_over_the_network() {
     );
     let status = client.export_status().unwrap();
     assert_eq!((status.exporters[0].lag_blocks, status.exported_before_block), (0, Some(702_862)));
+    let acknowledged = json(&net.run(&[&headers[..], &["--ack-headers"]].concat()));
+    assert_eq!((&acknowledged["acks"], &acknowledged["acknowledged_before"]), (&1.into(), &702_862.into()));
     let nothing = json(&net.run(&index));
     assert_eq!((&nothing["blocks"], &nothing["acks"], &nothing["held"]["blocks"]), (&0.into(), &1.into(), &1.into()));
     let other =
