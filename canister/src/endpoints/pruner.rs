@@ -2,9 +2,25 @@
 
 use crate::access::{blob_worker, operator, producer};
 use crate::api::*;
+use crate::audit::{field, fields};
 use crate::daemon;
-use crate::state::{mutate, read};
+use crate::state::{State, mutate, read};
 use ic_cdk::{query, update};
+use std::fmt::Debug;
+
+/// Changes something for an operator, and notes that in the audit log with the pruner's heights, jobs and records.
+fn noting<T, E: Debug>(
+    method: &str,
+    argument: impl ToString,
+    change: impl FnOnce(&mut State) -> Result<T, E>,
+) -> Result<T, E> {
+    let shown = |state: &State| {
+        let mut shown = state.utxo_pruner.shown();
+        shown.push(field("dead blob deletions", state.deletions.dead_count()));
+        shown
+    };
+    mutate(|state| state.noting(method, argument.to_string(), shown, change))
+}
 
 #[update(guard = "producer")]
 fn notify_block_persisted(height: u32) -> Result<PruneTrigger, PrunerError> {
@@ -32,7 +48,7 @@ fn set_block_assembly_state(assembly: BlockAssemblyState) {
 
 #[update(guard = "operator")]
 fn prune_utxos(height: u32) -> Result<PruneJob, PrunerError> {
-    let job = mutate(|state| {
+    let job = noting("prune_utxos", height, |state| {
         let (pruner, mut records) = state.utxo_pruner();
         pruner.prune(height, &mut records)
     });
@@ -42,21 +58,27 @@ fn prune_utxos(height: u32) -> Result<PruneJob, PrunerError> {
 
 #[update(guard = "operator")]
 fn set_heights(heights: SetHeights) -> Result<HeightsSet, PrunerError> {
-    let set = mutate(|state| state.utxo_pruner.set_heights(&heights, &state.config.utxo))?;
+    let set = noting("set_heights", format!("{heights:?}"), |state| {
+        state.utxo_pruner.set_heights(&heights, &state.config.utxo)
+    })?;
     daemon::arm_records();
     Ok(set)
 }
 
 #[update(guard = "operator")]
 fn cancel_prune_job(id: u64) -> Result<PruneJob, PrunerError> {
-    let job = mutate(|state| state.utxo_pruner.cancel(id))?;
+    let job = noting("cancel_prune_job", id, |state| state.utxo_pruner.cancel(id))?;
     daemon::arm_records();
     Ok(job)
 }
 
 #[update(guard = "operator")]
 fn set_pruner_settings(change: PrunerSettingsChange) -> Result<PrunerSettings, PrunerError> {
-    let settings = mutate(|state| state.utxo_pruner.set_settings(&change))?;
+    let shown = |state: &State| fields(state.utxo_pruner.settings());
+    let settings = mutate(|state| {
+        let argument = format!("{change:?}");
+        state.noting("set_pruner_settings", argument, shown, |state| state.utxo_pruner.set_settings(&change))
+    })?;
     daemon::arm_records();
     Ok(settings)
 }
@@ -68,12 +90,12 @@ fn get_pruner_settings() -> PrunerSettings {
 
 #[update(guard = "operator")]
 fn set_aside_unmined(slot: u32) -> Result<(), PrunerError> {
-    mutate(|state| state.utxo_pruner.set_aside(slot))
+    noting("set_aside_unmined", slot, |state| state.utxo_pruner.set_aside(slot))
 }
 
 #[update(guard = "operator")]
 fn retry_record(slot: u32) -> Result<(), PrunerError> {
-    mutate(|state| state.utxo_pruner.retry(slot))
+    noting("retry_record", slot, |state| state.utxo_pruner.retry(slot))
 }
 
 #[query]
@@ -106,5 +128,5 @@ fn list_dead_blob_deletions(cursor: Option<u64>, limit: u32) -> BlobDeletionPage
 
 #[update(guard = "operator")]
 fn retry_blob_deletion(id: u64) -> Result<BlobDeletion, BlobDeletionError> {
-    mutate(|state| state.deletions.revive(id)?.ok_or(BlobDeletionError::NotFound))
+    noting("retry_blob_deletion", id, |state| state.deletions.revive(id)?.ok_or(BlobDeletionError::NotFound))
 }

@@ -57,6 +57,17 @@ pub trait Ic {
     /// A new canister, controlled by `controller`, with 100 T cycles.
     fn create_canister(&self, controller: Principal) -> Principal;
 
+    /// Sets the controllers of a canister.
+    ///
+    /// # Errors
+    /// Where `sender` is none of them.
+    fn set_controllers(
+        &self,
+        canister: Principal,
+        sender: Principal,
+        controllers: Vec<Principal>,
+    ) -> Result<(), Reject>;
+
     /// Installs a canister.
     ///
     /// # Panics

@@ -2,10 +2,12 @@
 
 mod access;
 mod append;
+mod audit;
 mod clocks;
 mod daemon;
 mod deploy;
 mod docs;
+mod door;
 mod export;
 mod interruption;
 mod keeps_up;
@@ -16,6 +18,7 @@ mod long_run;
 mod machine;
 mod minimum;
 mod operation;
+mod producers;
 mod producers_first;
 mod prune;
 mod pruner;

@@ -52,6 +52,8 @@ impl State {
                     upload_expiry_secs: 0,
                     min_liquid_cycles: 0,
                     require_export: false,
+                    max_rollback_blocks: 0,
+                    open_queries: false,
                     utxo,
                 }))
             }
