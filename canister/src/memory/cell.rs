@@ -18,8 +18,10 @@ pub const EXPORTERS: u64 = 32_768;
 pub const ROLLBACKS: u64 = 131_072;
 /// The first open upload of a transaction, as CBOR behind its length.
 pub const TRANSACTION_UPLOAD: u64 = 135_168;
-/// Bytes of an upload.
+/// Bytes of an upload, and of what says which others are open.
 pub const TRANSACTION_UPLOAD_LEN: usize = 4_096;
+/// Which of the other uploads are open: 16 bytes at the end of the first one's page.
+pub const TRANSACTION_PLACES: u64 = TRANSACTION_UPLOAD + TRANSACTION_UPLOAD_LEN as u64 - 16;
 /// The state of the pruner of UTXO records, as CBOR behind its length; up to 32 KiB.
 pub const UTXO_PRUNER: u64 = 139_264;
 /// Jobs of that pruner that ended: a ring of 1,000, each as CBOR behind its length.

@@ -5,7 +5,14 @@
 //! complete and takes the blobs over, or, where the record keeps its bytes itself, gives them back. What another producer has uploaded under
 //! the same txid does not matter to it.
 //!
-//! Each lies in a place of its own, so that a chunk costs the same however many are open.
+//! Each lies in a place of its own, so that a chunk costs the same however many are open; a bitmap says which places are taken, so that an
+//! upgrade reads no other.
+//!
+//! ```text
+//! place 0: an upload as CBOR behind its length, up to 4,080 bytes
+//!          4,080 magic "CPTP"  4,084 version u16  4,086 reserved u16  4,088 which of the other places are taken u64
+//! others:  an upload, the same
+//! ```
 
 use super::parse::MAX_TRANSACTION;
 use super::record::Hash;
@@ -25,6 +32,9 @@ use std::rc::Rc;
 
 const MAGIC: [u8; 4] = *b"CPTU";
 const VERSION: u16 = 1;
+const PLACES_MAGIC: [u8; 4] = *b"CPTP";
+/// Bytes of an upload at most.
+const LEN: usize = cell::TRANSACTION_UPLOAD_LEN - 16;
 /// Bytes of the largest chunk.
 const MAX_CHUNK: u32 = 1 << 20;
 /// Bytes of the smallest: so that a bitmap of chunks is small.
@@ -101,8 +111,14 @@ impl Uploads {
     /// # Errors
     /// A sentence where it cannot be decoded.
     pub(super) fn open(cells: Rc<Region>) -> Result<Self, String> {
+        let header: [u8; 16] = cells.read(cell::TRANSACTION_PLACES);
+        let version = u16::from_le_bytes([header[4], header[5]]);
+        if header != [0; 16] && (header[..4] != PLACES_MAGIC || version != VERSION) {
+            return Err(format!("uploads of transactions: magic {:?}, version {version}", &header[..4]));
+        }
+        let taken = cells.read_u64(cell::TRANSACTION_PLACES + 8);
         let mut open = BTreeMap::new();
-        for place in 0..cell::TRANSACTION_UPLOADS_LEN {
+        for place in (0..cell::TRANSACTION_UPLOADS_LEN).filter(|&place| place == 0 || taken & 1 << place != 0) {
             let there: Option<Option<Open>> = cell::load(&cells, address(place), MAGIC, VERSION)?;
             open.extend(there.flatten().map(|upload| (place, upload)));
         }
@@ -110,10 +126,19 @@ impl Uploads {
     }
 
     fn save(&self, place: u64) {
-        let bounds = (address(place), cell::TRANSACTION_UPLOAD_LEN);
-        if let Err(why) = cell::save(&self.cells, bounds, MAGIC, VERSION, &self.open.get(&place)) {
+        if let Err(why) = cell::save(&self.cells, (address(place), LEN), MAGIC, VERSION, &self.open.get(&place)) {
             runtime::trap(&format!("the upload of a transaction: {why}"));
         }
+    }
+
+    /// Notes which places are taken.
+    fn save_places(&self) {
+        let taken = self.open.keys().filter(|&&place| place > 0).fold(0u64, |taken, place| taken | 1 << place);
+        let mut header = [0; 16];
+        header[..4].copy_from_slice(&PLACES_MAGIC);
+        header[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        header[8..].copy_from_slice(&taken.to_le_bytes());
+        self.cells.write(cell::TRANSACTION_PLACES, &header);
     }
 
     /// The upload of a producer, and its place.
@@ -162,6 +187,7 @@ impl Uploads {
                     touched: now,
                 };
                 self.open.insert(place, upload);
+                self.save_places();
                 place
             }
         };
@@ -257,6 +283,7 @@ impl Uploads {
         if let Some(place) = place {
             self.open.remove(&place);
             self.save(place);
+            self.save_places();
         }
     }
 
@@ -294,6 +321,7 @@ impl Uploads {
         if let Some(open) = self.open.remove(&place) {
             place::release(blobs, &open.parts);
             self.save(place);
+            self.save_places();
         }
     }
 }

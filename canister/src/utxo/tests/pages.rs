@@ -255,6 +255,19 @@ fn each_producer_has_an_upload_of_its_own() {
     assert_eq!(w.store.uploads.abort(&mut w.blobs, &tx(50).txid, of(50)), Ok(true));
     assert_eq!(w.store.uploads.expire(&mut w.blobs, 1_000, 60), 24);
     assert_eq!((w.blobs.kept_bytes(Owner::Upload), w.store.uploads.touched()), (0, None));
+    w.reopen();
+    assert_eq!(w.store.uploads.list(60), []);
+    // Of three places the second is free again. Another version of what says so is refused.
+    for by in [1, 2, 3] {
+        open(&mut w, by, by).unwrap();
+    }
+    w.store.uploads.abort(&mut w.blobs, &tx(2).txid, of(2)).unwrap();
+    let cells = memory::region(memory::CELLS);
+    w.reopen();
+    assert_eq!(w.store.uploads.list(60).len(), 2);
+    let [version] = cells.read(cell::TRANSACTION_PLACES + 4);
+    cells.write(cell::TRANSACTION_PLACES + 4, &[version + 1]);
+    assert!(crate::utxo::UtxoStore::open(std::rc::Rc::new(memory::region(memory::CELLS)), 3).is_err());
 }
 
 /// What was begun before it was noted by whom is everybody's, and then of who goes on with it.
