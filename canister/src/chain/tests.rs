@@ -538,7 +538,7 @@ proptest! {
 #[test]
 fn an_upload_says_whose_it_is() {
     use candid::Principal;
-    const BY: u64 = crate::memory::cell::UPLOAD + 224;
+    const BY: u64 = cell::UPLOAD + 224;
     let (mut chain, mut blobs) = fresh(64 << 10);
     let [short, long] = [Principal::from_slice(&[7]), Principal::from_slice(&[9; 29])];
     for by in [short, long, Principal::management_canister()] {
@@ -566,5 +566,5 @@ fn an_upload_says_whose_it_is() {
     let admission = Admission::default();
     chain.begin(&mut blobs, &begin(&block(0, &[], 10), 10), &admission, 0).unwrap();
     chain.cells.write(BY, &[31]);
-    assert!(super::upload::check(&chain.cells).is_err());
+    assert!(upload::check(&chain.cells).is_err());
 }
