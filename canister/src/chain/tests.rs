@@ -538,7 +538,7 @@ proptest! {
 #[test]
 fn an_upload_says_whose_it_is() {
     use candid::Principal;
-    const BY: u64 = cell::UPLOAD + 224;
+    const BY: u64 = memory::cell::UPLOAD + 224;
     let (mut chain, mut blobs) = fresh(64 << 10);
     let [short, long] = [Principal::from_slice(&[7]), Principal::from_slice(&[9; 29])];
     for by in [short, long, Principal::management_canister()] {
