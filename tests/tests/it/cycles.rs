@@ -69,7 +69,9 @@ fn trapped(host: &Host) -> Vec<String> {
 #[test]
 fn a_growth_that_cannot_be_paid_is_answered_with_what_is_missing() {
     let (coppice, host, block) = full();
+    let base = host.checkpoint();
     for days in [0, 30, 180, 1_000, 3_650] {
+        host.restore(&base);
         let secs = days * DAY;
         settings(&coppice, &host, CanisterSettings { freezing_threshold: Some(secs), ..CanisterSettings::default() });
         // What was learnt of another threshold is not believed for longer.
