@@ -154,6 +154,15 @@ fn change_beat(before: Beat, beat: Beat) {
     arm_records();
 }
 
+/// Forgets all timers, as an upgrade does.
+#[cfg(test)]
+pub fn forget() {
+    RECORDS_EVERY.set(None);
+    ARMED.set(None);
+    DUE.set(None);
+    NET_AT.set(0);
+}
+
 /// Has the daemon come round within the policy's interval: something has made work due, or may have.
 pub fn arm_work() {
     let interval = state::read(|state| state.pruner.interval_secs());

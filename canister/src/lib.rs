@@ -13,6 +13,8 @@ pub mod daemon;
 pub mod deletion;
 mod endpoints;
 pub mod export;
+#[cfg(test)]
+mod machine;
 pub mod marker;
 pub mod memory;
 #[cfg(test)]

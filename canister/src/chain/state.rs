@@ -166,3 +166,61 @@ impl ChainState {
         self.head().map(|head| self.rollback_to.map_or(head, |to| to.min(head)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chain::transit::Way;
+    use crate::memory;
+    use crate::runtime::native;
+
+    /// The cell, word by word, as it lies in stable memory: 8 bytes of magic, version and whether the chain has begun, then these.
+    #[test]
+    fn the_layout_is_the_one_that_is_written_down() {
+        native::reset();
+        memory::forget();
+        let cells = memory::region(memory::CELLS);
+        cells.reserve(cell::END).unwrap();
+        let word = |i: usize| 1_000 + i as u64;
+        let state = ChainState {
+            started: true,
+            base: word(0),
+            oldest: word(1),
+            next: word(2),
+            log_tail: word(3),
+            log_first: word(4),
+            log_end: word(5),
+            monotonic: word(6),
+            appended_blocks: word(7),
+            appended_bytes: word(8),
+            pruned_blocks: word(9),
+            pruned_bytes: word(10),
+            keys: word(11),
+            id_links: word(12),
+            references: word(13),
+            pruned_references: word(14),
+            id_sweep: Sweep::from_words(|i| word(15 + i)),
+            key_sweep: Sweep::from_words(|i| word(15 + Sweep::WORDS + i)),
+            transit: Some(Transit { way: Way::RolledBack, number: 1, ids: 2, keys: 3, log_end: 4 }),
+            rollback_to: Some(u64::MAX - 1),
+            reset: Reset::from_words(|i| 2_000 + i as u64),
+        };
+        state.save(&cells);
+        let bytes: [u8; BYTES] = cells.read(cell::CHAIN);
+        assert_eq!(bytes[..8], [b'C', b'P', b'C', b'H', VERSION as u8, 0, 1, 0]);
+        let words: Vec<u64> = bytes[8..].as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let sweeps = 2 * Sweep::WORDS;
+        let mut expected: Vec<u64> = (0..15 + sweeps).map(word).collect();
+        // The way, and what a block in transit is; one above what a rollback goes to; what resets have left.
+        expected.extend([3, 1, 2, 3, 4, u64::MAX]);
+        expected.extend(2_000..2_000 + Reset::WORDS as u64);
+        assert_eq!(words, expected);
+        assert_eq!(ChainState::load(&cells), Ok(state));
+        // Another version, and a way that there is none, are refused.
+        cells.write(cell::CHAIN + 4, &[VERSION as u8 + 1]);
+        assert!(ChainState::load(&cells).is_err());
+        cells.write(cell::CHAIN + 4, &[VERSION as u8]);
+        cells.write_u64(cell::CHAIN + (HEADER + 8 * TRANSIT) as u64, 4);
+        assert!(ChainState::load(&cells).is_err());
+    }
+}

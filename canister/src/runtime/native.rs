@@ -4,6 +4,7 @@ use candid::Principal;
 use ic_stable_structures::Memory;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 const PAGE: u64 = 65_536;
 /// A page as the platform counts them.
@@ -54,8 +55,18 @@ pub struct World {
     pub log: Vec<String>,
     /// Pages that were touched, where somebody wants to know.
     pub touched: Option<Touched>,
+    /// Accesses of stable memory, growth included, that still go well; the one behind them is a trap.
+    pub trap_after: Option<u64>,
+    /// What stable memory was before the message that is running.
+    before: Option<Before>,
     pages: u64,
     content: HashMap<u64, Box<[u8]>>,
+}
+
+/// Stable memory before a message: its size, and the pages that the message has changed.
+struct Before {
+    pages: u64,
+    content: HashMap<u64, Option<Box<[u8]>>>,
 }
 
 impl Default for World {
@@ -78,6 +89,8 @@ impl Default for World {
             trapping: Vec::new(),
             log: Vec::new(),
             touched: None,
+            trap_after: None,
+            before: None,
             pages: 0,
             content: HashMap::new(),
         }
@@ -123,21 +136,28 @@ pub fn touching<T>(run: impl FnOnce() -> T) -> (T, Touched) {
     (result, with(|world| world.touched.take()).unwrap_or_default())
 }
 
-/// Stable memory as it is at a moment, to which a trap goes back.
-#[derive(Clone)]
-pub struct Memories {
-    pages: u64,
-    content: HashMap<u64, Box<[u8]>>,
-}
-
-/// Stable memory as it is.
-pub fn memories() -> Memories {
-    with(|world| Memories { pages: world.pages, content: world.content.clone() })
-}
-
-/// Stable memory as it was.
-pub fn remember(Memories { pages, content }: Memories) {
-    with(|world| (world.pages, world.content) = (pages, content));
+/// Runs a message. One that traps leaves stable memory as it was; what is on the heap has to be opened anew.
+///
+/// # Errors
+/// What the trap says.
+pub fn message<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    with(|world| world.before = Some(Before { pages: world.pages, content: HashMap::new() }));
+    let ended = catch_unwind(AssertUnwindSafe(run));
+    let before = with(|world| world.before.take());
+    ended.map_err(|trap| {
+        let Before { pages, content } = before.expect("a message within a message");
+        with(|world| {
+            world.pages = pages;
+            for (page, bytes) in content {
+                match bytes {
+                    Some(bytes) => drop(world.content.insert(page, bytes)),
+                    None => drop(world.content.remove(&page)),
+                }
+            }
+        });
+        let text = trap.downcast_ref::<String>().cloned();
+        text.or_else(|| trap.downcast_ref::<&str>().map(|text| text.to_string())).unwrap_or_default()
+    })
 }
 
 /// The world's stable memory; pages never written take no room.
@@ -147,6 +167,18 @@ pub struct SparseMemory;
 impl SparseMemory {
     fn check(world: &World, offset: u64, len: usize) {
         assert!(offset + len as u64 <= world.pages * PAGE, "stable memory: out of bounds");
+    }
+
+    /// Counts an access, and traps where that is planned; quietly, as it is no failure of the test.
+    fn access(world: &mut World) {
+        match &mut world.trap_after {
+            None => {}
+            Some(0) => {
+                world.trap_after = None;
+                resume_unwind(Box::new("an injected trap"));
+            }
+            Some(left) => *left -= 1,
+        }
     }
 
     fn touch(world: &mut World, offset: u64, len: usize, writes: bool) {
@@ -166,6 +198,7 @@ impl Memory for SparseMemory {
 
     fn grow(&self, pages: u64) -> i64 {
         with(|world| {
+            Self::access(world);
             if world.pages + pages > world.max_pages {
                 return -1;
             }
@@ -177,6 +210,7 @@ impl Memory for SparseMemory {
 
     fn read(&self, offset: u64, dst: &mut [u8]) {
         with(|world| {
+            Self::access(world);
             Self::check(world, offset, dst.len());
             Self::touch(world, offset, dst.len(), false);
             let mut done = 0;
@@ -195,6 +229,7 @@ impl Memory for SparseMemory {
 
     fn write(&self, offset: u64, src: &[u8]) {
         with(|world| {
+            Self::access(world);
             Self::check(world, offset, src.len());
             Self::touch(world, offset, src.len(), true);
             let mut done = 0;
@@ -202,6 +237,9 @@ impl Memory for SparseMemory {
                 let at = offset + done as u64;
                 let inside = (at % PAGE) as usize;
                 let n = (PAGE as usize - inside).min(src.len() - done);
+                if let Some(before) = &mut world.before {
+                    before.content.entry(at / PAGE).or_insert_with(|| world.content.get(&(at / PAGE)).cloned());
+                }
                 let page = world.content.entry(at / PAGE).or_insert_with(|| vec![0; PAGE as usize].into_boxed_slice());
                 page[inside..inside + n].copy_from_slice(&src[done..done + n]);
                 done += n;
