@@ -157,6 +157,9 @@ fn change_beat(before: Beat, beat: Beat) {
 /// Forgets all timers, as an upgrade does.
 #[cfg(test)]
 pub fn forget() {
+    BEAT.set(Beat::All);
+    TWO_CALLS.set(0);
+    GROWTH_AT.set(None);
     RECORDS_EVERY.set(None);
     ARMED.set(None);
     DUE.set(None);

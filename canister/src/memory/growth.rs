@@ -70,6 +70,7 @@ pub fn set_terms(terms: Terms) {
 #[cfg(not(target_family = "wasm"))]
 pub fn forget() {
     LEARNT.set(None);
+    PUT_OFF.set(false);
     WANTED.set(false);
     set_terms(Terms { nodes: NODES as u32, reserved_cycles_limit: u128::MAX });
 }
