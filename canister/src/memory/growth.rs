@@ -80,6 +80,12 @@ fn scaled(price: u128) -> u128 {
     price * u128::from(TERMS.get().nodes) / NODES
 }
 
+/// Cycles that an installation or an upgrade sets aside for its hooks, beyond what a message sets aside: for 300 billion instructions
+/// where that is for 40. What is left of them comes back.
+pub fn set_aside_by_hooks() -> u128 {
+    scaled(260_000_000_000)
+}
+
 /// Liquid cycles that a growth leaves: two calls of a timer, so that the daemon's net goes on.
 fn kept() -> u128 {
     2 * runtime::timer_call_cycles()

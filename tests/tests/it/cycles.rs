@@ -306,6 +306,16 @@ fn timers_stop_before_they_cannot_be_paid() {
     assert!(firings(&host).0 <= 1);
 }
 
+/// An upgrade sets more aside than a message: that is no reason to take cycles for low.
+#[test]
+fn after_an_upgrade_the_timers_go_on_by_themselves() {
+    let (coppice, host) = with_work();
+    set_liquid(&coppice, &host, 345 * G);
+    coppice.upgrade();
+    coppice.pass(60);
+    assert_eq!(coppice.prune_status().pruned_before_block, 14);
+}
+
 #[test]
 fn below_min_liquid_cycles_only_the_net_goes_on() {
     let (coppice, host) = with_work();
