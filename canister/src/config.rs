@@ -27,12 +27,14 @@ impl Default for Config {
         Self {
             log_class: DEFAULT_LOG_CLASS,
             max_stable_pages: MAX_PAGES,
-            verify_segments: false,
-            upload_expiry_secs: 3_600,
+            verify_segments: true,
+            upload_expiry_secs: 120,
             min_liquid_cycles: 100_000_000_000,
             require_export: false,
             nodes: default_nodes(),
             reserved_cycles_limit: default_reserved_cycles_limit(),
+            max_rollback_blocks: 1_000,
+            open_queries: false,
             utxo: UtxoSettings::default(),
         }
     }
@@ -98,6 +100,8 @@ impl Config {
         within("nodes", change.nodes, (1, MAX_NODES), &mut new.nodes)?;
         new.reserved_cycles_limit = change.reserved_cycles_limit.unwrap_or(new.reserved_cycles_limit);
         new.require_export = change.require_export.unwrap_or(new.require_export);
+        new.max_rollback_blocks = change.max_rollback_blocks.unwrap_or(new.max_rollback_blocks);
+        new.open_queries = change.open_queries.unwrap_or(new.open_queries);
         if let Some(change) = &change.utxo {
             new.utxo.apply(change)?;
         }
@@ -174,12 +178,25 @@ mod tests {
     fn a_refused_change_changes_nothing() {
         let mut config = Config::default();
         let change =
-            ConfigChange { verify_segments: Some(true), upload_expiry_secs: Some(0), ..ConfigChange::default() };
+            ConfigChange { verify_segments: Some(false), upload_expiry_secs: Some(0), ..ConfigChange::default() };
         assert!(
             matches!(config.apply(&change), Err(ConfigError::Invalid { field, .. }) if field == "upload_expiry_secs")
         );
         assert_eq!(config, Config::default());
         let arg = InitArg { log_class: Some(100_000), ..InitArg::default() };
         assert!(matches!(Config::new(&arg), Err(ConfigError::Invalid { field, .. }) if field == "log_class"));
+    }
+
+    /// What was persisted before there were these settings is read with their defaults, and all else stays.
+    #[test]
+    fn settings_that_are_absent_have_their_defaults() {
+        let mut before = Config { verify_segments: false, upload_expiry_secs: 3_600, ..Config::default() };
+        before.open_queries = true;
+        let mut value = ciborium::Value::serialized(&before).unwrap();
+        let fields = value.as_map_mut().unwrap();
+        let new = ["max_rollback_blocks", "open_queries"];
+        fields.retain(|(name, _)| name.as_text().is_some_and(|name| !new.contains(&name)));
+        let read: Config = value.deserialized().unwrap();
+        assert_eq!(read, Config { max_rollback_blocks: 1_000, open_queries: false, ..before });
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod api;
+pub mod audit;
 pub mod blob;
 pub mod chain;
 pub mod config;
@@ -34,10 +35,10 @@ pub mod wire;
 #[cfg(feature = "bench")]
 pub mod bench;
 
-use access::{exporter, operator, producer};
+use access::{admin, auditor, exporter, operator, producer, remover, reverter, uploader};
 use api::*;
 use candid::candid_method;
-use ic_cdk::{init, post_upgrade, query, update};
+use ic_cdk::{init, inspect_message, post_upgrade, query, update};
 use runtime::time_secs;
 use serde_bytes::ByteBuf;
 use state::{mutate, read};
@@ -54,6 +55,13 @@ fn post_upgrade(arg: Option<CanisterArg>) {
     state::upgrade(arg).unwrap_or_else(|why| runtime::trap(&format!("upgrade: {why}")));
     daemon::arm();
     daemon::arm_records();
+}
+
+/// The door: asked of each message from outside, before it costs anything.
+#[inspect_message]
+fn inspect() {
+    access::inspect().unwrap_or_else(|why| runtime::trap(&why));
+    runtime::accept_message();
 }
 
 #[candid_method(update)]
@@ -79,24 +87,21 @@ fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
 }
 
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "uploader", hidden = true, decode_with = "wire::arg")]
 fn put_block_chunk(chunk: PutBlockChunk) -> Result<UploadProgress, UploadError> {
     daemon::on_call();
-    mutate(|state| state.chain.put_chunk(&mut state.blobs, &chunk, time_secs()))
+    mutate(|state| state.put_chunk(&chunk))
 }
 
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "uploader", hidden = true, decode_with = "wire::arg")]
 fn commit_block(block: BlockId) -> Result<Commit, UploadError> {
     daemon::on_call();
-    mutate(|state| {
-        let admission = state.admission();
-        state.chain.commit_upload(&mut state.blobs, &block, &admission, time_secs())
-    })
+    mutate(|state| state.commit_upload(&block))
 }
 
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "uploader", hidden = true, decode_with = "wire::arg")]
 fn abort_block(number: u64) -> Result<bool, UploadError> {
     daemon::on_call();
     let aborted = mutate(|state| state.abort_upload(number));
@@ -105,7 +110,7 @@ fn abort_block(number: u64) -> Result<bool, UploadError> {
 }
 
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "reverter", hidden = true, decode_with = "wire::arg")]
 fn rollback_to(number: u64) -> Result<Rollback, RollbackError> {
     daemon::on_call();
     let rolled_back = mutate(|state| state.rollback_to(number));
@@ -114,7 +119,7 @@ fn rollback_to(number: u64) -> Result<Rollback, RollbackError> {
 }
 
 #[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "admin", hidden = true, decode_with = "wire::arg")]
 fn reset_chain(reset: ResetChain) -> Result<ChainReset, ResetError> {
     let done = mutate(|state| state.reset_chain(&reset));
     daemon::arm_undo();
@@ -180,7 +185,7 @@ fn register_exporter(exporter: Exporter) -> Result<(), ExporterError> {
 }
 
 #[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "remover", hidden = true, decode_with = "wire::arg")]
 fn remove_exporter(which: RemoveExporter) -> Result<(), ExporterError> {
     daemon::arm_work();
     mutate(|state| state.remove_exporter(&which))
@@ -206,14 +211,10 @@ fn get_export_status() -> ExportStatus {
 
 #[candid_method(update)]
 #[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
-fn set_prune_policy(arg: PrunePolicyArg) -> Result<PrunePolicy, PruneError> {
-    let policy = mutate(|state| {
-        let policy = PrunePolicy::new(&arg, state.config.class())?;
-        state.pruner.set_policy(policy.clone());
-        Ok(policy)
-    })?;
+fn set_prune_policy(change: PrunePolicyArg) -> Result<PrunePolicyChange, PruneError> {
+    let done = mutate(|state| state.set_prune_policy(&change))?;
     daemon::arm_work();
-    Ok(policy)
+    Ok(done)
 }
 
 #[query]
@@ -225,7 +226,7 @@ fn get_prune_policy() -> Option<PrunePolicy> {
 #[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn set_pruning_enabled(enabled: bool) -> Result<(), PruneError> {
     daemon::arm_work();
-    mutate(|state| state.pruner.set_enabled(enabled))
+    mutate(|state| state.set_pruning_enabled(enabled))
 }
 
 #[candid_method(update)]
@@ -242,9 +243,13 @@ fn acknowledge_faults(up_to: u64) -> u64 {
     mutate(|state| state.acknowledge_faults(up_to))
 }
 
-#[query]
-fn plan_prune() -> Result<PrunePlan, PruneError> {
-    read(|state| state.pruner.plan(&state.chain, &state.blobs, &state.constraints()))
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
+fn plan_prune(change: Option<PrunePolicyArg>) -> Result<PrunePlan, PruneError> {
+    read(|state| {
+        let change = change.as_ref().map(|change| (change, state.config.class()));
+        state.pruner.plan(&state.chain, &state.blobs, &state.constraints(), change)
+    })
 }
 
 #[query]
@@ -258,34 +263,21 @@ fn get_config() -> Config {
 }
 
 #[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "admin", hidden = true, decode_with = "wire::arg")]
 fn set_config(change: ConfigChange) -> Result<Config, ConfigError> {
     // The export guard and the uploads' expiry are settings, too.
     daemon::arm_work();
-    mutate(|state| {
-        let retention = state.config.utxo.block_height_retention;
-        state.config.apply(&change)?;
-        state.save_config();
-        if state.config.utxo.block_height_retention != retention {
-            state.utxo_pruner.note_retention(retention);
-        }
-        Ok(state.config.clone())
-    })
-    .inspect(|_| daemon::watch_cycles())
+    mutate(|state| state.set_config("set_config", &change)).inspect(|_| daemon::watch_cycles())
 }
 
 #[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "admin", hidden = true, decode_with = "wire::arg")]
 fn grant_role(grant: Grant) -> Result<(), RoleError> {
-    mutate(|state| {
-        state.roles.grant(grant)?;
-        state.save_config();
-        Ok(())
-    })
+    mutate(|state| state.grant_role(grant))
 }
 
 #[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "admin", hidden = true, decode_with = "wire::arg")]
 fn revoke_role(grant: Grant) -> Result<bool, RoleError> {
     mutate(|state| state.revoke_role(&grant))
 }
@@ -293,6 +285,12 @@ fn revoke_role(grant: Grant) -> Result<bool, RoleError> {
 #[query]
 fn list_roles() -> Vec<Grant> {
     read(|state| state.roles.list())
+}
+
+#[candid_method(query)]
+#[query(guard = "auditor", hidden = true, decode_with = "wire::args")]
+fn get_audit_log(cursor: Option<u64>, limit: u32) -> AuditPage {
+    read(|state| state.audit.page(cursor, limit))
 }
 
 #[query]

@@ -159,8 +159,8 @@ impl Machine {
         if let Some(to) = self.model.rollback_to {
             return Some(AppendError::RollbackUnderway { to });
         }
-        if self.model.upload.is_some() {
-            return Some(AppendError::UploadOpen);
+        if let Some((by, expires_at)) = self.model.open() {
+            return Some(AppendError::UploadOpen { by, expires_at });
         }
         let left = state::read(|state| state.chain.to_clear());
         (left > 0).then_some(AppendError::ResetUnderway { left })
@@ -323,8 +323,8 @@ impl Machine {
         for _ in 0..times {
             let expected = if number < self.model.oldest() {
                 Some(RollbackError::Pruned { first_available: self.model.oldest() })
-            } else if self.model.upload.is_some() {
-                Some(RollbackError::UploadOpen)
+            } else if let Some((by, expires_at)) = self.model.open() {
+                Some(RollbackError::UploadOpen { by, expires_at })
             } else if number > self.model.head().unwrap_or_default() {
                 self.model.head().map(|head| RollbackError::AboveHead { head })
             } else {
@@ -361,7 +361,9 @@ impl Machine {
         let refused = match (&expected, self.model.bound.filter(|&bound| bound < next && !dropping)) {
             (None, _) => Some(ResetError::Empty),
             (Some(expected), _) if !right => Some(ResetError::WrongHash { expected: expected.clone() }),
-            _ if self.model.upload.is_some() => Some(ResetError::UploadOpen),
+            _ if self.model.upload.is_some() => {
+                self.model.open().map(|(by, expires_at)| ResetError::UploadOpen { by, expires_at })
+            }
             _ if self.model.rollback_to.is_some() => {
                 self.model.rollback_to.map(|to| ResetError::RollbackUnderway { to })
             }
@@ -546,8 +548,9 @@ impl Machine {
         };
         native::with(|world| world.caller = EXPORTER);
         let answer = self.sent(|| crate::ack_exported(number, hash.clone()));
+        native::with(|world| world.caller = world::PRODUCER);
         match self.model.bound {
-            None => assert!(matches!(answer, Err(AckError::NotRegistered)), "{answer:?}"),
+            None => assert!(matches!(answer, Err(AckError::NotRegistered { .. })), "{answer:?}"),
             Some(bound) => match answer {
                 Ok(answer) => {
                     assert_eq!(answer, bound.max(number + 1));

@@ -75,6 +75,28 @@ pub fn caller() -> Principal {
     native::with(|world| world.caller)
 }
 
+/// The method that an ingress message calls, in `canister_inspect_message` only.
+pub fn method_name() -> String {
+    #[cfg(target_family = "wasm")]
+    return ic_cdk::api::msg_method_name();
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| world.method.clone())
+}
+
+/// Bytes of the message's argument, which is not copied.
+pub fn argument_bytes() -> u64 {
+    #[cfg(target_family = "wasm")]
+    return ic0::msg_arg_data_size() as u64;
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| world.argument_bytes)
+}
+
+/// Lets an ingress message in, in `canister_inspect_message` only.
+pub fn accept_message() {
+    #[cfg(target_family = "wasm")]
+    ic_cdk::api::accept_message();
+}
+
 /// Whether `principal` controls the canister.
 pub fn is_controller(principal: &Principal) -> bool {
     #[cfg(target_family = "wasm")]

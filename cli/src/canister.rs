@@ -154,11 +154,11 @@ impl<T: Transport> Client<T> {
         self.query("get_config", ())
     }
 
-    /// `set_prune_policy`.
+    /// `set_prune_policy`: what is left out stays.
     ///
     /// # Errors
     /// Also when the canister refuses the policy.
-    pub fn set_prune_policy(&self, policy: &PrunePolicyArg) -> Result<PrunePolicy> {
+    pub fn set_prune_policy(&self, policy: &PrunePolicyArg) -> Result<PrunePolicyChange> {
         let result: Result<_, PruneError> = self.update(Caller::Operator, "set_prune_policy", (policy,))?;
         result.map_err(|error| anyhow!("the canister refuses the prune policy: {error:?}"))
     }

@@ -108,7 +108,7 @@ fn a_chain_that_is_fed_rolled_back_and_pruned_is_copied_by_an_indexer_that_keeps
     let principal = client.transport().principal(Caller::Exporter);
     client.register_exporter(&Exporter { name: "tests".into(), principal }).unwrap();
     let policy = PrunePolicyArg { retain_blocks: Some(10), ..PrunePolicyArg::default() };
-    let policy = client.set_prune_policy(&policy).unwrap();
+    let policy = client.set_prune_policy(&policy).unwrap().new;
     let mut random = Random::new(11);
     let mut feeder = Feeder { client: &client, random: Random::new(5), chain: Vec::new() };
     let mut reorgs = 0;

@@ -42,7 +42,7 @@ pub use segments::Segment;
 pub use state::ChainState;
 pub use sweep::{IndexTable, Sweep, TableDebt};
 pub use transit::SLICE;
-pub use upload::MAX_CHUNK;
+pub use upload::{MAX_CHUNK, Opened};
 
 use crate::blob::{BlobStore, Class, Owner};
 use crate::memory::{self, Region};

@@ -2,10 +2,26 @@
 
 use crate::access::{blob_worker, operator, producer};
 use crate::api::*;
-use crate::state::{mutate, read};
+use crate::audit::{field, fields};
+use crate::state::{State, mutate, read};
 use crate::{daemon, wire};
 use candid::candid_method;
 use ic_cdk::{query, update};
+use std::fmt::Debug;
+
+/// Changes something for an operator, and notes that in the audit log with the pruner's heights, jobs and records.
+fn noting<T, E: Debug>(
+    method: &str,
+    argument: impl ToString,
+    change: impl FnOnce(&mut State) -> Result<T, E>,
+) -> Result<T, E> {
+    let shown = |state: &State| {
+        let mut shown = state.utxo_pruner.shown();
+        shown.push(field("dead blob deletions", state.deletions.dead_count()));
+        shown
+    };
+    mutate(|state| state.noting(method, argument.to_string(), shown, change))
+}
 
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
@@ -37,7 +53,7 @@ fn set_block_assembly_state(assembly: BlockAssemblyState) {
 #[candid_method(update)]
 #[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn prune_utxos(height: u32) -> Result<PruneJob, PrunerError> {
-    let job = mutate(|state| {
+    let job = noting("prune_utxos", height, |state| {
         let (pruner, mut records) = state.utxo_pruner();
         pruner.prune(height, &mut records)
     });
@@ -48,7 +64,9 @@ fn prune_utxos(height: u32) -> Result<PruneJob, PrunerError> {
 #[candid_method(update)]
 #[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn set_heights(heights: SetHeights) -> Result<HeightsSet, PrunerError> {
-    let set = mutate(|state| state.utxo_pruner.set_heights(&heights, &state.config.utxo))?;
+    let set = noting("set_heights", format!("{heights:?}"), |state| {
+        state.utxo_pruner.set_heights(&heights, &state.config.utxo)
+    })?;
     daemon::arm_records();
     Ok(set)
 }
@@ -56,7 +74,7 @@ fn set_heights(heights: SetHeights) -> Result<HeightsSet, PrunerError> {
 #[candid_method(update)]
 #[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn cancel_prune_job(id: u64) -> Result<PruneJob, PrunerError> {
-    let job = mutate(|state| state.utxo_pruner.cancel(id))?;
+    let job = noting("cancel_prune_job", id, |state| state.utxo_pruner.cancel(id))?;
     daemon::arm_records();
     Ok(job)
 }
@@ -64,7 +82,11 @@ fn cancel_prune_job(id: u64) -> Result<PruneJob, PrunerError> {
 #[candid_method(update)]
 #[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn set_pruner_settings(change: PrunerSettingsChange) -> Result<PrunerSettings, PrunerError> {
-    let settings = mutate(|state| state.utxo_pruner.set_settings(&change))?;
+    let shown = |state: &State| fields(state.utxo_pruner.settings());
+    let settings = mutate(|state| {
+        let argument = format!("{change:?}");
+        state.noting("set_pruner_settings", argument, shown, |state| state.utxo_pruner.set_settings(&change))
+    })?;
     daemon::arm_records();
     Ok(settings)
 }
@@ -77,13 +99,13 @@ fn get_pruner_settings() -> PrunerSettings {
 #[candid_method(update)]
 #[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn set_aside_unmined(slot: u32) -> Result<(), PrunerError> {
-    mutate(|state| state.utxo_pruner.set_aside(slot))
+    noting("set_aside_unmined", slot, |state| state.utxo_pruner.set_aside(slot))
 }
 
 #[candid_method(update)]
 #[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn retry_record(slot: u32) -> Result<(), PrunerError> {
-    mutate(|state| state.utxo_pruner.retry(slot))
+    noting("retry_record", slot, |state| state.utxo_pruner.retry(slot))
 }
 
 #[query]
@@ -121,5 +143,5 @@ fn list_dead_blob_deletions(cursor: Option<u64>, limit: u32) -> BlobDeletionPage
 #[candid_method(update)]
 #[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn retry_blob_deletion(id: u64) -> Result<BlobDeletion, BlobDeletionError> {
-    mutate(|state| state.deletions.revive(id)?.ok_or(BlobDeletionError::NotFound))
+    noting("retry_blob_deletion", id, |state| state.deletions.revive(id)?.ok_or(BlobDeletionError::NotFound))
 }

@@ -114,8 +114,8 @@ fn utxo_preserve(arg: UtxoPreserve) -> Batch<Result<bool, UtxoError>> {
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, TransactionUploadError> {
-    let now = runtime::time_secs();
-    let begun = mutate(|state| state.utxo.begin_upload(&mut state.blobs, &arg, &state.config.utxo, now));
+    let (by, now) = (runtime::caller(), runtime::time_secs());
+    let begun = mutate(|state| state.utxo.begin_upload(&mut state.blobs, &arg, &state.config.utxo, by, now));
     daemon::arm_uploads();
     begun
 }
@@ -123,18 +123,18 @@ fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, Trans
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn utxo_put_transaction_chunk(arg: PutTransactionChunk) -> Result<UploadProgress, TransactionUploadError> {
-    mutate(|state| state.utxo.uploads.put(&mut state.blobs, &arg, runtime::time_secs()))
+    mutate(|state| state.utxo.uploads.put(&mut state.blobs, &arg, runtime::caller(), runtime::time_secs()))
 }
 
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn utxo_abort_transaction(txid: ByteBuf) -> Result<bool, TransactionUploadError> {
-    mutate(|state| state.utxo.uploads.abort(&mut state.blobs, &txid))
+    mutate(|state| state.utxo.uploads.abort(&mut state.blobs, &txid, runtime::caller()))
 }
 
 #[query]
-fn utxo_get_upload() -> Option<(ByteBuf, UploadProgress)> {
-    read(|state| state.utxo.uploads.progress())
+fn utxo_list_uploads() -> Vec<OpenTransaction> {
+    read(|state| state.utxo.uploads.list(state.config.upload_expiry_secs))
 }
 
 #[candid_method(query)]

@@ -6,12 +6,15 @@ use crate::blob::Owner;
 use crate::memory;
 use crate::runtime::native;
 use crate::{daemon, state};
+use candid::Principal;
 use std::collections::BTreeMap;
 
 /// Bytes of a blob of the log.
 pub const CLASS: u32 = 64 << 10;
 /// Seconds after which an upload that nobody goes on with is dropped.
 pub const EXPIRY: u64 = 3_600;
+/// Who sends the messages: a producer who may do everything else, too.
+pub const PRODUCER: Principal = Principal::from_slice(&[1]);
 const NS: u64 = 1_000_000_000;
 
 /// What becomes of messages, drawn anew for each of them from one seed.
@@ -28,6 +31,7 @@ impl World {
     /// A new canister whose messages enter, or take out, `slice` references.
     pub fn new(seed: u64, slice: u64, verify: bool) -> Self {
         native::reset();
+        native::with(|world| world.caller = PRODUCER);
         memory::forget();
         daemon::forget();
         let arg = InitArg { log_class: Some(CLASS), ..InitArg::default() };

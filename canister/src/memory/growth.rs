@@ -70,6 +70,7 @@ pub fn set_terms(terms: Terms) {
 #[cfg(not(target_family = "wasm"))]
 pub fn forget() {
     LEARNT.set(None);
+    PUT_OFF.set(false);
     WANTED.set(false);
     set_terms(Terms { nodes: NODES as u32, reserved_cycles_limit: u128::MAX });
 }
@@ -77,6 +78,12 @@ pub fn forget() {
 /// A price of a subnet of 13 nodes on the canister's.
 fn scaled(price: u128) -> u128 {
     price * u128::from(TERMS.get().nodes) / NODES
+}
+
+/// Cycles that an installation or an upgrade sets aside for its hooks, beyond what a message sets aside: for 300 billion instructions
+/// where that is for 40. What is left of them comes back.
+pub fn set_aside_by_hooks() -> u128 {
+    scaled(260_000_000_000)
 }
 
 /// Liquid cycles that a growth leaves: two calls of a timer, so that the daemon's net goes on.

@@ -43,6 +43,10 @@ pub struct World {
     pub reserved: u128,
     /// The sender of the message.
     pub caller: Principal,
+    /// The method that an ingress message calls.
+    pub method: String,
+    /// Bytes of the message's argument.
+    pub argument_bytes: u64,
     /// The canister's controllers.
     pub controllers: Vec<Principal>,
     /// Raw pages at which growth is refused.
@@ -83,6 +87,8 @@ impl Default for World {
             reserved_limit: 5_000_000_000_000,
             reserved: 0,
             caller: Principal::anonymous(),
+            method: String::new(),
+            argument_bytes: 0,
             controllers: Vec::new(),
             max_pages: 8_192_000,
             reply: Vec::new(),

@@ -184,7 +184,7 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
                 self.refused = None;
                 self.next = if self.is_at_head() { Next::Rest } else { Next::Pull };
             }
-            Err(AckError::NotRegistered) => return Err(not_registered(self.client)),
+            Err(AckError::NotRegistered { .. }) => return Err(not_registered(self.client)),
             // Either the next page tells of a reorg, or a later block can be acknowledged.
             Err(error) => {
                 let note = format!("block {} is not acknowledged yet: {error:?}", tip.number);

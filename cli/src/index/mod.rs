@@ -181,7 +181,7 @@ pub fn embedded(args: &IndexArgs, wasm: Vec<u8>) -> Result<IndexReport> {
     let mut companion = Companion::start(&client, &args.database, &origin)?;
     let retain_blocks = args.retain_blocks.unwrap_or(args.blocks / 5);
     let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
-    let policy = client.set_prune_policy(&policy)?;
+    let policy = client.set_prune_policy(&policy)?.new;
     let mut ledger = Ledger::default();
     let now = client.transport().now_secs();
     let generator = Generator::new(args.seed, args.blocks, now, BLOCK_INTERVAL.as_secs())?;

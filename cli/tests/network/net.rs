@@ -34,7 +34,8 @@ impl Net {
         host.add_cycles(canister, 10_000_000_000_000_000);
         coppice_host::set_module_cache(coppice_host::default_module_cache());
         let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
-        let init = InitArg { operators: vec![principal], producers: vec![principal], ..InitArg::default() };
+        let of = vec![principal];
+        let init = InitArg { operators: of.clone(), producers: of.clone(), admins: Some(of), ..InitArg::default() };
         let arg = candid::encode_one(Some(CanisterArg::Init(init))).unwrap();
         host.install_canister(canister, wasm::find(named.as_deref()).unwrap(), arg, Some(controller));
         Self { gateway: Gateway::start(host.clone()), host, canister, principal, dir }

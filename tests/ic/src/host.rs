@@ -28,6 +28,15 @@ impl Ic for HostIc {
         self.0.create_canister_with_settings(Some(controller), Some(settings))
     }
 
+    fn set_controllers(
+        &self,
+        canister: Principal,
+        sender: Principal,
+        controllers: Vec<Principal>,
+    ) -> Result<(), Reject> {
+        Ok(self.0.set_controllers(canister, Some(sender), controllers)?)
+    }
+
     fn install(&self, canister: Principal, wasm: Vec<u8>, arg: Vec<u8>, controller: Principal) {
         self.0.install_canister(canister, wasm, arg, Some(controller));
     }

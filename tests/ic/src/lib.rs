@@ -61,6 +61,17 @@ pub trait Ic {
     /// ([`FREEZING_THRESHOLD`]).
     fn create_canister(&self, controller: Principal) -> Principal;
 
+    /// Sets the controllers of a canister.
+    ///
+    /// # Errors
+    /// Where `sender` is none of them.
+    fn set_controllers(
+        &self,
+        canister: Principal,
+        sender: Principal,
+        controllers: Vec<Principal>,
+    ) -> Result<(), Reject>;
+
     /// Installs a canister.
     ///
     /// # Panics

@@ -40,6 +40,15 @@ impl Ic for PocketIcBackend {
         canister
     }
 
+    fn set_controllers(
+        &self,
+        canister: Principal,
+        sender: Principal,
+        controllers: Vec<Principal>,
+    ) -> Result<(), Reject> {
+        Ok(self.0.set_controllers(canister, Some(sender), controllers)?)
+    }
+
     fn install(&self, canister: Principal, wasm: Vec<u8>, arg: Vec<u8>, controller: Principal) {
         self.0.install_canister(canister, wasm, arg, Some(controller));
     }

@@ -37,6 +37,16 @@ fn the_init_arguments_install() {
     }
 }
 
+/// The canister cannot ask what the platform allows to reserve.
+#[test]
+fn what_may_be_reserved_is_said_twice_and_the_same() {
+    let trillions = init("deploy/init.production.did").reserved_cycles_limit.unwrap() / 1_000_000_000_000;
+    let icp = read("icp.yaml");
+    let limits: Vec<&str> =
+        icp.lines().filter_map(|line| line.trim().strip_prefix("reserved_cycles_limit: ")).collect();
+    assert_eq!(limits, [format!("{trillions}t")]);
+}
+
 #[test]
 fn nobody_has_a_role_in_production_that_was_not_granted() {
     let init = init("deploy/init.production.did");

@@ -2,11 +2,13 @@
 
 mod access;
 mod append;
+mod audit;
 mod clocks;
 mod cycles;
 mod daemon;
 mod deploy;
 mod docs;
+mod door;
 mod export;
 mod hostile;
 mod interruption;
@@ -18,6 +20,7 @@ mod long_run;
 mod machine;
 mod minimum;
 mod operation;
+mod producers;
 mod producers_first;
 mod prune;
 mod pruner;

@@ -54,6 +54,8 @@ impl State {
                     nodes: 13,
                     reserved_cycles_limit: 0,
                     require_export: false,
+                    max_rollback_blocks: 0,
+                    open_queries: false,
                     utxo,
                 }))
             }
