@@ -14,6 +14,8 @@ pub enum Required {
     Nobody,
     /// A role; not the anonymous principal.
     Role(Role),
+    /// One of two roles; not the anonymous principal.
+    Either(Role, Role),
 }
 
 const fn needs(role: Role) -> Required {
@@ -80,6 +82,15 @@ pub const TABLE: &[(&str, Required)] = &[
     ("complete_blob_deletions", needs(Role::BlobWorker)),
     ("list_dead_blob_deletions", Required::Nobody),
     ("retry_blob_deletion", needs(Role::Operator)),
+    ("schedule_blob_deletion", Required::Either(Role::Operator, Role::Producer)),
+    ("cancel_blob_deletion", Required::Either(Role::Operator, Role::Producer)),
+    ("list_blob_deletions", Required::Nobody),
+    ("remove_blob_deletion", needs(Role::BlobWorker)),
+    ("increment_blob_deletion_retry", needs(Role::BlobWorker)),
+    ("acquire_blob_deletion_batch", needs(Role::BlobWorker)),
+    ("extend_blob_deletion_batch", needs(Role::BlobWorker)),
+    ("complete_blob_deletion_batch", needs(Role::BlobWorker)),
+    ("get_blob_deletion_status", Required::Nobody),
     ("set_prune_policy", needs(Role::Operator)),
     ("get_prune_policy", Required::Nobody),
     ("set_pruning_enabled", needs(Role::Operator)),
@@ -130,4 +141,9 @@ pub fn blob_worker() -> Result<(), String> {
 /// Guard of an operator's methods.
 pub fn operator() -> Result<(), String> {
     check(Role::Operator)
+}
+
+/// Guard of an operator's methods that are a producer's as well.
+pub fn operator_or_producer() -> Result<(), String> {
+    check(Role::Producer).or_else(|_| check(Role::Operator))
 }

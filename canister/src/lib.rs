@@ -51,6 +51,7 @@ fn post_upgrade(arg: Option<CanisterArg>) {
     state::upgrade(arg).unwrap_or_else(|why| runtime::trap(&format!("upgrade: {why}")));
     daemon::arm();
     daemon::arm_records();
+    daemon::arm_deletions();
 }
 
 #[update(guard = "producer", manual_reply = true)]

@@ -1,6 +1,6 @@
-//! The pruner of UTXO records, and the blobs outside that it has deleted (`docs/design.md` 7).
+//! The pruner of UTXO records (`docs/design.md` 7).
 
-use crate::access::{blob_worker, operator, producer};
+use crate::access::{operator, producer};
 use crate::api::*;
 use crate::daemon;
 use crate::state::{mutate, read};
@@ -84,27 +84,4 @@ fn get_pruner_status() -> PrunerStatus {
 #[query]
 fn list_prune_jobs(cursor: Option<u64>, limit: u32) -> PruneJobPage {
     read(|state| state.utxo_pruner.jobs(cursor, limit))
-}
-
-#[query]
-fn get_pending_blob_deletions(height: u32, limit: u32) -> Vec<BlobDeletion> {
-    read(|state| state.deletions.pending(height, limit))
-}
-
-#[update(guard = "blob_worker")]
-fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDeletions, BlobDeletionError> {
-    mutate(|state| {
-        let (pruner, mut records) = state.utxo_pruner();
-        pruner.complete_deletions(&mut records, &arg)
-    })
-}
-
-#[query]
-fn list_dead_blob_deletions(cursor: Option<u64>, limit: u32) -> BlobDeletionPage {
-    read(|state| state.deletions.dead(cursor, limit))
-}
-
-#[update(guard = "operator")]
-fn retry_blob_deletion(id: u64) -> Result<BlobDeletion, BlobDeletionError> {
-    mutate(|state| state.deletions.revive(id)?.ok_or(BlobDeletionError::NotFound))
 }

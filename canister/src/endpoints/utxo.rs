@@ -4,7 +4,7 @@ use crate::access::{alert, producer};
 use crate::api::*;
 use crate::state::{State, mutate, read};
 use crate::utxo::{Call, Item, LastUnspent, UtxoStore, Weight};
-use crate::{daemon, runtime};
+use crate::{daemon, runtime, utxo_pruner};
 use ic_cdk::{query, update};
 use serde_bytes::ByteBuf;
 
@@ -33,7 +33,11 @@ fn batch<I: Item, T: Weight>(
 
 #[update(guard = "producer")]
 fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoError>> {
-    batch(arg.height, &arg.items, |store, blobs, item, call| store.create(blobs, item, call))
+    mutate(|state| {
+        let State { utxo, blobs, deletions, config, .. } = state;
+        let call = Call { height: arg.height, now_ns: runtime::time_ns(), settings: &config.utxo };
+        utxo.batch(&arg.items, call.settings, |store, item| utxo_pruner::create(store, blobs, deletions, item, &call))
+    })
 }
 
 #[update(guard = "producer")]

@@ -4,6 +4,7 @@ mod access;
 mod append;
 mod clocks;
 mod daemon;
+mod deletion_queue;
 mod deploy;
 mod docs;
 mod export;
