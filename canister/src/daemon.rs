@@ -184,6 +184,11 @@ fn run_records_every(interval: Option<u64>) {
 /// Has the timer for the deletion queue fire when time does something to it next.
 pub fn arm_deletions() {
     let now = runtime::time_ns();
+    // The platform's timer may be lost: see `watch`. Of the others' timers a worker wakes none.
+    if DELETIONS_AT.get().is_some_and(|at| now.saturating_sub(at) > QUEUE_SECS * NS) {
+        runtime::log("deletion queue: its timer is overdue; woken");
+        runtime::wake_timers();
+    }
     let Some(at) = state::read(|state| state.deletions.next_event()) else { return };
     let at = at.max(now);
     let armed = DELETIONS_AT.get().filter(|armed| now <= armed.saturating_add(QUEUE_SECS * NS));

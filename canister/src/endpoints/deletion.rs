@@ -11,7 +11,6 @@ use serde_bytes::ByteBuf;
 
 /// Runs a message of the queue's, after which the timer knows when time does something next.
 fn message<T>(run: impl FnOnce(&mut State, u64) -> T) -> T {
-    daemon::watch();
     let result = mutate(|state| run(state, time_ns()));
     daemon::arm_deletions();
     result
