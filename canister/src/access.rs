@@ -1,149 +1,325 @@
 //! Who may call what (`docs/design.md` 8).
 //!
-//! [`TABLE`] names every method of the Candid interface once; the guards on the endpoints ask the same roles before the
-//! argument is decoded, and a test holds the two, and the Candid file, together.
+//! [`TABLE`] names every method of the Candid interface once. It is asked twice:
+//!
+//! ```text
+//! from outside ─▶ canister_inspect_message: the table, and how long a query's argument is ─▶ guard ─▶ method
+//! from a canister ───────────────────────────────────────────────────────────────────────▶ guard ─▶ method
+//! ```
+//! What the door refuses costs the canister nothing, however long it is. A call from another canister does not pass the door, so the guards
+//! ask the same roles, before the argument is decoded. A test holds table, guards and Candid file together.
 
 use crate::api::Role;
-use crate::{runtime, state};
+use crate::{daemon, runtime, state};
 use candid::Principal;
+
+/// A query that is called as an update has an argument of fewer bytes.
+pub const QUERY_ARGUMENT: u64 = 10_000;
 
 /// What a method asks of its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Required {
-    /// Nothing: a query.
+    /// Nothing: a query. To call it as an update from outside asks for some role, whichever, unless `open_queries` is set.
     Nobody,
-    /// A role; not the anonymous principal.
-    Role(Role),
-    /// One of two roles; not the anonymous principal.
-    Either(Role, Role),
+    /// One of these roles; not the anonymous principal. An update.
+    Role(&'static [Role]),
+    /// The same of a query.
+    Reader(&'static [Role]),
 }
 
-const fn needs(role: Role) -> Required {
-    Required::Role(role)
-}
+const ANYBODY: Required = Required::Nobody;
+const PRODUCERS: &[Role] = &[Role::Producer];
+const PRODUCER: Required = Required::Role(PRODUCERS);
+/// An operator may end what a producer has begun.
+const UPLOADERS: &[Role] = &[Role::Producer, Role::Operator];
+const UPLOADER: Required = Required::Role(UPLOADERS);
+const SCHEDULERS: &[Role] = &[Role::Producer, Role::Operator];
+const SCHEDULER: Required = Required::Role(SCHEDULERS);
+/// An admin may roll back deeper.
+const REVERTERS: &[Role] = &[Role::Producer, Role::Admin];
+const REVERTER: Required = Required::Role(REVERTERS);
+const EXPORTERS: &[Role] = &[Role::Exporter];
+const EXPORTER: Required = Required::Role(EXPORTERS);
+const ALERTS: &[Role] = &[Role::Alert];
+const ALERT: Required = Required::Role(ALERTS);
+const BLOB_WORKERS: &[Role] = &[Role::BlobWorker];
+const BLOB_WORKER: Required = Required::Role(BLOB_WORKERS);
+const OPERATORS: &[Role] = &[Role::Operator];
+const OPERATOR: Required = Required::Role(OPERATORS);
+/// An admin may take the last exporter out.
+const REMOVERS: &[Role] = &[Role::Operator, Role::Admin];
+const REMOVER: Required = Required::Role(REMOVERS);
+const ADMINS: &[Role] = &[Role::Admin];
+const ADMIN: Required = Required::Role(ADMINS);
+const AUDITORS: &[Role] = &[Role::Observer, Role::Operator, Role::Admin];
+const AUDITOR: Required = Required::Reader(AUDITORS);
 
 /// Every method of the interface.
 pub const TABLE: &[(&str, Required)] = &[
-    ("append_block", needs(Role::Producer)),
-    ("begin_block", needs(Role::Producer)),
-    ("put_block_chunk", needs(Role::Producer)),
-    ("commit_block", needs(Role::Producer)),
-    ("abort_block", needs(Role::Producer)),
-    ("rollback_to", needs(Role::Producer)),
-    ("reset_chain", needs(Role::Operator)),
-    ("get_head", Required::Nobody),
-    ("get_block", Required::Nobody),
-    ("get_block_header", Required::Nobody),
-    ("read_segment", Required::Nobody),
-    ("get_receipt", Required::Nobody),
-    ("get_transaction_location", Required::Nobody),
-    ("find_by_index_key", Required::Nobody),
-    ("get_block_storage", Required::Nobody),
-    ("get_upload", Required::Nobody),
-    ("register_exporter", needs(Role::Operator)),
-    ("remove_exporter", needs(Role::Operator)),
-    ("export_blocks", Required::Nobody),
-    ("ack_exported", needs(Role::Exporter)),
-    ("get_export_status", Required::Nobody),
-    ("utxo_create", needs(Role::Producer)),
-    ("utxo_spend", needs(Role::Producer)),
-    ("utxo_unspend", needs(Role::Producer)),
-    ("utxo_set_mined", needs(Role::Producer)),
-    ("utxo_set_on_longest_chain", needs(Role::Producer)),
-    ("utxo_set_locked", needs(Role::Producer)),
-    ("utxo_freeze", needs(Role::Alert)),
-    ("utxo_unfreeze", needs(Role::Alert)),
-    ("utxo_reassign", needs(Role::Alert)),
-    ("utxo_set_conflicting", needs(Role::Producer)),
-    ("utxo_process_conflicting", needs(Role::Producer)),
-    ("utxo_preserve", needs(Role::Producer)),
-    ("utxo_begin_transaction", needs(Role::Producer)),
-    ("utxo_put_transaction_chunk", needs(Role::Producer)),
-    ("utxo_abort_transaction", needs(Role::Producer)),
-    ("utxo_get_upload", Required::Nobody),
-    ("utxo_get", Required::Nobody),
-    ("utxo_get_transaction", Required::Nobody),
-    ("utxo_get_inpoints", Required::Nobody),
-    ("utxo_get_spend", Required::Nobody),
-    ("utxo_list_unmined", Required::Nobody),
-    ("notify_block_persisted", needs(Role::Producer)),
-    ("notify_block", needs(Role::Producer)),
-    ("set_block_assembly_state", needs(Role::Producer)),
-    ("prune_utxos", needs(Role::Operator)),
-    ("set_heights", needs(Role::Operator)),
-    ("cancel_prune_job", needs(Role::Operator)),
-    ("set_pruner_settings", needs(Role::Operator)),
-    ("get_pruner_settings", Required::Nobody),
-    ("set_aside_unmined", needs(Role::Operator)),
-    ("retry_record", needs(Role::Operator)),
-    ("get_pruner_status", Required::Nobody),
-    ("list_prune_jobs", Required::Nobody),
-    ("get_pending_blob_deletions", Required::Nobody),
-    ("complete_blob_deletions", needs(Role::BlobWorker)),
-    ("list_dead_blob_deletions", Required::Nobody),
-    ("retry_blob_deletion", needs(Role::Operator)),
-    ("schedule_blob_deletion", Required::Either(Role::Operator, Role::Producer)),
-    ("cancel_blob_deletion", Required::Either(Role::Operator, Role::Producer)),
-    ("list_blob_deletions", Required::Nobody),
-    ("remove_blob_deletion", needs(Role::BlobWorker)),
-    ("increment_blob_deletion_retry", needs(Role::BlobWorker)),
-    ("acquire_blob_deletion_batch", needs(Role::BlobWorker)),
-    ("extend_blob_deletion_batch", needs(Role::BlobWorker)),
-    ("complete_blob_deletion_batch", needs(Role::BlobWorker)),
-    ("get_blob_deletion_status", Required::Nobody),
-    ("set_prune_policy", needs(Role::Operator)),
-    ("get_prune_policy", Required::Nobody),
-    ("set_pruning_enabled", needs(Role::Operator)),
-    ("prune_now", needs(Role::Operator)),
-    ("acknowledge_faults", needs(Role::Operator)),
-    ("plan_prune", Required::Nobody),
-    ("get_prune_status", Required::Nobody),
-    ("get_config", Required::Nobody),
-    ("set_config", needs(Role::Operator)),
-    ("grant_role", needs(Role::Operator)),
-    ("revoke_role", needs(Role::Operator)),
-    ("list_roles", Required::Nobody),
-    ("get_storage_status", Required::Nobody),
-    ("health", Required::Nobody),
+    ("append_block", PRODUCER),
+    ("begin_block", PRODUCER),
+    ("put_block_chunk", UPLOADER),
+    ("commit_block", UPLOADER),
+    ("abort_block", UPLOADER),
+    ("rollback_to", REVERTER),
+    ("reset_chain", ADMIN),
+    ("get_head", ANYBODY),
+    ("get_block", ANYBODY),
+    ("get_block_header", ANYBODY),
+    ("read_segment", ANYBODY),
+    ("get_receipt", ANYBODY),
+    ("get_transaction_location", ANYBODY),
+    ("find_by_index_key", ANYBODY),
+    ("get_block_storage", ANYBODY),
+    ("get_upload", ANYBODY),
+    ("register_exporter", OPERATOR),
+    ("remove_exporter", REMOVER),
+    ("export_blocks", ANYBODY),
+    ("ack_exported", EXPORTER),
+    ("get_export_status", ANYBODY),
+    ("utxo_create", PRODUCER),
+    ("utxo_spend", PRODUCER),
+    ("utxo_unspend", PRODUCER),
+    ("utxo_set_mined", PRODUCER),
+    ("utxo_set_on_longest_chain", PRODUCER),
+    ("utxo_set_locked", PRODUCER),
+    ("utxo_freeze", ALERT),
+    ("utxo_unfreeze", ALERT),
+    ("utxo_reassign", ALERT),
+    ("utxo_set_conflicting", PRODUCER),
+    ("utxo_process_conflicting", PRODUCER),
+    ("utxo_preserve", PRODUCER),
+    ("utxo_begin_transaction", PRODUCER),
+    ("utxo_put_transaction_chunk", PRODUCER),
+    ("utxo_abort_transaction", PRODUCER),
+    ("utxo_list_uploads", ANYBODY),
+    ("utxo_get", ANYBODY),
+    ("utxo_get_transaction", ANYBODY),
+    ("utxo_get_inpoints", ANYBODY),
+    ("utxo_get_spend", ANYBODY),
+    ("utxo_list_unmined", ANYBODY),
+    ("notify_block_persisted", PRODUCER),
+    ("notify_block", PRODUCER),
+    ("set_block_assembly_state", PRODUCER),
+    ("prune_utxos", OPERATOR),
+    ("set_heights", OPERATOR),
+    ("cancel_prune_job", OPERATOR),
+    ("set_pruner_settings", OPERATOR),
+    ("get_pruner_settings", ANYBODY),
+    ("set_aside_unmined", OPERATOR),
+    ("retry_record", OPERATOR),
+    ("get_pruner_status", ANYBODY),
+    ("list_prune_jobs", ANYBODY),
+    ("get_pending_blob_deletions", ANYBODY),
+    ("complete_blob_deletions", BLOB_WORKER),
+    ("list_dead_blob_deletions", ANYBODY),
+    ("retry_blob_deletion", OPERATOR),
+    ("schedule_blob_deletion", SCHEDULER),
+    ("cancel_blob_deletion", SCHEDULER),
+    ("list_blob_deletions", ANYBODY),
+    ("remove_blob_deletion", BLOB_WORKER),
+    ("increment_blob_deletion_retry", BLOB_WORKER),
+    ("acquire_blob_deletion_batch", BLOB_WORKER),
+    ("extend_blob_deletion_batch", BLOB_WORKER),
+    ("complete_blob_deletion_batch", BLOB_WORKER),
+    ("get_blob_deletion_status", ANYBODY),
+    ("set_prune_policy", OPERATOR),
+    ("get_prune_policy", ANYBODY),
+    ("set_pruning_enabled", OPERATOR),
+    ("prune_now", OPERATOR),
+    ("acknowledge_faults", OPERATOR),
+    ("plan_prune", ANYBODY),
+    ("get_prune_status", ANYBODY),
+    ("get_config", ANYBODY),
+    ("set_config", ADMIN),
+    ("grant_role", ADMIN),
+    ("revoke_role", ADMIN),
+    ("list_roles", ANYBODY),
+    ("get_audit_log", AUDITOR),
+    ("get_storage_status", ANYBODY),
+    ("health", ANYBODY),
 ];
 
-fn check(role: Role) -> Result<(), String> {
+/// Whether the sender of the message has one of these roles.
+fn check(roles: &[Role]) -> Result<(), String> {
     let caller = runtime::caller();
     if caller == Principal::anonymous() {
         return Err("access denied: anonymous callers change nothing".into());
     }
-    if state::read(|state| state.roles.has(caller, role)) {
+    if state::read(|state| roles.iter().any(|&role| state.roles.has(caller, role))) {
         return Ok(());
     }
-    Err(format!("access denied: {caller} is not {role:?}; an operator can call grant_role"))
+    let names: Vec<String> = roles.iter().map(|role| format!("{role:?}")).collect();
+    let how =
+        if roles == EXPORTERS { "an operator can call register_exporter" } else { "an admin can call grant_role" };
+    Err(format!("access denied: {caller} is not {}; {how}", names.join(" or ")))
+}
+
+/// Whether a message from outside comes in: `canister_inspect_message`. Its argument is not looked at, so that this costs the same however
+/// long it is.
+///
+/// # Errors
+/// A sentence for the sender.
+pub fn inspect() -> Result<(), String> {
+    let method = runtime::method_name();
+    #[cfg(feature = "bench")]
+    if method.starts_with("bench_") {
+        return operator();
+    }
+    let Some((_, required)) = TABLE.iter().find(|(name, _)| *name == method) else {
+        return Err(format!("access denied: there is no method {method}"));
+    };
+    match required {
+        Required::Role(roles) => return check(roles),
+        Required::Reader(roles) => check(roles)?,
+        Required::Nobody => {
+            let caller = runtime::caller();
+            if !state::read(|state| state.config.open_queries || state.roles.has_any(caller)) {
+                return Err(format!("access denied: {caller} has no role; call {method} as a query"));
+            }
+        }
+    }
+    if runtime::argument_bytes() >= QUERY_ARGUMENT {
+        let most = QUERY_ARGUMENT - 1;
+        return Err(format!("access denied: more than {most} bytes of argument; call {method} as a query"));
+    }
+    Ok(())
+}
+
+/// As [`check`], of a message that may then change something: it is also the one that notices whether there are cycles.
+fn admit(roles: &[Role]) -> Result<(), String> {
+    check(roles)?;
+    daemon::watch_cycles();
+    Ok(())
 }
 
 /// Guard of a producer's methods.
 pub fn producer() -> Result<(), String> {
-    check(Role::Producer)
+    admit(PRODUCERS)
+}
+
+/// Guard of methods with which an upload goes on, or ends.
+pub fn uploader() -> Result<(), String> {
+    admit(UPLOADERS)
+}
+
+/// Guard of a rollback.
+pub fn reverter() -> Result<(), String> {
+    admit(REVERTERS)
 }
 
 /// Guard of an exporter's methods.
 pub fn exporter() -> Result<(), String> {
-    check(Role::Exporter)
+    admit(EXPORTERS)
 }
 
 /// Guard of the alert system's methods.
 pub fn alert() -> Result<(), String> {
-    check(Role::Alert)
+    admit(ALERTS)
 }
 
 /// Guard of a blob worker's methods.
 pub fn blob_worker() -> Result<(), String> {
-    check(Role::BlobWorker)
+    admit(BLOB_WORKERS)
+}
+
+/// Guard of what has blobs outside deleted, and of taking it back.
+pub fn scheduler() -> Result<(), String> {
+    admit(SCHEDULERS)
 }
 
 /// Guard of an operator's methods.
 pub fn operator() -> Result<(), String> {
-    check(Role::Operator)
+    admit(OPERATORS)
 }
 
-/// Guard of an operator's methods that are a producer's as well.
-pub fn operator_or_producer() -> Result<(), String> {
-    check(Role::Producer).or_else(|_| check(Role::Operator))
+/// Guard of taking an exporter out.
+pub fn remover() -> Result<(), String> {
+    admit(REMOVERS)
+}
+
+/// Guard of an admin's methods.
+pub fn admin() -> Result<(), String> {
+    admit(ADMINS)
+}
+
+/// Guard of looking at the audit log.
+pub fn auditor() -> Result<(), String> {
+    check(AUDITORS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{CanisterArg, ConfigChange, InitArg};
+    use crate::memory;
+    use crate::runtime::native;
+
+    fn inspected(caller: Principal, method: &str, argument_bytes: u64) -> Result<(), String> {
+        native::with(|world| {
+            (world.caller, world.method, world.argument_bytes) = (caller, method.into(), argument_bytes)
+        });
+        inspect()
+    }
+
+    #[test]
+    fn the_door_goes_by_the_table_and_by_how_long_a_querys_argument_is() {
+        native::reset();
+        memory::forget();
+        let of = |byte: u8| Principal::from_slice(&[byte, 1]);
+        let (producer, operator, admin, controller) = (of(1), of(2), of(3), of(4));
+        native::with(|world| world.controllers = vec![controller, Principal::anonymous()]);
+        let init = InitArg {
+            producers: vec![producer],
+            operators: vec![operator],
+            admins: Some(vec![admin]),
+            ..InitArg::default()
+        };
+        state::init(Some(CanisterArg::Init(init))).unwrap();
+        // An update is as long as it is, a query is not.
+        for bytes in [0, QUERY_ARGUMENT - 1, QUERY_ARGUMENT, u64::MAX] {
+            assert_eq!(inspected(producer, "append_block", bytes), Ok(()));
+            for caller in [producer, operator, admin, controller] {
+                assert_eq!(inspected(caller, "get_block", bytes).is_ok(), bytes < QUERY_ARGUMENT);
+            }
+            for caller in [operator, admin, controller] {
+                assert_eq!(inspected(caller, "get_audit_log", bytes).is_ok(), bytes < QUERY_ARGUMENT);
+                assert!(inspected(caller, "append_block", bytes).is_err());
+            }
+            assert!(inspected(producer, "get_audit_log", bytes).is_err());
+        }
+        for (method, may) in [
+            ("rollback_to", [true, false, true, true]),
+            ("abort_block", [true, true, false, true]),
+            ("remove_exporter", [false, true, true, true]),
+            ("set_prune_policy", [false, true, false, true]),
+            ("set_config", [false, false, true, true]),
+            // What is not in the interface, and what the timer library calls.
+            ("", [false; 4]),
+            ("append_bloc", [false; 4]),
+            ("<ic-cdk internal> timer_executor", [false; 4]),
+            ("canister_global_timer", [false; 4]),
+        ] {
+            let found = [producer, operator, admin, controller].map(|caller| inspected(caller, method, 0).is_ok());
+            assert_eq!(found, may, "{method}");
+        }
+        for stranger in [Principal::anonymous(), of(9), Principal::management_canister()] {
+            for (method, _) in TABLE {
+                let refused = inspected(stranger, method, 0).unwrap_err();
+                assert!(refused.starts_with("access denied: "), "{refused}");
+            }
+        }
+        // What is granted and taken back counts at once, and `open_queries` for queries alone.
+        let change = ConfigChange { open_queries: Some(true), ..ConfigChange::default() };
+        state::mutate(|state| state.set_config("set_config", &change)).unwrap();
+        for stranger in [Principal::anonymous(), of(9)] {
+            for (method, required) in TABLE {
+                assert_eq!(inspected(stranger, method, 9_999).is_ok(), *required == Required::Nobody, "{method}");
+                assert!(inspected(stranger, method, 10_000).is_err(), "{method}");
+            }
+        }
+        let grant = crate::api::Grant { principal: producer, role: Role::Producer };
+        assert_eq!(state::mutate(|state| state.revoke_role(&grant)), Ok(true));
+        assert!(inspected(producer, "append_block", 0).is_err());
+    }
 }

@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod api;
+pub mod audit;
 pub mod blob;
 pub mod chain;
 pub mod config;
@@ -13,6 +14,8 @@ pub mod daemon;
 pub mod deletion;
 mod endpoints;
 pub mod export;
+#[cfg(test)]
+mod machine;
 pub mod marker;
 pub mod memory;
 #[cfg(test)]
@@ -32,9 +35,10 @@ pub mod wire;
 #[cfg(feature = "bench")]
 pub mod bench;
 
-use access::{exporter, operator, producer};
+use access::{admin, auditor, exporter, operator, producer, remover, reverter, uploader};
 use api::*;
-use ic_cdk::{init, post_upgrade, query, update};
+use candid::candid_method;
+use ic_cdk::{init, inspect_message, post_upgrade, query, update};
 use runtime::time_secs;
 use serde_bytes::ByteBuf;
 use state::{mutate, read};
@@ -54,7 +58,15 @@ fn post_upgrade(arg: Option<CanisterArg>) {
     daemon::arm_deletions();
 }
 
-#[update(guard = "producer", manual_reply = true)]
+/// The door: asked of each message from outside, before it costs anything.
+#[inspect_message]
+fn inspect() {
+    access::inspect().unwrap_or_else(|why| runtime::trap(&why));
+    runtime::accept_message();
+}
+
+#[candid_method(update)]
+#[update(guard = "producer", manual_reply = true, hidden = true, decode_with = "wire::arg")]
 fn append_block(block: AppendBlock) -> Reply<Result<(), AppendError>> {
     daemon::on_call();
     wire::reply(mutate(|state| {
@@ -63,7 +75,8 @@ fn append_block(block: AppendBlock) -> Reply<Result<(), AppendError>> {
     }))
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
     daemon::on_call();
     let begun = mutate(|state| {
@@ -74,22 +87,22 @@ fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
     begun
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "uploader", hidden = true, decode_with = "wire::arg")]
 fn put_block_chunk(chunk: PutBlockChunk) -> Result<UploadProgress, UploadError> {
     daemon::on_call();
-    mutate(|state| state.chain.put_chunk(&mut state.blobs, &chunk, time_secs()))
+    mutate(|state| state.put_chunk(&chunk))
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "uploader", hidden = true, decode_with = "wire::arg")]
 fn commit_block(block: BlockId) -> Result<Commit, UploadError> {
     daemon::on_call();
-    mutate(|state| {
-        let admission = state.admission();
-        state.chain.commit_upload(&mut state.blobs, &block, &admission, time_secs())
-    })
+    mutate(|state| state.commit_upload(&block))
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "uploader", hidden = true, decode_with = "wire::arg")]
 fn abort_block(number: u64) -> Result<bool, UploadError> {
     daemon::on_call();
     let aborted = mutate(|state| state.abort_upload(number));
@@ -97,7 +110,8 @@ fn abort_block(number: u64) -> Result<bool, UploadError> {
     aborted
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "reverter", hidden = true, decode_with = "wire::arg")]
 fn rollback_to(number: u64) -> Result<Rollback, RollbackError> {
     daemon::on_call();
     let rolled_back = mutate(|state| state.rollback_to(number));
@@ -105,7 +119,8 @@ fn rollback_to(number: u64) -> Result<Rollback, RollbackError> {
     rolled_back
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "admin", hidden = true, decode_with = "wire::arg")]
 fn reset_chain(reset: ResetChain) -> Result<ChainReset, ResetError> {
     let done = mutate(|state| state.reset_chain(&reset));
     daemon::arm_undo();
@@ -122,58 +137,69 @@ fn get_head() -> Result<BlockHeader, ReadError> {
     read(|state| state.chain.header(state.chain.state().head().ok_or(ReadError::NotFound)?))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn get_block(number: u64) -> Result<Block, ReadError> {
     read(|state| state.chain.block(&state.blobs, number))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn get_block_header(number: u64) -> Result<BlockHeader, ReadError> {
     read(|state| state.chain.header(number))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::args")]
 fn read_segment(number: u64, segment: u8, offset: u64, length: u64) -> Result<SegmentPart, ReadError> {
     read(|state| state.chain.segment(&state.blobs, number, segment, offset, length))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn get_receipt(id: ByteBuf) -> Result<Receipt, ReadError> {
     read(|state| state.chain.receipt(&state.blobs, &id))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn get_transaction_location(id: ByteBuf) -> Result<TransactionLocation, ReadError> {
     read(|state| state.chain.location(&state.blobs, &id))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::args")]
 fn find_by_index_key(key: ByteBuf, cursor: Option<KeyCursor>, limit: u32) -> Result<KeyPage, KeyError> {
     read(|state| state.chain.find_by_key(&state.blobs, &key, cursor.as_ref(), limit))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn get_block_storage(number: u64) -> Result<BlockStorage, ReadError> {
     read(|state| state.chain.storage(number))
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn register_exporter(exporter: Exporter) -> Result<(), ExporterError> {
     mutate(|state| state.register_exporter(&exporter))
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "remover", hidden = true, decode_with = "wire::arg")]
 fn remove_exporter(which: RemoveExporter) -> Result<(), ExporterError> {
     daemon::arm_work();
     mutate(|state| state.remove_exporter(&which))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::args")]
 fn export_blocks(cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportPage, ExportError> {
     read(|state| export::page(&state.chain, &state.blobs, cursor, max_bytes))
 }
 
-#[update(guard = "exporter")]
+#[candid_method(update)]
+#[update(guard = "exporter", hidden = true, decode_with = "wire::args")]
 fn ack_exported(number: u64, hash: ByteBuf) -> Result<u64, AckError> {
     daemon::arm_work();
     mutate(|state| state.exporters.acknowledge(&state.chain, runtime::caller(), number, &hash))
@@ -184,15 +210,12 @@ fn get_export_status() -> ExportStatus {
     read(|state| state.exporters.status(&state.chain, state.config.require_export))
 }
 
-#[update(guard = "operator")]
-fn set_prune_policy(arg: PrunePolicyArg) -> Result<PrunePolicy, PruneError> {
-    let policy = mutate(|state| {
-        let policy = PrunePolicy::new(&arg, state.config.class())?;
-        state.pruner.set_policy(policy.clone());
-        Ok(policy)
-    })?;
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
+fn set_prune_policy(change: PrunePolicyArg) -> Result<PrunePolicyChange, PruneError> {
+    let done = mutate(|state| state.set_prune_policy(&change))?;
     daemon::arm_work();
-    Ok(policy)
+    Ok(done)
 }
 
 #[query]
@@ -200,27 +223,34 @@ fn get_prune_policy() -> Option<PrunePolicy> {
     read(|state| state.pruner.policy().cloned())
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn set_pruning_enabled(enabled: bool) -> Result<(), PruneError> {
     daemon::arm_work();
-    mutate(|state| state.pruner.set_enabled(enabled))
+    mutate(|state| state.set_pruning_enabled(enabled))
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn prune_now(max_ops: u64) -> Result<PruneRun, PruneError> {
     daemon::arm_work();
     mutate(|state| state.prune_now(max_ops))
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn acknowledge_faults(up_to: u64) -> u64 {
     daemon::arm_work();
     mutate(|state| state.acknowledge_faults(up_to))
 }
 
-#[query]
-fn plan_prune() -> Result<PrunePlan, PruneError> {
-    read(|state| state.pruner.plan(&state.chain, &state.blobs, &state.constraints()))
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
+fn plan_prune(change: Option<PrunePolicyArg>) -> Result<PrunePlan, PruneError> {
+    read(|state| {
+        let change = change.as_ref().map(|change| (change, state.config.class()));
+        state.pruner.plan(&state.chain, &state.blobs, &state.constraints(), change)
+    })
 }
 
 #[query]
@@ -233,31 +263,22 @@ fn get_config() -> Config {
     read(|state| state.config.clone())
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "admin", hidden = true, decode_with = "wire::arg")]
 fn set_config(change: ConfigChange) -> Result<Config, ConfigError> {
     // The export guard and the uploads' expiry are settings, too.
     daemon::arm_work();
-    mutate(|state| {
-        let retention = state.config.utxo.block_height_retention;
-        state.config.apply(&change)?;
-        state.save_config();
-        if state.config.utxo.block_height_retention != retention {
-            state.utxo_pruner.note_retention(retention);
-        }
-        Ok(state.config.clone())
-    })
+    mutate(|state| state.set_config("set_config", &change)).inspect(|_| daemon::watch_cycles())
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "admin", hidden = true, decode_with = "wire::arg")]
 fn grant_role(grant: Grant) -> Result<(), RoleError> {
-    mutate(|state| {
-        state.roles.grant(grant)?;
-        state.save_config();
-        Ok(())
-    })
+    mutate(|state| state.grant_role(grant))
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "admin", hidden = true, decode_with = "wire::arg")]
 fn revoke_role(grant: Grant) -> Result<bool, RoleError> {
     mutate(|state| state.revoke_role(&grant))
 }
@@ -265,6 +286,12 @@ fn revoke_role(grant: Grant) -> Result<bool, RoleError> {
 #[query]
 fn list_roles() -> Vec<Grant> {
     read(|state| state.roles.list())
+}
+
+#[candid_method(query)]
+#[query(guard = "auditor", hidden = true, decode_with = "wire::args")]
+fn get_audit_log(cursor: Option<u64>, limit: u32) -> AuditPage {
+    read(|state| state.audit.page(cursor, limit))
 }
 
 #[query]

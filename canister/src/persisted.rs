@@ -50,7 +50,7 @@ fn busy() {
         state.pruner.set_policy(PrunePolicy::new(&arg, state.config.class()).unwrap());
         assert_eq!(state.prune_now(8).unwrap().reason, Some(PruneReason::Retention));
         let begin = BeginTransaction { txid: ByteBuf::from([5; 32]), length: 3 << 20, chunk_size: 1 << 20 };
-        state.utxo.begin_upload(&mut state.blobs, &begin, &state.config.utxo, time_secs()).unwrap();
+        state.utxo.begin_upload(&mut state.blobs, &begin, &state.config.utxo, principal(1), time_secs()).unwrap();
     });
     records();
 }

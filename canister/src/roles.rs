@@ -9,17 +9,29 @@ use std::collections::BTreeSet;
 /// Grants that are kept at most.
 const MAX_GRANTS: usize = 256;
 
-/// Who has which role. Controllers are operators without a grant.
+/// Who has which role. Controllers are admins and operators without a grant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Roles(BTreeSet<Grant>);
 
 impl Roles {
-    /// Whether the grant is there, or its principal controls the canister and the role is `Operator`.
+    /// Whether the grant is there, or its principal controls the canister and the role is `Operator` or `Admin`.
     pub fn has(&self, principal: Principal, role: Role) -> bool {
         if principal == Principal::anonymous() {
             return false;
         }
-        self.0.contains(&Grant { principal, role }) || role == Role::Operator && runtime::is_controller(&principal)
+        let of_controllers = matches!(role, Role::Operator | Role::Admin);
+        self.0.contains(&Grant { principal, role }) || of_controllers && runtime::is_controller(&principal)
+    }
+
+    /// Whether a principal has a role, whichever.
+    pub fn has_any(&self, principal: Principal) -> bool {
+        principal != Principal::anonymous()
+            && (self.0.iter().any(|grant| grant.principal == principal) || runtime::is_controller(&principal))
+    }
+
+    /// Whether the grant is there.
+    pub fn is_granted(&self, grant: &Grant) -> bool {
+        self.0.contains(grant)
     }
 
     /// Grants a role; one granted already stays.
@@ -51,15 +63,22 @@ mod tests {
     use crate::runtime::native;
 
     #[test]
-    fn controllers_are_operators_and_nobody_anonymous_is_anything() {
+    fn controllers_are_operators_and_admins_and_nobody_anonymous_is_anything() {
         native::reset();
         let (a, b) = (Principal::from_slice(&[1]), Principal::from_slice(&[2]));
         let mut roles = Roles::default();
         native::with(|world| world.controllers = vec![a, Principal::anonymous()]);
-        assert!(roles.has(a, Role::Operator) && !roles.has(a, Role::Producer));
-        assert!(!roles.has(Principal::anonymous(), Role::Operator));
+        assert!(roles.has(a, Role::Operator) && roles.has(a, Role::Admin) && roles.has_any(a));
+        assert!(!roles.has(a, Role::Producer) && !roles.has(a, Role::Observer));
+        let anonymous = Principal::anonymous();
+        assert!(
+            !roles.has(anonymous, Role::Operator) && !roles.has(anonymous, Role::Admin) && !roles.has_any(anonymous)
+        );
+        assert!(!roles.has_any(b));
         roles.grant(Grant { principal: b, role: Role::Producer }).unwrap();
-        assert!(roles.has(b, Role::Producer) && !roles.has(b, Role::Operator));
+        assert!(roles.has(b, Role::Producer) && roles.has_any(b) && !roles.has(b, Role::Operator));
+        roles.grant(Grant { principal: b, role: Role::Operator }).unwrap();
+        assert!(roles.has(b, Role::Operator) && !roles.has(b, Role::Admin), "an operator is no admin");
         assert_eq!(
             roles.grant(Grant { principal: Principal::anonymous(), role: Role::Producer }),
             Err(RoleError::Anonymous)

@@ -47,12 +47,54 @@ pub fn liquid_cycles() -> u128 {
     native::with(|world| world.liquid_cycles)
 }
 
+/// All cycles that the canister can spend, those below the freezing threshold among them.
+pub fn cycle_balance() -> u128 {
+    #[cfg(target_family = "wasm")]
+    return ic_cdk::api::canister_cycle_balance();
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| world.liquid_cycles.saturating_add(world.frozen_cycles))
+}
+
+/// Cycles that a firing of a timer must find liquid: `ic-cdk-timers` calls the canister itself, and a call sets aside what its
+/// answer may cost.
+pub fn timer_call_cycles() -> u128 {
+    /// What that library calls, with eight bytes.
+    #[cfg(target_family = "wasm")]
+    const METHOD: &str = "<ic-cdk internal> timer_executor";
+    #[cfg(target_family = "wasm")]
+    return ic_cdk::api::cost_call(METHOD.len() as u64, 8);
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| world.timer_call_cycles)
+}
+
 /// Who sent the message.
 pub fn caller() -> Principal {
     #[cfg(target_family = "wasm")]
     return ic_cdk::api::msg_caller();
     #[cfg(not(target_family = "wasm"))]
     native::with(|world| world.caller)
+}
+
+/// The method that an ingress message calls, in `canister_inspect_message` only.
+pub fn method_name() -> String {
+    #[cfg(target_family = "wasm")]
+    return ic_cdk::api::msg_method_name();
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| world.method.clone())
+}
+
+/// Bytes of the message's argument, which is not copied.
+pub fn argument_bytes() -> u64 {
+    #[cfg(target_family = "wasm")]
+    return ic0::msg_arg_data_size() as u64;
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| world.argument_bytes)
+}
+
+/// Lets an ingress message in, in `canister_inspect_message` only.
+pub fn accept_message() {
+    #[cfg(target_family = "wasm")]
+    ic_cdk::api::accept_message();
 }
 
 /// Whether `principal` controls the canister.

@@ -1,16 +1,18 @@
 //! Everything that the canister keeps, opened once and held on the heap.
 
+mod control;
+
 use crate::api::{
-    CanisterArg, ChainReset, ClassStorage, Config, Exporter, ExporterError, Grant, Health, HeldBy, OwnerStorage,
-    PruneError, PruneReason, PruneRun, RegionStorage, RemoveExporter, ResetChain, ResetError, Role, RoleError,
-    Rollback, RollbackError, StorageStatus, UploadError,
+    CanisterArg, ClassStorage, Config, Grant, Health, HeldBy, OwnerStorage, PruneReason, RegionStorage, Role,
+    StorageStatus,
 };
+use crate::audit::AuditLog;
 use crate::blob::{BlobStore, Class, Owner};
 use crate::chain::{Admission, ChainStore, IndexTable};
 use crate::deletion::DeletionQueue;
 use crate::export::Exporters;
 use crate::marker::Turn;
-use crate::memory::{self, PAGE, Region, cell};
+use crate::memory::{self, GrowError, PAGE, Region, cell, growth};
 use crate::prune::{Constraints, Limiter, Next, Piece, Pruner};
 use crate::roles::Roles;
 use crate::utxo::UtxoStore;
@@ -22,6 +24,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Quarantined blobs that a tick releases.
 const MAX_RELEASES: u64 = 1_000;
+/// Buckets of memory whose growth `health` looks ahead to.
+const AHEAD_BUCKETS: u64 = 4;
 
 /// The stores and the settings.
 pub struct State {
@@ -44,6 +48,8 @@ pub struct State {
     pub utxo_pruner: UtxoPruner,
     /// Who copies the chain, and how far.
     pub exporters: Exporters,
+    /// What operators and admins have changed.
+    pub audit: AuditLog,
 }
 
 thread_local! {
@@ -72,7 +78,8 @@ pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
     };
     let config = Config::new(&arg).map_err(|error| format!("{error:?}"))?;
     let mut roles = Roles::default();
-    let grants = [(&arg.operators, Role::Operator), (&arg.producers, Role::Producer)];
+    let admins = arg.admins.clone().unwrap_or_default();
+    let grants = [(&arg.operators, Role::Operator), (&arg.producers, Role::Producer), (&admins, Role::Admin)];
     for (principals, role) in grants {
         for &principal in principals {
             roles.grant(Grant { principal, role }).map_err(|error| format!("{role:?} {principal}: {error:?}"))?;
@@ -93,22 +100,16 @@ pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
     if cells.is_empty() {
         return Err("stable memory holds no Coppice; install it anew".into());
     }
-    let (mut config, roles) = config::load(&cells)?.ok_or("the settings are missing")?;
-    let retention = config.utxo.block_height_retention;
-    if let Some(CanisterArg::Upgrade(Some(change))) = arg {
-        config.apply(&change).map_err(|error| format!("{error:?}"))?;
-        config::save(&cells, &config, &roles)?;
-    }
-    let changed = config.utxo.block_height_retention != retention;
+    cells.reserve(cell::END).map_err(|error| format!("{error:?}"))?;
+    let (config, roles) = config::load(&cells)?.ok_or("the settings are missing")?;
     open(cells, config, roles)?;
-    if changed {
-        mutate(|state| state.utxo_pruner.note_retention(retention));
-    }
+    let Some(CanisterArg::Upgrade(Some(change))) = arg else { return Ok(()) };
+    mutate(|state| state.set_config("canister_post_upgrade", &change)).map_err(|error| format!("{error:?}"))?;
     Ok(())
 }
 
 fn open(cells: Rc<Region>, config: Config, roles: Roles) -> Result<(), String> {
-    memory::set_max_pages(config.max_stable_pages);
+    config.bound_memory();
     let blobs = BlobStore::open()?;
     let chain = ChainStore::open(Rc::clone(&cells), config.class(), hash_seed())?;
     let utxo = UtxoStore::open(Rc::clone(&cells), hash_seed())?;
@@ -116,8 +117,25 @@ fn open(cells: Rc<Region>, config: Config, roles: Roles) -> Result<(), String> {
     let pruner = Pruner::open(Rc::clone(&cells))?;
     let utxo_pruner = UtxoPruner::open(Rc::clone(&cells))?;
     let exporters = Exporters::open(Rc::clone(&cells))?;
-    STATE.set(Some(State { cells, config, roles, blobs, chain, utxo, deletions, pruner, utxo_pruner, exporters }));
+    let audit = AuditLog::open(Rc::clone(&cells))?;
+    let state = State { cells, config, roles, blobs, chain, utxo, deletions, pruner, utxo_pruner, exporters, audit };
+    STATE.set(Some(state));
     Ok(())
+}
+
+/// What is wrong where the next growths of stable memory would be refused for want of cycles.
+fn growth_problem() -> Option<String> {
+    let (pages, mib) = (AHEAD_BUCKETS * memory::BUCKET / PAGE, (AHEAD_BUCKETS * memory::BUCKET) >> 20);
+    match growth::refusal(pages)? {
+        GrowError::LowCycles { missing } => Some(format!(
+            "stable memory cannot grow by {mib} MiB: {missing} cycles are missing; appends will be refused"
+        )),
+        GrowError::ReservedCyclesLimit { missing } => Some(format!(
+            "stable memory cannot grow by {mib} MiB: {missing} cycles more than reserved_cycles_limit would be reserved; \
+             appends will be refused"
+        )),
+        GrowError::OutOfSpace | GrowError::Later => None,
+    }
 }
 
 /// The seed with which a new hash table hashes: different for each canister and installation.
@@ -131,12 +149,14 @@ impl State {
         if let Err(why) = config::save(&self.cells, &self.config, &self.roles) {
             runtime::trap(&format!("settings and roles: {why}"));
         }
-        memory::set_max_pages(self.config.max_stable_pages);
+        self.config.bound_memory();
     }
 
-    /// What settings and state say of appends.
+    /// What settings and state say of appends by the caller.
     pub fn admission(&self) -> Admission {
         Admission {
+            by: runtime::caller(),
+            upload_expiry_secs: self.config.upload_expiry_secs,
             verify_segments: self.config.verify_segments,
             exhausted: self.pruner.exhausted(&self.chain, &self.blobs, || self.constraints()),
         }
@@ -150,74 +170,10 @@ impl State {
         }
     }
 
-    /// One bounded run by hand.
-    ///
-    /// # Errors
-    /// As [`Pruner::prune_now`].
-    pub fn prune_now(&mut self, max_ops: u64) -> Result<PruneRun, PruneError> {
-        let Constraints { guard, .. } = self.constraints();
-        self.pruner.prune_now(&mut self.chain, &mut self.blobs, guard.as_ref(), max_ops)
-    }
-
     /// The pruner of UTXO records, with the stores that it works on.
     pub fn utxo_pruner(&mut self) -> (&mut UtxoPruner, Records<'_>) {
         let Self { utxo, blobs, deletions, config, utxo_pruner, .. } = self;
         (utxo_pruner, Records { utxo, blobs, deletions, settings: &config.utxo })
-    }
-
-    /// Registers an exporter and gives it its role.
-    ///
-    /// # Errors
-    /// [`ExporterError`], and nothing has changed.
-    pub fn register_exporter(&mut self, exporter: &Exporter) -> Result<(), ExporterError> {
-        let mut roles = self.roles.clone();
-        let granted = roles.grant(Grant { principal: exporter.principal, role: Role::Exporter });
-        granted.map_err(|error| match error {
-            RoleError::Anonymous => ExporterError::Anonymous,
-            RoleError::TooMany { limit } => ExporterError::TooMany { limit },
-            RoleError::Exports { name } => ExporterError::PrincipalTaken { name },
-        })?;
-        self.exporters.register(exporter, self.chain.state().oldest)?;
-        self.roles = roles;
-        self.save_config();
-        Ok(())
-    }
-
-    /// Takes a role back, and says whether it was granted.
-    ///
-    /// # Errors
-    /// `Exports` for a registered exporter's.
-    pub fn revoke_role(&mut self, grant: &Grant) -> Result<bool, RoleError> {
-        if grant.role == Role::Exporter
-            && let Some(name) = self.exporters.name_of(grant.principal)
-        {
-            return Err(RoleError::Exports { name: name.into() });
-        }
-        let revoked = self.roles.revoke(grant);
-        self.save_config();
-        Ok(revoked)
-    }
-
-    /// Takes an exporter out, and its role with it.
-    ///
-    /// # Errors
-    /// [`ExporterError`], and nothing has changed.
-    pub fn remove_exporter(&mut self, which: &RemoveExporter) -> Result<(), ExporterError> {
-        let principal = self.exporters.remove(which)?;
-        self.roles.revoke(&Grant { principal, role: Role::Exporter });
-        self.save_config();
-        Ok(())
-    }
-
-    /// Makes block `number` the head, as far as one message goes; ticks go on with it.
-    ///
-    /// # Errors
-    /// [`RollbackError`], and nothing has changed.
-    pub fn rollback_to(&mut self, number: u64) -> Result<Rollback, RollbackError> {
-        self.chain.check_rollback(number)?;
-        self.chain.begin_rollback(number);
-        let removed = self.go_on_rolling_back();
-        Ok(Rollback { head: self.chain.state().next - 1, removed, has_more: self.chain.state().rollback_to.is_some() })
     }
 
     /// Goes on with the rollback that is under way: blocks are taken out from the newest on, within the budget of a tick of the pruner.
@@ -247,16 +203,6 @@ impl State {
         let next = self.take_turn(late);
         self.count_faults();
         next
-    }
-
-    /// Drops the open upload of a block, and says whether there was one.
-    ///
-    /// # Errors
-    /// `OtherUpload` where another one is open.
-    pub fn abort_upload(&mut self, number: u64) -> Result<bool, UploadError> {
-        let aborted = self.chain.abort_upload(&mut self.blobs, number);
-        self.count_faults();
-        aborted
     }
 
     /// Counts and logs what could not be read where an upload was undone.
@@ -333,8 +279,9 @@ impl State {
 
     fn expire_transaction(&mut self) {
         let expiry = self.config.upload_expiry_secs;
-        if self.utxo.uploads.expire(&mut self.blobs, runtime::time_secs(), expiry) {
-            runtime::log(&format!("upload of a transaction expired after {expiry} s"));
+        match self.utxo.uploads.expire(&mut self.blobs, runtime::time_secs(), expiry) {
+            0 => {}
+            expired => runtime::log(&format!("{expired} uploads of transactions expired after {expiry} s")),
         }
     }
 
@@ -343,11 +290,6 @@ impl State {
         let (_, faults) = self.blobs.release_quarantined(MAX_RELEASES);
         faults.iter().for_each(|fault| runtime::log(&format!("quarantine: {fault}")));
         self.pruner.rolled_back(&self.chain, &self.blobs, faults.len() as u64);
-    }
-
-    /// Notes that an operator has seen the first `up_to` faults, and has what was set aside tried again.
-    pub fn acknowledge_faults(&mut self, up_to: u64) -> u64 {
-        self.pruner.acknowledge_faults(up_to, self.lost())
     }
 
     /// Slots of the blob store that were written off.
@@ -367,27 +309,6 @@ impl State {
             faults.iter().for_each(|fault| runtime::log(&format!("reset: skipped: {fault}")));
             self.pruner.rolled_back(&self.chain, &self.blobs, faults.len() as u64);
         }
-    }
-
-    /// Empties the chain, so that it may begin again at any number.
-    ///
-    /// # Errors
-    /// [`ResetError`], and nothing has changed.
-    pub fn reset_chain(&mut self, reset: &ResetChain) -> Result<ChainReset, ResetError> {
-        // What cannot be undone goes with the chain.
-        let gives_up = self.pruner.is_set_aside(Piece::Undo);
-        self.chain.check_reset(&reset.head_hash, gives_up)?;
-        let behind = self.exporters.behind(self.chain.state().next).filter(|_| !reset.drop_unexported);
-        if let Some((exporter, bound)) = behind {
-            let exported_before_block = bound.max(self.chain.state().oldest);
-            return Err(ResetError::NotExported { exporter: exporter.into(), exported_before_block });
-        }
-        let blocks = self.chain.reset();
-        self.exporters.reset();
-        self.pruner.reset();
-        self.pruner.rolled_back(&self.chain, &self.blobs, 0);
-        runtime::log(&format!("the chain was reset: {blocks} blocks are gone"));
-        Ok(ChainReset { blocks, left: self.chain.to_clear() })
     }
 
     /// Where the bytes are.
@@ -463,6 +384,10 @@ impl State {
         if runtime::liquid_cycles() < self.config.min_liquid_cycles {
             problems.push("liquid cycles are below min_liquid_cycles: the pruner is paused".into());
         }
+        if runtime::liquid_cycles() < 3 * runtime::timer_call_cycles() {
+            problems.push("liquid cycles pay for less than two calls of a timer: no timer runs".into());
+        }
+        problems.extend(growth_problem());
         if memory::billed_pages() + memory::BUCKET / PAGE > self.config.max_stable_pages {
             problems.push("stable memory has reached max_stable_pages".into());
         }

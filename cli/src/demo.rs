@@ -199,7 +199,7 @@ fn play(client: &Client<impl Site + Sync>, plan: Plan, origin: &Origin, started:
         timer_interval_secs: interval,
         ..PrunePolicyArg::default()
     };
-    let policy = client.set_prune_policy(&policy)?;
+    let policy = client.set_prune_policy(&policy)?.new;
     let billed_bytes_at_first = client.storage_status()?.billed_bytes;
 
     let now = client.transport().now_secs();

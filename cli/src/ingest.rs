@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use bitcoin::Network;
 use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash;
-use coppice_canister::api::{ConfigChange, PrunePolicyArg, ReadError, UtxoSettingsChange};
+use coppice_canister::api::{ConfigChange, PrunePolicyArg, PrunePolicyChange, ReadError, UtxoSettingsChange};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -178,7 +178,11 @@ pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Res
     let mut interval = None;
     if let Some(retain_blocks) = retain_blocks {
         let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
-        interval = Some(Duration::from_secs(client.set_prune_policy(&policy)?.timer_interval_secs));
+        let PrunePolicyChange { old, new } = client.set_prune_policy(&policy)?;
+        if let Some(old) = old.filter(|old| old.retain_blocks != retain_blocks) {
+            eprintln!("the policy's retain_blocks was {}, and is {retain_blocks} now", old.retain_blocks);
+        }
+        interval = Some(Duration::from_secs(new.timer_interval_secs));
     }
     let mut fed = Fed { replay: utxo.then(|| Replay::start(client)).transpose()?, ..Fed::default() };
     fed.feed_all(client, &ordered.chain, first_block, there.blocks)?;

@@ -67,7 +67,14 @@ impl Checkpoint for Die {
 fn index(client: &Client<Embedded>, url: &str, random: &mut Random, pages: Option<u64>) -> Vec<String> {
     let origin =
         Origin { canister: client.transport().canister().to_string(), network: "".into(), payload: Payload::All };
-    let options = Options { page_bytes: 40_000, ack_every: Some(2), skip_damaged: false, accept_reset: false };
+    let options = Options {
+        page_bytes: 40_000,
+        ack_every: Some(2),
+        by_query: false,
+        skip_damaged: false,
+        accept_reset: false,
+        keep_orphaned: 1_000,
+    };
     let (mut notes, mut stored) = (Vec::new(), 0);
     loop {
         let store = Store::open(url, &origin).unwrap();
@@ -102,7 +109,7 @@ fn a_chain_that_is_fed_rolled_back_and_pruned_is_copied_by_an_indexer_that_keeps
     let principal = client.transport().principal(Caller::Exporter);
     client.register_exporter(&Exporter { name: "tests".into(), principal }).unwrap();
     let policy = PrunePolicyArg { retain_blocks: Some(10), ..PrunePolicyArg::default() };
-    let policy = client.set_prune_policy(&policy).unwrap();
+    let policy = client.set_prune_policy(&policy).unwrap().new;
     let mut random = Random::new(11);
     let mut feeder = Feeder { client: &client, random: Random::new(5), chain: Vec::new() };
     let mut reorgs = 0;

@@ -18,7 +18,7 @@ pub const LOG_CLASS: u32 = 64 << 10;
 /// Who calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
-    /// The canister's controller, an operator.
+    /// The canister's controller, an operator and an admin.
     Controller,
     /// Has the role `Producer`.
     Producer,
@@ -32,6 +32,16 @@ pub enum Who {
     Stranger,
     /// Anybody.
     Anonymous,
+    /// Has the role `BlobWorker`, where a test grants it.
+    BlobWorker,
+    /// Has the role `Operator`, where a test grants it.
+    Operator,
+    /// Has the role `Observer`, where a test grants it.
+    Observer,
+    /// Has the role `Admin`, where a test grants it.
+    Admin,
+    /// Has the role `Producer`, where a test grants it.
+    Rival,
 }
 
 impl Who {
@@ -198,14 +208,36 @@ impl Coppice {
         self.ask("get_export_status", ())
     }
 
-    /// `plan_prune`.
-    pub fn plan(&self) -> Result<PrunePlan, PruneError> {
-        self.ask("plan_prune", ())
+    /// `grant_role`.
+    ///
+    /// # Panics
+    /// Where it is refused.
+    pub fn grant(&self, who: Who, role: Role) {
+        let grant = Grant { principal: who.principal(), role };
+        self.operate::<Result<(), RoleError>>("grant_role", grant).expect("grants");
     }
 
-    /// `set_prune_policy`.
-    pub fn set_policy(&self, policy: PrunePolicyArg) -> Result<PrunePolicy, PruneError> {
-        self.operate("set_prune_policy", policy)
+    /// `set_config`.
+    ///
+    /// # Panics
+    /// Where it is refused.
+    pub fn configure(&self, change: ConfigChange) -> Config {
+        self.operate::<Result<Config, ConfigError>>("set_config", change).expect("the settings make sense")
+    }
+
+    /// `plan_prune`, by the policy in force.
+    pub fn plan(&self) -> Result<PrunePlan, PruneError> {
+        self.plan_with(None)
+    }
+
+    /// `plan_prune`.
+    pub fn plan_with(&self, change: Option<PrunePolicyArg>) -> Result<PrunePlan, PruneError> {
+        self.ask("plan_prune", (change,))
+    }
+
+    /// `set_prune_policy`, and the policy that is in force then.
+    pub fn set_policy(&self, change: PrunePolicyArg) -> Result<PrunePolicy, PruneError> {
+        self.operate::<Result<PrunePolicyChange, PruneError>>("set_prune_policy", change).map(|change| change.new)
     }
 
     /// `prune_now`.

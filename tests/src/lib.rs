@@ -1,9 +1,10 @@
 //! What the tests share: the canister's wasm, a canister on some Internet Computer, blocks to feed it with,
-//! a model to compare it with, a reader of its exports, and transactions for UTXO records.
+//! a model to compare it with, a reader of its exports, a canister that calls it, and transactions for UTXO records.
 
 pub mod blocks;
 pub mod coppice;
 pub mod model;
+pub mod proxy;
 pub mod reader;
 pub mod transactions;
 pub mod wasm;

@@ -2,7 +2,7 @@
 
 use super::prune::HeldBy;
 use crate::blob::BlobPtr;
-use candid::CandidType;
+use candid::{CandidType, Principal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
@@ -118,10 +118,24 @@ pub enum AppendError {
     },
     /// Stable memory has reached the operator's cap (`max_stable_pages`), the platform's limit or the subnet's capacity.
     OutOfSpace,
-    /// The canister's liquid cycles would not pay for growing.
-    LowCycles,
-    /// An upload is open; commit or abort it first. One that was aborted stays open until all of it is undone: try again.
-    UploadOpen,
+    /// The balance would not pay for growing.
+    LowCycles {
+        /// Cycles that are missing.
+        missing: u128,
+    },
+    /// Growing would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
+    ReservedCyclesLimit {
+        /// By so many.
+        missing: u128,
+    },
+    /// An upload is open: who began it, or an operator, commits or aborts it. One that was aborted stays open until all of it is undone: try
+    /// again.
+    UploadOpen {
+        /// The producer that began it; `aaaaa-aa` where that was not noted.
+        by: Principal,
+        /// When it expires, in Unix seconds, unless somebody goes on with it before.
+        expires_at: u64,
+    },
     /// A rollback is under way, which ticks bring to its end: try again, or call `rollback_to` once more to go on with it.
     RollbackUnderway {
         /// The block that will be the head.
@@ -153,6 +167,13 @@ pub enum Commit {
 pub enum UploadError {
     /// No upload is open (it may have expired).
     NoUpload,
+    /// The open upload is another producer's.
+    UploadOpen {
+        /// Who began it.
+        by: Principal,
+        /// When it expires, in Unix seconds, unless somebody goes on with it before.
+        expires_at: u64,
+    },
     /// The open upload is of another block.
     OtherUpload {
         /// Its number.
@@ -315,8 +336,18 @@ pub enum RollbackError {
         /// The oldest block that is kept.
         first_available: u64,
     },
+    /// So deep only an admin may roll back (`max_rollback_blocks`).
+    TooDeep {
+        /// The lowest block that a producer may make the head.
+        lowest: u64,
+    },
     /// An upload is open; abort it first.
-    UploadOpen,
+    UploadOpen {
+        /// Who began it.
+        by: Principal,
+        /// When it expires, in Unix seconds, unless somebody goes on with it before.
+        expires_at: u64,
+    },
     /// Another rollback, that goes deeper, is under way.
     RollbackUnderway {
         /// The block that it makes the head.
@@ -364,7 +395,12 @@ pub enum ResetError {
         expected: ByteBuf,
     },
     /// An upload is open; abort it first.
-    UploadOpen,
+    UploadOpen {
+        /// Who began it.
+        by: Principal,
+        /// When it expires, in Unix seconds, unless somebody goes on with it before.
+        expires_at: u64,
+    },
     /// A rollback is under way.
     RollbackUnderway {
         /// The block that it makes the head.

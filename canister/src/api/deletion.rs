@@ -292,6 +292,14 @@ pub enum BlobDeletionError {
     Completed,
     /// The operator's cap on stable memory is reached, or the platform has no more.
     OutOfSpace,
-    /// The liquid cycles would not pay for more memory.
-    LowCycles,
+    /// The balance would not pay for growing.
+    LowCycles {
+        /// Cycles that are missing.
+        missing: u128,
+    },
+    /// Growing would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
+    ReservedCyclesLimit {
+        /// By so many.
+        missing: u128,
+    },
 }

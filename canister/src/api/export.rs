@@ -113,7 +113,7 @@ pub struct Exporter {
 pub struct RemoveExporter {
     /// Its name.
     pub name: String,
-    /// Must be true where it is the last one, as then nothing guards what was not exported.
+    /// Must be true where it is the last one, as then nothing guards what was not exported. Only an admin may take that one out.
     pub drop_guard: bool,
 }
 
@@ -146,13 +146,18 @@ pub enum ExporterError {
     Unknown,
     /// It is the last one: say `drop_guard = true`.
     LastExporter,
+    /// It is the last one, and only an admin may take that out: nothing would guard what was not exported.
+    AdminOnly,
 }
 
 /// Why an acknowledgement was refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum AckError {
-    /// The caller is not a registered exporter.
-    NotRegistered,
+    /// The caller is not a registered exporter: an operator's `register_exporter` makes it one.
+    NotRegistered {
+        /// The same as a sentence.
+        why: String,
+    },
     /// There is no such block yet, or no more after a rollback.
     AboveHead {
         /// The head's number.

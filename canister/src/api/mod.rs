@@ -1,5 +1,6 @@
 //! The types of the Candid interface (`candid/coppice.did`), one file an area.
 
+mod audit;
 mod chain;
 mod deletion;
 mod export;
@@ -9,6 +10,7 @@ mod prune;
 mod pruner;
 mod utxo;
 
+pub use audit::*;
 pub use chain::*;
 pub use deletion::*;
 pub use export::*;

@@ -21,10 +21,16 @@ pub struct InitArg {
     pub log_class: Option<u32>,
     /// The operator's cap on stable memory, in pages of 64 KiB; default 500 GiB.
     pub max_stable_pages: Option<u64>,
-    /// First operators; controllers always are.
+    /// First operators; controllers always are. They are no admins.
     pub operators: Vec<Principal>,
     /// First producers.
     pub producers: Vec<Principal>,
+    /// See [`Config::nodes`]; default 13.
+    pub nodes: Option<u32>,
+    /// See [`Config::reserved_cycles_limit`]; default 5 T, the platform's.
+    pub reserved_cycles_limit: Option<u128>,
+    /// First admins; controllers always are.
+    pub admins: Option<Vec<Principal>>,
 }
 
 /// New settings; what is left out stays.
@@ -40,6 +46,14 @@ pub struct ConfigChange {
     pub min_liquid_cycles: Option<u128>,
     /// See [`Config::require_export`].
     pub require_export: Option<bool>,
+    /// See [`Config::nodes`].
+    pub nodes: Option<u32>,
+    /// See [`Config::reserved_cycles_limit`].
+    pub reserved_cycles_limit: Option<u128>,
+    /// See [`Config::max_rollback_blocks`].
+    pub max_rollback_blocks: Option<u64>,
+    /// See [`Config::open_queries`].
+    pub open_queries: Option<bool>,
     /// See [`Config::utxo`].
     pub utxo: Option<UtxoSettingsChange>,
 }
@@ -55,14 +69,42 @@ pub struct Config {
     pub verify_segments: bool,
     /// Seconds after which an upload that nobody touched is aborted.
     pub upload_expiry_secs: u64,
-    /// Liquid cycles below which the daemon does not prune.
+    /// Liquid cycles below which the daemon does not prune, and only its net of ten minutes goes on.
     pub min_liquid_cycles: u128,
     /// Whether nothing is pruned while no exporter is registered.
     #[serde(default)]
     pub require_export: bool,
+    /// Nodes of the subnet: prices grow with them.
+    #[serde(default = "default_nodes")]
+    pub nodes: u32,
+    /// The `reserved_cycles_limit` of the canister's settings on the platform, which the canister cannot see: growing that would
+    /// reserve more cycles for storage is refused.
+    #[serde(default = "default_reserved_cycles_limit")]
+    pub reserved_cycles_limit: u128,
+    /// Blocks below the highest head since the last reset that a producer may roll back to. An admin may go deeper.
+    #[serde(default = "default_max_rollback_blocks")]
+    pub max_rollback_blocks: u64,
+    /// Whether anybody may call a query as an update, with an argument of fewer than 10,000 bytes. Else who has a role may.
+    #[serde(default)]
+    pub open_queries: bool,
     /// The UTXO store's.
     #[serde(default)]
     pub utxo: UtxoSettings,
+}
+
+/// A subnet of the usual size.
+pub(crate) fn default_nodes() -> u32 {
+    13
+}
+
+/// What the platform sets where nobody says otherwise.
+pub(crate) fn default_reserved_cycles_limit() -> u128 {
+    5_000_000_000_000
+}
+
+/// What is persisted from before there was the setting gets its default.
+fn default_max_rollback_blocks() -> u64 {
+    Config::default().max_rollback_blocks
 }
 
 /// Why a change of settings was refused. Nothing has changed.
@@ -88,8 +130,12 @@ pub enum Role {
     Exporter,
     /// Deletes blobs outside.
     BlobWorker,
-    /// Everything else that changes something. Controllers are operators.
+    /// Sees to the canister: policy, exporters, the pruners. Controllers are operators.
     Operator,
+    /// Reads the audit log.
+    Observer,
+    /// Grants roles, changes settings, gives up the export guard, resets the chain, and rolls back deep. Controllers are admins.
+    Admin,
 }
 
 /// A principal's role.
@@ -116,6 +162,11 @@ pub enum RoleError {
     Exports {
         /// Under which name.
         name: String,
+    },
+    /// The role `Exporter` alone acknowledges nothing: an operator's `register_exporter` grants it.
+    RegisterExporter {
+        /// The same as a sentence.
+        why: String,
     },
 }
 

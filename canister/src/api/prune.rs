@@ -35,7 +35,7 @@ pub struct PrunePolicy {
     pub max_export_lag_secs: u64,
 }
 
-/// A policy with defaults for what is left out.
+/// A new policy; what is left out stays, and has its default where none was set before. 0 switches a limit off.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PrunePolicyArg {
     /// Default 0: no capacity trigger.
@@ -64,6 +64,15 @@ pub struct PrunePolicyArg {
     pub max_collected_keys: Option<u64>,
     /// Default 86,400.
     pub max_export_lag_secs: Option<u64>,
+}
+
+/// What a change of the policy did.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct PrunePolicyChange {
+    /// The policy before; none where none was set.
+    pub old: Option<PrunePolicy>,
+    /// The policy in force.
+    pub new: PrunePolicy,
 }
 
 /// Why a policy, or a run, was refused. Nothing has changed.
@@ -117,6 +126,8 @@ pub enum StopReason {
     Pages,
     /// The chunks of a tick are used up (UTXO records).
     Chunks,
+    /// Stable memory must grow first, which a message of its own does (UTXO records).
+    Memory,
 }
 
 /// How far a run came.

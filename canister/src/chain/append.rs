@@ -8,6 +8,7 @@ use super::{ChainStore, MAX_SPAN};
 use crate::api::{AppendBlock, AppendError, HeldBy};
 use crate::blob::{BlobStore, Owner};
 use crate::memory::GrowError;
+use candid::Principal;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 use std::ops::Range;
@@ -21,12 +22,23 @@ pub const MAX_ENTRIES: u64 = 100_000;
 const MAX_INDEX: u64 = 8 + MAX_ENTRIES * (6 + MAX_KEY as u64);
 
 /// What the canister's settings and state say of appends.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Admission {
+    /// Who appends.
+    pub by: Principal,
+    /// Seconds after which an upload that nobody touched is aborted.
+    pub upload_expiry_secs: u64,
     /// Check each segment against its SHA-256 (76 instructions a byte).
     pub verify_segments: bool,
     /// Kept bytes have reached emergency water, and this holds pruning back.
     pub exhausted: Option<HeldBy>,
+}
+
+/// Of nobody, and nothing is checked: what tests and benches start from.
+impl Default for Admission {
+    fn default() -> Self {
+        Self { by: Principal::anonymous(), upload_expiry_secs: u64::MAX, verify_segments: false, exhausted: None }
+    }
 }
 
 /// A new block without its payload.
@@ -71,8 +83,10 @@ pub(super) enum Place {
 impl From<GrowError> for AppendError {
     fn from(error: GrowError) -> Self {
         match error {
-            GrowError::OutOfSpace => Self::OutOfSpace,
-            GrowError::LowCycles => Self::LowCycles,
+            // Only a tick's work is put off, and a tick that meets it goes on later.
+            GrowError::OutOfSpace | GrowError::Later => Self::OutOfSpace,
+            GrowError::LowCycles { missing } => Self::LowCycles { missing },
+            GrowError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
         }
     }
 }
@@ -169,7 +183,7 @@ impl ChainStore {
         if let Place::Known = self.place(&draft)? {
             return Ok(());
         }
-        self.check_quiet()?;
+        self.check_quiet(admission)?;
         let index = Index::parse(&block.index)?;
         draft.check_entries(&index)?;
         check_receipts(&block.receipts, block.receipts.len() as u64, index.transactions())?;
@@ -252,9 +266,9 @@ impl ChainStore {
     }
 
     /// Checks that nothing is under way that a new block would have to wait for.
-    pub(super) fn check_quiet(&self) -> Result<(), AppendError> {
-        if self.upload().is_some() {
-            return Err(AppendError::UploadOpen);
+    pub(super) fn check_quiet(&self, admission: &Admission) -> Result<(), AppendError> {
+        if let Some(opened) = self.upload_opened(admission.upload_expiry_secs) {
+            return Err(opened.into());
         }
         match self.to_clear() {
             0 => Ok(()),
@@ -361,6 +375,7 @@ impl ChainStore {
         state.id_links += u64::from(meta.id_links);
         state.references += meta.references();
         state.next = draft.number + 1;
+        state.highest = state.highest.max(state.next);
         state.appended_blocks += 1;
         state.appended_bytes += draft.payload_len();
         state.transit = None;

@@ -49,7 +49,7 @@ impl ChainStore {
         let bytes = self.uploaded(blobs, draft, Segment::Index, u64::MAX)?;
         let index = Index::parse(&bytes).map_err(AppendError::from)?;
         let (transit, meta) = match self.state.transit {
-            Some(transit) => (transit, self.records.meta(transit.number).ok_or(UploadError::Damaged)?),
+            Some(transit) => (transit, self.meta_in_transit(draft, &index).ok_or(UploadError::Damaged)?),
             None => {
                 self.check_upload(blobs, draft, &index, admission)?;
                 if admission.verify_segments && !self.verify_upload(blobs, draft)? {
@@ -71,6 +71,16 @@ impl ChainStore {
                 Ok(Commit::Done)
             }
         }
+    }
+
+    /// What the record says of the block whose references are being entered; none where it does not say what the upload does. Links are
+    /// written where the record says that they lie: a wrong one would have them overwrite other blocks.
+    fn meta_in_transit(&self, draft: &Draft, index: &Index) -> Option<BlockMeta> {
+        let meta = self.records.meta(draft.number)?;
+        let agrees = meta.log_offset == self.state.log_tail
+            && meta.lengths == draft.lengths
+            && (meta.transactions, meta.keys) == (index.transactions(), index.keys());
+        agrees.then_some(meta)
     }
 
     /// All that can be refused of an upload before any of its references is entered.

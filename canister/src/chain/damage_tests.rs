@@ -403,8 +403,8 @@ fn a_reset_may_give_up_what_cannot_be_undone() {
             assert!(chain.go_on_rolling_back(&mut blobs, 1).began);
         }
         let head = chain.hash(chain.state().head().unwrap()).unwrap();
-        assert_eq!(chain.check_reset(head.as_slice(), false), Err(ResetError::RollbackUnderway { to: 2 }));
-        assert_eq!(chain.check_reset(head.as_slice(), true), Ok(()));
+        assert_eq!(chain.check_reset(head.as_slice(), false, 120), Err(ResetError::RollbackUnderway { to: 2 }));
+        assert_eq!(chain.check_reset(head.as_slice(), true, 120), Ok(()));
         chain.reset();
         while chain.to_clear() > 0 {
             assert_eq!(chain.clear(&mut blobs), Vec::<String>::new());

@@ -42,7 +42,7 @@ pub use segments::Segment;
 pub use state::ChainState;
 pub use sweep::{IndexTable, Sweep, TableDebt};
 pub use transit::SLICE;
-pub use upload::MAX_CHUNK;
+pub use upload::{MAX_CHUNK, Opened};
 
 use crate::blob::{BlobStore, Class, Owner};
 use crate::memory::{self, Region};
@@ -230,6 +230,34 @@ impl ChainStore {
     #[cfg(test)]
     pub(crate) fn poison_log(&mut self, blob: u64) {
         self.log.poison(blob);
+    }
+
+    /// Makes the entry of blob `blob` of the log undecodable, as damage would.
+    #[cfg(test)]
+    pub(crate) fn poison_blob(&self, blobs: &BlobStore, blob: u64) {
+        if let Some(ptr) = self.log.ptr(blob).filter(|_| self.log.is_used(blobs, blob)) {
+            blobs.poison(&ptr);
+        }
+    }
+
+    /// The blobs of the log, with those of an open upload.
+    #[cfg(test)]
+    pub(crate) fn log_blobs(&self) -> std::ops::Range<u64> {
+        let end = self.upload().map_or(self.state.log_end, |upload| self.upload_blobs(&upload).end);
+        self.state.log_first..end
+    }
+
+    /// The blob in which the log ends.
+    #[cfg(test)]
+    pub(crate) fn tail_blob(&self) -> u64 {
+        self.log.blob_of(self.state.log_tail)
+    }
+
+    /// The blobs that a block lies in, as its record says.
+    #[cfg(test)]
+    pub(crate) fn blobs_of(&self, number: u64) -> Option<std::ops::Range<u64>> {
+        let meta = self.records.meta(number)?;
+        Some(self.log.blob_of(meta.log_offset)..self.log.blobs_end(meta.log_end()))
     }
 
     /// Makes a block's record say that its payload starts elsewhere.

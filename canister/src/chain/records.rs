@@ -257,9 +257,10 @@ impl RecordStore {
         DIRECTORY + number / PAGE_RECORDS % RING * 4
     }
 
+    /// Where the record of `number` lies; none where the ring names no page, or is damaged and names one that was never made.
     #[inline]
     fn address(&self, number: u64) -> Option<u64> {
-        let page = self.region.read_u32(Self::ring_slot(number)).checked_sub(1)?;
+        let page = self.region.read_u32(Self::ring_slot(number)).checked_sub(1).filter(|&page| page < self.pages)?;
         Some(POOL + u64::from(page) * RECORD_PAGE + number % PAGE_RECORDS * RECORD as u64)
     }
 
@@ -280,8 +281,10 @@ impl RecordStore {
         if self.address(number).is_none() {
             let page = if self.free != 0 {
                 let page = self.free - 1;
-                self.free = self.region.read_u32(POOL + u64::from(page) * RECORD_PAGE);
-                self.free_pages -= 1;
+                let next = self.region.read_u32(POOL + u64::from(page) * RECORD_PAGE);
+                // Where a free page is damaged those behind it are lost, and new ones are made.
+                (self.free, self.free_pages) =
+                    if next <= self.pages { (next, self.free_pages.saturating_sub(1)) } else { (0, 0) };
                 page
             } else {
                 self.pages += 1;
@@ -342,6 +345,12 @@ impl RecordStore {
             self.region.write_u32(Self::ring_slot(number), 0);
             self.save();
         }
+    }
+
+    /// Has the ring name another page for the record of `number` and those beside it, as damage would.
+    #[cfg(test)]
+    pub fn poison_page(&self, number: u64, page: u32) {
+        self.region.write_u32(Self::ring_slot(number), page);
     }
 
     /// Overwrites a record with bytes of the test's choice.
@@ -412,6 +421,48 @@ mod tests {
         assert_eq!(store.pages, most, "the pool does not grow behind its plateau");
         assert!(store.free_pages <= store.pages);
         assert_eq!(store.get(first + 4_999), Some(record(first + 4_999)));
+    }
+
+    /// Nobody reads or writes where no page is: what came next would trap again and again.
+    #[test]
+    fn a_page_that_was_never_made_is_none() {
+        for page in [3, 4_000_000_000, u32::MAX] {
+            native::reset();
+            memory::forget();
+            let mut store = open();
+            for number in 0..300 {
+                store.reserve(number, 0).unwrap();
+                store.put(&record(number));
+            }
+            store.poison_page(270, page);
+            assert_eq!((store.get(270), store.meta(270), store.meta_and_hash(270)), (None, None, None));
+            assert_eq!((store.references_before(270), store.gap(270)), (None, 0));
+            store.remove(270, true);
+            assert_eq!(store.get(255), Some(record(255)), "beside it all is there");
+            store.reserve(300, 0).unwrap();
+            store.put(&record(300));
+            assert_eq!((store.get(300), store.get(299)), (Some(record(300)), None), "on a page of its own");
+        }
+    }
+
+    #[test]
+    fn the_pool_goes_on_where_a_free_page_is_damaged() {
+        native::reset();
+        memory::forget();
+        let mut store = open();
+        for number in 0..5 * PAGE_RECORDS {
+            store.reserve(number, 0).unwrap();
+            store.put(&record(number));
+        }
+        (0..3 * PAGE_RECORDS).for_each(|number| store.remove(number, (number + 1) % PAGE_RECORDS == 0));
+        assert_eq!(store.free_pages, 3);
+        store.region.write_u32(POOL + u64::from(store.free - 1) * RECORD_PAGE, 4_000_000);
+        for number in 5 * PAGE_RECORDS..9 * PAGE_RECORDS {
+            store.reserve(number, 3 * PAGE_RECORDS).unwrap();
+            store.put(&record(number));
+        }
+        (3 * PAGE_RECORDS..9 * PAGE_RECORDS).for_each(|number| assert_eq!(store.get(number), Some(record(number))));
+        assert_eq!((store.pages, store.free_pages), (8, 0), "the two behind the damaged one are lost");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use super::ChainStore;
 use super::remove::release;
 use super::transit::Way;
+use super::upload::Opened;
 use crate::api::ResetError;
 use crate::blob::{BlobStore, Owner};
 use std::ops::Range;
@@ -51,7 +52,7 @@ impl ChainStore {
     ///
     /// # Errors
     /// [`ResetError`].
-    pub fn check_reset(&self, head_hash: &[u8], gives_up: bool) -> Result<(), ResetError> {
+    pub fn check_reset(&self, head_hash: &[u8], gives_up: bool, upload_expiry_secs: u64) -> Result<(), ResetError> {
         let head = self.state.head().ok_or(ResetError::Empty)?;
         let expected = self.hash(head).unwrap_or_default();
         if expected.as_slice() != head_hash {
@@ -63,8 +64,8 @@ impl ChainStore {
         if gives_up && undone {
             return Ok(());
         }
-        if self.upload().is_some() {
-            return Err(ResetError::UploadOpen);
+        if let Some(Opened { by, expires_at }) = self.upload_opened(upload_expiry_secs) {
+            return Err(ResetError::UploadOpen { by, expires_at });
         }
         match self.state.rollback_to {
             Some(to) => Err(ResetError::RollbackUnderway { to }),
@@ -96,7 +97,7 @@ impl ChainStore {
         // What a damaged block has left in the indexes may count more than the head did.
         state.reset.start = state.reset.used.max(state.counted(state.next));
         (state.started, state.base, state.oldest, state.next) = (false, 0, 0, 0);
-        (state.keys, state.id_links, state.monotonic) = (0, 0, 0);
+        (state.keys, state.id_links, state.monotonic, state.highest) = (0, 0, 0, 0);
         // The next chain begins with a blob of its own.
         state.log_tail = self.log.start_of(state.log_end);
         state.reset.rollbacks = self.rollbacks.reset(&self.cells);
@@ -159,7 +160,7 @@ mod tests {
         }
         let log = chain.state.log_end - chain.state.log_first;
         assert!(log > MOST_BLOBS);
-        assert_eq!(chain.check_reset(&hash(FIRST + BLOCKS - 1, 0), false), Ok(()));
+        assert_eq!(chain.check_reset(&hash(FIRST + BLOCKS - 1, 0), false, 120), Ok(()));
         assert_eq!(chain.reset(), BLOCKS);
         let mut left = Vec::new();
         while chain.to_clear() > 0 {

@@ -8,6 +8,7 @@ use super::ChainStore;
 use super::records::{BlockMeta, PAGE_RECORDS};
 use super::segments::{Index, Segment};
 use super::transit::{Transit, Way};
+use super::upload::Opened;
 use crate::api::RollbackError;
 use crate::blob::BlobStore;
 use std::ops::Range;
@@ -28,17 +29,32 @@ impl ChainStore {
     ///
     /// # Errors
     /// [`RollbackError`].
-    pub fn check_rollback(&self, number: u64) -> Result<(), RollbackError> {
+    pub fn check_rollback(&self, number: u64, upload_expiry_secs: u64) -> Result<(), RollbackError> {
+        let opened = self.upload_opened(upload_expiry_secs);
         match self.state.head() {
             None => Err(RollbackError::Empty),
             Some(head) if number > head => Err(RollbackError::AboveHead { head }),
             Some(_) if number < self.state.oldest => Err(RollbackError::Pruned { first_available: self.state.oldest }),
-            Some(_) if self.upload().is_some() => Err(RollbackError::UploadOpen),
-            Some(_) => match self.state.rollback_to {
-                Some(to) if number > to => Err(RollbackError::RollbackUnderway { to }),
-                _ => Ok(()),
+            Some(_) => match (opened, self.state.rollback_to) {
+                (Some(Opened { by, expires_at }), _) => Err(RollbackError::UploadOpen { by, expires_at }),
+                (None, Some(to)) if number > to => Err(RollbackError::RollbackUnderway { to }),
+                (None, _) => Ok(()),
             },
         }
+    }
+
+    /// Checks that block `number` lies at most `blocks` below the highest head since the last reset. What is under way may go on, and what is
+    /// done may be called for again.
+    ///
+    /// # Errors
+    /// `TooDeep`.
+    pub fn check_depth(&self, number: u64, blocks: u64) -> Result<(), RollbackError> {
+        let lowest = self.state.highest.saturating_sub(1).saturating_sub(blocks);
+        let is_asked_again = self.state.rollback_to == Some(number) || self.state.head() == Some(number);
+        if number >= lowest || is_asked_again {
+            return Ok(());
+        }
+        Err(RollbackError::TooDeep { lowest: lowest.max(self.state.oldest) })
     }
 
     /// Begins a rollback that was checked, or has one that is under way go deeper.

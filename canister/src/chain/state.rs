@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cell: 0 magic "CPCH"  4 version u16  6 started u8  8 the words below, u64 each, in their order, then those of the two
-//!       sweeps: ids, keys; then the block in transit, the rollback's target + 1, and the reset's
+//!       sweeps: ids, keys; then the block in transit, the rollback's target + 1, the reset's, and one above the highest head
 //! ```
 
 use super::reset::Reset;
@@ -16,7 +16,8 @@ const WORDS: usize = 15;
 const TRANSIT: usize = WORDS + 2 * Sweep::WORDS;
 const ROLLBACK: usize = TRANSIT + Transit::WORDS;
 const RESET: usize = ROLLBACK + 1;
-const BYTES: usize = HEADER + 8 * (RESET + Reset::WORDS);
+const HIGHEST: usize = RESET + Reset::WORDS;
+const BYTES: usize = HEADER + 8 * (HIGHEST + 1);
 const HEADER: usize = 8;
 
 /// Which blocks are kept. All bounds are exclusive.
@@ -64,6 +65,8 @@ pub struct ChainState {
     pub rollback_to: Option<u64>,
     /// What a reset has left.
     pub reset: Reset,
+    /// One above the highest head since the last reset: how deep producers may roll back. A cell from before it was kept says `next`.
+    pub highest: u64,
 }
 
 impl ChainState {
@@ -101,6 +104,7 @@ impl ChainState {
             transit: Transit::from_words(|i| word(TRANSIT + i))?,
             rollback_to: word(ROLLBACK).checked_sub(1),
             reset: Reset::from_words(|i| word(RESET + i)),
+            highest: word(HIGHEST).max(word(2)),
         })
     }
 
@@ -130,6 +134,7 @@ impl ChainState {
         let words = words.into_iter().chain(self.id_sweep.words()).chain(self.key_sweep.words());
         let words = words.chain(Transit::words(self.transit.as_ref()));
         let words = words.chain([self.rollback_to.map_or(0, |to| to + 1)]).chain(self.reset.words());
+        let words = words.chain([self.highest]);
         for (i, word) in words.enumerate() {
             bytes[HEADER + 8 * i..HEADER + 8 * i + 8].copy_from_slice(&word.to_le_bytes());
         }
@@ -164,5 +169,80 @@ impl ChainState {
     /// The head's number once a rollback that is under way has come to its end.
     pub fn coming_head(&self) -> Option<u64> {
         self.head().map(|head| self.rollback_to.map_or(head, |to| to.min(head)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chain::transit::Way;
+    use crate::memory;
+    use crate::runtime::native;
+
+    /// The cell, word by word, as it lies in stable memory: 8 bytes of magic, version and whether the chain has begun, then these.
+    #[test]
+    fn the_layout_is_the_one_that_is_written_down() {
+        native::reset();
+        memory::forget();
+        let cells = memory::region(memory::CELLS);
+        cells.reserve(cell::END).unwrap();
+        let word = |i: usize| 1_000 + i as u64;
+        let state = ChainState {
+            started: true,
+            base: word(0),
+            oldest: word(1),
+            next: word(2),
+            log_tail: word(3),
+            log_first: word(4),
+            log_end: word(5),
+            monotonic: word(6),
+            appended_blocks: word(7),
+            appended_bytes: word(8),
+            pruned_blocks: word(9),
+            pruned_bytes: word(10),
+            keys: word(11),
+            id_links: word(12),
+            references: word(13),
+            pruned_references: word(14),
+            id_sweep: Sweep::from_words(|i| word(15 + i)),
+            key_sweep: Sweep::from_words(|i| word(15 + Sweep::WORDS + i)),
+            transit: Some(Transit { way: Way::RolledBack, number: 1, ids: 2, keys: 3, log_end: 4 }),
+            rollback_to: Some(u64::MAX - 1),
+            reset: Reset::from_words(|i| 2_000 + i as u64),
+            highest: 3_000,
+        };
+        state.save(&cells);
+        let bytes: [u8; BYTES] = cells.read(cell::CHAIN);
+        assert_eq!(bytes[..8], [b'C', b'P', b'C', b'H', VERSION as u8, 0, 1, 0]);
+        let words: Vec<u64> = bytes[8..].as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let sweeps = 2 * Sweep::WORDS;
+        let mut expected: Vec<u64> = (0..15 + sweeps).map(word).collect();
+        // The way, and what a block in transit is; one above what a rollback goes to; what resets have left; how high the chain was.
+        expected.extend([3, 1, 2, 3, 4, u64::MAX]);
+        expected.extend(2_000..2_000 + Reset::WORDS as u64);
+        expected.push(3_000);
+        assert_eq!(words, expected);
+        assert_eq!(ChainState::load(&cells), Ok(state));
+        // Another version, and a way that there is none, are refused.
+        cells.write(cell::CHAIN + 4, &[VERSION as u8 + 1]);
+        assert!(ChainState::load(&cells).is_err());
+        cells.write(cell::CHAIN + 4, &[VERSION as u8]);
+        cells.write_u64(cell::CHAIN + (HEADER + 8 * TRANSIT) as u64, 4);
+        assert!(ChainState::load(&cells).is_err());
+    }
+
+    /// A cell that was written before `highest` was kept, and one that was written since.
+    #[test]
+    fn how_high_the_chain_was_is_what_it_is_where_that_was_not_kept() {
+        native::reset();
+        memory::forget();
+        let cells = memory::region(memory::CELLS);
+        cells.reserve(cell::END).unwrap();
+        assert_eq!(ChainState::load(&cells).unwrap(), ChainState::default());
+        let state = ChainState { started: true, oldest: 5, next: 100, highest: 103, ..ChainState::default() };
+        state.save(&cells);
+        assert_eq!(ChainState::load(&cells), Ok(state));
+        cells.write_u64(cell::CHAIN + (HEADER + 8 * HIGHEST) as u64, 0);
+        assert_eq!(ChainState::load(&cells), Ok(ChainState { highest: 100, ..state }));
     }
 }

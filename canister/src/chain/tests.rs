@@ -93,7 +93,7 @@ fn refused_growth_of_any_structure_changes_nothing() {
     // The log needs memory.
     native::with(|world| world.liquid_cycles = 0);
     let large = block(1, &[id(1)], 18 << 20);
-    assert_eq!(append(&mut chain, &mut blobs, &large), Err(AppendError::LowCycles));
+    assert_eq!(append(&mut chain, &mut blobs, &large), Err(AppendError::LowCycles { missing: 84_200_000_000 }));
     native::with(|world| world.liquid_cycles = u128::MAX);
     memory::set_max_pages(memory::billed_pages());
     assert_eq!(append(&mut chain, &mut blobs, &large), Err(AppendError::OutOfSpace));
@@ -429,7 +429,8 @@ proptest! {
                         while chain.is_aborting() {
                             let refused = chain.commit_upload(&mut blobs, &block_id, &admission, 0);
                             prop_assert_eq!(refused, Err(UploadError::Aborting));
-                            prop_assert_eq!(append(&mut chain, &mut blobs, &new), Err(AppendError::UploadOpen));
+                            let answer = append(&mut chain, &mut blobs, &new);
+                            prop_assert!(matches!(answer, Err(AppendError::UploadOpen { .. })), "{answer:?}");
                             check_ids(&chain, &blobs, &model)?;
                             (chain, blobs) = reopen(class);
                             (chain.few_hashes, chain.small_slices) = (colliding, Some(slice));
@@ -453,7 +454,7 @@ proptest! {
                 Step::Rollback(count) => {
                     let Some(head) = chain.state().head() else { continue };
                     let to = head.saturating_sub(u64::from(count)).max(chain.state().oldest);
-                    prop_assert_eq!(chain.check_rollback(to), Ok(()));
+                    prop_assert_eq!(chain.check_rollback(to, 120), Ok(()));
                     chain.begin_rollback(to);
                     while chain.rollback_left().is_some() {
                         let done = chain.go_on_rolling_back(&mut blobs, slice);
@@ -476,8 +477,8 @@ proptest! {
                 Step::Reset(at) => {
                     let Some(head) = chain.state().head() else { continue };
                     let hash = chain.hash(head).unwrap();
-                    prop_assert_eq!(chain.check_reset(b"other", false), Err(ResetError::WrongHash { expected: hash.to_bytes() }));
-                    prop_assert_eq!(chain.check_reset(hash.as_slice(), false), Ok(()));
+                    prop_assert_eq!(chain.check_reset(b"other", false, 120), Err(ResetError::WrongHash { expected: hash.to_bytes() }));
+                    prop_assert_eq!(chain.check_reset(hash.as_slice(), false, 120), Ok(()));
                     prop_assert_eq!(chain.reset(), model.len() as u64);
                     model.clear();
                     check_ids(&chain, &blobs, &model)?;
@@ -531,4 +532,39 @@ proptest! {
         prop_assert_eq!(chain.debt(IndexTable::Ids).debt, 0);
         prop_assert_eq!(chain.index_stats().entries, live, "an entry for each id, and no other");
     }
+}
+
+/// Who began an upload is kept with it; one that was begun before that was noted is everybody's.
+#[test]
+fn an_upload_says_whose_it_is() {
+    use candid::Principal;
+    const BY: u64 = memory::cell::UPLOAD + 224;
+    let (mut chain, mut blobs) = fresh(64 << 10);
+    let [short, long] = [Principal::from_slice(&[7]), Principal::from_slice(&[9; 29])];
+    for by in [short, long, Principal::management_canister()] {
+        let admission = Admission { by, upload_expiry_secs: 120, ..Admission::default() };
+        let arg = begin(&block(0, &[id(1)], 1_000), 400);
+        chain.begin(&mut blobs, &arg, &admission, 50).unwrap();
+        (chain, blobs) = reopen(64 << 10);
+        assert_eq!(chain.upload_opened(120), Some(Opened { by, expires_at: 170 }));
+        let other = Admission { by: Principal::anonymous(), ..admission.clone() };
+        if by.as_slice().is_empty() {
+            assert_eq!(chain.upload_of_another(other.by, 120), None);
+        } else {
+            let open = Opened { by, expires_at: 170 };
+            assert_eq!((chain.upload_of_another(by, 120), chain.upload_of_another(other.by, 120)), (None, Some(open)));
+            assert_eq!(chain.begin(&mut blobs, &arg, &other, 60), Err(open.into()), "and it is not put off");
+            assert_eq!(chain.upload_opened(120), Some(open));
+            chain.cells.write(BY, &[0; 30]);
+            assert_eq!(chain.upload_opened(120).unwrap().by, Principal::management_canister());
+            assert_eq!(chain.upload_of_another(other.by, 120), None);
+            assert!(chain.begin(&mut blobs, &arg, &other, 60).is_ok());
+        }
+        assert_eq!(chain.abort_upload(&mut blobs, 0), Ok(true));
+    }
+    // Bytes that no principal has are another version's.
+    let admission = Admission::default();
+    chain.begin(&mut blobs, &begin(&block(0, &[], 10), 10), &admission, 0).unwrap();
+    chain.cells.write(BY, &[31]);
+    assert!(upload::check(&chain.cells).is_err());
 }

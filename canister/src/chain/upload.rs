@@ -9,7 +9,7 @@
 //! ```text
 //! cell: 0 magic "CPUP"  4 version u16  6 open u8  7 hash length u8  8 number u64  16 timestamp u64  24 lengths 3 × u32
 //!       36 chunk size u32  40 missing u32  44 parent length u8  48 last touched u64 (Unix seconds)  56 reserved
-//!       64 hash 32  96 parent 32  128 SHA-256 3 × 32  256 bitmap of received chunks, up to 2048 bytes
+//!       64 hash 32  96 parent 32  128 SHA-256 3 × 32  224 producer's length u8  225 producer, up to 29  256 bitmap of received chunks, up to 2048 bytes
 //!       4096 how far the segments are verified
 //! ```
 
@@ -23,6 +23,7 @@ use super::verified::Verified;
 use crate::api::{AppendError, BeginBlock, PutBlockChunk, UploadError, UploadProgress};
 use crate::blob::{BlobStore, Owner};
 use crate::memory::{Region, cell};
+use candid::Principal;
 use std::ops::Range;
 
 /// Bytes of the largest chunk.
@@ -32,14 +33,32 @@ const MAX_CHUNKS: u64 = 16_384;
 const MAGIC: [u8; 4] = *b"CPUP";
 const VERSION: u16 = 1;
 const HEADER: usize = 256;
+const PRODUCER: usize = 224;
 const MISSING: u64 = cell::UPLOAD + 40;
 const TOUCHED: u64 = cell::UPLOAD + 48;
 const BITMAP: u64 = cell::UPLOAD + HEADER as u64;
+
+/// Whose upload is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Who began it; the management canister where that was not noted.
+    pub by: Principal,
+    /// When it expires, in Unix seconds.
+    pub expires_at: u64,
+}
+
+impl From<Opened> for AppendError {
+    fn from(Opened { by, expires_at }: Opened) -> Self {
+        Self::UploadOpen { by, expires_at }
+    }
+}
 
 /// The open upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Upload {
     pub draft: Draft,
+    /// Who began it; none where that was before it was noted.
+    by: Option<Principal>,
     chunk_size: u32,
     pub missing: u32,
     touched: u64,
@@ -59,6 +78,15 @@ impl Upload {
     /// What is said to a caller who means another block.
     pub(super) fn other(&self) -> UploadError {
         UploadError::OtherUpload { number: self.draft.number, hash: self.draft.hash.to_bytes() }
+    }
+
+    fn opened(&self, expiry: u64) -> Opened {
+        let by = self.by.unwrap_or(Principal::management_canister());
+        Opened { by, expires_at: self.touched.saturating_add(expiry) }
+    }
+
+    fn is_of_another(&self, caller: Principal) -> bool {
+        self.by.is_some_and(|by| by != caller)
     }
 
     fn progress(&self) -> UploadProgress {
@@ -86,6 +114,10 @@ impl Upload {
         for (i, sha) in self.draft.sha256.iter().enumerate() {
             put(128 + 32 * i, sha);
         }
+        if let Some(by) = &self.by {
+            put(PRODUCER, &[by.as_slice().len() as u8]);
+            put(PRODUCER + 1, by.as_slice());
+        }
         cells.write(cell::UPLOAD, &b);
     }
 
@@ -105,6 +137,10 @@ impl Upload {
                 timestamp: u64_at(16),
                 lengths: [u32_at(24), u32_at(28), u32_at(32)],
                 sha256: [digest(128), digest(160), digest(192)],
+            },
+            by: match usize::from(b[PRODUCER]) {
+                0 => None,
+                len => Some(Principal::try_from_slice(b.get(PRODUCER + 1..PRODUCER + 1 + len)?).ok()?),
             },
             chunk_size: u32_at(36),
             missing: u32_at(40),
@@ -132,6 +168,16 @@ impl ChainStore {
     /// The open upload.
     pub(super) fn upload(&self) -> Option<Upload> {
         Upload::load(&self.cells)
+    }
+
+    /// Whose upload is open, and when it expires after `expiry` seconds without a call.
+    pub fn upload_opened(&self, expiry: u64) -> Option<Opened> {
+        self.upload().map(|upload| upload.opened(expiry))
+    }
+
+    /// The open upload where it is another's than `caller`'s. One whose producer was not noted is everybody's.
+    pub fn upload_of_another(&self, caller: Principal, expiry: u64) -> Option<Opened> {
+        self.upload().filter(|upload| upload.is_of_another(caller)).map(|upload| upload.opened(expiry))
     }
 
     /// When the open upload was touched last, in Unix seconds.
@@ -186,17 +232,19 @@ impl ChainStore {
             return Err(too_large("chunks", MAX_CHUNKS));
         }
         if let Some(open) = self.upload() {
-            if open.draft != draft || open.chunk_size != block.chunk_size || self.is_aborting() {
-                return Err(AppendError::UploadOpen);
+            let same = open.draft == draft && open.chunk_size == block.chunk_size;
+            if !same || open.is_of_another(admission.by) || self.is_aborting() {
+                return Err(open.opened(admission.upload_expiry_secs).into());
             }
             self.touch_upload(now);
             return Ok(open.progress());
         }
-        self.check_quiet()?;
+        self.check_quiet(admission)?;
         self.admit(&draft, admission)?;
         self.pass_damaged_tail(blobs);
 
-        let upload = Upload { draft, chunk_size: block.chunk_size, missing: chunks as u32, touched: now };
+        let by = Some(admission.by);
+        let upload = Upload { draft, by, chunk_size: block.chunk_size, missing: chunks as u32, touched: now };
         let range = self.upload_blobs(&upload);
         self.log.reserve(blobs, self.state.log_first, range.start, range.end)?;
         if let Err(error) = self.log.extend(blobs, range, Owner::Upload) {

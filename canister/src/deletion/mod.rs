@@ -112,8 +112,10 @@ impl Budget {
 impl From<GrowError> for BlobDeletionError {
     fn from(error: GrowError) -> Self {
         match error {
-            GrowError::OutOfSpace => Self::OutOfSpace,
-            GrowError::LowCycles => Self::LowCycles,
+            // Only a tick's work is put off, and a tick that meets it goes on later.
+            GrowError::OutOfSpace | GrowError::Later => Self::OutOfSpace,
+            GrowError::LowCycles { missing } => Self::LowCycles { missing },
+            GrowError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
         }
     }
 }

@@ -1,11 +1,13 @@
 //! The queue of blobs outside that are to be deleted (`docs/design.md` 7).
 
-use crate::access::{blob_worker, operator, operator_or_producer};
+use super::pruner::noting;
+use crate::access::{blob_worker, operator, scheduler};
 use crate::api::*;
-use crate::daemon;
 use crate::deletion::Name;
 use crate::runtime::{caller, time_ns};
 use crate::state::{State, mutate, read};
+use crate::{daemon, wire};
+use candid::candid_method;
 use ic_cdk::{query, update};
 use serde_bytes::ByteBuf;
 
@@ -16,27 +18,32 @@ fn message<T>(run: impl FnOnce(&mut State, u64) -> T) -> T {
     result
 }
 
-#[update(guard = "operator_or_producer")]
+#[candid_method(update)]
+#[update(guard = "scheduler", hidden = true, decode_with = "wire::arg")]
 fn schedule_blob_deletion(arg: ScheduleBlobDeletion) -> Result<ScheduledBlobDeletion, BlobDeletionError> {
     message(|state, now| state.deletions.schedule(&Name::from(&arg.name), arg.delete_at_height, now))
 }
 
-#[update(guard = "operator_or_producer")]
+#[candid_method(update)]
+#[update(guard = "scheduler", hidden = true, decode_with = "wire::arg")]
 fn cancel_blob_deletion(name: BlobName) -> Result<bool, BlobDeletionError> {
     message(|state, now| state.deletions.cancel(&Name::from(&name), now))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn list_blob_deletions(arg: ListBlobDeletions) -> BlobDeletionList {
     read(|state| state.deletions.list(&arg))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::args")]
 fn get_pending_blob_deletions(height: u32, limit: u32) -> Vec<BlobDeletion> {
     read(|state| state.deletions.pending(height, limit))
 }
 
-#[update(guard = "blob_worker")]
+#[candid_method(update)]
+#[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg")]
 fn remove_blob_deletion(id: u64) -> Result<bool, BlobDeletionError> {
     message(|state, _| {
         let (pruner, mut records) = state.utxo_pruner();
@@ -44,12 +51,14 @@ fn remove_blob_deletion(id: u64) -> Result<bool, BlobDeletionError> {
     })
 }
 
-#[update(guard = "blob_worker")]
+#[candid_method(update)]
+#[update(guard = "blob_worker", hidden = true, decode_with = "wire::args")]
 fn increment_blob_deletion_retry(id: u64, max_retries: u32) -> Result<BlobDeletionRetry, BlobDeletionError> {
     message(|state, now| state.deletions.increment(id, max_retries, now))
 }
 
-#[update(guard = "blob_worker")]
+#[candid_method(update)]
+#[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg")]
 fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDeletions, BlobDeletionError> {
     message(|state, _| {
         let (pruner, mut records) = state.utxo_pruner();
@@ -57,17 +66,20 @@ fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDe
     })
 }
 
-#[update(guard = "blob_worker")]
+#[candid_method(update)]
+#[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg")]
 fn acquire_blob_deletion_batch(arg: AcquireBlobDeletions) -> Result<Option<BlobDeletionLease>, BlobDeletionError> {
     message(|state, now| state.deletions.acquire(caller(), &arg, now))
 }
 
-#[update(guard = "blob_worker")]
+#[candid_method(update)]
+#[update(guard = "blob_worker", hidden = true, decode_with = "wire::args")]
 fn extend_blob_deletion_batch(token: ByteBuf, lock_timeout_secs: u64) -> Result<u64, BlobDeletionError> {
     message(|state, now| state.deletions.extend(caller(), &token, lock_timeout_secs, now))
 }
 
-#[update(guard = "blob_worker")]
+#[candid_method(update)]
+#[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg")]
 fn complete_blob_deletion_batch(arg: CompleteBlobDeletionBatch) -> Result<CompletedBlobDeletions, BlobDeletionError> {
     message(|state, _| {
         let (pruner, mut records) = state.utxo_pruner();
@@ -75,14 +87,18 @@ fn complete_blob_deletion_batch(arg: CompleteBlobDeletionBatch) -> Result<Comple
     })
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::args")]
 fn list_dead_blob_deletions(cursor: Option<u64>, limit: u32) -> BlobDeletionPage {
     read(|state| state.deletions.dead(cursor, limit))
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn retry_blob_deletion(id: u64) -> Result<BlobDeletion, BlobDeletionError> {
-    message(|state, now| state.deletions.revive(id, now))
+    let revived = noting("retry_blob_deletion", id, |state| state.deletions.revive(id, time_ns()));
+    daemon::arm_deletions();
+    revived
 }
 
 #[query]

@@ -2,11 +2,29 @@
 
 use crate::access::{operator, producer};
 use crate::api::*;
-use crate::daemon;
-use crate::state::{mutate, read};
+use crate::audit::{field, fields};
+use crate::state::{State, mutate, read};
+use crate::{daemon, wire};
+use candid::candid_method;
 use ic_cdk::{query, update};
+use std::fmt::Debug;
 
-#[update(guard = "producer")]
+/// Changes something for an operator, and notes that in the audit log with the pruner's heights, jobs and records.
+pub(super) fn noting<T, E: Debug>(
+    method: &str,
+    argument: impl ToString,
+    change: impl FnOnce(&mut State) -> Result<T, E>,
+) -> Result<T, E> {
+    let shown = |state: &State| {
+        let mut shown = state.utxo_pruner.shown();
+        shown.push(field("dead blob deletions", state.deletions.dead_count()));
+        shown
+    };
+    mutate(|state| state.noting(method, argument.to_string(), shown, change))
+}
+
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn notify_block_persisted(height: u32) -> Result<PruneTrigger, PrunerError> {
     daemon::watch();
     let by_operator = operator().is_ok();
@@ -15,7 +33,8 @@ fn notify_block_persisted(height: u32) -> Result<PruneTrigger, PrunerError> {
     answer
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::args")]
 fn notify_block(height: u32, mined_set: bool) -> Result<PruneTrigger, PrunerError> {
     daemon::watch();
     let by_operator = operator().is_ok();
@@ -24,15 +43,17 @@ fn notify_block(height: u32, mined_set: bool) -> Result<PruneTrigger, PrunerErro
     answer
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn set_block_assembly_state(assembly: BlockAssemblyState) {
     mutate(|state| state.utxo_pruner.set_assembly(assembly));
     daemon::arm_records();
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn prune_utxos(height: u32) -> Result<PruneJob, PrunerError> {
-    let job = mutate(|state| {
+    let job = noting("prune_utxos", height, |state| {
         let (pruner, mut records) = state.utxo_pruner();
         pruner.prune(height, &mut records)
     });
@@ -40,23 +61,32 @@ fn prune_utxos(height: u32) -> Result<PruneJob, PrunerError> {
     job
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn set_heights(heights: SetHeights) -> Result<HeightsSet, PrunerError> {
-    let set = mutate(|state| state.utxo_pruner.set_heights(&heights, &state.config.utxo))?;
+    let set = noting("set_heights", format!("{heights:?}"), |state| {
+        state.utxo_pruner.set_heights(&heights, &state.config.utxo)
+    })?;
     daemon::arm_records();
     Ok(set)
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn cancel_prune_job(id: u64) -> Result<PruneJob, PrunerError> {
-    let job = mutate(|state| state.utxo_pruner.cancel(id))?;
+    let job = noting("cancel_prune_job", id, |state| state.utxo_pruner.cancel(id))?;
     daemon::arm_records();
     Ok(job)
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn set_pruner_settings(change: PrunerSettingsChange) -> Result<PrunerSettings, PrunerError> {
-    let settings = mutate(|state| state.utxo_pruner.set_settings(&change))?;
+    let shown = |state: &State| fields(state.utxo_pruner.settings());
+    let settings = mutate(|state| {
+        let argument = format!("{change:?}");
+        state.noting("set_pruner_settings", argument, shown, |state| state.utxo_pruner.set_settings(&change))
+    })?;
     daemon::arm_records();
     Ok(settings)
 }
@@ -66,14 +96,16 @@ fn get_pruner_settings() -> PrunerSettings {
     read(|state| state.utxo_pruner.settings().clone())
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn set_aside_unmined(slot: u32) -> Result<(), PrunerError> {
-    mutate(|state| state.utxo_pruner.set_aside(slot))
+    noting("set_aside_unmined", slot, |state| state.utxo_pruner.set_aside(slot))
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn retry_record(slot: u32) -> Result<(), PrunerError> {
-    mutate(|state| state.utxo_pruner.retry(slot))
+    noting("retry_record", slot, |state| state.utxo_pruner.retry(slot))
 }
 
 #[query]
@@ -81,7 +113,8 @@ fn get_pruner_status() -> PrunerStatus {
     read(|state| state.utxo_pruner.status(&state.config.utxo, &state.deletions))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::args")]
 fn list_prune_jobs(cursor: Option<u64>, limit: u32) -> PruneJobPage {
     read(|state| state.utxo_pruner.jobs(cursor, limit))
 }

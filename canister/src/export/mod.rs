@@ -111,14 +111,23 @@ impl Exporters {
         Some(name)
     }
 
+    /// The principal of an exporter, and its bound.
+    pub fn bound_of(&self, name: &str) -> Option<(Principal, u64)> {
+        self.by_name.get(name).map(|entry| (entry.principal, entry.bound))
+    }
+
     /// Takes an exporter out, and answers its principal. What only it held back may then be pruned.
     ///
     /// # Errors
-    /// `Unknown`; `LastExporter` without `drop_guard`. Nothing has changed.
-    pub fn remove(&mut self, which: &RemoveExporter) -> Result<Principal, ExporterError> {
+    /// `Unknown`; of the last one `LastExporter` without `drop_guard`, and `AdminOnly` for whom `may_drop_guard` does not allow it. Nothing
+    /// has changed.
+    pub fn remove(&mut self, which: &RemoveExporter, may_drop_guard: bool) -> Result<Principal, ExporterError> {
         let entry = self.by_name.get(&which.name).ok_or(ExporterError::Unknown)?;
         if self.by_name.len() == 1 && !which.drop_guard {
             return Err(ExporterError::LastExporter);
+        }
+        if self.by_name.len() == 1 && !may_drop_guard {
+            return Err(ExporterError::AdminOnly);
         }
         let principal = entry.principal;
         self.by_name.remove(&which.name);
@@ -139,7 +148,9 @@ impl Exporters {
         hash: &[u8],
     ) -> Result<u64, AckError> {
         let entry = self.by_name.values_mut().find(|entry| entry.principal == caller);
-        let entry = entry.ok_or(AckError::NotRegistered)?;
+        let entry = entry.ok_or_else(|| AckError::NotRegistered {
+            why: format!("{caller} is not a registered exporter; an operator can call register_exporter"),
+        })?;
         let head = chain.state().head();
         if head.is_none_or(|head| number > head) {
             return Err(AckError::AboveHead { head });

@@ -16,20 +16,34 @@ pub const PRUNE: u64 = 16_384;
 pub const EXPORTERS: u64 = 32_768;
 /// Which blocks were rolled back; up to 4 KiB.
 pub const ROLLBACKS: u64 = 131_072;
-/// The open upload of a transaction, as CBOR behind its length.
+/// The first open upload of a transaction, as CBOR behind its length.
 pub const TRANSACTION_UPLOAD: u64 = 135_168;
-/// Bytes of that.
+/// Bytes of an upload, and of what says which others are open.
 pub const TRANSACTION_UPLOAD_LEN: usize = 4_096;
+/// Which of the other uploads are open: 16 bytes at the end of the first one's page.
+pub const TRANSACTION_PLACES: u64 = TRANSACTION_UPLOAD + TRANSACTION_UPLOAD_LEN as u64 - 16;
 /// The state of the pruner of UTXO records, as CBOR behind its length; up to 32 KiB.
 pub const UTXO_PRUNER: u64 = 139_264;
+/// Cycles that were reserved for storage (u128), and when that was noted (u64, Unix nanoseconds).
+pub const RESERVED: u64 = 258_048;
 /// Jobs of that pruner that ended: a ring of 1,000, each as CBOR behind its length.
 pub const JOBS: u64 = 262_144;
 /// Bytes of a job.
 pub const JOB_LEN: usize = 2_048;
 /// Jobs of the ring.
 pub const JOBS_LEN: u64 = 1_000;
+/// Open uploads of transactions but the first, which lies at [`TRANSACTION_UPLOAD`]; each as CBOR behind its length.
+pub const TRANSACTION_UPLOADS: u64 = JOBS + JOBS_LEN * JOB_LEN as u64;
+/// Uploads of transactions that may be open.
+pub const TRANSACTION_UPLOADS_LEN: u64 = 64;
+/// What operators and admins have changed: a header, and a ring of 1,000 entries.
+pub const AUDIT: u64 = TRANSACTION_UPLOADS + (TRANSACTION_UPLOADS_LEN - 1) * TRANSACTION_UPLOAD_LEN as u64;
+/// Bytes of an entry, and of the header.
+pub const AUDIT_LEN: usize = 2_048;
+/// Entries of the ring.
+pub const AUDIT_ENTRIES: u64 = 1_000;
 /// Bytes of all cells.
-pub const END: u64 = JOBS + JOBS_LEN * JOB_LEN as u64;
+pub const END: u64 = AUDIT + (1 + AUDIT_ENTRIES) * AUDIT_LEN as u64;
 
 /// The length of what a cell holds, if this code can read it: a header of magic, version u16, reserved u16, length u32.
 /// `None` where it was never written.

@@ -136,6 +136,16 @@ impl Pruner {
         self.stored.policy.as_ref()
     }
 
+    /// Whether the daemon may prune.
+    pub fn is_enabled(&self) -> bool {
+        self.stored.enabled
+    }
+
+    /// Faults that an operator has acknowledged.
+    pub fn acknowledged_faults(&self) -> u64 {
+        self.stored.acknowledged_faults
+    }
+
     /// Puts a policy in force. The first one also switches the daemon on.
     pub fn set_policy(&mut self, policy: PrunePolicy) {
         self.stored.enabled |= self.stored.policy.is_none();

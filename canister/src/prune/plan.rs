@@ -1,31 +1,42 @@
 //! What the next run would do: the same policy, pieces and limiter, and nothing changed.
 
-use super::policy::retain_min_block;
+use super::policy::{due, retain_min_block};
 use super::{Constraints, Limiter, Pruner, pipeline};
-use crate::api::{PruneError, PrunePlan, PruneProgress};
-use crate::blob::BlobStore;
+use crate::api::{PruneError, PrunePlan, PrunePolicyArg, PruneProgress};
+use crate::blob::{BlobStore, Class};
 use crate::chain::ChainStore;
 
 impl Pruner {
-    /// What the next run with the policy's budget would do.
+    /// What the next run with the policy's budget would do: by the policy in force, or by what a change would make of it.
     ///
     /// # Errors
-    /// `NoPolicy`.
+    /// `NoPolicy` without one and without a change, `Invalid` of a change.
     pub fn plan(
         &self,
         chain: &ChainStore,
         blobs: &BlobStore,
         constraints: &Constraints,
+        change: Option<(&PrunePolicyArg, Class)>,
     ) -> Result<PrunePlan, PruneError> {
-        let policy = self.policy().ok_or(PruneError::NoPolicy)?;
-        let due = self.due(chain, blobs, constraints.guard.as_ref());
+        let guard = constraints.guard.as_ref();
+        let (policy, due) = match change {
+            None => (self.policy().cloned().ok_or(PruneError::NoPolicy)?, self.due(chain, blobs, guard)),
+            Some((change, class)) => {
+                let policy = self.policy().cloned().unwrap_or_default().changed(change, class)?;
+                // A new policy begins anew: pruning goes down to low water only once high water is passed.
+                let due = due(&policy, chain, blobs, guard, false);
+                (policy, due)
+            }
+        };
+        // The first policy switches the daemon on.
+        let enabled = self.is_enabled() || self.policy().is_none();
         let oldest = chain.state().oldest;
         let mut plan = PrunePlan {
             reason: due.as_ref().map(|due| due.reason),
-            retain_min_block: retain_min_block(policy, chain),
+            retain_min_block: retain_min_block(&policy, chain),
             target: due.as_ref().map_or(oldest, |due| due.target),
             before: due.as_ref().map_or(oldest, |due| due.before.max(oldest)),
-            held_by: due.as_ref().and_then(|due| self.held_by(Some(due), constraints)),
+            held_by: due.as_ref().and_then(|due| self.held_by_if(enabled, Some(due), constraints)),
             blocks: 0,
             ops: 0,
             blobs: 0,

@@ -41,26 +41,33 @@ fn share(bytes: u64, numerator: u64) -> u64 {
 }
 
 impl PrunePolicy {
-    /// A policy from what an operator said, for a log of blobs of `class`.
+    /// The first policy from what an operator said, for a log of blobs of `class`.
+    ///
+    /// # Errors
+    /// As [`changed`](Self::changed).
+    pub fn new(change: &PrunePolicyArg, class: Class) -> Result<Self, PruneError> {
+        Self::default().changed(change, class)
+    }
+
+    /// This policy with what an operator said; what is left out stays.
     ///
     /// # Errors
     /// [`PruneError::Invalid`] with the field and a sentence.
-    pub fn new(arg: &PrunePolicyArg, class: Class) -> Result<Self, PruneError> {
-        let default = Self::default();
+    pub fn changed(&self, change: &PrunePolicyArg, class: Class) -> Result<Self, PruneError> {
         let policy = Self {
-            target_bytes: arg.target_bytes.unwrap_or(default.target_bytes),
-            retain_days: arg.retain_days.unwrap_or(default.retain_days),
-            retain_blocks: arg.retain_blocks.unwrap_or(default.retain_blocks),
-            headroom_ratio_bps: arg.headroom_ratio_bps.unwrap_or(default.headroom_ratio_bps),
-            emergency_ratio_bps: arg.emergency_ratio_bps.unwrap_or(default.emergency_ratio_bps),
-            timer_interval_secs: arg.timer_interval_secs.unwrap_or(default.timer_interval_secs),
-            max_ops_per_tick: arg.max_ops_per_tick.unwrap_or(default.max_ops_per_tick),
-            max_instructions_per_tick: arg.max_instructions_per_tick.unwrap_or(default.max_instructions_per_tick),
-            min_kept_blocks: arg.min_kept_blocks.unwrap_or(default.min_kept_blocks),
-            pause_after_secs: arg.pause_after_secs.unwrap_or(default.pause_after_secs),
-            max_pending_ticks: arg.max_pending_ticks.unwrap_or(default.max_pending_ticks),
-            max_collected_keys: arg.max_collected_keys.unwrap_or(default.max_collected_keys),
-            max_export_lag_secs: arg.max_export_lag_secs.unwrap_or(default.max_export_lag_secs),
+            target_bytes: change.target_bytes.unwrap_or(self.target_bytes),
+            retain_days: change.retain_days.unwrap_or(self.retain_days),
+            retain_blocks: change.retain_blocks.unwrap_or(self.retain_blocks),
+            headroom_ratio_bps: change.headroom_ratio_bps.unwrap_or(self.headroom_ratio_bps),
+            emergency_ratio_bps: change.emergency_ratio_bps.unwrap_or(self.emergency_ratio_bps),
+            timer_interval_secs: change.timer_interval_secs.unwrap_or(self.timer_interval_secs),
+            max_ops_per_tick: change.max_ops_per_tick.unwrap_or(self.max_ops_per_tick),
+            max_instructions_per_tick: change.max_instructions_per_tick.unwrap_or(self.max_instructions_per_tick),
+            min_kept_blocks: change.min_kept_blocks.unwrap_or(self.min_kept_blocks),
+            pause_after_secs: change.pause_after_secs.unwrap_or(self.pause_after_secs),
+            max_pending_ticks: change.max_pending_ticks.unwrap_or(self.max_pending_ticks),
+            max_collected_keys: change.max_collected_keys.unwrap_or(self.max_collected_keys),
+            max_export_lag_secs: change.max_export_lag_secs.unwrap_or(self.max_export_lag_secs),
         };
         policy.check(class)?;
         Ok(policy)
@@ -243,6 +250,23 @@ mod tests {
         assert_eq!((policy.low_water(), policy.high_water(), policy.emergency()), (800_000, 900_000, 950_000));
         let policy = PrunePolicy { target_bytes: u64::MAX, ..PrunePolicy::default() };
         assert!(policy.low_water() < policy.high_water() && policy.high_water() < policy.emergency());
+    }
+
+    #[test]
+    fn what_is_left_out_of_a_change_stays_and_zero_switches_off() {
+        let arg = PrunePolicyArg::default;
+        let first = PrunePolicyArg { target_bytes: Some(1 << 30), retain_days: Some(30), ..arg() };
+        let first = PrunePolicy::new(&first, class()).unwrap();
+        assert_eq!(first.changed(&arg(), class()), Ok(first.clone()));
+        let second = first.changed(&PrunePolicyArg { retain_blocks: Some(9), ..arg() }, class()).unwrap();
+        assert_eq!(second, PrunePolicy { retain_blocks: 9, ..first.clone() });
+        let third = second.changed(&PrunePolicyArg { target_bytes: Some(0), ..arg() }, class()).unwrap();
+        assert_eq!(third, PrunePolicy { target_bytes: 0, ..second.clone() });
+        // What makes no sense together is refused, also where each of the two was said in another call.
+        let narrow = PrunePolicyArg { headroom_ratio_bps: Some(10), ..arg() };
+        let error = second.changed(&narrow, class());
+        assert!(matches!(error, Err(PruneError::Invalid { field, .. }) if field == "target_bytes"));
+        assert!(third.changed(&narrow, class()).is_ok());
     }
 
     #[test]

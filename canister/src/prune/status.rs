@@ -59,7 +59,12 @@ impl Pruner {
 
     /// Who holds back what is due.
     pub(super) fn held_by(&self, due: Option<&Due>, constraints: &Constraints) -> Option<HeldBy> {
-        if !self.stored.enabled {
+        self.held_by_if(self.stored.enabled, due, constraints)
+    }
+
+    /// The same, were the daemon switched on, or off.
+    pub(super) fn held_by_if(&self, enabled: bool, due: Option<&Due>, constraints: &Constraints) -> Option<HeldBy> {
+        if !enabled {
             return Some(HeldBy::Disabled);
         }
         let paused = || constraints.low_on_cycles().then_some(HeldBy::LowCycles);

@@ -64,7 +64,7 @@ impl World {
     }
 
     fn plan(&self) -> crate::api::PrunePlan {
-        self.pruner.plan(&self.chain, &self.blobs, &self.constraints).unwrap()
+        self.pruner.plan(&self.chain, &self.blobs, &self.constraints, None).unwrap()
     }
 
     fn exhausted(&self) -> Option<HeldBy> {
@@ -357,6 +357,52 @@ fn the_plan_is_what_the_next_run_does() {
     let plan = world.plan();
     assert_eq!(plan.progress, PruneProgress::HasMore { reason: StopReason::Instructions });
     assert!((1..=world.prune(1_000).blocks).contains(&plan.blocks));
+}
+
+#[test]
+fn a_plan_of_a_change_is_what_the_next_run_does_once_it_is_made() {
+    let (chain, blobs) = fresh(CLASS);
+    let pruner = Pruner::open(Rc::new(memory::region(memory::CELLS))).unwrap();
+    let mut world = World { chain, blobs, pruner, constraints: Constraints { guard: None, min_liquid_cycles: 0 } };
+    world.append(4 * 95, CLASS as usize / 4 - 53, 1);
+    let class = world.chain.log_class();
+    let plan = |world: &World, change: &PrunePolicyArg| {
+        world.pruner.plan(&world.chain, &world.blobs, &world.constraints, Some((change, class)))
+    };
+    let in_force = |world: &World| world.pruner.plan(&world.chain, &world.blobs, &world.constraints, None);
+    assert_eq!(in_force(&world), Err(PruneError::NoPolicy));
+    let bad = PrunePolicyArg { timer_interval_secs: Some(0), ..policy() };
+    assert!(matches!(plan(&world, &bad), Err(PruneError::Invalid { field, .. }) if field == "timer_interval_secs"));
+
+    // The first policy, and then changes of it, of which each leaves something as it is.
+    let target = Some(100 * u64::from(CLASS));
+    let arg = PrunePolicyArg::default;
+    let changes = [
+        PrunePolicyArg { retain_blocks: Some(370), ..policy() },
+        PrunePolicyArg { max_ops_per_tick: Some(7), retain_blocks: Some(300), ..arg() },
+        PrunePolicyArg { target_bytes: target, ..arg() },
+        PrunePolicyArg { target_bytes: target, headroom_ratio_bps: Some(9_000), ..arg() },
+        PrunePolicyArg { target_bytes: Some(0), retain_blocks: Some(0), ..arg() },
+        arg(),
+    ];
+    let (mut pruned, mut idle) = (0, 0);
+    for change in changes {
+        let would = plan(&world, &change).unwrap();
+        let again = plan(&world, &change).unwrap();
+        assert_eq!(would, again, "nothing has changed");
+        let policy = world.pruner.policy().cloned().unwrap_or_default().changed(&change, class).unwrap();
+        world.pruner.set_policy(policy.clone());
+        assert_eq!(in_force(&world).unwrap(), would, "{change:?}");
+        let run = world.prune(policy.max_ops_per_tick);
+        assert_eq!((would.blocks, would.bytes, would.reason), (run.blocks, run.bytes, run.reason), "{change:?}");
+        pruned += run.blocks;
+        idle += u64::from(run.blocks == 0);
+    }
+    assert!(pruned > 10 && idle > 0, "{pruned} blocks, {idle} idle");
+    // Who is switched off stays so with a change, and the plan says it.
+    world.pruner.set_enabled(false).unwrap();
+    let one = PrunePolicyArg { retain_blocks: Some(1), ..arg() };
+    assert_eq!(plan(&world, &one).unwrap().held_by, Some(HeldBy::Disabled));
 }
 
 /// Damage does not stop the daemon: it is counted, logged, skipped, and its space accounted for.
@@ -657,7 +703,7 @@ fn capacity_and_age_leave_a_floor_and_a_smaller_count_wins() {
     world.come_round();
     assert_eq!(world.oldest(), 1);
     world.chain.remove_head(&mut world.blobs).unwrap();
-    assert_eq!(world.chain.check_rollback(1), Ok(()), "a reorg has a way back");
+    assert_eq!(world.chain.check_rollback(1, 120), Ok(()), "a reorg has a way back");
     // Age.
     world.pruner.set_policy(PrunePolicy { retain_days: 1, min_kept_blocks: 4, ..PrunePolicy::default() });
     world.wait(10 * DAY);

@@ -51,7 +51,7 @@ impl<'a> Draft<'a> {
                 let named = hash_of("txid", txid)?;
                 // Before the upload, which is no more where the answer of the same call was lost.
                 store.check_absent(&named)?;
-                let (raw, parts) = store.uploads.complete(blobs, &named)?;
+                let (raw, parts) = store.uploads.complete(blobs, &named, crate::runtime::caller())?;
                 let parsed = parse(&raw)?;
                 if parsed.txid != named {
                     let why = "the uploaded bytes are another transaction's; abort the upload".into();

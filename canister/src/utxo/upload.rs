@@ -1,32 +1,51 @@
 //! Transactions that no message holds: begun, put in chunks, created.
 //!
-//! One at a time. The bytes go straight into the blobs in which they may stay, owned by the upload; which chunks are there is
-//! persisted, so that every step can be repeated, and an upgrade loses nothing. `utxo_create` with the txid finds it
-//! complete and takes the blobs over, or, where the record keeps its bytes itself, gives them back.
+//! One at a time for each producer. The bytes go straight into the blobs in which they may stay, owned by the upload; which chunks are there
+//! is persisted, so that every step can be repeated, and an upgrade loses nothing. `utxo_create` of the producer with the txid finds it
+//! complete and takes the blobs over, or, where the record keeps its bytes itself, gives them back. What another producer has uploaded under
+//! the same txid does not matter to it.
+//!
+//! Each lies in a place of its own, so that a chunk costs the same however many are open; a bitmap says which places are taken, so that an
+//! upgrade reads no other.
+//!
+//! ```text
+//! place 0: an upload as CBOR behind its length, up to 4,080 bytes
+//!          4,080 magic "CPTP"  4,084 version u16  4,086 reserved u16  4,088 which of the other places are taken u64
+//! others:  an upload, the same
+//! ```
 
 use super::parse::MAX_TRANSACTION;
 use super::record::Hash;
 use super::{UtxoStore, bad, hash_of, place};
 use crate::api::{
-    BeginTransaction, PutTransactionChunk, TransactionUploadError, UploadProgress, UtxoError, UtxoSettings,
+    BeginTransaction, OpenTransaction, PutTransactionChunk, TransactionUploadError, UploadProgress, UtxoError,
+    UtxoSettings,
 };
 use crate::blob::{BlobPtr, BlobStore, Owner};
 use crate::memory::{Region, cell};
 use crate::runtime;
+use candid::Principal;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 const MAGIC: [u8; 4] = *b"CPTU";
 const VERSION: u16 = 1;
+const PLACES_MAGIC: [u8; 4] = *b"CPTP";
+/// Bytes of an upload at most.
+const LEN: usize = cell::TRANSACTION_UPLOAD_LEN - 16;
 /// Bytes of the largest chunk.
 const MAX_CHUNK: u32 = 1 << 20;
 /// Bytes of the smallest: so that a bitmap of chunks is small.
 const MIN_CHUNK: u32 = 64 << 10;
 
-/// The upload that is open.
+/// An upload that is open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Open {
+    /// Who began it; none where that was before it was noted: it is everybody's.
+    #[serde(default)]
+    by: Option<Principal>,
     txid: ByteBuf,
     length: u64,
     chunk_size: u32,
@@ -42,12 +61,24 @@ impl Open {
         let missing = self.received.iter().filter(|&&there| there == 0).count() as u32;
         UploadProgress { chunks: self.received.len() as u32, missing }
     }
+
+    fn is_of(&self, by: Principal) -> bool {
+        self.by.is_none_or(|owner| owner == by)
+    }
 }
 
-/// The one upload of a transaction.
+/// The open uploads of transactions, by their place.
 pub struct Uploads {
     cells: Rc<Region>,
-    open: Option<Open>,
+    open: BTreeMap<u64, Open>,
+}
+
+/// Where an upload lies.
+fn address(place: u64) -> u64 {
+    match place.checked_sub(1) {
+        None => cell::TRANSACTION_UPLOAD,
+        Some(place) => cell::TRANSACTION_UPLOADS + place * cell::TRANSACTION_UPLOAD_LEN as u64,
+    }
 }
 
 impl From<UtxoError> for TransactionUploadError {
@@ -66,10 +97,11 @@ impl UtxoStore {
         blobs: &mut BlobStore,
         arg: &BeginTransaction,
         settings: &UtxoSettings,
+        by: Principal,
         now: u64,
     ) -> Result<UploadProgress, TransactionUploadError> {
         self.check_absent(&hash_of("txid", &arg.txid)?)?;
-        self.uploads.begin(blobs, arg, settings, now)
+        self.uploads.begin(blobs, arg, settings, by, now)
     }
 }
 
@@ -79,15 +111,39 @@ impl Uploads {
     /// # Errors
     /// A sentence where it cannot be decoded.
     pub(super) fn open(cells: Rc<Region>) -> Result<Self, String> {
-        let open: Option<Option<Open>> = cell::load(&cells, cell::TRANSACTION_UPLOAD, MAGIC, VERSION)?;
-        Ok(Self { open: open.flatten(), cells })
+        let header: [u8; 16] = cells.read(cell::TRANSACTION_PLACES);
+        let version = u16::from_le_bytes([header[4], header[5]]);
+        if header != [0; 16] && (header[..4] != PLACES_MAGIC || version != VERSION) {
+            return Err(format!("uploads of transactions: magic {:?}, version {version}", &header[..4]));
+        }
+        let taken = cells.read_u64(cell::TRANSACTION_PLACES + 8);
+        let mut open = BTreeMap::new();
+        for place in (0..cell::TRANSACTION_UPLOADS_LEN).filter(|&place| place == 0 || taken & 1 << place != 0) {
+            let there: Option<Option<Open>> = cell::load(&cells, address(place), MAGIC, VERSION)?;
+            open.extend(there.flatten().map(|upload| (place, upload)));
+        }
+        Ok(Self { open, cells })
     }
 
-    fn save(&self) {
-        let place = (cell::TRANSACTION_UPLOAD, cell::TRANSACTION_UPLOAD_LEN);
-        if let Err(why) = cell::save(&self.cells, place, MAGIC, VERSION, &self.open) {
+    fn save(&self, place: u64) {
+        if let Err(why) = cell::save(&self.cells, (address(place), LEN), MAGIC, VERSION, &self.open.get(&place)) {
             runtime::trap(&format!("the upload of a transaction: {why}"));
         }
+    }
+
+    /// Notes which places are taken.
+    fn save_places(&self) {
+        let taken = self.open.keys().filter(|&&place| place > 0).fold(0u64, |taken, place| taken | 1 << place);
+        let mut header = [0; 16];
+        header[..4].copy_from_slice(&PLACES_MAGIC);
+        header[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        header[8..].copy_from_slice(&taken.to_le_bytes());
+        self.cells.write(cell::TRANSACTION_PLACES, &header);
+    }
+
+    /// The upload of a producer, and its place.
+    fn of(&self, by: Principal) -> Option<(u64, &Open)> {
+        self.open.iter().find(|(_, open)| open.is_of(by)).map(|(&place, open)| (place, open))
     }
 
     /// Opens an upload. The same again is Ok and changes nothing.
@@ -99,6 +155,7 @@ impl Uploads {
         blobs: &mut BlobStore,
         arg: &BeginTransaction,
         settings: &UtxoSettings,
+        by: Principal,
         now: u64,
     ) -> Result<UploadProgress, TransactionUploadError> {
         hash_of("txid", &arg.txid)?;
@@ -109,28 +166,47 @@ impl Uploads {
             let why = format!("{} is no power of two from {MIN_CHUNK} to {MAX_CHUNK}", arg.chunk_size);
             return Err(bad("chunk_size", why).into());
         }
-        if let Some(open) = &mut self.open {
-            if (&open.txid, open.length, open.chunk_size) != (&arg.txid, arg.length, arg.chunk_size) {
-                return Err(TransactionUploadError::OtherUpload { txid: open.txid.clone() });
+        let place = match self.of(by) {
+            Some((place, open)) => {
+                if (&open.txid, open.length, open.chunk_size) != (&arg.txid, arg.length, arg.chunk_size) {
+                    return Err(TransactionUploadError::OtherUpload { txid: open.txid.clone() });
+                }
+                place
             }
-            open.touched = now;
-        } else {
-            self.open = Some(Open {
-                txid: arg.txid.clone(),
-                length: arg.length,
-                chunk_size: arg.chunk_size,
-                parts: place::allocate(blobs, arg.length, Owner::Upload, settings.max_external_bytes)?,
-                received: ByteBuf::from(vec![0; arg.length.div_ceil(u64::from(arg.chunk_size)) as usize]),
-                touched: now,
-            });
-        }
-        self.save();
-        self.progress().map(|(_, progress)| progress).ok_or(TransactionUploadError::NoUpload)
+            None => {
+                let free = (0..cell::TRANSACTION_UPLOADS_LEN).find(|place| !self.open.contains_key(place));
+                let limit = cell::TRANSACTION_UPLOADS_LEN;
+                let place = free.ok_or(TransactionUploadError::TooMany { limit })?;
+                let upload = Open {
+                    by: Some(by),
+                    txid: arg.txid.clone(),
+                    length: arg.length,
+                    chunk_size: arg.chunk_size,
+                    parts: place::allocate(blobs, arg.length, Owner::Upload, settings.max_external_bytes)?,
+                    received: ByteBuf::from(vec![0; arg.length.div_ceil(u64::from(arg.chunk_size)) as usize]),
+                    touched: now,
+                };
+                self.open.insert(place, upload);
+                self.save_places();
+                place
+            }
+        };
+        let open = self.open.get_mut(&place).ok_or(TransactionUploadError::NoUpload)?;
+        (open.by, open.touched) = (Some(by), now);
+        let progress = open.progress();
+        self.save(place);
+        Ok(progress)
     }
 
-    /// What is open, and how far it is.
-    pub fn progress(&self) -> Option<(ByteBuf, UploadProgress)> {
-        self.open.as_ref().map(|open| (open.txid.clone(), open.progress()))
+    /// What is open, how far each is, and when it expires after `expiry` seconds without a call.
+    pub fn list(&self, expiry: u64) -> Vec<OpenTransaction> {
+        let shown = |open: &Open| OpenTransaction {
+            by: open.by,
+            txid: open.txid.clone(),
+            progress: open.progress(),
+            expires_at: open.touched.saturating_add(expiry),
+        };
+        self.open.values().map(shown).collect()
     }
 
     /// Takes one chunk; the same bytes again are Ok.
@@ -141,9 +217,11 @@ impl Uploads {
         &mut self,
         blobs: &mut BlobStore,
         arg: &PutTransactionChunk,
+        by: Principal,
         now: u64,
     ) -> Result<UploadProgress, TransactionUploadError> {
-        let open = self.open.as_mut().ok_or(TransactionUploadError::NoUpload)?;
+        let place = self.of(by).ok_or(TransactionUploadError::NoUpload)?.0;
+        let open = self.open.get_mut(&place).ok_or(TransactionUploadError::NoUpload)?;
         if open.txid != arg.txid {
             return Err(TransactionUploadError::OtherUpload { txid: open.txid.clone() });
         }
@@ -168,23 +246,29 @@ impl Uploads {
             written.map_err(|error| UtxoError::Corrupt { why: format!("a part of the upload: {error:?}") })?;
             open.received[arg.chunk as usize] = 1;
         }
-        open.touched = now;
+        (open.by, open.touched) = (Some(by), now);
         let progress = open.progress();
-        self.save();
+        self.save(place);
         Ok(progress)
     }
 
-    /// The bytes of a transaction that is there whole, and where they lie.
+    /// The bytes of a transaction that a producer has uploaded whole, and where they lie.
     ///
     /// # Errors
     /// `NoUpload`, `Corrupt`.
-    pub(super) fn complete(&self, blobs: &BlobStore, txid: &Hash) -> Result<(Vec<u8>, Vec<BlobPtr>), UtxoError> {
-        let open = self.open.as_ref().filter(|open| open.txid.as_slice() == txid && open.progress().missing == 0);
+    pub(super) fn complete(
+        &self,
+        blobs: &BlobStore,
+        txid: &Hash,
+        by: Principal,
+    ) -> Result<(Vec<u8>, Vec<BlobPtr>), UtxoError> {
+        let open = self.of(by).map(|(_, open)| open);
+        let open = open.filter(|open| open.txid.as_slice() == txid && open.progress().missing == 0);
         let open = open.ok_or(UtxoError::NoUpload)?;
         Ok((place::read(blobs, &open.parts, 0, open.length)?, open.parts.clone()))
     }
 
-    /// Closes an upload of which a record was made: that keeps its blobs, or they are given back.
+    /// Closes the upload with these parts, of which a record was made: that keeps its blobs, or they are given back.
     pub(super) fn close(&mut self, blobs: &mut BlobStore, parts: &[BlobPtr], kept: bool) {
         if kept {
             for part in parts {
@@ -195,45 +279,49 @@ impl Uploads {
         } else {
             place::release(blobs, parts);
         }
-        self.open = None;
-        self.save();
+        let place = self.open.iter().find(|(_, open)| open.parts == parts).map(|(&place, _)| place);
+        if let Some(place) = place {
+            self.open.remove(&place);
+            self.save(place);
+            self.save_places();
+        }
     }
 
-    /// Drops the open upload if it is of this transaction, and says whether it was.
+    /// Drops the open upload of a producer if it is of this transaction, and says whether it was.
     ///
     /// # Errors
     /// `OtherUpload`.
-    pub fn abort(&mut self, blobs: &mut BlobStore, txid: &[u8]) -> Result<bool, TransactionUploadError> {
-        match &self.open {
+    pub fn abort(&mut self, blobs: &mut BlobStore, txid: &[u8], by: Principal) -> Result<bool, TransactionUploadError> {
+        match self.of(by) {
             None => Ok(false),
-            Some(open) if open.txid.as_slice() != txid => {
+            Some((_, open)) if open.txid.as_slice() != txid => {
                 Err(TransactionUploadError::OtherUpload { txid: open.txid.clone() })
             }
-            Some(_) => {
-                self.drop_open(blobs);
+            Some((place, _)) => {
+                self.drop_open(blobs, place);
                 Ok(true)
             }
         }
     }
 
-    /// When the open upload was touched last, in Unix seconds.
+    /// When the upload that was left alone for longest was touched last, in Unix seconds.
     pub fn touched(&self) -> Option<u64> {
-        self.open.as_ref().map(|open| open.touched)
+        self.open.values().map(|open| open.touched).min()
     }
 
-    /// Drops an upload that nobody has touched for `expiry` seconds, and says whether it did.
-    pub fn expire(&mut self, blobs: &mut BlobStore, now: u64, expiry: u64) -> bool {
-        let expired = self.open.as_ref().is_some_and(|open| now.saturating_sub(open.touched) >= expiry);
-        if expired {
-            self.drop_open(blobs);
-        }
-        expired
+    /// Drops the uploads that nobody has touched for `expiry` seconds, and says how many.
+    pub fn expire(&mut self, blobs: &mut BlobStore, now: u64, expiry: u64) -> usize {
+        let expired = self.open.iter().filter(|(_, open)| now.saturating_sub(open.touched) >= expiry);
+        let places: Vec<u64> = expired.map(|(&place, _)| place).collect();
+        places.iter().for_each(|&place| self.drop_open(blobs, place));
+        places.len()
     }
 
-    fn drop_open(&mut self, blobs: &mut BlobStore) {
-        if let Some(open) = self.open.take() {
+    fn drop_open(&mut self, blobs: &mut BlobStore, place: u64) {
+        if let Some(open) = self.open.remove(&place) {
             place::release(blobs, &open.parts);
-            self.save();
+            self.save(place);
+            self.save_places();
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::UtxoPruner;
 use super::run::At;
-use crate::api::{BlockAssemblyState, PassedOver, PruneCounts, PruneJobPage, PrunerStatus, UtxoSettings};
+use crate::api::{BlockAssemblyState, PassedOver, PruneCounts, PruneJob, PruneJobPage, PrunerStatus, UtxoSettings};
+use crate::audit::{Fields, field};
 use crate::deletion::DeletionQueue;
 use serde_bytes::ByteBuf;
 
@@ -40,6 +41,23 @@ impl PruneCounts {
 }
 
 impl UtxoPruner {
+    /// What operators change of it, but for the settings.
+    pub fn shown(&self) -> Fields {
+        let stored = &self.stored;
+        let id = |job: &Option<PruneJob>| job.as_ref().map_or("none".into(), |job| format!("job {}", job.id));
+        let slots = |slots: Vec<u32>| format!("{slots:?}");
+        vec![
+            field("current_height", stored.current),
+            field("last_persisted_height", stored.persisted),
+            field("last_processed_height", stored.processed),
+            field("pending", id(&stored.pending)),
+            field("running", id(&stored.running)),
+            field("records_deleted", stored.totals.records_deleted),
+            field("set_aside", slots(stored.set_aside.iter().map(|at| at.slot).collect())),
+            field("passed_over", slots(stored.passed_over.iter().map(|at| at.cursor.slot).collect())),
+        ]
+    }
+
     /// Jobs: those that wait or run, then those that ended, the last first.
     pub fn jobs(&self, cursor: Option<u64>, limit: u32) -> PruneJobPage {
         let active = [self.stored.pending.clone(), self.stored.running.clone()].into_iter().flatten();

@@ -3,10 +3,10 @@
 
 use super::figure::{Figure, Whole};
 use super::{Bench, Each, Subject, limits};
-use anyhow::{Context, Result, anyhow, bail};
-use candid::{CandidType, Decode, Encode};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use candid::{CandidType, Decode, Encode, Principal};
 use coppice_canister::api::*;
-use coppice_host::Execution;
+use coppice_host::{Execution, Kind};
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
@@ -16,6 +16,8 @@ use std::time::Duration;
 const KEPT: u64 = 100;
 /// Bytes of a page.
 const PAGE: u64 = 1 << 20;
+/// Bytes of the longest argument of a message from outside.
+const LONGEST: u32 = 2 << 20;
 
 fn hash(number: u64) -> ByteBuf {
     ByteBuf::from(Sha256::digest(number.to_le_bytes()).to_vec())
@@ -47,7 +49,20 @@ fn block(number: u64, body: usize, transactions: u32) -> AppendBlock {
     }
 }
 
+/// The block with its digests.
+fn sealed(block: AppendBlock) -> AppendBlock {
+    let digests =
+        [&block.body, &block.receipts, &block.index].map(|bytes| ByteBuf::from(Sha256::digest(bytes).to_vec()));
+    AppendBlock { sha256: digests.to_vec(), ..block }
+}
+
 impl Bench {
+    /// Has segments compared with their digests, or not.
+    fn verify_segments(&self, verify: bool) -> Result<()> {
+        let change = ConfigChange { verify_segments: Some(verify), ..ConfigChange::default() };
+        self.done::<Config, ConfigError>("set_config", Encode!(&change)?).map(drop)
+    }
+
     /// An update and what it took.
     pub(super) fn update<T: CandidType + DeserializeOwned>(
         &self,
@@ -121,7 +136,8 @@ pub fn chain(subject: &Subject, each: Each) -> Result<()> {
         let grant = Grant { principal: bench.operator, role: Role::Producer };
         bench.done::<(), RoleError>("grant_role", Encode!(&grant)?)?;
         let policy = PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() };
-        bench.done::<PrunePolicy, PruneError>("set_prune_policy", Encode!(&policy)?)?;
+        bench.done::<PrunePolicyChange, PruneError>("set_prune_policy", Encode!(&policy)?)?;
+        bench.verify_segments(false)?;
         let exporter = Exporter { name: "bench".into(), principal: bench.operator };
         bench.done::<(), ExporterError>("register_exporter", Encode!(&exporter)?)?;
         for number in 0..=KEPT {
@@ -147,6 +163,19 @@ pub fn chain(subject: &Subject, each: Each) -> Result<()> {
             bail!("prune_now: {pruned:?}");
         }
         figure("prune", body, &execution)?;
+        bench.verify_segments(true)?;
+        for number in KEPT + 1..=KEPT + 2 {
+            let block = Encode!(&sealed(block(number, body as usize, transactions)))?;
+            let ((), execution) = bench.done::<(), AppendError>("append_block", block)?;
+            if number == KEPT + 2 {
+                figure("append verified", body, &execution)?;
+            }
+        }
     }
-    Ok(())
+    let bench = Bench::start(subject)?;
+    let stranger = Principal::self_authenticating(b"stranger");
+    let refused = bench.host.update_call(bench.canister, stranger, "append_block", vec![1; LONGEST as usize]);
+    let execution = bench.host.last_execution().context("the host counted nothing")?;
+    ensure!(refused.is_err() && execution.kind == Kind::InspectMessage, "a stranger's block comes in: {refused:?}");
+    each(bench.of_message("chain", "refused at the door", LONGEST, 0, &execution))
 }

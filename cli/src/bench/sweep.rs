@@ -35,7 +35,8 @@ pub fn sweep(subject: &Subject, each: Each) -> Result<()> {
         bench.fill("bench_fill_index", n)?;
         let blocks = n / IDS;
         let policy = PrunePolicyArg { retain_blocks: Some(blocks), ..PrunePolicyArg::default() };
-        let (policy, _) = bench.done::<PrunePolicy, PruneError>("set_prune_policy", Encode!(&policy)?)?;
+        let (change, _) = bench.done::<PrunePolicyChange, PruneError>("set_prune_policy", Encode!(&policy)?)?;
+        let policy = change.new;
         // What was appended before there was a policy is pruned like all else, and not measured.
         let patience = PATIENCE * blocks;
         bench.blocks_until(1, &policy, patience, &mut Totals::default())?;

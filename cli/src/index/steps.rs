@@ -10,10 +10,14 @@ pub struct Options {
     pub page_bytes: u64,
     /// Blocks after which they are acknowledged, and at the head; none: never.
     pub ack_every: Option<u64>,
+    /// Whether blocks come by query, on the word of one replica; else each page is the answer of an update call.
+    pub by_query: bool,
     /// Whether a block that cannot be read is left out, and noted as a gap.
     pub skip_damaged: bool,
     /// Whether all that is stored may be taken out where the canister's chain was reset.
     pub accept_reset: bool,
+    /// Blocks that a reorg or a reset took out that are kept in `orphaned`, the newest.
+    pub keep_orphaned: u64,
 }
 
 /// A place between two steps.
@@ -88,6 +92,8 @@ pub struct Figures {
     pub gaps: u64,
     /// Blocks in them.
     pub gap_blocks: u64,
+    /// Answers to queries that an update call did not confirm: of a replica that was late, or that lied.
+    pub unconfirmed: u64,
     /// Acknowledgements that were heard.
     pub acks: u64,
     /// Blocks below this number are acknowledged, as the canister said last.

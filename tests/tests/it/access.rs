@@ -1,10 +1,15 @@
 //! The access table against the Candid file and against the canister: every method, every kind of caller.
 
 use candid::types::FuncMode;
+use candid::{Principal, encode_args};
 use candid_parser::utils::CandidSource;
 use coppice_canister::access::{Required, TABLE};
-use coppice_canister::api::{CanisterArg, ConfigChange, Grant, InitArg, Role, RoleError};
+use coppice_canister::api::*;
+use coppice_ic::Reject;
+use coppice_tests::blocks::hash;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
+use coppice_tests::proxy::Proxy;
+use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -28,48 +33,152 @@ fn the_table_names_every_method_of_the_candid_file_once() {
     assert_eq!(table.len(), TABLE.len(), "a method twice");
     assert_eq!(table.keys().copied().collect::<Vec<_>>(), methods.keys().map(String::as_str).collect::<Vec<_>>());
     for (method, query) in &methods {
-        let needs_nobody = table[method.as_str()] == Required::Nobody;
-        assert_eq!(needs_nobody, *query, "{method}: a query needs nobody, an update needs somebody");
+        let is_update = matches!(table[method.as_str()], Required::Role(_));
+        assert_eq!(is_update, !*query, "{method}: an update needs a role, a query nobody, or says that it is one");
     }
 }
 
-/// Every update, by everybody, with an argument that cannot be decoded: who may not is refused before that is found out.
+/// Who calls, and which roles that is.
+struct Caller {
+    name: String,
+    roles: Vec<Role>,
+    /// What it sends from outside.
+    outside: Principal,
+    /// What it sends as a canister; nobody is anonymous there.
+    inside: Option<Proxy>,
+}
+
+const ROLES: [Role; 7] =
+    [Role::Producer, Role::Alert, Role::Exporter, Role::BlobWorker, Role::Operator, Role::Observer, Role::Admin];
+
+/// Nobody, a stranger, each role, a controller; each of them outside and as a canister.
+fn everybody(coppice: &Coppice) -> Vec<Caller> {
+    let ic = coppice.ic.as_ref();
+    let controller = Who::Controller.principal();
+    let caller = |name: &str, roles: &[Role], outside: Principal| {
+        let inside = (outside != Principal::anonymous()).then(|| Proxy::new(ic, controller));
+        Caller { name: name.into(), roles: roles.into(), outside, inside }
+    };
+    let mut all = vec![
+        caller("anonymous", &[], Principal::anonymous()),
+        caller("a stranger", &[], Who::Stranger.principal()),
+        caller("a controller", &[Role::Operator, Role::Admin], controller),
+    ];
+    for role in ROLES {
+        let outside = Principal::self_authenticating(format!("{role:?}"));
+        let caller = caller(&format!("{role:?}"), &[role], outside);
+        let inside = caller.inside.as_ref().expect("it is not anonymous").principal();
+        for principal in [outside, inside] {
+            if role == Role::Exporter {
+                let exporter = Exporter { name: format!("e{}", principal.to_text().replace('-', ".")), principal };
+                let exporter = Exporter { name: exporter.name.chars().take(64).collect(), ..exporter };
+                coppice.operate::<Result<(), ExporterError>>("register_exporter", exporter).unwrap();
+            } else {
+                let grant = Grant { principal, role };
+                coppice.operate::<Result<(), RoleError>>("grant_role", grant).unwrap();
+            }
+        }
+        all.push(caller);
+    }
+    let canister = all[2].inside.as_ref().expect("it is not anonymous").principal();
+    ic.set_controllers(coppice.id, controller, vec![controller, canister]).unwrap();
+    all
+}
+
+/// What the canister keeps of what calls could have changed.
+fn state(coppice: &Coppice) -> (Vec<Grant>, Config, PrunerStatus, Option<PrunePolicy>, StorageStatus) {
+    let ask = |method: &str| coppice.ask(method, ());
+    let _: Health = ask("health");
+    (
+        coppice.ask("list_roles", ()),
+        coppice.ask("get_config", ()),
+        coppice.ask("get_pruner_status", ()),
+        coppice.ask("get_prune_policy", ()),
+        coppice.ask("get_storage_status", ()),
+    )
+}
+
+/// Every method of the Candid file, by everybody, both ways in, with an argument that cannot be decoded: who may not is refused before that
+/// is found out.
 #[test]
-fn access_is_checked_before_the_argument_is_decoded() {
-    let coppice = Coppice::with(InitArg { operators: vec![], ..default_arg() });
-    coppice.register(Who::Exporter);
-    let alert = Grant { principal: Who::Alert.principal(), role: Role::Alert };
-    coppice.operate::<Result<(), RoleError>>("grant_role", alert).unwrap();
-    let mut checked = 0;
-    for &(method, required) in TABLE {
-        let either = match required {
-            Required::Nobody => continue,
-            Required::Role(role) => [role; 2],
-            Required::Either(one, other) => [one, other],
-        };
-        for who in [Who::Controller, Who::Producer, Who::Exporter, Who::Alert, Who::Stranger, Who::Anonymous] {
-            let may = match who {
-                Who::Controller => either.contains(&Role::Operator),
-                Who::Producer => either.contains(&Role::Producer),
-                Who::Exporter => either.contains(&Role::Exporter),
-                Who::Alert => either.contains(&Role::Alert),
-                _ => false,
+fn every_method_is_for_whom_the_table_says_by_both_ways_in() {
+    let coppice = Coppice::new();
+    let everybody = everybody(&coppice);
+    let table: BTreeMap<&str, Required> = TABLE.iter().copied().collect();
+    let before = state(&coppice);
+    let (mut outside, mut inside, mut admitted) = (0, 0, 0);
+    for (method, is_query) in methods() {
+        let garbage = b"not candid".to_vec();
+        for caller in &everybody {
+            let has = |roles: &[Role]| caller.roles.iter().any(|role| roles.contains(role));
+            let (may_outside, may_inside) = match table[method.as_str()] {
+                Required::Nobody => (!caller.roles.is_empty(), true),
+                Required::Role(roles) | Required::Reader(roles) => (has(roles), has(roles)),
             };
-            let garbage = b"not candid".to_vec();
-            let reject = coppice.ic.update(coppice.id, who.principal(), method, garbage).expect_err(method);
-            let refused = reject.message.contains("access denied");
-            assert_eq!(refused, !may, "{method} by {who:?}: {reject:?}");
-            assert_eq!(reject.reject_code, if may { 5 } else { 4 }, "{method} by {who:?}: {reject:?}");
-            checked += 1;
+            let check = |answer: Result<Vec<u8>, Reject>, may: bool, way: &str| {
+                let what = format!("{method} by {} {way}", caller.name);
+                match answer {
+                    Ok(_) => assert!(may && is_query, "{what} is answered"),
+                    Err(reject) => {
+                        assert_eq!(reject.message.contains("access denied"), !may, "{what}: {reject:?}");
+                    }
+                }
+            };
+            check(coppice.ic.update(coppice.id, caller.outside, &method, garbage.clone()), may_outside, "from outside");
+            outside += 1;
+            admitted += usize::from(may_outside);
+            if let Some(proxy) = &caller.inside {
+                check(proxy.update(coppice.ic.as_ref(), coppice.id, &method, &garbage), may_inside, "as a canister");
+                inside += 1;
+            }
         }
     }
-    assert_eq!(checked, 6 * TABLE.iter().filter(|(_, required)| *required != Required::Nobody).count());
+    assert_eq!((outside, inside), (10 * TABLE.len(), 9 * TABLE.len()));
+    assert!(admitted > 100, "{admitted}");
+    assert_eq!(state(&coppice), before, "nothing has changed");
+}
+
+/// Each role does what is its own, so that the table above is not true of a canister that refuses all.
+#[test]
+fn every_role_does_its_own() {
+    let coppice = Coppice::new();
+    let everybody = everybody(&coppice);
+    coppice.append_plain(0..3, 100);
+    let by = |name: &str| everybody.iter().find(|caller| caller.name == name).expect("a caller");
+    let parts = |deletions: CompleteBlobDeletions| encode_args((deletions,)).unwrap();
+    let none = CompleteBlobDeletions { completed_ids: vec![], failed_ids: vec![], max_retries: 1 };
+    let freeze = UtxoFreezeBatch { height: 1, items: vec![] };
+    let own = [
+        ("Producer", "rollback_to", encode_args((2u64,)).unwrap()),
+        ("Alert", "utxo_freeze", encode_args((freeze,)).unwrap()),
+        ("Exporter", "ack_exported", encode_args((1u64, ByteBuf::from(hash(1)))).unwrap()),
+        ("BlobWorker", "complete_blob_deletions", parts(none)),
+        ("Operator", "set_pruning_enabled", encode_args((false,)).unwrap()),
+        ("Observer", "get_audit_log", encode_args((None::<u64>, 10u32)).unwrap()),
+        ("Admin", "rollback_to", encode_args((2u64,)).unwrap()),
+        ("Admin", "set_config", encode_args((ConfigChange::default(),)).unwrap()),
+        ("a controller", "set_config", encode_args((ConfigChange::default(),)).unwrap()),
+        ("a controller", "acknowledge_faults", encode_args((0u64,)).unwrap()),
+    ];
+    for (name, method, arg) in own {
+        let caller = by(name);
+        coppice.ic.update(coppice.id, caller.outside, method, arg.clone()).unwrap();
+        let proxy = caller.inside.as_ref().expect("it is not anonymous");
+        proxy.update(coppice.ic.as_ref(), coppice.id, method, &arg).unwrap();
+    }
+    // The audit log by query, too, and for nobody else.
+    let arg = encode_args((None::<u64>, 10u32)).unwrap();
+    for caller in &everybody {
+        let may = caller.roles.iter().any(|role| [Role::Observer, Role::Operator, Role::Admin].contains(role));
+        let answer = coppice.ic.query(coppice.id, caller.outside, "get_audit_log", arg.clone());
+        assert_eq!(answer.is_ok(), may, "{}: {answer:?}", caller.name);
+    }
 }
 
 #[test]
 fn roles_are_granted_revoked_listed_and_survive_an_upgrade() {
     let coppice = Coppice::new();
-    let stranger = Grant { principal: Who::Stranger.principal(), role: Role::Operator };
+    let stranger = Grant { principal: Who::Stranger.principal(), role: Role::Admin };
     let may =
         |coppice: &Coppice| coppice.call::<Result<(), RoleError>>(Who::Stranger, "grant_role", (stranger,)).is_ok();
     assert!(!may(&coppice));
@@ -91,18 +200,48 @@ fn roles_are_granted_revoked_listed_and_survive_an_upgrade() {
 #[test]
 fn an_upgrade_takes_new_settings_and_ignores_the_argument_of_an_installation() {
     let coppice = Coppice::new();
-    let change = ConfigChange { verify_segments: Some(true), ..ConfigChange::default() };
+    let change = ConfigChange { verify_segments: Some(false), ..ConfigChange::default() };
     coppice.upgrade_with(Some(CanisterArg::Upgrade(Some(change)))).unwrap();
-    let config: coppice_canister::api::Config = coppice.ask("get_config", ());
-    assert!(config.verify_segments);
+    let config: Config = coppice.ask("get_config", ());
+    assert!(!config.verify_segments);
     coppice.upgrade_with(Some(CanisterArg::Init(InitArg::default()))).unwrap();
-    assert_eq!(coppice.ask::<coppice_canister::api::Config>("get_config", ()), config);
+    assert_eq!(coppice.ask::<Config>("get_config", ()), config);
     let bad = ConfigChange { upload_expiry_secs: Some(0), ..ConfigChange::default() };
     let reject = coppice.upgrade_with(Some(CanisterArg::Upgrade(Some(bad)))).unwrap_err();
     assert!(reject.message.contains("upload_expiry_secs"), "{reject:?}");
-    assert_eq!(
-        coppice.ask::<coppice_canister::api::Config>("get_config", ()),
-        config,
-        "a refused upgrade changes nothing"
-    );
+    assert_eq!(coppice.ask::<Config>("get_config", ()), config, "a refused upgrade changes nothing");
+}
+
+#[test]
+fn an_operator_is_no_admin_and_an_admin_no_operator() {
+    let (operators, admins) = (vec![Who::Operator.principal()], Some(vec![Who::Admin.principal()]));
+    let coppice = Coppice::with(InitArg { operators, admins, ..default_arg() });
+    let grant = Grant { principal: Who::Operator.principal(), role: Role::Admin };
+    let denied = |who: Who, method: &str| {
+        let reject = coppice.call::<Result<(), RoleError>>(who, method, (grant,)).unwrap_err();
+        assert!(reject.message.contains("access denied") && reject.message.contains("grant_role"), "{reject:?}");
+    };
+    denied(Who::Operator, "grant_role");
+    denied(Who::Operator, "revoke_role");
+    denied(Who::Operator, "set_config");
+    denied(Who::Operator, "reset_chain");
+    denied(Who::Admin, "set_pruning_enabled");
+    denied(Who::Admin, "set_prune_policy");
+    // Of the exporters an operator takes out all but the last.
+    coppice.register(Who::Exporter);
+    coppice.register(Who::Archive);
+    let remove = |who: Who, which: Who| {
+        let which = RemoveExporter { name: which.name(), drop_guard: true };
+        coppice.call::<Result<(), ExporterError>>(who, "remove_exporter", (which,)).unwrap()
+    };
+    assert_eq!(remove(Who::Operator, Who::Archive), Ok(()));
+    assert_eq!(remove(Who::Operator, Who::Exporter), Err(ExporterError::AdminOnly));
+    assert_eq!(coppice.export_status().exporters.len(), 1);
+    assert_eq!(remove(Who::Admin, Who::Exporter), Ok(()));
+    // Nobody becomes an exporter by a role alone.
+    let exporter = Grant { principal: Who::Exporter.principal(), role: Role::Exporter };
+    let refused: Result<(), RoleError> = coppice.call(Who::Admin, "grant_role", (exporter,)).unwrap();
+    assert!(matches!(refused, Err(RoleError::RegisterExporter { why }) if why.contains("register_exporter")));
+    assert_eq!(coppice.call::<Result<(), RoleError>>(Who::Admin, "grant_role", (grant,)).unwrap(), Ok(()));
+    assert!(coppice.call::<Result<(), RoleError>>(Who::Operator, "grant_role", (grant,)).is_ok(), "now it is one");
 }

@@ -132,7 +132,7 @@ fn life(coppice: &Coppice, mut step: impl FnMut(&Coppice)) {
         timer_interval_secs: Some(10),
         ..PrunePolicyArg::default()
     };
-    insist::<Result<PrunePolicy, PruneError>>(coppice, Who::Controller, "set_prune_policy", (policy,)).unwrap();
+    insist::<Result<PrunePolicyChange, PruneError>>(coppice, Who::Controller, "set_prune_policy", (policy,)).unwrap();
     let exporter = Exporter { name: Who::Exporter.name(), principal: Who::Exporter.principal() };
     insist::<Result<(), ExporterError>>(coppice, Who::Controller, "register_exporter", (exporter,)).unwrap();
     for number in 0..10 {

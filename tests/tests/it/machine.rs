@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const CLASS: u64 = LOG_CLASS as u64;
 const EXPORTERS: [Who; 2] = [Who::Exporter, Who::Archive];
-const EXPIRY: u64 = 3_600;
+const EXPIRY: u64 = 120;
 /// Histories that are done, for showing it.
 static DONE: AtomicU32 = AtomicU32::new(0);
 
@@ -123,7 +123,7 @@ impl Machine {
         let (begin, chunks) = upload(&new, 50_000);
         let begun: Result<UploadProgress, AppendError> = self.coppice.produce("begin_block", begin);
         if self.model.upload.is_some() {
-            assert_eq!(begun, Err(AppendError::UploadOpen));
+            assert!(matches!(begun, Err(AppendError::UploadOpen { .. })), "{begun:?}");
         } else if let Some(held_by) = self.model.exhausted(self.now()) {
             assert_eq!(begun, Err(AppendError::CapacityExhausted { held_by }));
         } else {
@@ -233,7 +233,7 @@ impl Machine {
         if number < self.model.oldest() {
             assert_eq!(answer, Err(RollbackError::Pruned { first_available: self.model.oldest() }));
         } else if self.model.upload.is_some() {
-            assert_eq!(answer, Err(RollbackError::UploadOpen));
+            assert!(matches!(answer, Err(RollbackError::UploadOpen { .. })), "{answer:?}");
         } else {
             // As many messages as the budget wants.
             let (mut answer, mut calls) = (answer.unwrap(), 0);
@@ -259,7 +259,7 @@ impl Machine {
                 let new = self.next(body, (transactions, repeated), &keys, age);
                 let answer = self.coppice.append(&new);
                 if self.model.upload.is_some() {
-                    assert_eq!(answer, Err(AppendError::UploadOpen));
+                    assert!(matches!(answer, Err(AppendError::UploadOpen { .. })), "{answer:?}");
                 } else if let Some(held_by) = self.model.exhausted(self.now()) {
                     assert_eq!(answer, Err(AppendError::CapacityExhausted { held_by }));
                 } else {

@@ -8,8 +8,8 @@ use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 fn settings_are_checked_changed_and_kept() {
     let coppice = Coppice::with(InitArg { max_stable_pages: Some(100_000), ..default_arg() });
     let config: Config = coppice.ask("get_config", ());
-    assert_eq!((config.log_class, config.max_stable_pages, config.verify_segments), (LOG_CLASS, 100_000, false));
-    let bad = ConfigChange { max_stable_pages: Some(10), verify_segments: Some(true), ..ConfigChange::default() };
+    assert_eq!((config.log_class, config.max_stable_pages, config.verify_segments), (LOG_CLASS, 100_000, true));
+    let bad = ConfigChange { max_stable_pages: Some(10), verify_segments: Some(false), ..ConfigChange::default() };
     let ConfigError::Invalid { field, .. } =
         coppice.operate::<Result<Config, ConfigError>>("set_config", bad).unwrap_err();
     assert_eq!(field, "max_stable_pages");

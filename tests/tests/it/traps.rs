@@ -157,6 +157,32 @@ fn a_block_whose_pruning_traps_is_passed_over_and_all_others_are_pruned() {
     assert!(places > 30);
 }
 
+/// With an interval of an hour firings are left to the net of ten minutes: what traps in it is passed over all the same, later.
+#[test]
+fn what_traps_where_only_the_net_fires_is_passed_over_too() {
+    let (coppice, host) = chain();
+    coppice.set_policy(PrunePolicyArg { timer_interval_secs: Some(3_600), ..policy() }).unwrap();
+    let coppice = Rc::new(coppice);
+    let start = host.checkpoint();
+    let each = (0..DUE).map(|_| {
+        let coppice = Rc::clone(&coppice);
+        Box::new(move || drop(coppice.prune_now(1))) as Box<dyn FnOnce()>
+    });
+    let own = own_accesses(&host, each);
+    host.restore(&start);
+    host.faults().trap_behind_access(own[3].0, 1);
+    enable(&coppice, true);
+    let mut hours = 0;
+    while coppice.prune_status().pruned_before_block < DUE {
+        hours += 1;
+        assert!(hours < 72, "{:?}", coppice.prune_status());
+        coppice.pass(3_600);
+    }
+    check_named(&coppice, &host, "block 3:", "with an interval of an hour");
+    println!("{hours} hours");
+    assert_eq!(coppice.prune_status().pruned_blocks, DUE);
+}
+
 /// Several at once, and new ones when the others are acknowledged.
 #[test]
 fn new_faults_are_seen_when_old_ones_are_acknowledged() {

@@ -66,7 +66,7 @@ fn each_mistake_is_named_and_changes_nothing() {
 
     let progress = begin(&coppice, &block, 400).unwrap();
     assert_eq!(begin(&coppice, &block, 400), Ok(progress), "the same again");
-    assert_eq!(begin(&coppice, &block, 500), Err(AppendError::UploadOpen));
+    assert!(matches!(begin(&coppice, &block, 500), Err(AppendError::UploadOpen { .. })));
     let (_, chunks) = upload(&block, 400);
     assert_eq!(
         coppice.put(2, 0, chunks[0].clone()),
@@ -138,11 +138,11 @@ fn an_aborted_or_expired_upload_leaves_no_byte_behind() {
     assert_eq!(used(&coppice.storage()), used(&before));
 
     begin(&coppice, &large, 100_000).unwrap();
-    coppice.pass(3_000);
+    coppice.pass(100);
     coppice.put(1, 0, upload(&large, 100_000).1[0].clone()).unwrap();
-    coppice.pass(3_000);
-    assert!(coppice.ask::<Option<(u64, UploadProgress)>>("get_upload", ()).is_some(), "it was touched 3,000 s ago");
-    coppice.pass(700);
+    coppice.pass(100);
+    assert!(coppice.ask::<Option<(u64, UploadProgress)>>("get_upload", ()).is_some(), "it was touched 100 s ago");
+    coppice.pass(30);
     assert_eq!(coppice.ask::<Option<(u64, UploadProgress)>>("get_upload", ()), None);
     assert_eq!(used(&coppice.storage()), used(&before));
     assert_eq!(coppice.append(&plain(1, 2, 10)), Ok(()));

@@ -222,10 +222,10 @@ fn an_upload_that_nobody_goes_on_with_expires() {
     };
     let other = TransactionUploadError::OtherUpload { txid: ByteBuf::from([1; 32]) };
     assert_eq!(abort([2; 32]), Err(other));
-    coppice.pass(3_500);
-    assert!(coppice.ask::<Option<(ByteBuf, UploadProgress)>>("utxo_get_upload", ()).is_some());
-    coppice.pass(200);
-    assert!(coppice.ask::<Option<(ByteBuf, UploadProgress)>>("utxo_get_upload", ()).is_none());
+    coppice.pass(110);
+    assert_eq!(coppice.ask::<Vec<OpenTransaction>>("utxo_list_uploads", ()).len(), 1);
+    coppice.pass(20);
+    assert_eq!(coppice.ask::<Vec<OpenTransaction>>("utxo_list_uploads", ()), []);
     assert_eq!(coppice.storage().used_bytes, 0);
     assert_eq!(abort([1; 32]), Ok(false));
 }

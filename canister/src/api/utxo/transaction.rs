@@ -1,8 +1,9 @@
 //! Where a record's transaction comes from.
 
+use super::super::UploadProgress;
 use super::{BlockRef, Outpoint, UtxoError};
 use crate::blob::BlobPtr;
-use candid::CandidType;
+use candid::{CandidType, Principal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
@@ -181,7 +182,7 @@ pub struct PutTransactionChunk {
 /// Why a transaction's upload was refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum TransactionUploadError {
-    /// Another transaction is being uploaded: finish or abort it.
+    /// The caller uploads another transaction: finish or abort it.
     OtherUpload {
         /// Which.
         txid: ByteBuf,
@@ -202,6 +203,24 @@ pub enum TransactionUploadError {
     ChunkMismatch,
     /// The upload itself is not acceptable.
     Refused(UtxoError),
+    /// As many producers have uploads open as may: wait until one is done or expires.
+    TooMany {
+        /// The most.
+        limit: u64,
+    },
+}
+
+/// An upload that is open.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct OpenTransaction {
+    /// Who began it; none where that was not noted.
+    pub by: Option<Principal>,
+    /// Of which transaction.
+    pub txid: ByteBuf,
+    /// How far it is.
+    pub progress: UploadProgress,
+    /// When it expires, in Unix seconds, unless the producer goes on with it before.
+    pub expires_at: u64,
 }
 
 /// Where a record's transaction lies.

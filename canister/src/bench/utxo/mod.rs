@@ -66,7 +66,7 @@ fn insert(state: &mut State, tx: &Transaction, item: &UtxoCreate, call: &Call) -
 /// The same of a transaction whose bytes lie outside.
 fn insert_outside(state: &mut State, tx: &Transaction, item: &UtxoCreate, call: &Call) -> Result<(), String> {
     let blob_key = ByteBuf::from(tx.parsed.txid);
-    let store = ExternalStore { blob_key, file_type: FileType::Tx, store_type: StoreType::Tx };
+    let store = ExternalStore { blob_key, file_type: FileType::Outputs, store_type: StoreType::Tx };
     let draft = Draft { parsed: tx.parsed.clone(), size: tx.raw.len() as u64, body: Body::Outside(&store) };
     said(state.utxo.insert(&mut state.blobs, draft, item, call))?;
     said(state.deletions.admits(&Name::from(&store), &tx.parsed.txid))?;

@@ -7,9 +7,13 @@ use crate::memory::{self, BUCKET, cell};
 use crate::runtime::native;
 use crate::utxo::model::{Hash, Indexes};
 use crate::utxo::{Call, LastUnspent, Order, UtxoStore};
+use candid::Principal;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+
+/// Who uploads, and sends the messages.
+const BY: Principal = Principal::anonymous();
 
 /// The store, over a stable memory of its own.
 pub struct Real {
@@ -92,9 +96,9 @@ impl Real {
             }
             Op::Preserve(txid, until) => Answer::Flag(store.preserve(txid, *until)),
             Op::Delete(txid) => Answer::Count(store.delete_by_id(blobs, txid, call)),
-            Op::Begin(arg) => Answer::Uploading(store.begin_upload(blobs, arg, call.settings, seconds)),
-            Op::Put(arg) => Answer::Uploading(store.uploads.put(blobs, arg, seconds)),
-            Op::Abort(txid) => Answer::Aborted(store.uploads.abort(blobs, txid)),
+            Op::Begin(arg) => Answer::Uploading(store.begin_upload(blobs, arg, call.settings, BY, seconds)),
+            Op::Put(arg) => Answer::Uploading(store.uploads.put(blobs, arg, BY, seconds)),
+            Op::Abort(txid) => Answer::Aborted(store.uploads.abort(blobs, txid, BY)),
         }
     }
 

@@ -3,7 +3,13 @@
 use super::world::*;
 use crate::api::*;
 use crate::blob::Owner;
+use crate::memory::{self, cell};
+use crate::runtime::native;
+use candid::Principal;
 use serde_bytes::ByteBuf;
+
+/// Who uploads, and sends the messages.
+const BY: Principal = Principal::anonymous();
 
 fn spends(tx: &Tx, of: std::ops::Range<u32>) -> Vec<Spend> {
     of.map(|vout| tx.spend(vout, vout)).collect()
@@ -107,7 +113,7 @@ fn a_transaction_that_no_message_holds_comes_in_chunks() {
     let begin = BeginTransaction { txid: tx.id(), length, chunk_size: 1 << 20 };
     let bad = BeginTransaction { chunk_size: 100_000, ..begin.clone() };
     let settings = w.settings.clone();
-    let at = |w: &mut World, begin: &BeginTransaction| w.store.begin_upload(&mut w.blobs, begin, &settings, 10);
+    let at = |w: &mut World, begin: &BeginTransaction| w.store.begin_upload(&mut w.blobs, begin, &settings, BY, 10);
     assert!(matches!(at(&mut w, &bad), Err(TransactionUploadError::Refused(UtxoError::BadArgument { .. }))));
     assert_eq!(at(&mut w, &begin), Ok(UploadProgress { chunks: 5, missing: 5 }));
     let other = BeginTransaction { txid: ByteBuf::from([3; 32]), ..begin.clone() };
@@ -120,21 +126,21 @@ fn a_transaction_that_no_message_holds_comes_in_chunks() {
         bytes: ByteBuf::from(tx.raw.chunks(1 << 20).nth(i as usize).unwrap()),
     };
     for i in [4, 0, 2, 0, 1] {
-        w.store.uploads.put(&mut w.blobs, &chunk(i), 11).unwrap();
+        w.store.uploads.put(&mut w.blobs, &chunk(i), BY, 11).unwrap();
         w.reopen();
     }
     let wrong = PutTransactionChunk { bytes: ByteBuf::from(vec![0; 1 << 20]), ..chunk(2) };
-    assert_eq!(w.store.uploads.put(&mut w.blobs, &wrong, 11), Err(TransactionUploadError::ChunkMismatch));
+    assert_eq!(w.store.uploads.put(&mut w.blobs, &wrong, BY, 11), Err(TransactionUploadError::ChunkMismatch));
     let short = PutTransactionChunk { bytes: ByteBuf::from([0]), ..chunk(3) };
     let expected = TransactionUploadError::WrongLength { expected: 1 << 20 };
-    assert_eq!(w.store.uploads.put(&mut w.blobs, &short, 11), Err(expected));
+    assert_eq!(w.store.uploads.put(&mut w.blobs, &short, BY, 11), Err(expected));
     assert_eq!(w.create(&item), Err(UtxoError::NoUpload));
-    w.store.uploads.put(&mut w.blobs, &chunk(3), 12).unwrap();
+    w.store.uploads.put(&mut w.blobs, &chunk(3), BY, 12).unwrap();
     assert!(w.blobs.kept_bytes(Owner::Upload) > 0);
     assert!(w.create(&item).unwrap().external);
     assert_eq!(w.blobs.kept_bytes(Owner::Upload), 0);
     assert_eq!(w.bytes(&tx).0, tx.raw);
-    assert_eq!(w.store.uploads.progress(), None);
+    assert_eq!(w.store.uploads.list(60), []);
 
     // One that fits its record gives the blobs back; one that is another's stays to be aborted; one left alone expires.
     let kept = w.blobs.kept_bytes(Owner::External);
@@ -144,18 +150,18 @@ fn a_transaction_that_no_message_holds_comes_in_chunks() {
         at(&mut w, &begin).unwrap();
         let bytes = ByteBuf::from(small.raw.as_slice());
         let put = PutTransactionChunk { txid: named.id(), chunk: 0, bytes };
-        w.store.uploads.put(&mut w.blobs, &put, 20).unwrap();
+        w.store.uploads.put(&mut w.blobs, &put, BY, 20).unwrap();
         let item = UtxoCreate { source: TransactionSource::Uploaded(named.id()), ..raw(&small) };
         match what {
             "whole" => assert!(!w.create(&item).unwrap().external),
             "another's" => {
                 assert!(matches!(w.create(&item), Err(UtxoError::BadTransaction { .. })));
-                assert_eq!(w.store.uploads.abort(&mut w.blobs, &named.txid), Ok(true));
-                assert_eq!(w.store.uploads.abort(&mut w.blobs, &named.txid), Ok(false));
+                assert_eq!(w.store.uploads.abort(&mut w.blobs, &named.txid, BY), Ok(true));
+                assert_eq!(w.store.uploads.abort(&mut w.blobs, &named.txid, BY), Ok(false));
             }
             _ => {
-                assert!(!w.store.uploads.expire(&mut w.blobs, 79, 60));
-                assert!(w.store.uploads.expire(&mut w.blobs, 80, 60));
+                assert_eq!(w.store.uploads.expire(&mut w.blobs, 79, 60), 0);
+                assert_eq!(w.store.uploads.expire(&mut w.blobs, 80, 60), 1);
             }
         }
         assert_eq!((w.blobs.kept_bytes(Owner::Upload), w.blobs.kept_bytes(Owner::External)), (0, kept));
@@ -201,4 +207,91 @@ fn outputs_unspent_in_one_batch_are_counted_on_their_pages_and_records() {
     assert_eq!(counters(&w, &a), (1, vec![(3, 1), (2, 2)], 1));
     assert_eq!(counters(&w, &b), (3, vec![(3, 3), (2, 1)], 1));
     assert_eq!((w.get(&a).delete_at_height, w.get(&b).delete_at_height), (None, None));
+}
+
+/// Each producer has an upload, and 64 of them at once; who is one too many is told, and loses nothing.
+#[test]
+fn each_producer_has_an_upload_of_its_own() {
+    let mut w = World::new();
+    let settings = w.settings.clone();
+    let of = |i: u8| Principal::from_slice(&[i, 7]);
+    let tx = |i: u8| Tx::orphan(u64::from(i), 1);
+    let begin = |i: u8| BeginTransaction { txid: tx(i).id(), length: tx(i).raw.len() as u64, chunk_size: 64 << 10 };
+    let chunk = |i: u8| PutTransactionChunk { txid: tx(i).id(), chunk: 0, bytes: ByteBuf::from(tx(i).raw) };
+    let open =
+        |w: &mut World, by: u8, i: u8| w.store.begin_upload(&mut w.blobs, &begin(i), &settings, of(by), u64::from(by));
+    for i in 0..64 {
+        assert_eq!(open(&mut w, i, i), Ok(UploadProgress { chunks: 1, missing: 1 }));
+        let others = Err(TransactionUploadError::OtherUpload { txid: tx(i).id() });
+        assert_eq!(open(&mut w, i, 99), others);
+    }
+    let kept = w.blobs.kept_bytes(Owner::Upload);
+    assert_eq!(open(&mut w, 64, 64), Err(TransactionUploadError::TooMany { limit: 64 }));
+    assert_eq!(w.blobs.kept_bytes(Owner::Upload), kept);
+    w.reopen();
+    for i in 0..64 {
+        assert_eq!(w.store.uploads.put(&mut w.blobs, &chunk(i), of(i), u64::from(i)).unwrap().missing, 0);
+        let none = w.store.uploads.put(&mut w.blobs, &chunk(i), of(i + 64), 0);
+        assert_eq!(none, Err(TransactionUploadError::NoUpload));
+    }
+    w.reopen();
+    // A record is made of the caller's upload, and its place is another's.
+    let item = |i: u8| UtxoCreate { source: TransactionSource::Uploaded(tx(i).id()), ..raw(&tx(i)) };
+    native::with(|world| world.caller = of(9));
+    assert_eq!(w.create(&item(8)), Err(UtxoError::NoUpload));
+    w.create(&item(9)).unwrap();
+    assert_eq!(w.store.uploads.list(60).len(), 63);
+    assert_eq!(open(&mut w, 64, 64), Ok(UploadProgress { chunks: 1, missing: 1 }));
+    // Those that were left alone go, and no other.
+    assert_eq!((w.store.uploads.touched(), w.store.uploads.expire(&mut w.blobs, 99, 60)), (Some(0), 39));
+    w.reopen();
+    let left: Vec<u64> = w.store.uploads.list(60).iter().map(|open| open.expires_at - 60).collect();
+    assert_eq!(left.len(), 25);
+    assert!(left.iter().all(|&touched| touched >= 40), "{left:?}");
+    assert_eq!(
+        w.store.uploads.abort(&mut w.blobs, &tx(50).txid, of(51)),
+        Err(TransactionUploadError::OtherUpload { txid: tx(51).id() })
+    );
+    assert_eq!(w.store.uploads.abort(&mut w.blobs, &tx(50).txid, of(50)), Ok(true));
+    assert_eq!(w.store.uploads.expire(&mut w.blobs, 1_000, 60), 24);
+    assert_eq!((w.blobs.kept_bytes(Owner::Upload), w.store.uploads.touched()), (0, None));
+    w.reopen();
+    assert_eq!(w.store.uploads.list(60), []);
+    // Of three places the second is free again. Another version of what says so is refused.
+    for by in [1, 2, 3] {
+        open(&mut w, by, by).unwrap();
+    }
+    w.store.uploads.abort(&mut w.blobs, &tx(2).txid, of(2)).unwrap();
+    let cells = memory::region(memory::CELLS);
+    w.reopen();
+    assert_eq!(w.store.uploads.list(60).len(), 2);
+    let [version] = cells.read(cell::TRANSACTION_PLACES + 4);
+    cells.write(cell::TRANSACTION_PLACES + 4, &[version + 1]);
+    assert!(crate::utxo::UtxoStore::open(std::rc::Rc::new(memory::region(memory::CELLS)), 3).is_err());
+}
+
+/// What was begun before it was noted by whom is everybody's, and then of who goes on with it.
+#[test]
+fn an_upload_of_before_is_of_who_goes_on_with_it() {
+    let mut w = World::new();
+    let settings = w.settings.clone();
+    let [one, two] = [1, 2].map(|i| Principal::from_slice(&[i]));
+    let tx = Tx::orphan(1, 20_000);
+    let begin = BeginTransaction { txid: tx.id(), length: tx.raw.len() as u64, chunk_size: 64 << 10 };
+    w.store.begin_upload(&mut w.blobs, &begin, &settings, one, 5).unwrap();
+    let cells = memory::region(memory::CELLS);
+    let (at, magic) = (cell::TRANSACTION_UPLOAD, *b"CPTU");
+    let mut stored: ciborium::Value = cell::load(&cells, at, magic, 1).unwrap().unwrap();
+    stored.as_map_mut().unwrap().retain(|(name, _)| name.as_text() != Some("by"));
+    cell::save(&cells, (at, cell::TRANSACTION_UPLOAD_LEN), magic, 1, &stored).unwrap();
+    w.reopen();
+    assert_eq!(w.store.uploads.list(60)[0].by, None);
+    let chunk = |i: u32| {
+        let bytes = ByteBuf::from(tx.raw.chunks(64 << 10).nth(i as usize).unwrap());
+        PutTransactionChunk { txid: tx.id(), chunk: i, bytes }
+    };
+    w.store.uploads.put(&mut w.blobs, &chunk(0), two, 6).unwrap();
+    assert_eq!(w.store.uploads.list(60)[0].by, Some(two));
+    assert_eq!(w.store.uploads.put(&mut w.blobs, &chunk(1), one, 7), Err(TransactionUploadError::NoUpload));
+    w.store.uploads.put(&mut w.blobs, &chunk(1), two, 7).unwrap();
 }

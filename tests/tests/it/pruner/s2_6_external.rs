@@ -4,7 +4,8 @@ use super::world::*;
 use crate::utxo::{all_ok, create, set_mined};
 use coppice_canister::api::*;
 use coppice_canister::blob::Owner;
-use coppice_tests::coppice::Who;
+use coppice_host::Outcome;
+use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
 
@@ -348,4 +349,36 @@ fn s2_6_a_worker_with_a_lease_completes_records_with_their_blobs() {
     assert_eq!(done.unwrap().removed, 1);
     assert_eq!((world.record(&child), world.status().blobs_pending), (None, 0));
     assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);
+}
+
+/// Memory for the first row must be grown, by a tick that traps there whatever it does: it is not tried again every ten seconds.
+#[test]
+fn where_growing_memory_traps_no_timer_repeats_it_again_and_again() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    let world = World::on(coppice);
+    let tx = Tx::orphan(1, 1);
+    outside(&world, &[(&tx, store(b"key", FileType::Tx, StoreType::Tx))]);
+    (1..200).for_each(|growth| host.faults().trap_growth(growth));
+    let job = World::scheduled(world.persisted(20));
+    host.take_executions();
+    let mut trapped = Vec::new();
+    for tick in 0..59 {
+        world.ticks(1);
+        let all = host.take_executions();
+        let here = all.iter().filter(|execution| execution.outcome != Outcome::Completed).count();
+        trapped.extend(std::iter::repeat_n(tick, here));
+    }
+    assert_eq!(trapped, [0], "one in ten minutes");
+    let status = world.status();
+    let running = status.running.expect("it waits for memory");
+    assert_eq!((running.id, running.progress), (job.id, PruneProgress::HasMore { reason: StopReason::Memory }));
+    assert_eq!((running.counts.records_deleting, running.counts.external_errors, status.passed_over.len()), (0, 0, 0));
+    // Where it does not trap any more it goes on, as if nothing had been: in a run of its own, where the job has timed out.
+    host.faults().clear();
+    for _ in 0..70 {
+        world.ticks(1);
+    }
+    assert_eq!(pending(&world, 20).len(), 1);
+    assert!(host.take_executions().iter().all(|execution| execution.outcome == Outcome::Completed));
+    assert_eq!(world.status().running, None);
 }

@@ -239,6 +239,10 @@ impl Ic for Reference {
         Principal::management_canister()
     }
 
+    fn set_controllers(&self, _: Principal, _: Principal, _: Vec<Principal>) -> Result<(), Reject> {
+        Ok(())
+    }
+
     fn install(&self, _: Principal, _: Vec<u8>, _: Vec<u8>, _: Principal) {}
 
     fn upgrade(&self, _: Principal, _: Vec<u8>, _: Vec<u8>, _: Principal) -> Result<(), Reject> {

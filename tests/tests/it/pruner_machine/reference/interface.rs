@@ -51,7 +51,11 @@ impl State {
                     verify_segments: false,
                     upload_expiry_secs: 0,
                     min_liquid_cycles: 0,
+                    nodes: 13,
+                    reserved_cycles_limit: 0,
                     require_export: false,
+                    max_rollback_blocks: 0,
+                    open_queries: false,
                     utxo,
                 }))
             }

@@ -1,0 +1,748 @@
+//! The chain's half of the canister as a state machine: random histories through its endpoints and its timer, with uploads, rollbacks and
+//! resets that take many messages, damage of records and of blobs, memory that is refused, traps in the middle of messages and upgrades
+//! between any two of them, against a plain model.
+//!
+//! What damage may do is bounded, too: of blocks that were not damaged everything is there, an id is where it is or is said to be
+//! damaged, nothing is stuck, and all space can be had again.
+
+mod model;
+mod world;
+
+use crate::api::*;
+use crate::blob::Owner;
+use crate::chain::IndexTable;
+use crate::runtime::native;
+use crate::state;
+use crate::testing::{block, hash, id, with_keys};
+use candid::Principal;
+use model::{Made, Model, Place, Upload};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use serde_bytes::ByteBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use world::World;
+
+/// Ids, and keys, that occur again and again.
+const IDS: u64 = 10;
+const KEYS: u8 = 4;
+const EXPORTER: Principal = Principal::from_slice(&[7]);
+
+/// A block that is to be made: its ids are some of a few and some of its own, and so are its keys.
+#[derive(Clone, Debug)]
+struct Draft {
+    body: usize,
+    ids: Vec<u8>,
+    own: u8,
+    keys: Vec<(u8, u8)>,
+}
+
+/// What becomes of a record, or of a blob of the log.
+#[derive(Clone, Copy, Debug)]
+enum Harm {
+    /// The record cannot be decoded.
+    Record,
+    /// The record says that the block lies elsewhere.
+    Misplaced(u64),
+    /// The directory names no blob.
+    Pointer,
+    /// The blob's entry cannot be decoded.
+    Blob,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Append(Draft),
+    Upload { draft: Draft, chunk: usize, commits: u8 },
+    Huge { draft: Draft, mib: u64 },
+    Put(usize),
+    Commit(u8),
+    Abort,
+    Rollback { depth: u64, times: u8 },
+    Reset { first: u64, dropping: bool, right: bool },
+    Prune(u64),
+    Policy { retain: u64, ops: u64 },
+    Enable(bool),
+    Exporter(bool),
+    Acknowledge(u64),
+    Damage(Harm, u64),
+    Time(u64),
+}
+
+fn draft() -> impl Strategy<Value = Draft> {
+    let body = prop_oneof![3 => 0usize..500, 2 => 0usize..200 << 10];
+    let ids = prop::collection::vec(0..IDS as u8, 0..6);
+    let keys = prop::collection::vec((0u8..12, 0..KEYS + 4), 0..8);
+    (body, ids, 0u8..8, keys).prop_map(|(body, ids, own, keys)| Draft { body, ids, own, keys })
+}
+
+/// `damage`: whether anything is damaged.
+fn step(damage: bool) -> impl Strategy<Value = Step> {
+    let harm = prop_oneof![
+        Just(Harm::Record),
+        prop_oneof![Just(0), 0u64..2_000_000, Just(u64::MAX), Just(1 << 50)].prop_map(Harm::Misplaced),
+        Just(Harm::Pointer),
+        Just(Harm::Blob),
+    ];
+    let time = prop::sample::select(&[60u64, 60, 60, 60, 700, 4_300][..]);
+    prop_oneof![
+        24 => draft().prop_map(Step::Append),
+        5 => (draft(), 1usize..90 << 10, 0u8..20)
+            .prop_map(|(draft, chunk, commits)| Step::Upload { draft, chunk, commits }),
+        1 => (draft(), 1u64..250).prop_map(|(draft, mib)| Step::Huge { draft, mib }),
+        3 => (1usize..200).prop_map(Step::Put),
+        6 => (1u8..12).prop_map(Step::Commit),
+        2 => Just(Step::Abort),
+        4 => (0u64..5, 1u8..4).prop_map(|(depth, times)| Step::Rollback { depth, times }),
+        1 => (prop_oneof![Just(0u64), 0u64..1 << 40], any::<bool>(), prop::bool::weighted(0.9))
+            .prop_map(|(first, dropping, right)| Step::Reset { first, dropping, right }),
+        3 => (1u64..60).prop_map(Step::Prune),
+        3 => (0u64..9, prop_oneof![1u64..12, Just(10_000)]).prop_map(|(retain, ops)| Step::Policy { retain, ops }),
+        1 => prop::bool::weighted(0.8).prop_map(Step::Enable),
+        1 => any::<bool>().prop_map(Step::Exporter),
+        3 => (0u64..4).prop_map(Step::Acknowledge),
+        3 => (harm, any::<u64>()).prop_map(move |(harm, which)| match damage {
+            true => Step::Damage(harm, which),
+            false => Step::Time(60),
+        }),
+        8 => time.prop_map(Step::Time),
+    ]
+}
+
+fn append(block: &AppendBlock) -> Result<(), AppendError> {
+    crate::append_block(block.clone());
+    native::with(|world| candid::decode_one(&world.reply)).unwrap()
+}
+
+struct Machine {
+    world: World,
+    model: Model,
+    verify: bool,
+    slice: u64,
+    /// The last block that a rollback has begun to take out.
+    leaving: Option<Made>,
+}
+
+impl Machine {
+    fn new(first: u64, seed: u64, slice: u64, verify: bool) -> Self {
+        let mut model = Model::default();
+        model.first = first;
+        Self { world: World::new(seed, slice, verify), model, verify, slice, leaving: None }
+    }
+
+    /// A message that never traps by itself.
+    fn sent<T>(&mut self, run: impl Fn() -> T) -> T {
+        self.world.message(run).unwrap_or_else(|why| panic!("a trap: {why}"))
+    }
+
+    fn make(&mut self, draft: &Draft) -> Made {
+        self.model.made += 1;
+        let (number, serial) = (self.model.next(), self.model.made);
+        let own = (0..u64::from(draft.own)).map(|i| id(1 << 32 | serial << 8 | i));
+        let ids: Vec<_> = draft.ids.iter().map(|&of| id(u64::from(of))).chain(own).collect();
+        let key =
+            |of: u8| if of < KEYS { vec![of; usize::from(of)] } else { [&[of], &serial.to_le_bytes()[..]].concat() };
+        let keys: Vec<(u32, Vec<u8>)> = match ids.len() as u32 {
+            0 => Vec::new(),
+            n => draft.keys.iter().map(|&(at, of)| (u32::from(at) % n, key(of))).collect(),
+        };
+        let of_block: Vec<(u32, &[u8])> = keys.iter().map(|(at, key)| (*at, key.as_slice())).collect();
+        let mut block = with_keys(block(number, &ids, draft.body), &of_block);
+        // No two blocks have one hash, on any fork.
+        block.hash = ByteBuf::from(hash(serial, 1));
+        block.parent_hash = self.model.kept.back().map_or_else(ByteBuf::new, |made| made.block.hash.clone());
+        Made { serial, block, ids, keys, damaged: false }
+    }
+
+    /// What an append, or the beginning of an upload, has to wait for.
+    fn waits(&self) -> Option<AppendError> {
+        if let Some(to) = self.model.rollback_to {
+            return Some(AppendError::RollbackUnderway { to });
+        }
+        if let Some((by, expires_at)) = self.model.open() {
+            return Some(AppendError::UploadOpen { by, expires_at });
+        }
+        let left = state::read(|state| state.chain.to_clear());
+        (left > 0).then_some(AppendError::ResetUnderway { left })
+    }
+
+    fn append(&mut self, draft: &Draft) {
+        let made = self.make(draft);
+        let waits = self.waits();
+        match (self.sent(|| append(&made.block)), waits) {
+            (answer, Some(error)) => assert_eq!(answer, Err(error)),
+            (Err(AppendError::OutOfSpace), None) if self.world.refused => {
+                self.world.meets("appends without memory");
+                self.check();
+                // Once there is memory again the same block fits.
+                while self.sent(|| append(&made.block)) == Err(AppendError::OutOfSpace) {
+                    assert!(self.world.refused);
+                }
+                self.model.append(made);
+            }
+            (answer, None) => {
+                let small = (made.ids.len() + made.keys.len()) as u64 <= self.slice;
+                if small {
+                    assert_eq!(answer, Ok(()));
+                    assert_eq!(self.sent(|| append(&made.block)), Ok(()), "again changes nothing");
+                    self.model.append(made);
+                } else {
+                    assert!(matches!(answer, Err(AppendError::TooLarge { limit, .. }) if limit == self.slice));
+                    self.open(made, 60_000, None);
+                    self.put(usize::MAX);
+                    self.commit(u8::MAX);
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, made: Made, chunk: usize, huge: Option<u64>) {
+        let block = &made.block;
+        let mut lengths = [&block.body, &block.receipts, &block.index].map(|bytes| bytes.len() as u64).to_vec();
+        let mut chunk = chunk.max(lengths.iter().sum::<u64>() as usize / 300 + 1);
+        if let Some(mib) = huge {
+            (lengths[0], chunk) = (mib << 20, 1 << 20);
+        }
+        let chunks = lengths.iter().sum::<u64>().div_ceil(chunk as u64) as u32;
+        let arg = BeginBlock {
+            number: block.number,
+            hash: block.hash.clone(),
+            parent_hash: block.parent_hash.clone(),
+            timestamp: block.timestamp,
+            lengths,
+            sha256: block.sha256.clone(),
+            chunk_size: chunk as u32,
+        };
+        let waits = self.waits();
+        let answer = self.sent(|| crate::begin_block(arg.clone()));
+        match (answer, waits) {
+            (answer, Some(error)) => assert_eq!(answer, Err(error)),
+            (Err(AppendError::OutOfSpace), None) if self.world.refused => self.world.meets("uploads without memory"),
+            (answer, None) => {
+                assert_eq!(answer, Ok(UploadProgress { chunks, missing: chunks }));
+                let (put, touched) = (BTreeSet::new(), self.world.now());
+                let huge = huge.is_some();
+                self.model.upload = Some(Upload { made, chunk, put, huge, touched, entered: 0, aborting: false });
+            }
+        }
+    }
+
+    fn put(&mut self, most: usize) {
+        let Some(upload) = self.model.upload.clone().filter(|upload| !upload.huge) else { return };
+        let block = &upload.made.block;
+        let payload = [&block.body[..], &block.receipts, &block.index].concat();
+        for (chunk, bytes) in
+            (0..).zip(payload.chunks(upload.chunk)).filter(|(chunk, _)| !upload.put.contains(chunk)).take(most)
+        {
+            let put = PutBlockChunk { number: block.number, chunk, bytes: ByteBuf::from(bytes) };
+            let answer = self.sent(|| crate::put_block_chunk(put.clone()));
+            if answer.is_err() {
+                assert!(upload.made.damaged && answer == Err(UploadError::Damaged), "{answer:?}");
+                return;
+            }
+            let now = self.world.now();
+            let open = self.model.upload.as_mut().unwrap();
+            open.put.insert(chunk);
+            open.touched = now;
+        }
+    }
+
+    fn commit(&mut self, times: u8) {
+        for _ in 0..times {
+            let Some(upload) = self.model.upload.clone() else { return };
+            let made = &upload.made;
+            let which = BlockId { number: made.block.number, hash: made.block.hash.clone() };
+            let references = (made.ids.len() + made.keys.len()) as u64;
+            let payload = made.block.body.len() + made.block.receipts.len() + made.block.index.len();
+            let whole = !upload.huge && upload.put.len() == payload.div_ceil(upload.chunk);
+            let answer = match self.world.message(|| crate::commit_block(which.clone())) {
+                Ok(answer) => answer,
+                Err(_) if made.damaged => return,
+                Err(why) => panic!("commit_block traps: {why}"),
+            };
+            match answer {
+                Err(UploadError::Incomplete { .. }) => return assert!(!whole),
+                Err(UploadError::Aborting) => return assert!(upload.aborting),
+                Err(UploadError::Append(AppendError::OutOfSpace)) if self.world.refused => {
+                    self.world.meets("commits without memory");
+                }
+                Err(error) => {
+                    assert!(made.damaged, "{error:?}");
+                    return self.world.meets("damaged uploads");
+                }
+                Ok(Commit::Done) => {
+                    assert!(whole && !upload.aborting);
+                    assert!(upload.entered + self.slice >= references, "more than a slice");
+                    let open = self.model.upload.take().unwrap();
+                    return self.model.append(open.made);
+                }
+                Ok(Commit::HasMore { entered, of }) => {
+                    assert_eq!(of, references);
+                    self.world.meets("slices entered");
+                    let hashing = self.verify && upload.entered == 0 && entered == 0;
+                    assert!(hashing || entered == upload.entered + self.slice, "{entered} behind {upload:?}");
+                    let now = self.world.now();
+                    let open = self.model.upload.as_mut().unwrap();
+                    (open.entered, open.touched) = (entered, now);
+                }
+            }
+            self.check();
+        }
+    }
+
+    fn abort(&mut self) {
+        let number = self.model.upload.as_ref().map_or(self.model.next(), |upload| upload.made.block.number);
+        let answer = self.sent(|| crate::abort_block(number));
+        assert_eq!(answer, Ok(self.model.upload.is_some()));
+        let is_open = state::read(|state| state.chain.upload_progress().is_some());
+        match &mut self.model.upload {
+            Some(upload) if is_open => {
+                upload.aborting = true;
+                self.world.meets("aborts in slices");
+            }
+            upload => *upload = None,
+        }
+    }
+
+    /// Takes out of the model what is above the head.
+    fn fall_to(&mut self, head: u64) {
+        while self.model.head().is_some_and(|at| at > head) {
+            self.leaving = self.model.kept.pop_back();
+            let damaged = self.leaving.as_ref().is_some_and(|made| made.damaged);
+            self.world.meets(if damaged { "damaged blocks rolled back" } else { "blocks rolled back" });
+        }
+        let next = self.model.next();
+        self.model.bound = self.model.bound.map(|bound| bound.min(next));
+    }
+
+    fn roll_back(&mut self, depth: u64, times: u8) {
+        let Some(number) = self.model.head().map(|head| head.saturating_sub(depth)) else {
+            assert_eq!(self.sent(|| crate::rollback_to(5)), Err(RollbackError::Empty));
+            return;
+        };
+        for _ in 0..times {
+            let expected = if number < self.model.oldest() {
+                Some(RollbackError::Pruned { first_available: self.model.oldest() })
+            } else if let Some((by, expires_at)) = self.model.open() {
+                Some(RollbackError::UploadOpen { by, expires_at })
+            } else if number > self.model.head().unwrap_or_default() {
+                self.model.head().map(|head| RollbackError::AboveHead { head })
+            } else {
+                let under_way = self.model.rollback_to.filter(|&to| number > to);
+                under_way.map(|to| RollbackError::RollbackUnderway { to })
+            };
+            let answer = self.sent(|| crate::rollback_to(number));
+            match (answer, expected) {
+                (answer, Some(error)) => return assert_eq!(answer, Err(error)),
+                (answer, None) => {
+                    let answer = answer.unwrap();
+                    assert!(answer.head >= number);
+                    self.fall_to(answer.head);
+                    assert!(answer.has_more || answer.head == number);
+                    self.model.rollback_to = answer.has_more.then_some(number);
+                    if answer.has_more {
+                        self.world.meets("rollbacks in slices");
+                    }
+                    self.check();
+                }
+            }
+        }
+    }
+
+    fn reset(&mut self, first: u64, dropping: bool, right: bool) {
+        let expected = state::read(|state| {
+            let chain = &state.chain;
+            chain.state().head().map(|head| chain.hash(head).unwrap_or_default().to_bytes())
+        });
+        let head_hash = if right { expected.clone().unwrap_or_default() } else { ByteBuf::from(vec![1, 2, 3]) };
+        let arg = ResetChain { head_hash, drop_unexported: dropping };
+        let answer = self.sent(|| crate::reset_chain(arg.clone()));
+        let next = self.model.next();
+        let refused = match (&expected, self.model.bound.filter(|&bound| bound < next && !dropping)) {
+            (None, _) => Some(ResetError::Empty),
+            (Some(expected), _) if !right => Some(ResetError::WrongHash { expected: expected.clone() }),
+            _ if self.model.upload.is_some() => {
+                self.model.open().map(|(by, expires_at)| ResetError::UploadOpen { by, expires_at })
+            }
+            _ if self.model.rollback_to.is_some() => {
+                self.model.rollback_to.map(|to| ResetError::RollbackUnderway { to })
+            }
+            (Some(_), Some(bound)) => {
+                let exported_before_block = bound.max(self.model.oldest());
+                Some(ResetError::NotExported { exporter: "archive".into(), exported_before_block })
+            }
+            _ => None,
+        };
+        match refused {
+            Some(error) => assert_eq!(answer, Err(error)),
+            None => {
+                let left = state::read(|state| state.chain.to_clear());
+                assert_eq!(answer, Ok(ChainReset { blocks: self.model.kept.len() as u64, left }));
+                self.model.reset(first);
+                self.world.meets("resets");
+            }
+        }
+    }
+
+    /// Takes out of the model what was pruned, which is never more than may go.
+    fn pruned(&mut self) {
+        let (oldest, most) = (state::read(|state| state.chain.state().oldest), self.model.may_go_below());
+        if self.model.kept.is_empty() {
+            return;
+        }
+        assert!((self.model.oldest()..=most).contains(&oldest), "pruned to {oldest}, and {most} was the most");
+        while self.model.oldest() < oldest {
+            let gone = self.model.kept.pop_front();
+            self.world.meets(if gone.is_some_and(|made| made.damaged) {
+                "damaged blocks pruned"
+            } else {
+                "blocks pruned"
+            });
+        }
+    }
+
+    fn damage(&mut self, harm: Harm, which: u64) {
+        // Of a block in transit there is a record, too.
+        let (numbers, log) = state::read(|state| {
+            let (chain, at) = (&state.chain, state.chain.state());
+            let transit = at.transit.map(|transit| transit.number);
+            ((at.oldest..at.next).chain(transit).collect::<Vec<_>>(), chain.log_blobs().collect::<Vec<_>>())
+        });
+        self.model.harmed += 1;
+        let pick = |of: &[u64]| of[which as usize % of.len()];
+        match harm {
+            Harm::Record | Harm::Misplaced(_) if !numbers.is_empty() => {
+                let number = pick(&numbers);
+                self.harm(number);
+                state::mutate(|state| match harm {
+                    Harm::Misplaced(offset) if state.chain.meta(number).is_some() => {
+                        state.chain.misplace_record(number, offset);
+                    }
+                    _ => state.chain.poison_record(number),
+                });
+            }
+            Harm::Pointer | Harm::Blob if !log.is_empty() => {
+                let blob = pick(&log);
+                let lies_in = |number| {
+                    // A record that is damaged itself says nothing; that block is harmed already.
+                    state::read(|state| state.chain.blobs_of(number).is_some_and(|blobs| blobs.contains(&blob)))
+                };
+                let harmed: Vec<u64> = numbers.into_iter().filter(|&number| lies_in(number)).collect();
+                let open = self.model.upload.as_ref().map(|upload| upload.made.block.number);
+                let tail = state::read(|state| state.chain.tail_blob());
+                open.into_iter().filter(|_| blob >= tail).chain(harmed).for_each(|number| self.harm(number));
+                state::mutate(|state| match harm {
+                    Harm::Pointer => state.chain.poison_log(blob),
+                    _ => state.chain.poison_blob(&state.blobs, blob),
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn harm(&mut self, number: u64) {
+        match &mut self.leaving {
+            Some(made) if made.block.number == number && self.model.head().is_none_or(|head| head < number) => {
+                let made = made.clone();
+                if self.model.upload.is_none() {
+                    self.model.note_harm(&made);
+                }
+            }
+            _ => {}
+        }
+        self.model.harm(number);
+    }
+
+    /// Lets time pass: what was begun is finished, what has expired is gone, and what is due is pruned.
+    fn pass(&mut self, secs: u64) {
+        self.world.pass(secs);
+        let (is_open, head, under_way) = state::read(|state| {
+            let chain = &state.chain;
+            (chain.upload_progress().is_some(), chain.state().head(), chain.is_under_way())
+        });
+        assert!(!under_way, "nobody goes on with what was begun");
+        if let Some(upload) = &self.model.upload {
+            let expired = self.model.expired(self.world.now());
+            let gone = upload.aborting || expired;
+            assert_eq!(is_open, !gone, "{upload:?}");
+            if gone {
+                self.model.upload = None;
+                self.world.meets(if expired { "uploads expired" } else { "uploads undone by ticks" });
+            }
+        }
+        if let Some(to) = self.model.rollback_to.take() {
+            assert_eq!(head, Some(to), "the rollback is not at its end");
+            self.world.meets("rollbacks ended by ticks");
+            self.fall_to(to);
+        }
+        self.pruned();
+        if self.model.enabled {
+            assert_eq!(self.model.oldest(), self.model.may_go_below(), "what is due is not pruned");
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Append(draft) => self.append(draft),
+            Step::Upload { draft, chunk, commits } => {
+                let made = self.make(draft);
+                self.open(made, *chunk, None);
+                self.put(usize::MAX);
+                self.commit(*commits);
+            }
+            Step::Huge { draft, mib } => {
+                let made = self.make(draft);
+                self.open(made, 1 << 20, Some(*mib));
+            }
+            Step::Put(most) => self.put(*most),
+            Step::Commit(times) => self.commit(*times),
+            Step::Abort => self.abort(),
+            Step::Rollback { depth, times } => self.roll_back(*depth, *times),
+            Step::Reset { first, dropping, right } => self.reset(*first, *dropping, *right),
+            Step::Prune(ops) => {
+                let answer = self.sent(|| crate::prune_now(*ops));
+                assert_eq!(answer.is_ok(), self.model.policy);
+                self.pruned();
+            }
+            Step::Policy { retain, ops } => {
+                let arg = PrunePolicyArg {
+                    retain_blocks: Some(*retain),
+                    min_kept_blocks: Some(0),
+                    max_ops_per_tick: Some(*ops),
+                    timer_interval_secs: Some(10),
+                    pause_after_secs: Some(0),
+                    ..PrunePolicyArg::default()
+                };
+                self.sent(|| crate::set_prune_policy(arg.clone())).unwrap();
+                self.model.enabled |= !self.model.policy;
+                (self.model.policy, self.model.retain) = (true, *retain);
+            }
+            Step::Enable(enabled) => {
+                let answer = self.sent(|| crate::set_pruning_enabled(*enabled));
+                assert_eq!(answer.is_ok(), self.model.policy || !enabled);
+                self.model.enabled = *enabled && self.model.policy;
+            }
+            Step::Exporter(true) => {
+                let exporter = Exporter { name: "archive".into(), principal: EXPORTER };
+                self.sent(|| crate::register_exporter(exporter.clone())).unwrap();
+                let oldest = self.model.oldest();
+                self.model.bound.get_or_insert(oldest);
+            }
+            Step::Exporter(false) => {
+                let which = RemoveExporter { name: "archive".into(), drop_guard: true };
+                let answer = self.sent(|| crate::remove_exporter(which.clone()));
+                assert_eq!(answer.is_ok(), self.model.bound.take().is_some());
+            }
+            Step::Acknowledge(depth) => self.acknowledge(*depth),
+            Step::Damage(harm, which) => self.damage(*harm, *which),
+            Step::Time(secs) => self.pass(*secs),
+        }
+        self.check();
+    }
+
+    fn acknowledge(&mut self, depth: u64) {
+        let Some(number) = self.model.head().and_then(|head| head.checked_sub(depth)) else { return };
+        let Some((hash, damaged)) = self.model.get_mut(number).map(|made| (made.block.hash.clone(), made.damaged))
+        else {
+            return;
+        };
+        native::with(|world| world.caller = EXPORTER);
+        let answer = self.sent(|| crate::ack_exported(number, hash.clone()));
+        native::with(|world| world.caller = world::PRODUCER);
+        match self.model.bound {
+            None => assert!(matches!(answer, Err(AckError::NotRegistered { .. })), "{answer:?}"),
+            Some(bound) => match answer {
+                Ok(answer) => {
+                    assert_eq!(answer, bound.max(number + 1));
+                    self.model.bound = Some(answer);
+                }
+                Err(error) => assert!(damaged, "{error:?}"),
+            },
+        }
+    }
+
+    /// What is seen from outside is what the model says.
+    fn check(&self) {
+        let model = &self.model;
+        state::read(|state| {
+            let (chain, blobs) = (&state.chain, &state.blobs);
+            assert_eq!(chain.state().head(), model.head());
+            assert!(model.kept.is_empty() || chain.state().oldest == model.oldest());
+            assert_eq!(chain.upload_progress().is_some(), model.upload.is_some());
+            assert_eq!(chain.state().rollback_to, model.rollback_to);
+            if model.harmed == 0 {
+                let references: usize = model.kept.iter().map(|made| made.ids.len() + made.keys.len()).sum();
+                assert_eq!(chain.state().kept_references(), references as u64);
+            }
+            let of_one = model.kept.get((model.made * 7) as usize % model.kept.len().max(1));
+            if let Some(made) = of_one.filter(|made| !made.damaged) {
+                let found = chain.block(blobs, made.block.number).expect("a kept block");
+                assert_eq!((&found.header.hash, &found.body), (&made.block.hash, &made.block.body));
+                assert_eq!((&found.receipts, &found.index), (&made.block.receipts, &made.block.index));
+            }
+            let ids = (0..IDS).map(id).chain(of_one.into_iter().flat_map(|made| made.ids.clone()));
+            for id in ids.chain(model.upload.iter().flat_map(|upload| upload.made.ids.clone())) {
+                let found = chain.location(blobs, &id).map(|found| (found.block_number, found.position));
+                match (model.locate(&id), found) {
+                    (Place::At(place), found) => assert_eq!(found, place.ok_or(ReadError::NotFound)),
+                    (Place::OneOf(places), Ok(found)) => {
+                        assert!(places.contains(&found), "{found:?} is none of {places:?}");
+                    }
+                    (Place::OneOf(_), Err(ReadError::NotFound | ReadError::Corrupt { .. })) => {}
+                    (Place::OneOf(_), Err(error)) => panic!("{error:?}"),
+                }
+            }
+            for key in (0..KEYS).map(|of| vec![of; usize::from(of)]) {
+                let Some(expected) = model.find(&key) else { continue };
+                let page = chain.find_by_key(blobs, &key, None, 0).unwrap();
+                let found = page.transactions.iter().map(|found| (found.block_number, found.position));
+                assert_eq!((found.collect::<Vec<_>>(), page.cursor), (expected, None), "key {key:?}");
+            }
+        });
+    }
+
+    /// Whatever has happened, what is kept is whole but for what was damaged, and all of it can be emptied and begun again.
+    fn end(mut self, first: u64) -> BTreeMap<&'static str, u64> {
+        self.pass(120);
+        self.abort();
+        self.pass(120);
+        let kept = self.model.kept.clone();
+        state::read(|state| {
+            for made in kept.iter().filter(|made| !made.damaged) {
+                let found = state.chain.block(&state.blobs, made.block.number).expect("a kept block");
+                assert_eq!((&found.body, &found.index), (&made.block.body, &made.block.index));
+            }
+            let chain = state.chain.state();
+            assert_eq!(state.blobs.kept_bytes(Owner::Upload), 0);
+            let log = (chain.log_end - chain.log_first) * u64::from(world::CLASS);
+            assert_eq!(state.blobs.kept_bytes(Owner::Chain), log);
+            assert!(!state.blobs.has_quarantined());
+        });
+        if self.model.harmed == 0 && self.model.policy {
+            while self.sent(|| crate::prune_now(10_000)).unwrap().dropped > 0 {}
+            self.pruned();
+            let live = state::read(|state| state.chain.index_stats().entries);
+            assert_eq!(live, self.model.distinct_ids() as u64, "an entry for each id, and no other");
+            assert_eq!(state::read(|state| state.chain.debt(IndexTable::Ids).debt), 0);
+        }
+        let problems = crate::health().problems;
+        assert!(!problems.iter().any(|problem| problem.contains("passed over")), "{problems:?}");
+        assert!(self.model.harmed > 0 || !problems.iter().any(|problem| problem.contains("damaged")), "{problems:?}");
+        self.reset(first, true, true);
+        self.pass(120);
+        state::read(|state| {
+            assert_eq!(state.blobs.kept_bytes(Owner::Chain), 0);
+            assert!(!state.blobs.has_quarantined());
+        });
+        let draft = Draft { body: 70_000, ids: vec![0, 1, 2], own: 0, keys: vec![(0, 1)] };
+        self.slice = self.slice.max(4);
+        self.world.set_slice(self.slice);
+        (0..5).for_each(|_| {
+            self.append(&draft);
+            self.check();
+        });
+        self.sent(|| crate::acknowledge_faults(u64::MAX));
+        let problems = crate::health().problems;
+        assert!(!problems.iter().any(|problem| problem.contains("damaged") || problem.contains("written off")));
+        self.world.met
+    }
+}
+
+fn first() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0u64), 0u64..1 << 40]
+}
+
+/// A history: where the chain begins, and begins again; the seed of what becomes of messages; references of a slice; whether segments are
+/// verified; and what is done.
+type History = ((u64, u64), u64, u64, bool, Vec<Step>);
+
+fn history(damage: bool) -> impl Strategy<Value = History> {
+    (
+        (first(), first()),
+        any::<u64>(),
+        prop_oneof![1u64..12, 12u64..60],
+        any::<bool>(),
+        prop::collection::vec(step(damage), 1..100),
+    )
+}
+
+fn run(((first, again), seed, slice, verify, steps): History) -> BTreeMap<&'static str, u64> {
+    let mut machine = Machine::new(first, seed, slice, verify);
+    steps.iter().for_each(|step| machine.step(step));
+    machine.end(again)
+}
+
+proptest! {
+    #![proptest_config(crate::testing::histories(96))]
+
+    #[test]
+    fn any_history_is_as_the_model_says(history in history(false)) {
+        run(history);
+    }
+
+    #[test]
+    fn damage_stays_where_it_is(history in history(true)) {
+        run(history);
+    }
+}
+
+/// What could not be read where an upload was undone is counted, and named by `health` until somebody has seen it.
+#[test]
+fn damage_that_an_abort_meets_is_counted() {
+    for by_hand in [true, false] {
+        let mut machine = Machine::new(5, 0, 2, false);
+        let draft = Draft { body: 10, ids: vec![1, 2, 3, 4, 5], own: 0, keys: vec![] };
+        machine.append(&Draft { ids: vec![1], ..draft.clone() });
+        let made = machine.make(&draft);
+        machine.open(made, 1_000, None);
+        machine.put(usize::MAX);
+        machine.commit(1);
+        assert_eq!(machine.model.upload.as_ref().unwrap().entered, 2);
+        state::mutate(|state| state.chain.poison_record(6));
+        machine.harm(6);
+        machine.model.harmed = 1;
+        if by_hand {
+            machine.abort();
+        }
+        machine.pass(if by_hand { 60 } else { world::EXPIRY + 700 });
+        assert!(machine.model.upload.is_none(), "by hand: {by_hand}");
+        let faults = crate::get_prune_status().faults;
+        assert!(faults > 0 && crate::health().problems.iter().any(|problem| problem.contains("damaged")));
+        assert_eq!(crate::acknowledge_faults(faults), faults);
+        assert_eq!(crate::health().problems, Vec::<String>::new());
+    }
+}
+
+/// Histories meet what they are for: a model that agrees with all of them has seen something.
+#[test]
+fn histories_meet_everything() {
+    let mut runner = TestRunner::deterministic();
+    let mut met = BTreeMap::<_, u64>::new();
+    for at in 0..120 {
+        let drawn = history(at % 2 == 1).new_tree(&mut runner).unwrap().current();
+        run(drawn).into_iter().for_each(|(what, times)| *met.entry(what).or_default() += times);
+    }
+    println!("{met:#?}");
+    let all = [
+        "messages",
+        "traps",
+        "upgrades",
+        "appends without memory",
+        "uploads without memory",
+        "slices entered",
+        "aborts in slices",
+        "rollbacks in slices",
+        "rollbacks ended by ticks",
+        "resets",
+        "blocks pruned",
+        "damaged blocks pruned",
+        "blocks rolled back",
+        "damaged blocks rolled back",
+        "damaged uploads",
+        "uploads expired",
+        "uploads undone by ticks",
+    ];
+    for what in all {
+        assert!(met.get(what).is_some_and(|&times| times >= 1), "{what}: {met:#?}");
+    }
+}

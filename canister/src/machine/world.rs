@@ -1,0 +1,143 @@
+//! The canister as messages meet it: between any two of them it may be upgraded, any of them may trap in the middle and come again, and
+//! memory may be refused to any of them.
+
+use crate::api::{CanisterArg, ConfigChange, InitArg};
+use crate::blob::Owner;
+use crate::memory;
+use crate::runtime::native;
+use crate::{daemon, state};
+use candid::Principal;
+use std::collections::BTreeMap;
+
+/// Bytes of a blob of the log.
+pub const CLASS: u32 = 64 << 10;
+/// Seconds after which an upload that nobody goes on with is dropped.
+pub const EXPIRY: u64 = 3_600;
+/// Who sends the messages: a producer who may do everything else, too.
+pub const PRODUCER: Principal = Principal::from_slice(&[1]);
+const NS: u64 = 1_000_000_000;
+
+/// What becomes of messages, drawn anew for each of them from one seed.
+pub struct World {
+    draws: u64,
+    slice: u64,
+    /// Whether memory was refused to the message that ended last.
+    pub refused: bool,
+    /// What was met, and how often.
+    pub met: BTreeMap<&'static str, u64>,
+}
+
+impl World {
+    /// A new canister whose messages enter, or take out, `slice` references.
+    pub fn new(seed: u64, slice: u64, verify: bool) -> Self {
+        native::reset();
+        native::with(|world| world.caller = PRODUCER);
+        memory::forget();
+        daemon::forget();
+        let arg = InitArg { log_class: Some(CLASS), ..InitArg::default() };
+        state::init(Some(CanisterArg::Init(arg))).unwrap();
+        daemon::arm();
+        let settings = ConfigChange {
+            verify_segments: Some(verify),
+            upload_expiry_secs: Some(EXPIRY),
+            require_export: Some(false),
+            ..ConfigChange::default()
+        };
+        crate::set_config(settings).unwrap();
+        let mut world = Self { draws: seed, slice, refused: false, met: BTreeMap::new() };
+        world.configure();
+        // Somebody else's blobs, so that the arena is soon too small, here or there in a history.
+        let left = world.draw(100);
+        state::mutate(|state| {
+            while state.blobs.arena_end() < memory::BUCKET - left * u64::from(CLASS) {
+                state.blobs.allocate(CLASS, Owner::External).unwrap();
+            }
+        });
+        world
+    }
+
+    fn configure(&self) {
+        state::mutate(|state| state.chain.small_slices = Some(self.slice));
+    }
+
+    /// Has messages enter, or take out, so many references.
+    pub fn set_slice(&mut self, slice: u64) {
+        self.slice = slice;
+        self.configure();
+    }
+
+    /// SplitMix64.
+    fn draw(&mut self, below: u64) -> u64 {
+        self.draws = self.draws.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.draws ^ self.draws >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB).rotate_left(33) % below
+    }
+
+    fn upgrade(&mut self) {
+        memory::forget();
+        daemon::forget();
+        state::upgrade(None).unwrap();
+        daemon::arm();
+        daemon::arm_records();
+        self.configure();
+    }
+
+    /// A message that comes until no trap was injected into it.
+    ///
+    /// # Errors
+    /// What the trap says, where the message itself traps.
+    pub fn message<T>(&mut self, run: impl Fn() -> T) -> Result<T, String> {
+        self.meets("messages");
+        if self.draw(12) == 0 {
+            self.meets("upgrades");
+            self.upgrade();
+        }
+        if self.draw(6) == 0 {
+            let at = self.draw(1 << 12) >> self.draw(13);
+            native::with(|world| world.trap_after = Some(at));
+            let ended = native::message(&run);
+            let struck = native::with(|world| world.trap_after.take()).is_none();
+            if !struck {
+                self.refused = false;
+                return ended.inspect_err(|_| self.upgrade());
+            }
+            assert!(ended.is_err(), "a trap that nobody noticed");
+            self.meets("traps");
+            self.upgrade();
+        }
+        self.refused = self.draw(3) == 0;
+        if self.refused {
+            let pages = memory::billed_pages();
+            native::with(|world| world.max_pages = pages);
+        }
+        let ended = native::message(&run);
+        native::with(|world| world.max_pages = 8_192_000);
+        ended.inspect_err(|_| self.upgrade())
+    }
+
+    /// Counts something that was met.
+    pub fn meets(&mut self, what: &'static str) {
+        *self.met.entry(what).or_default() += 1;
+    }
+
+    /// Unix seconds.
+    pub fn now(&self) -> u64 {
+        crate::runtime::time_secs()
+    }
+
+    /// Lets time pass, with each firing of the timer in it.
+    pub fn pass(&mut self, secs: u64) {
+        let end = native::with(|world| world.time_ns) + secs * NS;
+        for _ in 0..20_000 {
+            let at = state::read(|state| state.pruner.next_tick());
+            if at > end {
+                native::with(|world| world.time_ns = end);
+                return;
+            }
+            native::with(|world| world.time_ns = at.max(world.time_ns));
+            let now = native::with(|world| world.time_ns);
+            self.message(|| daemon::tick(now)).unwrap_or_else(|why| panic!("a tick traps: {why}"));
+        }
+        panic!("ticks follow each other for ever");
+    }
+}

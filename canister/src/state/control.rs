@@ -1,0 +1,311 @@
+//! What goes by who calls: settings, roles, exporters, policy, how deep a rollback goes, and whose upload it is. What an operator or an
+//! admin changes is noted in the audit log.
+
+use super::State;
+use crate::api::{
+    BlockId, ChainReset, Commit, Config, ConfigChange, ConfigError, Exporter, ExporterError, Grant, PruneError,
+    PrunePolicyArg, PrunePolicyChange, PruneRun, PutBlockChunk, RemoveExporter, ResetChain, ResetError, Role,
+    RoleError, Rollback, RollbackError, UploadError, UploadProgress,
+};
+use crate::audit::{Fields, field, fields};
+use crate::chain::Opened;
+use crate::prune::{Constraints, Piece};
+use crate::runtime;
+use std::convert::Infallible;
+
+impl State {
+    /// Whether the caller has a role.
+    pub fn caller_is(&self, role: Role) -> bool {
+        self.roles.has(runtime::caller(), role)
+    }
+
+    /// Changes settings, and notes it as done by `method`.
+    ///
+    /// # Errors
+    /// [`ConfigError`], and nothing has changed.
+    pub fn set_config(&mut self, method: &str, change: &ConfigChange) -> Result<Config, ConfigError> {
+        let shown = |state: &Self| fields(&state.config);
+        self.noting(method, format!("{change:?}"), shown, |state| {
+            let retention = state.config.utxo.block_height_retention;
+            state.config.apply(change)?;
+            state.save_config();
+            if state.config.utxo.block_height_retention != retention {
+                state.utxo_pruner.note_retention(retention);
+            }
+            Ok(state.config.clone())
+        })
+    }
+
+    fn shown_grant(&self, grant: &Grant) -> Fields {
+        let Grant { principal, role } = grant;
+        let is = if self.roles.is_granted(grant) { "granted" } else { "absent" };
+        vec![field(&format!("{role:?} {principal}"), is)]
+    }
+
+    /// Grants a role; one granted already stays.
+    ///
+    /// # Errors
+    /// [`RoleError`], and nothing has changed: `RegisterExporter` for an exporter's.
+    pub fn grant_role(&mut self, grant: Grant) -> Result<(), RoleError> {
+        let argument = format!("{:?} {}", grant.role, grant.principal);
+        self.noting(
+            "grant_role",
+            argument,
+            |state| state.shown_grant(&grant),
+            |state| {
+                if grant.role == Role::Exporter {
+                    let why = "an exporter has a name and a bound beside its role: an operator calls register_exporter";
+                    return Err(RoleError::RegisterExporter { why: why.into() });
+                }
+                state.roles.grant(grant)?;
+                state.save_config();
+                Ok(())
+            },
+        )
+    }
+
+    /// Takes a role back, and says whether it was granted.
+    ///
+    /// # Errors
+    /// `Exports` for a registered exporter's.
+    pub fn revoke_role(&mut self, grant: &Grant) -> Result<bool, RoleError> {
+        let argument = format!("{:?} {}", grant.role, grant.principal);
+        self.noting(
+            "revoke_role",
+            argument,
+            |state| state.shown_grant(grant),
+            |state| {
+                if grant.role == Role::Exporter
+                    && let Some(name) = state.exporters.name_of(grant.principal)
+                {
+                    return Err(RoleError::Exports { name: name.into() });
+                }
+                let revoked = state.roles.revoke(grant);
+                state.save_config();
+                Ok(revoked)
+            },
+        )
+    }
+
+    fn shown_exporter(&self, name: &str) -> Fields {
+        let is = self.exporters.bound_of(name).map_or("absent".into(), |(principal, bound)| {
+            format!("{principal}, has acknowledged all blocks below {bound}")
+        });
+        vec![field(&format!("exporter {name}"), is)]
+    }
+
+    /// Registers an exporter and gives it its role.
+    ///
+    /// # Errors
+    /// [`ExporterError`], and nothing has changed.
+    pub fn register_exporter(&mut self, exporter: &Exporter) -> Result<(), ExporterError> {
+        let argument = format!("{} {}", exporter.name, exporter.principal);
+        self.noting(
+            "register_exporter",
+            argument,
+            |state| state.shown_exporter(&exporter.name),
+            |state| {
+                let mut roles = state.roles.clone();
+                let granted = roles.grant(Grant { principal: exporter.principal, role: Role::Exporter });
+                granted.map_err(|error| match error {
+                    RoleError::TooMany { limit } => ExporterError::TooMany { limit },
+                    _ => ExporterError::Anonymous,
+                })?;
+                state.exporters.register(exporter, state.chain.state().oldest)?;
+                state.roles = roles;
+                state.save_config();
+                Ok(())
+            },
+        )
+    }
+
+    /// Takes an exporter out, and its role with it. The last one an admin takes out.
+    ///
+    /// # Errors
+    /// [`ExporterError`], and nothing has changed.
+    pub fn remove_exporter(&mut self, which: &RemoveExporter) -> Result<(), ExporterError> {
+        let argument = format!("{}, drop_guard = {}", which.name, which.drop_guard);
+        self.noting(
+            "remove_exporter",
+            argument,
+            |state| state.shown_exporter(&which.name),
+            |state| {
+                let may_drop_guard = state.caller_is(Role::Admin);
+                let principal = state.exporters.remove(which, may_drop_guard)?;
+                state.roles.revoke(&Grant { principal, role: Role::Exporter });
+                state.save_config();
+                Ok(())
+            },
+        )
+    }
+
+    /// Changes the policy; what is left out stays.
+    ///
+    /// # Errors
+    /// `Invalid`, and nothing has changed.
+    pub fn set_prune_policy(&mut self, change: &PrunePolicyArg) -> Result<PrunePolicyChange, PruneError> {
+        let shown = |state: &Self| fields(&state.pruner.policy());
+        self.noting("set_prune_policy", format!("{change:?}"), shown, |state| {
+            let old = state.pruner.policy().cloned();
+            let new = old.clone().unwrap_or_default().changed(change, state.config.class())?;
+            state.pruner.set_policy(new.clone());
+            Ok(PrunePolicyChange { old, new })
+        })
+    }
+
+    /// Switches pruning on or off.
+    ///
+    /// # Errors
+    /// `NoPolicy`.
+    pub fn set_pruning_enabled(&mut self, enabled: bool) -> Result<(), PruneError> {
+        let shown = |state: &Self| vec![field("enabled", state.pruner.is_enabled())];
+        self.noting("set_pruning_enabled", enabled.to_string(), shown, |state| state.pruner.set_enabled(enabled))
+    }
+
+    /// One bounded run by hand.
+    ///
+    /// # Errors
+    /// As [`Pruner::prune_now`](crate::prune::Pruner::prune_now).
+    pub fn prune_now(&mut self, max_ops: u64) -> Result<PruneRun, PruneError> {
+        let shown = |state: &Self| vec![field("pruned_before_block", state.chain.state().oldest)];
+        self.noting("prune_now", max_ops.to_string(), shown, |state| {
+            let Constraints { guard, .. } = state.constraints();
+            state.pruner.prune_now(&mut state.chain, &mut state.blobs, guard.as_ref(), max_ops)
+        })
+    }
+
+    /// Notes that an operator has seen the first `up_to` faults, and has what was set aside tried again.
+    pub fn acknowledge_faults(&mut self, up_to: u64) -> u64 {
+        let shown = |state: &Self| vec![field("acknowledged_faults", state.pruner.acknowledged_faults())];
+        let Ok(acknowledged) = self.noting::<_, Infallible>("acknowledge_faults", up_to.to_string(), shown, |state| {
+            Ok(state.pruner.acknowledge_faults(up_to, state.lost()))
+        });
+        acknowledged
+    }
+
+    fn shown_chain(&self) -> Fields {
+        let chain = self.chain.state();
+        let or_none = |number: Option<u64>| number.map_or("none".into(), |number| number.to_string());
+        let blocks = if chain.started { chain.blocks() } else { 0 };
+        vec![
+            field("head", or_none(chain.head())),
+            field("blocks", blocks),
+            field("rollback under way to", or_none(chain.rollback_to)),
+        ]
+    }
+
+    /// Makes block `number` the head, as far as one message goes; ticks go on with it. How deep a producer may go is bounded; an admin may go
+    /// as deep as there are blocks.
+    ///
+    /// # Errors
+    /// [`RollbackError`], and nothing has changed.
+    pub fn rollback_to(&mut self, number: u64) -> Result<Rollback, RollbackError> {
+        if self.caller_is(Role::Admin) {
+            return self.noting("rollback_to", number.to_string(), Self::shown_chain, |state| {
+                state.chain.check_rollback(number, state.config.upload_expiry_secs)?;
+                Ok(state.roll_back(number))
+            });
+        }
+        self.chain.check_rollback(number, self.config.upload_expiry_secs)?;
+        self.chain.check_depth(number, self.config.max_rollback_blocks)?;
+        Ok(self.roll_back(number))
+    }
+
+    /// A rollback that was checked.
+    fn roll_back(&mut self, number: u64) -> Rollback {
+        self.chain.begin_rollback(number);
+        let removed = self.go_on_rolling_back();
+        Rollback { head: self.chain.state().next - 1, removed, has_more: self.chain.state().rollback_to.is_some() }
+    }
+
+    /// Empties the chain, so that it may begin again at any number.
+    ///
+    /// # Errors
+    /// [`ResetError`], and nothing has changed.
+    pub fn reset_chain(&mut self, reset: &ResetChain) -> Result<ChainReset, ResetError> {
+        let argument = format!("drop_unexported = {}", reset.drop_unexported);
+        self.noting("reset_chain", argument, Self::shown_chain, |state| state.reset(reset))
+    }
+
+    fn reset(&mut self, reset: &ResetChain) -> Result<ChainReset, ResetError> {
+        // What cannot be undone goes with the chain.
+        let gives_up = self.pruner.is_set_aside(Piece::Undo);
+        self.chain.check_reset(&reset.head_hash, gives_up, self.config.upload_expiry_secs)?;
+        let behind = self.exporters.behind(self.chain.state().next).filter(|_| !reset.drop_unexported);
+        if let Some((exporter, bound)) = behind {
+            let exported_before_block = bound.max(self.chain.state().oldest);
+            return Err(ResetError::NotExported { exporter: exporter.into(), exported_before_block });
+        }
+        let blocks = self.chain.reset();
+        self.exporters.reset();
+        self.pruner.reset();
+        self.pruner.rolled_back(&self.chain, &self.blobs, 0);
+        runtime::log(&format!("the chain was reset: {blocks} blocks are gone"));
+        Ok(ChainReset { blocks, left: self.chain.to_clear() })
+    }
+
+    /// Takes a chunk of the open upload, of who began it or of an operator.
+    ///
+    /// # Errors
+    /// [`UploadError`], and nothing has changed.
+    pub fn put_chunk(&mut self, chunk: &PutBlockChunk) -> Result<UploadProgress, UploadError> {
+        let argument = || format!("block {}, chunk {}", chunk.number, chunk.chunk);
+        self.with_upload("put_block_chunk", argument, |state| {
+            state.chain.put_chunk(&mut state.blobs, chunk, runtime::time_secs())
+        })
+    }
+
+    /// Goes on with the commit of the open upload, of who began it or of an operator. Of a block that is kept already anybody hears that.
+    ///
+    /// # Errors
+    /// [`UploadError`], and nothing has changed.
+    pub fn commit_upload(&mut self, block: &BlockId) -> Result<Commit, UploadError> {
+        if self.chain.hash_is(block.number, &block.hash) {
+            return Ok(Commit::Done);
+        }
+        let argument = || format!("block {}", block.number);
+        self.with_upload("commit_block", argument, |state| {
+            let admission = state.admission();
+            state.chain.commit_upload(&mut state.blobs, block, &admission, runtime::time_secs())
+        })
+    }
+
+    /// Drops the open upload of a block, and says whether there was one; for who began it, or an operator.
+    ///
+    /// # Errors
+    /// `UploadOpen` for another producer, `OtherUpload` where one of another block is open.
+    pub fn abort_upload(&mut self, number: u64) -> Result<bool, UploadError> {
+        self.with_upload(
+            "abort_block",
+            || format!("block {number}"),
+            |state| {
+                let aborted = state.chain.abort_upload(&mut state.blobs, number);
+                state.count_faults();
+                aborted
+            },
+        )
+    }
+
+    /// Does something with the open upload; where the caller is an operator, and not the producer that began it, it is noted.
+    fn with_upload<T>(
+        &mut self,
+        method: &str,
+        argument: impl FnOnce() -> String,
+        step: impl FnOnce(&mut Self) -> Result<T, UploadError>,
+    ) -> Result<T, UploadError> {
+        let of_another = self.chain.upload_of_another(runtime::caller(), self.config.upload_expiry_secs);
+        let Some(Opened { by, expires_at }) = of_another else { return step(self) };
+        if !self.caller_is(Role::Operator) {
+            return Err(UploadError::UploadOpen { by, expires_at });
+        }
+        let shown = |state: &Self| {
+            let upload = state.chain.upload_progress().map_or("none".into(), |(number, progress)| {
+                format!("block {number}, {} of {} chunks missing", progress.missing, progress.chunks)
+            });
+            let mut shown = state.shown_chain();
+            shown.push(field("upload", upload));
+            shown
+        };
+        self.noting(method, argument(), shown, step)
+    }
+}

@@ -1,0 +1,171 @@
+//! The audit log: what operators and admins change, and nobody else.
+
+use candid::{CandidType, encode_args};
+use coppice_canister::access::{Required, TABLE};
+use coppice_canister::api::*;
+use coppice_tests::blocks::{block_id, hash, plain, upload};
+use coppice_tests::coppice::{Coppice, Who, default_arg};
+use serde_bytes::ByteBuf;
+use std::collections::BTreeSet;
+
+fn page(coppice: &Coppice, cursor: Option<u64>, limit: u32) -> AuditPage {
+    let arg = encode_args((cursor, limit)).unwrap();
+    let reply = coppice.ic.query(coppice.id, Who::Controller.principal(), "get_audit_log", arg).unwrap();
+    candid::decode_one(&reply).unwrap()
+}
+
+fn newest(coppice: &Coppice) -> Option<AuditEntry> {
+    page(coppice, None, 1).entries.pop()
+}
+
+/// A call of one who has every role that operators and admins have.
+struct World {
+    coppice: Coppice,
+    called: BTreeSet<&'static str>,
+}
+
+impl World {
+    /// Calls a method, and looks at what is noted of it.
+    fn noted(&mut self, method: &'static str, arg: impl CandidType, [before, after, result]: [&str; 3]) {
+        let count = newest(&self.coppice).map_or(0, |entry| entry.number + 1);
+        let arg = encode_args((arg,)).unwrap();
+        let caller = Who::Controller.principal();
+        self.coppice.ic.update(self.coppice.id, caller, method, arg).unwrap_or_else(|r| panic!("{method}: {r:?}"));
+        let entry = newest(&self.coppice).unwrap();
+        assert_eq!((entry.number, entry.caller, entry.method.as_str()), (count, caller, method), "{entry:?}");
+        assert_eq!([entry.before.as_str(), &entry.after], [before, after], "{entry:?}");
+        assert!(entry.result.starts_with(result), "{entry:?}");
+        assert!(entry.time.abs_diff(self.coppice.ic.now()) < 10_000_000_000, "{entry:?}");
+        self.called.insert(method);
+    }
+}
+
+#[test]
+fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
+    let coppice = Coppice::new();
+    coppice.append_plain(0..20, 1_000);
+    assert_eq!(page(&coppice, None, 0), AuditPage { entries: vec![], cursor: None }, "producers are not noted");
+    let mut world = World { coppice, called: BTreeSet::new() };
+    let same = ["", "", "Ok"];
+
+    let stranger = Grant { principal: Who::Stranger.principal(), role: Role::Observer };
+    let name = format!("Observer {}", stranger.principal);
+    let (absent, granted) = (format!("{name} = absent"), format!("{name} = granted"));
+    world.noted("grant_role", stranger, [&absent, &granted, "Ok"]);
+    assert_eq!(newest(&world.coppice).unwrap().argument, name);
+    world.noted("grant_role", stranger, same);
+    world.noted("revoke_role", stranger, [&granted, &absent, "Ok"]);
+    let exporter = Grant { role: Role::Exporter, ..stranger };
+    world.noted("grant_role", exporter, ["", "", "RegisterExporter"]);
+
+    let pages = ConfigChange { max_stable_pages: Some(10), ..ConfigChange::default() };
+    world.noted("set_config", pages, ["", "", "Invalid { field: \"max_stable_pages\""]);
+    let change = ConfigChange { open_queries: Some(true), max_rollback_blocks: Some(7), ..ConfigChange::default() };
+    let (before, after) =
+        ("max_rollback_blocks = 1000; open_queries = false", "max_rollback_blocks = 7; open_queries = true");
+    world.noted("set_config", change.clone(), [before, after, "Ok"]);
+    let argument = newest(&world.coppice).unwrap().argument;
+    assert!(argument.contains("max_rollback_blocks: Some(7)"), "{argument}");
+
+    let exporter = Exporter { name: "archive".into(), principal: Who::Archive.principal() };
+    let is = format!("exporter archive = {}, has acknowledged all blocks below 0", exporter.principal);
+    world.noted("register_exporter", exporter, ["exporter archive = absent", &is, "Ok"]);
+    let remove = |drop_guard| RemoveExporter { name: "archive".into(), drop_guard };
+    world.noted("remove_exporter", remove(false), ["", "", "LastExporter"]);
+    world.noted("remove_exporter", remove(true), [&is, "exporter archive = absent", "Ok"]);
+
+    let policy = PrunePolicyArg { retain_blocks: Some(9), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
+    let first = "target_bytes = 0; retain_days = 0; retain_blocks = 9; headroom_ratio_bps = 2000; emergency_ratio_bps = 9500; \
+        timer_interval_secs = 60; max_ops_per_tick = 10000; max_instructions_per_tick = 1000000000; min_kept_blocks = 0; \
+        pause_after_secs = 5; max_pending_ticks = 8; max_collected_keys = 0; max_export_lag_secs = 86400";
+    world.noted("set_prune_policy", policy, ["value = none", first, "Ok"]);
+    let policy = PrunePolicyArg { retain_blocks: Some(15), ..PrunePolicyArg::default() };
+    world.noted("set_prune_policy", policy, ["retain_blocks = 9", "retain_blocks = 15", "Ok"]);
+    world.noted("set_pruning_enabled", false, ["enabled = true", "enabled = false", "Ok"]);
+    world.noted("prune_now", 100u64, ["pruned_before_block = 0", "pruned_before_block = 4", "Ok"]);
+    world.noted("prune_now", 0u64, ["", "", "Invalid"]);
+    world.noted("acknowledge_faults", 0u64, same);
+
+    // Uploads only where an operator acts on another's.
+    let large = plain(20, 2, 1_000);
+    let (begin, chunks) = upload(&large, 600);
+    world.coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin.clone()).unwrap();
+    world.coppice.put(20, 0, chunks[0].clone()).unwrap();
+    let put = |chunk: u32| PutBlockChunk { number: 20, chunk, bytes: ByteBuf::from(chunks[chunk as usize].clone()) };
+    let missing = |n: u32| format!("upload = block 20, {n} of {} chunks missing", chunks.len());
+    for chunk in 1..chunks.len() as u32 {
+        let left = chunks.len() as u32 - chunk;
+        world.noted("put_block_chunk", put(chunk), [&missing(left), &missing(left - 1), "Ok"]);
+    }
+    let before = format!("head = 19; blocks = 16; {}", missing(0));
+    world.noted("commit_block", block_id(&large), [&before, "head = 20; blocks = 17; upload = none", "Ok"]);
+    let (begin, chunks) = upload(&plain(21, 2, 1_000), 600);
+    world.coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).unwrap();
+    let open = format!("upload = block 21, {n} of {n} chunks missing", n = chunks.len());
+    world.noted("abort_block", 20u64, ["", "", "OtherUpload"]);
+    world.noted("abort_block", 21u64, [&open, "upload = none", "Ok"]);
+
+    world.noted("rollback_to", 3u64, ["", "", "Pruned"]);
+    world.noted("rollback_to", 5u64, ["head = 20; blocks = 17", "head = 5; blocks = 2", "Ok"]);
+    let wrong = ResetChain { head_hash: ByteBuf::from(hash(4)), drop_unexported: false };
+    world.noted("reset_chain", wrong, ["", "", "WrongHash"]);
+    let reset = ResetChain { head_hash: ByteBuf::from(hash(5)), drop_unexported: true };
+    world.noted("reset_chain", reset, ["head = 5; blocks = 2", "head = none; blocks = 0", "Ok"]);
+
+    let change = PrunerSettingsChange { max_job_history: Some(10), ..Default::default() };
+    world.noted("set_pruner_settings", change, ["max_job_history = 1000", "max_job_history = 10", "Ok"]);
+    let heights = SetHeights { current: 500, persisted: Some(400), processed: 300 };
+    let before = "current_height = 0; last_persisted_height = 0; last_processed_height = 0; pending = none";
+    let after = "current_height = 500; last_persisted_height = 400; last_processed_height = 300; pending = job 1";
+    world.noted("set_heights", heights, [before, after, "Ok"]);
+    world.noted("cancel_prune_job", 1u64, ["pending = job 1", "pending = none", "Ok"]);
+    world.noted("cancel_prune_job", 1u64, ["", "", "NotOpen"]);
+    world.coppice.produce::<()>("set_block_assembly_state", BlockAssemblyState::Running);
+    world.noted("prune_utxos", 350u32, ["last_processed_height = 300", "last_processed_height = 350", "Ok"]);
+    world.noted("set_aside_unmined", 1u32, ["", "", "NotBlocking"]);
+    world.noted("retry_record", 1u32, ["", "", "NotBlocking"]);
+    world.noted("retry_blob_deletion", 1u64, ["", "", "NotFound"]);
+
+    // That is all of them.
+    let may = |roles: &[Role]| roles.contains(&Role::Operator) || roles.contains(&Role::Admin);
+    let theirs = TABLE.iter().filter(|(_, required)| matches!(required, Required::Role(roles) if may(roles)));
+    assert_eq!(world.called, theirs.map(|(method, _)| *method).collect());
+}
+
+#[test]
+fn entries_outlive_upgrades_and_an_upgrade_that_changes_settings_is_one() {
+    let coppice = Coppice::with(default_arg());
+    for round in 0..3u64 {
+        let change = ConfigChange { max_rollback_blocks: Some(round), ..ConfigChange::default() };
+        coppice.configure(change);
+        let before = page(&coppice, None, 0);
+        coppice.upgrade();
+        assert_eq!(page(&coppice, None, 0), before);
+        let change = ConfigChange { max_rollback_blocks: Some(100 + round), ..ConfigChange::default() };
+        coppice.upgrade_with(Some(CanisterArg::Upgrade(Some(change)))).unwrap();
+        let entry = newest(&coppice).unwrap();
+        assert_eq!((entry.method.as_str(), entry.caller), ("canister_post_upgrade", Who::Controller.principal()));
+        let expected = [format!("max_rollback_blocks = {round}"), format!("max_rollback_blocks = {}", 100 + round)];
+        assert_eq!([entry.before, entry.after], expected);
+    }
+    let all = page(&coppice, None, 0);
+    assert_eq!(all.entries.iter().map(|entry| entry.number).collect::<Vec<_>>(), [5, 4, 3, 2, 1, 0]);
+    let (first, rest) = (page(&coppice, None, 4), page(&coppice, Some(2), 4));
+    assert_eq!((first.cursor, rest.cursor), (Some(2), None));
+    assert_eq!([first.entries, rest.entries].concat(), all.entries);
+    // An upgrade that is refused leaves nothing.
+    let bad = ConfigChange { upload_expiry_secs: Some(0), ..ConfigChange::default() };
+    coppice.upgrade_with(Some(CanisterArg::Upgrade(Some(bad)))).unwrap_err();
+    assert_eq!(page(&coppice, None, 0), all);
+}
+
+/// Who sends the longest argument that there may be has an entry of 2 KiB all the same.
+#[test]
+fn the_longest_argument_is_cut() {
+    let coppice = Coppice::new();
+    let exporter = Exporter { name: "x".repeat(1_900_000), principal: Who::Archive.principal() };
+    coppice.operate::<Result<(), ExporterError>>("register_exporter", exporter).unwrap_err();
+    let entry = newest(&coppice).unwrap();
+    assert_eq!(entry.argument, format!("{}…", "x".repeat(509)));
+    assert!(entry.result.starts_with("BadName"), "{entry:?}");
+}
