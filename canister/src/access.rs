@@ -33,6 +33,8 @@ const PRODUCER: Required = Required::Role(PRODUCERS);
 /// An operator may end what a producer has begun.
 const UPLOADERS: &[Role] = &[Role::Producer, Role::Operator];
 const UPLOADER: Required = Required::Role(UPLOADERS);
+const SCHEDULERS: &[Role] = &[Role::Producer, Role::Operator];
+const SCHEDULER: Required = Required::Role(SCHEDULERS);
 /// An admin may roll back deeper.
 const REVERTERS: &[Role] = &[Role::Producer, Role::Admin];
 const REVERTER: Required = Required::Role(REVERTERS);
@@ -112,6 +114,15 @@ pub const TABLE: &[(&str, Required)] = &[
     ("complete_blob_deletions", BLOB_WORKER),
     ("list_dead_blob_deletions", ANYBODY),
     ("retry_blob_deletion", OPERATOR),
+    ("schedule_blob_deletion", SCHEDULER),
+    ("cancel_blob_deletion", SCHEDULER),
+    ("list_blob_deletions", ANYBODY),
+    ("remove_blob_deletion", BLOB_WORKER),
+    ("increment_blob_deletion_retry", BLOB_WORKER),
+    ("acquire_blob_deletion_batch", BLOB_WORKER),
+    ("extend_blob_deletion_batch", BLOB_WORKER),
+    ("complete_blob_deletion_batch", BLOB_WORKER),
+    ("get_blob_deletion_status", ANYBODY),
     ("set_prune_policy", OPERATOR),
     ("get_prune_policy", ANYBODY),
     ("set_pruning_enabled", OPERATOR),
@@ -210,6 +221,11 @@ pub fn alert() -> Result<(), String> {
 /// Guard of a blob worker's methods.
 pub fn blob_worker() -> Result<(), String> {
     admit(BLOB_WORKERS)
+}
+
+/// Guard of what has blobs outside deleted, and of taking it back.
+pub fn scheduler() -> Result<(), String> {
+    admit(SCHEDULERS)
 }
 
 /// Guard of an operator's methods.

@@ -1,6 +1,7 @@
 //! The timers. For blocks a one-shot that is armed where work becomes due, or is left, and an interval timer of ten minutes as
 //! the net behind it: a one-shot that traps is lost, an interval timer is not. So who has nothing to do pays for the net only.
-//! For UTXO records an interval timer while there is a job, so that each has a message of its own.
+//! For UTXO records an interval timer while there is a job, so that each has a message of its own. For the deletion queue a one-shot
+//! while there is a lease, or a row that backs off; the net looks after it, too.
 //!
 //! Where cycles are low the net is all there is, and where they do not pay for two calls of a timer not even that: `ic-cdk-timers`
 //! puts a timer whose call cannot be paid back at its past time, and fires in each round then, until the canister is frozen. The
@@ -25,6 +26,7 @@ mod timers {
         pub static BLOCKS: Cell<Option<TimerId>> = const { Cell::new(None) };
         pub static GROWTH: Cell<Option<TimerId>> = const { Cell::new(None) };
         pub static RECORDS: Cell<Option<TimerId>> = const { Cell::new(None) };
+        pub static DELETIONS: Cell<Option<TimerId>> = const { Cell::new(None) };
     }
 
     /// Sets a one-shot, in the place of the one before where that `is_ahead`.
@@ -88,6 +90,8 @@ thread_local! {
     static RECORDS_EVERY: Cell<Option<u64>> = const { Cell::new(None) };
     /// When the one-shot for blocks fires, in nanoseconds since the Unix epoch; see [`armed`].
     static ARMED: Cell<Option<u64>> = const { Cell::new(None) };
+    /// When the one-shot for the deletion queue fires.
+    static DELETIONS_AT: Cell<Option<u64>> = const { Cell::new(None) };
     /// Since when a tick is due that has not ended.
     static DUE: Cell<Option<u64>> = const { Cell::new(None) };
     /// When the net fires next, or somewhat later: see [`net_at`].
@@ -142,8 +146,11 @@ fn change_beat(before: Beat, beat: Beat) {
     if beat != Beat::All {
         #[cfg(target_family = "wasm")]
         timers::drop_once(&timers::BLOCKS);
+        #[cfg(target_family = "wasm")]
+        timers::drop_once(&timers::DELETIONS);
         ARMED.set(None);
         DUE.set(None);
+        DELETIONS_AT.set(None);
     }
     if beat == Beat::None {
         #[cfg(target_family = "wasm")]
@@ -156,6 +163,7 @@ fn change_beat(before: Beat, beat: Beat) {
     arm_uploads();
     arm_undo();
     arm_records();
+    arm_deletions();
 }
 
 /// Forgets all timers, as an upgrade does.
@@ -167,6 +175,7 @@ pub fn forget() {
     RECORDS_EVERY.set(None);
     ARMED.set(None);
     DUE.set(None);
+    DELETIONS_AT.set(None);
     NET_AT.set(0);
 }
 
@@ -270,6 +279,40 @@ fn run_records_every(interval: Option<u64>) {
     timers::replace(&timers::RECORDS, interval, tick_records);
 }
 
+/// Has the timer for the deletion queue fire when time does something to it next. Where cycles are low each call on the queue sees to it,
+/// and nothing else.
+pub fn arm_deletions() {
+    if BEAT.get() != Beat::All {
+        return;
+    }
+    let now = runtime::time_ns();
+    // The platform's timer may be lost: see `watch`. Of the others' timers a worker wakes none.
+    if DELETIONS_AT.get().is_some_and(|at| now.saturating_sub(at) > QUEUE_SECS * NS) {
+        runtime::log("deletion queue: its timer is overdue; woken");
+        runtime::wake_timers();
+    }
+    let Some(at) = state::read(|state| state.deletions.next_event()) else { return };
+    let at = at.max(now);
+    let armed = DELETIONS_AT.get().filter(|armed| now <= armed.saturating_add(QUEUE_SECS * NS));
+    if armed.is_some_and(|armed| armed <= at) {
+        return;
+    }
+    let before = DELETIONS_AT.replace(Some(at));
+    #[cfg(target_family = "wasm")]
+    timers::once(&timers::DELETIONS, at - now, before.is_some_and(|before| before > now), tick_deletions);
+    #[cfg(not(target_family = "wasm"))]
+    let _ = before;
+}
+
+/// What a firing for the deletion queue does: leases that have expired are over, and rows wait again.
+pub fn tick_deletions() {
+    DELETIONS_AT.set(None);
+    watch_cycles();
+    let now = runtime::time_ns();
+    state::mutate(|state| state.deletions.tick(now));
+    arm_deletions();
+}
+
 /// Wakes the timers where one is overdue by more than an interval. The platform's timer is gone after a trap in
 /// `canister_global_timer` itself; `ic-cdk-timers` believes it to be still set, so that arming anew does not help, and
 /// nobody would see a daemon that silently died. Costs comparisons of times. Producers' messages call it; they do nothing of
@@ -282,8 +325,9 @@ fn watch_at(now: u64) {
     let late = |next: u64, secs: u64| now.saturating_sub(next) > secs * NS;
     let overdue = state::read(|state| {
         let records = RECORDS_EVERY.get().is_some_and(|secs| late(state.utxo_pruner.next_tick(), secs));
+        let deletions = DELETIONS_AT.get().is_some_and(|at| late(at, QUEUE_SECS));
         let blocks = ARMED.get().is_some_and(|armed| late(armed, QUEUE_SECS + state.pruner.interval_secs()));
-        blocks || late(NET_AT.get(), NET_SECS) || records
+        blocks || late(NET_AT.get(), NET_SECS) || records || deletions
     });
     if overdue {
         runtime::log("prune: a timer is overdue; woken");
@@ -326,6 +370,7 @@ pub fn tick(at: u64) {
         Next::Whenever => u64::MAX,
     });
     arm_uploads();
+    arm_deletions();
 }
 
 /// What a firing for records does: a part of the job, if there is one.

@@ -55,6 +55,7 @@ fn post_upgrade(arg: Option<CanisterArg>) {
     state::upgrade(arg).unwrap_or_else(|why| runtime::trap(&format!("upgrade: {why}")));
     daemon::arm();
     daemon::arm_records();
+    daemon::arm_deletions();
 }
 
 /// The door: asked of each message from outside, before it costs anything.

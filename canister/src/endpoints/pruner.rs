@@ -1,6 +1,6 @@
-//! The pruner of UTXO records, and the blobs outside that it has deleted (`docs/design.md` 7).
+//! The pruner of UTXO records (`docs/design.md` 7).
 
-use crate::access::{blob_worker, operator, producer};
+use crate::access::{operator, producer};
 use crate::api::*;
 use crate::audit::{field, fields};
 use crate::state::{State, mutate, read};
@@ -10,7 +10,7 @@ use ic_cdk::{query, update};
 use std::fmt::Debug;
 
 /// Changes something for an operator, and notes that in the audit log with the pruner's heights, jobs and records.
-fn noting<T, E: Debug>(
+pub(super) fn noting<T, E: Debug>(
     method: &str,
     argument: impl ToString,
     change: impl FnOnce(&mut State) -> Result<T, E>,
@@ -117,31 +117,4 @@ fn get_pruner_status() -> PrunerStatus {
 #[query(hidden = true, decode_with = "wire::args")]
 fn list_prune_jobs(cursor: Option<u64>, limit: u32) -> PruneJobPage {
     read(|state| state.utxo_pruner.jobs(cursor, limit))
-}
-
-#[candid_method(query)]
-#[query(hidden = true, decode_with = "wire::args")]
-fn get_pending_blob_deletions(height: u32, limit: u32) -> Vec<BlobDeletion> {
-    read(|state| state.deletions.pending(height, limit))
-}
-
-#[candid_method(update)]
-#[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg")]
-fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDeletions, BlobDeletionError> {
-    mutate(|state| {
-        let (pruner, mut records) = state.utxo_pruner();
-        pruner.complete_deletions(&mut records, &arg)
-    })
-}
-
-#[candid_method(query)]
-#[query(hidden = true, decode_with = "wire::args")]
-fn list_dead_blob_deletions(cursor: Option<u64>, limit: u32) -> BlobDeletionPage {
-    read(|state| state.deletions.dead(cursor, limit))
-}
-
-#[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
-fn retry_blob_deletion(id: u64) -> Result<BlobDeletion, BlobDeletionError> {
-    noting("retry_blob_deletion", id, |state| state.deletions.revive(id)?.ok_or(BlobDeletionError::NotFound))
 }

@@ -4,7 +4,7 @@ use crate::access::{alert, producer};
 use crate::api::*;
 use crate::state::{State, mutate, read};
 use crate::utxo::{Call, Item, LastUnspent, UtxoStore, Weight};
-use crate::{daemon, runtime, wire};
+use crate::{daemon, runtime, utxo_pruner, wire};
 use candid::candid_method;
 use ic_cdk::{query, update};
 use serde_bytes::ByteBuf;
@@ -35,7 +35,11 @@ fn batch<I: Item, T: Weight>(
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoError>> {
-    batch(arg.height, &arg.items, |store, blobs, item, call| store.create(blobs, item, call))
+    mutate(|state| {
+        let State { utxo, blobs, deletions, config, .. } = state;
+        let call = Call { height: arg.height, now_ns: runtime::time_ns(), settings: &config.utxo };
+        utxo.batch(&arg.items, call.settings, |store, item| utxo_pruner::create(store, blobs, deletions, item, &call))
+    })
 }
 
 #[candid_method(update)]

@@ -67,9 +67,11 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Whether the height may be one.
+    ///
     /// # Errors
     /// `ZeroHeight`, `BadHeight`.
-    fn check(&self) -> Result<(), UtxoError> {
+    pub fn check(&self) -> Result<(), UtxoError> {
         not_zero(self.height)
     }
 

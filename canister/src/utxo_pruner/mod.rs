@@ -14,6 +14,7 @@
 
 mod complete;
 mod delete;
+mod hold;
 mod jobs;
 mod metrics;
 mod pass;
@@ -34,6 +35,7 @@ use crate::marker::Marker;
 use crate::memory::{Region, cell};
 use crate::runtime;
 use crate::utxo::{Cursor, UtxoStore};
+pub use hold::create;
 use jobs::Ended;
 use pass::FullPass;
 use run::{At, Durations, Run};

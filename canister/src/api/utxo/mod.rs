@@ -65,8 +65,10 @@ pub enum UtxoError {
     TxNotFound,
     /// The transaction has a record already.
     TxExists,
-    /// The record is being deleted; its blob outside is not gone yet.
+    /// The record is being deleted; its blob outside is not gone yet. Or the blob that a new record names is to be deleted.
     BeingDeleted,
+    /// Another record names the same blob outside.
+    BlobTaken,
     /// The transaction is a double spend.
     Conflicting,
     /// The transaction's outputs cannot be spent yet: `utxo_set_locked`, or a block with it.
