@@ -6,7 +6,7 @@ use candid::{Principal, TypeEnv};
 use candid_parser::utils::CandidSource;
 use coppice_canister::access::{Required, TABLE};
 use coppice_canister::api::*;
-use coppice_host::{Checkpoint, Host, Outcome};
+use coppice_host::{Checkpoint, Host, Kind, Outcome};
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -310,7 +310,9 @@ impl World {
             false => ic.update(self.coppice.id, who, method, argument.to_vec()),
         };
         let executions = self.host.take_executions();
-        for execution in executions.iter().filter(|execution| execution.method == method) {
+        for execution in
+            executions.iter().filter(|execution| execution.method == method && execution.kind != Kind::InspectMessage)
+        {
             let cost = execution.instructions;
             if cost > self.worst.0 {
                 self.worst = (cost, format!("{method}: {what}"));
