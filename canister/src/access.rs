@@ -10,7 +10,7 @@
 //! ask the same roles, before the argument is decoded. A test holds table, guards and Candid file together.
 
 use crate::api::Role;
-use crate::{runtime, state};
+use crate::{daemon, runtime, state};
 use candid::Principal;
 
 /// A query that is called as an update has an argument of fewer bytes.
@@ -33,6 +33,8 @@ const PRODUCER: Required = Required::Role(PRODUCERS);
 /// An operator may end what a producer has begun.
 const UPLOADERS: &[Role] = &[Role::Producer, Role::Operator];
 const UPLOADER: Required = Required::Role(UPLOADERS);
+const SCHEDULERS: &[Role] = &[Role::Producer, Role::Operator];
+const SCHEDULER: Required = Required::Role(SCHEDULERS);
 /// An admin may roll back deeper.
 const REVERTERS: &[Role] = &[Role::Producer, Role::Admin];
 const REVERTER: Required = Required::Role(REVERTERS);
@@ -112,6 +114,15 @@ pub const TABLE: &[(&str, Required)] = &[
     ("complete_blob_deletions", BLOB_WORKER),
     ("list_dead_blob_deletions", ANYBODY),
     ("retry_blob_deletion", OPERATOR),
+    ("schedule_blob_deletion", SCHEDULER),
+    ("cancel_blob_deletion", SCHEDULER),
+    ("list_blob_deletions", ANYBODY),
+    ("remove_blob_deletion", BLOB_WORKER),
+    ("increment_blob_deletion_retry", BLOB_WORKER),
+    ("acquire_blob_deletion_batch", BLOB_WORKER),
+    ("extend_blob_deletion_batch", BLOB_WORKER),
+    ("complete_blob_deletion_batch", BLOB_WORKER),
+    ("get_blob_deletion_status", ANYBODY),
     ("set_prune_policy", OPERATOR),
     ("get_prune_policy", ANYBODY),
     ("set_pruning_enabled", OPERATOR),
@@ -175,49 +186,61 @@ pub fn inspect() -> Result<(), String> {
     Ok(())
 }
 
+/// As [`check`], of a message that may then change something: it is also the one that notices whether there are cycles.
+fn admit(roles: &[Role]) -> Result<(), String> {
+    check(roles)?;
+    daemon::watch_cycles();
+    Ok(())
+}
+
 /// Guard of a producer's methods.
 pub fn producer() -> Result<(), String> {
-    check(PRODUCERS)
+    admit(PRODUCERS)
 }
 
 /// Guard of methods with which an upload goes on, or ends.
 pub fn uploader() -> Result<(), String> {
-    check(UPLOADERS)
+    admit(UPLOADERS)
 }
 
 /// Guard of a rollback.
 pub fn reverter() -> Result<(), String> {
-    check(REVERTERS)
+    admit(REVERTERS)
 }
 
 /// Guard of an exporter's methods.
 pub fn exporter() -> Result<(), String> {
-    check(EXPORTERS)
+    admit(EXPORTERS)
 }
 
 /// Guard of the alert system's methods.
 pub fn alert() -> Result<(), String> {
-    check(ALERTS)
+    admit(ALERTS)
 }
 
 /// Guard of a blob worker's methods.
 pub fn blob_worker() -> Result<(), String> {
-    check(BLOB_WORKERS)
+    admit(BLOB_WORKERS)
+}
+
+/// Guard of what has blobs outside deleted, and of taking it back.
+pub fn scheduler() -> Result<(), String> {
+    admit(SCHEDULERS)
 }
 
 /// Guard of an operator's methods.
 pub fn operator() -> Result<(), String> {
-    check(OPERATORS)
+    admit(OPERATORS)
 }
 
 /// Guard of taking an exporter out.
 pub fn remover() -> Result<(), String> {
-    check(REMOVERS)
+    admit(REMOVERS)
 }
 
 /// Guard of an admin's methods.
 pub fn admin() -> Result<(), String> {
-    check(ADMINS)
+    admit(ADMINS)
 }
 
 /// Guard of looking at the audit log.

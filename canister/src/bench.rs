@@ -4,6 +4,7 @@
 //! counter and answers the average. So the pages that the second message touches are those of what it measured. An
 //! operation that fails is an error and not a figure.
 
+mod deletion;
 mod keys;
 mod utxo;
 

@@ -1,8 +1,11 @@
 //! The settings, persisted with the roles in one cell.
 
-use crate::api::{Config, ConfigChange, ConfigError, InitArg, UtxoSettings, UtxoSettingsChange};
+use crate::api::{
+    Config, ConfigChange, ConfigError, InitArg, UtxoSettings, UtxoSettingsChange, default_nodes,
+    default_reserved_cycles_limit,
+};
 use crate::blob::{Class, GRANULE, MAX_GRANULES};
-use crate::memory::{self, Region, cell};
+use crate::memory::{self, Region, cell, growth};
 use crate::roles::Roles;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +19,9 @@ const MIN_PAGES: u64 = 4_096;
 /// Most pages of a canister: 500 GiB.
 const MAX_PAGES: u64 = MAX_GRANULES * GRANULE / memory::PAGE;
 
+/// Most nodes that a subnet is taken to have.
+const MAX_NODES: u32 = 1_000;
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -25,6 +31,8 @@ impl Default for Config {
             upload_expiry_secs: 120,
             min_liquid_cycles: 100_000_000_000,
             require_export: false,
+            nodes: default_nodes(),
+            reserved_cycles_limit: default_reserved_cycles_limit(),
             max_rollback_blocks: 1_000,
             open_queries: false,
             utxo: UtxoSettings::default(),
@@ -46,13 +54,24 @@ impl Config {
         if Class::of_size(config.log_class).is_none() {
             return Err(invalid("log_class", "not one of 64, 128, 256, 512 KiB, 1, 2 and 4 MiB, in bytes"));
         }
-        config.apply(&ConfigChange { max_stable_pages: arg.max_stable_pages, ..ConfigChange::default() })?;
+        config.apply(&ConfigChange {
+            max_stable_pages: arg.max_stable_pages,
+            nodes: arg.nodes,
+            reserved_cycles_limit: arg.reserved_cycles_limit,
+            ..ConfigChange::default()
+        })?;
         Ok(config)
     }
 
     /// The class of the log's blobs.
     pub fn class(&self) -> Class {
         Class::of_size(self.log_class).expect("checked when it was set")
+    }
+
+    /// Says to memory what bounds it.
+    pub fn bound_memory(&self) {
+        memory::set_max_pages(self.max_stable_pages);
+        growth::set_terms(growth::Terms { nodes: self.nodes, reserved_cycles_limit: self.reserved_cycles_limit });
     }
 
     /// Changes the settings, or none of them.
@@ -78,6 +97,8 @@ impl Config {
         }
         new.verify_segments = change.verify_segments.unwrap_or(new.verify_segments);
         new.min_liquid_cycles = change.min_liquid_cycles.unwrap_or(new.min_liquid_cycles);
+        within("nodes", change.nodes, (1, MAX_NODES), &mut new.nodes)?;
+        new.reserved_cycles_limit = change.reserved_cycles_limit.unwrap_or(new.reserved_cycles_limit);
         new.require_export = change.require_export.unwrap_or(new.require_export);
         new.max_rollback_blocks = change.max_rollback_blocks.unwrap_or(new.max_rollback_blocks);
         new.open_queries = change.open_queries.unwrap_or(new.open_queries);

@@ -1,10 +1,16 @@
 //! The timers. For blocks a one-shot that is armed where work becomes due, or is left, and an interval timer of ten minutes as
 //! the net behind it: a one-shot that traps is lost, an interval timer is not. So who has nothing to do pays for the net only.
-//! For UTXO records an interval timer while there is a job, so that each has a message of its own.
+//! For UTXO records an interval timer while there is a job, so that each has a message of its own. For the deletion queue a one-shot
+//! while there is a lease, or a row that backs off; the net looks after it, too.
+//!
+//! Where cycles are low the net is all there is, and where they do not pay for two calls of a timer not even that: `ic-cdk-timers`
+//! puts a timer whose call cannot be paid back at its past time, and fires in each round then, until the canister is frozen. The
+//! net notices cycles that are there again, else the next message does: the platform says nothing to a canister that it tops up.
 //!
 //! Timers are lost on an upgrade, so they are armed at installation and after an upgrade. Missed intervals are replayed by
 //! `ic-cdk-timers`; a firing with nothing to do costs little.
 
+use crate::memory::growth;
 use crate::prune::Next;
 use crate::{runtime, state};
 use std::cell::Cell;
@@ -18,7 +24,9 @@ mod timers {
     thread_local! {
         pub static NET: Cell<Option<TimerId>> = const { Cell::new(None) };
         pub static BLOCKS: Cell<Option<TimerId>> = const { Cell::new(None) };
+        pub static GROWTH: Cell<Option<TimerId>> = const { Cell::new(None) };
         pub static RECORDS: Cell<Option<TimerId>> = const { Cell::new(None) };
+        pub static DELETIONS: Cell<Option<TimerId>> = const { Cell::new(None) };
     }
 
     /// Sets a one-shot, in the place of the one before where that `is_ahead`.
@@ -55,14 +63,35 @@ const NS: u64 = 1_000_000_000;
 
 /// Seconds between two firings of the net.
 const NET_SECS: u64 = 600;
+/// Seconds between two tries to grow memory that a tick wants, should growing trap.
+const GROWTH_SECS: u64 = 600;
 /// Seconds that a timer may stand in the queue of a busy subnet.
 const QUEUE_SECS: u64 = 10;
 
+/// Which timers the balance leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Beat {
+    /// None: two calls of one could not be paid.
+    None,
+    /// The net: liquid cycles are below `min_liquid_cycles`.
+    Net,
+    /// All.
+    All,
+}
+
 thread_local! {
+    /// Which timers run.
+    static BEAT: Cell<Beat> = const { Cell::new(Beat::All) };
+    /// Liquid cycles below which none does.
+    static TWO_CALLS: Cell<u128> = const { Cell::new(0) };
+    /// When memory that a tick wants was last to be grown, if it was not.
+    static GROWTH_AT: Cell<Option<u64>> = const { Cell::new(None) };
     /// Seconds between two firings of the timer for records; none: it does not run.
     static RECORDS_EVERY: Cell<Option<u64>> = const { Cell::new(None) };
     /// When the one-shot for blocks fires, in nanoseconds since the Unix epoch; see [`armed`].
     static ARMED: Cell<Option<u64>> = const { Cell::new(None) };
+    /// When the one-shot for the deletion queue fires.
+    static DELETIONS_AT: Cell<Option<u64>> = const { Cell::new(None) };
     /// Since when a tick is due that has not ended.
     static DUE: Cell<Option<u64>> = const { Cell::new(None) };
     /// When the net fires next, or somewhat later: see [`net_at`].
@@ -71,19 +100,82 @@ thread_local! {
 
 /// Starts the timers for blocks, and looks soon whether there is anything to do.
 pub fn arm() {
+    BEAT.set(Beat::All);
+    ARMED.set(None);
+    GROWTH_AT.set(None);
+    arm_net();
+    arm_work();
+    judge(runtime::liquid_cycles().saturating_add(growth::set_aside_by_hooks()));
+}
+
+fn arm_net() {
     #[cfg(target_family = "wasm")]
     timers::replace(&timers::NET, Some(NET_SECS), tick_net);
     NET_AT.set(runtime::time_ns() + NET_SECS * NS);
-    ARMED.set(None);
+    TWO_CALLS.set(2 * runtime::timer_call_cycles());
+}
+
+/// Stops timers that the balance does not pay for, and starts them where it does again. Each message that changes something calls it:
+/// of a top-up no code of the canister is told.
+pub fn watch_cycles() {
+    judge(runtime::liquid_cycles());
+}
+
+/// Stops, or starts, timers by what is liquid.
+fn judge(liquid: u128) {
+    let beat = if liquid < TWO_CALLS.get() {
+        Beat::None
+    } else if liquid < state::read(|state| state.config.min_liquid_cycles) {
+        Beat::Net
+    } else {
+        Beat::All
+    };
+    let before = BEAT.replace(beat);
+    if beat != before {
+        change_beat(before, beat);
+    }
+}
+
+#[cold]
+fn change_beat(before: Beat, beat: Beat) {
+    runtime::log(match beat {
+        Beat::All => "daemon: cycles are there again: all timers run",
+        Beat::Net => "daemon: liquid cycles are below min_liquid_cycles: it comes round every ten minutes only",
+        Beat::None => "daemon: liquid cycles pay for less than two calls of a timer: no timer runs",
+    });
+    if beat != Beat::All {
+        #[cfg(target_family = "wasm")]
+        timers::drop_once(&timers::BLOCKS);
+        #[cfg(target_family = "wasm")]
+        timers::drop_once(&timers::DELETIONS);
+        ARMED.set(None);
+        DUE.set(None);
+        DELETIONS_AT.set(None);
+    }
+    if beat == Beat::None {
+        #[cfg(target_family = "wasm")]
+        timers::replace(&timers::NET, None, tick_net);
+        NET_AT.set(u64::MAX);
+    } else if before == Beat::None {
+        arm_net();
+    }
     arm_work();
+    arm_uploads();
+    arm_undo();
+    arm_records();
+    arm_deletions();
 }
 
 /// Forgets all timers, as an upgrade does.
 #[cfg(test)]
 pub fn forget() {
+    BEAT.set(Beat::All);
+    TWO_CALLS.set(0);
+    GROWTH_AT.set(None);
     RECORDS_EVERY.set(None);
     ARMED.set(None);
     DUE.set(None);
+    DELETIONS_AT.set(None);
     NET_AT.set(0);
 }
 
@@ -98,8 +190,8 @@ pub fn arm_work() {
 pub fn arm_at(at: u64) {
     let now = runtime::time_ns();
     // What should have been done long ago is due from now on: who has not been waited for is not late.
-    let at = at.max(now);
     let net = net_at(now);
+    let at = if BEAT.get() == Beat::All { at.max(now) } else { at.max(net) };
     if at < net && armed(now).is_none_or(|armed| at < armed) {
         let before = ARMED.replace(Some(at));
         note_due(at);
@@ -173,7 +265,8 @@ pub fn arm_undo() {
 
 /// Has the timer for records run where there is a job, with the interval in force, and stops it where there is none.
 pub fn arm_records() {
-    run_records_every(state::read(|state| state.utxo_pruner.interval_secs()));
+    let interval = state::read(|state| state.utxo_pruner.interval_secs());
+    run_records_every(interval.filter(|_| BEAT.get() == Beat::All));
 }
 
 fn run_records_every(interval: Option<u64>) {
@@ -184,6 +277,40 @@ fn run_records_every(interval: Option<u64>) {
     state::mutate(|state| state.utxo_pruner.set_next_tick(next));
     #[cfg(target_family = "wasm")]
     timers::replace(&timers::RECORDS, interval, tick_records);
+}
+
+/// Has the timer for the deletion queue fire when time does something to it next. Where cycles are low each call on the queue sees to it,
+/// and nothing else.
+pub fn arm_deletions() {
+    if BEAT.get() != Beat::All {
+        return;
+    }
+    let now = runtime::time_ns();
+    // The platform's timer may be lost: see `watch`. Of the others' timers a worker wakes none.
+    if DELETIONS_AT.get().is_some_and(|at| now.saturating_sub(at) > QUEUE_SECS * NS) {
+        runtime::log("deletion queue: its timer is overdue; woken");
+        runtime::wake_timers();
+    }
+    let Some(at) = state::read(|state| state.deletions.next_event()) else { return };
+    let at = at.max(now);
+    let armed = DELETIONS_AT.get().filter(|armed| now <= armed.saturating_add(QUEUE_SECS * NS));
+    if armed.is_some_and(|armed| armed <= at) {
+        return;
+    }
+    let before = DELETIONS_AT.replace(Some(at));
+    #[cfg(target_family = "wasm")]
+    timers::once(&timers::DELETIONS, at - now, before.is_some_and(|before| before > now), tick_deletions);
+    #[cfg(not(target_family = "wasm"))]
+    let _ = before;
+}
+
+/// What a firing for the deletion queue does: leases that have expired are over, and rows wait again.
+pub fn tick_deletions() {
+    DELETIONS_AT.set(None);
+    watch_cycles();
+    let now = runtime::time_ns();
+    state::mutate(|state| state.deletions.tick(now));
+    arm_deletions();
 }
 
 /// Wakes the timers where one is overdue by more than an interval. The platform's timer is gone after a trap in
@@ -198,8 +325,9 @@ fn watch_at(now: u64) {
     let late = |next: u64, secs: u64| now.saturating_sub(next) > secs * NS;
     let overdue = state::read(|state| {
         let records = RECORDS_EVERY.get().is_some_and(|secs| late(state.utxo_pruner.next_tick(), secs));
+        let deletions = DELETIONS_AT.get().is_some_and(|at| late(at, QUEUE_SECS));
         let blocks = ARMED.get().is_some_and(|armed| late(armed, QUEUE_SECS + state.pruner.interval_secs()));
-        blocks || late(NET_AT.get(), NET_SECS) || records
+        blocks || late(NET_AT.get(), NET_SECS) || records || deletions
     });
     if overdue {
         runtime::log("prune: a timer is overdue; woken");
@@ -213,6 +341,7 @@ fn watch_at(now: u64) {
 fn tick_net() {
     let now = runtime::time_ns();
     let planned = NET_AT.replace(now + NET_SECS * NS);
+    TWO_CALLS.set(2 * runtime::timer_call_cycles());
     // Those between that one and now have trapped, or were missed.
     tick(planned + now.saturating_sub(planned) / (NET_SECS * NS) * (NET_SECS * NS));
 }
@@ -220,6 +349,7 @@ fn tick_net() {
 /// What a firing for blocks does: drop uploads that nobody goes on with, then one bounded run if one is due. Then it is settled
 /// when the next one comes. `at`: when this one was to fire.
 pub fn tick(at: u64) {
+    watch_cycles();
     let now = runtime::time_ns();
     if ARMED.get().is_some_and(|armed| armed <= now) {
         ARMED.set(None);
@@ -240,14 +370,40 @@ pub fn tick(at: u64) {
         Next::Whenever => u64::MAX,
     });
     arm_uploads();
+    arm_deletions();
 }
 
 /// What a firing for records does: a part of the job, if there is one.
 pub fn tick_records() {
-    state::mutate(|state| {
-        let low_on_cycles = runtime::liquid_cycles() < state.config.min_liquid_cycles;
-        let (pruner, mut records) = state.utxo_pruner();
-        pruner.tick(&mut records, low_on_cycles);
+    watch_cycles();
+    let low_on_cycles = BEAT.get() != Beat::All;
+    // Where growing traps, so would each firing of an interval timer.
+    growth::put_off(|| {
+        state::mutate(|state| {
+            let (pruner, mut records) = state.utxo_pruner();
+            pruner.tick(&mut records, low_on_cycles);
+        });
     });
+    arm_growth();
     arm_records();
+}
+
+/// Has the memory grown that the tick wanted, by a one-shot: one that traps is lost, and nothing is tried again for a while.
+fn arm_growth() {
+    let now = runtime::time_ns();
+    let tried = |at: u64| now < at.saturating_add(GROWTH_SECS * NS);
+    if !growth::is_wanted() || GROWTH_AT.get().is_some_and(tried) {
+        return;
+    }
+    GROWTH_AT.set(Some(now));
+    #[cfg(target_family = "wasm")]
+    timers::once(&timers::GROWTH, 0, false, grow);
+}
+
+#[cfg(target_family = "wasm")]
+fn grow() {
+    match growth::grow_wanted() {
+        Ok(()) => GROWTH_AT.set(None),
+        Err(why) => runtime::log(&format!("memory that the pruner of UTXO records needs cannot be grown: {why:?}")),
+    }
 }

@@ -37,6 +37,7 @@ pub mod bench;
 
 use access::{admin, auditor, exporter, operator, producer, remover, reverter, uploader};
 use api::*;
+use candid::candid_method;
 use ic_cdk::{init, inspect_message, post_upgrade, query, update};
 use runtime::time_secs;
 use serde_bytes::ByteBuf;
@@ -54,6 +55,7 @@ fn post_upgrade(arg: Option<CanisterArg>) {
     state::upgrade(arg).unwrap_or_else(|why| runtime::trap(&format!("upgrade: {why}")));
     daemon::arm();
     daemon::arm_records();
+    daemon::arm_deletions();
 }
 
 /// The door: asked of each message from outside, before it costs anything.
@@ -63,7 +65,8 @@ fn inspect() {
     runtime::accept_message();
 }
 
-#[update(guard = "producer", manual_reply = true)]
+#[candid_method(update)]
+#[update(guard = "producer", manual_reply = true, hidden = true, decode_with = "wire::arg")]
 fn append_block(block: AppendBlock) -> Reply<Result<(), AppendError>> {
     daemon::on_call();
     wire::reply(mutate(|state| {
@@ -72,7 +75,8 @@ fn append_block(block: AppendBlock) -> Reply<Result<(), AppendError>> {
     }))
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
     daemon::on_call();
     let begun = mutate(|state| {
@@ -83,19 +87,22 @@ fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
     begun
 }
 
-#[update(guard = "uploader")]
+#[candid_method(update)]
+#[update(guard = "uploader", hidden = true, decode_with = "wire::arg")]
 fn put_block_chunk(chunk: PutBlockChunk) -> Result<UploadProgress, UploadError> {
     daemon::on_call();
     mutate(|state| state.put_chunk(&chunk))
 }
 
-#[update(guard = "uploader")]
+#[candid_method(update)]
+#[update(guard = "uploader", hidden = true, decode_with = "wire::arg")]
 fn commit_block(block: BlockId) -> Result<Commit, UploadError> {
     daemon::on_call();
     mutate(|state| state.commit_upload(&block))
 }
 
-#[update(guard = "uploader")]
+#[candid_method(update)]
+#[update(guard = "uploader", hidden = true, decode_with = "wire::arg")]
 fn abort_block(number: u64) -> Result<bool, UploadError> {
     daemon::on_call();
     let aborted = mutate(|state| state.abort_upload(number));
@@ -103,7 +110,8 @@ fn abort_block(number: u64) -> Result<bool, UploadError> {
     aborted
 }
 
-#[update(guard = "reverter")]
+#[candid_method(update)]
+#[update(guard = "reverter", hidden = true, decode_with = "wire::arg")]
 fn rollback_to(number: u64) -> Result<Rollback, RollbackError> {
     daemon::on_call();
     let rolled_back = mutate(|state| state.rollback_to(number));
@@ -111,7 +119,8 @@ fn rollback_to(number: u64) -> Result<Rollback, RollbackError> {
     rolled_back
 }
 
-#[update(guard = "admin")]
+#[candid_method(update)]
+#[update(guard = "admin", hidden = true, decode_with = "wire::arg")]
 fn reset_chain(reset: ResetChain) -> Result<ChainReset, ResetError> {
     let done = mutate(|state| state.reset_chain(&reset));
     daemon::arm_undo();
@@ -128,58 +137,69 @@ fn get_head() -> Result<BlockHeader, ReadError> {
     read(|state| state.chain.header(state.chain.state().head().ok_or(ReadError::NotFound)?))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn get_block(number: u64) -> Result<Block, ReadError> {
     read(|state| state.chain.block(&state.blobs, number))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn get_block_header(number: u64) -> Result<BlockHeader, ReadError> {
     read(|state| state.chain.header(number))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::args")]
 fn read_segment(number: u64, segment: u8, offset: u64, length: u64) -> Result<SegmentPart, ReadError> {
     read(|state| state.chain.segment(&state.blobs, number, segment, offset, length))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn get_receipt(id: ByteBuf) -> Result<Receipt, ReadError> {
     read(|state| state.chain.receipt(&state.blobs, &id))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn get_transaction_location(id: ByteBuf) -> Result<TransactionLocation, ReadError> {
     read(|state| state.chain.location(&state.blobs, &id))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::args")]
 fn find_by_index_key(key: ByteBuf, cursor: Option<KeyCursor>, limit: u32) -> Result<KeyPage, KeyError> {
     read(|state| state.chain.find_by_key(&state.blobs, &key, cursor.as_ref(), limit))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn get_block_storage(number: u64) -> Result<BlockStorage, ReadError> {
     read(|state| state.chain.storage(number))
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn register_exporter(exporter: Exporter) -> Result<(), ExporterError> {
     mutate(|state| state.register_exporter(&exporter))
 }
 
-#[update(guard = "remover")]
+#[candid_method(update)]
+#[update(guard = "remover", hidden = true, decode_with = "wire::arg")]
 fn remove_exporter(which: RemoveExporter) -> Result<(), ExporterError> {
     daemon::arm_work();
     mutate(|state| state.remove_exporter(&which))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::args")]
 fn export_blocks(cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportPage, ExportError> {
     read(|state| export::page(&state.chain, &state.blobs, cursor, max_bytes))
 }
 
-#[update(guard = "exporter")]
+#[candid_method(update)]
+#[update(guard = "exporter", hidden = true, decode_with = "wire::args")]
 fn ack_exported(number: u64, hash: ByteBuf) -> Result<u64, AckError> {
     daemon::arm_work();
     mutate(|state| state.exporters.acknowledge(&state.chain, runtime::caller(), number, &hash))
@@ -190,7 +210,8 @@ fn get_export_status() -> ExportStatus {
     read(|state| state.exporters.status(&state.chain, state.config.require_export))
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn set_prune_policy(change: PrunePolicyArg) -> Result<PrunePolicyChange, PruneError> {
     let done = mutate(|state| state.set_prune_policy(&change))?;
     daemon::arm_work();
@@ -202,25 +223,29 @@ fn get_prune_policy() -> Option<PrunePolicy> {
     read(|state| state.pruner.policy().cloned())
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn set_pruning_enabled(enabled: bool) -> Result<(), PruneError> {
     daemon::arm_work();
     mutate(|state| state.set_pruning_enabled(enabled))
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn prune_now(max_ops: u64) -> Result<PruneRun, PruneError> {
     daemon::arm_work();
     mutate(|state| state.prune_now(max_ops))
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn acknowledge_faults(up_to: u64) -> u64 {
     daemon::arm_work();
     mutate(|state| state.acknowledge_faults(up_to))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn plan_prune(change: Option<PrunePolicyArg>) -> Result<PrunePlan, PruneError> {
     read(|state| {
         let change = change.as_ref().map(|change| (change, state.config.class()));
@@ -238,19 +263,22 @@ fn get_config() -> Config {
     read(|state| state.config.clone())
 }
 
-#[update(guard = "admin")]
+#[candid_method(update)]
+#[update(guard = "admin", hidden = true, decode_with = "wire::arg")]
 fn set_config(change: ConfigChange) -> Result<Config, ConfigError> {
     // The export guard and the uploads' expiry are settings, too.
     daemon::arm_work();
-    mutate(|state| state.set_config("set_config", &change))
+    mutate(|state| state.set_config("set_config", &change)).inspect(|_| daemon::watch_cycles())
 }
 
-#[update(guard = "admin")]
+#[candid_method(update)]
+#[update(guard = "admin", hidden = true, decode_with = "wire::arg")]
 fn grant_role(grant: Grant) -> Result<(), RoleError> {
     mutate(|state| state.grant_role(grant))
 }
 
-#[update(guard = "admin")]
+#[candid_method(update)]
+#[update(guard = "admin", hidden = true, decode_with = "wire::arg")]
 fn revoke_role(grant: Grant) -> Result<bool, RoleError> {
     mutate(|state| state.revoke_role(&grant))
 }
@@ -260,7 +288,8 @@ fn list_roles() -> Vec<Grant> {
     read(|state| state.roles.list())
 }
 
-#[query(guard = "auditor")]
+#[candid_method(query)]
+#[query(guard = "auditor", hidden = true, decode_with = "wire::args")]
 fn get_audit_log(cursor: Option<u64>, limit: u32) -> AuditPage {
     read(|state| state.audit.page(cursor, limit))
 }

@@ -21,7 +21,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
-use world::{EXPIRY, PRODUCER, World};
+use world::World;
 
 /// Ids, and keys, that occur again and again.
 const IDS: u64 = 10;
@@ -159,8 +159,8 @@ impl Machine {
         if let Some(to) = self.model.rollback_to {
             return Some(AppendError::RollbackUnderway { to });
         }
-        if let Some(upload) = &self.model.upload {
-            return Some(AppendError::UploadOpen { by: PRODUCER, expires_at: upload.touched + EXPIRY });
+        if let Some((by, expires_at)) = self.model.open() {
+            return Some(AppendError::UploadOpen { by, expires_at });
         }
         let left = state::read(|state| state.chain.to_clear());
         (left > 0).then_some(AppendError::ResetUnderway { left })
@@ -323,8 +323,8 @@ impl Machine {
         for _ in 0..times {
             let expected = if number < self.model.oldest() {
                 Some(RollbackError::Pruned { first_available: self.model.oldest() })
-            } else if let Some(upload) = &self.model.upload {
-                Some(RollbackError::UploadOpen { by: PRODUCER, expires_at: upload.touched + EXPIRY })
+            } else if let Some((by, expires_at)) = self.model.open() {
+                Some(RollbackError::UploadOpen { by, expires_at })
             } else if number > self.model.head().unwrap_or_default() {
                 self.model.head().map(|head| RollbackError::AboveHead { head })
             } else {
@@ -358,11 +358,12 @@ impl Machine {
         let arg = ResetChain { head_hash, drop_unexported: dropping };
         let answer = self.sent(|| crate::reset_chain(arg.clone()));
         let next = self.model.next();
-        let open = self.model.upload.as_ref().map(|upload| upload.touched + EXPIRY);
         let refused = match (&expected, self.model.bound.filter(|&bound| bound < next && !dropping)) {
             (None, _) => Some(ResetError::Empty),
             (Some(expected), _) if !right => Some(ResetError::WrongHash { expected: expected.clone() }),
-            _ if open.is_some() => open.map(|expires_at| ResetError::UploadOpen { by: PRODUCER, expires_at }),
+            _ if self.model.upload.is_some() => {
+                self.model.open().map(|(by, expires_at)| ResetError::UploadOpen { by, expires_at })
+            }
             _ if self.model.rollback_to.is_some() => {
                 self.model.rollback_to.map(|to| ResetError::RollbackUnderway { to })
             }
@@ -547,7 +548,7 @@ impl Machine {
         };
         native::with(|world| world.caller = EXPORTER);
         let answer = self.sent(|| crate::ack_exported(number, hash.clone()));
-        native::with(|world| world.caller = PRODUCER);
+        native::with(|world| world.caller = world::PRODUCER);
         match self.model.bound {
             None => assert!(matches!(answer, Err(AckError::NotRegistered { .. })), "{answer:?}"),
             Some(bound) => match answer {
@@ -703,7 +704,7 @@ fn damage_that_an_abort_meets_is_counted() {
         if by_hand {
             machine.abort();
         }
-        machine.pass(if by_hand { 60 } else { EXPIRY + 700 });
+        machine.pass(if by_hand { 60 } else { world::EXPIRY + 700 });
         assert!(machine.model.upload.is_none(), "by hand: {by_hand}");
         let faults = crate::get_prune_status().faults;
         assert!(faults > 0 && crate::health().problems.iter().any(|problem| problem.contains("damaged")));

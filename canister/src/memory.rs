@@ -13,8 +13,9 @@
 //! ```
 
 pub mod cell;
+pub mod growth;
 
-use crate::runtime::{self, StableMemory};
+use crate::runtime::StableMemory;
 use ic_stable_structures::Memory;
 use ic_stable_structures::memory_manager::{MemoryId, MemoryManager, VirtualMemory};
 use std::cell::{Cell, RefCell};
@@ -84,18 +85,23 @@ pub const NAMES: [&str; IDS.len()] = [
     "deletions",
 ];
 
-/// Seconds of storage that must remain paid for after a growth: 90 days.
-const PAID_AHEAD_SECS: u128 = 90 * 86_400;
-/// Cycles for a GiB and a second on a 13-node subnet (the platform's published prices).
-const CYCLES_PER_GIB_SEC: u128 = 127_000;
-
 /// Why stable memory was not grown. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrowError {
     /// The operator's cap (`max_stable_pages`), the platform's limit or the subnet's capacity is reached.
     OutOfSpace,
-    /// The liquid cycles would not pay for the new pages.
-    LowCycles,
+    /// The balance would not pay for the new pages, and leave what the daemon needs.
+    LowCycles {
+        /// Cycles that are missing.
+        missing: u128,
+    },
+    /// More cycles would be reserved for storage than the canister's settings on the platform allow.
+    ReservedCyclesLimit {
+        /// By so many.
+        missing: u128,
+    },
+    /// It is left to a message of its own: see [`growth::put_off`].
+    Later,
 }
 
 thread_local! {
@@ -137,6 +143,7 @@ pub fn region_pages() -> [u64; IDS.len()] {
 pub fn forget() {
     MANAGER.set(None);
     MAX_PAGES.set(u64::MAX);
+    growth::forget();
 }
 
 fn with_manager<T>(f: impl FnOnce(&MemoryManager<StableMemory>) -> T) -> T {
@@ -194,10 +201,16 @@ impl Region {
         let have = self.size.get() / BUCKET;
         let need = end.div_ceil(BUCKET);
         let generous = need.max(have + (have / GROWTH_FRACTION).min(MAX_GROWTH_BUCKETS));
-        let buckets = match reserve_raw(generous - have) {
-            Err(_) if generous > need => reserve_raw(need - have).map(|()| need)?,
-            other => other.map(|()| generous)?,
-        };
+        let mut buckets = generous;
+        while let Err(error) = reserve_raw(buckets - have) {
+            if buckets == need {
+                if error == GrowError::Later {
+                    growth::want();
+                }
+                return Err(error);
+            }
+            buckets = need + (buckets - need) / 2;
+        }
         // The raw pages are there, so this only hands out buckets.
         if self.memory.grow((buckets - have) * BUCKET_PAGES) < 0 {
             return Err(GrowError::OutOfSpace);
@@ -302,14 +315,7 @@ fn reserve_raw(buckets: u64) -> Result<(), GrowError> {
     if wanted > MAX_PAGES.get() {
         return Err(GrowError::OutOfSpace);
     }
-    let price = (u128::from(missing * PAGE) * CYCLES_PER_GIB_SEC * PAID_AHEAD_SECS) >> 30;
-    if runtime::liquid_cycles() < price {
-        return Err(GrowError::LowCycles);
-    }
-    if raw.grow(missing) < 0 {
-        return Err(GrowError::OutOfSpace);
-    }
-    Ok(())
+    growth::grow(missing)
 }
 
 #[cfg(test)]
@@ -350,14 +356,14 @@ mod tests {
 
         set_max_pages(u64::MAX);
         native::with(|world| world.liquid_cycles = 1);
-        assert_eq!(a.reserve(BUCKET + 1), Err(GrowError::LowCycles));
+        assert_eq!(a.reserve(BUCKET + 1), Err(GrowError::LowCycles { missing: 84_199_999_999 }));
 
         native::with(|world| {
             world.liquid_cycles = u128::MAX;
             world.max_pages = 300;
         });
         assert_eq!(a.reserve(BUCKET + 1), Err(GrowError::OutOfSpace));
-        assert_eq!(billed_pages(), 1 + BUCKET_PAGES);
+        assert_eq!(billed_pages(), 2 + BUCKET_PAGES, "the page that was asked about");
     }
 
     #[test]

@@ -47,6 +47,26 @@ pub fn liquid_cycles() -> u128 {
     native::with(|world| world.liquid_cycles)
 }
 
+/// All cycles that the canister can spend, those below the freezing threshold among them.
+pub fn cycle_balance() -> u128 {
+    #[cfg(target_family = "wasm")]
+    return ic_cdk::api::canister_cycle_balance();
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| world.liquid_cycles.saturating_add(world.frozen_cycles))
+}
+
+/// Cycles that a firing of a timer must find liquid: `ic-cdk-timers` calls the canister itself, and a call sets aside what its
+/// answer may cost.
+pub fn timer_call_cycles() -> u128 {
+    /// What that library calls, with eight bytes.
+    #[cfg(target_family = "wasm")]
+    const METHOD: &str = "<ic-cdk internal> timer_executor";
+    #[cfg(target_family = "wasm")]
+    return ic_cdk::api::cost_call(METHOD.len() as u64, 8);
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| world.timer_call_cycles)
+}
+
 /// Who sent the message.
 pub fn caller() -> Principal {
     #[cfg(target_family = "wasm")]

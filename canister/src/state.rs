@@ -12,7 +12,7 @@ use crate::chain::{Admission, ChainStore, IndexTable};
 use crate::deletion::DeletionQueue;
 use crate::export::Exporters;
 use crate::marker::Turn;
-use crate::memory::{self, PAGE, Region, cell};
+use crate::memory::{self, GrowError, PAGE, Region, cell, growth};
 use crate::prune::{Constraints, Limiter, Next, Piece, Pruner};
 use crate::roles::Roles;
 use crate::utxo::UtxoStore;
@@ -24,6 +24,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Quarantined blobs that a tick releases.
 const MAX_RELEASES: u64 = 1_000;
+/// Buckets of memory whose growth `health` looks ahead to.
+const AHEAD_BUCKETS: u64 = 4;
 
 /// The stores and the settings.
 pub struct State {
@@ -107,7 +109,7 @@ pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
 }
 
 fn open(cells: Rc<Region>, config: Config, roles: Roles) -> Result<(), String> {
-    memory::set_max_pages(config.max_stable_pages);
+    config.bound_memory();
     let blobs = BlobStore::open()?;
     let chain = ChainStore::open(Rc::clone(&cells), config.class(), hash_seed())?;
     let utxo = UtxoStore::open(Rc::clone(&cells), hash_seed())?;
@@ -121,6 +123,21 @@ fn open(cells: Rc<Region>, config: Config, roles: Roles) -> Result<(), String> {
     Ok(())
 }
 
+/// What is wrong where the next growths of stable memory would be refused for want of cycles.
+fn growth_problem() -> Option<String> {
+    let (pages, mib) = (AHEAD_BUCKETS * memory::BUCKET / PAGE, (AHEAD_BUCKETS * memory::BUCKET) >> 20);
+    match growth::refusal(pages)? {
+        GrowError::LowCycles { missing } => Some(format!(
+            "stable memory cannot grow by {mib} MiB: {missing} cycles are missing; appends will be refused"
+        )),
+        GrowError::ReservedCyclesLimit { missing } => Some(format!(
+            "stable memory cannot grow by {mib} MiB: {missing} cycles more than reserved_cycles_limit would be reserved; \
+             appends will be refused"
+        )),
+        GrowError::OutOfSpace | GrowError::Later => None,
+    }
+}
+
 /// The seed with which a new hash table hashes: different for each canister and installation.
 fn hash_seed() -> u64 {
     xxh3_64_with_seed(runtime::canister_self().as_slice(), runtime::time_ns())
@@ -132,7 +149,7 @@ impl State {
         if let Err(why) = config::save(&self.cells, &self.config, &self.roles) {
             runtime::trap(&format!("settings and roles: {why}"));
         }
-        memory::set_max_pages(self.config.max_stable_pages);
+        self.config.bound_memory();
     }
 
     /// What settings and state say of appends by the caller.
@@ -367,6 +384,10 @@ impl State {
         if runtime::liquid_cycles() < self.config.min_liquid_cycles {
             problems.push("liquid cycles are below min_liquid_cycles: the pruner is paused".into());
         }
+        if runtime::liquid_cycles() < 3 * runtime::timer_call_cycles() {
+            problems.push("liquid cycles pay for less than two calls of a timer: no timer runs".into());
+        }
+        problems.extend(growth_problem());
         if memory::billed_pages() + memory::BUCKET / PAGE > self.config.max_stable_pages {
             problems.push("stable memory has reached max_stable_pages".into());
         }

@@ -1,15 +1,56 @@
-//! What the generic Candid code would do at a price: it builds and writes the whole type table of an answer each time,
+//! Candid, in and out.
+//!
+//! *In*: an argument is decoded within quotas, the same for all methods. Two megabytes can otherwise say things that take
+//! billions of instructions: a million empty elements, types of types.
+//!
+//! *Out*: what the generic code would do at a price. It builds and writes the whole type table of an answer each time,
 //! 200,000 instructions for `variant { Ok; Err : AppendError }`, ten times what appending a small block takes.
 
 use crate::api::CanisterArg;
 use crate::runtime;
-use candid::CandidType;
+use candid::utils::{ArgumentDecoder, decode_args_with_config};
+use candid::{CandidType, DecoderConfig};
+use serde::de::DeserializeOwned;
 use std::any::TypeId;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
 /// No arguments at all, as deployment tools encode them.
 const NOTHING: &[u8] = b"DIDL\0\0";
+
+/// What decoding a message may cost, by `candid`'s own measure ([`DecoderConfig::set_decoding_quota`]): a unit takes some 330
+/// instructions at most. The largest batches of a feeder take five sixths of it.
+const DECODING_QUOTA: usize = 2_800_000;
+/// What skipping may cost that nobody knows: fields, arguments, options of another type. It also bounds how deep a value goes: on wasm
+/// nothing else does, and the stack would overflow.
+const SKIPPING_QUOTA: usize = 1_000;
+/// Entries of a message's table of types. The largest of the interface has some 60.
+const MAX_TYPES: usize = 500;
+/// Bytes of that table.
+const MAX_HEADER: usize = 16 << 10;
+
+fn quotas() -> DecoderConfig {
+    let mut config = DecoderConfig::new();
+    config.set_decoding_quota(DECODING_QUOTA).set_skipping_quota(SKIPPING_QUOTA);
+    config.set_max_type_len(MAX_TYPES).set_max_header_len(MAX_HEADER).set_full_error_message(false);
+    config
+}
+
+fn refuse(error: &candid::Error) -> ! {
+    runtime::trap(&format!("the argument cannot be decoded: {error}"))
+}
+
+/// The arguments of a method.
+pub fn args<T: for<'a> ArgumentDecoder<'a>>(bytes: Vec<u8>) -> T {
+    decode_args_with_config(if bytes.is_empty() { NOTHING } else { &bytes }, &quotas())
+        .unwrap_or_else(|error| refuse(&error))
+}
+
+/// The argument of a method that has one.
+pub fn arg<T: CandidType + DeserializeOwned>(bytes: Vec<u8>) -> T {
+    let (one,) = args::<(T,)>(bytes);
+    one
+}
 
 thread_local! {
     static OK: RefCell<Vec<(TypeId, Vec<u8>)>> = const { RefCell::new(Vec::new()) };
@@ -49,14 +90,14 @@ pub fn decode_canister_arg(bytes: Vec<u8>) -> Option<CanisterArg> {
     if bytes.is_empty() || bytes == NOTHING {
         return None;
     }
-    candid::decode_one(&bytes)
-        .unwrap_or_else(|error| runtime::trap(&format!("the argument cannot be decoded: {error}")))
+    candid::decode_one(&bytes).unwrap_or_else(|error| refuse(&error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{AppendError, InitArg, UploadError};
+    use crate::api::*;
+    use serde_bytes::ByteBuf;
 
     #[test]
     fn a_copied_answer_is_the_encoded_one() {
@@ -66,6 +107,44 @@ mod tests {
             assert_ne!(encode(Ok::<(), AppendError>(())), encode(Ok::<(), UploadError>(())));
             let error = Err::<(), _>(AppendError::Gap { expected: 7 });
             assert_eq!(encode_unit(error.clone()), encode(error));
+        }
+    }
+
+    /// What decoding costs.
+    fn cost<T: CandidType + DeserializeOwned>(arg: &T) -> (usize, usize) {
+        let bytes = candid::encode_one(arg).unwrap();
+        let (_, cost) = candid::utils::decode_args_with_config_debug::<(T,)>(&bytes, &quotas()).unwrap();
+        (bytes.len(), cost.decoding_quota.unwrap())
+    }
+
+    /// The largest messages that a feeder sends: whole ones of bytes, and batches of 1.5 MB of small things.
+    #[test]
+    fn the_largest_messages_fit_the_quota() {
+        let blob = |byte: u8, len: usize| ByteBuf::from(vec![byte; len]);
+        let block = AppendBlock { body: blob(1, 2_000_000), ..crate::testing::block(7, &[[1; 32]; 30], 9) };
+        let create = |len: usize, n: usize| {
+            let mined =
+                Some(MinedIn { blocks: vec![BlockRef { block_id: 1, height: 2, subtree: 3 }], on_longest_chain: true });
+            let source = TransactionSource::Raw(blob(2, len));
+            let item = UtxoCreate { source, mined, locked: None, conflicting: false, fee: Some(9) };
+            UtxoCreateBatch { height: 9, items: vec![item; n] }
+        };
+        let spend = Spend { txid: blob(3, 32), vout: 5, utxo_hash: blob(4, 32), vin: 7 };
+        let spends = |per: usize, n: usize| UtxoSpendBatch {
+            height: 9,
+            items: vec![TransactionSpends { spender: blob(5, 32), spends: vec![spend.clone(); per] }; n],
+        };
+        let all = [
+            ("a block", cost(&block)),
+            ("a transaction", cost(&create(1_950_000, 1))),
+            ("transactions of 250 bytes", cost(&create(250, 5_000))),
+            ("transactions of 150 bytes", cost(&create(150, 7_000))),
+            ("spends by two", cost(&spends(2, 7_000))),
+            ("spends of one transaction", cost(&spends(18_000, 1))),
+        ];
+        for (what, (bytes, cost)) in all {
+            println!("{what}: {bytes} bytes, {cost} units");
+            assert!(cost < DECODING_QUOTA, "{what}: {cost}");
         }
     }
 

@@ -24,7 +24,7 @@ pub enum Caller {
 
 /// A way to reach one canister: bytes of Candid there and back.
 pub trait Transport {
-    /// Calls an update method and waits for its answer.
+    /// Calls an update method, or a query method as one, and waits for its answer.
     ///
     /// # Errors
     /// When the call is rejected or traps, or the canister cannot be reached.
@@ -253,6 +253,11 @@ impl<T: Transport> Client<T> {
     /// `export_blocks`: the chunks behind a cursor, `max_bytes` of them or, for 0, as many as a reply holds.
     pub fn export_blocks(&self, cursor: Option<&ExportCursor>, max_bytes: u64) -> Export {
         self.query("export_blocks", (cursor, max_bytes))
+    }
+
+    /// `export_blocks` as an update call by the exporter: slower, and the answer of the canister, not of one replica.
+    pub fn export_blocks_replicated(&self, cursor: Option<&ExportCursor>, max_bytes: u64) -> Export {
+        self.update(Caller::Exporter, "export_blocks", (cursor, max_bytes))
     }
 
     /// `ack_exported`: everything up to and with this block is somewhere else. Answers the exporter's bound, exclusive.

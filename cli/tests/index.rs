@@ -67,7 +67,13 @@ impl Checkpoint for Die {
 fn index(client: &Client<Embedded>, url: &str, random: &mut Random, pages: Option<u64>) -> Vec<String> {
     let origin =
         Origin { canister: client.transport().canister().to_string(), network: "".into(), payload: Payload::All };
-    let options = Options { page_bytes: 40_000, ack_every: Some(2), skip_damaged: false, accept_reset: false };
+    let options = Options {
+        page_bytes: 40_000,
+        ack_every: Some(2),
+        skip_damaged: false,
+        accept_reset: false,
+        keep_orphaned: 1_000,
+    };
     let (mut notes, mut stored) = (Vec::new(), 0);
     loop {
         let store = Store::open(url, &origin).unwrap();

@@ -12,7 +12,7 @@ use candid::Principal;
 use crate::call_context::{CallContext, Callback};
 use crate::context::{Answer, Environment, Input, OutgoingCall, Run};
 use crate::cost;
-use crate::cycles;
+use crate::cycles::{self, Saturation};
 use crate::execution::{Execution, History, Kind, Outcome};
 use crate::faults::Faults;
 use crate::heap::HeapImage;
@@ -30,6 +30,8 @@ pub(crate) struct State {
     pub(crate) settings: Settings,
     pub(crate) status: Status,
     pub(crate) balance: u128,
+    /// Cycles set aside for storage.
+    pub(crate) reserved: u128,
     /// The fraction of a cycle of storage not charged yet.
     pub(crate) storage_carried: u128,
     pub(crate) version: u64,
@@ -51,6 +53,7 @@ impl State {
             settings,
             status: Status::Running,
             balance,
+            reserved: 0,
             storage_carried: 0,
             version: 0,
             code: None,
@@ -72,7 +75,7 @@ impl State {
 
     /// The balance below which nothing runs.
     pub(crate) fn freezing_limit(&self) -> u128 {
-        cycles::freezing_limit(self.memory_usage(), self.settings.freezing_seconds)
+        cycles::freezing_limit(self.memory_usage(), self.settings.freezing_seconds).saturating_sub(self.reserved)
     }
 
     /// Cycles above the freezing threshold.
@@ -117,6 +120,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) history: &'a mut History,
     /// Wasm pages of stable memory that the other canisters have.
     pub(crate) stable_elsewhere: u64,
+    pub(crate) saturation: Saturation,
 }
 
 /// An execution to be done.
@@ -170,6 +174,8 @@ impl Canister {
             controllers: settings.controllers.clone(),
             variables: settings.variables.clone(),
             freezing_seconds: settings.freezing_seconds,
+            reserved_cycles_limit: settings.reserved_cycles_limit,
+            saturation: around.saturation,
             wasm_memory_limit: settings.wasm_memory_limit,
             certificate: (kind == Kind::Query).then(|| self.state.certified_data.clone()),
             stable_pages_max: limits
@@ -208,6 +214,7 @@ impl Canister {
             journal: Journal::start(&stable),
             stable,
             balance: self.state.balance,
+            reserved: self.state.reserved,
             memory_usage: usage,
             cycles_accepted: 0,
             reply_data: Vec::new(),
@@ -241,6 +248,7 @@ impl Canister {
             execution.heap_pages_written = instance.commit(&mut self.state.heap);
             // A call that was built and never performed gives its cycles back.
             self.state.balance = run.balance + run.call.take().map_or(0, |call| call.cycles);
+            self.state.reserved = run.reserved;
             self.state.timer = run.timer;
             self.state.certified_data = std::mem::take(&mut run.certified_data);
             self.state.version += 1;

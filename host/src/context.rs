@@ -9,7 +9,7 @@ use std::sync::Arc;
 use candid::Principal;
 use wasmtime::{Memory, ResourceLimiter};
 
-use crate::cycles;
+use crate::cycles::{self, Saturation};
 use crate::execution::Kind;
 use crate::faults::{Faults, Planned, StableAccess, TrapPoint};
 use crate::limits::StablePagePrices;
@@ -57,6 +57,9 @@ pub(crate) struct Environment {
     pub(crate) controllers: Arc<[Principal]>,
     pub(crate) variables: Arc<BTreeMap<String, String>>,
     pub(crate) freezing_seconds: u64,
+    pub(crate) reserved_cycles_limit: u128,
+    /// How full the subnet was before the message.
+    pub(crate) saturation: Saturation,
     pub(crate) wasm_memory_limit: u64,
     pub(crate) certificate: Option<Vec<u8>>,
     /// Wasm pages of stable memory this canister may have.
@@ -101,6 +104,8 @@ pub(crate) struct Run {
     pub(crate) journal: Journal,
     /// Spendable cycles; the execution itself has been paid for.
     pub(crate) balance: u128,
+    /// Cycles set aside for storage.
+    pub(crate) reserved: u128,
     /// Bytes of heap, stable memory and code.
     pub(crate) memory_usage: u64,
     pub(crate) cycles_accepted: u128,
@@ -175,15 +180,36 @@ impl Run {
 
     /// Cycles above the freezing threshold.
     pub(crate) fn liquid(&self) -> u128 {
-        self.balance.saturating_sub(cycles::freezing_limit(self.memory_usage, self.environment.freezing_seconds))
+        self.balance.saturating_sub(self.freezing_limit(self.memory_usage))
     }
 
-    /// Takes `bytes` more of memory into account, unless that would freeze the canister.
+    /// The balance below which a canister that uses `bytes` of memory is frozen.
+    fn freezing_limit(&self, bytes: u64) -> u128 {
+        cycles::freezing_limit(bytes, self.environment.freezing_seconds).saturating_sub(self.reserved)
+    }
+
+    /// Takes `bytes` more of memory into account, and reserves cycles for them where the subnet is full; unless that would
+    /// freeze the canister, or reserve more than it may.
     pub(crate) fn use_memory(&mut self, bytes: u64) -> Result<(), Trap> {
         let usage = self.memory_usage + bytes;
-        let needed = cycles::freezing_limit(usage, self.environment.freezing_seconds);
-        if self.kind.keeps_changes() && self.balance < needed {
-            return Err(Trap::InsufficientCyclesInMemoryGrow { bytes, missing: needed - self.balance });
+        if self.kind.keeps_changes() {
+            let insufficient = |missing: u128| Trap::InsufficientCyclesInMemoryGrow { bytes, missing };
+            let needed = self.freezing_limit(usage);
+            if self.balance < needed {
+                return Err(insufficient(needed - self.balance));
+            }
+            let Environment { saturation, reserved_cycles_limit: limit, .. } = self.environment;
+            let reservation = saturation.reservation(bytes);
+            if reservation > 0 && self.reserved + reservation > limit {
+                let exceeded_by = self.reserved + reservation - limit;
+                return Err(Trap::ReservedCyclesLimitExceededInMemoryGrow { bytes, limit, exceeded_by });
+            }
+            if self.balance < reservation {
+                return Err(insufficient(reservation - self.balance));
+            }
+            self.balance -= reservation;
+            self.reserved += reservation;
+            self.environment.saturation = saturation.with(bytes);
         }
         self.memory_usage = usage;
         Ok(())

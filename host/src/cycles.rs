@@ -29,6 +29,42 @@ pub(crate) fn freezing_limit(bytes: u64, threshold_seconds: u64) -> u128 {
     (u128::from(bytes) * u128::from(threshold_seconds) * GIB_SECOND) >> 30
 }
 
+/// Seconds of storage that are reserved for a byte that fills the subnet: some ten years.
+const MAX_RESERVATION_SECONDS: u128 = 300_000_000;
+
+/// How full the subnet is: what a byte that a canister grows by has reserved of its cycles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Saturation {
+    /// Bytes that all canisters use.
+    pub(crate) usage: u64,
+    /// Up to so many nothing is reserved.
+    pub(crate) threshold: u64,
+    /// At so many the most is.
+    pub(crate) capacity: u64,
+}
+
+impl Saturation {
+    /// With so many bytes more in use.
+    pub(crate) fn with(self, bytes: u64) -> Self {
+        Saturation { usage: self.usage.saturating_add(bytes).min(self.capacity), ..self }
+    }
+
+    /// What a growth by so many bytes reserves.
+    pub(crate) fn reservation(self, bytes: u64) -> u128 {
+        self.with(bytes).total().saturating_sub(self.with(0).total())
+    }
+
+    /// What growing from nothing to the usage reserves: a triangle, as the seconds rise from none at the threshold.
+    fn total(self) -> u128 {
+        let above = u128::from(self.usage.saturating_sub(self.threshold));
+        let most = u128::from(self.capacity.saturating_sub(self.threshold));
+        if most == 0 {
+            return 0;
+        }
+        (above * (MAX_RESERVATION_SECONDS * above / most) * GIB_SECOND / 2) >> 30
+    }
+}
+
 /// What an ingress message costs whose envelope has so many bytes; the canister that takes it pays.
 pub(crate) fn ingress(envelope_bytes: u64) -> u128 {
     INGRESS + INGRESS_BYTE * u128::from(envelope_bytes)
@@ -54,6 +90,19 @@ mod tests {
         let year = 365 * 24 * 3600;
         assert_eq!(storage(1 << 30, year * 1_000_000_000, &mut carried), 127_000 * u128::from(year));
         assert_eq!(freezing_limit(1 << 30, year), 127_000 * u128::from(year));
+    }
+
+    #[test]
+    fn a_growth_reserves_the_more_the_fuller_the_subnet_is() {
+        let (gib, most) = (1 << 30, MAX_RESERVATION_SECONDS * GIB_SECOND);
+        let at = |usage: u64| Saturation { usage: usage * gib, threshold: 100 * gib, capacity: 200 * gib };
+        assert_eq!(at(0).reservation(100 * gib), 0);
+        assert_eq!(at(0).reservation(101 * gib), most / 100 / 2);
+        assert_eq!(at(150).reservation(2 * gib), most * 51 * 2 / 100);
+        // 38 T a GiB where the subnet is full, and no more where it is fuller than that.
+        assert_eq!(at(199).reservation(gib), most * 199 / 200);
+        assert_eq!(at(200).reservation(gib), 0);
+        assert_eq!(Saturation { usage: 0, threshold: gib, capacity: gib }.reservation(gib), 0);
     }
 
     #[test]

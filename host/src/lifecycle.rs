@@ -77,6 +77,8 @@ impl Subnet {
             wasm_memory_size: state.heap.bytes(),
             stable_memory_size: state.stable.bytes(),
             cycles: state.balance,
+            reserved_cycles: state.reserved,
+            reserved_cycles_limit: state.settings.reserved_cycles_limit,
             freezing_threshold: state.settings.freezing_seconds,
             freezing_limit: state.freezing_limit(),
             idle_cycles_burned_per_day: cycles::storage(state.memory_usage(), 24 * 3600 * 1_000_000_000, &mut carried),

@@ -51,6 +51,12 @@ pub struct Limits {
     /// Wasm pages (64 KiB) of stable memory that all canisters together may have: without limit. Growing beyond
     /// answers -1.
     pub subnet_stable_pages: u64,
+    /// Bytes in use by all canisters together up to which growing memory reserves no cycles: 750 GiB.
+    pub subnet_reservation_bytes: u64,
+    /// Bytes that the subnet has for canisters, at which growing reserves most: 2 TiB.
+    pub subnet_bytes: u64,
+    /// Bytes in use by canisters that are not on this host: none.
+    pub subnet_bytes_elsewhere: u64,
     /// Instructions that a round has, heap pages included: 7 B. With 0 a round executes nothing.
     pub round_instructions: u64,
     /// Bytes of stable pages and of heap pages that may be dirtied in a round: 75 MiB. With less than a page of 4 KiB a
@@ -73,6 +79,9 @@ impl Default for Limits {
             stable_page_prices: StablePagePrices::TODAY,
             canister_stable_pages: MAX_WASM_PAGES,
             subnet_stable_pages: u64::MAX,
+            subnet_reservation_bytes: 750 << 30,
+            subnet_bytes: 2 << 40,
+            subnet_bytes_elsewhere: 0,
             round_instructions: 7_000_000_000,
             round_dirty_bytes: 75 << 20,
             round_duration: Duration::from_secs(1),

@@ -72,6 +72,8 @@ error_codes! {
     CanisterMemoryAccessLimitExceeded = 524,
     /// Growing memory would freeze the canister.
     InsufficientCyclesInMemoryGrow = 532,
+    /// Growing memory would reserve more cycles than the settings allow.
+    ReservedCyclesLimitExceededInMemoryGrow = 534,
     /// The canister has no such method.
     CanisterMethodNotFound = 536,
     /// The canister has no code.

@@ -12,6 +12,8 @@ pub struct CanisterSettings {
     pub controllers: Option<Vec<Principal>>,
     /// Seconds of storage the balance must always cover; 30 days at first.
     pub freezing_threshold: Option<u64>,
+    /// Cycles that may be reserved for storage; 5 T at first. With 0 memory doesn't grow where growing reserves any.
+    pub reserved_cycles_limit: Option<u128>,
     /// Bytes the heap may have in updates and hooks, 0 for no limit; 3 GiB at first.
     pub wasm_memory_limit: Option<u64>,
     /// Bytes of debug output that are kept; 2 MiB at first, the most the platform allows.
@@ -25,6 +27,7 @@ pub struct CanisterSettings {
 pub(crate) struct Settings {
     pub(crate) controllers: Arc<[Principal]>,
     pub(crate) freezing_seconds: u64,
+    pub(crate) reserved_cycles_limit: u128,
     pub(crate) wasm_memory_limit: u64,
     pub(crate) log_bytes: u64,
     pub(crate) variables: Arc<BTreeMap<String, String>>,
@@ -35,6 +38,7 @@ impl Settings {
         Settings {
             controllers: Arc::new([creator]),
             freezing_seconds: 30 * 24 * 3600,
+            reserved_cycles_limit: 5_000_000_000_000,
             wasm_memory_limit: 3 << 30,
             log_bytes: 2 << 20,
             variables: Arc::default(),
@@ -46,6 +50,7 @@ impl Settings {
             self.controllers = controllers.into();
         }
         self.freezing_seconds = new.freezing_threshold.unwrap_or(self.freezing_seconds);
+        self.reserved_cycles_limit = new.reserved_cycles_limit.unwrap_or(self.reserved_cycles_limit);
         self.wasm_memory_limit = new.wasm_memory_limit.unwrap_or(self.wasm_memory_limit);
         self.log_bytes = new.log_memory_limit.unwrap_or(self.log_bytes);
         if let Some(variables) = new.environment_variables {
@@ -93,6 +98,10 @@ pub struct CanisterStatus {
     pub stable_memory_size: u64,
     /// The balance, in cycles.
     pub cycles: u128,
+    /// Cycles set aside for storage beside the balance, which pay for it first.
+    pub reserved_cycles: u128,
+    /// Cycles that may be reserved for storage.
+    pub reserved_cycles_limit: u128,
     /// Seconds of storage the balance must always cover.
     pub freezing_threshold: u64,
     /// The balance below which the canister is frozen, in cycles.

@@ -7,7 +7,7 @@ use candid::Principal;
 use crate::call_context::MessageId;
 use crate::canister::{Canister, State, Surroundings};
 use crate::context::OutgoingCall;
-use crate::cycles;
+use crate::cycles::{self, Saturation};
 use crate::execution::History;
 use crate::faults::Faults;
 use crate::limits::Limits;
@@ -112,6 +112,13 @@ impl Subnet {
             .filter(|(other, _)| **other != id)
             .map(|(_, canister)| canister.state.stable.wasm_pages())
             .sum();
+        let usage: u64 = self.canisters.values().map(|canister| canister.state.memory_usage()).sum();
+        let limits = &self.limits;
+        let saturation = Saturation {
+            usage: usage.saturating_add(limits.subnet_bytes_elsewhere),
+            threshold: limits.subnet_reservation_bytes,
+            capacity: limits.subnet_bytes,
+        };
         let canister = self.canisters.get_mut(&id).ok_or_else(|| not_found(id))?;
         let around = Surroundings {
             time: self.shared.time,
@@ -119,6 +126,7 @@ impl Subnet {
             faults: &self.faults,
             history: &mut self.history,
             stable_elsewhere,
+            saturation,
         };
         Ok((canister, around))
     }
@@ -132,7 +140,10 @@ impl Subnet {
             let Some(canister) = self.canisters.get_mut(&id) else { continue };
             let state = &mut canister.state;
             let price = cycles::storage(state.memory_usage(), elapsed, &mut state.storage_carried);
-            match state.balance.checked_sub(price) {
+            // What was reserved pays first.
+            let from_reserve = price.min(state.reserved);
+            state.reserved -= from_reserve;
+            match state.balance.checked_sub(price - from_reserve) {
                 Some(balance) => state.balance = balance,
                 None => {
                     state.balance = 0;

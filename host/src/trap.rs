@@ -28,6 +28,11 @@ pub(crate) enum Trap {
          cycles are required."
     )]
     InsufficientCyclesInMemoryGrow { bytes: u64, missing: u128 },
+    #[error(
+        "Canister cannot grow memory by {bytes} bytes due to its reserved cycles limit. The current limit ({limit}) would \
+         be exceeded by {exceeded_by}."
+    )]
+    ReservedCyclesLimitExceededInMemoryGrow { bytes: u64, limit: u128, exceeded_by: u128 },
     #[error("Canister exceeded its current Wasm memory limit of {0} bytes.")]
     WasmMemoryLimit(u64),
     #[error("Canister has no {kind} method '{name}'.")]
@@ -45,6 +50,7 @@ impl Trap {
             Trap::InstructionLimit(_) => ErrorCode::CanisterInstructionLimitExceeded,
             Trap::StableAccessLimit(_) => ErrorCode::CanisterMemoryAccessLimitExceeded,
             Trap::InsufficientCyclesInMemoryGrow { .. } => ErrorCode::InsufficientCyclesInMemoryGrow,
+            Trap::ReservedCyclesLimitExceededInMemoryGrow { .. } => ErrorCode::ReservedCyclesLimitExceededInMemoryGrow,
             Trap::WasmMemoryLimit(_) => ErrorCode::CanisterWasmMemoryLimitExceeded,
             Trap::MethodNotFound { .. } => ErrorCode::CanisterMethodNotFound,
         }

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use common::*;
-use coppice_host::{CanisterSettings, ErrorCode, Host, Kind, Principal, Status};
+use coppice_host::{CanisterSettings, ErrorCode, Host, Kind, Limits, Principal, Status};
 
 const PRE_UPGRADE_TRAPS: &str = r#"(func (export "canister_pre_upgrade") (call $do_bump) (call $boom))"#;
 const POST_UPGRADE_TRAPS: &str = r#"(func (export "canister_post_upgrade") (call $do_bump) (call $boom))"#;
@@ -213,6 +213,78 @@ fn storage_costs_and_freezes() {
     host.advance_time(Duration::from_secs(30 * 365 * 86_400));
     assert_eq!(host.cycle_balance(canister), 0);
     assert_eq!(host.canister_status(canister, None).unwrap().module_hash, None, "without cycles all is gone");
+}
+
+/// A canister on a subnet that is half way from where reserving begins to full.
+fn half_full() -> (Host, Principal) {
+    let (host, canister) = installed();
+    let gib = 1 << 30;
+    host.set_limits(Limits {
+        subnet_reservation_bytes: 100 * gib,
+        subnet_bytes: 200 * gib,
+        subnet_bytes_elsewhere: 150 * gib,
+        ..Limits::default()
+    });
+    (host, canister)
+}
+
+#[test]
+fn on_a_full_subnet_growing_reserves_cycles() {
+    let (host, canister) = half_full();
+    let before = host.canister_status(canister, None).unwrap();
+    assert_eq!((before.reserved_cycles, before.reserved_cycles_limit), (0, 5_000_000_000_000));
+    update(&host, canister, "grow", &[256]).unwrap();
+    let status = host.canister_status(canister, None).unwrap();
+    // Half of 300 million seconds of 16 MiB, as the subnet is half full beyond the threshold.
+    let reserved = 300_000_000 / 2 * 127_000 / 64;
+    assert!(status.reserved_cycles.abs_diff(reserved) < reserved / 1_000, "{status:?}");
+    assert!(before.cycles - status.cycles > status.reserved_cycles);
+    assert_eq!(status.freezing_limit, 0, "what is reserved covers thirty days many times over");
+    // What is reserved pays for storage first.
+    host.advance_time(Duration::from_secs(100_000));
+    let later = host.canister_status(canister, None).unwrap();
+    assert_eq!(later.cycles, status.cycles);
+    assert!(later.reserved_cycles < status.reserved_cycles);
+    host.advance_time(Duration::from_secs(300_000_000));
+    let last = host.canister_status(canister, None).unwrap();
+    assert!(last.reserved_cycles == 0 && last.cycles < status.cycles, "{last:?}");
+}
+
+#[test]
+fn a_growth_that_would_reserve_too_much_traps() {
+    let (host, canister) = half_full();
+    // 19 T a GiB: 5 T do for 268 MiB.
+    update(&host, canister, "grow", &[4_096]).unwrap();
+    let before = host.canister_status(canister, None).unwrap();
+    let reject = update(&host, canister, "grow", &[256]).unwrap_err();
+    assert_eq!(reject.error_code, ErrorCode::ReservedCyclesLimitExceededInMemoryGrow);
+    assert_eq!(reject.error_code.to_string(), "IC0534");
+    assert!(
+        reject.reject_message.contains(
+            "Canister cannot grow memory by 16777216 bytes due to its reserved cycles limit. The current limit \
+             (5000000000000) would be exceeded by "
+        ),
+        "{reject}"
+    );
+    let status = host.canister_status(canister, None).unwrap();
+    assert_eq!(
+        (status.reserved_cycles, status.stable_memory_size),
+        (before.reserved_cycles, before.stable_memory_size)
+    );
+    let more = CanisterSettings { reserved_cycles_limit: Some(50_000_000_000_000), ..CanisterSettings::default() };
+    host.update_canister_settings(canister, None, more).unwrap();
+    update(&host, canister, "grow", &[256]).unwrap();
+    // The balance must do for it, whatever may be reserved.
+    host.faults().low_cycles(canister, 1_300_000_000_000);
+    let reject = update(&host, canister, "grow", &[8_192]).unwrap_err();
+    assert_eq!(reject.error_code, ErrorCode::InsufficientCyclesInMemoryGrow);
+    // Nothing may be reserved: as long as the subnet asks for it, memory does not grow at all.
+    let none = CanisterSettings { reserved_cycles_limit: Some(0), ..CanisterSettings::default() };
+    host.update_canister_settings(canister, None, none).unwrap();
+    host.add_cycles(canister, 100_000_000_000_000);
+    assert_eq!(code(update(&host, canister, "grow", &[1])), ErrorCode::ReservedCyclesLimitExceededInMemoryGrow);
+    host.set_limits(Limits::default());
+    update(&host, canister, "grow", &[256]).unwrap();
 }
 
 #[test]

@@ -118,8 +118,16 @@ pub enum AppendError {
     },
     /// Stable memory has reached the operator's cap (`max_stable_pages`), the platform's limit or the subnet's capacity.
     OutOfSpace,
-    /// The canister's liquid cycles would not pay for growing.
-    LowCycles,
+    /// The balance would not pay for growing.
+    LowCycles {
+        /// Cycles that are missing.
+        missing: u128,
+    },
+    /// Growing would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
+    ReservedCyclesLimit {
+        /// By so many.
+        missing: u128,
+    },
     /// An upload is open: who began it, or an operator, commits or aborts it. One that was aborted stays open until all of it is undone: try
     /// again.
     UploadOpen {

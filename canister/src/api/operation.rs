@@ -25,6 +25,10 @@ pub struct InitArg {
     pub operators: Vec<Principal>,
     /// First producers.
     pub producers: Vec<Principal>,
+    /// See [`Config::nodes`]; default 13.
+    pub nodes: Option<u32>,
+    /// See [`Config::reserved_cycles_limit`]; default 5 T, the platform's.
+    pub reserved_cycles_limit: Option<u128>,
     /// First admins; controllers always are.
     pub admins: Option<Vec<Principal>>,
 }
@@ -42,6 +46,10 @@ pub struct ConfigChange {
     pub min_liquid_cycles: Option<u128>,
     /// See [`Config::require_export`].
     pub require_export: Option<bool>,
+    /// See [`Config::nodes`].
+    pub nodes: Option<u32>,
+    /// See [`Config::reserved_cycles_limit`].
+    pub reserved_cycles_limit: Option<u128>,
     /// See [`Config::max_rollback_blocks`].
     pub max_rollback_blocks: Option<u64>,
     /// See [`Config::open_queries`].
@@ -61,11 +69,18 @@ pub struct Config {
     pub verify_segments: bool,
     /// Seconds after which an upload that nobody touched is aborted.
     pub upload_expiry_secs: u64,
-    /// Liquid cycles below which the daemon does not prune.
+    /// Liquid cycles below which the daemon does not prune, and only its net of ten minutes goes on.
     pub min_liquid_cycles: u128,
     /// Whether nothing is pruned while no exporter is registered.
     #[serde(default)]
     pub require_export: bool,
+    /// Nodes of the subnet: prices grow with them.
+    #[serde(default = "default_nodes")]
+    pub nodes: u32,
+    /// The `reserved_cycles_limit` of the canister's settings on the platform, which the canister cannot see: growing that would
+    /// reserve more cycles for storage is refused.
+    #[serde(default = "default_reserved_cycles_limit")]
+    pub reserved_cycles_limit: u128,
     /// Blocks below the highest head since the last reset that a producer may roll back to. An admin may go deeper.
     #[serde(default = "default_max_rollback_blocks")]
     pub max_rollback_blocks: u64,
@@ -75,6 +90,16 @@ pub struct Config {
     /// The UTXO store's.
     #[serde(default)]
     pub utxo: UtxoSettings,
+}
+
+/// A subnet of the usual size.
+pub(crate) fn default_nodes() -> u32 {
+    13
+}
+
+/// What the platform sets where nobody says otherwise.
+pub(crate) fn default_reserved_cycles_limit() -> u128 {
+    5_000_000_000_000
 }
 
 /// What is persisted from before there was the setting gets its default.

@@ -126,6 +126,8 @@ pub enum StopReason {
     Pages,
     /// The chunks of a tick are used up (UTXO records).
     Chunks,
+    /// Stable memory must grow first, which a message of its own does (UTXO records).
+    Memory,
 }
 
 /// How far a run came.

@@ -287,7 +287,10 @@ fn refused_growth_changes_nothing() {
     assert_eq!((store.arena_end(), store.kept_bytes(Owner::Chain)), (0, 0));
     memory::set_max_pages(u64::MAX);
     native::with(|world| world.liquid_cycles = 0);
-    assert_eq!(store.allocate(10, Owner::Chain), Err(AllocateError::Grow(GrowError::LowCycles)));
+    assert_eq!(
+        store.allocate(10, Owner::Chain),
+        Err(AllocateError::Grow(GrowError::LowCycles { missing: 84_200_000_000 }))
+    );
     native::with(|world| world.liquid_cycles = u128::MAX);
     assert_eq!(store.allocate(10, Owner::Chain).map(|ptr| ptr.offset), Ok(0));
 }

@@ -217,7 +217,7 @@ mod tests {
         let words: Vec<u64> = bytes[8..].as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
         let sweeps = 2 * Sweep::WORDS;
         let mut expected: Vec<u64> = (0..15 + sweeps).map(word).collect();
-        // The way, and what a block in transit is; one above what a rollback goes to; what resets have left; one above the highest head.
+        // The way, and what a block in transit is; one above what a rollback goes to; what resets have left; how high the chain was.
         expected.extend([3, 1, 2, 3, 4, u64::MAX]);
         expected.extend(2_000..2_000 + Reset::WORDS as u64);
         expected.push(3_000);

@@ -93,7 +93,7 @@ fn refused_growth_of_any_structure_changes_nothing() {
     // The log needs memory.
     native::with(|world| world.liquid_cycles = 0);
     let large = block(1, &[id(1)], 18 << 20);
-    assert_eq!(append(&mut chain, &mut blobs, &large), Err(AppendError::LowCycles));
+    assert_eq!(append(&mut chain, &mut blobs, &large), Err(AppendError::LowCycles { missing: 84_200_000_000 }));
     native::with(|world| world.liquid_cycles = u128::MAX);
     memory::set_max_pages(memory::billed_pages());
     assert_eq!(append(&mut chain, &mut blobs, &large), Err(AppendError::OutOfSpace));

@@ -1,47 +1,85 @@
 //! A row of the queue as it lies in its slot.
 //!
 //! ```text
-//!  0 kind u8 3        1 version u8 1       2 flags u16           4 id u64           12 delete at height u32
-//! 16 retries u32     20 last retry u64    28 txid of the record that goes with it 32
-//! 60 links: 3 × (key, previous, next) u32: by name, by id, by height (of one that was given up: by id among those)
-//! 96 store type u8   97 bytes of the file type u8   98 bytes of the key u16   100 file type ‖ key
+//!  0 kind u8 3   1 version u8 2   2 state u8   3 flags u8     4 retries u32      8 last retry u64   16 lease u64
+//! 24 delete at height u32        28 order u64 ‖ id u64 ‖ 3 links u32: a treap's node (`slots::treap`), or of a leased row
+//!                                                              the one before it and the one behind it in the lease's ring
+//! 56 next by name u32            60 next by id u32            64 hash of the name u32
+//! 68 store type u8   69 bytes of the file type u8   70 bytes of the key u16   72 txid 32   104 file type ‖ key
 //! ```
+//! The order of one that waits is its height, of one that backs off the moment until which it does, of a dead letter 0.
 
-use crate::api::{BlobDeletion, StoreType};
+use crate::api::{BlobDeletion, BlobDeletionError, BlobDeletionState, BlobName, ExternalStore, FileType};
+use crate::api::{MAX_BLOB_KEY, StoreType};
 use crate::slots::{SlotId, Slots};
 use serde_bytes::ByteBuf;
 
 /// Bytes before the file type.
-const HEAD: u32 = 100;
-const KIND: [u8; 2] = [3, 1];
+const HEAD: u32 = 104;
+const KIND: [u8; 2] = [3, 2];
+/// Bytes of the longest file type.
+const MAX_TYPE: usize = 32;
 
-/// Flags of a row.
-mod flag {
-    /// It was given up.
-    pub const DEAD: u16 = 1;
-    /// A UTXO record goes with it.
-    pub const RECORD: u16 = 2;
-}
+/// A UTXO record goes with the row.
+const RECORD: u8 = 1;
 
-/// Where the links lie.
+/// Where the parts lie that are written alone.
 pub mod at {
-    pub const BY_NAME: u32 = 60;
-    pub const BY_ID: u32 = 72;
-    pub const BY_HEIGHT: u32 = 84;
+    /// The treap's node.
+    pub const NODE: u32 = 28;
+    /// The links of a leased row: before it, behind it.
+    pub const BEFORE: u32 = 44;
+    pub const BEHIND: u32 = 48;
+    pub const BY_NAME: u32 = 56;
+    pub const BY_ID: u32 = 60;
+    /// Where what changes with a row's state ends, but for the links.
+    pub const LINKS: usize = 44;
 }
 
 /// What a blob outside is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlobName<'a> {
-    /// Its key, at most 64 KiB.
+pub struct Name<'a> {
+    /// Its key.
     pub key: &'a [u8],
-    /// What kind of file it is, at most 255 bytes.
+    /// What kind of file it is.
     pub file_type: &'a str,
     /// Which store has it.
     pub store_type: StoreType,
 }
 
-impl BlobName<'_> {
+impl<'a> From<&'a BlobName> for Name<'a> {
+    fn from(name: &'a BlobName) -> Self {
+        Self { key: &name.blob_key, file_type: &name.file_type, store_type: name.store_type }
+    }
+}
+
+impl<'a> From<&'a ExternalStore> for Name<'a> {
+    fn from(store: &'a ExternalStore) -> Self {
+        let file_type = match store.file_type {
+            FileType::Tx => "tx",
+            FileType::Outputs => "outputs",
+        };
+        Self { key: &store.blob_key, file_type, store_type: store.store_type }
+    }
+}
+
+impl Name<'_> {
+    /// # Errors
+    /// `Empty`, `TooLarge`.
+    pub fn check(&self) -> Result<(), BlobDeletionError> {
+        for (what, len, most) in
+            [("blob_key", self.key.len(), MAX_BLOB_KEY), ("file_type", self.file_type.len(), MAX_TYPE)]
+        {
+            if len == 0 {
+                return Err(BlobDeletionError::Empty { what: what.into() });
+            }
+            if len > most {
+                return Err(BlobDeletionError::TooLarge { what: format!("bytes of {what}"), limit: most as u64 });
+            }
+        }
+        Ok(())
+    }
+
     /// Bytes that a row of this name takes.
     pub fn row_len(&self) -> u32 {
         HEAD + (self.file_type.len() + self.key.len()) as u32
@@ -53,70 +91,142 @@ impl BlobName<'_> {
     }
 }
 
-/// A row.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A row, but for its file type and key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// What is shown of it.
-    pub shown: BlobDeletion,
-    /// It was given up.
-    pub dead: bool,
+    pub slot: SlotId,
+    pub state: BlobDeletionState,
+    pub retries: u32,
+    pub last_retry: u64,
+    /// The lease that it is under, or was last; 0: none.
+    pub lease: u64,
+    pub height: u32,
+    pub order: u64,
+    pub id: u64,
+    pub hash: u32,
+    pub store_type: StoreType,
+    type_len: u8,
+    key_len: u16,
+    pub txid: Option<[u8; 32]>,
 }
 
 impl Row {
+    /// A row of this name that was never written.
+    pub fn new(slot: SlotId, id: u64, name: &Name, hash: u32) -> Self {
+        Self {
+            slot,
+            state: BlobDeletionState::Waiting,
+            retries: 0,
+            last_retry: 0,
+            lease: 0,
+            height: 0,
+            order: 0,
+            id,
+            hash,
+            store_type: name.store_type,
+            type_len: name.file_type.len() as u8,
+            key_len: name.key.len() as u16,
+            txid: None,
+        }
+    }
+
     /// `None` where the bytes are not those of a row that this code wrote.
     pub fn read(slots: &Slots, slot: SlotId) -> Option<Self> {
         if !slots.holds(slot, u64::from(HEAD)) {
             return None;
         }
-        let b: [u8; HEAD as usize] = slots.read(slot, 0);
-        let word = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
-        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-        let flags = u16::from_le_bytes([b[2], b[3]]);
-        let (kind_len, key_len) = (usize::from(b[97]), usize::from(u16::from_le_bytes([b[98], b[99]])));
-        if b[..2] != KIND || !slots.holds(slot, u64::from(HEAD) + (kind_len + key_len) as u64) {
-            return None;
-        }
-        let mut tail = Vec::new();
-        slots.read_onto(&mut tail, slot, HEAD, kind_len + key_len);
-        let key = tail.split_off(kind_len);
-        let shown = BlobDeletion {
-            id: long(4),
-            blob_key: ByteBuf::from(key),
-            file_type: String::from_utf8(tail).ok()?,
-            store_type: *StoreType::ALL.get(usize::from(b[96]))?,
-            delete_at_height: word(12),
-            retry_count: word(16),
-            last_retry_at: long(20),
-            txid: (flags & flag::RECORD != 0).then(|| ByteBuf::from(&b[28..60])),
-        };
-        Some(Self { shown, dead: flags & flag::DEAD != 0 })
+        let row = slots.read_with(slot, 0, |b: &[u8; HEAD as usize]| {
+            let word = |at: usize| u32::from_le_bytes(*b[at..].first_chunk().expect("four bytes"));
+            let long = |at: usize| u64::from_le_bytes(*b[at..].first_chunk().expect("eight bytes"));
+            if b[..2] != KIND {
+                return None;
+            }
+            Some(Self {
+                slot,
+                state: *BlobDeletionState::ALL.get(usize::from(b[2]))?,
+                retries: word(4),
+                last_retry: long(8),
+                lease: long(16),
+                height: word(24),
+                order: long(28),
+                id: long(36),
+                hash: word(64),
+                store_type: *StoreType::ALL.get(usize::from(b[68]))?,
+                type_len: b[69],
+                key_len: u16::from_le_bytes([b[70], b[71]]),
+                txid: (b[3] & RECORD != 0).then(|| *b[72..].first_chunk().expect("32 bytes")),
+            })
+        })?;
+        slots.holds(slot, u64::from(HEAD) + row.tail_len() as u64).then_some(row)
     }
 
-    /// Writes it, but for its links: those of a new row are cleared.
-    pub fn write(&self, slots: &mut Slots, slot: SlotId, new: bool) {
-        let shown = &self.shown;
-        let flags = if self.dead { flag::DEAD } else { 0 } | if shown.txid.is_some() { flag::RECORD } else { 0 };
-        let mut bytes = Vec::from(KIND);
-        bytes.extend(flags.to_le_bytes());
-        bytes.extend(shown.id.to_le_bytes());
-        bytes.extend(shown.delete_at_height.to_le_bytes());
-        bytes.extend(shown.retry_count.to_le_bytes());
-        bytes.extend(shown.last_retry_at.to_le_bytes());
-        bytes.extend(shown.txid.as_ref().map_or(&[0; 32][..], |txid| txid));
-        if new {
-            bytes.extend([0; 36]);
-            bytes.extend([shown.store_type as u8, shown.file_type.len() as u8]);
-            bytes.extend((shown.blob_key.len() as u16).to_le_bytes());
-            bytes.extend_from_slice(shown.file_type.as_bytes());
-            bytes.extend_from_slice(&shown.blob_key);
-        }
-        slots.write(slot, 0, &bytes);
+    fn tail_len(&self) -> usize {
+        usize::from(self.type_len) + usize::from(self.key_len)
+    }
+
+    /// Writes what changes with its state, but for its links.
+    pub fn save(&self, slots: &mut Slots) {
+        slots.write(self.slot, 0, &self.head());
+    }
+
+    fn head(&self) -> [u8; at::LINKS] {
+        let mut b = [0; at::LINKS];
+        let flags = if self.txid.is_some() { RECORD } else { 0 };
+        b[..4].copy_from_slice(&[KIND[0], KIND[1], self.state as u8, flags]);
+        b[4..8].copy_from_slice(&self.retries.to_le_bytes());
+        b[8..16].copy_from_slice(&self.last_retry.to_le_bytes());
+        b[16..24].copy_from_slice(&self.lease.to_le_bytes());
+        b[24..28].copy_from_slice(&self.height.to_le_bytes());
+        b[28..36].copy_from_slice(&self.order.to_le_bytes());
+        b[36..44].copy_from_slice(&self.id.to_le_bytes());
+        b
+    }
+
+    /// Writes a new row whole.
+    pub fn create(&self, slots: &mut Slots, name: &Name) {
+        let mut bytes = Vec::with_capacity(name.row_len() as usize);
+        bytes.extend(self.head());
+        bytes.extend([0; 20]);
+        bytes.extend(self.hash.to_le_bytes());
+        bytes.extend([self.store_type as u8, self.type_len]);
+        bytes.extend(self.key_len.to_le_bytes());
+        bytes.extend(self.txid.unwrap_or_default());
+        bytes.extend_from_slice(name.file_type.as_bytes());
+        bytes.extend_from_slice(name.key);
+        slots.write(self.slot, 0, &bytes);
+    }
+
+    /// Writes which record goes with it.
+    pub fn save_txid(&self, slots: &mut Slots) {
+        slots.write(self.slot, 72, &self.txid.unwrap_or_default());
     }
 
     /// Whether this is its name.
-    pub fn is_named(&self, name: &BlobName) -> bool {
-        let shown = &self.shown;
-        (shown.blob_key.as_slice(), shown.file_type.as_str(), shown.store_type)
-            == (name.key, name.file_type, name.store_type)
+    pub fn is_named(&self, slots: &Slots, name: &Name) -> bool {
+        let lens = (usize::from(self.type_len), usize::from(self.key_len));
+        if (self.store_type, lens) != (name.store_type, (name.file_type.len(), name.key.len())) {
+            return false;
+        }
+        let mut tail = Vec::new();
+        slots.read_onto(&mut tail, self.slot, HEAD, self.tail_len());
+        tail.starts_with(name.file_type.as_bytes()) && tail.ends_with(name.key)
+    }
+
+    /// What is shown of it; `None` where its file type is no text.
+    pub fn shown(&self, slots: &Slots) -> Option<BlobDeletion> {
+        let (type_len, key_len) = (usize::from(self.type_len), usize::from(self.key_len));
+        let (mut file_type, mut key) = (Vec::new(), Vec::new());
+        slots.read_onto(&mut file_type, self.slot, HEAD, type_len);
+        slots.read_onto(&mut key, self.slot, HEAD + type_len as u32, key_len);
+        Some(BlobDeletion {
+            id: self.id,
+            blob_key: ByteBuf::from(key),
+            file_type: String::from_utf8(file_type).ok()?,
+            store_type: self.store_type,
+            delete_at_height: self.height,
+            retry_count: self.retries,
+            last_retry_at: self.last_retry,
+            txid: self.txid.map(ByteBuf::from),
+        })
     }
 }

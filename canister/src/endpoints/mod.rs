@@ -1,4 +1,5 @@
 //! Candid endpoints, an area a file; `lib.rs` has those of the chain.
 
+mod deletion;
 mod pruner;
 mod utxo;

@@ -1,15 +1,16 @@
-//! The pruner of UTXO records, and the blobs outside that it has deleted (`docs/design.md` 7).
+//! The pruner of UTXO records (`docs/design.md` 7).
 
-use crate::access::{blob_worker, operator, producer};
+use crate::access::{operator, producer};
 use crate::api::*;
 use crate::audit::{field, fields};
-use crate::daemon;
 use crate::state::{State, mutate, read};
+use crate::{daemon, wire};
+use candid::candid_method;
 use ic_cdk::{query, update};
 use std::fmt::Debug;
 
 /// Changes something for an operator, and notes that in the audit log with the pruner's heights, jobs and records.
-fn noting<T, E: Debug>(
+pub(super) fn noting<T, E: Debug>(
     method: &str,
     argument: impl ToString,
     change: impl FnOnce(&mut State) -> Result<T, E>,
@@ -22,7 +23,8 @@ fn noting<T, E: Debug>(
     mutate(|state| state.noting(method, argument.to_string(), shown, change))
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn notify_block_persisted(height: u32) -> Result<PruneTrigger, PrunerError> {
     daemon::watch();
     let by_operator = operator().is_ok();
@@ -31,7 +33,8 @@ fn notify_block_persisted(height: u32) -> Result<PruneTrigger, PrunerError> {
     answer
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::args")]
 fn notify_block(height: u32, mined_set: bool) -> Result<PruneTrigger, PrunerError> {
     daemon::watch();
     let by_operator = operator().is_ok();
@@ -40,13 +43,15 @@ fn notify_block(height: u32, mined_set: bool) -> Result<PruneTrigger, PrunerErro
     answer
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn set_block_assembly_state(assembly: BlockAssemblyState) {
     mutate(|state| state.utxo_pruner.set_assembly(assembly));
     daemon::arm_records();
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn prune_utxos(height: u32) -> Result<PruneJob, PrunerError> {
     let job = noting("prune_utxos", height, |state| {
         let (pruner, mut records) = state.utxo_pruner();
@@ -56,7 +61,8 @@ fn prune_utxos(height: u32) -> Result<PruneJob, PrunerError> {
     job
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn set_heights(heights: SetHeights) -> Result<HeightsSet, PrunerError> {
     let set = noting("set_heights", format!("{heights:?}"), |state| {
         state.utxo_pruner.set_heights(&heights, &state.config.utxo)
@@ -65,14 +71,16 @@ fn set_heights(heights: SetHeights) -> Result<HeightsSet, PrunerError> {
     Ok(set)
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn cancel_prune_job(id: u64) -> Result<PruneJob, PrunerError> {
     let job = noting("cancel_prune_job", id, |state| state.utxo_pruner.cancel(id))?;
     daemon::arm_records();
     Ok(job)
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn set_pruner_settings(change: PrunerSettingsChange) -> Result<PrunerSettings, PrunerError> {
     let shown = |state: &State| fields(state.utxo_pruner.settings());
     let settings = mutate(|state| {
@@ -88,12 +96,14 @@ fn get_pruner_settings() -> PrunerSettings {
     read(|state| state.utxo_pruner.settings().clone())
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn set_aside_unmined(slot: u32) -> Result<(), PrunerError> {
     noting("set_aside_unmined", slot, |state| state.utxo_pruner.set_aside(slot))
 }
 
-#[update(guard = "operator")]
+#[candid_method(update)]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
 fn retry_record(slot: u32) -> Result<(), PrunerError> {
     noting("retry_record", slot, |state| state.utxo_pruner.retry(slot))
 }
@@ -103,30 +113,8 @@ fn get_pruner_status() -> PrunerStatus {
     read(|state| state.utxo_pruner.status(&state.config.utxo, &state.deletions))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::args")]
 fn list_prune_jobs(cursor: Option<u64>, limit: u32) -> PruneJobPage {
     read(|state| state.utxo_pruner.jobs(cursor, limit))
-}
-
-#[query]
-fn get_pending_blob_deletions(height: u32, limit: u32) -> Vec<BlobDeletion> {
-    read(|state| state.deletions.pending(height, limit))
-}
-
-#[update(guard = "blob_worker")]
-fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDeletions, BlobDeletionError> {
-    mutate(|state| {
-        let (pruner, mut records) = state.utxo_pruner();
-        pruner.complete_deletions(&mut records, &arg)
-    })
-}
-
-#[query]
-fn list_dead_blob_deletions(cursor: Option<u64>, limit: u32) -> BlobDeletionPage {
-    read(|state| state.deletions.dead(cursor, limit))
-}
-
-#[update(guard = "operator")]
-fn retry_blob_deletion(id: u64) -> Result<BlobDeletion, BlobDeletionError> {
-    noting("retry_blob_deletion", id, |state| state.deletions.revive(id)?.ok_or(BlobDeletionError::NotFound))
 }

@@ -4,7 +4,8 @@ use crate::access::{alert, producer};
 use crate::api::*;
 use crate::state::{State, mutate, read};
 use crate::utxo::{Call, Item, LastUnspent, UtxoStore, Weight};
-use crate::{daemon, runtime};
+use crate::{daemon, runtime, utxo_pruner, wire};
+use candid::candid_method;
 use ic_cdk::{query, update};
 use serde_bytes::ByteBuf;
 
@@ -31,17 +32,24 @@ fn batch<I: Item, T: Weight>(
     })
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoError>> {
-    batch(arg.height, &arg.items, |store, blobs, item, call| store.create(blobs, item, call))
+    mutate(|state| {
+        let State { utxo, blobs, deletions, config, .. } = state;
+        let call = Call { height: arg.height, now_ns: runtime::time_ns(), settings: &config.utxo };
+        utxo.batch(&arg.items, call.settings, |store, item| utxo_pruner::create(store, blobs, deletions, item, &call))
+    })
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn utxo_spend(arg: UtxoSpendBatch) -> Batch<Result<u32, Vec<SpendError>>> {
     batch(arg.height, &arg.items, |store, _, item, call| store.spend(item, call))
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
     mutate(|state| {
         at(state, arg.height, |store, _, call| {
@@ -53,52 +61,62 @@ fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
     })
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn utxo_set_mined(arg: UtxoSetMined) -> Batch<Result<Vec<u32>, UtxoError>> {
     batch(arg.height, &arg.items, |store, _, item, call| store.set_mined(&arg, item, call))
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn utxo_set_on_longest_chain(arg: UtxoSetOnLongestChain) -> Batch<Result<(), UtxoError>> {
     batch(arg.height, &arg.txids, |store, _, txid, call| store.set_on_longest_chain(txid, arg.on_longest_chain, call))
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn utxo_set_locked(arg: UtxoSetLocked) -> Batch<Result<(), UtxoError>> {
     batch(arg.height, &arg.txids, |store, _, txid, call| store.set_locked(txid, arg.locked, call))
 }
 
-#[update(guard = "alert")]
+#[candid_method(update)]
+#[update(guard = "alert", hidden = true, decode_with = "wire::arg")]
 fn utxo_freeze(arg: UtxoFreezeBatch) -> Batch<Result<u32, UtxoError>> {
     batch(arg.height, &arg.items, |store, _, item, call| store.set_frozen(item, true, call))
 }
 
-#[update(guard = "alert")]
+#[candid_method(update)]
+#[update(guard = "alert", hidden = true, decode_with = "wire::arg")]
 fn utxo_unfreeze(arg: UtxoFreezeBatch) -> Batch<Result<u32, UtxoError>> {
     batch(arg.height, &arg.items, |store, _, item, call| store.set_frozen(item, false, call))
 }
 
-#[update(guard = "alert")]
+#[candid_method(update)]
+#[update(guard = "alert", hidden = true, decode_with = "wire::arg")]
 fn utxo_reassign(arg: UtxoReassignBatch) -> Batch<Result<u32, UtxoError>> {
     batch(arg.height, &arg.items, |store, _, item, call| store.reassign(item, call))
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn utxo_set_conflicting(arg: UtxoSetConflicting) -> Batch<Result<Conflict, UtxoError>> {
     batch(arg.height, &arg.txids, |store, _, txid, call| store.set_conflicting(txid, call))
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn utxo_process_conflicting(arg: UtxoProcessConflicting) -> Result<ConflictResolution, ConflictError> {
     mutate(|state| at(state, arg.height, |store, _, call| store.process_conflicting(&arg, call)))
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn utxo_preserve(arg: UtxoPreserve) -> Batch<Result<bool, UtxoError>> {
     batch(0, &arg.txids, |store, _, txid, _| store.preserve(txid, arg.until))
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, TransactionUploadError> {
     let (by, now) = (runtime::caller(), runtime::time_secs());
     let begun = mutate(|state| state.utxo.begin_upload(&mut state.blobs, &arg, &state.config.utxo, by, now));
@@ -106,12 +124,14 @@ fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, Trans
     begun
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn utxo_put_transaction_chunk(arg: PutTransactionChunk) -> Result<UploadProgress, TransactionUploadError> {
     mutate(|state| state.utxo.uploads.put(&mut state.blobs, &arg, runtime::caller(), runtime::time_secs()))
 }
 
-#[update(guard = "producer")]
+#[candid_method(update)]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn utxo_abort_transaction(txid: ByteBuf) -> Result<bool, TransactionUploadError> {
     mutate(|state| state.utxo.uploads.abort(&mut state.blobs, &txid, runtime::caller()))
 }
@@ -121,27 +141,32 @@ fn utxo_list_uploads() -> Vec<OpenTransaction> {
     read(|state| state.utxo.uploads.list(state.config.upload_expiry_secs))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn utxo_get(arg: UtxoGet) -> Result<UtxoRecord, UtxoError> {
     read(|state| state.utxo.get(&arg))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn utxo_get_transaction(arg: UtxoGetPart) -> Result<TransactionPart, UtxoError> {
     read(|state| state.utxo.transaction(&state.blobs, &arg))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn utxo_get_inpoints(arg: UtxoGetPart) -> Result<InpointsPart, UtxoError> {
     read(|state| state.utxo.inpoints(&arg))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::arg")]
 fn utxo_get_spend(arg: UtxoGetSpend) -> Result<Vec<UtxoSpendState>, UtxoError> {
     read(|state| state.utxo.spend_states(&arg.outpoints, arg.height))
 }
 
-#[query]
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::args")]
 fn utxo_list_unmined(cursor: Option<UnminedCursor>, limit: u32) -> UnminedPage {
     read(|state| state.utxo.unmined(cursor.as_ref(), limit))
 }

@@ -1,7 +1,8 @@
 //! What the chain is, over ordinary collections, and what damage excuses.
 
-use super::world::EXPIRY;
+use super::world::{EXPIRY, PRODUCER};
 use crate::api::AppendBlock;
+use candid::Principal;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A block as its producer made it.
@@ -139,6 +140,11 @@ impl Model {
         self.harmed_keys.clear();
         self.first = first;
         self.bound = self.bound.map(|_| 0);
+    }
+
+    /// Who has begun the open upload, and when it expires.
+    pub fn open(&self) -> Option<(Principal, u64)> {
+        self.upload.as_ref().map(|upload| (PRODUCER, upload.touched + EXPIRY))
     }
 
     /// What may be pruned by the daemon ends below this.

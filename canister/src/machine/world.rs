@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 pub const CLASS: u32 = 64 << 10;
 /// Seconds after which an upload that nobody goes on with is dropped.
 pub const EXPIRY: u64 = 3_600;
-/// Who sends what is not an exporter's.
-pub const PRODUCER: Principal = Principal::from_slice(&[7, 1]);
+/// Who sends the messages: a producer who may do everything else, too.
+pub const PRODUCER: Principal = Principal::from_slice(&[1]);
 const NS: u64 = 1_000_000_000;
 
 /// What becomes of messages, drawn anew for each of them from one seed.
@@ -31,11 +31,10 @@ impl World {
     /// A new canister whose messages enter, or take out, `slice` references.
     pub fn new(seed: u64, slice: u64, verify: bool) -> Self {
         native::reset();
+        native::with(|world| (world.caller, world.controllers) = (PRODUCER, vec![PRODUCER]));
         memory::forget();
         daemon::forget();
         let arg = InitArg { log_class: Some(CLASS), ..InitArg::default() };
-        // A controller, who may do everything.
-        native::with(|world| (world.caller, world.controllers) = (PRODUCER, vec![PRODUCER]));
         state::init(Some(CanisterArg::Init(arg))).unwrap();
         daemon::arm();
         let settings = ConfigChange {

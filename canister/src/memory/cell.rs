@@ -24,6 +24,8 @@ pub const TRANSACTION_UPLOAD_LEN: usize = 4_096;
 pub const TRANSACTION_PLACES: u64 = TRANSACTION_UPLOAD + TRANSACTION_UPLOAD_LEN as u64 - 16;
 /// The state of the pruner of UTXO records, as CBOR behind its length; up to 32 KiB.
 pub const UTXO_PRUNER: u64 = 139_264;
+/// Cycles that were reserved for storage (u128), and when that was noted (u64, Unix nanoseconds).
+pub const RESERVED: u64 = 258_048;
 /// Jobs of that pruner that ended: a ring of 1,000, each as CBOR behind its length.
 pub const JOBS: u64 = 262_144;
 /// Bytes of a job.

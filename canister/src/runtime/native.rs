@@ -29,6 +29,18 @@ pub struct World {
     pub instructions_per_reading: u64,
     /// Cycles above the freezing threshold.
     pub liquid_cycles: u128,
+    /// Cycles below it.
+    pub frozen_cycles: u128,
+    /// What a firing of a timer must find liquid.
+    pub timer_call_cycles: u128,
+    /// By how much a raw page raises the freezing threshold.
+    pub page_threshold: u128,
+    /// How many cycles a raw page has reserved.
+    pub page_reservation: u128,
+    /// How many cycles may be reserved.
+    pub reserved_limit: u128,
+    /// How many are.
+    pub reserved: u128,
     /// The sender of the message.
     pub caller: Principal,
     /// The method that an ingress message calls.
@@ -68,6 +80,12 @@ impl Default for World {
             instructions: 0,
             instructions_per_reading: 0,
             liquid_cycles: 100_000_000_000_000,
+            frozen_cycles: 0,
+            timer_call_cycles: 42_100_000_000,
+            page_threshold: 0,
+            page_reservation: 0,
+            reserved_limit: 5_000_000_000_000,
+            reserved: 0,
             caller: Principal::anonymous(),
             method: String::new(),
             argument_bytes: 0,
@@ -82,6 +100,24 @@ impl Default for World {
             pages: 0,
             content: HashMap::new(),
         }
+    }
+}
+
+impl World {
+    /// Takes what pages cost, as the platform does.
+    fn pay(&mut self, pages: u128) {
+        let (threshold, reservation) = (pages * self.page_threshold, pages * self.page_reservation);
+        assert!(self.liquid_cycles >= threshold, "IC0532: memory grows and cannot be paid");
+        assert!(reservation == 0 || self.reserved + reservation <= self.reserved_limit, "IC0534");
+        self.liquid_cycles -= threshold;
+        self.frozen_cycles += threshold;
+        self.reserved += reservation;
+        // What is reserved covers as much of the freezing threshold.
+        let from_frozen = reservation.min(self.frozen_cycles);
+        self.frozen_cycles -= from_frozen;
+        let rest = reservation - from_frozen;
+        assert!(self.liquid_cycles >= rest, "IC0532: cycles to reserve are missing");
+        self.liquid_cycles -= rest;
     }
 }
 
@@ -172,6 +208,7 @@ impl Memory for SparseMemory {
             if world.pages + pages > world.max_pages {
                 return -1;
             }
+            world.pay(u128::from(pages));
             world.pages += pages;
             (world.pages - pages) as i64
         })

@@ -19,8 +19,10 @@
 //! **Journal.** Between [`Slots::begin`] and [`Slots::commit`] the bytes that writes replace are kept on the heap, so that a
 //! long operation that fails in its middle can be [undone](Slots::undo) to the byte, and answer an error and not a trap.
 
+pub mod chain;
 mod class;
 pub mod ring;
+pub mod treap;
 pub mod tree;
 
 pub use class::MAX_LEN;

@@ -106,9 +106,11 @@ impl UtxoStore {
         })
     }
 
+    /// Whether a transaction has no record.
+    ///
     /// # Errors
     /// `TxExists`, `BeingDeleted`, `Corrupt`.
-    pub(super) fn check_absent(&self, txid: &Hash) -> Result<(), UtxoError> {
+    pub fn check_absent(&self, txid: &Hash) -> Result<(), UtxoError> {
         match self.find_any(txid) {
             Err(UtxoError::TxNotFound) => Ok(()),
             Err(error) => Err(error),

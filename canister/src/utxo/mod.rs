@@ -67,9 +67,11 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Whether the height may be one.
+    ///
     /// # Errors
     /// `ZeroHeight`, `BadHeight`.
-    fn check(&self) -> Result<(), UtxoError> {
+    pub fn check(&self) -> Result<(), UtxoError> {
         not_zero(self.height)
     }
 
@@ -111,8 +113,10 @@ struct Found {
 impl From<GrowError> for UtxoError {
     fn from(error: GrowError) -> Self {
         match error {
-            GrowError::OutOfSpace => Self::OutOfSpace,
-            GrowError::LowCycles => Self::LowCycles,
+            // Only a tick's work is put off, and a tick that meets it goes on later.
+            GrowError::OutOfSpace | GrowError::Later => Self::OutOfSpace,
+            GrowError::LowCycles { missing } => Self::LowCycles { missing },
+            GrowError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
         }
     }
 }

@@ -7,14 +7,12 @@
 
 use super::record::{Head, flag};
 use super::{UtxoStore, bad};
-use crate::api::{ExternalStore, FileType, StoreType, TransactionPlace, UtxoError};
+use crate::api::{ExternalStore, FileType, MAX_BLOB_KEY, StoreType, TransactionPlace, UtxoError};
 use crate::blob::{AllocateError, BlobPtr, BlobStore, Class, MAX_BLOB, Owner, PtrError};
 use crate::slots::SlotId;
 use serde_bytes::ByteBuf;
 
 const PART: usize = 20;
-/// Bytes of the longest key of a blob outside.
-const MAX_KEY: usize = 256;
 
 /// The bytes that say where the parts lie.
 pub fn encode_parts(parts: &[BlobPtr]) -> Vec<u8> {
@@ -38,7 +36,7 @@ pub fn encode_outside(store: &ExternalStore) -> Vec<u8> {
 pub fn check_outside(store: &ExternalStore) -> Result<(), UtxoError> {
     match store.blob_key.len() {
         0 => Err(bad("blob_key", "it is empty")),
-        len if len > MAX_KEY => Err(bad("blob_key", format!("{len} bytes; {MAX_KEY} at most"))),
+        len if len > MAX_BLOB_KEY => Err(bad("blob_key", format!("{len} bytes; {MAX_BLOB_KEY} at most"))),
         _ => Ok(()),
     }
 }

@@ -481,6 +481,11 @@ impl UtxoStore {
         self.slots.set_pruning(false);
     }
 
+    /// Something else has changed so many pages for this message.
+    pub fn note_pages(&mut self, pages: u64) {
+        self.changed.blobs += pages;
+    }
+
     /// Pages that this message has changed since it began to count: of records, of their table, and of what went into blobs.
     pub fn pages_changed(&self) -> u64 {
         self.slots.pages_changed() + self.changed.table.min(self.table.pages()) + self.changed.blobs

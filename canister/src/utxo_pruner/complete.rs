@@ -3,17 +3,13 @@
 use super::phase::STEP_INPUTS;
 use super::run::MOST_PAGES;
 use super::{Records, UtxoPruner};
-use crate::api::{BlobDeletionError, CompleteBlobDeletions, CompletedBlobDeletions, PruneCounts, UtxoError};
-use crate::deletion::{Completion, RecordEnd};
+use crate::api::{
+    BlobDeletionError, CompleteBlobDeletionBatch, CompleteBlobDeletions, CompletedBlobDeletions, PruneCounts, UtxoError,
+};
+use crate::deletion::{Completion, DeletionQueue, MOST_INSTRUCTIONS, RecordEnd};
 use crate::runtime;
 use crate::utxo::{Call, UtxoStore};
-
-/// Rows that one call takes.
-const MAX_ROWS: usize = 10_000;
-/// Instructions after which a call begins no further row: a message has 40 billion.
-const MOST_INSTRUCTIONS: u64 = 2_000_000_000;
-/// Pages that a row changes in the queue, at most: of three indexes, with its neighbours there, its own, and the queue's head.
-const PAGES_OF_A_ROW: u64 = 20;
+use candid::Principal;
 
 /// The records of rows that are completed, within a message.
 struct Rows<'a> {
@@ -44,9 +40,8 @@ impl Rows<'_> {
 }
 
 impl Completion for Rows<'_> {
-    fn goes_on(&mut self, rows: u64) -> bool {
-        let pages = self.utxo.pages_changed() + rows * PAGES_OF_A_ROW;
-        runtime::instructions() <= self.deadline && pages < MOST_PAGES
+    fn goes_on(&mut self, pages: u64) -> bool {
+        runtime::instructions() <= self.deadline && self.utxo.pages_changed() + pages < MOST_PAGES
     }
 
     fn record_end(&mut self, txid: &[u8; 32]) -> RecordEnd {
@@ -61,26 +56,57 @@ impl Completion for Rows<'_> {
 }
 
 impl UtxoPruner {
+    /// Runs a message of the queue's in which records go with the blobs that are gone.
+    fn with_records<T>(
+        &mut self,
+        records: &mut Records,
+        run: impl FnOnce(&mut DeletionQueue, u64, &mut Rows) -> T,
+    ) -> T {
+        let deadline = runtime::instructions().saturating_add(MOST_INSTRUCTIONS);
+        let Records { utxo, deletions, settings, .. } = records;
+        let call = Call { height: self.stored.current.max(1), now_ns: runtime::time_ns(), settings };
+        utxo.begin_pruning();
+        let before = self.stored.totals;
+        let mut rows = Rows { utxo, call, totals: &mut self.stored.totals, deadline };
+        let done = run(deletions, call.now_ns, &mut rows);
+        utxo.end_pruning();
+        if self.stored.totals != before {
+            self.save();
+        }
+        done
+    }
+
     /// Takes note of what a worker did, as far as one message goes: the records of blobs that are gone go with them.
     ///
     /// # Errors
-    /// `TooMany`, and nothing has changed.
+    /// As [`DeletionQueue::complete`].
     pub fn complete_deletions(
         &mut self,
         records: &mut Records,
         arg: &CompleteBlobDeletions,
     ) -> Result<CompletedBlobDeletions, BlobDeletionError> {
-        if arg.completed_ids.len() + arg.failed_ids.len() > MAX_ROWS {
-            return Err(BlobDeletionError::TooMany { limit: MAX_ROWS as u64 });
-        }
-        let deadline = runtime::instructions().saturating_add(MOST_INSTRUCTIONS);
-        let Records { utxo, deletions, settings, .. } = records;
-        let call = Call { height: self.stored.current.max(1), now_ns: runtime::time_ns(), settings };
-        utxo.begin_pruning();
-        let mut rows = Rows { utxo, call, totals: &mut self.stored.totals, deadline };
-        let done = deletions.complete(arg, call.now_ns, &mut rows);
-        utxo.end_pruning();
-        self.save();
-        Ok(done)
+        self.with_records(records, |queue, now, rows| queue.complete(arg, now, rows))
+    }
+
+    /// The same of what the caller has leased.
+    ///
+    /// # Errors
+    /// As [`DeletionQueue::complete_batch`].
+    pub fn complete_lease(
+        &mut self,
+        records: &mut Records,
+        caller: Principal,
+        arg: &CompleteBlobDeletionBatch,
+    ) -> Result<CompletedBlobDeletions, BlobDeletionError> {
+        let base_secs = self.stored.settings.retry_base_secs;
+        self.with_records(records, |queue, now, rows| queue.complete_batch(caller, arg, (now, base_secs), rows))
+    }
+
+    /// Takes a row out whose blob is gone, and its record with it.
+    ///
+    /// # Errors
+    /// As [`DeletionQueue::remove`].
+    pub fn remove_deletion(&mut self, records: &mut Records, id: u64) -> Result<bool, BlobDeletionError> {
+        self.with_records(records, |queue, now, rows| queue.remove(id, now, rows))
     }
 }

@@ -3,22 +3,13 @@
 
 use super::phase::{Context, Done, Phase, STEP_INPUTS, Step, keep};
 use super::run::Run;
-use crate::api::{ExternalStore, FileType, JobEnd, PrunerPhase, PrunerSettings, UtxoError};
-use crate::deletion::{BlobName, DeletionQueue, Scheduled};
+use crate::api::{JobEnd, PrunerPhase, PrunerSettings, UtxoError};
+use crate::deletion::{Name, Scheduled};
 use crate::runtime;
 use crate::utxo::{Call, Candidate, Cursor, ExternalData, Order, Parents, Unstable};
 
 /// Phase 2.
 pub struct DeleteAtHeight;
-
-fn schedule(queue: &mut DeletionQueue, store: &ExternalStore, of: &Candidate) -> Result<Scheduled, UtxoError> {
-    let file_type = match store.file_type {
-        FileType::Tx => "tx",
-        FileType::Outputs => "outputs",
-    };
-    let name = BlobName { key: &store.blob_key, file_type, store_type: store.store_type };
-    Ok(queue.schedule(&name, of.delete_at(), of.txid())?)
-}
 
 /// Blocks after which a record is looked at again that is kept for a spender of which nobody knows when it is stable.
 fn blocks_until(retention: u32) -> u32 {
@@ -79,15 +70,19 @@ fn external_data(context: &mut Context, of: &Candidate) -> Result<bool, UtxoErro
         ExternalData::None => {}
         ExternalData::Freed { missing: false } => counts.external_files_deleted += 1,
         ExternalData::Freed { missing: true } => counts.external_files_missing += 1,
-        ExternalData::Outside(store) => match schedule(records.deletions, &store, of)? {
-            Scheduled::Waits(_) => {
-                records.utxo.mark_deleting(of, false);
-                counts.records_deleting += 1;
-                return Ok(true);
+        ExternalData::Outside(store) => {
+            let (scheduled, pages) = records.deletions.release(&Name::from(&store), of.delete_at(), of.txid())?;
+            records.utxo.note_pages(pages);
+            match scheduled {
+                Scheduled::Waits(_) => {
+                    records.utxo.mark_deleting(of, false);
+                    counts.records_deleting += 1;
+                    return Ok(true);
+                }
+                // It was not held, and goes with the record that named it first.
+                Scheduled::Another(_) => {}
             }
-            // The blob goes with the record that named it first.
-            Scheduled::Another(_) => {}
-        },
+        }
     }
     Ok(false)
 }

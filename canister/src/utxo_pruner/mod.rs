@@ -14,6 +14,7 @@
 
 mod complete;
 mod delete;
+mod hold;
 mod jobs;
 mod metrics;
 mod pass;
@@ -34,6 +35,7 @@ use crate::marker::Marker;
 use crate::memory::{Region, cell};
 use crate::runtime;
 use crate::utxo::{Cursor, UtxoStore};
+pub use hold::create;
 use jobs::Ended;
 use pass::FullPass;
 use run::{At, Durations, Run};
@@ -43,8 +45,6 @@ use std::rc::Rc;
 const MAGIC: [u8; 4] = *b"CPUP";
 const VERSION: u16 = 1;
 const CAPACITY: usize = 32 << 10;
-/// Seconds between two ticks where cycles are low: firings cost some, too.
-const PAUSE: u64 = 60;
 /// Unmined records that can be set aside.
 const MAX_SET_ASIDE: usize = 100;
 /// Records that can be passed over; the first is tried again where there are more.
@@ -126,7 +126,7 @@ pub struct UtxoPruner {
     ticks: u64,
     /// 0: no timer runs.
     next_tick: u64,
-    /// Low on cycles: the timer fires less often.
+    /// Low on cycles, which the log says once.
     paused: bool,
 }
 
@@ -223,8 +223,7 @@ impl UtxoPruner {
         let Stored { settings, running, pending, .. } = &self.stored;
         // A job that waits for the block assembly waits for `set_assembly`.
         let waits = pending.is_some() && (self.stored.assembly_running || !self.stored.pending_skipped);
-        let interval = if self.paused { settings.tick_interval.max(PAUSE) } else { settings.tick_interval };
-        (settings.pruner_enabled && (running.is_some() || waits)).then_some(interval)
+        (settings.pruner_enabled && (running.is_some() || waits)).then_some(settings.tick_interval)
     }
 
     /// When the next tick comes, in nanoseconds since the Unix epoch; 0 where none is to come.

@@ -7,6 +7,7 @@ use super::pass::PassTerms;
 use super::phase::{Context, Done, Phase, Step};
 use super::preserve::{ExpirePreservations, PreserveLate, PreserveParents};
 use crate::api::{JobEnd, PruneCounts, PruneProgress, PrunerPhase, PrunerSettings, StopReason, UtxoError};
+use crate::memory::growth;
 use crate::prune::Limiter;
 use crate::utxo::{Candidate, Cursor, LATE, Next};
 use serde::{Deserialize, Serialize};
@@ -288,7 +289,16 @@ impl Driver<'_, '_> {
                 return Ok(Some(reason));
             }
             let step = match &candidate {
-                Ok(of) => self.with(|context| P::step(context, of, done))?,
+                Ok(of) => {
+                    let counts = *self.counts;
+                    let step = self.with(|context| P::step(context, of, done));
+                    // What had no room changed nothing, and is done again when there is some.
+                    if growth::is_wanted() && matches!(step, Ok(Step::Stays) | Err(_)) {
+                        *self.counts = counts;
+                        return Ok(Some(StopReason::Memory));
+                    }
+                    step?
+                }
                 Err(error) => {
                     self.with(|context| P::unreadable(context, &next, error.clone(), false))?;
                     Step::Stays

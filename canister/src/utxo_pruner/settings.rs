@@ -45,6 +45,7 @@ impl PrunerSettings {
         within("max_instructions_per_tick", max_instructions, instructions, &mut self.max_instructions_per_tick)?;
         within("max_job_history", change.max_job_history, (1, 1_000), &mut self.max_job_history)?;
         within("max_height_jump", change.max_height_jump, (1, MAX_HEIGHT), &mut self.max_height_jump)?;
+        within("retry_base_secs", change.retry_base_secs, (0, 3_600), &mut self.retry_base_secs)?;
         if let Some(retention) = change.unmined_tx_retention {
             if let UnminedRetention::Blocks(blocks) = retention {
                 within("unmined_tx_retention", Some(blocks), (0, MAX_HEIGHT), &mut 0)?;

@@ -1,7 +1,7 @@
 //! What a firing of the timer does: a part of a job, within a budget (`pruner-service.md` 2.3, 2.7).
 
 use super::run::{At, Budget, Terms};
-use super::{MAX_PASSED_OVER, PAUSE, Records, Stored, UtxoPruner};
+use super::{MAX_PASSED_OVER, Records, Stored, UtxoPruner};
 use crate::api::{JobEnd, JobState, JobTrigger, PruneJob, PruneProgress, PrunerError, UtxoSettings};
 use crate::marker::{self, Turn};
 use crate::runtime;
@@ -18,7 +18,6 @@ impl UtxoPruner {
         let (now_ns, interval) = (runtime::time_ns(), self.stored.settings.tick_interval);
         // What trapped has not set it. A busy platform may take its time, too.
         let late = self.next_tick > 0 && now_ns >= self.next_tick + (2 * interval).max(PATIENCE) * NS;
-        let interval = if low_on_cycles { interval.max(PAUSE) } else { interval };
         self.next_tick = now_ns + interval * NS;
         if !self.stored.settings.pruner_enabled || (self.stored.running.is_none() && self.stored.pending.is_none()) {
             return;

@@ -11,9 +11,9 @@ pub struct Figure {
     pub family: &'static str,
     /// Which operation.
     pub op: &'static str,
-    /// Bytes of the blob, of the key or of the block's body; of a UTXO record, outputs.
+    /// Bytes of the blob, of the key or of the block's body; of a UTXO record, outputs; of a message on the queue, rows.
     pub size: u32,
-    /// Other live blobs, entries, kept blocks, or records.
+    /// Other live blobs, entries, kept blocks, records, or rows.
     pub n: u64,
     /// What the structure is compared with, where this is that.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ pub struct Whole {
 
 impl Figure {
     /// What is held against the limit.
-    fn counted(&self) -> u64 {
+    pub fn counted(&self) -> u64 {
         self.whole.map_or(self.instructions, |whole| whole.charged)
     }
 

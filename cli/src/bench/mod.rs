@@ -9,6 +9,7 @@
 //! Everything is measured twice, on two hosts at the same time: as the reference server charges for pages of stable memory, and
 //! as newer replicas do. Each has limits of its own.
 
+mod deletion;
 mod figure;
 mod limits;
 mod messages;
@@ -26,8 +27,8 @@ use std::thread;
 /// Options of `coppice bench`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct BenchArgs {
-    /// Only this family: blob, index, sweep, chain or utxo
-    #[arg(long, value_name = "NAME", value_parser = ["blob", "index", "sweep", "chain", "utxo"])]
+    /// Only this family: blob, index, sweep, chain, utxo or deletion
+    #[arg(long, value_name = "NAME", value_parser = ["blob", "index", "sweep", "chain", "utxo", "deletion"])]
     pub family: Option<String>,
     /// The bench wasm, raw or gzipped
     #[arg(long, value_name = "PATH", env = "COPPICE_BENCH_WASM", default_value = "target/coppice-bench.wasm")]
@@ -217,8 +218,14 @@ type Measure = fn(&Subject, Each) -> Result<()>;
 
 /// Measures families by one price.
 fn families(subject: &Subject, only: Option<&str>, each: Each) -> Result<()> {
-    let all: [(&str, Measure); 5] =
-        [("blob", blobs), ("index", index), ("sweep", sweep::sweep), ("chain", messages::chain), ("utxo", utxo::utxo)];
+    let all: [(&str, Measure); 6] = [
+        ("blob", blobs),
+        ("index", index),
+        ("sweep", sweep::sweep),
+        ("chain", messages::chain),
+        ("utxo", utxo::utxo),
+        ("deletion", deletion::deletion),
+    ];
     all.into_iter()
         .filter(|(family, _)| only.is_none_or(|only| only == *family))
         .try_for_each(|(_, measure)| measure(subject, &mut *each))

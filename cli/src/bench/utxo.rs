@@ -130,6 +130,12 @@ fn messages(bench: &Bench, from: &Checkpoint, n: u64, each: Each) -> Result<()> 
     each(bench.of_message("utxo", "spend message", 1, n, &message))
 }
 
+/// Makes so many records with two parents whose blobs outside wait to be deleted.
+pub fn make_outside(bench: &Bench, rounds: u64) -> Result<()> {
+    let arg = UtxoBenchArg { op: "outside".into(), baseline: false, outputs: 2, rounds };
+    bench.call::<()>("bench_prepare_prune", &arg)
+}
+
 /// Has a job of the pruner run: an upgrade reads what it is at.
 pub fn begin_job(bench: &Bench) -> Result<()> {
     let arg = UtxoBenchArg { op: "job".into(), baseline: false, outputs: 2, rounds: 3 };

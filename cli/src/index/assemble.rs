@@ -11,6 +11,18 @@ pub const SEGMENTS: usize = 3;
 /// Bytes of a SHA-256.
 const DIGEST: usize = 32;
 
+/// Something handed out that is not what comes next, or that no canister hands out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit(pub String);
+
+impl std::fmt::Display for Misfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Misfit {}
+
 /// A block that was stored last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tip {
@@ -46,10 +58,12 @@ pub struct Incomplete {
     pub received: u64,
     /// What the chunks said of the segments; of those that have begun.
     pub segments: [Option<Declared>; SEGMENTS],
+    /// Whether all chunks came as answers of update calls.
+    pub replicated: bool,
 }
 
 impl Incomplete {
-    fn begun(chunk: &ExportChunk) -> Self {
+    fn begun(chunk: &ExportChunk, replicated: bool) -> Self {
         Self {
             number: chunk.number,
             hash: chunk.hash.to_vec(),
@@ -58,6 +72,7 @@ impl Incomplete {
             segment: 0,
             received: 0,
             segments: Default::default(),
+            replicated,
         }
     }
 
@@ -129,21 +144,23 @@ pub struct Taken {
 }
 
 impl Assembly {
-    /// Takes chunks of one block. Where the block is whole, the copy stands behind it.
+    /// Takes chunks of one block, which came as the answer of an update call or not. Where the block is whole, the copy stands behind
+    /// it.
     ///
     /// # Errors
     /// When one is not what comes next. The copy may then not be used any more.
-    pub fn take(&mut self, chunks: &[ExportChunk]) -> Result<Taken> {
+    pub fn take(&mut self, chunks: &[ExportChunk], replicated: bool) -> Result<Taken> {
         let (mut from_start, mut gap) = (false, None);
         let mut block = match (self.block.take(), chunks.first()) {
             (Some(block), _) => block,
             (None, Some(chunk)) => {
                 from_start = true;
                 gap = self.begin(chunk)?;
-                Incomplete::begun(chunk)
+                Incomplete::begun(chunk, replicated)
             }
             (None, None) => bail!("there are no chunks"),
         };
+        block.replicated &= replicated;
         for chunk in chunks {
             ensure!(
                 chunk.number == block.number,
@@ -190,6 +207,15 @@ impl Assembly {
             && self.tip.as_ref().is_some_and(|tip| {
                 tip.number.checked_add(1) == Some(chunk.number) && tip.hash != chunk.parent_hash.as_slice()
             })
+    }
+
+    /// Where the block that comes next begins, to ask for it from its start: behind the block before it. None where it is the oldest
+    /// kept one, with which the copy begins.
+    pub fn start_of(&self, block: &Incomplete, rollbacks: u64) -> Option<ExportCursor> {
+        self.expected?;
+        let before = block.number.checked_sub(1)?;
+        let tip = self.tip.as_ref().filter(|tip| tip.number == before);
+        Some(behind(before, tip.map_or(&block.parent_hash, |tip| &tip.hash), rollbacks))
     }
 
     /// Whether a cursor stands where the copy stands, however it says so: a segment's end is the next one's start.
@@ -240,35 +266,35 @@ mod tests {
     #[test]
     fn blocks_follow_each_other_in_pieces_of_any_size() {
         let mut at = Assembly::default();
-        let taken = at.take(&whole(7)).unwrap();
+        let taken = at.take(&whole(7), true).unwrap();
         assert!(taken.from_start && taken.block.is_whole() && taken.gap.is_none());
         assert_eq!((taken.block.bytes(), at.expected, &at.block), (6, Some(8), &None));
         assert!(at.is_at(&behind(7, &[7; 4], 9)) && !at.is_at(&behind(7, &[8; 4], 9)));
-        let taken = at.take(&[chunk(8, 0, 0, b"bo", 4)]).unwrap();
+        let taken = at.take(&[chunk(8, 0, 0, b"bo", 4)], true).unwrap();
         assert!(taken.from_start && !taken.block.is_whole());
         let cursor = |segment, offset| ExportCursor { segment, offset, ..behind(8, &[8; 4], 0) };
         assert!(at.is_at(&cursor(0, 2)) && !at.is_at(&cursor(0, 3)));
-        let taken = at.take(&[chunk(8, 0, 2, b"dy", 4)]).unwrap();
+        let taken = at.take(&[chunk(8, 0, 2, b"dy", 4)], true).unwrap();
         assert!(!taken.from_start && !taken.block.is_whole());
         assert!(at.is_at(&cursor(1, 0)) && at.is_at(&cursor(0, 4)) && !at.is_at(&cursor(0, 3)));
-        assert!(at.take(&[chunk(8, 1, 0, b"", 0), chunk(8, 2, 0, b"id", 2)]).unwrap().block.is_whole());
+        assert!(at.take(&[chunk(8, 1, 0, b"", 0), chunk(8, 2, 0, b"id", 2)], true).unwrap().block.is_whole());
         assert_eq!(at.tip, Some(Tip { number: 8, hash: vec![8; 4] }));
     }
 
     #[test]
     fn what_does_not_come_next_is_refused() {
-        let refused = |at: &Assembly, chunks: &[ExportChunk]| at.clone().take(chunks).unwrap_err().to_string();
+        let refused = |at: &Assembly, chunks: &[ExportChunk]| at.clone().take(chunks, true).unwrap_err().to_string();
         let mut at = Assembly::default();
         assert!(refused(&at, &[chunk(7, 1, 0, b"", 0)]).contains("segment 0 comes next"));
         assert!(refused(&at, &[chunk(7, 0, 2, b"dy", 4)]).contains("byte 0"));
-        at.take(&whole(7)).unwrap();
+        at.take(&whole(7), true).unwrap();
         assert!(refused(&at, &whole(7)).contains("block 8 comes next"));
         assert!(refused(&at, &whole(9)).contains("left out"));
         let mut stranger = whole(8);
         stranger[0].parent_hash = ByteBuf::from([9; 4]);
         assert!(at.is_stranger(&stranger[0]));
         assert!(refused(&at, &stranger).contains("parent"));
-        at.take(&[chunk(8, 0, 0, b"bo", 4)]).unwrap();
+        at.take(&[chunk(8, 0, 0, b"bo", 4)], true).unwrap();
         assert!(refused(&at, &[chunk(8, 0, 1, b"ody", 4)]).contains("byte 2"));
         assert!(refused(&at, &[chunk(8, 0, 3, b"y", 4)]).contains("byte 2"));
         assert!(refused(&at, &[chunk(8, 0, 2, b"dyy", 4)]).contains("5 came"));
@@ -288,11 +314,11 @@ mod tests {
     #[test]
     fn after_a_restart_there_may_be_a_gap_but_no_step_back() {
         let mut at = Assembly::default();
-        at.take(&whole(7)).unwrap();
+        at.take(&whole(7), true).unwrap();
         at.restart = true;
-        assert!(at.clone().take(&whole(7)).is_err());
-        assert_eq!(at.clone().take(&whole(8)).unwrap().gap, None);
-        assert_eq!(at.take(&whole(12)).unwrap().gap, Some((8, 11)));
-        assert!(at.take(&whole(14)).is_err(), "a restart is over with the first block");
+        assert!(at.clone().take(&whole(7), true).is_err());
+        assert_eq!(at.clone().take(&whole(8), true).unwrap().gap, None);
+        assert_eq!(at.take(&whole(12), true).unwrap().gap, Some((8, 11)));
+        assert!(at.take(&whole(14), true).is_err(), "a restart is over with the first block");
     }
 }

@@ -23,12 +23,20 @@ pub struct Damaged {
 pub struct Change<'a, 'b> {
     tx: &'a mut Tx<'b>,
     payload: Payload,
+    /// Larger than that of any change before.
+    removal: i64,
+    another_chain: bool,
 }
 
 impl<'a, 'b> Change<'a, 'b> {
     /// Begins one.
-    pub(super) fn new(tx: &'a mut Tx<'b>, payload: Payload) -> Self {
-        Self { tx, payload }
+    pub(super) fn new(tx: &'a mut Tx<'b>, payload: Payload, removal: i64) -> Self {
+        Self { tx, payload, removal, another_chain: false }
+    }
+
+    /// Whether everything was taken out, so that nothing that was known of the chain holds any more.
+    pub(super) fn is_of_another_chain(&self) -> bool {
+        self.another_chain
     }
 
     /// Keeps a chunk of a block that is not whole yet.
@@ -48,8 +56,8 @@ impl<'a, 'b> Change<'a, 'b> {
     pub fn set_incomplete(&mut self, block: &Incomplete) -> Result<()> {
         self.tx.execute("DELETE FROM incomplete", &[])?;
         let sql = "INSERT INTO incomplete (number, hash, parent_hash, timestamp, segment, received, body_length, \
-                   receipts_length, index_length, body_sha256, receipts_sha256, index_sha256) \
-                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+                   receipts_length, index_length, body_sha256, receipts_sha256, index_sha256, replicated) \
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
         let mut values: Vec<Value<'_>> = vec![
             int(block.number)?.into(),
             block.hash.as_slice().into(),
@@ -63,6 +71,7 @@ impl<'a, 'b> Change<'a, 'b> {
             values.push(Value::Int(segment.as_ref().map(|segment| int(segment.length)).transpose()?));
         }
         values.extend(block.segments.iter().map(|s| Value::Bytes(s.as_ref().map(|s| s.sha256.as_slice()))));
+        values.push(i64::from(block.replicated).into());
         self.tx.execute(sql, &values).map(drop)
     }
 
@@ -198,18 +207,52 @@ impl<'a, 'b> Change<'a, 'b> {
         self.tx.execute(sql, &[int(first)?.into(), int(last)?.into(), why.as_str().into()]).map(drop)
     }
 
-    /// Forgets everything above a block, or everything; answers how many whole blocks that were.
+    /// Takes out everything above a block, or everything; answers how many whole blocks that were. The newest `keep` blocks that were
+    /// ever taken out are then in `orphaned`.
     ///
     /// # Errors
     /// When the database fails.
-    pub fn remove_above(&mut self, block: Option<u64>) -> Result<u64> {
+    pub fn remove_above(&mut self, block: Option<u64>, keep: u64) -> Result<u64> {
         let above: Value<'_> = block.map_or(Ok(-1), int)?.into();
-        self.tx.execute("DELETE FROM incomplete", &[])?;
+        self.another_chain = block.is_none();
+        self.drop_incomplete()?;
+        self.orphan_above(above, i64::try_from(keep).unwrap_or(i64::MAX))?;
         self.tx.execute("DELETE FROM parts WHERE number > $1", &[above])?;
         self.tx.execute("DELETE FROM transactions WHERE number > $1", &[above])?;
         self.tx.execute("DELETE FROM gaps WHERE first > $1", &[above])?;
         self.tx.execute("UPDATE gaps SET last = $1 WHERE last > $1", &[above])?;
         self.tx.execute("DELETE FROM blocks WHERE number > $1", &[above])
+    }
+
+    /// Copies the newest `keep` blocks above one to `orphaned`, and forgets what that has beyond as many.
+    fn orphan_above(&mut self, above: Value<'_>, keep: i64) -> Result<()> {
+        let blocks = "INSERT INTO orphaned (removal, number, hash, parent_hash, timestamp, transactions, body_length, \
+                      receipts_length, index_length, body_sha256, receipts_sha256, index_sha256, body, receipts, \
+                      index_segment) SELECT $2, number, hash, parent_hash, timestamp, transactions, body_length, \
+                      receipts_length, index_length, body_sha256, receipts_sha256, index_sha256, body, receipts, \
+                      index_segment FROM blocks WHERE number > $1 ORDER BY number DESC LIMIT $3";
+        self.tx.execute(blocks, &[above, self.removal.into(), keep.into()])?;
+        let theirs = [
+            "INSERT INTO orphaned_transactions (removal, number, position, id) SELECT $2, number, position, id \
+             FROM transactions WHERE number > $1 AND number IN (SELECT number FROM orphaned WHERE removal = $2)",
+            "INSERT INTO orphaned_parts (removal, number, segment, starts_at, bytes) SELECT $2, number, segment, \
+             starts_at, bytes FROM parts WHERE number > $1 AND number IN (SELECT number FROM orphaned WHERE removal = $2)",
+        ];
+        for sql in theirs {
+            self.tx.execute(sql, &[above, self.removal.into()])?;
+        }
+        let first_beyond = "SELECT removal, number FROM orphaned ORDER BY removal DESC, number DESC LIMIT 1 OFFSET $1";
+        let Some(row) = self.tx.one(first_beyond, &[keep.into()])? else { return Ok(()) };
+        let (removal, number): (i64, i64) = (row.get(0)?, row.get(1)?);
+        let beyond = [
+            "DELETE FROM orphaned WHERE removal < $1 OR removal = $1 AND number <= $2",
+            "DELETE FROM orphaned_transactions WHERE removal < $1 OR removal = $1 AND number <= $2",
+            "DELETE FROM orphaned_parts WHERE removal < $1 OR removal = $1 AND number <= $2",
+        ];
+        for sql in beyond {
+            self.tx.execute(sql, &[removal.into(), number.into()])?;
+        }
+        Ok(())
     }
 }
 

@@ -136,7 +136,13 @@ impl<'a, T: Transport + Sync> Companion<'a, T> {
             name: NAME.into(),
             principal: client.transport().principal(Caller::Exporter),
         })?;
-        let options = Options { page_bytes: 0, ack_every: Some(ACK_EVERY), skip_damaged: false, accept_reset: false };
+        let options = Options {
+            page_bytes: 0,
+            ack_every: Some(ACK_EVERY),
+            skip_damaged: false,
+            accept_reset: false,
+            keep_orphaned: 0,
+        };
         Ok(Self { client, engine: Engine::open(client, store, options, Onward)?, registered: true })
     }
 

@@ -10,11 +10,12 @@
 //!                              │ └──Reorged, Reset─▶ RollBack
 //!                              └────────────────────────────────────┘
 //! ```
-//! Data and cursor are one transaction, and only what is committed is acknowledged. So a run may end between any two steps:
+//! What a query answers is not believed but where nothing depends on it (`ask.rs`). Data and cursor are one transaction, and only what is committed is acknowledged. So a run may end between any two steps:
 //! the next one opens the database, acknowledges again what is in it (which changes nothing where it was heard), and goes on
 //! at the cursor, in the middle of a block where that is where it was.
 
-use super::assemble::{Assembly, SEGMENTS, Tip};
+use super::ask::Word;
+use super::assemble::{Assembly, Misfit, SEGMENTS, Tip};
 use super::reorg::RollBack;
 use super::steps::{Checkpoint, Event, Figures, Onward, Options, Step};
 use super::store::Store;
@@ -30,7 +31,7 @@ pub(super) enum Next {
     Pull,
     /// At the head, as the last page said.
     Rest,
-    Store(ExportPage),
+    Store(ExportPage, Word),
     RollBack(RollBack),
     Skip {
         number: u64,
@@ -54,18 +55,22 @@ pub struct Engine<'a, T, C = Onward> {
     pub(super) pending: u64,
     /// What the canister did not want acknowledged, although it may be a reorg that the next page tells of.
     pub(super) refused: Option<Tip>,
+    /// The canister has said that there is nothing behind the cursor: until a query says otherwise, or always, that holds.
+    pub(super) at_rest: bool,
+    /// A query was answered with what does not fit: the next block is asked for as an update call.
+    pub(super) doubt: bool,
     pub(super) figures: Figures,
 }
 
 impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
-    /// Goes on where the database is.
+    /// Goes on where the database is. A block of which parts came by query, where blocks may not, is begun anew.
     ///
     /// # Errors
     /// When the database fails.
     pub fn open(client: &'a Client<T>, mut store: Store, options: Options, checkpoint: C) -> Result<Self> {
         let (cursor, at) = store.load()?;
         let next = if options.ack_every.is_some() && at.tip.is_some() { Next::Acknowledge } else { Next::Pull };
-        Ok(Self {
+        let mut engine = Self {
             client,
             store,
             checkpoint,
@@ -76,8 +81,14 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
             acknowledged: None,
             pending: 0,
             refused: None,
+            at_rest: false,
+            doubt: false,
             figures: Figures::default(),
-        })
+        };
+        if !options.by_query() {
+            engine.forget_unreplicated()?;
+        }
+        Ok(engine)
     }
 
     /// What was done so far.
@@ -131,8 +142,11 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
         match std::mem::replace(&mut self.next, Next::Pull) {
             Next::Acknowledge => self.acknowledge(),
             Next::Pull => self.pull(),
-            Next::Rest => Ok(Event::CaughtUp),
-            Next::Store(page) => self.store_page(&page),
+            Next::Rest => {
+                self.at_rest = true;
+                Ok(Event::CaughtUp)
+            }
+            Next::Store(page, word) => self.store_page(&page, word),
             Next::RollBack(plan) => self.roll_back(&plan),
             Next::Skip { number, last, why, cursor } => self.skip(number, last, &why, cursor),
         }
@@ -185,13 +199,23 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
 
     fn pull(&mut self) -> Result<Event> {
         self.checkpoint.reached(Step::Pull)?;
-        let answer = self.client.export_blocks(self.cursor.as_ref(), self.options.page_bytes)?;
+        let (answer, word) = self.ask()?;
         self.checkpoint.reached(Step::Pulled)?;
+        if word == Word::Update {
+            self.at_rest = answer.as_ref().is_ok_and(|page| page.chunks.is_empty());
+        }
         let page = match answer {
             Ok(page) => page,
             Err(error) => return self.no_page(error),
         };
-        self.figures.head = page.head;
+        let rollbacks = |cursor: Option<&ExportCursor>| cursor.map_or(0, |cursor| cursor.rollbacks);
+        if word == Word::Query && rollbacks(page.cursor.as_ref()) < rollbacks(self.cursor.as_ref()) {
+            // It would hand out what was rolled back since.
+            return Ok(Event::Behind("a replica that has not come to the last reorg answers: it is late".into()));
+        }
+        if word == Word::Update || self.options.by_query() {
+            self.figures.head = page.head;
+        }
         let Some(first) = page.chunks.first() else {
             self.measure_lag(self.at.expected);
             if self.is_behind_with_acks() {
@@ -201,23 +225,27 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
             return Ok(Event::CaughtUp);
         };
         self.measure_lag(self.at.expected.or(Some(first.number)));
+        if word == Word::Update && self.cursor.is_none() {
+            self.store.hear_pruned(first.number);
+        }
         if self.at.restart && self.at.expected.is_some_and(|expected| first.number < expected) {
             // What was asked for before was pruned, says the canister, and now it hands out what lies before that.
             return Ok(Event::Behind(late(page.head)));
         }
         let whole = self.cursor.as_ref().filter(|at| usize::from(at.segment) >= SEGMENTS);
-        ensure!(
-            whole.is_none_or(|at| at.number.checked_add(1) != Some(first.number) || at.hash == first.parent_hash),
-            "block {} was handed out with another parent than the block that was read last",
-            first.number
-        );
+        if whole.is_some_and(|at| at.number.checked_add(1) == Some(first.number) && at.hash != first.parent_hash) {
+            let number = first.number;
+            let why = format!("block {number} was handed out with another parent than the block that was read last");
+            return self.misfit(word, Misfit(why));
+        }
         if let Some(tip) = self.at.tip.as_ref().filter(|_| self.at.restart && self.at.is_stranger(first)) {
             // Of the blocks before the oldest kept one no more is known than the last one's hash.
             let ancestor = tip.number.saturating_sub(1);
+            self.refuse_below_pruned(ancestor)?;
             self.next = Next::RollBack(RollBack { ancestor: Some(ancestor), cursor: None });
             return Ok(Event::Went);
         }
-        self.next = Next::Store(page);
+        self.next = Next::Store(page, word);
         Ok(Event::Went)
     }
 
@@ -228,8 +256,12 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
                     self.cursor.is_some(),
                     "the canister says that its oldest block, {first_available}, was pruned"
                 );
+                self.store.hear_pruned(first_available);
                 // There was a reorg as well: what is above the ancestor is not of this chain.
-                if let Some(ancestor) = common_ancestor.filter(|&common| self.tip() > Some(common)) {
+                let common_ancestor = common_ancestor.filter(|&common| self.tip() > Some(common));
+                let ancestor = common_ancestor.map(|common| self.shared(common)).transpose()?;
+                if let Some(ancestor) = ancestor.filter(|&ancestor| self.tip() > Some(ancestor)) {
+                    self.refuse_below_pruned(ancestor)?;
                     self.next = Next::RollBack(RollBack { ancestor: Some(ancestor), cursor: None });
                     return Ok(Event::Went);
                 }
@@ -245,9 +277,12 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
             ExportError::Reorged { common_ancestor, cursor } => self.reorged(common_ancestor, cursor),
             ExportError::Reset { .. } => self.reset(),
             ExportError::Behind { head } => Ok(Event::Behind(late(head))),
-            ExportError::BadCursor { why } => bail!(
-                "the canister does not know the place where this database is ({why}): the database is of another chain, or \
-                 the canister was installed anew. Nothing was changed"
+            ExportError::BadCursor { why } => self.misfit(
+                Word::Update,
+                Misfit(format!(
+                    "the canister does not know the place where this database is ({why}): the database is of another chain, \
+                     or the canister was installed anew. Nothing was changed"
+                )),
             ),
             ExportError::Corrupt { number, why, next } => {
                 ensure!(
@@ -315,7 +350,3 @@ fn not_registered<T: Transport>(client: &Client<T>) -> anyhow::Error {
          without acknowledging"
     )
 }
-
-#[cfg(test)]
-#[path = "tests.rs"]
-mod tests;

@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard};
 const PAGE: u64 = 1_900_000;
 
 /// A block.
-#[derive(Clone)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FakeBlock {
     pub hash: Vec<u8>,
     pub parent: Vec<u8>,
@@ -24,7 +24,10 @@ pub struct FakeBlock {
 }
 
 type OnAck = Box<dyn FnMut(u64, &[u8]) -> Result<()> + Send>;
-type Garble = Box<dyn FnMut(&mut ExportPage) + Send>;
+/// What is answered to an export of the chain.
+pub type Answer = Result<ExportPage, ExportError>;
+type Garble = Box<dyn FnMut(&mut Answer) + Send>;
+type Lie = Box<dyn FnMut(&Chain, Answer) -> Answer + Send>;
 
 /// The chain, and what happens to it.
 pub struct Chain {
@@ -39,7 +42,12 @@ pub struct Chain {
     pub registered: bool,
     pub bound: u64,
     pub on_ack: Option<OnAck>,
+    /// What becomes of each answer, however it is asked for: the canister itself is another one, or damaged.
     pub garble: Option<Garble>,
+    /// What the replica that answers queries makes of an answer.
+    pub lie: Option<Lie>,
+    /// Queries and update calls for pages.
+    pub asked: (u64, u64),
     /// Whether the canister finds common ancestors exactly.
     pub exact: bool,
 }
@@ -133,6 +141,10 @@ impl Chain {
                         }
                     });
                 }
+                let length = |block: &FakeBlock| block.segments.get(usize::from(at.segment)).map_or(0, Vec::len) as u64;
+                if self.blocks.get(&at.number).is_some_and(|block| at.offset > length(block)) {
+                    return Err(ExportError::BadCursor { why: "an offset behind the segment's end".into() });
+                }
                 if at.segment == 3 { (at.number + 1, 0, 0) } else { (at.number, at.segment, at.offset) }
             }
         };
@@ -177,6 +189,15 @@ impl Chain {
             }
         }
         Ok(ExportPage { chunks, cursor: next, head: Some(head) })
+    }
+
+    fn answer(&mut self, arg: &[u8]) -> Result<Answer> {
+        let (cursor, max_bytes): (Option<ExportCursor>, u64) = candid::decode_args(arg)?;
+        let mut answer = self.export(cursor, max_bytes);
+        if let Some(garble) = &mut self.garble {
+            garble(&mut answer);
+        }
+        Ok(answer)
     }
 
     fn acknowledge(&mut self, number: u64, hash: &[u8]) -> Result<Result<u64, AckError>> {
@@ -238,6 +259,8 @@ impl Fake {
             bound: 0,
             on_ack: None,
             garble: None,
+            lie: None,
+            asked: (0, 0),
             exact: true,
         }))
     }
@@ -252,22 +275,32 @@ impl Transport for Fake {
         if (caller, method) == (Caller::Operator, "register_exporter") {
             return Ok(candid::encode_one(Ok::<(), ExporterError>(()))?);
         }
-        if (caller, method) != (Caller::Exporter, "ack_exported") {
-            bail!("{caller:?} calls {method}");
+        match (caller, method) {
+            (Caller::Exporter, "ack_exported") => {
+                let (number, hash): (u64, ByteBuf) = candid::decode_args(&arg)?;
+                Ok(candid::encode_one(self.chain().acknowledge(number, &hash)?)?)
+            }
+            (Caller::Exporter, "export_blocks") => {
+                let mut chain = self.chain();
+                chain.asked.1 += 1;
+                if !chain.registered {
+                    bail!("the caller has no role");
+                }
+                Ok(candid::encode_one(chain.answer(&arg)?)?)
+            }
+            _ => bail!("{caller:?} calls {method}"),
         }
-        let (number, hash): (u64, ByteBuf) = candid::decode_args(&arg)?;
-        Ok(candid::encode_one(self.chain().acknowledge(number, &hash)?)?)
     }
 
     fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {
-        let mut guard = self.chain();
-        let chain = &mut *guard;
+        let mut chain = self.chain();
         match method {
             "export_blocks" => {
-                let (cursor, max_bytes): (Option<ExportCursor>, u64) = candid::decode_args(&arg)?;
-                let mut answer = chain.export(cursor, max_bytes);
-                if let (Ok(page), Some(garble)) = (&mut answer, &mut chain.garble) {
-                    garble(page);
+                chain.asked.0 += 1;
+                let mut answer = chain.answer(&arg)?;
+                if let Some(mut lie) = chain.lie.take() {
+                    answer = lie(&chain, answer);
+                    chain.lie = Some(lie);
                 }
                 Ok(candid::encode_one(answer)?)
             }

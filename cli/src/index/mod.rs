@@ -10,6 +10,7 @@
 //! indexer.
 
 pub mod args;
+mod ask;
 pub mod assemble;
 pub mod change;
 pub mod companion;
@@ -24,6 +25,8 @@ pub mod run;
 pub mod schema;
 pub mod steps;
 pub mod store;
+#[cfg(test)]
+mod tests;
 
 use crate::canister::{Client, Transport};
 use crate::chain_gen::Generator;
@@ -80,10 +83,12 @@ impl Report for IndexReport {
             ("holds blocks", format!("{} to {}", number(held.first), number(held.last))),
             ("holds", format!("{}, {} transactions", blocks(held.blocks), count(held.transactions))),
             ("missing between them", blocks(held.gap_blocks)),
+            ("taken out by reorgs, and kept", blocks(held.orphaned_blocks)),
             ("indexed now", format!("{}, {} transactions", blocks(figures.blocks), count(figures.transactions))),
             ("verified: SHA-256 of every segment", bytes(figures.bytes)),
             ("reorgs followed", format!("{}, {} taken out", count(figures.reorgs), blocks(figures.removed_blocks))),
             ("gaps left", format!("{}, {}", count(figures.gaps), blocks(figures.gap_blocks))),
+            ("answers to queries not confirmed", count(figures.unconfirmed)),
             ("acknowledgements", count(figures.acks)),
             ("acknowledged before block", number(figures.acknowledged_before)),
             ("lag", blocks(figures.lag)),
@@ -108,6 +113,11 @@ impl Report for IndexReport {
 pub fn command(args: &IndexArgs) -> Result<()> {
     // A database that cannot be is said before anything is built or reached.
     database::Kind::of(&args.database)?;
+    ensure!(
+        args.network.network.is_some() || args.acknowledges(),
+        "with --payload headers nothing is acknowledged, so that the canister in this process would prune nothing: --ack-headers \
+         says that it may"
+    );
     let report = match args.network.connect()? {
         Some(client) => network(args, &client, &Stop::on_ctrl_c()?)?,
         None => embedded(args, wasm::find(args.host.wasm.as_deref())?)?,
@@ -125,7 +135,10 @@ pub fn network(args: &IndexArgs, client: &Client<Network>, stop: &Stop) -> Resul
     let canister = site.canister().to_string();
     let origin = Origin { canister: canister.clone(), network: site.url().into(), payload: args.payload };
     let store = Store::open(&args.database, &origin)?;
-    let ack_every = (!args.no_ack).then_some(args.ack_every);
+    let ack_every = args.acknowledges().then_some(args.ack_every);
+    if !args.acknowledges() && !args.no_ack {
+        eprintln!("note: nothing is acknowledged, as no payload is kept; --ack-headers acknowledges all the same");
+    }
     if ack_every.is_some() {
         // Said now, and not after the first gigabyte.
         run::retried(args.max_wait(), stop, || ensure_registered(client))?;
@@ -135,6 +148,7 @@ pub fn network(args: &IndexArgs, client: &Client<Network>, stop: &Stop) -> Resul
         ack_every,
         skip_damaged: args.skip_damaged,
         accept_reset: args.accept_reset,
+        keep_orphaned: args.keep_orphaned,
     };
     let mut engine = Engine::open(client, store, options, Onward)?;
     run::run(&mut engine, &Until { caught_up: args.until_caught_up, max_wait: args.max_wait() }, stop)?;

@@ -1,11 +1,12 @@
 //! The engine's steps that store: a page, or what is left out.
 
-use super::assemble::{Assembly, Taken, behind};
+use super::ask::Word;
+use super::assemble::{Assembly, Misfit, Taken, behind};
 use super::change::{Change, Damaged};
 use super::engine::{Engine, Next};
 use super::steps::{Checkpoint, Event, Step};
 use crate::canister::Transport;
-use anyhow::{Result, bail, ensure};
+use anyhow::{Error, Result, bail, ensure};
 use coppice_canister::api::{ExportChunk, ExportCursor, ExportPage};
 use std::borrow::Cow;
 
@@ -17,25 +18,43 @@ struct Stored {
     transactions: u64,
     gaps: u64,
     gap_blocks: u64,
-    damaged: Option<(u64, String)>,
+    damaged: Option<Loss>,
+}
+
+/// A block whose bytes are not what their digests say.
+struct Loss {
+    number: u64,
+    why: String,
+    /// All of it came as answers of update calls, so that the canister has no better.
+    replicated: bool,
 }
 
 impl<T: Transport, C: Checkpoint> Engine<'_, T, C> {
     /// Verifies and stores a page.
-    pub(super) fn store_page(&mut self, page: &ExportPage) -> Result<Event> {
+    pub(super) fn store_page(&mut self, page: &ExportPage, word: Word) -> Result<Event> {
+        self.write_page(page, word).or_else(|error| match error.downcast::<Misfit>() {
+            Ok(why) => self.misfit(word, why),
+            Err(error) => Err(error),
+        })
+    }
+
+    fn write_page(&mut self, page: &ExportPage, word: Word) -> Result<Event> {
         self.checkpoint.reached(Step::Write)?;
-        let rollbacks = page.cursor.as_ref().map_or(0, |cursor| cursor.rollbacks);
+        // Of how much was rolled back no replica's word is taken: an older count sends the copy further back than need be, and no
+        // count is not one that the canister has yet to reach.
+        let counted = if word == Word::Update { page.cursor.as_ref() } else { self.cursor.as_ref() };
+        let rollbacks = counted.map_or(0, |cursor| cursor.rollbacks);
         let (checkpoint, skip) = (&mut self.checkpoint, self.options.skip_damaged);
         let mut at = self.at.clone();
         let (stored, cursor) = self.store.change(|change| {
             let mut stored = Stored::default();
-            let mut cursor = page.cursor.clone();
+            let mut cursor = page.cursor.clone().map(|cursor| ExportCursor { rollbacks, ..cursor });
             if at.restart {
                 change.drop_incomplete()?;
             }
             for chunks in page.chunks.chunk_by(|a, b| a.number == b.number) {
                 let before = at.clone();
-                let taken = at.take(chunks)?;
+                let taken = at.take(chunks, word == Word::Update).map_err(misfit)?;
                 if let Some((first, last)) = taken.gap {
                     change.add_gap(first, last, "pruned before it was indexed")?;
                     stored.gaps += 1;
@@ -52,30 +71,27 @@ impl<T: Transport, C: Checkpoint> Engine<'_, T, C> {
                     Err(Damaged { why }) => {
                         change.drop_parts(block.number)?;
                         at = Assembly { block: None, restart: false, ..before };
-                        if skip {
+                        let replicated = block.replicated;
+                        if skip && replicated {
                             change.add_gap(block.number, block.number, &why)?;
                             stored.gaps += 1;
                             stored.gap_blocks += 1;
                             at.expected = block.number.checked_add(1);
                             cursor = Some(behind(block.number, &block.hash, rollbacks));
                         } else {
-                            // The next run asks for the whole block again.
-                            cursor = match &at.tip {
-                                Some(tip) if tip.number + 1 == block.number => {
-                                    Some(behind(tip.number, &tip.hash, rollbacks))
-                                }
-                                None => None,
-                                Some(_) => bail!("{why}; --skip-damaged leaves block {} out", block.number),
-                            };
+                            // All of it is asked for again, by this run or the next one.
+                            cursor = at.start_of(block, rollbacks);
+                            at.restart = cursor.is_none();
+                            at.expected = at.expected.map(|_| block.number);
                         }
-                        stored.damaged = Some((block.number, why));
+                        stored.damaged = Some(Loss { number: block.number, why, replicated });
                         break;
                     }
                 }
             }
             if stored.damaged.is_none() {
                 let fits = cursor.as_ref().is_some_and(|cursor| at.is_at(cursor));
-                ensure!(fits, "the page's cursor {cursor:?} is not where its chunks end");
+                ensure!(fits, Misfit(format!("the page's cursor {cursor:?} is not where its chunks end")));
             }
             checkpoint.reached(Step::Written)?;
             Ok(((stored, cursor.clone()), cursor))
@@ -90,6 +106,7 @@ impl<T: Transport, C: Checkpoint> Engine<'_, T, C> {
         figures.gaps += stored.gaps;
         figures.gap_blocks += stored.gap_blocks;
         self.pending += stored.blocks;
+        self.doubt &= word == Word::Query || stored.blocks + stored.gaps == 0;
         let behind = |head: u64| head.saturating_add(1).saturating_sub(self.at.expected.unwrap_or(head));
         figures.lag = figures.head.map_or(0, behind);
         let at_head = self.is_at_head();
@@ -102,8 +119,9 @@ impl<T: Transport, C: Checkpoint> Engine<'_, T, C> {
         self.checkpoint.reached(Step::Committed)?;
         match stored.damaged {
             None => Ok(Event::Stored),
-            Some((number, why)) if skip => Ok(Event::Note(format!("block {number} is left out: {why}"))),
-            Some((number, why)) => bail!("block {number} is damaged: {why}; --skip-damaged leaves it out"),
+            Some(Loss { why, replicated: false, .. }) => self.misfit(Word::Query, Misfit(why)),
+            Some(Loss { number, why, .. }) if skip => Ok(Event::Note(format!("block {number} is left out: {why}"))),
+            Some(Loss { number, why, .. }) => bail!("block {number} is damaged: {why}; --skip-damaged leaves it out"),
         }
     }
 
@@ -132,6 +150,10 @@ impl<T: Transport, C: Checkpoint> Engine<'_, T, C> {
         self.checkpoint.reached(Step::Committed)?;
         Ok(Event::Note(format!("block {number} is left out, as the canister cannot read it: {why}")))
     }
+}
+
+fn misfit(error: Error) -> Error {
+    Misfit(error.to_string()).into()
 }
 
 /// Writes chunks of one block. Answers the transactions of a block that is now whole.

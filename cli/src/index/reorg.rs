@@ -2,7 +2,8 @@
 //!
 //! What was indexed may be gone from the canister and be the only copy, so that nothing is taken out but what the canister
 //! says is not part of its chain, and never for a doubt: an ancestor that it names and that has another hash here is another
-//! chain's, and ends the run.
+//! chain's, and ends the run. What it says is always the answer of an update call (`ask.rs`), and what is taken out goes to
+//! `orphaned`.
 
 use super::engine::{Engine, Next};
 use super::steps::{Checkpoint, Event, Step};
@@ -28,21 +29,47 @@ impl<T: Transport, C: Checkpoint> Engine<'_, T, C> {
             "the canister names block {ancestor} as the newest that both have, and this database has another one there: it \
              is of another chain, or the canister was installed anew. Nothing was changed"
         );
+        self.refuse_below_pruned(ancestor)?;
         self.next = Next::RollBack(RollBack { ancestor: Some(ancestor), cursor: Some(cursor) });
         Ok(Event::Went)
+    }
+
+    /// The newest block that both surely have, where the canister names one and has pruned beyond it. It answers by the lowest head that it
+    /// had since, which may be lower than need be; where its oldest block stands on one that is stored, all below is of its chain.
+    pub(super) fn shared(&mut self, named: u64) -> Result<u64> {
+        let oldest = self.ask_canister(None, 1)?.ok().and_then(|page| page.chunks.into_iter().next());
+        let Some((oldest, before)) = oldest.and_then(|chunk| Some((chunk.number.checked_sub(1)?, chunk.parent_hash)))
+        else {
+            return Ok(named);
+        };
+        let is_stored = self.store.hash_of(oldest)?.is_some_and(|own| own == before.as_slice());
+        Ok(if is_stored { named.max(oldest) } else { named })
+    }
+
+    /// Blocks that the canister had said to have pruned cannot have been rolled back since.
+    pub(super) fn refuse_below_pruned(&self, ancestor: u64) -> Result<()> {
+        let before = self.store.pruned_before().filter(|&before| ancestor.saturating_add(1) < before);
+        ensure!(
+            before.is_none(),
+            "the canister names block {ancestor} as the newest that both have, and had said before that blocks below {} are pruned, \
+             which no reorg reaches: it was installed anew, or is not the one that this database is of. Nothing was changed",
+            before.unwrap_or_default()
+        );
+        Ok(())
     }
 
     /// Takes out what is above a block.
     pub(super) fn roll_back(&mut self, plan: &RollBack) -> Result<Event> {
         self.checkpoint.reached(Step::Write)?;
-        let checkpoint = &mut self.checkpoint;
+        let (checkpoint, keep) = (&mut self.checkpoint, self.options.keep_orphaned);
         let removed = self.store.change(|change| {
-            let removed = change.remove_above(plan.ancestor)?;
+            let removed = change.remove_above(plan.ancestor, keep)?;
             checkpoint.reached(Step::Written)?;
             Ok((removed, plan.cursor.clone()))
         })?;
         (self.cursor, self.at) = self.store.load()?;
         (self.acknowledged, self.refused, self.pending) = (None, None, 0);
+        self.at_rest = false;
         self.figures.reorgs += 1;
         self.figures.removed_blocks += removed;
         self.checkpoint.reached(Step::Committed)?;

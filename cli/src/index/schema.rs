@@ -1,10 +1,11 @@
 //! The tables of an index.
 //!
 //! A reader needs `blocks` and `transactions`, which hold nothing but whole and verified blocks, and `parts` for segments
-//! that are longer than a row should be. `gaps` says what is missing and why, `state` where the copy goes on.
+//! that are longer than a row should be. `gaps` says what is missing and why, `state` where the copy goes on. What a reorg or a
+//! reset took out of these is in `orphaned` and its two companions, as far as a bound allows.
 
-/// The number of this schema. A database with another one is refused.
-pub const VERSION: i64 = 1;
+/// The number of this schema. A database with an older one is brought to it, one with a newer one is refused.
+pub const VERSION: i64 = 2;
 
 /// Bytes of the longest segment that lies in its block's row; a longer one stays in `parts`.
 pub const INLINE: u64 = 8 << 20;
@@ -22,7 +23,8 @@ CREATE TABLE state (
     cursor_hash {bytes},
     cursor_segment BIGINT,
     cursor_offset BIGINT,
-    cursor_rollbacks BIGINT
+    cursor_rollbacks BIGINT,
+    pruned_before BIGINT
 );
 CREATE TABLE blocks (
     number {key},
@@ -67,7 +69,8 @@ CREATE TABLE incomplete (
     index_length BIGINT,
     body_sha256 {bytes},
     receipts_sha256 {bytes},
-    index_sha256 {bytes}
+    index_sha256 {bytes},
+    replicated BIGINT NOT NULL DEFAULT 0
 );
 CREATE TABLE gaps (
     first {key},
@@ -76,9 +79,55 @@ CREATE TABLE gaps (
 );
 ";
 
+/// The tables of what was taken out; `removal` is larger for what was taken out later.
+pub const ORPHANED: &str = "
+CREATE TABLE orphaned (
+    removal BIGINT NOT NULL,
+    number BIGINT NOT NULL,
+    hash {bytes} NOT NULL,
+    parent_hash {bytes} NOT NULL,
+    timestamp BIGINT NOT NULL,
+    transactions BIGINT NOT NULL,
+    body_length BIGINT NOT NULL,
+    receipts_length BIGINT NOT NULL,
+    index_length BIGINT NOT NULL,
+    body_sha256 {bytes} NOT NULL,
+    receipts_sha256 {bytes} NOT NULL,
+    index_sha256 {bytes} NOT NULL,
+    body {bytes},
+    receipts {bytes},
+    index_segment {bytes},
+    PRIMARY KEY (removal, number)
+);
+CREATE INDEX orphaned_by_hash ON orphaned (hash);
+CREATE TABLE orphaned_transactions (
+    removal BIGINT NOT NULL,
+    number BIGINT NOT NULL,
+    position BIGINT NOT NULL,
+    id {bytes} NOT NULL,
+    PRIMARY KEY (removal, number, position)
+) {clustered};
+CREATE TABLE orphaned_parts (
+    removal BIGINT NOT NULL,
+    number BIGINT NOT NULL,
+    segment BIGINT NOT NULL,
+    starts_at BIGINT NOT NULL,
+    bytes {bytes} NOT NULL,
+    PRIMARY KEY (removal, number, segment, starts_at)
+);
+";
+
+/// What brings schema 1 to schema 2, beside [`ORPHANED`].
+pub const FROM_1: &str = "
+ALTER TABLE state ADD COLUMN pruned_before BIGINT;
+ALTER TABLE incomplete ADD COLUMN replicated BIGINT NOT NULL DEFAULT 0;
+UPDATE state SET schema_version = 2;
+";
+
 /// What a user is told of the tables, for the command's help.
 pub const HELP: &str = "\
 Tables: blocks (number, hash, parent_hash, timestamp, transactions, *_length, *_sha256, body, receipts, index_segment), \
 transactions (number, position, id), gaps (first, last, why), state. A segment longer than 8 MiB is not in its block's \
 row but in parts (number, segment, starts_at, bytes), in the order of starts_at. A block is in blocks once it is whole and \
-verified.";
+verified. What a reorg or a reset took out is in orphaned, orphaned_transactions and orphaned_parts, each with a column removal \
+before.";

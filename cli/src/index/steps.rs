@@ -14,6 +14,16 @@ pub struct Options {
     pub skip_damaged: bool,
     /// Whether all that is stored may be taken out where the canister's chain was reset.
     pub accept_reset: bool,
+    /// Blocks that a reorg or a reset took out that are kept in `orphaned`, the newest.
+    pub keep_orphaned: u64,
+}
+
+impl Options {
+    /// Whether blocks come by query, on the word of one replica: those that nobody acknowledges. Else each page is the answer of an update
+    /// call.
+    pub fn by_query(&self) -> bool {
+        self.ack_every.is_none()
+    }
 }
 
 /// A place between two steps.
@@ -88,6 +98,8 @@ pub struct Figures {
     pub gaps: u64,
     /// Blocks in them.
     pub gap_blocks: u64,
+    /// Answers to queries that an update call did not confirm: of a replica that was late, or that lied.
+    pub unconfirmed: u64,
     /// Acknowledgements that were heard.
     pub acks: u64,
     /// Blocks below this number are acknowledged, as the canister said last.

@@ -1,9 +1,9 @@
 //! The database of one canister's chain: whose it is, where the copy goes on, what it holds.
 
-use super::assemble::{Assembly, Declared, Incomplete, SEGMENTS, Tip};
+use super::assemble::{Assembly, Declared, Incomplete, Misfit, SEGMENTS, Tip};
 use super::change::Change;
 use super::database::{Database, Kind, Row, Tx, Value};
-use super::schema::{TABLES, VERSION};
+use super::schema::{FROM_1, ORPHANED, TABLES, VERSION};
 use crate::ledger::Entry;
 use anyhow::{Context, Result, ensure};
 use coppice_canister::api::ExportCursor;
@@ -52,6 +52,8 @@ pub struct Held {
     pub transactions: u64,
     /// Blocks that are missing between others.
     pub gap_blocks: u64,
+    /// Blocks that a reorg or a reset took out and that are kept beside the others.
+    pub orphaned_blocks: u64,
 }
 
 /// The database of one canister's chain.
@@ -59,10 +61,14 @@ pub struct Store {
     database: Database,
     payload: Payload,
     revision: i64,
+    /// As it is committed.
+    pruned_before: Option<u64>,
+    /// What has been heard since.
+    heard_pruned: Option<u64>,
 }
 
 pub(super) fn int(number: u64) -> Result<i64> {
-    i64::try_from(number).with_context(|| format!("{number} has more than 63 bits"))
+    i64::try_from(number).map_err(|_| Misfit(format!("{number} has more than 63 bits")).into())
 }
 
 fn number(row: &Row, column: usize) -> Result<u64> {
@@ -76,25 +82,32 @@ fn optional(row: &Row, column: usize) -> Result<Option<u64>> {
 }
 
 impl Store {
-    /// Opens a database and makes the tables where it has none.
+    /// Opens a database, makes the tables where it has none, and brings older ones to what they are now.
     ///
     /// # Errors
-    /// When it cannot be opened, holds the chain of another canister or in another way, or was made by another version.
+    /// When it cannot be opened, holds the chain of another canister or in another way, or was made by a newer version.
     pub fn open(url: &str, origin: &Origin) -> Result<Self> {
         let mut database = Database::open(url)?;
-        let revision = database.transaction(|tx| {
+        let (revision, pruned_before) = database.transaction(|tx| {
             if !tx.has_table("state")? {
                 tx.define(TABLES)?;
+                tx.define(ORPHANED)?;
                 let sql = "INSERT INTO state (id, schema_version, canister, network, payload, revision) \
                            VALUES (1, $1, $2, $3, $4, 0)";
                 let Origin { canister, network, payload } = origin;
                 let values = [VERSION.into(), canister.as_str().into(), network.as_str().into(), payload.name().into()];
                 tx.execute(sql, &values)?;
             }
-            let sql = "SELECT schema_version, canister, payload, revision FROM state";
-            let row = tx.one(sql, &[])?.context("the database has the tables, and no state in them")?;
-            let version: i64 = row.get(0)?;
-            ensure!(version == VERSION, "the database has schema {version}, and this command knows {VERSION}");
+            let row = tx.one("SELECT schema_version FROM state", &[])?;
+            let version: i64 = row.context("the database has the tables, and no state in them")?.get(0)?;
+            if version == 1 {
+                tx.define(FROM_1)?;
+                tx.define(ORPHANED)?;
+            } else {
+                ensure!(version == VERSION, "the database has schema {version}, and this command knows {VERSION}");
+            }
+            let sql = "SELECT schema_version, canister, payload, revision, pruned_before FROM state";
+            let row = tx.one(sql, &[])?.context("the database has no state")?;
             let canister: String = row.get(1)?;
             ensure!(
                 canister == origin.canister,
@@ -106,14 +119,24 @@ impl Store {
                 payload == origin.payload.name(),
                 "the database was begun with --payload {payload}; go on with that, or name another one (--database)"
             );
-            row.get(3)
+            Ok((row.get(3)?, optional(&row, 4)?))
         })?;
-        Ok(Self { database, payload: origin.payload, revision })
+        Ok(Self { database, payload: origin.payload, revision, pruned_before, heard_pruned: None })
     }
 
     /// SQLite or PostgreSQL.
     pub fn kind(&self) -> Kind {
         self.database.kind()
+    }
+
+    /// The canister has said that no block below this number is kept. Committed with the next change.
+    pub fn hear_pruned(&mut self, before: u64) {
+        self.heard_pruned = self.heard_pruned.max(Some(before));
+    }
+
+    /// Below which number the canister had said that no block is kept, before what the next change is about.
+    pub fn pruned_before(&self) -> Option<u64> {
+        self.pruned_before
     }
 
     /// The cursor, and where the copy is.
@@ -182,12 +205,14 @@ impl Store {
             let sql = "SELECT min(number), max(number), count(*), (SELECT count(*) FROM transactions) FROM blocks";
             let row = tx.one(sql, &[])?.context("no answer")?;
             let gaps = tx.one("SELECT CAST(sum(last - first + 1) AS BIGINT) FROM gaps", &[])?.context("no answer")?;
+            let orphaned = tx.one("SELECT count(*) FROM orphaned", &[])?.context("no answer")?;
             Ok(Held {
                 first: optional(&row, 0)?,
                 last: optional(&row, 1)?,
                 blocks: number(&row, 2)?,
                 transactions: number(&row, 3)?,
                 gap_blocks: optional(&gaps, 0)?.unwrap_or_default(),
+                orphaned_blocks: number(&orphaned, 0)?,
             })
         })
     }
@@ -234,11 +259,16 @@ impl Store {
         work: impl FnOnce(&mut Change<'_, '_>) -> Result<(R, Option<ExportCursor>)>,
     ) -> Result<R> {
         let (payload, revision) = (self.payload, self.revision);
-        let result = self.database.transaction(|tx| {
+        let pruned_before = self.pruned_before.max(self.heard_pruned);
+        let (result, pruned_before) = self.database.transaction(|tx| {
             let sql = "UPDATE state SET revision = revision + 1 WHERE revision = $1";
             let alone = tx.execute(sql, &[revision.into()])? == 1;
             ensure!(alone, "another indexer writes to this database");
-            let (result, cursor) = work(&mut Change::new(tx, payload))?;
+            let mut change = Change::new(tx, payload, revision);
+            let (result, cursor) = work(&mut change)?;
+            let pruned_before = pruned_before.filter(|_| !change.is_of_another_chain());
+            let sql = "UPDATE state SET pruned_before = $1";
+            tx.execute(sql, &[Value::Int(pruned_before.map(int).transpose()?)])?;
             let sql = "UPDATE state SET cursor_number = $1, cursor_hash = $2, cursor_segment = $3, \
                        cursor_offset = $4, cursor_rollbacks = $5";
             let values = match &cursor {
@@ -252,9 +282,10 @@ impl Store {
                 ],
             };
             tx.execute(sql, &values)?;
-            Ok(result)
+            Ok((result, pruned_before))
         })?;
         self.revision += 1;
+        (self.pruned_before, self.heard_pruned) = (pruned_before, None);
         Ok(result)
     }
 
@@ -269,7 +300,7 @@ impl Store {
 
 fn load_incomplete(tx: &mut Tx<'_>) -> Result<Option<Incomplete>> {
     let sql = "SELECT number, hash, parent_hash, timestamp, segment, received, body_length, receipts_length, \
-               index_length, body_sha256, receipts_sha256, index_sha256 FROM incomplete";
+               index_length, body_sha256, receipts_sha256, index_sha256, replicated FROM incomplete";
     let Some(row) = tx.one(sql, &[])? else { return Ok(None) };
     let mut segments: [Option<Declared>; SEGMENTS] = Default::default();
     for (column, segment) in (6..).zip(&mut segments) {
@@ -285,5 +316,6 @@ fn load_incomplete(tx: &mut Tx<'_>) -> Result<Option<Incomplete>> {
         segment: u8::try_from(number(&row, 4)?)?,
         received: number(&row, 5)?,
         segments,
+        replicated: row.get::<i64>(12)? != 0,
     }))
 }

@@ -30,6 +30,9 @@ const BLS_DER: [u8; 37] = [
 /// What became of a call.
 type Outcome = Result<Vec<u8>, RejectResponse>;
 
+/// What a replica makes of its answer to a query of a method.
+pub type Lie = Box<dyn FnMut(&str, Vec<u8>) -> Vec<u8> + Send>;
+
 struct Inner {
     host: Arc<Host>,
     server: Server,
@@ -42,6 +45,8 @@ struct Inner {
     answered: AtomicU64,
     /// Whether calls are only accepted, so that their outcome must be asked for.
     accept_only: AtomicBool,
+    /// What becomes of answers to queries, before they are signed.
+    lie: Mutex<Option<Lie>>,
 }
 
 /// A running gateway; dropping it ends it.
@@ -62,6 +67,7 @@ impl Gateway {
             failures: AtomicU64::new(0),
             answered: AtomicU64::new(0),
             accept_only: AtomicBool::new(false),
+            lie: Mutex::default(),
         });
         let serving = inner.clone();
         let thread = std::thread::spawn(move || {
@@ -89,6 +95,11 @@ impl Gateway {
     /// Whether all those were asked for.
     pub fn has_failed(&self) -> bool {
         self.inner.failures.load(Ordering::SeqCst) == 0
+    }
+
+    /// The replica that answers queries lies from now on, or tells the truth again. It signs what it says.
+    pub fn lie(&self, lie: Option<Lie>) {
+        *self.inner.lie.lock().unwrap() = lie;
     }
 
     /// Calls are only accepted from now on.
@@ -179,11 +190,17 @@ impl Inner {
                 if self.accept_only.load(Ordering::SeqCst) {
                     return (202, cbor(&TransportCallResponse::Accepted));
                 }
-                (200, cbor(&TransportCallResponse::Replied { certificate: self.certificate() }))
+                (200, cbor(&TransportCallResponse::Replied { certificate: self.certificate(Some(&id[..])) }))
             }
             ("query", EnvelopeContent::Query { canister_id, method_name, arg, .. }) => {
                 let mut response = match self.host.query_call(canister_id, sender, &method_name, arg) {
-                    Ok(arg) => QueryResponse::Replied { reply: ReplyResponse { arg }, signatures: Vec::new() },
+                    Ok(arg) => {
+                        let arg = match &mut *self.lie.lock().unwrap() {
+                            Some(lie) => lie(&method_name, arg),
+                            None => arg,
+                        };
+                        QueryResponse::Replied { reply: ReplyResponse { arg }, signatures: Vec::new() }
+                    }
                     Err(reject) => QueryResponse::Rejected { reject: reject_of(&reject), signatures: Vec::new() },
                 };
                 let timestamp = now();
@@ -197,16 +214,18 @@ impl Inner {
                 }
                 (200, cbor(&response))
             }
-            ("read_state", EnvelopeContent::ReadState { .. }) => {
-                let certificate = serde_cbor::Value::Bytes(self.certificate());
+            ("read_state", EnvelopeContent::ReadState { paths, .. }) => {
+                let of_call = paths.iter().find(|path| path[0].as_bytes() == b"request_status");
+                let call = of_call.and_then(|path| Some(path.get(1)?.as_bytes()));
+                let certificate = serde_cbor::Value::Bytes(self.certificate(call));
                 (200, cbor(&BTreeMap::from([("certificate", certificate)])))
             }
             (what, _) => panic!("{what} at {url}"),
         }
     }
 
-    /// All of the state, whatever is asked for.
-    fn certificate(&self) -> Vec<u8> {
+    /// All of the state, but of calls only the one that is asked for: their answers are long.
+    fn certificate(&self, call: Option<&[u8]>) -> Vec<u8> {
         let subnet = Principal::self_authenticating(self.root_key());
         let node = Principal::self_authenticating(self.node_key());
         let leaf_of = |bytes: Vec<u8>| leaf(bytes);
@@ -214,9 +233,10 @@ impl Inner {
         let ranges = serde_cbor::to_vec(&everything).unwrap();
         let name = |name: &str| name.as_bytes().to_vec();
         let calls = self.calls.lock().unwrap();
+        let asked: Vec<_> = calls.iter().filter(|(id, _)| call == Some(&id[..])).collect();
         let mut top = Vec::new();
-        if !calls.is_empty() {
-            let calls = calls.iter().map(|(id, outcome)| {
+        if !asked.is_empty() {
+            let asked = asked.into_iter().map(|(id, outcome)| {
                 let parts = match outcome {
                     Ok(reply) => {
                         vec![(name("reply"), leaf_of(reply.clone())), (name("status"), leaf_of(name("replied")))]
@@ -230,7 +250,7 @@ impl Inner {
                 };
                 (id.to_vec(), tree(parts))
             });
-            top.push((name("request_status"), tree(calls.collect())));
+            top.push((name("request_status"), tree(asked.collect())));
         }
         let nodes = tree(vec![(node.as_slice().to_vec(), tree(vec![(name("public_key"), leaf_of(self.node_key()))]))]);
         let of_subnet = tree(vec![

@@ -1,77 +1,12 @@
 //! The command over a network: ic-agent, HTTP, certificates and all, with the canister's real wasm behind a gateway.
 
-use crate::gateway::Gateway;
-use candid::Principal;
-use coppice::canister::{Caller, Client, Transport};
-use coppice::network::{Network, NetworkArgs};
-use coppice::wasm;
-use coppice_canister::api::{CanisterArg, Exporter, InitArg};
-use coppice_host::Host;
-use ic_ed25519::{PrivateKey, PrivateKeyFormat};
-use std::path::{Path, PathBuf};
+use crate::net::Net;
+use coppice::canister::{Caller, Transport};
+use coppice::network::NetworkArgs;
+use coppice_canister::api::Exporter;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// A canister behind a gateway, and a key that is its operator and producer.
-struct Net {
-    gateway: Gateway,
-    canister: Principal,
-    dir: tempfile::TempDir,
-}
-
-impl Net {
-    fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let key = PrivateKey::generate_from_seed(b"operator");
-        std::fs::write(dir.path().join("key.pem"), key.serialize_pkcs8_pem(PrivateKeyFormat::Pkcs8v2)).unwrap();
-        let principal = Principal::self_authenticating(key.public_key().serialize_rfc8410_der());
-        let host = Arc::new(Host::new());
-        let controller = Principal::self_authenticating(b"controller");
-        let canister = host.create_canister_with_settings(Some(controller), None);
-        host.add_cycles(canister, 10_000_000_000_000_000);
-        coppice_host::set_module_cache(coppice_host::default_module_cache());
-        let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
-        let of = vec![principal];
-        let init = InitArg { operators: of.clone(), producers: of.clone(), admins: Some(of), ..InitArg::default() };
-        let arg = candid::encode_one(Some(CanisterArg::Init(init))).unwrap();
-        host.install_canister(canister, wasm::find(named.as_deref()).unwrap(), arg, Some(controller));
-        Self { gateway: Gateway::start(host), canister, dir }
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.dir.path().join(name).display().to_string()
-    }
-
-    fn database(&self) -> String {
-        format!("sqlite://{}", self.path("index.db"))
-    }
-
-    fn args(&self) -> NetworkArgs {
-        NetworkArgs {
-            network: Some(self.gateway.url().parse().unwrap()),
-            canister: Some(self.canister),
-            identity: Some(self.path("key.pem").into()),
-            fetch_root_key: true,
-        }
-    }
-
-    fn client(&self) -> Client<Network> {
-        self.args().connect().unwrap().unwrap()
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
-        let (url, canister) = (self.gateway.url(), self.canister.to_string());
-        command.args(args).args(["--network", &url, "--canister", &canister, "--identity", &self.path("key.pem")]);
-        command.args(["--fetch-root-key", "--json"]);
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().unwrap()
-    }
-}
 
 fn json(output: &Output) -> serde_json::Value {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -113,6 +48,14 @@ fn blocks_are_ingested_and_indexed_over_the_network() {
     let principal = client.transport().principal(Caller::Exporter);
     assert!(stranger.contains("register_exporter(record") && stranger.contains(&principal.to_string()), "{stranger}");
     client.register_exporter(&Exporter { name: "indexer".into(), principal }).unwrap();
+    // Whoever keeps no payload says nothing of it, unless that is what is wanted.
+    let headers = format!("sqlite://{}", net.path("headers.db"));
+    let headers = ["index", "--until-caught-up", "--database", &headers, "--payload", "headers"];
+    let read = net.run(&headers);
+    assert!(String::from_utf8_lossy(&read.stderr).contains("--ack-headers"), "{read:?}");
+    let read = json(&read);
+    assert_eq!((&read["blocks"], &read["acks"]), (&1.into(), &0.into()));
+    assert_eq!(client.export_status().unwrap().exporters[0].acknowledged_at, None);
     let indexed = json(&net.run(&index));
     assert_eq!(
         (&indexed["blocks"], &indexed["acknowledged_before"], &indexed["lag"]),
@@ -120,6 +63,8 @@ fn blocks_are_ingested_and_indexed_over_the_network() {
     );
     let status = client.export_status().unwrap();
     assert_eq!((status.exporters[0].lag_blocks, status.exported_before_block), (0, Some(702_862)));
+    let acknowledged = json(&net.run(&[&headers[..], &["--ack-headers"]].concat()));
+    assert_eq!((&acknowledged["acks"], &acknowledged["acknowledged_before"]), (&1.into(), &702_862.into()));
     let nothing = json(&net.run(&index));
     assert_eq!((&nothing["blocks"], &nothing["acks"], &nothing["held"]["blocks"]), (&0.into(), &1.into(), &1.into()));
     let other =

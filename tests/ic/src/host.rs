@@ -1,8 +1,8 @@
 //! The embedded host.
 
-use crate::{Backend, Ic, Reject, Submitted};
+use crate::{Backend, FREEZING_THRESHOLD, Ic, Reject, Submitted};
 use candid::Principal;
-use coppice_host::{Host, MessageId, RejectResponse};
+use coppice_host::{CanisterSettings, Host, MessageId, RejectResponse};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ impl Ic for HostIc {
     }
 
     fn create_canister(&self, controller: Principal) -> Principal {
-        self.0.create_canister_with_settings(Some(controller), None)
+        let settings = CanisterSettings { freezing_threshold: Some(FREEZING_THRESHOLD), ..CanisterSettings::default() };
+        self.0.create_canister_with_settings(Some(controller), Some(settings))
     }
 
     fn set_controllers(

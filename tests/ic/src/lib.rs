@@ -17,6 +17,9 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Seconds of storage that a canister in production keeps paid: 180 days.
+pub const FREEZING_THRESHOLD: u64 = 180 * 86_400;
+
 /// Which Internet Computer a test runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
@@ -54,7 +57,8 @@ pub trait Ic {
     /// Which one this is.
     fn backend(&self) -> Backend;
 
-    /// A new canister, controlled by `controller`, with 100 T cycles.
+    /// A new canister, controlled by `controller`, with 100 T cycles and production's freezing threshold
+    /// ([`FREEZING_THRESHOLD`]).
     fn create_canister(&self, controller: Principal) -> Principal;
 
     /// Sets the controllers of a canister.

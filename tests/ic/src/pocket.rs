@@ -1,9 +1,9 @@
 //! A PocketIC server, by calls that are unchanged since version 10.0 of the crate.
 
-use crate::{Backend, Ic, Reject, Submitted};
+use crate::{Backend, FREEZING_THRESHOLD, Ic, Reject, Submitted};
 use candid::Principal;
 use pocket_ic::common::rest::RawMessageId;
-use pocket_ic::{PocketIc, PocketIcBuilder, RejectResponse};
+use pocket_ic::{CanisterSettings, PocketIc, PocketIcBuilder, RejectResponse};
 use std::time::Duration;
 
 /// Cycles of a new canister, as the embedded host gives.
@@ -33,7 +33,9 @@ impl Ic for PocketIcBackend {
     }
 
     fn create_canister(&self, controller: Principal) -> Principal {
-        let canister = self.0.create_canister_with_settings(Some(controller), None);
+        let settings =
+            CanisterSettings { freezing_threshold: Some(FREEZING_THRESHOLD.into()), ..CanisterSettings::default() };
+        let canister = self.0.create_canister_with_settings(Some(controller), Some(settings));
         self.0.add_cycles(canister, CYCLES.saturating_sub(self.0.cycle_balance(canister)));
         canister
     }

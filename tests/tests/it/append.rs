@@ -170,29 +170,6 @@ fn at_the_operators_cap_it_is_out_of_space() {
     assert_eq!(coppice.append(&plain(number, 1, 1_900_000)), Ok(()));
 }
 
-/// Only the embedded host can take cycles away.
-#[test]
-fn without_cycles_for_growing_it_is_low_cycles() {
-    let (coppice, host) = Coppice::embedded(default_arg());
-    coppice.append(&plain(0, 1, 10)).unwrap();
-    // A bucket of 16 MiB must stay paid for 90 days: 15.4 G cycles above what an update sets aside and the canister's
-    // own freezing limit.
-    let limit = host.canister_status(coppice.id, Some(coppice_tests::coppice::Who::Controller.principal())).unwrap();
-    let enough_to_run = limit.freezing_limit + 46_000_000_000;
-    let mut number = 1;
-    let error = loop {
-        host.faults().low_cycles(coppice.id, enough_to_run);
-        match coppice.append(&plain(number, 1, 1_900_000)) {
-            Ok(()) => number += 1,
-            Err(error) => break error,
-        }
-        assert!(number < 30, "memory must have to grow");
-    };
-    assert_eq!(error, AppendError::LowCycles);
-    host.add_cycles(coppice.id, 1_000_000_000_000);
-    assert_eq!(coppice.append(&plain(number, 1, 1_900_000)), Ok(()));
-}
-
 #[test]
 fn while_an_upload_is_open_nothing_else_is_appended() {
     let coppice = with_head_at(0);

@@ -1,11 +1,16 @@
-//! The files with which operators deploy: what they name is there, and installs.
+//! The files with which operators deploy: what they name is there, installs, and is what the tools read.
 
 use candid::decode_one;
 use candid::types::value::{IDLArgs, IDLValue};
 use candid_parser::parse_idl_args;
-use coppice_canister::api::{CanisterArg, Config};
+use coppice_canister::api::{CanisterArg, Config, InitArg};
 use coppice_tests::coppice::{Coppice, default_arg};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Cycles that a full subnet reserves for a GiB that is grown, at most: ten years of storage.
+const RESERVED_A_GIB: u128 = 38_000_000_000_000;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -15,15 +20,37 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-#[test]
-fn the_init_argument_of_both_tools_installs() {
-    let args: IDLArgs = parse_idl_args(&read("deploy/init.local.did")).expect("it is Candid text");
+fn init(name: &str) -> InitArg {
+    let args: IDLArgs = parse_idl_args(&read(name)).expect("it is Candid text");
     assert!(matches!(args.args.as_slice(), [IDLValue::Variant(_)]));
     let arg: Option<CanisterArg> = decode_one(&args.to_bytes().unwrap()).unwrap();
     let Some(CanisterArg::Init(init)) = arg else { panic!("{arg:?}") };
-    let coppice = Coppice::with(init);
-    let config: Config = coppice.ask("get_config", ());
-    assert_eq!((config.log_class, config.max_stable_pages), (1 << 20, 131_072));
+    init
+}
+
+#[test]
+fn the_init_arguments_install() {
+    for (name, pages) in [("deploy/init.local.did", 131_072), ("deploy/init.production.did", 262_144)] {
+        let coppice = Coppice::with(init(name));
+        let config: Config = coppice.ask("get_config", ());
+        assert_eq!((config.log_class, config.max_stable_pages), (1 << 20, pages), "{name}");
+    }
+}
+
+/// The canister cannot ask what the platform allows to reserve.
+#[test]
+fn what_may_be_reserved_is_said_twice_and_the_same() {
+    let trillions = init("deploy/init.production.did").reserved_cycles_limit.unwrap() / 1_000_000_000_000;
+    let icp = read("icp.yaml");
+    let limits: Vec<&str> =
+        icp.lines().filter_map(|line| line.trim().strip_prefix("reserved_cycles_limit: ")).collect();
+    assert_eq!(limits, [format!("{trillions}t")]);
+}
+
+#[test]
+fn nobody_has_a_role_in_production_that_was_not_granted() {
+    let init = init("deploy/init.production.did");
+    assert!(init.operators.is_empty() && init.producers.is_empty(), "{init:?}");
 }
 
 #[test]
@@ -36,7 +63,102 @@ fn the_tools_files_name_what_is_there() {
         assert!(root().join(file).is_file(), "dfx.json names {file}");
     }
     let icp = read("icp.yaml");
-    assert!(icp.contains("scripts/build-wasm") && icp.contains("path: deploy/init.local.did"));
+    assert!(icp.contains("scripts/build-wasm"));
+    let files: Vec<&str> = icp.lines().filter_map(|line| line.trim().strip_prefix("path: ")).collect();
+    assert_eq!(files, ["deploy/init.production.did", "deploy/init.local.did"]);
+    assert!(files.iter().all(|file| root().join(file).is_file()));
+}
+
+/// The icp-cli that `COPPICE_ICP` names, or that `scripts/setup --with-icp` installed. None, and a line that says so, where neither is.
+fn icp() -> Option<PathBuf> {
+    let named = std::env::var_os("COPPICE_ICP").map(PathBuf::from);
+    let installed = root().join("target/icp-cli/node_modules/@icp-sdk/icp-cli-linux-x64/bin/icp");
+    let found = named.or_else(|| installed.is_file().then_some(installed));
+    if found.is_none() {
+        // Past the test harness, which hides what a passing test prints.
+        let note = "not run: icp.yaml as icp-cli reads it; COPPICE_ICP names none, and scripts/setup --with-icp installed none\n";
+        std::io::stderr().write_all(note.as_bytes()).unwrap();
+    }
+    found
+}
+
+/// What icp-cli makes of a project: all environments, with what each has from elsewhere.
+fn show(icp: &Path, project: &Path) -> Output {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("icp-home");
+    std::fs::create_dir_all(&home).unwrap();
+    let mut command = Command::new(icp);
+    command.args(["project", "show"]).current_dir(project).env("HOME", home).env("DO_NOT_TRACK", "1");
+    command.output().unwrap_or_else(|error| panic!("{}: {error}", icp.display()))
+}
+
+/// The lines below a key of a YAML text, without their indentation, up to the next key beside it. `text` begins at that depth.
+fn below<'a>(text: &[&'a str], key: &str) -> Vec<&'a str> {
+    let depth = |line: &str| line.len() - line.trim_start_matches([' ', '-']).len();
+    let start = text.iter().position(|line| line.trim_start_matches([' ', '-']).starts_with(&format!("{key}:")));
+    let start = start.unwrap_or_else(|| panic!("there is no {key} in {text:#?}"));
+    let at = depth(text[start]);
+    text[start + 1..].iter().take_while(|line| line.trim().is_empty() || depth(line) > at).copied().collect()
+}
+
+#[test]
+fn icp_cli_reads_what_each_environment_is_meant_to_have() {
+    let Some(icp) = icp() else { return };
+    let output = show(&icp, &root());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let shown = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = shown.lines().collect();
+    let production = [
+        "log_visibility: controllers",
+        "freezing_threshold: 180d",
+        "reserved_cycles_limit: 620t",
+        "wasm_memory_limit: 3gib",
+        "log_memory_limit: 2mib",
+    ];
+    let local = [production[0], "freezing_threshold: 90d", production[3], production[4]];
+    // `ic` is there of itself.
+    for (environment, network, settings, argument) in [
+        ("production", "ic", &production[..], "deploy/init.production.did"),
+        ("ic", "ic", &production[..], "deploy/init.production.did"),
+        ("local", "local", &local[..], "deploy/init.local.did"),
+    ] {
+        let of = below(&below(&lines, "environments"), environment);
+        assert_eq!(below(&of, "network")[0].trim(), format!("name: {network}"), "{environment}");
+        let canister = below(&of, "canisters");
+        let found: Vec<&str> = below(&canister, "settings").iter().map(|line| line.trim()).collect();
+        let found: Vec<&str> = found.into_iter().filter(|line| *line != "controllers: null").collect();
+        assert_eq!(found, settings, "{environment}");
+        let content = below(&below(&canister, "init_args"), "content");
+        let content: Vec<&str> = content.iter().map(|line| line.trim()).collect();
+        let expected = read(argument);
+        assert_eq!(content, expected.lines().map(str::trim).collect::<Vec<_>>(), "{environment}");
+    }
+    // What is reserved for the cap is within what may be, and the canister is told the same as the platform.
+    let init = init("deploy/init.production.did");
+    let pages = init.max_stable_pages.unwrap();
+    let reserved = u128::from(pages.div_ceil(1 << 14)) * RESERVED_A_GIB;
+    assert!(reserved <= 620_000_000_000_000, "{pages} pages may have {reserved} cycles reserved");
+    assert_eq!(init.reserved_cycles_limit, Some(620_000_000_000_000));
+}
+
+/// The tool would say so.
+#[test]
+fn icp_cli_refuses_what_is_wrong() {
+    let Some(icp) = icp() else { return };
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("icp-wrong");
+    std::fs::create_dir_all(dir.join("deploy")).unwrap();
+    for name in ["deploy/init.local.did", "deploy/init.production.did"] {
+        std::fs::copy(root().join(name), dir.join(name)).unwrap();
+    }
+    let is_read = |yaml: &str| {
+        std::fs::write(dir.join("icp.yaml"), yaml).unwrap();
+        show(&icp, &dir).status.success()
+    };
+    let right = read("icp.yaml");
+    assert!(is_read(&right));
+    for (from, to) in [("180d", "soon"), ("620t", "620x"), ("init.production.did", "none.did"), ("[coppice]", "[oak]")]
+    {
+        assert!(!is_read(&right.replace(from, to)), "{to} for {from}");
+    }
 }
 
 /// The wasm says its interface to anyone who asks.

@@ -1,4 +1,5 @@
-//! The documentation: README is short, and every link of it and of `docs/` leads somewhere.
+//! The documentation: README is short, every link of it, of `SECURITY.md` and of `docs/` leads somewhere, and what `SECURITY.md` says is
+//! shown by tests that are there.
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +11,12 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// README and the pages of `docs/`.
+/// README, `SECURITY.md` and the pages of `docs/`.
 fn pages() -> Vec<PathBuf> {
     let docs = std::fs::read_dir(root().join("docs")).expect("there is docs/");
     let docs = docs.map(|file| file.expect("it can be listed").path());
     let pages = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
-    std::iter::once(root().join("README.md")).chain(pages).collect()
+    [root().join("README.md"), root().join("SECURITY.md")].into_iter().chain(pages).collect()
 }
 
 /// A page's lines outside of code.
@@ -84,6 +85,8 @@ fn the_table_of_contents_names_every_page() {
     let named = links(&read(&contents));
     for page in pages().into_iter().skip(1).filter(|page| !page.ends_with("docs/README.md")) {
         let name = page.file_name().expect("a page").to_string_lossy().into_owned();
+        let beside = page.with_file_name("").ends_with("docs");
+        let name = if beside { name } else { format!("../{name}") };
         assert!(named.contains(&name), "docs/README.md does not name {name}");
     }
 }
@@ -96,4 +99,68 @@ fn a_broken_link_is_found() {
     assert_eq!(broken(&page, text), ["none.md", "design.md#none"]);
     assert_eq!(anchors(text), ["here-and-there"]);
     assert_eq!(anchors("## 2. How large `target_bytes` must be"), ["2-how-large-target_bytes-must-be"]);
+}
+
+/// The tests that a line names, as `[`name`](file)`, with their files.
+fn tests_named(line: &str) -> Vec<(String, String)> {
+    let named = line.split("[`").skip(1);
+    let parts =
+        named.filter_map(|rest| rest.split_once("`](").and_then(|(name, rest)| Some((name, rest.split_once(')')?.0))));
+    parts.filter(|(_, file)| file.ends_with(".rs")).map(|(name, file)| (name.into(), file.into())).collect()
+}
+
+/// Whether a file's text has a test of a name.
+fn has_test(text: &str, name: &str) -> bool {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let is_it = |line: &&str| line.strip_prefix("fn ").is_some_and(|rest| rest.starts_with(&format!("{name}(")));
+    let at = lines.iter().position(is_it);
+    at.is_some_and(|at| {
+        lines[..at].iter().rev().take_while(|line| line.starts_with("#[")).any(|line| *line == "#[test]")
+    })
+}
+
+/// Each point of the checklist has tests that are there, or says that it does not apply.
+#[test]
+fn every_test_that_security_md_names_is_there() {
+    let text = read(&root().join("SECURITY.md"));
+    let (_, checklist) = text.split_once("## The platform's checklist").expect("there is the checklist");
+    let rows = checklist.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| point"));
+    let (mut points, mut tests) = (0, 0);
+    for row in rows {
+        points += 1;
+        let named = tests_named(row);
+        assert!(!named.is_empty() || row.ends_with("| does not apply |"), "nothing shows: {row}");
+        for (name, file) in named {
+            assert!(has_test(&read(&root().join(&file)), &name), "{file} has no test {name}");
+            tests += 1;
+        }
+    }
+    assert!(points > 30 && tests > 60, "{points} points and {tests} tests were found");
+}
+
+#[test]
+fn a_test_that_is_not_there_is_missed() {
+    let text = "#[test]\nfn a() {}\n\n    #[test]\n    #[ignore]\n    fn b() {}\nfn c() {}\n#[test]\n\nfn d() {}\n";
+    let found = ["a", "b", "c", "d", "aa", ""].map(|name| has_test(text, name));
+    assert_eq!(found, [true, true, false, false, false, false]);
+    let line = "| x | [y](z.md) | [`a`](t.rs), [`b`](u/v.rs) |";
+    assert_eq!(tests_named(line), [("a".into(), "t.rs".into()), ("b".into(), "u/v.rs".into())]);
+}
+
+/// Whoever sees the balance before and after a call can tell what it cost, and with what argument it costs most.
+#[test]
+fn no_public_answer_has_the_balance() {
+    let candid = read(&root().join("candid").join("coppice.did"));
+    let fields = candid.lines().map(str::trim).filter(|line| !line.starts_with("//"));
+    let telling: Vec<&str> = fields.filter(|line| line.contains("balance")).collect();
+    assert!(telling.is_empty(), "{telling:?}");
+}
+
+#[test]
+fn the_floats_of_the_interface_are_metrics() {
+    let candid = read(&root().join("candid").join("coppice.did"));
+    let of = |text: &str| text.lines().filter(|line| line.contains("float")).count();
+    let (_, metric) = candid.split_once("type Metric = record {").expect("there is the type");
+    let (metric, _) = metric.split_once("};").expect("it ends");
+    assert_eq!((of(metric), of(&candid)), (1, 1));
 }

@@ -196,7 +196,7 @@ const SEEN: [&str; 47] = [
     "a reorg",
     "a run of several ticks",
     "a run was stopped by the assembly",
-    "a second record of a blob went at once",
+    "a second record of a blob was refused",
     "a trigger was processed before",
     "a trigger was underway",
     "an operator has records pruned",

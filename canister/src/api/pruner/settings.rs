@@ -59,6 +59,8 @@ pub struct PrunerSettings {
     /// Blocks by which a notified height may be above the highest one before it, 1 to 2^31 - 1. The first height, and an
     /// operator's, may be any.
     pub max_height_jump: u32,
+    /// Seconds that a blob's deletion backs off when it has failed once under a lease, doubling up to 3,600; 0: it does not. 0 to 3,600.
+    pub retry_base_secs: u64,
 }
 
 impl Default for PrunerSettings {
@@ -80,6 +82,7 @@ impl Default for PrunerSettings {
             max_instructions_per_tick: 1_000_000_000,
             max_job_history: 1_000,
             max_height_jump: 10_000,
+            retry_base_secs: 10,
         }
     }
 }
@@ -119,4 +122,6 @@ pub struct PrunerSettingsChange {
     pub max_job_history: Option<u32>,
     /// See [`PrunerSettings::max_height_jump`].
     pub max_height_jump: Option<u32>,
+    /// See [`PrunerSettings::retry_base_secs`].
+    pub retry_base_secs: Option<u64>,
 }

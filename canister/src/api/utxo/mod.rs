@@ -65,8 +65,10 @@ pub enum UtxoError {
     TxNotFound,
     /// The transaction has a record already.
     TxExists,
-    /// The record is being deleted; its blob outside is not gone yet.
+    /// The record is being deleted; its blob outside is not gone yet. Or the blob that a new record names is to be deleted.
     BeingDeleted,
+    /// Another record names the same blob outside.
+    BlobTaken,
     /// The transaction is a double spend.
     Conflicting,
     /// The transaction's outputs cannot be spent yet: `utxo_set_locked`, or a block with it.
@@ -155,8 +157,16 @@ pub enum UtxoError {
     TooMuchWork,
     /// The operator's cap on stable memory is reached, or the platform has no more.
     OutOfSpace,
-    /// The liquid cycles would not pay for more memory.
-    LowCycles,
+    /// The balance would not pay for growing.
+    LowCycles {
+        /// Cycles that are missing.
+        missing: u128,
+    },
+    /// Growing would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
+    ReservedCyclesLimit {
+        /// By so many.
+        missing: u128,
+    },
     /// The record cannot be decoded; nothing is assumed of it.
     Corrupt {
         /// A sentence.

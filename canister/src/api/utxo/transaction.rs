@@ -98,10 +98,13 @@ pub struct OutsideTransaction {
     pub utxo_hashes: Vec<Option<ByteBuf>>,
 }
 
+/// Bytes of the longest key of a blob outside: a thousand of them fit a reply.
+pub const MAX_BLOB_KEY: usize = 1_024;
+
 /// A blob outside the canister, as the deletion queue names it.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ExternalStore {
-    /// The blob's key, 1 to 256 bytes.
+    /// The blob's key, 1 to 1,024 bytes. No two records name the same blob.
     pub blob_key: ByteBuf,
     /// What kind of file it is.
     pub file_type: FileType,

@@ -11,6 +11,7 @@ mod transaction;
 use super::{key, said};
 use crate::access;
 use crate::api::*;
+use crate::deletion::Name;
 use crate::runtime::instructions;
 use crate::state::{State, mutate};
 use crate::utxo::{Body, Call, Draft, LastUnspent, UtxoStore};
@@ -60,6 +61,17 @@ fn insert(state: &mut State, tx: &Transaction, item: &UtxoCreate, call: &Call) -
     let body = Body::Whole(&tx.raw);
     let draft = Draft { parsed: tx.parsed.clone(), size: tx.raw.len() as u64, body };
     said(state.utxo.insert(&mut state.blobs, draft, item, call)).map(drop)
+}
+
+/// The same of a transaction whose bytes lie outside.
+fn insert_outside(state: &mut State, tx: &Transaction, item: &UtxoCreate, call: &Call) -> Result<(), String> {
+    let blob_key = ByteBuf::from(tx.parsed.txid);
+    let store = ExternalStore { blob_key, file_type: FileType::Outputs, store_type: StoreType::Tx };
+    let draft = Draft { parsed: tx.parsed.clone(), size: tx.raw.len() as u64, body: Body::Outside(&store) };
+    said(state.utxo.insert(&mut state.blobs, draft, item, call))?;
+    said(state.deletions.admits(&Name::from(&store), &tx.parsed.txid))?;
+    state.deletions.hold(&Name::from(&store), &tx.parsed.txid);
+    Ok(())
 }
 
 /// Makes records of two outputs until there are `n`. Answers whether there are; call it until then.

@@ -2,7 +2,7 @@
 
 use super::baseline::Baseline;
 use super::transaction::Transaction;
-use super::{HEIGHT, PREPARED, Prepared, RETENTION, UtxoBenchArg, insert};
+use super::{HEIGHT, PREPARED, Prepared, RETENTION, UtxoBenchArg, insert, insert_outside};
 use crate::access;
 use crate::api::*;
 use crate::bench::said;
@@ -99,7 +99,7 @@ fn bench_prepare_prune(arg: UtxoBenchArg) -> Result<(), String> {
             for (i, child) in children.iter().enumerate() {
                 let spent = |at: usize, vout: usize| (&parents[at % parents.len()], vout);
                 let spent = if far { [spent(2 * i, 1), spent(2 * i + 1, 1)] } else { [spent(i, 1), spent(i + 1, 2)] };
-                make_due(state, child, spent, &call)?;
+                make_due(state, child, spent, arg.op == "outside", &call)?;
             }
             // A job that is not done with its first tick.
             let job = arg.op == "job";
@@ -107,6 +107,10 @@ fn bench_prepare_prune(arg: UtxoBenchArg) -> Result<(), String> {
             set_up(state, 1_000_000, instructions, if job { 1 } else { 10_000_000 })?;
             said(state.utxo_pruner.notify_block(HEIGHT + RETENTION, true, false))?;
             if job {
+                tick(state);
+            }
+            // Their blobs wait to be deleted.
+            while arg.op == "outside" && state.deletions.pending_count() < arg.rounds {
                 tick(state);
             }
             Ok(())
@@ -119,10 +123,16 @@ fn make_due(
     state: &mut State,
     child: &Transaction,
     parents: [(&Transaction, usize); 2],
+    outside: bool,
     call: &Call,
 ) -> Result<(), String> {
     let mined = MinedIn { blocks: vec![BlockRef { block_id: 1, height: HEIGHT, subtree: 0 }], on_longest_chain: true };
-    insert(state, child, &UtxoCreate { mined: Some(mined), ..child.item() }, call)?;
+    let item = UtxoCreate { mined: Some(mined), ..child.item() };
+    if outside {
+        insert_outside(state, child, &item, call)?
+    } else {
+        insert(state, child, &item, call)?
+    }
     let spend = |vin: u32| {
         let (parent, vout) = parents[vin as usize];
         Spend { vin, ..parent.spends.spends[vout].clone() }

@@ -82,7 +82,7 @@ fn a_lookup_of_a_spender_on_pages_of_its_own_accesses_three() {
 
 const ROWS: u32 = 10_000;
 const INPUTS: u32 = 10;
-const PARENTS: u32 = 10_000;
+const PARENTS: u32 = 20_000;
 
 /// Records that are due, whose bytes are outside, and of which each spends from parents that lie scattered, on pages of their own.
 fn outside(s: &mut Service) -> Vec<[u8; 32]> {

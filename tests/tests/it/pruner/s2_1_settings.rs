@@ -70,6 +70,7 @@ fn s7_a_value_that_makes_no_sense_is_refused_by_name_and_nothing_changes() {
         ("max_ops_per_tick", Change { max_ops_per_tick: Some(10_000_001), ..Default::default() }),
         ("max_instructions_per_tick", Change { max_instructions_per_tick: Some(999_999), ..Default::default() }),
         ("max_instructions_per_tick", Change { max_instructions_per_tick: Some(2_000_000_001), ..Default::default() }),
+        ("retry_base_secs", Change { retry_base_secs: Some(3_601), ..Default::default() }),
         ("max_job_history", Change { max_job_history: Some(0), ..Default::default() }),
         ("max_job_history", Change { max_job_history: Some(1_001), ..Default::default() }),
     ];
@@ -107,6 +108,7 @@ fn s7_settings_change_at_run_time_and_survive_an_upgrade() {
         max_instructions_per_tick: Some(1_000_000),
         max_job_history: Some(10),
         max_height_jump: Some(11),
+        retry_base_secs: Some(12),
     };
     let expected = PrunerSettings {
         pruner_enabled: false,
@@ -125,6 +127,7 @@ fn s7_settings_change_at_run_time_and_survive_an_upgrade() {
         max_instructions_per_tick: 1_000_000,
         max_job_history: 10,
         max_height_jump: 11,
+        retry_base_secs: 12,
     };
     assert_eq!(world.set(change), expected);
     assert_eq!(world.settings(), expected);

@@ -197,6 +197,8 @@ fn s2_3_low_cycles_pause_a_run_and_it_goes_on_where_it_was() {
     world.ticks(3);
     assert_eq!((world.count(&due), world.status().running.unwrap().ticks), (3, 1));
     host.add_cycles(world.coppice.id, 100_000_000_000_000);
+    // The next message notices, whatever it is.
+    world.coppice.operate::<u64>("acknowledge_faults", 0u64);
     let done = world.finish(job.id);
     assert_eq!((done.ticks, done.counts.records_deleted, world.count(&due)), (4, 4, 0));
 }

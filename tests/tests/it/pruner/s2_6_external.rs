@@ -4,7 +4,8 @@ use super::world::*;
 use crate::utxo::{all_ok, create, set_mined};
 use coppice_canister::api::*;
 use coppice_canister::blob::Owner;
-use coppice_tests::coppice::Who;
+use coppice_host::Outcome;
+use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
 
@@ -29,23 +30,26 @@ fn store(key: &[u8], file_type: FileType, store_type: StoreType) -> ExternalStor
     ExternalStore { blob_key: ByteBuf::from(key), file_type, store_type }
 }
 
+/// What makes the record of a transaction kept outside.
+fn outside_record(tx: &Tx, store: ExternalStore) -> UtxoCreate {
+    let inputs = tx.inputs.iter().map(|(txid, vout)| Outpoint { txid: ByteBuf::from(*txid), vout: *vout });
+    let hashes = (0..tx.outputs.len() as u32).map(|vout| Some(ByteBuf::from(tx.hash(vout))));
+    let source = TransactionSource::Outside(OutsideTransaction {
+        txid: tx.id(),
+        store,
+        coinbase: false,
+        version: 1,
+        lock_time: 0,
+        size: tx.raw.len() as u64,
+        inputs: inputs.collect(),
+        utxo_hashes: hashes.collect(),
+    });
+    UtxoCreate { source, ..tx.record() }
+}
+
 /// Makes records of transactions kept outside, mined and spent at 10, to be deleted at 20.
 fn outside(world: &World, txs: &[(&Tx, ExternalStore)]) {
-    let item = |(tx, store): &(&Tx, ExternalStore)| {
-        let inputs = tx.inputs.iter().map(|(txid, vout)| Outpoint { txid: ByteBuf::from(*txid), vout: *vout });
-        let hashes = (0..tx.outputs.len() as u32).map(|vout| Some(ByteBuf::from(tx.hash(vout))));
-        let source = TransactionSource::Outside(OutsideTransaction {
-            txid: tx.id(),
-            store: store.clone(),
-            coinbase: false,
-            version: 1,
-            lock_time: 0,
-            size: tx.raw.len() as u64,
-            inputs: inputs.collect(),
-            utxo_hashes: hashes.collect(),
-        });
-        UtxoCreate { source, ..tx.record() }
-    };
+    let item = |(tx, store): &(&Tx, ExternalStore)| outside_record(tx, store.clone());
     all_ok(create(&world.coppice, 10, txs.iter().map(item).collect()));
     let txs: Vec<&Tx> = txs.iter().map(|(tx, _)| *tx).collect();
     world.mine(10, &txs);
@@ -178,7 +182,7 @@ fn s2_6_3_the_file_goes_before_the_record_which_is_not_found_meanwhile() {
     world.coppice.upgrade();
 
     let done = complete(&world, &[pending(&world, 21)[0].id], &[], 3);
-    assert_eq!(done, CompletedBlobDeletions { removed: 1, retries_incremented: 0, dead: 0, remaining: 0 });
+    assert_eq!(done, CompletedBlobDeletions { removed: 1, retries_incremented: 0, dead: 0, ..Default::default() });
     assert_eq!((world.record(&child), pending(&world, u32::MAX)), (None, vec![]));
     assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);
     let status = world.status();
@@ -195,14 +199,14 @@ fn s2_6_error_a_deletion_that_fails_is_tried_again_and_given_up_at_its_limit() {
     let id = pending(&world, 20)[0].id;
     for count in [1, 2] {
         let done = complete(&world, &[], &[id], 3);
-        assert_eq!(done, CompletedBlobDeletions { removed: 0, retries_incremented: 1, dead: 0, remaining: 0 });
+        assert_eq!(done, CompletedBlobDeletions { removed: 0, retries_incremented: 1, dead: 0, ..Default::default() });
         let row = &pending(&world, 20)[0];
         assert_eq!(row.retry_count, count);
         assert!(row.last_retry_at > 0 && row.last_retry_at <= world.coppice.ic.now());
     }
     assert!(world.health().healthy);
     let done = complete(&world, &[], &[id], 3);
-    assert_eq!(done, CompletedBlobDeletions { removed: 1, retries_incremented: 0, dead: 1, remaining: 0 });
+    assert_eq!(done, CompletedBlobDeletions { removed: 1, retries_incremented: 0, dead: 1, ..Default::default() });
     assert_eq!(pending(&world, u32::MAX), []);
     world.coppice.upgrade();
     let rows = dead(&world);
@@ -270,22 +274,111 @@ fn s2_6_error_rows_in_both_lists_are_completed_and_unknown_ones_passed_over() {
     assert_eq!(refused, Err(BlobDeletionError::TooMany { limit: 10_000 }));
     assert!(world.record(&child).is_some());
     let done = complete(&world, &[id, id], &[id, id], 1);
-    assert_eq!(done, CompletedBlobDeletions { removed: 1, retries_incremented: 0, dead: 0, remaining: 0 });
+    assert_eq!(done, CompletedBlobDeletions { removed: 1, retries_incremented: 0, dead: 0, ..Default::default() });
     assert_eq!(complete(&world, &[id], &[], 1), CompletedBlobDeletions::default(), "said again");
     assert_eq!(world.record(&child), None);
 }
 
 #[test]
-fn s2_6_4_a_second_record_that_names_the_same_blob_does_not_wait() {
+fn s2_6_4_no_two_records_name_the_same_blob() {
     let world = with_worker();
     let [first, second] = [Tx::orphan(1, 1), Tx::orphan(2, 1)];
     let same = || store(b"same", FileType::Tx, StoreType::Tx);
-    outside(&world, &[(&first, same()), (&second, same())]);
-    let job = world.prune(20);
-    assert_eq!((job.counts.records_deleting, job.counts.records_deleted), (1, 1));
-    assert!(world.record(&first).unwrap().being_deleted && world.record(&second).is_none());
+    outside(&world, &[(&first, same())]);
+    let name = || BlobName { blob_key: ByteBuf::from(*b"same"), file_type: "tx".into(), store_type: StoreType::Tx };
+    let try_second = || create(&world.coppice, 10, vec![outside_record(&second, same())]).results;
+    assert_eq!(try_second(), [Err(UtxoError::BlobTaken)]);
+    assert!(world.record(&second).is_none());
+    // Nor is it deleted by anybody while a record needs it.
+    let by_hand = ScheduleBlobDeletion { name: name(), delete_at_height: 1 };
+    let schedule = || -> Result<ScheduledBlobDeletion, BlobDeletionError> {
+        world.coppice.produce("schedule_blob_deletion", by_hand.clone())
+    };
+    assert_eq!(schedule(), Err(BlobDeletionError::HoldsRecord));
+    let cancelled: Result<bool, BlobDeletionError> = world.coppice.produce("cancel_blob_deletion", name());
+    assert_eq!((cancelled, pending(&world, u32::MAX)), (Err(BlobDeletionError::HoldsRecord), vec![]));
+    let again = create(&world.coppice, 10, vec![outside_record(&first, same())]).results;
+    assert_eq!(again, [Err(UtxoError::TxExists)], "should an answer be lost");
+    assert_eq!(world.prune(20).counts.records_deleting, 1);
+    assert_eq!((try_second(), schedule()), (vec![Err(UtxoError::BeingDeleted)], Err(BlobDeletionError::HoldsRecord)));
     let rows = pending(&world, 20);
     assert_eq!((rows.len(), &rows[0].txid), (1, &Some(first.id())));
     complete(&world, &[rows[0].id], &[], 1);
     assert_eq!(world.record(&first), None);
+    all_ok(create(&world.coppice, 21, vec![outside_record(&second, same())]));
+    // What is queued without a record is nobody's either.
+    let other = ScheduleBlobDeletion { name: BlobName { blob_key: ByteBuf::from(*b"other"), ..name() }, ..by_hand };
+    world.coppice.produce::<Result<ScheduledBlobDeletion, BlobDeletionError>>("schedule_blob_deletion", other).unwrap();
+    let third = Tx::orphan(3, 1);
+    let refused =
+        create(&world.coppice, 21, vec![outside_record(&third, store(b"other", FileType::Tx, StoreType::Tx))]);
+    assert_eq!(refused.results, [Err(UtxoError::BeingDeleted)]);
+}
+
+#[test]
+fn s2_6_a_key_of_1024_bytes_is_taken_and_a_longer_one_is_not() {
+    let world = World::new();
+    let tx = Tx::orphan(1, 1);
+    let make = |len: usize| {
+        let store = store(&vec![7; len], FileType::Tx, StoreType::Tx);
+        create(&world.coppice, 10, vec![outside_record(&tx, store)]).results.remove(0)
+    };
+    for len in [0, 1_025, 70_000] {
+        let refused = make(len);
+        assert!(matches!(&refused, Err(UtxoError::BadArgument { field, .. }) if field == "blob_key"), "{refused:?}");
+    }
+    assert!(make(1_024).is_ok());
+}
+
+#[test]
+fn s2_6_a_worker_with_a_lease_completes_records_with_their_blobs() {
+    let world = with_worker();
+    let (parent, child) = scheduled(&world, b"key");
+    let want = AcquireBlobDeletions { height: 20, limit: 0, lock_timeout_secs: 0, store_types: vec![], request: None };
+    let lease: Result<Option<BlobDeletionLease>, BlobDeletionError> =
+        world.coppice.call(Who::Archive, "acquire_blob_deletion_batch", (want,)).unwrap();
+    let lease = lease.unwrap().unwrap();
+    assert_eq!(lease.rows[0].txid, Some(child.id()));
+    let id = lease.rows[0].id;
+    assert_eq!(complete(&world, &[id], &[], 1), CompletedBlobDeletions { skipped: vec![id], ..Default::default() });
+    assert!(world.record(&child).unwrap().being_deleted);
+    let arg =
+        CompleteBlobDeletionBatch { token: lease.token, completed_ids: vec![id], failed_ids: vec![], max_retries: 1 };
+    let done: Result<CompletedBlobDeletions, BlobDeletionError> =
+        world.coppice.call(Who::Archive, "complete_blob_deletion_batch", (arg,)).unwrap();
+    assert_eq!(done.unwrap().removed, 1);
+    assert_eq!((world.record(&child), world.status().blobs_pending), (None, 0));
+    assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);
+}
+
+/// Memory for the first row must be grown, by a tick that traps there whatever it does: it is not tried again every ten seconds.
+#[test]
+fn where_growing_memory_traps_no_timer_repeats_it_again_and_again() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    let world = World::on(coppice);
+    let tx = Tx::orphan(1, 1);
+    outside(&world, &[(&tx, store(b"key", FileType::Tx, StoreType::Tx))]);
+    (1..200).for_each(|growth| host.faults().trap_growth(growth));
+    let job = World::scheduled(world.persisted(20));
+    host.take_executions();
+    let mut trapped = Vec::new();
+    for tick in 0..59 {
+        world.ticks(1);
+        let all = host.take_executions();
+        let here = all.iter().filter(|execution| execution.outcome != Outcome::Completed).count();
+        trapped.extend(std::iter::repeat_n(tick, here));
+    }
+    assert_eq!(trapped, [0], "one in ten minutes");
+    let status = world.status();
+    let running = status.running.expect("it waits for memory");
+    assert_eq!((running.id, running.progress), (job.id, PruneProgress::HasMore { reason: StopReason::Memory }));
+    assert_eq!((running.counts.records_deleting, running.counts.external_errors, status.passed_over.len()), (0, 0, 0));
+    // Where it does not trap any more it goes on, as if nothing had been: in a run of its own, where the job has timed out.
+    host.faults().clear();
+    for _ in 0..70 {
+        world.ticks(1);
+    }
+    assert_eq!(pending(&world, 20).len(), 1);
+    assert!(host.take_executions().iter().all(|execution| execution.outcome == Outcome::Completed));
+    assert_eq!(world.status().running, None);
 }

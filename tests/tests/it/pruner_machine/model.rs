@@ -167,11 +167,22 @@ impl Records {
         });
     }
 
-    pub fn create(&mut self, one: &Transaction, item: &UtxoCreate, batch: u32, at: At) -> Result<(), UtxoError> {
+    pub fn create(
+        &mut self,
+        one: &Transaction,
+        item: &UtxoCreate,
+        batch: u32,
+        at: At,
+        is_queued: bool,
+    ) -> Result<(), UtxoError> {
         is_height(at.height)?;
         match self.0.get(&one.tx.txid) {
             Some(record) if record.deleting => return Err(UtxoError::BeingDeleted),
             Some(_) => return Err(UtxoError::TxExists),
+            None if one.blob.is_some() && is_queued => return Err(UtxoError::BeingDeleted),
+            None if one.blob.is_some() && self.0.values().any(|record| !record.deleting && record.blob == one.blob) => {
+                return Err(UtxoError::BlobTaken);
+            }
             None => {}
         }
         let output = |vout: usize| Output { hash: one.hashes[vout], hold: None, frozen: false };

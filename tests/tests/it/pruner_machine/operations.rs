@@ -206,7 +206,13 @@ impl Machine {
         let batch = UtxoCreateBatch { height, items: vec![item.clone()] };
         let answer: Result<UtxoCreated, UtxoError> = only(self.call(Who::Producer, "utxo_create", (batch,))?)?;
         let answer = answer.map(|_| ());
-        let expected = self.records.create(&one, &item, self.settings.utxo.utxo_batch_size, self.at(height));
+        let sight = self.sight.as_ref().expect("the history has begun");
+        let named = |row: &BlobDeletion| one.blob.as_ref().is_some_and(|blob| row.blob_key == blob.blob_key);
+        let is_queued = sight.pending.values().chain(sight.dead.values()).any(named);
+        let expected = self.records.create(&one, &item, self.settings.utxo.utxo_batch_size, self.at(height), is_queued);
+        if expected == Err(UtxoError::BlobTaken) {
+            self.seen("a second record of a blob was refused");
+        }
         if expected == Err(UtxoError::BeingDeleted) {
             self.seen("a record that is going cannot be made again");
         }

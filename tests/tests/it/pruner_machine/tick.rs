@@ -169,13 +169,7 @@ impl Machine {
             let name = self.family.name(txid);
             match sight.records.get(txid) {
                 None => {
-                    let row =
-                        |row: &BlobDeletion| record.blob.as_ref().is_some_and(|blob| row.blob_key == blob.blob_key);
-                    let shared = sight.pending.values().chain(sight.dead.values()).any(row);
-                    ensure!(record.blob.is_none() || shared, "{name} is gone, and its blob outside is not");
-                    if record.blob.is_some() {
-                        self.seen("a second record of a blob went at once");
-                    }
+                    ensure!(record.blob.is_none(), "{name} is gone, and its blob outside is not");
                     done.gone.insert(*txid);
                 }
                 Some(seen) if seen.being_deleted => {

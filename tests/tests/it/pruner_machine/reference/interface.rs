@@ -51,6 +51,8 @@ impl State {
                     verify_segments: false,
                     upload_expiry_secs: 0,
                     min_liquid_cycles: 0,
+                    nodes: 13,
+                    reserved_cycles_limit: 0,
                     require_export: false,
                     max_rollback_blocks: 0,
                     open_queries: false,
@@ -114,7 +116,9 @@ impl State {
                 let (of,): (UtxoCreateBatch,) = args(arg);
                 let (item, size) = (&of.items[0], self.settings.utxo.utxo_batch_size);
                 let one = self.named(&item.source);
-                let created = self.records.create(&one, item, size, self.at(of.height));
+                let named = |row: &BlobDeletion| one.blob.as_ref().is_some_and(|blob| row.blob_key == blob.blob_key);
+                let is_queued = self.rows.values().any(|(row, _)| named(row));
+                let created = self.records.create(&one, item, size, self.at(of.height), is_queued);
                 let (txid, external) = (one.tx.id(), one.blob.is_some());
                 batch([created.map(|()| UtxoCreated { txid, utxos: 0, extra_pages: 0, external })])
             }

@@ -1,0 +1,61 @@
+//! What the queue of blobs outside is measured with: rows, by rising height or by random ones, a part of them leased; and rows with
+//! records that have two parents.
+
+use super::{key, said};
+use crate::access;
+use crate::api::{AcquireBlobDeletions, StoreType};
+use crate::deletion::Name;
+use crate::runtime;
+use crate::state::mutate;
+use ic_cdk::update;
+use std::cell::Cell;
+
+/// Rows scheduled, and leases given, in one message.
+const STEP: u64 = 20_000;
+const LEASES: u64 = 20;
+/// Below it are those with records.
+const FIRST_HEIGHT: u32 = 10_000;
+
+thread_local! {
+    static FILLED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Schedules rows until there are `n`. Answers whether there are; call it until then.
+#[update(guard = "access::operator")]
+fn bench_fill_deletions(n: u64, random: bool) -> Result<bool, String> {
+    let first = FILLED.get();
+    let last = n.min(first + STEP);
+    mutate(|state| {
+        for i in first..last {
+            let random_height = (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) as u32;
+            let height = FIRST_HEIGHT + if random { random_height } else { i as u32 };
+            let name = Name { key: &key(i), file_type: "tx", store_type: StoreType::Tx };
+            said(state.deletions.schedule(&name, height, runtime::time_ns()))?;
+        }
+        Ok::<_, String>(())
+    })?;
+    FILLED.set(last);
+    Ok(last == n)
+}
+
+/// Leases rows, a thousand at a time, until `n` are. Answers whether they are; call it until then.
+#[update(guard = "access::operator")]
+fn bench_lease_deletions(n: u64) -> Result<bool, String> {
+    mutate(|state| {
+        for _ in 0..LEASES {
+            let leased: u64 = state.deletions.status().stores.iter().map(|store| store.leased).sum();
+            if leased >= n {
+                return Ok(true);
+            }
+            let arg = AcquireBlobDeletions {
+                height: u32::MAX,
+                limit: (n - leased).min(1_000) as u32,
+                lock_timeout_secs: 43_200,
+                store_types: vec![],
+                request: None,
+            };
+            said(state.deletions.acquire(runtime::caller(), &arg, runtime::time_ns()))?.ok_or("nothing waits")?;
+        }
+        Ok(false)
+    })
+}

@@ -1,0 +1,240 @@
+//! Leases are given, extended, and end by time.
+
+use super::lease::{MAX_LEASES, MAX_REQUEST, Token};
+use super::read::Merge;
+use super::row::Row;
+use super::{Budget, DeletionQueue, MAX_ROWS, Place, Store, limit};
+use crate::api::{
+    AcquireBlobDeletions, BlobDeletionError, BlobDeletionLease, BlobDeletionState, CompletedBlobDeletions, StoreType,
+};
+use crate::runtime;
+use crate::slots::Slots;
+use candid::Principal;
+use serde_bytes::ByteBuf;
+
+const NS: u64 = 1_000_000_000;
+/// Seconds of a lease where the caller does not say.
+const DEFAULT_SECS: u64 = 300;
+const MAX_SECS: u64 = 43_200;
+
+/// Seconds of a lease.
+///
+/// # Errors
+/// `TooLarge`.
+fn seconds(asked: u64) -> Result<u64, BlobDeletionError> {
+    match asked {
+        0 => Ok(DEFAULT_SECS),
+        1..=MAX_SECS => Ok(asked),
+        _ => Err(BlobDeletionError::TooLarge { what: "seconds of a lease".into(), limit: MAX_SECS }),
+    }
+}
+
+impl AcquireBlobDeletions {
+    /// # Errors
+    /// `TooMany`, `TooLarge`, `Empty`.
+    fn check(&self) -> Result<u64, BlobDeletionError> {
+        if self.limit > MAX_ROWS {
+            return Err(BlobDeletionError::TooMany { limit: u64::from(MAX_ROWS) });
+        }
+        if let Some(request) = &self.request {
+            if request.is_empty() {
+                return Err(BlobDeletionError::Empty { what: "request".into() });
+            }
+            if request.len() > MAX_REQUEST {
+                let limit = MAX_REQUEST as u64;
+                return Err(BlobDeletionError::TooLarge { what: "bytes of request".into(), limit });
+            }
+        }
+        seconds(self.lock_timeout_secs)
+    }
+}
+
+impl DeletionQueue {
+    /// Leases the first rows that wait; none where none does.
+    ///
+    /// # Errors
+    /// `TooMany`, `TooLarge`, `Empty`, `TooManyLeases`, `OutOfSpace`, `LowCycles`, and nothing has changed.
+    pub fn acquire(
+        &mut self,
+        caller: Principal,
+        arg: &AcquireBlobDeletions,
+        now_ns: u64,
+    ) -> Result<Option<BlobDeletionLease>, BlobDeletionError> {
+        let secs = arg.check()?;
+        let expires_at = now_ns.saturating_add(secs * NS);
+        self.message(now_ns, |store| store.acquire(caller, arg, (now_ns, expires_at))).unwrap_or(Ok(None))
+    }
+
+    /// Has a lease expire so many seconds from now, if that is later than it would. Answers when it does, in Unix nanoseconds.
+    ///
+    /// # Errors
+    /// `TooLarge`, `UnknownToken`, `NotHolder`, `Expired`, `Completed`, and nothing has changed.
+    pub fn extend(
+        &mut self,
+        caller: Principal,
+        token: &[u8],
+        secs: u64,
+        now_ns: u64,
+    ) -> Result<u64, BlobDeletionError> {
+        let until = now_ns.saturating_add(seconds(secs)? * NS);
+        let extended = self.message(now_ns, |store| match store.shown_token(caller, token)? {
+            Shown::Live(number) => {
+                let lease = store.leases.get_mut(number).ok_or(BlobDeletionError::UnknownToken)?;
+                let until = lease.expires_at.max(until);
+                lease.expires(until);
+                store.root.counters.extended += 1;
+                Ok(until)
+            }
+            Shown::Completed(_) => Err(BlobDeletionError::Completed),
+        });
+        extended.unwrap_or(Err(BlobDeletionError::UnknownToken))
+    }
+
+    /// When time does something next, in Unix nanoseconds; none: nothing waits for a moment.
+    pub fn next_event(&self) -> Option<u64> {
+        let store = self.store.as_ref()?;
+        let ends = store.leases.all().iter().map(|lease| if lease.over { 0 } else { lease.expires_at });
+        let treap = store.treap();
+        let due = treap.first(&store.slots, store.root.backing_off).map(|slot| treap.key(&store.slots, slot).0);
+        ends.chain(due).min()
+    }
+}
+
+/// What a token that its holder shows is for.
+pub enum Shown {
+    /// A live lease: its number.
+    Live(u64),
+    /// One that was completed: what its holder was answered.
+    Completed(CompletedBlobDeletions),
+}
+
+impl Store {
+    /// What a token is for.
+    ///
+    /// # Errors
+    /// `UnknownToken`, `NotHolder`, `Expired`.
+    pub fn shown_token(&self, caller: Principal, token: &[u8]) -> Result<Shown, BlobDeletionError> {
+        let token = Token::parse(token).ok_or(BlobDeletionError::UnknownToken)?;
+        let held_by = |holder: Principal| if holder == caller { Ok(()) } else { Err(BlobDeletionError::NotHolder) };
+        if let Some(lease) = self.leases.get(token.number).filter(|lease| lease.token == token && !lease.over) {
+            held_by(lease.holder)?;
+            return Ok(Shown::Live(token.number));
+        }
+        let ended = self.leases.ended(&token).ok_or(BlobDeletionError::UnknownToken)?;
+        held_by(ended.holder)?;
+        self.leases.answer(&self.slots, ended).map(Shown::Completed).ok_or(BlobDeletionError::Expired)
+    }
+
+    /// Notices what time has done: leases that have expired are over, and their rows go back, the oldest lease first, as do rows that
+    /// have backed off; as far as the budget goes.
+    pub fn notice(&mut self, now_ns: u64, budget: &Budget) {
+        let mut expired: Vec<(u64, u64)> = self
+            .leases
+            .all()
+            .iter()
+            .filter(|lease| !lease.over && now_ns >= lease.expires_at)
+            .map(|lease| (lease.expires_at, lease.token.number))
+            .collect();
+        expired.sort_unstable();
+        for (_, number) in expired {
+            self.leases.end(&mut self.slots, number, self.root.ended, None);
+            self.root.ended += 1;
+            self.root.counters.expired += 1;
+        }
+        self.send_back(&mut |slots| budget.has_room(slots));
+        let treap = self.treap();
+        while budget.has_room(&self.slots)
+            && let Some(slot) = treap.first(&self.slots, self.root.backing_off)
+            && treap.key(&self.slots, slot).0 <= now_ns
+        {
+            match Row::read(&self.slots, slot) {
+                Some(mut row) => self.move_to(&mut row, Place::Waiting),
+                // Else it would be looked at for ever.
+                None => {
+                    runtime::log(&format!("deletion queue: the row in slot {slot} cannot be decoded"));
+                    treap.remove(&mut self.slots, &mut self.root.backing_off, slot);
+                }
+            }
+        }
+    }
+
+    /// Has the rows of leases that are over wait again, the lease that was to expire first before others, as far as there is room.
+    pub fn send_back(&mut self, has_room: &mut dyn FnMut(&Slots) -> bool) {
+        let over = self.leases.all().iter().filter(|lease| lease.over);
+        let mut over: Vec<(u64, u64)> = over.map(|lease| (lease.expires_at, lease.token.number)).collect();
+        over.sort_unstable();
+        for (_, number) in over {
+            while let Some(lease) = self.leases.get_mut(number).filter(|lease| lease.rows > 0) {
+                if !has_room(&self.slots) {
+                    return;
+                }
+                let first = lease.rows(&self.slots).next();
+                match first {
+                    Some(mut row) => self.move_to(&mut row, Place::Waiting),
+                    // Else it would be looked at for ever.
+                    None => {
+                        runtime::log(&format!("deletion queue: a row of lease {number} cannot be decoded"));
+                        lease.forget_rows();
+                    }
+                }
+            }
+        }
+    }
+
+    fn acquire(
+        &mut self,
+        caller: Principal,
+        arg: &AcquireBlobDeletions,
+        (now_ns, expires_at): (u64, u64),
+    ) -> Result<Option<BlobDeletionLease>, BlobDeletionError> {
+        let asked = |request: &Vec<u8>| arg.request.as_ref().is_some_and(|asked| asked[..] == request[..]);
+        let same = self
+            .leases
+            .all()
+            .iter()
+            .find(|lease| !lease.over && lease.holder == caller && lease.request.as_ref().is_some_and(asked));
+        if let Some(lease) = same {
+            return Ok(Some(self.given(lease.token)));
+        }
+        self.leases.save(&mut self.slots);
+        if self.leases.all().len() >= MAX_LEASES {
+            return Err(BlobDeletionError::TooManyLeases { limit: MAX_LEASES as u64 });
+        }
+        let height = u64::from(arg.height);
+        let mut merge = Merge::new(self, stores(&arg.store_types));
+        if merge.is_empty(height) {
+            return Ok(None);
+        }
+        self.root.leases = self.leases.make(&mut self.slots)?;
+        let token = Token::new(self.root.seed, self.root.next_lease, now_ns, caller);
+        let request = arg.request.as_ref().map(|request| request.to_vec());
+        self.leases.add(token, caller, request, arg.height, (now_ns, expires_at));
+        self.root.next_lease += 1;
+        self.root.counters.acquired += 1;
+        for _ in 0..limit(arg.limit) {
+            let Some(slot) = merge.next(self, height) else { break };
+            // One that cannot be decoded stays where it is.
+            if let Some(mut row) = Row::read(&self.slots, slot).filter(|row| row.state == BlobDeletionState::Waiting) {
+                self.move_to(&mut row, Place::Leased(token.number));
+            }
+        }
+        Ok(Some(self.given(token)))
+    }
+
+    /// A lease as its holder is given it.
+    fn given(&self, token: Token) -> BlobDeletionLease {
+        let lease = self.leases.get(token.number);
+        let rows = lease.map(|lease| lease.rows(&self.slots).filter_map(|row| row.shown(&self.slots)).collect());
+        BlobDeletionLease {
+            token: ByteBuf::from(token.bytes()),
+            expires_at: lease.map_or(0, |lease| lease.expires_at),
+            height: lease.map_or(0, |lease| lease.height),
+            rows: rows.unwrap_or_default(),
+        }
+    }
+}
+
+/// Which stores are meant: these, or all.
+fn stores(asked: &[StoreType]) -> [bool; StoreType::ALL.len()] {
+    StoreType::ALL.map(|store| asked.is_empty() || asked.contains(&store))
+}

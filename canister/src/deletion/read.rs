@@ -1,0 +1,185 @@
+//! What is read of the queue.
+
+use super::row::{Row, at};
+use super::{DeletionQueue, Store, limit};
+use crate::api::{
+    BlobDeletion, BlobDeletionList, BlobDeletionPage, BlobDeletionState, BlobDeletionStatus, BlobLeaseStatus,
+    ListBlobDeletions, ListedBlobDeletion, Metric, StoreDeletions, StoreType,
+};
+use crate::slots::treap::Key;
+use crate::slots::{SlotId, chain, tree};
+
+/// Rows that a list looks at.
+const MAX_LOOKED_AT: usize = 10_000;
+const STORES: usize = StoreType::ALL.len();
+
+/// The rows that wait, of several stores, by height and then by number. A row that it has given may leave.
+pub struct Merge([Option<(Key, SlotId)>; STORES]);
+
+impl Merge {
+    pub fn new(store: &Store, stores: [bool; STORES]) -> Self {
+        let treap = store.treap();
+        let first = |at: usize| {
+            let slot = treap.first(&store.slots, store.root.waiting[at]).filter(|_| stores[at])?;
+            Some((treap.key(&store.slots, slot), slot))
+        };
+        Self(std::array::from_fn(first))
+    }
+
+    /// Of which store the next one is, if its height is not above this one.
+    fn peek(&self, height: u64) -> Option<usize> {
+        let heads = self.0.iter().enumerate().filter_map(|(at, head)| Some((head.as_ref()?.0, at)));
+        heads.min().filter(|(key, _)| key.0 <= height).map(|(_, at)| at)
+    }
+
+    pub fn is_empty(&self, height: u64) -> bool {
+        self.peek(height).is_none()
+    }
+
+    pub fn next(&mut self, store: &Store, height: u64) -> Option<SlotId> {
+        let at = self.peek(height)?;
+        let (_, slot) = self.0[at]?;
+        let treap = store.treap();
+        self.0[at] = treap.next(&store.slots, slot).map(|next| (treap.key(&store.slots, next), next));
+        Some(slot)
+    }
+}
+
+impl DeletionQueue {
+    /// Rows that are to be deleted, leased or backing off as well.
+    pub fn pending_count(&self) -> u64 {
+        use BlobDeletionState::{BackingOff, Leased, Waiting};
+        self.store.as_ref().map_or(0, |store| [Waiting, Leased, BackingOff].map(|at| store.root.count(at)).iter().sum())
+    }
+
+    /// Rows that were given up.
+    pub fn dead_count(&self) -> u64 {
+        self.store.as_ref().map_or(0, |store| store.root.count(BlobDeletionState::Dead))
+    }
+
+    /// Rows that wait and may be deleted at a height, by height and then by number; 0 rows: a hundred.
+    pub fn pending(&self, height: u32, rows: u32) -> Vec<BlobDeletion> {
+        let Some(store) = &self.store else { return Vec::new() };
+        let mut merge = Merge::new(store, [true; STORES]);
+        let slots = std::iter::from_fn(|| merge.next(store, u64::from(height))).take(limit(rows));
+        slots.filter_map(|slot| Row::read(&store.slots, slot)?.shown(&store.slots)).collect()
+    }
+
+    /// Rows that were given up, by number; 0 rows: a hundred.
+    pub fn dead(&self, cursor: Option<u64>, rows: u32) -> BlobDeletionPage {
+        let mut page = BlobDeletionPage { rows: Vec::new(), cursor: None };
+        let Some(store) = &self.store else { return page };
+        let treap = store.treap();
+        let mut next = treap.from(&store.slots, store.root.dead, (0, cursor.unwrap_or(0)));
+        while let Some(slot) = next {
+            if page.rows.len() >= limit(rows) {
+                page.cursor = Some(treap.key(&store.slots, slot).1);
+                break;
+            }
+            page.rows.extend(Row::read(&store.slots, slot).and_then(|row| row.shown(&store.slots)));
+            next = treap.next(&store.slots, slot);
+        }
+        page
+    }
+
+    /// Rows by number.
+    pub fn list(&self, arg: &ListBlobDeletions) -> BlobDeletionList {
+        let mut page = BlobDeletionList { rows: Vec::new(), cursor: None };
+        let Some(store) = &self.store else { return page };
+        let is_meant = |row: &Row| {
+            arg.min_height.is_none_or(|min| row.height >= min)
+                && arg.max_height.is_none_or(|max| row.height <= max)
+                && arg.store_type.is_none_or(|store| row.store_type == store)
+                && arg.state.is_none_or(|state| row.state == state)
+        };
+        let mut looked_at = 0;
+        // The chains are by the lower half of a number.
+        let mut from = u32::try_from(arg.cursor.unwrap_or(0)).ok();
+        while let Some((key, _)) = from.and_then(|from| tree::next(&store.slots, store.root.by_id, from)) {
+            if page.rows.len() >= limit(arg.limit) || looked_at >= MAX_LOOKED_AT {
+                page.cursor = Some(u64::from(key));
+                break;
+            }
+            for slot in chain::under(&store.slots, store.root.by_id, at::BY_ID, key) {
+                looked_at += 1;
+                let row = Row::read(&store.slots, slot).filter(is_meant);
+                page.rows.extend(row.and_then(|row| store.listed(&row)));
+            }
+            from = key.checked_add(1);
+        }
+        page
+    }
+
+    /// Everything that an operator needs to see.
+    pub fn status(&self) -> BlobDeletionStatus {
+        let store = self.store.as_ref();
+        let of = |store_type: StoreType| StoreDeletions {
+            store_type,
+            held: store.map_or(0, |store| store.root.counts[BlobDeletionState::Held as usize][store_type as usize]),
+            waiting: store
+                .map_or(0, |store| store.root.counts[BlobDeletionState::Waiting as usize][store_type as usize]),
+            leased: store.map_or(0, |store| store.root.counts[BlobDeletionState::Leased as usize][store_type as usize]),
+            backing_off: store
+                .map_or(0, |store| store.root.counts[BlobDeletionState::BackingOff as usize][store_type as usize]),
+            dead: store.map_or(0, |store| store.root.counts[BlobDeletionState::Dead as usize][store_type as usize]),
+            oldest_due: store.and_then(|store| store.oldest(store_type)),
+        };
+        let stores: Vec<_> = StoreType::ALL.map(of).into();
+        let leases = store.into_iter().flat_map(|store| store.leases.all()).map(|lease| BlobLeaseStatus {
+            number: lease.token.number,
+            holder: lease.holder,
+            acquired_at: lease.acquired_at,
+            expires_at: lease.expires_at,
+            height: lease.height,
+            rows: lease.rows,
+            over: lease.over,
+        });
+        BlobDeletionStatus {
+            oldest_due: stores.iter().filter_map(|store| store.oldest_due).min(),
+            leases: leases.collect(),
+            metrics: self.metrics(),
+            stores,
+        }
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        let counters = self.store.as_ref().map(|store| store.root.counters).unwrap_or_default();
+        let metric = |name: &str, value: u64| Metric {
+            name: format!("pruner_blob_deletion_{name}"),
+            labels: Vec::new(),
+            value: value as f64,
+        };
+        vec![
+            metric("scheduled_total", counters.scheduled),
+            metric("cancelled_total", counters.cancelled),
+            metric("processed_total", counters.processed),
+            metric("not_found_total", counters.not_found),
+            metric("errors_total", counters.errors),
+            metric("duration_seconds_sum", counters.seconds),
+            metric("duration_seconds_count", counters.completed),
+            metric("pending", self.pending_count()),
+            metric("dead", self.dead_count()),
+            metric("given_up_total", counters.given_up),
+            metric("leases_acquired_total", counters.acquired),
+            metric("leases_extended_total", counters.extended),
+            metric("leases_completed_total", counters.completed),
+            metric("leases_expired_total", counters.expired),
+        ]
+    }
+}
+
+impl Store {
+    fn oldest(&self, store_type: StoreType) -> Option<u32> {
+        let first = self.treap().first(&self.slots, self.root.waiting[store_type as usize])?;
+        Some(self.treap().key(&self.slots, first).0 as u32)
+    }
+
+    fn listed(&self, row: &Row) -> Option<ListedBlobDeletion> {
+        let until = match row.state {
+            BlobDeletionState::Leased => self.leases.get(row.lease).map(|lease| lease.expires_at),
+            BlobDeletionState::BackingOff => Some(row.order),
+            _ => None,
+        };
+        Some(ListedBlobDeletion { row: row.shown(&self.slots)?, state: row.state, until })
+    }
+}

@@ -1,0 +1,150 @@
+//! What the queue keeps beside its rows, in the first slot: where its indexes begin, how many rows stand where, and counters.
+//!
+//! ```text
+//! words of 64 bits:  0 "CPDQ" ‖ version u16 ‖ 0   1 next number   2 by name ‖ by number   3…5 waiting, one a store
+//!                    6 backing off ‖ dead   7 slot of the leases ‖ 0   8 next lease   9 leases that ended   10 seed
+//!                    11…40 rows: 5 states × 6 stores   41… counters
+//! ```
+
+use crate::api::{BlobDeletionState, StoreType};
+use crate::slots::{FIRST_SLOT, SlotId, Slots};
+
+const MAGIC: u64 = u32::from_le_bytes(*b"CPDQ") as u64 | VERSION << 32;
+const VERSION: u64 = 1;
+/// Stores.
+pub const STORES: usize = StoreType::ALL.len();
+const STATES: usize = BlobDeletionState::ALL.len();
+const COUNTS: usize = 11;
+const COUNTERS: usize = COUNTS + STORES * STATES;
+const WORDS: usize = COUNTERS + 11;
+/// Bytes of it.
+pub const ROOT: u32 = 8 * WORDS as u32;
+
+/// What was done since the queue was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Rows that were scheduled, each time.
+    pub scheduled: u64,
+    /// Rows that were cancelled.
+    pub cancelled: u64,
+    /// Rows whose blob is gone.
+    pub processed: u64,
+    /// Numbers and names that were not there.
+    pub not_found: u64,
+    /// Failures.
+    pub errors: u64,
+    /// Rows that were given up.
+    pub given_up: u64,
+    /// Leases.
+    pub acquired: u64,
+    /// How often one was extended.
+    pub extended: u64,
+    /// Leases that were completed.
+    pub completed: u64,
+    /// Leases that expired.
+    pub expired: u64,
+    /// Seconds from acquiring a lease to completing it, of all.
+    pub seconds: u64,
+}
+
+/// Mirrored on the heap, and written with each message that changes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Root {
+    pub next_id: u64,
+    pub by_name: SlotId,
+    pub by_id: SlotId,
+    pub waiting: [SlotId; STORES],
+    pub backing_off: SlotId,
+    pub dead: SlotId,
+    /// Where the leases lie; 0: there was none yet.
+    pub leases: SlotId,
+    pub next_lease: u64,
+    /// Leases that ended, ever.
+    pub ended: u64,
+    /// Of hashes, priorities and tokens.
+    pub seed: u64,
+    pub counts: [[u64; STORES]; STATES],
+    pub counters: Counters,
+}
+
+const fn both(low: SlotId, high: SlotId) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+impl Root {
+    /// That of an empty queue.
+    pub fn new(seed: u64) -> Self {
+        Self { next_id: 1, next_lease: 1, seed, ..Self::default() }
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// A sentence where it is not one that this code wrote.
+    pub fn load(slots: &Slots) -> Result<Self, String> {
+        if !slots.holds(FIRST_SLOT, u64::from(ROOT)) {
+            return Err("deletion queue: its first slot is another one".into());
+        }
+        let bytes: [u8; ROOT as usize] = slots.read(FIRST_SLOT, 0);
+        let (words, _) = bytes.as_chunks::<8>();
+        let word = |at: usize| u64::from_le_bytes(words[at]);
+        let halves = |at: usize| (word(at) as u32, (word(at) >> 32) as u32);
+        if word(0) != MAGIC {
+            return Err(format!("deletion queue: it begins with {:#x}; this code reads {MAGIC:#x}", word(0)));
+        }
+        let ((by_name, by_id), (backing_off, dead)) = (halves(2), halves(6));
+        let mut root = Self { next_id: word(1), by_name, by_id, backing_off, dead, ..Self::default() };
+        for store in 0..STORES {
+            let (even, odd) = halves(3 + store / 2);
+            root.waiting[store] = if store.is_multiple_of(2) { even } else { odd };
+        }
+        root.leases = halves(7).0;
+        (root.next_lease, root.ended, root.seed) = (word(8), word(9), word(10));
+        for (at, count) in root.counts.as_flattened_mut().iter_mut().enumerate() {
+            *count = word(COUNTS + at);
+        }
+        for (at, counter) in root.counters.all().into_iter().enumerate() {
+            *counter = word(COUNTERS + at);
+        }
+        Ok(root)
+    }
+
+    /// Writes it.
+    pub fn save(&mut self, slots: &mut Slots) {
+        let mut words = [0; WORDS];
+        words[..3].copy_from_slice(&[MAGIC, self.next_id, both(self.by_name, self.by_id)]);
+        for (at, pair) in self.waiting.as_chunks::<2>().0.iter().enumerate() {
+            words[3 + at] = both(pair[0], pair[1]);
+        }
+        let rest = [both(self.backing_off, self.dead), both(self.leases, 0), self.next_lease, self.ended, self.seed];
+        words[6..COUNTS].copy_from_slice(&rest);
+        words[COUNTS..COUNTERS].copy_from_slice(self.counts.as_flattened());
+        for (word, counter) in words[COUNTERS..].iter_mut().zip(self.counters.all()) {
+            *word = *counter;
+        }
+        slots.write(FIRST_SLOT, 0, words.map(u64::to_le_bytes).as_flattened());
+    }
+
+    /// Rows that stand somewhere.
+    pub fn count(&self, state: BlobDeletionState) -> u64 {
+        self.counts[state as usize].iter().sum()
+    }
+}
+
+impl Counters {
+    fn all(&mut self) -> [&mut u64; WORDS - COUNTERS] {
+        [
+            &mut self.scheduled,
+            &mut self.cancelled,
+            &mut self.processed,
+            &mut self.not_found,
+            &mut self.errors,
+            &mut self.given_up,
+            &mut self.acquired,
+            &mut self.extended,
+            &mut self.completed,
+            &mut self.expired,
+            &mut self.seconds,
+        ]
+    }
+}

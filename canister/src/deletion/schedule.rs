@@ -1,0 +1,163 @@
+//! What comes into the queue, and what is taken back before anybody has deleted it.
+
+use super::row::{Name, Row};
+use super::{DeletionQueue, Place, Store};
+use crate::api::{BlobDeletion, BlobDeletionError, BlobDeletionState, ScheduledBlobDeletion, UtxoError};
+use crate::memory::GrowError;
+
+/// What scheduling the blob of a record that goes came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheduled {
+    /// The row waits, and the record goes with it.
+    Waits(u64),
+    /// The row is there already, for another record.
+    Another(u64),
+}
+
+impl DeletionQueue {
+    /// Has a blob deleted from a height on. A row of this name that is there keeps its number, gets the height, leaves the lease under
+    /// which it is, and is tried from the start.
+    ///
+    /// # Errors
+    /// `Empty`, `TooLarge`, `HoldsRecord`, `OutOfSpace`, `LowCycles`, and nothing has changed.
+    pub fn schedule(
+        &mut self,
+        name: &Name,
+        height: u32,
+        now_ns: u64,
+    ) -> Result<ScheduledBlobDeletion, BlobDeletionError> {
+        name.check()?;
+        self.made()?;
+        self.message(now_ns, |store| store.schedule(name, height)).unwrap_or(Err(BlobDeletionError::OutOfSpace))
+    }
+
+    /// Takes a row out that is not leased and goes with no record, and says whether there was one.
+    ///
+    /// # Errors
+    /// `Empty`, `TooLarge`, `HoldsRecord`, `Leased`, and nothing has changed.
+    pub fn cancel(&mut self, name: &Name, now_ns: u64) -> Result<bool, BlobDeletionError> {
+        name.check()?;
+        self.message(now_ns, |store| store.cancel(name)).unwrap_or(Ok(false))
+    }
+
+    /// Has a row tried again that was given up.
+    ///
+    /// # Errors
+    /// `NotFound`, and nothing has changed.
+    pub fn revive(&mut self, id: u64, now_ns: u64) -> Result<BlobDeletion, BlobDeletionError> {
+        let revived = self.message(now_ns, |store| {
+            let mut row = store.find(id).filter(|row| row.state == BlobDeletionState::Dead)?;
+            row.retries = 0;
+            store.move_to(&mut row, Place::Waiting);
+            row.shown(&store.slots)
+        });
+        revived.flatten().ok_or(BlobDeletionError::NotFound)
+    }
+
+    /// Whether a record may be created that names this blob, and then [`hold`](Self::hold) has the memory that it needs.
+    ///
+    /// # Errors
+    /// `BeingDeleted`, `BlobTaken`, `OutOfSpace`, `LowCycles`.
+    pub fn admits(&mut self, name: &Name, txid: &[u8; 32]) -> Result<(), UtxoError> {
+        let store = self.made()?;
+        let hash = store.hash(name);
+        match store.find_name(name, hash) {
+            // The record of this very transaction is there, or was never taken out.
+            Some(row) if row.state == BlobDeletionState::Held && row.txid.as_ref() == Some(txid) => Ok(()),
+            Some(row) if row.state == BlobDeletionState::Held => Err(UtxoError::BlobTaken),
+            Some(_) => Err(UtxoError::BeingDeleted),
+            None => Ok(store.reserve(name, hash)?),
+        }
+    }
+
+    /// Holds the blob of a record that was created, for as long as that is there. Answers how many pages that has changed.
+    pub fn hold(&mut self, name: &Name, txid: &[u8; 32]) -> u64 {
+        let Some(store) = &mut self.store else { return 0 };
+        let hash = store.hash(name);
+        store.slots.count_pages(true);
+        if store.find_name(name, hash).is_none() {
+            store.add(name, hash, Some(*txid), 0, Place::Held);
+            store.save();
+        }
+        let pages = store.slots.pages_changed();
+        store.slots.count_pages(false);
+        pages
+    }
+
+    /// Has the blob of a record deleted that goes with it. Answers how many pages that has changed, too.
+    ///
+    /// # Errors
+    /// [`GrowError`], only where the blob was not held, and nothing has changed.
+    pub fn release(&mut self, name: &Name, height: u32, txid: &[u8; 32]) -> Result<(Scheduled, u64), GrowError> {
+        let store = self.made()?;
+        store.slots.count_pages(true);
+        let scheduled = store.release(name, height, txid);
+        store.save();
+        let pages = store.slots.pages_changed();
+        store.slots.count_pages(false);
+        Ok((scheduled?, pages))
+    }
+}
+
+impl Store {
+    fn schedule(&mut self, name: &Name, height: u32) -> Result<ScheduledBlobDeletion, BlobDeletionError> {
+        let hash = self.hash(name);
+        let (id, was_leased) = match self.find_name(name, hash) {
+            Some(row) if row.txid.is_some() => return Err(BlobDeletionError::HoldsRecord),
+            Some(mut row) => {
+                let was_leased = self.is_leased(&row);
+                self.reschedule(&mut row, height);
+                (row.id, was_leased)
+            }
+            None => {
+                self.reserve(name, hash)?;
+                (self.add(name, hash, None, height, Place::Waiting).id, false)
+            }
+        };
+        self.root.counters.scheduled += 1;
+        Ok(ScheduledBlobDeletion { id, was_leased })
+    }
+
+    fn reschedule(&mut self, row: &mut Row, height: u32) {
+        self.leave(row);
+        (row.height, row.retries, row.last_retry) = (height, 0, 0);
+        self.enter(row, Place::Waiting);
+    }
+
+    fn cancel(&mut self, name: &Name) -> Result<bool, BlobDeletionError> {
+        match self.find_name(name, self.hash(name)) {
+            None => {
+                self.root.counters.not_found += 1;
+                Ok(false)
+            }
+            Some(row) if row.txid.is_some() => Err(BlobDeletionError::HoldsRecord),
+            Some(row) if self.is_leased(&row) => Err(BlobDeletionError::Leased),
+            Some(row) => {
+                self.remove(&row);
+                self.root.counters.cancelled += 1;
+                Ok(true)
+            }
+        }
+    }
+
+    fn release(&mut self, name: &Name, height: u32, txid: &[u8; 32]) -> Result<Scheduled, GrowError> {
+        let hash = self.hash(name);
+        let id = match self.find_name(name, hash) {
+            Some(row) if row.txid.is_some_and(|other| other != *txid) => return Ok(Scheduled::Another(row.id)),
+            Some(mut row) => {
+                if row.txid.is_none() {
+                    row.txid = Some(*txid);
+                    row.save_txid(&mut self.slots);
+                }
+                self.reschedule(&mut row, height);
+                row.id
+            }
+            None => {
+                self.reserve(name, hash)?;
+                self.add(name, hash, Some(*txid), height, Place::Waiting).id
+            }
+        };
+        self.root.counters.scheduled += 1;
+        Ok(Scheduled::Waits(id))
+    }
+}

@@ -1,0 +1,385 @@
+//! Random histories against the model: every answer, every row, every order and every count, after each message; any message may trap,
+//! and an upgrade come between any two.
+
+use super::model::{At, Model, Said};
+use super::*;
+use crate::api::*;
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+use serde_bytes::ByteBuf;
+
+const NS: u64 = 1_000_000_000;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Schedule { blob: u8, height: u32 },
+    Hold { blob: u8, txid: u8 },
+    Release { blob: u8, height: u32, txid: u8 },
+    Cancel(u8),
+    Acquire { who: u8, height: u32, limit: u32, secs: u64, stores: Vec<u8>, request: Option<u8> },
+    Extend { who: u8, token: u8, secs: u64 },
+    CompleteBatch { who: u8, token: u8, said: Says },
+    Complete(Says),
+    Remove { id: u64, kept: bool },
+    Increment { id: u64, max: u32 },
+    Revive(u64),
+    Tick,
+    Upgrade,
+}
+
+#[derive(Clone, Debug)]
+struct Says {
+    completed: Vec<u64>,
+    failed: Vec<u64>,
+    max: u32,
+    base: u64,
+    kept: bool,
+    room: u64,
+}
+
+fn says() -> impl Strategy<Value = Says> {
+    let ids = || prop::collection::vec(0u64..16, 0..6);
+    let base = prop_oneof![Just(0u64), Just(1), Just(10), Just(3_600)];
+    let room = prop_oneof![6 => Just(u64::MAX), 1 => 0u64..6];
+    (ids(), ids(), 0u32..5, base, prop::bool::weighted(0.15), room)
+        .prop_map(|(completed, failed, max, base, kept, room)| Says { completed, failed, max, base, kept, room })
+}
+
+fn height() -> impl Strategy<Value = u32> {
+    prop_oneof![8 => 0u32..6, 1 => Just(u32::MAX)]
+}
+
+fn secs() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0u64), Just(1), Just(20), Just(43_200)]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let stores = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(0u8..6, 1..4)];
+    let request = prop_oneof![3 => Just(None), 2 => (0u8..3).prop_map(Some)];
+    let limit = prop_oneof![Just(0u32), Just(1), 2u32..5, Just(1_000)];
+    let acquire = (0u8..2, height(), limit, secs(), stores, request);
+    let acquire = acquire.prop_map(|(who, height, limit, secs, stores, request)| Op::Acquire {
+        who,
+        height,
+        limit,
+        secs,
+        stores,
+        request,
+    });
+    prop_oneof![
+        8 => (0u8..12, height()).prop_map(|(blob, height)| Op::Schedule { blob, height }),
+        1 => (0u8..12, 0u8..2).prop_map(|(blob, txid)| Op::Hold { blob, txid }),
+        2 => (0u8..12, height(), 0u8..2).prop_map(|(blob, height, txid)| Op::Release { blob, height, txid }),
+        1 => (0u8..12).prop_map(Op::Cancel),
+        5 => acquire,
+        2 => (0u8..2, any::<u8>(), secs()).prop_map(|(who, token, secs)| Op::Extend { who, token, secs }),
+        6 => (0u8..2, any::<u8>(), says()).prop_map(|(who, token, said)| Op::CompleteBatch { who, token, said }),
+        2 => says().prop_map(Op::Complete),
+        1 => (0u64..16, any::<bool>()).prop_map(|(id, kept)| Op::Remove { id, kept }),
+        1 => (0u64..16, 0u32..4).prop_map(|(id, max)| Op::Increment { id, max }),
+        2 => (0u64..16).prop_map(Op::Revive),
+        1 => Just(Op::Tick),
+        1 => Just(Op::Upgrade),
+    ]
+}
+
+/// An operation; seconds that pass before it, or by which the clock falls back; and at which access of memory its message first traps.
+fn step() -> impl Strategy<Value = (Op, i64, Option<u64>)> {
+    let passes = prop_oneof![
+        6 => Just(0i64),
+        3 => 1i64..30,
+        1 => prop_oneof![Just(300i64), Just(4_000), Just(43_200)],
+        1 => -500i64..0
+    ];
+    (op(), passes, prop::option::weighted(0.2, 0u64..150))
+}
+
+fn who(which: u8) -> Principal {
+    Principal::from_slice(&[which + 1; 29])
+}
+
+fn blob(of: u8) -> BlobName {
+    let store_type = StoreType::ALL[usize::from(of % 6)];
+    let file_type = if of.is_multiple_of(2) { "tx" } else { "outputs" };
+    BlobName { blob_key: ByteBuf::from(vec![of; 1 + usize::from(of) % 5]), file_type: file_type.into(), store_type }
+}
+
+struct Run {
+    queue: DeletionQueue,
+    model: Model,
+    now: u64,
+    /// The token of each lease that was ever given, by its number.
+    tokens: Vec<Vec<u8>>,
+}
+
+impl Run {
+    /// A token of one that was given, or one that was not.
+    fn token(&self, which: u8) -> (Vec<u8>, model::Token) {
+        let which = usize::from(which) % (self.tokens.len() + 2);
+        match self.tokens.get(which) {
+            Some(token) => (token.clone(), Some(which as u64 + 1)),
+            None if which == self.tokens.len() => (vec![7; 40], None),
+            None => {
+                // The number is right, and the rest is not.
+                let mut token = self.tokens.last().cloned().unwrap_or_default();
+                token.iter_mut().skip(8).for_each(|byte| *byte = !*byte);
+                (token, None)
+            }
+        }
+    }
+
+    /// The answer of the queue, as text.
+    fn queue(&mut self, op: &Op) -> String {
+        let now = self.now;
+        match op.clone() {
+            Op::Schedule { blob: of, height } => {
+                format!("{:?}", self.queue.schedule(&Name::from(&blob(of)), height, now))
+            }
+            Op::Hold { blob: of, txid } => {
+                let (name, txid) = (blob(of), [txid; 32]);
+                let admitted = self.queue.admits(&Name::from(&name), &txid);
+                if admitted.is_ok() {
+                    self.queue.hold(&Name::from(&name), &txid);
+                }
+                format!("{admitted:?}")
+            }
+            Op::Release { blob: of, height, txid } => {
+                let released = self.queue.release(&Name::from(&blob(of)), height, &[txid; 32]).unwrap().0;
+                match released {
+                    Scheduled::Waits(id) => format!("{:?}", (id, false)),
+                    Scheduled::Another(id) => format!("{:?}", (id, true)),
+                }
+            }
+            Op::Cancel(of) => format!("{:?}", self.queue.cancel(&Name::from(&blob(of)), now)),
+            Op::Acquire { who: of, .. } => {
+                let lease = self.queue.acquire(who(of), &acquires(op), now).unwrap();
+                let shown = lease.as_ref().map(|lease| {
+                    let number = Token::parse(&lease.token).unwrap().number;
+                    if number as usize > self.tokens.len() {
+                        self.tokens.push(lease.token.to_vec());
+                    }
+                    assert_eq!(self.tokens[number as usize - 1][..], lease.token[..], "the same token again");
+                    (number, lease.expires_at, lease.height, lease.rows.iter().map(|row| row.id).collect::<Vec<_>>())
+                });
+                format!("{shown:?}")
+            }
+            Op::Extend { who: of, token, secs } => {
+                format!("{:?}", self.queue.extend(who(of), &self.token(token).0, secs, now))
+            }
+            Op::CompleteBatch { who: of, token, said } => {
+                let arg = CompleteBlobDeletionBatch {
+                    token: ByteBuf::from(self.token(token).0),
+                    completed_ids: said.completed.clone(),
+                    failed_ids: said.failed.clone(),
+                    max_retries: said.max,
+                };
+                format!("{:?}", self.queue.complete_batch(who(of), &arg, (now, said.base), &mut ends(&said)))
+            }
+            Op::Complete(said) => {
+                let arg = CompleteBlobDeletions {
+                    completed_ids: said.completed.clone(),
+                    failed_ids: said.failed.clone(),
+                    max_retries: said.max,
+                };
+                format!("{:?}", self.queue.complete(&arg, now, &mut ends(&said)).unwrap())
+            }
+            Op::Remove { id, kept } => {
+                let end = if kept { RecordEnd::Kept } else { RecordEnd::Gone };
+                format!("{:?}", self.queue.remove(id, now, &mut Ends { end, asked: &mut 0, room: u64::MAX }))
+            }
+            Op::Increment { id, max } => format!("{:?}", self.queue.increment(id, max, now)),
+            Op::Revive(id) => format!("{:?}", self.queue.revive(id, now).map(|row| row.id)),
+            Op::Tick => {
+                self.queue.tick(now);
+                String::new()
+            }
+            Op::Upgrade => {
+                self.queue = open();
+                String::new()
+            }
+        }
+    }
+
+    /// The answer of the model, as text.
+    fn model(&mut self, op: &Op) -> String {
+        let now = self.now;
+        if !matches!(op, Op::Hold { .. } | Op::Release { .. } | Op::Upgrade) {
+            self.model.notice(now);
+        }
+        match op.clone() {
+            Op::Schedule { blob: of, height } => format!("{:?}", self.model.schedule(&blob(of), height)),
+            Op::Hold { blob: of, txid } => format!("{:?}", self.model.hold(&blob(of), txid)),
+            Op::Release { blob: of, height, txid } => format!("{:?}", self.model.release(&blob(of), height, txid)),
+            Op::Cancel(of) => format!("{:?}", self.model.cancel(&blob(of))),
+            Op::Acquire { who: of, .. } => {
+                let number = self.model.acquire(who(of), &acquires(op), now);
+                let shown = number.map(|number| {
+                    let lease = &self.model.leases[&number];
+                    (number, lease.expires_at, lease.height, lease.rows.clone())
+                });
+                format!("{shown:?}")
+            }
+            Op::Extend { who: of, token, secs } => {
+                let token = self.token(token).1;
+                format!("{:?}", self.model.extend(who(of), token, secs, now))
+            }
+            Op::CompleteBatch { who: of, token, said } => {
+                let token = self.token(token).1;
+                format!("{:?}", self.model.complete_batch(who(of), token, &said.of_model(), now))
+            }
+            Op::Complete(said) => format!("{:?}", self.model.complete(&said.of_model_without_lease(), None, now).0),
+            Op::Remove { id, kept } => format!("{:?}", self.model.remove(id, kept)),
+            Op::Increment { id, max } => format!("{:?}", self.model.increment(id, max, now)),
+            Op::Revive(id) => format!("{:?}", self.model.revive(id)),
+            Op::Tick | Op::Upgrade => String::new(),
+        }
+    }
+
+    /// Every row is where the model has it and nowhere else, in that order, and every count is that of a scan.
+    fn agrees(&self) -> Result<(), TestCaseError> {
+        let Self { queue, model, .. } = self;
+        let Some(store) = &queue.store else {
+            prop_assert!(model.rows.is_empty());
+            return Ok(());
+        };
+        let all = ListBlobDeletions { limit: 1_000, ..Default::default() };
+        let listed = queue.list(&all);
+        prop_assert_eq!(listed.cursor, None);
+        prop_assert_eq!(listed.rows.len(), model.rows.len());
+        for (shown, (id, row)) in listed.rows.iter().zip(&model.rows) {
+            let ListedBlobDeletion { row: found, state, until } = shown;
+            let name = BlobName {
+                blob_key: found.blob_key.clone(),
+                file_type: found.file_type.clone(),
+                store_type: found.store_type,
+            };
+            prop_assert_eq!((found.id, &name, found.delete_at_height), (*id, &row.name, row.height));
+            prop_assert_eq!((found.retry_count, found.last_retry_at), (row.retries, row.last_retry));
+            prop_assert_eq!((found.txid.as_ref().map(|txid| txid[0]), *state), (row.txid, row.at.state()));
+            let expected = match row.at {
+                At::Leased(number) => Some(model.leases[&number].expires_at),
+                At::BackingOff(until) => Some(until),
+                _ => None,
+            };
+            prop_assert_eq!(*until, expected);
+        }
+        // The places themselves, in their order: a row that stood in two of them would be there twice.
+        let pending = |height| queue.pending(height, 1_000).iter().map(|row| row.id).collect::<Vec<_>>();
+        for height in [0, 3, u32::MAX] {
+            prop_assert_eq!(pending(height), model.waiting(height, &[]));
+        }
+        let at = |at: fn(&At) -> bool| model.rows.iter().filter(move |(_, row)| at(&row.at)).map(|(id, _)| *id);
+        let dead: Vec<u64> = queue.dead(None, 1_000).rows.iter().map(|row| row.id).collect();
+        prop_assert_eq!(dead, at(|at| *at == At::Dead).collect::<Vec<_>>());
+        let treap = store.treap();
+        let first = treap.first(&store.slots, store.root.backing_off);
+        let backing = std::iter::successors(first, |slot| treap.next(&store.slots, *slot));
+        let backing: Vec<(u64, u64)> = backing.map(|slot| treap.key(&store.slots, slot)).collect();
+        let mut expected: Vec<(u64, u64)> = model
+            .rows
+            .iter()
+            .filter_map(|(id, row)| if let At::BackingOff(until) = row.at { Some((until, *id)) } else { None })
+            .collect();
+        expected.sort_unstable();
+        prop_assert_eq!(backing, expected);
+        let leases = store.leases.all().iter().map(|lease| {
+            let rows: Vec<u64> = lease.rows(&store.slots).map(|row| row.id).collect();
+            assert_eq!(rows.len(), lease.rows as usize);
+            (lease.token.number, lease.holder, lease.expires_at, lease.over, rows)
+        });
+        let expected = model
+            .leases
+            .iter()
+            .map(|(number, lease)| (*number, lease.holder, lease.expires_at, lease.over, lease.rows.clone()));
+        prop_assert_eq!(leases.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        let held: Vec<u64> = store.leases.all().iter().flat_map(|l| l.rows(&store.slots)).map(|row| row.id).collect();
+        prop_assert_eq!(held.iter().collect::<BTreeSet<_>>().len(), held.len(), "no row is under two leases");
+
+        let status = queue.status();
+        for of in &status.stores {
+            let count = |state: BlobDeletionState| {
+                let is = |row: &&model::Row| row.at.state() == state && row.name.store_type == of.store_type;
+                model.rows.values().filter(is).count() as u64
+            };
+            let counted = [of.held, of.waiting, of.leased, of.backing_off, of.dead];
+            prop_assert_eq!(counted, BlobDeletionState::ALL.map(count));
+            let oldest = model.waiting(u32::MAX, &[of.store_type]).first().map(|id| model.rows[id].height);
+            prop_assert_eq!(of.oldest_due, oldest);
+        }
+        prop_assert_eq!(queue.dead_count(), at(|at| *at == At::Dead).count() as u64);
+        let queued = at(|at| matches!(at, At::Waiting | At::Leased(_) | At::BackingOff(_))).count() as u64;
+        prop_assert_eq!(queue.pending_count(), queued);
+        let c = &store.root.counters;
+        let counters =
+            [c.scheduled, c.cancelled, c.processed, c.not_found, c.errors, c.given_up, c.expired, c.completed];
+        prop_assert_eq!(counters, model.counters);
+        let ends = model.leases.values().map(|lease| if lease.over { 0 } else { lease.expires_at });
+        let due = expected_due(model);
+        prop_assert_eq!(queue.next_event(), ends.chain(due).min());
+        Ok(())
+    }
+}
+
+fn expected_due(model: &Model) -> Option<u64> {
+    model.rows.values().filter_map(|row| if let At::BackingOff(until) = row.at { Some(until) } else { None }).min()
+}
+
+fn acquires(op: &Op) -> AcquireBlobDeletions {
+    let Op::Acquire { height, limit, secs, stores, request, .. } = op else { panic!("{op:?}") };
+    AcquireBlobDeletions {
+        height: *height,
+        limit: *limit,
+        lock_timeout_secs: *secs,
+        store_types: stores.iter().map(|of| StoreType::ALL[usize::from(*of)]).collect(),
+        request: request.map(|of| ByteBuf::from([of])),
+    }
+}
+
+fn ends(said: &Says) -> Ends<'static> {
+    let end = if said.kept { RecordEnd::Kept } else { RecordEnd::Gone };
+    Ends { end, asked: Box::leak(Box::new(0)), room: said.room }
+}
+
+impl Says {
+    fn of_model(&self) -> Said<'_> {
+        let Self { completed, failed, max, base, kept, room } = self;
+        Said { completed, failed, max_retries: *max, base_secs: *base, kept: *kept, room: *room }
+    }
+
+    /// Who has leased nothing does not back off.
+    fn of_model_without_lease(&self) -> Said<'_> {
+        Said { base_secs: 0, ..self.of_model() }
+    }
+}
+
+proptest! {
+    #![proptest_config(crate::testing::histories(2_000))]
+
+    #[test]
+    fn agrees_with_a_model(steps in prop::collection::vec(step(), 1..40)) {
+        native::reset();
+        let mut run =
+            Run { queue: open(), model: Model::default(), now: 1_700_000_000 * NS, tokens: Vec::new() };
+        // Without a row there is no queue, and nothing is counted.
+        let first = (Op::Schedule { blob: 0, height: 3 }, 0, None);
+        for (op, passes, traps) in std::iter::once(first).chain(steps) {
+            run.now = run.now.saturating_add_signed(passes * NS as i64);
+            // The platform undoes what a message has done that traps, on the heap as well; then it is sent again.
+            let tokens = run.tokens.clone();
+            native::with(|world| world.trap_after = traps);
+            let ended = native::message(|| run.queue(&op));
+            native::with(|world| world.trap_after = None);
+            let answer = match ended {
+                Ok(answer) => answer,
+                Err(_) => {
+                    (run.queue, run.tokens) = (open(), tokens);
+                    run.agrees()?;
+                    run.queue(&op)
+                }
+            };
+            let expected = run.model(&op);
+            prop_assert_eq!(answer, expected, "{:?}", op);
+            run.agrees()?;
+        }
+    }
+}

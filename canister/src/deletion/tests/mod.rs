@@ -1,0 +1,348 @@
+mod histories;
+mod large;
+mod model;
+mod tokens;
+
+use super::lease::Token;
+use super::*;
+use crate::api::*;
+use crate::runtime::native;
+use candid::Principal;
+use serde_bytes::ByteBuf;
+use std::collections::BTreeSet;
+
+const NS: u64 = 1_000_000_000;
+const NOW: u64 = 1_700_000_000 * NS;
+
+/// Every record ends like this, and the message has room for so many rows more.
+struct Ends<'a> {
+    end: RecordEnd,
+    asked: &'a mut usize,
+    room: u64,
+}
+
+impl Completion for Ends<'_> {
+    fn goes_on(&mut self, _: u64) -> bool {
+        let goes_on = self.room > 0;
+        self.room = self.room.saturating_sub(1);
+        goes_on
+    }
+
+    fn record_end(&mut self, _: &[u8; 32]) -> RecordEnd {
+        *self.asked += 1;
+        self.end
+    }
+}
+
+fn open() -> DeletionQueue {
+    memory::forget();
+    // A seed is drawn anew at each upgrade; the queue keeps its own.
+    DeletionQueue::open(native::with(|world| {
+        world.time_ns += 1;
+        world.time_ns
+    }))
+    .unwrap()
+}
+
+/// An empty one.
+fn fresh() -> DeletionQueue {
+    native::reset();
+    open()
+}
+
+fn name(key: &[u8]) -> Name<'_> {
+    Name { key, file_type: "tx", store_type: StoreType::Tx }
+}
+
+/// Schedules so many rows, by rising height, from 0 on.
+fn fill(queue: &mut DeletionQueue, rows: u64) {
+    for i in 0..rows {
+        queue.schedule(&name(&i.to_le_bytes()), i as u32, NOW).unwrap();
+    }
+}
+
+fn worker(which: u8) -> Principal {
+    Principal::from_slice(&[which; 29])
+}
+
+fn want(limit: u32) -> AcquireBlobDeletions {
+    AcquireBlobDeletions { height: u32::MAX, limit, lock_timeout_secs: 0, store_types: vec![], request: None }
+}
+
+fn acquire(queue: &mut DeletionQueue, who: u8, limit: u32, now: u64) -> BlobDeletionLease {
+    queue.acquire(worker(who), &want(limit), now).unwrap().expect("something waits")
+}
+
+fn batch(token: &[u8], completed: &[u64], failed: &[u64], max_retries: u32) -> CompleteBlobDeletionBatch {
+    let (completed_ids, failed_ids) = (completed.to_vec(), failed.to_vec());
+    CompleteBlobDeletionBatch { token: ByteBuf::from(token), completed_ids, failed_ids, max_retries }
+}
+
+fn gone<'a>() -> Ends<'a> {
+    Ends { end: RecordEnd::Gone, asked: Box::leak(Box::new(0)), room: u64::MAX }
+}
+
+fn complete(queue: &mut DeletionQueue, completed: &[u64], failed: &[u64], room: u64) -> CompletedBlobDeletions {
+    let arg = CompleteBlobDeletions { completed_ids: completed.into(), failed_ids: failed.into(), max_retries: 9 };
+    queue.complete(&arg, 7, &mut Ends { room, ..gone() }).unwrap()
+}
+
+fn ids(rows: &[BlobDeletion]) -> Vec<u64> {
+    rows.iter().map(|row| row.id).collect()
+}
+
+#[test]
+fn who_keeps_nothing_outside_pays_for_nothing() {
+    let mut queue = fresh();
+    assert_eq!((queue.pending(u32::MAX, 0).len(), queue.dead(None, 0).rows.len()), (0, 0));
+    assert_eq!(queue.revive(1, NOW), Err(BlobDeletionError::NotFound));
+    assert_eq!(complete(&mut queue, &[1], &[2], 9), CompletedBlobDeletions::default());
+    assert_eq!(queue.acquire(worker(1), &want(0), NOW), Ok(None));
+    assert_eq!(queue.extend(worker(1), &[1; 40], 0, NOW), Err(BlobDeletionError::UnknownToken));
+    assert_eq!(queue.cancel(&name(b"a"), NOW), Ok(false));
+    assert_eq!(queue.increment(1, 1, NOW), Err(BlobDeletionError::NotFound));
+    assert_eq!((queue.remove(1, NOW, &mut gone()), queue.next_event()), (Ok(false), None));
+    assert_eq!(queue.status().stores.len(), 6);
+    assert_eq!(queue.list(&ListBlobDeletions::default()).rows, []);
+    queue.tick(NOW);
+    assert!(memory::region(memory::DELETIONS).is_empty());
+}
+
+#[test]
+fn what_a_message_has_no_room_for_is_left_and_sent_again() {
+    let mut queue = fresh();
+    fill(&mut queue, 6);
+    let complete = |queue: &mut DeletionQueue, completed: &[u64], failed: &[u64], room| {
+        let done = complete(queue, completed, failed, room);
+        (done.removed, done.retries_incremented, done.remaining)
+    };
+    assert_eq!(complete(&mut queue, &[], &[], 0), (0, 0, 0));
+    assert_eq!(complete(&mut queue, &[3, 3, 1], &[2, 4, 5], 0), (1, 0, 5), "one always fits");
+    assert_eq!(complete(&mut queue, &[3, 1], &[2, 4, 5], 2), (1, 1, 2), "unknown ones are looked at, too");
+    assert_eq!(complete(&mut queue, &[], &[4, 4, 5], 9), (0, 2, 0), "a number counts once");
+    let retries = queue.pending(9, 0).iter().map(|row| (row.id, row.retry_count)).collect::<Vec<_>>();
+    assert_eq!(retries, [(2, 1), (4, 1), (5, 1), (6, 0)]);
+}
+
+#[test]
+fn a_row_of_another_version_is_none() {
+    let mut queue = fresh();
+    fill(&mut queue, 1);
+    let region = memory::region(memory::DELETIONS);
+    let is_row = |at: &u64| region.read::<4>(*at) == [3, 2, BlobDeletionState::Waiting as u8, 0];
+    let at = (4_096..region.size()).step_by(8).find(is_row).expect("it begins with its kind, version and state");
+    for (byte, wrong) in [(0, 4), (1, 0), (1, 1), (1, 3), (2, 5)] {
+        let right: [u8; 1] = region.read(at + byte);
+        region.write(at + byte, &[wrong]);
+        assert_eq!((queue.pending(1, 0).len(), complete(&mut queue, &[1], &[], 9).removed), (0, 0), "byte {byte}");
+        assert_eq!(queue.acquire(worker(1), &want(0), NOW).unwrap().map_or(0, |lease| lease.rows.len()), 0);
+        region.write(at + byte, &right);
+    }
+    assert_eq!((queue.pending(1, 0).len(), complete(&mut queue, &[1], &[], 9).removed), (1, 1));
+}
+
+#[test]
+fn another_version_of_the_queue_is_not_opened() {
+    let mut queue = fresh();
+    fill(&mut queue, 1);
+    drop(queue);
+    let region = memory::region(memory::DELETIONS);
+    for (byte, wrong) in [(0, b'X'), (4, 0), (4, 2)] {
+        let right: [u8; 1] = region.read(4_104 + byte);
+        region.write(4_104 + byte, &[wrong]);
+        memory::forget();
+        assert!(DeletionQueue::open(1).is_err(), "byte {byte}");
+        region.write(4_104 + byte, &right);
+    }
+    assert_eq!(open().pending_count(), 1);
+}
+
+#[test]
+fn rows_that_go_leave_their_memory_to_those_that_come() {
+    let mut queue = fresh();
+    let mut sizes = Vec::new();
+    for round in 0..4u64 {
+        for i in 0..3_000 {
+            queue.schedule(&name(&(round * 3_000 + i).to_le_bytes()), 1 + (i % 7) as u32, NOW).unwrap();
+        }
+        sizes.push(queue.store.as_ref().unwrap().slots.stats());
+        while queue.pending_count() > 0 {
+            let lease = acquire(&mut queue, 1, 1_000, NOW);
+            let arg = batch(&lease.token, &ids(&lease.rows), &[], 1);
+            assert_eq!(queue.complete_batch(worker(1), &arg, (NOW, 0), &mut gone()).unwrap().removed, 1_000);
+        }
+    }
+    assert_eq!(sizes[1].used_bytes + sizes[1].free_bytes, sizes[3].used_bytes + sizes[3].free_bytes, "{sizes:?}");
+}
+
+/// What leases and failures take from its place goes back without memory; and what it had is enough to end it.
+#[test]
+fn at_the_cap_on_memory_rows_come_back_and_go() {
+    let mut queue = fresh();
+    fill(&mut queue, 50);
+    acquire(&mut queue, 1, 1, NOW);
+    memory::set_max_pages(memory::billed_pages());
+    let store = queue.store.as_mut().unwrap();
+    for len in [1 << 20, 64 << 10, 4 << 10, 56] {
+        while store.slots.has_room(2 * u64::from(len), 2) {
+            store.slots.allocate(len).unwrap();
+        }
+    }
+    while store.slots.reserve(&[(100, 1)]).is_ok() {
+        store.slots.allocate(56).unwrap();
+    }
+    assert_eq!(queue.schedule(&name(b"new"), 1, NOW), Err(BlobDeletionError::OutOfSpace));
+    assert_eq!(queue.admits(&name(b"new"), &[1; 32]), Err(UtxoError::OutOfSpace));
+    let lease = acquire(&mut queue, 2, 20, NOW);
+    let rows = ids(&lease.rows);
+    let arg = batch(&lease.token, &rows[..5], &rows[5..10], 3);
+    let done = queue.complete_batch(worker(2), &arg, (NOW, 10), &mut gone()).unwrap();
+    assert_eq!((done.removed, done.retries_incremented), (5, 5));
+    queue.tick(NOW + 400 * NS);
+    assert_eq!(queue.pending(u32::MAX, 0).len(), 45);
+    assert_eq!(queue.increment(50, 1, NOW).map(|retry| retry.should_remove), Ok(true));
+    assert_eq!(queue.revive(50, NOW).map(|row| row.id), Ok(50));
+}
+
+#[test]
+fn names_and_limits_are_checked() {
+    let mut queue = fresh();
+    let long = [7; 1_025];
+    let types = ["", "x", &"t".repeat(32), &"t".repeat(33)];
+    let mut schedule = |key: &[u8], file_type: &str| {
+        let name = Name { key, file_type, store_type: StoreType::Temp };
+        let scheduled = queue.schedule(&name, 0, NOW);
+        assert_eq!(queue.cancel(&name, NOW).err(), scheduled.as_ref().err().cloned());
+        scheduled.map(|_| ()).map_err(|error| format!("{error:?}"))
+    };
+    assert!(schedule(b"", "x").unwrap_err().contains("Empty { what: \"blob_key\" }"));
+    assert!(schedule(b"k", types[0]).unwrap_err().contains("Empty { what: \"file_type\" }"));
+    assert!(schedule(&long, "x").unwrap_err().contains("limit: 1024"));
+    assert!(schedule(b"k", types[3]).unwrap_err().contains("limit: 32"));
+    assert_eq!((schedule(&long[..1_024], types[2]), schedule(b"k", types[1])), (Ok(()), Ok(())));
+
+    fill(&mut queue, 1_100);
+    let acquire = |queue: &mut DeletionQueue, arg: AcquireBlobDeletions| queue.acquire(worker(1), &arg, NOW);
+    let refused = [
+        AcquireBlobDeletions { limit: 1_001, ..want(0) },
+        AcquireBlobDeletions { limit: u32::MAX, ..want(0) },
+        AcquireBlobDeletions { lock_timeout_secs: 43_201, ..want(0) },
+        AcquireBlobDeletions { lock_timeout_secs: u64::MAX, ..want(0) },
+        AcquireBlobDeletions { request: Some(ByteBuf::new()), ..want(0) },
+        AcquireBlobDeletions { request: Some(ByteBuf::from([1; 65])), ..want(0) },
+    ];
+    for arg in refused {
+        acquire(&mut queue, arg.clone()).expect_err(&format!("{arg:?}"));
+    }
+    assert_eq!(queue.status().leases, []);
+    let given = [(0, 0, 100, 300), (1, 43_200, 1, 43_200), (999, 1, 999, 1), (1_000, 0, 0, 300)];
+    for (limit, lock_timeout_secs, rows, secs) in given {
+        let lease = acquire(&mut queue, AcquireBlobDeletions { lock_timeout_secs, ..want(limit) }).unwrap();
+        let Some(lease) = lease else {
+            assert_eq!(rows, 0);
+            continue;
+        };
+        assert_eq!((lease.rows.len(), lease.expires_at), (rows, NOW + secs * NS));
+        let longer = queue.extend(worker(1), &lease.token, 43_200, NOW).unwrap();
+        assert_eq!(longer, NOW + 43_200 * NS);
+        assert_eq!(queue.extend(worker(1), &lease.token, 1, NOW), Ok(longer), "never shorter");
+        let refused = queue.extend(worker(1), &lease.token, 43_201, NOW);
+        assert!(matches!(refused, Err(BlobDeletionError::TooLarge { limit: 43_200, .. })), "{refused:?}");
+    }
+    let request = Some(ByteBuf::from([1; 64]));
+    queue.schedule(&name(b"one more"), 0, NOW).unwrap();
+    assert!(acquire(&mut queue, AcquireBlobDeletions { request, ..want(0) }).unwrap().is_some());
+    let many = CompleteBlobDeletions { completed_ids: vec![1; 10_001], failed_ids: vec![], max_retries: 1 };
+    assert_eq!(queue.complete(&many, NOW, &mut gone()), Err(BlobDeletionError::TooMany { limit: 10_000 }));
+    let many = batch(&[1; 40], &[1; 1_000], &[2; 1_001], 1);
+    let refused = queue.complete_batch(worker(1), &many, (NOW, 0), &mut gone());
+    assert_eq!(refused, Err(BlobDeletionError::TooMany { limit: 2_000 }));
+}
+
+#[test]
+fn rows_go_back_where_they_belong_and_stores_are_chosen() {
+    let mut queue = fresh();
+    let store = |i: u64| StoreType::ALL[(i % 6) as usize];
+    for i in 0..60u64 {
+        let name = Name { key: &i.to_le_bytes(), file_type: "tx", store_type: store(i) };
+        queue.schedule(&name, (60 - i) as u32 / 7, NOW).unwrap();
+    }
+    let order = |queue: &DeletionQueue| queue.pending(u32::MAX, 0).iter().map(|row| row.id).collect::<Vec<_>>();
+    let mut expected: Vec<(u32, u64)> = (0..60u64).map(|i| ((60 - i) as u32 / 7, i + 1)).collect();
+    expected.sort_unstable();
+    let expected: Vec<u64> = expected.into_iter().map(|(_, id)| id).collect();
+    assert_eq!(order(&queue), expected);
+    let of_two = AcquireBlobDeletions { store_types: vec![StoreType::Temp, StoreType::Tx], ..want(7) };
+    let first = queue.acquire(worker(1), &of_two, NOW).unwrap().unwrap();
+    let meant: Vec<u64> =
+        expected.iter().copied().filter(|id| [StoreType::Temp, StoreType::Tx].contains(&store(id - 1))).collect();
+    assert_eq!(ids(&first.rows), meant[..7], "rows of two stores, in one order");
+    let second = acquire(&mut queue, 2, 20, NOW);
+    let rest: Vec<u64> = expected.iter().copied().filter(|id| !meant[..7].contains(id)).collect();
+    assert_eq!(ids(&second.rows), rest[..20]);
+    assert_eq!(order(&queue), rest[20..]);
+    // One is completed with nothing done, the other expires.
+    let done = queue.complete_batch(worker(2), &batch(&second.token, &[], &[], 1), (NOW, 10), &mut gone());
+    assert_eq!(done, Ok(CompletedBlobDeletions::default()));
+    assert_eq!(order(&queue), rest);
+    queue.tick(first.expires_at - 1);
+    assert_eq!(order(&queue), rest);
+    queue.tick(first.expires_at);
+    assert_eq!(order(&queue), expected);
+}
+
+#[test]
+fn failures_under_a_lease_back_off_and_others_do_not() {
+    let mut queue = fresh();
+    fill(&mut queue, 1);
+    let mut now = NOW;
+    for secs in [10, 20, 40, 80, 160, 320, 640, 1_280, 2_560, 3_600, 3_600] {
+        let lease = acquire(&mut queue, 1, 0, now);
+        let failed = queue.complete_batch(worker(1), &batch(&lease.token, &[], &[1], 99), (now, 10), &mut gone());
+        assert_eq!(failed.unwrap().retries_incremented, 1);
+        assert_eq!((queue.next_event(), queue.pending(u32::MAX, 0)), (Some(now + secs * NS), vec![]));
+        assert_eq!(queue.acquire(worker(1), &want(0), now + secs * NS - 1), Ok(None));
+        now += secs * NS;
+    }
+    let lease = acquire(&mut queue, 1, 0, now);
+    assert_eq!(lease.rows[0].retry_count, 11);
+    queue.complete_batch(worker(1), &batch(&lease.token, &[], &[1], 99), (now, 0), &mut gone()).unwrap();
+    assert_eq!((queue.pending(u32::MAX, 0).len(), queue.next_event()), (1, None), "0: it does not");
+    assert_eq!(complete(&mut queue, &[], &[1], 9).removed, 1, "it is given up at 9");
+    assert_eq!((queue.dead_count(), queue.pending_count()), (1, 0));
+    assert_eq!(queue.remove(1, now, &mut gone()), Ok(true), "no record waits for it");
+    assert_eq!(queue.dead_count(), 0);
+}
+
+#[test]
+fn a_blob_that_a_record_names_is_nobody_elses() {
+    let mut queue = fresh();
+    let (blob, first, second) = (name(b"blob"), [1; 32], [2; 32]);
+    assert_eq!(queue.admits(&blob, &first), Ok(()));
+    assert!(queue.hold(&blob, &first) > 0);
+    assert_eq!(queue.hold(&blob, &first), 0, "it is held already");
+    assert_eq!((queue.admits(&blob, &first), queue.admits(&blob, &second)), (Ok(()), Err(UtxoError::BlobTaken)));
+    assert_eq!(queue.schedule(&blob, 1, NOW), Err(BlobDeletionError::HoldsRecord));
+    assert_eq!(queue.cancel(&blob, NOW), Err(BlobDeletionError::HoldsRecord));
+    assert_eq!((queue.pending_count(), queue.pending(u32::MAX, 0)), (0, vec![]));
+    assert_eq!(queue.acquire(worker(1), &want(0), NOW), Ok(None));
+    assert_eq!(queue.remove(1, NOW, &mut gone()), Ok(false));
+    assert_eq!(queue.increment(1, 1, NOW), Err(BlobDeletionError::NotFound));
+    assert_eq!(complete(&mut queue, &[1], &[], 9), CompletedBlobDeletions::default());
+    assert_eq!(queue.status().stores[0].held, 1);
+
+    assert_eq!(queue.release(&blob, 5, &first).unwrap().0, Scheduled::Waits(1));
+    assert_eq!(queue.admits(&blob, &second), Err(UtxoError::BeingDeleted));
+    assert_eq!(queue.schedule(&blob, 1, NOW), Err(BlobDeletionError::HoldsRecord));
+    assert_eq!(queue.cancel(&blob, NOW), Err(BlobDeletionError::HoldsRecord));
+    // Given up, neither the row nor its record goes by being removed.
+    assert_eq!(queue.increment(1, 0, NOW), Ok(BlobDeletionRetry { should_remove: true, retry_count: 1 }));
+    assert_eq!(queue.increment(1, 9, NOW), Ok(BlobDeletionRetry { should_remove: true, retry_count: 1 }), "again");
+    let mut ends = gone();
+    assert_eq!((queue.remove(1, NOW, &mut ends), *ends.asked), (Ok(false), 0));
+    assert_eq!((queue.cancel(&blob, NOW), queue.dead_count()), (Err(BlobDeletionError::HoldsRecord), 1));
+    let mut ends = gone();
+    let arg = CompleteBlobDeletions { completed_ids: vec![1], failed_ids: vec![], max_retries: 1 };
+    assert_eq!((queue.complete(&arg, NOW, &mut ends).unwrap().removed, *ends.asked), (1, 1));
+    assert_eq!(queue.admits(&blob, &second), Ok(()));
+}

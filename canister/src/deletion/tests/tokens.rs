@@ -1,0 +1,189 @@
+//! Who shows which token, when, and how often: each has its own answer, and what is refused changes nothing.
+
+use super::*;
+
+/// Two workers with a lease of two rows each.
+fn two() -> (DeletionQueue, BlobDeletionLease, BlobDeletionLease) {
+    let mut queue = fresh();
+    fill(&mut queue, 5);
+    let (first, second) = (acquire(&mut queue, 1, 2, NOW), acquire(&mut queue, 2, 2, NOW + 1));
+    assert_eq!((ids(&first.rows), ids(&second.rows)), (vec![1, 2], vec![3, 4]));
+    (queue, first, second)
+}
+
+/// All that is shown of a queue.
+fn shown(queue: &DeletionQueue) -> String {
+    format!("{:?} {:?}", queue.list(&ListBlobDeletions { limit: 1_000, ..Default::default() }), queue.status())
+}
+
+fn work(queue: &mut DeletionQueue, who: u8, token: &[u8], completed: &[u64]) -> Result<CompletedBlobDeletions, String> {
+    let done = queue.complete_batch(worker(who), &batch(token, completed, &[], 3), (NOW + 2, 10), &mut gone());
+    done.map_err(|error| format!("{error:?}"))
+}
+
+#[test]
+fn wrong_tokens_and_those_of_others_change_nothing() {
+    let (mut queue, first, second) = two();
+    let before = shown(&queue);
+    let mut other_digest = first.token.to_vec();
+    other_digest[39] ^= 1;
+    let mut other_number = first.token.to_vec();
+    other_number[..8].copy_from_slice(&second.token[..8]);
+    let wrong =
+        [&[][..], &[0; 40], &first.token[..39], &[&first.token[..], &[0]].concat(), &other_digest, &other_number]
+            .map(<[u8]>::to_vec);
+    for token in &wrong {
+        assert_eq!(work(&mut queue, 1, token, &[1]), Err("UnknownToken".into()), "{token:?}");
+        assert_eq!(queue.extend(worker(1), token, 9, NOW), Err(BlobDeletionError::UnknownToken));
+    }
+    assert_eq!(work(&mut queue, 2, &first.token, &[1]), Err("NotHolder".into()));
+    assert_eq!(queue.extend(worker(2), &first.token, 9, NOW), Err(BlobDeletionError::NotHolder));
+    assert_eq!(shown(&queue), before);
+}
+
+#[test]
+fn rows_of_other_leases_are_named_and_left_alone() {
+    let (mut queue, first, second) = two();
+    let done = work(&mut queue, 1, &first.token, &[1, 3, 5, 77]).unwrap();
+    assert_eq!((done.removed, done.skipped), (1, vec![3, 5, 77]));
+    let left: Vec<_> =
+        queue.list(&ListBlobDeletions::default()).rows.iter().map(|row| (row.row.id, row.state)).collect();
+    use BlobDeletionState::{Leased, Waiting};
+    assert_eq!(left, [(2, Waiting), (3, Leased), (4, Leased), (5, Waiting)]);
+    assert_eq!(work(&mut queue, 2, &second.token, &[3, 4]).unwrap().removed, 2);
+}
+
+#[test]
+fn who_has_no_lease_leaves_leased_rows_alone() {
+    let (mut queue, ..) = two();
+    let before = shown(&queue);
+    let done = complete(&mut queue, &[1, 4], &[2, 3], 9);
+    assert_eq!(done, CompletedBlobDeletions { skipped: vec![1, 4, 2, 3], ..Default::default() });
+    assert_eq!(queue.remove(1, NOW, &mut gone()), Err(BlobDeletionError::Leased));
+    assert_eq!(queue.increment(1, 1, NOW), Err(BlobDeletionError::Leased));
+    assert_eq!(queue.cancel(&name(&0u64.to_le_bytes()), NOW), Err(BlobDeletionError::Leased));
+    assert_eq!(ids(&queue.pending(u32::MAX, 0)), [5]);
+    assert_eq!(shown(&queue), before);
+}
+
+#[test]
+fn a_completion_said_twice_is_answered_as_the_first_time() {
+    let (mut queue, first, _) = two();
+    let done = work(&mut queue, 1, &first.token, &[1, 9]).unwrap();
+    assert_eq!((done.removed, &done.skipped), (1, &vec![9]));
+    queue = open();
+    let before = shown(&queue);
+    for said in [&[1, 9][..], &[2], &[]] {
+        assert_eq!(work(&mut queue, 1, &first.token, said), Ok(done.clone()), "whatever is said");
+    }
+    assert_eq!(work(&mut queue, 2, &first.token, &[1]), Err("NotHolder".into()));
+    assert_eq!(queue.extend(worker(1), &first.token, 9, NOW), Err(BlobDeletionError::Completed));
+    assert_eq!(shown(&queue), before);
+}
+
+#[test]
+fn a_completion_that_goes_over_messages_ends_with_the_last() {
+    let (mut queue, first, _) = two();
+    let arg = batch(&first.token, &[1, 2], &[], 3);
+    let done = queue.complete_batch(worker(1), &arg, (NOW, 10), &mut Ends { room: 0, ..gone() }).unwrap();
+    assert_eq!((done.removed, done.remaining), (1, 1));
+    assert_eq!(queue.status().leases[0].rows, 1, "it is live");
+    let done = work(&mut queue, 1, &first.token, &[1, 2]).unwrap();
+    assert_eq!((done.removed, done.remaining, done.skipped), (1, 0, vec![1]), "all of it is sent again");
+    assert_eq!(queue.status().leases.len(), 1);
+}
+
+#[test]
+fn a_lease_that_has_expired_says_so_and_its_rows_are_others() {
+    let (mut queue, first, _) = two();
+    let late = first.expires_at;
+    assert!(work(&mut queue, 1, &first.token, &[]).is_ok());
+    let (mut queue, first, _) = two();
+    let token = &first.token;
+    let said = |queue: &mut DeletionQueue, now| {
+        queue.complete_batch(worker(1), &batch(token, &[1], &[], 3), (now, 10), &mut gone())
+    };
+    let taken = acquire(&mut queue, 3, 2, late);
+    assert_eq!(ids(&taken.rows), [1, 2], "in their old places");
+    assert_eq!(said(&mut queue, late), Err(BlobDeletionError::Expired));
+    // The clock falls back: what was noticed stays.
+    assert_eq!(said(&mut queue, NOW), Err(BlobDeletionError::Expired));
+    assert_eq!(queue.extend(worker(1), token, 9, NOW), Err(BlobDeletionError::Expired));
+    assert_eq!(queue.extend(worker(2), token, 9, NOW), Err(BlobDeletionError::NotHolder));
+    assert_eq!(taken.rows[0].retry_count, 0, "to expire is no failure");
+    assert_eq!(work(&mut queue, 3, &taken.token, &[1, 2]).unwrap().removed, 2);
+}
+
+#[test]
+fn a_clock_that_stands_or_falls_back_gives_no_row_twice() {
+    let mut queue = fresh();
+    fill(&mut queue, 100);
+    let mut given = BTreeSet::new();
+    for now in [NOW, NOW, NOW - 1_000 * NS, 0, u64::MAX - 1, NOW] {
+        let lease = acquire(&mut queue, 1, 10, now);
+        // What is live then was given by nobody before; at the end of time all others have expired.
+        if now == u64::MAX - 1 {
+            given.clear();
+        }
+        assert!(lease.rows.iter().all(|row| given.insert(row.id)), "at {now}");
+        assert!(lease.expires_at >= now);
+    }
+}
+
+#[test]
+fn the_same_request_has_the_same_lease_while_it_is_live() {
+    let mut queue = fresh();
+    fill(&mut queue, 9);
+    let named = |of: u8| AcquireBlobDeletions { request: Some(ByteBuf::from([of])), ..want(2) };
+    let first = queue.acquire(worker(1), &named(1), NOW).unwrap().unwrap();
+    assert_eq!(queue.acquire(worker(1), &named(1), NOW + 5), Ok(Some(first.clone())));
+    let asked_for_more = AcquireBlobDeletions { limit: 9, height: 1, ..named(1) };
+    assert_eq!(queue.acquire(worker(1), &asked_for_more, NOW), Ok(Some(first.clone())));
+    // What has left it meanwhile is not given again.
+    queue.schedule(&name(&0u64.to_le_bytes()), 50, NOW).unwrap();
+    let again = queue.acquire(worker(1), &named(1), NOW).unwrap().unwrap();
+    assert_eq!((again.token, ids(&again.rows)), (first.token.clone(), vec![2]));
+    let others = [queue.acquire(worker(1), &named(2), NOW), queue.acquire(worker(2), &named(1), NOW)];
+    let others = others.map(|lease| ids(&lease.unwrap().unwrap().rows));
+    assert_eq!(others, [vec![3, 4], vec![5, 6]]);
+    assert!(work(&mut queue, 1, &first.token, &[2]).is_ok());
+    let new = queue.acquire(worker(1), &named(1), NOW).unwrap().unwrap();
+    assert_eq!((new.token == first.token, ids(&new.rows)), (false, vec![7, 8]), "it is not live any more");
+}
+
+#[test]
+fn a_row_that_is_scheduled_anew_leaves_its_lease() {
+    let (mut queue, first, _) = two();
+    let scheduled = queue.schedule(&name(&1u64.to_le_bytes()), 90, NOW).unwrap();
+    assert_eq!(scheduled, ScheduledBlobDeletion { id: 2, was_leased: true });
+    assert_eq!(ids(&queue.pending(u32::MAX, 0)), [5, 2]);
+    let done = work(&mut queue, 1, &first.token, &[1, 2]).unwrap();
+    assert_eq!((done.removed, done.skipped), (1, vec![2]), "the old worker's word on it does not count");
+    let again = queue.schedule(&name(&1u64.to_le_bytes()), 1, NOW).unwrap();
+    assert_eq!(again, ScheduledBlobDeletion { id: 2, was_leased: false });
+    assert_eq!(ids(&queue.pending(u32::MAX, 0)), [2, 5]);
+}
+
+#[test]
+fn leases_are_bounded_and_of_those_that_ended_the_last_are_known() {
+    let mut queue = fresh();
+    fill(&mut queue, 300);
+    let mut leases: Vec<_> = (0..256u64).map(|i| acquire(&mut queue, 1, 1, NOW + i)).collect();
+    let refused = queue.acquire(worker(1), &want(1), NOW);
+    assert_eq!(refused, Err(BlobDeletionError::TooManyLeases { limit: 256 }));
+    queue = open();
+    assert_eq!(queue.acquire(worker(1), &want(1), NOW), refused, "after an upgrade as well");
+    for lease in &leases {
+        assert_eq!(work(&mut queue, 1, &lease.token, &[lease.rows[0].id]).unwrap().removed, 1);
+    }
+    assert_eq!(work(&mut queue, 1, &leases[0].token, &[]).unwrap().removed, 1, "256 are known");
+    leases.push(acquire(&mut queue, 1, 1, NOW));
+    queue.tick(leases[256].expires_at);
+    queue = open();
+    assert_eq!(work(&mut queue, 1, &leases[256].token, &[]), Err("Expired".into()));
+    assert_eq!(work(&mut queue, 1, &leases[0].token, &[]), Err("UnknownToken".into()));
+    assert_eq!(work(&mut queue, 1, &leases[1].token, &[]).unwrap().removed, 1);
+    let tokens: BTreeSet<_> = leases.iter().map(|lease| lease.token.to_vec()).collect();
+    assert_eq!(tokens.len(), leases.len());
+    assert!(leases.iter().all(|lease| Token::parse(&lease.token).is_some()));
+}

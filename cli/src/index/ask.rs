@@ -1,0 +1,121 @@
+//! The engine's questions: what a query may answer, and what is asked again as an update call.
+//!
+//! A query is answered by one replica, which may be late, or lie; an update call by the canister, as all replicas must agree on it.
+//!
+//! | answered by query | is |
+//! |---|---|
+//! | nothing new; a replica that is late | believed: nothing changes, and it is asked again later |
+//! | blocks, where nobody acknowledges them | stored, but the first behind a gap |
+//! | all else, and what does not fit | asked again as an update call, and that answer alone counts |
+//!
+//! So nothing leaves the database, nothing is left out, and nothing is acknowledged on a query's word.
+
+use super::assemble::Misfit;
+use super::engine::{Engine, Next, ensure_registered};
+use super::steps::{Checkpoint, Event};
+use crate::canister::{Caller, Export, Transport, Unreachable};
+use anyhow::Result;
+use coppice_canister::api::{ExportCursor, ExportError, ExportPage};
+use std::mem::discriminant;
+
+/// On whose word an answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// One replica's.
+    Query,
+    /// The canister's.
+    Update,
+}
+
+type Answer = Result<ExportPage, ExportError>;
+
+impl<T: Transport, C: Checkpoint> Engine<'_, T, C> {
+    /// Asks for the page behind the cursor.
+    pub(super) fn ask(&mut self) -> Result<(Answer, Word)> {
+        let by_query = self.options.by_query() && !self.doubt;
+        let page_bytes = self.options.page_bytes;
+        if !by_query && !self.at_rest {
+            return Ok((self.ask_canister(self.cursor.as_ref(), page_bytes)?, Word::Update));
+        }
+        // At the head a query need only say that there is something.
+        let said = match self.client.export_blocks(self.cursor.as_ref(), if by_query { page_bytes } else { 1 }) {
+            Err(error) if error.is::<Unreachable>() => return Err(error),
+            // What is not even Candid is an answer that does not fit.
+            said => said.ok(),
+        };
+        match said {
+            Some(Ok(page)) if page.chunks.is_empty() || by_query && !self.begins_anew() => Ok((Ok(page), Word::Query)),
+            Some(Err(ExportError::Behind { head })) => Ok((Err(ExportError::Behind { head }), Word::Query)),
+            said => {
+                let answer = self.ask_canister(self.cursor.as_ref(), page_bytes)?;
+                self.figures.unconfirmed += u64::from(!said.is_some_and(|said| is_confirmed(&said, &answer)));
+                Ok((answer, Word::Update))
+            }
+        }
+    }
+
+    /// Whether the next block says what is missing before it, which nobody asks for any more then.
+    fn begins_anew(&self) -> bool {
+        self.at.restart && self.at.expected.is_some()
+    }
+
+    /// Asks as an update call.
+    pub(super) fn ask_canister(&self, cursor: Option<&ExportCursor>, max_bytes: u64) -> Export {
+        match self.client.export_blocks_replicated(cursor, max_bytes) {
+            Err(error) if !error.is::<Unreachable>() => {
+                if self.options.ack_every.is_some() {
+                    // One without the role is not even heard: the status says whether that is why.
+                    ensure_registered(self.client)?;
+                    return Err(error);
+                }
+                let principal = self.client.transport().principal(Caller::Exporter);
+                Err(error.context(format!(
+                    "what a query was answered is believed only where an update call is answered the same, and {principal} is \
+                     refused that: say with --identity who has a role there. Nothing was changed"
+                )))
+            }
+            answer => answer,
+        }
+    }
+
+    /// An answer does not fit: that of a query is asked for again as an update call. That of an update call ends the run, but where it
+    /// goes on with a block that was begun by query: all of that block is then asked for anew.
+    pub(super) fn misfit(&mut self, word: Word, why: Misfit) -> Result<Event> {
+        if word == Word::Update && !self.forget_unreplicated()? {
+            return Err(why.into());
+        }
+        let note = format!("a query was answered with what does not fit, and is asked again as an update call: {why}");
+        self.figures.unconfirmed += 1;
+        self.doubt();
+        Ok(Event::Note(note))
+    }
+
+    /// Forgets what has come of a block that was begun by query. Answers whether there was any.
+    pub(super) fn forget_unreplicated(&mut self) -> Result<bool> {
+        let Some(block) = self.at.block.take_if(|block| !block.replicated) else { return Ok(false) };
+        let start = self.at.start_of(&block, self.cursor.as_ref().map_or(0, |cursor| cursor.rollbacks));
+        self.store.change(|change| {
+            change.drop_incomplete()?;
+            Ok(((), start))
+        })?;
+        (self.cursor, self.at) = self.store.load()?;
+        Ok(true)
+    }
+
+    /// The next block comes as the answer of update calls.
+    pub(super) fn doubt(&mut self) {
+        (self.doubt, self.at_rest, self.next) = (true, false, Next::Pull);
+    }
+}
+
+/// Whether both say the same, as far as a query's answer matters then.
+fn is_confirmed(said: &Answer, answer: &Answer) -> bool {
+    match (said, answer) {
+        (Ok(said), Ok(answer)) => {
+            let first = |page: &ExportPage| page.chunks.first().map(|chunk| chunk.number);
+            first(said) == first(answer)
+        }
+        (Err(said), Err(answer)) => discriminant(said) == discriminant(answer),
+        _ => false,
+    }
+}

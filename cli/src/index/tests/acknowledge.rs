@@ -1,0 +1,33 @@
+//! Acknowledgements that are refused.
+
+use super::*;
+
+#[test]
+fn one_that_is_not_registered_is_told_how_to_be() {
+    let (mut server, client) = (Sqlite::new(), chain(&[10]));
+    let url = server.fresh();
+    client.transport().chain().registered = false;
+    let error = engine(&client, &url, options()).catch_up().unwrap_err().to_string();
+    let principal = client.transport().principal(Caller::Exporter).to_string();
+    assert!(error.contains(&principal) && error.contains("register_exporter(record"), "{error}");
+    let mut reader = engine(&client, &url, Options { ack_every: None, ..options() });
+    reader.catch_up().unwrap();
+    assert_eq!((reader.figures().acks, reader.tip()), (0, Some(10)));
+}
+
+#[test]
+fn a_reorg_between_storing_and_acknowledging_is_followed() {
+    let (mut server, client) = (Sqlite::new(), chain(&[10, 20]));
+    let url = server.fresh();
+    let mut engine = engine(&client, &url, options());
+    // Hands out block 11, and another one comes in its place before it is acknowledged.
+    engine.step().unwrap();
+    engine.step().unwrap();
+    client.transport().chain().roll_back_to(10);
+    client.transport().chain().append(2, &[20]);
+    // The reorg is told of with the next page, and followed.
+    let notes = engine.catch_up().unwrap();
+    assert!(notes.len() == 2 && notes[0].contains("not acknowledged") && notes[1].contains("reorganised"), "{notes:?}");
+    assert_eq!(engine.figures().reorgs, 1);
+    assert_eq!(client.transport().chain().bound, 12);
+}

@@ -1,0 +1,98 @@
+//! What is stored is what the canister has, and whose.
+
+use super::*;
+
+#[test]
+fn what_is_stored_is_what_the_canister_has() {
+    let mut servers: Vec<Box<dyn Server>> = vec![Box::new(Sqlite::new())];
+    servers.extend(Postgres::new("stored").map(|server| Box::new(server) as Box<dyn Server>));
+    for server in &mut servers {
+        let url = server.fresh();
+        let long = crate::index::schema::INLINE as usize;
+        let client = chain(&[10, 3_000_000, long + 1_000_000, 0, 77]);
+        let figures = {
+            let mut engine = engine(&client, &url, Options { page_bytes: 0, ..options() });
+            assert_eq!(engine.catch_up().unwrap(), Vec::<String>::new());
+            engine.figures()
+        };
+        let found = stored(&url);
+        let chain = client.transport().chain();
+        assert_eq!((figures.blocks, figures.lag, found.len()), (5, 0, 5));
+        assert_eq!((figures.acknowledged_before, chain.bound), (Some(15), 15));
+        for (number, block) in &chain.blocks {
+            let (hash, segments, length) = &found[number];
+            assert!(*hash == block.hash && *segments == block.segments, "{number}");
+            assert_eq!(*length as usize, block.segments[0].len());
+        }
+        let mut database = Database::open(&url).unwrap();
+        let count = |tx: &mut crate::index::database::Tx<'_>, sql| tx.one(sql, &[])?.context("none")?.get::<i64>(0);
+        let (parts, left) = database
+            .transaction(|tx| {
+                let parts = count(tx, "SELECT count(*) FROM parts WHERE number <> 12")?;
+                Ok((parts, count(tx, "SELECT count(*) FROM incomplete")?))
+            })
+            .unwrap();
+        assert_eq!((parts, left), (0, 0), "only a segment that no row holds is left in parts");
+        let ids: Vec<u8> = database
+            .transaction(|tx| {
+                tx.one("SELECT id FROM transactions WHERE number = 14 AND position = 1", &[])?.context("")?.get(0)
+            })
+            .unwrap();
+        assert_eq!(ids, crate::feed::ids_of(&chain.blocks[&14].segments[2])[1]);
+    }
+}
+
+#[test]
+fn headers_alone_are_verified_and_leave_no_payload() {
+    let (mut server, client) = (Sqlite::new(), chain(&[10, 5_000, 0, 77]));
+    let url = server.fresh();
+    let store = Store::open(&url, &origin(Payload::Headers)).unwrap();
+    let mut engine = Engine::open(&client, store, options(), Onward).unwrap();
+    engine.catch_up().unwrap();
+    let held = engine.store().held().unwrap();
+    assert_eq!((held.first, held.last, held.blocks, held.gap_blocks), (Some(10), Some(13), 4, 0));
+    assert_eq!(held.transactions, 3 + 1);
+    assert!(stored(&url).values().all(|(_, segments, _)| segments.iter().all(Vec::is_empty)));
+    drop(engine);
+    let error = Store::open(&url, &origin(Payload::All)).err().unwrap().to_string();
+    assert!(error.contains("--payload headers"), "{error}");
+    client.transport().chain().append(1, &[3_000]);
+    client.transport().chain().blocks.get_mut(&14).unwrap().digests[0][0] ^= 1;
+    let store = Store::open(&url, &origin(Payload::Headers)).unwrap();
+    let mut engine = Engine::open(&client, store, options(), Onward).unwrap();
+    assert!(engine.catch_up().unwrap_err().to_string().contains("block 14 is damaged"));
+}
+
+#[test]
+fn the_database_of_another_canister_or_version_is_refused() {
+    let mut server = Sqlite::new();
+    let url = server.fresh();
+    Store::open(&url, &origin(Payload::All)).unwrap();
+    let other = Origin { canister: "2vxsx-fae".into(), ..origin(Payload::All) };
+    let error = Store::open(&url, &other).err().unwrap().to_string();
+    assert!(error.contains("aaaaa-aa") && error.contains("2vxsx-fae"), "{error}");
+    let mut database = Database::open(&url).unwrap();
+    database.transaction(|tx| tx.execute("UPDATE state SET schema_version = 9", &[])).unwrap();
+    assert!(Store::open(&url, &origin(Payload::All)).err().unwrap().to_string().contains("schema 9"));
+}
+
+#[test]
+fn two_indexers_on_one_database_do_not_mix() {
+    let (mut server, client) = (Sqlite::new(), chain(&[10, 500, 2_000]));
+    let url = server.fresh();
+    let (mut one, mut two) = (engine(&client, &url, options()), engine(&client, &url, options()));
+    one.catch_up().unwrap();
+    let error = two.catch_up().unwrap_err().to_string();
+    assert!(error.contains("another indexer"), "{error}");
+}
+
+#[test]
+fn the_lag_is_what_the_canister_has_more() {
+    let (mut server, client) = (Sqlite::new(), chain(&[10; 5]));
+    let url = server.fresh();
+    let mut engine = engine(&client, &url, Options { page_bytes: 30, ..options() });
+    engine.step().unwrap();
+    assert_eq!((engine.figures().lag, engine.figures().head), (5, Some(14)));
+    engine.catch_up().unwrap();
+    assert_eq!((engine.figures().lag, engine.figures().largest_lag), (0, 5));
+}

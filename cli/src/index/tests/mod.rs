@@ -1,0 +1,179 @@
+//! The engine against a canister in memory, on both databases.
+
+mod acknowledge;
+mod copies;
+mod deaths;
+mod lies;
+mod orphans;
+mod refusals;
+mod resets;
+mod schema;
+
+use super::database::{Database, Row};
+use super::engine::Engine;
+use super::fake::{Chain, Fake};
+use super::steps::{Checkpoint, Event, Onward, Options, Step};
+use super::store::{Origin, Payload, Store};
+use crate::canister::{Caller, Client, Transport};
+use anyhow::{Context, Result, anyhow, ensure};
+use candid::Principal;
+use coppice_canister::api::{AckError, ExportCursor, ExportError, ExportPage};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::io::Write as _;
+
+fn origin(payload: Payload) -> Origin {
+    Origin { canister: "aaaaa-aa".into(), network: "memory".into(), payload }
+}
+
+fn options() -> Options {
+    Options { page_bytes: 1_000, ack_every: Some(3), skip_damaged: false, accept_reset: false, keep_orphaned: 100 }
+}
+
+/// Databases that are empty each time.
+trait Server {
+    fn fresh(&mut self) -> String;
+}
+
+struct Sqlite(tempfile::TempDir, u32);
+
+impl Sqlite {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap(), 0)
+    }
+}
+
+impl Server for Sqlite {
+    fn fresh(&mut self) -> String {
+        self.1 += 1;
+        format!("sqlite://{}/{}.db", self.0.path().display(), self.1)
+    }
+}
+
+/// One schema of the server that `COPPICE_POSTGRES` names, emptied each time.
+struct Postgres {
+    url: String,
+    schema: String,
+}
+
+impl Postgres {
+    /// None, and a line that says so, where no server is named.
+    fn new(test: &str) -> Option<Self> {
+        let Ok(url) = std::env::var("COPPICE_POSTGRES") else {
+            // Past the test harness, which hides what a passing test prints.
+            let note = format!("not run on PostgreSQL: {test}; COPPICE_POSTGRES names no server");
+            writeln!(std::io::stderr(), "{note}").unwrap();
+            return None;
+        };
+        Some(Self { url, schema: format!("coppice_{test}_{}", std::process::id()) })
+    }
+}
+
+impl Server for Postgres {
+    fn fresh(&mut self) -> String {
+        let Self { url, schema } = &self;
+        let sql = format!("DROP SCHEMA IF EXISTS {schema} CASCADE; CREATE SCHEMA {schema}");
+        Database::open(url).unwrap().transaction(|tx| tx.define(&sql)).unwrap();
+        let sign = if url.contains('?') { '&' } else { '?' };
+        format!("{url}{sign}options[search_path]={schema}")
+    }
+}
+
+/// Everything in a database, but how many transactions made it.
+fn dump(url: &str) -> Vec<String> {
+    let int = |row: &Row, at| format!("{:?}", row.get::<Option<i64>>(at).unwrap());
+    let bytes = |row: &Row, at| match row.get::<Option<Vec<u8>>>(at).unwrap() {
+        Some(bytes) => format!("{} {:02x?}", bytes.len(), crate::feed::sha256(&bytes)),
+        None => "none".into(),
+    };
+    let text = |row: &Row, at| row.get::<String>(at).unwrap();
+    let tables: [(&str, &str); 9] = [
+        (
+            "SELECT schema_version, canister, network, payload, cursor_number, cursor_hash, cursor_segment, cursor_offset, \
+          cursor_rollbacks, pruned_before FROM state",
+            "itttibiiii",
+        ),
+        (
+            "SELECT number, hash, parent_hash, timestamp, transactions, body_length, receipts_length, index_length, \
+          body_sha256, receipts_sha256, index_sha256, body, receipts, index_segment FROM blocks ORDER BY number",
+            "ibbiiiiibbbbbb",
+        ),
+        ("SELECT number, position, id FROM transactions ORDER BY number, position", "iib"),
+        ("SELECT number, segment, starts_at, bytes FROM parts ORDER BY number, segment, starts_at", "iiib"),
+        ("SELECT number, hash, segment, received, replicated FROM incomplete", "ibiii"),
+        (
+            "SELECT number, hash, parent_hash, timestamp, transactions, body_length, receipts_length, index_length, \
+          body_sha256, receipts_sha256, index_sha256, body, receipts, index_segment FROM orphaned ORDER BY removal, number",
+            "ibbiiiiibbbbbb",
+        ),
+        ("SELECT number, position, id FROM orphaned_transactions ORDER BY removal, number, position", "iib"),
+        (
+            "SELECT number, segment, starts_at, bytes FROM orphaned_parts ORDER BY removal, number, segment, starts_at",
+            "iiib",
+        ),
+        ("SELECT first, last, why FROM gaps ORDER BY first", "iit"),
+    ];
+    let mut lines = Vec::new();
+    Database::open(url)
+        .unwrap()
+        .transaction(|tx| {
+            for (sql, columns) in tables {
+                for row in tx.all(sql, &[])? {
+                    let values = columns.chars().enumerate().map(|(at, column)| match column {
+                        'i' => int(&row, at),
+                        'b' => bytes(&row, at),
+                        _ => text(&row, at),
+                    });
+                    lines.push(format!(
+                        "{}: {}",
+                        &sql[sql.find("FROM").unwrap()..],
+                        values.collect::<Vec<_>>().join(", ")
+                    ));
+                }
+            }
+            Ok(())
+        })
+        .unwrap();
+    lines
+}
+
+fn engine<'a>(client: &'a Client<Fake>, url: &str, options: Options) -> Engine<'a, Fake> {
+    Engine::open(client, Store::open(url, &origin(Payload::All)).unwrap(), options, Onward).unwrap()
+}
+
+fn chain(bodies: &[usize]) -> Client<Fake> {
+    let client = Client::new(Fake::new());
+    client.transport().chain().append(1, bodies);
+    client
+}
+
+/// A block's hash, its segments, and the length of its body as the row says.
+type Stored = (Vec<u8>, [Vec<u8>; 3], i64);
+
+/// What each stored block holds, put together as a reader does it.
+fn stored(url: &str) -> HashMap<u64, Stored> {
+    let mut database = Database::open(url).unwrap();
+    database
+        .transaction(|tx| {
+            let mut blocks = HashMap::new();
+            let sql = "SELECT number, hash, body, receipts, index_segment, body_length FROM blocks";
+            for row in tx.all(sql, &[])? {
+                let number: i64 = row.get(0)?;
+                let mut segments: [Vec<u8>; 3] = Default::default();
+                for (at, segment) in (0i64..).zip(&mut segments) {
+                    let sql = "SELECT bytes FROM parts WHERE number = $1 AND segment = $2 ORDER BY starts_at";
+                    match row.get::<Option<Vec<u8>>>(2 + at as usize)? {
+                        Some(bytes) => *segment = bytes,
+                        None => {
+                            for part in tx.all(sql, &[number.into(), at.into()])? {
+                                segment.extend(part.get::<Vec<u8>>(0)?);
+                            }
+                        }
+                    }
+                }
+                blocks.insert(number as u64, (row.get(1)?, segments, row.get(5)?));
+            }
+            Ok(blocks)
+        })
+        .unwrap()
+}

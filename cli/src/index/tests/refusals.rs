@@ -1,0 +1,172 @@
+//! What the canister says that is not so, or that cannot be: nothing changes, or a gap is left and said.
+
+use super::*;
+
+#[test]
+fn a_replica_that_is_late_is_asked_again_and_changes_nothing() {
+    let (mut server, client) = (Sqlite::new(), chain(&[10, 20, 30]));
+    let url = server.fresh();
+    let mut engine = engine(&client, &url, options());
+    engine.catch_up().unwrap();
+    let before = dump(&url);
+    let blocks = client.transport().chain().blocks.split_off(&12);
+    let notes = engine.catch_up().unwrap();
+    assert!(notes.iter().any(|note| note.contains("block 11") && note.contains("late")), "{notes:?}");
+    assert_eq!(dump(&url), before);
+    client.transport().chain().blocks.extend(blocks);
+    client.transport().chain().append(1, &[40]);
+    assert_eq!(engine.catch_up().unwrap(), Vec::<String>::new());
+    assert_eq!((engine.tip(), engine.figures().reorgs), (Some(13), 0));
+}
+
+#[test]
+fn what_was_pruned_away_is_a_gap_and_said_to_be_one() {
+    for corrupt in [false, true] {
+        let (mut server, client) = (Sqlite::new(), chain(&[10; 5]));
+        let url = server.fresh();
+        let mut reader = engine(&client, &url, Options { ack_every: None, skip_damaged: true, ..options() });
+        reader.catch_up().unwrap();
+        client.transport().chain().append(1, &[20; 10]);
+        client.transport().chain().prune_before(20);
+        if corrupt {
+            // The copy begins anew with a block that cannot be read.
+            client.transport().chain().corrupt.insert(20);
+        }
+        let notes = reader.catch_up().unwrap();
+        assert!(notes[0].contains("block 15 was pruned before it was indexed"), "{notes:?}");
+        let gap = if corrupt { 6 } else { 5 };
+        let held = reader.store().held().unwrap();
+        assert_eq!((held.first, held.last, held.blocks, held.gap_blocks), (Some(10), Some(24), 15 - gap, gap));
+        assert_eq!(reader.figures().gap_blocks, gap);
+        // What is stored stays, though it is nowhere else any more.
+        assert!(reader.store().hash_of(14).unwrap().is_some());
+    }
+}
+
+#[test]
+fn an_ancestor_that_is_another_block_here_changes_nothing() {
+    let (mut server, client) = (Sqlite::new(), chain(&[10; 5]));
+    let url = server.fresh();
+    engine(&client, &url, options()).catch_up().unwrap();
+    let before = dump(&url);
+    // Installed anew: other blocks under the same numbers, and a rollback of its own.
+    let anew = Client::new(Fake::new());
+    anew.transport().chain().append(9, &[10; 5]);
+    anew.transport().chain().roll_back_to(12);
+    anew.transport().chain().append(8, &[10; 5]);
+    let mut engine = engine(&anew, &url, Options { ack_every: None, ..options() });
+    let error = engine.catch_up().unwrap_err().to_string();
+    assert!(error.contains("block 12") && error.contains("Nothing was changed"), "{error}");
+    assert_eq!(dump(&url), before);
+}
+
+#[test]
+fn what_the_canister_may_not_hand_out_changes_nothing() {
+    type Lie = fn(&mut ExportPage);
+    let lies: [(&str, Lie); 6] = [
+        ("left out", |page| drop(page.chunks.drain(..3))),
+        ("comes next", |page| drop(page.chunks.remove(1))),
+        ("two blocks", |page| page.chunks[1].timestamp += 1),
+        ("not where its chunks end", |page| {
+            page.cursor = page.cursor.take().map(|at| ExportCursor { number: 0, ..at })
+        }),
+        ("not where its chunks end", |page| page.cursor = None),
+        ("another parent", |page| page.chunks[0].parent_hash[0] ^= 1),
+    ];
+    for (why, lie) in lies {
+        let (mut server, client) = (Sqlite::new(), chain(&[10]));
+        let url = server.fresh();
+        engine(&client, &url, options()).catch_up().unwrap();
+        client.transport().chain().append(1, &[20, 30]);
+        let before = dump(&url);
+        client.transport().chain().garble = Some(Box::new(move |answer| drop(answer.as_mut().map(lie))));
+        let error = engine(&client, &url, options()).catch_up().unwrap_err().to_string();
+        assert!(error.contains(why), "{error} is not {why}");
+        assert_eq!(dump(&url), before);
+        client.transport().chain().garble = None;
+        engine(&client, &url, options()).catch_up().unwrap();
+    }
+}
+
+#[test]
+fn a_wrong_byte_is_noticed_in_every_segment_whole_or_in_parts() {
+    for (body, number) in [(20, 11), (3_000, 11)] {
+        for segment in 0..3 {
+            let (mut server, client) = (Sqlite::new(), chain(&[10, body, 30]));
+            let url = server.fresh();
+            let flip = move |page: &mut ExportPage| {
+                let chunks = page.chunks.iter_mut().filter(|chunk| (chunk.number, chunk.segment) == (number, segment));
+                chunks.filter(|chunk| chunk.offset == 0).for_each(|chunk| chunk.bytes[0] ^= 1);
+            };
+            client.transport().chain().garble = Some(Box::new(move |answer| drop(answer.as_mut().map(flip))));
+            let error = engine(&client, &url, options()).catch_up().unwrap_err().to_string();
+            assert!(error.contains("block 11 is damaged"), "{error}");
+            assert_eq!(client.transport().chain().bound, 0, "nothing of this run was acknowledged");
+            // The block is asked for again from its start.
+            client.transport().chain().garble = None;
+            let mut honest = engine(&client, &url, options());
+            honest.catch_up().unwrap();
+            assert_eq!((honest.figures().blocks, honest.tip()), (2, Some(12)));
+        }
+    }
+}
+
+#[test]
+fn damaged_blocks_are_left_out_where_that_is_asked_for() {
+    let (mut server, client) = (Sqlite::new(), chain(&[10, 20, 3_000, 30, 5_000, 40]));
+    {
+        let mut chain = client.transport().chain();
+        chain.corrupt.insert(11);
+        chain.blocks.get_mut(&12).unwrap().digests[0][0] ^= 1;
+        chain.blocks.get_mut(&14).unwrap().segments[2] = vec![9; 40];
+        let digest = crate::feed::sha256(&[9; 40]).to_vec();
+        chain.blocks.get_mut(&14).unwrap().digests[2] = digest;
+    }
+    let url = server.fresh();
+    let error = engine(&client, &url, options()).catch_up().unwrap_err().to_string();
+    assert!(error.contains("block 11") && error.contains("--skip-damaged"), "{error}");
+    let mut engine = engine(&client, &url, Options { skip_damaged: true, ..options() });
+    let notes = engine.catch_up().unwrap();
+    assert_eq!(notes.len(), 3, "{notes:?}");
+    let figures = engine.figures();
+    assert_eq!((figures.blocks, figures.gaps, figures.gap_blocks, figures.lag), (2, 3, 3, 0));
+    assert_eq!(client.transport().chain().bound, 16);
+    let held = engine.store().held().unwrap();
+    assert_eq!((held.blocks, held.gap_blocks), (3, 3));
+    // A damaged head is waited at, and passed when a block follows.
+    client.transport().chain().append(1, &[10]);
+    client.transport().chain().corrupt.insert(16);
+    let notes = engine.catch_up().unwrap();
+    assert!(notes.iter().any(|note| note.contains("cannot read its head, block 16")), "{notes:?}");
+    client.transport().chain().append(1, &[10]);
+    assert_eq!(engine.catch_up().unwrap().len(), 1);
+    assert_eq!(engine.tip(), Some(17));
+}
+
+#[test]
+fn the_database_of_a_chain_that_never_was_is_left_alone() {
+    let (mut server, client) = (Sqlite::new(), chain(&[10, 20]));
+    let url = server.fresh();
+    engine(&client, &url, options()).catch_up().unwrap();
+    let before = dump(&url);
+    struct Forgetful;
+    impl Transport for Forgetful {
+        fn update(&self, _: Caller, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {
+            if method == "export_blocks" {
+                return self.query(method, arg);
+            }
+            Ok(candid::encode_one(Err::<u64, _>(AckError::AboveHead { head: None }))?)
+        }
+        fn query(&self, _: &str, _: Vec<u8>) -> Result<Vec<u8>> {
+            Ok(candid::encode_one(Err::<ExportPage, _>(ExportError::BadCursor { why: "no such block".into() }))?)
+        }
+        fn principal(&self, _: Caller) -> Principal {
+            Principal::anonymous()
+        }
+    }
+    let other = Client::new(Forgetful);
+    let store = Store::open(&url, &origin(Payload::All)).unwrap();
+    let error = Engine::open(&other, store, options(), Onward).unwrap().catch_up().unwrap_err().to_string();
+    assert!(error.contains("no such block") && error.contains("Nothing was changed"), "{error}");
+    assert_eq!(dump(&url), before);
+}

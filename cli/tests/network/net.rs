@@ -1,0 +1,76 @@
+//! A canister on a network of its own.
+
+use crate::gateway::Gateway;
+use candid::Principal;
+use coppice::canister::Client;
+use coppice::network::{Network, NetworkArgs};
+use coppice::wasm;
+use coppice_canister::api::{CanisterArg, InitArg};
+use coppice_host::Host;
+use ic_ed25519::{PrivateKey, PrivateKeyFormat};
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+/// A canister behind a gateway, and a key that is its operator and producer.
+pub struct Net {
+    pub gateway: Gateway,
+    pub host: Arc<Host>,
+    pub canister: Principal,
+    /// Of the key.
+    pub principal: Principal,
+    pub dir: tempfile::TempDir,
+}
+
+impl Net {
+    pub fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let key = PrivateKey::generate_from_seed(b"operator");
+        std::fs::write(dir.path().join("key.pem"), key.serialize_pkcs8_pem(PrivateKeyFormat::Pkcs8v2)).unwrap();
+        let principal = Principal::self_authenticating(key.public_key().serialize_rfc8410_der());
+        let host = Arc::new(Host::new());
+        let controller = Principal::self_authenticating(b"controller");
+        let canister = host.create_canister_with_settings(Some(controller), None);
+        host.add_cycles(canister, 10_000_000_000_000_000);
+        coppice_host::set_module_cache(coppice_host::default_module_cache());
+        let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
+        let of = vec![principal];
+        let init = InitArg { operators: of.clone(), producers: of.clone(), admins: Some(of), ..InitArg::default() };
+        let arg = candid::encode_one(Some(CanisterArg::Init(init))).unwrap();
+        host.install_canister(canister, wasm::find(named.as_deref()).unwrap(), arg, Some(controller));
+        Self { gateway: Gateway::start(host.clone()), host, canister, principal, dir }
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).display().to_string()
+    }
+
+    pub fn database(&self) -> String {
+        format!("sqlite://{}", self.path("index.db"))
+    }
+
+    pub fn args(&self) -> NetworkArgs {
+        NetworkArgs {
+            network: Some(self.gateway.url().parse().unwrap()),
+            canister: Some(self.canister),
+            identity: Some(self.path("key.pem").into()),
+            fetch_root_key: true,
+        }
+    }
+
+    pub fn client(&self) -> Client<Network> {
+        self.args().connect().unwrap().unwrap()
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
+        let (url, canister) = (self.gateway.url(), self.canister.to_string());
+        command.args(args).args(["--network", &url, "--canister", &canister, "--identity", &self.path("key.pem")]);
+        command.args(["--fetch-root-key", "--json"]);
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+}

@@ -1,0 +1,343 @@
+//! Few cycles: growth that cannot be paid is answered, and timers that cannot be paid do not run. Only the embedded host can take
+//! cycles away, and fill a subnet.
+
+use coppice_canister::api::*;
+use coppice_host::{CanisterSettings, CanisterStatus, Host, Kind, Limits, Outcome};
+use coppice_tests::blocks::plain;
+use coppice_tests::coppice::{Coppice, Who, default_arg};
+use std::time::Duration;
+
+const G: u128 = 1_000_000_000;
+const T: u128 = 1_000 * G;
+const DAY: u64 = 86_400;
+/// Bytes of a body of which a few fill 16 MiB.
+const BODY: usize = 1_900_000;
+
+fn status(coppice: &Coppice, host: &Host) -> CanisterStatus {
+    host.canister_status(coppice.id, Some(Who::Controller.principal())).unwrap()
+}
+
+/// So many cycles lie above the freezing threshold.
+fn set_liquid(coppice: &Coppice, host: &Host, liquid: u128) {
+    let balance = status(coppice, host).freezing_limit + liquid;
+    let now = host.cycle_balance(coppice.id);
+    if balance > now {
+        host.add_cycles(coppice.id, balance - now);
+    } else {
+        host.faults().low_cycles(coppice.id, balance);
+    }
+}
+
+fn settings(coppice: &Coppice, host: &Host, settings: CanisterSettings) {
+    host.update_canister_settings(coppice.id, Some(Who::Controller.principal()), settings).unwrap();
+}
+
+fn configure(coppice: &Coppice, change: ConfigChange) -> Result<Config, ConfigError> {
+    coppice.operate("set_config", change)
+}
+
+fn problems(coppice: &Coppice) -> String {
+    coppice.ask::<Health>("health", ()).problems.join("; ")
+}
+
+/// A canister of which the next block needs a bucket of memory more, and that block.
+fn full() -> (Coppice, std::sync::Arc<Host>, AppendBlock) {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    for number in 0.. {
+        let (checkpoint, billed) = (host.checkpoint(), coppice.storage().billed_bytes);
+        let block = plain(number, 1, BODY);
+        coppice.append(&block).unwrap();
+        if number > 2 && coppice.storage().billed_bytes > billed {
+            assert_eq!(coppice.storage().billed_bytes - billed, 16 << 20);
+            host.restore(&checkpoint);
+            return (coppice, host, block);
+        }
+        assert!(number < 30, "memory must have to grow");
+    }
+    unreachable!()
+}
+
+fn trapped(host: &Host) -> Vec<String> {
+    let trap = |outcome| match outcome {
+        Outcome::Completed => None,
+        Outcome::Trapped { message, .. } => Some(message),
+    };
+    host.take_executions().into_iter().filter_map(|execution| trap(execution.outcome)).collect()
+}
+
+/// By every freezing threshold, around the edge: Ok, or an answer that says what is missing, and never a trap.
+#[test]
+fn a_growth_that_cannot_be_paid_is_answered_with_what_is_missing() {
+    let (coppice, host, block) = full();
+    let base = host.checkpoint();
+    for days in [0, 30, 180, 1_000, 3_650] {
+        host.restore(&base);
+        let secs = days * DAY;
+        settings(&coppice, &host, CanisterSettings { freezing_threshold: Some(secs), ..CanisterSettings::default() });
+        // What was learnt of another threshold is not believed for longer.
+        coppice.pass(601);
+        let checkpoint = host.checkpoint();
+        // 16 MiB, and two calls of a timer behind what this message and its bytes take.
+        let price = 127_000 * u128::from(secs) / 64;
+        let edge = price + 84 * G + 40 * G + 4 * G;
+        let mut refused = 0;
+        let mut grown = 0;
+        for percent in [34, 50, 70, 90, 95, 98, 99, 101, 102, 105, 120, 200] {
+            host.restore(&checkpoint);
+            set_liquid(&coppice, &host, edge * percent / 100);
+            host.take_executions();
+            let (before, billed) = (coppice.head(), coppice.storage().billed_bytes);
+            let answer = coppice.call::<Result<(), AppendError>>(Who::Producer, "append_block", (&block,));
+            assert_eq!(trapped(&host), Vec::<String>::new(), "{days} days, {percent} %");
+            match answer {
+                Ok(Ok(())) => grown += 1,
+                Ok(Err(AppendError::LowCycles { missing })) => {
+                    refused += 1;
+                    let page = coppice.storage().billed_bytes - billed;
+                    assert!(coppice.head() == before && page <= 64 << 10, "{page} bytes, {:?}", coppice.head());
+                    assert!(problems(&coppice).contains("stable memory cannot grow"), "{}", problems(&coppice));
+                    if days == 180 {
+                        // Of a threshold that it has met it knows the price. What a message costs by itself comes on top.
+                        host.add_cycles(coppice.id, missing - G / 10);
+                        let again = coppice.append(&block);
+                        assert!(matches!(again, Err(AppendError::LowCycles { missing: 1.. })), "{again:?}");
+                        host.add_cycles(coppice.id, 10 * G);
+                    } else {
+                        host.add_cycles(coppice.id, missing + 10 * G);
+                    }
+                    assert_eq!(coppice.append(&block), Ok(()), "{days} days, {percent} %: {missing}");
+                }
+                Ok(Err(other)) => panic!("{other:?}"),
+                // Too few for a message at all.
+                Err(reject) => assert_eq!(reject.error_code, "IC0207", "{reject:?}"),
+            }
+        }
+        assert!(refused > 3 && grown > 3, "{days} days: {refused} refused, {grown} grown");
+    }
+}
+
+#[test]
+fn health_says_so_before_appends_are_refused() {
+    let (coppice, host, block) = full();
+    assert_eq!(problems(&coppice), "");
+    // 16 MiB cost 31 G, 64 MiB four times that.
+    set_liquid(&coppice, &host, 200 * G);
+    coppice.ic.tick();
+    assert!(problems(&coppice).contains("stable memory cannot grow by 64 MiB"), "{}", problems(&coppice));
+    assert_eq!(coppice.append(&block), Ok(()));
+}
+
+/// A canister on a subnet that is as good as full: a bucket reserves 0.6 T.
+fn on_a_full_subnet() -> (Coppice, std::sync::Arc<Host>, AppendBlock) {
+    let (coppice, host, block) = full();
+    let gib = 1 << 30;
+    host.set_limits(Limits {
+        subnet_reservation_bytes: 100 * gib,
+        subnet_bytes: 200 * gib,
+        subnet_bytes_elsewhere: 198 * gib,
+        ..Limits::default()
+    });
+    (coppice, host, block)
+}
+
+fn reserved_limit(coppice: &Coppice, host: &Host, cycles: u128) {
+    let limit = Some(cycles);
+    settings(coppice, host, CanisterSettings { reserved_cycles_limit: limit, ..CanisterSettings::default() });
+}
+
+#[test]
+fn what_may_be_reserved_is_not_exceeded() {
+    let (coppice, host, block) = on_a_full_subnet();
+    host.take_executions();
+    let (mut number, mut said) = (block.number, None);
+    let missing = loop {
+        if said.is_none() && problems(&coppice).contains("reserved_cycles_limit") {
+            said = Some(number);
+        }
+        match coppice.append(&plain(number, 1, BODY)) {
+            Ok(()) => number += 1,
+            Err(AppendError::ReservedCyclesLimit { missing }) => break missing,
+            Err(other) => panic!("{other:?}"),
+        }
+        assert!(number < block.number + 100, "5 T are reserved at some time: {:?}", status(&coppice, &host));
+    };
+    assert!(said.is_some_and(|said| said < number), "{said:?} of {number}");
+    let reserved = status(&coppice, &host).reserved_cycles;
+    assert!(reserved > 4 * T && missing < T, "{reserved}, {missing}");
+    assert_eq!(trapped(&host), Vec::<String>::new());
+    // After an upgrade, too.
+    coppice.upgrade();
+    assert!(matches!(coppice.append(&plain(number, 1, BODY)), Err(AppendError::ReservedCyclesLimit { .. })));
+    // The operator raises it on the platform, and says so.
+    reserved_limit(&coppice, &host, 20 * T);
+    let change = ConfigChange { reserved_cycles_limit: Some(20 * T), ..ConfigChange::default() };
+    assert_eq!(configure(&coppice, change).unwrap().reserved_cycles_limit, 20 * T);
+    assert_eq!(coppice.append(&plain(number, 1, BODY)), Ok(()));
+    // What is to be reserved must be there, whatever storage costs.
+    set_liquid(&coppice, &host, 200 * G);
+    let refused = (number + 1..number + 30).find_map(|number| coppice.append(&plain(number, 1, BODY)).err());
+    assert!(matches!(refused, Some(AppendError::LowCycles { missing: 1.. })), "{refused:?}");
+    assert_eq!(trapped(&host), Vec::<String>::new());
+}
+
+/// The canister cannot see what the platform allows to reserve: where its setting says more, the platform traps, and nothing has
+/// changed.
+#[test]
+fn a_setting_that_says_more_than_the_platform_is_a_trap_that_changes_nothing() {
+    let (coppice, host, block) = on_a_full_subnet();
+    reserved_limit(&coppice, &host, 0);
+    let (chain, billed) = (coppice.head(), coppice.storage().billed_bytes);
+    for _ in 0..3 {
+        let reject = coppice.call::<Result<(), AppendError>>(Who::Producer, "append_block", (&block,)).unwrap_err();
+        assert_eq!(reject.error_code, "IC0534", "{reject:?}");
+        assert_eq!((coppice.head(), coppice.storage().billed_bytes), (chain, billed));
+    }
+    host.take_executions();
+    (0..360).for_each(|_| coppice.pass(10));
+    assert_eq!(trapped(&host), Vec::<String>::new(), "no timer has anything to do with it");
+    reserved_limit(&coppice, &host, 5 * T);
+    assert_eq!(coppice.append(&block), Ok(()));
+}
+
+#[test]
+fn nodes_and_the_limit_are_settings() {
+    let arg = InitArg { nodes: Some(34), reserved_cycles_limit: Some(7 * T), ..default_arg() };
+    let coppice = Coppice::with(arg);
+    let config: Config = coppice.ask("get_config", ());
+    assert_eq!((config.nodes, config.reserved_cycles_limit), (34, 7 * T));
+    for (nodes, fits) in [(0, false), (1, true), (1_000, true), (1_001, false), (u32::MAX, false), (13, true)] {
+        let change = ConfigChange { nodes: Some(nodes), ..ConfigChange::default() };
+        let answer = configure(&coppice, change);
+        assert_eq!(answer.is_ok(), fits, "{nodes}: {answer:?}");
+    }
+    for limit in [0, 1, u128::MAX] {
+        let change = ConfigChange { reserved_cycles_limit: Some(limit), ..ConfigChange::default() };
+        assert_eq!(configure(&coppice, change).unwrap().reserved_cycles_limit, limit);
+        assert_eq!(coppice.append(&plain(0, 1, 10)), Ok(()), "where nothing is reserved it does not matter");
+    }
+    coppice.upgrade();
+    let config: Config = coppice.ask("get_config", ());
+    assert_eq!((config.nodes, config.reserved_cycles_limit), (13, u128::MAX));
+    let default: Config = Coppice::new().ask("get_config", ());
+    assert_eq!((default.nodes, default.reserved_cycles_limit), (13, 5 * T));
+}
+
+/// Firings of the platform's timer, and calls of a timer's work.
+fn firings(host: &Host) -> (usize, usize) {
+    let all = host.take_executions();
+    let of = |kind| all.iter().filter(|execution| execution.kind == kind).count();
+    (of(Kind::Timer), of(Kind::Update))
+}
+
+fn with_work() -> (Coppice, std::sync::Arc<Host>) {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    coppice.append_plain(0..20, 10);
+    let policy = PrunePolicyArg { retain_blocks: Some(5), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
+    coppice.set_policy(policy).unwrap();
+    (coppice, host)
+}
+
+/// What `ic-cdk-timers` does with a timer that the balance cannot pay: it fires each round. That is why the daemon stops its timers
+/// before that, and why the next message stops one that has come that far.
+#[test]
+fn a_timer_that_cannot_be_paid_fires_each_round_until_a_message_stops_it() {
+    let (coppice, host) = with_work();
+    // A firing can be paid, which sets 40 G aside; the call that it makes cannot.
+    set_liquid(&coppice, &host, 70 * G);
+    coppice.ic.tick();
+    coppice.ic.advance_time(Duration::from_secs(60));
+    host.take_executions();
+    (0..50).for_each(|_| coppice.ic.tick());
+    assert_eq!(firings(&host), (50, 0), "a firing each round, and no work");
+    // Any message of somebody who may change something.
+    coppice.operate::<u64>("acknowledge_faults", 0u64);
+    host.take_executions();
+    for _ in 0..36 {
+        coppice.pass(600);
+    }
+    assert!(firings(&host).0 <= 1, "the one that was under way");
+    assert!(problems(&coppice).contains("no timer runs"), "{}", problems(&coppice));
+    // Nobody tells a canister that it has cycles again: the next message notices.
+    host.add_cycles(coppice.id, 100 * T);
+    for _ in 0..6 {
+        coppice.pass(600);
+    }
+    assert_eq!((firings(&host).0, coppice.prune_status().pruned_before_block), (0, 0));
+    coppice.append_plain(20..21, 10);
+    coppice.pass(60);
+    assert_eq!(coppice.prune_status().pruned_before_block, 15);
+    coppice.pass(600);
+    assert!(firings(&host).0 >= 2, "the net is there again");
+    assert_eq!(problems(&coppice), "");
+}
+
+/// As cycles are used up by messages, the timers stop before they cannot be paid.
+#[test]
+fn timers_stop_before_they_cannot_be_paid() {
+    let (coppice, host) = with_work();
+    coppice.pass(60);
+    set_liquid(&coppice, &host, 180 * G);
+    coppice.ic.tick();
+    let mut number = 20;
+    // Each brings 200 kB, which cost 0.4 G.
+    while coppice.call::<Result<(), AppendError>>(Who::Producer, "append_block", (&plain(number, 1, 200_000),)).is_ok()
+    {
+        host.take_executions();
+        coppice.ic.advance_time(Duration::from_secs(10));
+        (0..5).for_each(|_| coppice.ic.tick());
+        let (fired, worked) = firings(&host);
+        assert!(fired <= 2 && worked + 1 >= fired, "block {number}: {fired} firings, {worked} with work");
+        number += 1;
+        assert!(number < 2_000);
+    }
+    assert!(number > 100, "{number}");
+    host.take_executions();
+    for _ in 0..36 {
+        coppice.pass(600);
+    }
+    assert_eq!(firings(&host), (0, 0));
+    // An upgrade arms none either.
+    set_liquid(&coppice, &host, 350 * G);
+    coppice.upgrade();
+    set_liquid(&coppice, &host, 70 * G);
+    coppice.operate::<u64>("acknowledge_faults", 0u64);
+    host.take_executions();
+    (0..6).for_each(|_| coppice.pass(600));
+    assert!(firings(&host).0 <= 1);
+}
+
+/// An upgrade sets more aside than a message: that is no reason to take cycles for low.
+#[test]
+fn after_an_upgrade_the_timers_go_on_by_themselves() {
+    let (coppice, host) = with_work();
+    set_liquid(&coppice, &host, 345 * G);
+    coppice.upgrade();
+    coppice.pass(60);
+    assert_eq!(coppice.prune_status().pruned_before_block, 14);
+}
+
+#[test]
+fn below_min_liquid_cycles_only_the_net_goes_on() {
+    let (coppice, host) = with_work();
+    let floor = |cycles: u128| {
+        let change = ConfigChange { min_liquid_cycles: Some(cycles), ..ConfigChange::default() };
+        configure(&coppice, change).unwrap();
+    };
+    floor(u128::MAX);
+    host.take_executions();
+    for _ in 0..360 {
+        coppice.pass(10);
+    }
+    let (fired, worked) = firings(&host);
+    assert!(fired <= 7 && worked == 6, "once in ten minutes, and what was set before: {fired}, {worked}");
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.held_by), (0, Some(HeldBy::LowCycles)));
+    // Appends go on, and wake nothing.
+    coppice.append_plain(20..40, 10);
+    host.take_executions();
+    (0..59).for_each(|_| coppice.pass(10));
+    assert!(firings(&host).0 <= 1);
+    floor(0);
+    coppice.pass(60);
+    assert_eq!(coppice.prune_status().pruned_before_block, 34);
+}

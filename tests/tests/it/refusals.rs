@@ -1,0 +1,103 @@
+//! Codes of refusals that nothing in a canister's ordinary life leads to, each through the interface: memory that is damaged, too few
+//! cycles for UTXO records, more work than a message may do.
+
+use crate::utxo::{all_ok, configure, create, get, set_mined, spend};
+use coppice_canister::api::*;
+use coppice_host::{Host, Limits, StablePagePrices};
+use coppice_tests::blocks::{hash, plain};
+use coppice_tests::coppice::{Coppice, Who, default_arg};
+use coppice_tests::transactions::Tx;
+use serde_bytes::ByteBuf;
+
+/// Writes to stable memory `at` bytes before the place where `bytes` lie behind `before`.
+fn damage(coppice: &Coppice, host: &Host, bytes: &[u8], is_there: impl Fn(&[u8]) -> bool, head: usize, with: &[u8]) {
+    let mut memory = host.get_stable_memory(coppice.id);
+    let finder = memory.windows(bytes.len()).enumerate().filter(|(_, window)| *window == bytes);
+    let places = finder.map(|(at, _)| at).filter(|&at| at >= head && is_there(&memory[at - head..at]));
+    let places: Vec<usize> = places.collect();
+    assert_eq!(places.len(), 1, "{places:?}");
+    memory[places[0] - head..places[0] - head + with.len()].copy_from_slice(with);
+    host.set_stable_memory(coppice.id, &memory);
+}
+
+#[test]
+fn a_block_whose_record_is_damaged_is_corrupt() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    coppice.append_plain(0..9, 1_000);
+    // The record of block 5: the number at 8, the hash at 64.
+    let is_record = |head: &[u8]| head[8..16] == 5u64.to_le_bytes();
+    damage(&coppice, &host, &hash(5), is_record, 64, &[0, 0]);
+    assert!(matches!(coppice.block(5), Err(ReadError::Corrupt { .. })), "{:?}", coppice.block(5));
+    let page = coppice.export(None, 1_000_000).unwrap();
+    let refused = coppice.export(Some(page.cursor.unwrap()), 1_000_000);
+    assert!(matches!(refused, Err(ExportError::Corrupt { .. })), "{refused:?}");
+    assert!(coppice.block(4).is_ok() && coppice.block(6).is_ok());
+    coppice.append(&plain(9, 3, 1_000)).unwrap();
+}
+
+#[test]
+fn a_record_that_cannot_be_decoded_is_corrupt() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    let (tx, other) = (Tx::orphan(1, 2), Tx::orphan(2, 2));
+    all_ok(create(&coppice, 10, vec![tx.record(), other.record()]));
+    // Its head: a kind and a version, 1 each, and the id at 8.
+    damage(&coppice, &host, &tx.txid, |head| head[..2] == [1, 1], 8, &[9]);
+    let corrupt = |error: &UtxoError| matches!(error, UtxoError::Corrupt { .. });
+    assert!(get(&coppice, &tx).is_err_and(|error| corrupt(&error)));
+    assert!(create(&coppice, 11, vec![tx.record()]).results[0].as_ref().is_err_and(corrupt));
+    assert!(set_mined(&coppice, 11, 7, &[&tx], false).results[0].as_ref().is_err_and(corrupt));
+    let item = TransactionSpends { spender: ByteBuf::from([7; 32]), spends: vec![tx.spend(0, 0)] };
+    let refused = spend(&coppice, 11, vec![item]).results.remove(0).unwrap_err();
+    assert!(corrupt(&refused[0].error), "{refused:?}");
+    assert!(get(&coppice, &other).is_ok());
+}
+
+#[test]
+fn records_that_need_memory_which_cannot_be_paid_are_refused_with_what_is_missing() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    let mut salt = 0;
+    let refused = loop {
+        let batch: Vec<UtxoCreate> = (0..250).map(|i| Tx::orphan(salt + i, 50).record()).collect();
+        salt += 250;
+        let status = host.canister_status(coppice.id, Some(Who::Controller.principal())).unwrap();
+        host.faults().low_cycles(coppice.id, status.freezing_limit + 135_000_000_000);
+        let answer = create(&coppice, 10, batch);
+        if let Some(error) = answer.results.into_iter().find_map(Result::err) {
+            break error;
+        }
+        assert!(salt < 50_000, "memory must have to grow");
+    };
+    assert!(matches!(refused, UtxoError::LowCycles { missing: 1.. }), "{refused:?}");
+    host.add_cycles(coppice.id, 1_000_000_000_000);
+    all_ok(create(&coppice, 10, vec![Tx::orphan(salt, 50).record()]));
+}
+
+/// Pages that cost so much that a family of double spends is more than a message may do.
+#[test]
+fn a_family_that_is_too_much_for_a_message_is_refused_whole() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    configure(&coppice, UtxoSettingsChange { utxo_batch_size: Some(20_000), ..Default::default() }).unwrap();
+    let mut txs = vec![Tx::orphan(1, 100)];
+    for salt in 2..60 {
+        let parent = txs.last().expect("the first").txid;
+        txs.push(Tx::of(salt, &[(parent, 0)], 100));
+    }
+    for tx in &txs {
+        all_ok(create(&coppice, 10, vec![tx.record()]));
+    }
+    for pair in txs.windows(2) {
+        let item = TransactionSpends { spender: pair[1].id(), spends: vec![pair[0].spend(0, 0)] };
+        assert_eq!(spend(&coppice, 11, vec![item]).results, [Ok(1)]);
+    }
+    let before: Vec<UtxoRecord> = txs.iter().map(|tx| get(&coppice, tx).unwrap()).collect();
+    let mark = || -> Batch<Result<Conflict, UtxoError>> {
+        coppice.produce("utxo_set_conflicting", UtxoSetConflicting { height: 12, txids: vec![txs[0].id()] })
+    };
+    let dear = StablePagePrices { first_access: 300_000_000, first_write: 0 };
+    host.set_limits(Limits { stable_page_prices: dear, ..Limits::default() });
+    assert_eq!(mark().results, [Err(UtxoError::TooMuchWork)]);
+    host.set_limits(Limits::default());
+    let after: Vec<UtxoRecord> = txs.iter().map(|tx| get(&coppice, tx).unwrap()).collect();
+    assert_eq!(after, before);
+    assert_eq!(all_ok(mark())[0].marked.len(), txs.len());
+}
