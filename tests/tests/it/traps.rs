@@ -166,7 +166,9 @@ fn what_traps_where_only_the_net_fires_is_passed_over_too() {
     let start = host.checkpoint();
     let each = (0..DUE).map(|_| {
         let coppice = Rc::clone(&coppice);
-        Box::new(move || drop(coppice.prune_now(1))) as Box<dyn FnOnce()>
+        Box::new(move || {
+            coppice.prune_now(1);
+        }) as Box<dyn FnOnce()>
     });
     let own = own_accesses(&host, each);
     host.restore(&start);
