@@ -105,7 +105,7 @@ pub fn arm() {
     GROWTH_AT.set(None);
     arm_net();
     arm_work();
-    watch_cycles();
+    judge(runtime::liquid_cycles().saturating_add(growth::set_aside_by_hooks()));
 }
 
 fn arm_net() {
@@ -118,7 +118,11 @@ fn arm_net() {
 /// Stops timers that the balance does not pay for, and starts them where it does again. Each message that changes something calls it:
 /// of a top-up no code of the canister is told.
 pub fn watch_cycles() {
-    let liquid = runtime::liquid_cycles();
+    judge(runtime::liquid_cycles());
+}
+
+/// Stops, or starts, timers by what is liquid.
+fn judge(liquid: u128) {
     let beat = if liquid < TWO_CALLS.get() {
         Beat::None
     } else if liquid < state::read(|state| state.config.min_liquid_cycles) {
@@ -165,6 +169,9 @@ fn change_beat(before: Beat, beat: Beat) {
 /// Forgets all timers, as an upgrade does.
 #[cfg(test)]
 pub fn forget() {
+    BEAT.set(Beat::All);
+    TWO_CALLS.set(0);
+    GROWTH_AT.set(None);
     RECORDS_EVERY.set(None);
     ARMED.set(None);
     DUE.set(None);

@@ -18,9 +18,9 @@ use std::marker::PhantomData;
 /// No arguments at all, as deployment tools encode them.
 const NOTHING: &[u8] = b"DIDL\0\0";
 
-/// What decoding a message may cost, by `candid`'s own measure ([`DecoderConfig::set_decoding_quota`]): a unit takes some 320
-/// instructions at most. The largest batches of a feeder take two thirds of it.
-const DECODING_QUOTA: usize = 3_000_000;
+/// What decoding a message may cost, by `candid`'s own measure ([`DecoderConfig::set_decoding_quota`]): a unit takes some 330
+/// instructions at most. The largest batches of a feeder take five sixths of it.
+const DECODING_QUOTA: usize = 2_800_000;
 /// What skipping may cost that nobody knows: fields, arguments, options of another type. It also bounds how deep a value goes: on wasm
 /// nothing else does, and the stack would overflow.
 const SKIPPING_QUOTA: usize = 1_000;

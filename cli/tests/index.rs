@@ -70,7 +70,6 @@ fn index(client: &Client<Embedded>, url: &str, random: &mut Random, pages: Optio
     let options = Options {
         page_bytes: 40_000,
         ack_every: Some(2),
-        by_query: false,
         skip_damaged: false,
         accept_reset: false,
         keep_orphaned: 1_000,

@@ -343,13 +343,15 @@ impl ChainStore {
         }
     }
 
-    /// Bytes of the log between the head and a block that comes next; where the head's record is damaged that is not known.
+    /// Bytes of the log between the head and a block that comes next; where the head's record is damaged that is not known. A gap is the rest
+    /// of one blob: what is longer says that the head's record is wrong, and must not be noted as if it were right.
     fn gap_before(&self, meta: &BlockMeta) -> u32 {
         if meta.log_offset != self.log.start_of(self.log.blob_of(meta.log_offset)) {
             return 0;
         }
         let before = self.state.head().and_then(|head| self.records.meta(head));
-        before.map_or(0, |before| meta.log_offset.saturating_sub(before.log_end()) as u32)
+        let gap = before.map_or(0, |before| meta.log_offset.saturating_sub(before.log_end()));
+        u32::try_from(gap).ok().filter(|&gap| gap < self.log.class().size()).unwrap_or(0)
     }
 
     /// Writes the record of a block that comes next.

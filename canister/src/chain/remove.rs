@@ -52,8 +52,9 @@ impl ChainStore {
 
     /// Whether a block's payload begins where that of the one before ends, or behind the gap that its record tells of.
     pub(super) fn follows(&self, before: &BlockMeta, meta: &BlockMeta) -> bool {
-        let end = before.log_end();
-        end == meta.log_offset || end.checked_add(self.records.gap(meta.number)) == Some(meta.log_offset)
+        let (end, gap) = (before.log_end(), self.records.gap(meta.number));
+        let is_gap = gap < u64::from(self.log.class().size());
+        end == meta.log_offset || is_gap && end.checked_add(gap) == Some(meta.log_offset)
     }
 
     /// What taking out the blocks below `before` would cost, oldest first. The head is never among them.

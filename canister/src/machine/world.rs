@@ -31,7 +31,7 @@ impl World {
     /// A new canister whose messages enter, or take out, `slice` references.
     pub fn new(seed: u64, slice: u64, verify: bool) -> Self {
         native::reset();
-        native::with(|world| world.caller = PRODUCER);
+        native::with(|world| (world.caller, world.controllers) = (PRODUCER, vec![PRODUCER]));
         memory::forget();
         daemon::forget();
         let arg = InitArg { log_class: Some(CLASS), ..InitArg::default() };

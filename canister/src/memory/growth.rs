@@ -70,6 +70,7 @@ pub fn set_terms(terms: Terms) {
 #[cfg(not(target_family = "wasm"))]
 pub fn forget() {
     LEARNT.set(None);
+    PUT_OFF.set(false);
     WANTED.set(false);
     set_terms(Terms { nodes: NODES as u32, reserved_cycles_limit: u128::MAX });
 }
@@ -77,6 +78,12 @@ pub fn forget() {
 /// A price of a subnet of 13 nodes on the canister's.
 fn scaled(price: u128) -> u128 {
     price * u128::from(TERMS.get().nodes) / NODES
+}
+
+/// Cycles that an installation or an upgrade sets aside for its hooks, beyond what a message sets aside: for 300 billion instructions
+/// where that is for 40. What is left of them comes back.
+pub fn set_aside_by_hooks() -> u128 {
+    scaled(260_000_000_000)
 }
 
 /// Liquid cycles that a growth leaves: two calls of a timer, so that the daemon's net goes on.
@@ -93,14 +100,12 @@ pub fn grow(pages: u64) -> Result<(), GrowError> {
         check(pages, estimate(), 0)?;
         return Err(GrowError::Later);
     }
-    let now = runtime::time_ns();
-    let known = LEARNT.get().filter(|price| now < price.at.saturating_add(BELIEVED_NS));
-    match known {
+    match known() {
         Some(price) => check(pages, price, 0)?,
         // One page must be paid to be asked about.
         None => check(1, estimate(), 0).or_else(|_| check(pages, estimate(), 0))?,
     }
-    let price = learn(now)?;
+    let price = learn()?;
     if pages > 1 {
         check(pages - 1, price, 0)?;
         grow_raw(pages - 1)?;
@@ -109,10 +114,11 @@ pub fn grow(pages: u64) -> Result<(), GrowError> {
 }
 
 /// Grows a page, and learns what it costs.
-fn learn(now: u64) -> Result<Price, GrowError> {
+fn learn() -> Result<Price, GrowError> {
     let liquid = runtime::liquid_cycles();
     let reservation = grow_raw(1)?;
-    let price = Price { threshold: liquid.saturating_sub(runtime::liquid_cycles()), reservation, at: now };
+    let threshold = liquid.saturating_sub(runtime::liquid_cycles());
+    let price = Price { threshold, reservation, at: runtime::time_ns() };
     LEARNT.set(Some(price));
     Ok(price)
 }
@@ -130,14 +136,23 @@ fn grow_raw(pages: u64) -> Result<u128, GrowError> {
     Ok(reserved)
 }
 
-/// What a page costs as far as that is known without growing one.
+/// What was learnt not long ago.
+fn known() -> Option<Price> {
+    let now = runtime::time_ns();
+    LEARNT.get().filter(|price| now < price.at.saturating_add(BELIEVED_NS))
+}
+
+/// What a page costs as far as that is known without growing one: what is frozen, spread over the pages, is somewhat more, but for
+/// what is covered by cycles that are reserved.
 fn estimate() -> Price {
-    LEARNT.get().unwrap_or_else(|| {
+    known().unwrap_or_else(|| {
         let frozen = runtime::cycle_balance().saturating_sub(runtime::liquid_cycles());
+        let spread = frozen / u128::from(billed_pages().max(SMALL));
         let reserves = Reserved::now() > 0;
+        let learnt = LEARNT.get();
         Price {
-            threshold: frozen / u128::from(billed_pages().max(SMALL)),
-            reservation: if reserves { scaled(MOST_RESERVED) } else { 0 },
+            threshold: learnt.filter(|_| reserves).map_or(spread, |price| price.threshold.max(spread)),
+            reservation: learnt.map_or(if reserves { scaled(MOST_RESERVED) } else { 0 }, |price| price.reservation),
             at: 0,
         }
     })

@@ -31,9 +31,6 @@ pub struct IndexArgs {
     /// Acknowledge with --payload headers, too: the canister may then prune payloads that no database has
     #[arg(long, conflicts_with = "no_ack")]
     pub ack_headers: bool,
-    /// Pull what is acknowledged by query, too: faster, and on the word of one replica for what the blocks hold
-    #[arg(long, requires = "network")]
-    pub pull_by_query: bool,
     /// Blocks that a reorg or a reset takes out that are kept in the table orphaned
     #[arg(long, value_name = "BLOCKS", default_value_t = 10_000, requires = "network")]
     pub keep_orphaned: u64,

@@ -5,11 +5,10 @@
 //! | answered by query | is |
 //! |---|---|
 //! | nothing new; a replica that is late | believed: nothing changes, and it is asked again later |
-//! | blocks, where they may come by query | stored, but the first behind a gap, and the first of all where they are acknowledged |
+//! | blocks, where nobody acknowledges them | stored, but the first behind a gap |
 //! | all else, and what does not fit | asked again as an update call, and that answer alone counts |
 //!
-//! So nothing leaves the database, nothing is left out, and (but where blocks may come by query) nothing is acknowledged on a query's
-//! word.
+//! So nothing leaves the database, nothing is left out, and nothing is acknowledged on a query's word.
 
 use super::assemble::Misfit;
 use super::engine::{Engine, Next, ensure_registered};
@@ -33,7 +32,7 @@ type Answer = Result<ExportPage, ExportError>;
 impl<T: Transport, C: Checkpoint> Engine<'_, T, C> {
     /// Asks for the page behind the cursor.
     pub(super) fn ask(&mut self) -> Result<(Answer, Word)> {
-        let by_query = self.options.by_query && !self.doubt;
+        let by_query = self.options.by_query() && !self.doubt;
         let page_bytes = self.options.page_bytes;
         if !by_query && !self.at_rest {
             return Ok((self.ask_canister(self.cursor.as_ref(), page_bytes)?, Word::Update));
@@ -55,9 +54,9 @@ impl<T: Transport, C: Checkpoint> Engine<'_, T, C> {
         }
     }
 
-    /// Whether the next block says what is missing before it, which nobody asks for any more once it is acknowledged.
+    /// Whether the next block says what is missing before it, which nobody asks for any more then.
     fn begins_anew(&self) -> bool {
-        self.at.restart && (self.at.expected.is_some() || self.options.ack_every.is_some())
+        self.at.restart && self.at.expected.is_some()
     }
 
     /// Asks as an update call.
@@ -79,15 +78,28 @@ impl<T: Transport, C: Checkpoint> Engine<'_, T, C> {
         }
     }
 
-    /// An answer does not fit: that of a query is asked for again as an update call, that of an update call ends the run.
+    /// An answer does not fit: that of a query is asked for again as an update call. That of an update call ends the run, but where it
+    /// goes on with a block that was begun by query: all of that block is then asked for anew.
     pub(super) fn misfit(&mut self, word: Word, why: Misfit) -> Result<Event> {
-        if word == Word::Update {
+        if word == Word::Update && !self.forget_unreplicated()? {
             return Err(why.into());
         }
         let note = format!("a query was answered with what does not fit, and is asked again as an update call: {why}");
         self.figures.unconfirmed += 1;
         self.doubt();
         Ok(Event::Note(note))
+    }
+
+    /// Forgets what has come of a block that was begun by query. Answers whether there was any.
+    pub(super) fn forget_unreplicated(&mut self) -> Result<bool> {
+        let Some(block) = self.at.block.take_if(|block| !block.replicated) else { return Ok(false) };
+        let start = self.at.start_of(&block, self.cursor.as_ref().map_or(0, |cursor| cursor.rollbacks));
+        self.store.change(|change| {
+            change.drop_incomplete()?;
+            Ok(((), start))
+        })?;
+        (self.cursor, self.at) = self.store.load()?;
+        Ok(true)
     }
 
     /// The next block comes as the answer of update calls.

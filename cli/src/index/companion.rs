@@ -139,7 +139,6 @@ impl<'a, T: Transport + Sync> Companion<'a, T> {
         let options = Options {
             page_bytes: 0,
             ack_every: Some(ACK_EVERY),
-            by_query: false,
             skip_damaged: false,
             accept_reset: false,
             keep_orphaned: 0,

@@ -68,17 +68,9 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
     /// # Errors
     /// When the database fails.
     pub fn open(client: &'a Client<T>, mut store: Store, options: Options, checkpoint: C) -> Result<Self> {
-        let (mut cursor, mut at) = store.load()?;
-        if let Some(block) = at.block.take_if(|block| !block.replicated && !options.by_query) {
-            let start = at.start_of(&block, cursor.map_or(0, |cursor| cursor.rollbacks));
-            store.change(|change| {
-                change.drop_incomplete()?;
-                Ok(((), start))
-            })?;
-            (cursor, at) = store.load()?;
-        }
+        let (cursor, at) = store.load()?;
         let next = if options.ack_every.is_some() && at.tip.is_some() { Next::Acknowledge } else { Next::Pull };
-        Ok(Self {
+        let mut engine = Self {
             client,
             store,
             checkpoint,
@@ -92,7 +84,11 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
             at_rest: false,
             doubt: false,
             figures: Figures::default(),
-        })
+        };
+        if !options.by_query() {
+            engine.forget_unreplicated()?;
+        }
+        Ok(engine)
     }
 
     /// What was done so far.
@@ -217,7 +213,7 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
             // It would hand out what was rolled back since.
             return Ok(Event::Behind("a replica that has not come to the last reorg answers: it is late".into()));
         }
-        if word == Word::Update || self.options.by_query {
+        if word == Word::Update || self.options.by_query() {
             self.figures.head = page.head;
         }
         let Some(first) = page.chunks.first() else {
@@ -281,9 +277,12 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
             ExportError::Reorged { common_ancestor, cursor } => self.reorged(common_ancestor, cursor),
             ExportError::Reset { .. } => self.reset(),
             ExportError::Behind { head } => Ok(Event::Behind(late(head))),
-            ExportError::BadCursor { why } => bail!(
-                "the canister does not know the place where this database is ({why}): the database is of another chain, or \
-                 the canister was installed anew. Nothing was changed"
+            ExportError::BadCursor { why } => self.misfit(
+                Word::Update,
+                Misfit(format!(
+                    "the canister does not know the place where this database is ({why}): the database is of another chain, \
+                     or the canister was installed anew. Nothing was changed"
+                )),
             ),
             ExportError::Corrupt { number, why, next } => {
                 ensure!(

@@ -141,6 +141,10 @@ impl Chain {
                         }
                     });
                 }
+                let length = |block: &FakeBlock| block.segments.get(usize::from(at.segment)).map_or(0, Vec::len) as u64;
+                if self.blocks.get(&at.number).is_some_and(|block| at.offset > length(block)) {
+                    return Err(ExportError::BadCursor { why: "an offset behind the segment's end".into() });
+                }
                 if at.segment == 3 { (at.number + 1, 0, 0) } else { (at.number, at.segment, at.offset) }
             }
         };

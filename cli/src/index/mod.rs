@@ -146,7 +146,6 @@ pub fn network(args: &IndexArgs, client: &Client<Network>, stop: &Stop) -> Resul
     let options = Options {
         page_bytes: args.page_bytes,
         ack_every,
-        by_query: args.pull_by_query || ack_every.is_none(),
         skip_damaged: args.skip_damaged,
         accept_reset: args.accept_reset,
         keep_orphaned: args.keep_orphaned,

@@ -10,14 +10,20 @@ pub struct Options {
     pub page_bytes: u64,
     /// Blocks after which they are acknowledged, and at the head; none: never.
     pub ack_every: Option<u64>,
-    /// Whether blocks come by query, on the word of one replica; else each page is the answer of an update call.
-    pub by_query: bool,
     /// Whether a block that cannot be read is left out, and noted as a gap.
     pub skip_damaged: bool,
     /// Whether all that is stored may be taken out where the canister's chain was reset.
     pub accept_reset: bool,
     /// Blocks that a reorg or a reset took out that are kept in `orphaned`, the newest.
     pub keep_orphaned: u64,
+}
+
+impl Options {
+    /// Whether blocks come by query, on the word of one replica: those that nobody acknowledges. Else each page is the answer of an update
+    /// call.
+    pub fn by_query(&self) -> bool {
+        self.ack_every.is_none()
+    }
 }
 
 /// A place between two steps.

@@ -130,8 +130,6 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
 enum Way {
     /// As by default.
     Replicated,
-    /// `--pull-by-query`.
-    ByQuery,
     /// `--no-ack`.
     Reader,
 }
@@ -142,7 +140,6 @@ impl Way {
         Options {
             page_bytes: 3_000,
             ack_every: (self != Self::Reader).then_some(2),
-            by_query: self != Self::Replicated,
             skip_damaged: true,
             accept_reset: true,
             keep_orphaned: 1_000,
@@ -153,8 +150,7 @@ impl Way {
     fn hears(self, lie: &Lie) -> bool {
         match self {
             Self::Replicated => true,
-            Self::ByQuery => !lie.is_content(),
-            Self::Reader => !lie.is_content() && !matches!(lie, Lie::LeftOut | Lie::Old(_)),
+            Self::Reader => !lie.is_content() && !matches!(lie, Lie::LeftOut | Lie::Old(_) | Lie::Parents),
         }
     }
 }
@@ -358,7 +354,10 @@ impl<'a> World<'a> {
             let entry = self.ever.get(id).unwrap_or_else(|| panic!("{:?}: there never was {id:?}", self.way));
             assert_eq!(store.count_same(std::slice::from_ref(entry)).unwrap(), 1, "{:?}: {id:?} is not it", self.way);
         }
-        for entry in self.truth.values() {
+        // Where blocks come by query a reorg is followed from further back than need be, and what the canister keeps comes again.
+        let oldest = self.feeder.prune_status().unwrap().oldest_kept_block.unwrap();
+        let again = if self.way == Way::Replicated { u64::MAX } else { oldest };
+        for entry in self.truth.range(..again).map(|(_, entry)| entry) {
             let id = identity(entry);
             assert!(stored.contains(&id) || !self.held.contains(&id), "{:?}: {id:?} is gone", self.way);
         }
@@ -432,7 +431,7 @@ proptest! {
 
     #[test]
     fn no_row_goes_and_nothing_is_acknowledged_on_a_lie(
-        way in prop_oneof![3 => Just(Way::Replicated), 2 => Just(Way::ByQuery), 1 => Just(Way::Reader)],
+        way in prop_oneof![2 => Just(Way::Replicated), 1 => Just(Way::Reader)],
         actions in actions(),
     ) {
         play(way, actions);
@@ -461,5 +460,5 @@ fn each_lie_alone_changes_nothing() {
         actions.extend([index(vec![lie.clone()]), Action::Append(vec![30, 4_000]), index(vec![lie])]);
     }
     play(Way::Replicated, actions.clone());
-    play(Way::ByQuery, actions);
+    play(Way::Reader, actions);
 }

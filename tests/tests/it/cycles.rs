@@ -69,7 +69,9 @@ fn trapped(host: &Host) -> Vec<String> {
 #[test]
 fn a_growth_that_cannot_be_paid_is_answered_with_what_is_missing() {
     let (coppice, host, block) = full();
+    let base = host.checkpoint();
     for days in [0, 30, 180, 1_000, 3_650] {
+        host.restore(&base);
         let secs = days * DAY;
         settings(&coppice, &host, CanisterSettings { freezing_threshold: Some(secs), ..CanisterSettings::default() });
         // What was learnt of another threshold is not believed for longer.
@@ -302,6 +304,16 @@ fn timers_stop_before_they_cannot_be_paid() {
     host.take_executions();
     (0..6).for_each(|_| coppice.pass(600));
     assert!(firings(&host).0 <= 1);
+}
+
+/// An upgrade sets more aside than a message: that is no reason to take cycles for low.
+#[test]
+fn after_an_upgrade_the_timers_go_on_by_themselves() {
+    let (coppice, host) = with_work();
+    set_liquid(&coppice, &host, 345 * G);
+    coppice.upgrade();
+    coppice.pass(60);
+    assert_eq!(coppice.prune_status().pruned_before_block, 14);
 }
 
 #[test]

@@ -192,7 +192,9 @@ fn a_policy_may_change_in_the_middle_of_a_run() {
     assert_eq!((status.pruned_before_block, status.runs, status.need_prune), (9, 2, false));
     assert_eq!(status.last_run.unwrap().ticks, 9 - first, "a block a tick");
     // Another interval.
-    coppice.set_policy(PrunePolicyArg { timer_interval_secs: Some(300), ..policy(5) }).unwrap();
+    coppice
+        .set_policy(PrunePolicyArg { timer_interval_secs: Some(300), max_ops_per_tick: Some(10_000), ..policy(5) })
+        .unwrap();
     coppice.pass(250);
     assert_eq!(coppice.prune_status().pruned_before_block, 9);
     coppice.pass(60);

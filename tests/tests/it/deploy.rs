@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Cycles that a full subnet reserves for a GiB that is grown, at most: ten years of storage.
-const RESERVED_A_GIB: u64 = 38_000_000_000_000;
+const RESERVED_A_GIB: u128 = 38_000_000_000_000;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -35,6 +35,16 @@ fn the_init_arguments_install() {
         let config: Config = coppice.ask("get_config", ());
         assert_eq!((config.log_class, config.max_stable_pages), (1 << 20, pages), "{name}");
     }
+}
+
+/// The canister cannot ask what the platform allows to reserve.
+#[test]
+fn what_may_be_reserved_is_said_twice_and_the_same() {
+    let trillions = init("deploy/init.production.did").reserved_cycles_limit.unwrap() / 1_000_000_000_000;
+    let icp = read("icp.yaml");
+    let limits: Vec<&str> =
+        icp.lines().filter_map(|line| line.trim().strip_prefix("reserved_cycles_limit: ")).collect();
+    assert_eq!(limits, [format!("{trillions}t")]);
 }
 
 #[test]
@@ -122,10 +132,12 @@ fn icp_cli_reads_what_each_environment_is_meant_to_have() {
         let expected = read(argument);
         assert_eq!(content, expected.lines().map(str::trim).collect::<Vec<_>>(), "{environment}");
     }
-    // What is reserved for the cap is within what may be.
-    let pages = init("deploy/init.production.did").max_stable_pages.unwrap();
-    let reserved = pages.div_ceil(1 << 14) * RESERVED_A_GIB;
+    // What is reserved for the cap is within what may be, and the canister is told the same as the platform.
+    let init = init("deploy/init.production.did");
+    let pages = init.max_stable_pages.unwrap();
+    let reserved = u128::from(pages.div_ceil(1 << 14)) * RESERVED_A_GIB;
     assert!(reserved <= 620_000_000_000_000, "{pages} pages may have {reserved} cycles reserved");
+    assert_eq!(init.reserved_cycles_limit, Some(620_000_000_000_000));
 }
 
 /// The tool would say so.

@@ -315,16 +315,9 @@ impl World {
             if cost > self.worst.0 {
                 self.worst = (cost, format!("{method}: {what}"));
             }
-            if cost > MOST {
-                println!(
-                    "OVER {method}: {what}: {cost} {:?}",
-                    answer.as_ref().map(|a| a.len()).map_err(|e| e.message.chars().take(200).collect::<String>())
-                );
-            }
+            assert!(cost <= MOST, "{method}, {what}: {cost} instructions, {answer:?}");
             if let Outcome::Trapped { message, .. } = &execution.outcome {
-                if !message.contains("unwrap") {
-                    println!("TRAP {method}: {what}: {message}");
-                }
+                assert!(message.contains("cannot be decoded"), "{method}, {what}: {message}");
             }
         }
         answer.is_ok()

@@ -214,7 +214,9 @@ fn undisturbed() -> Undisturbed {
     host.take_executions();
     let mut messages = Vec::new();
     life(&coppice, |_| {
-        messages.extend(host.take_executions().into_iter().filter(|e| !matches!(e.kind, Kind::Query)));
+        messages.extend(
+            host.take_executions().into_iter().filter(|e| !matches!(e.kind, Kind::Query | Kind::InspectMessage)),
+        );
     });
     let messages: Vec<_> = messages.iter().map(|e| (e.kind, e.instructions, e.system_calls)).collect();
     let end = end(&coppice);

@@ -34,7 +34,13 @@ fn body(number: u64) -> usize {
 
 /// The policy of a turn. A day has 300 blocks.
 fn policy(trigger: Trigger) -> PrunePolicyArg {
-    let default = PrunePolicyArg::default();
+    // The one before is switched off.
+    let default = PrunePolicyArg {
+        retain_blocks: Some(0),
+        retain_days: Some(0),
+        target_bytes: Some(0),
+        ..PrunePolicyArg::default()
+    };
     match trigger {
         Trigger::Count | Trigger::Exporter => PrunePolicyArg { retain_blocks: Some(WINDOW), ..default },
         Trigger::Age => PrunePolicyArg { retain_days: Some(1), ..default },

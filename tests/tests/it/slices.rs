@@ -63,7 +63,7 @@ fn large() -> (Coppice, Arc<Host>) {
 fn small(host: &Host, what: &str) -> usize {
     let messages = host.take_executions();
     let (mut most, mut count) = ((0, 0), 0);
-    for message in messages.iter().filter(|message| message.kind != Kind::Query) {
+    for message in messages.iter().filter(|message| !matches!(message.kind, Kind::Query | Kind::InspectMessage)) {
         assert_eq!(message.outcome, Outcome::Completed, "{what}");
         let dirtied = message.stable_pages_written + message.heap_pages_written;
         assert!(message.instructions <= INSTRUCTIONS, "{what}: {message:?}");

@@ -361,7 +361,8 @@ fn what_comes_before_pruning_is_passed_over_too() {
     let underway = coppice.append(&plain(BLOCKS + 6, 1, 10));
     assert_eq!(underway, Err(AppendError::RollbackUnderway { to: BLOCKS + 1 }));
     assert_eq!(coppice.prune_status().pruned_before_block, DUE);
-    coppice.set_policy(PrunePolicyArg { retain_blocks: Some(1), ..policy() }).unwrap();
+    let fast = PrunePolicyArg { retain_blocks: Some(1), max_ops_per_tick: Some(10_000), ..policy() };
+    coppice.set_policy(fast).unwrap();
     enable(&coppice, true);
     coppice.pass(60);
     work_off(&coppice, "behind a rollback that traps");

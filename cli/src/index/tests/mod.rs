@@ -27,14 +27,7 @@ fn origin(payload: Payload) -> Origin {
 }
 
 fn options() -> Options {
-    Options {
-        page_bytes: 1_000,
-        ack_every: Some(3),
-        by_query: false,
-        skip_damaged: false,
-        accept_reset: false,
-        keep_orphaned: 100,
-    }
+    Options { page_bytes: 1_000, ack_every: Some(3), skip_damaged: false, accept_reset: false, keep_orphaned: 100 }
 }
 
 /// Databases that are empty each time.
