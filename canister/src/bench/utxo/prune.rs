@@ -110,9 +110,7 @@ fn bench_prepare_prune(arg: UtxoBenchArg) -> Result<(), String> {
                 tick(state);
             }
             // Their blobs wait to be deleted.
-            while arg.op == "outside" && state.deletions.pending_count() < arg.rounds {
-                tick(state);
-            }
+            while arg.op == "outside" && tick(state).records_deleting < arg.rounds {}
             Ok(())
         })
     })
