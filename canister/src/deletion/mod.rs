@@ -4,7 +4,7 @@
 //! lost. The pruner schedules thousands of blobs in a tick. No blob may be in the hands of two workers that both believe it theirs.
 //!
 //! **Design.** A row is a slot. A chain by 20 bits of its name's hash and one by its number lead to it; beside these it stands in
-//! exactly one place, which its state names, and [`Store::enter`] and [`Store::leave`] are the only ones that change it:
+//! exactly one place, which its state names, and `Store::enter` and `Store::leave` are the only ones that change it:
 //!
 //! | state | place | |
 //! |---|---|---|
