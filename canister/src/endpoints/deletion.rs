@@ -10,6 +10,7 @@ use crate::{daemon, wire};
 use candid::candid_method;
 use ic_cdk::{query, update};
 use serde_bytes::ByteBuf;
+use std::fmt::Debug;
 
 /// Runs a message of the queue's, after which the timer knows when time does something next.
 fn message<T>(run: impl FnOnce(&mut State, u64) -> T) -> T {
@@ -18,16 +19,32 @@ fn message<T>(run: impl FnOnce(&mut State, u64) -> T) -> T {
     result
 }
 
+/// As [`message`]; what one does who is no producer is an operator's, and noted.
+fn scheduling<T>(
+    method: &str,
+    argument: &impl Debug,
+    run: impl FnOnce(&mut State, u64) -> Result<T, BlobDeletionError>,
+) -> Result<T, BlobDeletionError> {
+    let result = match read(|state| state.caller_is(Role::Producer)) {
+        true => mutate(|state| run(state, time_ns())),
+        false => noting(method, format!("{argument:?}"), |state| run(state, time_ns())),
+    };
+    daemon::arm_deletions();
+    result
+}
+
 #[candid_method(update)]
 #[update(guard = "scheduler", hidden = true, decode_with = "wire::arg")]
 fn schedule_blob_deletion(arg: ScheduleBlobDeletion) -> Result<ScheduledBlobDeletion, BlobDeletionError> {
-    message(|state, now| state.deletions.schedule(&Name::from(&arg.name), arg.delete_at_height, now))
+    scheduling("schedule_blob_deletion", &arg, |state, now| {
+        state.deletions.schedule(&Name::from(&arg.name), arg.delete_at_height, now)
+    })
 }
 
 #[candid_method(update)]
 #[update(guard = "scheduler", hidden = true, decode_with = "wire::arg")]
 fn cancel_blob_deletion(name: BlobName) -> Result<bool, BlobDeletionError> {
-    message(|state, now| state.deletions.cancel(&Name::from(&name), now))
+    scheduling("cancel_blob_deletion", &name, |state, now| state.deletions.cancel(&Name::from(&name), now))
 }
 
 #[candid_method(query)]

@@ -17,6 +17,7 @@ pub(super) fn noting<T, E: Debug>(
 ) -> Result<T, E> {
     let shown = |state: &State| {
         let mut shown = state.utxo_pruner.shown();
+        shown.push(field("pending blob deletions", state.deletions.pending_count()));
         shown.push(field("dead blob deletions", state.deletions.dead_count()));
         shown
     };

@@ -127,6 +127,13 @@ fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
     world.noted("set_aside_unmined", 1u32, ["", "", "NotBlocking"]);
     world.noted("retry_record", 1u32, ["", "", "NotBlocking"]);
     world.noted("retry_blob_deletion", 1u64, ["", "", "NotFound"]);
+    let name =
+        |key: &[u8]| BlobName { blob_key: ByteBuf::from(key), file_type: "tx".into(), store_type: StoreType::Tx };
+    let scheduled = ScheduleBlobDeletion { name: name(b"a"), delete_at_height: 7 };
+    let [none, one] = ["pending blob deletions = 0", "pending blob deletions = 1"];
+    world.noted("schedule_blob_deletion", scheduled, [none, one, "Ok"]);
+    world.noted("cancel_blob_deletion", name(b"a"), [one, none, "Ok"]);
+    world.noted("cancel_blob_deletion", name(b""), ["", "", "Empty"]);
 
     // That is all of them.
     let may = |roles: &[Role]| roles.contains(&Role::Operator) || roles.contains(&Role::Admin);

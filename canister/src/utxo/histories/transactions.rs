@@ -217,7 +217,7 @@ pub fn spoil(source: &mut TransactionSource, how: u8) {
         TransactionSource::Outside(outside) => match how % 5 {
             0 => drop(outside.txid.pop()),
             1 => outside.store.blob_key = ByteBuf::new(),
-            2 => outside.store.blob_key = ByteBuf::from([1; 257]),
+            2 => outside.store.blob_key = ByteBuf::from([1; 1_025]),
             3 => outside.inputs.push(Outpoint { txid: ByteBuf::from([1; 31]), vout: 0 }),
             _ => outside.utxo_hashes.push(Some(ByteBuf::from([1; 33]))),
         },

@@ -232,7 +232,7 @@ fn outputs_only(partial: &PartialTransaction, height: u32) -> Result<Given, Utxo
 
 fn outside(outside: &OutsideTransaction) -> Result<Given, UtxoError> {
     let txid = hash_argument("txid", &outside.txid)?;
-    if outside.store.blob_key.is_empty() || outside.store.blob_key.len() > 256 {
+    if outside.store.blob_key.is_empty() || outside.store.blob_key.len() > 1_024 {
         return Err(bad("blob_key"));
     }
     if outside.coinbase && !outside.inputs.is_empty() {

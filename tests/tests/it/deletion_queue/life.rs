@@ -153,7 +153,9 @@ fn undisturbed() -> Undisturbed {
     host.take_executions();
     let mut messages = Vec::new();
     life(&coppice, |coppice| {
-        messages.extend(host.take_executions().into_iter().filter(|e| !matches!(e.kind, Kind::Query)));
+        messages.extend(
+            host.take_executions().into_iter().filter(|e| !matches!(e.kind, Kind::Query | Kind::InspectMessage)),
+        );
         check(coppice);
     });
     let messages: Vec<_> = messages.iter().map(|e| (e.kind, e.instructions, e.system_calls)).collect();
@@ -195,9 +197,8 @@ fn a_trap_in_any_message_of_the_queue_changes_nothing() {
                 continue;
             }
             tried += 1;
-            life.again(&format!("trap in message {k}, {kind:?}, at {point:?}"), |host| {
-                host.faults().trap_message(k, point);
-            });
+            let what = format!("trap in message {k}, {kind:?}, at {point:?}");
+            life.again(&what, |host| host.faults().trap_message(k, point));
         }
     }
     assert!(tried > 2 * life.messages.len(), "{tried} points in {} messages", life.messages.len());
@@ -209,7 +210,8 @@ fn an_upgrade_between_any_two_messages_of_the_queue_loses_nothing() {
     let arg = candid::encode_one(None::<CanisterArg>).unwrap();
     for k in 1..=life.messages.len() as u64 {
         let (kind, ..) = life.messages[k as usize - 1];
-        life.again(&format!("upgrade before message {k}, {kind:?}"), |host| {
+        let what = format!("upgrade before message {k}, {kind:?}");
+        life.again(&what, |host| {
             host.faults().upgrade_before(k, life.coppice.id, wasm::canister(), arg.clone());
         });
     }
