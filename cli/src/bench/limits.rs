@@ -10,7 +10,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         ("blob", "store", 65_536) => (85_000, 237_000),
         ("blob", "store", 1_048_576) => (1_310_000, 3_700_000),
         ("blob", "read", 1_048_576) => (1_052_000, 2_400_000),
-        ("blob", "allocate_fresh", _) => (2_500, 1_770),
+        ("blob", "allocate_fresh", _) => (2_500, 2_270),
         ("blob", "allocate_reuse", _) => (3_000, 2_060),
         ("blob", "release", _) => (3_000, 3_740),
         ("blob", "open", _) => (1_200_000, 1_480_000),
