@@ -10,7 +10,6 @@ use crate::{daemon, wire};
 use candid::candid_method;
 use ic_cdk::{query, update};
 use serde_bytes::ByteBuf;
-use std::fmt::Debug;
 
 /// Runs a message of the queue's, after which the timer knows when time does something next.
 fn message<T>(run: impl FnOnce(&mut State, u64) -> T) -> T {
@@ -22,12 +21,17 @@ fn message<T>(run: impl FnOnce(&mut State, u64) -> T) -> T {
 /// As [`message`]; what one does who is no producer is an operator's, and noted.
 fn scheduling<T>(
     method: &str,
-    argument: &impl Debug,
+    name: &BlobName,
     run: impl FnOnce(&mut State, u64) -> Result<T, BlobDeletionError>,
 ) -> Result<T, BlobDeletionError> {
     let result = match read(|state| state.caller_is(Role::Producer)) {
         true => mutate(|state| run(state, time_ns())),
-        false => noting(method, format!("{argument:?}"), |state| run(state, time_ns())),
+        false => {
+            // A name may be as long as a message, and what is noted is short.
+            let key = &name.blob_key[..name.blob_key.len().min(64)];
+            let (of, bytes) = (name.store_type, name.blob_key.len());
+            noting(method, format!("{of:?}, a key of {bytes} bytes: {key:02x?}"), |state| run(state, time_ns()))
+        }
     };
     daemon::arm_deletions();
     result
@@ -36,7 +40,7 @@ fn scheduling<T>(
 #[candid_method(update)]
 #[update(guard = "scheduler", hidden = true, decode_with = "wire::arg")]
 fn schedule_blob_deletion(arg: ScheduleBlobDeletion) -> Result<ScheduledBlobDeletion, BlobDeletionError> {
-    scheduling("schedule_blob_deletion", &arg, |state, now| {
+    scheduling("schedule_blob_deletion", &arg.name, |state, now| {
         state.deletions.schedule(&Name::from(&arg.name), arg.delete_at_height, now)
     })
 }

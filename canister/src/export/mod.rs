@@ -119,14 +119,17 @@ impl Exporters {
     /// Takes an exporter out, and answers its principal. What only it held back may then be pruned.
     ///
     /// # Errors
-    /// `Unknown`; of the last one `LastExporter` without `drop_guard`, and `AdminOnly` for whom `may_drop_guard` does not allow it. Nothing
-    /// has changed.
+    /// `Unknown`; of the last one `LastExporter` without `drop_guard`; and `AdminOnly` where more may be pruned without it, for whom
+    /// `may_drop_guard` does not allow that: who operates can register an exporter, and must not put it in another one's place. Nothing has
+    /// changed.
     pub fn remove(&mut self, which: &RemoveExporter, may_drop_guard: bool) -> Result<Principal, ExporterError> {
         let entry = self.by_name.get(&which.name).ok_or(ExporterError::Unknown)?;
         if self.by_name.len() == 1 && !which.drop_guard {
             return Err(ExporterError::LastExporter);
         }
-        if self.by_name.len() == 1 && !may_drop_guard {
+        let others = self.by_name.iter().filter(|(name, _)| **name != which.name);
+        let holds_back = others.map(|(_, other)| other.bound).min().is_none_or(|bound| bound > entry.bound);
+        if holds_back && !may_drop_guard {
             return Err(ExporterError::AdminOnly);
         }
         let principal = entry.principal;

@@ -237,6 +237,13 @@ fn an_operator_is_no_admin_and_an_admin_no_operator() {
     assert_eq!(remove(Who::Operator, Who::Archive), Ok(()));
     assert_eq!(remove(Who::Operator, Who::Exporter), Err(ExporterError::AdminOnly));
     assert_eq!(coppice.export_status().exporters.len(), 1);
+    // Nor does an operator put one of its own, which has everything, in the place of one that has not.
+    coppice.append_plain(0..3, 100);
+    coppice.register(Who::Archive);
+    let head: Result<BlockHeader, ReadError> = coppice.ask("get_head", ());
+    coppice.ack(Who::Archive, 2, &head.unwrap().hash).unwrap();
+    assert_eq!(remove(Who::Operator, Who::Exporter), Err(ExporterError::AdminOnly));
+    assert_eq!(remove(Who::Operator, Who::Archive), Ok(()));
     assert_eq!(remove(Who::Admin, Who::Exporter), Ok(()));
     // Nobody becomes an exporter by a role alone.
     let exporter = Grant { principal: Who::Exporter.principal(), role: Role::Exporter };
