@@ -199,4 +199,20 @@ mod tests {
         let read: Config = value.deserialized().unwrap();
         assert_eq!(read, Config { max_rollback_blocks: 1_000, open_queries: false, ..before });
     }
+
+    /// What bounds memory does so at once, and after an upgrade.
+    #[test]
+    fn the_cap_on_memory_is_in_force_whenever_it_is_known() {
+        crate::runtime::native::reset();
+        memory::forget();
+        let init = InitArg { max_stable_pages: Some(40_000), ..InitArg::default() };
+        crate::state::init(Some(crate::api::CanisterArg::Init(init))).unwrap();
+        assert_eq!(memory::max_pages(), 40_000);
+        let change = ConfigChange { max_stable_pages: Some(50_000), ..ConfigChange::default() };
+        crate::state::mutate(|state| state.set_config("set_config", &change)).unwrap();
+        assert_eq!(memory::max_pages(), 50_000);
+        memory::forget();
+        crate::state::upgrade(None).unwrap();
+        assert_eq!(memory::max_pages(), 50_000);
+    }
 }

@@ -183,4 +183,19 @@ mod tests {
         }
         assert_eq!(memory::billed_pages(), billed, "what was cleared is used again");
     }
+
+    /// Who asks is told where the chain begins, and that it does not.
+    #[test]
+    fn the_oldest_block_is_said_and_that_there_is_none() {
+        let (mut chain, mut blobs) = fresh(64 << 10);
+        assert_eq!(chain.first_available(), None);
+        for number in 7..10 {
+            chain.append(&mut blobs, &block(number, &[id(number)], 10), &Admission::default(), 1_700_000_000).unwrap();
+        }
+        assert_eq!(chain.first_available(), Some(7));
+        chain.remove_oldest(&mut blobs).unwrap();
+        assert_eq!(chain.first_available(), Some(8));
+        chain.reset();
+        assert_eq!(chain.first_available(), None);
+    }
 }
