@@ -24,12 +24,26 @@ pub(super) fn noting<T, E: Debug>(
     mutate(|state| state.noting(method, argument.to_string(), shown, change))
 }
 
+/// Tells the pruner a height. One that only an operator may tell is an operator's change, and noted.
+fn notifying<T: Debug>(
+    method: &str,
+    height: u32,
+    notify: impl FnOnce(&mut State, bool) -> Result<T, PrunerError>,
+) -> Result<T, PrunerError> {
+    let by_operator = operator().is_ok();
+    match by_operator && read(|state| state.utxo_pruner.is_jump(height)) {
+        true => noting(method, height, |state| notify(state, true)),
+        false => mutate(|state| notify(state, by_operator)),
+    }
+}
+
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn notify_block_persisted(height: u32) -> Result<PruneTrigger, PrunerError> {
     daemon::watch();
-    let by_operator = operator().is_ok();
-    let answer = mutate(|state| state.utxo_pruner.notify_persisted(height, by_operator));
+    let answer = notifying("notify_block_persisted", height, |state, by_operator| {
+        state.utxo_pruner.notify_persisted(height, by_operator)
+    });
     daemon::arm_records();
     answer
 }
@@ -38,8 +52,9 @@ fn notify_block_persisted(height: u32) -> Result<PruneTrigger, PrunerError> {
 #[update(guard = "producer", hidden = true, decode_with = "wire::args")]
 fn notify_block(height: u32, mined_set: bool) -> Result<PruneTrigger, PrunerError> {
     daemon::watch();
-    let by_operator = operator().is_ok();
-    let answer = mutate(|state| state.utxo_pruner.notify_block(height, mined_set, by_operator));
+    let answer = notifying("notify_block", height, |state, by_operator| {
+        state.utxo_pruner.notify_block(height, mined_set, by_operator)
+    });
     daemon::arm_records();
     answer
 }

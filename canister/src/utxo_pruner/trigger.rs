@@ -26,6 +26,16 @@ enum Triggered {
 }
 
 impl UtxoPruner {
+    /// The highest height that a producer may tell.
+    fn highest_told(&self) -> u32 {
+        self.stored.current.saturating_add(self.stored.settings.max_height_jump)
+    }
+
+    /// Whether a height is so far above the one before it that only an operator may tell it.
+    pub fn is_jump(&self, height: u32) -> bool {
+        height > self.highest_told() && self.stored.current > 0
+    }
+
     /// Takes note of where the chain is. One wrong height would have everything below it pruned: only an operator's may be
     /// far above the one before it.
     ///
@@ -34,9 +44,8 @@ impl UtxoPruner {
     fn note(&mut self, height: u32, by_operator: bool) -> Result<(), PrunerError> {
         is_height(height)?;
         let current = self.stored.current;
-        let most = current.saturating_add(self.stored.settings.max_height_jump);
-        if height > most && current > 0 && !by_operator {
-            return Err(PrunerError::HeightJump { current, most });
+        if self.is_jump(height) && !by_operator {
+            return Err(PrunerError::HeightJump { current, most: self.highest_told() });
         }
         self.stored.current = current.max(height);
         Ok(())

@@ -168,6 +168,26 @@ fn entries_outlive_upgrades_and_an_upgrade_that_changes_settings_is_one() {
     assert_eq!(page(&coppice, None, 0), all);
 }
 
+/// A height far above the one before is told by an operator alone, in whatever way: it is noted, and what a producer tells is not.
+#[test]
+fn a_height_that_only_an_operator_may_tell_is_noted() {
+    let coppice = Coppice::new();
+    let both = Grant { principal: Who::Controller.principal(), role: Role::Producer };
+    coppice.operate::<Result<(), RoleError>>("grant_role", both).unwrap();
+    let granted = newest(&coppice).unwrap();
+    let tell = |who: Who, height: u32| -> Result<PruneTrigger, PrunerError> {
+        coppice.call(who, "notify_block_persisted", (height,)).unwrap()
+    };
+    tell(Who::Producer, 100).unwrap();
+    tell(Who::Controller, 101).unwrap();
+    assert!(matches!(tell(Who::Producer, 3_000_000), Err(PrunerError::HeightJump { current: 101, .. })));
+    assert_eq!(newest(&coppice).unwrap(), granted);
+    tell(Who::Controller, 3_000_000).unwrap();
+    let noted = newest(&coppice).unwrap();
+    assert_eq!((noted.method.as_str(), noted.argument.as_str()), ("notify_block_persisted", "3000000"));
+    assert_eq!((noted.caller, noted.result.as_str()), (Who::Controller.principal(), "Ok"));
+}
+
 /// Who sends the longest argument that there may be has an entry of 2 KiB all the same.
 #[test]
 fn the_longest_argument_is_cut() {
