@@ -25,7 +25,9 @@ impl Rows<'_> {
         let Self { utxo, call, totals, .. } = self;
         let of = utxo.deleting(txid)?;
         if of.inputs() > STEP_INPUTS {
-            return utxo.list_deleting(&of);
+            utxo.list_deleting(&of)?;
+            totals.external_files_deleted += 1;
+            return Ok(());
         }
         let parents = utxo.parents(&of, (0, STEP_INPUTS))?;
         let told = utxo.tell(&of, &parents, call)?;

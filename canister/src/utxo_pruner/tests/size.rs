@@ -85,9 +85,9 @@ const INPUTS: u32 = 10;
 const PARENTS: u32 = 20_000;
 
 /// Records that are due, whose bytes are outside, and of which each spends from parents that lie scattered, on pages of their own.
-fn outside(s: &mut Service) -> Vec<[u8; 32]> {
+fn outside(s: &mut Service, rows: u32, of_each: u32, among: u32) -> Vec<[u8; 32]> {
     let call: Call<'static> = s.w.call();
-    let parents: Vec<Tx> = (0..PARENTS).map(|salt| Tx::orphan(u64::from(salt), 60)).collect();
+    let parents: Vec<Tx> = (0..among).map(|salt| Tx::orphan(u64::from(salt), 60)).collect();
     for parent in &parents {
         let item = UtxoCreate { mined: mined(&[block(900, 900)]), ..raw(parent) };
         s.w.store.create(&mut s.w.blobs, &item, &call).unwrap();
@@ -97,9 +97,9 @@ fn outside(s: &mut Service) -> Vec<[u8; 32]> {
         file_type: FileType::Tx,
         store_type: StoreType::Tx,
     };
-    for number in 0..ROWS {
-        let input = |vin: u32| ((number * 7_919 + vin * 1_009) % PARENTS, vin);
-        let inputs: Vec<(u32, u32)> = (0..INPUTS).map(input).collect();
+    for number in 0..rows {
+        let input = |vin: u32| ((number * 7_919 + vin * 1_009) % among, vin % 60);
+        let inputs: Vec<(u32, u32)> = (0..of_each).map(input).collect();
         let txid = id(u64::from(number) | 1 << 40);
         let source = TransactionSource::Outside(OutsideTransaction {
             txid: ByteBuf::from(txid),
@@ -117,15 +117,15 @@ fn outside(s: &mut Service) -> Vec<[u8; 32]> {
         let spends =
             inputs.iter().zip(0..).map(|((parent, vout), vin)| parents[*parent as usize].spend(*vout, vin)).collect();
         let spends = TransactionSpends { spender: ByteBuf::from(txid), spends };
-        assert_eq!(s.w.store.spend(&spends, &call), Ok(INPUTS));
+        assert_eq!(s.w.store.spend(&spends, &call), Ok(of_each));
     }
-    (0..ROWS).map(|number| id(u64::from(number) | 1 << 40)).collect()
+    (0..rows).map(|number| id(u64::from(number) | 1 << 40)).collect()
 }
 
 #[test]
 fn many_rows_with_records_are_completed_as_far_as_a_message_goes_each_wholly_or_not_at_all() {
     let mut s = Service::new();
-    let txids = outside(&mut s);
+    let txids = outside(&mut s, ROWS, INPUTS, PARENTS);
     let job = s.prune(1_288);
     assert_eq!((job.counts.records_deleting, s.status().blobs_pending), (u64::from(ROWS), u64::from(ROWS)));
     let mut rows: Vec<u64> = (1..=u64::from(ROWS)).collect();
@@ -151,4 +151,19 @@ fn many_rows_with_records_are_completed_as_far_as_a_message_goes_each_wholly_or_
         assert_eq!(s.status().totals.parents_updated, u64::from(INPUTS) * (u64::from(ROWS) - rows.len() as u64));
     }
     assert_eq!(s.store.storage().records, u64::from(PARENTS));
+}
+
+/// A record with more inputs than one message tells goes in phase 2, and its blob was gone when the worker said so: it is counted then, once.
+#[test]
+fn the_blob_of_a_large_record_is_counted_when_it_is_gone() {
+    let mut s = Service::new();
+    let txid = outside(&mut s, 1, 1_001, 1_001)[0];
+    s.prune(1_288);
+    let arg = CompleteBlobDeletions { completed_ids: vec![1], failed_ids: vec![], max_retries: 3 };
+    let done = s.with(|pruner, records| pruner.complete_deletions(records, &arg)).unwrap();
+    let totals = |s: &Service| (s.status().totals.external_files_deleted, s.status().totals.records_deleted);
+    assert_eq!((done.removed, totals(&s)), (1, (1, 0)));
+    s.prune(1_289);
+    assert_eq!(totals(&s), (1, 1));
+    assert!(s.store.get(&UtxoGet { txid: ByteBuf::from(txid), first: 0, limit: 0 }).is_err());
 }
