@@ -9,9 +9,9 @@
 //! What the door refuses costs the canister nothing, however long it is. A call from another canister does not pass the door, so the guards
 //! ask the same roles, before the argument is decoded. A test holds table, guards and Candid file together.
 
-use crate::api::Role;
 use crate::{daemon, runtime, state};
 use candid::Principal;
+use coppice_interface::Role;
 
 /// A query that is called as an update has an argument of fewer bytes.
 pub const QUERY_ARGUMENT: u64 = 10_000;
@@ -251,9 +251,9 @@ pub fn auditor() -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{CanisterArg, ConfigChange, InitArg};
     use crate::memory;
     use crate::runtime::native;
+    use coppice_interface::{CanisterArg, ConfigChange, InitArg};
 
     fn inspected(caller: Principal, method: &str, argument_bytes: u64) -> Result<(), String> {
         native::with(|world| {
@@ -318,7 +318,7 @@ mod tests {
                 assert!(inspected(stranger, method, 10_000).is_err(), "{method}");
             }
         }
-        let grant = crate::api::Grant { principal: producer, role: Role::Producer };
+        let grant = coppice_interface::Grant { principal: producer, role: Role::Producer };
         assert_eq!(state::mutate(|state| state.revoke_role(&grant)), Ok(true));
         assert!(inspected(producer, "append_block", 0).is_err());
     }

@@ -8,13 +8,13 @@ mod deletion;
 mod keys;
 mod utxo;
 
-use crate::api::AppendBlock;
 use crate::blob::{BlobPtr, Owner};
 use crate::chain::Admission;
 use crate::runtime::instructions;
 use crate::state::{State, mutate};
 use crate::{access, memory};
 use candid::CandidType;
+use coppice_interface::AppendBlock;
 use ic_cdk::update;
 use ic_stable_structures::StableBTreeMap;
 use serde::Deserialize;

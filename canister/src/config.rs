@@ -1,52 +1,50 @@
 //! The settings, persisted with the roles in one cell.
 
-use crate::api::{
-    Config, ConfigChange, ConfigError, InitArg, UtxoSettings, UtxoSettingsChange, default_nodes,
-    default_reserved_cycles_limit,
-};
 use crate::blob::{Class, GRANULE, MAX_GRANULES};
 use crate::memory::{self, Region, cell, growth};
 use crate::roles::Roles;
+use coppice_interface::{
+    Config, ConfigChange, ConfigError, InitArg, MAX_STABLE_PAGES, UtxoSettings, UtxoSettingsChange,
+};
 use serde::{Deserialize, Serialize};
 
 const MAGIC: [u8; 4] = *b"CPCF";
 const VERSION: u16 = 1;
 const CAPACITY: usize = 64 << 10;
-const DEFAULT_LOG_CLASS: u32 = 1 << 20;
 /// Fewest pages with which an empty canister starts: a bucket for each region and one to spare.
 const MIN_PAGES: u64 = 4_096;
 
 /// Most pages of a canister: 500 GiB.
 const MAX_PAGES: u64 = MAX_GRANULES * GRANULE / memory::PAGE;
+const _: () = assert!(MAX_PAGES == MAX_STABLE_PAGES);
 
 /// Most nodes that a subnet is taken to have.
 const MAX_NODES: u32 = 1_000;
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            log_class: DEFAULT_LOG_CLASS,
-            max_stable_pages: MAX_PAGES,
-            verify_segments: true,
-            upload_expiry_secs: 120,
-            min_liquid_cycles: 100_000_000_000,
-            require_export: false,
-            nodes: default_nodes(),
-            reserved_cycles_limit: default_reserved_cycles_limit(),
-            max_rollback_blocks: 1_000,
-            open_queries: false,
-            utxo: UtxoSettings::default(),
-        }
-    }
-}
 
 fn invalid(field: &str, why: impl Into<String>) -> ConfigError {
     ConfigError::Invalid { field: field.into(), why: why.into() }
 }
 
-impl Config {
+/// What the canister does with its settings.
+pub trait Settings: Sized {
     /// The settings of a new canister.
-    pub fn new(arg: &InitArg) -> Result<Self, ConfigError> {
+    ///
+    /// # Errors
+    /// `Invalid`.
+    fn new(arg: &InitArg) -> Result<Self, ConfigError>;
+    /// The class of the log's blobs.
+    fn class(&self) -> Class;
+    /// Says to memory what bounds it.
+    fn bound_memory(&self);
+    /// Changes the settings, or none of them.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    fn apply(&mut self, change: &ConfigChange) -> Result<(), ConfigError>;
+}
+
+impl Settings for Config {
+    fn new(arg: &InitArg) -> Result<Self, ConfigError> {
         let mut config = Self::default();
         if let Some(log_class) = arg.log_class {
             config.log_class = log_class;
@@ -63,19 +61,16 @@ impl Config {
         Ok(config)
     }
 
-    /// The class of the log's blobs.
-    pub fn class(&self) -> Class {
+    fn class(&self) -> Class {
         Class::of_size(self.log_class).expect("checked when it was set")
     }
 
-    /// Says to memory what bounds it.
-    pub fn bound_memory(&self) {
+    fn bound_memory(&self) {
         memory::set_max_pages(self.max_stable_pages);
         growth::set_terms(growth::Terms { nodes: self.nodes, reserved_cycles_limit: self.reserved_cycles_limit });
     }
 
-    /// Changes the settings, or none of them.
-    pub fn apply(&mut self, change: &ConfigChange) -> Result<(), ConfigError> {
+    fn apply(&mut self, change: &ConfigChange) -> Result<(), ConfigError> {
         let mut new = self.clone();
         if let Some(pages) = change.max_stable_pages {
             if pages < MIN_PAGES {
@@ -103,7 +98,7 @@ impl Config {
         new.max_rollback_blocks = change.max_rollback_blocks.unwrap_or(new.max_rollback_blocks);
         new.open_queries = change.open_queries.unwrap_or(new.open_queries);
         if let Some(change) = &change.utxo {
-            new.utxo.apply(change)?;
+            apply_utxo(&mut new.utxo, change)?;
         }
         *self = new;
         Ok(())
@@ -132,23 +127,21 @@ pub fn within<T: PartialOrd + Copy + std::fmt::Display>(
     }
 }
 
-impl UtxoSettings {
-    /// Changes the settings, or none of them.
-    fn apply(&mut self, change: &UtxoSettingsChange) -> Result<(), ConfigError> {
-        within("utxo_batch_size", change.utxo_batch_size, (1, 20_000), &mut self.utxo_batch_size)?;
-        let most = u32::MAX / 2;
-        within("block_height_retention", change.block_height_retention, (0, most), &mut self.block_height_retention)?;
-        within("coinbase_maturity", change.coinbase_maturity, (0, most), &mut self.coinbase_maturity)?;
-        let after = change.reassign_spendable_after;
-        within("reassign_spendable_after", after, (0, most), &mut self.reassign_spendable_after)?;
-        within("max_tx_size_in_store", change.max_tx_size_in_store, (0, 1 << 20), &mut self.max_tx_size_in_store)?;
-        within("max_external_bytes", change.max_external_bytes, (0, u64::MAX), &mut self.max_external_bytes)?;
-        let range = (1_000_000, 20_000_000_000);
-        within("batch_instructions", change.batch_instructions, range, &mut self.batch_instructions)?;
-        self.externalize_all = change.externalize_all.unwrap_or(self.externalize_all);
-        self.require_extended = change.require_extended.unwrap_or(self.require_extended);
-        Ok(())
-    }
+/// Changes the settings of the UTXO store in place.
+fn apply_utxo(settings: &mut UtxoSettings, change: &UtxoSettingsChange) -> Result<(), ConfigError> {
+    within("utxo_batch_size", change.utxo_batch_size, (1, 20_000), &mut settings.utxo_batch_size)?;
+    let most = u32::MAX / 2;
+    within("block_height_retention", change.block_height_retention, (0, most), &mut settings.block_height_retention)?;
+    within("coinbase_maturity", change.coinbase_maturity, (0, most), &mut settings.coinbase_maturity)?;
+    let after = change.reassign_spendable_after;
+    within("reassign_spendable_after", after, (0, most), &mut settings.reassign_spendable_after)?;
+    within("max_tx_size_in_store", change.max_tx_size_in_store, (0, 1 << 20), &mut settings.max_tx_size_in_store)?;
+    within("max_external_bytes", change.max_external_bytes, (0, u64::MAX), &mut settings.max_external_bytes)?;
+    let range = (1_000_000, 20_000_000_000);
+    within("batch_instructions", change.batch_instructions, range, &mut settings.batch_instructions)?;
+    settings.externalize_all = change.externalize_all.unwrap_or(settings.externalize_all);
+    settings.require_extended = change.require_extended.unwrap_or(settings.require_extended);
+    Ok(())
 }
 
 /// What the cell holds.
@@ -206,7 +199,7 @@ mod tests {
         crate::runtime::native::reset();
         memory::forget();
         let init = InitArg { max_stable_pages: Some(40_000), ..InitArg::default() };
-        crate::state::init(Some(crate::api::CanisterArg::Init(init))).unwrap();
+        crate::state::init(Some(coppice_interface::CanisterArg::Init(init))).unwrap();
         assert_eq!(memory::max_pages(), 40_000);
         let change = ConfigChange { max_stable_pages: Some(50_000), ..ConfigChange::default() };
         crate::state::mutate(|state| state.set_config("set_config", &change)).unwrap();

@@ -5,7 +5,6 @@
 //! flows one way, endpoint → store → blob; the pruner reaches the stores through one small trait.
 
 pub mod access;
-pub mod api;
 pub mod audit;
 pub mod blob;
 pub mod chain;
@@ -36,8 +35,9 @@ pub mod wire;
 pub mod bench;
 
 use access::{admin, auditor, exporter, operator, producer, remover, reverter, uploader};
-use api::*;
 use candid::candid_method;
+use config::Settings as _;
+use coppice_interface::*;
 use ic_cdk::{init, inspect_message, post_upgrade, query, update};
 use runtime::time_secs;
 use serde_bytes::ByteBuf;

@@ -8,13 +8,13 @@
 mod model;
 mod world;
 
-use crate::api::*;
 use crate::blob::Owner;
 use crate::chain::IndexTable;
 use crate::runtime::native;
 use crate::state;
 use crate::testing::{block, hash, id, with_keys};
 use candid::Principal;
+use coppice_interface::*;
 use model::{Made, Model, Place, Upload};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;

@@ -4,14 +4,16 @@
 //! Of each cell every structure in it, however deep, gets a field that this code does not know. (That a field is absent which it
 //! does know is the other half: what was written before a field was made.)
 
-use crate::api::*;
+use crate::config::Settings as _;
 use crate::memory::{self, cell};
+use crate::prune::policy::Policy as _;
 use crate::runtime::{native, time_secs};
 use crate::state::{self, mutate, read};
 use crate::testing::block;
 use crate::utxo::tests::world::{Tx, block as in_block, raw};
 use candid::Principal;
 use ciborium::Value;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// The cells that are CBOR, and the names of those structures in them that a busy canister has. Exporters are by name: that map

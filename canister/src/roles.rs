@@ -1,8 +1,8 @@
 //! Who has which role.
 
-use crate::api::{Grant, Role, RoleError};
 use crate::runtime;
 use candid::Principal;
+use coppice_interface::{Grant, Role, RoleError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

@@ -2,13 +2,10 @@
 
 mod control;
 
-use crate::api::{
-    CanisterArg, ClassStorage, Config, Grant, Health, HeldBy, OwnerStorage, PruneReason, RegionStorage, Role,
-    StorageStatus,
-};
 use crate::audit::AuditLog;
 use crate::blob::{BlobStore, Class, Owner};
 use crate::chain::{Admission, ChainStore, IndexTable};
+use crate::config::Settings as _;
 use crate::deletion::DeletionQueue;
 use crate::export::Exporters;
 use crate::marker::Turn;
@@ -18,6 +15,10 @@ use crate::roles::Roles;
 use crate::utxo::UtxoStore;
 use crate::utxo_pruner::{Records, UtxoPruner};
 use crate::{config, runtime};
+use coppice_interface::{
+    CanisterArg, ClassStorage, Config, Grant, Health, HeldBy, OwnerStorage, PruneReason, RegionStorage, Role,
+    StorageStatus,
+};
 use std::cell::RefCell;
 use std::rc::Rc;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -72,7 +73,7 @@ pub fn mutate<T>(f: impl FnOnce(&mut State) -> T) -> T {
 /// A sentence that says what is wrong with the argument or with memory.
 pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
     let arg = match arg {
-        None => crate::api::InitArg::default(),
+        None => coppice_interface::InitArg::default(),
         Some(CanisterArg::Init(arg)) => arg,
         Some(CanisterArg::Upgrade(_)) => return Err("a new canister takes `Init`, not `Upgrade`".into()),
     };

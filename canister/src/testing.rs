@@ -1,10 +1,10 @@
 //! Blocks for tests.
 
-use crate::api::AppendBlock;
 use crate::blob::{BlobStore, Class};
 use crate::chain::ChainStore;
 use crate::memory::{self, cell};
 use crate::runtime::native;
+use coppice_interface::AppendBlock;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 use std::rc::Rc;

@@ -6,10 +6,10 @@
 //! *Out*: what the generic code would do at a price. It builds and writes the whole type table of an answer each time,
 //! 200,000 instructions for `variant { Ok; Err : AppendError }`, ten times what appending a small block takes.
 
-use crate::api::CanisterArg;
 use crate::runtime;
 use candid::utils::{ArgumentDecoder, decode_args_with_config};
 use candid::{CandidType, DecoderConfig};
+use coppice_interface::CanisterArg;
 use serde::de::DeserializeOwned;
 use std::any::TypeId;
 use std::cell::RefCell;
@@ -96,7 +96,7 @@ pub fn decode_canister_arg(bytes: Vec<u8>) -> Option<CanisterArg> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::*;
+    use coppice_interface::*;
     use serde_bytes::ByteBuf;
 
     #[test]

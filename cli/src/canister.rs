@@ -6,7 +6,7 @@ mod utxo;
 use anyhow::{Context, Result, anyhow, bail};
 use candid::utils::ArgumentEncoder;
 use candid::{CandidType, Principal};
-use coppice_canister::api::*;
+use coppice_interface::*;
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
 pub use utxo::{TransactionUpload, UtxoRead};

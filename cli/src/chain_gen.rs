@@ -6,7 +6,7 @@
 use crate::feed::{self, Place};
 use anyhow::{Context, Result};
 use bitcoin::hashes::Hash;
-use coppice_canister::api::AppendBlock;
+use coppice_interface::AppendBlock;
 
 /// Number of the one block that is mainnet's own, hash and parent included.
 pub const REAL_NUMBER: u64 = 702_861;

@@ -19,7 +19,7 @@ use crate::site::Site;
 use crate::verify::{Depth, Verified, verify};
 use crate::wasm;
 use anyhow::{Context, Result, bail, ensure};
-use coppice_canister::api::{AppendBlock, PrunePolicyArg, PruneStatus, ReadError};
+use coppice_interface::{AppendBlock, PrunePolicyArg, PruneStatus, ReadError};
 use serde::Serialize;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};

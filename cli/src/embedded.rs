@@ -4,8 +4,8 @@ use crate::canister::{Caller, Client, Transport, install_arg};
 use crate::site::Site;
 use anyhow::{Context, Result, bail};
 use candid::Principal;
-use coppice_canister::api::ConfigChange;
 use coppice_host::{Execution, Host, Kind, Outcome};
+use coppice_interface::ConfigChange;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 

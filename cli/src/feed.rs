@@ -3,9 +3,9 @@
 use crate::canister::{Client, Segments, Transport};
 use anyhow::{Result, ensure};
 use bitcoin::hashes::Hash;
-use coppice_canister::api::{AppendBlock, BeginBlock, BlockId, PutBlockChunk};
 use coppice_canister::chain::SLICE;
 use coppice_canister::chain::segments::Index;
+use coppice_interface::{AppendBlock, BeginBlock, BlockId, PutBlockChunk};
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 

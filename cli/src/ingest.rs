@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use bitcoin::Network;
 use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash;
-use coppice_canister::api::{ConfigChange, PrunePolicyArg, PrunePolicyChange, ReadError, UtxoSettingsChange};
+use coppice_interface::{ConfigChange, PrunePolicyArg, PrunePolicyChange, ReadError, UtxoSettingsChange};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

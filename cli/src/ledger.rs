@@ -1,7 +1,7 @@
 //! What was appended, to hold the canister's answers against.
 
 use crate::feed::{self, ID};
-use coppice_canister::api::{AppendBlock, BlockHeader};
+use coppice_interface::{AppendBlock, BlockHeader};
 use serde_bytes::ByteBuf;
 use std::collections::HashMap;
 

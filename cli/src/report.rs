@@ -5,7 +5,7 @@ use crate::verify::Verified;
 use anyhow::Result;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
-use coppice_canister::api::StorageStatus;
+use coppice_interface::StorageStatus;
 use indicatif::HumanCount;
 use serde::Serialize;
 use std::io::Write;

@@ -8,10 +8,10 @@ use crate::feed;
 use anyhow::Result;
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
-use coppice_canister::api::PrunePolicy;
 use coppice_canister::blob::Class;
 use coppice_canister::chain::{BLOCK_BYTES, REFERENCE_BYTES};
 use coppice_canister::memory::{BUCKET, PAGE};
+use coppice_interface::PrunePolicy;
 use indicatif::HumanCount;
 use serde::Serialize;
 

@@ -6,7 +6,7 @@ use crate::feed::{self, ID, sha256};
 use crate::ledger::{Entry, Ledger};
 use crate::progress::Progress;
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use coppice_canister::api::ReadError;
+use coppice_interface::ReadError;
 use serde::Serialize;
 
 /// How many transactions are looked up. Blocks are always read back whole, every one of them.

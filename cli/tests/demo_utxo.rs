@@ -6,7 +6,7 @@ use coppice::demo_utxo::{self, UtxoDemoReport};
 use coppice::embedded::{Costs, Embedded};
 use coppice::site::Site;
 use coppice::wasm;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::cell::Cell;
 use std::path::PathBuf;

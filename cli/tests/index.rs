@@ -11,7 +11,7 @@ use coppice::index::store::{Origin, Payload, Store};
 use coppice::ledger::Ledger;
 use coppice::site::Site;
 use coppice::wasm;
-use coppice_canister::api::{Exporter, PrunePolicyArg, Rollback, RollbackError};
+use coppice_interface::{Exporter, PrunePolicyArg, Rollback, RollbackError};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use std::time::Duration;
 struct Feeder<'a> {
     client: &'a Client<Embedded>,
     random: Random,
-    chain: Vec<coppice_canister::api::AppendBlock>,
+    chain: Vec<coppice_interface::AppendBlock>,
 }
 
 impl Feeder<'_> {

@@ -5,8 +5,8 @@ use coppice::feed::{self, Place};
 use coppice::site::Site;
 use coppice::size::{Size, Workload};
 use coppice::wasm;
-use coppice_canister::api::PrunePolicyArg;
 use coppice_canister::memory::BUCKET;
+use coppice_interface::PrunePolicyArg;
 use std::time::Duration;
 
 fn id(number: u64, position: u64) -> [u8; 32] {

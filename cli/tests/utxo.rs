@@ -12,7 +12,7 @@ use coppice::order::Ordered;
 use coppice::site::Site;
 use coppice::utxo::Replayed;
 use coppice::wasm;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

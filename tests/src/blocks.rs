@@ -1,6 +1,6 @@
 //! Blocks to feed the canister with.
 
-use coppice_canister::api::{AppendBlock, BeginBlock, BlockId};
+use coppice_interface::{AppendBlock, BeginBlock, BlockId};
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 

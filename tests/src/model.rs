@@ -1,7 +1,7 @@
 //! A plain model of the chain, its pruning and its exporters: what `docs/design.md` says, over ordinary collections.
 
 use crate::coppice::{LOG_CLASS, Who};
-use coppice_canister::api::*;
+use coppice_interface::*;
 use std::collections::{BTreeMap, VecDeque};
 
 const CLASS: u64 = LOG_CLASS as u64;

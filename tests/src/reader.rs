@@ -1,7 +1,7 @@
 //! A reader of exports: what an indexer does, over a plain map, with nothing believed.
 
 use crate::coppice::Coppice;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 

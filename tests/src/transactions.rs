@@ -1,7 +1,7 @@
 //! Transactions to make UTXO records of.
 
 use crate::blocks::id;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 

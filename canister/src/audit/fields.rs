@@ -61,7 +61,7 @@ pub(super) fn differences(before: &Fields, after: &Fields) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Config, PrunePolicy};
+    use coppice_interface::{Config, PrunePolicy};
 
     #[test]
     fn only_what_has_changed_is_told() {

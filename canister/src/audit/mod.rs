@@ -14,11 +14,11 @@ mod fields;
 
 pub use fields::{Fields, field, fields};
 
-use crate::api::{AuditEntry, AuditPage};
 use crate::memory::{Region, cell};
 use crate::runtime;
 use crate::state::State;
 use candid::Principal;
+use coppice_interface::{AuditEntry, AuditPage};
 use std::fmt::Debug;
 use std::rc::Rc;
 

@@ -3,10 +3,10 @@
 
 use super::{key, said};
 use crate::access;
-use crate::api::{AcquireBlobDeletions, StoreType};
 use crate::deletion::Name;
 use crate::runtime;
 use crate::state::mutate;
+use coppice_interface::{AcquireBlobDeletions, StoreType};
 use ic_cdk::update;
 use std::cell::Cell;
 

@@ -2,8 +2,8 @@
 
 use super::{PREPARED, Prepared, append, block, key, said};
 use crate::access;
-use crate::api::AppendBlock;
 use crate::state::{State, mutate};
+use coppice_interface::AppendBlock;
 use ic_cdk::update;
 use serde_bytes::ByteBuf;
 use std::hint::black_box;

@@ -1,8 +1,7 @@
-//! What a blob is called: pointer, size class, owner.
+//! A blob's size class. Its pointer and its owner are of the interface.
 
 use crate::memory::PAGE;
-use candid::CandidType;
-use serde::{Deserialize, Serialize};
+pub use coppice_interface::{BlobPtr, Owner};
 
 /// Bytes of a granule, the unit in which the arena is accounted for: every class is a multiple of it.
 pub const GRANULE: u64 = PAGE;
@@ -10,20 +9,6 @@ pub const GRANULE: u64 = PAGE;
 pub const MAX_GRANULES: u64 = 500 * (1 << 30) / GRANULE;
 /// Bytes of the largest blob.
 pub const MAX_BLOB: u32 = 4 << 20;
-
-/// Where a blob lies, and which allocation of that place is meant (`pruning-spec-v1.md` 1.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct BlobPtr {
-    /// Bytes from the start of the arena.
-    pub offset: u64,
-    /// Bytes of data; at most `class`.
-    pub len: u32,
-    /// Bytes of the slot, one of the seven size classes.
-    pub class: u32,
-    /// Which allocation of the slot this is, from 1. A reused slot has a higher one, so an old pointer is recognised.
-    #[serde(rename = "gen")]
-    pub generation: u32,
-}
 
 /// One of the seven size classes, 64 KiB to 4 MiB (`pruning-spec-v1.md` 1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,35 +61,6 @@ impl Class {
     #[inline]
     pub fn granules(self) -> u64 {
         1 << self.0
-    }
-}
-
-/// Who keeps a blob. Kept bytes are counted by owner, so that block pruning is never driven by data that it cannot
-/// remove (`docs/design.md` 2.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub enum Owner {
-    /// The log of committed blocks.
-    Chain,
-    /// The range reserved for an open upload.
-    Upload,
-    /// Transaction data of UTXO records.
-    External,
-}
-
-impl Owner {
-    /// How many there are.
-    pub const COUNT: usize = 3;
-    /// All of them, in the order in which they are stored.
-    pub const ALL: [Self; Self::COUNT] = [Self::Chain, Self::Upload, Self::External];
-
-    /// The owner with this index, as it is stored.
-    pub fn from_index(index: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(index)).copied()
-    }
-
-    /// The index under which it is stored.
-    pub fn index(self) -> usize {
-        self as usize
     }
 }
 

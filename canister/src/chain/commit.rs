@@ -7,8 +7,8 @@ use super::records::BlockMeta;
 use super::segments::{Index, Segment, check_receipts, receipts_table_len};
 use super::transit::{Transit, Way};
 use super::upload::{Upload, uploaded_range};
-use crate::api::{AppendError, BlockId, Commit, UploadError};
 use crate::blob::{BlobStore, Owner};
+use coppice_interface::{AppendError, BlockId, Commit, UploadError};
 
 impl From<EnterError> for UploadError {
     fn from(error: EnterError) -> Self {

@@ -2,9 +2,9 @@
 //! their block, and the ring of the log's directory.
 
 use super::*;
-use crate::api::*;
 use crate::runtime::native;
 use crate::testing::{block, fresh, hash, id, reopen, with_keys};
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 const CLASS: u32 = 64 << 10;

@@ -12,8 +12,8 @@ use super::append::MAX_ENTRIES;
 use super::keys::{LINK, NONE, split_link};
 use super::records::Hash;
 use super::segments::{ID, KEY_HEADER, MAX_KEY, Segment, id_offset, split_key_header};
-use crate::api::{KeyCursor, KeyError, KeyPage, KeyTransaction};
 use crate::blob::BlobStore;
+use coppice_interface::{KeyCursor, KeyError, KeyPage, KeyTransaction};
 use serde_bytes::ByteBuf;
 
 /// Transactions of the longest page.

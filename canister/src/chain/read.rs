@@ -3,9 +3,9 @@
 use super::ChainStore;
 use super::records::{BlockMeta, BlockRecord};
 use super::segments::{ID, Segment, id_offset, receipts_table_len};
-use crate::api::{Block, BlockHeader, BlockStorage, ReadError, Receipt, SegmentPart, TransactionLocation};
 use crate::blob::BlobStore;
 use crate::table::same_key;
+use coppice_interface::{Block, BlockHeader, BlockStorage, ReadError, Receipt, SegmentPart, TransactionLocation};
 use serde_bytes::ByteBuf;
 
 /// Bytes of payload in one reply: 2 MiB less room for everything else that a reply holds.

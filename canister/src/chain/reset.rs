@@ -9,8 +9,8 @@ use super::ChainStore;
 use super::remove::release;
 use super::transit::Way;
 use super::upload::Opened;
-use crate::api::ResetError;
 use crate::blob::{BlobStore, Owner};
+use coppice_interface::ResetError;
 use std::ops::Range;
 
 /// Records that one message clears: 32 MiB of their pages.
@@ -140,10 +140,10 @@ impl ChainStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::AppendError;
     use crate::chain::{Admission, IndexTable};
     use crate::memory;
     use crate::testing::{block, fresh, hash, id, reopen};
+    use coppice_interface::AppendError;
 
     /// More records, and more blobs, than one message clears: what is left is said, and the memory of all of it is used again.
     #[test]

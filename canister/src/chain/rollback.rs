@@ -9,8 +9,8 @@ use super::records::{BlockMeta, PAGE_RECORDS};
 use super::segments::{Index, Segment};
 use super::transit::{Transit, Way};
 use super::upload::Opened;
-use crate::api::RollbackError;
 use crate::blob::BlobStore;
+use coppice_interface::RollbackError;
 use std::ops::Range;
 
 /// What a piece of a rollback did.

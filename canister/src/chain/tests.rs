@@ -1,10 +1,10 @@
 //! The chain against a plain model, and what only a test inside can cause: damage and refused growth.
 
 use super::*;
-use crate::api::*;
 use crate::blob::{BlobStore, Owner};
 use crate::runtime::native;
 use crate::testing::{block, fresh, id, reopen};
+use coppice_interface::*;
 use proptest::prelude::*;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;

@@ -20,10 +20,10 @@ use super::remove::release;
 use super::segments::Segment;
 use super::transit::Way;
 use super::verified::Verified;
-use crate::api::{AppendError, BeginBlock, PutBlockChunk, UploadError, UploadProgress};
 use crate::blob::{BlobStore, Owner};
 use crate::memory::{Region, cell};
 use candid::Principal;
+use coppice_interface::{AppendError, BeginBlock, PutBlockChunk, UploadError, UploadProgress};
 use std::ops::Range;
 
 /// Bytes of the largest chunk.

@@ -4,12 +4,12 @@ use super::lease::{MAX_LEASES, MAX_REQUEST, Token};
 use super::read::Merge;
 use super::row::Row;
 use super::{Budget, DeletionQueue, MAX_ROWS, Place, Store, limit};
-use crate::api::{
-    AcquireBlobDeletions, BlobDeletionError, BlobDeletionLease, BlobDeletionState, CompletedBlobDeletions, StoreType,
-};
 use crate::runtime;
 use crate::slots::Slots;
 use candid::Principal;
+use coppice_interface::{
+    AcquireBlobDeletions, BlobDeletionError, BlobDeletionLease, BlobDeletionState, CompletedBlobDeletions, StoreType,
+};
 use serde_bytes::ByteBuf;
 
 const NS: u64 = 1_000_000_000;
@@ -29,24 +29,22 @@ fn seconds(asked: u64) -> Result<u64, BlobDeletionError> {
     }
 }
 
-impl AcquireBlobDeletions {
-    /// # Errors
-    /// `TooMany`, `TooLarge`, `Empty`.
-    fn check(&self) -> Result<u64, BlobDeletionError> {
-        if self.limit > MAX_ROWS {
-            return Err(BlobDeletionError::TooMany { limit: u64::from(MAX_ROWS) });
-        }
-        if let Some(request) = &self.request {
-            if request.is_empty() {
-                return Err(BlobDeletionError::Empty { what: "request".into() });
-            }
-            if request.len() > MAX_REQUEST {
-                let limit = MAX_REQUEST as u64;
-                return Err(BlobDeletionError::TooLarge { what: "bytes of request".into(), limit });
-            }
-        }
-        seconds(self.lock_timeout_secs)
+/// # Errors
+/// `TooMany`, `TooLarge`, `Empty`.
+fn check(arg: &AcquireBlobDeletions) -> Result<u64, BlobDeletionError> {
+    if arg.limit > MAX_ROWS {
+        return Err(BlobDeletionError::TooMany { limit: u64::from(MAX_ROWS) });
     }
+    if let Some(request) = &arg.request {
+        if request.is_empty() {
+            return Err(BlobDeletionError::Empty { what: "request".into() });
+        }
+        if request.len() > MAX_REQUEST {
+            let limit = MAX_REQUEST as u64;
+            return Err(BlobDeletionError::TooLarge { what: "bytes of request".into(), limit });
+        }
+    }
+    seconds(arg.lock_timeout_secs)
 }
 
 impl DeletionQueue {
@@ -60,7 +58,7 @@ impl DeletionQueue {
         arg: &AcquireBlobDeletions,
         now_ns: u64,
     ) -> Result<Option<BlobDeletionLease>, BlobDeletionError> {
-        let secs = arg.check()?;
+        let secs = check(arg)?;
         let expires_at = now_ns.saturating_add(secs * NS);
         self.message(now_ns, |store| store.acquire(caller, arg, (now_ns, expires_at))).unwrap_or(Ok(None))
     }

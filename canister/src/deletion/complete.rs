@@ -4,11 +4,11 @@ use super::acquire::Shown;
 use super::lease::MAX_IDS;
 use super::row::Row;
 use super::{DeletionQueue, Place, Store};
-use crate::api::{
+use candid::Principal;
+use coppice_interface::{
     BlobDeletionError, BlobDeletionRetry, BlobDeletionState, CompleteBlobDeletionBatch, CompleteBlobDeletions,
     CompletedBlobDeletions,
 };
-use candid::Principal;
 use std::collections::BTreeSet;
 
 const NS: u64 = 1_000_000_000;

@@ -11,10 +11,10 @@
 //! use for leases pays for none.
 
 use super::row::{Row, at};
-use crate::api::CompletedBlobDeletions;
 use crate::memory::GrowError;
 use crate::slots::{SlotId, Slots};
 use candid::Principal;
+use coppice_interface::CompletedBlobDeletions;
 use sha2::{Digest, Sha256};
 use std::collections::VecDeque;
 

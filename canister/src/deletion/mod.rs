@@ -27,13 +27,13 @@ mod root;
 mod row;
 mod schedule;
 
-use crate::api::{BlobDeletionError, BlobDeletionState};
 use crate::memory::{self, GrowError};
 use crate::runtime;
 use crate::slots::treap::Treap;
 use crate::slots::tree::{self, NODE};
 use crate::slots::{FIRST_SLOT, Slots, chain};
 pub use complete::{Completion, RecordEnd};
+use coppice_interface::{BlobDeletionError, BlobDeletionState};
 use lease::Leases;
 use root::{ROOT, Root};
 pub use row::Name;

@@ -2,12 +2,12 @@
 
 use super::row::{Row, at};
 use super::{DeletionQueue, Store, limit};
-use crate::api::{
+use crate::slots::treap::Key;
+use crate::slots::{SlotId, chain, tree};
+use coppice_interface::{
     BlobDeletion, BlobDeletionList, BlobDeletionPage, BlobDeletionState, BlobDeletionStatus, BlobLeaseStatus,
     ListBlobDeletions, ListedBlobDeletion, Metric, StoreDeletions, StoreType,
 };
-use crate::slots::treap::Key;
-use crate::slots::{SlotId, chain, tree};
 
 /// Rows that a list looks at.
 const MAX_LOOKED_AT: usize = 10_000;

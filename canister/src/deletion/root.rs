@@ -6,8 +6,8 @@
 //!                    11…40 rows: 5 states × 6 stores   41… counters
 //! ```
 
-use crate::api::{BlobDeletionState, StoreType};
 use crate::slots::{FIRST_SLOT, SlotId, Slots};
+use coppice_interface::{BlobDeletionState, StoreType};
 
 const MAGIC: u64 = u32::from_le_bytes(*b"CPDQ") as u64 | VERSION << 32;
 const VERSION: u64 = 1;

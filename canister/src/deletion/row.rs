@@ -9,9 +9,9 @@
 //! ```
 //! The order of one that waits is its height, of one that backs off the moment until which it does, of a dead letter 0.
 
-use crate::api::{BlobDeletion, BlobDeletionError, BlobDeletionState, BlobName, ExternalStore, FileType};
-use crate::api::{MAX_BLOB_KEY, StoreType};
 use crate::slots::{SlotId, Slots};
+use coppice_interface::{BlobDeletion, BlobDeletionError, BlobDeletionState, BlobName, ExternalStore, FileType};
+use coppice_interface::{MAX_BLOB_KEY, StoreType};
 use serde_bytes::ByteBuf;
 
 /// Bytes before the file type.

@@ -2,8 +2,8 @@
 
 use super::row::{Name, Row};
 use super::{DeletionQueue, Place, Store};
-use crate::api::{BlobDeletion, BlobDeletionError, BlobDeletionState, ScheduledBlobDeletion, UtxoError};
 use crate::memory::GrowError;
+use coppice_interface::{BlobDeletion, BlobDeletionError, BlobDeletionState, ScheduledBlobDeletion, UtxoError};
 
 /// What scheduling the blob of a record that goes came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

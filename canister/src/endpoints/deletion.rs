@@ -2,12 +2,12 @@
 
 use super::pruner::noting;
 use crate::access::{blob_worker, operator, scheduler};
-use crate::api::*;
 use crate::deletion::Name;
 use crate::runtime::{caller, time_ns};
 use crate::state::{State, mutate, read};
 use crate::{daemon, wire};
 use candid::candid_method;
+use coppice_interface::*;
 use ic_cdk::{query, update};
 use serde_bytes::ByteBuf;
 

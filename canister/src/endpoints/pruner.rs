@@ -1,11 +1,11 @@
 //! The pruner of UTXO records (`docs/design.md` 7).
 
 use crate::access::{operator, producer};
-use crate::api::*;
 use crate::audit::{field, fields};
 use crate::state::{State, mutate, read};
 use crate::{daemon, wire};
 use candid::candid_method;
+use coppice_interface::*;
 use ic_cdk::{query, update};
 use std::fmt::Debug;
 

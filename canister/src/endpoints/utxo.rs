@@ -1,11 +1,11 @@
 //! UTXO records (`docs/design.md` 6).
 
 use crate::access::{alert, producer};
-use crate::api::*;
 use crate::state::{State, mutate, read};
 use crate::utxo::{Call, Item, LastUnspent, UtxoStore, Weight};
 use crate::{daemon, runtime, utxo_pruner, wire};
 use candid::candid_method;
+use coppice_interface::*;
 use ic_cdk::{query, update};
 use serde_bytes::ByteBuf;
 

@@ -15,11 +15,11 @@ mod page;
 
 pub use page::page;
 
-use crate::api::{AckError, ExportStatus, Exporter, ExporterError, ExporterStatus, HeldBy, RemoveExporter};
 use crate::chain::ChainStore;
 use crate::memory::{Region, cell};
 use crate::runtime;
 use candid::Principal;
+use coppice_interface::{AckError, ExportStatus, Exporter, ExporterError, ExporterStatus, HeldBy, RemoveExporter};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -4,9 +4,9 @@
 //! The canister keeps nothing of its readers: the cursor says which block they are in, with its hash. Where that block is
 //! gone, the chain's history of rollbacks says where to go on.
 
-use crate::api::{ExportChunk, ExportCursor, ExportError, ExportPage};
 use crate::blob::BlobStore;
 use crate::chain::{BlockRecord, ChainStore, Hash, MAX_REPLY, Segment};
+use coppice_interface::{ExportChunk, ExportCursor, ExportError, ExportPage};
 use serde_bytes::ByteBuf;
 
 /// Bytes of a chunk in a reply beside its payload, generously.

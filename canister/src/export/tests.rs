@@ -1,10 +1,10 @@
 use super::*;
-use crate::api::{AppendBlock, ExportCursor, ExportError, ExportPage};
 use crate::blob::BlobStore;
 use crate::chain::Admission;
 use crate::memory;
 use crate::runtime::native;
 use crate::testing::{block, fresh, hash, id, reopen};
+use coppice_interface::{AppendBlock, ExportCursor, ExportError, ExportPage};
 use serde_bytes::ByteBuf;
 
 const CLASS: u32 = 64 << 10;

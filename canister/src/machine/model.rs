@@ -1,8 +1,8 @@
 //! What the chain is, over ordinary collections, and what damage excuses.
 
 use super::world::{EXPIRY, PRODUCER};
-use crate::api::AppendBlock;
 use candid::Principal;
+use coppice_interface::AppendBlock;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A block as its producer made it.

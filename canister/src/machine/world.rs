@@ -1,12 +1,12 @@
 //! The canister as messages meet it: between any two of them it may be upgraded, any of them may trap in the middle and come again, and
 //! memory may be refused to any of them.
 
-use crate::api::{CanisterArg, ConfigChange, InitArg};
 use crate::blob::Owner;
 use crate::memory;
 use crate::runtime::native;
 use crate::{daemon, state};
 use candid::Principal;
+use coppice_interface::{CanisterArg, ConfigChange, InitArg};
 use std::collections::BTreeMap;
 
 /// Bytes of a blob of the log.

@@ -1,7 +1,7 @@
 //! Budget: how much one message may do.
 
-use crate::api::StopReason;
 use crate::runtime;
+use coppice_interface::StopReason;
 
 /// Instructions that an op is expected to take, generously: some 5,000, and 15,000 more where the platform charges for each
 /// page touched, of a record and of its table. A limit met too early only costs another tick.

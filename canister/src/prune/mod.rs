@@ -15,12 +15,13 @@ mod limiter;
 mod piece;
 mod pipeline;
 mod plan;
-mod policy;
+pub mod policy;
 mod run;
 mod segment;
 mod status;
 mod sweeper;
 
+use crate::prune::policy::Policy as _;
 use backlog::Rates;
 use run::{goes_on, sum};
 use sweeper::{Need, Swept, Which};
@@ -30,13 +31,13 @@ pub use piece::Piece;
 pub use policy::{Due, MAX_OPS, due};
 pub use segment::{Blocks, PruneSegment, Pruned};
 
-use crate::api::{PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
 use crate::blob::BlobStore;
 use crate::chain::ChainStore;
 use crate::export::Guard;
 use crate::marker::Marker;
 use crate::memory::{Region, cell};
 use crate::runtime;
+use coppice_interface::{PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 

@@ -3,8 +3,8 @@
 use super::limiter::Limiter;
 use super::policy::Due;
 use super::segment::PruneSegment;
-use crate::api::{PruneProgress, PruneRun, StopReason};
 use crate::runtime;
+use coppice_interface::{PruneProgress, PruneRun, StopReason};
 
 /// Prunes what is due, as far as the budget goes. Being interrupted is a value, not an error.
 pub fn run(segment: &mut impl PruneSegment, due: Option<&Due>, limiter: &mut Limiter) -> PruneRun {
@@ -56,10 +56,10 @@ pub fn end(due: Option<&Due>) -> PruneProgress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::PruneReason;
     use crate::chain::Removal;
     use crate::prune::segment::Pruned;
     use crate::runtime::native;
+    use coppice_interface::PruneReason;
 
     /// Pieces that cost 3 ops each.
     struct Pieces {

@@ -2,9 +2,10 @@
 
 use super::policy::{due, retain_min_block};
 use super::{Constraints, Limiter, Pruner, pipeline};
-use crate::api::{PruneError, PrunePlan, PrunePolicyArg, PruneProgress};
 use crate::blob::{BlobStore, Class};
 use crate::chain::ChainStore;
+use crate::prune::policy::Policy as _;
+use coppice_interface::{PruneError, PrunePlan, PrunePolicyArg, PruneProgress};
 
 impl Pruner {
     /// What the next run with the policy's budget would do: by the policy in force, or by what a change would make of it.

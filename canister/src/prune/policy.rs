@@ -1,10 +1,10 @@
 //! Policy: when something is due, and down to where (`pruning-spec-v1.md` 6, `docs/design.md` 4).
 
-use crate::api::{HeldBy, PruneError, PrunePolicy, PrunePolicyArg, PruneReason};
 use crate::blob::{BlobStore, Class};
 use crate::chain::{BlockMeta, ChainStore};
 use crate::export::Guard;
 use crate::runtime;
+use coppice_interface::{HeldBy, PruneError, PrunePolicy, PrunePolicyArg, PruneReason};
 
 const BPS: u64 = 10_000;
 const DAY: u64 = 86_400;
@@ -16,44 +16,38 @@ const MAX_PAUSE: u64 = 3_600;
 /// Most instructions of a prune message (`docs/design.md` 4).
 pub const MAX_INSTRUCTIONS: u64 = 2_000_000_000;
 
-impl Default for PrunePolicy {
-    fn default() -> Self {
-        Self {
-            target_bytes: 0,
-            retain_days: 0,
-            retain_blocks: 0,
-            headroom_ratio_bps: 2_000,
-            emergency_ratio_bps: 9_500,
-            timer_interval_secs: 60,
-            max_ops_per_tick: 10_000,
-            max_instructions_per_tick: 1_000_000_000,
-            min_kept_blocks: 128,
-            pause_after_secs: 5,
-            max_pending_ticks: 8,
-            max_collected_keys: 0,
-            max_export_lag_secs: 86_400,
-        }
-    }
-}
-
 fn share(bytes: u64, numerator: u64) -> u64 {
     (u128::from(bytes) * u128::from(numerator) / u128::from(2 * BPS)) as u64
 }
 
-impl PrunePolicy {
+/// What the pruner does with a policy.
+pub trait Policy: Sized {
     /// The first policy from what an operator said, for a log of blobs of `class`.
     ///
     /// # Errors
     /// As [`changed`](Self::changed).
-    pub fn new(change: &PrunePolicyArg, class: Class) -> Result<Self, PruneError> {
-        Self::default().changed(change, class)
-    }
-
+    fn new(change: &PrunePolicyArg, class: Class) -> Result<Self, PruneError>;
     /// This policy with what an operator said; what is left out stays.
     ///
     /// # Errors
     /// [`PruneError::Invalid`] with the field and a sentence.
-    pub fn changed(&self, change: &PrunePolicyArg, class: Class) -> Result<Self, PruneError> {
+    fn changed(&self, change: &PrunePolicyArg, class: Class) -> Result<Self, PruneError>;
+    /// Blocks behind the head that no trigger but a smaller count takes.
+    fn floor(&self) -> u64;
+    /// Kept bytes above which the capacity trigger fires; 0 without one.
+    fn high_water(&self) -> u64;
+    /// Kept bytes down to which it then prunes; 0 without one.
+    fn low_water(&self) -> u64;
+    /// Kept bytes at which appends are refused; 0 without a capacity trigger.
+    fn emergency(&self) -> u64;
+}
+
+impl Policy for PrunePolicy {
+    fn new(change: &PrunePolicyArg, class: Class) -> Result<Self, PruneError> {
+        Self::default().changed(change, class)
+    }
+
+    fn changed(&self, change: &PrunePolicyArg, class: Class) -> Result<Self, PruneError> {
         let policy = Self {
             target_bytes: change.target_bytes.unwrap_or(self.target_bytes),
             retain_days: change.retain_days.unwrap_or(self.retain_days),
@@ -69,74 +63,67 @@ impl PrunePolicy {
             max_collected_keys: change.max_collected_keys.unwrap_or(self.max_collected_keys),
             max_export_lag_secs: change.max_export_lag_secs.unwrap_or(self.max_export_lag_secs),
         };
-        policy.check(class)?;
+        check(&policy, class)?;
         Ok(policy)
     }
 
-    fn check(&self, class: Class) -> Result<(), PruneError> {
-        let invalid = |field: &str, why: String| Err(PruneError::Invalid { field: field.into(), why });
-        if u64::from(self.headroom_ratio_bps) > BPS {
-            return invalid("headroom_ratio_bps", "basis points: at most 10000".into());
-        }
-        if u64::from(self.emergency_ratio_bps) > BPS {
-            return invalid("emergency_ratio_bps", "basis points: at most 10000".into());
-        }
-        if !(1..=DAY).contains(&self.timer_interval_secs) {
-            return invalid("timer_interval_secs", "from 1 second to a day".into());
-        }
-        if !(1..=MAX_OPS).contains(&self.max_ops_per_tick) {
-            return invalid(
-                "max_ops_per_tick",
-                format!("from 1 to {MAX_OPS}, so that a tick dirties less than 75 MiB"),
-            );
-        }
-        if !(1..=MAX_INSTRUCTIONS).contains(&self.max_instructions_per_tick) {
-            return invalid("max_instructions_per_tick", format!("from 1 to {MAX_INSTRUCTIONS}"));
-        }
-        if self.pause_after_secs > MAX_PAUSE {
-            return invalid("pause_after_secs", format!("at most {MAX_PAUSE} seconds"));
-        }
-        let (low, high, emergency) = (self.low_water(), self.high_water(), self.emergency());
-        let room = 2 * u64::from(class.size());
-        if self.target_bytes > 0 && low.saturating_add(room) > high {
-            let why = format!(
-                "low water {low} + two blobs of the log ({room}) must not be above high water {high}: raise target_bytes or \
-                 headroom_ratio_bps"
-            );
-            return invalid("target_bytes", why);
-        }
-        if self.target_bytes > 0 && high >= emergency {
-            let why = format!(
-                "high water {high} must be below emergency water {emergency}: raise emergency_ratio_bps or \
-                 headroom_ratio_bps"
-            );
-            return invalid("emergency_ratio_bps", why);
-        }
-        Ok(())
-    }
-
-    /// Blocks behind the head that no trigger but a smaller count takes.
-    pub fn floor(&self) -> u64 {
+    fn floor(&self) -> u64 {
         match self.retain_blocks {
             0 => self.min_kept_blocks,
             blocks => blocks.min(self.min_kept_blocks),
         }
     }
 
-    /// Kept bytes above which the capacity trigger fires; 0 without one.
-    pub fn high_water(&self) -> u64 {
+    fn high_water(&self) -> u64 {
         share(self.target_bytes, 2 * BPS - u64::from(self.headroom_ratio_bps))
     }
 
-    /// Kept bytes down to which it then prunes; 0 without one.
-    pub fn low_water(&self) -> u64 {
+    fn low_water(&self) -> u64 {
         share(self.target_bytes, 2 * (BPS - u64::from(self.headroom_ratio_bps)))
     }
 
-    /// Kept bytes at which appends are refused; 0 without a capacity trigger.
-    pub fn emergency(&self) -> u64 {
+    fn emergency(&self) -> u64 {
         share(self.target_bytes, 2 * u64::from(self.emergency_ratio_bps))
     }
+}
+
+fn check(policy: &PrunePolicy, class: Class) -> Result<(), PruneError> {
+    let invalid = |field: &str, why: String| Err(PruneError::Invalid { field: field.into(), why });
+    if u64::from(policy.headroom_ratio_bps) > BPS {
+        return invalid("headroom_ratio_bps", "basis points: at most 10000".into());
+    }
+    if u64::from(policy.emergency_ratio_bps) > BPS {
+        return invalid("emergency_ratio_bps", "basis points: at most 10000".into());
+    }
+    if !(1..=DAY).contains(&policy.timer_interval_secs) {
+        return invalid("timer_interval_secs", "from 1 second to a day".into());
+    }
+    if !(1..=MAX_OPS).contains(&policy.max_ops_per_tick) {
+        return invalid("max_ops_per_tick", format!("from 1 to {MAX_OPS}, so that a tick dirties less than 75 MiB"));
+    }
+    if !(1..=MAX_INSTRUCTIONS).contains(&policy.max_instructions_per_tick) {
+        return invalid("max_instructions_per_tick", format!("from 1 to {MAX_INSTRUCTIONS}"));
+    }
+    if policy.pause_after_secs > MAX_PAUSE {
+        return invalid("pause_after_secs", format!("at most {MAX_PAUSE} seconds"));
+    }
+    let (low, high, emergency) = (policy.low_water(), policy.high_water(), policy.emergency());
+    let room = 2 * u64::from(class.size());
+    if policy.target_bytes > 0 && low.saturating_add(room) > high {
+        let why = format!(
+            "low water {low} + two blobs of the log ({room}) must not be above high water {high}: raise target_bytes or \
+             headroom_ratio_bps"
+        );
+        return invalid("target_bytes", why);
+    }
+    if policy.target_bytes > 0 && high >= emergency {
+        let why = format!(
+            "high water {high} must be below emergency water {emergency}: raise emergency_ratio_bps or \
+             headroom_ratio_bps"
+        );
+        return invalid("emergency_ratio_bps", why);
+    }
+    Ok(())
 }
 
 /// What is due.

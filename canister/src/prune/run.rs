@@ -1,6 +1,6 @@
 //! One run over several ticks.
 
-use crate::api::{PruneProgress, PruneRun, StopReason};
+use coppice_interface::{PruneProgress, PruneRun, StopReason};
 
 /// `last` with what was done now, where this goes on with it.
 pub fn sum(last: Option<PruneRun>, now: &PruneRun) -> PruneRun {

@@ -2,10 +2,11 @@
 
 use super::policy::{Due, retain_min_block};
 use super::{Constraints, Pruner, is_possible, sweeper};
-use crate::api::{HeldBy, IndexDebt, PruneBacklog, PrunePolicy, PruneStatus};
 use crate::blob::{BlobStore, Owner};
 use crate::chain::{ChainStore, IndexTable};
+use crate::prune::policy::Policy as _;
 use crate::runtime;
+use coppice_interface::{HeldBy, IndexDebt, PruneBacklog, PrunePolicy, PruneStatus};
 
 /// Seconds for which ticks may end with work left before `health` calls it a problem.
 const PATIENCE_SECS: u64 = 600;

@@ -5,8 +5,8 @@
 //! goes first, so that the entries of a table are bounded whatever the producers do.
 
 use super::{Limiter, Piece};
-use crate::api::{IndexDebt, PrunePolicy, StopReason, SweepPhase};
 use crate::chain::{ChainStore, IndexTable, TableDebt};
+use coppice_interface::{IndexDebt, PrunePolicy, StopReason, SweepPhase};
 
 /// The debt at which a sweep begins, in a pause.
 fn begins_at(table: &TableDebt) -> u64 {

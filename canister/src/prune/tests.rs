@@ -1,12 +1,12 @@
 //! Policy over a real chain: what is due, and where it ends.
 
 use super::*;
-use crate::api::{HeldBy, PrunePolicyArg, PruneProgress, PruneStatus, StopReason, SweepPhase};
 use crate::blob::Owner;
 use crate::chain::Admission;
 use crate::memory;
 use crate::runtime::native;
 use crate::testing::{block, fresh, id};
+use coppice_interface::{HeldBy, PrunePolicyArg, PruneProgress, PruneStatus, StopReason, SweepPhase};
 
 const CLASS: u32 = 64 << 10;
 const DAY: u64 = 86_400;
@@ -63,7 +63,7 @@ impl World {
         self.constraints.guard = guard(before);
     }
 
-    fn plan(&self) -> crate::api::PrunePlan {
+    fn plan(&self) -> coppice_interface::PrunePlan {
         self.pruner.plan(&self.chain, &self.blobs, &self.constraints, None).unwrap()
     }
 

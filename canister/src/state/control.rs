@@ -2,15 +2,17 @@
 //! admin changes is noted in the audit log.
 
 use super::State;
-use crate::api::{
+use crate::audit::{Fields, field, fields};
+use crate::chain::Opened;
+use crate::config::Settings as _;
+use crate::prune::policy::Policy as _;
+use crate::prune::{Constraints, Piece};
+use crate::runtime;
+use coppice_interface::{
     BlockId, ChainReset, Commit, Config, ConfigChange, ConfigError, Exporter, ExporterError, Grant, PruneError,
     PrunePolicyArg, PrunePolicyChange, PruneRun, PutBlockChunk, RemoveExporter, ResetChain, ResetError, Role,
     RoleError, Rollback, RollbackError, UploadError, UploadProgress,
 };
-use crate::audit::{Fields, field, fields};
-use crate::chain::Opened;
-use crate::prune::{Constraints, Piece};
-use crate::runtime;
 use std::convert::Infallible;
 
 impl State {

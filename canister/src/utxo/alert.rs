@@ -5,8 +5,8 @@ use super::extras::{Extras, Reassigned};
 use super::record::{ENTRY, Head, at, page_at, page_slot};
 use super::spend::EntryPlace;
 use super::{Call, Found, UtxoStore, bad, hash_of};
-use crate::api::{FreezeTarget, Reassign, Spender, UtxoError};
 use crate::slots::SlotId;
+use coppice_interface::{FreezeTarget, Reassign, Spender, UtxoError};
 use serde_bytes::ByteBuf;
 
 /// Entries that are read at a time.

@@ -3,11 +3,11 @@
 
 use super::record::{ENTRY, INPUT};
 use super::{Changed, UtxoStore};
-use crate::api::{
+use crate::runtime;
+use coppice_interface::{
     Batch, Conflict, FreezeTarget, MinedTransaction, Reassign, SpendError, TransactionSource, TransactionSpends,
     Unspend, UtxoCreate, UtxoCreated, UtxoError, UtxoSettings,
 };
-use crate::runtime;
 use serde_bytes::ByteBuf;
 
 /// Answers of one batch.

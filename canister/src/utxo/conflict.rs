@@ -4,11 +4,11 @@ use super::entry::{Entry, SPENT};
 use super::record::{Hash, flag, inputs, parents};
 use super::spend::{EntryPlace, Strictness};
 use super::{Call, Found, UtxoStore, bad, hash_of};
-use crate::api::{
-    Conflict, ConflictError, ConflictResolution, Outpoint, Spender, Unspend, UtxoError, UtxoProcessConflicting,
-};
 use crate::runtime;
 use crate::slots::SlotId;
+use coppice_interface::{
+    Conflict, ConflictError, ConflictResolution, Outpoint, Spender, Unspend, UtxoError, UtxoProcessConflicting,
+};
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, HashSet};
 

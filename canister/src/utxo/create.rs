@@ -6,9 +6,9 @@ use super::order::Order;
 use super::parse::Parsed;
 use super::record::{ENTRY, HEAD_BLOCKS, Hash, Head, INPUT, INPUTS_OF_PAGE, PAGE, PAGE_HEAD, flag, parents};
 use super::{Call, Found, UtxoStore, entry, place};
-use crate::api::{MinedIn, UtxoCreate, UtxoCreated, UtxoError};
 use crate::blob::{BlobPtr, BlobStore};
 use crate::slots::{MAX_LEN, SlotId};
+use coppice_interface::{MinedIn, UtxoCreate, UtxoCreated, UtxoError};
 use serde_bytes::ByteBuf;
 
 /// Bytes of a transaction that are not copied, but written by themselves.

@@ -6,8 +6,8 @@ use super::order::Order;
 use super::place;
 use super::prune::Candidate;
 use super::record::flag;
-use crate::api::{ExternalStore, TransactionPlace, UtxoError};
 use crate::blob::BlobStore;
+use coppice_interface::{ExternalStore, TransactionPlace, UtxoError};
 
 /// What has to go before the record.
 pub enum ExternalData {

@@ -4,10 +4,10 @@ use super::extras::MAX_BLOCKS;
 use super::parse::{MAX_OUTPUTS, Parsed, parse};
 use super::record::{HEAD_BLOCKS, Hash, Head, flag};
 use super::{Call, UtxoStore, bad, check_height, encoding, hash_of, place};
-use crate::api::{
+use crate::blob::{BlobPtr, BlobStore, Owner};
+use coppice_interface::{
     BlockRef, ExternalStore, MinedIn, OutsideTransaction, PartialTransaction, TransactionSource, UtxoCreate, UtxoError,
 };
-use crate::blob::{BlobPtr, BlobStore, Owner};
 use std::borrow::Cow;
 
 /// A transaction's bytes.

@@ -1,8 +1,8 @@
 //! An output's entry: its hash, its state, and who spends it.
 
 use super::record::{ENTRY, Hash};
-use crate::api::Spender;
 use crate::table::same_key;
+use coppice_interface::Spender;
 use serde_bytes::ByteBuf;
 
 /// Bytes from an entry's start to its state.

@@ -1,8 +1,8 @@
 //! What few records have: CBOR in a slot of its own.
 
 use super::record::{Head, at};
-use crate::api::{BlockRef, UtxoError};
 use crate::slots::{SlotId, Slots};
+use coppice_interface::{BlockRef, UtxoError};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
@@ -107,7 +107,7 @@ mod tests {
     fn with_extras(w: &mut World) -> (Tx, u64) {
         let tx = Tx::orphan(1, 1);
         let blocks: Vec<BlockRef> = (0..5).map(|i| block(i, 900)).collect();
-        w.create(&crate::api::UtxoCreate { mined: mined(&blocks), ..raw(&tx) }).unwrap();
+        w.create(&coppice_interface::UtxoCreate { mined: mined(&blocks), ..raw(&tx) }).unwrap();
         let extras = w.store.head(w.store.slot_of(&tx.txid)).extras;
         assert_ne!(extras, 0);
         (tx, u64::from(extras) * 64 + 8)
@@ -146,7 +146,7 @@ mod tests {
         let len = (bytes.len() - 4) as u32;
         bytes[..4].copy_from_slice(&len.to_le_bytes());
         memory::region(memory::UTXO_SLOTS).write(at, &bytes);
-        let shown = w.store.get(&crate::api::UtxoGet { txid: tx.id(), first: 0, limit: 9 });
+        let shown = w.store.get(&coppice_interface::UtxoGet { txid: tx.id(), first: 0, limit: 9 });
         assert_eq!(shown, Ok(before), "a field that is absent is empty");
     }
 }

@@ -10,7 +10,7 @@ mod store;
 mod transactions;
 
 use super::model::{Call, Hash, Indexes, Model};
-use crate::api::*;
+use coppice_interface::*;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use run::{Run, Seen};

@@ -4,8 +4,8 @@ use super::extras::Extras;
 use super::order::Order;
 use super::record::{HEAD_BLOCKS, Hash, Head, at, encode_block, flag};
 use super::{Call, Found, UtxoStore, check_height, hash_of, not_zero};
-use crate::api::{BlockRef, MinedTransaction, UtxoError, UtxoSetMined};
 use crate::slots::SlotId;
+use coppice_interface::{BlockRef, MinedTransaction, UtxoError, UtxoSetMined};
 
 impl UtxoStore {
     /// The blocks that have a record's transaction.

@@ -30,13 +30,13 @@ mod record;
 mod spend;
 mod upload;
 
-use crate::api::{MAX_HEIGHT, UtxoError, UtxoSettings, UtxoStorage};
 use crate::memory::{self, GrowError, Region};
 use crate::runtime;
 use crate::slots::tree::{MOST_NODES, NODE};
 use crate::slots::{SlotId, Slots};
 use crate::table::HashTable;
 pub use batch::{Item, Weight};
+use coppice_interface::{MAX_HEIGHT, UtxoError, UtxoSettings, UtxoStorage};
 pub use delete::ExternalData;
 pub use draft::{Body, Draft};
 use extras::Extras;

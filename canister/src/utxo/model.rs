@@ -6,7 +6,7 @@ mod read;
 pub mod source;
 mod upload;
 
-use crate::api::*;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use source::{Given, given};
 use std::collections::{BTreeMap, BTreeSet};

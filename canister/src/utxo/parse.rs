@@ -10,9 +10,9 @@
 
 use super::encoding::{is_utxo, utxo_hash};
 use super::record::Hash;
-use crate::api::UtxoError;
 use bitcoin_slices::bsl::{TxIn, TxOut, Witness, scan_len};
 use bitcoin_slices::{Error, Parse};
+use coppice_interface::UtxoError;
 use sha2::{Digest, Sha256};
 
 /// Bytes of the longest transaction.

@@ -7,9 +7,9 @@
 
 use super::record::{Head, flag};
 use super::{UtxoStore, bad};
-use crate::api::{ExternalStore, FileType, MAX_BLOB_KEY, StoreType, TransactionPlace, UtxoError};
 use crate::blob::{AllocateError, BlobPtr, BlobStore, Class, MAX_BLOB, Owner, PtrError};
 use crate::slots::SlotId;
+use coppice_interface::{ExternalStore, FileType, MAX_BLOB_KEY, StoreType, TransactionPlace, UtxoError};
 use serde_bytes::ByteBuf;
 
 const PART: usize = 20;

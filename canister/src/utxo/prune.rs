@@ -5,10 +5,10 @@ use super::order::{self, LATE, Order, Watch};
 use super::record::{HEAD, Hash, Head, PAGE, at, flag, inputs_from, page_at, page_slot, parents};
 use super::spend::EntryPlace;
 use super::{Call, Changed, Found, UtxoStore};
-use crate::api::UtxoError;
 use crate::slots::SlotId;
 use crate::slots::ring::Link;
 use crate::table::same_key;
+use coppice_interface::UtxoError;
 use serde::{Deserialize, Serialize};
 
 /// A place in an ordered index: behind this record.

@@ -7,11 +7,11 @@ use super::order::{self, Order};
 use super::place::{self, file_type};
 use super::record::{Hash, Head, INPUT, flag, inputs, page_at, page_slot};
 use super::{Found, UtxoStore, check_height, hash_of};
-use crate::api::*;
 use crate::blob::BlobStore;
 use crate::chain::MAX_REPLY;
 use crate::slots::SlotId;
 use crate::slots::ring::Link;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// Entries of one answer.

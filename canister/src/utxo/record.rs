@@ -21,9 +21,9 @@
 //! The transaction is its bytes, or where they lie: see `place`.
 
 use super::order::{LATE, Order};
-use crate::api::BlockRef;
 use crate::slots::ring::Link;
 use crate::slots::{SlotId, Slots};
+use coppice_interface::BlockRef;
 
 /// A 32-byte hash in internal order.
 pub type Hash = [u8; 32];

@@ -4,9 +4,9 @@ use super::entry::{Entry, FROZEN, REASSIGNED, SPENDER_DELETED, SPENT, STATE, UTX
 use super::extras::Extras;
 use super::record::{ENTRY, HEAD, Hash, Head, PAGE_HEAD, at, flag, page_at, page_slot};
 use super::{Call, Found, UtxoStore, hash_of};
-use crate::api::{Spend, SpendError, Spender, TransactionSpends, Unspend, UtxoError};
 use crate::slots::SlotId;
 use crate::table::same_key;
+use coppice_interface::{Spend, SpendError, Spender, TransactionSpends, Unspend, UtxoError};
 use serde_bytes::ByteBuf;
 
 /// Refused spends of a transaction that are named.

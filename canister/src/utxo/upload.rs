@@ -17,14 +17,14 @@
 use super::parse::MAX_TRANSACTION;
 use super::record::Hash;
 use super::{UtxoStore, bad, hash_of, place};
-use crate::api::{
-    BeginTransaction, OpenTransaction, PutTransactionChunk, TransactionUploadError, UploadProgress, UtxoError,
-    UtxoSettings,
-};
 use crate::blob::{BlobPtr, BlobStore, Owner};
 use crate::memory::{Region, cell};
 use crate::runtime;
 use candid::Principal;
+use coppice_interface::{
+    BeginTransaction, OpenTransaction, PutTransactionChunk, TransactionUploadError, UploadProgress, UtxoError,
+    UtxoSettings,
+};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
@@ -78,12 +78,6 @@ fn address(place: u64) -> u64 {
     match place.checked_sub(1) {
         None => cell::TRANSACTION_UPLOAD,
         Some(place) => cell::TRANSACTION_UPLOADS + place * cell::TRANSACTION_UPLOAD_LEN as u64,
-    }
-}
-
-impl From<UtxoError> for TransactionUploadError {
-    fn from(error: UtxoError) -> Self {
-        Self::Refused(error)
     }
 }
 

@@ -3,13 +3,13 @@
 use super::phase::STEP_INPUTS;
 use super::run::MOST_PAGES;
 use super::{Records, UtxoPruner};
-use crate::api::{
-    BlobDeletionError, CompleteBlobDeletionBatch, CompleteBlobDeletions, CompletedBlobDeletions, PruneCounts, UtxoError,
-};
 use crate::deletion::{Completion, DeletionQueue, MOST_INSTRUCTIONS, RecordEnd};
 use crate::runtime;
 use crate::utxo::{Call, UtxoStore};
 use candid::Principal;
+use coppice_interface::{
+    BlobDeletionError, CompleteBlobDeletionBatch, CompleteBlobDeletions, CompletedBlobDeletions, PruneCounts, UtxoError,
+};
 
 /// The records of rows that are completed, within a message.
 struct Rows<'a> {

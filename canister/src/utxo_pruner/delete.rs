@@ -3,10 +3,10 @@
 
 use super::phase::{Context, Done, Phase, STEP_INPUTS, Step, keep};
 use super::run::Run;
-use crate::api::{JobEnd, PrunerPhase, PrunerSettings, UtxoError};
 use crate::deletion::{Name, Scheduled};
 use crate::runtime;
 use crate::utxo::{Call, Candidate, Cursor, ExternalData, Order, Parents, Unstable};
+use coppice_interface::{JobEnd, PrunerPhase, PrunerSettings, UtxoError};
 
 /// Phase 2.
 pub struct DeleteAtHeight;

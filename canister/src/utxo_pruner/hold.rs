@@ -1,10 +1,10 @@
 //! Records whose bytes lie outside: the queue holds their blob from their creation on, so that no two records name the same one, and
 //! nobody has it deleted while a record needs it.
 
-use crate::api::{TransactionSource, UtxoCreate, UtxoCreated, UtxoError};
 use crate::blob::BlobStore;
 use crate::deletion::{DeletionQueue, Name};
 use crate::utxo::{Call, UtxoStore};
+use coppice_interface::{TransactionSource, UtxoCreate, UtxoCreated, UtxoError};
 
 /// Makes a record, and has the queue hold its blob where that is outside.
 ///

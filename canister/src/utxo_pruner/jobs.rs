@@ -1,8 +1,8 @@
 //! Jobs that ended: a ring in stable memory, so that ending one costs the same however many there are.
 
-use crate::api::{PruneJob, PruneJobPage};
 use crate::memory::{Region, cell};
 use crate::runtime;
+use coppice_interface::{PruneJob, PruneJobPage};
 use serde::{Deserialize, Serialize};
 
 const MAGIC: [u8; 4] = *b"CPJB";

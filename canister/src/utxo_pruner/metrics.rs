@@ -1,7 +1,7 @@
 //! Figures with the names of `pruner-service.md` and of the reference implementation.
 
 use super::UtxoPruner;
-use crate::api::{Metric, PrunerPhase};
+use coppice_interface::{Metric, PrunerPhase};
 
 fn metric(name: &str, labels: &[(&str, &str)], value: u64) -> Metric {
     let labels = labels.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();

@@ -27,14 +27,17 @@ mod status;
 mod tick;
 mod trigger;
 
-use crate::api::{BlockAssemblyState, BlockedBy, PruneCounts, PruneJob, PrunerError, PrunerPhase, PrunerSettings};
-use crate::api::{PrunerSettingsChange, UtxoSettings};
 use crate::blob::BlobStore;
 use crate::deletion::DeletionQueue;
 use crate::marker::Marker;
 use crate::memory::{Region, cell};
 use crate::runtime;
 use crate::utxo::{Cursor, UtxoStore};
+use crate::utxo_pruner::settings::Settings as _;
+use coppice_interface::{
+    BlockAssemblyState, BlockedBy, PruneCounts, PruneJob, PrunerError, PrunerPhase, PrunerSettings,
+};
+use coppice_interface::{PrunerSettingsChange, UtxoSettings};
 pub use hold::create;
 use jobs::Ended;
 use pass::FullPass;

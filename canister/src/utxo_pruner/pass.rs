@@ -9,8 +9,9 @@
 
 use super::UtxoPruner;
 use super::run::{Heights, Run};
-use crate::api::{PrunerPhase, UtxoSettings};
 use crate::utxo::{UtxoStore, Watch};
+use crate::utxo_pruner::settings::Settings as _;
+use coppice_interface::{PrunerPhase, UtxoSettings};
 use serde::{Deserialize, Serialize};
 
 /// A pass over all old unmined records.

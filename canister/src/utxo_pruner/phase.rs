@@ -2,8 +2,8 @@
 
 use super::Records;
 use super::run::Run;
-use crate::api::{JobEnd, PruneCounts, PrunerPhase, PrunerSettings, UtxoError};
 use crate::utxo::{Candidate, Cursor, Order};
+use coppice_interface::{JobEnd, PruneCounts, PrunerPhase, PrunerSettings, UtxoError};
 
 /// Inputs of which the parents are told, or preserved, in one step: each parent lies on pages of its own. A record with more
 /// goes over several steps, and messages.

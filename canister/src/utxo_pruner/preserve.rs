@@ -3,9 +3,9 @@
 
 use super::phase::{Context, Done, Phase, STEP_INPUTS, Step, keep};
 use super::run::Run;
-use crate::api::{BlockedBy, JobEnd, PrunerPhase, PrunerSettings, UtxoError};
 use crate::runtime;
 use crate::utxo::{Call, Candidate, Cursor, LATE, Order};
+use coppice_interface::{BlockedBy, JobEnd, PrunerPhase, PrunerSettings, UtxoError};
 use serde_bytes::ByteBuf;
 
 /// Phase 1. Should a parent go before its child is resubmitted, the child would miss its inputs: any failure ends the run.

@@ -2,7 +2,8 @@
 
 use super::UtxoPruner;
 use super::trigger::is_height;
-use crate::api::{
+use crate::utxo_pruner::settings::Settings as _;
+use coppice_interface::{
     HeightsSet, JobEnd, JobState, JobTrigger, MAX_HEIGHT, PruneJob, PrunerError, SetHeights, UtxoSettings,
 };
 

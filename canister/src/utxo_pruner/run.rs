@@ -6,10 +6,10 @@ use super::delete::DeleteAtHeight;
 use super::pass::PassTerms;
 use super::phase::{Context, Done, Phase, Step};
 use super::preserve::{ExpirePreservations, PreserveLate, PreserveParents};
-use crate::api::{JobEnd, PruneCounts, PruneProgress, PrunerPhase, PrunerSettings, StopReason, UtxoError};
 use crate::memory::growth;
 use crate::prune::Limiter;
 use crate::utxo::{Candidate, Cursor, LATE, Next};
+use coppice_interface::{JobEnd, PruneCounts, PruneProgress, PrunerPhase, PrunerSettings, StopReason, UtxoError};
 use serde::{Deserialize, Serialize};
 
 /// Pages of records and of their table that a tick changes: 68 MiB, of the 75 above which the platform slows a canister down.

@@ -1,72 +1,79 @@
 //! The pruner's settings, checked.
 
-use crate::api::{
+use crate::config::within;
+use coppice_interface::{
     ConfigError, MAX_HEIGHT, PrunerError, PrunerSettings, PrunerSettingsChange, UnminedRetention, UtxoSettings,
 };
-use crate::config::within;
 
 /// Instructions of a tick: a message has 40 billion, of which the pruner takes at most so many.
 const MAX_INSTRUCTIONS: u64 = 2_000_000_000;
 const YEAR: u64 = 31_536_000;
 
-impl PrunerSettings {
+/// What the pruner does with its settings.
+pub trait Settings {
     /// Changes the settings, or none of them.
     ///
     /// # Errors
     /// `Invalid`.
-    pub fn apply(&mut self, change: &PrunerSettingsChange) -> Result<(), PrunerError> {
+    fn apply(&mut self, change: &PrunerSettingsChange) -> Result<(), PrunerError>;
+    /// Unmined transactions below this height are old when the chain is at `current`; 0: none is.
+    fn unmined_cutoff(&self, utxo: &UtxoSettings, current: u32) -> u32;
+    /// Blocks after which an unmined transaction is old.
+    fn unmined_retention(&self, utxo: &UtxoSettings) -> u32;
+}
+
+impl Settings for PrunerSettings {
+    fn apply(&mut self, change: &PrunerSettingsChange) -> Result<(), PrunerError> {
         let mut new = self.clone();
-        new.change(change).map_err(|error| match error {
+        set(&mut new, change).map_err(|error| match error {
             ConfigError::Invalid { field, why } => PrunerError::Invalid { field, why },
         })?;
         *self = new;
         Ok(())
     }
 
-    fn change(&mut self, change: &PrunerSettingsChange) -> Result<(), ConfigError> {
-        self.pruner_enabled = change.pruner_enabled.unwrap_or(self.pruner_enabled);
-        self.disable_dah_cleaner = change.disable_dah_cleaner.unwrap_or(self.disable_dah_cleaner);
-        self.utxo_defensive_enabled = change.utxo_defensive_enabled.unwrap_or(self.utxo_defensive_enabled);
-        self.safe_height_rule = change.safe_height_rule.unwrap_or(self.safe_height_rule);
-        within("job_timeout", change.job_timeout, (1, YEAR), &mut self.job_timeout)?;
-        within("utxo_chunk_size", change.utxo_chunk_size, (1, 100_000), &mut self.utxo_chunk_size)?;
-        let chunks = change.utxo_chunk_group_limit;
-        within("utxo_chunk_group_limit", chunks, (1, 10_000), &mut self.utxo_chunk_group_limit)?;
-        let interval = change.utxo_progress_log_interval;
-        within("utxo_progress_log_interval", interval, (0, YEAR), &mut self.utxo_progress_log_interval)?;
-        let batch = change.utxo_defensive_batch_read_size;
-        within("utxo_defensive_batch_read_size", batch, (1, 100_000), &mut self.utxo_defensive_batch_read_size)?;
-        let blocks = change.parent_preservation_blocks;
-        within("parent_preservation_blocks", blocks, (0, MAX_HEIGHT), &mut self.parent_preservation_blocks)?;
-        within("tick_interval", change.tick_interval, (1, 86_400), &mut self.tick_interval)?;
-        within("max_ops_per_tick", change.max_ops_per_tick, (1, 10_000_000), &mut self.max_ops_per_tick)?;
-        let instructions = (1_000_000, MAX_INSTRUCTIONS);
-        let max_instructions = change.max_instructions_per_tick;
-        within("max_instructions_per_tick", max_instructions, instructions, &mut self.max_instructions_per_tick)?;
-        within("max_job_history", change.max_job_history, (1, 1_000), &mut self.max_job_history)?;
-        within("max_height_jump", change.max_height_jump, (1, MAX_HEIGHT), &mut self.max_height_jump)?;
-        within("retry_base_secs", change.retry_base_secs, (0, 3_600), &mut self.retry_base_secs)?;
-        if let Some(retention) = change.unmined_tx_retention {
-            if let UnminedRetention::Blocks(blocks) = retention {
-                within("unmined_tx_retention", Some(blocks), (0, MAX_HEIGHT), &mut 0)?;
-            }
-            self.unmined_tx_retention = retention;
-        }
-        Ok(())
-    }
-
-    /// Unmined transactions below this height are old when the chain is at `current`; 0: none is.
-    pub fn unmined_cutoff(&self, utxo: &UtxoSettings, current: u32) -> u32 {
+    fn unmined_cutoff(&self, utxo: &UtxoSettings, current: u32) -> u32 {
         current.saturating_sub(self.unmined_retention(utxo))
     }
 
-    /// Blocks after which an unmined transaction is old.
-    pub fn unmined_retention(&self, utxo: &UtxoSettings) -> u32 {
+    fn unmined_retention(&self, utxo: &UtxoSettings) -> u32 {
         match self.unmined_tx_retention {
             UnminedRetention::HalfOfRetention => utxo.block_height_retention / 2,
             UnminedRetention::Blocks(blocks) => blocks,
         }
     }
+}
+
+fn set(settings: &mut PrunerSettings, change: &PrunerSettingsChange) -> Result<(), ConfigError> {
+    settings.pruner_enabled = change.pruner_enabled.unwrap_or(settings.pruner_enabled);
+    settings.disable_dah_cleaner = change.disable_dah_cleaner.unwrap_or(settings.disable_dah_cleaner);
+    settings.utxo_defensive_enabled = change.utxo_defensive_enabled.unwrap_or(settings.utxo_defensive_enabled);
+    settings.safe_height_rule = change.safe_height_rule.unwrap_or(settings.safe_height_rule);
+    within("job_timeout", change.job_timeout, (1, YEAR), &mut settings.job_timeout)?;
+    within("utxo_chunk_size", change.utxo_chunk_size, (1, 100_000), &mut settings.utxo_chunk_size)?;
+    let chunks = change.utxo_chunk_group_limit;
+    within("utxo_chunk_group_limit", chunks, (1, 10_000), &mut settings.utxo_chunk_group_limit)?;
+    let interval = change.utxo_progress_log_interval;
+    within("utxo_progress_log_interval", interval, (0, YEAR), &mut settings.utxo_progress_log_interval)?;
+    let batch = change.utxo_defensive_batch_read_size;
+    within("utxo_defensive_batch_read_size", batch, (1, 100_000), &mut settings.utxo_defensive_batch_read_size)?;
+    let blocks = change.parent_preservation_blocks;
+    within("parent_preservation_blocks", blocks, (0, MAX_HEIGHT), &mut settings.parent_preservation_blocks)?;
+    within("tick_interval", change.tick_interval, (1, 86_400), &mut settings.tick_interval)?;
+    within("max_ops_per_tick", change.max_ops_per_tick, (1, 10_000_000), &mut settings.max_ops_per_tick)?;
+    let instructions = (1_000_000, MAX_INSTRUCTIONS);
+    let max_instructions = change.max_instructions_per_tick;
+    within("max_instructions_per_tick", max_instructions, instructions, &mut settings.max_instructions_per_tick)?;
+    within("max_job_history", change.max_job_history, (1, 1_000), &mut settings.max_job_history)?;
+    within("max_height_jump", change.max_height_jump, (1, MAX_HEIGHT), &mut settings.max_height_jump)?;
+    within("retry_base_secs", change.retry_base_secs, (0, 3_600), &mut settings.retry_base_secs)?;
+    if let Some(retention) = change.unmined_tx_retention {
+        if let UnminedRetention::Blocks(blocks) = retention {
+            within("unmined_tx_retention", Some(blocks), (0, MAX_HEIGHT), &mut 0)?;
+        }
+        settings.unmined_tx_retention = retention;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -2,41 +2,42 @@
 
 use super::UtxoPruner;
 use super::run::At;
-use crate::api::{BlockAssemblyState, PassedOver, PruneCounts, PruneJob, PruneJobPage, PrunerStatus, UtxoSettings};
 use crate::audit::{Fields, field};
 use crate::deletion::DeletionQueue;
+use crate::utxo_pruner::settings::Settings as _;
+use coppice_interface::{
+    BlockAssemblyState, PassedOver, PruneCounts, PruneJob, PruneJobPage, PrunerStatus, UtxoSettings,
+};
 use serde_bytes::ByteBuf;
 
 fn passed_over(at: &At) -> PassedOver {
     PassedOver { phase: at.phase, slot: at.cursor.slot, txid: ByteBuf::from(at.cursor.txid) }
 }
 
-impl PruneCounts {
-    /// Adds what has become more since `before`.
-    pub fn add(&mut self, now: &Self, before: &Self) {
-        let all: [fn(&mut Self) -> &mut u64; 17] = [
-            |c| &mut c.old_unmined,
-            |c| &mut c.parents_preserved,
-            |c| &mut c.preservations_expired,
-            |c| &mut c.processed,
-            |c| &mut c.records_deleted,
-            |c| &mut c.pages_deleted,
-            |c| &mut c.records_deleting,
-            |c| &mut c.parents_updated,
-            |c| &mut c.outputs_released,
-            |c| &mut c.external_files_deleted,
-            |c| &mut c.external_files_missing,
-            |c| &mut c.skipped_child_unmined,
-            |c| &mut c.skipped_child_recent,
-            |c| &mut c.skipped_child_absent,
-            |c| &mut c.external_errors,
-            |c| &mut c.record_errors,
-            |c| &mut c.chunks,
-        ];
-        let (mut now, mut before) = (*now, *before);
-        for field in all {
-            *field(self) += *field(&mut now) - *field(&mut before);
-        }
+/// Adds to `counts` what has become more since `before`.
+pub fn add(counts: &mut PruneCounts, now: &PruneCounts, before: &PruneCounts) {
+    let all: [fn(&mut PruneCounts) -> &mut u64; 17] = [
+        |c| &mut c.old_unmined,
+        |c| &mut c.parents_preserved,
+        |c| &mut c.preservations_expired,
+        |c| &mut c.processed,
+        |c| &mut c.records_deleted,
+        |c| &mut c.pages_deleted,
+        |c| &mut c.records_deleting,
+        |c| &mut c.parents_updated,
+        |c| &mut c.outputs_released,
+        |c| &mut c.external_files_deleted,
+        |c| &mut c.external_files_missing,
+        |c| &mut c.skipped_child_unmined,
+        |c| &mut c.skipped_child_recent,
+        |c| &mut c.skipped_child_absent,
+        |c| &mut c.external_errors,
+        |c| &mut c.record_errors,
+        |c| &mut c.chunks,
+    ];
+    let (mut now, mut before) = (*now, *before);
+    for field in all {
+        *field(counts) += *field(&mut now) - *field(&mut before);
     }
 }
 

@@ -2,10 +2,10 @@
 
 use super::run::{At, Budget, Terms};
 use super::{MAX_PASSED_OVER, Records, Stored, UtxoPruner};
-use crate::api::{JobEnd, JobState, JobTrigger, PruneJob, PruneProgress, PrunerError, UtxoSettings};
 use crate::marker::{self, Turn};
 use crate::runtime;
 use crate::utxo::{Cursor, Watch};
+use coppice_interface::{JobEnd, JobState, JobTrigger, PruneJob, PruneProgress, PrunerError, UtxoSettings};
 
 const NS: u64 = 1_000_000_000;
 /// Seconds that a tick may be late, whatever the interval, before it is taken that those before it trapped.
@@ -179,7 +179,7 @@ impl UtxoPruner {
         job.ticks += 1;
         job.counts.chunks += (job.counts.processed - before.processed).div_ceil(chunk);
         job.instructions += runtime::instructions() - start;
-        self.stored.totals.add(&job.counts, &before);
+        super::status::add(&mut self.stored.totals, &job.counts, &before);
         self.finish(job, result, records.settings, now_ns);
         self.save();
     }

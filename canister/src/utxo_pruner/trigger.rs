@@ -2,11 +2,12 @@
 
 use super::UtxoPruner;
 use super::run::Heights;
-use crate::api::{
+use crate::runtime;
+use crate::utxo_pruner::settings::Settings as _;
+use coppice_interface::{
     JobEnd, JobState, JobTrigger, MAX_HEIGHT, PruneCounts, PruneJob, PruneProgress, PruneTrigger, PrunerError,
     PrunerPhase, SafeHeightRule, UtxoSettings,
 };
-use crate::runtime;
 
 /// # Errors
 /// `ZeroHeight`, `BadHeight`.

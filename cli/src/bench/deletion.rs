@@ -6,8 +6,8 @@ use super::figure::{Figure, Whole};
 use super::{Bench, Each, Price, Subject, limits, utxo};
 use anyhow::{Context, Result, bail, ensure};
 use candid::{Decode, Encode};
-use coppice_canister::api::*;
 use coppice_host::{Checkpoint, Execution, Kind};
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::time::Duration;
 

@@ -107,7 +107,7 @@ impl Bench {
         let operator = Principal::self_authenticating(b"bench");
         let canister = host.create_canister_with_settings(Some(operator), None);
         host.add_cycles(canister, 10_000_000_000_000_000);
-        let arg = Encode!(&None::<coppice_canister::api::CanisterArg>)?;
+        let arg = Encode!(&None::<coppice_interface::CanisterArg>)?;
         let wasm = subject.wasm.to_vec();
         host.try_install_canister(canister, wasm.clone(), arg, Some(operator))
             .context("cannot install the bench wasm")?;

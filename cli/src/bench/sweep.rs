@@ -7,8 +7,8 @@
 use super::{Bench, BenchArg, Each, Figure, IDS, Subject, limits};
 use anyhow::{Context, Result, bail, ensure};
 use candid::{Decode, Encode};
-use coppice_canister::api::*;
 use coppice_host::{Execution, Kind, Outcome, Totals};
+use coppice_interface::*;
 use std::time::Duration;
 
 /// Entries of the index.

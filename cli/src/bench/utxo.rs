@@ -7,11 +7,11 @@ use anyhow::{Context, Result, bail};
 use bitcoin::hashes::Hash;
 use bitcoin::{OutPoint, Transaction, TxIn, TxOut, Txid, absolute, consensus, transaction};
 use candid::{CandidType, Decode, Encode};
-use coppice_canister::api::{
+use coppice_host::{Checkpoint, Kind};
+use coppice_interface::{
     Batch, Grant, Role, RoleError, Spend, SpendError, TransactionSource, TransactionSpends, UtxoCreate,
     UtxoCreateBatch, UtxoCreated, UtxoError, UtxoSpendBatch,
 };
-use coppice_host::{Checkpoint, Kind};
 use serde_bytes::ByteBuf;
 
 /// Records that are there.

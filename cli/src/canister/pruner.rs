@@ -2,7 +2,7 @@
 
 use super::{Caller, Client, Transport};
 use anyhow::{Context, Result, anyhow};
-use coppice_canister::api::*;
+use coppice_interface::*;
 
 impl<T: Transport> Client<T> {
     /// `notify_block_persisted`.

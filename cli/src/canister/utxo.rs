@@ -2,7 +2,7 @@
 
 use super::{Caller, Client, Transport};
 use anyhow::{Result, anyhow, bail};
-use coppice_canister::api::*;
+use coppice_interface::*;
 use serde_bytes::{ByteBuf, Bytes};
 
 /// What a look at a record answers: what was asked for, or the canister's own reason why not.

@@ -7,7 +7,7 @@ use crate::report::count;
 use crate::site::Site;
 use crate::utxo::send;
 use anyhow::{Context, Result, bail, ensure};
-use coppice_canister::api::*;
+use coppice_interface::*;
 
 /// References that a tick removes or changes while a run is to be interrupted: a record or two.
 const FEW_OPS: u64 = 4;

@@ -10,7 +10,7 @@ use crate::utxo::send::{self, Block, NewRecord, Outcome};
 use anyhow::{Context, Result, ensure};
 use bitcoin::hashes::Hash;
 use bitcoin::{TxOut, Txid};
-use coppice_canister::api::{Spend, TransactionSpends};
+use coppice_interface::{Spend, TransactionSpends};
 use serde_bytes::ByteBuf;
 
 impl<S: Site> Story<'_, S> {

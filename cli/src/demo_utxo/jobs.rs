@@ -3,7 +3,7 @@
 use super::story::Story;
 use crate::site::Site;
 use anyhow::{Result, bail, ensure};
-use coppice_canister::api::*;
+use coppice_interface::*;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::time::Duration;

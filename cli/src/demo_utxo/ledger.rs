@@ -7,7 +7,7 @@ use crate::utxo::send::Block;
 use crate::utxo::set::{UtxoHash, is_utxo, utxo_hash};
 use anyhow::{Context, Result, ensure};
 use bitcoin::{OutPoint, Txid};
-use coppice_canister::api::PrunerPhase;
+use coppice_interface::PrunerPhase;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A transaction, by its place in the ledger.

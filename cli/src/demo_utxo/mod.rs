@@ -30,7 +30,7 @@ use crate::site::Site;
 use crate::utxo::UtxoInstructions;
 use crate::wasm;
 use anyhow::{Result, ensure};
-use coppice_canister::api::*;
+use coppice_interface::*;
 pub use jobs::JobFigures;
 use plan::{MATURITY, Plan};
 pub use report::{Row, UtxoDemoReport};

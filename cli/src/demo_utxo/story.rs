@@ -15,7 +15,7 @@ use crate::report::count;
 use crate::site::Site;
 use crate::utxo::send::Block;
 use anyhow::{Context, Result, bail};
-use coppice_canister::api::PrunerSettings;
+use coppice_interface::PrunerSettings;
 
 /// Rows that tell of nothing but the chain's growth.
 const REGULAR: u32 = 10;

@@ -7,7 +7,7 @@ use crate::utxo::states;
 use anyhow::{Result, ensure};
 use bitcoin::hashes::Hash;
 use bitcoin::{OutPoint, Txid};
-use coppice_canister::api::*;
+use coppice_interface::*;
 use serde::Serialize;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;

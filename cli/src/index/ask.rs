@@ -15,7 +15,7 @@ use super::engine::{Engine, Next, ensure_registered};
 use super::steps::{Checkpoint, Event};
 use crate::canister::{Caller, Export, Transport, Unreachable};
 use anyhow::Result;
-use coppice_canister::api::{ExportCursor, ExportError, ExportPage};
+use coppice_interface::{ExportCursor, ExportError, ExportPage};
 use std::mem::discriminant;
 
 /// On whose word an answer is.

@@ -3,7 +3,7 @@
 //! Nothing here touches a database or hashes anything: [`Assembly`] says where the copy is, and takes a chunk or refuses it.
 
 use anyhow::{Result, bail, ensure};
-use coppice_canister::api::{ExportChunk, ExportCursor};
+use coppice_interface::{ExportChunk, ExportCursor};
 use serde_bytes::ByteBuf;
 
 /// Segments of a block: body, receipts, index.

@@ -8,7 +8,7 @@ use crate::canister::{Caller, Client, Transport, Unreachable};
 use crate::ledger::Ledger;
 use crate::report::{blocks, bytes, count};
 use anyhow::{Result, anyhow, ensure};
-use coppice_canister::api::{Exporter, RemoveExporter};
+use coppice_interface::{Exporter, RemoveExporter};
 use serde::Serialize;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

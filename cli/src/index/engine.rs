@@ -22,7 +22,7 @@ use super::store::Store;
 use crate::canister::{Caller, Client, Transport, Unreachable};
 use anyhow::{Result, anyhow, bail, ensure};
 use candid::Principal;
-use coppice_canister::api::{AckError, ExportCursor, ExportError, ExportPage};
+use coppice_interface::{AckError, ExportCursor, ExportError, ExportPage};
 
 /// What the next step is.
 #[derive(Debug)]

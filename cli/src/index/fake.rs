@@ -5,7 +5,7 @@ use crate::canister::{Caller, Transport};
 use crate::feed::{index_segment, sha256};
 use anyhow::{Result, bail};
 use candid::Principal;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};

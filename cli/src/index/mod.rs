@@ -41,7 +41,7 @@ use crate::{feed, wasm};
 use anyhow::{Result, ensure};
 use args::IndexArgs;
 use companion::{Companion, Indexed};
-use coppice_canister::api::PrunePolicyArg;
+use coppice_interface::PrunePolicyArg;
 use engine::{Engine, ensure_registered};
 use run::{Stop, Until};
 use serde::Serialize;

@@ -7,7 +7,7 @@ use super::engine::{Engine, Next};
 use super::steps::{Checkpoint, Event, Step};
 use crate::canister::Transport;
 use anyhow::{Error, Result, bail, ensure};
-use coppice_canister::api::{ExportChunk, ExportCursor, ExportPage};
+use coppice_interface::{ExportChunk, ExportCursor, ExportPage};
 use std::borrow::Cow;
 
 /// What a page brought.

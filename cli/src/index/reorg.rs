@@ -9,7 +9,7 @@ use super::engine::{Engine, Next};
 use super::steps::{Checkpoint, Event, Step};
 use crate::canister::Transport;
 use anyhow::{Result, ensure};
-use coppice_canister::api::ExportCursor;
+use coppice_interface::ExportCursor;
 
 /// What stays, and where the copy goes on.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use super::database::{Database, Kind, Row, Tx, Value};
 use super::schema::{FROM_1, ORPHANED, TABLES, VERSION};
 use crate::ledger::Entry;
 use anyhow::{Context, Result, ensure};
-use coppice_canister::api::ExportCursor;
+use coppice_interface::ExportCursor;
 use serde::Serialize;
 use serde_bytes::ByteBuf;
 

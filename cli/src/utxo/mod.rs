@@ -22,7 +22,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash;
 use bitcoin::{Amount, Block, Denomination, Network, OutPoint, Txid};
-use coppice_canister::api::{Outpoint, Spend, UtxoGetSpend, UtxoSpendState};
+use coppice_interface::{Outpoint, Spend, UtxoGetSpend, UtxoSpendState};
 use send::{Immature, NewRecord, Outcome};
 use serde::Serialize;
 use serde_bytes::ByteBuf;

@@ -5,7 +5,7 @@ use crate::feed::CHUNK;
 use anyhow::{Context, Result, bail, ensure};
 use bitcoin::Txid;
 use bitcoin::hashes::Hash;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// Bytes of a batch; an ingress message may have 2 MiB in all.

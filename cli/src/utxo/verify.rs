@@ -9,7 +9,7 @@ use crate::verify::hex;
 use anyhow::{Result, bail, ensure};
 use bitcoin::OutPoint;
 use bitcoin::hashes::Hash;
-use coppice_canister::api::{FileType, SpendStatus, UtxoSpendState};
+use coppice_interface::{FileType, SpendStatus, UtxoSpendState};
 use serde::Serialize;
 
 /// What was verified.
@@ -116,7 +116,7 @@ fn read_back(client: &Client<impl Site>, record: &Record) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coppice_canister::api::Spender;
+    use coppice_interface::Spender;
     use serde_bytes::ByteBuf;
 
     #[test]

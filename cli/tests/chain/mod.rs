@@ -12,7 +12,7 @@ use bitcoin::{
 };
 use candid::Encode;
 use coppice::canister::{Client, Transport};
-use coppice_canister::api::*;
+use coppice_interface::*;
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;

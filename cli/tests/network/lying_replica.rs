@@ -11,10 +11,10 @@ use coppice::index::steps::{Event, Onward, Options};
 use coppice::index::store::{Origin, Payload, Store};
 use coppice::ledger::{Entry, Ledger};
 use coppice::network::Network;
-use coppice_canister::api::{
+use coppice_host::Host;
+use coppice_interface::{
     AppendBlock, ExportChunk, ExportCursor, ExportError, ExportPage, Exporter, PrunePolicyArg, Rollback, RollbackError,
 };
-use coppice_host::Host;
 use proptest::prelude::*;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,7 +3,7 @@
 use crate::net::Net;
 use coppice::canister::{Caller, Transport};
 use coppice::network::NetworkArgs;
-use coppice_canister::api::Exporter;
+use coppice_interface::Exporter;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};

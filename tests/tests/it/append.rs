@@ -1,6 +1,6 @@
 //! `append_block`: what it takes, and each of its refusals, which change nothing.
 
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::blocks::{self, block, hash, id, plain, seal};
 use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
 use serde_bytes::ByteBuf;

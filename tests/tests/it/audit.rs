@@ -2,7 +2,7 @@
 
 use candid::{CandidType, encode_args};
 use coppice_canister::access::{Required, TABLE};
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::blocks::{block_id, hash, plain, upload};
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use serde_bytes::ByteBuf;

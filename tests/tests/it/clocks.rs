@@ -1,8 +1,8 @@
 //! Clocks: one that stands still, one that jumps, and a chain whose times are of any year. Retention by age goes by the chain's monotonic
 //! time, how far an exporter is behind by the clock alone.
 
-use coppice_canister::api::*;
 use coppice_host::Limits;
+use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain};
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use std::time::Duration;

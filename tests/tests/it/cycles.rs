@@ -1,8 +1,8 @@
 //! Few cycles: growth that cannot be paid is answered, and timers that cannot be paid do not run. Only the embedded host can take
 //! cycles away, and fill a subnet.
 
-use coppice_canister::api::*;
 use coppice_host::{CanisterSettings, CanisterStatus, Host, Kind, Limits, Outcome};
+use coppice_interface::*;
 use coppice_tests::blocks::plain;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use std::time::Duration;

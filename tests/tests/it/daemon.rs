@@ -1,8 +1,8 @@
 //! The daemon over days: bursts, pauses, duplicates, changes in the middle. What counts instructions or moves cycles runs
 //! on the embedded host only.
 
-use coppice_canister::api::*;
 use coppice_host::{Execution, Host, Kind, Outcome};
+use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, hash, id, plain, upload};
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use serde_bytes::ByteBuf;

@@ -3,7 +3,7 @@
 use candid::decode_one;
 use candid::types::value::{IDLArgs, IDLValue};
 use candid_parser::parse_idl_args;
-use coppice_canister::api::{CanisterArg, Config, InitArg};
+use coppice_interface::{CanisterArg, Config, InitArg};
 use coppice_tests::coppice::{Coppice, default_arg};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

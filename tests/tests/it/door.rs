@@ -2,8 +2,8 @@
 
 use candid::encode_args;
 use coppice_canister::access::QUERY_ARGUMENT;
-use coppice_canister::api::*;
 use coppice_host::Kind;
+use coppice_interface::*;
 use coppice_tests::blocks::plain;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::proxy::Proxy;

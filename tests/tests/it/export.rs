@@ -1,7 +1,7 @@
 //! Exporters: pages through the interface, what they cost, acknowledgements, and the guard.
 
-use coppice_canister::api::*;
 use coppice_host::{Host, Kind};
+use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, plain, seal};
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use coppice_tests::reader::{Pulled, Reader};

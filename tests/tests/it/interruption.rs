@@ -6,8 +6,8 @@
 //! still fires, nothing is stuck, and it ends where the undisturbed life ends.
 
 use candid::utils::ArgumentEncoder;
-use coppice_canister::api::*;
 use coppice_host::{Host, Kind, TrapPoint};
+use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, hash, id, plain, plain_id, upload, with_keys};
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use coppice_tests::wasm;

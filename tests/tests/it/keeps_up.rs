@@ -1,7 +1,7 @@
 //! Pruning that keeps up: fast feeds, ids that repeat without end, and blocks of any size.
 
-use coppice_canister::api::*;
 use coppice_host::{Execution, Kind};
+use coppice_interface::*;
 use coppice_tests::blocks::{block, id, plain};
 use coppice_tests::coppice::{Coppice, default_arg};
 use std::time::Duration;

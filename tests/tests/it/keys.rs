@@ -1,6 +1,6 @@
 //! Secondary keys through the interface: appended and uploaded, paged, pruned, rolled back, upgraded.
 
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain, plain_id, upload, with_keys};
 use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
 use serde_bytes::ByteBuf;

@@ -1,7 +1,7 @@
 //! The longest blocks: uploaded, verified, committed, rolled back, pruned and reset in messages none of which is large.
 
-use coppice_canister::api::*;
 use coppice_host::{Host, Kind, Outcome};
+use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, hash, plain, plain_id, seal, upload};
 use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
 use serde_bytes::ByteBuf;

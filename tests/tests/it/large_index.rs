@@ -1,7 +1,7 @@
 //! The largest blocks in an index so large that each entry lies on a page of its own: every message of the daemon is small.
 
-use coppice_canister::api::*;
 use coppice_host::Kind;
+use coppice_interface::*;
 use coppice_tests::blocks::{block, id, plain, seal, with_keys};
 use coppice_tests::coppice::{Coppice, default_arg};
 use serde_bytes::ByteBuf;

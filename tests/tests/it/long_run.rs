@@ -1,6 +1,6 @@
 //! A long run: stable memory grows to a plateau, and then not at all.
 
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, id};
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 

@@ -1,8 +1,8 @@
 //! A state machine: random histories of everything that touches the chain, against a plain model. Whatever happens, what
 //! is pruned is what the model prunes, and a registered exporter has pulled every block before it went.
 
-use coppice_canister::api::*;
 use coppice_ic::Backend;
+use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, id, upload, with_keys};
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who};
 use coppice_tests::model::{Model, ids, keys};

@@ -1,8 +1,8 @@
 //! The minimum tests of `pruning-spec-v1.md` 9, under their names there. More of each is in `prune`, `interruption`,
 //! `long_run`, and beside the code.
 
-use coppice_canister::api::*;
 use coppice_host::{Host, Kind, TrapPoint};
+use coppice_interface::*;
 use coppice_tests::blocks::{plain, plain_id};
 use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
 

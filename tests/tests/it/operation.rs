@@ -1,6 +1,6 @@
 //! What an operator sees and sets.
 
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::blocks::plain;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 

@@ -1,6 +1,6 @@
 //! What a producer can do that was stolen, or is wrong: little that is not undone.
 
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, hash, plain, upload};
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;

@@ -1,8 +1,8 @@
 //! Producers come first: in rounds of seven billion instructions, blocks that arrive at random wait no longer where the daemon works
 //! off a backlog beside them than where it is switched off. Rounds are the embedded host's.
 
-use coppice_canister::api::*;
 use coppice_host::Host;
+use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, id};
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Pruning through the interface: budgets, the daemon, and space that is used again.
 
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::blocks::{plain, plain_id};
 use coppice_tests::coppice::{Coppice, LOG_CLASS};
 

@@ -1,6 +1,6 @@
 //! Queries: what they give back, and each of their errors.
 
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::blocks::{self, hash, plain, plain_id};
 use coppice_tests::coppice::{Coppice, LOG_CLASS};
 use serde_bytes::ByteBuf;

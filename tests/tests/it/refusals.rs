@@ -2,8 +2,8 @@
 //! cycles for UTXO records, more work than a message may do.
 
 use crate::utxo::{all_ok, configure, create, get, set_mined, spend};
-use coppice_canister::api::*;
 use coppice_host::{Host, Limits, StablePagePrices};
+use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain};
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;

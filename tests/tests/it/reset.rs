@@ -1,6 +1,6 @@
 //! `reset_chain`: the chain is emptied, and may begin again at any number.
 
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, id, plain, plain_id, upload, with_keys};
 use coppice_tests::coppice::{Coppice, Who};
 use serde_bytes::ByteBuf;

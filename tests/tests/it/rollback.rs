@@ -1,6 +1,6 @@
 //! `rollback_to`: a reorg is a rollback and new appends.
 
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, id, plain, plain_id, upload};
 use coppice_tests::coppice::Coppice;
 use serde_bytes::ByteBuf;

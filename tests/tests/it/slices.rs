@@ -1,8 +1,8 @@
 //! The largest blocks in a large index, on their way in and out: a slice in each message, none of which is large, and nobody sees
 //! anything of a block before it is whole.
 
-use coppice_canister::api::*;
 use coppice_host::{Checkpoint, Host, Kind, Outcome};
+use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, id, plain, plain_id, seal, upload, with_keys};
 use coppice_tests::coppice::{Coppice, default_arg};
 use coppice_tests::model;

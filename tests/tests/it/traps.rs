@@ -1,7 +1,7 @@
 //! What traps again and again in ticks: it is passed over and named, and all else is done. Only the embedded host has such faults.
 
-use coppice_canister::api::*;
 use coppice_host::{Host, Kind, Outcome, StableAccess};
+use coppice_interface::*;
 use coppice_tests::blocks::{block, id, plain, plain_id, seal, upload};
 use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
 use serde_bytes::ByteBuf;

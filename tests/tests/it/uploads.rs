@@ -1,6 +1,6 @@
 //! Uploads: any order, any repetition, any interruption.
 
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::blocks::{block_id, plain, plain_id, upload};
 use coppice_tests::coppice::{Coppice, LOG_CLASS};
 use serde_bytes::ByteBuf;

@@ -1,6 +1,6 @@
 //! UTXO records through the interface: batches, roles, uploads, upgrades at every message.
 
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::coppice::{Coppice, Who};
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;

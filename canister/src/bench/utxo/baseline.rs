@@ -2,8 +2,8 @@
 
 use super::transaction::Transaction;
 use super::{HEIGHT, RETENTION};
-use crate::api::Spend;
 use crate::memory::{self, BenchMemory};
+use coppice_interface::Spend;
 use ic_stable_structures::{StableBTreeMap, Storable, storable::Bound};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;

@@ -10,13 +10,13 @@ mod transaction;
 
 use super::{key, said};
 use crate::access;
-use crate::api::*;
 use crate::deletion::Name;
 use crate::runtime::instructions;
 use crate::state::{State, mutate};
 use crate::utxo::{Body, Call, Draft, LastUnspent, UtxoStore};
 use baseline::Baseline;
 use candid::CandidType;
+use coppice_interface::*;
 use ic_cdk::update;
 use serde::Deserialize;
 use serde_bytes::ByteBuf;

@@ -4,11 +4,11 @@ use super::baseline::Baseline;
 use super::transaction::Transaction;
 use super::{HEIGHT, PREPARED, Prepared, RETENTION, UtxoBenchArg, insert, insert_outside};
 use crate::access;
-use crate::api::*;
 use crate::bench::said;
 use crate::runtime::instructions;
 use crate::state::{State, mutate};
 use crate::utxo::Call;
+use coppice_interface::*;
 use ic_cdk::update;
 use serde_bytes::ByteBuf;
 

@@ -1,9 +1,9 @@
 //! Transactions of any number of outputs, without their hashes being computed.
 
 use super::SPENDER;
-use crate::api::*;
 use crate::bench::key;
 use crate::utxo::Parsed;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// A transaction, parsed and not.

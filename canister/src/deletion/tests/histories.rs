@@ -3,7 +3,7 @@
 
 use super::model::{At, Model, Said};
 use super::*;
-use crate::api::*;
+use coppice_interface::*;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use serde_bytes::ByteBuf;

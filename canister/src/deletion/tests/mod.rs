@@ -5,9 +5,9 @@ mod tokens;
 
 use super::lease::Token;
 use super::*;
-use crate::api::*;
 use crate::runtime::native;
 use candid::Principal;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
 //! The queue as anybody would write it who has all the time and all the memory there is: a map of rows, of which each says where it
 //! stands, and order by sorting.
 
-use crate::api::*;
 use candid::Principal;
+use coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const NS: u64 = 1_000_000_000;

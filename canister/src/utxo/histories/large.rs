@@ -2,9 +2,9 @@
 
 use super::store::Real;
 use super::{Answer, Op, Store};
-use crate::api::*;
 use crate::testing::id;
 use crate::utxo::model::{Call, Model};
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 fn outside(number: u64, inputs: Vec<Outpoint>, outputs: u32) -> UtxoCreate {

@@ -3,8 +3,8 @@
 use super::steps::{Creation, Move, Step, Which, Wrong};
 use super::transactions::{self, Transaction};
 use super::{Answer, Op, Store, plain};
-use crate::api::*;
 use crate::utxo::model::{Call, Hash, Hold, Model, Output};
+use coppice_interface::*;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use serde_bytes::ByteBuf;

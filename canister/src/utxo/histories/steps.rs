@@ -1,7 +1,7 @@
 //! Steps of a history, and how they are drawn.
 
 use super::transactions::{Template, template};
-use crate::api::UtxoSettings;
+use coppice_interface::UtxoSettings;
 use proptest::prelude::*;
 
 /// Which transaction or output is meant: one for which the step may succeed, as long as there is one.

@@ -1,13 +1,13 @@
 //! The real store, as the histories see it.
 
 use super::{Answer, Op, Store};
-use crate::api::*;
 use crate::blob::{BlobStore, Owner};
 use crate::memory::{self, BUCKET, cell};
 use crate::runtime::native;
 use crate::utxo::model::{Hash, Indexes};
 use crate::utxo::{Call, LastUnspent, Order, UtxoStore};
 use candid::Principal;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

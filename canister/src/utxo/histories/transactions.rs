@@ -1,9 +1,9 @@
 //! Transactions of a history: few, in chains, and often after the same outputs.
 
-use crate::api::*;
 use crate::testing::id;
 use crate::utxo::model::source::{given, utxo_hash, varint};
 use crate::utxo::model::{Call, Hash};
+use coppice_interface::*;
 use proptest::prelude::*;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;

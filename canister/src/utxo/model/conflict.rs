@@ -1,7 +1,7 @@
 //! Double spends.
 
 use super::{Call, Hash, Hold, Model, buf, hash_argument, not_zero};
-use crate::api::*;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeSet, VecDeque};
 

@@ -2,7 +2,7 @@
 
 use super::source::inpoints;
 use super::{Hash, Hold, Indexes, Model, Output, Record, buf, hash_argument};
-use crate::api::*;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! What a source says of its transaction, read plainly.
 
 use super::{Call, Hash, hash_argument};
-use crate::api::*;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;

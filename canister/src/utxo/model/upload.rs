@@ -2,7 +2,7 @@
 
 use super::source::class_bytes;
 use super::{Call, Model, hash_argument};
-use crate::api::*;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// A transaction that is being uploaded.

@@ -1,7 +1,7 @@
 use super::world::*;
-use crate::api::*;
 use crate::blob::Owner;
 use crate::utxo::Order;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 #[test]

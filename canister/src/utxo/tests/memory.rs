@@ -1,8 +1,8 @@
 //! At the cap on memory: an operation is done, or nothing has changed; and what is freed is used again.
 
 use super::world::*;
-use crate::api::*;
 use crate::memory;
+use coppice_interface::*;
 
 /// Everything that the store says.
 fn all(w: &World, txs: &[&Tx]) -> (Vec<Option<UtxoRecord>>, UtxoStorage, Vec<UnminedTransaction>) {

@@ -1,11 +1,11 @@
 //! Transactions with more outputs than a page has, and with more than a message holds.
 
 use super::world::*;
-use crate::api::*;
 use crate::blob::Owner;
 use crate::memory::{self, cell};
 use crate::runtime::native;
 use candid::Principal;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// Who uploads, and sends the messages.

@@ -1,7 +1,7 @@
 //! The document's table of state transitions (UTXO State Lifecycle), each row and each forbidden move, as DESIGN 5 overrides it.
 
 use super::world::*;
-use crate::api::*;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// The states of the document that a record, or its only output, can be in.

@@ -1,12 +1,12 @@
 //! A store, transactions for it, and short ways to call it.
 
-use crate::api::*;
 use crate::blob::BlobStore;
 use crate::memory::{self, cell};
 use crate::runtime::native;
 use crate::testing::id;
 use crate::utxo::encoding::{utxo_hash, var_int};
 use crate::utxo::{Call, Hash, LastUnspent, UtxoStore};
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 use std::rc::Rc;

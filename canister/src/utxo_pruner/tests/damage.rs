@@ -1,11 +1,11 @@
 //! What cannot be read, or has no memory: nothing is lost, and nothing else held up.
 
 use super::service::Service;
-use crate::api::*;
 use crate::memory;
 use crate::runtime::native;
 use crate::utxo::Order;
 use crate::utxo::tests::world::{Tx, raw};
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// An old unmined transaction that spends from `parent`, and a record that is due.

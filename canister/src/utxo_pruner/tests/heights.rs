@@ -1,8 +1,8 @@
 //! Heights that mislead: what is believed of them, and the way back.
 
 use super::service::Service;
-use crate::api::*;
 use crate::utxo::tests::world::Tx;
+use coppice_interface::*;
 
 /// The first height that is none.
 const NONE: u32 = 1 << 31;

@@ -1,8 +1,8 @@
 //! Records that no message holds: more inputs, and more spenders, than one may touch.
 
 use super::service::Service;
-use crate::api::*;
 use crate::utxo::tests::world::{Tx, block, mined, raw};
+use coppice_interface::*;
 
 const INPUTS: u32 = 25_000;
 

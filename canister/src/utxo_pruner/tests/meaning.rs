@@ -1,8 +1,8 @@
 //! What deletion means to double spends, and what is kept, for how long.
 
 use super::service::Service;
-use crate::api::*;
 use crate::utxo::tests::world::{Tx, block, raw};
+use coppice_interface::*;
 
 #[test]
 fn a_loser_that_is_deleted_gives_back_what_it_held() {

@@ -1,8 +1,8 @@
 //! Which old unmined records phase 1 looks at, and when.
 
 use super::service::Service;
-use crate::api::*;
 use crate::utxo::tests::world::{Tx, block};
+use coppice_interface::*;
 
 /// So many old unmined transactions, each with a parent that is mined.
 fn old(s: &mut Service, salts: std::ops::Range<u64>) -> Vec<(Tx, Tx)> {

@@ -1,8 +1,8 @@
 //! Runs over several ticks: what happens between them.
 
 use super::service::Service;
-use crate::api::*;
 use crate::utxo::tests::world::{Tx, block};
+use coppice_interface::*;
 
 fn one_record_a_tick() -> PrunerSettingsChange {
     PrunerSettingsChange {

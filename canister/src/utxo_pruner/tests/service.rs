@@ -1,11 +1,11 @@
 //! The pruner over a world of records, and short ways to call it.
 
-use crate::api::*;
 use crate::deletion::DeletionQueue;
 use crate::memory::{self, cell};
 use crate::runtime::native;
 use crate::utxo::tests::world::{Tx, World, block, mined, raw};
 use crate::utxo_pruner::{Records, UtxoPruner};
+use coppice_interface::*;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 

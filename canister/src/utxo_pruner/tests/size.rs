@@ -2,11 +2,11 @@
 //! it may access, and 75 MiB that it dirties without being slowed down.
 
 use super::service::Service;
-use crate::api::*;
 use crate::runtime::native::{self, Touched};
 use crate::testing::id;
 use crate::utxo::Call;
 use crate::utxo::tests::world::{Tx, block, mined, raw};
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 const MOST_ACCESSED: usize = 524_288;

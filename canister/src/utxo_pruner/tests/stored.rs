@@ -1,11 +1,11 @@
 //! What is persisted takes a new field that may be absent without a new version; and another version is refused.
 
 use super::service::Service;
-use crate::api::*;
 use crate::memory::{self, cell};
 use crate::utxo::tests::world::Tx;
 use crate::utxo_pruner::{MAGIC, Stored, UtxoPruner, VERSION};
 use ciborium::Value;
+use coppice_interface::*;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::rc::Rc;
 

@@ -1,9 +1,9 @@
 //! Records on which a tick traps, whatever it does with them: they are passed over, named, and everything else goes on.
 
 use super::service::Service;
-use crate::api::*;
 use crate::runtime::native;
 use crate::utxo::tests::world::Tx;
+use coppice_interface::*;
 
 /// A firing of the timer, ten seconds later; says whether it trapped. Then nothing of it has happened.
 fn fires(s: &mut Service) -> bool {

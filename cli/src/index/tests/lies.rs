@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::index::fake::{Answer, FakeBlock};
-use coppice_canister::api::ExportChunk;
+use coppice_interface::ExportChunk;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -17,7 +17,7 @@ use super::store::{Origin, Payload, Store};
 use crate::canister::{Caller, Client, Transport};
 use anyhow::{Context, Result, anyhow, ensure};
 use candid::Principal;
-use coppice_canister::api::{AckError, ExportCursor, ExportError, ExportPage};
+use coppice_interface::{AckError, ExportCursor, ExportError, ExportPage};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::io::Write as _;

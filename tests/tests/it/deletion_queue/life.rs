@@ -5,8 +5,8 @@
 use super::{OTHER, WORKER, at, grant_workers, ids, name, pending, status, wanted};
 use candid::CandidType;
 use candid::utils::ArgumentEncoder;
-use coppice_canister::api::*;
 use coppice_host::{Checkpoint, Host, Kind, TrapPoint};
+use coppice_interface::*;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::wasm;
 use serde::de::DeserializeOwned;

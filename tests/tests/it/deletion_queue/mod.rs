@@ -4,8 +4,8 @@
 
 mod life;
 
-use coppice_canister::api::*;
 use coppice_host::Kind;
+use coppice_interface::*;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use serde_bytes::ByteBuf;
 

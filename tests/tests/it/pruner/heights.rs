@@ -2,7 +2,7 @@
 
 use super::world::*;
 use crate::utxo::all_ok;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::coppice::Who;
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;

@@ -1,7 +1,7 @@
 //! Jobs: their states and history (section 4), and runs by hand.
 
 use super::world::*;
-use coppice_canister::api::*;
+use coppice_interface::*;
 
 fn ids(jobs: &[PruneJob]) -> Vec<u64> {
     jobs.iter().map(|job| job.id).collect()

@@ -2,7 +2,7 @@
 
 use super::world::*;
 use candid::encode_args;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::coppice::Who;
 
 type Change = PrunerSettingsChange;

@@ -1,7 +1,7 @@
 //! 2.2 and 2.7: which notifications have records pruned.
 
 use super::world::*;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::coppice::Who;
 
 #[test]

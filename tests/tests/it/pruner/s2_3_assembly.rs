@@ -1,8 +1,8 @@
 //! 2.3, the safety check: nothing is pruned but while the block assembly is running.
 
 use super::world::*;
-use coppice_canister::api::BlockAssemblyState::{NotRunning, Running};
-use coppice_canister::api::*;
+use coppice_interface::BlockAssemblyState::{NotRunning, Running};
+use coppice_interface::*;
 use coppice_tests::transactions::Tx;
 
 #[test]

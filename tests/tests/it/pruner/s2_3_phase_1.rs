@@ -2,7 +2,7 @@
 
 use super::world::*;
 use crate::utxo::{all_ok, create};
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::transactions::Tx;
 
 /// A parent that may go at `height + RETENTION`, and its child, unmined since `height`.

@@ -1,8 +1,8 @@
 //! 2.3 over many ticks: places that survive, the job's timeout, progress, metrics.
 
 use super::world::*;
-use coppice_canister::api::*;
 use coppice_host::{Host, TrapPoint};
+use coppice_interface::*;
 use coppice_tests::coppice::{Coppice, default_arg};
 use coppice_tests::transactions::Tx;
 

@@ -1,7 +1,7 @@
 //! 2.5: defensive mode.
 
 use super::world::*;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::transactions::Tx;
 
 /// Defensive, with pages of two outputs, looking up so many spenders at a time.

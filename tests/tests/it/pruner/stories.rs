@@ -2,8 +2,8 @@
 
 use super::world::*;
 use crate::utxo::{all_ok, create};
-use coppice_canister::api::BlockAssemblyState::{NotRunning, Running};
-use coppice_canister::api::*;
+use coppice_interface::BlockAssemblyState::{NotRunning, Running};
+use coppice_interface::*;
 use coppice_tests::transactions::Tx;
 
 /// Section 1: a transaction that was pruned, and is submitted again.

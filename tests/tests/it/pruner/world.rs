@@ -1,7 +1,7 @@
 //! A canister with records that are pruned soon, and short names for what happens to them.
 
 use crate::utxo::{all_ok, configure, create, get, set_mined, spend};
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::coppice::{Coppice, Who};
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;

@@ -2,7 +2,7 @@
 
 use super::model::{At, Hold, Records, hash_of, is_height};
 use super::transactions::Txid;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeSet, VecDeque};
 

@@ -11,7 +11,7 @@ use super::settings::Settings;
 use super::sight::Sight;
 use super::tick::{Done, Run, Scope};
 use super::transactions::Txid;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A tick that was, and was allowed.

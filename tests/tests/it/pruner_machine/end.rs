@@ -8,7 +8,7 @@ use super::rules::Spent;
 use super::settings::Setting;
 use super::steps::Pick;
 use super::transactions::Txid;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use std::collections::BTreeMap;
 
 /// Ticks that a run takes at most, with one operation in each.

@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::machine::Machine;
 use super::sight::Sight;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use std::collections::BTreeSet;
 
 /// What has just happened, as far as jobs may take notice of it.

@@ -6,7 +6,7 @@ use super::jobs::Cause;
 use super::machine::Machine;
 use super::operations::block_id;
 use super::settings::Setting;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::blocks::id;
 use coppice_tests::coppice::Who;
 use serde_bytes::ByteBuf;

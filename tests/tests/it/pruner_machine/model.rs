@@ -2,7 +2,7 @@
 //! of them goes. Who goes, and when, is said elsewhere (`rules`).
 
 use super::transactions::{Transaction, Txid};
-use coppice_canister::api::*;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -8,7 +8,7 @@ use super::memory::is_refused;
 use super::model::{Output, Record};
 use super::steps::{Kind, Pick, Step};
 use super::transactions::Txid;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::blocks::id;
 use coppice_tests::coppice::Who;
 use serde_bytes::ByteBuf;

@@ -3,7 +3,7 @@
 use super::model::{Hold, Record, Records};
 use super::settings::Settings;
 use super::transactions::Txid;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use std::collections::BTreeSet;
 
 /// The heights that were notified.

@@ -1,6 +1,6 @@
 //! The settings that histories change.
 
-use coppice_canister::api::*;
+use coppice_interface::*;
 use proptest::prelude::*;
 
 /// More cycles than any canister has.

@@ -6,7 +6,7 @@ use super::model::{Output, Record, Records};
 use super::transactions::{Family, Txid};
 use candid::utils::ArgumentEncoder;
 use candid::{CandidType, decode_one, encode_args};
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::coppice::{Coppice, Who};
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;

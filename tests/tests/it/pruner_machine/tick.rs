@@ -12,7 +12,7 @@ use super::rules::Spent;
 use super::settings::Settings;
 use super::sight::{Replies, Sight};
 use super::transactions::Txid;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A run that is under way, or whose place is kept.

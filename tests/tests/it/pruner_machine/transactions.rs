@@ -1,7 +1,7 @@
 //! The transactions of a history: a few that spend from each other, some of them the same outputs.
 
 use candid::encode_args;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::blocks::id;
 use coppice_tests::transactions::Tx;
 use proptest::prelude::*;

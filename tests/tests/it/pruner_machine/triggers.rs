@@ -4,7 +4,7 @@ use super::Outcome;
 use super::jobs::Cause;
 use super::machine::Machine;
 use super::model::MOST;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::coppice::Who;
 
 /// Who tells a height: only a producer's may not jump, and by hand it is not where the chain is.

@@ -6,7 +6,7 @@ use super::machine::{Machine, WORKER};
 use super::sight::Sight;
 use super::steps::Pick;
 use super::transactions::Txid;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::coppice::Who;
 use std::collections::{BTreeMap, BTreeSet};
 

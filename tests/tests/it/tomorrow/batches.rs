@@ -3,7 +3,7 @@
 use super::*;
 use crate::utxo::configure;
 use candid::CandidType;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::blocks::id;
 use coppice_tests::coppice::Who;
 use coppice_tests::transactions::Tx;

@@ -1,7 +1,7 @@
 //! Blocks: many small blobs, and sweeps of an index that is large.
 
 use super::*;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::blocks::{block, id, seal, with_keys};
 use serde_bytes::ByteBuf;
 

@@ -6,8 +6,8 @@ mod batches;
 mod blocks;
 mod ticks;
 
-use coppice_canister::api::ConfigChange;
 use coppice_host::{Execution, Host, Limits, Outcome, StablePagePrices};
+use coppice_interface::ConfigChange;
 use coppice_tests::coppice::{Coppice, default_arg};
 use std::sync::Arc;
 

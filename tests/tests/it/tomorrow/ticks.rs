@@ -3,7 +3,7 @@
 use super::batches::{create, scattered, spend, wide, wide_record};
 use super::*;
 use crate::pruner::world::{RETENTION, TICK as SECS, World, last_of};
-use coppice_canister::api::*;
+use coppice_interface::*;
 use coppice_tests::transactions::Tx;
 
 fn world() -> (World, Arc<Host>) {

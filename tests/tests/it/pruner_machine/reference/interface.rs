@@ -8,7 +8,7 @@ use super::shown::shown;
 use super::{Fault, State};
 use candid::utils::ArgumentDecoder;
 use candid::{CandidType, decode_args, encode_one};
-use coppice_canister::api::*;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 

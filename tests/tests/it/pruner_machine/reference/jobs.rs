@@ -2,7 +2,7 @@
 
 use super::super::rules::Heights;
 use super::{Fault, Run, State};
-use coppice_canister::api::*;
+use coppice_interface::*;
 use std::collections::BTreeSet;
 
 impl State {

@@ -4,7 +4,7 @@ use super::super::model::At;
 use super::super::rules::Spent;
 use super::super::transactions::Txid;
 use super::{Fault, Run, State};
-use coppice_canister::api::*;
+use coppice_interface::*;
 
 type Count = fn(&mut PruneCounts) -> &mut u64;
 

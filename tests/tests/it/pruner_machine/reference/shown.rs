@@ -2,7 +2,7 @@
 
 use super::super::model::{Output, Record};
 use super::super::transactions::Txid;
-use coppice_canister::api::*;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// A record as `utxo_get` shows it.

@@ -1,7 +1,7 @@
 //! Blocks, uploads and reads.
 
 use super::prune::HeldBy;
-use crate::blob::BlobPtr;
+use crate::BlobPtr;
 use candid::{CandidType, Principal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;

@@ -2,7 +2,7 @@
 
 use super::super::UploadProgress;
 use super::{BlockRef, Outpoint, UtxoError};
-use crate::blob::BlobPtr;
+use crate::BlobPtr;
 use candid::{CandidType, Principal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -208,6 +208,12 @@ pub enum TransactionUploadError {
         /// The most.
         limit: u64,
     },
+}
+
+impl From<UtxoError> for TransactionUploadError {
+    fn from(error: UtxoError) -> Self {
+        Self::Refused(error)
+    }
 }
 
 /// An upload that is open.

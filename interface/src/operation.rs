@@ -1,7 +1,7 @@
 //! Configuration, roles, storage and health.
 
 use super::{UtxoSettings, UtxoSettingsChange, UtxoStorage};
-use crate::blob::Owner;
+use crate::Owner;
 use candid::{CandidType, Principal};
 use serde::{Deserialize, Serialize};
 
@@ -90,6 +90,27 @@ pub struct Config {
     /// The UTXO store's.
     #[serde(default)]
     pub utxo: UtxoSettings,
+}
+
+/// Most pages of 64 KiB of a canister's stable memory: 500 GiB.
+pub const MAX_STABLE_PAGES: u64 = 500 << 14;
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            log_class: 1 << 20,
+            max_stable_pages: MAX_STABLE_PAGES,
+            verify_segments: true,
+            upload_expiry_secs: 120,
+            min_liquid_cycles: 100_000_000_000,
+            require_export: false,
+            nodes: default_nodes(),
+            reserved_cycles_limit: default_reserved_cycles_limit(),
+            max_rollback_blocks: 1_000,
+            open_queries: false,
+            utxo: UtxoSettings::default(),
+        }
+    }
 }
 
 /// A subnet of the usual size.

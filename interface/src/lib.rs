@@ -1,6 +1,7 @@
 //! The types of the Candid interface (`candid/coppice.did`), one file an area.
 
 mod audit;
+mod blob;
 mod chain;
 mod deletion;
 mod export;
@@ -11,6 +12,7 @@ mod pruner;
 mod utxo;
 
 pub use audit::*;
+pub use blob::*;
 pub use chain::*;
 pub use deletion::*;
 pub use export::*;

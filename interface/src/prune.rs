@@ -35,6 +35,26 @@ pub struct PrunePolicy {
     pub max_export_lag_secs: u64,
 }
 
+impl Default for PrunePolicy {
+    fn default() -> Self {
+        Self {
+            target_bytes: 0,
+            retain_days: 0,
+            retain_blocks: 0,
+            headroom_ratio_bps: 2_000,
+            emergency_ratio_bps: 9_500,
+            timer_interval_secs: 60,
+            max_ops_per_tick: 10_000,
+            max_instructions_per_tick: 1_000_000_000,
+            min_kept_blocks: 128,
+            pause_after_secs: 5,
+            max_pending_ticks: 8,
+            max_collected_keys: 0,
+            max_export_lag_secs: 86_400,
+        }
+    }
+}
+
 /// A new policy; what is left out stays, and has its default where none was set before. 0 switches a limit off.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PrunePolicyArg {

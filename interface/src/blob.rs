@@ -1,0 +1,47 @@
+//! What a blob is called: its pointer and its owner.
+
+use candid::CandidType;
+use serde::{Deserialize, Serialize};
+
+/// Where a blob lies, and which allocation of that place is meant (`pruning-spec-v1.md` 1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct BlobPtr {
+    /// Bytes from the start of the arena.
+    pub offset: u64,
+    /// Bytes of data; at most `class`.
+    pub len: u32,
+    /// Bytes of the slot, one of the seven size classes.
+    pub class: u32,
+    /// Which allocation of the slot this is, from 1. A reused slot has a higher one, so an old pointer is recognised.
+    #[serde(rename = "gen")]
+    pub generation: u32,
+}
+
+/// Who keeps a blob. Kept bytes are counted by owner, so that block pruning is never driven by data that it cannot
+/// remove (`docs/design.md` 2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum Owner {
+    /// The log of committed blocks.
+    Chain,
+    /// The range reserved for an open upload.
+    Upload,
+    /// Transaction data of UTXO records.
+    External,
+}
+
+impl Owner {
+    /// How many there are.
+    pub const COUNT: usize = 3;
+    /// All of them, in the order in which they are stored.
+    pub const ALL: [Self; Self::COUNT] = [Self::Chain, Self::Upload, Self::External];
+
+    /// The owner with this index, as it is stored.
+    pub fn from_index(index: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(index)).copied()
+    }
+
+    /// The index under which it is stored.
+    pub fn index(self) -> usize {
+        self as usize
+    }
+}
