@@ -63,19 +63,19 @@ fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
 
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
-fn utxo_set_mined(arg: UtxoSetMined) -> Batch<Result<Vec<u32>, UtxoError>> {
+fn utxo_set_mined(arg: UtxoSetMinedBatch) -> Batch<Result<Vec<u32>, UtxoError>> {
     batch(arg.height, &arg.items, |store, _, item, call| store.set_mined(&arg, item, call))
 }
 
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
-fn utxo_set_on_longest_chain(arg: UtxoSetOnLongestChain) -> Batch<Result<(), UtxoError>> {
+fn utxo_set_on_longest_chain(arg: UtxoSetOnLongestChainBatch) -> Batch<Result<(), UtxoError>> {
     batch(arg.height, &arg.txids, |store, _, txid, call| store.set_on_longest_chain(txid, arg.on_longest_chain, call))
 }
 
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
-fn utxo_set_locked(arg: UtxoSetLocked) -> Batch<Result<(), UtxoError>> {
+fn utxo_set_locked(arg: UtxoSetLockedBatch) -> Batch<Result<(), UtxoError>> {
     batch(arg.height, &arg.txids, |store, _, txid, call| store.set_locked(txid, arg.locked, call))
 }
 
@@ -99,7 +99,7 @@ fn utxo_reassign(arg: UtxoReassignBatch) -> Batch<Result<u32, UtxoError>> {
 
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
-fn utxo_set_conflicting(arg: UtxoSetConflicting) -> Batch<Result<Conflict, UtxoError>> {
+fn utxo_set_conflicting(arg: UtxoSetConflictingBatch) -> Batch<Result<Conflict, UtxoError>> {
     batch(arg.height, &arg.txids, |store, _, txid, call| store.set_conflicting(txid, call))
 }
 
@@ -111,7 +111,7 @@ fn utxo_process_conflicting(arg: UtxoProcessConflicting) -> Result<ConflictResol
 
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
-fn utxo_preserve(arg: UtxoPreserve) -> Batch<Result<bool, UtxoError>> {
+fn utxo_preserve(arg: UtxoPreserveBatch) -> Batch<Result<bool, UtxoError>> {
     batch(0, &arg.txids, |store, _, txid, _| store.preserve(txid, arg.until))
 }
 

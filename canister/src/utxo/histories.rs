@@ -25,7 +25,7 @@ pub enum Op {
     Create(UtxoCreate),
     Spend(TransactionSpends),
     Unspend(Unspend),
-    SetMined(UtxoSetMined),
+    SetMined(UtxoSetMinedBatch),
     OnLongestChain(ByteBuf, bool),
     SetLocked(ByteBuf, bool),
     Freeze(FreezeTarget),

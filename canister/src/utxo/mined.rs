@@ -5,7 +5,7 @@ use super::order::Order;
 use super::record::{HEAD_BLOCKS, Hash, Head, at, encode_block, flag};
 use super::{Call, Found, UtxoStore, check_height, hash_of, not_zero};
 use crate::slots::SlotId;
-use coppice_interface::{BlockRef, MinedTransaction, UtxoError, UtxoSetMined};
+use coppice_interface::{BlockRef, MinedTransaction, UtxoError, UtxoSetMinedBatch};
 
 impl UtxoStore {
     /// The blocks that have a record's transaction.
@@ -40,7 +40,7 @@ impl UtxoStore {
     /// [`UtxoError`], and nothing has changed.
     pub fn set_mined(
         &mut self,
-        block: &UtxoSetMined,
+        block: &UtxoSetMinedBatch,
         item: &MinedTransaction,
         call: &Call,
     ) -> Result<Vec<u32>, UtxoError> {

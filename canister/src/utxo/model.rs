@@ -359,7 +359,7 @@ impl Model {
     pub fn set_mined(
         &mut self,
         item: &MinedTransaction,
-        of: &UtxoSetMined,
+        of: &UtxoSetMinedBatch,
         call: &Call,
     ) -> Result<Vec<u32>, UtxoError> {
         not_zero(call.height)?;

@@ -8,14 +8,15 @@ use crate::runtime;
 use crate::utxo::{Call, UtxoStore};
 use candid::Principal;
 use coppice_interface::{
-    BlobDeletionError, CompleteBlobDeletionBatch, CompleteBlobDeletions, CompletedBlobDeletions, PruneCounts, UtxoError,
+    BlobDeletionError, CompleteBlobDeletionBatch, CompleteBlobDeletions, CompletedBlobDeletions, UtxoError,
+    UtxoPruneCounts,
 };
 
 /// The records of rows that are completed, within a message.
 struct Rows<'a> {
     utxo: &'a mut UtxoStore,
     call: Call<'a>,
-    totals: &'a mut PruneCounts,
+    totals: &'a mut UtxoPruneCounts,
     deadline: u64,
 }
 

@@ -6,7 +6,7 @@ use super::run::Run;
 use crate::deletion::{Name, Scheduled};
 use crate::runtime;
 use crate::utxo::{Call, Candidate, Cursor, ExternalData, Order, Parents, Unstable};
-use coppice_interface::{JobEnd, PrunerPhase, PrunerSettings, UtxoError};
+use coppice_interface::{UtxoError, UtxoJobEnd, UtxoPrunerPhase, UtxoPrunerSettings};
 
 /// Phase 2.
 pub struct DeleteAtHeight;
@@ -88,24 +88,24 @@ fn external_data(context: &mut Context, of: &Candidate) -> Result<bool, UtxoErro
 }
 
 impl Phase for DeleteAtHeight {
-    const PHASE: PrunerPhase = PrunerPhase::DeleteAtHeight;
+    const PHASE: UtxoPrunerPhase = UtxoPrunerPhase::DeleteAtHeight;
     const ORDER: Order = Order::DeleteAt;
 
-    fn last(run: &Run, settings: &PrunerSettings) -> Option<u32> {
+    fn last(run: &Run, settings: &UtxoPrunerSettings) -> Option<u32> {
         (!settings.disable_dah_cleaner).then_some(if run.again { u32::MAX } else { run.safe })
     }
 
-    fn ops(of: &Candidate, done: Done, settings: &PrunerSettings) -> u64 {
+    fn ops(of: &Candidate, done: Done, settings: &UtxoPrunerSettings) -> u64 {
         let parents = of.inputs().min(STEP_INPUTS);
         1 + u64::from(of.pages()) + u64::from(parents) + Self::lookups(of, done, settings)
     }
 
-    fn lookups(of: &Candidate, done: Done, settings: &PrunerSettings) -> u64 {
+    fn lookups(of: &Candidate, done: Done, settings: &UtxoPrunerSettings) -> u64 {
         let children = of.outputs().saturating_sub(done.outputs).min(settings.utxo_defensive_batch_read_size);
         if settings.utxo_defensive_enabled && !of.is_deleting() { u64::from(children) } else { 0 }
     }
 
-    fn step(context: &mut Context, of: &Candidate, done: Done) -> Result<Step, JobEnd> {
+    fn step(context: &mut Context, of: &Candidate, done: Done) -> Result<Step, UtxoJobEnd> {
         let stays = |context: &mut Context, error: &UtxoError| {
             keep(context, of.slot(), error);
             Ok(Step::Stays)
@@ -170,7 +170,7 @@ impl Phase for DeleteAtHeight {
         Ok(Step::Left)
     }
 
-    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoError, _: bool) -> Result<(), JobEnd> {
+    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoError, _: bool) -> Result<(), UtxoJobEnd> {
         context.counts.processed += 1;
         keep(context, at.slot, &error);
         Ok(())

@@ -23,12 +23,12 @@ impl<T: Transport> Client<T> {
     }
 
     /// `utxo_set_mined`.
-    pub fn utxo_set_mined(&self, batch: &UtxoSetMined) -> Result<Batch<Result<Vec<u32>, UtxoError>>> {
+    pub fn utxo_set_mined(&self, batch: &UtxoSetMinedBatch) -> Result<Batch<Result<Vec<u32>, UtxoError>>> {
         self.update(Caller::Producer, "utxo_set_mined", (batch,))
     }
 
     /// `utxo_set_conflicting`.
-    pub fn utxo_set_conflicting(&self, batch: &UtxoSetConflicting) -> Result<Batch<Result<Conflict, UtxoError>>> {
+    pub fn utxo_set_conflicting(&self, batch: &UtxoSetConflictingBatch) -> Result<Batch<Result<Conflict, UtxoError>>> {
         self.update(Caller::Producer, "utxo_set_conflicting", (batch,))
     }
 

@@ -198,7 +198,7 @@ pub fn set_mined(
             let item = |txid: Txid| MinedTransaction { txid: ByteBuf::from(txid.to_byte_array()), subtree };
             let items = txids.into_iter().map(item).collect();
             let on_longest_chain = true;
-            client.utxo_set_mined(&UtxoSetMined { height, block_id, block_height, on_longest_chain, unset, items })
+            client.utxo_set_mined(&UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain, unset, items })
         },
     )?;
     for (txid, answer) in txids.iter().zip(answers) {

@@ -91,7 +91,7 @@ fn a_family_that_is_too_much_for_a_message_is_refused_whole() {
     }
     let before: Vec<UtxoRecord> = txs.iter().map(|tx| get(&coppice, tx).unwrap()).collect();
     let mark = || -> Batch<Result<Conflict, UtxoError>> {
-        coppice.produce("utxo_set_conflicting", UtxoSetConflicting { height: 12, txids: vec![txs[0].id()] })
+        coppice.produce("utxo_set_conflicting", UtxoSetConflictingBatch { height: 12, txids: vec![txs[0].id()] })
     };
     let dear = StablePagePrices { first_access: 300_000_000, first_write: 0 };
     host.set_limits(Limits { stable_page_prices: dear, ..Limits::default() });

@@ -17,7 +17,7 @@ pub fn spend(coppice: &Coppice, height: u32, items: Vec<TransactionSpends>) -> B
 
 pub fn set_mined(coppice: &Coppice, height: u32, block_id: u32, txs: &[&Tx], unset: bool) -> Done<Vec<u32>> {
     let items = txs.iter().map(|tx| MinedTransaction { txid: tx.id(), subtree: 3 }).collect();
-    let set = UtxoSetMined { height, block_id, block_height: height, on_longest_chain: !unset, unset, items };
+    let set = UtxoSetMinedBatch { height, block_id, block_height: height, on_longest_chain: !unset, unset, items };
     coppice.produce("utxo_set_mined", set)
 }
 
@@ -76,7 +76,7 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
     assert_eq!(all_ok(alerted("utxo_unfreeze", 12, 2)), [1]);
     after_each(coppice);
     for locked in [true, false] {
-        let set = UtxoSetLocked { height: 12, locked, txids: vec![grandchild.id()] };
+        let set = UtxoSetLockedBatch { height: 12, locked, txids: vec![grandchild.id()] };
         all_ok::<(), UtxoError>(coppice.produce("utxo_set_locked", set));
         assert_eq!(get(coppice, &grandchild).unwrap().locked, locked);
         after_each(coppice);
@@ -107,7 +107,7 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
     let resolved: Result<ConflictResolution, ConflictError> = coppice.produce("utxo_process_conflicting", arg);
     assert_eq!(resolved.unwrap().losers, [child.id(), grandchild.id()]);
     after_each(coppice);
-    let preserve = UtxoPreserve { until: 99, txids: vec![child.id(), ByteBuf::from([1; 32])] };
+    let preserve = UtxoPreserveBatch { until: 99, txids: vec![child.id(), ByteBuf::from([1; 32])] };
     assert_eq!(all_ok::<bool, UtxoError>(coppice.produce("utxo_preserve", preserve)), [true, false]);
     after_each(coppice);
     [&parent, &child, &rival, &grandchild].map(|tx| UtxoRecord { created_at: 0, ..get(coppice, tx).unwrap() }).into()
@@ -199,7 +199,7 @@ fn a_double_spend_is_marked_with_what_spends_from_it() {
     all_ok(create(&coppice, 5, [&parent, &child].map(Tx::record).into()));
     let spends = vec![parent.spend(0, 0)];
     all_ok(spend(&coppice, 5, vec![TransactionSpends { spender: child.id(), spends }]));
-    let arg = UtxoSetConflicting { height: 6, txids: vec![parent.id(), ByteBuf::from([9; 32])] };
+    let arg = UtxoSetConflictingBatch { height: 6, txids: vec![parent.id(), ByteBuf::from([9; 32])] };
     let done: Done<Conflict> = coppice.produce("utxo_set_conflicting", arg);
     let marked = done.results[0].as_ref().unwrap();
     assert_eq!(marked.marked, [parent.id(), child.id()]);

@@ -156,7 +156,7 @@ fn large_records_are_as_the_model_says() {
     both.apply(Op::Freeze(whole(1_000)));
     both.check(&[1_000], outputs);
     both.apply(Op::Unfreeze(whole(1_000)));
-    both.apply(Op::SetMined(UtxoSetMined {
+    both.apply(Op::SetMined(UtxoSetMinedBatch {
         height: both.height,
         block_id: 4,
         block_height: 3,

@@ -174,7 +174,7 @@ impl<S: Store> Run<'_, S> {
                     let mut txid = ByteBuf::from(one.txid);
                     spoil_txid(wrong, &mut txid);
                     let items = vec![MinedTransaction { txid, subtree }];
-                    let op = UtxoSetMined { height, block_id, block_height, on_longest_chain, unset, items };
+                    let op = UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain, unset, items };
                     self.apply(Op::SetMined(op), height)?;
                 }
                 return Ok(());
@@ -460,7 +460,7 @@ impl<S: Store> Run<'_, S> {
             let BlockRef { block_id, height: block_height, subtree } = block(7);
             let items = vec![MinedTransaction { txid: txid.clone(), subtree }];
             let (height, on_longest_chain) = (self.height, true);
-            let mined = UtxoSetMined { height, block_id, block_height, on_longest_chain, unset: false, items };
+            let mined = UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain, unset: false, items };
             self.apply(Op::SetMined(mined), height)?;
             self.apply(Op::Spend(spends), height)?;
         }

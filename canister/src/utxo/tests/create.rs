@@ -240,7 +240,7 @@ fn a_record_of_many_blocks_keeps_them_in_order_and_one_of_too_many_is_refused() 
     w.create(&UtxoCreate { mined: mined(&blocks[..1_002]), ..raw(&tx) }).unwrap();
     let call = w.call();
     let item = MinedTransaction { txid: tx.id(), subtree: 0 };
-    let one_more = UtxoSetMined {
+    let one_more = UtxoSetMinedBatch {
         height: 1_000,
         block_id: 5_000,
         block_height: 7,

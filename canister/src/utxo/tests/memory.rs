@@ -41,7 +41,7 @@ fn an_operation_that_memory_does_not_allow_changes_nothing() {
         ("set_mined", &|w| {
             let call = w.call();
             let item = MinedTransaction { txid: grandchild.id(), subtree: 0 };
-            let set = UtxoSetMined {
+            let set = UtxoSetMinedBatch {
                 height: 1,
                 block_id: 77,
                 block_height: 1,

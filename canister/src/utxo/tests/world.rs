@@ -180,7 +180,7 @@ impl World {
         let call = self.call();
         let BlockRef { block_id, height, subtree } = block;
         let item = MinedTransaction { txid: tx.id(), subtree };
-        let set = UtxoSetMined {
+        let set = UtxoSetMinedBatch {
             height: self.height,
             block_id,
             block_height: height,

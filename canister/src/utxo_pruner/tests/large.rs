@@ -20,8 +20,8 @@ fn family(s: &mut Service) -> (Tx, Tx) {
     (parent, child)
 }
 
-fn small_ticks() -> PrunerSettingsChange {
-    PrunerSettingsChange { max_ops_per_tick: Some(1), ..PrunerSettingsChange::default() }
+fn small_ticks() -> UtxoPrunerSettingsChange {
+    UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..UtxoPrunerSettingsChange::default() }
 }
 
 #[test]
@@ -39,11 +39,11 @@ fn the_parents_of_many_inputs_are_told_over_several_messages_and_there_is_no_way
 
     // Interrupted, and stopped for good: whoever comes next finishes it.
     s.reopen();
-    s.pruner.set_assembly(BlockAssemblyState::NotRunning);
+    s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
     s.tick(1);
-    assert_eq!(s.status().last_job.unwrap().state, JobState::Cancelled);
+    assert_eq!(s.status().last_job.unwrap().state, UtxoJobState::Cancelled);
     assert!(s.get(&child).being_deleted);
-    s.pruner.set_assembly(BlockAssemblyState::Running);
+    s.pruner.set_assembly(UtxoBlockAssemblyState::Running);
     s.settle();
     assert!(!s.there(&child));
     assert_eq!(s.status().totals.records_deleted, 1);
@@ -90,7 +90,7 @@ fn many_spenders_are_looked_up_in_batches_over_all_pages() {
         let at = if vout == 10 { 1_400 } else { 950 };
         s.create(&UtxoCreate { mined: mined(&[block(at, at)]), ..raw(child) }).unwrap();
     }
-    s.set(PrunerSettingsChange {
+    s.set(UtxoPrunerSettingsChange {
         utxo_defensive_enabled: Some(true),
         utxo_defensive_batch_read_size: Some(3),
         ..small_ticks()

@@ -58,9 +58,9 @@ fn s2_4_5_without_the_persister_the_current_height_is_safe() {
 #[test]
 fn s2_3_phase_2_2_persisted_plus_the_smallest_retention_that_ever_was() {
     let world = World::as_installed();
-    world.assembly(BlockAssemblyState::Running);
-    let plus = Some(SafeHeightRule::PersistedPlusRetention);
-    world.set(PrunerSettingsChange { safe_height_rule: plus, ..Default::default() });
+    world.assembly(UtxoBlockAssemblyState::Running);
+    let plus = Some(UtxoSafeHeightRule::PersistedPlusRetention);
+    world.set(UtxoPrunerSettingsChange { safe_height_rule: plus, ..Default::default() });
     let safe = || world.status().safe_height;
     world.block(1_000, false);
     assert_eq!(safe(), 1_000, "nothing is persisted");
@@ -85,8 +85,8 @@ fn s2_3_phase_2_2_persisted_plus_the_smallest_retention_that_ever_was() {
     assert_eq!(world.there(&txs), [false, true, true]);
     world.persisted(990);
     assert_eq!(safe(), 1_000, "no more than the current height");
-    let persisted = Some(SafeHeightRule::Persisted);
-    world.set(PrunerSettingsChange { safe_height_rule: persisted, ..Default::default() });
+    let persisted = Some(UtxoSafeHeightRule::Persisted);
+    world.set(UtxoPrunerSettingsChange { safe_height_rule: persisted, ..Default::default() });
     assert_eq!(safe(), 990);
 }
 
@@ -100,7 +100,7 @@ fn s2_4_3_a_persister_that_begins_in_the_middle_of_a_run_protects_what_it_has_no
     world.done(80, &high);
     let job = World::scheduled(world.block(100, true));
     world.ticks(1);
-    assert!(matches!(world.persisted(50), PruneTrigger::Underway(under) if under.id == job.id));
+    assert!(matches!(world.persisted(50), UtxoNotifyOutcome::Underway(under) if under.id == job.id));
     let done = world.finish(job.id);
     assert_eq!((done.safe_height, done.counts.records_deleted), (50, 3));
     assert_eq!((world.count(&low), world.count(&high)), (0, 3));
@@ -118,7 +118,7 @@ fn s2_4_3_a_run_by_hand_above_what_is_persisted_does_not_stand_in_the_persisters
     world.block(100, false);
     world.prune(50);
     let job = world.by_hand(1_000).unwrap();
-    assert_eq!((job.state, job.safe_height, world.count(&due)), (JobState::Completed, 50, 3));
+    assert_eq!((job.state, job.safe_height, world.count(&due)), (UtxoJobState::Completed, 50, 3));
     assert_eq!(world.status().last_processed_height, 50);
     assert_eq!(world.prune(90).counts.records_deleted, 3);
 }

@@ -178,7 +178,7 @@ fn s2_6_3_the_file_goes_before_the_record_which_is_not_found_meanwhile() {
     assert_eq!(refused.results, [Err(UtxoError::TxNotFound)]);
     // Its parents are told when it goes, and not before.
     assert_eq!(world.record(&parent).unwrap().deleted_children, Vec::<ByteBuf>::new());
-    assert_eq!(world.prune(21).counts, PruneCounts::default(), "no run looks at it again");
+    assert_eq!(world.prune(21).counts, UtxoPruneCounts::default(), "no run looks at it again");
     world.coppice.upgrade();
 
     let done = complete(&world, &[pending(&world, 21)[0].id], &[], 3);
@@ -217,7 +217,7 @@ fn s2_6_error_a_deletion_that_fails_is_tried_again_and_given_up_at_its_limit() {
     // The record stays; a dead row that fails again is passed over.
     assert!(world.record(&child).unwrap().being_deleted);
     assert_eq!(complete(&world, &[], &[id], 3), CompletedBlobDeletions::default());
-    assert_eq!(world.prune(30).counts, PruneCounts::default());
+    assert_eq!(world.prune(30).counts, UtxoPruneCounts::default());
 
     assert_eq!(retry(&world, id + 1), Err(BlobDeletionError::NotFound));
     let row = retry(&world, id).unwrap();

@@ -27,12 +27,12 @@ pub struct Tick<'a> {
 
 impl Tick<'_> {
     /// The job that did something last.
-    fn last(&self) -> Option<&PruneJob> {
+    fn last(&self) -> Option<&UtxoPruneJob> {
         self.jobs.iter().map(|job| &job.after).rfind(|job| job.started_at > 0)
     }
 
-    fn completed(&self) -> impl Iterator<Item = &PruneJob> {
-        self.jobs.iter().filter(|job| job.became(JobState::Completed)).map(|job| &job.after)
+    fn completed(&self) -> impl Iterator<Item = &UtxoPruneJob> {
+        self.jobs.iter().filter(|job| job.became(UtxoJobState::Completed)).map(|job| &job.after)
     }
 }
 
@@ -92,12 +92,12 @@ impl Machine {
     /// Phase 1 has come by every parent, if it was done in this tick, or if anything was deleted since.
     fn parents_are_preserved(&mut self, tick: &Tick) -> Outcome {
         let Some(job) = tick.last() else { return Ok(()) };
-        let behind = job.state == JobState::Completed || job.phase > PrunerPhase::PreserveParents;
+        let behind = job.state == UtxoJobState::Completed || job.phase > UtxoPrunerPhase::PreserveParents;
         // One that ended otherwise may have done nothing in this tick: its phase is that of an earlier one.
-        let behind = behind && matches!(job.state, JobState::Running | JobState::Completed);
-        let before = self.run.as_ref().map_or(PrunerPhase::PreserveParents, |run| run.phase);
+        let behind = behind && matches!(job.state, UtxoJobState::Running | UtxoJobState::Completed);
+        let before = self.run.as_ref().map_or(UtxoPrunerPhase::PreserveParents, |run| run.phase);
         let deleted = !tick.done.gone.is_empty() || !tick.done.going.is_empty();
-        if !behind || before > PrunerPhase::PreserveParents && !deleted {
+        if !behind || before > UtxoPrunerPhase::PreserveParents && !deleted {
             return Ok(());
         }
         // What was promised lasts for a while; and a parent that came since is preserved before it may go.
@@ -227,7 +227,7 @@ impl Machine {
     /// it was looked at, and for which spender it was kept.
     fn kept_are_counted(
         &mut self,
-        job: &PruneJob,
+        job: &UtxoPruneJob,
         looked_at: &BTreeSet<Txid>,
         perhaps: &BTreeSet<Txid>,
         verdicts: &BTreeMap<Txid, Verdicts>,
@@ -260,7 +260,7 @@ impl Machine {
 
     fn counts_are_right(&self, tick: &Tick) -> Outcome {
         let Done { gone, going, expired, preserved, pages, told } = tick.done;
-        let sum = |count: fn(&PruneCounts) -> u64| tick.jobs.iter().map(|job| job.counted(count)).sum::<u64>();
+        let sum = |count: fn(&UtxoPruneCounts) -> u64| tick.jobs.iter().map(|job| job.counted(count)).sum::<u64>();
         let inputs: u64 = gone.union(going).map(|txid| tick.before.0[txid].inputs.len() as u64).sum();
         let counted = (
             sum(|counts| counts.records_deleted),
@@ -294,9 +294,9 @@ impl Machine {
     ) {
         let Some(last) = tick.last() else { return };
         let over = |job: &Progress| {
-            job.became(JobState::Completed)
-                || job.became(JobState::Failed) && job.after.end != Some(JobEnd::TimedOut)
-                || job.became(JobState::Cancelled) && job.after.started_at > 0
+            job.became(UtxoJobState::Completed)
+                || job.became(UtxoJobState::Failed) && job.after.end != Some(UtxoJobEnd::TimedOut)
+                || job.became(UtxoJobState::Cancelled) && job.after.started_at > 0
         };
         let mut before = self.run.take();
         if before.as_ref().is_some_and(|run| run.upgraded) {
@@ -350,7 +350,7 @@ impl Machine {
         self.seen_often("a page was deleted", done.pages);
         self.seen_often("an output says that its spender was deleted", done.told);
         self.seen_often("a preservation expired", done.expired.len() as u64);
-        let of = |count: fn(&PruneCounts) -> u64| jobs.iter().map(|job| job.counted(count)).sum::<u64>();
+        let of = |count: fn(&UtxoPruneCounts) -> u64| jobs.iter().map(|job| job.counted(count)).sum::<u64>();
         self.seen_often("kept: a spender is unmined", of(|counts| counts.skipped_child_unmined));
         self.seen_often("kept: a spender is recent", of(|counts| counts.skipped_child_recent));
         self.seen_often("kept: a spender is absent", of(|counts| counts.skipped_child_absent));

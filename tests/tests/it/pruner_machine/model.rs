@@ -263,7 +263,12 @@ impl Records {
         Ok(held)
     }
 
-    pub fn set_mined(&mut self, set: &UtxoSetMined, item: &MinedTransaction, at: At) -> Result<Vec<u32>, UtxoError> {
+    pub fn set_mined(
+        &mut self,
+        set: &UtxoSetMinedBatch,
+        item: &MinedTransaction,
+        at: At,
+    ) -> Result<Vec<u32>, UtxoError> {
         is_height(at.height)?;
         let record = self.get_mut(&item.txid)?;
         let last_unset = set.unset && record.blocks.iter().map(|block| block.block_id).eq([set.block_id]);
