@@ -3,7 +3,7 @@
 use super::Records;
 use super::run::Run;
 use crate::utxo::{Candidate, Cursor, Order};
-use coppice_interface::{UtxoError, UtxoJobEnd, UtxoPruneCounts, UtxoPrunerPhase, UtxoPrunerSettings};
+use coppice_interface::{UtxoJobEnd, UtxoPruneCounts, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal};
 
 /// Inputs of which the parents are told, or preserved, in one step: each parent lies on pages of its own. A record with more
 /// goes over several steps, and messages.
@@ -73,11 +73,11 @@ pub trait Phase {
     ///
     /// # Errors
     /// Why the whole run ends.
-    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoError, broken: bool) -> Result<(), UtxoJobEnd>;
+    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoRefusal, broken: bool) -> Result<(), UtxoJobEnd>;
 }
 
 /// Counts and logs a record that is kept as it cannot be read.
-pub fn keep(context: &mut Context, slot: u32, error: &UtxoError) {
+pub fn keep(context: &mut Context, slot: u32, error: &UtxoRefusal) {
     context.counts.record_errors += 1;
     crate::runtime::log(&format!("pruner: the record in slot {slot} is kept: {error:?}"));
 }

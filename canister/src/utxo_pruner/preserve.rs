@@ -5,15 +5,15 @@ use super::phase::{Context, Done, Phase, STEP_INPUTS, Step, keep};
 use super::run::Run;
 use crate::runtime;
 use crate::utxo::{Call, Candidate, Cursor, LATE, Order};
-use coppice_interface::{UtxoBlockedBy, UtxoError, UtxoJobEnd, UtxoPrunerPhase, UtxoPrunerSettings};
+use coppice_interface::{UtxoBlockedBy, UtxoJobEnd, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal};
 use serde_bytes::ByteBuf;
 
 /// Phase 1. Should a parent go before its child is resubmitted, the child would miss its inputs: any failure ends the run.
 pub struct PreserveParents;
 
-fn blocked(slot: u32, txid: &[u8], parent: Option<&[u8]>, error: UtxoError) -> UtxoJobEnd {
+fn blocked(slot: u32, txid: &[u8], parent: Option<&[u8]>, error: UtxoRefusal) -> UtxoJobEnd {
     let parent = parent.map(ByteBuf::from);
-    UtxoJobEnd::PreserveParents(UtxoBlockedBy { slot, txid: ByteBuf::from(txid), parent, error })
+    UtxoJobEnd::PreserveParents(UtxoBlockedBy { slot, txid: ByteBuf::from(txid), parent, error: error.into() })
 }
 
 fn is_set_aside(context: &Context, slot: u32, txid: &[u8]) -> bool {
@@ -37,7 +37,7 @@ impl Phase for PreserveParents {
         Ok(if next < of.inputs() { Step::More(next) } else { Step::Stays })
     }
 
-    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoError, broken: bool) -> Result<(), UtxoJobEnd> {
+    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoRefusal, broken: bool) -> Result<(), UtxoJobEnd> {
         // Where the index is broken, others lie behind that nobody would look at.
         if !broken && is_set_aside(context, at.slot, &at.txid) {
             return Ok(());
@@ -90,7 +90,7 @@ impl Phase for PreserveLate {
         }
     }
 
-    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoError, broken: bool) -> Result<(), UtxoJobEnd> {
+    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoRefusal, broken: bool) -> Result<(), UtxoJobEnd> {
         PreserveParents::unreadable(context, at, error, broken)
     }
 }
@@ -127,7 +127,7 @@ impl Phase for ExpirePreservations {
         Ok(Step::Left)
     }
 
-    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoError, _: bool) -> Result<(), UtxoJobEnd> {
+    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoRefusal, _: bool) -> Result<(), UtxoJobEnd> {
         keep(context, at.slot, &error);
         Ok(())
     }

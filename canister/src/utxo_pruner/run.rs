@@ -10,7 +10,7 @@ use crate::memory::growth;
 use crate::prune::Limiter;
 use crate::utxo::{Candidate, Cursor, LATE, Next};
 use coppice_interface::{
-    PruneProgress, StopReason, UtxoError, UtxoJobEnd, UtxoPruneCounts, UtxoPrunerPhase, UtxoPrunerSettings,
+    PruneProgress, StopReason, UtxoJobEnd, UtxoPruneCounts, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal,
 };
 use serde::{Deserialize, Serialize};
 
@@ -268,7 +268,7 @@ impl Driver<'_, '_> {
                 Next::Record(_) | Next::Moved | Next::Broken => {
                     let at = moved.unwrap_or(self.run.cursor);
                     let why = format!("what follows it under {} in the index {:?}", at.key, P::ORDER);
-                    self.with(|context| P::unreadable(context, &at, UtxoError::Corrupt { why }, true))?;
+                    self.with(|context| P::unreadable(context, &at, UtxoRefusal::Corrupt { why }, true))?;
                     let Some(key) = self.run.cursor.key.checked_add(1) else { return Ok(None) };
                     (self.run.cursor, self.run.part) = (Cursor { key, ..Cursor::default() }, None);
                     continue;
@@ -279,7 +279,7 @@ impl Driver<'_, '_> {
                 return Ok(Some(StopReason::Ops));
             }
             let candidate = match self.is_passed_over(&at) {
-                true => Err(UtxoError::Corrupt { why: "looking at it trapped again and again".into() }),
+                true => Err(UtxoRefusal::Corrupt { why: "looking at it trapped again and again".into() }),
                 false => self.records.utxo.candidate(next.slot, Some((P::ORDER, next.key))),
             };
             let mut done = self.done(next);

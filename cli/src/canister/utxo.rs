@@ -13,12 +13,12 @@ pub type TransactionUpload = Result<Result<UploadProgress, TransactionUploadErro
 
 impl<T: Transport> Client<T> {
     /// `utxo_create`.
-    pub fn utxo_create(&self, batch: &UtxoCreateBatch) -> Result<Batch<Result<UtxoCreated, UtxoError>>> {
+    pub fn utxo_create(&self, batch: &UtxoCreateBatch) -> Result<Batch<Result<UtxoCreated, UtxoCreateError>>> {
         self.update(Caller::Producer, "utxo_create", (batch,))
     }
 
     /// `utxo_spend`.
-    pub fn utxo_spend(&self, batch: &UtxoSpendBatch) -> Result<Batch<Result<u32, Vec<SpendError>>>> {
+    pub fn utxo_spend(&self, batch: &UtxoSpendBatch) -> Result<Batch<Result<u32, Vec<RefusedSpend>>>> {
         self.update(Caller::Producer, "utxo_spend", (batch,))
     }
 

@@ -198,8 +198,8 @@ impl<S: Site> Story<'_, S> {
         let by = self.key(loser.id);
         let answer = self.client.utxo_spend(&UtxoSpendBatch { height, items: vec![item.clone()] })?;
         let refused =
-            |error: &SpendError| matches!(&error.error, UtxoError::Spent { by: spender } if spender.txid == by);
-        let all = |errors: &Vec<SpendError>| errors.len() == item.spends.len() && errors.iter().all(refused);
+            |error: &RefusedSpend| matches!(&error.error, UtxoSpendError::Spent { by: spender } if spender.txid == by);
+        let all = |errors: &Vec<RefusedSpend>| errors.len() == item.spends.len() && errors.iter().all(refused);
         ensure!(
             matches!(&answer.results[..], [Err(errors)] if all(errors)),
             "{} should be refused what {} holds: {answer:?}",
@@ -244,8 +244,8 @@ impl<S: Site> Story<'_, S> {
         let items = vec![self.item(gone), self.item(kept)];
         let spends = items[0].spends.len();
         let answer = self.client.utxo_spend(&UtxoSpendBatch { height, items })?;
-        let refused = |errors: &Vec<SpendError>| {
-            errors.len() == spends && errors.iter().all(|error| error.error == UtxoError::InvalidSpend)
+        let refused = |errors: &Vec<RefusedSpend>| {
+            errors.len() == spends && errors.iter().all(|error| error.error == UtxoSpendError::InvalidSpend)
         };
         ensure!(
             matches!(&answer.results[..], [Err(errors), Ok(0)] if refused(errors)),

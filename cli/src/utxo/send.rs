@@ -103,13 +103,13 @@ fn in_batches<I: Clone, T>(
     Ok(answers)
 }
 
-fn outcome(txid: &Txid, answer: Result<UtxoCreated, UtxoError>) -> Result<Outcome> {
+fn outcome(txid: &Txid, answer: Result<UtxoCreated, UtxoCreateError>) -> Result<Outcome> {
     match answer {
         Ok(created) => {
             ensure!(*created.txid == txid.to_byte_array(), "transaction {txid} has another id there: {created:?}");
             Ok(Outcome::Created { utxos: created.utxos })
         }
-        Err(UtxoError::TxExists) => Ok(Outcome::Existed),
+        Err(UtxoCreateError::TxExists) => Ok(Outcome::Existed),
         Err(error) => bail!("transaction {txid}: the canister makes no record: {error:?}"),
     }
 }
@@ -251,7 +251,7 @@ pub fn spend(client: &Client<impl Transport>, height: u32, spends: Vec<(Txid, Ve
             Err(errors) => {
                 let first = errors.first().context("a refused spend without a reason")?;
                 let input = item.spends.get(first.spend as usize).map_or(0, |spend| spend.vin);
-                if let UtxoError::CoinbaseImmature { spendable_at } = first.error {
+                if let UtxoSpendError::CoinbaseImmature { spendable_at } = first.error {
                     bail!(Immature { input: (*txid, input), spendable_at });
                 }
                 bail!(

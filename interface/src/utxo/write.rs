@@ -1,6 +1,6 @@
 //! Operations that change records.
 
-use super::{Outpoint, Spender, UtxoError};
+use super::{Outpoint, Spender, UtxoError, UtxoSpendError};
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -37,13 +37,13 @@ pub struct TransactionSpends {
     pub spends: Vec<Spend>,
 }
 
-/// Why an output was not spent.
+/// An output that was not spent.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct SpendError {
+pub struct RefusedSpend {
     /// Which of the transaction's spends, from 0.
     pub spend: u32,
     /// What is wrong with it.
-    pub error: UtxoError,
+    pub error: UtxoSpendError,
 }
 
 /// Outputs to unspend.

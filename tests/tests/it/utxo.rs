@@ -7,11 +7,11 @@ use serde_bytes::ByteBuf;
 
 pub type Done<T> = Batch<Result<T, UtxoError>>;
 
-pub fn create(coppice: &Coppice, height: u32, items: Vec<UtxoCreate>) -> Done<UtxoCreated> {
+pub fn create(coppice: &Coppice, height: u32, items: Vec<UtxoCreate>) -> Batch<Result<UtxoCreated, UtxoCreateError>> {
     coppice.produce("utxo_create", UtxoCreateBatch { height, items })
 }
 
-pub fn spend(coppice: &Coppice, height: u32, items: Vec<TransactionSpends>) -> Batch<Result<u32, Vec<SpendError>>> {
+pub fn spend(coppice: &Coppice, height: u32, items: Vec<TransactionSpends>) -> Batch<Result<u32, Vec<RefusedSpend>>> {
     coppice.produce("utxo_spend", UtxoSpendBatch { height, items })
 }
 
@@ -153,12 +153,12 @@ fn a_message_full_of_nonsense_is_answered_item_by_item() {
     let nothing = UtxoCreate { source: TransactionSource::Raw(ByteBuf::new()), ..Tx::orphan(1, 1).record() };
     let batch = create(&coppice, 5, vec![nothing; 15_000]);
     assert_eq!(batch.results.len() + batch.remaining as usize, 15_000);
-    assert!(batch.results.iter().all(|result| matches!(result, Err(UtxoError::BadTransaction { at: 0, .. }))));
+    assert!(batch.results.iter().all(|result| matches!(result, Err(UtxoCreateError::BadTransaction { at: 0, .. }))));
     let bad = Spend { txid: ByteBuf::new(), vout: 0, utxo_hash: ByteBuf::new(), vin: 0 };
     let spends = vec![TransactionSpends { spender: ByteBuf::from([1; 32]), spends: vec![bad; 6_000] }; 2];
     let batch = spend(&coppice, 5, spends);
     let errors = batch.results[0].as_ref().unwrap_err();
-    assert!(errors.len() >= 1_000 && errors.iter().all(|e| matches!(e.error, UtxoError::BadArgument { .. })));
+    assert!(errors.len() >= 1_000 && errors.iter().all(|e| matches!(e.error, UtxoSpendError::BadArgument { .. })));
     assert_eq!(coppice.storage().utxo, UtxoStorage { used_bytes: 128, ..UtxoStorage::default() });
 }
 
@@ -273,7 +273,7 @@ fn a_cap_on_memory_refuses_records_and_loses_none() {
         made += batch.results.iter().filter(|result| result.is_ok()).count() as u64;
         batch.results.into_iter().find_map(Result::err)
     });
-    assert_eq!(refused, Some(UtxoError::OutOfSpace));
+    assert_eq!(refused, Some(UtxoCreateError::OutOfSpace));
     assert_eq!(coppice.storage().utxo.records, made);
     let first = Tx::new(&[([1; 32], 0)], &[(5, vec![0x51; 3_000])]);
     assert!(get(&coppice, &first).is_ok());

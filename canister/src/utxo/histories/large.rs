@@ -29,7 +29,7 @@ fn call(height: u32) -> Call {
 }
 
 fn is_full(answer: &Answer) -> bool {
-    answer.error() == Some(&UtxoError::OutOfSpace)
+    answer.error() == Some(UtxoRefusal::OutOfSpace)
 }
 
 /// What is full can be emptied, and what was emptied filled: for ever.

@@ -136,7 +136,7 @@ impl<S: Store> Run<'_, S> {
         let call = Call { height, now_ns: self.now_ns, settings: self.settings.clone() };
         self.done.push((op.clone(), height));
         let answer = self.store.apply(&op, &call).plain();
-        if answer.error() == Some(&UtxoError::OutOfSpace) {
+        if answer.error() == Some(UtxoRefusal::OutOfSpace) {
             *self.seen.entry(format!("{} OutOfSpace", op.name())).or_default() += 1;
             self.check()?;
             return Ok(answer);
@@ -223,8 +223,11 @@ impl<S: Store> Run<'_, S> {
         if !item.spends.is_empty()
             && let Answer::Spent(Err(errors)) = self.apply(Op::Spend(item), height)?
         {
-            let first = |error: &UtxoError| {
-                matches!(error, UtxoError::Spent { .. } | UtxoError::Conflicting | UtxoError::InvalidSpend)
+            let first = |error: &UtxoSpendError| {
+                matches!(
+                    error,
+                    UtxoSpendError::Spent { .. } | UtxoSpendError::Conflicting | UtxoSpendError::InvalidSpend
+                )
             };
             conflicting = errors.iter().any(|refused| first(&refused.error));
         }
@@ -518,23 +521,27 @@ impl<S: Store> Run<'_, S> {
         names.push(ByteBuf::from([0x55; 31]));
         for txid in &names {
             for (first, limit) in [(0, 10_000), (1, 3)] {
-                let record = store.record(txid, first, limit).map_err(plain);
-                same(&(first, limit), record, Store::record(model, txid, first, limit).map_err(plain))?;
+                let record = store.record(txid, first, limit).map_err(plain::<UtxoRefusal>);
+                same(&(first, limit), record, Store::record(model, txid, first, limit).map_err(plain::<UtxoRefusal>))?;
             }
             for (offset, length) in [(0, 1 << 20), (10, 30)] {
                 let part = UtxoGetPart { txid: txid.clone(), offset, length };
-                let bytes = store.transaction(&part).map_err(plain);
-                same(&part, bytes, Store::transaction(model, &part).map_err(plain))?;
-                let bytes = store.inpoints(&part).map_err(plain);
-                same(&part, bytes, Store::inpoints(model, &part).map_err(plain))?;
+                let bytes = store.transaction(&part).map_err(plain::<UtxoRefusal>);
+                same(&part, bytes, Store::transaction(model, &part).map_err(plain::<UtxoRefusal>))?;
+                let bytes = store.inpoints(&part).map_err(plain::<UtxoRefusal>);
+                same(&part, bytes, Store::inpoints(model, &part).map_err(plain::<UtxoRefusal>))?;
             }
         }
         for one in &self.transactions {
             for vout in 0..=one.outputs {
                 let outpoint = Outpoint { txid: ByteBuf::from(one.txid), vout };
                 for height in [self.height, self.height + 3, 1_000_000] {
-                    let state = store.spend_state(&outpoint, height).map_err(plain);
-                    same(&(&outpoint, height), state, Store::spend_state(model, &outpoint, height).map_err(plain))?;
+                    let state = store.spend_state(&outpoint, height).map_err(plain::<UtxoRefusal>);
+                    same(
+                        &(&outpoint, height),
+                        state,
+                        Store::spend_state(model, &outpoint, height).map_err(plain::<UtxoRefusal>),
+                    )?;
                 }
             }
         }

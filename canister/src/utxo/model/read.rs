@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 impl Model {
     /// The record, with at most `limit` entries from output `first` on.
-    pub fn record(&self, txid: &[u8], first: u32, limit: u32) -> Result<UtxoRecord, UtxoError> {
+    pub fn record(&self, txid: &[u8], first: u32, limit: u32) -> Result<UtxoRecord, UtxoRefusal> {
         let record = self.get(txid)?;
         let window: Vec<_> = record.outputs.iter().skip(first as usize).take(limit as usize).collect();
         let mut deleted_children: Vec<ByteBuf> = Vec::new();
@@ -60,10 +60,10 @@ impl Model {
     }
 
     /// The transaction's bytes.
-    pub fn transaction(&self, part: &UtxoGetPart) -> Result<TransactionPart, UtxoError> {
+    pub fn transaction(&self, part: &UtxoGetPart) -> Result<TransactionPart, UtxoRefusal> {
         let given = &self.get(&part.txid)?.given;
         match &given.place {
-            TransactionPlace::Outside(store) => Err(UtxoError::Outside(store.clone())),
+            TransactionPlace::Outside(store) => Err(UtxoRefusal::Outside(store.clone())),
             _ => {
                 let bytes = given.bytes.iter().skip(part.offset as usize).take(part.length as usize).copied();
                 let (bytes, total) = (bytes.collect(), given.bytes.len() as u64);
@@ -77,14 +77,14 @@ impl Model {
     }
 
     /// The transaction's TxInpoints.
-    pub fn inpoints(&self, part: &UtxoGetPart) -> Result<InpointsPart, UtxoError> {
+    pub fn inpoints(&self, part: &UtxoGetPart) -> Result<InpointsPart, UtxoRefusal> {
         let all = inpoints(&self.get(&part.txid)?.given.inputs);
         let bytes = all.iter().skip(part.offset as usize).take(part.length as usize).copied();
         Ok(InpointsPart { bytes: ByteBuf::from(bytes.collect::<Vec<_>>()), total: all.len() as u64 })
     }
 
     /// Whether an output can be spent.
-    pub fn spend_state(&self, outpoint: &Outpoint, height: u32) -> Result<UtxoSpendState, UtxoError> {
+    pub fn spend_state(&self, outpoint: &Outpoint, height: u32) -> Result<UtxoSpendState, UtxoRefusal> {
         let missing = UtxoSpendState { status: SpendStatus::NotFound, utxo_hash: None, spender: None };
         let txid = hash_argument("txid", &outpoint.txid)?;
         let Some(record) = self.records.get(&txid) else { return Ok(missing) };

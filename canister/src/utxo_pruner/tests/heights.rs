@@ -68,7 +68,7 @@ fn every_operation_on_records_refuses_a_height_that_is_none() {
     s.make_mined(&tx);
     let record = s.get(&tx);
     for height in [NONE, u32::MAX] {
-        let bad = UtxoError::BadHeight { most: NONE - 1 };
+        let bad = UtxoRefusal::BadHeight { most: NONE - 1 };
         s.w.height = height;
         assert_eq!(s.spend_one(&tx, 0, &Tx::orphan(2, 1)), Err(bad.clone()));
         assert_eq!(s.create(&crate::utxo::tests::world::raw(&Tx::orphan(3, 1))), Err(bad.clone()));

@@ -32,7 +32,7 @@ fn the_parents_of_many_inputs_are_told_over_several_messages_and_there_is_no_way
     s.pruner.notify_block(1_288, true, false).unwrap();
     s.tick(1);
     assert!(s.get(&child).being_deleted);
-    assert_eq!(s.create(&raw(&child)), Err(UtxoError::BeingDeleted));
+    assert_eq!(s.create(&raw(&child)), Err(UtxoRefusal::BeingDeleted));
     s.tick(1);
     let told = s.status().running.unwrap().counts.parents_updated;
     assert!(told > 0 && told < u64::from(INPUTS), "{told}");
@@ -50,7 +50,7 @@ fn the_parents_of_many_inputs_are_told_over_several_messages_and_there_is_no_way
     assert_eq!(s.get(&parent).deleted_children, vec![child.id()]);
     for vout in [0, 999, 1_000, 9_999, INPUTS - 1] {
         let refused = s.spend(&child, &[parent.spend(vout, vout)]).unwrap_err();
-        assert_eq!(refused[0].error, UtxoError::InvalidSpend, "output {vout}");
+        assert_eq!(refused[0].error, UtxoSpendError::InvalidSpend, "output {vout}");
     }
 }
 

@@ -140,8 +140,8 @@ fn the_status_alone_changes_and_blocks_stay() {
     let other = Tx::orphan(2, 1);
     s.make(&other);
     let call = s.w.call();
-    assert_eq!(s.w.store.set_on_longest_chain(&other.txid, true, &call), Err(UtxoError::NotMined));
-    assert_eq!(s.w.store.set_on_longest_chain(&[1; 32], true, &call), Err(UtxoError::TxNotFound));
+    assert_eq!(s.w.store.set_on_longest_chain(&other.txid, true, &call), Err(UtxoRefusal::NotMined));
+    assert_eq!(s.w.store.set_on_longest_chain(&[1; 32], true, &call), Err(UtxoRefusal::TxNotFound));
 }
 
 /// `count` parents that are due at 1,288, each with a spender of its own.

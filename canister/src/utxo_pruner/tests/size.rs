@@ -149,7 +149,7 @@ fn many_rows_with_records_are_completed_as_far_as_a_message_goes_each_wholly_or_
         rows.drain(..done.removed as usize);
         // What was looked at is gone with its record and its parents told; of the rest nothing is.
         let left = txids.iter().filter(|txid| get(&s, txid) == Ok(true)).count();
-        let gone = txids.iter().filter(|txid| get(&s, txid) == Err(UtxoError::TxNotFound)).count();
+        let gone = txids.iter().filter(|txid| get(&s, txid) == Err(UtxoRefusal::TxNotFound)).count();
         assert_eq!((left, left + gone, s.status().blobs_pending), (rows.len(), txids.len(), rows.len() as u64));
         assert_eq!(s.status().totals.records_deleted, u64::from(ROWS) - rows.len() as u64);
         assert_eq!(s.status().totals.parents_updated, u64::from(INPUTS) * (u64::from(ROWS) - rows.len() as u64));

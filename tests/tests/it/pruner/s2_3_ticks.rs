@@ -137,9 +137,9 @@ fn s2_3_a_record_with_many_inputs_goes_over_several_ticks() {
     assert_eq!(world.last().end, Some(UtxoJobEnd::BlockAssemblyNotRunning));
     let of_large = Tx::of(30, &[(large.txid, 0)], 1);
     let refused = world.try_spend(20, &of_large, &[&large]).unwrap_err();
-    assert_eq!(refused[0].error, UtxoError::TxNotFound);
+    assert_eq!(refused[0].error, UtxoSpendError::TxNotFound);
     let batch = crate::utxo::create(&world.coppice, 20, vec![large.record()]);
-    assert_eq!(batch.results, [Err(UtxoError::BeingDeleted)]);
+    assert_eq!(batch.results, [Err(UtxoCreateError::BeingDeleted)]);
     world.assembly(UtxoBlockAssemblyState::Running);
     world.ticks(1);
     assert_eq!((world.count(&small), world.record(&large).is_some()), (2, true), "before anything else");

@@ -171,9 +171,9 @@ fn s2_6_3_the_file_goes_before_the_record_which_is_not_found_meanwhile() {
     assert!(record.being_deleted && !world.record(&parent).unwrap().being_deleted);
     assert_eq!((record.delete_at_height, world.coppice.storage().utxo.deletable), (None, 0));
     let of_child = Tx::of(3, &[(child.txid, 0)], 1);
-    assert_eq!(world.try_spend(20, &of_child, &[&child]).unwrap_err()[0].error, UtxoError::TxNotFound);
+    assert_eq!(world.try_spend(20, &of_child, &[&child]).unwrap_err()[0].error, UtxoSpendError::TxNotFound);
     let refused = create(&world.coppice, 20, vec![child.record()]);
-    assert_eq!(refused.results, [Err(UtxoError::BeingDeleted)]);
+    assert_eq!(refused.results, [Err(UtxoCreateError::BeingDeleted)]);
     let refused = set_mined(&world.coppice, 20, 20, &[&child], false);
     assert_eq!(refused.results, [Err(UtxoError::TxNotFound)]);
     // Its parents are told when it goes, and not before.
@@ -188,7 +188,7 @@ fn s2_6_3_the_file_goes_before_the_record_which_is_not_found_meanwhile() {
     let status = world.status();
     assert_eq!((status.totals.records_deleted, status.totals.parents_updated, status.blobs_pending), (1, 1, 0));
     // The replay guard is the same as for any other child; its id is free again.
-    assert_eq!(world.try_spend(21, &child, &[&parent]).unwrap_err()[0].error, UtxoError::InvalidSpend);
+    assert_eq!(world.try_spend(21, &child, &[&parent]).unwrap_err()[0].error, UtxoSpendError::InvalidSpend);
     all_ok(create(&world.coppice, 21, vec![child.record()]));
 }
 
@@ -287,7 +287,7 @@ fn s2_6_4_no_two_records_name_the_same_blob() {
     outside(&world, &[(&first, same())]);
     let name = || BlobName { blob_key: ByteBuf::from(*b"same"), file_type: "tx".into(), store_type: StoreType::Tx };
     let try_second = || create(&world.coppice, 10, vec![outside_record(&second, same())]).results;
-    assert_eq!(try_second(), [Err(UtxoError::BlobTaken)]);
+    assert_eq!(try_second(), [Err(UtxoCreateError::BlobTaken)]);
     assert!(world.record(&second).is_none());
     // Nor is it deleted by anybody while a record needs it.
     let by_hand = ScheduleBlobDeletion { name: name(), delete_at_height: 1 };
@@ -298,9 +298,12 @@ fn s2_6_4_no_two_records_name_the_same_blob() {
     let cancelled: Result<bool, BlobDeletionError> = world.coppice.produce("cancel_blob_deletion", name());
     assert_eq!((cancelled, pending(&world, u32::MAX)), (Err(BlobDeletionError::HoldsRecord), vec![]));
     let again = create(&world.coppice, 10, vec![outside_record(&first, same())]).results;
-    assert_eq!(again, [Err(UtxoError::TxExists)], "should an answer be lost");
+    assert_eq!(again, [Err(UtxoCreateError::TxExists)], "should an answer be lost");
     assert_eq!(world.prune(20).counts.records_deleting, 1);
-    assert_eq!((try_second(), schedule()), (vec![Err(UtxoError::BeingDeleted)], Err(BlobDeletionError::HoldsRecord)));
+    assert_eq!(
+        (try_second(), schedule()),
+        (vec![Err(UtxoCreateError::BeingDeleted)], Err(BlobDeletionError::HoldsRecord))
+    );
     let rows = pending(&world, 20);
     assert_eq!((rows.len(), &rows[0].txid), (1, &Some(first.id())));
     complete(&world, &[rows[0].id], &[], 1);
@@ -312,7 +315,7 @@ fn s2_6_4_no_two_records_name_the_same_blob() {
     let third = Tx::orphan(3, 1);
     let refused =
         create(&world.coppice, 21, vec![outside_record(&third, store(b"other", FileType::Tx, StoreType::Tx))]);
-    assert_eq!(refused.results, [Err(UtxoError::BeingDeleted)]);
+    assert_eq!(refused.results, [Err(UtxoCreateError::BeingDeleted)]);
 }
 
 #[test]
@@ -325,7 +328,10 @@ fn s2_6_a_key_of_1024_bytes_is_taken_and_a_longer_one_is_not() {
     };
     for len in [0, 1_025, 70_000] {
         let refused = make(len);
-        assert!(matches!(&refused, Err(UtxoError::BadArgument { field, .. }) if field == "blob_key"), "{refused:?}");
+        assert!(
+            matches!(&refused, Err(UtxoCreateError::BadArgument { field, .. }) if field == "blob_key"),
+            "{refused:?}"
+        );
     }
     assert!(make(1_024).is_ok());
 }

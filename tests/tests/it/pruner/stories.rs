@@ -21,12 +21,12 @@ fn s1_a_pruned_child_is_not_taken_again_as_long_as_its_parent_is_there() {
     assert_eq!(world.there(&[parent.clone(), child.clone()]), [true, false]);
     assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);
     world.coppice.upgrade();
-    let invalid = vec![SpendError { spend: 0, error: UtxoError::InvalidSpend }];
+    let invalid = vec![RefusedSpend { spend: 0, error: UtxoSpendError::InvalidSpend }];
     assert_eq!(world.try_spend(21, &child, &[&parent]), Err(invalid));
     // Somebody else is told who has it; the parent's other output is free.
     let rival = Tx::of(3, &[(parent.txid, 0)], 1);
     let by = Spender { txid: child.id(), vin: 0 };
-    assert_eq!(world.try_spend(21, &rival, &[&parent]).unwrap_err()[0].error, UtxoError::Spent { by });
+    assert_eq!(world.try_spend(21, &rival, &[&parent]).unwrap_err()[0].error, UtxoSpendError::Spent { by });
     let other = Tx::of(4, &[(parent.txid, 1)], 1);
     assert_eq!(world.try_spend(21, &other, &[&parent]), Ok(1));
     assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);

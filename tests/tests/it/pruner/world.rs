@@ -110,7 +110,7 @@ impl World {
     }
 
     /// `utxo_spend` of whatever a transaction's inputs spend of these parents.
-    pub fn try_spend(&self, height: u32, spender: &Tx, parents: &[&Tx]) -> Result<u32, Vec<SpendError>> {
+    pub fn try_spend(&self, height: u32, spender: &Tx, parents: &[&Tx]) -> Result<u32, Vec<RefusedSpend>> {
         let of = |(vin, (txid, vout)): (u32, &([u8; 32], u32))| {
             let parent = parents.iter().find(|parent| parent.txid == *txid)?;
             Some(parent.spend(*vout, vin))

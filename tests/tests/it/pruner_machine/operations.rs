@@ -204,16 +204,16 @@ impl Machine {
             fee: None,
         };
         let batch = UtxoCreateBatch { height, items: vec![item.clone()] };
-        let answer: Result<UtxoCreated, UtxoError> = only(self.call(Who::Producer, "utxo_create", (batch,))?)?;
+        let answer: Result<UtxoCreated, UtxoCreateError> = only(self.call(Who::Producer, "utxo_create", (batch,))?)?;
         let answer = answer.map(|_| ());
         let sight = self.sight.as_ref().expect("the history has begun");
         let named = |row: &BlobDeletion| one.blob.as_ref().is_some_and(|blob| row.blob_key == blob.blob_key);
         let is_queued = sight.pending.values().chain(sight.dead.values()).any(named);
         let expected = self.records.create(&one, &item, self.settings.utxo.utxo_batch_size, self.at(height), is_queued);
-        if expected == Err(UtxoError::BlobTaken) {
+        if expected == Err(UtxoCreateError::BlobTaken) {
             self.seen("a second record of a blob was refused");
         }
-        if expected == Err(UtxoError::BeingDeleted) {
+        if expected == Err(UtxoCreateError::BeingDeleted) {
             self.seen("a record that is going cannot be made again");
         }
         if expected.is_ok() && self.deleted.contains(&txid) {
@@ -244,9 +244,9 @@ impl Machine {
         }
         let item = TransactionSpends { spender: ByteBuf::from(by), spends };
         let batch = UtxoSpendBatch { height, items: vec![item.clone()] };
-        let answer: Result<u32, Vec<SpendError>> = only(self.call(Who::Producer, "utxo_spend", (batch,))?)?;
+        let answer: Result<u32, Vec<RefusedSpend>> = only(self.call(Who::Producer, "utxo_spend", (batch,))?)?;
         let expected = self.records.spend(&item, self.at(height));
-        let invalid = |error: &SpendError| error.error == UtxoError::InvalidSpend;
+        let invalid = |error: &RefusedSpend| error.error == UtxoSpendError::InvalidSpend;
         if expected.as_ref().is_err_and(|errors| errors.iter().any(invalid)) {
             self.seen("a deleted spender was refused");
         }

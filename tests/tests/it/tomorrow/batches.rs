@@ -73,7 +73,7 @@ impl<T, E> IsOk for Result<T, E> {
 }
 
 type Answer<T> = Result<T, UtxoError>;
-type Spent = Result<u32, Vec<SpendError>>;
+type Spent = Result<u32, Vec<RefusedSpend>>;
 
 pub fn create(coppice: &Coppice, items: &[UtxoCreate]) -> u64 {
     let arg = |items| UtxoCreateBatch { height: 10, items };
