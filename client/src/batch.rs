@@ -120,9 +120,9 @@ macro_rules! batches {
 
 batches! {
     /// [`utxo_create`](Self::utxo_create), for any number of records.
-    utxo_create_all = utxo_create(UtxoCreateBatch, items) -> Result<UtxoCreated, UtxoError>;
+    utxo_create_all = utxo_create(UtxoCreateBatch, items) -> Result<UtxoCreated, UtxoCreateError>;
     /// [`utxo_spend`](Self::utxo_spend), for any number of transactions.
-    utxo_spend_all = utxo_spend(UtxoSpendBatch, items) -> Result<u32, Vec<SpendError>>;
+    utxo_spend_all = utxo_spend(UtxoSpendBatch, items) -> Result<u32, Vec<RefusedSpend>>;
     /// [`utxo_unspend`](Self::utxo_unspend), for any number of outputs.
     utxo_unspend_all = utxo_unspend(UtxoUnspendBatch, items) -> Result<bool, UtxoError>;
     /// [`utxo_set_mined`](Self::utxo_set_mined), for any number of transactions.

@@ -195,7 +195,7 @@ impl Refusal for UtxoPrunerError {
     }
 }
 
-impl Refusal for UtxoError {
+impl Refusal for UtxoRefusal {
     fn retry(&self) -> Retry {
         match self {
             // Pruning deletes the record that stands in the way, or leaves room for a new one.
@@ -235,13 +235,25 @@ impl Refusal for UtxoError {
     }
 }
 
-impl Refusal for SpendError {
+/// Errors that say a part of what [`UtxoRefusal`] does.
+macro_rules! parts {
+    ($($error:ty),*) => {
+        $(impl Refusal for $error {
+            fn retry(&self) -> Retry {
+                UtxoRefusal::from(self.clone()).retry()
+            }
+        })*
+    };
+}
+parts!(UtxoCreateError, UtxoSpendError, UtxoError);
+
+impl Refusal for RefusedSpend {
     fn retry(&self) -> Retry {
         self.error.retry()
     }
 }
 
-impl Refusal for Vec<SpendError> {
+impl Refusal for Vec<RefusedSpend> {
     /// Of a transaction that is spent whole or not at all: as of the worst of its spends.
     fn retry(&self) -> Retry {
         self.iter().map(Refusal::retry).max().unwrap_or(Never)
@@ -285,10 +297,10 @@ mod tests {
 
     #[test]
     fn a_transactions_spends_are_as_the_worst_of_them() {
-        let spend = |error| SpendError { spend: 0, error };
-        assert_eq!(Vec::<SpendError>::new().retry(), Never);
-        assert_eq!(vec![spend(UtxoError::Locked)].retry(), Again);
-        assert_eq!(vec![spend(UtxoError::Locked), spend(UtxoError::OutOfSpace)].retry(), AfterPruning);
-        assert_eq!(vec![spend(UtxoError::Frozen), spend(UtxoError::Locked)].retry(), Never);
+        let spend = |error| RefusedSpend { spend: 0, error };
+        assert_eq!(Vec::<RefusedSpend>::new().retry(), Never);
+        assert_eq!(vec![spend(UtxoSpendError::Locked)].retry(), Again);
+        assert_eq!(vec![spend(UtxoSpendError::Locked), spend(UtxoSpendError::OutOfSpace)].retry(), AfterPruning);
+        assert_eq!(vec![spend(UtxoSpendError::Frozen), spend(UtxoSpendError::Locked)].retry(), Never);
     }
 }

@@ -95,7 +95,8 @@ mod tests {
             (method.to_string(), TypeInner::Func(function).into())
         });
         let service = TypeInner::Service(methods.collect()).into();
-        candid::pretty::candid::compile(&types.env, &Some(service))
+        let installed = TypeInner::Class(vec![types.add::<Option<coppice_interface::CanisterArg>>()], service).into();
+        candid::pretty::candid::compile(&types.env, &Some(installed))
     }
 
     #[test]

@@ -10,12 +10,12 @@ methods! {
     /// Makes records. For producers. [`utxo_create_all`](crate::Client::utxo_create_all) takes any number.
     ///
     /// Repeated, an item is refused as `TxExists`.
-    update utxo_create(batch: &UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoError>>;
+    update utxo_create(batch: &UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreateError>>;
 
     /// Spends outputs, each item whole or not at all. For producers. [`utxo_spend_all`](crate::Client::utxo_spend_all) takes any number.
     ///
     /// Repeating it is Ok and counts nothing, but `InvalidSpend` where the spender was pruned since.
-    update utxo_spend(batch: &UtxoSpendBatch) -> Batch<Result<u32, Vec<SpendError>>>;
+    update utxo_spend(batch: &UtxoSpendBatch) -> Batch<Result<u32, Vec<RefusedSpend>>>;
 
     /// Has outputs unspent that this spender holds. For producers.
     ///
