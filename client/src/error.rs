@@ -143,6 +143,7 @@ pub struct Reject {
 impl Reject {
     const SYS_TRANSIENT: u32 = 2;
     const SYS_UNKNOWN: u32 = 6;
+    const CANISTER_ERROR: u32 = 5;
     /// Stopped, and stopping: while it is upgraded a canister is that.
     const STOPPED: [&str; 2] = ["IC0508", "IC0509"];
 
@@ -156,7 +157,11 @@ impl Reject {
     }
 
     fn retry(&self) -> Retry {
-        let stopped = self.error_code.as_deref().is_some_and(|code| Self::STOPPED.contains(&code));
+        let stopped = match &self.error_code {
+            Some(code) => Self::STOPPED.contains(&code.as_str()),
+            // A canister that calls is not always told the error code.
+            None => self.code == Self::CANISTER_ERROR && self.message.starts_with("Canister ") && self.message.contains(" is stop"),
+        };
         match self.code {
             Self::SYS_TRANSIENT | Self::SYS_UNKNOWN => Retry::Again,
             _ if stopped => Retry::Again,
@@ -201,6 +206,9 @@ mod tests {
         }
         assert_eq!(retry(5, "IC0508: stopped"), Retry::Again);
         assert_eq!(retry(5, "IC0503: trapped"), Retry::Never);
+        assert_eq!(retry(5, "Canister aaaaa-aa is stopped"), Retry::Again);
+        assert_eq!(retry(5, "IC0503: Canister aaaaa-aa is stopped, it says"), Retry::Never);
+        assert_eq!(retry(4, "Canister aaaaa-aa is stopped"), Retry::Never);
         let lost = CallError { method: "m".into(), failure: Failure::Lost("gone".into()) };
         assert_eq!((lost.retry(), lost.to_string()), (Retry::Again, "m".into()));
         let refused = Error::<coppice_interface::ReadError>::Call(lost);

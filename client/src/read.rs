@@ -84,8 +84,8 @@ mod tests {
             monotonic_timestamp: 0,
             transactions: 0,
             keys: 0,
-            lengths: vec![5, 0, 2],
-            sha256: Vec::new(),
+            lengths: [5, 0, 2].into(),
+            sha256: BySegment::default(),
         };
         Script::default()
             .answers("get_block", Err::<Block, _>(ReadError::TooLarge { size: 9, limit: 4 }))

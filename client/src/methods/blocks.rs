@@ -42,8 +42,8 @@ methods! {
     /// Repeated, it is refused as there is no chain, or another head.
     update reset_chain(reset: &ResetChain) -> ChainReset, or ResetError;
 
-    /// The number of the block that is being uploaded, and how far that is.
-    query get_upload() -> Option<(u64, UploadProgress)>;
+    /// The block that is being uploaded, and how far that is.
+    query get_upload() -> Option<OpenBlock>;
 
     /// The newest block.
     query get_head() -> BlockHeader, or ReadError;
