@@ -64,7 +64,7 @@ impl UtxoStore {
                 .take(MAX_PAGES)
                 .map(|page| self.page(slot, &head, page))
                 .collect(),
-            spendable_in: extras.spendable_in.into_iter().collect(),
+            spendable_in: extras.spendable_in.into_iter().map(|(vout, height)| SpendableIn { vout, height }).collect(),
             frozen: head.any_frozen(),
             locked: head.is(flag::LOCKED),
             conflicting: head.is(flag::CONFLICTING),
@@ -74,9 +74,7 @@ impl UtxoStore {
             preserve_until: preserve,
             delete_at_height: head.delete_at(),
             spending_height: head.spending_height,
-            block_ids: blocks.iter().map(|block| block.block_id).collect(),
-            block_heights: blocks.iter().map(|block| block.height).collect(),
-            subtree_idxs: blocks.iter().map(|block| block.subtree).collect(),
+            blocks,
             transaction: self.place(slot, &head)?,
             reassignments: extras
                 .reassignments

@@ -1,10 +1,11 @@
 //! Figures with the names of `pruner-service.md` and of the reference implementation.
 
 use super::UtxoPruner;
-use coppice_interface::{Metric, UtxoPrunerPhase};
+use coppice_interface::{Metric, MetricLabel, UtxoPrunerPhase};
 
 fn metric(name: &str, labels: &[(&str, &str)], value: u64) -> Metric {
-    let labels = labels.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    let labels =
+        labels.iter().map(|(name, value)| MetricLabel { name: name.to_string(), value: value.to_string() }).collect();
     Metric { name: name.into(), labels, value: value as f64 }
 }
 

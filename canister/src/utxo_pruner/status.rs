@@ -76,7 +76,7 @@ impl UtxoPruner {
                 false => UtxoBlockAssemblyState::NotRunning,
             },
             current_height: stored.current,
-            last_persisted_height: stored.persisted,
+            last_persisted_height: Some(stored.persisted).filter(|height| *height > 0),
             last_processed_height: stored.processed,
             safe_height: self.safe_height(utxo, stored.current),
             unmined_cutoff_height: stored.settings.unmined_cutoff(utxo, stored.current),

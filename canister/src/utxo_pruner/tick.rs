@@ -115,7 +115,9 @@ impl UtxoPruner {
     /// Ends the job that runs if it took too long. Its run stays, for the next one.
     fn time_out(&mut self, now_ns: u64) {
         let timeout = self.stored.settings.job_timeout * NS;
-        let Some(job) = self.stored.running.take_if(|job| now_ns - job.started_at >= timeout) else { return };
+        let Some(job) = self.stored.running.take_if(|job| now_ns - job.started_at.unwrap_or(now_ns) >= timeout) else {
+            return;
+        };
         let (height, trigger) = (job.height, job.trigger);
         runtime::log(&format!("pruner: job {} timed out in {:?}: the next one goes on there", job.id, job.phase));
         self.stored.timed_out += 1;
@@ -130,8 +132,8 @@ impl UtxoPruner {
             return Some(job);
         }
         let mut job = self.stored.pending.take()?;
-        (job.state, job.started_at) = (UtxoJobState::Running, now_ns);
-        (job.current_height, job.safe_height) = (self.current_for(&job), u32::MAX);
+        (job.state, job.started_at) = (UtxoJobState::Running, Some(now_ns));
+        (job.current_height, job.safe_height) = (Some(self.current_for(&job)), None);
         self.stored.reported_at = now_ns;
         Some(job)
     }
@@ -145,8 +147,8 @@ impl UtxoPruner {
         let before = job.counts;
         let mut wanted = self.heights(records.settings, &job);
         // What was safe may not be any more: a block persister that has just begun, another rule.
-        wanted.safe = wanted.safe.min(job.safe_height);
-        job.safe_height = wanted.safe;
+        wanted.safe = wanted.safe.min(job.safe_height.unwrap_or(u32::MAX));
+        job.safe_height = Some(wanted.safe);
         let is_there = |at: &Cursor| records.utxo.txid_in(at.slot) == at.txid;
         self.stored.set_aside.retain(is_there);
         self.stored.passed_over.retain(|at| is_there(&at.cursor));

@@ -104,7 +104,7 @@ impl UtxoPruner {
     /// operator's job that runs may be for a height far above the chain's, and does of some phases only what is due there.
     fn open_job(&self, height: u32, by_hand: bool) -> Option<UtxoPruneJob> {
         let covers = |job: &&UtxoPruneJob| {
-            let reached = job.state != UtxoJobState::Running || job.current_height >= height;
+            let reached = job.state != UtxoJobState::Running || job.current_height >= Some(height);
             job.height >= height && (by_hand || reached)
         };
         [&self.stored.running, &self.stored.pending].into_iter().flatten().find(covers).cloned()
@@ -142,11 +142,11 @@ impl UtxoPruner {
             trigger,
             state: UtxoJobState::Pending,
             end: None,
-            current_height: 0,
-            safe_height: 0,
+            current_height: None,
+            safe_height: None,
             created_at: runtime::time_ns(),
-            started_at: 0,
-            ended_at: 0,
+            started_at: None,
+            ended_at: None,
             phase: UtxoPrunerPhase::PreserveParents,
             progress: PruneProgress::Finished,
             ticks: 0,
@@ -160,10 +160,14 @@ impl UtxoPruner {
 
     /// Writes a job into the history.
     pub(super) fn end(&mut self, mut job: UtxoPruneJob, state: UtxoJobState, end: Option<UtxoJobEnd>) -> UtxoPruneJob {
-        (job.state, job.end, job.ended_at) = (state, end, runtime::time_ns());
+        (job.state, job.end, job.ended_at) = (state, end, Some(runtime::time_ns()));
         if state == UtxoJobState::Completed {
             // What was not persisted is not done, and an operator's height may be far above the chain's.
-            let reached = job.height.min(job.safe_height).min(job.current_height).min(self.stored.current);
+            let reached = job
+                .height
+                .min(job.safe_height.unwrap_or(0))
+                .min(job.current_height.unwrap_or(0))
+                .min(self.stored.current);
             self.stored.processed = self.stored.processed.max(reached);
             self.stored.last_completed = Some(job.clone());
         }
@@ -205,7 +209,7 @@ impl UtxoPruner {
 
     /// The heights of a job that has begun, as they are now.
     pub(super) fn heights(&self, utxo: &UtxoSettings, job: &UtxoPruneJob) -> Heights {
-        let current = job.current_height;
+        let current = job.current_height.unwrap_or(0);
         let bound = if job.trigger == UtxoJobTrigger::Manual { job.height } else { current };
         let cutoff = self.stored.settings.unmined_cutoff(utxo, current);
         Heights { current, safe: self.safe_height(utxo, bound), cutoff }

@@ -120,7 +120,7 @@ impl<S: Site> Story<'_, S> {
             self.name_the_difference(height)?;
             bail!("records deleted and preservations expired should be {done:?}, and are {found:?}");
         }
-        let heights = (status.current_height, status.last_persisted_height, status.safe_height);
+        let heights = (status.current_height, status.last_persisted_height.unwrap_or(0), status.safe_height);
         let expected = (self.current, self.persisted, self.safe_height());
         ensure!(heights == expected, "current, persisted and safe height should be {expected:?}, and are {heights:?}");
         Ok(())
@@ -133,7 +133,7 @@ impl<S: Site> Story<'_, S> {
         loop {
             let page = self.client.prune_jobs(cursor, PAGE)?;
             let known = page.jobs.iter().any(|job| self.jobs.seen.contains(&job.id));
-            let new = |job: &UtxoPruneJob| job.ended_at > 0 && !self.jobs.seen.contains(&job.id);
+            let new = |job: &UtxoPruneJob| job.ended_at.is_some() && !self.jobs.seen.contains(&job.id);
             ended.extend(page.jobs.into_iter().filter(new));
             cursor = page.cursor;
             if known || cursor.is_none() {
@@ -156,11 +156,12 @@ impl<S: Site> Story<'_, S> {
             (UtxoJobState::Cancelled, Some(UtxoJobEnd::BlockAssemblyNotRunning)) => figures.stopped += 1,
             _ => bail!("a job ended otherwise than it should: {job:?}"),
         }
-        if job.started_at == 0 {
+        if job.started_at.is_none() {
             return Ok(());
         }
         // Nothing is notified while a job runs.
-        let (heights, expected) = ((job.current_height, job.safe_height), (self.current, self.safe_height()));
+        let (heights, expected) =
+            ((job.current_height, job.safe_height), (Some(self.current), Some(self.safe_height())));
         ensure!(
             heights == expected,
             "job {}: its current and safe height should be {expected:?}, and are {heights:?}",

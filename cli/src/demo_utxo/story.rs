@@ -186,7 +186,7 @@ impl<'a, S: Site> Story<'a, S> {
         self.rows.push(Row {
             height,
             event,
-            persisted_height: status.last_persisted_height,
+            persisted_height: status.last_persisted_height.unwrap_or(0),
             safe_height: status.safe_height,
             records: utxo.records,
             deleted: status.totals.records_deleted,

@@ -215,16 +215,16 @@ pub struct UtxoPruneJob {
     pub state: UtxoJobState,
     /// Why it ended before it was done.
     pub end: Option<UtxoJobEnd>,
-    /// The height at which the chain was when it began, for an operator's job at most its own height; 0 before.
-    pub current_height: u32,
-    /// Records are deleted whose height is this one or lower; 0 before. It falls where the block persister begins meanwhile.
-    pub safe_height: u32,
-    /// Unix nanoseconds.
+    /// The height at which the chain was when it began, for an operator's job at most its own height; none before it begins.
+    pub current_height: Option<u32>,
+    /// Records are deleted whose height is this one or lower; none before it begins. It falls where the block persister begins meanwhile.
+    pub safe_height: Option<u32>,
+    /// When it was made, in Unix nanoseconds.
     pub created_at: u64,
-    /// Unix nanoseconds; 0: not begun.
-    pub started_at: u64,
-    /// Unix nanoseconds; 0: not ended.
-    pub ended_at: u64,
+    /// When it began, in Unix nanoseconds; none before.
+    pub started_at: Option<u64>,
+    /// When it ended, in Unix nanoseconds; none before.
+    pub ended_at: Option<u64>,
     /// The phase it is in, or was in when it ended.
     pub phase: UtxoPrunerPhase,
     /// How far its last tick came.
@@ -268,13 +268,22 @@ pub struct UtxoPruneJobPage {
     pub cursor: Option<u64>,
 }
 
+/// A label of a figure.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct MetricLabel {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
 /// A figure for a monitor, with the name that `pruner-service.md` gives it.
 #[derive(Clone, Debug, PartialEq, CandidType, Serialize, Deserialize)]
 pub struct Metric {
     /// Its name.
     pub name: String,
-    /// Its labels: name and value.
-    pub labels: Vec<(String, String)>,
+    /// Its labels.
+    pub labels: Vec<MetricLabel>,
     /// Its value. Durations are seconds across ticks: time stands still in a message.
     pub value: f64,
 }
@@ -288,8 +297,8 @@ pub struct UtxoPrunerStatus {
     pub block_assembly: UtxoBlockAssemblyState,
     /// The highest height ever notified.
     pub current_height: u32,
-    /// The highest block that is persisted; 0: none, the block persister does not run.
-    pub last_persisted_height: u32,
+    /// The highest block that is persisted; none: the block persister does not run.
+    pub last_persisted_height: Option<u32>,
     /// The height up to which records were pruned.
     pub last_processed_height: u32,
     /// Records would be deleted now whose height is this one or lower.

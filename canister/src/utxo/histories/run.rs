@@ -474,7 +474,7 @@ impl<S: Store> Run<'_, S> {
     fn observe(&mut self) {
         for txid in self.model.records.keys() {
             let record = Store::record(&self.model, txid, 0, 10_000).expect("it is there");
-            let (paged, mined) = (record.total_extra_recs > 0, !record.block_ids.is_empty());
+            let (paged, mined) = (record.total_extra_recs > 0, !record.blocks.is_empty());
             let done = record.delete_at_height.is_some() && !record.conflicting;
             let facts = [
                 ("paged", paged),
@@ -484,7 +484,7 @@ impl<S: Store> Run<'_, S> {
                 ("deletable_pages", done && record.extra_pages.iter().any(|page| page.spent_utxos > 0)),
                 ("frozen_spent", record.frozen && record.spent_utxos > 0),
                 ("two_children", record.conflicting_children.len() > 1),
-                ("three_blocks", record.block_ids.len() > 2),
+                ("three_blocks", record.blocks.len() > 2),
                 ("unmined_with_blocks", mined && record.unmined_since.is_some()),
                 ("two_reassignments", record.reassignments.len() > 1),
                 ("deleted_child", !record.deleted_children.is_empty()),

@@ -38,9 +38,7 @@ fn a_record_has_every_field_and_gives_its_bytes_back() {
         preserve_until: None,
         delete_at_height: None,
         spending_height: 0,
-        block_ids: vec![],
-        block_heights: vec![],
-        subtree_idxs: vec![],
+        blocks: vec![],
         transaction: TransactionPlace::Record,
         reassignments: vec![],
         deleted_children: vec![],
@@ -121,7 +119,7 @@ fn a_coinbase_is_spendable_after_its_maturity() {
     w.create(&UtxoCreate { mined: mined(&[block(4, 900)]), ..raw(&coinbase) }).unwrap();
     let record = w.get(&coinbase);
     assert_eq!((record.spending_height, record.is_coinbase, record.inputs), (1_000, true, 0));
-    assert_eq!((record.unmined_since, record.block_ids), (None, vec![4]));
+    assert_eq!((record.unmined_since, record.blocks[0].block_id, record.blocks.len()), (None, 4, 1));
     let by = Tx::of(2, &[(coinbase.txid, 0)], 1);
     w.height = 999;
     let immature = UtxoRefusal::CoinbaseImmature { spendable_at: 1_000 };
@@ -256,8 +254,8 @@ fn a_record_of_many_blocks_keeps_them_in_order_and_one_of_too_many_is_refused() 
         w.set_mined(&tx, block(gone, 0), true, true);
     }
     let record = w.get(&tx);
-    assert_eq!((record.block_ids, record.block_heights), (vec![1_000, 1_001], vec![1_900, 1_901]));
-    assert_eq!(record.subtree_idxs, [1_007, 1_008]);
+    let block = |block_id, height, subtree| BlockRef { block_id, height, subtree };
+    assert_eq!(record.blocks, [block(1_000, 1_900, 1_007), block(1_001, 1_901, 1_008)]);
     let used = w.store.storage().used_bytes;
     assert!(used <= 1_024, "the slot of the extras is given back: {used}");
 }

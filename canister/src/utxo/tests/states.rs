@@ -105,7 +105,7 @@ impl Subject {
         Indicators {
             locked: record.locked,
             unmined: record.unmined_since.is_some(),
-            blocks: record.block_ids.len(),
+            blocks: record.blocks.len(),
             entry: match entry.len() {
                 32 => "unspent",
                 _ if entry[32..] == [0xFF; 36] => "frozen",
@@ -270,7 +270,7 @@ fn a_reassigned_output_is_live_and_waits_for_its_height() {
     let Subject { mut w, tx, child, .. } = subject(Frozen);
     assert_eq!(w.reassign(&tx, 0, [7; 32]), Ok(2_000));
     let record = w.get(&tx);
-    assert_eq!(record.spendable_in, [(0, 2_000)]);
+    assert_eq!(record.spendable_in, [SpendableIn { vout: 0, height: 2_000 }]);
     assert_eq!(record.delete_at_height, None, "it is not spent");
     assert_eq!(record.reassignments.len(), 1);
     assert_eq!(record.reassignments[0].block_height, 1_000);

@@ -131,7 +131,7 @@ fn the_status_alone_changes_and_blocks_stay() {
         assert_eq!(set(&mut s, false), Ok(()));
         let record = s.get(&tx);
         assert_eq!((record.unmined_since, record.delete_at_height), (Some(1_005), None));
-        assert_eq!(record.block_ids, [900]);
+        assert_eq!(record.blocks.iter().map(|block| block.block_id).collect::<Vec<_>>(), [900]);
         s.w.height = 1_006;
     }
     assert_eq!(set(&mut s, true), Ok(()));

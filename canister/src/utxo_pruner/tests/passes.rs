@@ -69,7 +69,7 @@ fn a_record_that_enters_below_the_cutoff_is_looked_at_and_only_it() {
         let young = old(&mut s, 8..9);
         let job = s.prune(1_303);
         assert_eq!((job.counts.old_unmined, job.counts.parents_preserved), (1, 1), "{between}");
-        assert_eq!((until(&s, &late[0]), until(&s, &young[0])), (Some(job.current_height + 1_440), None));
+        assert_eq!((until(&s, &late[0]), until(&s, &young[0])), (Some(job.current_height.unwrap() + 1_440), None));
         assert_eq!(s.get(&late[0].1).unmined_since, Some(1_001), "callers see its height");
         assert_eq!(s.prune(1_304).counts.old_unmined, 0, "once");
     }

@@ -125,7 +125,11 @@ fn a_status_is_taken_back_and_given_again_and_blocks_stay() {
         let set = UtxoSetOnLongestChainBatch { height, txids: vec![ByteBuf::from(tx.txid)], on_longest_chain: is };
         all_ok(world.coppice.produce::<Batch<Result<(), UtxoError>>>("utxo_set_on_longest_chain", set));
         let record = world.record(&tx).unwrap();
-        (record.unmined_since, record.delete_at_height, record.block_ids)
+        (
+            record.unmined_since,
+            record.delete_at_height,
+            record.blocks.iter().map(|block| block.block_id).collect::<Vec<_>>(),
+        )
     };
     assert_eq!(on_longest_chain(false, 12), (Some(12), None, vec![10]));
     assert_eq!(on_longest_chain(true, 13), (None, Some(13 + RETENTION), vec![10]));

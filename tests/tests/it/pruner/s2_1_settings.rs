@@ -238,7 +238,7 @@ fn s2_1_5_each_method_asks_for_its_role_and_a_refused_call_changes_nothing() {
     }
     // All of those that change something did, for whom they are.
     let status = world.status();
-    assert_eq!((status.current_height, status.last_persisted_height, status.enabled), (8, 8, false));
+    assert_eq!((status.current_height, status.last_persisted_height, status.enabled), (8, Some(8), false));
     assert_eq!((status.block_assembly, world.last().height), (UtxoBlockAssemblyState::Running, 9));
 }
 
@@ -249,7 +249,7 @@ fn s2_1_6_a_new_canister_waits_for_events() {
     let status = world.status();
     assert_eq!((status.enabled, status.ticks, status.next_tick), (true, 0, 0), "no timer runs for nothing");
     assert_eq!((status.pending, status.running, status.last_job), (None, None, None));
-    assert_eq!((status.current_height, status.last_persisted_height, status.last_processed_height), (0, 0, 0));
+    assert_eq!((status.current_height, status.last_persisted_height, status.last_processed_height), (0, None, 0));
     assert_eq!((status.safe_height, status.unmined_cutoff_height, status.totals), (0, 0, UtxoPruneCounts::default()));
     assert_eq!((status.blocked_by, status.set_aside, status.blobs_pending, status.blobs_dead), (None, vec![], 0, 0));
     assert_eq!(world.jobs(), []);

@@ -10,10 +10,10 @@ fn s2_2_primary_3_the_persisted_height_is_noted() {
     let persisted = || (world.status().last_persisted_height, world.status().current_height);
     for (height, noted) in [(5, 5), (9, 9), (7, 9)] {
         world.persisted(height);
-        assert_eq!(persisted(), (noted, noted));
+        assert_eq!(persisted(), (Some(noted), noted));
     }
     world.coppice.upgrade();
-    assert_eq!(persisted(), (9, 9));
+    assert_eq!(persisted(), (Some(9), 9));
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn s2_2_primary_4_a_slot_of_one() {
         (cancelled.id, cancelled.state, cancelled.end),
         (first.id, UtxoJobState::Cancelled, Some(UtxoJobEnd::Superseded))
     );
-    assert_eq!((cancelled.started_at, cancelled.ticks), (0, 0));
+    assert_eq!((cancelled.started_at, cancelled.ticks), (None, 0));
     for lower in [6, 7, 1] {
         assert_eq!(world.persisted(lower), UtxoNotifyOutcome::Underway(second.clone()));
     }
@@ -46,8 +46,8 @@ fn s2_2_primary_5_the_workflow_runs_for_the_height() {
     world.ticks(1);
     let done = world.last();
     assert_eq!((done.id, done.height, done.state), (job.id, 20, UtxoJobState::Completed));
-    assert_eq!((done.current_height, done.safe_height, done.ticks), (20, 20, 1));
-    assert!(job.created_at <= done.started_at && done.started_at <= done.ended_at && done.instructions > 0);
+    assert_eq!((done.current_height, done.safe_height, done.ticks), (Some(20), Some(20), 1));
+    assert!(Some(job.created_at) <= done.started_at && done.started_at <= done.ended_at && done.instructions > 0);
     assert_eq!((world.count(&txs), world.status().last_processed_height), (0, 20));
 }
 
@@ -70,9 +70,9 @@ fn s2_2_deduplication_only_one_runs_at_a_time_and_the_highest_comes_next() {
     let UtxoNotifyOutcome::Underway(job) = world.persisted(22) else { panic!("a higher one waits") };
     assert_eq!((job.id, job.state), (highest.id, UtxoJobState::Pending));
     world.ticks(2);
-    assert_eq!((world.last().id, world.last().safe_height, world.count(&second)), (running.id, 20, 2));
+    assert_eq!((world.last().id, world.last().safe_height, world.count(&second)), (running.id, Some(20), 2));
     let done = world.finish(highest.id);
-    assert_eq!((done.safe_height, done.counts.records_deleted, world.count(&second)), (23, 2, 0));
+    assert_eq!((done.safe_height, done.counts.records_deleted, world.count(&second)), (Some(23), 2, 0));
     assert_eq!(world.jobs().iter().map(|job| job.id).collect::<Vec<_>>(), [highest.id, running.id, pending.id]);
 }
 
@@ -107,7 +107,7 @@ fn s2_2_fallback_3_a_block_is_a_trigger_only_while_nothing_was_persisted() {
     let job = World::scheduled(world.block(5, true));
     assert_eq!((job.trigger, job.height), (UtxoJobTrigger::Block, 5));
     world.finish(job.id);
-    assert_eq!(world.status().last_persisted_height, 0);
+    assert_eq!(world.status().last_persisted_height, None);
     world.prune(6);
     for height in [7, 9, 8] {
         assert_eq!(world.block(height, true), UtxoNotifyOutcome::PersisterActive { last_persisted_height: 6 });
@@ -117,8 +117,8 @@ fn s2_2_fallback_3_a_block_is_a_trigger_only_while_nothing_was_persisted() {
     let status = world.status();
     assert_eq!((status.pending, world.skipped("persister_active")), (None, 4.0));
     // Its height counts all the same.
-    assert_eq!((status.current_height, status.last_persisted_height), (10, 6));
-    assert_eq!(world.prune(7).current_height, 10);
+    assert_eq!((status.current_height, status.last_persisted_height), (10, Some(6)));
+    assert_eq!(world.prune(7).current_height, Some(10));
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn s2_2_fallback_5_records_are_pruned_at_the_blocks_height() {
     world.done(11, &later);
     let job = World::scheduled(world.block(20, true));
     let done = world.finish(job.id);
-    assert_eq!((done.current_height, done.safe_height), (20, 20), "no coordination");
+    assert_eq!((done.current_height, done.safe_height), (Some(20), Some(20)), "no coordination");
     assert_eq!((world.count(&due), world.count(&later)), (0, 2));
 }
 

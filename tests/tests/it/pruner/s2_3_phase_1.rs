@@ -203,7 +203,7 @@ fn s2_3_between_what_phase_1_asks_for_again_has_not_expired() {
     preserve(&world, 50, &[&parent, &other]);
     world.block(50, false);
     let job = world.prune(30);
-    assert_eq!((job.current_height, job.safe_height), (50, 30));
+    assert_eq!((job.current_height, job.safe_height), (Some(50), Some(30)));
     assert_eq!((job.counts.parents_preserved, job.counts.preservations_expired), (1, 1));
     assert_eq!(world.heights(&parent), (None, Some(50 + PRESERVATION)));
     assert_eq!(world.heights(&other), (Some(50 + RETENTION), None));

@@ -17,7 +17,7 @@ fn s2_3_phase_2_2_records_go_up_to_the_safe_height() {
     world.block(100, false);
     for (persisted, there) in [(19, [true; 4]), (20, [false, true, true, true]), (22, [false, false, false, true])] {
         let job = world.prune(persisted);
-        assert_eq!((job.current_height, job.safe_height), (100, persisted));
+        assert_eq!((job.current_height, job.safe_height), (Some(100), Some(persisted)));
         assert_eq!(world.there(&txs), there);
     }
 }

@@ -239,7 +239,7 @@ impl World {
     pub fn metric(&self, name: &str, label: Option<&str>) -> f64 {
         let metrics = self.status().metrics;
         let is =
-            |metric: &&Metric| metric.name == name && metric.labels.iter().map(|(_, value)| value.as_str()).eq(label);
+            |metric: &&Metric| metric.name == name && metric.labels.iter().map(|label| label.value.as_str()).eq(label);
         metrics.iter().find(is).unwrap_or_else(|| panic!("{name} {label:?}")).value
     }
 

@@ -28,7 +28,7 @@ pub struct Tick<'a> {
 impl Tick<'_> {
     /// The job that did something last.
     fn last(&self) -> Option<&UtxoPruneJob> {
-        self.jobs.iter().map(|job| &job.after).rfind(|job| job.started_at > 0)
+        self.jobs.iter().map(|job| &job.after).rfind(|job| job.started_at.is_some())
     }
 
     fn completed(&self) -> impl Iterator<Item = &UtxoPruneJob> {
@@ -161,7 +161,7 @@ impl Machine {
             // While there is no retention no preservation ends, as nothing would become due.
             let retained = tick.scope.settings.iter().all(|settings| settings.utxo.block_height_retention > 0);
             for (txid, record) in self.records.0.iter().filter(|(_, record)| retained && !record.deleting) {
-                let over = record.preserve_until.is_some_and(|until| until <= job.current_height);
+                let over = record.preserve_until.is_some_and(|until| Some(until) <= job.current_height);
                 let name = self.family.name(txid);
                 ensure!(!over || tick.scope.by_hand.contains(txid), "the preservation of {name} is over: {record:?}");
             }
@@ -169,7 +169,7 @@ impl Machine {
                 self.keeps(verdicts, |_| false);
                 continue;
             }
-            let at = job.safe_height.min(job.current_height);
+            let at = job.safe_height.min(job.current_height).unwrap_or(0);
             let waits = |machine: &Self, txid: &Txid| {
                 let due = machine.records.0.get(txid).and_then(|record| record.delete_at_height);
                 let kept = kept_before.get(txid).filter(|kept| kept.due == due);
@@ -177,7 +177,8 @@ impl Machine {
             };
             let ended = self.ended(tick);
             let became = self.run.as_ref().map_or(BTreeSet::new(), |run| run.became.clone());
-            let left: BTreeSet<Txid> = self.records.due(job.safe_height).difference(&ended).copied().collect();
+            let left: BTreeSet<Txid> =
+                self.records.due(job.safe_height.unwrap_or(0)).difference(&ended).copied().collect();
             let (mut looked_at, mut perhaps) = (BTreeSet::new(), BTreeSet::new());
             let mut excuses = 0;
             for txid in &left {
@@ -198,7 +199,7 @@ impl Machine {
                 let kept = verdicts.contains_key(txid);
                 let name = self.family.name(txid);
                 let record = &self.records.0[txid];
-                ensure!(kept || may_wait, "the run to {} has left {name}: {record:?}", job.safe_height);
+                ensure!(kept || may_wait, "the run to {:?} has left {name}: {record:?}", job.safe_height);
                 excuses += u64::from(!kept);
                 if may_wait { &mut perhaps } else { &mut looked_at }.insert(*txid);
             }
@@ -296,7 +297,7 @@ impl Machine {
         let over = |job: &Progress| {
             job.became(UtxoJobState::Completed)
                 || job.became(UtxoJobState::Failed) && job.after.end != Some(UtxoJobEnd::TimedOut)
-                || job.became(UtxoJobState::Cancelled) && job.after.started_at > 0
+                || job.became(UtxoJobState::Cancelled) && job.after.started_at.is_some()
         };
         let mut before = self.run.take();
         if before.as_ref().is_some_and(|run| run.upgraded) {
@@ -326,7 +327,7 @@ impl Machine {
         if run.settings.last() != Some(&self.settings) {
             run.settings.push(self.settings.clone());
         }
-        run.heights.insert((last.current_height, last.safe_height));
+        run.heights.insert((last.current_height.unwrap_or(0), last.safe_height.unwrap_or(0)));
         if last.phase < run.phase {
             self.seen("phase 1 is done again");
         }

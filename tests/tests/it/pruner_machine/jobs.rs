@@ -43,7 +43,7 @@ pub struct Progress {
 impl Progress {
     /// It began, and it was not known as running before.
     pub fn began(&self) -> bool {
-        self.after.started_at > 0 && self.before.as_ref().is_none_or(|before| before.started_at == 0)
+        self.after.started_at.is_some() && self.before.as_ref().is_none_or(|before| before.started_at.is_none())
     }
 
     /// It has just become this.
@@ -77,7 +77,7 @@ impl Machine {
         let newest = self.jobs.keys().next_back().copied().unwrap_or(0);
         let new: BTreeSet<u64> = sight.jobs.iter().map(|job| job.id).filter(|id| *id > newest).collect();
         ensure!(new.iter().copied().eq(newest + 1..=newest + new.len() as u64), "new jobs have the numbers {new:?}");
-        all.sort_by_key(|progress| (progress.after.ended_at == 0, progress.after.id));
+        all.sort_by_key(|progress| (progress.after.ended_at.is_none(), progress.after.id));
         for progress in &all {
             self.jobs.insert(progress.after.id, progress.after.clone());
         }
@@ -87,7 +87,7 @@ impl Machine {
             self.is_resumed(sight, progress, cause)?;
             if progress.became(UtxoJobState::Completed) {
                 let job = &progress.after;
-                let reached = job.height.min(job.current_height).min(job.safe_height);
+                let reached = job.height.min(job.current_height.unwrap_or(0)).min(job.safe_height.unwrap_or(0));
                 processed = processed.max(reached.min(self.heights.current));
             }
         }
@@ -140,8 +140,8 @@ impl Machine {
             };
             ensure!(may, "nobody asked for it");
         }
-        ensure!((after.ended_at > 0) == ended(after), "when did it end?");
-        ensure!(after.state != UtxoJobState::Running || after.started_at > 0, "it runs, and has not begun");
+        ensure!(after.ended_at.is_some() == ended(after), "when did it end?");
+        ensure!(after.state != UtxoJobState::Running || after.started_at.is_some(), "it runs, and has not begun");
         match (after.state, &after.end) {
             (UtxoJobState::Pending, None) => ensure!(before.is_none(), "it waits, and changes"),
             (UtxoJobState::Running, None) => ensure!(ticks, "it runs without a tick"),
@@ -159,12 +159,12 @@ impl Machine {
                 ensure!(cause == Cause::Repaired, "no operator cancelled it");
             }
             (UtxoJobState::Failed, Some(UtxoJobEnd::Trapped { .. })) => {
-                ensure!(ticks && self.stormy && after.started_at > 0, "nothing has trapped");
+                ensure!(ticks && self.stormy && after.started_at.is_some(), "nothing has trapped");
             }
             (UtxoJobState::Failed, Some(UtxoJobEnd::TimedOut)) => {
-                let took = after.ended_at.saturating_sub(after.started_at);
+                let took = after.ended_at.unwrap_or(0).saturating_sub(after.started_at.unwrap_or(0));
                 let limit = self.settings.pruner.job_timeout * 1_000_000_000;
-                ensure!(ticks && after.started_at > 0 && took >= limit, "it has not timed out");
+                ensure!(ticks && after.started_at.is_some() && took >= limit, "it has not timed out");
             }
             other => return Err(format!("a job may not be {other:?}")),
         }
@@ -178,8 +178,8 @@ impl Machine {
     /// What follows from what a job became: its heights, the last processed height, what waits in its place.
     fn became(&mut self, sight: &Sight, progress: &Progress) -> Outcome {
         let job = &progress.after;
-        let heights = |job: &UtxoPruneJob| (job.current_height, job.safe_height);
-        if job.started_at > 0 && progress.before.as_ref().is_none_or(|before| heights(before) != heights(job)) {
+        let heights = |job: &UtxoPruneJob| (job.current_height.unwrap_or(0), job.safe_height.unwrap_or(0));
+        if job.started_at.is_some() && progress.before.as_ref().is_none_or(|before| heights(before) != heights(job)) {
             let at = heights(job);
             let of_operator = self.heights_for(job.height);
             let mut heights = vec![of_operator];
@@ -266,7 +266,7 @@ impl Machine {
             status.enabled,
             status.block_assembly == UtxoBlockAssemblyState::Running,
             status.current_height,
-            status.last_persisted_height,
+            status.last_persisted_height.unwrap_or(0),
             status.last_processed_height,
             status.safe_height,
             status.unmined_cutoff_height,

@@ -210,7 +210,7 @@ fn shown(seen: &UtxoRecord, records: &Records, family: &Family) -> Shown {
         delete_at_height: seen.delete_at_height,
         preserve_until: seen.preserve_until,
         unmined_since: seen.unmined_since,
-        blocks: seen.block_ids.iter().copied().zip(seen.block_heights.iter().copied()).collect(),
+        blocks: seen.blocks.iter().map(|block| (block.block_id, block.height)).collect(),
         outputs: seen.utxos.iter().enumerate().map(output).collect(),
         deleted_children: children(seen.deleted_children.iter().map(|child| &child[..]), records, family),
         conflicting_children: children(seen.conflicting_children.iter().map(|child| &child[..]), records, family),

@@ -43,7 +43,7 @@ impl Machine {
         let status = &self.sight.as_ref().expect("the history has begun").status;
         let mut open = status.pending.iter().chain(&status.running);
         let reached =
-            |job: &UtxoPruneJob| by_hand || job.state == UtxoJobState::Pending || job.current_height >= height;
+            |job: &UtxoPruneJob| by_hand || job.state == UtxoJobState::Pending || job.current_height >= Some(height);
         match self.refused(height, by) {
             Some(error) => Expected::Refused(error),
             None if height <= self.processed && !by_hand => Expected::Processed,

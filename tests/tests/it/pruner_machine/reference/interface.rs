@@ -327,7 +327,7 @@ impl State {
                 false => UtxoBlockAssemblyState::NotRunning,
             },
             current_height: self.heights.current,
-            last_persisted_height: self.heights.persisted,
+            last_persisted_height: Some(self.heights.persisted).filter(|height| *height > 0),
             last_processed_height: self.processed,
             safe_height: self.settings.safe_height(self.heights.current, self.heights.persisted),
             unmined_cutoff_height: self.settings.cutoff(self.heights.current),

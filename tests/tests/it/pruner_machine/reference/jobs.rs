@@ -20,10 +20,14 @@ impl State {
 
     fn end(&mut self, at: usize, state: UtxoJobState, end: Option<UtxoJobEnd>) {
         let job = &mut self.jobs[at];
-        (job.state, job.end, job.ended_at) = (state, end, self.now);
+        (job.state, job.end, job.ended_at) = (state, end, Some(self.now));
         self.ended.push(job.id);
         if state == UtxoJobState::Completed {
-            let height = job.height.min(job.current_height).min(self.heights.current).min(job.safe_height);
+            let height = job
+                .height
+                .min(job.current_height.unwrap_or(0))
+                .min(self.heights.current)
+                .min(job.safe_height.unwrap_or(0));
             self.processed = self.processed.max(height);
             self.last_completed = Some(job.clone());
             let safe = self.heights_for(self.heights.current).1;
@@ -49,11 +53,11 @@ impl State {
             trigger,
             state: UtxoJobState::Pending,
             end: None,
-            current_height: 0,
-            safe_height: 0,
+            current_height: None,
+            safe_height: None,
             created_at: self.now,
-            started_at: 0,
-            ended_at: 0,
+            started_at: None,
+            ended_at: None,
             phase: UtxoPrunerPhase::PreserveParents,
             progress: PruneProgress::Finished,
             ticks: 0,
@@ -134,7 +138,7 @@ impl State {
         }
         let lower = self.has(Fault::LowerWins);
         let pending = self.pending_job().filter(|_| !lower);
-        let running = self.running_job().filter(|job| by_hand || job.current_height >= height);
+        let running = self.running_job().filter(|job| by_hand || job.current_height >= Some(height));
         let open = pending.into_iter().chain(running).find(|job| height <= job.height);
         match open {
             Some(job) => UtxoNotifyOutcome::Underway(job.clone()),
@@ -192,7 +196,10 @@ impl State {
             return;
         }
         let limit = self.settings.pruner.job_timeout * 1_000_000_000;
-        let late = self.running_job().filter(|job| self.now - job.started_at >= limit).map(|job| job.height);
+        let late = self
+            .running_job()
+            .filter(|job| self.now - job.started_at.unwrap_or(self.now) >= limit)
+            .map(|job| job.height);
         if let Some(height) = late {
             self.end_running(UtxoJobState::Failed, Some(UtxoJobEnd::TimedOut));
             self.resume(height);
@@ -206,11 +213,11 @@ impl State {
             let kept = self.run.as_ref().map(|run| run.heights);
             let heights = kept.unwrap_or_else(|| self.own_heights(at));
             let job = &mut self.jobs[at];
-            (job.state, job.started_at) = (UtxoJobState::Running, self.now);
-            (job.current_height, job.safe_height) = heights;
+            (job.state, job.started_at) = (UtxoJobState::Running, Some(self.now));
+            (job.current_height, job.safe_height) = (Some(heights.0), Some(heights.1));
         }
         let Some(at) = self.with(UtxoJobState::Running) else { return };
-        let heights = (self.jobs[at].current_height, self.jobs[at].safe_height);
+        let heights = (self.jobs[at].current_height.unwrap_or(0), self.jobs[at].safe_height.unwrap_or(0));
         let (phase, passed) = (UtxoPrunerPhase::PreserveParents, BTreeSet::new());
         let new = Run { heights, kept: false, phase, walked: BTreeSet::new(), passed };
         let mut run = self.run.take().unwrap_or(new);
@@ -218,14 +225,14 @@ impl State {
         let done = self.work(&mut run, &mut counts);
         let job = &mut self.jobs[at];
         (job.phase, job.ticks, job.counts) = (run.phase, job.ticks + 1, counts);
-        job.safe_height = run.heights.1;
+        job.safe_height = Some(run.heights.1);
         let own = self.own_heights(at);
         match done {
             false => self.run = Some(run),
             // The place of a job that timed out, and then what has come since.
             true if run.kept && own > heights => {
                 let job = &mut self.jobs[at];
-                (job.current_height, job.safe_height) = own;
+                (job.current_height, job.safe_height) = (Some(own.0), Some(own.1));
             }
             true => {
                 self.again &= self.settings.pruner.disable_dah_cleaner;

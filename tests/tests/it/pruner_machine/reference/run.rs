@@ -159,7 +159,7 @@ impl State {
                 store_type: blob.store_type,
                 delete_at_height: record.delete_at_height.unwrap_or(1),
                 retry_count: 0,
-                last_retry_at: 0,
+                last_retry_at: None,
                 txid: Some(serde_bytes::ByteBuf::from(*txid)),
             };
             self.rows.insert(self.next_row, (row, false));
