@@ -1,12 +1,12 @@
 //! The canister in this process, on the embedded execution host.
 
-use crate::canister::{Caller, Client, Transport, install_arg};
+use crate::client::{Client, Failure, Reach, Transport, Wait, install_arg};
 use crate::site::Site;
 use anyhow::{Context, Result, bail};
 use candid::Principal;
 use coppice_host::{Execution, Host, Kind, Outcome};
 use coppice_interface::ConfigChange;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Cycles that the canister gets on top of the host's: enough for hundreds of GiB of ingress.
@@ -17,6 +17,20 @@ const APPENDING: [&str; 4] = ["append_block", "begin_block", "put_block_chunk", 
 const CREATING: [&str; 3] = ["utxo_create", "utxo_begin_transaction", "utxo_put_transaction_chunk"];
 /// Calls of this one spend outputs.
 const SPENDING: &str = "utxo_spend";
+/// The operator, who is an admin, calls these.
+const OPERATING: [&str; 9] = [
+    "set_config",
+    "set_prune_policy",
+    "set_pruning_enabled",
+    "prune_now",
+    "grant_role",
+    "register_exporter",
+    "remove_exporter",
+    "prune_utxos",
+    "set_pruner_settings",
+];
+/// The exporter calls these; the producer all others.
+const EXPORTING: [&str; 2] = ["export_blocks", "ack_exported"];
 /// What the timer library calls its calls to itself.
 const TIMER_CALLS: &str = "<ic-cdk internal>";
 
@@ -71,8 +85,10 @@ impl Costs {
 }
 
 /// A canister of its own on an embedded host.
+///
+/// Its callers are three, and who calls is said by the method.
 pub struct Embedded {
-    host: Host,
+    host: Arc<Host>,
     canister: Principal,
     operator: Principal,
     producer: Principal,
@@ -88,7 +104,7 @@ impl Embedded {
     /// # Errors
     /// When the wasm cannot be installed.
     pub fn start(wasm: Vec<u8>) -> Result<Client<Self>> {
-        let host = Host::new();
+        let host = Arc::new(Host::new());
         let operator = Principal::self_authenticating(b"coppice operator");
         let producer = Principal::self_authenticating(b"coppice producer");
         let exporter = Principal::self_authenticating(b"coppice exporter");
@@ -97,7 +113,7 @@ impl Embedded {
         host.try_install_canister(canister, wasm, install_arg(producer)?, Some(operator))
             .context("cannot install the canister")?;
         let client = Client::new(Self { host, canister, operator, producer, exporter, costs: Mutex::default() });
-        client.set_config(&ConfigChange { verify_segments: Some(false), ..ConfigChange::default() })?;
+        client.set_config(&ConfigChange { verify_segments: Some(false), ..ConfigChange::default() }).done()?;
         Ok(client)
     }
 
@@ -105,26 +121,31 @@ impl Embedded {
     pub fn canister(&self) -> Principal {
         self.canister
     }
+
+    fn sender(&self, method: &str) -> Principal {
+        match method {
+            _ if OPERATING.contains(&method) => self.operator,
+            _ if EXPORTING.contains(&method) => self.exporter,
+            _ => self.producer,
+        }
+    }
 }
 
 impl Transport for Embedded {
-    fn update(&self, caller: Caller, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {
-        self.host
-            .update_call(self.canister, self.principal(caller), method, arg)
-            .with_context(|| format!("update {method}"))
+    async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        let sender = self.sender(method);
+        coppice_client::Embedded::new(self.host.clone(), self.canister, sender).update(method, arg).await
     }
 
-    fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {
+    async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let nobody = Principal::anonymous();
-        self.host.query_call(self.canister, nobody, method, arg).with_context(|| format!("query {method}"))
+        coppice_client::Embedded::new(self.host.clone(), self.canister, nobody).query(method, arg).await
     }
+}
 
-    fn principal(&self, caller: Caller) -> Principal {
-        match caller {
-            Caller::Producer => self.producer,
-            Caller::Operator => self.operator,
-            Caller::Exporter => self.exporter,
-        }
+impl Reach for Embedded {
+    fn exporter(&self) -> Principal {
+        self.exporter
     }
 }
 

@@ -17,8 +17,8 @@
 pub mod args;
 pub mod bench;
 pub mod blk;
-pub mod canister;
 pub mod chain_gen;
+pub mod client;
 pub mod demo;
 pub mod demo_utxo;
 pub mod embedded;

@@ -1,7 +1,7 @@
 //! The commands, on the canister's real wasm: `COPPICE_WASM`, or what `scripts/build-wasm` builds.
 
-use coppice::canister::{Caller, Client, Transport};
 use coppice::chain_gen::Generator;
+use coppice::client::{Client, Failure, Transport};
 use coppice::embedded::Embedded;
 use coppice::ingest::Plan;
 use coppice::ledger::Ledger;
@@ -62,16 +62,12 @@ struct Liar<'a> {
 }
 
 impl Transport for Liar<'_> {
-    fn update(&self, caller: Caller, method: &str, arg: Vec<u8>) -> anyhow::Result<Vec<u8>> {
-        self.honest.update(caller, method, arg)
+    async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.honest.update(method, arg).await
     }
 
-    fn query(&self, method: &str, arg: Vec<u8>) -> anyhow::Result<Vec<u8>> {
-        self.honest.query(method, if method == self.method { self.arg.clone() } else { arg })
-    }
-
-    fn principal(&self, caller: Caller) -> candid::Principal {
-        self.honest.principal(caller)
+    async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.honest.query(method, if method == self.method { self.arg.clone() } else { arg }).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! `demo --utxo`: a short story, what it prints, and that it notices a store that is not what the ledger says.
 
 use candid::Principal;
-use coppice::canister::{Caller, Client, Transport};
+use coppice::client::{Client, Failure, Reach, Transport, Wait};
 use coppice::demo_utxo::{self, UtxoDemoReport};
 use coppice::embedded::{Costs, Embedded};
 use coppice::site::Site;
@@ -82,26 +82,27 @@ struct Meddler {
 }
 
 impl Transport for Meddler {
-    fn update(&self, caller: Caller, method: &str, arg: Vec<u8>) -> anyhow::Result<Vec<u8>> {
-        let transport = self.inner.transport();
-        let reply = transport.update(caller, method, arg.clone())?;
+    async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        let reply = self.inner.transport().update(method, arg.clone()).await?;
         if method == "utxo_set_mined" && !self.done.get() {
-            let mined: UtxoSetMinedBatch = candid::decode_one(&arg)?;
+            let mined: UtxoSetMinedBatch = candid::decode_one(&arg).unwrap();
             if mined.height >= self.at && !mined.unset && !mined.items.is_empty() {
                 self.done.set(true);
                 let until = UtxoPreserveBatch { until: 1_000_000, txids: vec![mined.items[0].txid.clone()] };
-                transport.update(Caller::Producer, "utxo_preserve", candid::encode_one(until)?)?;
+                self.inner.utxo_preserve(&until).await.unwrap();
             }
         }
         Ok(reply)
     }
 
-    fn query(&self, method: &str, arg: Vec<u8>) -> anyhow::Result<Vec<u8>> {
-        self.inner.transport().query(method, arg)
+    async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.inner.transport().query(method, arg).await
     }
+}
 
-    fn principal(&self, caller: Caller) -> Principal {
-        self.inner.transport().principal(caller)
+impl Reach for Meddler {
+    fn exporter(&self) -> Principal {
+        self.inner.transport().exporter()
     }
 }
 
@@ -151,7 +152,7 @@ fn a_canister_with_records_is_left_alone() {
         conflicting: false,
         fee: None,
     };
-    let batch = client.utxo_create(&UtxoCreateBatch { height: 1, items: vec![item] }).unwrap();
+    let batch = client.utxo_create(&UtxoCreateBatch { height: 1, items: vec![item] }).wait().unwrap();
     batch.results[0].as_ref().unwrap();
     let result: anyhow::Result<UtxoDemoReport> = demo_utxo::run(&client, BLOCKS, None, 1);
     assert!(result.unwrap_err().to_string().contains("wants an empty one"));

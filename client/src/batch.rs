@@ -33,9 +33,7 @@ impl Item for UtxoCreate {
         let source = match &self.source {
             TransactionSource::Raw(bytes) => bytes.len(),
             TransactionSource::Uploaded(_) => 0,
-            TransactionSource::Outputs(outputs) => {
-                outputs.outputs.iter().map(|output| output.script.len() + 24).sum()
-            }
+            TransactionSource::Outputs(outputs) => outputs.outputs.iter().map(|output| output.script.len() + 24).sum(),
             TransactionSource::Outside(outside) => {
                 outside.store.blob_key.len() + 48 * outside.inputs.len() + 48 * outside.utxo_hashes.len()
             }
@@ -85,8 +83,7 @@ async fn in_batches<I: Item, R: std::fmt::Debug>(
                 continue;
             }
             Ok(Batch { results, remaining }) => {
-                let why =
-                    format!("of {sent} items {} are answered, and {remaining} are said to remain", results.len());
+                let why = format!("of {sent} items {} are answered, and {remaining} are said to remain", results.len());
                 CallError { method: method.into(), failure: Failure::Transport(why.into()) }
             }
             Err(error) => error,
@@ -197,12 +194,8 @@ mod tests {
         assert_eq!(fitting(&[create(3_000_000), create(1)]), 1);
         assert_eq!(fitting(&vec![ByteBuf::from([0; 32]); 5_001]), 5_000);
         // What an item is reckoned with is what it takes, or more.
-        let spend = Spend {
-            txid: ByteBuf::from([0; 32]),
-            vout: u32::MAX,
-            utxo_hash: ByteBuf::from([0; 32]),
-            vin: u32::MAX,
-        };
+        let spend =
+            Spend { txid: ByteBuf::from([0; 32]), vout: u32::MAX, utxo_hash: ByteBuf::from([0; 32]), vin: u32::MAX };
         let spends = TransactionSpends { spender: ByteBuf::from([0; 32]), spends: vec![spend; 1_000] };
         let encoded = candid::encode_one(UtxoSpendBatch { height: 1, items: vec![spends.clone(); 10] }).unwrap();
         assert!(encoded.len() <= 10 * spends.bytes(), "{} > {}", encoded.len(), 10 * spends.bytes());

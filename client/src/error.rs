@@ -111,10 +111,10 @@ pub enum Failure {
     #[error("{0}")]
     Rejected(Reject),
     /// The canister could not be reached, or there was no answer in time. What was called may have been executed, or will be.
-    #[error("{0}")]
+    #[error("there is no answer")]
     Lost(#[source] Cause),
     /// The transport cannot do it, or does not believe the answer.
-    #[error("{0}")]
+    #[error("the call fails")]
     Transport(#[source] Cause),
 }
 
@@ -160,7 +160,11 @@ impl Reject {
         let stopped = match &self.error_code {
             Some(code) => Self::STOPPED.contains(&code.as_str()),
             // A canister that calls is not always told the error code.
-            None => self.code == Self::CANISTER_ERROR && self.message.starts_with("Canister ") && self.message.contains(" is stop"),
+            None => {
+                self.code == Self::CANISTER_ERROR
+                    && self.message.starts_with("Canister ")
+                    && self.message.contains(" is stop")
+            }
         };
         match self.code {
             Self::SYS_TRANSIENT | Self::SYS_UNKNOWN => Retry::Again,
@@ -213,7 +217,12 @@ mod tests {
         assert_eq!((lost.retry(), lost.to_string()), (Retry::Again, "m".into()));
         let refused = Error::<coppice_interface::ReadError>::Call(lost);
         assert_eq!(refused.retry(), Retry::Again);
-        let chain = std::error::Error::source(&refused).and_then(std::error::Error::source).unwrap();
-        assert_eq!(chain.to_string(), "gone");
+        let mut said = vec![refused.to_string()];
+        let mut source = std::error::Error::source(&refused);
+        while let Some(error) = source {
+            said.push(error.to_string());
+            source = error.source();
+        }
+        assert_eq!(said, ["the call has no answer", "m", "there is no answer", "gone"]);
     }
 }

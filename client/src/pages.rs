@@ -151,14 +151,8 @@ mod tests {
             position: 0,
             id: ByteBuf::from([0; 32]),
         };
-        let cursor = KeyCursor {
-            block_number: 3,
-            block_hash: ByteBuf::from([1]),
-            position: 0,
-            key: 0,
-            newest: 9,
-            rollbacks: 0,
-        };
+        let cursor =
+            KeyCursor { block_number: 3, block_hash: ByteBuf::from([1]), position: 0, key: 0, newest: 9, rollbacks: 0 };
         let page = |numbers: &[u64], more: bool| {
             let transactions = numbers.iter().copied().map(found).collect();
             Ok::<_, KeyError>(KeyPage { transactions, cursor: more.then(|| cursor.clone()) })

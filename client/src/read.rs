@@ -53,13 +53,7 @@ impl<T: Transport> Client<T> {
 }
 
 /// Takes a part, where it leads on and belongs to the same whole.
-fn append(
-    method: &str,
-    bytes: &mut Vec<u8>,
-    part: &[u8],
-    total: &mut Option<u64>,
-    said: u64,
-) -> Result<(), CallError> {
+fn append(method: &str, bytes: &mut Vec<u8>, part: &[u8], total: &mut Option<u64>, said: u64) -> Result<(), CallError> {
     let (before, whole) = (bytes.len() as u64, *total.get_or_insert(said));
     bytes.extend_from_slice(part);
     let after = bytes.len() as u64;

@@ -201,8 +201,7 @@ mod tests {
     fn many_references_go_in_chunks_however_short_the_block() {
         let index = ByteBuf::from([&12_501u32.to_le_bytes()[..], &vec![0; 32 * 12_501 + 4]].concat());
         let client = Client::new(
-            Script::default()
-                .answers("begin_block", Err::<UploadProgress, _>(AppendError::Gap { expected: 1 })),
+            Script::default().answers("begin_block", Err::<UploadProgress, _>(AppendError::Gap { expected: 1 })),
         );
         assert!(block_on(client.send_block(&AppendBlock { index, ..AppendBlock::default() })).is_err());
         client.transport().ended();

@@ -18,15 +18,11 @@ impl Subnet {
             }
         }
         for (canister, callback) in expired {
-            let is_answer = |message: &Message| {
-                matches!(message, Message::Response { canister: to, callback: of, .. } if (*to, *of) == (canister, callback))
-            };
+            let is_answer = |message: &Message| matches!(message, Message::Response { canister: to, callback: of, .. } if (*to, *of) == (canister, callback));
             if self.shared.queue.iter().any(is_answer) {
                 continue;
             }
-            let is_request = |message: &Message| {
-                matches!(message, Message::Request { caller, callback: of, .. } if (*caller, *of) == (canister, callback))
-            };
+            let is_request = |message: &Message| matches!(message, Message::Request { caller, callback: of, .. } if (*caller, *of) == (canister, callback));
             let waiting = self.shared.queue.iter().position(is_request);
             let refund = match waiting.and_then(|at| self.shared.queue.remove(at)) {
                 Some(Message::Request { call, .. }) => call.cycles,

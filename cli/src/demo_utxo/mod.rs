@@ -22,7 +22,7 @@ mod story;
 mod verify;
 
 use crate::args::{DemoArgs, HostArgs};
-use crate::canister::Client;
+use crate::client::{Client, Wait};
 use crate::demo::healthy;
 use crate::embedded::Embedded;
 use crate::report::{print, seconds_since};
@@ -69,7 +69,7 @@ pub fn run(client: &Client<impl Site>, blocks: u64, retain_blocks: Option<u64>, 
 
 fn play(client: &Client<impl Site>, plan: Plan) -> Result<UtxoDemoReport> {
     let started = Instant::now();
-    let (storage, status) = (client.storage_status()?, client.pruner_status()?);
+    let (storage, status) = (client.get_storage_status().wait()?, client.get_pruner_status().wait()?);
     ensure!(
         storage.utxo.records == 0 && status.current_height == 0,
         "the canister has {} UTXO records, and was told of height {}; a demonstration wants an empty one",
@@ -84,7 +84,7 @@ fn play(client: &Client<impl Site>, plan: Plan) -> Result<UtxoDemoReport> {
     eprintln!("verifying {} transactions", story.ledger.transactions());
     let verified = verify::verify(client, &story.ledger, plan.blocks)?;
     healthy(client)?;
-    let (storage, status) = (client.storage_status()?, client.pruner_status()?);
+    let (storage, status) = (client.get_storage_status().wait()?, client.get_pruner_status().wait()?);
     let (ledger, figures, totals) = (&story.ledger, story.jobs.figures, status.totals);
     let faults = totals.record_errors + totals.external_errors;
     ensure!(faults == 0, "{faults} records were kept as something is wrong with them: {totals:?}");
@@ -122,24 +122,28 @@ fn play(client: &Client<impl Site>, plan: Plan) -> Result<UtxoDemoReport> {
 
 /// Settings that the story assumes, and the block assembly that runs.
 fn set_up(client: &Client<impl Site>, plan: Plan) -> Result<UtxoPrunerSettings> {
-    client.set_config(&ConfigChange {
-        utxo: Some(UtxoSettingsChange {
-            utxo_batch_size: Some(BATCH_SIZE),
-            block_height_retention: Some(plan.retention),
-            coinbase_maturity: Some(MATURITY),
-            ..UtxoSettingsChange::default()
-        }),
-        ..ConfigChange::default()
-    })?;
-    let settings = client.set_pruner_settings(&UtxoPrunerSettingsChange {
-        pruner_enabled: Some(true),
-        disable_dah_cleaner: Some(false),
-        utxo_defensive_enabled: Some(false),
-        unmined_tx_retention: Some(UtxoUnminedRetention::HalfOfRetention),
-        parent_preservation_blocks: Some(plan.preservation),
-        safe_height_rule: Some(UtxoSafeHeightRule::Persisted),
-        ..UtxoPrunerSettingsChange::default()
-    })?;
-    client.set_block_assembly_state(UtxoBlockAssemblyState::Running)?;
+    client
+        .set_config(&ConfigChange {
+            utxo: Some(UtxoSettingsChange {
+                utxo_batch_size: Some(BATCH_SIZE),
+                block_height_retention: Some(plan.retention),
+                coinbase_maturity: Some(MATURITY),
+                ..UtxoSettingsChange::default()
+            }),
+            ..ConfigChange::default()
+        })
+        .done()?;
+    let settings = client
+        .set_pruner_settings(&UtxoPrunerSettingsChange {
+            pruner_enabled: Some(true),
+            disable_dah_cleaner: Some(false),
+            utxo_defensive_enabled: Some(false),
+            unmined_tx_retention: Some(UtxoUnminedRetention::HalfOfRetention),
+            parent_preservation_blocks: Some(plan.preservation),
+            safe_height_rule: Some(UtxoSafeHeightRule::Persisted),
+            ..UtxoPrunerSettingsChange::default()
+        })
+        .done()?;
+    client.set_block_assembly_state(UtxoBlockAssemblyState::Running).wait()?;
     Ok(settings)
 }

@@ -3,7 +3,7 @@
 use super::engine::Engine;
 use super::progress::Progress;
 use super::steps::{Checkpoint, Event};
-use crate::canister::{Transport, Unreachable};
+use crate::client::{Reach, may_pass};
 use anyhow::{Context, Result, bail};
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -85,7 +85,7 @@ pub fn retried<R>(max_wait: Duration, stop: &Stop, mut work: impl FnMut() -> Res
     let mut delays = waits(max_wait);
     loop {
         match work() {
-            Err(error) if error.is::<Unreachable>() && !stop.is_set() => {
+            Err(error) if may_pass(&error) && !stop.is_set() => {
                 let delay = delays.next().unwrap_or(max_wait);
                 eprintln!("{error:#}; trying again in {:.1} s", delay.as_secs_f64());
                 stop.wait(delay);
@@ -99,7 +99,7 @@ pub fn retried<R>(max_wait: Duration, stop: &Stop, mut work: impl FnMut() -> Res
 ///
 /// # Errors
 /// As [`Engine::step`], but for what may be over when it is tried again.
-pub fn run<T: Transport, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until, stop: &Stop) -> Result<()> {
+pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until, stop: &Stop) -> Result<()> {
     let progress = Progress::new();
     let mut delays = waits(until.max_wait);
     let (mut said, mut in_vain) = (None, 0);
@@ -107,7 +107,7 @@ pub fn run<T: Transport, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &U
         let event = engine.step();
         in_vain = match &event {
             Ok(Event::Behind(_)) => in_vain + 1,
-            Err(error) if error.is::<Unreachable>() => in_vain + 1,
+            Err(error) if may_pass(&error) => in_vain + 1,
             _ => 0,
         };
         let enough = until.caught_up && in_vain > PATIENCE;
@@ -130,7 +130,7 @@ pub fn run<T: Transport, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &U
                 progress.say(&format!("note: {note}"));
                 delays = waits(until.max_wait);
             }
-            Err(error) if error.is::<Unreachable>() && !enough => {
+            Err(error) if may_pass(&error) && !enough => {
                 let delay = delays.next().unwrap_or(until.max_wait);
                 progress.say(&format!("{error:#}; trying again in {:.1} s", delay.as_secs_f64()));
                 stop.wait(delay);
@@ -164,15 +164,10 @@ mod tests {
                 if tries < 3 { Err(error()) } else { Ok(tries) }
             })
         };
-        assert_eq!(work(|| anyhow::anyhow!("no").context(Unreachable { url: "u".into() })).unwrap(), 3);
+        assert_eq!(work(|| crate::client::lost("no")).unwrap(), 3);
         assert_eq!(work(|| anyhow::anyhow!("no")).unwrap_err().to_string(), "no");
         stop.set();
-        assert!(
-            retried(wait, &stop, || -> Result<()> {
-                Err(anyhow::anyhow!("no").context(Unreachable { url: "u".into() }))
-            })
-            .is_err()
-        );
+        assert!(retried(wait, &stop, || -> Result<()> { Err(crate::client::lost("no")) }).is_err());
     }
 
     #[test]

@@ -106,7 +106,8 @@ mod tests {
         let load = |text: &str| instantiate_candid(CandidSource::Text(text)).unwrap().1;
         let ((mut types, spoken), (others, file)) = (load(spoken), load(file));
         let file = types.merge_type(others, file);
-        let methods = |service| -> BTreeMap<String, Type> { types.as_service(service).unwrap().iter().cloned().collect() };
+        let methods =
+            |service| -> BTreeMap<String, Type> { types.as_service(service).unwrap().iter().cloned().collect() };
         let (spoken, file) = (methods(&spoken), methods(&file));
         let is_same = |name: &String| match (spoken.get(name), file.get(name)) {
             (Some(spoken), Some(file)) => equal(&mut HashSet::new(), &types, spoken, file).is_ok(),

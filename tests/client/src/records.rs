@@ -12,12 +12,8 @@ const HEIGHT: u32 = 10;
 
 fn record(txid: [u8; 32]) -> UtxoCreate {
     let output = PartialOutput { index: 0, satoshis: 1_000, script: ByteBuf::from([0x51]) };
-    let outputs = PartialTransaction {
-        txid: ByteBuf::from(txid),
-        coinbase: false,
-        total_outputs: 1,
-        outputs: vec![output],
-    };
+    let outputs =
+        PartialTransaction { txid: ByteBuf::from(txid), coinbase: false, total_outputs: 1, outputs: vec![output] };
     UtxoCreate {
         source: TransactionSource::Outputs(outputs),
         mined: None,
@@ -45,8 +41,7 @@ pub async fn a_batch_of_any_size_is_answered_whole<T: Transport>(client: &Client
     let none = UtxoCreateBatch { height: HEIGHT, items: Vec::new() };
     assert_eq!(client.utxo_create_all(none).await.unwrap(), []);
 
-    let outpoints: Vec<Outpoint> =
-        txids.iter().map(|txid| Outpoint { txid: ByteBuf::from(*txid), vout: 0 }).collect();
+    let outpoints: Vec<Outpoint> = txids.iter().map(|txid| Outpoint { txid: ByteBuf::from(*txid), vout: 0 }).collect();
     let states = client.utxo_get_spend(&UtxoGetSpend { height: HEIGHT, outpoints }).await.unwrap();
     let items: Vec<TransactionSpends> = (0u32..)
         .zip(txids.iter().zip(&states))
