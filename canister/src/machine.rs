@@ -198,12 +198,12 @@ impl Machine {
 
     fn open(&mut self, made: Made, chunk: usize, huge: Option<u64>) {
         let block = &made.block;
-        let mut lengths = [&block.body, &block.receipts, &block.index].map(|bytes| bytes.len() as u64).to_vec();
-        let mut chunk = chunk.max(lengths.iter().sum::<u64>() as usize / 300 + 1);
+        let mut lengths = BySegment::from([&block.body, &block.receipts, &block.index].map(|bytes| bytes.len() as u64));
+        let mut chunk = chunk.max(lengths.sum() as usize / 300 + 1);
         if let Some(mib) = huge {
-            (lengths[0], chunk) = (mib << 20, 1 << 20);
+            (lengths.body, chunk) = (mib << 20, 1 << 20);
         }
-        let chunks = lengths.iter().sum::<u64>().div_ceil(chunk as u64) as u32;
+        let chunks = lengths.sum().div_ceil(chunk as u64) as u32;
         let arg = BeginBlock {
             number: block.number,
             hash: block.hash.clone(),

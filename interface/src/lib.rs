@@ -9,6 +9,7 @@ mod keys;
 mod operation;
 mod prune;
 mod pruner;
+mod segments;
 mod utxo;
 
 pub use audit::*;
@@ -20,4 +21,5 @@ pub use keys::*;
 pub use operation::*;
 pub use prune::*;
 pub use pruner::*;
+pub use segments::*;
 pub use utxo::*;

@@ -6,7 +6,7 @@ use crate::blob::{BlobStore, Owner};
 use crate::chain::{ChainStore, IndexTable};
 use crate::prune::policy::Policy as _;
 use crate::runtime;
-use coppice_interface::{HeldBy, IndexDebt, PruneBacklog, PrunePolicy, PruneStatus};
+use coppice_interface::{HeldBy, IndexDebt, PruneBacklog, PrunePolicy, PruneStatus, WaterMarks};
 
 /// Seconds for which ticks may end with work left before `health` calls it a problem.
 const PATIENCE_SECS: u64 = 600;
@@ -141,7 +141,6 @@ impl Pruner {
         let state = chain.state();
         let due = self.due(chain, blobs, constraints.guard.as_ref());
         let oldest = state.started.then_some(state.oldest);
-        let water = |f: fn(&PrunePolicy) -> u64| self.policy().map_or(0, f);
         PruneStatus {
             enabled: self.stored.enabled,
             need_prune: due.is_some(),
@@ -162,9 +161,11 @@ impl Pruner {
             head: state.head(),
             estimated_kept_bytes: blobs.kept_bytes(Owner::Chain),
             capacity_bytes: chain.capacity_bytes(blobs),
-            high_water_bytes: water(PrunePolicy::high_water),
-            low_water_bytes: water(PrunePolicy::low_water),
-            emergency_bytes: water(PrunePolicy::emergency),
+            water_marks: self.policy().filter(|policy| policy.target_bytes > 0).map(|policy| WaterMarks {
+                high: policy.high_water(),
+                low: policy.low_water(),
+                emergency: policy.emergency(),
+            }),
             last_run: self.stored.last_run.clone(),
             runs: self.stored.runs,
             ticks: self.ticks,
