@@ -12,12 +12,12 @@ pub struct BlobPtr {
     pub len: u32,
     /// Bytes of the slot, one of the seven size classes.
     pub class: u32,
-    /// Which allocation of the slot this is, from 1. A reused slot has a higher one, so an old pointer is recognised.
+    /// The allocation of the slot that is meant, from 1. A reused slot has a higher one, so an old pointer is recognised.
     #[serde(rename = "gen")]
     pub generation: u32,
 }
 
-/// Who keeps a blob. Kept bytes are counted by owner, so that block pruning is never driven by data that it cannot
+/// The owner of a blob. Kept bytes are counted by owner, so that block pruning is never driven by data that it cannot
 /// remove (`docs/design.md` 2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum Owner {

@@ -7,11 +7,11 @@ use std::ops::{Index, IndexMut};
 /// Something of each of a block's segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BySegment<T> {
-    /// Of the body.
+    /// The value of the body.
     pub body: T,
-    /// Of the receipts.
+    /// The value of the receipts.
     pub receipts: T,
-    /// Of the index.
+    /// The value of the index.
     pub index: T,
 }
 

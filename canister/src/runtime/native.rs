@@ -51,8 +51,6 @@ pub struct World {
     pub controllers: Vec<Principal>,
     /// Raw pages at which growth is refused.
     pub max_pages: u64,
-    /// The last answer.
-    pub reply: Vec<u8>,
     /// Records, by their id, of which looking at one is a trap.
     pub trapping: Vec<[u8; 32]>,
     /// What was logged.
@@ -91,7 +89,6 @@ impl Default for World {
             argument_bytes: 0,
             controllers: Vec::new(),
             max_pages: 8_192_000,
-            reply: Vec::new(),
             trapping: Vec::new(),
             log: Vec::new(),
             touched: None,
