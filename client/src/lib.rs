@@ -31,6 +31,11 @@
 //! }
 //! ```
 
+/// The page for client developers: what it shows compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/client.md")]
+struct Page;
+
 #[cfg(feature = "agent")]
 mod agent;
 mod batch;

@@ -17,7 +17,7 @@ fn over_http(net: &Net) -> (tokio::runtime::Runtime, Client<OverHttp>) {
 }
 
 #[test]
-fn the_client_over_http() {
+fn the_client_speaks_it() {
     let net = Net::with(init_arg);
     let (runtime, client) = over_http(&net);
     runtime.block_on(async {
