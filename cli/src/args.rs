@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::bench::BenchArgs;
+use crate::blob_worker::args::BlobWorkerArgs;
 use crate::index::args::IndexArgs;
 use crate::network::NetworkArgs;
 use clap::{Args, Parser, Subcommand};
@@ -26,6 +27,8 @@ pub enum Command {
     Size(SizeArgs),
     /// Copy a canister's chain into SQLite or PostgreSQL, and acknowledge what is stored so that it may be pruned
     Index(IndexArgs),
+    /// Delete the blobs outside the canister that its deletion queue hands out, from S3 or a file system
+    BlobWorker(Box<BlobWorkerArgs>),
     /// Measure what each operation costs, in instructions and in pages touched
     Bench(BenchArgs),
 }
@@ -38,7 +41,7 @@ impl Command {
             Self::Ingest(args) => !args.host.no_cache,
             Self::Index(args) => !args.host.no_cache,
             Self::Bench(args) => !args.no_cache,
-            Self::Size(_) => false,
+            Self::Size(_) | Self::BlobWorker(_) => false,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A typed client of the canister, over any way to reach it.
 
+mod deletions;
 mod pruner;
 mod utxo;
 
@@ -7,6 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use candid::utils::ArgumentEncoder;
 use candid::{CandidType, Principal};
 use coppice_interface::*;
+pub use deletions::Deletion;
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
 pub use utxo::{TransactionUpload, UtxoRead};
@@ -20,6 +22,8 @@ pub enum Caller {
     Operator,
     /// Is registered as an exporter.
     Exporter,
+    /// Has the role `BlobWorker`.
+    BlobWorker,
 }
 
 /// A way to reach one canister: bytes of Candid there and back.

@@ -77,6 +77,7 @@ pub struct Embedded {
     operator: Principal,
     producer: Principal,
     exporter: Principal,
+    blob_worker: Principal,
     costs: Mutex<Costs>,
 }
 
@@ -92,11 +93,13 @@ impl Embedded {
         let operator = Principal::self_authenticating(b"coppice operator");
         let producer = Principal::self_authenticating(b"coppice producer");
         let exporter = Principal::self_authenticating(b"coppice exporter");
+        let blob_worker = Principal::self_authenticating(b"coppice blob worker");
         let canister = host.create_canister_with_settings(Some(operator), None);
         host.add_cycles(canister, CYCLES);
         host.try_install_canister(canister, wasm, install_arg(producer)?, Some(operator))
             .context("cannot install the canister")?;
-        let client = Client::new(Self { host, canister, operator, producer, exporter, costs: Mutex::default() });
+        let client =
+            Client::new(Self { host, canister, operator, producer, exporter, blob_worker, costs: Mutex::default() });
         client.set_config(&ConfigChange { verify_segments: Some(false), ..ConfigChange::default() })?;
         Ok(client)
     }
@@ -124,6 +127,7 @@ impl Transport for Embedded {
             Caller::Producer => self.producer,
             Caller::Operator => self.operator,
             Caller::Exporter => self.exporter,
+            Caller::BlobWorker => self.blob_worker,
         }
     }
 }

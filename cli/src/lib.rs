@@ -17,11 +17,13 @@
 pub mod args;
 pub mod bench;
 pub mod blk;
+pub mod blob_worker;
 pub mod canister;
 pub mod chain_gen;
 pub mod demo;
 pub mod demo_utxo;
 pub mod embedded;
+pub mod exit;
 pub mod feed;
 pub mod index;
 pub mod ingest;
@@ -32,6 +34,7 @@ pub mod progress;
 pub mod report;
 pub mod site;
 pub mod size;
+pub mod stop;
 pub mod utxo;
 pub mod verify;
 pub mod wasm;
@@ -51,6 +54,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Ingest(args) => ingest::command(&args),
         Command::Size(args) => size::command(&args),
         Command::Index(args) => index::command(&args),
+        Command::BlobWorker(args) => blob_worker::command(&args),
         Command::Bench(args) => bench::command(&args),
     }
 }
