@@ -33,10 +33,8 @@ type Outcome = Result<Vec<u8>, RejectResponse>;
 /// A call that was executed.
 #[derive(Clone, Debug)]
 pub struct Made {
-    /// When, by the real clock.
+    /// When.
     pub at: Instant,
-    /// When, by the canister's, in Unix nanoseconds.
-    pub canister_ns: u64,
     /// Who called.
     pub sender: Principal,
     /// What.
@@ -301,8 +299,7 @@ impl Inner {
         let (methods, lost) = &mut *self.lost.lock().unwrap();
         let is_lost = methods.contains(&method) && lost.insert([sender.as_slice(), method.as_bytes(), &arg].concat());
         if let Some(made) = &mut *self.made.lock().unwrap() {
-            let (at, canister_ns) = (Instant::now(), self.host.get_time_nanos());
-            made.push(Made { at, canister_ns, sender, method, arg, reply });
+            made.push(Made { at: Instant::now(), sender, method, arg, reply });
         }
         is_lost
     }
