@@ -73,6 +73,10 @@ pub struct DemoArgs {
     /// with every record verified
     #[arg(long)]
     pub utxo: bool,
+    /// With --utxo: transactions of three and more outputs lie outside the canister, in a directory, from which a blob worker deletes
+    /// them when their records have been pruned
+    #[arg(long, requires = "utxo", conflicts_with = "network")]
+    pub outside: bool,
     /// Blocks to append [default: 8000, with --utxo 3000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(MIN_DEMO_BLOCKS..=700_000))]
     pub blocks: Option<u64>,
@@ -172,5 +176,7 @@ mod tests {
         assert_eq!(maturity(&["--coinbase-maturity", "1"]), None, "it is the UTXO store's");
         assert!(Cli::try_parse_from(["coppice", "demo", "--blocks", "100"]).is_err());
         assert!(Cli::try_parse_from(["coppice", "demo", "--retain-blocks", "0"]).is_err());
+        assert!(Cli::try_parse_from(["coppice", "demo", "--utxo", "--outside"]).is_ok());
+        assert!(Cli::try_parse_from(["coppice", "demo", "--outside"]).is_err());
     }
 }

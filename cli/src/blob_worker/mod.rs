@@ -11,7 +11,7 @@
 pub mod args;
 mod client;
 pub mod layout;
-mod lease;
+pub mod lease;
 pub mod log;
 pub mod marker;
 pub mod place;
@@ -174,17 +174,16 @@ fn init(args: &StoreArgs) -> Result<()> {
     client.heights().map_err(|error| run::refused("asking for the height", error))?;
     let canister = client.transport().canister();
     let worker = Worker::new(stores, 1)?;
-    let mut report =
-        InitReport { command: "blob-worker init", canister: canister.to_string(), marked: Vec::new(), had: Vec::new() };
-    mark(&worker, canister, &mut report)?;
-    report::print(&report, args.json)
+    report::print(&mark(&worker, canister)?, args.json)
 }
 
-/// Marks the stores of a worker as this canister's.
+/// Marks the stores of a worker as this canister's. Answers which it has marked.
 ///
 /// # Errors
 /// When one is another's, or cannot be written.
-pub fn mark(worker: &Worker, canister: candid::Principal, report: &mut InitReport) -> Result<()> {
+pub fn mark(worker: &Worker, canister: candid::Principal) -> Result<InitReport> {
+    let mut report =
+        InitReport { command: "blob-worker init", canister: canister.to_string(), marked: Vec::new(), had: Vec::new() };
     let wrong = |error: marker::WrongStore| Exit::error(WRONG_STORE, error.0);
     for store in worker.stores().all() {
         let found = worker.wait_for(store.marker())?;
@@ -198,7 +197,7 @@ pub fn mark(worker: &Worker, canister: candid::Principal, report: &mut InitRepor
             }
         }
     }
-    Ok(())
+    Ok(report)
 }
 
 fn work(args: &WorkArgs) -> Result<()> {

@@ -12,6 +12,10 @@ use serde_bytes::ByteBuf;
 pub const MAX_BATCH: usize = 1_500_000;
 /// Bytes of Candid that a record takes at most beside its transaction's.
 const RECORD: usize = 64;
+/// Bytes of Candid that a transaction outside takes beside these, an input of it, and an output.
+const OUTSIDE: usize = 160;
+const OUTPOINT: usize = 40;
+const HASH: usize = 36;
 /// Bytes of Candid that a spending transaction takes at most, and each of its spends.
 const SPENDER: usize = 48;
 const SPEND: usize = 80;
@@ -52,12 +56,21 @@ pub struct NewRecord {
     pub mined: Option<Block>,
     /// It is a double spend.
     pub conflicting: bool,
+    /// What it is made of where its bytes are kept outside the canister.
+    pub outside: Option<Box<OutsideTransaction>>,
 }
 
 impl NewRecord {
+    /// Bytes of Candid that it takes at most.
+    fn size(&self) -> usize {
+        let outside =
+            |outside: &OutsideTransaction| OUTSIDE + OUTPOINT * outside.inputs.len() + HASH * outside.utxo_hashes.len();
+        RECORD + self.outside.as_deref().map_or(self.bytes.len(), outside)
+    }
+
     /// No batch holds it.
     pub fn is_long(&self) -> bool {
-        self.bytes.len() + RECORD > MAX_BATCH
+        self.outside.is_none() && self.size() > MAX_BATCH
     }
 
     fn item(&self, source: TransactionSource) -> UtxoCreate {
@@ -127,11 +140,14 @@ pub fn create(client: &Client<impl Transport>, height: u32, records: &[NewRecord
             outcomes.push(create_long(client, height, record)?);
             continue;
         }
-        let size = |record: &NewRecord| record.bytes.len() + RECORD;
-        let answers = in_batches(run, size, |records| {
+        let answers = in_batches(run, NewRecord::size, |records| {
             let item = |mut record: NewRecord| {
                 let bytes = std::mem::take(&mut record.bytes);
-                record.item(TransactionSource::Raw(ByteBuf::from(bytes)))
+                let source = match record.outside.take() {
+                    Some(outside) => TransactionSource::Outside(*outside),
+                    None => TransactionSource::Raw(ByteBuf::from(bytes)),
+                };
+                record.item(source)
             };
             let items = records.into_iter().map(item).collect();
             client.utxo_create(&UtxoCreateBatch { height, items })
@@ -299,6 +315,7 @@ mod tests {
             fee: Some(u64::MAX),
             mined: Some(Block::only(u32::MAX)),
             conflicting: true,
+            outside: None,
         };
         let encoded = |items: usize, bytes: usize| {
             let raw = TransactionSource::Raw(ByteBuf::from(vec![0; bytes]));

@@ -4,7 +4,7 @@ use super::super::marker::NAME;
 use super::super::queue::Heights;
 use super::super::store::Stores;
 use super::super::tests::{Fake, Mood, Moody, path, row};
-use super::super::{InitReport, all_done, mark};
+use super::super::{all_done, mark};
 use super::*;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
@@ -46,7 +46,7 @@ impl World {
         for id in 1..=blobs {
             worker.wait_for(world.moody.inner.put(&path(id), "blob".into())).unwrap();
         }
-        mark(&worker, canister(), &mut report()).unwrap();
+        mark(&worker, canister()).unwrap();
         world
     }
 
@@ -84,10 +84,6 @@ impl World {
     fn failures(&self) -> u32 {
         self.queue.state().rows.values().map(|(_, failures)| failures).sum()
     }
-}
-
-fn report() -> InitReport {
-    InitReport { command: "init", canister: String::new(), marked: Vec::new(), had: Vec::new() }
 }
 
 #[test]
@@ -301,7 +297,7 @@ fn a_wrong_store_is_refused_before_anything_is_leased() {
     worker.wait_for(world.moody.inner.put(&Path::from(NAME), "{}".into())).unwrap();
     assert_eq!(code(world.run(options(Until::Empty)).0), WRONG_STORE, "not a marker");
     assert_eq!((world.queue.state().acquired, world.blobs()), (0, 5));
-    assert!(mark(&worker, canister(), &mut report()).is_err(), "and what is no marker is not written over");
+    assert!(mark(&worker, canister()).is_err(), "and what is no marker is not written over");
 }
 
 #[test]
