@@ -5,12 +5,12 @@ pub use coppice_client::{Client, Failure, Retry, Segments, Sent, Transport};
 use anyhow::{Result, anyhow};
 use candid::Principal;
 use coppice_client::{CallError, Error};
-use coppice_interface::{CanisterArg, InitArg};
+use coppice_interface::{CanisterArg, InitArg, Role};
 
 /// A way to reach a canister as whoever may make each call: one caller with several roles, or one for each.
 pub trait Reach: Transport {
-    /// The principal that exports.
-    fn exporter(&self) -> Principal;
+    /// The principal that has a role.
+    fn principal(&self, role: Role) -> Principal;
 }
 
 /// A call of the client, waited for.

@@ -5,7 +5,7 @@ use crate::site::Site;
 use anyhow::{Context, Result, bail};
 use candid::Principal;
 use coppice_host::{Execution, Host, Kind, Outcome};
-use coppice_interface::ConfigChange;
+use coppice_interface::{ConfigChange, Role};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,8 +29,11 @@ const OPERATING: [&str; 9] = [
     "prune_utxos",
     "set_pruner_settings",
 ];
-/// The exporter calls these; the producer all others.
+/// The exporter calls these.
 const EXPORTING: [&str; 2] = ["export_blocks", "ack_exported"];
+/// The blob worker calls these; the producer all others.
+const DELETING: [&str; 3] =
+    ["acquire_blob_deletion_batch", "extend_blob_deletion_batch", "complete_blob_deletion_batch"];
 /// What the timer library calls its calls to itself.
 const TIMER_CALLS: &str = "<ic-cdk internal>";
 
@@ -86,13 +89,14 @@ impl Costs {
 
 /// A canister of its own on an embedded host.
 ///
-/// Its callers are three, and who calls is said by the method.
+/// Its callers are four, and who calls is said by the method.
 pub struct Embedded {
     host: Arc<Host>,
     canister: Principal,
     operator: Principal,
     producer: Principal,
     exporter: Principal,
+    blob_worker: Principal,
     costs: Mutex<Costs>,
 }
 
@@ -108,11 +112,13 @@ impl Embedded {
         let operator = Principal::self_authenticating(b"coppice operator");
         let producer = Principal::self_authenticating(b"coppice producer");
         let exporter = Principal::self_authenticating(b"coppice exporter");
+        let blob_worker = Principal::self_authenticating(b"coppice blob worker");
         let canister = host.create_canister_with_settings(Some(operator), None);
         host.add_cycles(canister, CYCLES);
         host.try_install_canister(canister, wasm, install_arg(producer)?, Some(operator))
             .context("cannot install the canister")?;
-        let client = Client::new(Self { host, canister, operator, producer, exporter, costs: Mutex::default() });
+        let client =
+            Client::new(Self { host, canister, operator, producer, exporter, blob_worker, costs: Mutex::default() });
         client.set_config(&ConfigChange { verify_segments: Some(false), ..ConfigChange::default() }).done()?;
         Ok(client)
     }
@@ -123,11 +129,12 @@ impl Embedded {
     }
 
     fn sender(&self, method: &str) -> Principal {
-        match method {
-            _ if OPERATING.contains(&method) => self.operator,
-            _ if EXPORTING.contains(&method) => self.exporter,
-            _ => self.producer,
-        }
+        self.principal(match method {
+            _ if OPERATING.contains(&method) => Role::Operator,
+            _ if EXPORTING.contains(&method) => Role::Exporter,
+            _ if DELETING.contains(&method) => Role::BlobWorker,
+            _ => Role::Producer,
+        })
     }
 }
 
@@ -144,8 +151,13 @@ impl Transport for Embedded {
 }
 
 impl Reach for Embedded {
-    fn exporter(&self) -> Principal {
-        self.exporter
+    fn principal(&self, role: Role) -> Principal {
+        match role {
+            Role::Operator | Role::Admin | Role::Observer => self.operator,
+            Role::Exporter => self.exporter,
+            Role::BlobWorker => self.blob_worker,
+            Role::Producer | Role::Alert => self.producer,
+        }
     }
 }
 

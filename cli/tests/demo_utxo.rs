@@ -23,7 +23,7 @@ fn start() -> Client<Embedded> {
 
 #[test]
 fn a_short_story_ends_well_and_prints_one_line_of_json() {
-    let args = ["demo", "--utxo", "--blocks", "600", "--retain-blocks", "40", "--seed", "5", "--json"];
+    let args = ["demo", "--utxo", "--outside", "--blocks", "600", "--retain-blocks", "40", "--seed", "5", "--json"];
     let output = Command::new(env!("CARGO_BIN_EXE_coppice")).args(args).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
@@ -44,6 +44,9 @@ fn a_short_story_ends_well_and_prints_one_line_of_json() {
     assert!(jobs("completed") > 100 && jobs("superseded") > 0, "{report}");
     assert_eq!(jobs("stopped"), 1, "{report}");
     assert!(report["instructions_per_record_deleted"].as_u64().is_some_and(|each| each > 0), "{report}");
+    let outside = |name: &str| report["outside"][name].as_u64().unwrap();
+    assert_eq!(outside("deleted") + outside("left"), outside("written"));
+    assert!(outside("deleted") > 100 && outside("left") > 100 && outside("leases") > 10, "{report}");
     let story: Vec<&str> =
         report["story"].as_array().unwrap().iter().map(|row| row["event"].as_str().unwrap()).collect();
     for told in [
@@ -101,8 +104,8 @@ impl Transport for Meddler {
 }
 
 impl Reach for Meddler {
-    fn exporter(&self) -> Principal {
-        self.inner.transport().exporter()
+    fn principal(&self, role: Role) -> Principal {
+        self.inner.transport().principal(role)
     }
 }
 

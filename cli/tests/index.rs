@@ -11,7 +11,7 @@ use coppice::index::store::{Origin, Payload, Store};
 use coppice::ledger::Ledger;
 use coppice::site::Site;
 use coppice::wasm;
-use coppice_interface::{Exporter, PrunePolicyArg};
+use coppice_interface::{Exporter, PrunePolicyArg, Role};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -98,7 +98,7 @@ fn a_chain_that_is_fed_rolled_back_and_pruned_is_copied_by_an_indexer_that_keeps
     let dir = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}/index.db", dir.path().display());
     let client = client();
-    let principal = client.transport().exporter();
+    let principal = client.transport().principal(Role::Exporter);
     client.register_exporter(&Exporter { name: "tests".into(), principal }).done().unwrap();
     let policy = PrunePolicyArg { retain_blocks: Some(10), ..PrunePolicyArg::default() };
     let policy = client.set_prune_policy(&policy).done().unwrap().new;

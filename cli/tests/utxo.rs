@@ -163,8 +163,8 @@ impl Transport for Flaky<'_> {
 }
 
 impl Reach for Flaky<'_> {
-    fn exporter(&self) -> Principal {
-        self.inner.exporter()
+    fn principal(&self, role: Role) -> Principal {
+        self.inner.principal(role)
     }
 }
 

@@ -111,8 +111,12 @@ impl<S: Site> Story<'_, S> {
         if !self.jobs.due {
             return Ok(());
         }
-        let status =
+        let mut status =
             self.await_status("a job is due", |status| status.pending.is_none() && status.running.is_none())?;
+        if let Some(outside) = &mut self.outside {
+            outside.work()?;
+            status = self.client.get_pruner_status().wait()?;
+        }
         self.jobs.due = false;
         self.note_jobs()?;
         let (totals, done) = (status.totals, self.ledger.done());

@@ -4,6 +4,7 @@ use super::blocks::{Generator, Made};
 use super::events::Old;
 use super::jobs::Jobs;
 use super::ledger::{Id, Ledger};
+use super::outside::Outside;
 use super::persister::{LAG, Persister};
 use super::plan::{MATURITY, Plan};
 use super::report::Row;
@@ -83,12 +84,20 @@ pub struct Story<'a, S> {
     pub assembling: bool,
     /// Bytes that are billed, and the height at which they last rose.
     pub billed: (u64, Option<u32>),
+    /// Transactions outside, where there are any.
+    pub outside: Option<Outside<'a, S>>,
     next: Next,
 }
 
 impl<'a, S: Site> Story<'a, S> {
     /// A story that has not begun.
-    pub fn new(client: &'a Client<S>, plan: Plan, settings: UtxoPrunerSettings, billed: u64) -> Self {
+    pub fn new(
+        client: &'a Client<S>,
+        plan: Plan,
+        settings: UtxoPrunerSettings,
+        billed: u64,
+        outside: Option<Outside<'a, S>>,
+    ) -> Self {
         Self {
             client,
             plan,
@@ -106,6 +115,7 @@ impl<'a, S: Site> Story<'a, S> {
             old: None,
             assembling: true,
             billed: (billed, None),
+            outside,
             next: Next::FirstSpends,
         }
     }

@@ -15,7 +15,7 @@ use super::engine::{Engine, Next, ensure_registered};
 use super::steps::{Checkpoint, Event};
 use crate::client::{Reach, Wait, may_pass};
 use anyhow::Result;
-use coppice_interface::{ExportCursor, ExportError, ExportPage};
+use coppice_interface::{ExportCursor, ExportError, ExportPage, Role};
 use std::mem::discriminant;
 
 /// On whose word an answer is.
@@ -68,7 +68,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
                     ensure_registered(self.client)?;
                     return Err(error);
                 }
-                let principal = self.client.transport().exporter();
+                let principal = self.client.transport().principal(Role::Exporter);
                 Err(error.context(format!(
                     "what a query was answered is believed only where an update call is answered the same, and {principal} is \
                      refused that: say with --identity who has a role there. Nothing was changed"

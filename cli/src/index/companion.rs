@@ -8,7 +8,7 @@ use crate::client::{Client, Reach, Wait, may_pass};
 use crate::ledger::Ledger;
 use crate::report::{blocks, bytes, count};
 use anyhow::{Result, anyhow, ensure};
-use coppice_interface::{Exporter, RemoveExporter};
+use coppice_interface::{Exporter, RemoveExporter, Role};
 use serde::Serialize;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -132,7 +132,9 @@ impl<'a, T: Reach + Sync> Companion<'a, T> {
             "the database holds {} of another run, and this canister is a new one; name another database (--database)",
             blocks(held.blocks)
         );
-        client.register_exporter(&Exporter { name: NAME.into(), principal: client.transport().exporter() }).done()?;
+        client
+            .register_exporter(&Exporter { name: NAME.into(), principal: client.transport().principal(Role::Exporter) })
+            .done()?;
         let options = Options {
             page_bytes: 0,
             ack_every: Some(ACK_EVERY),

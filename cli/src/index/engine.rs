@@ -22,7 +22,7 @@ use super::store::Store;
 use crate::client::{Client, Reach, Wait, may_pass};
 use anyhow::{Result, anyhow, bail, ensure};
 use candid::Principal;
-use coppice_interface::{AckError, ExportCursor, ExportError, ExportPage};
+use coppice_interface::{AckError, ExportCursor, ExportError, ExportPage, Role};
 
 /// What the next step is.
 #[derive(Debug)]
@@ -332,14 +332,14 @@ fn late(head: Option<u64>) -> String {
 /// # Errors
 /// When it is not a registered exporter; when the canister cannot be reached.
 pub fn ensure_registered<T: Reach>(client: &Client<T>) -> Result<()> {
-    let principal = client.transport().exporter();
+    let principal = client.transport().principal(Role::Exporter);
     let registered =
         client.get_export_status().wait()?.exporters.iter().any(|exporter| exporter.principal == principal);
     if registered { Ok(()) } else { Err(not_registered(client)) }
 }
 
 fn not_registered<T: Reach>(client: &Client<T>) -> anyhow::Error {
-    let principal = client.transport().exporter();
+    let principal = client.transport().principal(Role::Exporter);
     if principal == Principal::anonymous() {
         return anyhow!(
             "nobody in particular cannot acknowledge: say who it is with --identity, or read with --no-ack"

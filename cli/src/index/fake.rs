@@ -281,7 +281,7 @@ impl Transport for Fake {
 }
 
 impl Reach for Fake {
-    fn exporter(&self) -> Principal {
+    fn principal(&self, _: Role) -> Principal {
         Principal::self_authenticating(b"indexer")
     }
 }
@@ -319,7 +319,7 @@ impl Fake {
                 Ok(candid::encode_one(answer)?)
             }
             "get_export_status" => {
-                let exporters = if chain.registered { vec![self.exporter()] } else { Vec::new() };
+                let exporters = if chain.registered { vec![self.principal(Role::Exporter)] } else { Vec::new() };
                 let exporters = exporters.into_iter().map(|principal| ExporterStatus {
                     name: "indexer".into(),
                     principal,

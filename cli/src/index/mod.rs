@@ -37,13 +37,14 @@ use crate::network::Network;
 use crate::progress::Progress;
 use crate::report::{self, Report, blocks, bytes, count, seconds_since};
 use crate::site::Site;
+use crate::stop::Stop;
 use crate::{feed, wasm};
 use anyhow::{Result, ensure};
 use args::IndexArgs;
 use companion::{Companion, Indexed};
 use coppice_interface::PrunePolicyArg;
 use engine::{Engine, ensure_registered};
-use run::{Stop, Until};
+use run::Until;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use steps::{Figures, Onward, Options};
@@ -119,7 +120,7 @@ pub fn command(args: &IndexArgs) -> Result<()> {
          says that it may"
     );
     let report = match args.network.connect()? {
-        Some(client) => network(args, &client, &Stop::on_ctrl_c()?)?,
+        Some(client) => network(args, &client, &Stop::on_signals()?)?,
         None => embedded(args, wasm::find(args.host.wasm.as_deref())?)?,
     };
     report::print(&report, args.host.json)

@@ -7,6 +7,7 @@ use crate::embedded::Costs;
 use crate::site::Site;
 use anyhow::{Result, bail};
 use candid::Principal;
+use coppice_interface::Role;
 use std::time::Duration;
 
 /// A canister on a network: there is none.
@@ -45,7 +46,7 @@ impl Transport for Network {
 }
 
 impl Reach for Network {
-    fn exporter(&self) -> Principal {
+    fn principal(&self, _: Role) -> Principal {
         match *self {}
     }
 }

@@ -7,6 +7,7 @@ use crate::site::Site;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use candid::Principal;
 use coppice_client::{CallError, OverHttp, Reject};
+use coppice_interface::Role;
 use ic_agent::identity::{AnonymousIdentity, BasicIdentity, Prime256v1Identity, Secp256k1Identity};
 use ic_agent::{Agent, AgentError, Identity};
 use std::mem::discriminant;
@@ -121,7 +122,7 @@ impl Transport for Network {
 }
 
 impl Reach for Network {
-    fn exporter(&self) -> Principal {
+    fn principal(&self, _: Role) -> Principal {
         self.principal
     }
 }

@@ -197,7 +197,14 @@ impl Replay {
                 false => (bitcoin::consensus::serialize(transaction), None),
             };
             let txid = self.set.records()[id as usize].txid;
-            records.push(NewRecord { txid, bytes, fee, mined: Some(self.block_at()), conflicting: false });
+            records.push(NewRecord {
+                txid,
+                bytes,
+                fee,
+                mined: Some(self.block_at()),
+                conflicting: false,
+                outside: None,
+            });
         }
         let outcomes = send::create(client, self.height, &records)?;
         let mut existed = Vec::new();

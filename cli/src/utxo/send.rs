@@ -45,12 +45,14 @@ pub struct NewRecord {
     pub mined: Option<Block>,
     /// It is a double spend.
     pub conflicting: bool,
+    /// What it is made of where its bytes are kept outside the canister.
+    pub outside: Option<Box<OutsideTransaction>>,
 }
 
 impl NewRecord {
     /// No batch holds it.
     pub fn is_long(&self) -> bool {
-        self.bytes.len() > MAX_RECORD
+        self.outside.is_none() && self.bytes.len() > MAX_RECORD
     }
 
     fn item(&self, source: TransactionSource) -> UtxoCreate {
@@ -95,7 +97,13 @@ pub fn create(client: &Client<impl Transport>, height: u32, records: &[NewRecord
             outcomes.push(create_long(client, height, record)?);
             continue;
         }
-        let item = |record: &NewRecord| record.item(TransactionSource::Raw(ByteBuf::from(record.bytes.as_slice())));
+        let item = |record: &NewRecord| {
+            let source = match &record.outside {
+                Some(outside) => TransactionSource::Outside((**outside).clone()),
+                None => TransactionSource::Raw(ByteBuf::from(record.bytes.as_slice())),
+            };
+            record.item(source)
+        };
         let items = run.iter().map(item).collect();
         let answers = pollster::block_on(client.utxo_create_all(UtxoCreateBatch { height, items }))?;
         for (record, answer) in run.iter().zip(answers) {

@@ -3,7 +3,7 @@
 use crate::net::Net;
 use coppice::client::{Reach, Wait};
 use coppice::network::NetworkArgs;
-use coppice_interface::Exporter;
+use coppice_interface::{Exporter, Role};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ fn blocks_are_ingested_and_indexed_over_the_network() {
     let index = ["index", "--until-caught-up", "--database", &net.database()];
     let stranger = error(&net.run(&index));
     let client = net.client();
-    let principal = client.transport().exporter();
+    let principal = client.transport().principal(Role::Exporter);
     assert!(stranger.contains("register_exporter(record") && stranger.contains(&principal.to_string()), "{stranger}");
     client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
     // Whoever keeps no payload says nothing of it, unless that is what is wanted.
@@ -87,7 +87,7 @@ fn a_call_that_is_only_accepted_is_waited_for_and_a_reject_is_told() {
     let net = Net::start();
     net.gateway.accept_only();
     let client = net.client();
-    let principal = client.transport().exporter();
+    let principal = client.transport().principal(Role::Exporter);
     client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
     let nobody = NetworkArgs { identity: None, ..net.args() }.connect().unwrap().unwrap();
     let error = nobody.ack_exported(1, &[1]).wait().err().unwrap();
@@ -124,7 +124,7 @@ fn kill(mut child: Child) {
 fn an_indexer_that_is_killed_again_and_again_loses_nothing_and_outlives_a_gateway_that_fails() {
     let net = Net::start();
     let client = net.client();
-    let principal = client.transport().exporter();
+    let principal = client.transport().principal(Role::Exporter);
     client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
     let mut ledger = coppice::ledger::Ledger::default();
     let blocks = coppice::chain_gen::Generator::new(3, 60, 1_700_000_000, 15).unwrap();

@@ -1,6 +1,7 @@
 //! What the canister says that is not so, or that cannot be: nothing changes, or a gap is left and said.
 
 use super::*;
+use coppice_interface::Role;
 
 #[test]
 fn a_replica_that_is_late_is_asked_again_and_changes_nothing() {
@@ -163,7 +164,7 @@ fn the_database_of_a_chain_that_never_was_is_left_alone() {
         }
     }
     impl Reach for Forgetful {
-        fn exporter(&self) -> Principal {
+        fn principal(&self, _: Role) -> Principal {
             Principal::anonymous()
         }
     }
