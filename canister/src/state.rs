@@ -9,7 +9,7 @@ use crate::config::Settings as _;
 use crate::deletion::DeletionQueue;
 use crate::export::Exporters;
 use crate::marker::Turn;
-use crate::memory::{self, GrowError, PAGE, Region, cell, growth};
+use crate::memory::{self, GrowError, Region, WASM_PAGE, cell, growth};
 use crate::prune::{Constraints, Limiter, Next, Piece, Pruner};
 use crate::roles::Roles;
 use crate::utxo::UtxoStore;
@@ -126,7 +126,7 @@ fn open(cells: Rc<Region>, config: Config, roles: Roles) -> Result<(), String> {
 
 /// What is wrong where the next growths of stable memory would be refused for want of cycles.
 fn growth_problem() -> Option<String> {
-    let (pages, mib) = (AHEAD_BUCKETS * memory::BUCKET / PAGE, (AHEAD_BUCKETS * memory::BUCKET) >> 20);
+    let (pages, mib) = (AHEAD_BUCKETS * memory::BUCKET / WASM_PAGE, (AHEAD_BUCKETS * memory::BUCKET) >> 20);
     match growth::refusal(pages)? {
         GrowError::LowCycles { missing } => Some(format!(
             "stable memory cannot grow by {mib} MiB: {missing} cycles are missing; appends will be refused"
@@ -333,13 +333,13 @@ impl State {
         let regions: Vec<RegionStorage> = memory::NAMES
             .iter()
             .zip(memory::region_pages())
-            .map(|(name, pages)| RegionStorage { name: name.to_string(), bytes: pages * PAGE })
+            .map(|(name, pages)| RegionStorage { name: name.to_string(), bytes: pages * WASM_PAGE })
             .collect();
         let arena_bytes = regions[usize::from(memory::BLOB_ARENA)].bytes;
         let chain = self.chain.state();
         StorageStatus {
-            billed_bytes: memory::billed_pages() * PAGE,
-            max_bytes: self.config.max_stable_pages * PAGE,
+            billed_bytes: memory::billed_pages() * WASM_PAGE,
+            max_bytes: self.config.max_stable_pages * WASM_PAGE,
             arena_bytes,
             used_bytes: slots(|class| class.used, &classes),
             quarantined_bytes: slots(|class| class.quarantined, &classes),
@@ -389,7 +389,7 @@ impl State {
             problems.push("liquid cycles pay for less than two calls of a timer: no timer runs".into());
         }
         problems.extend(growth_problem());
-        if memory::billed_pages() + memory::BUCKET / PAGE > self.config.max_stable_pages {
+        if memory::billed_pages() + memory::BUCKET / WASM_PAGE > self.config.max_stable_pages {
             problems.push("stable memory has reached max_stable_pages".into());
         }
         Health {

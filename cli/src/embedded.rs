@@ -5,6 +5,7 @@ use crate::site::Site;
 use anyhow::{Context, Result, bail};
 use candid::Principal;
 use coppice_host::{Execution, Host, Kind, Outcome};
+use coppice_interface::access::{Required, TABLE};
 use coppice_interface::{ConfigChange, Role};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,23 +18,6 @@ const APPENDING: [&str; 4] = ["append_block", "begin_block", "put_block_chunk", 
 const CREATING: [&str; 3] = ["utxo_create", "utxo_begin_transaction", "utxo_put_transaction_chunk"];
 /// Calls of this one spend outputs.
 const SPENDING: &str = "utxo_spend";
-/// The operator, who is an admin, calls these.
-const OPERATING: [&str; 9] = [
-    "set_config",
-    "set_prune_policy",
-    "set_pruning_enabled",
-    "prune_now",
-    "grant_role",
-    "register_exporter",
-    "remove_exporter",
-    "prune_utxos",
-    "set_pruner_settings",
-];
-/// The exporter calls these.
-const EXPORTING: [&str; 2] = ["export_blocks", "ack_exported"];
-/// The blob worker calls these; the producer all others.
-const DELETING: [&str; 3] =
-    ["acquire_blob_deletion_batch", "extend_blob_deletion_batch", "complete_blob_deletion_batch"];
 /// What the timer library calls its calls to itself.
 const TIMER_CALLS: &str = "<ic-cdk internal>";
 
@@ -128,13 +112,14 @@ impl Embedded {
         self.canister
     }
 
+    /// Who may call a method.
     fn sender(&self, method: &str) -> Principal {
-        self.principal(match method {
-            _ if OPERATING.contains(&method) => Role::Operator,
-            _ if EXPORTING.contains(&method) => Role::Exporter,
-            _ if DELETING.contains(&method) => Role::BlobWorker,
-            _ => Role::Producer,
-        })
+        let required = TABLE.iter().find(|(name, _)| *name == method).map(|(_, required)| required);
+        match required {
+            Some(Required::Role(roles) | Required::Reader(roles)) => self.principal(roles[0]),
+            // A query as an update: an exporter's page.
+            Some(Required::Nobody) | None => self.exporter,
+        }
     }
 }
 

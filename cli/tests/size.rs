@@ -6,7 +6,7 @@ use coppice::feed::{self, Place};
 use coppice::site::Site;
 use coppice::size::{Size, Workload};
 use coppice::wasm;
-use coppice_canister::memory::BUCKET;
+use coppice_interface::BUCKET;
 use coppice_interface::PrunePolicyArg;
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! What takes several calls to write: blocks and transactions in chunks, commits and rollbacks over messages.
 
 use crate::{Client, Error, Transport};
+use coppice_interface::segments::{Index, SLICE};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
@@ -29,7 +30,7 @@ impl<T: Transport> Client<T> {
     pub async fn send_block(&self, block: &AppendBlock) -> Result<Sent, Error<UploadError>> {
         let segments = [&block.body, &block.receipts, &block.index].map(|segment| segment.as_slice());
         let bytes: usize = segments.iter().map(|segment| segment.len()).sum();
-        if bytes <= MAX_APPEND && references(&block.index) <= MAX_REFERENCES {
+        if bytes <= MAX_APPEND && references(&block.index) <= SLICE {
             self.append_block(block).await.map_err(|error| error.map(UploadError::Append))?;
             return Ok(Sent::Whole);
         }
@@ -112,17 +113,9 @@ impl<T: Transport> Client<T> {
     }
 }
 
-/// Transactions and keys that one message enters for sure.
-const MAX_REFERENCES: u64 = 12_500;
-
 /// Transactions and keys of an index segment. Where it is not one, the canister says so.
 fn references(index: &[u8]) -> u64 {
-    let count = |at: usize| {
-        let bytes = index.get(at..).and_then(|rest| rest.first_chunk());
-        bytes.map_or(0, |bytes| u64::from(u32::from_le_bytes(*bytes)))
-    };
-    let transactions = count(0);
-    transactions + usize::try_from(4 + 32 * transactions).map_or(0, count)
+    Index::parse(index).map_or(0, |index| index.references())
 }
 
 /// Bytes from `start` on, `length` of them at most, of parts that lie one behind the other.
@@ -151,16 +144,6 @@ mod tests {
             assert!(chunks[..all.len() / size].iter().all(|chunk| chunk.len() == size), "{size}");
         }
         assert!(part_of([&[]], 0, 4).is_empty() && part_of(segments, usize::MAX, 4).is_empty());
-    }
-
-    #[test]
-    fn references_are_counted_and_odd_segments_have_few() {
-        let index = [&2u32.to_le_bytes()[..], &[7; 64], &3u32.to_le_bytes()].concat();
-        assert_eq!(references(&index), 5);
-        for odd in [&[][..], &[1], &[0; 4], &[0; 7]] {
-            assert_eq!(references(odd), 0);
-        }
-        assert_eq!(references(&[0xff; 40]), u64::from(u32::MAX), "no keys behind what is not there");
     }
 
     fn long() -> AppendBlock {
@@ -199,7 +182,7 @@ mod tests {
 
     #[test]
     fn many_references_go_in_chunks_however_short_the_block() {
-        let index = ByteBuf::from([&12_501u32.to_le_bytes()[..], &vec![0; 32 * 12_501 + 4]].concat());
+        let index = ByteBuf::from(segments::encode_index(vec![[0; 32]; 12_501].into_iter(), [].into_iter()).unwrap());
         let client = Client::new(
             Script::default().answers("begin_block", Err::<UploadProgress, _>(AppendError::Gap { expected: 1 })),
         );

@@ -3,6 +3,9 @@
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 
+/// Bytes of a slot, by size class.
+pub const SIZE_CLASSES: [u32; 7] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
+
 /// Where a blob lies, and which allocation of that place is meant (`pruning-spec-v1.md` 1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobPtr {

@@ -1,5 +1,6 @@
 //! The types of the Candid interface (`candid/coppice.did`), one file an area.
 
+pub mod access;
 mod audit;
 mod blob;
 mod chain;
@@ -9,7 +10,7 @@ mod keys;
 mod operation;
 mod prune;
 mod pruner;
-mod segments;
+pub mod segments;
 mod utxo;
 
 pub use audit::*;
@@ -21,5 +22,5 @@ pub use keys::*;
 pub use operation::*;
 pub use prune::*;
 pub use pruner::*;
-pub use segments::*;
+pub use segments::BySegment;
 pub use utxo::*;

@@ -96,6 +96,10 @@ pub struct Config {
     pub utxo: UtxoSettings,
 }
 
+/// Bytes of a Wasm page, by which stable memory is counted.
+pub const WASM_PAGE: u64 = 65_536;
+/// Bytes by which a region of stable memory grows.
+pub const BUCKET: u64 = 256 * WASM_PAGE;
 /// Most pages of 64 KiB of a canister's stable memory: 500 GiB.
 pub const MAX_STABLE_PAGES: u64 = 500 << 14;
 

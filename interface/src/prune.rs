@@ -279,6 +279,11 @@ pub struct PruneBacklog {
     pub empty_in_secs: Option<u64>,
 }
 
+/// Bytes that a kept block adds to `capacity_bytes`, its blobs apart.
+pub const BLOCK_BYTES: u64 = 320;
+/// Bytes that each of its transactions and keys adds: an entry of an index, with its share of what is empty.
+pub const REFERENCE_BYTES: u64 = 32;
+
 /// Bytes of `capacity_bytes` at which something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct WaterMarks {

@@ -9,7 +9,8 @@
 
 use candid::{CandidType, Principal};
 use coppice_client::{Client, Error, InterCanister, Retry};
-use coppice_interface::{AppendBlock, AppendError, BySegment, HeldBy, ReadError, UploadError};
+use coppice_interface::segments::encode_index;
+use coppice_interface::{AppendBlock, AppendError, HeldBy, ReadError, UploadError};
 use ic_cdk::{init, post_upgrade, query, update};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -124,29 +125,27 @@ fn controller() -> Result<(), String> {
     allowed.then_some(()).ok_or_else(|| "only a controller may do this".into())
 }
 
-/// A block of transactions behind `parent`, each behind its length in the body, and found by its SHA-256; none of no transactions.
+/// A block of transactions behind a parent, each behind its length in the body, and found by its SHA-256; none of no transactions.
 fn seal((number, parent_hash): (u64, ByteBuf), transactions: Vec<ByteBuf>) -> Option<AppendBlock> {
-    let (mut body, mut index) = (Vec::new(), (transactions.len() as u32).to_le_bytes().to_vec());
+    let mut body = Vec::new();
     for transaction in &transactions {
         body.extend((transaction.len() as u32).to_le_bytes());
         body.extend_from_slice(transaction);
-        index.extend(Sha256::digest(transaction.as_slice()));
     }
-    index.extend(0u32.to_le_bytes());
-    let segments = [body, Vec::new(), index];
-    let sha256: [ByteBuf; 3] = segments.each_ref().map(|bytes| ByteBuf::from(Sha256::digest(bytes).to_vec()));
-    let hash = Sha256::new_with_prefix(&parent_hash).chain_update(&sha256[0]).finalize();
-    let [body, receipts, index] = segments.map(ByteBuf::from);
-    (!transactions.is_empty()).then(|| AppendBlock {
+    let ids = transactions.iter().map(|transaction| Sha256::digest(transaction.as_slice()).into());
+    let index = encode_index(ids, [].into_iter()).expect("there are few");
+    let block = AppendBlock {
         number: number + 1,
-        hash: ByteBuf::from(hash.to_vec()),
         parent_hash,
         timestamp: ic_cdk::api::time() / 1_000_000_000,
-        body,
-        receipts,
-        index,
-        sha256: BySegment::from(sha256),
-    })
+        body: ByteBuf::from(body),
+        index: ByteBuf::from(index),
+        ..AppendBlock::default()
+    };
+    let mut block = block.sealed();
+    let hash = Sha256::new_with_prefix(&block.parent_hash).chain_update(&block.sha256.body).finalize();
+    block.hash = ByteBuf::from(hash.to_vec());
+    (!transactions.is_empty()).then_some(block)
 }
 
 /// The transactions of a block, read back from Coppice; of a pruned one its reason.

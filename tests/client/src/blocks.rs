@@ -1,6 +1,7 @@
 //! Blocks to append behind whatever there is.
 
 use coppice_client::{Client, Error, Transport};
+use coppice_interface::segments::{encode_index, encode_receipts};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
@@ -27,30 +28,23 @@ pub async fn next<T: Transport>(client: &Client<T>) -> (u64, ByteBuf) {
 /// A block with a body of so many bytes, and two transactions of which the second has a key.
 pub fn block((number, parent_hash): (u64, ByteBuf), body: usize, key: &[u8]) -> AppendBlock {
     let body: Vec<u8> = (0..body).map(|at| (at as u64 ^ number) as u8).collect();
-    let mut index = 2u32.to_le_bytes().to_vec();
-    index.extend((0..2).flat_map(|position| id(number, position)));
-    index.extend(1u32.to_le_bytes());
-    index.extend(1u32.to_le_bytes());
-    index.extend((key.len() as u16).to_le_bytes());
-    index.extend(key);
-    let receipts = [2u32, 3, 7].iter().flat_map(|word| word.to_le_bytes()).chain(*b"onetwo!").collect();
+    let ids = [id(number, 0), id(number, 1)];
     seal(AppendBlock {
         number,
-        hash: ByteBuf::new(),
         parent_hash,
         timestamp: 1_700_000_000 + number,
         body: ByteBuf::from(body),
-        receipts: ByteBuf::from::<Vec<u8>>(receipts),
-        index: ByteBuf::from(index),
-        sha256: BySegment::default(),
+        receipts: ByteBuf::from(encode_receipts(&["one", "two!"]).unwrap()),
+        index: ByteBuf::from(encode_index(ids.into_iter(), [(1, key)].into_iter()).unwrap()),
+        ..AppendBlock::default()
     })
 }
 
 /// The same with the digests of its segments, and a hash of these.
-pub fn seal(mut block: AppendBlock) -> AppendBlock {
-    let digests = [&block.body, &block.receipts, &block.index].map(|bytes| sha256(bytes));
-    block.hash = ByteBuf::from(sha256(&[&block.parent_hash[..], &digests.concat()].concat()));
-    block.sha256 = digests.map(ByteBuf::from).into();
+pub fn seal(block: AppendBlock) -> AppendBlock {
+    let mut block = block.sealed();
+    block.hash =
+        ByteBuf::from(sha256(&[&block.parent_hash[..], &block.sha256.each().map(|sum| &sum[..]).concat()].concat()));
     block
 }
 

@@ -3,6 +3,7 @@
 use crate::blocks::{append, block, id, next, seal};
 use candid::Principal;
 use coppice_client::{CHUNK, Client, Error, ExportPager, Failure, KeyPager, MAX_APPEND, Retry, Sent, Transport};
+use coppice_interface::segments::encode_index;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
@@ -37,8 +38,8 @@ pub async fn a_block_that_no_message_holds_goes_in_chunks<T: Transport>(client: 
     }
     // Many references, however few bytes they are of.
     let mut wide = block(next(client).await, 0, b"");
-    let ids: Vec<u8> = (0..12_501u32).flat_map(|position| id(wide.number, position)).collect();
-    wide.index = ByteBuf::from([&12_501u32.to_le_bytes()[..], &ids, &[0; 4]].concat());
+    let ids: Vec<[u8; 32]> = (0..12_501u32).map(|position| id(wide.number, position)).collect();
+    wide.index = ByteBuf::from(encode_index(ids.into_iter(), [].into_iter()).unwrap());
     wide.receipts = ByteBuf::new();
     let wide = seal(wide);
     assert_eq!(client.send_block(&wide).await.unwrap(), Sent::InChunks);

@@ -3,8 +3,8 @@
 use candid::types::FuncMode;
 use candid::{Principal, encode_args};
 use candid_parser::utils::CandidSource;
-use coppice_canister::access::{Required, TABLE};
 use coppice_ic::Reject;
+use coppice_interface::access::{Required, TABLE};
 use coppice_interface::*;
 use coppice_tests::blocks::hash;
 use coppice_tests::client::Told;

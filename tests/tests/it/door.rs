@@ -1,8 +1,8 @@
 //! The door: what strangers send costs the canister nothing.
 
 use candid::encode_args;
-use coppice_canister::access::QUERY_ARGUMENT;
 use coppice_host::Kind;
+use coppice_interface::access::QUERY_ARGUMENT;
 use coppice_interface::*;
 use coppice_tests::blocks::plain;
 use coppice_tests::client::Told;

@@ -4,8 +4,8 @@
 use candid::types::{Type, TypeInner};
 use candid::{Principal, TypeEnv};
 use candid_parser::utils::CandidSource;
-use coppice_canister::access::{Required, TABLE};
 use coppice_host::{Checkpoint, Host, Kind, Outcome};
+use coppice_interface::access::{Required, TABLE};
 use coppice_interface::*;
 use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};

@@ -2,8 +2,8 @@
 
 use super::world::*;
 use crate::utxo::{all_ok, create, set_mined};
-use coppice_canister::blob::Owner;
 use coppice_host::Outcome;
+use coppice_interface::Owner;
 use coppice_interface::*;
 use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
