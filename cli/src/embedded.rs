@@ -117,8 +117,8 @@ impl Embedded {
         let required = TABLE.iter().find(|(name, _)| *name == method).map(|(_, required)| required);
         match required {
             Some(Required::Role(roles) | Required::Reader(roles)) => self.principal(roles[0]),
-            // A query as an update: an exporter's page.
-            Some(Required::Nobody) | None => self.exporter,
+            // A query as an update is for anybody with a role.
+            Some(Required::Nobody) | None => self.producer,
         }
     }
 }
