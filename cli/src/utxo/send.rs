@@ -308,7 +308,7 @@ mod tests {
         assert!(encoded(2, 70_000) - encoded(1, 70_000) <= 70_000 + RECORD);
         let encoded = |items: usize, spends: usize| {
             let hash = ByteBuf::from([0; 32]);
-            let spend = Spend { txid: hash.clone(), vout: u32::MAX, utxo_hash: hash.clone(), vin: u32::MAX };
+            let spend = Spend { txid: hash.clone(), vout: u32::MAX, utxo_hash: [1; 32].into(), vin: u32::MAX };
             let items = vec![TransactionSpends { spender: hash, spends: vec![spend; spends] }; items];
             candid::encode_one(UtxoSpendBatch { height: 1, items }).unwrap().len()
         };
