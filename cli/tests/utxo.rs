@@ -230,7 +230,7 @@ fn a_store_that_is_not_what_the_blocks_imply_is_noticed() {
     let spend = Spend {
         txid: ByteBuf::from(chain::internal(outpoint.txid)),
         vout: outpoint.vout,
-        utxo_hash: ByteBuf::from(expected.unspent[outpoint].hash),
+        utxo_hash: UtxoHash::from(expected.unspent[outpoint].hash),
         vin: 3,
     };
     let items = vec![TransactionSpends { spender: ByteBuf::from([9; 32]), spends: vec![spend] }];

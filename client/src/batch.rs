@@ -208,18 +208,22 @@ mod tests {
 
     #[test]
     fn sizes_are_reckoned_generously() {
-        let hash = || ByteBuf::from([0; 32]);
+        let (hash, output) = (|| ByteBuf::from([0; 32]), || UtxoHash::from([0; 32]));
         let outpoint = Outpoint { txid: hash(), vout: u32::MAX };
         let spender = Spender { txid: hash(), vin: u32::MAX };
-        let spend = Spend { txid: hash(), vout: u32::MAX, utxo_hash: hash(), vin: u32::MAX };
+        let spend = Spend { txid: hash(), vout: u32::MAX, utxo_hash: output(), vin: u32::MAX };
         let (height, unset) = (u32::MAX, true);
         let spends = TransactionSpends { spender: hash(), spends: vec![spend; 100] };
         generous(spends, |items| candid::encode_one(UtxoSpendBatch { height, items }).unwrap());
         let block = BlockRef { block_id: u32::MAX, height, subtree: u32::MAX };
         let mined = Some(MinedIn { blocks: vec![block; 9], on_longest_chain: true });
-        let output = PartialOutput { index: u32::MAX, satoshis: u64::MAX, script: ByteBuf::from([1; 200]) };
-        let partial =
-            PartialTransaction { txid: hash(), coinbase: true, total_outputs: u32::MAX, outputs: vec![output; 50] };
+        let partial_output = PartialOutput { index: u32::MAX, satoshis: u64::MAX, script: ByteBuf::from([1; 200]) };
+        let partial = PartialTransaction {
+            txid: hash(),
+            coinbase: true,
+            total_outputs: u32::MAX,
+            outputs: vec![partial_output; 50],
+        };
         let store = ExternalStore {
             blob_key: ByteBuf::from([1; 1_024]),
             file_type: FileType::Outputs,
@@ -233,7 +237,7 @@ mod tests {
             lock_time: u32::MAX,
             size: u64::MAX,
             inputs: vec![outpoint.clone(); 50],
-            utxo_hashes: vec![Some(hash()); 50],
+            utxo_hashes: vec![Some(output()); 50],
         };
         for source in [
             TransactionSource::Raw(ByteBuf::from([1; 70])),
@@ -246,11 +250,11 @@ mod tests {
                 UtxoCreate { source, mined: mined.clone(), locked: Some(true), conflicting: true, fee: Some(u64::MAX) };
             generous(record, |items| candid::encode_one(UtxoCreateBatch { height, items }).unwrap());
         }
-        let unspend = Unspend { outpoint: outpoint.clone(), utxo_hash: hash(), spender };
+        let unspend = Unspend { outpoint: outpoint.clone(), utxo_hash: output(), spender };
         generous(unspend, |items| candid::encode_one(UtxoUnspendBatch { height, items }).unwrap());
-        let target = FreezeTarget { txid: hash(), vout: Some(u32::MAX), utxo_hash: Some(hash()) };
+        let target = FreezeTarget { txid: hash(), vout: Some(u32::MAX), utxo_hash: Some(output()) };
         generous(target, |items| candid::encode_one(UtxoFreezeBatch { height, items }).unwrap());
-        let reassign = Reassign { outpoint, utxo_hash: hash(), new_utxo_hash: hash() };
+        let reassign = Reassign { outpoint, utxo_hash: output(), new_utxo_hash: output() };
         generous(reassign, |items| candid::encode_one(UtxoReassignBatch { height, items }).unwrap());
         let mined = MinedTransaction { txid: hash(), subtree: u32::MAX };
         generous(mined, |items| {

@@ -90,6 +90,12 @@ impl Known for ByteBuf {
     }
 }
 
+impl Known for UtxoHash {
+    fn read(reader: &mut Reader) -> Option<Self> {
+        ByteBuf::read(reader).map(|bytes| Self::from(bytes.into_vec()))
+    }
+}
+
 impl<T: Known> Known for Option<T> {
     fn read(reader: &mut Reader) -> Option<Self> {
         reader.pay(2)?;

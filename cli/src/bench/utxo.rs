@@ -10,7 +10,7 @@ use candid::{CandidType, Decode, Encode};
 use coppice_host::{Checkpoint, Execution, Kind};
 use coppice_interface::{
     Batch, Grant, MinedTransaction, RefusedSpend, Role, RoleError, Spend, TransactionSource, TransactionSpends,
-    UtxoCreate, UtxoCreateBatch, UtxoCreateError, UtxoCreated, UtxoError, UtxoSetMinedBatch, UtxoSpendBatch,
+    UtxoCreate, UtxoCreateBatch, UtxoCreateError, UtxoCreated, UtxoError, UtxoHash, UtxoSetMinedBatch, UtxoSpendBatch,
 };
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
@@ -127,7 +127,7 @@ fn one_by_one(bench: &Bench, number: u8) -> Result<Vec<(&'static str, Execution)
     let batch =
         UtxoSetMinedBatch { height: 1, block_id: 1, block_height: 1, on_longest_chain: true, unset: false, items };
     let set_mined = message::<Vec<u32>, UtxoError>(bench, "utxo_set_mined", Encode!(&batch)?)?;
-    let utxo_hash = ByteBuf::from(utxo_hash(output, &transaction.output[0]));
+    let utxo_hash = UtxoHash::from(utxo_hash(output, &transaction.output[0]));
     let spends = vec![Spend { txid, vout: 0, utxo_hash, vin: 0 }];
     let spends = TransactionSpends { spender: ByteBuf::from(spender.to_byte_array()), spends };
     let batch = UtxoSpendBatch { height: 1, items: vec![spends] };

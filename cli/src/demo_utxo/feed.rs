@@ -10,7 +10,7 @@ use crate::utxo::send::{self, Block, NewRecord, Outcome};
 use anyhow::{Context, Result, ensure};
 use bitcoin::hashes::Hash;
 use bitcoin::{TxOut, Txid};
-use coppice_interface::{Spend, TransactionSpends};
+use coppice_interface::{Spend, TransactionSpends, UtxoHash};
 use serde_bytes::ByteBuf;
 
 impl<S: Site> Story<'_, S> {
@@ -94,7 +94,7 @@ impl<S: Site> Story<'_, S> {
             let parent = self.ledger.entry(*parent);
             let output = parent.outputs[*vout as usize].as_ref()?;
             let txid = ByteBuf::from(parent.txid.to_byte_array());
-            Some(Spend { txid, vout: *vout, utxo_hash: ByteBuf::from(output.hash), vin })
+            Some(Spend { txid, vout: *vout, utxo_hash: UtxoHash::from(output.hash), vin })
         };
         (0..).zip(&self.ledger.entry(id).inputs).filter_map(spend).collect()
     }

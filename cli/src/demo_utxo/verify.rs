@@ -84,7 +84,7 @@ fn state_of(ledger: &Ledger, entry: &Entry, vout: u32, height: u32) -> UtxoSpend
     } else {
         SpendStatus::Ok
     };
-    UtxoSpendState { status, utxo_hash: Some(ByteBuf::from(output.hash)), spender }
+    UtxoSpendState { status, utxo_hash: Some(output.hash.into()), spender }
 }
 
 /// Checks a record that must be there.

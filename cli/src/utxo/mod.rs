@@ -261,7 +261,7 @@ impl Replay {
             let spend = |&(outpoint, hash, (_, vin)): &(OutPoint, UtxoHash, (RecordId, u32))| Spend {
                 txid: ByteBuf::from(outpoint.txid.to_byte_array()),
                 vout: outpoint.vout,
-                utxo_hash: ByteBuf::from(hash),
+                utxo_hash: hash.into(),
                 vin,
             };
             (self.txid(spends[0].2.0), spends.iter().map(spend).collect())

@@ -131,7 +131,7 @@ mod tests {
         let outpoint = OutPoint { txid: coinbase, vout: 0 };
         let check = |coinbase, expected, status: &SpendStatus, hash_there: [u8; 32], spender| {
             let expected = Expected { outpoint, hash: &hash, coinbase, spender: expected };
-            let utxo_hash = Some(ByteBuf::from(hash_there));
+            let utxo_hash = Some(hash_there.into());
             check(&set, &expected, &UtxoSpendState { status: status.clone(), utxo_hash, spender }, 10).ok()
         };
         let (ok, spent) = (SpendStatus::Ok, SpendStatus::Spent);

@@ -134,7 +134,7 @@ impl Expected {
                     None if output.coinbase && self.height < mature => SpendStatus::Immature { spendable_at: mature },
                     None => SpendStatus::Ok,
                 };
-                let utxo_hash = Some(ByteBuf::from(output.hash));
+                let utxo_hash = Some(output.hash.into());
                 assert_eq!(state, UtxoSpendState { status, utxo_hash, spender: spender.clone() }, "{outpoint}");
             }
         }

@@ -2,9 +2,9 @@
 //! all of them.
 
 use super::{ExternalStore, Spender};
+use crate::UtxoHash;
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
-use serde_bytes::ByteBuf;
 
 /// Why a record was not created. Nothing of the item has changed.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
@@ -97,7 +97,7 @@ pub enum UtxoSpendError {
     /// The output's hash is another one.
     UtxoHashMismatch {
         /// The output's hash as it is stored.
-        stored: ByteBuf,
+        stored: UtxoHash,
     },
     /// The output is frozen.
     Frozen,
@@ -158,7 +158,7 @@ pub enum UtxoError {
     /// The output's hash is another one.
     UtxoHashMismatch {
         /// The output's hash as it is stored.
-        stored: ByteBuf,
+        stored: UtxoHash,
     },
     /// The output is spent by another transaction, or by another input of this one.
     Spent {
@@ -246,7 +246,7 @@ pub enum UtxoRefusal {
     /// The output's hash is another one.
     UtxoHashMismatch {
         /// The output's hash as it is stored.
-        stored: ByteBuf,
+        stored: UtxoHash,
     },
     /// The output is frozen.
     Frozen,

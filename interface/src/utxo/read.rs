@@ -1,6 +1,7 @@
 //! Looking at records.
 
 use super::{BlockRef, FileType, Outpoint, Spender, TransactionPlace};
+use crate::UtxoHash;
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -114,9 +115,9 @@ pub struct Reassignment {
     /// The output's number, from 0.
     pub offset: u32,
     /// The output's hash before.
-    pub utxo_hash: ByteBuf,
+    pub utxo_hash: UtxoHash,
     /// The output's hash after.
-    pub new_utxo_hash: ByteBuf,
+    pub new_utxo_hash: UtxoHash,
     /// The height at which that was.
     pub block_height: u32,
 }
@@ -189,7 +190,7 @@ pub struct UtxoSpendState {
     /// Whether the output can be spent: the first reason why not, in the order in which `utxo_spend` checks.
     pub status: SpendStatus,
     /// The output's hash; none where there is no such output.
-    pub utxo_hash: Option<ByteBuf>,
+    pub utxo_hash: Option<UtxoHash>,
     /// The spender of the output, frozen or not; none where nobody spends it.
     pub spender: Option<Spender>,
 }

@@ -3,6 +3,7 @@
 use super::super::UploadProgress;
 use super::{BlockRef, Outpoint, UtxoCreateError, UtxoRefusal};
 use crate::BlobPtr;
+use crate::UtxoHash;
 use candid::{CandidType, Principal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -97,7 +98,7 @@ pub struct OutsideTransaction {
     /// The outputs that the inputs spend, in the order of the inputs; empty for a coinbase.
     pub inputs: Vec<Outpoint>,
     /// The hash of each output, none for one that is no UTXO.
-    pub utxo_hashes: Vec<Option<ByteBuf>>,
+    pub utxo_hashes: Vec<Option<UtxoHash>>,
 }
 
 /// Bytes of the longest key of a blob outside: a thousand of them fit a reply.

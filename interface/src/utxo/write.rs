@@ -1,6 +1,7 @@
 //! Operations that change records.
 
 use super::{Outpoint, Spender, UtxoError, UtxoSpendError};
+use crate::UtxoHash;
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -13,7 +14,7 @@ pub struct Spend {
     /// The output's number in its transaction, from 0.
     pub vout: u32,
     /// The output's hash: SHA-256(txid ‖ VarInt(vout) ‖ locking script ‖ VarInt(satoshis)).
-    pub utxo_hash: ByteBuf,
+    pub utxo_hash: UtxoHash,
     /// The input of the spender that spends the output, from 0.
     pub vin: u32,
 }
@@ -61,7 +62,7 @@ pub struct Unspend {
     /// The output.
     pub outpoint: Outpoint,
     /// The output's hash.
-    pub utxo_hash: ByteBuf,
+    pub utxo_hash: UtxoHash,
     /// The spender that is to hold the output no more. Where another one holds it, or nobody, nothing happens.
     pub spender: Spender,
 }
@@ -132,7 +133,7 @@ pub struct FreezeTarget {
     /// The output's number; none: all outputs of the transaction.
     pub vout: Option<u32>,
     /// The output's hash, checked where it is given.
-    pub utxo_hash: Option<ByteBuf>,
+    pub utxo_hash: Option<UtxoHash>,
 }
 
 /// Frozen outputs that get a new owner.
@@ -150,9 +151,9 @@ pub struct Reassign {
     /// The output.
     pub outpoint: Outpoint,
     /// The output's hash until now.
-    pub utxo_hash: ByteBuf,
+    pub utxo_hash: UtxoHash,
     /// The output's hash from now on.
-    pub new_utxo_hash: ByteBuf,
+    pub new_utxo_hash: UtxoHash,
 }
 
 /// Transactions that are double spends.

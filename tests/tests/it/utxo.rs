@@ -65,8 +65,8 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
     after_each(coppice);
     let item = Reassign {
         outpoint: parent.outpoint(2),
-        utxo_hash: ByteBuf::from(parent.hash(2)),
-        new_utxo_hash: ByteBuf::from([5; 32]),
+        utxo_hash: UtxoHash::from(parent.hash(2)),
+        new_utxo_hash: UtxoHash::from([5; 32]),
     };
     let reassigned: Done<u32> =
         coppice.by(Who::Alert).utxo_reassign(&UtxoReassignBatch { height: 12, items: vec![item] }).told();
@@ -84,7 +84,7 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
     }
     let unspend = |of: &Tx, vout: u32, by: &Tx, vin: u32| Unspend {
         outpoint: of.outpoint(vout),
-        utxo_hash: ByteBuf::from(of.hash(vout)),
+        utxo_hash: UtxoHash::from(of.hash(vout)),
         spender: Spender { txid: by.id(), vin },
     };
     let items = vec![
@@ -155,7 +155,7 @@ fn a_message_full_of_nonsense_is_answered_item_by_item() {
     let batch = create(&coppice, 5, vec![nothing; 15_000]);
     assert_eq!(batch.results.len() + batch.remaining as usize, 15_000);
     assert!(batch.results.iter().all(|result| matches!(result, Err(UtxoCreateError::BadTransaction { at: 0, .. }))));
-    let bad = Spend { txid: ByteBuf::new(), vout: 0, utxo_hash: ByteBuf::new(), vin: 0 };
+    let bad = Spend { txid: ByteBuf::new(), vout: 0, utxo_hash: UtxoHash::default(), vin: 0 };
     let spends = vec![TransactionSpends { spender: ByteBuf::from([1; 32]), spends: vec![bad; 6_000] }; 2];
     let batch = spend(&coppice, 5, spends);
     let errors = batch.results[0].as_ref().unwrap_err();

@@ -58,6 +58,10 @@ fn bytes() -> impl Strategy<Value = ByteBuf> {
     prop_oneof![8 => vec(any::<u8>(), 32..33), 2 => vec(any::<u8>(), 0..300)].prop_map(ByteBuf::from)
 }
 
+fn utxo_hash() -> impl Strategy<Value = UtxoHash> {
+    bytes().prop_map(|bytes| UtxoHash::from(bytes.into_vec()))
+}
+
 fn sha256() -> impl Strategy<Value = BySegment<ByteBuf>> {
     [bytes(), bytes(), bytes()].prop_map(BySegment::from)
 }
@@ -95,7 +99,7 @@ fn outside() -> impl Strategy<Value = OutsideTransaction> {
     let types = prop::sample::select(vec![FileType::Tx, FileType::Outputs]);
     let store = (bytes(), types, prop::sample::select(StoreType::ALL.to_vec()));
     let store = store.prop_map(|(blob_key, file_type, store_type)| ExternalStore { blob_key, file_type, store_type });
-    let hashes = vec(prop::option::of(bytes()), 0..4);
+    let hashes = vec(prop::option::of(utxo_hash()), 0..4);
     let words = (any::<u32>(), any::<u32>(), any::<u64>(), any::<bool>());
     (bytes(), store, words, vec(outpoint(), 0..4), hashes).prop_map(
         |(txid, store, (version, lock_time, size, coinbase), inputs, utxo_hashes)| OutsideTransaction {
@@ -131,7 +135,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn spend()(txid in bytes(), vout: u32, utxo_hash in bytes(), vin: u32) -> Spend {
+    fn spend()(txid in bytes(), vout: u32, utxo_hash in utxo_hash(), vin: u32) -> Spend {
         Spend { txid, vout, utxo_hash, vin }
     }
 }
@@ -210,7 +214,7 @@ fn what_costs_too_much_is_not_read() {
 /// The batches of a feeder do not fall back to the generic way.
 #[test]
 fn the_largest_messages_are_read() {
-    let spend = Spend { txid: ByteBuf::from([3; 32]), vout: 5, utxo_hash: ByteBuf::from([4; 32]), vin: 7 };
+    let spend = Spend { txid: ByteBuf::from([3; 32]), vout: 5, utxo_hash: UtxoHash::from([4; 32]), vin: 7 };
     let spends = TransactionSpends { spender: ByteBuf::from([5; 32]), spends: vec![spend; 2] };
     let batch = UtxoSpendBatch { height: 9, items: vec![spends; 7_000] };
     assert_eq!(fast(&candid::encode_one(&batch).unwrap()), Some(batch));

@@ -34,7 +34,7 @@ fn store(key: &[u8], file_type: FileType, store_type: StoreType) -> ExternalStor
 /// What makes the record of a transaction kept outside.
 fn outside_record(tx: &Tx, store: ExternalStore) -> UtxoCreate {
     let inputs = tx.inputs.iter().map(|(txid, vout)| Outpoint { txid: ByteBuf::from(*txid), vout: *vout });
-    let hashes = (0..tx.outputs.len() as u32).map(|vout| Some(ByteBuf::from(tx.hash(vout))));
+    let hashes = (0..tx.outputs.len() as u32).map(|vout| Some(UtxoHash::from(tx.hash(vout))));
     let source = TransactionSource::Outside(OutsideTransaction {
         txid: tx.id(),
         store,

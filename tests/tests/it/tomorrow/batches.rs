@@ -162,7 +162,7 @@ fn batches_over_scattered_records_stay_small() {
     }
     let unspend = |tx: &Tx| Unspend {
         outpoint: tx.outpoint(0),
-        utxo_hash: ByteBuf::from(tx.hash(0)),
+        utxo_hash: UtxoHash::from(tx.hash(0)),
         spender: Spender { txid: spender(tx), vin: 0 },
     };
     let unspends: Vec<Unspend> = txs.iter().map(unspend).collect();
@@ -181,8 +181,8 @@ fn batches_over_scattered_records_stay_small() {
     freeze("utxo_freeze", Some(0));
     let reassign = |tx: &Tx| Reassign {
         outpoint: tx.outpoint(0),
-        utxo_hash: ByteBuf::from(tx.hash(0)),
-        new_utxo_hash: ByteBuf::from([9; 32]),
+        utxo_hash: UtxoHash::from(tx.hash(0)),
+        new_utxo_hash: UtxoHash::from([9; 32]),
     };
     let items: Vec<Reassign> = rest.iter().map(reassign).collect();
     let arg = |items| UtxoReassignBatch { height: 12, items };
