@@ -111,7 +111,7 @@ impl<'a, S: Site> Outside<'a, S> {
             utxo_hashes: entry
                 .outputs
                 .iter()
-                .map(|output| output.as_ref().map(|output| ByteBuf::from(output.hash)))
+                .map(|output| output.as_ref().map(|output| UtxoHash::from(output.hash)))
                 .collect(),
         }))
     }
