@@ -11,6 +11,8 @@
 //!                                               ▼                        ▼
 //!                                    embedded (coppice_host)     network (ic-agent)
 //! ```
+//! `blob-worker` has a picture of its own ([`blob_worker`]).
+//!
 //! Everything that talks to the canister does so through [`client::Client`], which knows of no host: what there is beside
 //! calls, a clock that can be moved and counts of instructions, is behind [`site::Site`].
 

@@ -4,16 +4,20 @@ use anyhow::{Context, Result};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+/// What is noted of the first signal.
+pub const ENDING: &str = "ending; once more ends at once";
+
 /// Says that the run is to end, and wakes it where it waits.
 #[derive(Clone, Default)]
 pub struct Stop(Arc<(Mutex<bool>, Condvar)>);
 
 impl Stop {
-    /// One that Ctrl-C and SIGTERM set. The second of them ends the process at once, which loses nothing either.
+    /// One that Ctrl-C and SIGTERM set, which is then noted on stderr. The second of them ends the process at once, which loses nothing
+    /// either.
     ///
     /// # Errors
     /// When signals cannot be listened to.
-    pub fn on_signals() -> Result<Self> {
+    pub fn on_signals(note: &'static str) -> Result<Self> {
         let stop = Self::default();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let set = stop.clone();
@@ -27,7 +31,7 @@ impl Stop {
             .spawn(move || {
                 runtime.block_on(signals.next());
                 set.set();
-                eprintln!("ending; once more ends at once");
+                eprintln!("{note}");
                 runtime.block_on(signals.next());
                 std::process::exit(130);
             })

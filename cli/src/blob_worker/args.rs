@@ -11,8 +11,8 @@ A --store is [STORE_TYPE/]FILE_TYPE=URL; * is any file type, and the narrowest o
   --store tx=s3://bucket/prefix --store outputs=file:///srv/blobs --store 'temp/*=file:///srv/temp'
 S3's credentials, region and endpoint come from the environment (AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL, …).
 Exit codes: 0 done, or ended as asked, and what was leased is given back; 1 another error; 2 the command line; 3 a store has not the
-right marker; 4 --once or --until-empty, and some blobs were not deleted; 5 the canister refuses; 6 ended before the canister was
-told of what was deleted, or --once and it could not be; 130 ended by a second signal.";
+right marker; 4 --once or --until-empty, and some blobs were not deleted; 5 the canister refuses; 6 ended before the canister could
+be told what was deleted; 130 ended by a second signal.";
 
 /// Options of `coppice blob-worker`.
 #[derive(Clone, Debug, clap::Args)]

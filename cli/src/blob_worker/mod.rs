@@ -22,14 +22,14 @@ pub mod store;
 mod tests;
 pub mod work;
 
-use crate::client::Client;
+use crate::client::{Client, may_pass};
 use crate::exit::Exit;
 use crate::network::{Network, NetworkArgs};
 use crate::report::{self, Report, count, seconds_since};
-use crate::stop::Stop;
+use crate::stop::{ENDING, Stop};
 use anyhow::{Context, Result, ensure};
-use args::{BlobWorkerArgs, Init, Options, StoreArgs, Until, WorkArgs};
-use log::Log;
+use args::{BlobWorkerArgs, Init, LogFormat, Options, StoreArgs, Until, WorkArgs};
+use log::{Level, Log};
 use queue::Queue;
 use run::{Figures, Found, NOT_ALL, Run, WRONG_STORE};
 use serde::Serialize;
@@ -151,17 +151,19 @@ pub fn command(args: &BlobWorkerArgs) -> Result<()> {
     }
 }
 
-fn connect(args: &NetworkArgs, stop: Option<&Stop>, wait: Duration) -> Result<Client<Network>> {
+/// The client, as soon as the network answers; `init`, which has no log, does not wait for it.
+fn connect(args: &NetworkArgs, waiting: Option<(&Stop, &Log)>, wait: Duration) -> Result<Client<Network>> {
     ensure!(args.network.is_some(), "--network and --canister say where the canister is");
     let mut delays = run::waits(wait);
     loop {
-        match args.connect() {
-            Err(error) if crate::client::may_pass(&error) && stop.is_some_and(|stop| !stop.is_set()) => {
+        match (args.connect(), waiting) {
+            (Err(error), Some((stop, log))) if may_pass(&error) && !stop.is_set() => {
                 let delay = delays.next().unwrap_or(wait);
-                eprintln!("{error:#}; trying again in {:.1} s", delay.as_secs_f64());
-                stop.into_iter().for_each(|stop| stop.wait(delay));
+                let why = format!("{error:#}; trying again in {:.1} s", delay.as_secs_f64());
+                log.note(Level::Warn, "canister", &why);
+                stop.wait(delay);
             }
-            result => return result?.context("--network and --canister say where the canister is"),
+            (result, _) => return result?.context("--network and --canister say where the canister is"),
         }
     }
 }
@@ -205,10 +207,13 @@ fn work(args: &WorkArgs) -> Result<()> {
     let options = Options::from(args);
     let stores = Stores::open(&args.stores.stores, args.stores.layout, lease::most(options.lease))?;
     let named: Vec<String> = stores.all().iter().map(|store| store.url.to_string()).collect();
-    let stop = Stop::on_signals()?;
-    let client = connect(&args.stores.network, Some(&stop), options.max_wait)?;
-    let canister = client.transport().canister();
+    let stop = Stop::on_signals(match args.log_format {
+        LogFormat::Text => ENDING,
+        LogFormat::Json => r#"{"level":"info","event":"ending","message":"once more ends at once"}"#,
+    })?;
     let log = Log::new(args.log_format);
+    let client = connect(&args.stores.network, Some((&stop, &log)), options.max_wait)?;
+    let canister = client.transport().canister();
     let until = options.until;
     let worker = Worker::new(stores, args.parallel.into())?;
     let mut run = Run::new(&client, canister, worker, options, &stop, &log)?;

@@ -26,6 +26,7 @@ use std::time::Duration;
 use url::Url;
 
 /// Blobs of a request where a store takes many.
+#[cfg(feature = "s3")]
 const BULK: usize = 1_000;
 
 /// What became of a blob.

@@ -37,7 +37,7 @@ use crate::network::Network;
 use crate::progress::Progress;
 use crate::report::{self, Report, blocks, bytes, count, seconds_since};
 use crate::site::Site;
-use crate::stop::Stop;
+use crate::stop::{ENDING, Stop};
 use crate::{feed, wasm};
 use anyhow::{Result, ensure};
 use args::IndexArgs;
@@ -120,7 +120,7 @@ pub fn command(args: &IndexArgs) -> Result<()> {
          says that it may"
     );
     let report = match args.network.connect()? {
-        Some(client) => network(args, &client, &Stop::on_signals()?)?,
+        Some(client) => network(args, &client, &Stop::on_signals(ENDING)?)?,
         None => embedded(args, wasm::find(args.host.wasm.as_deref())?)?,
     };
     report::print(&report, args.host.json)

@@ -195,7 +195,12 @@ fn four(net: &Net, identities: [&str; 4], spawn: impl Fn(usize, &str) -> Child) 
     // SIGTERM to one, SIGINT to the others.
     let reports = workers.into_iter().enumerate().map(|(at, worker)| {
         signal(&worker, if at == 0 { "-TERM" } else { "-INT" });
-        json(&worker.wait_with_output().unwrap(), 0)
+        let output = worker.wait_with_output().unwrap();
+        let (said, report) = (said(&output), json(&output, 0));
+        assert!(said.contains("trying again") && said.contains("once more ends at once"), "{said}");
+        let is_json = |line: &str| serde_json::from_str::<serde_json::Value>(line).is_ok();
+        assert!(!said.starts_with('{') || said.lines().all(is_json), "{said}");
+        report
     });
     let reports: Vec<_> = reports.collect();
     let leases = leases(&net.gateway.made(), moved);
