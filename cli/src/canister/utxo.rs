@@ -3,7 +3,7 @@
 use super::{Caller, Client, Transport};
 use anyhow::{Result, anyhow, bail};
 use coppice_interface::*;
-use serde_bytes::{ByteBuf, Bytes};
+use serde_bytes::Bytes;
 
 /// What a look at a record answers: what was asked for, or the canister's own reason why not.
 pub type UtxoRead<T> = Result<Result<T, UtxoError>>;
@@ -83,7 +83,7 @@ impl<T: Transport> Client<T> {
         let mut bytes: Vec<u8> = Vec::new();
         loop {
             let offset = bytes.len() as u64;
-            let part = UtxoGetPart { txid: ByteBuf::from(txid), offset, length: u64::MAX };
+            let part = UtxoGetPart { txid: txid.into(), offset, length: u64::MAX };
             let part = match self.utxo_get_transaction(&part)? {
                 Ok(part) => part,
                 Err(error) => return Ok(Err(error)),

@@ -145,7 +145,7 @@ pub fn create(client: &Client<impl Transport>, height: u32, records: &[NewRecord
 
 /// Creates the record of a transaction that goes in chunks.
 fn create_long(client: &Client<impl Transport>, height: u32, record: &NewRecord) -> Result<Outcome> {
-    let txid = ByteBuf::from(record.txid.to_byte_array());
+    let txid = coppice_interface::Txid::from(record.txid.to_byte_array());
     match client.utxo_get(&UtxoGet { txid: txid.clone(), first: 0, limit: 0 })? {
         Ok(_) => return Ok(Outcome::Existed),
         Err(UtxoError::TxNotFound) => {}
@@ -195,7 +195,7 @@ pub fn set_mined(
         txids,
         |_| SPENDER,
         |txids| {
-            let item = |txid: Txid| MinedTransaction { txid: ByteBuf::from(txid.to_byte_array()), subtree };
+            let item = |txid: Txid| MinedTransaction { txid: txid.to_byte_array().into(), subtree };
             let items = txids.into_iter().map(item).collect();
             let on_longest_chain = true;
             client.utxo_set_mined(&UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain, unset, items })
@@ -233,7 +233,7 @@ pub fn spend(client: &Client<impl Transport>, height: u32, spends: Vec<(Txid, Ve
     let items: Vec<(Txid, TransactionSpends)> = spends
         .into_iter()
         .flat_map(|(txid, spends)| {
-            let spender = ByteBuf::from(txid.to_byte_array());
+            let spender = coppice_interface::Txid::from(txid.to_byte_array());
             let item =
                 |spends: &[Spend]| (txid, TransactionSpends { spender: spender.clone(), spends: spends.to_vec() });
             spends.chunks(MAX_SPENDS).map(item).collect::<Vec<_>>()
@@ -307,7 +307,7 @@ mod tests {
         };
         assert!(encoded(2, 70_000) - encoded(1, 70_000) <= 70_000 + RECORD);
         let encoded = |items: usize, spends: usize| {
-            let hash = ByteBuf::from([0; 32]);
+            let hash = coppice_interface::Txid::from([0; 32]);
             let spend = Spend { txid: hash.clone(), vout: u32::MAX, utxo_hash: [1; 32].into(), vin: u32::MAX };
             let items = vec![TransactionSpends { spender: hash, spends: vec![spend; spends] }; items];
             candid::encode_one(UtxoSpendBatch { height: 1, items }).unwrap().len()

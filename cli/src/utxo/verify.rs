@@ -117,7 +117,6 @@ fn read_back(client: &Client<impl Site>, record: &Record) -> Result<u64> {
 mod tests {
     use super::*;
     use coppice_interface::Spender;
-    use serde_bytes::ByteBuf;
 
     #[test]
     fn only_what_the_blocks_imply_passes() {
@@ -126,7 +125,7 @@ mod tests {
         let mut set = Set::default();
         block.txdata.iter().take(2).for_each(|transaction| assert!(set.add(transaction).1));
         let [coinbase, spender] = [0, 1].map(|at: usize| set.records()[at].txid);
-        let by = |txid: bitcoin::Txid, vin| Some(Spender { txid: ByteBuf::from(txid.to_byte_array()), vin });
+        let by = |txid: bitcoin::Txid, vin| Some(Spender { txid: txid.to_byte_array().into(), vin });
         let hash = [7; 32];
         let outpoint = OutPoint { txid: coinbase, vout: 0 };
         let check = |coinbase, expected, status: &SpendStatus, hash_there: [u8; 32], spender| {
