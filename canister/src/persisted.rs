@@ -14,7 +14,6 @@ use crate::utxo::tests::world::{Tx, block as in_block, raw};
 use candid::Principal;
 use ciborium::Value;
 use coppice_interface::*;
-use serde_bytes::ByteBuf;
 
 /// The cells that are CBOR, and the names of those structures in them that a busy canister has. Exporters are by name: that map
 /// is none.
@@ -51,7 +50,7 @@ fn busy() {
         let arg = PrunePolicyArg { retain_blocks: Some(5), ..PrunePolicyArg::default() };
         state.pruner.set_policy(PrunePolicy::new(&arg, state.config.class()).unwrap());
         assert_eq!(state.prune_now(8).unwrap().reason, Some(PruneReason::Retention));
-        let begin = BeginTransaction { txid: ByteBuf::from([5; 32]), length: 3 << 20, chunk_size: 1 << 20 };
+        let begin = BeginTransaction { txid: [5; 32].into(), length: 3 << 20, chunk_size: 1 << 20 };
         state.utxo.begin_upload(&mut state.blobs, &begin, &state.config.utxo, principal(1), time_secs()).unwrap();
     });
     records();
@@ -68,7 +67,7 @@ fn records() {
         for tx in &due {
             let item = UtxoCreate { mined: Some(mined.clone()), ..raw(tx) };
             state.utxo.create(&mut state.blobs, &item, &call).unwrap();
-            let spends = TransactionSpends { spender: ByteBuf::from([7; 32]), spends: vec![tx.spend(0, 0)] };
+            let spends = TransactionSpends { spender: [7; 32].into(), spends: vec![tx.spend(0, 0)] };
             state.utxo.spend(&spends, &call).unwrap();
         }
         state.utxo.create(&mut state.blobs, &raw(&old), &call).unwrap();

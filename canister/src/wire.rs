@@ -167,10 +167,10 @@ mod tests {
             let item = UtxoCreate { source, mined, locked: None, conflicting: false, fee: Some(9) };
             UtxoCreateBatch { height: 9, items: vec![item; n] }
         };
-        let spend = Spend { txid: blob(3, 32), vout: 5, utxo_hash: [4; 32].into(), vin: 7 };
+        let spend = Spend { txid: [3; 32].into(), vout: 5, utxo_hash: [4; 32].into(), vin: 7 };
         let spends = |per: usize, n: usize| UtxoSpendBatch {
             height: 9,
-            items: vec![TransactionSpends { spender: blob(5, 32), spends: vec![spend.clone(); per] }; n],
+            items: vec![TransactionSpends { spender: [5; 32].into(), spends: vec![spend.clone(); per] }; n],
         };
         let all = [
             ("a block", cost(&block)),

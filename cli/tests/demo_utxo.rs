@@ -143,7 +143,7 @@ fn a_record_that_somebody_else_changed_is_named() {
 fn a_canister_with_records_is_left_alone() {
     let client = start();
     let wrapped = PartialTransaction {
-        txid: ByteBuf::from([7; 32]),
+        txid: [7; 32].into(),
         coinbase: false,
         total_outputs: 1,
         outputs: vec![PartialOutput { index: 0, satoshis: 1, script: ByteBuf::from([0x51]) }],

@@ -13,7 +13,6 @@ use coppice::site::Site;
 use coppice::utxo::Replayed;
 use coppice::wasm;
 use coppice_interface::*;
-use serde_bytes::ByteBuf;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -228,12 +227,12 @@ fn a_store_that_is_not_what_the_blocks_imply_is_noticed() {
     let height = chain.height();
     let (outpoint, _) = expected.unspent.iter().find(|(_, output)| !output.coinbase).unwrap();
     let spend = Spend {
-        txid: ByteBuf::from(chain::internal(outpoint.txid)),
+        txid: chain::internal(outpoint.txid).into(),
         vout: outpoint.vout,
         utxo_hash: UtxoHash::from(expected.unspent[outpoint].hash),
         vin: 3,
     };
-    let items = vec![TransactionSpends { spender: ByteBuf::from([9; 32]), spends: vec![spend] }];
+    let items = vec![TransactionSpends { spender: [9; 32].into(), spends: vec![spend] }];
     client.utxo_spend(&UtxoSpendBatch { height, items }).wait().unwrap().results[0].as_ref().unwrap();
     let error = ingest::feed_to(&client, &ordered, UTXO).err().unwrap();
     assert!(format!("{error:#}").contains(&format!("{outpoint} should be unspent")), "{error:#}");

@@ -62,7 +62,7 @@ macro_rules! small {
         })*
     };
 }
-small!(MinedTransaction = 48, Unspend = SMALL, FreezeTarget = SMALL, Reassign = SMALL, serde_bytes::ByteBuf = 48);
+small!(MinedTransaction = 48, Unspend = SMALL, FreezeTarget = SMALL, Reassign = SMALL, Txid = 48);
 
 /// How many items at the front one message holds: one at least.
 fn fitting<I: Item>(items: &[I]) -> usize {
@@ -154,7 +154,7 @@ mod tests {
     type Answer = Result<(), UtxoError>;
 
     fn locked(count: usize) -> UtxoSetLockedBatch {
-        UtxoSetLockedBatch { height: 1, locked: true, txids: vec![ByteBuf::from([7; 32]); count] }
+        UtxoSetLockedBatch { height: 1, locked: true, txids: vec![Txid::from([7; 32]); count] }
     }
 
     fn done(count: usize, remaining: u32) -> Batch<Answer> {
@@ -196,7 +196,7 @@ mod tests {
         };
         assert_eq!(fitting(&[create(1_000_000), create(400_000), create(100_000)]), 2);
         assert_eq!(fitting(&[create(3_000_000), create(1)]), 1);
-        assert_eq!(fitting(&vec![ByteBuf::from([0; 32]); 5_001]), 5_000);
+        assert_eq!(fitting(&vec![Txid::from([0; 32]); 5_001]), 5_000);
     }
 
     /// What an item is reckoned with is what it takes, or more.
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn sizes_are_reckoned_generously() {
-        let (hash, output) = (|| ByteBuf::from([0; 32]), || UtxoHash::from([0; 32]));
+        let (hash, output) = (|| Txid::from([0; 32]), || UtxoHash::from([0; 32]));
         let outpoint = Outpoint { txid: hash(), vout: u32::MAX };
         let spender = Spender { txid: hash(), vin: u32::MAX };
         let spend = Spend { txid: hash(), vout: u32::MAX, utxo_hash: output(), vin: u32::MAX };

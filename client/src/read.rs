@@ -39,10 +39,10 @@ impl<T: Transport> Client<T> {
     ///
     /// # Errors
     /// When the canister does not have them, or there is no answer; when a part comes back empty, or the length changes.
-    pub async fn whole_transaction(&self, txid: &[u8]) -> Result<(FileType, Vec<u8>), Error<UtxoError>> {
+    pub async fn whole_transaction(&self, txid: &Txid) -> Result<(FileType, Vec<u8>), Error<UtxoError>> {
         let (mut bytes, mut total) = (Vec::new(), None);
         loop {
-            let part = UtxoGetPart { txid: ByteBuf::from(txid), offset: bytes.len() as u64, length: u64::MAX };
+            let part = UtxoGetPart { txid: txid.clone(), offset: bytes.len() as u64, length: u64::MAX };
             let part = self.utxo_get_transaction(&part).await?;
             append("utxo_get_transaction", &mut bytes, &part.bytes, &mut total, part.total)?;
             if total == Some(bytes.len() as u64) {

@@ -94,11 +94,10 @@ impl<T: Transport> Client<T> {
     ///
     /// # Errors
     /// When the canister refuses the transaction, in whichever step, or there is no answer.
-    pub async fn upload_transaction(&self, txid: &[u8], bytes: &[u8]) -> Result<(), Error<TransactionUploadError>> {
-        let id = ByteBuf::from(txid);
-        let begin = BeginTransaction { txid: id.clone(), length: bytes.len() as u64, chunk_size: CHUNK };
+    pub async fn upload_transaction(&self, txid: &Txid, bytes: &[u8]) -> Result<(), Error<TransactionUploadError>> {
+        let begin = BeginTransaction { txid: txid.clone(), length: bytes.len() as u64, chunk_size: CHUNK };
         let begun = match self.utxo_begin_transaction(&begin).await {
-            Err(Error::Refused(TransactionUploadError::OtherUpload { txid: other })) if *other == txid => {
+            Err(Error::Refused(TransactionUploadError::OtherUpload { txid: other })) if other == *txid => {
                 self.utxo_abort_transaction(txid).await?;
                 self.utxo_begin_transaction(&begin).await?
             }
@@ -106,7 +105,7 @@ impl<T: Transport> Client<T> {
         };
         for chunk in if begun.missing == 0 { 0..0 } else { 0..begun.chunks } {
             let bytes = part_of([bytes], chunk as usize * CHUNK as usize, CHUNK as usize);
-            let chunk = PutTransactionChunk { txid: id.clone(), chunk, bytes: ByteBuf::from(bytes) };
+            let chunk = PutTransactionChunk { txid: txid.clone(), chunk, bytes: ByteBuf::from(bytes) };
             self.utxo_put_transaction_chunk(&chunk).await?;
         }
         Ok(())
@@ -205,17 +204,17 @@ mod tests {
     #[test]
     fn another_form_of_a_transaction_takes_the_place_of_the_one_that_was_begun() {
         type Begun = Result<UploadProgress, TransactionUploadError>;
-        let other = |txid: u8| Begun::Err(TransactionUploadError::OtherUpload { txid: ByteBuf::from([txid]) });
+        let other = |txid: u8| Begun::Err(TransactionUploadError::OtherUpload { txid: Txid::from([txid]) });
         let script = Script::default()
             .answers("utxo_begin_transaction", other(1))
             .answers("utxo_abort_transaction", Ok::<_, TransactionUploadError>(true))
             .answers("utxo_begin_transaction", Begun::Ok(UploadProgress { chunks: 1, missing: 1 }))
             .answers("utxo_put_transaction_chunk", Begun::Ok(UploadProgress { chunks: 1, missing: 0 }));
         let client = Client::new(script);
-        block_on(client.upload_transaction(&[1], &[2])).unwrap();
+        block_on(client.upload_transaction(&Txid::from([1]), &[2])).unwrap();
         client.transport().ended();
         let client = Client::new(Script::default().answers("utxo_begin_transaction", other(9)));
-        let error = block_on(client.upload_transaction(&[1], &[2])).unwrap_err();
+        let error = block_on(client.upload_transaction(&Txid::from([1]), &[2])).unwrap_err();
         assert!(matches!(error, Error::Refused(TransactionUploadError::OtherUpload { .. })), "{error:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! The queue of blobs outside the canister that are to be deleted (`blob-deletion-api.md`).
 
 use super::{Metric, StoreType};
+use crate::Txid;
 use candid::{CandidType, Principal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -23,7 +24,7 @@ pub struct BlobDeletion {
     /// The moment at which deleting the blob failed last, in Unix nanoseconds; none where it never did.
     pub last_retry_at: Option<u64>,
     /// The UTXO record that goes with the blob; none where no record does.
-    pub txid: Option<ByteBuf>,
+    pub txid: Option<Txid>,
 }
 
 /// The name of a blob outside.

@@ -62,8 +62,8 @@ impl Tx {
     }
 
     /// Its id as an argument.
-    pub fn id(&self) -> ByteBuf {
-        ByteBuf::from(self.txid)
+    pub fn id(&self) -> Txid {
+        Txid::from(self.txid)
     }
 
     /// The UTXO hash of an output.

@@ -10,7 +10,7 @@
 //! The order of one that waits is its height, of one that backs off the moment until which it does, of a dead letter 0.
 
 use crate::slots::{SlotId, Slots};
-use coppice_interface::{BlobDeletion, BlobDeletionError, BlobDeletionState, BlobName, ExternalStore, FileType};
+use coppice_interface::{BlobDeletion, BlobDeletionError, BlobDeletionState, BlobName, ExternalStore, FileType, Txid};
 use coppice_interface::{MAX_BLOB_KEY, StoreType};
 use serde_bytes::ByteBuf;
 
@@ -226,7 +226,7 @@ impl Row {
             delete_at_height: self.height,
             retry_count: self.retries,
             last_retry_at: Some(self.last_retry).filter(|at| *at > 0),
-            txid: self.txid.map(ByteBuf::from),
+            txid: self.txid.map(Txid::from),
         })
     }
 }

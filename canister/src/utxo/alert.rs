@@ -7,7 +7,6 @@ use super::spend::EntryPlace;
 use super::{Call, Found, UtxoStore, bad, hash_of};
 use crate::slots::SlotId;
 use coppice_interface::{FreezeTarget, Reassign, Spender, UtxoHash, UtxoRefusal};
-use serde_bytes::ByteBuf;
 
 /// Entries that are read at a time.
 const STEP: u32 = 1_000;
@@ -122,7 +121,7 @@ impl UtxoStore {
         }
         if entry.is(SPENT) {
             let (txid, vin) = entry.spender;
-            return Err(UtxoRefusal::Spent { by: Spender { txid: ByteBuf::from(txid), vin } });
+            return Err(UtxoRefusal::Spent { by: Spender { txid: txid.into(), vin } });
         }
         let Found { slot, mut head, .. } = found;
         let spendable_at = call.height.saturating_add(call.settings.reassign_spendable_after);

@@ -6,9 +6,8 @@ use super::{Changed, UtxoStore};
 use crate::runtime;
 use coppice_interface::{
     Batch, Conflict, FreezeTarget, MinedTransaction, Reassign, RefusedSpend, TransactionSource, TransactionSpends,
-    Unspend, UtxoCreate, UtxoCreateError, UtxoCreated, UtxoError, UtxoRefusal, UtxoSettings,
+    Txid, Unspend, UtxoCreate, UtxoCreateError, UtxoCreated, UtxoError, UtxoRefusal, UtxoSettings,
 };
-use serde_bytes::ByteBuf;
 
 /// Answers of one batch.
 const MAX_RESULTS: usize = 10_000;
@@ -72,7 +71,7 @@ pub trait Item {
     fn pages(&self, store: &UtxoStore) -> u64;
 }
 
-impl Item for ByteBuf {
+impl Item for Txid {
     fn pages(&self, _: &UtxoStore) -> u64 {
         RECORD
     }

@@ -7,10 +7,9 @@ use super::{Call, Found, UtxoStore, bad, hash_of};
 use crate::runtime;
 use crate::slots::SlotId;
 use coppice_interface::{
-    Conflict, ConflictError, ConflictResolution, Outpoint, Spender, Unspend, UtxoHash, UtxoProcessConflicting,
+    Conflict, ConflictError, ConflictResolution, Outpoint, Spender, Txid, Unspend, UtxoHash, UtxoProcessConflicting,
     UtxoRefusal,
 };
-use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, HashSet};
 
 /// Transactions that one call marks, and outputs that it reports: more would not fit the answer.
@@ -53,9 +52,9 @@ impl Hold {
     fn report(&self) -> Unspend {
         let ((txid, vout), (spender, vin)) = (self.outpoint, self.entry.spender);
         Unspend {
-            outpoint: Outpoint { txid: ByteBuf::from(txid), vout },
+            outpoint: Outpoint { txid: txid.into(), vout },
             utxo_hash: UtxoHash::from(self.entry.hash),
-            spender: Spender { txid: ByteBuf::from(spender), vin },
+            spender: Spender { txid: spender.into(), vin },
         }
     }
 }
@@ -65,7 +64,7 @@ fn too_large(what: &str) -> UtxoRefusal {
 }
 
 fn of(txid: &Hash, error: UtxoRefusal) -> ConflictError {
-    ConflictError { txid: ByteBuf::from(txid), error: error.into() }
+    ConflictError { txid: txid.into(), error: error.into() }
 }
 
 impl UtxoStore {
@@ -156,9 +155,9 @@ impl UtxoStore {
             }
             self.check_pages()?;
             self.change_children(&parent, |children| {
-                let known: HashSet<ByteBuf> = children.iter().cloned().collect();
+                let known: HashSet<Txid> = children.iter().cloned().collect();
                 let before = children.len();
-                children.extend(new.iter().map(ByteBuf::from).filter(|child| !known.contains(child)));
+                children.extend(new.iter().map(Txid::from).filter(|child| !known.contains(child)));
                 children.len() != before
             })?;
         }
@@ -186,7 +185,7 @@ impl UtxoStore {
             Ok::<_, UtxoRefusal>(())
         })?;
         Ok(Conflict {
-            marked: family.members.iter().filter(|m| m.new).map(|m| ByteBuf::from(m.txid)).collect(),
+            marked: family.members.iter().filter(|m| m.new).map(|m| m.txid.into()).collect(),
             parent_spends: holds.iter().map(Hold::report).collect(),
         })
     }
@@ -309,7 +308,7 @@ impl UtxoStore {
             self.evaluate(slot, call).map_err(unnamed)?;
         }
         Ok(ConflictResolution {
-            losers: family.members.iter().filter(|m| m.new).map(|m| ByteBuf::from(m.txid)).collect(),
+            losers: family.members.iter().filter(|m| m.new).map(|m| m.txid.into()).collect(),
             unspent: holds.iter().map(Hold::report).collect(),
             spent,
         })

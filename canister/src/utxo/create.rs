@@ -8,8 +8,7 @@ use super::record::{ENTRY, EXTRA, HEAD_BLOCKS, Hash, Head, INPUT, INPUTS_OF_PAGE
 use super::{Call, Found, UtxoStore, entry, place};
 use crate::blob::{BlobPtr, BlobStore};
 use crate::slots::{MAX_LEN, SlotId};
-use coppice_interface::{MinedIn, UtxoCreate, UtxoCreated, UtxoRefusal};
-use serde_bytes::ByteBuf;
+use coppice_interface::{MinedIn, Txid, UtxoCreate, UtxoCreated, UtxoRefusal};
 
 /// Bytes of a transaction that are not copied, but written by themselves.
 const LONG_TAIL: usize = 4_096;
@@ -104,7 +103,7 @@ impl UtxoStore {
             self.uploads.close(blobs, parts, head.is(flag::EXTERNAL));
         }
         Ok(UtxoCreated {
-            txid: ByteBuf::from(head.txid),
+            txid: head.txid.into(),
             utxos: head.total_utxos,
             extra_pages: head.extra_pages,
             external: head.is(flag::EXTERNAL),
@@ -233,7 +232,7 @@ impl UtxoStore {
             self.change_children(&parent, |children| {
                 let new = !children.iter().any(|child| child.as_slice() == txid);
                 if new {
-                    children.push(ByteBuf::from(txid));
+                    children.push(txid.into());
                 }
                 new
             })
@@ -255,7 +254,7 @@ impl UtxoStore {
     pub(super) fn change_children(
         &mut self,
         parent: &Hash,
-        change: impl FnOnce(&mut Vec<ByteBuf>) -> bool,
+        change: impl FnOnce(&mut Vec<Txid>) -> bool,
     ) -> Result<(), UtxoRefusal> {
         let Found { slot, mut head, .. } = match self.find(parent) {
             Ok(found) => found,

@@ -67,7 +67,7 @@ impl Entry {
     /// Who spends it.
     pub fn spent_by(&self) -> Option<Spender> {
         let (txid, vin) = self.spender;
-        self.is(SPENT).then(|| Spender { txid: ByteBuf::from(txid), vin })
+        self.is(SPENT).then(|| Spender { txid: txid.into(), vin })
     }
 
     /// As the document shows it: 32 bytes unspent, 68 spent or frozen; none where the output is no UTXO.

@@ -2,7 +2,7 @@
 
 use super::record::{Head, at};
 use crate::slots::{SlotId, Slots};
-use coppice_interface::{BlockRef, UtxoRefusal};
+use coppice_interface::{BlockRef, Txid, UtxoRefusal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ pub struct Extras {
     /// From which height on a reassigned output is spendable.
     pub spendable_in: BTreeMap<u32, u32>,
     /// Double spends that spend from this transaction.
-    pub conflicting_children: Vec<ByteBuf>,
+    pub conflicting_children: Vec<Txid>,
     /// In order.
     pub reassignments: Vec<Reassigned>,
 }

@@ -14,7 +14,6 @@ use coppice_interface::*;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use run::{Run, Seen};
-use serde_bytes::ByteBuf;
 use std::fmt::Debug;
 use steps::{History, history};
 use store::Real;
@@ -26,18 +25,18 @@ pub enum Op {
     Spend(TransactionSpends),
     Unspend(Unspend),
     SetMined(UtxoSetMinedBatch),
-    OnLongestChain(ByteBuf, bool),
-    SetLocked(ByteBuf, bool),
+    OnLongestChain(Txid, bool),
+    SetLocked(Txid, bool),
     Freeze(FreezeTarget),
     Unfreeze(FreezeTarget),
     Reassign(Reassign),
-    SetConflicting(ByteBuf),
-    ProcessConflicting(Vec<ByteBuf>),
-    Preserve(ByteBuf, u32),
+    SetConflicting(Txid),
+    ProcessConflicting(Vec<Txid>),
+    Preserve(Txid, u32),
     Delete(Hash),
     Begin(BeginTransaction),
     Put(PutTransactionChunk),
-    Abort(ByteBuf),
+    Abort(Txid),
 }
 
 /// What it answers.

@@ -79,8 +79,8 @@ pub struct Model {
     pub upload: Option<Upload>,
 }
 
-fn buf(hash: &Hash) -> ByteBuf {
-    ByteBuf::from(hash.to_vec())
+fn buf<T: From<Hash>>(hash: &Hash) -> T {
+    T::from(*hash)
 }
 
 /// A hash that an argument gives.

@@ -37,12 +37,12 @@ impl UtxoStore {
         let extras = Extras::load(&self.slots, &head)?;
         let blocks = self.blocks(&head)?;
         let mut utxos = Vec::new();
-        let mut deleted_children: Vec<ByteBuf> = Vec::new();
+        let mut deleted_children: Vec<Txid> = Vec::new();
         let mut known = std::collections::HashSet::new();
         self.entries(slot, &head, (arg.first, arg.limit.min(MAX_ENTRIES)), |_, _, entry| {
             utxos.push(entry.shown());
             if entry.is(SPENDER_DELETED) && known.insert(entry.spender.0) {
-                deleted_children.push(ByteBuf::from(entry.spender.0));
+                deleted_children.push(entry.spender.0.into());
             }
         });
         let inpoints_fit = (head.inputs * INPUT) as usize <= 2 * MAX_INPOINTS;
@@ -275,7 +275,7 @@ fn second_of(created_at: u64) -> u32 {
 
 fn unmined_transaction(head: &Head) -> UnminedTransaction {
     UnminedTransaction {
-        txid: ByteBuf::from(head.txid),
+        txid: head.txid.into(),
         created_at: head.created_at,
         unmined_since: head.unmined_since().unwrap_or(0),
         fee: head.is(flag::FEE).then_some(head.fee),

@@ -7,7 +7,6 @@ use super::{Call, Found, UtxoStore, hash_of};
 use crate::slots::SlotId;
 use crate::table::same_key;
 use coppice_interface::{RefusedSpend, Spend, Spender, TransactionSpends, Unspend, UtxoHash, UtxoRefusal};
-use serde_bytes::ByteBuf;
 
 /// Refused spends of a transaction that are named.
 const MOST_ERRORS: usize = 1_000;
@@ -66,7 +65,7 @@ fn find_twice(planned: &mut [Planned], spender: &Hash, errors: &mut Vec<RefusedS
         }
         let vin = planned[first].vin;
         if planned[i].new && planned[i].vin != vin {
-            let error = UtxoRefusal::Spent { by: Spender { txid: ByteBuf::from(spender), vin } };
+            let error = UtxoRefusal::Spent { by: Spender { txid: spender.into(), vin } };
             errors.push(RefusedSpend { spend: planned[i].index, error: error.into() });
         }
         planned[i].new = false;
@@ -188,7 +187,7 @@ impl UtxoStore {
         }
         if !entry.held_by(spender, vin) {
             let (txid, vin) = entry.spender;
-            return Err(UtxoRefusal::Spent { by: Spender { txid: ByteBuf::from(txid), vin } });
+            return Err(UtxoRefusal::Spent { by: Spender { txid: txid.into(), vin } });
         }
         // It is the spender's again, but not if that was deleted: then this is a replay.
         if entry.is(SPENDER_DELETED) { Err(UtxoRefusal::InvalidSpend) } else { Ok((place, entry, false)) }

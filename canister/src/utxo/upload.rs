@@ -22,7 +22,7 @@ use crate::memory::{Region, cell};
 use crate::runtime;
 use candid::Principal;
 use coppice_interface::{
-    BeginTransaction, OpenTransaction, PutTransactionChunk, TransactionUploadError, UploadProgress, UtxoRefusal,
+    BeginTransaction, OpenTransaction, PutTransactionChunk, TransactionUploadError, Txid, UploadProgress, UtxoRefusal,
     UtxoSettings,
 };
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ struct Open {
     /// Who began it; none where that was before it was noted: it is everybody's.
     #[serde(default)]
     by: Option<Principal>,
-    txid: ByteBuf,
+    txid: Txid,
     length: u64,
     chunk_size: u32,
     parts: Vec<BlobPtr>,

@@ -5,15 +5,14 @@ use super::phase::{Context, Done, Phase, STEP_INPUTS, Step, keep};
 use super::run::Run;
 use crate::runtime;
 use crate::utxo::{Call, Candidate, Cursor, LATE, Order};
-use coppice_interface::{UtxoBlockedBy, UtxoJobEnd, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal};
-use serde_bytes::ByteBuf;
+use coppice_interface::{Txid, UtxoBlockedBy, UtxoJobEnd, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal};
 
 /// Phase 1. Should a parent go before its child is resubmitted, the child would miss its inputs: any failure ends the run.
 pub struct PreserveParents;
 
 fn blocked(slot: u32, txid: &[u8], parent: Option<&[u8]>, error: UtxoRefusal) -> UtxoJobEnd {
-    let parent = parent.map(ByteBuf::from);
-    UtxoJobEnd::PreserveParents(UtxoBlockedBy { slot, txid: ByteBuf::from(txid), parent, error: error.into() })
+    let parent = parent.map(Txid::from);
+    UtxoJobEnd::PreserveParents(UtxoBlockedBy { slot, txid: txid.into(), parent, error: error.into() })
 }
 
 fn is_set_aside(context: &Context, slot: u32, txid: &[u8]) -> bool {

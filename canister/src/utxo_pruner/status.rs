@@ -9,10 +9,9 @@ use coppice_interface::{
     UtxoBlockAssemblyState, UtxoPassedOver, UtxoPruneCounts, UtxoPruneJob, UtxoPruneJobPage, UtxoPrunerStatus,
     UtxoSettings,
 };
-use serde_bytes::ByteBuf;
 
 fn passed_over(at: &At) -> UtxoPassedOver {
-    UtxoPassedOver { phase: at.phase, slot: at.cursor.slot, txid: ByteBuf::from(at.cursor.txid) }
+    UtxoPassedOver { phase: at.phase, slot: at.cursor.slot, txid: at.cursor.txid.into() }
 }
 
 /// Adds to `counts` what has become more since `before`.

@@ -90,11 +90,17 @@ impl Known for ByteBuf {
     }
 }
 
-impl Known for UtxoHash {
-    fn read(reader: &mut Reader) -> Option<Self> {
-        ByteBuf::read(reader).map(|bytes| Self::from(bytes.into_vec()))
-    }
+macro_rules! hash {
+    ($($hash:ty),*) => {$(
+        impl Known for $hash {
+            fn read(reader: &mut Reader) -> Option<Self> {
+                ByteBuf::read(reader).map(|bytes| Self::from(bytes.into_vec()))
+            }
+        }
+    )*};
 }
+
+hash!(Txid, UtxoHash);
 
 impl<T: Known> Known for Option<T> {
     fn read(reader: &mut Reader) -> Option<Self> {

@@ -122,14 +122,14 @@ fn one_by_one(bench: &Bench, number: u8) -> Result<Vec<(&'static str, Execution)
     let batch = UtxoCreateBatch { height: 1, items: vec![record] };
     let create = message::<UtxoCreated, UtxoCreateError>(bench, "utxo_create", Encode!(&batch)?)?;
     let output = OutPoint::new(transaction.compute_txid(), 0);
-    let txid = ByteBuf::from(output.txid.to_byte_array());
+    let txid = coppice_interface::Txid::from(output.txid.to_byte_array());
     let items = vec![MinedTransaction { txid: txid.clone(), subtree: 0 }];
     let batch =
         UtxoSetMinedBatch { height: 1, block_id: 1, block_height: 1, on_longest_chain: true, unset: false, items };
     let set_mined = message::<Vec<u32>, UtxoError>(bench, "utxo_set_mined", Encode!(&batch)?)?;
     let utxo_hash = UtxoHash::from(utxo_hash(output, &transaction.output[0]));
     let spends = vec![Spend { txid, vout: 0, utxo_hash, vin: 0 }];
-    let spends = TransactionSpends { spender: ByteBuf::from(spender.to_byte_array()), spends };
+    let spends = TransactionSpends { spender: spender.to_byte_array().into(), spends };
     let batch = UtxoSpendBatch { height: 1, items: vec![spends] };
     let spend = message::<u32, Vec<RefusedSpend>>(bench, "utxo_spend", Encode!(&batch)?)?;
     Ok(vec![("create message", create), ("set_mined message", set_mined), ("spend message", spend)])

@@ -11,7 +11,6 @@ use anyhow::{Context, Result, ensure};
 use bitcoin::hashes::Hash;
 use bitcoin::{TxOut, Txid};
 use coppice_interface::{Spend, TransactionSpends, UtxoHash};
-use serde_bytes::ByteBuf;
 
 impl<S: Site> Story<'_, S> {
     /// The next block of a height.
@@ -93,7 +92,7 @@ impl<S: Site> Story<'_, S> {
         let spend = |(vin, (parent, vout)): (u32, &(Id, u32))| {
             let parent = self.ledger.entry(*parent);
             let output = parent.outputs[*vout as usize].as_ref()?;
-            let txid = ByteBuf::from(parent.txid.to_byte_array());
+            let txid = parent.txid.to_byte_array().into();
             Some(Spend { txid, vout: *vout, utxo_hash: UtxoHash::from(output.hash), vin })
         };
         (0..).zip(&self.ledger.entry(id).inputs).filter_map(spend).collect()
@@ -110,8 +109,8 @@ impl<S: Site> Story<'_, S> {
     }
 
     /// Its bytes, as an argument.
-    pub fn key(&self, id: Id) -> ByteBuf {
-        ByteBuf::from(self.txid(id).to_byte_array())
+    pub fn key(&self, id: Id) -> coppice_interface::Txid {
+        coppice_interface::Txid::from(self.txid(id).to_byte_array())
     }
 
     /// One of the two that were set aside.

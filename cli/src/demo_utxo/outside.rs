@@ -95,14 +95,14 @@ impl<'a, S: Site> Outside<'a, S> {
         let file = self.directory.join(format!("{}.tx", entry.txid));
         std::fs::write(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
         self.written += 1;
-        let txid = ByteBuf::from(entry.txid.to_byte_array());
+        let txid = coppice_interface::Txid::from(entry.txid.to_byte_array());
         let spent = |input: &bitcoin::TxIn| Outpoint {
-            txid: ByteBuf::from(input.previous_output.txid.to_byte_array()),
+            txid: input.previous_output.txid.to_byte_array().into(),
             vout: input.previous_output.vout,
         };
         Ok(Some(OutsideTransaction {
             txid: txid.clone(),
-            store: ExternalStore { blob_key: txid, file_type: FileType::Tx, store_type: StoreType::Tx },
+            store: ExternalStore { blob_key: txid.into(), file_type: FileType::Tx, store_type: StoreType::Tx },
             coinbase: false,
             version: transaction.version.0 as u32,
             lock_time: transaction.lock_time.to_consensus_u32(),

@@ -119,12 +119,12 @@ fn record(client: &Client<impl Site>, ledger: &Ledger, entry: &Entry, children: 
     });
     same("outputs", &entries.collect::<Vec<_>>(), &found.utxos)?;
     let deleted = entry.utxos().filter(|(_, output)| output.spender_deleted).filter_map(|(_, output)| output.spender);
-    let deleted: BTreeSet<ByteBuf> = deleted.map(|(id, _)| key(ledger.entry(id).txid)).collect();
+    let deleted: BTreeSet<coppice_interface::Txid> = deleted.map(|(id, _)| key(ledger.entry(id).txid)).collect();
     same("deleted_children", &deleted, &found.deleted_children.into_iter().collect::<BTreeSet<_>>())?;
-    let children: BTreeSet<ByteBuf> = children.iter().copied().map(key).collect();
+    let children: BTreeSet<coppice_interface::Txid> = children.iter().copied().map(key).collect();
     same("conflicting_children", &children, &found.conflicting_children.into_iter().collect::<BTreeSet<_>>())
 }
 
-fn key(txid: Txid) -> ByteBuf {
-    ByteBuf::from(txid.to_byte_array())
+fn key(txid: Txid) -> coppice_interface::Txid {
+    coppice_interface::Txid::from(txid.to_byte_array())
 }

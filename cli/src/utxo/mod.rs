@@ -25,7 +25,6 @@ use bitcoin::{Amount, Block, Denomination, Network, OutPoint, Txid};
 use coppice_interface::{Outpoint, Spend, UtxoGetSpend, UtxoSpendState};
 use send::{Immature, NewRecord, Outcome};
 use serde::Serialize;
-use serde_bytes::ByteBuf;
 use set::{Foreign, RecordId, Set, UtxoHash};
 use std::time::{Duration, Instant};
 pub use verify::Verified;
@@ -259,7 +258,7 @@ impl Replay {
         let sent = known.len() as u64;
         let spends = known.chunk_by(|(_, _, a), (_, _, b)| a.0 == b.0).map(|spends| {
             let spend = |&(outpoint, hash, (_, vin)): &(OutPoint, UtxoHash, (RecordId, u32))| Spend {
-                txid: ByteBuf::from(outpoint.txid.to_byte_array()),
+                txid: outpoint.txid.to_byte_array().into(),
                 vout: outpoint.vout,
                 utxo_hash: hash.into(),
                 vin,
@@ -324,7 +323,7 @@ pub(crate) fn states(client: &Client<impl Site>, height: u32, outpoints: &[OutPo
     let mut states = Vec::with_capacity(outpoints.len());
     for outpoints in outpoints.chunks(OUTPOINTS) {
         let outpoint =
-            |outpoint: &OutPoint| Outpoint { txid: ByteBuf::from(outpoint.txid.to_byte_array()), vout: outpoint.vout };
+            |outpoint: &OutPoint| Outpoint { txid: outpoint.txid.to_byte_array().into(), vout: outpoint.vout };
         let outpoints: Vec<Outpoint> = outpoints.iter().map(outpoint).collect();
         let asked = outpoints.len();
         let answers = client.utxo_get_spend(&UtxoGetSpend { height, outpoints }).wait()?;

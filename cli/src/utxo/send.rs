@@ -115,7 +115,7 @@ pub fn create(client: &Client<impl Transport>, height: u32, records: &[NewRecord
 
 /// Creates the record of a transaction that goes in chunks.
 fn create_long(client: &Client<impl Transport>, height: u32, record: &NewRecord) -> Result<Outcome> {
-    let txid = ByteBuf::from(record.txid.to_byte_array());
+    let txid = coppice_interface::Txid::from(record.txid.to_byte_array());
     match client.utxo_get(&UtxoGet { txid: txid.clone(), first: 0, limit: 0 }).wait()? {
         Ok(_) => return Ok(Outcome::Existed),
         Err(UtxoError::TxNotFound) => {}
@@ -141,7 +141,7 @@ pub fn set_mined(
     txids: &[Txid],
 ) -> Result<()> {
     let BlockRef { block_id, height: block_height, subtree } = block.place();
-    let item = |txid: &Txid| MinedTransaction { txid: ByteBuf::from(txid.to_byte_array()), subtree };
+    let item = |txid: &Txid| MinedTransaction { txid: txid.to_byte_array().into(), subtree };
     let items = txids.iter().map(item).collect();
     let batch = UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain: true, unset, items };
     let answers = pollster::block_on(client.utxo_set_mined_all(batch))?;
@@ -179,7 +179,7 @@ pub fn spend(client: &Client<impl Transport>, height: u32, spends: Vec<(Txid, Ve
     for (txid, spends) in spends {
         for spends in spends.chunks(MAX_SPENDS) {
             txids.push(txid);
-            items.push(TransactionSpends { spender: ByteBuf::from(txid.to_byte_array()), spends: spends.to_vec() });
+            items.push(TransactionSpends { spender: txid.to_byte_array().into(), spends: spends.to_vec() });
         }
     }
     let batch = UtxoSpendBatch { height, items: items.clone() };

@@ -101,7 +101,7 @@ fn check(set: &Set, expected: &Expected, state: &UtxoSpendState, height: u32) ->
 /// Reads a transaction back, and answers how many bytes it has.
 fn read_back(client: &Client<impl Site>, record: &Record) -> Result<u64> {
     let txid = record.txid;
-    match client.whole_transaction(txid.as_byte_array()).wait()? {
+    match client.whole_transaction(&txid.to_byte_array().into()).wait()? {
         Ok((FileType::Tx, bytes)) => {
             // A record that existed may have been made of another form.
             let same = sha256(&bytes) == record.sent || record.existed && form::txid(&bytes) == Some(txid);
@@ -117,7 +117,6 @@ fn read_back(client: &Client<impl Site>, record: &Record) -> Result<u64> {
 mod tests {
     use super::*;
     use coppice_interface::Spender;
-    use serde_bytes::ByteBuf;
 
     #[test]
     fn only_what_the_blocks_imply_passes() {
@@ -126,7 +125,7 @@ mod tests {
         let mut set = Set::default();
         block.txdata.iter().take(2).for_each(|transaction| assert!(set.add(transaction).1));
         let [coinbase, spender] = [0, 1].map(|at: usize| set.records()[at].txid);
-        let by = |txid: bitcoin::Txid, vin| Some(Spender { txid: ByteBuf::from(txid.to_byte_array()), vin });
+        let by = |txid: bitcoin::Txid, vin| Some(Spender { txid: txid.to_byte_array().into(), vin });
         let hash = [7; 32];
         let outpoint = OutPoint { txid: coinbase, vout: 0 };
         let check = |coinbase, expected, status: &SpendStatus, hash_there: [u8; 32], spender| {

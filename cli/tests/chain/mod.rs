@@ -14,7 +14,6 @@ use candid::Encode;
 use coppice::client::{Client, Transport};
 use coppice_interface::*;
 use serde::de::DeserializeOwned;
-use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 
 /// A txid's bytes, as the canister has them.
@@ -116,12 +115,11 @@ impl Expected {
             .iter()
             .map(|(outpoint, output)| (outpoint, output, None))
             .chain(self.spent.iter().map(|(outpoint, (output, txid, vin))| {
-                (outpoint, output, Some(Spender { txid: ByteBuf::from(internal(*txid)), vin: *vin }))
+                (outpoint, output, Some(Spender { txid: internal(*txid).into(), vin: *vin }))
             }))
             .collect();
         for some in all.chunks(1_000) {
-            let outpoint =
-                |outpoint: &OutPoint| Outpoint { txid: ByteBuf::from(internal(outpoint.txid)), vout: outpoint.vout };
+            let outpoint = |outpoint: &OutPoint| Outpoint { txid: internal(outpoint.txid).into(), vout: outpoint.vout };
             let outpoints = some.iter().map(|(at, ..)| outpoint(at)).collect();
             let arg = Encode!(&UtxoGetSpend { height: self.height, outpoints }).unwrap();
             let states: Result<Vec<UtxoSpendState>, UtxoError> = ask(client, "utxo_get_spend", arg);
@@ -144,7 +142,7 @@ impl Expected {
     }
 
     fn check_record(&self, client: &Client<impl Transport>, txid: Txid, transaction: &Transaction, heights: &[u32]) {
-        let key = ByteBuf::from(internal(txid));
+        let key = coppice_interface::Txid::from(internal(txid));
         let arg = Encode!(&UtxoGet { txid: key.clone(), first: 0, limit: 0 }).unwrap();
         let record: Result<UtxoRecord, UtxoError> = ask(client, "utxo_get", arg);
         let record = record.unwrap();

@@ -81,7 +81,7 @@ methods! {
     /// Drops the caller's upload of this transaction. For producers. Answers whether there was one.
     ///
     /// Repeating it answers that there is none.
-    update utxo_abort_transaction(txid: &[u8]) -> bool, or TransactionUploadError;
+    update utxo_abort_transaction(txid: &Txid) -> bool, or TransactionUploadError;
 
     /// The uploads that are open.
     query utxo_list_uploads() -> Vec<OpenTransaction>;

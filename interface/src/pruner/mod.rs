@@ -5,9 +5,9 @@ mod settings;
 pub use settings::*;
 
 use super::{PruneProgress, UtxoError};
+use crate::Txid;
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
-use serde_bytes::ByteBuf;
 
 /// Whether the block assembly runs, or something else is going on: a reorg, a reset, nothing yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
@@ -133,9 +133,9 @@ pub struct UtxoBlockedBy {
     /// The slot of the unmined record: the argument of `set_aside_unmined`.
     pub slot: u32,
     /// The unmined record's id, as far as its bytes can be believed.
-    pub txid: ByteBuf,
+    pub txid: Txid,
     /// The parent that cannot be preserved; none where the unmined record itself cannot be read.
-    pub parent: Option<ByteBuf>,
+    pub parent: Option<Txid>,
     /// The error that came up.
     pub error: UtxoError,
 }
@@ -148,7 +148,7 @@ pub struct UtxoPassedOver {
     /// The record's slot: the argument of `retry_record`, and for phase 1, which it stops, of `set_aside_unmined`.
     pub slot: u32,
     /// The record's id.
-    pub txid: ByteBuf,
+    pub txid: Txid,
 }
 
 /// A phase of a run.

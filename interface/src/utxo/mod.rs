@@ -14,9 +14,9 @@ pub use settings::*;
 pub use transaction::*;
 pub use write::*;
 
+use crate::Txid;
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
-use serde_bytes::ByteBuf;
 
 /// The largest block height: whatever is added to one still fits 32 bits.
 pub const MAX_HEIGHT: u32 = u32::MAX / 2;
@@ -25,7 +25,7 @@ pub const MAX_HEIGHT: u32 = u32::MAX / 2;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, CandidType, Serialize, Deserialize)]
 pub struct Outpoint {
     /// The transaction that has the output.
-    pub txid: ByteBuf,
+    pub txid: Txid,
     /// The output's number in its transaction, from 0.
     pub vout: u32,
 }
@@ -34,7 +34,7 @@ pub struct Outpoint {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, CandidType, Serialize, Deserialize)]
 pub struct Spender {
     /// The spending transaction.
-    pub txid: ByteBuf,
+    pub txid: Txid,
     /// The input of the spending transaction, from 0.
     pub vin: u32,
 }

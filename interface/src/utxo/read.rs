@@ -1,7 +1,7 @@
 //! Looking at records.
 
 use super::{BlockRef, FileType, Outpoint, Spender, TransactionPlace};
-use crate::UtxoHash;
+use crate::{Txid, UtxoHash};
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -10,7 +10,7 @@ use serde_bytes::ByteBuf;
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoGet {
     /// The transaction whose record is asked for.
-    pub txid: ByteBuf,
+    pub txid: Txid,
     /// The first output whose entry is wanted.
     pub first: u32,
     /// The most entries that are wanted, and 5,000; 0 asks for no entry.
@@ -21,7 +21,7 @@ pub struct UtxoGet {
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoRecord {
     /// The transaction's id.
-    pub txid: ByteBuf,
+    pub txid: Txid,
     /// Entries from output `first` on: 32 bytes unspent, 68 bytes spent or frozen, none where the output is no UTXO.
     pub utxos: Vec<Option<ByteBuf>>,
     /// The output of the first entry.
@@ -51,7 +51,7 @@ pub struct UtxoRecord {
     /// The transaction is a double spend.
     pub conflicting: bool,
     /// Transactions that spend from this one and are double spends.
-    pub conflicting_children: Vec<ByteBuf>,
+    pub conflicting_children: Vec<Txid>,
     /// The height since which the longest chain has not had the transaction; none where it has it.
     pub unmined_since: Option<u32>,
     /// The moment at which the record was created, in Unix nanoseconds.
@@ -69,7 +69,7 @@ pub struct UtxoRecord {
     /// Outputs that were given a new owner, in order.
     pub reassignments: Vec<Reassignment>,
     /// Spenders of the entries above that were deleted since, each once.
-    pub deleted_children: Vec<ByteBuf>,
+    pub deleted_children: Vec<Txid>,
     /// The transaction's fee in satoshis; none where it is not known.
     pub fee: Option<u64>,
     /// The bytes that the transaction had as it was given.
@@ -126,7 +126,7 @@ pub struct Reassignment {
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoGetPart {
     /// The transaction whose bytes are asked for.
-    pub txid: ByteBuf,
+    pub txid: Txid,
     /// The place of the first byte that is wanted, from the start.
     pub offset: u64,
     /// The number of bytes that are wanted; the answer has as many as a reply holds at most. 0 asks for no byte.
@@ -201,7 +201,7 @@ pub struct UnminedCursor {
     /// The moment at which the record of the last transaction that was listed was created, in Unix nanoseconds.
     pub created_at: u64,
     /// The last transaction that was listed.
-    pub txid: ByteBuf,
+    pub txid: Txid,
     /// The number of transactions that had become unmined again when the last one was listed.
     pub taken_back: u64,
 }
@@ -220,7 +220,7 @@ pub struct UnminedPage {
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UnminedTransaction {
     /// The transaction.
-    pub txid: ByteBuf,
+    pub txid: Txid,
     /// The moment at which the transaction's record was created, in Unix nanoseconds.
     pub created_at: u64,
     /// The height since which the transaction is unmined.

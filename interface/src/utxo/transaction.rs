@@ -3,7 +3,7 @@
 use super::super::UploadProgress;
 use super::{BlockRef, Outpoint, UtxoCreateError, UtxoRefusal};
 use crate::BlobPtr;
-use crate::UtxoHash;
+use crate::{Txid, UtxoHash};
 use candid::{CandidType, Principal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -49,7 +49,7 @@ pub enum TransactionSource {
     /// out.
     Raw(ByteBuf),
     /// The txid of a transaction that was uploaded in chunks.
-    Uploaded(ByteBuf),
+    Uploaded(Txid),
     /// The transaction's outputs only, or some of them: kept as `.outputs`.
     Outputs(PartialTransaction),
     /// The transaction's bytes are kept outside the canister.
@@ -60,7 +60,7 @@ pub enum TransactionSource {
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PartialTransaction {
     /// The transaction's id.
-    pub txid: ByteBuf,
+    pub txid: Txid,
     /// The transaction is a coinbase.
     pub coinbase: bool,
     /// The number of outputs, known or not. They are numbered from 0.
@@ -84,7 +84,7 @@ pub struct PartialOutput {
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct OutsideTransaction {
     /// The transaction's id.
-    pub txid: ByteBuf,
+    pub txid: Txid,
     /// The place of the transaction's bytes.
     pub store: ExternalStore,
     /// The transaction is a coinbase.
@@ -151,7 +151,7 @@ impl StoreType {
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoCreated {
     /// The transaction's id.
-    pub txid: ByteBuf,
+    pub txid: Txid,
     /// The number of the transaction's outputs that can be spent.
     pub utxos: u32,
     /// The number of pages behind the master record.
@@ -164,7 +164,7 @@ pub struct UtxoCreated {
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BeginTransaction {
     /// The transaction's id.
-    pub txid: ByteBuf,
+    pub txid: Txid,
     /// The transaction's size in bytes, at most 32 MiB.
     pub length: u64,
     /// The bytes of a chunk, all but the last: at most 1 MiB, and a power of two.
@@ -175,7 +175,7 @@ pub struct BeginTransaction {
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PutTransactionChunk {
     /// The transaction that is uploaded.
-    pub txid: ByteBuf,
+    pub txid: Txid,
     /// The chunk's number, from 0.
     pub chunk: u32,
     /// The chunk's bytes.
@@ -188,7 +188,7 @@ pub enum TransactionUploadError {
     /// The caller uploads another transaction: finish or abort it.
     OtherUpload {
         /// The transaction that the caller uploads.
-        txid: ByteBuf,
+        txid: Txid,
     },
     /// The caller uploads no such transaction.
     NoUpload,
@@ -225,7 +225,7 @@ pub struct OpenTransaction {
     /// The producer that began the upload; none where that was not noted.
     pub by: Option<Principal>,
     /// The transaction that is uploaded.
-    pub txid: ByteBuf,
+    pub txid: Txid,
     /// How many chunks there are, and how many are still to come.
     pub progress: UploadProgress,
     /// The moment at which the upload expires, in Unix seconds, unless the producer goes on with it before.

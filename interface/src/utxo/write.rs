@@ -1,16 +1,15 @@
 //! Operations that change records.
 
 use super::{Outpoint, Spender, UtxoError, UtxoSpendError};
-use crate::UtxoHash;
+use crate::{Txid, UtxoHash};
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
-use serde_bytes::ByteBuf;
 
 /// An output, as it is spent: with its hash and its spender.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Spend {
     /// The transaction that has the output.
-    pub txid: ByteBuf,
+    pub txid: Txid,
     /// The output's number in its transaction, from 0.
     pub vout: u32,
     /// The output's hash: SHA-256(txid ‖ VarInt(vout) ‖ locking script ‖ VarInt(satoshis)).
@@ -33,7 +32,7 @@ pub struct UtxoSpendBatch {
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct TransactionSpends {
     /// The spending transaction.
-    pub spender: ByteBuf,
+    pub spender: Txid,
     /// The outputs.
     pub spends: Vec<Spend>,
 }
@@ -89,7 +88,7 @@ pub struct UtxoSetMinedBatch {
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct MinedTransaction {
     /// The transaction.
-    pub txid: ByteBuf,
+    pub txid: Txid,
     /// The subtree of the block that has it.
     pub subtree: u32,
 }
@@ -100,7 +99,7 @@ pub struct UtxoSetOnLongestChainBatch {
     /// The height at which the chain is.
     pub height: u32,
     /// The transactions.
-    pub txids: Vec<ByteBuf>,
+    pub txids: Vec<Txid>,
     /// Whether the longest chain has them.
     pub on_longest_chain: bool,
 }
@@ -113,7 +112,7 @@ pub struct UtxoSetLockedBatch {
     /// Lock the transactions, or unlock them.
     pub locked: bool,
     /// The transactions.
-    pub txids: Vec<ByteBuf>,
+    pub txids: Vec<Txid>,
 }
 
 /// Outputs or transactions to freeze or unfreeze.
@@ -129,7 +128,7 @@ pub struct UtxoFreezeBatch {
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct FreezeTarget {
     /// The transaction.
-    pub txid: ByteBuf,
+    pub txid: Txid,
     /// The output's number; none: all outputs of the transaction.
     pub vout: Option<u32>,
     /// The output's hash, checked where it is given.
@@ -162,7 +161,7 @@ pub struct UtxoSetConflictingBatch {
     /// The height at which the chain is.
     pub height: u32,
     /// The transactions. Each is marked with everything that spends from it, directly or not.
-    pub txids: Vec<ByteBuf>,
+    pub txids: Vec<Txid>,
 }
 
 /// What marking a transaction as a double spend has done.
@@ -170,7 +169,7 @@ pub struct UtxoSetConflictingBatch {
 pub struct Conflict {
     /// Transactions that were marked, the one that was named first, then its spenders, breadth first. Those that were
     /// conflicting before are not among them.
-    pub marked: Vec<ByteBuf>,
+    pub marked: Vec<Txid>,
     /// Outputs that marked transactions hold.
     pub parent_spends: Vec<Unspend>,
 }
@@ -181,14 +180,14 @@ pub struct UtxoProcessConflicting {
     /// The height at which the chain is.
     pub height: u32,
     /// The conflicting transactions that win. All of them or none.
-    pub winners: Vec<ByteBuf>,
+    pub winners: Vec<Txid>,
 }
 
 /// What the winners have done.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ConflictResolution {
     /// Transactions that are conflicting now and were not before: losers, and what spends from them.
-    pub losers: Vec<ByteBuf>,
+    pub losers: Vec<Txid>,
     /// Outputs that losers held, and hold no more.
     pub unspent: Vec<Unspend>,
     /// Outputs that the winners hold now.
@@ -199,7 +198,7 @@ pub struct ConflictResolution {
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ConflictError {
     /// The transaction with which something is wrong: a winner, or one whose outputs it spends.
-    pub txid: ByteBuf,
+    pub txid: Txid,
     /// The error that came up.
     pub error: UtxoError,
 }
@@ -210,5 +209,5 @@ pub struct UtxoPreserveBatch {
     /// The height until which the records are kept.
     pub until: u32,
     /// The transactions. Those that have no record are passed over.
-    pub txids: Vec<ByteBuf>,
+    pub txids: Vec<Txid>,
 }

@@ -13,7 +13,7 @@ const HEIGHT: u32 = 10;
 fn record(txid: [u8; 32]) -> UtxoCreate {
     let output = PartialOutput { index: 0, satoshis: 1_000, script: ByteBuf::from([0x51]) };
     let outputs =
-        PartialTransaction { txid: ByteBuf::from(txid), coinbase: false, total_outputs: 1, outputs: vec![output] };
+        PartialTransaction { txid: Txid::from(txid), coinbase: false, total_outputs: 1, outputs: vec![output] };
     UtxoCreate {
         source: TransactionSource::Outputs(outputs),
         mined: None,
@@ -41,14 +41,14 @@ pub async fn a_batch_of_any_size_is_answered_whole<T: Transport>(client: &Client
     let none = UtxoCreateBatch { height: HEIGHT, items: Vec::new() };
     assert_eq!(client.utxo_create_all(none).await.unwrap(), []);
 
-    let outpoints: Vec<Outpoint> = txids.iter().map(|txid| Outpoint { txid: ByteBuf::from(*txid), vout: 0 }).collect();
+    let outpoints: Vec<Outpoint> = txids.iter().map(|txid| Outpoint { txid: Txid::from(*txid), vout: 0 }).collect();
     let states = client.utxo_get_spend(&UtxoGetSpend { height: HEIGHT, outpoints }).await.unwrap();
     let items: Vec<TransactionSpends> = (0u32..)
         .zip(txids.iter().zip(&states))
         .map(|(of, (txid, state))| TransactionSpends {
-            spender: ByteBuf::from(id(u64::MAX - 1, of)),
+            spender: Txid::from(id(u64::MAX - 1, of)),
             spends: vec![Spend {
-                txid: ByteBuf::from(*txid),
+                txid: Txid::from(*txid),
                 vout: 0,
                 utxo_hash: state.utxo_hash.clone().expect("it is there"),
                 vin: 0,
@@ -60,7 +60,7 @@ pub async fn a_batch_of_any_size_is_answered_whole<T: Transport>(client: &Client
         let spent = client.utxo_spend_all(UtxoSpendBatch { height: HEIGHT, items: items.clone() }).await.unwrap();
         assert!(spent.len() == items.len() && spent.iter().all(Result::is_ok), "{spent:?}");
     }
-    let late = TransactionSpends { spender: ByteBuf::from([9; 32]), ..items[0].clone() };
+    let late = TransactionSpends { spender: Txid::from([9; 32]), ..items[0].clone() };
     let refused = client.utxo_spend_all(UtxoSpendBatch { height: HEIGHT, items: vec![late] }).await.unwrap();
     let Err(why) = &refused[0] else { panic!("{refused:?}") };
     let by = Spender { txid: items[0].spender.clone(), vin: 0 };
@@ -88,20 +88,20 @@ fn long_transaction(script: u32) -> Vec<u8> {
 
 pub async fn a_transaction_that_no_message_holds_is_uploaded<T: Transport>(client: &Client<T>, _: Principal) {
     let raw = long_transaction(2_300_000);
-    let txid = sha256(&sha256(&raw));
+    let txid = Txid::from(sha256(&sha256(&raw)));
     // An upload of another form of it stands in the way, and goes.
-    let other = BeginTransaction { txid: ByteBuf::from(txid), length: 3_000_000, chunk_size: 1 << 20 };
+    let other = BeginTransaction { txid: txid.clone(), length: 3_000_000, chunk_size: 1 << 20 };
     client.utxo_begin_transaction(&other).await.unwrap();
     for _ in 0..2 {
         client.upload_transaction(&txid, &raw).await.unwrap();
     }
-    let source = TransactionSource::Uploaded(ByteBuf::from(txid));
-    let items = vec![UtxoCreate { source, ..record(txid) }];
+    let source = TransactionSource::Uploaded(txid.clone());
+    let items = vec![UtxoCreate { source, ..record([0; 32]) }];
     let created = client.utxo_create_all(UtxoCreateBatch { height: HEIGHT, items }).await.unwrap();
     assert!(created[0].as_ref().is_ok_and(|created| created.external), "{created:?}");
     let (file_type, read) = client.whole_transaction(&txid).await.unwrap();
     assert_eq!(file_type, FileType::Tx);
     assert!(read == raw, "{} bytes", read.len());
     assert_eq!(client.utxo_list_uploads().await.unwrap(), []);
-    assert!(client.whole_transaction(&[1; 32]).await.is_err());
+    assert!(client.whole_transaction(&Txid::from([1; 32])).await.is_err());
 }

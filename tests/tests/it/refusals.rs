@@ -8,7 +8,6 @@ use coppice_tests::blocks::{hash, plain};
 use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;
-use serde_bytes::ByteBuf;
 
 /// Writes to stable memory `at` bytes before the place where `bytes` lie behind `before`.
 fn damage(coppice: &Coppice, host: &Host, bytes: &[u8], is_there: impl Fn(&[u8]) -> bool, head: usize, with: &[u8]) {
@@ -47,7 +46,7 @@ fn a_record_that_cannot_be_decoded_is_corrupt() {
     assert!(get(&coppice, &tx).is_err_and(|error| corrupt(error.into())));
     assert!(create(&coppice, 11, vec![tx.record()]).results.remove(0).is_err_and(|error| corrupt(error.into())));
     assert!(set_mined(&coppice, 11, 7, &[&tx], false).results.remove(0).is_err_and(|error| corrupt(error.into())));
-    let item = TransactionSpends { spender: ByteBuf::from([7; 32]), spends: vec![tx.spend(0, 0)] };
+    let item = TransactionSpends { spender: [7; 32].into(), spends: vec![tx.spend(0, 0)] };
     let refused = spend(&coppice, 11, vec![item]).results.remove(0).unwrap_err();
     assert!(corrupt(refused[0].error.clone().into()), "{refused:?}");
     assert!(get(&coppice, &other).is_ok());

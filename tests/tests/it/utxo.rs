@@ -108,7 +108,7 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
     let resolved: Result<ConflictResolution, ConflictError> = coppice.producer().utxo_process_conflicting(&arg).told();
     assert_eq!(resolved.unwrap().losers, [child.id(), grandchild.id()]);
     after_each(coppice);
-    let preserve = UtxoPreserveBatch { until: 99, txids: vec![child.id(), ByteBuf::from([1; 32])] };
+    let preserve = UtxoPreserveBatch { until: 99, txids: vec![child.id(), Txid::from([1; 32])] };
     assert_eq!(all_ok::<bool, UtxoError>(coppice.producer().utxo_preserve(&preserve).told()), [true, false]);
     after_each(coppice);
     [&parent, &child, &rival, &grandchild].map(|tx| UtxoRecord { created_at: 0, ..get(coppice, tx).unwrap() }).into()
@@ -155,8 +155,8 @@ fn a_message_full_of_nonsense_is_answered_item_by_item() {
     let batch = create(&coppice, 5, vec![nothing; 15_000]);
     assert_eq!(batch.results.len() + batch.remaining as usize, 15_000);
     assert!(batch.results.iter().all(|result| matches!(result, Err(UtxoCreateError::BadTransaction { at: 0, .. }))));
-    let bad = Spend { txid: ByteBuf::new(), vout: 0, utxo_hash: UtxoHash::default(), vin: 0 };
-    let spends = vec![TransactionSpends { spender: ByteBuf::from([1; 32]), spends: vec![bad; 6_000] }; 2];
+    let bad = Spend { txid: Txid::default(), vout: 0, utxo_hash: UtxoHash::default(), vin: 0 };
+    let spends = vec![TransactionSpends { spender: [1; 32].into(), spends: vec![bad; 6_000] }; 2];
     let batch = spend(&coppice, 5, spends);
     let errors = batch.results[0].as_ref().unwrap_err();
     assert!(errors.len() >= 1_000 && errors.iter().all(|e| matches!(e.error, UtxoSpendError::BadArgument { .. })));
@@ -202,7 +202,7 @@ fn a_double_spend_is_marked_with_what_spends_from_it() {
     all_ok(create(&coppice, 5, [&parent, &child].map(Tx::record).into()));
     let spends = vec![parent.spend(0, 0)];
     all_ok(spend(&coppice, 5, vec![TransactionSpends { spender: child.id(), spends }]));
-    let arg = UtxoSetConflictingBatch { height: 6, txids: vec![parent.id(), ByteBuf::from([9; 32])] };
+    let arg = UtxoSetConflictingBatch { height: 6, txids: vec![parent.id(), Txid::from([9; 32])] };
     let done: Done<Conflict> = coppice.producer().utxo_set_conflicting(&arg).told();
     let marked = done.results[0].as_ref().unwrap();
     assert_eq!(marked.marked, [parent.id(), child.id()]);
@@ -217,14 +217,14 @@ fn a_double_spend_is_marked_with_what_spends_from_it() {
 #[test]
 fn an_upload_that_nobody_goes_on_with_expires() {
     let coppice = Coppice::new();
-    let begin = BeginTransaction { txid: ByteBuf::from([1; 32]), length: 1 << 20, chunk_size: 1 << 20 };
+    let begin = BeginTransaction { txid: Txid::from([1; 32]), length: 1 << 20, chunk_size: 1 << 20 };
     let begun: Result<UploadProgress, TransactionUploadError> =
         coppice.producer().utxo_begin_transaction(&begin).told();
     begun.unwrap();
     let abort = |txid: [u8; 32]| -> Result<bool, TransactionUploadError> {
-        coppice.producer().utxo_abort_transaction(&ByteBuf::from(txid)).told()
+        coppice.producer().utxo_abort_transaction(&Txid::from(txid)).told()
     };
-    let other = TransactionUploadError::OtherUpload { txid: ByteBuf::from([1; 32]) };
+    let other = TransactionUploadError::OtherUpload { txid: [1; 32].into() };
     assert_eq!(abort([2; 32]), Err(other));
     coppice.pass(110);
     assert_eq!(coppice.anyone().utxo_list_uploads().told().len(), 1);
@@ -255,8 +255,8 @@ fn unmined_transactions_are_listed_as_they_came() {
         }
     }
     assert!(listed.is_sorted_by_key(|tx| tx.created_at / 1_000_000_000));
-    let mut expected: Vec<ByteBuf> = txs.iter().map(Tx::id).filter(|id| *id != txs[15].id()).collect();
-    let mut found: Vec<ByteBuf> = listed.iter().map(|tx| tx.txid.clone()).collect();
+    let mut expected: Vec<Txid> = txs.iter().map(Tx::id).filter(|id| *id != txs[15].id()).collect();
+    let mut found: Vec<Txid> = listed.iter().map(|tx| tx.txid.clone()).collect();
     expected.sort();
     found.sort();
     assert_eq!(found, expected);

@@ -178,7 +178,7 @@ fn run(prepared: &mut Prepared, op: &str, baseline: bool) -> Result<(), String> 
                         unset: false,
                         items: Vec::new(),
                     };
-                    let item = MinedTransaction { txid: ByteBuf::from(tx.parsed.txid), subtree: 0 };
+                    let item = MinedTransaction { txid: tx.parsed.txid.into(), subtree: 0 };
                     black_box(said(store.set_mined(&block, &item, &call))?);
                 }
                 other => return Err(format!("no such operation: {other}")),

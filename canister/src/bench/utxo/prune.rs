@@ -136,7 +136,7 @@ fn make_due(
         Spend { vin, ..parent.spends.spends[vout].clone() }
     };
     let spends = vec![spend(0), spend(1)];
-    let spends = TransactionSpends { spender: ByteBuf::from(child.parsed.txid), spends };
+    let spends = TransactionSpends { spender: child.parsed.txid.into(), spends };
     said(state.utxo.spend(&spends, call))?;
     said(state.utxo.spend(&child.spends, call)).map(drop)
 }

@@ -55,7 +55,7 @@ impl Transaction {
             fee: None,
         };
         let spend = |(vout, hash): (u32, &Option<[u8; 32]>)| Spend {
-            txid: ByteBuf::from(parsed.txid),
+            txid: parsed.txid.into(),
             vout,
             utxo_hash: UtxoHash::from(hash.expect("each has one")),
             vin: vout,

@@ -43,7 +43,7 @@ fn what_gives_up_in_its_middle_is_undone_and_done_alone() {
         w.spend_one(&parent, vout, child).unwrap();
     }
     let call = w.call();
-    let txids: Vec<ByteBuf> = children.iter().map(Tx::id).collect();
+    let txids: Vec<Txid> = children.iter().map(Tx::id).collect();
     let done = w.store.batch(&txids, call.settings, |store, txid| {
         // As if what comes behind the first changed more than there is room for.
         store.changed.most = store.changed.most.map(|_| 0);

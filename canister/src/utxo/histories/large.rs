@@ -5,11 +5,10 @@ use super::{Answer, Op, Store};
 use crate::testing::id;
 use crate::utxo::model::{Call, Model};
 use coppice_interface::*;
-use serde_bytes::ByteBuf;
 
 fn outside(number: u64, inputs: Vec<Outpoint>, outputs: u32) -> UtxoCreate {
-    let txid = ByteBuf::from(id(number));
-    let store = ExternalStore { blob_key: txid.clone(), file_type: FileType::Tx, store_type: StoreType::Tx };
+    let txid = Txid::from(id(number));
+    let store = ExternalStore { blob_key: txid.clone().into(), file_type: FileType::Tx, store_type: StoreType::Tx };
     let hash = |vout: u32| (vout % 7 != 3).then(|| UtxoHash::from(id(u64::from(vout))));
     let source = TransactionSource::Outside(OutsideTransaction {
         txid,
@@ -55,7 +54,7 @@ fn a_full_store_is_emptied_and_filled_again() {
     let mut until = 0;
     for number in there.clone() {
         until += 5_000_000;
-        let txid = ByteBuf::from(id(number));
+        let txid = Txid::from(id(number));
         if is_full(&store.apply(&Op::Preserve(txid, until), &call(height))) {
             break;
         }
@@ -107,7 +106,7 @@ impl Both {
                 assert!(self.store.record(&txid, first, 5_000) == expected, "{number} from {first} on");
             }
             for offset in [0, 1_000_000, 3_000_000] {
-                let part = UtxoGetPart { txid: ByteBuf::from(txid), offset, length: 1_500_000 };
+                let part = UtxoGetPart { txid: txid.into(), offset, length: 1_500_000 };
                 assert!(self.store.inpoints(&part) == Store::inpoints(&self.model, &part), "{number} at {offset}");
             }
         }
@@ -117,9 +116,9 @@ impl Both {
 fn spends(by: u64, of: u64, vouts: impl Iterator<Item = (u32, u32)>) -> TransactionSpends {
     let spend = |(vout, vin)| {
         let utxo_hash = UtxoHash::from(id(u64::from(vout)));
-        Spend { txid: ByteBuf::from(id(of)), vout, utxo_hash, vin }
+        Spend { txid: id(of).into(), vout, utxo_hash, vin }
     };
-    TransactionSpends { spender: ByteBuf::from(id(by)), spends: vouts.map(spend).collect() }
+    TransactionSpends { spender: id(by).into(), spends: vouts.map(spend).collect() }
 }
 
 /// Three pages of outputs, three of inputs, and several spenders.
@@ -127,7 +126,7 @@ fn spends(by: u64, of: u64, vouts: impl Iterator<Item = (u32, u32)>) -> Transact
 fn large_records_are_as_the_model_says() {
     let mut both = Both { store: Real::new(), model: Model::default(), height: 1 };
     let outputs = 45_000u32;
-    let outpoint = |of: u64, vout: u32| Outpoint { txid: ByteBuf::from(id(of)), vout };
+    let outpoint = |of: u64, vout: u32| Outpoint { txid: id(of).into(), vout };
     both.apply(Op::Create(outside(1_000, Vec::new(), outputs)));
     // One spends the outputs from the last on, behind inputs of others.
     let inputs = (0..110_000u32).map(|vin| match vin.checked_sub(60_000) {
@@ -146,13 +145,13 @@ fn large_records_are_as_the_model_says() {
     let double = outside(1_002, wanted().map(|vout| outpoint(1_000, vout)).collect(), 2);
     both.apply(Op::Create(UtxoCreate { conflicting: true, ..double }));
     both.check(&[1_000, 1_001, 1_002], outputs);
-    both.apply(Op::Freeze(FreezeTarget { txid: ByteBuf::from(id(1_000)), vout: Some(41_000), utxo_hash: None }));
-    let resolved = both.apply(Op::ProcessConflicting(vec![ByteBuf::from(id(1_002))]));
+    both.apply(Op::Freeze(FreezeTarget { txid: id(1_000).into(), vout: Some(41_000), utxo_hash: None }));
+    let resolved = both.apply(Op::ProcessConflicting(vec![Txid::from(id(1_002))]));
     let Answer::Resolved(Ok(resolved)) = resolved else { panic!("{resolved:?}") };
-    assert_eq!(resolved.losers, [ByteBuf::from(id(1_001))]);
+    assert_eq!(resolved.losers, [Txid::from(id(1_001))]);
     assert_eq!(resolved.spent as usize, wanted().count());
     both.check(&[1_000, 1_001, 1_002], outputs);
-    let whole = |number: u64| FreezeTarget { txid: ByteBuf::from(id(number)), vout: None, utxo_hash: None };
+    let whole = |number: u64| FreezeTarget { txid: id(number).into(), vout: None, utxo_hash: None };
     both.apply(Op::Freeze(whole(1_000)));
     both.check(&[1_000], outputs);
     both.apply(Op::Unfreeze(whole(1_000)));
@@ -162,7 +161,7 @@ fn large_records_are_as_the_model_says() {
         block_height: 3,
         on_longest_chain: true,
         unset: false,
-        items: vec![MinedTransaction { txid: ByteBuf::from(id(1_000)), subtree: 0 }],
+        items: vec![MinedTransaction { txid: id(1_000).into(), subtree: 0 }],
     }));
     both.apply(Op::Spend(spends(1_003, 1_000, (2_000..20_000).filter(is_utxo).zip(0..))));
     both.apply(Op::Spend(spends(1_003, 1_000, (40_000..outputs).filter(is_utxo).zip(20_000..))));
@@ -185,10 +184,10 @@ fn a_double_spend_of_many_parents_fits_or_is_refused() {
         for number in 0..parents {
             store.apply(&Op::Create(outside(number, Vec::new(), 1)), &call(1));
         }
-        let inputs = (0..parents).map(|number| Outpoint { txid: ByteBuf::from(id(number)), vout: 0 }).collect();
+        let inputs = (0..parents).map(|number| Outpoint { txid: id(number).into(), vout: 0 }).collect();
         store.apply(&Op::Create(outside(parents, inputs, 1)), &call(1));
         store.fill(slack);
-        let txid = ByteBuf::from(id(parents));
+        let txid = Txid::from(id(parents));
         match store.apply(&Op::SetConflicting(txid.clone()), &call(2)) {
             Answer::Conflict(Ok(_)) => done += 1,
             answer => {

@@ -45,7 +45,7 @@ fn other(bytes: &mut Vec<u8>) {
     }
 }
 
-fn spoil_txid(wrong: Option<Wrong>, txid: &mut ByteBuf) {
+fn spoil_txid(wrong: Option<Wrong>, txid: &mut Txid) {
     match wrong {
         Some(Wrong::ShortTxid) => short(txid),
         Some(Wrong::Txid) => other(txid),
@@ -87,8 +87,8 @@ impl<S: Store> Run<'_, S> {
         self.transaction(which, |one| good(one) || !some && self.is_there(one))
     }
 
-    fn txid(&self, which: Which, wrong: Option<Wrong>) -> ByteBuf {
-        let mut txid = ByteBuf::from(self.recorded(which, |_| true).txid);
+    fn txid(&self, which: Which, wrong: Option<Wrong>) -> Txid {
+        let mut txid = Txid::from(self.recorded(which, |_| true).txid);
         spoil_txid(wrong, &mut txid);
         txid
     }
@@ -98,7 +98,7 @@ impl<S: Store> Run<'_, S> {
         let outputs = |one: &Transaction| (0..one.outputs.max(1)).map(|vout| (one.txid, vout)).collect::<Vec<_>>();
         let all: Vec<(Hash, u32)> = self.transactions.iter().flat_map(outputs).collect();
         let (txid, vout) = choose(which, &all, |at| self.entry(at).is_some_and(|entry| qualifies(at, entry)));
-        (Outpoint { txid: ByteBuf::from(txid), vout }, self.hash_of((txid, vout)))
+        (Outpoint { txid: txid.into(), vout }, self.hash_of((txid, vout)))
     }
 
     fn is_there(&self, one: &Transaction) -> bool {
@@ -171,7 +171,7 @@ impl<S: Store> Run<'_, S> {
                     if mask >> number & 1 == 0 || !self.is_there(one) && mask >> 12 > 0 {
                         continue;
                     }
-                    let mut txid = ByteBuf::from(one.txid);
+                    let mut txid = Txid::from(one.txid);
                     spoil_txid(wrong, &mut txid);
                     let items = vec![MinedTransaction { txid, subtree }];
                     let op = UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain, unset, items };
@@ -231,7 +231,7 @@ impl<S: Store> Run<'_, S> {
             };
             conflicting = errors.iter().any(|refused| first(&refused.error));
         }
-        let (source, txid) = (one.source, ByteBuf::from(one.txid));
+        let (source, txid) = (one.source, Txid::from(one.txid));
         self.apply(Op::Create(UtxoCreate { source, mined: None, locked: None, conflicting, fee: None }), height)?;
         if unlock {
             self.apply(Op::SetLocked(txid, false), height)?;
@@ -254,7 +254,7 @@ impl<S: Store> Run<'_, S> {
                 })
                 .unwrap_or(vec![1; 100_000]),
         };
-        let mut txid = ByteBuf::from(one.txid);
+        let mut txid = Txid::from(one.txid);
         spoil_txid(wrong, &mut txid);
         let (length, chunk_size) = (bytes.len() as u64, 64 << 10);
         self.apply(Op::Begin(BeginTransaction { txid: txid.clone(), length, chunk_size }), height)?;
@@ -312,9 +312,9 @@ impl<S: Store> Run<'_, S> {
         let inputs = one.inputs.iter().zip(0..).filter(|(_, vin)| mask >> (vin % 8) & 1 == 1);
         let spend = |(&(txid, vout), vin): (&(Hash, u32), u32)| {
             let utxo_hash = self.hash_of((txid, vout));
-            Spend { txid: ByteBuf::from(txid), vout, utxo_hash, vin }
+            Spend { txid: txid.into(), vout, utxo_hash, vin }
         };
-        TransactionSpends { spender: ByteBuf::from(one.txid), spends: inputs.map(spend).collect() }
+        TransactionSpends { spender: one.txid.into(), spends: inputs.map(spend).collect() }
     }
 
     fn spend(&self, which: Which, mask: u8, again: bool, wrong: Option<Wrong>) -> TransactionSpends {
@@ -353,17 +353,17 @@ impl<S: Store> Run<'_, S> {
             // By the input that names the output, if one does.
             let vin = by.inputs.iter().position(|input| *input == (one.txid, vout));
             let vin = vin.map_or(100 + count, |vin| vin as u32);
-            Spend { txid: ByteBuf::from(one.txid), vout, utxo_hash: self.hash_of((one.txid, vout)), vin }
+            Spend { txid: one.txid.into(), vout, utxo_hash: self.hash_of((one.txid, vout)), vin }
         };
         let spends = (0..one.outputs).filter(free).zip(0..).map(spend).collect();
-        TransactionSpends { spender: ByteBuf::from(by.txid), spends }
+        TransactionSpends { spender: by.txid.into(), spends }
     }
 
     fn unspend(&self, which: Which, wrong: Option<Wrong>) -> Unspend {
         let (outpoint, utxo_hash) = self.output(which, |_, entry| entry.hold.is_some());
         let txid: Hash = outpoint.txid[..].try_into().expect("it is a txid");
         let (by, vin) = self.hold((txid, outpoint.vout)).map_or(([9; 32], 0), |hold| (hold.by, hold.vin));
-        let mut item = Unspend { outpoint, utxo_hash, spender: Spender { txid: ByteBuf::from(by), vin } };
+        let mut item = Unspend { outpoint, utxo_hash, spender: Spender { txid: by.into(), vin } };
         match wrong {
             Some(Wrong::ShortTxid) if which.number.is_multiple_of(2) => short(&mut item.spender.txid),
             Some(Wrong::Spender) => other(&mut item.spender.txid),
@@ -404,7 +404,7 @@ impl<S: Store> Run<'_, S> {
     }
 
     /// Conflicting transactions, the first of which wants what another holds; none where there are none, as a rule.
-    fn winners(&mut self, meant: &[Which], wrong: Option<Wrong>) -> Outcome<Option<Vec<ByteBuf>>> {
+    fn winners(&mut self, meant: &[Which], wrong: Option<Wrong>) -> Outcome<Option<Vec<Txid>>> {
         let can = |run: &Self, one: &Transaction| {
             let there = |&input: &(Hash, u32)| run.entry(input).is_some();
             run.is_conflicting(one) && one.inputs.iter().all(there) && run.is_late(one)
@@ -416,14 +416,14 @@ impl<S: Store> Run<'_, S> {
         if meant.first().is_some_and(|which| which.number % 4 == 2) {
             self.settle(&can)?;
         }
-        let mut winners: Vec<ByteBuf> = Vec::new();
+        let mut winners: Vec<Txid> = Vec::new();
         for &which in meant {
             if winners.len() == 1 && which.number % 4 == 1 {
                 // Another double spend that has what the first one wants.
                 let first = self.transactions.iter().find(|one| one.txid[..] == winners[0][..]);
                 let inputs = first.map_or(Vec::new(), |first| first.inputs.clone());
                 let rival = inputs.iter().find_map(|&input| self.hold(input));
-                if let Some(rival) = rival.map(|hold| ByteBuf::from(hold.by)) {
+                if let Some(rival) = rival.map(|hold| Txid::from(hold.by)) {
                     self.apply(Op::SetConflicting(rival.clone()), self.height)?;
                     winners.push(rival);
                     continue;
@@ -432,7 +432,7 @@ impl<S: Store> Run<'_, S> {
             let first = winners.is_empty() && some && which.number % 8 < 6;
             let spends = |one: &Transaction| self.is_conflicting(one) && !one.inputs.is_empty();
             let good = |one: &Transaction| if first { can(self, one) } else { spends(one) };
-            let mut winner = ByteBuf::from(self.recorded(which, good).txid);
+            let mut winner = Txid::from(self.recorded(which, good).txid);
             spoil_txid(wrong, &mut winner);
             winners.push(winner);
         }
@@ -451,7 +451,7 @@ impl<S: Store> Run<'_, S> {
                 continue;
             };
             let free = |vout: &u32| self.entry((parent, *vout)).is_some_and(|entry| entry.hold.is_none());
-            let txid = ByteBuf::from(parent);
+            let txid = Txid::from(parent);
             let spend = |(vout, vin): (u32, u32)| Spend {
                 txid: txid.clone(),
                 vout,
@@ -459,7 +459,7 @@ impl<S: Store> Run<'_, S> {
                 vin,
             };
             let spends = (0..one.outputs).filter(free).zip(0..).map(spend).collect();
-            let spends = TransactionSpends { spender: ByteBuf::from([3; 32]), spends };
+            let spends = TransactionSpends { spender: [3; 32].into(), spends };
             let BlockRef { block_id, height: block_height, subtree } = block(7);
             let items = vec![MinedTransaction { txid: txid.clone(), subtree }];
             let (height, on_longest_chain) = (self.height, true);
@@ -516,9 +516,9 @@ impl<S: Store> Run<'_, S> {
         same(&"blobs", store.blob_bytes(), model.blob_bytes())?;
         let counters = UtxoStorage { used_bytes: 0, reusable_bytes: 0, ..store.storage() };
         same(&"counters", counters, model.storage())?;
-        let mut names: Vec<ByteBuf> = self.transactions.iter().map(|one| ByteBuf::from(one.txid)).collect();
-        names.push(ByteBuf::from([0x55; 32]));
-        names.push(ByteBuf::from([0x55; 31]));
+        let mut names: Vec<Txid> = self.transactions.iter().map(|one| Txid::from(one.txid)).collect();
+        names.push(Txid::from([0x55; 32]));
+        names.push(Txid::from([0x55; 31]));
         for txid in &names {
             for (first, limit) in [(0, 10_000), (1, 3)] {
                 let record = store.record(txid, first, limit).map_err(plain::<UtxoRefusal>);
@@ -534,7 +534,7 @@ impl<S: Store> Run<'_, S> {
         }
         for one in &self.transactions {
             for vout in 0..=one.outputs {
-                let outpoint = Outpoint { txid: ByteBuf::from(one.txid), vout };
+                let outpoint = Outpoint { txid: one.txid.into(), vout };
                 for height in [self.height, self.height + 3, 1_000_000] {
                     let state = store.spend_state(&outpoint, height).map_err(plain::<UtxoRefusal>);
                     same(
@@ -571,7 +571,7 @@ impl<S: Store> Run<'_, S> {
         // From anywhere: what was listed last may be mined since.
         for one in &self.transactions {
             let created_at = self.now_ns / 2;
-            let after = UnminedCursor { created_at, txid: ByteBuf::from(one.txid), taken_back: u64::MAX };
+            let after = UnminedCursor { created_at, txid: one.txid.into(), taken_back: u64::MAX };
             let page = self.store.list_unmined(Some(&after), 2);
             let behind = |tx: &UnminedTransaction| tx.created_at / 1_000_000_000 >= created_at / 1_000_000_000;
             let (expected, listed) = (all.iter().filter(|tx| behind(tx)).count().min(2), &page.transactions);

@@ -8,7 +8,6 @@ use crate::utxo::model::{Hash, Indexes};
 use crate::utxo::{Call, LastUnspent, Order, UtxoStore};
 use candid::Principal;
 use coppice_interface::*;
-use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -126,7 +125,7 @@ impl Store for Real {
     }
 
     fn record(&self, txid: &[u8], first: u32, limit: u32) -> Result<UtxoRecord, UtxoRefusal> {
-        let mut record = self.store.get(&UtxoGet { txid: ByteBuf::from(txid), first, limit })?;
+        let mut record = self.store.get(&UtxoGet { txid: txid.into(), first, limit })?;
         // Where the blobs lie is not the model's business: that they hold the bytes is asked elsewhere.
         if let TransactionPlace::Blobs { parts, .. } = &mut record.transaction {
             assert!(!parts.is_empty());

@@ -160,7 +160,7 @@ pub fn build(templates: &[Template]) -> Vec<Transaction> {
                     PartialOutput { index, satoshis, script: ByteBuf::from(script) }
                 });
                 TransactionSource::Outputs(PartialTransaction {
-                    txid: ByteBuf::from(named(number)),
+                    txid: named(number).into(),
                     coinbase,
                     total_outputs: outputs.len() as u32,
                     outputs: known.collect(),
@@ -172,10 +172,10 @@ pub fn build(templates: &[Template]) -> Vec<Transaction> {
                     (!(5..=6).contains(&kind))
                         .then(|| UtxoHash::from(utxo_hash(&named(number), vout, &script, satoshis)))
                 };
-                let outpoint = |&(txid, vout): &(Hash, u32)| Outpoint { txid: ByteBuf::from(txid), vout };
+                let outpoint = |&(txid, vout): &(Hash, u32)| Outpoint { txid: txid.into(), vout };
                 let (file_type, store_type) = (FileType::Tx, StoreType::Tx);
                 TransactionSource::Outside(OutsideTransaction {
-                    txid: ByteBuf::from(named(number)),
+                    txid: named(number).into(),
                     store: ExternalStore { blob_key: ByteBuf::from(vec![7; 1 + number * 25]), file_type, store_type },
                     coinbase,
                     version: number as u32,
@@ -201,7 +201,7 @@ pub fn build(templates: &[Template]) -> Vec<Transaction> {
 pub fn spoil(source: &mut TransactionSource, how: u8) {
     match source {
         TransactionSource::Raw(bytes) => match how % 4 {
-            0 => *source = TransactionSource::Uploaded(ByteBuf::from([1; 32])),
+            0 => *source = TransactionSource::Uploaded([1; 32].into()),
             1 => bytes.push(0),
             2 => drop(bytes.pop()),
             _ => {
@@ -218,7 +218,7 @@ pub fn spoil(source: &mut TransactionSource, how: u8) {
             0 => drop(outside.txid.pop()),
             1 => outside.store.blob_key = ByteBuf::new(),
             2 => outside.store.blob_key = ByteBuf::from([1; 1_025]),
-            3 => outside.inputs.push(Outpoint { txid: ByteBuf::from([1; 31]), vout: 0 }),
+            3 => outside.inputs.push(Outpoint { txid: [1; 31].into(), vout: 0 }),
             _ => outside.utxo_hashes.push(Some(UtxoHash::from(vec![1; 33]))),
         },
         TransactionSource::Uploaded(_) => {}

@@ -2,7 +2,6 @@
 
 use super::{Call, Hash, Hold, Model, buf, hash_argument, not_zero};
 use coppice_interface::*;
-use serde_bytes::ByteBuf;
 use std::collections::{BTreeSet, VecDeque};
 
 impl Model {
@@ -56,11 +55,7 @@ impl Model {
         Ok(Conflict { marked: marked.iter().map(buf).collect(), parent_spends })
     }
 
-    pub fn process_conflicting(
-        &mut self,
-        winners: &[ByteBuf],
-        call: &Call,
-    ) -> Result<ConflictResolution, ConflictError> {
+    pub fn process_conflicting(&mut self, winners: &[Txid], call: &Call) -> Result<ConflictResolution, ConflictError> {
         let before = self.clone();
         let resolved = self.resolve(winners, call);
         if resolved.is_err() {
@@ -69,9 +64,9 @@ impl Model {
         resolved
     }
 
-    fn resolve(&mut self, named: &[ByteBuf], call: &Call) -> Result<ConflictResolution, ConflictError> {
+    fn resolve(&mut self, named: &[Txid], call: &Call) -> Result<ConflictResolution, ConflictError> {
         let with = |txid: &[u8]| {
-            let txid = ByteBuf::from(txid);
+            let txid = Txid::from(txid);
             move |error: UtxoRefusal| ConflictError { txid, error: error.into() }
         };
         let mut winners: Vec<Hash> = Vec::new();

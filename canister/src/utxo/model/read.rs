@@ -11,7 +11,7 @@ impl Model {
     pub fn record(&self, txid: &[u8], first: u32, limit: u32) -> Result<UtxoRecord, UtxoRefusal> {
         let record = self.get(txid)?;
         let window: Vec<_> = record.outputs.iter().skip(first as usize).take(limit as usize).collect();
-        let mut deleted_children: Vec<ByteBuf> = Vec::new();
+        let mut deleted_children: Vec<Txid> = Vec::new();
         for hold in window.iter().copied().flatten().filter_map(|output| output.hold.as_ref()) {
             if hold.deleted && !deleted_children.contains(&buf(&hold.by)) {
                 deleted_children.push(buf(&hold.by));

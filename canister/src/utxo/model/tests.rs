@@ -19,10 +19,10 @@ fn call(height: u32) -> Call {
 const GENESIS: &str = "01000000010000000000000000000000000000000000000000000000000000000000000000ffffffff4d04ffff001d0104455468652054696d65732030332f4a616e2f32303039204368616e63656c6c6f72206f6e206272696e6b206f66207365636f6e64206261696c6f757420666f722062616e6b73ffffffff0100f2052a01000000434104678afdb0fe5548271967f1a67130b7105cd6a828e03909a67962e0ea1f61deb649f6bc3f4cef38c4f35504e51ec112de5c384df7ba0b8d578a4c702b6bf11d5fac00000000";
 
 fn outside(txid: u8, inputs: &[(u8, u32)], outputs: usize) -> UtxoCreate {
-    let id = |byte: u8| ByteBuf::from([byte; 32]);
+    let id = |byte: u8| Txid::from([byte; 32]);
     let source = OutsideTransaction {
         txid: id(txid),
-        store: ExternalStore { blob_key: id(txid), file_type: FileType::Tx, store_type: StoreType::Tx },
+        store: ExternalStore { blob_key: id(txid).into(), file_type: FileType::Tx, store_type: StoreType::Tx },
         coinbase: false,
         version: 1,
         lock_time: 0,
@@ -35,13 +35,9 @@ fn outside(txid: u8, inputs: &[(u8, u32)], outputs: usize) -> UtxoCreate {
 }
 
 fn holding(spender: u8, spends: &[(u8, u32)]) -> TransactionSpends {
-    let spend = |(&(txid, vout), vin)| Spend {
-        txid: ByteBuf::from([txid; 32]),
-        vout,
-        utxo_hash: UtxoHash::from([0xcc; 32]),
-        vin,
-    };
-    TransactionSpends { spender: ByteBuf::from([spender; 32]), spends: spends.iter().zip(0..).map(spend).collect() }
+    let spend =
+        |(&(txid, vout), vin)| Spend { txid: [txid; 32].into(), vout, utxo_hash: UtxoHash::from([0xcc; 32]), vin };
+    TransactionSpends { spender: [spender; 32].into(), spends: spends.iter().zip(0..).map(spend).collect() }
 }
 
 #[test]
@@ -124,7 +120,7 @@ fn a_spender_that_was_deleted_is_not_taken_again() {
     assert_eq!(model.delete(&[2; 32], &call(1)), Ok(1));
     assert_eq!(model.delete(&[2; 32], &call(1)), Err(UtxoRefusal::TxNotFound));
     assert_eq!(model.record(&[1; 32], 0, 2).unwrap().deleted_children, [buf(&[2; 32])]);
-    assert_eq!(model.record(&[1; 32], 1, 1).unwrap().deleted_children, Vec::<ByteBuf>::new());
+    assert_eq!(model.record(&[1; 32], 1, 1).unwrap().deleted_children, Vec::<Txid>::new());
     let refused = RefusedSpend { spend: 0, error: UtxoSpendError::InvalidSpend };
     assert_eq!(model.spend(&holding(2, &[(1, 0)]), &call(1)), Err(vec![refused]));
     let by = Spender { txid: buf(&[2; 32]), vin: 0 };

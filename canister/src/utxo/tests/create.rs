@@ -140,7 +140,7 @@ fn large_transactions_lie_in_the_blob_store_and_what_is_refused_leaves_nothing()
     assert_eq!(w.bytes(&tx), (tx.raw.clone(), FileType::Tx));
 
     let partial = PartialTransaction {
-        txid: ByteBuf::from([9; 32]),
+        txid: [9; 32].into(),
         coinbase: true,
         total_outputs: 4,
         outputs: vec![PartialOutput { index: 2, satoshis: 50, script: ByteBuf::from([0x51]) }],
@@ -188,7 +188,7 @@ fn a_transaction_outside_is_believed_and_named() {
         version: 3,
         lock_time: 4,
         size: 5_000_000,
-        inputs: vec![Outpoint { txid: ByteBuf::from([8; 32]), vout: 6 }],
+        inputs: vec![Outpoint { txid: [8; 32].into(), vout: 6 }],
         utxo_hashes: vec![Some(UtxoHash::from(tx.hash(0))), None],
     };
     let item = UtxoCreate { source: TransactionSource::Outside(outside.clone()), fee: Some(9), ..raw(&tx) };

@@ -116,7 +116,7 @@ fn a_transaction_that_no_message_holds_comes_in_chunks() {
     let at = |w: &mut World, begin: &BeginTransaction| w.store.begin_upload(&mut w.blobs, begin, &settings, BY, 10);
     assert!(matches!(at(&mut w, &bad), Err(TransactionUploadError::Refused(UtxoCreateError::BadArgument { .. }))));
     assert_eq!(at(&mut w, &begin), Ok(UploadProgress { chunks: 5, missing: 5 }));
-    let other = BeginTransaction { txid: ByteBuf::from([3; 32]), ..begin.clone() };
+    let other = BeginTransaction { txid: [3; 32].into(), ..begin.clone() };
     assert_eq!(at(&mut w, &other), Err(TransactionUploadError::OtherUpload { txid: tx.id() }));
     let item = UtxoCreate { source: TransactionSource::Uploaded(tx.id()), ..raw(&tx) };
     assert_eq!(w.create(&item), Err(UtxoRefusal::NoUpload));

@@ -288,7 +288,7 @@ fn a_reassigned_output_is_live_and_waits_for_its_height() {
 }
 
 /// Pages of one, and what is listed from a cursor on.
-fn listed(w: &World, cursor: Option<&UnminedCursor>, limit: u32) -> (Vec<ByteBuf>, Option<UnminedCursor>) {
+fn listed(w: &World, cursor: Option<&UnminedCursor>, limit: u32) -> (Vec<Txid>, Option<UnminedCursor>) {
     let page = w.store.unmined(cursor, limit);
     (page.transactions.into_iter().map(|tx| tx.txid).collect(), page.cursor)
 }
@@ -318,7 +318,7 @@ fn unmined_ones_are_listed_as_they_came_and_none_is_left_out() {
 fn a_winner_of_which_nobody_knows_what_it_spends_is_refused() {
     for file_type in [FileType::Outputs, FileType::Tx] {
         let mut w = World::new();
-        let txid = ByteBuf::from([9; 32]);
+        let txid = Txid::from([9; 32]);
         let store = ExternalStore { blob_key: ByteBuf::from([1]), file_type, store_type: StoreType::Tx };
         let source = TransactionSource::Outside(OutsideTransaction {
             txid: txid.clone(),

@@ -91,8 +91,8 @@ impl Tx {
         utxo_hash(&self.txid, vout, script, *value, &mut Vec::new())
     }
 
-    pub fn id(&self) -> ByteBuf {
-        ByteBuf::from(self.txid)
+    pub fn id(&self) -> Txid {
+        Txid::from(self.txid)
     }
 
     pub fn outpoint(&self, vout: u32) -> Outpoint {

@@ -106,7 +106,7 @@ fn outside(s: &mut Service, rows: u32, of_each: u32, among: u32) -> Vec<[u8; 32]
         let inputs: Vec<(u32, u32)> = (0..of_each).map(input).collect();
         let txid = id(u64::from(number) | 1 << 40);
         let source = TransactionSource::Outside(OutsideTransaction {
-            txid: ByteBuf::from(txid),
+            txid: txid.into(),
             store: store(number),
             coinbase: false,
             version: 1,
@@ -120,7 +120,7 @@ fn outside(s: &mut Service, rows: u32, of_each: u32, among: u32) -> Vec<[u8; 32]
         s.w.store.create(&mut s.w.blobs, &item, &call).unwrap();
         let spends =
             inputs.iter().zip(0..).map(|((parent, vout), vin)| parents[*parent as usize].spend(*vout, vin)).collect();
-        let spends = TransactionSpends { spender: ByteBuf::from(txid), spends };
+        let spends = TransactionSpends { spender: txid.into(), spends };
         assert_eq!(s.w.store.spend(&spends, &call), Ok(of_each));
     }
     (0..rows).map(|number| id(u64::from(number) | 1 << 40)).collect()
@@ -134,7 +134,7 @@ fn many_rows_with_records_are_completed_as_far_as_a_message_goes_each_wholly_or_
     assert_eq!((job.counts.records_deleting, s.status().blobs_pending), (u64::from(ROWS), u64::from(ROWS)));
     let mut rows: Vec<u64> = (1..=u64::from(ROWS)).collect();
     let get = |s: &Service, txid: &[u8; 32]| {
-        s.store.get(&UtxoGet { txid: ByteBuf::from(*txid), first: 0, limit: 0 }).map(|record| record.being_deleted)
+        s.store.get(&UtxoGet { txid: (*txid).into(), first: 0, limit: 0 }).map(|record| record.being_deleted)
     };
     let mut calls = 0;
     while !rows.is_empty() {
@@ -169,5 +169,5 @@ fn the_blob_of_a_large_record_is_counted_when_it_is_gone() {
     assert_eq!((done.removed, totals(&s)), (1, (1, 0)));
     s.prune(1_289);
     assert_eq!(totals(&s), (1, 1));
-    assert!(s.store.get(&UtxoGet { txid: ByteBuf::from(txid), first: 0, limit: 0 }).is_err());
+    assert!(s.store.get(&UtxoGet { txid: txid.into(), first: 0, limit: 0 }).is_err());
 }

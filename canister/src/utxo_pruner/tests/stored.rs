@@ -76,6 +76,21 @@ fn everything_that_is_persisted_takes_a_field() {
     takes_a_field(&s.w.settings);
 }
 
+/// What was written with the magic that the upload of a block has, too.
+#[test]
+fn the_magic_before_is_read_and_written_anew() {
+    let mut s = busy();
+    let cells = memory::region(memory::CELLS);
+    assert_eq!(cells.read::<4>(cell::UTXO_PRUNER), MAGIC);
+    cells.write(cell::UTXO_PRUNER, b"CPUP");
+    let before = s.status();
+    s.reopen();
+    let again = s.status();
+    assert_eq!((again.running, again.pending, again.totals), (before.running, before.pending, before.totals));
+    s.settle();
+    assert_eq!((s.status().last_processed_height, cells.read::<4>(cell::UTXO_PRUNER)), (1_301, MAGIC));
+}
+
 #[test]
 fn another_version_is_refused_and_so_is_what_cannot_be_read() {
     let mut s = busy();

@@ -58,6 +58,10 @@ fn bytes() -> impl Strategy<Value = ByteBuf> {
     prop_oneof![8 => vec(any::<u8>(), 32..33), 2 => vec(any::<u8>(), 0..300)].prop_map(ByteBuf::from)
 }
 
+fn txid() -> impl Strategy<Value = Txid> {
+    bytes().prop_map(|bytes| Txid::from(bytes.into_vec()))
+}
+
 fn utxo_hash() -> impl Strategy<Value = UtxoHash> {
     bytes().prop_map(|bytes| UtxoHash::from(bytes.into_vec()))
 }
@@ -76,7 +80,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn outpoint()(txid in bytes(), vout: u32) -> Outpoint {
+    fn outpoint()(txid in txid(), vout: u32) -> Outpoint {
         Outpoint { txid, vout }
     }
 }
@@ -90,7 +94,7 @@ prop_compose! {
 fn partial() -> impl Strategy<Value = PartialTransaction> {
     let output = (any::<u32>(), any::<u64>(), bytes());
     let output = output.prop_map(|(index, satoshis, script)| PartialOutput { index, satoshis, script });
-    (bytes(), any::<bool>(), any::<u32>(), vec(output, 0..4)).prop_map(|(txid, coinbase, total_outputs, outputs)| {
+    (txid(), any::<bool>(), any::<u32>(), vec(output, 0..4)).prop_map(|(txid, coinbase, total_outputs, outputs)| {
         PartialTransaction { txid, coinbase, total_outputs, outputs }
     })
 }
@@ -101,7 +105,7 @@ fn outside() -> impl Strategy<Value = OutsideTransaction> {
     let store = store.prop_map(|(blob_key, file_type, store_type)| ExternalStore { blob_key, file_type, store_type });
     let hashes = vec(prop::option::of(utxo_hash()), 0..4);
     let words = (any::<u32>(), any::<u32>(), any::<u64>(), any::<bool>());
-    (bytes(), store, words, vec(outpoint(), 0..4), hashes).prop_map(
+    (txid(), store, words, vec(outpoint(), 0..4), hashes).prop_map(
         |(txid, store, (version, lock_time, size, coinbase), inputs, utxo_hashes)| OutsideTransaction {
             txid,
             store,
@@ -118,7 +122,7 @@ fn outside() -> impl Strategy<Value = OutsideTransaction> {
 fn source() -> impl Strategy<Value = TransactionSource> {
     prop_oneof![
         bytes().prop_map(TransactionSource::Raw),
-        bytes().prop_map(TransactionSource::Uploaded),
+        txid().prop_map(TransactionSource::Uploaded),
         partial().prop_map(TransactionSource::Outputs),
         outside().prop_map(TransactionSource::Outside),
     ]
@@ -135,7 +139,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn spend()(txid in bytes(), vout: u32, utxo_hash in utxo_hash(), vin: u32) -> Spend {
+    fn spend()(txid in txid(), vout: u32, utxo_hash in utxo_hash(), vin: u32) -> Spend {
         Spend { txid, vout, utxo_hash, vin }
     }
 }
@@ -143,7 +147,7 @@ prop_compose! {
 prop_compose! {
     fn mined()(
         height: u32, block_id: u32, block_height: u32, on_longest_chain: bool, unset: bool,
-        items in vec((bytes(), any::<u32>()), 0..4),
+        items in vec((txid(), any::<u32>()), 0..4),
     ) -> UtxoSetMinedBatch {
         let items = items.into_iter().map(|(txid, subtree)| MinedTransaction { txid, subtree }).collect();
         UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain, unset, items }
@@ -155,7 +159,7 @@ proptest! {
 
     #[test]
     fn straight_and_generic_agree(
-        block in block(), create in vec(creation(), 0..3), spends in vec((bytes(), vec(spend(), 0..3)), 0..3), mined in mined(),
+        block in block(), create in vec(creation(), 0..3), spends in vec((txid(), vec(spend(), 0..3)), 0..3), mined in mined(),
         height: u32, harm in vec(any::<(prop::sample::Index, u8)>(), 1..3), cut: prop::sample::Index, more: u8,
     ) {
         agrees(&block, &harm, cut, more)?;
@@ -175,7 +179,7 @@ fn what_is_in_doubt_is_not_read() {
         block_height: 3,
         on_longest_chain: true,
         unset: false,
-        items: vec![MinedTransaction { txid: ByteBuf::from([7; 32]), subtree: 9 }],
+        items: vec![MinedTransaction { txid: [7; 32].into(), subtree: 9 }],
     };
     let message = candid::encode_one(&batch).unwrap();
     assert_eq!(fast(&message), Some(batch.clone()));
@@ -200,7 +204,7 @@ fn what_is_in_doubt_is_not_read() {
 /// Two megabytes of items without anything in them cost more than anybody may spend, and so does a length of all that could be.
 #[test]
 fn what_costs_too_much_is_not_read() {
-    let empty = TransactionSpends { spender: ByteBuf::new(), spends: vec![] };
+    let empty = TransactionSpends { spender: Txid::default(), spends: vec![] };
     let batch = UtxoSpendBatch { height: 1, items: vec![empty; DECODING_QUOTA / 20] };
     let message = candid::encode_one(&batch).unwrap();
     assert!(cost::<UtxoSpendBatch>(&message).unwrap() > DECODING_QUOTA);
@@ -214,8 +218,8 @@ fn what_costs_too_much_is_not_read() {
 /// The batches of a feeder do not fall back to the generic way.
 #[test]
 fn the_largest_messages_are_read() {
-    let spend = Spend { txid: ByteBuf::from([3; 32]), vout: 5, utxo_hash: UtxoHash::from([4; 32]), vin: 7 };
-    let spends = TransactionSpends { spender: ByteBuf::from([5; 32]), spends: vec![spend; 2] };
+    let spend = Spend { txid: [3; 32].into(), vout: 5, utxo_hash: UtxoHash::from([4; 32]), vin: 7 };
+    let spends = TransactionSpends { spender: [5; 32].into(), spends: vec![spend; 2] };
     let batch = UtxoSpendBatch { height: 9, items: vec![spends; 7_000] };
     assert_eq!(fast(&candid::encode_one(&batch).unwrap()), Some(batch));
     let block = AppendBlock { body: ByteBuf::from(vec![1; 2_000_000]), ..AppendBlock::default() };

@@ -6,7 +6,6 @@ use coppice_interface::*;
 use coppice_tests::client::Told;
 use coppice_tests::coppice::Who;
 use coppice_tests::transactions::Tx;
-use serde_bytes::ByteBuf;
 
 /// The first height that is none.
 const NONE: u32 = 1 << 31;
@@ -123,7 +122,7 @@ fn a_status_is_taken_back_and_given_again_and_blocks_stay() {
     let tx = Tx::orphan(1, 1);
     world.done(10, std::slice::from_ref(&tx));
     let on_longest_chain = |is: bool, height: u32| {
-        let set = UtxoSetOnLongestChainBatch { height, txids: vec![ByteBuf::from(tx.txid)], on_longest_chain: is };
+        let set = UtxoSetOnLongestChainBatch { height, txids: vec![tx.txid.into()], on_longest_chain: is };
         all_ok(world.coppice.producer().utxo_set_on_longest_chain(&set).told());
         let record = world.record(&tx).unwrap();
         (

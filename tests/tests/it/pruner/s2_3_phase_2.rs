@@ -5,7 +5,6 @@ use crate::utxo::{Done, all_ok, create, spend};
 use coppice_interface::*;
 use coppice_tests::client::Told;
 use coppice_tests::transactions::Tx;
-use serde_bytes::ByteBuf;
 
 #[test]
 fn s2_3_phase_2_2_records_go_up_to_the_safe_height() {
@@ -82,7 +81,7 @@ fn s2_3_phase_2_5_surviving_parents_are_told_and_missing_ones_not_made() {
     // All of the first one's outputs are spent: it is to go at 19, which is not what this is about.
     let preserve = UtxoPreserveBatch { until: 1_000, txids: vec![first.id()] };
     all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).told());
-    assert_eq!(world.record(&first).unwrap().deleted_children, Vec::<ByteBuf>::new());
+    assert_eq!(world.record(&first).unwrap().deleted_children, Vec::<Txid>::new());
     let done = world.prune(20);
     assert_eq!((done.counts.records_deleted, done.counts.parents_updated), (1, 3), "three outputs of two parents");
     assert!(world.record(&child).is_none() && world.record(&missing).is_none());
@@ -129,7 +128,7 @@ fn s2_3_phase_2_5_a_double_spend_leaves_its_parents_list() {
     assert_eq!((listed(), world.there(&rivals)), (vec![rivals[1].id()], vec![false, true]));
     world.prune(21);
     assert_eq!((listed(), world.there(&rivals)), (vec![], vec![false, false]));
-    assert_eq!(world.record(&parent).unwrap().deleted_children, Vec::<ByteBuf>::new(), "they held none of its outputs");
+    assert_eq!(world.record(&parent).unwrap().deleted_children, Vec::<Txid>::new(), "they held none of its outputs");
 }
 
 #[test]

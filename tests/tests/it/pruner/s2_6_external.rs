@@ -33,7 +33,7 @@ fn store(key: &[u8], file_type: FileType, store_type: StoreType) -> ExternalStor
 
 /// What makes the record of a transaction kept outside.
 fn outside_record(tx: &Tx, store: ExternalStore) -> UtxoCreate {
-    let inputs = tx.inputs.iter().map(|(txid, vout)| Outpoint { txid: ByteBuf::from(*txid), vout: *vout });
+    let inputs = tx.inputs.iter().map(|(txid, vout)| Outpoint { txid: (*txid).into(), vout: *vout });
     let hashes = (0..tx.outputs.len() as u32).map(|vout| Some(UtxoHash::from(tx.hash(vout))));
     let source = TransactionSource::Outside(OutsideTransaction {
         txid: tx.id(),
@@ -178,7 +178,7 @@ fn s2_6_3_the_file_goes_before_the_record_which_is_not_found_meanwhile() {
     let refused = set_mined(&world.coppice, 20, 20, &[&child], false);
     assert_eq!(refused.results, [Err(UtxoError::TxNotFound)]);
     // Its parents are told when it goes, and not before.
-    assert_eq!(world.record(&parent).unwrap().deleted_children, Vec::<ByteBuf>::new());
+    assert_eq!(world.record(&parent).unwrap().deleted_children, Vec::<Txid>::new());
     assert_eq!(world.prune(21).counts, UtxoPruneCounts::default(), "no run looks at it again");
     world.coppice.upgrade();
 

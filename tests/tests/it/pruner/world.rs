@@ -5,7 +5,6 @@ use coppice_interface::*;
 use coppice_tests::client::Told;
 use coppice_tests::coppice::Coppice;
 use coppice_tests::transactions::Tx;
-use serde_bytes::ByteBuf;
 use std::ops::Range;
 
 /// Blocks for which a record is kept that is done with. Half of it, 5, is `unmined_tx_retention`.
@@ -130,7 +129,7 @@ impl World {
     /// These outputs are spent by [`stranger`]s, who have no record.
     pub fn spent(&self, height: u32, tx: &Tx, vouts: Range<u32>) {
         let spends = vouts.map(|vout| tx.spend(vout, vout)).collect();
-        let spender = ByteBuf::from(stranger(tx));
+        let spender = stranger(tx).into();
         all_ok(spend(&self.coppice, height, vec![TransactionSpends { spender, spends }]));
     }
 

@@ -3,7 +3,6 @@
 use super::model::{At, Hold, Records, hash_of, is_height};
 use super::transactions::Txid;
 use coppice_interface::*;
-use serde_bytes::ByteBuf;
 use std::collections::{BTreeSet, VecDeque};
 
 /// What a winner has done.
@@ -60,7 +59,7 @@ impl Records {
 
     fn resolve(&mut self, winner: &Txid, at: At) -> Result<Resolved, ConflictError> {
         let of = |txid: &Txid| {
-            let txid = ByteBuf::from(*txid);
+            let txid = coppice_interface::Txid::from(*txid);
             move |error: UtxoRefusal| ConflictError { txid, error: error.into() }
         };
         is_height(at.height).map_err(of(winner))?;

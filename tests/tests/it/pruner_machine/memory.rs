@@ -60,7 +60,7 @@ impl Machine {
             let blob_key = ByteBuf::from(number.to_le_bytes());
             let store = ExternalStore { blob_key, file_type: FileType::Outputs, store_type: StoreType::Tx };
             let source = TransactionSource::Outside(OutsideTransaction {
-                txid: ByteBuf::from(id(number)),
+                txid: id(number).into(),
                 store,
                 coinbase: false,
                 version: 1,

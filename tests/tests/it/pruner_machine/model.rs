@@ -3,7 +3,6 @@
 
 use super::transactions::{Transaction, Txid};
 use coppice_interface::*;
-use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who holds an output.
@@ -77,7 +76,7 @@ impl Hold {
     }
 
     fn spender(&self) -> Spender {
-        Spender { txid: ByteBuf::from(self.by), vin: self.vin }
+        Spender { txid: self.by.into(), vin: self.vin }
     }
 }
 

@@ -11,7 +11,6 @@ use super::transactions::Txid;
 use coppice_interface::*;
 use coppice_tests::blocks::id;
 use coppice_tests::coppice::Who;
-use serde_bytes::ByteBuf;
 use std::fmt::Debug;
 
 type Done<T> = Batch<Result<T, UtxoError>>;
@@ -77,7 +76,7 @@ impl Machine {
             }
             Step::OnLongestChain(pick, is) => {
                 let txid = self.pick(pick, |txid| self.is(txid, |record| record.unmined_since.is_some() == is));
-                let set = UtxoSetOnLongestChainBatch { height, txids: vec![ByteBuf::from(txid)], on_longest_chain: is };
+                let set = UtxoSetOnLongestChainBatch { height, txids: vec![txid.into()], on_longest_chain: is };
                 let answer = only(self.call(Who::Producer, "utxo_set_on_longest_chain", (set,))?)?;
                 let expected = self.records.set_on_longest_chain(&txid, is, self.at(height));
                 let what = format!("at {height}: {} on the longest chain: {is}", self.family.name(&txid));
@@ -85,7 +84,7 @@ impl Machine {
             }
             Step::Lock(pick, locked) => {
                 let txid = self.pick(pick, |txid| self.is(txid, |record| record.locked != locked));
-                let set = UtxoSetLockedBatch { height, locked, txids: vec![ByteBuf::from(txid)] };
+                let set = UtxoSetLockedBatch { height, locked, txids: vec![txid.into()] };
                 let answer = only(self.call(Who::Producer, "utxo_set_locked", (set,))?)?;
                 let expected = self.records.set_locked(&txid, locked, self.at(height));
                 self.agree(format!("at {height}: lock {} {locked}", self.family.name(&txid)), &[txid], answer, expected)
@@ -96,7 +95,7 @@ impl Machine {
                 let above = self.tip.saturating_add_signed(above.into());
                 let until = if height > self.tip || height == 0 { height } else { above };
                 let txid = self.pick(pick, |txid| self.is(txid, |record| record.delete_at_height.is_some()));
-                let preserve = UtxoPreserveBatch { until, txids: vec![ByteBuf::from(txid)] };
+                let preserve = UtxoPreserveBatch { until, txids: vec![txid.into()] };
                 let answer: Result<bool, UtxoError> = only(self.call(Who::Producer, "utxo_preserve", (preserve,))?)?;
                 let expected = self.records.preserve_at(&txid, until);
                 if expected == Ok(true) {
@@ -108,13 +107,14 @@ impl Machine {
             Step::Conflict(_) | Step::Win(_) if self.family.has_large() => Ok(()),
             Step::Conflict(pick) => {
                 let txid = self.pick(pick, |txid| self.is(txid, |record| !record.conflicting));
-                let set = UtxoSetConflictingBatch { height, txids: vec![ByteBuf::from(txid)] };
+                let set = UtxoSetConflictingBatch { height, txids: vec![txid.into()] };
                 let answer: Result<Conflict, UtxoError> =
                     only(self.call(Who::Producer, "utxo_set_conflicting", (set,))?)?;
                 let answer = answer.map(|conflict| conflict.marked);
                 let marked = self.records.set_conflicting(&txid, self.at(height));
                 let touched: Vec<Txid> = self.records.0.keys().copied().collect();
-                let expected = marked.map(|marked| marked.into_iter().map(ByteBuf::from).collect::<Vec<_>>());
+                let expected =
+                    marked.map(|marked| marked.into_iter().map(coppice_interface::Txid::from).collect::<Vec<_>>());
                 let what = format!("at {height}: {} is a double spend", self.family.name(&txid));
                 self.agree(what, &touched, answer, expected)
             }
@@ -159,7 +159,7 @@ impl Machine {
                 self.create(txid, Kind::Conflicting, self.tip)?;
             }
         }
-        let set = UtxoProcessConflicting { height, winners: vec![ByteBuf::from(txid)] };
+        let set = UtxoProcessConflicting { height, winners: vec![txid.into()] };
         let answer: Result<ConflictResolution, ConflictError> =
             self.call(Who::Producer, "utxo_process_conflicting", (set,))?;
         let resolved = self.records.process_conflicting(&txid, self.at(height));
@@ -170,7 +170,7 @@ impl Machine {
             let txid: Txid = of.outpoint.txid[..].try_into().expect("a txid");
             (txid, of.outpoint.vout)
         };
-        let bytes = |txid: &ByteBuf| -> Txid { txid[..].try_into().expect("a txid") };
+        let bytes = |txid: &coppice_interface::Txid| -> Txid { txid[..].try_into().expect("a txid") };
         let answer = answer.map(|done| Resolved {
             losers: done.losers.iter().map(bytes).collect(),
             freed: done.unspent.iter().map(outpoint).collect(),
@@ -242,7 +242,7 @@ impl Machine {
         if spends.is_empty() || self.is(&by, |record| record.deleting) {
             return Ok(());
         }
-        let item = TransactionSpends { spender: ByteBuf::from(by), spends };
+        let item = TransactionSpends { spender: by.into(), spends };
         let batch = UtxoSpendBatch { height, items: vec![item.clone()] };
         let answer: Result<u32, Vec<RefusedSpend>> = only(self.call(Who::Producer, "utxo_spend", (batch,))?)?;
         let expected = self.records.spend(&item, self.at(height));
@@ -288,7 +288,7 @@ impl Machine {
         let item = Unspend {
             outpoint: tx.outpoint(vout),
             utxo_hash: UtxoHash::from(tx.hash(vout)),
-            spender: Spender { txid: ByteBuf::from(hold.by), vin: hold.vin },
+            spender: Spender { txid: hold.by.into(), vin: hold.vin },
         };
         let batch = UtxoUnspendBatch { height, items: vec![item.clone()] };
         let answer: Result<bool, UtxoError> = only(self.call(Who::Producer, "utxo_unspend", (batch,))?)?;
@@ -308,7 +308,7 @@ impl Machine {
         if txids.is_empty() {
             return Ok(());
         }
-        let items = txids.iter().map(|txid| MinedTransaction { txid: ByteBuf::from(*txid), subtree: 1 }).collect();
+        let items = txids.iter().map(|txid| MinedTransaction { txid: (*txid).into(), subtree: 1 }).collect();
         let set = UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain: longest, unset, items };
         let done: Done<Vec<u32>> = self.call(Who::Producer, "utxo_set_mined", (set.clone(),))?;
         let at = self.at(height);
@@ -331,7 +331,7 @@ impl Machine {
     }
 
     pub fn set_frozen(&mut self, txid: Txid, vout: Option<u32>, frozen: bool, height: u32) -> Outcome {
-        let target = FreezeTarget { txid: ByteBuf::from(txid), vout, utxo_hash: None };
+        let target = FreezeTarget { txid: txid.into(), vout, utxo_hash: None };
         let batch = UtxoFreezeBatch { height, items: vec![target.clone()] };
         let method = if frozen { "utxo_freeze" } else { "utxo_unfreeze" };
         let answer: Result<u32, UtxoError> = only(self.call(Who::Alert, method, (batch,))?)?;

@@ -106,7 +106,7 @@ impl Family {
             let tx = Tx::new(&inputs, &outputs);
             let blob_key = match template.blob {
                 Blob::Inside => None,
-                Blob::Own => Some(tx.id()),
+                Blob::Own => Some(tx.id().into()),
                 Blob::Shared => Some(ByteBuf::from(*b"shared")),
             };
             let file_type = if inputs.is_empty() { FileType::Outputs } else { FileType::Tx };
@@ -182,7 +182,7 @@ impl Transaction {
         let Some(store) = self.blob.clone() else {
             return TransactionSource::Raw(ByteBuf::from(self.tx.raw.as_slice()));
         };
-        let input = |(txid, vout): &(Txid, u32)| Outpoint { txid: ByteBuf::from(*txid), vout: *vout };
+        let input = |(txid, vout): &(Txid, u32)| Outpoint { txid: (*txid).into(), vout: *vout };
         let hash = |vout: usize| self.is_utxo(vout).then(|| UtxoHash::from(self.hashes[vout]));
         TransactionSource::Outside(OutsideTransaction {
             txid: self.tx.id(),

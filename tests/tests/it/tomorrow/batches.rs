@@ -114,7 +114,7 @@ fn batches_over_scattered_records_stay_small() {
 
     // Each by a transaction of its own, and then very many by one.
     let txs: Vec<Tx> = scattered(&txs);
-    let spender = |tx: &Tx| ByteBuf::from(id(u64::from(tx.txid[0]) << 40 | u64::from(tx.txid[9]) << 20 | 7));
+    let spender = |tx: &Tx| Txid::from(id(u64::from(tx.txid[0]) << 40 | u64::from(tx.txid[9]) << 20 | 7));
     let first = |tx: &Tx| TransactionSpends { spender: spender(tx), spends: vec![tx.spend(0, 0)] };
     spend(&coppice, &txs.iter().map(first).collect::<Vec<_>>());
     within(&host, "spending one output each");
@@ -122,7 +122,7 @@ fn batches_over_scattered_records_stay_small() {
     let last = |(vin, tx): (u32, &Tx)| tx.spend(WIDE - 1, vin);
     let by = |name: u8, txs: &[Tx]| {
         let spends = (0..).zip(txs).map(last).collect();
-        spend(&coppice, &[TransactionSpends { spender: ByteBuf::from([name; 32]), spends }])
+        spend(&coppice, &[TransactionSpends { spender: [name; 32].into(), spends }])
     };
     by(5, one);
     within(&host, "spending 8,000 outputs at once");
@@ -131,7 +131,7 @@ fn batches_over_scattered_records_stay_small() {
     let (instructions, _) = most(&host, "spending 12,000 outputs at once");
     assert!(instructions < UPDATE / 10, "{instructions}");
 
-    let ids: Vec<ByteBuf> = txs.iter().map(Tx::id).collect();
+    let ids: Vec<Txid> = txs.iter().map(Tx::id).collect();
     let mined: Vec<_> = ids.iter().map(|txid| MinedTransaction { txid: txid.clone(), subtree: 0 }).collect();
     for unset in [false, true, false] {
         let set = |items| UtxoSetMinedBatch {

@@ -9,7 +9,6 @@ use super::{Fault, State};
 use candid::utils::ArgumentDecoder;
 use candid::{CandidType, decode_args, encode_one};
 use coppice_interface::*;
-use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 
 fn args<'a, T: ArgumentDecoder<'a>>(arg: &'a [u8]) -> T {
@@ -161,7 +160,7 @@ impl State {
                 let at = self.at(of.height);
                 batch(of.txids.iter().map(|txid| {
                     let marked = self.records.set_conflicting(txid, at)?;
-                    let marked = marked.into_iter().map(ByteBuf::from).collect();
+                    let marked = marked.into_iter().map(Into::into).collect();
                     Ok::<_, UtxoError>(Conflict { marked, parent_spends: Vec::new() })
                 }))
             }
@@ -233,12 +232,12 @@ impl State {
             }
         }
         let unspend = |(txid, vout): &(Txid, u32)| Unspend {
-            outpoint: Outpoint { txid: ByteBuf::from(*txid), vout: *vout },
+            outpoint: Outpoint { txid: (*txid).into(), vout: *vout },
             utxo_hash: UtxoHash::default(),
-            spender: Spender { txid: ByteBuf::new(), vin: 0 },
+            spender: Spender { txid: Default::default(), vin: 0 },
         };
         Ok(ConflictResolution {
-            losers: losers.into_iter().map(ByteBuf::from).collect(),
+            losers: losers.into_iter().map(Into::into).collect(),
             unspent: freed.iter().map(unspend).collect(),
             spent,
         })
@@ -246,8 +245,8 @@ impl State {
 
     /// The transaction that a source gives.
     fn named(&self, source: &TransactionSource) -> Transaction {
-        let txid = match source {
-            TransactionSource::Raw(raw) => ByteBuf::from(Sha256::digest(Sha256::digest(raw)).to_vec()),
+        let txid: coppice_interface::Txid = match source {
+            TransactionSource::Raw(raw) => Sha256::digest(Sha256::digest(raw)).to_vec().into(),
             TransactionSource::Outside(outside) => outside.txid.clone(),
             other => panic!("the machine creates {other:?}"),
         };

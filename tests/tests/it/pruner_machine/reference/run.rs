@@ -160,7 +160,7 @@ impl State {
                 delete_at_height: record.delete_at_height.unwrap_or(1),
                 retry_count: 0,
                 last_retry_at: None,
-                txid: Some(serde_bytes::ByteBuf::from(*txid)),
+                txid: Some(txid.into()),
             };
             self.rows.insert(self.next_row, (row, false));
             self.next_row += 1;

@@ -22,9 +22,9 @@ pub fn shown(txid: &Txid, record: &Record) -> UtxoRecord {
     };
     let pages: Vec<UtxoPage> = record.outputs.chunks(record.batch as usize).map(page).collect();
     let spent = pages[1..].iter().filter(|page| page.record_utxos == page.spent_utxos).count();
-    let deleted = record.holds().filter(|hold| hold.deleted).map(|hold| ByteBuf::from(hold.by));
+    let deleted = record.holds().filter(|hold| hold.deleted).map(|hold| coppice_interface::Txid::from(hold.by));
     UtxoRecord {
-        txid: ByteBuf::from(*txid),
+        txid: (*txid).into(),
         utxos: record.outputs.iter().map(|output| output.as_ref().map(entry)).collect(),
         first: 0,
         total_outputs: record.outputs.len() as u32,
@@ -39,7 +39,7 @@ pub fn shown(txid: &Txid, record: &Record) -> UtxoRecord {
         frozen: record.utxos().any(|output| output.frozen),
         locked: record.locked,
         conflicting: record.conflicting,
-        conflicting_children: record.conflicting_children.iter().map(|txid| ByteBuf::from(*txid)).collect(),
+        conflicting_children: record.conflicting_children.iter().map(Into::into).collect(),
         unmined_since: record.unmined_since,
         created_at: 0,
         preserve_until: record.preserve_until,
