@@ -6,7 +6,7 @@ use coppice_interface::*;
 /// Goes through the chain from a cursor on, page by page. What was read is kept by the caller, with the cursor behind it: a pager that
 /// begins there goes on.
 ///
-/// On an error the pager stays where it was. `Reorged` and `Corrupt` name the cursor to go on with ([`go_on`](Self::go_on)); `Pruned` and
+/// On an error the pager stays where it was. `Reorged` and `Corrupt` name the cursor to go on with ([`resume`](Self::resume)); `Pruned` and
 /// `Reset` want a new pager, without a cursor, and what is missing in between is lost to this reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportPager {
@@ -27,7 +27,7 @@ impl ExportPager {
     }
 
     /// Goes on at another place.
-    pub fn go_on(&mut self, cursor: ExportCursor) {
+    pub fn resume(&mut self, cursor: ExportCursor) {
         self.cursor = Some(cursor);
     }
 
@@ -49,7 +49,7 @@ impl ExportPager {
 /// Goes through the transactions with a secondary key, newest first, page by page.
 ///
 /// On an error the pager stays where it was. `Reorged` names the cursor to go on with; without one the list begins anew
-/// ([`go_on`](Self::go_on)).
+/// ([`resume`](Self::resume)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPager {
     key: Vec<u8>,
@@ -65,7 +65,7 @@ impl KeyPager {
     }
 
     /// Goes on at another place; without a cursor, begins anew.
-    pub fn go_on(&mut self, cursor: Option<KeyCursor>) {
+    pub fn resume(&mut self, cursor: Option<KeyCursor>) {
         (self.cursor, self.ended) = (cursor, false);
     }
 
@@ -137,7 +137,7 @@ mod tests {
         let error = block_on(pager.next(&client)).unwrap_err();
         let Error::Refused(ExportError::Reorged { cursor, .. }) = error else { panic!("{error:?}") };
         assert_eq!(pager.cursor(), Some(&at(7)));
-        pager.go_on(cursor);
+        pager.resume(cursor);
         assert_eq!((block_on(pager.next(&client)).unwrap(), pager.cursor()), (None, Some(&at(4))));
         assert!(block_on(pager.next(&client)).unwrap().is_some());
         assert_eq!(pager.cursor(), Some(&at(5)));

@@ -134,7 +134,7 @@ pub async fn exports_are_read_page_by_page_and_acknowledged<T: Transport>(client
     assert_eq!(error.retry(), Retry::Never);
     let Error::Refused(ExportError::Reorged { common_ancestor, cursor }) = error else { panic!("{error:?}") };
     assert_eq!(common_ancestor, blocks[2].number);
-    pager.go_on(cursor);
+    pager.resume(cursor);
     let page = pager.next(client).await.unwrap().unwrap();
     assert_eq!(page.chunks[0].hash, other.hash);
     client.remove_exporter(&RemoveExporter { name, drop_guard: true }).await.unwrap();
@@ -155,7 +155,7 @@ pub async fn transactions_with_a_key_come_page_by_page<T: Transport>(client: &Cl
     append(client, 1, b"another").await;
     let error = pager.next(client).await.unwrap_err();
     let Error::Refused(KeyError::Reorged { cursor, .. }) = error else { panic!("{error:?}") };
-    pager.go_on(cursor);
+    pager.resume(cursor);
     let mut rest = 0;
     while let Some(some) = pager.next(client).await.unwrap() {
         rest += some.len();
