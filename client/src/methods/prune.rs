@@ -17,8 +17,7 @@ methods! {
     /// Repeating it changes nothing.
     update set_pruning_enabled(enabled: bool) -> (), or PruneError;
 
-    /// Prunes what is due, in one bounded run of so many steps or, for 0, of as many as the policy says; also where pruning is switched off.
-    /// For operators.
+    /// Prunes what is due, in one bounded run of so many ops, 1 at least; also where pruning is switched off. For operators.
     ///
     /// Repeating it prunes what is due then.
     update prune_now(max_ops: u64) -> PruneRun, or PruneError;

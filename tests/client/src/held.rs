@@ -35,7 +35,7 @@ pub async fn who_holds_pruning_back_is_told_and_the_same_block_goes_on_after_it<
     assert_eq!(client.get_prune_status().await.unwrap().held_by, Some(held_by));
     let head = client.get_head().await.unwrap();
     client.ack_exported(head.number, &head.hash).await.unwrap();
-    let pruned = client.prune_now(0).await.unwrap();
+    let pruned = client.prune_now(1_000).await.unwrap();
     assert!(pruned.blocks > 0, "{pruned:?}");
     client.send_block(&block).await.unwrap();
     assert_eq!(client.get_head().await.unwrap().hash, block.hash);

@@ -73,21 +73,23 @@ fn what_is_stopped_or_not_there_is_told_from_inside() {
     assert_eq!(waited(&*coppice.ic, caller, caller, 300), (5, false));
 }
 
-/// Answers `get_head` never: it waits for another one of itself.
+/// Answers `get_head` never: it waits for another method of itself, and when that is answered calls it again.
 const SILENT: &str = r#"(module
+  (import "ic0" "msg_reply" (func $reply))
   (import "ic0" "canister_self_size" (func $self_size (result i32)))
   (import "ic0" "canister_self_copy" (func $self_copy (param i32 i32 i32)))
   (import "ic0" "call_new" (func $call_new (param i32 i32 i32 i32 i32 i32 i32 i32)))
   (import "ic0" "call_perform" (func $perform (result i32)))
   (memory 1)
-  (table funcref (elem $done))
-  (data (i32.const 100) "get_head")
-  (func $done (param i32))
-  (func (export "canister_update get_head")
+  (table funcref (elem $again))
+  (data (i32.const 100) "wait")
+  (func $again (param i32)
     (call $self_copy (i32.const 0) (i32.const 0) (call $self_size))
-    (call $call_new (i32.const 0) (call $self_size) (i32.const 100) (i32.const 8)
+    (call $call_new (i32.const 0) (call $self_size) (i32.const 100) (i32.const 4)
       (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0))
-    (drop (call $perform))))"#;
+    (drop (call $perform)))
+  (func (export "canister_update wait") (call $reply))
+  (func (export "canister_update get_head") (call $again (i32.const 0))))"#;
 
 #[test]
 fn one_that_never_answers_is_not_waited_for() {
