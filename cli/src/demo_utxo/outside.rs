@@ -18,7 +18,6 @@ use bitcoin::hashes::Hash;
 use candid::Principal;
 use coppice_interface::*;
 use serde::Serialize;
-use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -95,7 +94,7 @@ impl<'a, S: Site> Outside<'a, S> {
         let file = self.directory.join(format!("{}.tx", entry.txid));
         std::fs::write(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
         self.written += 1;
-        let txid = coppice_interface::Txid::from(entry.txid.to_byte_array());
+        let txid = Txid::from(entry.txid.to_byte_array());
         let spent = |input: &bitcoin::TxIn| Outpoint {
             txid: input.previous_output.txid.to_byte_array().into(),
             vout: input.previous_output.vout,
