@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::bench::BenchArgs;
+use crate::blob_worker::args::BlobWorkerArgs;
 use crate::index::args::IndexArgs;
 use crate::network::NetworkArgs;
 use clap::{Args, Parser, Subcommand};
@@ -26,6 +27,8 @@ pub enum Command {
     Size(SizeArgs),
     /// Copy a canister's chain into SQLite or PostgreSQL, and acknowledge what is stored so that it may be pruned
     Index(IndexArgs),
+    /// Delete the blobs outside the canister that its deletion queue hands out, from S3 or a file system
+    BlobWorker(Box<BlobWorkerArgs>),
     /// Measure what each operation costs, in instructions and in pages touched
     Bench(BenchArgs),
 }
@@ -38,7 +41,7 @@ impl Command {
             Self::Ingest(args) => !args.host.no_cache,
             Self::Index(args) => !args.host.no_cache,
             Self::Bench(args) => !args.no_cache,
-            Self::Size(_) => false,
+            Self::Size(_) | Self::BlobWorker(_) => false,
         }
     }
 }
@@ -70,6 +73,10 @@ pub struct DemoArgs {
     /// with every record verified
     #[arg(long)]
     pub utxo: bool,
+    /// With --utxo: transactions of three and more outputs lie outside the canister, in a directory, from which a blob worker deletes
+    /// them when their records have been pruned
+    #[arg(long, requires = "utxo", conflicts_with = "network")]
+    pub outside: bool,
     /// Blocks to append [default: 8000, with --utxo 3000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(MIN_DEMO_BLOCKS..=700_000))]
     pub blocks: Option<u64>,
@@ -169,5 +176,7 @@ mod tests {
         assert_eq!(maturity(&["--coinbase-maturity", "1"]), None, "it is the UTXO store's");
         assert!(Cli::try_parse_from(["coppice", "demo", "--blocks", "100"]).is_err());
         assert!(Cli::try_parse_from(["coppice", "demo", "--retain-blocks", "0"]).is_err());
+        assert!(Cli::try_parse_from(["coppice", "demo", "--utxo", "--outside"]).is_ok());
+        assert!(Cli::try_parse_from(["coppice", "demo", "--outside"]).is_err());
     }
 }

@@ -1,19 +1,17 @@
 //! From a block to the canister: the payload's three segments, and one message or many.
 
-use crate::canister::{Client, Segments, Transport};
-use anyhow::{Result, ensure};
+pub use coppice_client::{CHUNK, MAX_APPEND};
+
+use crate::client::{Client, Segments, Sent, Transport, Wait};
+use anyhow::{Context, Result};
 use bitcoin::hashes::Hash;
-use coppice_interface::segments::{Index, SLICE, encode_index, encode_receipts};
-use coppice_interface::{AppendBlock, BeginBlock, BlockId, PutBlockChunk};
+use coppice_interface::AppendBlock;
+use coppice_interface::segments::{encode_index, encode_receipts};
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 
 /// Bytes of a transaction id.
 pub const ID: usize = 32;
-/// Bytes of payload that one `append_block` carries; an ingress message may have 2 MiB in all.
-pub const MAX_APPEND: usize = 1_900_000;
-/// Bytes of a chunk of a longer block.
-pub const CHUNK: u32 = 1 << 20;
 
 /// What a block has beside its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,31 +98,10 @@ pub fn payload_len(block: &AppendBlock) -> usize {
 /// in chunks.
 ///
 /// # Errors
-/// When the canister refuses it, or counts other chunks than were sent.
+/// When the canister refuses it.
 pub fn send(client: &Client<impl Transport>, block: &AppendBlock) -> Result<bool> {
-    let references = Index::parse(&block.index).map_or(0, |index| index.references());
-    if payload_len(block) <= MAX_APPEND && references <= SLICE {
-        client.append_block(block)?;
-        return Ok(false);
-    }
-    let segments = [&block.body, &block.receipts, &block.index];
-    let payload = segments.map(|segment| segment.as_slice()).concat();
-    let mut progress = client.begin_block(&BeginBlock {
-        number: block.number,
-        hash: block.hash.clone(),
-        parent_hash: block.parent_hash.clone(),
-        timestamp: block.timestamp,
-        lengths: segments.map(|segment| segment.len() as u64).into(),
-        sha256: block.sha256.clone(),
-        chunk_size: CHUNK,
-    })?;
-    for (chunk, bytes) in (0..).zip(payload.chunks(CHUNK as usize)) {
-        progress =
-            client.put_block_chunk(&PutBlockChunk { number: block.number, chunk, bytes: ByteBuf::from(bytes) })?;
-    }
-    ensure!(progress.missing == 0, "block {}: all chunks are sent, and {} are missing", block.number, progress.missing);
-    client.commit_block(&BlockId { number: block.number, hash: block.hash.clone() })?;
-    Ok(true)
+    let sent = client.send_block(block).done().with_context(|| format!("block {}", block.number))?;
+    Ok(sent == Sent::InChunks)
 }
 
 #[cfg(test)]

@@ -28,7 +28,11 @@ impl<S: Site> Story<'_, S> {
             let spent: Vec<&TxOut> = made.spent.iter().collect();
             let known = (!made.transaction.is_coinbase()).then_some(spent.as_slice());
             let (bytes, fee) = form::of(&made.transaction, known);
-            records.push(NewRecord { txid: self.txid(id), bytes, fee, mined: *mined, conflicting });
+            let outside = match &mut self.outside {
+                Some(outside) => outside.put(made, self.ledger.entry(id))?.map(Box::new),
+                None => None,
+            };
+            records.push(NewRecord { txid: self.txid(id), bytes, fee, mined: *mined, conflicting, outside });
             ids.push(id);
         }
         for (id, outcome) in ids.iter().zip(send::create(self.client, height, &records)?) {

@@ -2,7 +2,7 @@
 
 use super::set::{Input, Record, Set, State, UtxoHash};
 use super::{form, states};
-use crate::canister::Client;
+use crate::client::{Client, Wait};
 use crate::feed::sha256;
 use crate::site::Site;
 use crate::verify::hex;
@@ -101,7 +101,7 @@ fn check(set: &Set, expected: &Expected, state: &UtxoSpendState, height: u32) ->
 /// Reads a transaction back, and answers how many bytes it has.
 fn read_back(client: &Client<impl Site>, record: &Record) -> Result<u64> {
     let txid = record.txid;
-    match client.whole_transaction(txid.as_byte_array())? {
+    match client.whole_transaction(txid.as_byte_array()).wait()? {
         Ok((FileType::Tx, bytes)) => {
             // A record that existed may have been made of another form.
             let same = sha256(&bytes) == record.sent || record.existed && form::txid(&bytes) == Some(txid);

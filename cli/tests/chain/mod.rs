@@ -11,7 +11,7 @@ use bitcoin::{
     Witness,
 };
 use candid::Encode;
-use coppice::canister::{Client, Transport};
+use coppice::client::{Client, Transport};
 use coppice_interface::*;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -186,7 +186,8 @@ impl Expected {
 }
 
 fn ask<R: candid::CandidType + DeserializeOwned>(client: &Client<impl Transport>, method: &str, arg: Vec<u8>) -> R {
-    candid::decode_one(&client.transport().query(method, arg).unwrap()).unwrap()
+    let reply = pollster::block_on(client.transport().query(method, arg));
+    candid::decode_one(&reply.unwrap()).unwrap()
 }
 
 /// Blocks as `blk*.dat` has them.
