@@ -4,6 +4,7 @@ use super::{PREPARED, Prepared, append, block, key, said};
 use crate::access;
 use crate::state::{State, mutate};
 use coppice_interface::AppendBlock;
+use coppice_interface::segments::encode_index;
 use ic_cdk::update;
 use serde_bytes::ByteBuf;
 use std::hint::black_box;

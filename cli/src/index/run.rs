@@ -60,7 +60,7 @@ pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until
         let event = engine.step();
         in_vain = match &event {
             Ok(Event::Behind(_)) => in_vain + 1,
-            Err(error) if may_pass(&error) => in_vain + 1,
+            Err(error) if may_pass(error) => in_vain + 1,
             _ => 0,
         };
         let enough = until.caught_up && in_vain > PATIENCE;

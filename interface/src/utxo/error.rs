@@ -218,7 +218,7 @@ pub enum UtxoError {
         why: String,
     },
     /// A winner of `utxo_process_conflicting` cannot spend an output that it spends.
-    NotSpendable(UtxoSpendError),
+    NotSpendable(Box<UtxoSpendError>),
 }
 
 /// Any reason of the three: for whoever treats them alike. It is no type of the Candid interface.
@@ -464,7 +464,7 @@ impl From<UtxoError> for UtxoRefusal {
             UtxoError::LowCycles { missing } => Self::LowCycles { missing },
             UtxoError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
             UtxoError::Corrupt { why } => Self::Corrupt { why },
-            UtxoError::NotSpendable(error) => error.into(),
+            UtxoError::NotSpendable(error) => (*error).into(),
         }
     }
 }
@@ -496,7 +496,7 @@ impl From<UtxoRefusal> for UtxoError {
             | UtxoRefusal::CoinbaseImmature { .. }
             | UtxoRefusal::Frozen
             | UtxoRefusal::FrozenUntil { .. }
-            | UtxoRefusal::InvalidSpend) => Self::NotSpendable(refusal.into()),
+            | UtxoRefusal::InvalidSpend) => Self::NotSpendable(Box::new(refusal.into())),
             other => Self::Corrupt { why: misplaced(&other) },
         }
     }

@@ -10,7 +10,6 @@ use crate::state::{State, mutate};
 use crate::utxo::Call;
 use coppice_interface::*;
 use ic_cdk::update;
-use serde_bytes::ByteBuf;
 
 /// The budget of `prune_tick`.
 const TICK: u64 = 1_000_000_000;

@@ -61,7 +61,7 @@ impl Transaction {
             vin: vout,
         };
         let spends: Vec<Spend> = (0..).zip(&parsed.outputs).map(spend).collect();
-        let spender = ByteBuf::from(key(SPENDER));
+        let spender = Txid::from(key(SPENDER));
         let unspend = |spend: &Spend| Unspend {
             outpoint: Outpoint { txid: spend.txid.clone(), vout: spend.vout },
             utxo_hash: spend.utxo_hash.clone(),

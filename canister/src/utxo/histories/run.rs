@@ -39,7 +39,7 @@ fn short(bytes: &mut Vec<u8>) {
     bytes.pop();
 }
 
-fn other(bytes: &mut Vec<u8>) {
+fn other(bytes: &mut [u8]) {
     if let Some(last) = bytes.last_mut() {
         *last ^= 0x80;
     }

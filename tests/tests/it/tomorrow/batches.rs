@@ -78,7 +78,7 @@ type Spent = Result<u32, Vec<RefusedSpend>>;
 
 pub fn create(coppice: &Coppice, items: &[UtxoCreate]) -> u64 {
     let arg = |items| UtxoCreateBatch { height: 10, items };
-    drive::<_, _, Answer<UtxoCreated>>(coppice, Who::Producer, "utxo_create", items, arg)
+    drive::<_, _, Result<UtxoCreated, UtxoCreateError>>(coppice, Who::Producer, "utxo_create", items, arg)
 }
 
 pub fn spend(coppice: &Coppice, items: &[TransactionSpends]) -> u64 {
