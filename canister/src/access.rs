@@ -136,8 +136,10 @@ pub const TABLE: &[(&str, Required)] = &[
     ("revoke_role", ADMIN),
     ("list_roles", ANYBODY),
     ("get_audit_log", AUDITOR),
+    ("get_logs", AUDITOR),
     ("get_storage_status", ANYBODY),
     ("health", ANYBODY),
+    ("http_request", ANYBODY),
 ];
 
 /// Whether the sender of the message has one of these roles.
@@ -243,7 +245,7 @@ pub fn admin() -> Result<(), String> {
     admit(ADMINS)
 }
 
-/// Guard of looking at the audit log.
+/// Guard of looking at the audit log, and at the log.
 pub fn auditor() -> Result<(), String> {
     check(AUDITORS)
 }

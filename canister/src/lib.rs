@@ -13,10 +13,15 @@ pub mod daemon;
 pub mod deletion;
 mod endpoints;
 pub mod export;
+pub mod health;
+pub mod history;
+pub mod http;
+pub mod logs;
 #[cfg(test)]
 mod machine;
 pub mod marker;
 pub mod memory;
+pub mod meter;
 #[cfg(test)]
 mod persisted;
 pub mod prune;
@@ -39,6 +44,7 @@ use candid::candid_method;
 use config::Settings as _;
 use coppice_interface::*;
 use ic_cdk::{init, inspect_message, post_upgrade, query, update};
+use meter::{Hot, count, counted};
 use runtime::time_secs;
 use serde_bytes::ByteBuf;
 use state::{mutate, read};
@@ -47,12 +53,14 @@ use wire::Reply;
 #[init]
 fn init(arg: Option<CanisterArg>) {
     state::init(arg).unwrap_or_else(|why| runtime::trap(&format!("install: {why}")));
+    http::certify();
     daemon::arm();
 }
 
 #[post_upgrade(decode_with = "wire::decode_canister_arg")]
 fn post_upgrade(arg: Option<CanisterArg>) {
     state::upgrade(arg).unwrap_or_else(|why| runtime::trap(&format!("upgrade: {why}")));
+    http::certify();
     daemon::arm();
     daemon::arm_records();
     daemon::arm_deletions();
@@ -69,10 +77,12 @@ fn inspect() {
 #[update(guard = "producer", manual_reply = true, hidden = true, decode_with = "wire::arg")]
 fn append_block(block: AppendBlock) -> Reply<Result<(), AppendError>> {
     daemon::on_call();
-    wire::reply(mutate(|state| {
+    let appended = mutate(|state| {
         let admission = state.admission();
         state.chain.append(&mut state.blobs, &block, &admission, time_secs())
-    }))
+    });
+    count(Hot::AppendBlock, runtime::instructions());
+    wire::reply(appended)
 }
 
 #[candid_method(update)]
@@ -91,14 +101,14 @@ fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
 #[update(guard = "uploader", hidden = true, decode_with = "wire::arg")]
 fn put_block_chunk(chunk: PutBlockChunk) -> Result<UploadProgress, UploadError> {
     daemon::on_call();
-    mutate(|state| state.put_chunk(&chunk))
+    counted(Hot::PutBlockChunk, || mutate(|state| state.put_chunk(&chunk)))
 }
 
 #[candid_method(update)]
 #[update(guard = "uploader", hidden = true, decode_with = "wire::arg")]
 fn commit_block(block: BlockId) -> Result<Commit, UploadError> {
     daemon::on_call();
-    mutate(|state| state.commit_upload(&block))
+    counted(Hot::CommitBlock, || mutate(|state| state.commit_upload(&block)))
 }
 
 #[candid_method(update)]
@@ -195,14 +205,16 @@ fn remove_exporter(which: RemoveExporter) -> Result<(), ExporterError> {
 #[candid_method(query)]
 #[query(hidden = true, decode_with = "wire::args")]
 fn export_blocks(cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportPage, ExportError> {
-    read(|state| export::page(&state.chain, &state.blobs, cursor, max_bytes))
+    counted(Hot::ExportBlocks, || read(|state| export::page(&state.chain, &state.blobs, cursor, max_bytes)))
 }
 
 #[candid_method(update)]
 #[update(guard = "exporter", hidden = true, decode_with = "wire::args")]
 fn ack_exported(number: u64, hash: ByteBuf) -> Result<u64, AckError> {
     daemon::arm_work();
-    mutate(|state| state.exporters.acknowledge(&state.chain, runtime::caller(), number, &hash))
+    counted(Hot::AckExported, || {
+        mutate(|state| state.exporters.acknowledge(&state.chain, runtime::caller(), number, &hash))
+    })
 }
 
 #[query]

@@ -1,4 +1,4 @@
-//! Configuration, roles, storage and health.
+//! Configuration, roles and storage.
 
 use super::{UtxoSettings, UtxoSettingsChange, UtxoStorage};
 use crate::Owner;
@@ -54,6 +54,10 @@ pub struct ConfigChange {
     pub max_rollback_blocks: Option<u64>,
     /// See [`Config::open_queries`].
     pub open_queries: Option<bool>,
+    /// See [`Config::max_head_age_secs`].
+    pub max_head_age_secs: Option<u64>,
+    /// See [`Config::public_logs`].
+    pub public_logs: Option<bool>,
     /// See [`Config::utxo`].
     pub utxo: Option<UtxoSettingsChange>,
 }
@@ -87,6 +91,12 @@ pub struct Config {
     /// Whether anybody may call a query as an update, with an argument of fewer than 10,000 bytes. Else who has a role may.
     #[serde(default)]
     pub open_queries: bool,
+    /// Seconds without a new block after which `health` calls the head stale; 0: it never does.
+    #[serde(default = "default_max_head_age_secs")]
+    pub max_head_age_secs: u64,
+    /// Whether anybody may read the log, at `/logs`. Else observers, operators and admins may, with `get_logs`.
+    #[serde(default)]
+    pub public_logs: bool,
     /// The UTXO store's.
     #[serde(default)]
     pub utxo: UtxoSettings,
@@ -108,6 +118,8 @@ impl Default for Config {
             reserved_cycles_limit: default_reserved_cycles_limit(),
             max_rollback_blocks: 1_000,
             open_queries: false,
+            max_head_age_secs: default_max_head_age_secs(),
+            public_logs: false,
             utxo: UtxoSettings::default(),
         }
     }
@@ -126,6 +138,11 @@ pub(crate) fn default_reserved_cycles_limit() -> u128 {
 /// What is persisted from before there was the setting gets its default.
 fn default_max_rollback_blocks() -> u64 {
     Config::default().max_rollback_blocks
+}
+
+/// A day.
+fn default_max_head_age_secs() -> u64 {
+    86_400
 }
 
 /// Why a change of settings was refused. Nothing has changed.
@@ -255,17 +272,4 @@ pub struct StorageStatus {
     pub blocks: u64,
     /// UTXO records.
     pub utxo: UtxoStorage,
-}
-
-/// Whether all is well.
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct Health {
-    /// Nothing is wrong.
-    pub healthy: bool,
-    /// What is wrong, a sentence each.
-    pub problems: Vec<String>,
-    /// The canister's version.
-    pub version: String,
-    /// Nanoseconds since the Unix epoch.
-    pub time: u64,
 }

@@ -1,5 +1,6 @@
 //! Candid endpoints, an area a file; `lib.rs` has those of the chain.
 
 mod deletion;
+mod logs;
 mod pruner;
 mod utxo;

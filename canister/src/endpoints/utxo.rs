@@ -1,6 +1,7 @@
 //! UTXO records (`docs/design.md` 6).
 
 use crate::access::{alert, producer};
+use crate::meter::{Hot, counted};
 use crate::state::{State, mutate, read};
 use crate::utxo::{Call, Item, LastUnspent, UtxoStore, Weight};
 use crate::{daemon, runtime, utxo_pruner, wire};
@@ -35,17 +36,21 @@ fn batch<I: Item, T: Weight>(
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoError>> {
-    mutate(|state| {
-        let State { utxo, blobs, deletions, config, .. } = state;
-        let call = Call { height: arg.height, now_ns: runtime::time_ns(), settings: &config.utxo };
-        utxo.batch(&arg.items, call.settings, |store, item| utxo_pruner::create(store, blobs, deletions, item, &call))
+    counted(Hot::UtxoCreate, || {
+        mutate(|state| {
+            let State { utxo, blobs, deletions, config, .. } = state;
+            let call = Call { height: arg.height, now_ns: runtime::time_ns(), settings: &config.utxo };
+            utxo.batch(&arg.items, call.settings, |store, item| {
+                utxo_pruner::create(store, blobs, deletions, item, &call)
+            })
+        })
     })
 }
 
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn utxo_spend(arg: UtxoSpendBatch) -> Batch<Result<u32, Vec<SpendError>>> {
-    batch(arg.height, &arg.items, |store, _, item, call| store.spend(item, call))
+    counted(Hot::UtxoSpend, || batch(arg.height, &arg.items, |store, _, item, call| store.spend(item, call)))
 }
 
 #[candid_method(update)]
@@ -64,7 +69,9 @@ fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn utxo_set_mined(arg: UtxoSetMined) -> Batch<Result<Vec<u32>, UtxoError>> {
-    batch(arg.height, &arg.items, |store, _, item, call| store.set_mined(&arg, item, call))
+    counted(Hot::UtxoSetMined, || {
+        batch(arg.height, &arg.items, |store, _, item, call| store.set_mined(&arg, item, call))
+    })
 }
 
 #[candid_method(update)]

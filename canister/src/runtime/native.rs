@@ -53,6 +53,8 @@ pub struct World {
     pub max_pages: u64,
     /// The last answer.
     pub reply: Vec<u8>,
+    /// What the subnet certifies.
+    pub certified_data: [u8; 32],
     /// Records, by their id, of which looking at one is a trap.
     pub trapping: Vec<[u8; 32]>,
     /// What was logged.
@@ -92,6 +94,7 @@ impl Default for World {
             controllers: Vec::new(),
             max_pages: 8_192_000,
             reply: Vec::new(),
+            certified_data: [0; 32],
             trapping: Vec::new(),
             log: Vec::new(),
             touched: None,

@@ -11,6 +11,7 @@ mod deploy;
 mod docs;
 mod door;
 mod export;
+mod health;
 mod hostile;
 mod interruption;
 mod keeps_up;
