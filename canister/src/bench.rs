@@ -84,7 +84,7 @@ fn block(number: u64, ids: impl ExactSizeIterator<Item = [u8; 32]>) -> AppendBlo
         body: ByteBuf::new(),
         receipts: ByteBuf::new(),
         index: ByteBuf::from(index),
-        sha256: vec![digest; 3],
+        sha256: [digest.clone(), digest.clone(), digest].into(),
     }
 }
 

@@ -119,13 +119,10 @@ fn of(code: ProblemCode) -> (Severity, &'static str) {
 
 /// Seconds in words: the two largest units.
 pub fn duration(secs: u64) -> String {
-    let (days, hours, minutes) = (secs / 86_400, secs / 3_600 % 24, secs / 60 % 60);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{secs} s"),
-        (0, 0, _) => format!("{minutes} min {} s", secs % 60),
-        (0, ..) => format!("{hours} h {minutes} min"),
-        _ => format!("{days} d {hours} h"),
-    }
+    let all = [(secs / 86_400, "d"), (secs / 3_600 % 24, "h"), (secs / 60 % 60, "min"), (secs % 60, "s")];
+    let first = all.iter().position(|(number, _)| *number > 0).unwrap_or(3);
+    let two = all.iter().skip(first).take(2).enumerate().filter(|(at, (number, _))| *at == 0 || *number > 0);
+    two.map(|(_, (number, unit))| format!("{number} {unit}")).collect::<Vec<_>>().join(" ")
 }
 
 /// Who holds pruning back, in words.
@@ -198,20 +195,15 @@ impl State {
         Some(finding(ProblemCode::HeadStale, message).since_secs(Some(appended_at)))
     }
 
-    /// What is wrong, in the order of the codes.
-    pub fn findings(&self) -> Vec<Finding> {
+    /// What is wrong. `deep`: the head's record is looked at, too, which lies on a page of its own.
+    pub fn findings(&self, deep: bool) -> Vec<Finding> {
         let mut found = Vec::new();
         if let Some((timer, due)) = daemon::overdue(self, runtime::time_ns()) {
             let late = runtime::time_ns().saturating_sub(due) / NS;
             let message = format!("the timer for {timer} is overdue by {}", duration(late));
             found.push(Finding { since: Some(due), ..finding(ProblemCode::TimerOverdue, message) });
         }
-        let status = self.pruner.status(&self.chain, &self.blobs, &self.constraints());
-        found.extend(self.pruner.behind(&status));
-        if status.need_prune && !status.enabled {
-            found.push(finding(ProblemCode::PruningOff, "pruning is due and switched off"));
-        }
-        found.extend(self.pruner.held(&status));
+        found.extend(self.pruner.problems(&self.chain, &self.blobs, &self.constraints()));
         if let Some(held_by) = self.pruner.exhausted(&self.chain, &self.blobs, || self.constraints()) {
             let message = format!("emergency water is reached, appends are refused; held by {}", holder(&held_by));
             found.push(finding(ProblemCode::CapacityExhausted, message));
@@ -223,11 +215,12 @@ impl State {
         self.cycles(&mut found);
         found.extend(self.cap());
         found.extend(self.pruner.damage(self.lost()));
-        if status.head.is_some_and(|head| self.chain.meta(head).is_none()) {
+        if deep && self.chain.state().head().is_some_and(|head| self.chain.meta(head).is_none()) {
             found.push(finding(ProblemCode::HeadUnreadable, "the head's record cannot be decoded"));
         }
         found.extend(self.utxo_pruner.problems(&self.config.utxo, &self.deletions));
-        if let Some((number, progress)) = self.chain.upload_progress() {
+        if let Some(open) = self.chain.upload_progress() {
+            let (number, progress) = (open.number, open.progress);
             let message = format!(
                 "the upload of block {number} is open: {} of {} chunks are missing, no other block is appended",
                 progress.missing, progress.chunks
@@ -246,7 +239,7 @@ impl State {
             let since = since.or_else(|| self.history.since.of(code)).unwrap_or(now);
             Problem { code, severity, message, since: since.min(now), action: action.into() }
         };
-        let mut problems: Vec<Problem> = self.findings().into_iter().map(problem).collect();
+        let mut problems: Vec<Problem> = self.findings(true).into_iter().map(problem).collect();
         problems.sort_by_key(|problem| (problem.severity, problem.code));
         Health {
             healthy: problems.iter().all(|problem| problem.severity == Severity::Notice),
@@ -273,7 +266,7 @@ mod tests {
     #[test]
     fn durations_have_two_units() {
         let all = [0, 59, 60, 3_599, 3_600, 86_399, 86_400, 1_000_000, u64::MAX].map(duration);
-        let expected = ["0 s", "59 s", "1 min 0 s", "59 min 59 s", "1 h 0 min", "23 h 59 min", "1 d 0 h", "11 d 13 h"];
+        let expected = ["0 s", "59 s", "1 min", "59 min 59 s", "1 h", "23 h 59 min", "1 d", "11 d 13 h"];
         assert_eq!(all[..8], expected);
         assert!(all[8].ends_with('h'));
     }

@@ -228,8 +228,7 @@ impl History {
 }
 
 /// Whether a sample is due at a moment, in Unix seconds. A clock that was set back makes one due.
-fn is_due(now_secs: u64) -> bool {
-    let last = LAST.get();
+fn is_due(now_secs: u64, last: u64) -> bool {
     now_secs / EVERY != last / EVERY || last == 0
 }
 
@@ -237,9 +236,10 @@ fn is_due(now_secs: u64) -> bool {
 #[inline]
 pub fn note() {
     let now = runtime::time_secs();
-    if is_due(now) {
+    let last = LAST.get();
+    if is_due(now, last) {
         LAST.set(now);
-        crate::state::mutate(|state| state.sample(now));
+        crate::state::mutate(|state| state.sample(now, last));
     }
 }
 
@@ -261,18 +261,23 @@ impl State {
     }
 
     #[cold]
-    fn sample(&mut self, now_secs: u64) {
+    fn sample(&mut self, now_secs: u64, before: u64) {
         let bytes = self.sample_now(now_secs).encode();
         let cells = &self.history.cells;
         cells.write(Span::Day.place(now_secs), &bytes);
+        // The first one of its half an hour stays, also where the canister was started since.
         let coarse = Span::Month.place(now_secs);
-        // The first one of its half an hour stays.
-        if cells.read_u64(coarse) / COARSE_EVERY != now_secs / COARSE_EVERY {
+        let deep = now_secs / COARSE_EVERY != before / COARSE_EVERY;
+        if deep && cells.read_u64(coarse) / COARSE_EVERY != now_secs / COARSE_EVERY {
             cells.write(coarse, &bytes);
         }
         let (now_ns, mut since) = (runtime::time_ns(), self.history.since.clone());
         since.note_appended(self.chain.state().appended_blocks, now_secs);
-        since.note_codes(self.findings().into_iter().map(|found| (found.code, found.since)), now_ns);
+        // What lies on a page of its own is looked at less often, and is till then what it was.
+        let found = self.findings(deep).into_iter().map(|found| (found.code, found.since));
+        let kept = since.of(ProblemCode::HeadUnreadable).filter(|_| !deep);
+        let kept = kept.map(|noticed| (ProblemCode::HeadUnreadable, Some(noticed)));
+        since.note_codes(found.chain(kept), now_ns);
         if since != self.history.since {
             since.save(&self.history.cells);
             self.history.since = since;

@@ -138,7 +138,7 @@ fn reset_chain(reset: ResetChain) -> Result<ChainReset, ResetError> {
 }
 
 #[query]
-fn get_upload() -> Option<(u64, UploadProgress)> {
+fn get_upload() -> Option<OpenBlock> {
     read(|state| state.chain.upload_progress())
 }
 

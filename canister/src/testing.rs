@@ -37,7 +37,7 @@ pub fn block(number: u64, ids: &[[u8; 32]], body: usize) -> AppendBlock {
     (1..=n).for_each(|i| receipts.extend((i * 5).to_le_bytes()));
     (0..n).for_each(|i| receipts.extend([i as u8; 5]));
     let body: Vec<u8> = (0..body).map(|i| (i as u64).wrapping_mul(number + 31) as u8).collect();
-    let sha256 = [&body, &receipts, &index].map(|bytes| ByteBuf::from(Sha256::digest(bytes).to_vec())).to_vec();
+    let sha256 = [&body, &receipts, &index].map(|bytes| ByteBuf::from(Sha256::digest(bytes).to_vec())).into();
     AppendBlock {
         number,
         hash: ByteBuf::from(hash(number, 0)),

@@ -342,8 +342,8 @@ mod tests {
                 monotonic_timestamp: 0,
                 transactions: 0,
                 keys: 0,
-                lengths: self.segments.iter().map(|bytes| bytes.len() as u64).collect(),
-                sha256: Vec::new(),
+                lengths: self.segments.each_ref().map(|bytes| bytes.len() as u64).into(),
+                sha256: BySegment::default(),
             };
             Ok(match method {
                 "get_block" => {

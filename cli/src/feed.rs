@@ -89,7 +89,7 @@ pub fn bitcoin_segments(raw: Vec<u8>, block: &bitcoin::Block) -> Segments {
 
 /// A block as the canister takes it.
 pub fn block(place: &Place, segments: Segments) -> AppendBlock {
-    let sha256 = segments.iter().map(|segment| ByteBuf::from(sha256(segment))).collect();
+    let sha256 = segments.each_ref().map(|segment| ByteBuf::from(sha256(segment))).into();
     let [body, receipts, index] = segments.map(ByteBuf::from);
     AppendBlock {
         number: place.number,
@@ -126,7 +126,7 @@ pub fn send(client: &Client<impl Transport>, block: &AppendBlock) -> Result<bool
         hash: block.hash.clone(),
         parent_hash: block.parent_hash.clone(),
         timestamp: block.timestamp,
-        lengths: segments.map(|segment| segment.len() as u64).to_vec(),
+        lengths: segments.map(|segment| segment.len() as u64).into(),
         sha256: block.sha256.clone(),
         chunk_size: CHUNK,
     })?;

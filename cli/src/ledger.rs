@@ -1,7 +1,7 @@
 //! What was appended, to hold the canister's answers against.
 
 use crate::feed::{self, ID};
-use coppice_interface::{AppendBlock, BlockHeader};
+use coppice_interface::{AppendBlock, BlockHeader, BySegment};
 use serde_bytes::ByteBuf;
 use std::collections::HashMap;
 
@@ -17,9 +17,9 @@ pub struct Entry {
     /// Unix seconds.
     pub timestamp: u64,
     /// Bytes of body, receipts and index.
-    pub lengths: Vec<u64>,
+    pub lengths: BySegment<u64>,
     /// SHA-256 of body, receipts and index.
-    pub sha256: Vec<ByteBuf>,
+    pub sha256: BySegment<ByteBuf>,
     /// Transactions.
     pub transactions: u32,
     /// SHA-256 of their ids, one after the other.
@@ -29,7 +29,7 @@ pub struct Entry {
 impl Entry {
     /// Bytes of the block's payload.
     pub fn bytes(&self) -> u64 {
-        self.lengths.iter().sum()
+        self.lengths.sum()
     }
 
     /// Whether a header is this block's.
@@ -57,7 +57,7 @@ impl Ledger {
             hash: block.hash.clone(),
             parent_hash: block.parent_hash.clone(),
             timestamp: block.timestamp,
-            lengths: [&block.body, &block.receipts, &block.index].map(|segment| segment.len() as u64).to_vec(),
+            lengths: [&block.body, &block.receipts, &block.index].map(|segment| segment.len() as u64).into(),
             sha256: block.sha256.clone(),
             transactions: ids.len() as u32,
             ids_sha256: feed::sha256(ids.as_flattened()),

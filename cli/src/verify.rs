@@ -132,7 +132,7 @@ fn read_back(client: &Client<impl Transport>, entry: &Entry) -> Result<Segments>
         Err(error) => bail!("block {number} is kept, yet reading it answers {error:?}"),
     };
     ensure!(entry.is(&header), "block {number} has another header than was appended: {header:?}");
-    for (segment, expected) in segments.iter().zip(&entry.sha256) {
+    for (segment, expected) in segments.iter().zip(entry.sha256.each()) {
         let found = sha256(segment);
         ensure!(
             found == ***expected,

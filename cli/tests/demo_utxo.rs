@@ -86,10 +86,10 @@ impl Transport for Meddler {
         let transport = self.inner.transport();
         let reply = transport.update(caller, method, arg.clone())?;
         if method == "utxo_set_mined" && !self.done.get() {
-            let mined: UtxoSetMined = candid::decode_one(&arg)?;
+            let mined: UtxoSetMinedBatch = candid::decode_one(&arg)?;
             if mined.height >= self.at && !mined.unset && !mined.items.is_empty() {
                 self.done.set(true);
-                let until = UtxoPreserve { until: 1_000_000, txids: vec![mined.items[0].txid.clone()] };
+                let until = UtxoPreserveBatch { until: 1_000_000, txids: vec![mined.items[0].txid.clone()] };
                 transport.update(Caller::Producer, "utxo_preserve", candid::encode_one(until)?)?;
             }
         }

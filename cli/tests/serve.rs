@@ -13,6 +13,11 @@ use std::process::{Command, Stdio};
 
 const HOUR: u64 = 3_600;
 
+fn demonstration() -> Demonstration {
+    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
+    Demonstration::start(coppice::wasm::find(named.as_deref()).unwrap(), 1).unwrap()
+}
+
 fn bind() -> Gateway {
     Gateway::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap()
 }
@@ -49,14 +54,20 @@ fn query<T: candid::CandidType + serde::de::DeserializeOwned>(canister: &impl Tr
 
 #[test]
 fn the_demonstration_is_served_and_its_clock_runs() {
-    let mut demonstration = Demonstration::start(coppice::wasm::find(None).unwrap(), 1).unwrap();
+    let mut demonstration = demonstration();
     demonstration.pass(HOUR / 2).unwrap();
     let (gateway, client) = (bind(), demonstration.client());
     let canister = client.transport();
     served(&gateway, canister, || {
         let (status, head, body) = ask(&gateway, "GET", "/health");
-        assert!(status == 200 && head.contains("content-type: application/json") && body.contains("\"healthy\":true"), "{body}");
-        assert!(head.contains("x-coppice-source: one replica") && head.contains("ic-certificate: certificate=:"), "{head}");
+        assert!(
+            status == 200 && head.contains("content-type: application/json") && body.contains("\"healthy\":true"),
+            "{body}"
+        );
+        assert!(
+            head.contains("x-coppice-source: one replica") && head.contains("ic-certificate: certificate=:"),
+            "{head}"
+        );
         let (status, _, body) = ask(&gateway, "GET", "/metrics");
         assert!(status == 200 && body.contains("\ncoppice_appended_blocks_total 30 "), "{body}");
         assert_eq!(ask(&gateway, "GET", "/nothing").0, 404);
@@ -159,10 +170,12 @@ fn expected(canister: &impl Transport) -> Value {
 #[test]
 fn a_browser_shows_the_dashboard_of_the_demonstration() {
     let Some(browser) = Browser::find() else {
-        println!("not run: no Chromium, or no playwright-core in target/browser (scripts/setup --with-browser installs both)");
+        println!(
+            "not run: no Chromium, or no playwright-core in target/browser (scripts/setup --with-browser installs both)"
+        );
         return;
     };
-    let mut demonstration = Demonstration::start(coppice::wasm::find(None).unwrap(), 1).unwrap();
+    let mut demonstration = demonstration();
     demonstration.pass(14 * HOUR).unwrap();
     let (gateway, client) = (bind(), demonstration.client());
     let canister = client.transport();
@@ -175,7 +188,10 @@ fn a_browser_shows_the_dashboard_of_the_demonstration() {
         // Somebody switches pruning off, and an exporter is gone.
         let off = Encode!(&false).unwrap();
         canister.update(Caller::Operator, "set_pruning_enabled", off).unwrap();
-        let gone = Exporter { name: "an-exporter-with-a-name-as-long-as-a-name-may-be-which-is-64-bytes".chars().take(64).collect(), principal: candid::Principal::from_slice(&[9]) };
+        let gone = Exporter {
+            name: "an-exporter-with-a-name-as-long-as-a-name-may-be-which-is-64-bytes".chars().take(64).collect(),
+            principal: candid::Principal::from_slice(&[9]),
+        };
         canister.update(Caller::Operator, "register_exporter", Encode!(&gone).unwrap()).unwrap();
         demonstration.pass(HOUR).unwrap();
         let now = expected(canister);

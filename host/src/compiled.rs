@@ -2,8 +2,8 @@
 //!
 //! An entry is one file, named by its key: SHA-256 of the engine's version and settings, and of the Wasm that was
 //! compiled. It is written beside its place and renamed, so it is there whole or not at all, whoever writes at the same
-//! time. An entry that is damaged, cut off, or another key's is compiled anew and replaced. Nothing that the
-//! file system refuses is an error: there is no cache then, and that is all.
+//! time. An entry that is damaged, cut off, or another key's is compiled anew and replaced. Compiling is done by one at a
+//! time, under a lock of the directory. Nothing that the file system refuses is an error: there is no cache then, and that is all.
 //!
 //! ```text
 //! magic, 16 bytes ‖ key, 32 ‖ SHA-256 of magic, key and content, 32 ‖ content, as Wasmtime serialized it
@@ -120,12 +120,26 @@ impl Cache {
         if let Some(module) = self.load(engine, &key) {
             return Ok(module);
         }
+        // Who comes meanwhile for the same takes it from its entry.
+        let _turn = self.turn();
+        if let Some(module) = self.load(engine, &key) {
+            return Ok(module);
+        }
         let module = Module::new(engine, wasm)?;
         if let Ok(content) = module.serialize() {
             // Without its entry the module is as good.
             let _ = self.store(&key, &content);
         }
         Ok(module)
+    }
+
+    /// Waits until nobody else compiles for this directory: compiling takes all cores, and the same module is often wanted
+    /// by many threads and processes at once. The system gives a turn back that a killed process had.
+    fn turn(&self) -> io::Result<File> {
+        create(&self.directory)?;
+        let directory = File::open(&self.directory)?;
+        directory.lock()?;
+        Ok(directory)
     }
 
     fn path(&self, key: &Key) -> PathBuf {

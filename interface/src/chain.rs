@@ -1,7 +1,6 @@
 //! Blocks, uploads and reads.
 
-use super::prune::HeldBy;
-use crate::BlobPtr;
+use crate::{BlobPtr, BySegment, HeldBy};
 use candid::{CandidType, Principal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -24,7 +23,7 @@ pub struct AppendBlock {
     /// Transaction ids and secondary keys.
     pub index: ByteBuf,
     /// SHA-256 of body, receipts and index.
-    pub sha256: Vec<ByteBuf>,
+    pub sha256: BySegment<ByteBuf>,
 }
 
 /// A block that comes in chunks, because it is longer than an ingress message.
@@ -39,9 +38,9 @@ pub struct BeginBlock {
     /// Unix seconds, as the chain says.
     pub timestamp: u64,
     /// Bytes of body, receipts and index.
-    pub lengths: Vec<u64>,
+    pub lengths: BySegment<u64>,
     /// SHA-256 of body, receipts and index.
-    pub sha256: Vec<ByteBuf>,
+    pub sha256: BySegment<ByteBuf>,
     /// Bytes of each chunk but the last, at most 1 MiB. Chunks cut body ‖ receipts ‖ index as one run of bytes.
     pub chunk_size: u32,
 }
@@ -55,6 +54,15 @@ pub struct PutBlockChunk {
     pub chunk: u32,
     /// `chunk_size` bytes; the last one has the rest.
     pub bytes: ByteBuf,
+}
+
+/// The block upload that is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct OpenBlock {
+    /// The number of the block that is uploaded.
+    pub number: u64,
+    /// How far it is.
+    pub progress: UploadProgress,
 }
 
 /// How far an upload is.
@@ -232,9 +240,9 @@ pub struct BlockHeader {
     /// Secondary keys.
     pub keys: u32,
     /// Bytes of body, receipts and index.
-    pub lengths: Vec<u64>,
+    pub lengths: BySegment<u64>,
     /// SHA-256 of body, receipts and index, as the producer declared them.
-    pub sha256: Vec<ByteBuf>,
+    pub sha256: BySegment<ByteBuf>,
 }
 
 /// A whole block.
@@ -316,7 +324,7 @@ pub struct BlockStorage {
     /// Bytes from the log's start to the block's first byte.
     pub log_offset: u64,
     /// Bytes of body, receipts and index, which lie one after the other.
-    pub lengths: Vec<u64>,
+    pub lengths: BySegment<u64>,
     /// The log's blobs that the block touches, in order. Neighbours may share the first and the last.
     pub blobs: Vec<BlobPtr>,
 }

@@ -20,8 +20,8 @@ pub struct BlobDeletion {
     pub delete_at_height: u32,
     /// How often deleting it has failed.
     pub retry_count: u32,
-    /// When that was last, in Unix nanoseconds; 0: never.
-    pub last_retry_at: u64,
+    /// When deleting it failed last, in Unix nanoseconds; none where it never did.
+    pub last_retry_at: Option<u64>,
     /// The UTXO record that goes with it.
     pub txid: Option<ByteBuf>,
 }

@@ -12,6 +12,7 @@ mod logs;
 mod operation;
 mod prune;
 mod pruner;
+mod segments;
 mod utxo;
 
 pub use audit::*;
@@ -26,4 +27,5 @@ pub use logs::*;
 pub use operation::*;
 pub use prune::*;
 pub use pruner::*;
+pub use segments::*;
 pub use utxo::*;

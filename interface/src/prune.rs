@@ -273,6 +273,17 @@ pub struct PruneBacklog {
     pub empty_in_secs: Option<u64>,
 }
 
+/// Bytes of `capacity_bytes` at which something happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct WaterMarks {
+    /// Pruning for capacity begins above this mark.
+    pub high: u64,
+    /// It ends at this mark, or below it.
+    pub low: u64,
+    /// From this mark on appends are refused.
+    pub emergency: u64,
+}
+
 /// Everything that an operator needs to see of pruning. All "before" bounds are exclusive.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PruneStatus {
@@ -314,12 +325,8 @@ pub struct PruneStatus {
     pub estimated_kept_bytes: u64,
     /// What the water marks are compared with: these, 320 bytes a kept block, and 32 for each of its transactions and keys.
     pub capacity_bytes: u64,
-    /// Water marks in bytes; 0 without a capacity trigger.
-    pub high_water_bytes: u64,
-    /// See there.
-    pub low_water_bytes: u64,
-    /// See there.
-    pub emergency_bytes: u64,
+    /// The marks that they are compared with; none without a capacity trigger.
+    pub water_marks: Option<WaterMarks>,
     /// The last run that pruned something, summed over its ticks.
     pub last_run: Option<PruneRun>,
     /// Runs since the canister was installed.

@@ -1,6 +1,6 @@
 //! Blocks to feed the canister with.
 
-use coppice_interface::{AppendBlock, BeginBlock, BlockId};
+use coppice_interface::{AppendBlock, BeginBlock, BlockId, BySegment};
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 
@@ -66,7 +66,7 @@ pub fn block(number: u64, ids: &[[u8; 32]], body: usize) -> AppendBlock {
         body: ByteBuf::from(body),
         receipts: ByteBuf::from(receipts(number, ids.len())),
         index: ByteBuf::from(index(ids)),
-        sha256: Vec::new(),
+        sha256: BySegment::default(),
     };
     seal(&mut block);
     block
@@ -76,7 +76,7 @@ pub fn block(number: u64, ids: &[[u8; 32]], body: usize) -> AppendBlock {
 pub fn seal(block: &mut AppendBlock) {
     block.sha256 = [&block.body, &block.receipts, &block.index]
         .map(|bytes| ByteBuf::from(Sha256::digest(bytes.as_slice()).to_vec()))
-        .to_vec();
+        .into();
 }
 
 /// A block with `transactions` transactions whose ids no other block has.
@@ -97,7 +97,7 @@ pub fn upload(block: &AppendBlock, chunk_size: usize) -> (BeginBlock, Vec<Vec<u8
         hash: block.hash.clone(),
         parent_hash: block.parent_hash.clone(),
         timestamp: block.timestamp,
-        lengths: [&block.body, &block.receipts, &block.index].map(|bytes| bytes.len() as u64).to_vec(),
+        lengths: [&block.body, &block.receipts, &block.index].map(|bytes| bytes.len() as u64).into(),
         sha256: block.sha256.clone(),
         chunk_size: chunk_size as u32,
     };

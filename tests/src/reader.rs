@@ -25,7 +25,7 @@ pub struct Reader {
     /// Whole blocks.
     pub blocks: BTreeMap<u64, AppendBlock>,
     /// The block that is under way.
-    partial: Option<AppendBlock>,
+    partial: Option<(AppendBlock, u8)>,
     cursor: Option<ExportCursor>,
 }
 
@@ -66,26 +66,27 @@ impl Reader {
     pub fn newest(&self) -> Option<&AppendBlock> {
         let number = match &self.partial {
             None => self.cursor.as_ref()?.number,
-            Some(partial) => partial.number.checked_sub(1)?,
+            Some((partial, _)) => partial.number.checked_sub(1)?,
         };
         self.blocks.get(&number)
     }
 
     fn take(&mut self, chunk: ExportChunk) {
-        let mut block = self.partial.take().unwrap_or_else(|| {
+        let (mut block, whole) = self.partial.take().unwrap_or_else(|| {
             if let Some(before) = self.newest() {
                 assert_eq!((before.number + 1, &before.hash), (chunk.number, &chunk.parent_hash));
             }
-            AppendBlock {
+            let block = AppendBlock {
                 number: chunk.number,
                 hash: chunk.hash.clone(),
                 parent_hash: chunk.parent_hash.clone(),
                 timestamp: chunk.timestamp,
                 ..AppendBlock::default()
-            }
+            };
+            (block, 0)
         });
         assert_eq!((block.number, &block.hash), (chunk.number, &chunk.hash));
-        assert_eq!(block.sha256.len(), usize::from(chunk.segment), "no segment is left out");
+        assert_eq!(whole, chunk.segment, "no segment is left out");
         let segment = match chunk.segment {
             0 => &mut block.body,
             1 => &mut block.receipts,
@@ -93,19 +94,20 @@ impl Reader {
         };
         assert_eq!(segment.len() as u64, chunk.offset, "no gap and nothing twice");
         segment.extend_from_slice(&chunk.bytes);
-        if segment.len() as u64 == chunk.total {
+        let ends = segment.len() as u64 == chunk.total;
+        if ends {
             assert_eq!(Sha256::digest(segment.as_slice())[..], chunk.sha256[..]);
-            block.sha256.push(chunk.sha256);
+            block.sha256[usize::from(chunk.segment)] = chunk.sha256;
         }
         let number = block.number;
         // Only now is it the newest: the cursor of the page is taken over behind its last chunk.
-        match block.sha256.len() {
+        match whole + u8::from(ends) {
             3 => {
                 let whole = ExportCursor { number, hash: block.hash.clone(), segment: 3, offset: 0, rollbacks: 0 };
                 self.cursor = Some(whole);
                 self.blocks.insert(number, block);
             }
-            _ => self.partial = Some(block),
+            whole => self.partial = Some((block, whole)),
         }
     }
 }

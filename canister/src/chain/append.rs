@@ -8,7 +8,7 @@ use super::{ChainStore, MAX_SPAN};
 use crate::blob::{BlobStore, Owner};
 use crate::memory::GrowError;
 use candid::Principal;
-use coppice_interface::{AppendBlock, AppendError, HeldBy};
+use coppice_interface::{AppendBlock, AppendError, BySegment, HeldBy};
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 use std::ops::Range;
@@ -108,7 +108,7 @@ impl Draft {
         hashes: (&[u8], &[u8]),
         timestamp: u64,
         lengths: [u64; 3],
-        sha256: &[ByteBuf],
+        sha256: &BySegment<ByteBuf>,
     ) -> Result<Self, AppendError> {
         if number == u64::MAX {
             return Err(too_large("number", u64::MAX - 1));
@@ -118,9 +118,6 @@ impl Draft {
         let bad = |segment: Segment, why: String| BadSegment { segment, at: 0, why };
         if hashes.0.is_empty() {
             return Err(bad(Segment::Body, "the block's hash is empty".into()).into());
-        }
-        if sha256.len() != 3 {
-            return Err(bad(Segment::Body, format!("sha256 has {} digests; there are 3 segments", sha256.len())).into());
         }
         let mut digests = [[0; 32]; 3];
         for segment in Segment::ALL {

@@ -122,7 +122,7 @@ fn upload(chain: &mut ChainStore, blobs: &mut BlobStore, block: &AppendBlock) ->
         hash: block.hash.clone(),
         parent_hash: block.parent_hash.clone(),
         timestamp: block.timestamp,
-        lengths: [&block.body, &block.receipts, &block.index].map(|bytes| bytes.len() as u64).to_vec(),
+        lengths: [&block.body, &block.receipts, &block.index].map(|bytes| bytes.len() as u64).into(),
         sha256: block.sha256.clone(),
         chunk_size: 1 << 20,
     };
@@ -211,7 +211,7 @@ fn an_upload_into_a_blob_that_is_lost_can_be_aborted() {
         hash: new.hash.clone(),
         parent_hash: new.parent_hash.clone(),
         timestamp: 0,
-        lengths: [&new.body, &new.receipts, &new.index].map(|bytes| bytes.len() as u64).to_vec(),
+        lengths: [&new.body, &new.receipts, &new.index].map(|bytes| bytes.len() as u64).into(),
         sha256: new.sha256.clone(),
         chunk_size: 1 << 20,
     };
@@ -230,7 +230,7 @@ fn an_upload_into_a_blob_that_is_lost_can_be_aborted() {
     let new = own(5, 200 * KIB);
     let begin = BeginBlock { number: 5, hash: new.hash.clone(), parent_hash: new.parent_hash.clone(), ..begin };
     let begin = BeginBlock {
-        lengths: [&new.body, &new.receipts, &new.index].map(|bytes| bytes.len() as u64).to_vec(),
+        lengths: [&new.body, &new.receipts, &new.index].map(|bytes| bytes.len() as u64).into(),
         sha256: new.sha256.clone(),
         ..begin
     };

@@ -85,7 +85,7 @@ fn newest_first_each_transaction_once() {
     assert_eq!(find(&chain, &blobs, b"a", None, 0).unwrap().transactions.len(), 4, "0: as many as there may be");
     assert_eq!(chain.key_stats().entries, 4, "an entry for each different key");
     // What is kept of a block for its keys is no part of its payload.
-    let lengths = |number| chain.header(number).unwrap().lengths.iter().sum::<u64>();
+    let lengths = |number| chain.header(number).unwrap().lengths.sum();
     assert_eq!(chain.payload_bytes(), lengths(10) + lengths(11) + lengths(12));
     assert_eq!(chain.state().log_tail, chain.payload_bytes() + 10 * 12);
     assert_eq!(chain.meta(11).unwrap().payload_end(), chain.meta(11).unwrap().log_end());
@@ -367,7 +367,7 @@ impl World {
             hash: block.hash.clone(),
             parent_hash: block.parent_hash.clone(),
             timestamp: block.timestamp,
-            lengths: [&block.body, &block.receipts, &block.index].map(|bytes| bytes.len() as u64).to_vec(),
+            lengths: [&block.body, &block.receipts, &block.index].map(|bytes| bytes.len() as u64).into(),
             sha256: block.sha256.clone(),
             chunk_size: chunk as u32,
         };
@@ -510,7 +510,7 @@ impl World {
         let state = *self.chain.state();
         assert_eq!(state.keys, self.model.values().map(|keys| keys.len() as u64).sum::<u64>());
         let headers = self.model.keys().map(|&number| self.chain.header(number).unwrap());
-        assert_eq!(self.chain.payload_bytes(), headers.map(|header| header.lengths.iter().sum::<u64>()).sum::<u64>());
+        assert_eq!(self.chain.payload_bytes(), headers.map(|header| header.lengths.sum()).sum::<u64>());
         // The log has the blobs that payload and links touch, and no other.
         assert_eq!(self.blobs.kept_bytes(Owner::Upload), 0);
         assert_eq!(self.blobs.kept_bytes(Owner::Chain), (state.log_end - state.log_first) * u64::from(CLASS));

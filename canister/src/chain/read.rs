@@ -39,8 +39,8 @@ impl BlockRecord {
             monotonic_timestamp: self.meta.monotonic,
             transactions: self.meta.transactions,
             keys: self.meta.keys,
-            lengths: self.meta.lengths.map(u64::from).to_vec(),
-            sha256: self.sha256.iter().map(ByteBuf::from).collect(),
+            lengths: self.meta.lengths.map(u64::from).into(),
+            sha256: self.sha256.map(ByteBuf::from).into(),
         }
     }
 }
@@ -151,7 +151,7 @@ impl ChainStore {
         };
         Ok(BlockStorage {
             log_offset: meta.log_offset,
-            lengths: meta.lengths.map(u64::from).to_vec(),
+            lengths: meta.lengths.map(u64::from).into(),
             blobs: blobs.ok_or_else(|| corrupt(number, "a blob of the log is missing"))?,
         })
     }

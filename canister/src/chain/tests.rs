@@ -329,7 +329,7 @@ fn begin(block: &AppendBlock, chunk: usize) -> BeginBlock {
         hash: block.hash.clone(),
         parent_hash: block.parent_hash.clone(),
         timestamp: block.timestamp,
-        lengths: [&block.body, &block.receipts, &block.index].map(|bytes| bytes.len() as u64).to_vec(),
+        lengths: [&block.body, &block.receipts, &block.index].map(|bytes| bytes.len() as u64).into(),
         sha256: block.sha256.clone(),
         chunk_size: chunk as u32,
     }

@@ -23,7 +23,7 @@ use super::verified::Verified;
 use crate::blob::{BlobStore, Owner};
 use crate::memory::{Region, cell};
 use candid::Principal;
-use coppice_interface::{AppendError, BeginBlock, PutBlockChunk, UploadError, UploadProgress};
+use coppice_interface::{AppendError, BeginBlock, OpenBlock, PutBlockChunk, UploadError, UploadProgress};
 use std::ops::Range;
 
 /// Bytes of the largest chunk.
@@ -186,8 +186,8 @@ impl ChainStore {
     }
 
     /// The open upload's block number and progress.
-    pub fn upload_progress(&self) -> Option<(u64, UploadProgress)> {
-        self.upload().map(|upload| (upload.draft.number, upload.progress()))
+    pub fn upload_progress(&self) -> Option<OpenBlock> {
+        self.upload().map(|upload| OpenBlock { number: upload.draft.number, progress: upload.progress() })
     }
 
     /// The blobs of the log that the upload owns.
@@ -210,16 +210,16 @@ impl ChainStore {
     ) -> Result<UploadProgress, AppendError> {
         let too_large = |what: &str, limit| AppendError::TooLarge { what: what.into(), limit };
         let bad = |why: String| AppendError::BadEncoding { segment: 0, at: 0, why };
-        let lengths: [u64; 3] = block
-            .lengths
-            .as_slice()
-            .try_into()
-            .map_err(|_| bad(format!("lengths has {} entries; there are 3 segments", block.lengths.len())))?;
         if block.chunk_size == 0 {
             return Err(bad("chunk_size is 0".into()));
         }
-        let draft =
-            Draft::new(block.number, (&block.hash, &block.parent_hash), block.timestamp, lengths, &block.sha256)?;
+        let draft = Draft::new(
+            block.number,
+            (&block.hash, &block.parent_hash),
+            block.timestamp,
+            block.lengths.into(),
+            &block.sha256,
+        )?;
         if let Place::Known = self.place(&draft)? {
             let chunks = draft.payload_len().div_ceil(u64::from(block.chunk_size)) as u32;
             return Ok(UploadProgress { chunks, missing: 0 });

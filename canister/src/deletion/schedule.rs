@@ -3,7 +3,7 @@
 use super::row::{Name, Row};
 use super::{DeletionQueue, Place, Store};
 use crate::memory::GrowError;
-use coppice_interface::{BlobDeletion, BlobDeletionError, BlobDeletionState, ScheduledBlobDeletion, UtxoError};
+use coppice_interface::{BlobDeletion, BlobDeletionError, BlobDeletionState, ScheduledBlobDeletion, UtxoRefusal};
 
 /// What scheduling the blob of a record that goes came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,14 +58,14 @@ impl DeletionQueue {
     ///
     /// # Errors
     /// `BeingDeleted`, `BlobTaken`, `OutOfSpace`, `LowCycles`.
-    pub fn admits(&mut self, name: &Name, txid: &[u8; 32]) -> Result<(), UtxoError> {
+    pub fn admits(&mut self, name: &Name, txid: &[u8; 32]) -> Result<(), UtxoRefusal> {
         let store = self.made()?;
         let hash = store.hash(name);
         match store.find_name(name, hash) {
             // The record of this very transaction is there, or was never taken out.
             Some(row) if row.state == BlobDeletionState::Held && row.txid.as_ref() == Some(txid) => Ok(()),
-            Some(row) if row.state == BlobDeletionState::Held => Err(UtxoError::BlobTaken),
-            Some(_) => Err(UtxoError::BeingDeleted),
+            Some(row) if row.state == BlobDeletionState::Held => Err(UtxoRefusal::BlobTaken),
+            Some(_) => Err(UtxoRefusal::BeingDeleted),
             None => Ok(store.reserve(name, hash)?),
         }
     }

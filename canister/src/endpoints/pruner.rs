@@ -28,8 +28,8 @@ pub(super) fn noting<T, E: Debug>(
 fn notifying<T: Debug>(
     method: &str,
     height: u32,
-    notify: impl FnOnce(&mut State, bool) -> Result<T, PrunerError>,
-) -> Result<T, PrunerError> {
+    notify: impl FnOnce(&mut State, bool) -> Result<T, UtxoPrunerError>,
+) -> Result<T, UtxoPrunerError> {
     let by_operator = operator().is_ok();
     match by_operator && read(|state| state.utxo_pruner.is_jump(height)) {
         true => noting(method, height, |state| notify(state, true)),
@@ -39,7 +39,7 @@ fn notifying<T: Debug>(
 
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
-fn notify_block_persisted(height: u32) -> Result<PruneTrigger, PrunerError> {
+fn notify_block_persisted(height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
     daemon::watch();
     let answer = notifying("notify_block_persisted", height, |state, by_operator| {
         state.utxo_pruner.notify_persisted(height, by_operator)
@@ -50,7 +50,7 @@ fn notify_block_persisted(height: u32) -> Result<PruneTrigger, PrunerError> {
 
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::args")]
-fn notify_block(height: u32, mined_set: bool) -> Result<PruneTrigger, PrunerError> {
+fn notify_block(height: u32, mined_set: bool) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
     daemon::watch();
     let answer = notifying("notify_block", height, |state, by_operator| {
         state.utxo_pruner.notify_block(height, mined_set, by_operator)
@@ -61,14 +61,14 @@ fn notify_block(height: u32, mined_set: bool) -> Result<PruneTrigger, PrunerErro
 
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
-fn set_block_assembly_state(assembly: BlockAssemblyState) {
+fn set_block_assembly_state(assembly: UtxoBlockAssemblyState) {
     mutate(|state| state.utxo_pruner.set_assembly(assembly));
     daemon::arm_records();
 }
 
 #[candid_method(update)]
 #[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
-fn prune_utxos(height: u32) -> Result<PruneJob, PrunerError> {
+fn prune_utxos(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
     let job = noting("prune_utxos", height, |state| {
         let (pruner, mut records) = state.utxo_pruner();
         pruner.prune(height, &mut records)
@@ -79,7 +79,7 @@ fn prune_utxos(height: u32) -> Result<PruneJob, PrunerError> {
 
 #[candid_method(update)]
 #[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
-fn set_heights(heights: SetHeights) -> Result<HeightsSet, PrunerError> {
+fn set_heights(heights: UtxoSetHeights) -> Result<UtxoHeightsSet, UtxoPrunerError> {
     let set = noting("set_heights", format!("{heights:?}"), |state| {
         state.utxo_pruner.set_heights(&heights, &state.config.utxo)
     })?;
@@ -89,7 +89,7 @@ fn set_heights(heights: SetHeights) -> Result<HeightsSet, PrunerError> {
 
 #[candid_method(update)]
 #[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
-fn cancel_prune_job(id: u64) -> Result<PruneJob, PrunerError> {
+fn cancel_prune_job(id: u64) -> Result<UtxoPruneJob, UtxoPrunerError> {
     let job = noting("cancel_prune_job", id, |state| state.utxo_pruner.cancel(id))?;
     daemon::arm_records();
     Ok(job)
@@ -97,7 +97,7 @@ fn cancel_prune_job(id: u64) -> Result<PruneJob, PrunerError> {
 
 #[candid_method(update)]
 #[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
-fn set_pruner_settings(change: PrunerSettingsChange) -> Result<PrunerSettings, PrunerError> {
+fn set_pruner_settings(change: UtxoPrunerSettingsChange) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
     let shown = |state: &State| fields(state.utxo_pruner.settings());
     let settings = mutate(|state| {
         let argument = format!("{change:?}");
@@ -108,29 +108,29 @@ fn set_pruner_settings(change: PrunerSettingsChange) -> Result<PrunerSettings, P
 }
 
 #[query]
-fn get_pruner_settings() -> PrunerSettings {
+fn get_pruner_settings() -> UtxoPrunerSettings {
     read(|state| state.utxo_pruner.settings().clone())
 }
 
 #[candid_method(update)]
 #[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
-fn set_aside_unmined(slot: u32) -> Result<(), PrunerError> {
+fn set_aside_unmined(slot: u32) -> Result<(), UtxoPrunerError> {
     noting("set_aside_unmined", slot, |state| state.utxo_pruner.set_aside(slot))
 }
 
 #[candid_method(update)]
 #[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
-fn retry_record(slot: u32) -> Result<(), PrunerError> {
+fn retry_record(slot: u32) -> Result<(), UtxoPrunerError> {
     noting("retry_record", slot, |state| state.utxo_pruner.retry(slot))
 }
 
 #[query]
-fn get_pruner_status() -> PrunerStatus {
+fn get_pruner_status() -> UtxoPrunerStatus {
     read(|state| state.utxo_pruner.status(&state.config.utxo, &state.deletions))
 }
 
 #[candid_method(query)]
 #[query(hidden = true, decode_with = "wire::args")]
-fn list_prune_jobs(cursor: Option<u64>, limit: u32) -> PruneJobPage {
+fn list_prune_jobs(cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage {
     read(|state| state.utxo_pruner.jobs(cursor, limit))
 }

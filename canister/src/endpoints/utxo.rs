@@ -21,27 +21,30 @@ fn at<T>(
 }
 
 /// Works through a batch.
-fn batch<I: Item, T: Weight>(
+fn batch<I: Item, T: Weight, R, E: From<R>>(
     height: u32,
     items: &[I],
-    mut each: impl FnMut(&mut UtxoStore, &mut crate::blob::BlobStore, &I, &Call) -> T,
-) -> Batch<T> {
+    mut each: impl FnMut(&mut UtxoStore, &I, &Call) -> Result<T, R>,
+) -> Batch<Result<T, E>>
+where
+    Result<T, E>: Weight,
+{
     mutate(|state| {
-        at(state, height, |store, blobs, call| {
-            store.batch(items, call.settings, |store, item| each(store, blobs, item, call))
+        at(state, height, |store, _, call| {
+            store.batch(items, call.settings, |store, item| each(store, item, call).map_err(E::from))
         })
     })
 }
 
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
-fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoError>> {
+fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreateError>> {
     counted(Hot::UtxoCreate, || {
         mutate(|state| {
             let State { utxo, blobs, deletions, config, .. } = state;
             let call = Call { height: arg.height, now_ns: runtime::time_ns(), settings: &config.utxo };
             utxo.batch(&arg.items, call.settings, |store, item| {
-                utxo_pruner::create(store, blobs, deletions, item, &call)
+                utxo_pruner::create(store, blobs, deletions, item, &call).map_err(UtxoCreateError::from)
             })
         })
     })
@@ -49,8 +52,8 @@ fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoError>> {
 
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
-fn utxo_spend(arg: UtxoSpendBatch) -> Batch<Result<u32, Vec<SpendError>>> {
-    counted(Hot::UtxoSpend, || batch(arg.height, &arg.items, |store, _, item, call| store.spend(item, call)))
+fn utxo_spend(arg: UtxoSpendBatch) -> Batch<Result<u32, Vec<RefusedSpend>>> {
+    counted(Hot::UtxoSpend, || batch(arg.height, &arg.items, |store, item, call| store.spend(item, call)))
 }
 
 #[candid_method(update)]
@@ -59,7 +62,9 @@ fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
     mutate(|state| {
         at(state, arg.height, |store, _, call| {
             let mut last = LastUnspent::default();
-            let done = store.batch(&arg.items, call.settings, |store, item| store.unspend(item, call, &mut last));
+            let done = store.batch(&arg.items, call.settings, |store, item| {
+                store.unspend(item, call, &mut last).map_err(UtxoError::from)
+            });
             store.unspent(call, &mut last);
             done
         })
@@ -68,46 +73,44 @@ fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
 
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
-fn utxo_set_mined(arg: UtxoSetMined) -> Batch<Result<Vec<u32>, UtxoError>> {
-    counted(Hot::UtxoSetMined, || {
-        batch(arg.height, &arg.items, |store, _, item, call| store.set_mined(&arg, item, call))
-    })
+fn utxo_set_mined(arg: UtxoSetMinedBatch) -> Batch<Result<Vec<u32>, UtxoError>> {
+    counted(Hot::UtxoSetMined, || batch(arg.height, &arg.items, |store, item, call| store.set_mined(&arg, item, call)))
 }
 
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
-fn utxo_set_on_longest_chain(arg: UtxoSetOnLongestChain) -> Batch<Result<(), UtxoError>> {
-    batch(arg.height, &arg.txids, |store, _, txid, call| store.set_on_longest_chain(txid, arg.on_longest_chain, call))
+fn utxo_set_on_longest_chain(arg: UtxoSetOnLongestChainBatch) -> Batch<Result<(), UtxoError>> {
+    batch(arg.height, &arg.txids, |store, txid, call| store.set_on_longest_chain(txid, arg.on_longest_chain, call))
 }
 
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
-fn utxo_set_locked(arg: UtxoSetLocked) -> Batch<Result<(), UtxoError>> {
-    batch(arg.height, &arg.txids, |store, _, txid, call| store.set_locked(txid, arg.locked, call))
+fn utxo_set_locked(arg: UtxoSetLockedBatch) -> Batch<Result<(), UtxoError>> {
+    batch(arg.height, &arg.txids, |store, txid, call| store.set_locked(txid, arg.locked, call))
 }
 
 #[candid_method(update)]
 #[update(guard = "alert", hidden = true, decode_with = "wire::arg")]
 fn utxo_freeze(arg: UtxoFreezeBatch) -> Batch<Result<u32, UtxoError>> {
-    batch(arg.height, &arg.items, |store, _, item, call| store.set_frozen(item, true, call))
+    batch(arg.height, &arg.items, |store, item, call| store.set_frozen(item, true, call))
 }
 
 #[candid_method(update)]
 #[update(guard = "alert", hidden = true, decode_with = "wire::arg")]
 fn utxo_unfreeze(arg: UtxoFreezeBatch) -> Batch<Result<u32, UtxoError>> {
-    batch(arg.height, &arg.items, |store, _, item, call| store.set_frozen(item, false, call))
+    batch(arg.height, &arg.items, |store, item, call| store.set_frozen(item, false, call))
 }
 
 #[candid_method(update)]
 #[update(guard = "alert", hidden = true, decode_with = "wire::arg")]
 fn utxo_reassign(arg: UtxoReassignBatch) -> Batch<Result<u32, UtxoError>> {
-    batch(arg.height, &arg.items, |store, _, item, call| store.reassign(item, call))
+    batch(arg.height, &arg.items, |store, item, call| store.reassign(item, call))
 }
 
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
-fn utxo_set_conflicting(arg: UtxoSetConflicting) -> Batch<Result<Conflict, UtxoError>> {
-    batch(arg.height, &arg.txids, |store, _, txid, call| store.set_conflicting(txid, call))
+fn utxo_set_conflicting(arg: UtxoSetConflictingBatch) -> Batch<Result<Conflict, UtxoError>> {
+    batch(arg.height, &arg.txids, |store, txid, call| store.set_conflicting(txid, call))
 }
 
 #[candid_method(update)]
@@ -118,8 +121,8 @@ fn utxo_process_conflicting(arg: UtxoProcessConflicting) -> Result<ConflictResol
 
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
-fn utxo_preserve(arg: UtxoPreserve) -> Batch<Result<bool, UtxoError>> {
-    batch(0, &arg.txids, |store, _, txid, _| store.preserve(txid, arg.until))
+fn utxo_preserve(arg: UtxoPreserveBatch) -> Batch<Result<bool, UtxoError>> {
+    batch(0, &arg.txids, |store, txid, _| store.preserve(txid, arg.until))
 }
 
 #[candid_method(update)]
@@ -151,25 +154,25 @@ fn utxo_list_uploads() -> Vec<OpenTransaction> {
 #[candid_method(query)]
 #[query(hidden = true, decode_with = "wire::arg")]
 fn utxo_get(arg: UtxoGet) -> Result<UtxoRecord, UtxoError> {
-    read(|state| state.utxo.get(&arg))
+    read(|state| state.utxo.get(&arg).map_err(UtxoError::from))
 }
 
 #[candid_method(query)]
 #[query(hidden = true, decode_with = "wire::arg")]
 fn utxo_get_transaction(arg: UtxoGetPart) -> Result<TransactionPart, UtxoError> {
-    read(|state| state.utxo.transaction(&state.blobs, &arg))
+    read(|state| state.utxo.transaction(&state.blobs, &arg).map_err(UtxoError::from))
 }
 
 #[candid_method(query)]
 #[query(hidden = true, decode_with = "wire::arg")]
 fn utxo_get_inpoints(arg: UtxoGetPart) -> Result<InpointsPart, UtxoError> {
-    read(|state| state.utxo.inpoints(&arg))
+    read(|state| state.utxo.inpoints(&arg).map_err(UtxoError::from))
 }
 
 #[candid_method(query)]
 #[query(hidden = true, decode_with = "wire::arg")]
 fn utxo_get_spend(arg: UtxoGetSpend) -> Result<Vec<UtxoSpendState>, UtxoError> {
-    read(|state| state.utxo.spend_states(&arg.outpoints, arg.height))
+    read(|state| state.utxo.spend_states(&arg.outpoints, arg.height).map_err(UtxoError::from))
 }
 
 #[candid_method(query)]

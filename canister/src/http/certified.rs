@@ -31,9 +31,15 @@ fn tree(chain: HashTree) -> HashTree {
     fork(labeled(CHAIN, chain), http.as_hash_tree())
 }
 
+/// The root of the tree while nothing is certified of the chain. Hashing it anew would take an upgrade 130,000 instructions.
+const ROOT: [u8; 32] = [
+    0xba, 0xe4, 0xa5, 0x43, 0xb1, 0xe7, 0x03, 0x6f, 0x7d, 0x83, 0x35, 0x6a, 0x62, 0x9e, 0x28, 0xac, 0x6b, 0x51, 0x2a,
+    0x98, 0x4f, 0xa7, 0x3a, 0x7b, 0x73, 0xc7, 0x7a, 0xb0, 0xd9, 0x77, 0x93, 0xba,
+];
+
 /// Has the subnet certify the root of the tree.
 pub fn certify() {
-    runtime::set_certified_data(&tree(empty()).digest());
+    runtime::set_certified_data(&ROOT);
 }
 
 /// The headers by which a gateway verifies an answer; none where nothing is certified: in a call that is no query.
@@ -81,7 +87,7 @@ mod tests {
         native::reset();
         certify();
         let root = native::with(|world| world.certified_data.clone());
-        assert_eq!(root, tree(empty()).digest());
+        assert_eq!(root, tree(empty()).digest(), "ROOT is what hashing gives");
         assert_eq!(headers(None), []);
         let found = headers(Some(b"certificate".to_vec()));
         let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();

@@ -104,7 +104,7 @@ impl Text {
                 let mut builder = None;
                 for (sum, count) in of("_sum").into_iter().zip(of("_count")) {
                     let labels: Vec<(&str, &str)> =
-                        sum.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+                        sum.labels.iter().map(|label| (label.name.as_str(), label.value.as_str())).collect();
                     let begun = match builder.take() {
                         None => self.0.histogram_vec(name, help)?,
                         Some(builder) => builder,
@@ -119,8 +119,8 @@ impl Text {
                 None => {}
                 Some(only) if only.labels.is_empty() => self.plain((name, kind, help, only.value))?,
                 Some(first) => {
-                    let label = first.labels[0].0.clone();
-                    let values = all.iter().map(|metric| (metric.labels[0].1.as_str(), metric.value));
+                    let label = first.labels[0].name.clone();
+                    let values = all.iter().map(|metric| (metric.labels[0].value.as_str(), metric.value));
                     self.by((name, kind, help), &label, values)?;
                 }
             }
@@ -212,8 +212,8 @@ impl Text {
             ("coppice_log_blob_bytes", Gauge, "Bytes of a blob of the log.", f64::from(state.config.log_class)),
         ];
         all.into_iter().try_for_each(|figure| self.plain(figure))?;
-        let marks =
-            [("low", status.low_water_bytes), ("high", status.high_water_bytes), ("emergency", status.emergency_bytes)];
+        let marks = status.water_marks.map_or([0; 3], |marks| [marks.low, marks.high, marks.emergency]);
+        let marks = [("low", marks[0]), ("high", marks[1]), ("emergency", marks[2])];
         let marks = marks.into_iter().map(|(mark, bytes)| (mark, bytes as f64));
         self.by(("coppice_water_bytes", Gauge, "Water marks of the capacity trigger; 0 without one."), "mark", marks)?;
         let indexes = [("transactions", &status.transaction_index), ("keys", &status.key_index)];
@@ -312,7 +312,7 @@ impl Text {
         metrics.metrics.extend([
             plain("coppice_pruner_ticks_total", metrics.ticks as f64),
             plain("coppice_pruner_safe_height", f64::from(metrics.safe_height)),
-            plain("coppice_pruner_persisted_height", f64::from(metrics.last_persisted_height)),
+            plain("coppice_pruner_persisted_height", f64::from(metrics.last_persisted_height.unwrap_or(0))),
         ]);
         metrics.metrics.extend(state.deletions.status().metrics);
         self.documented(&metrics.metrics)

@@ -7,7 +7,9 @@ use crate::chain::{ChainStore, IndexTable};
 use crate::health::{Finding, duration, finding, holder};
 use crate::prune::policy::Policy as _;
 use crate::runtime;
-use coppice_interface::{HeldBy, IndexDebt, ProblemCode, PruneBacklog, PrunePolicy, PruneReason, PruneStatus};
+use coppice_interface::{
+    HeldBy, IndexDebt, ProblemCode, PruneBacklog, PrunePolicy, PruneReason, PruneStatus, WaterMarks,
+};
 
 /// Seconds for which ticks may end with work left before `health` calls it a problem.
 const PATIENCE_SECS: u64 = 600;
@@ -133,7 +135,7 @@ impl Pruner {
 
     /// Seconds until emergency water is reached at the rate of the last minutes, were nothing pruned.
     fn until_emergency(status: &PruneStatus) -> Option<u64> {
-        let room = status.emergency_bytes.checked_sub(status.capacity_bytes).filter(|_| status.emergency_bytes > 0)?;
+        let room = status.water_marks.as_ref()?.emergency.checked_sub(status.capacity_bytes)?;
         let blocks = status.head?.checked_sub(status.pruned_before_block)? + 1;
         let an_hour = u128::from(status.capacity_bytes / blocks) * u128::from(status.backlog.appended_per_hour);
         (u128::from(room) * 3_600).checked_div(an_hour).map(|secs| u64::try_from(secs).unwrap_or(u64::MAX))
@@ -152,7 +154,7 @@ impl Pruner {
         }
         let emergency = match Self::until_emergency(status) {
             Some(secs) => format!("emergency water in about {}", duration(secs)),
-            None if status.emergency_bytes > 0 => "emergency water is not coming nearer".into(),
+            None if status.water_marks.is_some() => "emergency water is not coming nearer".into(),
             None => "no capacity limit is set".into(),
         };
         let water = if full { "kept bytes are above high water; " } else { "" };
@@ -163,6 +165,32 @@ impl Pruner {
             holder(held_by)
         );
         Some(finding(ProblemCode::ExportHeld, message).since_secs(backlog.held_since))
+    }
+
+    /// What is wrong with pruning. Where nothing is, that costs little.
+    pub fn problems(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> Vec<Finding> {
+        let Some(due) = self.due(chain, blobs, constraints.guard.as_ref()) else {
+            // A sweep may be behind where no block is due.
+            return self
+                .behind_since
+                .and_then(|_| self.behind(&self.status(chain, blobs, constraints)))
+                .into_iter()
+                .collect();
+        };
+        let mut found = Vec::new();
+        let now = runtime::time_secs();
+        let longer = |since: Option<u64>, secs: u64| since.is_some_and(|since| now.saturating_sub(since) > secs);
+        let patience = self.policy().map_or(0, |policy| policy.max_export_lag_secs);
+        let held = longer(self.stored.held_since, patience) || due.reason == PruneReason::Capacity;
+        if longer(self.behind_since, PATIENCE_SECS) || due.held_by.is_some() && held {
+            let status = self.status(chain, blobs, constraints);
+            found.extend(self.behind(&status));
+            found.extend(self.held(&status));
+        }
+        if !self.stored.enabled {
+            found.push(finding(ProblemCode::PruningOff, "pruning is due and switched off"));
+        }
+        found
     }
 
     /// Blocks that may go now and have not gone.
@@ -176,7 +204,6 @@ impl Pruner {
         let state = chain.state();
         let due = self.due(chain, blobs, constraints.guard.as_ref());
         let oldest = state.started.then_some(state.oldest);
-        let water = |f: fn(&PrunePolicy) -> u64| self.policy().map_or(0, f);
         PruneStatus {
             enabled: self.stored.enabled,
             need_prune: due.is_some(),
@@ -197,9 +224,11 @@ impl Pruner {
             head: state.head(),
             estimated_kept_bytes: blobs.kept_bytes(Owner::Chain),
             capacity_bytes: chain.capacity_bytes(blobs),
-            high_water_bytes: water(PrunePolicy::high_water),
-            low_water_bytes: water(PrunePolicy::low_water),
-            emergency_bytes: water(PrunePolicy::emergency),
+            water_marks: self.policy().filter(|policy| policy.target_bytes > 0).map(|policy| WaterMarks {
+                high: policy.high_water(),
+                low: policy.low_water(),
+                emergency: policy.emergency(),
+            }),
             last_run: self.stored.last_run.clone(),
             runs: self.stored.runs,
             ticks: self.ticks,

@@ -9,9 +9,9 @@ use crate::prune::policy::Policy as _;
 use crate::prune::{Constraints, Piece};
 use crate::{logs, runtime};
 use coppice_interface::{
-    BlockId, ChainReset, Commit, Config, ConfigChange, ConfigError, Exporter, ExporterError, Grant, PruneError,
-    PrunePolicyArg, PrunePolicyChange, PruneRun, PutBlockChunk, RemoveExporter, ResetChain, ResetError, Role,
-    RoleError, Rollback, RollbackError, UploadError, UploadProgress,
+    BlockId, ChainReset, Commit, Config, ConfigChange, ConfigError, Exporter, ExporterError, Grant, OpenBlock,
+    PruneError, PrunePolicyArg, PrunePolicyChange, PruneRun, PutBlockChunk, RemoveExporter, ResetChain, ResetError,
+    Role, RoleError, Rollback, RollbackError, UploadError, UploadProgress,
 };
 use std::convert::Infallible;
 
@@ -301,7 +301,7 @@ impl State {
             return Err(UploadError::UploadOpen { by, expires_at });
         }
         let shown = |state: &Self| {
-            let upload = state.chain.upload_progress().map_or("none".into(), |(number, progress)| {
+            let upload = state.chain.upload_progress().map_or("none".into(), |OpenBlock { number, progress }| {
                 format!("block {number}, {} of {} chunks missing", progress.missing, progress.chunks)
             });
             let mut shown = state.shown_chain();

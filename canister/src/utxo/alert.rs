@@ -6,7 +6,7 @@ use super::record::{ENTRY, Head, at, page_at, page_slot};
 use super::spend::EntryPlace;
 use super::{Call, Found, UtxoStore, bad, hash_of};
 use crate::slots::SlotId;
-use coppice_interface::{FreezeTarget, Reassign, Spender, UtxoError};
+use coppice_interface::{FreezeTarget, Reassign, Spender, UtxoRefusal};
 use serde_bytes::ByteBuf;
 
 /// Entries that are read at a time.
@@ -57,8 +57,8 @@ impl UtxoStore {
     /// Freezes an output or all of a transaction's, or unfreezes them, and answers how many that were.
     ///
     /// # Errors
-    /// [`UtxoError`], and nothing has changed.
-    pub fn set_frozen(&mut self, target: &FreezeTarget, frozen: bool, call: &Call) -> Result<u32, UtxoError> {
+    /// [`UtxoRefusal`], and nothing has changed.
+    pub fn set_frozen(&mut self, target: &FreezeTarget, frozen: bool, call: &Call) -> Result<u32, UtxoRefusal> {
         call.check()?;
         let found = self.find(&hash_of("txid", &target.txid)?)?;
         let mut places = Vec::new();
@@ -69,7 +69,7 @@ impl UtxoStore {
                 if let Some(hash) = &target.utxo_hash
                     && hash_of("utxo_hash", hash)? != entry.hash
                 {
-                    return Err(UtxoError::UtxoHashMismatch { stored: ByteBuf::from(entry.hash) });
+                    return Err(UtxoRefusal::UtxoHashMismatch { stored: ByteBuf::from(entry.hash) });
                 }
                 utxos = 1;
                 if entry.is(FROZEN) != frozen {
@@ -87,10 +87,10 @@ impl UtxoStore {
             }),
         }
         if utxos == 0 {
-            return Err(UtxoError::UtxoNotFound);
+            return Err(UtxoRefusal::UtxoNotFound);
         }
         if places.is_empty() {
-            return Err(if frozen { UtxoError::AlreadyFrozen } else { UtxoError::UtxoNotFrozen });
+            return Err(if frozen { UtxoRefusal::AlreadyFrozen } else { UtxoRefusal::UtxoNotFrozen });
         }
         self.changing(|store| {
             for &(place, state) in &places {
@@ -105,8 +105,8 @@ impl UtxoStore {
     /// Gives a frozen, unspent output to a new owner, and answers the height from which on it is spendable.
     ///
     /// # Errors
-    /// [`UtxoError`], and nothing has changed.
-    pub fn reassign(&mut self, item: &Reassign, call: &Call) -> Result<u32, UtxoError> {
+    /// [`UtxoRefusal`], and nothing has changed.
+    pub fn reassign(&mut self, item: &Reassign, call: &Call) -> Result<u32, UtxoRefusal> {
         call.check()?;
         let txid = hash_of("txid", &item.outpoint.txid)?;
         let old = hash_of("utxo_hash", &item.utxo_hash)?;
@@ -115,14 +115,14 @@ impl UtxoStore {
         let found = self.find(&txid)?;
         let (place, entry) = self.utxo(&found, vout)?;
         if entry.hash != old {
-            return Err(UtxoError::UtxoHashMismatch { stored: ByteBuf::from(entry.hash) });
+            return Err(UtxoRefusal::UtxoHashMismatch { stored: ByteBuf::from(entry.hash) });
         }
         if !entry.is(FROZEN) {
-            return Err(UtxoError::UtxoNotFrozen);
+            return Err(UtxoRefusal::UtxoNotFrozen);
         }
         if entry.is(SPENT) {
             let (txid, vin) = entry.spender;
-            return Err(UtxoError::Spent { by: Spender { txid: ByteBuf::from(txid), vin } });
+            return Err(UtxoRefusal::Spent { by: Spender { txid: ByteBuf::from(txid), vin } });
         }
         let Found { slot, mut head, .. } = found;
         let spendable_at = call.height.saturating_add(call.settings.reassign_spendable_after);

@@ -5,8 +5,8 @@ use super::record::{ENTRY, INPUT};
 use super::{Changed, UtxoStore};
 use crate::runtime;
 use coppice_interface::{
-    Batch, Conflict, FreezeTarget, MinedTransaction, Reassign, SpendError, TransactionSource, TransactionSpends,
-    Unspend, UtxoCreate, UtxoCreated, UtxoError, UtxoSettings,
+    Batch, Conflict, FreezeTarget, MinedTransaction, Reassign, RefusedSpend, TransactionSource, TransactionSpends,
+    Unspend, UtxoCreate, UtxoCreateError, UtxoCreated, UtxoError, UtxoRefusal, UtxoSettings,
 };
 use serde_bytes::ByteBuf;
 
@@ -27,6 +27,8 @@ impl Weight for () {}
 impl Weight for bool {}
 impl Weight for u32 {}
 impl Weight for UtxoCreated {}
+impl Weight for UtxoRefusal {}
+impl Weight for UtxoCreateError {}
 impl Weight for UtxoError {}
 
 impl Weight for Vec<u32> {
@@ -35,7 +37,7 @@ impl Weight for Vec<u32> {
     }
 }
 
-impl Weight for Vec<SpendError> {
+impl Weight for Vec<RefusedSpend> {
     fn weight(&self) -> usize {
         100 * self.len()
     }
@@ -166,12 +168,12 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `TooMuchWork`.
-    pub(super) fn check_pages(&mut self) -> Result<(), UtxoError> {
+    pub(super) fn check_pages(&mut self) -> Result<(), UtxoRefusal> {
         if self.changed.most.is_none_or(|most| self.pages_changed() <= most) {
             return Ok(());
         }
         self.changed.gave_up = true;
-        Err(UtxoError::TooMuchWork)
+        Err(UtxoRefusal::TooMuchWork)
     }
 }
 

@@ -7,7 +7,7 @@ use super::{Call, Found, UtxoStore, bad, hash_of};
 use crate::runtime;
 use crate::slots::SlotId;
 use coppice_interface::{
-    Conflict, ConflictError, ConflictResolution, Outpoint, Spender, Unspend, UtxoError, UtxoProcessConflicting,
+    Conflict, ConflictError, ConflictResolution, Outpoint, Spender, Unspend, UtxoProcessConflicting, UtxoRefusal,
 };
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, HashSet};
@@ -59,22 +59,22 @@ impl Hold {
     }
 }
 
-fn too_large(what: &str) -> UtxoError {
-    UtxoError::TooLarge { what: what.into(), limit: MOST as u64 }
+fn too_large(what: &str) -> UtxoRefusal {
+    UtxoRefusal::TooLarge { what: what.into(), limit: MOST as u64 }
 }
 
-fn of(txid: &Hash, error: UtxoError) -> ConflictError {
-    ConflictError { txid: ByteBuf::from(txid), error }
+fn of(txid: &Hash, error: UtxoRefusal) -> ConflictError {
+    ConflictError { txid: ByteBuf::from(txid), error: error.into() }
 }
 
 impl UtxoStore {
     /// Adds a transaction that has a record, and all that spend from it, to a family.
-    fn add_family(&self, family: &mut Family, txid: &Hash, deadline: u64) -> Result<(), UtxoError> {
+    fn add_family(&self, family: &mut Family, txid: &Hash, deadline: u64) -> Result<(), UtxoRefusal> {
         let mut next = family.members.len();
         self.add_member(family, txid)?;
         while next < family.members.len() {
             if runtime::instructions() > deadline {
-                return Err(UtxoError::TooMuchWork);
+                return Err(UtxoRefusal::TooMuchWork);
             }
             let slot = family.members[next].slot;
             let mut spenders = Vec::new();
@@ -91,13 +91,13 @@ impl UtxoStore {
         Ok(())
     }
 
-    fn add_member(&self, family: &mut Family, txid: &Hash) -> Result<(), UtxoError> {
+    fn add_member(&self, family: &mut Family, txid: &Hash) -> Result<(), UtxoRefusal> {
         if !family.known.insert(*txid) {
             return Ok(());
         }
         let Found { slot, head, .. } = match self.find(txid) {
             Ok(found) => found,
-            Err(UtxoError::TxNotFound) => return Ok(()),
+            Err(UtxoRefusal::TxNotFound) => return Ok(()),
             Err(error) => return Err(error),
         };
         if family.members.len() == MOST {
@@ -109,10 +109,10 @@ impl UtxoStore {
     }
 
     /// Who holds an output, whoever that is.
-    fn hold(&self, outpoint: (Hash, u32)) -> Result<Option<Hold>, UtxoError> {
+    fn hold(&self, outpoint: (Hash, u32)) -> Result<Option<Hold>, UtxoRefusal> {
         let found = match self.find(&outpoint.0) {
             Ok(found) => found,
-            Err(UtxoError::TxNotFound) => return Ok(None),
+            Err(UtxoRefusal::TxNotFound) => return Ok(None),
             Err(error) => return Err(error),
         };
         let Ok((place, entry)) = self.utxo(&found, outpoint.1) else { return Ok(None) };
@@ -120,11 +120,11 @@ impl UtxoStore {
     }
 
     /// The outputs that a family holds.
-    fn holds(&self, family: &Family, deadline: u64) -> Result<Vec<Hold>, UtxoError> {
+    fn holds(&self, family: &Family, deadline: u64) -> Result<Vec<Hold>, UtxoRefusal> {
         let mut holds = Vec::new();
         for member in &family.members {
             if runtime::instructions() > deadline {
-                return Err(UtxoError::TooMuchWork);
+                return Err(UtxoRefusal::TooMuchWork);
             }
             for (outpoint, vin) in member.inputs.iter().zip(0..) {
                 holds.extend(self.hold(*outpoint)?.filter(|hold| hold.entry.held_by(&member.txid, vin)));
@@ -138,7 +138,7 @@ impl UtxoStore {
 
     /// Marks a family as double spends, and enters each with its parents: each parent's list is read and written once. This
     /// may fail in its middle.
-    fn mark(&mut self, family: &Family, deadline: u64) -> Result<(), UtxoError> {
+    fn mark(&mut self, family: &Family, deadline: u64) -> Result<(), UtxoRefusal> {
         let mut children: BTreeMap<Hash, Vec<Hash>> = BTreeMap::new();
         for member in &family.members {
             if member.new {
@@ -151,7 +151,7 @@ impl UtxoStore {
         }
         for (parent, new) in children {
             if runtime::instructions() > deadline {
-                return Err(UtxoError::TooMuchWork);
+                return Err(UtxoRefusal::TooMuchWork);
             }
             self.check_pages()?;
             self.change_children(&parent, |children| {
@@ -167,8 +167,8 @@ impl UtxoStore {
     /// Marks a transaction as a double spend, with everything that spends from it.
     ///
     /// # Errors
-    /// [`UtxoError`], and nothing has changed.
-    pub fn set_conflicting(&mut self, txid: &[u8], call: &Call) -> Result<Conflict, UtxoError> {
+    /// [`UtxoRefusal`], and nothing has changed.
+    pub fn set_conflicting(&mut self, txid: &[u8], call: &Call) -> Result<Conflict, UtxoRefusal> {
         call.check()?;
         let txid = hash_of("txid", txid)?;
         self.find(&txid)?;
@@ -182,7 +182,7 @@ impl UtxoStore {
                 store.check_pages()?;
                 store.evaluate(member.slot, call)?;
             }
-            Ok::<_, UtxoError>(())
+            Ok::<_, UtxoRefusal>(())
         })?;
         Ok(Conflict {
             marked: family.members.iter().filter(|m| m.new).map(|m| ByteBuf::from(m.txid)).collect(),
@@ -199,16 +199,19 @@ impl UtxoStore {
         arg: &UtxoProcessConflicting,
         call: &Call,
     ) -> Result<ConflictResolution, ConflictError> {
-        let unnamed = |error| ConflictError { txid: arg.winners.first().cloned().unwrap_or_default(), error };
+        let unnamed = |error: UtxoRefusal| {
+            let txid = arg.winners.first().cloned().unwrap_or_default();
+            ConflictError { txid, error: error.into() }
+        };
         call.check().map_err(unnamed)?;
         let mut winners: Vec<Winner> = Vec::new();
         let mut known = HashSet::new();
         for winner in &arg.winners {
-            let named = |error| ConflictError { txid: winner.clone(), error };
+            let named = |error: UtxoRefusal| ConflictError { txid: winner.clone(), error: error.into() };
             let txid = hash_of("txid", winner).map_err(named)?;
             let Found { slot, head, .. } = self.find(&txid).map_err(named)?;
             if !head.is(flag::CONFLICTING) {
-                return Err(named(UtxoError::NotConflicting));
+                return Err(named(UtxoRefusal::NotConflicting));
             }
             if head.inputs == 0 && !head.is(flag::COINBASE) {
                 return Err(named(bad("winners", "only its outputs are known, and not what it spends")));
@@ -241,7 +244,7 @@ impl UtxoStore {
             members.contains(&winner.txid) || winner.inputs.iter().any(|(parent, _)| members.contains(parent))
         };
         if let Some(winner) = winners.iter().find(loses) {
-            return Err(of(&winner.txid, UtxoError::WinnerLoses));
+            return Err(of(&winner.txid, UtxoRefusal::WinnerLoses));
         }
         let mut holds = self.holds(&family, deadline).map_err(unnamed)?;
         // A holder may have no record, or one that does not say what it spends.
@@ -269,7 +272,7 @@ impl UtxoStore {
         for Winner { txid, inputs, .. } in winners {
             for (outpoint, vin) in inputs.iter().zip(0..) {
                 if runtime::instructions() > deadline {
-                    return Err(of(txid, UtxoError::TooMuchWork));
+                    return Err(of(txid, UtxoRefusal::TooMuchWork));
                 }
                 let named = |error| of(&outpoint.0, error);
                 let parent = self.find(&outpoint.0).map_err(named)?;

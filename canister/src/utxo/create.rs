@@ -8,7 +8,7 @@ use super::record::{ENTRY, HEAD_BLOCKS, Hash, Head, INPUT, INPUTS_OF_PAGE, PAGE,
 use super::{Call, Found, UtxoStore, entry, place};
 use crate::blob::{BlobPtr, BlobStore};
 use crate::slots::{MAX_LEN, SlotId};
-use coppice_interface::{MinedIn, UtxoCreate, UtxoCreated, UtxoError};
+use coppice_interface::{MinedIn, UtxoCreate, UtxoCreated, UtxoRefusal};
 use serde_bytes::ByteBuf;
 
 /// Bytes of a transaction that are not copied, but written by themselves.
@@ -47,8 +47,13 @@ impl UtxoStore {
     /// Makes a record.
     ///
     /// # Errors
-    /// [`UtxoError`], and nothing has changed.
-    pub fn create(&mut self, blobs: &mut BlobStore, item: &UtxoCreate, call: &Call) -> Result<UtxoCreated, UtxoError> {
+    /// [`UtxoRefusal`], and nothing has changed.
+    pub fn create(
+        &mut self,
+        blobs: &mut BlobStore,
+        item: &UtxoCreate,
+        call: &Call,
+    ) -> Result<UtxoCreated, UtxoRefusal> {
         call.check()?;
         let draft = Draft::new(self, blobs, item, call)?;
         self.insert(blobs, draft, item, call)
@@ -64,14 +69,14 @@ impl UtxoStore {
         draft: Draft,
         item: &UtxoCreate,
         call: &Call,
-    ) -> Result<UtxoCreated, UtxoError> {
+    ) -> Result<UtxoCreated, UtxoRefusal> {
         let parsed = &draft.parsed;
         if parsed.outputs.is_empty() {
-            return Err(UtxoError::NoOutputs);
+            return Err(UtxoRefusal::NoOutputs);
         }
         let parsed_here = !matches!(draft.body, Body::Outside(_));
         if call.settings.require_extended && parsed_here && !parsed.extended && !parsed.inputs.is_empty() {
-            return Err(UtxoError::NotExtended { input: 0 });
+            return Err(UtxoRefusal::NotExtended { input: 0 });
         }
         if let Some(mined) = &item.mined {
             check_mined(mined)?;
@@ -110,12 +115,12 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `TxExists`, `BeingDeleted`, `Corrupt`.
-    pub fn check_absent(&self, txid: &Hash) -> Result<(), UtxoError> {
+    pub fn check_absent(&self, txid: &Hash) -> Result<(), UtxoRefusal> {
         match self.find_any(txid) {
-            Err(UtxoError::TxNotFound) => Ok(()),
+            Err(UtxoRefusal::TxNotFound) => Ok(()),
             Err(error) => Err(error),
-            Ok(found) if found.head.is(flag::DELETING) => Err(UtxoError::BeingDeleted),
-            Ok(_) => Err(UtxoError::TxExists),
+            Ok(found) if found.head.is(flag::DELETING) => Err(UtxoRefusal::BeingDeleted),
+            Ok(_) => Err(UtxoRefusal::TxExists),
         }
     }
 
@@ -128,11 +133,11 @@ impl UtxoStore {
         head: &mut Head,
         mined: Option<&MinedIn>,
         call: &Call,
-    ) -> Result<(), UtxoError> {
+    ) -> Result<(), UtxoRefusal> {
         let Parsed { outputs, inputs, .. } = parsed;
         let batch = head.batch as usize;
         if head.len() > MAX_LEN {
-            return Err(UtxoError::TooLarge { what: "bytes of a record".into(), limit: u64::from(MAX_LEN) });
+            return Err(UtxoRefusal::TooLarge { what: "bytes of a record".into(), limit: u64::from(MAX_LEN) });
         }
         let blocks = mined.map_or(&[][..], |mined| &mined.blocks);
         let extras =
@@ -223,7 +228,7 @@ impl UtxoStore {
     }
 
     /// Enters a double spend with each of its parents that has a record. This may fail in its middle.
-    pub(super) fn enter_with_parents(&mut self, txid: &Hash, inputs: &[(Hash, u32)]) -> Result<(), UtxoError> {
+    pub(super) fn enter_with_parents(&mut self, txid: &Hash, inputs: &[(Hash, u32)]) -> Result<(), UtxoRefusal> {
         parents(inputs).into_iter().try_for_each(|parent| {
             self.change_children(&parent, |children| {
                 let new = !children.iter().any(|child| child.as_slice() == txid);
@@ -236,7 +241,7 @@ impl UtxoStore {
     }
 
     /// Takes what is no double spend any more, or no more at all, from the lists of its parents.
-    pub(super) fn leave_parents(&mut self, txid: &Hash, inputs: &[(Hash, u32)]) -> Result<(), UtxoError> {
+    pub(super) fn leave_parents(&mut self, txid: &Hash, inputs: &[(Hash, u32)]) -> Result<(), UtxoRefusal> {
         parents(inputs).into_iter().try_for_each(|parent| {
             self.change_children(&parent, |children| {
                 let before = children.len();
@@ -251,10 +256,10 @@ impl UtxoStore {
         &mut self,
         parent: &Hash,
         change: impl FnOnce(&mut Vec<ByteBuf>) -> bool,
-    ) -> Result<(), UtxoError> {
+    ) -> Result<(), UtxoRefusal> {
         let Found { slot, mut head, .. } = match self.find(parent) {
             Ok(found) => found,
-            Err(UtxoError::TxNotFound) => return Ok(()),
+            Err(UtxoRefusal::TxNotFound) => return Ok(()),
             Err(error) => return Err(error),
         };
         let mut extras = Extras::load(&self.slots, &head)?;

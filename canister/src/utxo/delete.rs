@@ -7,7 +7,7 @@ use super::place;
 use super::prune::Candidate;
 use super::record::flag;
 use crate::blob::BlobStore;
-use coppice_interface::{ExternalStore, TransactionPlace, UtxoError};
+use coppice_interface::{ExternalStore, TransactionPlace, UtxoRefusal};
 
 /// What has to go before the record.
 pub enum ExternalData {
@@ -27,7 +27,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `Corrupt`, and nothing has changed.
-    pub fn free_external(&mut self, blobs: &mut BlobStore, of: &Candidate) -> Result<ExternalData, UtxoError> {
+    pub fn free_external(&mut self, blobs: &mut BlobStore, of: &Candidate) -> Result<ExternalData, UtxoRefusal> {
         match self.place(of.slot, &of.head)? {
             TransactionPlace::Record => Ok(ExternalData::None),
             TransactionPlace::Outside(store) => Ok(ExternalData::Outside(store)),
@@ -45,7 +45,7 @@ impl UtxoStore {
         blobs: &mut BlobStore,
         txid: &super::Hash,
         call: &super::Call,
-    ) -> Result<u32, UtxoError> {
+    ) -> Result<u32, UtxoRefusal> {
         let of = self.candidate(self.find_any(txid)?.slot, None)?;
         let parents = self.parents(&of, (0, u32::MAX))?;
         self.free_external(blobs, &of)?;

@@ -6,7 +6,8 @@ use super::record::{HEAD_BLOCKS, Hash, Head, flag};
 use super::{Call, UtxoStore, bad, check_height, encoding, hash_of, place};
 use crate::blob::{BlobPtr, BlobStore, Owner};
 use coppice_interface::{
-    BlockRef, ExternalStore, MinedIn, OutsideTransaction, PartialTransaction, TransactionSource, UtxoCreate, UtxoError,
+    BlockRef, ExternalStore, MinedIn, OutsideTransaction, PartialTransaction, TransactionSource, UtxoCreate,
+    UtxoRefusal,
 };
 use std::borrow::Cow;
 
@@ -42,7 +43,7 @@ impl<'a> Draft<'a> {
         blobs: &BlobStore,
         item: &'a UtxoCreate,
         call: &Call,
-    ) -> Result<Self, UtxoError> {
+    ) -> Result<Self, UtxoRefusal> {
         match &item.source {
             TransactionSource::Raw(raw) => {
                 Ok(Draft { parsed: parse(raw)?, size: raw.len() as u64, body: Body::Whole(raw) })
@@ -55,7 +56,7 @@ impl<'a> Draft<'a> {
                 let parsed = parse(&raw)?;
                 if parsed.txid != named {
                     let why = "the uploaded bytes are another transaction's; abort the upload".into();
-                    return Err(UtxoError::BadTransaction { at: 0, why });
+                    return Err(UtxoRefusal::BadTransaction { at: 0, why });
                 }
                 Ok(Draft { parsed, size: raw.len() as u64, body: Body::Uploaded(raw, parts) })
             }
@@ -68,7 +69,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-fn outputs_only<'a>(partial: &PartialTransaction, height: u32) -> Result<Draft<'a>, UtxoError> {
+fn outputs_only<'a>(partial: &PartialTransaction, height: u32) -> Result<Draft<'a>, UtxoRefusal> {
     let txid = hash_of("txid", &partial.txid)?;
     check_outputs(partial.total_outputs as usize)?;
     let mut outputs = vec![None; partial.total_outputs as usize];
@@ -98,12 +99,12 @@ fn outputs_only<'a>(partial: &PartialTransaction, height: u32) -> Result<Draft<'
     })
 }
 
-fn outside_of(outside: &OutsideTransaction) -> Result<Draft<'_>, UtxoError> {
+fn outside_of(outside: &OutsideTransaction) -> Result<Draft<'_>, UtxoRefusal> {
     place::check_outside(&outside.store)?;
     check_outputs(outside.utxo_hashes.len())?;
-    let inputs: Result<_, UtxoError> =
+    let inputs: Result<_, UtxoRefusal> =
         outside.inputs.iter().map(|input| Ok((hash_of("txid", &input.txid)?, input.vout))).collect();
-    let outputs: Result<_, UtxoError> = outside
+    let outputs: Result<_, UtxoRefusal> = outside
         .utxo_hashes
         .iter()
         .map(|hash| hash.as_ref().map(|hash| hash_of("utxo_hash", hash)).transpose())
@@ -127,9 +128,9 @@ fn outside_of(outside: &OutsideTransaction) -> Result<Draft<'_>, UtxoError> {
     })
 }
 
-fn check_outputs(outputs: usize) -> Result<(), UtxoError> {
+fn check_outputs(outputs: usize) -> Result<(), UtxoRefusal> {
     if outputs > MAX_OUTPUTS as usize {
-        return Err(UtxoError::TooLarge { what: "outputs".into(), limit: u64::from(MAX_OUTPUTS) });
+        return Err(UtxoRefusal::TooLarge { what: "outputs".into(), limit: u64::from(MAX_OUTPUTS) });
     }
     Ok(())
 }
@@ -144,14 +145,14 @@ pub(super) struct Placed<'a> {
 
 /// # Errors
 /// `BadArgument` where there is no block, or one occurs twice.
-pub(super) fn check_mined(mined: &MinedIn) -> Result<(), UtxoError> {
+pub(super) fn check_mined(mined: &MinedIn) -> Result<(), UtxoRefusal> {
     let ids = || mined.blocks.iter().map(|block| block.block_id);
     if mined.blocks.is_empty() {
         return Err(bad("mined", "it names no block"));
     }
     let limit = HEAD_BLOCKS as usize + MAX_BLOCKS;
     if mined.blocks.len() > limit {
-        return Err(UtxoError::TooLarge { what: "blocks".into(), limit: limit as u64 });
+        return Err(UtxoRefusal::TooLarge { what: "blocks".into(), limit: limit as u64 });
     }
     mined.blocks.iter().try_for_each(|block| check_height(block.height))?;
     if (1..mined.blocks.len()).any(|i| ids().take(i).any(|id| id == mined.blocks[i].block_id)) {
@@ -223,7 +224,7 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// `ExternalFull`, `OutOfSpace`, `LowCycles`; nothing has changed.
-    pub(super) fn place(&self, blobs: &mut BlobStore, head: &mut Head, call: &Call) -> Result<Placed<'_>, UtxoError> {
+    pub(super) fn place(&self, blobs: &mut BlobStore, head: &mut Head, call: &Call) -> Result<Placed<'_>, UtxoRefusal> {
         let settings = call.settings;
         let limit = settings.max_external_bytes;
         let external = settings.externalize_all
@@ -238,7 +239,7 @@ impl<'a> Draft<'a> {
             Body::Uploaded(_, parts) => {
                 let kept = blobs.kept_bytes(Owner::External).saturating_add(place::class_bytes(self.size));
                 if kept > limit {
-                    return Err(UtxoError::ExternalFull { limit });
+                    return Err(UtxoRefusal::ExternalFull { limit });
                 }
                 head.flags |= flag::EXTERNAL;
                 Cow::Owned(place::encode_parts(parts))

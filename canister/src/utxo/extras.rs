@@ -2,7 +2,7 @@
 
 use super::record::{Head, at};
 use crate::slots::{SlotId, Slots};
-use coppice_interface::{BlockRef, UtxoError};
+use coppice_interface::{BlockRef, UtxoRefusal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
@@ -42,11 +42,11 @@ impl Extras {
     ///
     /// # Errors
     /// `Corrupt` where they cannot be decoded.
-    pub fn load(slots: &Slots, head: &Head) -> Result<Self, UtxoError> {
+    pub fn load(slots: &Slots, head: &Head) -> Result<Self, UtxoRefusal> {
         if head.extras == 0 {
             return Ok(Self::default());
         }
-        let corrupt = |why: String| UtxoError::Corrupt { why: format!("the extras of the record: {why}") };
+        let corrupt = |why: String| UtxoRefusal::Corrupt { why: format!("the extras of the record: {why}") };
         if !slots.holds(head.extras, 4) {
             return Err(corrupt(format!("slot {} is none", head.extras)));
         }
@@ -60,21 +60,21 @@ impl Extras {
     ///
     /// # Errors
     /// `TooLarge`, `OutOfSpace`, `LowCycles`; nothing has changed.
-    pub fn save(&self, slots: &mut Slots, slot: SlotId, head: &mut Head) -> Result<(), UtxoError> {
+    pub fn save(&self, slots: &mut Slots, slot: SlotId, head: &mut Head) -> Result<(), UtxoRefusal> {
         let limits = [
             ("blocks", self.blocks.len(), MAX_BLOCKS),
             ("conflicting children", self.conflicting_children.len(), MAX_CHILDREN),
             ("reassignments", self.reassignments.len(), MAX_REASSIGNMENTS),
         ];
         if let Some((what, _, limit)) = limits.into_iter().find(|(_, len, limit)| len > limit) {
-            return Err(UtxoError::TooLarge { what: what.into(), limit: limit as u64 });
+            return Err(UtxoRefusal::TooLarge { what: what.into(), limit: limit as u64 });
         }
         let old = head.extras;
         let new = if *self == Self::default() {
             0
         } else {
             let mut bytes = vec![0; 4];
-            ciborium::into_writer(self, &mut bytes).map_err(|error| UtxoError::Corrupt { why: error.to_string() })?;
+            ciborium::into_writer(self, &mut bytes).map_err(|error| UtxoRefusal::Corrupt { why: error.to_string() })?;
             let len = (bytes.len() - 4) as u32;
             bytes[..4].copy_from_slice(&len.to_le_bytes());
             let new = if old != 0 && slots.capacity(old) as usize >= bytes.len() {

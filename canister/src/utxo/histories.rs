@@ -25,7 +25,7 @@ pub enum Op {
     Create(UtxoCreate),
     Spend(TransactionSpends),
     Unspend(Unspend),
-    SetMined(UtxoSetMined),
+    SetMined(UtxoSetMinedBatch),
     OnLongestChain(ByteBuf, bool),
     SetLocked(ByteBuf, bool),
     Freeze(FreezeTarget),
@@ -43,13 +43,13 @@ pub enum Op {
 /// What it answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    Created(Result<UtxoCreated, UtxoError>),
-    Spent(Result<u32, Vec<SpendError>>),
-    Blocks(Result<Vec<u32>, UtxoError>),
-    Done(Result<(), UtxoError>),
-    Flag(Result<bool, UtxoError>),
-    Count(Result<u32, UtxoError>),
-    Conflict(Result<Conflict, UtxoError>),
+    Created(Result<UtxoCreated, UtxoRefusal>),
+    Spent(Result<u32, Vec<RefusedSpend>>),
+    Blocks(Result<Vec<u32>, UtxoRefusal>),
+    Done(Result<(), UtxoRefusal>),
+    Flag(Result<bool, UtxoRefusal>),
+    Count(Result<u32, UtxoRefusal>),
+    Conflict(Result<Conflict, UtxoRefusal>),
     Resolved(Result<ConflictResolution, ConflictError>),
     Uploading(Result<UploadProgress, TransactionUploadError>),
     Aborted(Result<bool, TransactionUploadError>),
@@ -58,10 +58,10 @@ pub enum Answer {
 /// What is compared.
 pub trait Store {
     fn apply(&mut self, op: &Op, call: &Call) -> Answer;
-    fn record(&self, txid: &[u8], first: u32, limit: u32) -> Result<UtxoRecord, UtxoError>;
-    fn transaction(&self, part: &UtxoGetPart) -> Result<TransactionPart, UtxoError>;
-    fn inpoints(&self, part: &UtxoGetPart) -> Result<InpointsPart, UtxoError>;
-    fn spend_state(&self, outpoint: &Outpoint, height: u32) -> Result<UtxoSpendState, UtxoError>;
+    fn record(&self, txid: &[u8], first: u32, limit: u32) -> Result<UtxoRecord, UtxoRefusal>;
+    fn transaction(&self, part: &UtxoGetPart) -> Result<TransactionPart, UtxoRefusal>;
+    fn inpoints(&self, part: &UtxoGetPart) -> Result<InpointsPart, UtxoRefusal>;
+    fn spend_state(&self, outpoint: &Outpoint, height: u32) -> Result<UtxoSpendState, UtxoRefusal>;
     fn list_unmined(&self, after: Option<&UnminedCursor>, limit: u32) -> UnminedPage;
     fn indexes(&self) -> Indexes;
     /// The counters. Of the bytes a model knows nothing.
@@ -94,19 +94,19 @@ impl Store for Model {
         }
     }
 
-    fn record(&self, txid: &[u8], first: u32, limit: u32) -> Result<UtxoRecord, UtxoError> {
+    fn record(&self, txid: &[u8], first: u32, limit: u32) -> Result<UtxoRecord, UtxoRefusal> {
         Self::record(self, txid, first, limit)
     }
 
-    fn transaction(&self, part: &UtxoGetPart) -> Result<TransactionPart, UtxoError> {
+    fn transaction(&self, part: &UtxoGetPart) -> Result<TransactionPart, UtxoRefusal> {
         Self::transaction(self, part)
     }
 
-    fn inpoints(&self, part: &UtxoGetPart) -> Result<InpointsPart, UtxoError> {
+    fn inpoints(&self, part: &UtxoGetPart) -> Result<InpointsPart, UtxoRefusal> {
         Self::inpoints(self, part)
     }
 
-    fn spend_state(&self, outpoint: &Outpoint, height: u32) -> Result<UtxoSpendState, UtxoError> {
+    fn spend_state(&self, outpoint: &Outpoint, height: u32) -> Result<UtxoSpendState, UtxoRefusal> {
         Self::spend_state(self, outpoint, height)
     }
 
@@ -132,12 +132,19 @@ impl Store for Model {
 }
 
 /// An error without its sentence, and without the names of arguments.
-fn plain(error: UtxoError) -> UtxoError {
-    match error {
-        UtxoError::BadArgument { .. } => UtxoError::BadArgument { field: String::new(), why: String::new() },
-        UtxoError::BadTransaction { .. } => UtxoError::BadTransaction { at: 0, why: String::new() },
+fn plain<E: From<UtxoRefusal>>(error: impl Into<UtxoRefusal>) -> E {
+    E::from(match error.into() {
+        UtxoRefusal::BadArgument { .. } => UtxoRefusal::BadArgument { field: String::new(), why: String::new() },
+        UtxoRefusal::BadTransaction { .. } => UtxoRefusal::BadTransaction { at: 0, why: String::new() },
         other => other,
-    }
+    })
+}
+
+/// The same, of a method that has an error of its own: it names every reason that comes up.
+fn own<E: From<UtxoRefusal> + Into<UtxoRefusal>>(error: UtxoRefusal) -> UtxoRefusal {
+    let plain: UtxoRefusal = plain(error);
+    assert_eq!(E::from(plain.clone()).into(), plain, "the method's own error does not name it");
+    plain
 }
 
 fn plain_upload(error: TransactionUploadError) -> TransactionUploadError {
@@ -150,16 +157,16 @@ fn plain_upload(error: TransactionUploadError) -> TransactionUploadError {
 impl Answer {
     fn plain(self) -> Self {
         match self {
-            Self::Created(answer) => Self::Created(answer.map_err(plain)),
-            Self::Blocks(answer) => Self::Blocks(answer.map_err(plain)),
-            Self::Done(answer) => Self::Done(answer.map_err(plain)),
-            Self::Flag(answer) => Self::Flag(answer.map_err(plain)),
-            Self::Count(answer) => Self::Count(answer.map_err(plain)),
-            Self::Conflict(answer) => Self::Conflict(answer.map_err(plain)),
+            Self::Created(answer) => Self::Created(answer.map_err(own::<UtxoCreateError>)),
+            Self::Blocks(answer) => Self::Blocks(answer.map_err(own::<UtxoError>)),
+            Self::Done(answer) => Self::Done(answer.map_err(own::<UtxoError>)),
+            Self::Flag(answer) => Self::Flag(answer.map_err(own::<UtxoError>)),
+            Self::Count(answer) => Self::Count(answer.map_err(own::<UtxoError>)),
+            Self::Conflict(answer) => Self::Conflict(answer.map_err(own::<UtxoError>)),
             Self::Uploading(answer) => Self::Uploading(answer.map_err(plain_upload)),
             Self::Aborted(answer) => Self::Aborted(answer.map_err(plain_upload)),
             Self::Spent(answer) => {
-                let each = |SpendError { spend, error }| SpendError { spend, error: plain(error) };
+                let each = |RefusedSpend { spend, error }| RefusedSpend { spend, error: plain(error) };
                 Self::Spent(answer.map_err(|errors| errors.into_iter().map(each).collect()))
             }
             Self::Resolved(answer) => {
@@ -186,22 +193,22 @@ impl Answer {
             }
             Self::Spent(Err(errors)) => errors.iter().map(|refused| name(&refused.error)).collect(),
             Self::Uploading(Err(error)) | Self::Aborted(Err(error)) if self.error().is_none() => vec![name(error)],
-            _ => self.error().map(name).into_iter().collect(),
+            _ => self.error().iter().map(name).collect(),
         }
     }
 
     /// Why it was refused, if it was and the reason is one of a record.
-    fn error(&self) -> Option<&UtxoError> {
+    fn error(&self) -> Option<UtxoRefusal> {
         match self {
-            Self::Spent(Err(errors)) => errors.first().map(|refused| &refused.error),
-            Self::Resolved(Err(refused)) => Some(&refused.error),
-            Self::Uploading(Err(TransactionUploadError::Refused(error))) => Some(error),
+            Self::Spent(Err(errors)) => errors.first().map(|refused| refused.error.clone().into()),
+            Self::Resolved(Err(refused)) => Some(refused.error.clone().into()),
+            Self::Uploading(Err(TransactionUploadError::Refused(error))) => Some(error.clone().into()),
             Self::Created(Err(error))
             | Self::Blocks(Err(error))
             | Self::Done(Err(error))
             | Self::Flag(Err(error))
             | Self::Count(Err(error))
-            | Self::Conflict(Err(error)) => Some(error),
+            | Self::Conflict(Err(error)) => Some(error.clone()),
             _ => None,
         }
     }

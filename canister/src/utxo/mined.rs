@@ -5,11 +5,11 @@ use super::order::Order;
 use super::record::{HEAD_BLOCKS, Hash, Head, at, encode_block, flag};
 use super::{Call, Found, UtxoStore, check_height, hash_of, not_zero};
 use crate::slots::SlotId;
-use coppice_interface::{BlockRef, MinedTransaction, UtxoError, UtxoSetMined};
+use coppice_interface::{BlockRef, MinedTransaction, UtxoRefusal, UtxoSetMinedBatch};
 
 impl UtxoStore {
     /// The blocks that have a record's transaction.
-    pub(super) fn blocks(&self, head: &Head) -> Result<Vec<BlockRef>, UtxoError> {
+    pub(super) fn blocks(&self, head: &Head) -> Result<Vec<BlockRef>, UtxoRefusal> {
         let mut blocks = head.head_blocks[..head.blocks.min(HEAD_BLOCKS) as usize].to_vec();
         if head.blocks > HEAD_BLOCKS {
             blocks.extend(Extras::load(&self.slots, head)?.blocks);
@@ -18,7 +18,7 @@ impl UtxoStore {
     }
 
     /// Writes them. Where there are more than the head has room for, now or before, this may fail in its middle.
-    fn set_blocks(&mut self, slot: SlotId, head: &mut Head, blocks: &[BlockRef]) -> Result<(), UtxoError> {
+    fn set_blocks(&mut self, slot: SlotId, head: &mut Head, blocks: &[BlockRef]) -> Result<(), UtxoRefusal> {
         let rest = blocks.get(HEAD_BLOCKS as usize..).unwrap_or_default();
         if head.blocks > HEAD_BLOCKS || !rest.is_empty() {
             let mut extras = Extras::load(&self.slots, head)?;
@@ -37,13 +37,13 @@ impl UtxoStore {
     /// Gives a transaction a block, or takes it, and answers the ids of those that it has then.
     ///
     /// # Errors
-    /// [`UtxoError`], and nothing has changed.
+    /// [`UtxoRefusal`], and nothing has changed.
     pub fn set_mined(
         &mut self,
-        block: &UtxoSetMined,
+        block: &UtxoSetMinedBatch,
         item: &MinedTransaction,
         call: &Call,
-    ) -> Result<Vec<u32>, UtxoError> {
+    ) -> Result<Vec<u32>, UtxoRefusal> {
         call.check()?;
         check_height(block.block_height)?;
         let Found { slot, mut head, .. } = self.find(&hash_of("txid", &item.txid)?)?;
@@ -93,7 +93,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, and nothing has changed.
-    fn change_unmined(&mut self, slot: SlotId, head: &Head, since: Option<u32>) -> Result<(), UtxoError> {
+    fn change_unmined(&mut self, slot: SlotId, head: &Head, since: Option<u32>) -> Result<(), UtxoRefusal> {
         let before = head.unmined_since();
         if let Some(height) = since
             && before != since
@@ -112,12 +112,17 @@ impl UtxoStore {
     /// Says whether the longest chain has a transaction that is in a block; its blocks stay.
     ///
     /// # Errors
-    /// [`UtxoError`], and nothing has changed: `NotMined` where no block has it.
-    pub fn set_on_longest_chain(&mut self, txid: &[u8], on_longest_chain: bool, call: &Call) -> Result<(), UtxoError> {
+    /// [`UtxoRefusal`], and nothing has changed: `NotMined` where no block has it.
+    pub fn set_on_longest_chain(
+        &mut self,
+        txid: &[u8],
+        on_longest_chain: bool,
+        call: &Call,
+    ) -> Result<(), UtxoRefusal> {
         call.check()?;
         let Found { slot, head, .. } = self.find(&hash_of("txid", txid)?)?;
         if on_longest_chain && head.blocks == 0 {
-            return Err(UtxoError::NotMined);
+            return Err(UtxoRefusal::NotMined);
         }
         let since = if on_longest_chain { None } else { head.unmined_since().or(Some(call.height)) };
         let change = |store: &mut Self| {
@@ -130,8 +135,8 @@ impl UtxoStore {
     /// Locks a transaction's outputs, or unlocks them.
     ///
     /// # Errors
-    /// [`UtxoError`], and nothing has changed.
-    pub fn set_locked(&mut self, txid: &[u8], locked: bool, call: &Call) -> Result<(), UtxoError> {
+    /// [`UtxoRefusal`], and nothing has changed.
+    pub fn set_locked(&mut self, txid: &[u8], locked: bool, call: &Call) -> Result<(), UtxoRefusal> {
         call.check()?;
         let Found { slot, head, .. } = self.find(&hash_of("txid", txid)?)?;
         self.changing(|store| {
@@ -155,21 +160,21 @@ impl UtxoStore {
     /// Keeps a transaction from being deleted until a height, and says whether it has a record.
     ///
     /// # Errors
-    /// [`UtxoError`], and nothing has changed.
-    pub fn preserve(&mut self, txid: &[u8], until: u32) -> Result<bool, UtxoError> {
+    /// [`UtxoRefusal`], and nothing has changed.
+    pub fn preserve(&mut self, txid: &[u8], until: u32) -> Result<bool, UtxoRefusal> {
         not_zero(until)?;
         self.preserve_found(&hash_of("txid", txid)?, |_| Some(until))
     }
 
     /// Phase 1's: until a height, which may be above all that blocks have, or later. What is preserved for longer stays so.
-    pub(super) fn preserve_parent(&mut self, txid: &Hash, until: u32) -> Result<bool, UtxoError> {
+    pub(super) fn preserve_parent(&mut self, txid: &Hash, until: u32) -> Result<bool, UtxoRefusal> {
         self.preserve_found(txid, |before| (before < Some(until)).then_some(until))
     }
 
-    fn preserve_found(&mut self, txid: &Hash, to: impl Fn(Option<u32>) -> Option<u32>) -> Result<bool, UtxoError> {
+    fn preserve_found(&mut self, txid: &Hash, to: impl Fn(Option<u32>) -> Option<u32>) -> Result<bool, UtxoRefusal> {
         let Found { slot, head, .. } = match self.find(txid) {
             Ok(found) => found,
-            Err(UtxoError::TxNotFound) => return Ok(false),
+            Err(UtxoRefusal::TxNotFound) => return Ok(false),
             Err(error) => return Err(error),
         };
         let Some(until) = to(head.links[Order::PreserveUntil as usize].key()) else { return Ok(true) };

@@ -36,7 +36,7 @@ use crate::slots::tree::{MOST_NODES, NODE};
 use crate::slots::{SlotId, Slots};
 use crate::table::HashTable;
 pub use batch::{Item, Weight};
-use coppice_interface::{MAX_HEIGHT, UtxoError, UtxoSettings, UtxoStorage};
+use coppice_interface::{MAX_HEIGHT, UtxoRefusal, UtxoSettings, UtxoStorage};
 pub use delete::ExternalData;
 pub use draft::{Body, Draft};
 use extras::Extras;
@@ -71,7 +71,7 @@ impl Call<'_> {
     ///
     /// # Errors
     /// `ZeroHeight`, `BadHeight`.
-    pub fn check(&self) -> Result<(), UtxoError> {
+    pub fn check(&self) -> Result<(), UtxoRefusal> {
         not_zero(self.height)
     }
 
@@ -110,7 +110,7 @@ struct Found {
     extras: OnceCell<Extras>,
 }
 
-impl From<GrowError> for UtxoError {
+impl From<GrowError> for UtxoRefusal {
     fn from(error: GrowError) -> Self {
         match error {
             // Only a tick's work is put off, and a tick that meets it goes on later.
@@ -123,22 +123,22 @@ impl From<GrowError> for UtxoError {
 
 /// # Errors
 /// `BadHeight`.
-fn check_height(height: u32) -> Result<(), UtxoError> {
-    if height > MAX_HEIGHT { Err(UtxoError::BadHeight { most: MAX_HEIGHT }) } else { Ok(()) }
+fn check_height(height: u32) -> Result<(), UtxoRefusal> {
+    if height > MAX_HEIGHT { Err(UtxoRefusal::BadHeight { most: MAX_HEIGHT }) } else { Ok(()) }
 }
 
 /// # Errors
 /// `ZeroHeight`, `BadHeight`.
-fn not_zero(height: u32) -> Result<(), UtxoError> {
-    if height == 0 { Err(UtxoError::ZeroHeight) } else { check_height(height) }
+fn not_zero(height: u32) -> Result<(), UtxoRefusal> {
+    if height == 0 { Err(UtxoRefusal::ZeroHeight) } else { check_height(height) }
 }
 
-fn bad(field: &str, why: impl Into<String>) -> UtxoError {
-    UtxoError::BadArgument { field: field.into(), why: why.into() }
+fn bad(field: &str, why: impl Into<String>) -> UtxoRefusal {
+    UtxoRefusal::BadArgument { field: field.into(), why: why.into() }
 }
 
 /// The 32 bytes of an argument.
-fn hash_of(field: &str, bytes: &[u8]) -> Result<Hash, UtxoError> {
+fn hash_of(field: &str, bytes: &[u8]) -> Result<Hash, UtxoRefusal> {
     bytes.try_into().map_err(|_| bad(field, format!("{} bytes, not 32", bytes.len())))
 }
 
@@ -176,8 +176,8 @@ impl UtxoStore {
 
     /// The record of a transaction, going or not.
     #[inline]
-    fn find_any(&self, txid: &Hash) -> Result<Found, UtxoError> {
-        let mut found = Err(UtxoError::TxNotFound);
+    fn find_any(&self, txid: &Hash) -> Result<Found, UtxoRefusal> {
+        let mut found = Err(UtxoRefusal::TxNotFound);
         self.table.visit(self.table.hash(txid), |value| {
             let slot = value as SlotId;
             match self.read_head(slot) {
@@ -185,7 +185,7 @@ impl UtxoStore {
                     found = Ok(Found { slot, head, extras: OnceCell::new() })
                 }
                 None if found.is_err() => {
-                    found = Err(UtxoError::Corrupt { why: format!("the record in slot {slot} cannot be decoded") });
+                    found = Err(UtxoRefusal::Corrupt { why: format!("the record in slot {slot} cannot be decoded") });
                 }
                 _ => {}
             }
@@ -195,9 +195,9 @@ impl UtxoStore {
 
     /// The record of a transaction, as everyone sees it but who deletes it.
     #[inline]
-    fn find(&self, txid: &Hash) -> Result<Found, UtxoError> {
+    fn find(&self, txid: &Hash) -> Result<Found, UtxoRefusal> {
         match self.find_any(txid)? {
-            found if found.head.is(flag::DELETING) => Err(UtxoError::TxNotFound),
+            found if found.head.is(flag::DELETING) => Err(UtxoRefusal::TxNotFound),
             found => Ok(found),
         }
     }
@@ -227,7 +227,7 @@ impl UtxoStore {
 
     /// Runs an operation that may fail only where it evaluates records, for want of memory: then nothing of it stays. Nearly
     /// always there is room, and no journal is kept.
-    fn changing<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T, UtxoError>) -> Result<T, UtxoError> {
+    fn changing<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T, UtxoRefusal>) -> Result<T, UtxoRefusal> {
         if self.has_room(1) { run(self) } else { self.atomically(run) }
     }
 
@@ -235,7 +235,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `OutOfSpace`, `LowCycles`; the record is not where it belongs then.
-    fn evaluate(&mut self, slot: SlotId, call: &Call) -> Result<(), UtxoError> {
+    fn evaluate(&mut self, slot: SlotId, call: &Call) -> Result<(), UtxoRefusal> {
         let head = self.head(slot);
         let now = head.delete_at();
         let preserved = head.links[Order::PreserveUntil as usize].next != 0;

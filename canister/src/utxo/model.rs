@@ -84,14 +84,14 @@ fn buf(hash: &Hash) -> ByteBuf {
 }
 
 /// A hash that an argument gives.
-pub fn hash_argument(field: &str, bytes: &[u8]) -> Result<Hash, UtxoError> {
-    bytes.try_into().map_err(|_| UtxoError::BadArgument { field: field.into(), why: "it has not 32 bytes".into() })
+pub fn hash_argument(field: &str, bytes: &[u8]) -> Result<Hash, UtxoRefusal> {
+    bytes.try_into().map_err(|_| UtxoRefusal::BadArgument { field: field.into(), why: "it has not 32 bytes".into() })
 }
 
-fn not_zero(height: u32) -> Result<(), UtxoError> {
+fn not_zero(height: u32) -> Result<(), UtxoRefusal> {
     match height {
-        0 => Err(UtxoError::ZeroHeight),
-        _ if height > MAX_HEIGHT => Err(UtxoError::BadHeight { most: MAX_HEIGHT }),
+        0 => Err(UtxoRefusal::ZeroHeight),
+        _ if height > MAX_HEIGHT => Err(UtxoRefusal::BadHeight { most: MAX_HEIGHT }),
         _ => Ok(()),
     }
 }
@@ -107,9 +107,9 @@ impl Hold {
 }
 
 impl Output {
-    fn check_hash(&self, hash: &Hash) -> Result<(), UtxoError> {
+    fn check_hash(&self, hash: &Hash) -> Result<(), UtxoRefusal> {
         let stored = buf(&self.hash);
-        if self.hash == *hash { Ok(()) } else { Err(UtxoError::UtxoHashMismatch { stored }) }
+        if self.hash == *hash { Ok(()) } else { Err(UtxoRefusal::UtxoHashMismatch { stored }) }
     }
 
     /// 32 bytes, or 68.
@@ -128,8 +128,8 @@ impl Output {
 }
 
 impl Record {
-    fn utxo(&self, vout: u32) -> Result<&Output, UtxoError> {
-        self.outputs.get(vout as usize).and_then(Option::as_ref).ok_or(UtxoError::UtxoNotFound)
+    fn utxo(&self, vout: u32) -> Result<&Output, UtxoRefusal> {
+        self.outputs.get(vout as usize).and_then(Option::as_ref).ok_or(UtxoRefusal::UtxoNotFound)
     }
 
     fn utxo_mut(&mut self, vout: u32) -> &mut Output {
@@ -151,27 +151,27 @@ impl Record {
         parents
     }
 
-    fn mature(&self, height: u32) -> Result<(), UtxoError> {
+    fn mature(&self, height: u32) -> Result<(), UtxoRefusal> {
         let spendable_at = self.spending_height;
-        if height < spendable_at { Err(UtxoError::CoinbaseImmature { spendable_at }) } else { Ok(()) }
+        if height < spendable_at { Err(UtxoRefusal::CoinbaseImmature { spendable_at }) } else { Ok(()) }
     }
 
     /// What stands between an output and its spending, but for another spender.
-    fn thawed(&self, vout: u32, height: u32) -> Result<(), UtxoError> {
+    fn thawed(&self, vout: u32, height: u32) -> Result<(), UtxoRefusal> {
         match self.spendable_in.get(&vout) {
-            _ if self.utxo(vout)?.frozen => Err(UtxoError::Frozen),
-            Some(&from) if height < from => Err(UtxoError::FrozenUntil { height: from }),
+            _ if self.utxo(vout)?.frozen => Err(UtxoRefusal::Frozen),
+            Some(&from) if height < from => Err(UtxoRefusal::FrozenUntil { height: from }),
             _ => Ok(()),
         }
     }
 
     /// Whether the output is free for this input; `Ok(false)` where it holds it already.
-    fn takes(&self, vout: u32, by: &Hash, vin: u32) -> Result<bool, UtxoError> {
+    fn takes(&self, vout: u32, by: &Hash, vin: u32) -> Result<bool, UtxoRefusal> {
         match &self.utxo(vout)?.hold {
             None => Ok(true),
-            Some(hold) if hold.is(by, vin) && hold.deleted => Err(UtxoError::InvalidSpend),
+            Some(hold) if hold.is(by, vin) && hold.deleted => Err(UtxoRefusal::InvalidSpend),
             Some(hold) if hold.is(by, vin) => Ok(false),
-            Some(hold) => Err(UtxoError::Spent { by: hold.spender() }),
+            Some(hold) => Err(UtxoRefusal::Spent { by: hold.spender() }),
         }
     }
 
@@ -202,12 +202,12 @@ impl Record {
 }
 
 impl Model {
-    fn get(&self, txid: &[u8]) -> Result<&Record, UtxoError> {
-        self.records.get(&hash_argument("txid", txid)?).ok_or(UtxoError::TxNotFound)
+    fn get(&self, txid: &[u8]) -> Result<&Record, UtxoRefusal> {
+        self.records.get(&hash_argument("txid", txid)?).ok_or(UtxoRefusal::TxNotFound)
     }
 
-    fn get_mut(&mut self, txid: &[u8]) -> Result<&mut Record, UtxoError> {
-        self.records.get_mut(&hash_argument("txid", txid)?).ok_or(UtxoError::TxNotFound)
+    fn get_mut(&mut self, txid: &[u8]) -> Result<&mut Record, UtxoRefusal> {
+        self.records.get_mut(&hash_argument("txid", txid)?).ok_or(UtxoRefusal::TxNotFound)
     }
 
     fn evaluate(&mut self, touched: impl IntoIterator<Item = Hash>, call: &Call) {
@@ -218,30 +218,30 @@ impl Model {
         }
     }
 
-    pub fn create(&mut self, item: &UtxoCreate, call: &Call) -> Result<UtxoCreated, UtxoError> {
+    pub fn create(&mut self, item: &UtxoCreate, call: &Call) -> Result<UtxoCreated, UtxoRefusal> {
         not_zero(call.height)?;
         let blocks = item.mined.as_ref().map_or(Vec::new(), |mined| mined.blocks.clone());
         let first_height = blocks.first().map_or(call.height, |block| block.height);
         if let TransactionSource::Uploaded(txid) = &item.source
             && self.records.contains_key(&hash_argument("txid", txid)?)
         {
-            return Err(UtxoError::TxExists);
+            return Err(UtxoRefusal::TxExists);
         }
         let given = given(&item.source, first_height, call, self.uploaded(&item.source))?;
         let whole = matches!(item.source, TransactionSource::Raw(_) | TransactionSource::Uploaded(_));
         if call.settings.require_extended && whole && !given.extended && !given.coinbase {
-            return Err(UtxoError::NotExtended { input: 0 });
+            return Err(UtxoRefusal::NotExtended { input: 0 });
         }
         let ids: BTreeSet<u32> = blocks.iter().map(|block| block.block_id).collect();
         if item.mined.is_some() && blocks.is_empty() || ids.len() < blocks.len() {
-            return Err(UtxoError::BadArgument { field: "mined".into(), why: "no blocks, or one twice".into() });
+            return Err(UtxoRefusal::BadArgument { field: "mined".into(), why: "no blocks, or one twice".into() });
         }
         if self.records.contains_key(&given.txid) {
-            return Err(UtxoError::TxExists);
+            return Err(UtxoRefusal::TxExists);
         }
         let limit = call.settings.max_external_bytes;
         if self.external_bytes() + given.class_bytes() > limit && given.class_bytes() > 0 {
-            return Err(UtxoError::ExternalFull { limit });
+            return Err(UtxoRefusal::ExternalFull { limit });
         }
 
         let on_longest_chain = item.mined.as_ref().is_some_and(|mined| mined.on_longest_chain);
@@ -291,15 +291,15 @@ impl Model {
         }
     }
 
-    fn check_spend(&self, spend: &Spend, by: &Hash, height: u32) -> Result<bool, UtxoError> {
+    fn check_spend(&self, spend: &Spend, by: &Hash, height: u32) -> Result<bool, UtxoRefusal> {
         hash_argument("txid", &spend.txid)?;
         let hash = hash_argument("utxo_hash", &spend.utxo_hash)?;
         let record = self.get(&spend.txid)?;
         if record.conflicting {
-            return Err(UtxoError::Conflicting);
+            return Err(UtxoRefusal::Conflicting);
         }
         if record.locked {
-            return Err(UtxoError::Locked);
+            return Err(UtxoRefusal::Locked);
         }
         record.mature(height)?;
         record.utxo(spend.vout)?.check_hash(&hash)?;
@@ -307,8 +307,8 @@ impl Model {
         record.takes(spend.vout, by, spend.vin)
     }
 
-    pub fn spend(&mut self, item: &TransactionSpends, call: &Call) -> Result<u32, Vec<SpendError>> {
-        let alone = |error| vec![SpendError { spend: 0, error }];
+    pub fn spend(&mut self, item: &TransactionSpends, call: &Call) -> Result<u32, Vec<RefusedSpend>> {
+        let alone = |error: UtxoRefusal| vec![RefusedSpend { spend: 0, error: error.into() }];
         not_zero(call.height).map_err(alone)?;
         let by = hash_argument("spender", &item.spender).map_err(alone)?;
         let mut taken: BTreeMap<(Hash, u32), u32> = BTreeMap::new();
@@ -318,14 +318,14 @@ impl Model {
                 let outpoint = (hash_argument("txid", &spend.txid)?, spend.vout);
                 match taken.get(&outpoint) {
                     Some(&vin) if vin != spend.vin => {
-                        return Err(UtxoError::Spent { by: Spender { txid: buf(&by), vin } });
+                        return Err(UtxoRefusal::Spent { by: Spender { txid: buf(&by), vin } });
                     }
                     None if new => drop(taken.insert(outpoint, spend.vin)),
                     _ => {}
                 }
                 Ok(())
             });
-            errors.extend(checked.err().map(|error| SpendError { spend: number, error }));
+            errors.extend(checked.err().map(|error| RefusedSpend { spend: number, error: error.into() }));
         }
         if !errors.is_empty() {
             return Err(errors);
@@ -339,7 +339,7 @@ impl Model {
         Ok(taken.len() as u32)
     }
 
-    pub fn unspend(&mut self, item: &Unspend, call: &Call) -> Result<bool, UtxoError> {
+    pub fn unspend(&mut self, item: &Unspend, call: &Call) -> Result<bool, UtxoRefusal> {
         not_zero(call.height)?;
         hash_argument("txid", &item.outpoint.txid)?;
         let hash = hash_argument("utxo_hash", &item.utxo_hash)?;
@@ -359,9 +359,9 @@ impl Model {
     pub fn set_mined(
         &mut self,
         item: &MinedTransaction,
-        of: &UtxoSetMined,
+        of: &UtxoSetMinedBatch,
         call: &Call,
-    ) -> Result<Vec<u32>, UtxoError> {
+    ) -> Result<Vec<u32>, UtxoRefusal> {
         not_zero(call.height)?;
         let record = self.get_mut(&item.txid)?;
         let there = record.blocks.iter().any(|block| block.block_id == of.block_id);
@@ -384,7 +384,7 @@ impl Model {
         Ok(record.blocks.iter().map(|block| block.block_id).collect())
     }
 
-    pub fn set_locked(&mut self, txid: &[u8], locked: bool, call: &Call) -> Result<(), UtxoError> {
+    pub fn set_locked(&mut self, txid: &[u8], locked: bool, call: &Call) -> Result<(), UtxoRefusal> {
         not_zero(call.height)?;
         let record = self.get_mut(txid)?;
         record.locked = locked;
@@ -396,13 +396,13 @@ impl Model {
         Ok(())
     }
 
-    pub fn set_on_longest_chain(&mut self, txid: &[u8], is: bool, call: &Call) -> Result<(), UtxoError> {
+    pub fn set_on_longest_chain(&mut self, txid: &[u8], is: bool, call: &Call) -> Result<(), UtxoRefusal> {
         not_zero(call.height)?;
         let record = self.get_mut(txid)?;
         if !is {
             record.unmined_since.get_or_insert(call.height);
         } else if record.blocks.is_empty() {
-            return Err(UtxoError::NotMined);
+            return Err(UtxoRefusal::NotMined);
         } else {
             record.unmined_since = None;
         }
@@ -410,35 +410,35 @@ impl Model {
         Ok(())
     }
 
-    pub fn freeze(&mut self, target: &FreezeTarget, call: &Call) -> Result<u32, UtxoError> {
-        self.set_frozen(target, true, UtxoError::AlreadyFrozen, call)
+    pub fn freeze(&mut self, target: &FreezeTarget, call: &Call) -> Result<u32, UtxoRefusal> {
+        self.set_frozen(target, true, UtxoRefusal::AlreadyFrozen, call)
     }
 
-    pub fn unfreeze(&mut self, target: &FreezeTarget, call: &Call) -> Result<u32, UtxoError> {
-        self.set_frozen(target, false, UtxoError::UtxoNotFrozen, call)
+    pub fn unfreeze(&mut self, target: &FreezeTarget, call: &Call) -> Result<u32, UtxoRefusal> {
+        self.set_frozen(target, false, UtxoRefusal::UtxoNotFrozen, call)
     }
 
     fn set_frozen(
         &mut self,
         target: &FreezeTarget,
         frozen: bool,
-        all_are: UtxoError,
+        all_are: UtxoRefusal,
         call: &Call,
-    ) -> Result<u32, UtxoError> {
+    ) -> Result<u32, UtxoRefusal> {
         not_zero(call.height)?;
         hash_argument("txid", &target.txid)?;
         let record = self.get_mut(&target.txid)?;
         match (target.vout, &target.utxo_hash) {
             (Some(vout), Some(hash)) => record.utxo(vout)?.check_hash(&hash_argument("utxo_hash", hash)?)?,
             (None, Some(_)) => {
-                return Err(UtxoError::BadArgument { field: "utxo_hash".into(), why: "of which output?".into() });
+                return Err(UtxoRefusal::BadArgument { field: "utxo_hash".into(), why: "of which output?".into() });
             }
             (_, None) => {}
         }
         let meant = (0..).zip(&mut record.outputs).filter(|(vout, _)| target.vout.is_none_or(|meant| meant == *vout));
         let mut outputs: Vec<&mut Output> = meant.filter_map(|(_, output)| output.as_mut()).collect();
         if outputs.is_empty() {
-            return Err(UtxoError::UtxoNotFound);
+            return Err(UtxoRefusal::UtxoNotFound);
         }
         outputs.retain(|output| output.frozen != frozen);
         if outputs.is_empty() {
@@ -450,7 +450,7 @@ impl Model {
         Ok(changed)
     }
 
-    pub fn reassign(&mut self, item: &Reassign, call: &Call) -> Result<u32, UtxoError> {
+    pub fn reassign(&mut self, item: &Reassign, call: &Call) -> Result<u32, UtxoRefusal> {
         not_zero(call.height)?;
         hash_argument("txid", &item.outpoint.txid)?;
         let hash = hash_argument("utxo_hash", &item.utxo_hash)?;
@@ -460,10 +460,10 @@ impl Model {
         let output = record.utxo(vout)?;
         output.check_hash(&hash)?;
         if !output.frozen {
-            return Err(UtxoError::UtxoNotFrozen);
+            return Err(UtxoRefusal::UtxoNotFrozen);
         }
         if let Some(hold) = &output.hold {
-            return Err(UtxoError::Spent { by: hold.spender() });
+            return Err(UtxoRefusal::Spent { by: hold.spender() });
         }
         *record.utxo_mut(vout) = Output { hash: new, hold: None, frozen: false };
         let from = call.height + call.settings.reassign_spendable_after;
@@ -478,7 +478,7 @@ impl Model {
         Ok(from)
     }
 
-    pub fn preserve(&mut self, txid: &[u8], until: u32) -> Result<bool, UtxoError> {
+    pub fn preserve(&mut self, txid: &[u8], until: u32) -> Result<bool, UtxoRefusal> {
         not_zero(until)?;
         let Some(record) = self.records.get_mut(&hash_argument("txid", txid)?) else { return Ok(false) };
         record.preserve_until = Some(until);
@@ -488,8 +488,8 @@ impl Model {
 
     /// Deletes a record; its parents remember that it spent from them, or get back what a double spend held. Answers how many
     /// outputs that changes.
-    pub fn delete(&mut self, txid: &Hash, call: &Call) -> Result<u32, UtxoError> {
-        let record = self.records.remove(txid).ok_or(UtxoError::TxNotFound)?;
+    pub fn delete(&mut self, txid: &Hash, call: &Call) -> Result<u32, UtxoRefusal> {
+        let record = self.records.remove(txid).ok_or(UtxoRefusal::TxNotFound)?;
         if record.conflicting {
             for parent in record.parents() {
                 if let Some(parent) = self.records.get_mut(&parent) {

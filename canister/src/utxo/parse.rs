@@ -12,7 +12,7 @@ use super::encoding::{is_utxo, utxo_hash};
 use super::record::Hash;
 use bitcoin_slices::bsl::{TxIn, TxOut, Witness, scan_len};
 use bitcoin_slices::{Error, Parse};
-use coppice_interface::UtxoError;
+use coppice_interface::UtxoRefusal;
 use sha2::{Digest, Sha256};
 
 /// Bytes of the longest transaction.
@@ -52,11 +52,11 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn bad(&self, why: impl Into<String>) -> UtxoError {
-        UtxoError::BadTransaction { at: self.at as u64, why: why.into() }
+    fn bad(&self, why: impl Into<String>) -> UtxoRefusal {
+        UtxoRefusal::BadTransaction { at: self.at as u64, why: why.into() }
     }
 
-    fn failed(&self, what: &str, error: &Error) -> UtxoError {
+    fn failed(&self, what: &str, error: &Error) -> UtxoRefusal {
         self.bad(match error {
             Error::MoreBytesNeeded => format!("the bytes end inside {what}"),
             Error::NonMinimalVarInt => format!("a length of {what} is longer encoded than it need be"),
@@ -68,23 +68,23 @@ impl<'a> Reader<'a> {
         &self.whole[self.at..]
     }
 
-    fn count(&mut self, what: &str, limit: u32) -> Result<u32, UtxoError> {
+    fn count(&mut self, what: &str, limit: u32) -> Result<u32, UtxoRefusal> {
         let mut consumed = 0;
         let count = scan_len(self.rest(), &mut consumed).map_err(|error| self.failed(what, &error))?;
         if count > u64::from(limit) {
-            return Err(UtxoError::TooLarge { what: what.into(), limit: u64::from(limit) });
+            return Err(UtxoRefusal::TooLarge { what: what.into(), limit: u64::from(limit) });
         }
         self.at += consumed;
         Ok(count as u32)
     }
 
-    fn piece<T: Parse<'a> + AsRef<[u8]>>(&mut self, what: &str) -> Result<T, UtxoError> {
+    fn piece<T: Parse<'a> + AsRef<[u8]>>(&mut self, what: &str) -> Result<T, UtxoRefusal> {
         let parsed = T::parse(self.rest()).map_err(|error| self.failed(what, &error))?;
         self.at += parsed.consumed();
         Ok(parsed.parsed_owned())
     }
 
-    fn word(&mut self, what: &str) -> Result<u32, UtxoError> {
+    fn word(&mut self, what: &str) -> Result<u32, UtxoRefusal> {
         let word = self.rest().first_chunk().ok_or_else(|| self.bad(format!("the bytes end inside {what}")))?;
         self.at += 4;
         Ok(u32::from_le_bytes(*word))
@@ -95,9 +95,9 @@ impl<'a> Reader<'a> {
 ///
 /// # Errors
 /// `BadTransaction`, `TooLarge`.
-pub fn parse(raw: &[u8]) -> Result<Parsed, UtxoError> {
+pub fn parse(raw: &[u8]) -> Result<Parsed, UtxoRefusal> {
     if raw.len() as u64 > MAX_TRANSACTION {
-        return Err(UtxoError::TooLarge { what: "bytes of a transaction".into(), limit: MAX_TRANSACTION });
+        return Err(UtxoRefusal::TooLarge { what: "bytes of a transaction".into(), limit: MAX_TRANSACTION });
     }
     let mut reader = Reader { whole: raw, at: 0 };
     let version = reader.word("the version")?;

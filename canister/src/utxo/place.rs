@@ -9,7 +9,7 @@ use super::record::{Head, flag};
 use super::{UtxoStore, bad};
 use crate::blob::{AllocateError, BlobPtr, BlobStore, Class, MAX_BLOB, Owner, PtrError};
 use crate::slots::SlotId;
-use coppice_interface::{ExternalStore, FileType, MAX_BLOB_KEY, StoreType, TransactionPlace, UtxoError};
+use coppice_interface::{ExternalStore, FileType, MAX_BLOB_KEY, StoreType, TransactionPlace, UtxoRefusal};
 use serde_bytes::ByteBuf;
 
 const PART: usize = 20;
@@ -33,7 +33,7 @@ pub fn encode_outside(store: &ExternalStore) -> Vec<u8> {
 
 /// # Errors
 /// `BadArgument` where the key is empty or too long.
-pub fn check_outside(store: &ExternalStore) -> Result<(), UtxoError> {
+pub fn check_outside(store: &ExternalStore) -> Result<(), UtxoRefusal> {
     match store.blob_key.len() {
         0 => Err(bad("blob_key", "it is empty")),
         len if len > MAX_BLOB_KEY => Err(bad("blob_key", format!("{len} bytes; {MAX_BLOB_KEY} at most"))),
@@ -52,7 +52,7 @@ pub fn class_bytes(len: u64) -> u64 {
 ///
 /// # Errors
 /// `ExternalFull`, `OutOfSpace`, `LowCycles`; nothing has changed.
-pub fn store(blobs: &mut BlobStore, bytes: &[u8], limit: u64) -> Result<Vec<BlobPtr>, UtxoError> {
+pub fn store(blobs: &mut BlobStore, bytes: &[u8], limit: u64) -> Result<Vec<BlobPtr>, UtxoRefusal> {
     let parts = allocate(blobs, bytes.len() as u64, Owner::External, limit)?;
     for (part, bytes) in parts.iter().zip(bytes.chunks(MAX_BLOB as usize)) {
         if let Err(error) = blobs.write(part, 0, bytes) {
@@ -66,10 +66,10 @@ pub fn store(blobs: &mut BlobStore, bytes: &[u8], limit: u64) -> Result<Vec<Blob
 ///
 /// # Errors
 /// As [`store`].
-pub fn allocate(blobs: &mut BlobStore, len: u64, owner: Owner, limit: u64) -> Result<Vec<BlobPtr>, UtxoError> {
+pub fn allocate(blobs: &mut BlobStore, len: u64, owner: Owner, limit: u64) -> Result<Vec<BlobPtr>, UtxoRefusal> {
     let kept = blobs.kept_bytes(Owner::External);
     if kept.saturating_add(class_bytes(len)) > limit {
-        return Err(UtxoError::ExternalFull { limit });
+        return Err(UtxoRefusal::ExternalFull { limit });
     }
     let mut parts = Vec::new();
     let mut rest = len;
@@ -82,7 +82,7 @@ pub fn allocate(blobs: &mut BlobStore, len: u64, owner: Owner, limit: u64) -> Re
                 return Err(match error {
                     AllocateError::Grow(error) => error.into(),
                     AllocateError::TooLarge { limit } => {
-                        UtxoError::TooLarge { what: "a part of a transaction".into(), limit: u64::from(limit) }
+                        UtxoRefusal::TooLarge { what: "a part of a transaction".into(), limit: u64::from(limit) }
                     }
                 });
             }
@@ -105,13 +105,13 @@ pub fn release(blobs: &mut BlobStore, parts: &[BlobPtr]) {
 ///
 /// # Errors
 /// `Corrupt` where one is not what its pointer says; nothing has changed.
-pub fn free(blobs: &mut BlobStore, parts: &[BlobPtr]) -> Result<bool, UtxoError> {
+pub fn free(blobs: &mut BlobStore, parts: &[BlobPtr]) -> Result<bool, UtxoRefusal> {
     let mut there = Vec::with_capacity(parts.len());
     for part in parts {
         match blobs.read_onto(&mut Vec::new(), part, 0, 0) {
             Ok(()) => there.push(*part),
             Err(PtrError::NotUsed | PtrError::StaleGeneration { .. }) => {}
-            Err(error) => return Err(UtxoError::Corrupt { why: format!("a part of the transaction: {error:?}") }),
+            Err(error) => return Err(UtxoRefusal::Corrupt { why: format!("a part of the transaction: {error:?}") }),
         }
     }
     release(blobs, &there);
@@ -122,7 +122,7 @@ pub fn free(blobs: &mut BlobStore, parts: &[BlobPtr]) -> Result<bool, UtxoError>
 ///
 /// # Errors
 /// `Corrupt` where a part cannot be read.
-pub fn read(blobs: &BlobStore, parts: &[BlobPtr], offset: u64, len: u64) -> Result<Vec<u8>, UtxoError> {
+pub fn read(blobs: &BlobStore, parts: &[BlobPtr], offset: u64, len: u64) -> Result<Vec<u8>, UtxoRefusal> {
     let mut out = Vec::new();
     let (mut start, end) = (0, offset + len);
     for part in parts {
@@ -130,7 +130,7 @@ pub fn read(blobs: &BlobStore, parts: &[BlobPtr], offset: u64, len: u64) -> Resu
         if from < to {
             blobs
                 .read_onto(&mut out, part, (from - start) as u32, (to - from) as u32)
-                .map_err(|error| UtxoError::Corrupt { why: format!("a part of the transaction: {error:?}") })?;
+                .map_err(|error| UtxoRefusal::Corrupt { why: format!("a part of the transaction: {error:?}") })?;
         }
         start += u64::from(part.len);
     }
@@ -142,7 +142,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `Corrupt` where that cannot be decoded.
-    pub(super) fn place(&self, slot: SlotId, head: &Head) -> Result<TransactionPlace, UtxoError> {
+    pub(super) fn place(&self, slot: SlotId, head: &Head) -> Result<TransactionPlace, UtxoRefusal> {
         if !head.is(flag::EXTERNAL) {
             return Ok(TransactionPlace::Record);
         }
@@ -151,7 +151,7 @@ impl UtxoStore {
         if head.is(flag::OUTSIDE) {
             let known = bytes.first().and_then(|store| StoreType::ALL.get(usize::from(*store)));
             let (Some(&store_type), Some(file_type)) = (known, bytes.get(1)) else {
-                return Err(UtxoError::Corrupt { why: "the name of the blob outside".into() });
+                return Err(UtxoRefusal::Corrupt { why: "the name of the blob outside".into() });
             };
             return Ok(TransactionPlace::Outside(ExternalStore {
                 blob_key: ByteBuf::from(&bytes[2..]),

@@ -8,7 +8,7 @@ use super::{Call, Changed, Found, UtxoStore};
 use crate::slots::SlotId;
 use crate::slots::ring::Link;
 use crate::table::same_key;
-use coppice_interface::UtxoError;
+use coppice_interface::UtxoRefusal;
 use serde::{Deserialize, Serialize};
 
 /// A place in an ordered index: behind this record.
@@ -131,7 +131,7 @@ pub enum Unstable {
 }
 
 /// A parent in whose way something stands, and what.
-pub type Blocked = (Hash, UtxoError);
+pub type Blocked = (Hash, UtxoRefusal);
 
 /// Outputs of surviving parents that are to say that their spender was deleted, with what they say now.
 pub struct Parents {
@@ -197,9 +197,9 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `Corrupt`.
-    pub fn candidate(&self, slot: SlotId, listed: Option<(Order, u32)>) -> Result<Candidate, UtxoError> {
+    pub fn candidate(&self, slot: SlotId, listed: Option<(Order, u32)>) -> Result<Candidate, UtxoRefusal> {
         let slots = &self.slots;
-        let corrupt = |what: &str| UtxoError::Corrupt { why: format!("{what} of the record in slot {slot}") };
+        let corrupt = |what: &str| UtxoRefusal::Corrupt { why: format!("{what} of the record in slot {slot}") };
         let head = self.read_head(slot).ok_or_else(|| corrupt("the head"))?;
         #[cfg(test)]
         if crate::runtime::native::with(|world| world.trapping.contains(&head.txid)) {
@@ -259,7 +259,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, and nothing has changed.
-    pub fn on_time(&mut self, of: &Candidate) -> Result<(), UtxoError> {
+    pub fn on_time(&mut self, of: &Candidate) -> Result<(), UtxoRefusal> {
         let link = of.head.links[Order::UnminedSince as usize];
         let key = link.key & !LATE;
         self.root.reserve(&self.slots, &[(Order::UnminedSince, key)], &[])?;
@@ -272,7 +272,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, and nothing has changed.
-    pub fn postpone(&mut self, of: &Candidate, key: u32) -> Result<bool, UtxoError> {
+    pub fn postpone(&mut self, of: &Candidate, key: u32) -> Result<bool, UtxoRefusal> {
         let link = of.head.links[Order::DeleteAt as usize];
         if link.key == key {
             return Ok(false);
@@ -316,7 +316,7 @@ impl UtxoStore {
         for parent in parents(&inputs_from(&self.slots, of.slot, &of.head, (first, most))) {
             match self.preserve_parent(&parent, until) {
                 Ok(there) => preserved += u64::from(there),
-                Err(UtxoError::Corrupt { .. }) if set_aside => {}
+                Err(UtxoRefusal::Corrupt { .. }) if set_aside => {}
                 Err(error) => return Err((parent, error)),
             }
         }
@@ -328,7 +328,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, and nothing has changed.
-    pub fn expire_preservation(&mut self, of: &Candidate, call: &Call) -> Result<(), UtxoError> {
+    pub fn expire_preservation(&mut self, of: &Candidate, call: &Call) -> Result<(), UtxoRefusal> {
         self.changing(|store| {
             let link = of.head.links[Order::PreserveUntil as usize];
             store.root.set(&mut store.slots, Order::PreserveUntil, of.slot, link, None);
@@ -346,7 +346,7 @@ impl UtxoStore {
         outputs: (u32, u32),
         current: u32,
         retention: u32,
-    ) -> Result<Option<Unstable>, UtxoError> {
+    ) -> Result<Option<Unstable>, UtxoRefusal> {
         let mut result = Ok(None);
         let mut last: Option<Hash> = None;
         self.entries(of.slot, &of.head, outputs, |_, _, entry| {
@@ -359,10 +359,10 @@ impl UtxoStore {
         result
     }
 
-    fn unstable(&self, entry: &Entry, current: u32, retention: u32) -> Result<Option<Unstable>, UtxoError> {
+    fn unstable(&self, entry: &Entry, current: u32, retention: u32) -> Result<Option<Unstable>, UtxoRefusal> {
         let head = match self.find_any(&entry.spender.0) {
             Ok(found) => found.head,
-            Err(UtxoError::TxNotFound) => return Ok(Some(Unstable::Absent)),
+            Err(UtxoRefusal::TxNotFound) => return Ok(Some(Unstable::Absent)),
             Err(error) => return Err(error),
         };
         if !head.mined() {
@@ -377,7 +377,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `Corrupt` where a parent cannot be read: it is there, and would not be told.
-    pub fn parents(&self, of: &Candidate, (first, most): (u32, u32)) -> Result<Parents, UtxoError> {
+    pub fn parents(&self, of: &Candidate, (first, most): (u32, u32)) -> Result<Parents, UtxoRefusal> {
         let inputs = inputs_from(&self.slots, of.slot, &of.head, (first, most));
         let mut held = Vec::with_capacity(inputs.len());
         let mut last: Option<(&Hash, Option<Found>)> = None;
@@ -385,7 +385,7 @@ impl UtxoStore {
             if last.as_ref().is_none_or(|(known, _)| !same_key(known, parent)) {
                 let found = match self.find(parent) {
                     Ok(found) => Some(found),
-                    Err(UtxoError::TxNotFound) => None,
+                    Err(UtxoRefusal::TxNotFound) => None,
                     Err(error) => return Err(error),
                 };
                 last = Some((parent, found));
@@ -405,7 +405,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `Corrupt`, `OutOfSpace`, `LowCycles`, only of a double spend, and nothing has changed.
-    pub fn tell(&mut self, of: &Candidate, parents: &Parents, call: &Call) -> Result<Told, UtxoError> {
+    pub fn tell(&mut self, of: &Candidate, parents: &Parents, call: &Call) -> Result<Told, UtxoRefusal> {
         if of.is_conflicting() {
             return self.release(of, parents, call);
         }
@@ -419,7 +419,7 @@ impl UtxoStore {
         Ok(told)
     }
 
-    fn release(&mut self, of: &Candidate, parents: &Parents, call: &Call) -> Result<Told, UtxoError> {
+    fn release(&mut self, of: &Candidate, parents: &Parents, call: &Call) -> Result<Told, UtxoRefusal> {
         if let Err(error) = self.atomically(|store| store.leave_parents(of.txid(), &parents.inputs)) {
             crate::logs::error(&format!("a double spend stays listed with a parent: {error:?}"));
         }
@@ -453,7 +453,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, and nothing has changed.
-    pub fn list_deleting(&mut self, of: &Candidate) -> Result<(), UtxoError> {
+    pub fn list_deleting(&mut self, of: &Candidate) -> Result<(), UtxoRefusal> {
         self.root.reserve(&self.slots, &[(Order::DeleteAt, 1)], &[])?;
         let link = of.head.links[Order::DeleteAt as usize];
         self.root.set(&mut self.slots, Order::DeleteAt, of.slot, link, Some(1));
@@ -464,9 +464,9 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `TxNotFound`, `Corrupt`.
-    pub fn deleting(&self, txid: &Hash) -> Result<Candidate, UtxoError> {
+    pub fn deleting(&self, txid: &Hash) -> Result<Candidate, UtxoRefusal> {
         let found = self.find_any(txid)?;
-        if found.head.is(flag::DELETING) { self.candidate(found.slot, None) } else { Err(UtxoError::TxNotFound) }
+        if found.head.is(flag::DELETING) { self.candidate(found.slot, None) } else { Err(UtxoRefusal::TxNotFound) }
     }
 
     /// What a message of the pruner's may do and others may not: take the memory that is kept for it. Counts the pages that it

@@ -32,7 +32,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `TxNotFound`, `BadArgument`, `Corrupt`.
-    pub fn get(&self, arg: &UtxoGet) -> Result<UtxoRecord, UtxoError> {
+    pub fn get(&self, arg: &UtxoGet) -> Result<UtxoRecord, UtxoRefusal> {
         let Found { slot, head, .. } = self.find_any(&hash_of("txid", &arg.txid)?)?;
         let extras = Extras::load(&self.slots, &head)?;
         let blocks = self.blocks(&head)?;
@@ -64,7 +64,7 @@ impl UtxoStore {
                 .take(MAX_PAGES)
                 .map(|page| self.page(slot, &head, page))
                 .collect(),
-            spendable_in: extras.spendable_in.into_iter().collect(),
+            spendable_in: extras.spendable_in.into_iter().map(|(vout, height)| SpendableIn { vout, height }).collect(),
             frozen: head.any_frozen(),
             locked: head.is(flag::LOCKED),
             conflicting: head.is(flag::CONFLICTING),
@@ -74,9 +74,7 @@ impl UtxoStore {
             preserve_until: preserve,
             delete_at_height: head.delete_at(),
             spending_height: head.spending_height,
-            block_ids: blocks.iter().map(|block| block.block_id).collect(),
-            block_heights: blocks.iter().map(|block| block.height).collect(),
-            subtree_idxs: blocks.iter().map(|block| block.subtree).collect(),
+            blocks,
             transaction: self.place(slot, &head)?,
             reassignments: extras
                 .reassignments
@@ -113,11 +111,11 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `TxNotFound`, `BadArgument`, `Outside`, `Corrupt`.
-    pub fn transaction(&self, blobs: &BlobStore, arg: &UtxoGetPart) -> Result<TransactionPart, UtxoError> {
+    pub fn transaction(&self, blobs: &BlobStore, arg: &UtxoGetPart) -> Result<TransactionPart, UtxoRefusal> {
         let Found { slot, head, .. } = self.find_any(&hash_of("txid", &arg.txid)?)?;
         let place = self.place(slot, &head)?;
         let total = match &place {
-            TransactionPlace::Outside(store) => return Err(UtxoError::Outside(store.clone())),
+            TransactionPlace::Outside(store) => return Err(UtxoRefusal::Outside(store.clone())),
             TransactionPlace::Record => u64::from(head.transaction_len),
             TransactionPlace::Blobs { parts, .. } => parts.iter().map(|part| u64::from(part.len)).sum(),
         };
@@ -138,7 +136,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `TxNotFound`, `BadArgument`.
-    pub fn inpoints(&self, arg: &UtxoGetPart) -> Result<InpointsPart, UtxoError> {
+    pub fn inpoints(&self, arg: &UtxoGetPart) -> Result<InpointsPart, UtxoRefusal> {
         let Found { slot, head, .. } = self.find_any(&hash_of("txid", &arg.txid)?)?;
         let bytes = encoding::inpoints(&inputs(&self.slots, slot, &head));
         let offset = arg.offset.min(bytes.len() as u64) as usize;
@@ -150,10 +148,10 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `BadHeight`, `TooLarge`, `BadArgument`, `Corrupt`. What is not there is no error.
-    pub fn spend_states(&self, outpoints: &[Outpoint], at: u32) -> Result<Vec<UtxoSpendState>, UtxoError> {
+    pub fn spend_states(&self, outpoints: &[Outpoint], at: u32) -> Result<Vec<UtxoSpendState>, UtxoRefusal> {
         check_height(at)?;
         if outpoints.len() > MAX_OUTPOINTS {
-            return Err(UtxoError::TooLarge { what: "outpoints".into(), limit: MAX_OUTPOINTS as u64 });
+            return Err(UtxoRefusal::TooLarge { what: "outpoints".into(), limit: MAX_OUTPOINTS as u64 });
         }
         let mut last: Option<(Hash, Option<Found>)> = None;
         let state = |outpoint: &Outpoint| {
@@ -163,7 +161,7 @@ impl UtxoStore {
                     txid,
                     match self.find(&txid) {
                         Ok(found) => Some(found),
-                        Err(UtxoError::TxNotFound) => None,
+                        Err(UtxoRefusal::TxNotFound) => None,
                         Err(error) => return Err(error),
                     },
                 ));
@@ -176,7 +174,7 @@ impl UtxoStore {
         outpoints.iter().map(state).collect()
     }
 
-    fn spend_state(&self, found: &Found, vout: u32, at: u32) -> Result<UtxoSpendState, UtxoError> {
+    fn spend_state(&self, found: &Found, vout: u32, at: u32) -> Result<UtxoSpendState, UtxoRefusal> {
         let absent = UtxoSpendState { status: SpendStatus::NotFound, utxo_hash: None, spender: None };
         let head = &found.head;
         let entry = self.entry_place(found.slot, head, vout).map(|place| self.entry(place));

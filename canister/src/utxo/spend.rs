@@ -6,7 +6,7 @@ use super::record::{ENTRY, HEAD, Hash, Head, PAGE_HEAD, at, flag, page_at, page_
 use super::{Call, Found, UtxoStore, hash_of};
 use crate::slots::SlotId;
 use crate::table::same_key;
-use coppice_interface::{Spend, SpendError, Spender, TransactionSpends, Unspend, UtxoError};
+use coppice_interface::{RefusedSpend, Spend, Spender, TransactionSpends, Unspend, UtxoRefusal};
 use serde_bytes::ByteBuf;
 
 /// Refused spends of a transaction that are named.
@@ -57,7 +57,7 @@ struct UnspentRun {
 
 /// Finds outputs that one transaction spends twice, in its spends by place: by the same input that is once, and by another it
 /// is refused.
-fn find_twice(planned: &mut [Planned], spender: &Hash, errors: &mut Vec<SpendError>) {
+fn find_twice(planned: &mut [Planned], spender: &Hash, errors: &mut Vec<RefusedSpend>) {
     let mut first = 0;
     for i in 1..planned.len() {
         if planned[i].place != planned[first].place {
@@ -66,8 +66,8 @@ fn find_twice(planned: &mut [Planned], spender: &Hash, errors: &mut Vec<SpendErr
         }
         let vin = planned[first].vin;
         if planned[i].new && planned[i].vin != vin {
-            let error = UtxoError::Spent { by: Spender { txid: ByteBuf::from(spender), vin } };
-            errors.push(SpendError { spend: planned[i].index, error });
+            let error = UtxoRefusal::Spent { by: Spender { txid: ByteBuf::from(spender), vin } };
+            errors.push(RefusedSpend { spend: planned[i].index, error: error.into() });
         }
         planned[i].new = false;
     }
@@ -95,10 +95,10 @@ impl UtxoStore {
 
     /// The entry of an output that is a UTXO.
     #[inline]
-    pub(super) fn utxo(&self, found: &Found, vout: u32) -> Result<(EntryPlace, Entry), UtxoError> {
-        let place = self.entry_place(found.slot, &found.head, vout).ok_or(UtxoError::UtxoNotFound)?;
+    pub(super) fn utxo(&self, found: &Found, vout: u32) -> Result<(EntryPlace, Entry), UtxoRefusal> {
+        let place = self.entry_place(found.slot, &found.head, vout).ok_or(UtxoRefusal::UtxoNotFound)?;
         let entry = self.entry(place);
-        if entry.is(UTXO) { Ok((place, entry)) } else { Err(UtxoError::UtxoNotFound) }
+        if entry.is(UTXO) { Ok((place, entry)) } else { Err(UtxoRefusal::UtxoNotFound) }
     }
 
     /// Writes an entry's state and spending data.
@@ -132,28 +132,28 @@ impl UtxoStore {
     }
 
     /// Checks a record from which outputs are to be spent.
-    fn check_record(head: &Head, call: &Call, strictness: Strictness) -> Result<(), UtxoError> {
+    fn check_record(head: &Head, call: &Call, strictness: Strictness) -> Result<(), UtxoRefusal> {
         if strictness == Strictness::All {
             if head.is(flag::CONFLICTING) {
-                return Err(UtxoError::Conflicting);
+                return Err(UtxoRefusal::Conflicting);
             }
             if head.is(flag::LOCKED) {
-                return Err(UtxoError::Locked);
+                return Err(UtxoRefusal::Locked);
             }
         }
         if call.height < head.spending_height {
-            return Err(UtxoError::CoinbaseImmature { spendable_at: head.spending_height });
+            return Err(UtxoRefusal::CoinbaseImmature { spendable_at: head.spending_height });
         }
         Ok(())
     }
 
     /// The height from which on a reassigned output is spendable.
-    pub(super) fn spendable_in(&self, found: &Found, vout: u32) -> Result<u32, UtxoError> {
+    pub(super) fn spendable_in(&self, found: &Found, vout: u32) -> Result<u32, UtxoRefusal> {
         if found.extras.get().is_none() {
             let _ = found.extras.set(Extras::load(&self.slots, &found.head)?);
         }
         let height = found.extras.get().and_then(|extras| extras.spendable_in.get(&vout));
-        height.copied().ok_or_else(|| UtxoError::Corrupt {
+        height.copied().ok_or_else(|| UtxoRefusal::Corrupt {
             why: format!("output {vout} was reassigned, and the extras do not say until when it is not spendable"),
         })
     }
@@ -168,19 +168,19 @@ impl UtxoStore {
         (spender, vin): (&Hash, u32),
         call: &Call,
         strictness: Strictness,
-    ) -> Result<(EntryPlace, Entry, bool), UtxoError> {
+    ) -> Result<(EntryPlace, Entry, bool), UtxoRefusal> {
         Self::check_record(&found.head, call, strictness)?;
         let (place, entry) = self.utxo(found, vout)?;
         if hash.is_some_and(|hash| !same_key(hash, &entry.hash)) {
-            return Err(UtxoError::UtxoHashMismatch { stored: ByteBuf::from(entry.hash) });
+            return Err(UtxoRefusal::UtxoHashMismatch { stored: ByteBuf::from(entry.hash) });
         }
         if entry.is(FROZEN) {
-            return Err(UtxoError::Frozen);
+            return Err(UtxoRefusal::Frozen);
         }
         if entry.is(REASSIGNED) {
             let height = self.spendable_in(found, vout)?;
             if call.height < height {
-                return Err(UtxoError::FrozenUntil { height });
+                return Err(UtxoRefusal::FrozenUntil { height });
             }
         }
         if !entry.is(SPENT) {
@@ -188,18 +188,18 @@ impl UtxoStore {
         }
         if !entry.held_by(spender, vin) {
             let (txid, vin) = entry.spender;
-            return Err(UtxoError::Spent { by: Spender { txid: ByteBuf::from(txid), vin } });
+            return Err(UtxoRefusal::Spent { by: Spender { txid: ByteBuf::from(txid), vin } });
         }
         // It is the spender's again, but not if that was deleted: then this is a replay.
-        if entry.is(SPENDER_DELETED) { Err(UtxoError::InvalidSpend) } else { Ok((place, entry, false)) }
+        if entry.is(SPENDER_DELETED) { Err(UtxoRefusal::InvalidSpend) } else { Ok((place, entry, false)) }
     }
 
     /// Spends all that a transaction spends, or nothing, and answers how many outputs were not spent before.
     ///
     /// # Errors
     /// Every spend that is refused, a thousand at most, with the reason. Nothing has changed.
-    pub fn spend(&mut self, transaction: &TransactionSpends, call: &Call) -> Result<u32, Vec<SpendError>> {
-        let whole = |error| vec![SpendError { spend: 0, error }];
+    pub fn spend(&mut self, transaction: &TransactionSpends, call: &Call) -> Result<u32, Vec<RefusedSpend>> {
+        let whole = |error: UtxoRefusal| vec![RefusedSpend { spend: 0, error: error.into() }];
         call.check().map_err(whole)?;
         let spender = hash_of("spender", &transaction.spender).map_err(whole)?;
         let mut planned: Vec<Planned> = Vec::with_capacity(transaction.spends.len());
@@ -208,7 +208,7 @@ impl UtxoStore {
         for (spend, index) in transaction.spends.iter().zip(0..) {
             match self.plan((spend, index), &spender, call, &mut last) {
                 Ok(plan) => planned.push(plan),
-                Err(error) => errors.push(SpendError { spend: index, error }),
+                Err(error) => errors.push(RefusedSpend { spend: index, error: error.into() }),
             }
             if errors.len() == MOST_ERRORS {
                 break;
@@ -225,7 +225,7 @@ impl UtxoStore {
     }
 
     /// Spends what was checked, by place.
-    fn apply(&mut self, planned: &[Planned], spender: &Hash, call: &Call) -> Result<u32, UtxoError> {
+    fn apply(&mut self, planned: &[Planned], spender: &Hash, call: &Call) -> Result<u32, UtxoRefusal> {
         let mut spent = 0;
         let mut masters: Vec<SlotId> = Vec::with_capacity(1);
         for of_page in planned.chunk_by(|a, b| a.place.slot == b.place.slot) {
@@ -253,7 +253,7 @@ impl UtxoStore {
         spender: &Hash,
         call: &Call,
         last: &mut Option<Found>,
-    ) -> Result<Planned, UtxoError> {
+    ) -> Result<Planned, UtxoRefusal> {
         let txid = hash_of("txid", &spend.txid)?;
         let hash = hash_of("utxo_hash", &spend.utxo_hash)?;
         // Inputs often spend several outputs of one transaction.
@@ -270,8 +270,8 @@ impl UtxoStore {
     /// counted and evaluated as one: [`unspent`](Self::unspent) ends that, and must be called at the end.
     ///
     /// # Errors
-    /// [`UtxoError`], and nothing has changed.
-    pub fn unspend(&mut self, item: &Unspend, call: &Call, last: &mut LastUnspent) -> Result<bool, UtxoError> {
+    /// [`UtxoRefusal`], and nothing has changed.
+    pub fn unspend(&mut self, item: &Unspend, call: &Call, last: &mut LastUnspent) -> Result<bool, UtxoRefusal> {
         // For the run that this item may end, and for its own.
         if self.has_room(2) {
             return self.unspend_next(item, call, last);
@@ -285,7 +285,7 @@ impl UtxoStore {
         })
     }
 
-    fn unspend_next(&mut self, item: &Unspend, call: &Call, last: &mut LastUnspent) -> Result<bool, UtxoError> {
+    fn unspend_next(&mut self, item: &Unspend, call: &Call, last: &mut LastUnspent) -> Result<bool, UtxoRefusal> {
         call.check()?;
         let txid = hash_of("txid", &item.outpoint.txid)?;
         let hash = hash_of("utxo_hash", &item.utxo_hash)?;
@@ -295,10 +295,10 @@ impl UtxoStore {
             let found = self.find(&txid)?;
             last.0 = Some(UnspentRun { found, touched: false, page: None });
         }
-        let Some(run) = &mut last.0 else { return Err(UtxoError::TxNotFound) };
+        let Some(run) = &mut last.0 else { return Err(UtxoRefusal::TxNotFound) };
         let (place, entry) = self.utxo(&run.found, item.outpoint.vout)?;
         if !same_key(&entry.hash, &hash) {
-            return Err(UtxoError::UtxoHashMismatch { stored: ByteBuf::from(entry.hash) });
+            return Err(UtxoRefusal::UtxoHashMismatch { stored: ByteBuf::from(entry.hash) });
         }
         run.touched = true;
         let held = entry.held_by(&spender, item.spender.vin);
@@ -324,7 +324,7 @@ impl UtxoStore {
         }
     }
 
-    fn finish(&mut self, call: &Call, last: &mut LastUnspent) -> Result<(), UtxoError> {
+    fn finish(&mut self, call: &Call, last: &mut LastUnspent) -> Result<(), UtxoRefusal> {
         let Some(run) = last.0.take() else { return Ok(()) };
         if let Some((page, count)) = run.page {
             self.count_spent(page, -count);

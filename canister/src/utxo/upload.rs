@@ -22,7 +22,7 @@ use crate::memory::{Region, cell};
 use crate::runtime;
 use candid::Principal;
 use coppice_interface::{
-    BeginTransaction, OpenTransaction, PutTransactionChunk, TransactionUploadError, UploadProgress, UtxoError,
+    BeginTransaction, OpenTransaction, PutTransactionChunk, TransactionUploadError, UploadProgress, UtxoRefusal,
     UtxoSettings,
 };
 use serde::{Deserialize, Serialize};
@@ -154,7 +154,7 @@ impl Uploads {
     ) -> Result<UploadProgress, TransactionUploadError> {
         hash_of("txid", &arg.txid)?;
         if arg.length == 0 || arg.length > MAX_TRANSACTION {
-            return Err(UtxoError::TooLarge { what: "bytes of a transaction".into(), limit: MAX_TRANSACTION }.into());
+            return Err(UtxoRefusal::TooLarge { what: "bytes of a transaction".into(), limit: MAX_TRANSACTION }.into());
         }
         if !arg.chunk_size.is_power_of_two() || !(MIN_CHUNK..=MAX_CHUNK).contains(&arg.chunk_size) {
             let why = format!("{} is no power of two from {MIN_CHUNK} to {MAX_CHUNK}", arg.chunk_size);
@@ -237,7 +237,7 @@ impl Uploads {
             let part_len = u64::from(crate::blob::MAX_BLOB);
             let part = &open.parts[(start / part_len) as usize];
             let written = blobs.write(part, (start % part_len) as u32, &arg.bytes);
-            written.map_err(|error| UtxoError::Corrupt { why: format!("a part of the upload: {error:?}") })?;
+            written.map_err(|error| UtxoRefusal::Corrupt { why: format!("a part of the upload: {error:?}") })?;
             open.received[arg.chunk as usize] = 1;
         }
         (open.by, open.touched) = (Some(by), now);
@@ -255,10 +255,10 @@ impl Uploads {
         blobs: &BlobStore,
         txid: &Hash,
         by: Principal,
-    ) -> Result<(Vec<u8>, Vec<BlobPtr>), UtxoError> {
+    ) -> Result<(Vec<u8>, Vec<BlobPtr>), UtxoRefusal> {
         let open = self.of(by).map(|(_, open)| open);
         let open = open.filter(|open| open.txid.as_slice() == txid && open.progress().missing == 0);
-        let open = open.ok_or(UtxoError::NoUpload)?;
+        let open = open.ok_or(UtxoRefusal::NoUpload)?;
         Ok((place::read(blobs, &open.parts, 0, open.length)?, open.parts.clone()))
     }
 

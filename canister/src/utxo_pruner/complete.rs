@@ -8,20 +8,21 @@ use crate::utxo::{Call, UtxoStore};
 use crate::{logs, runtime};
 use candid::Principal;
 use coppice_interface::{
-    BlobDeletionError, CompleteBlobDeletionBatch, CompleteBlobDeletions, CompletedBlobDeletions, PruneCounts, UtxoError,
+    BlobDeletionError, CompleteBlobDeletionBatch, CompleteBlobDeletions, CompletedBlobDeletions, UtxoPruneCounts,
+    UtxoRefusal,
 };
 
 /// The records of rows that are completed, within a message.
 struct Rows<'a> {
     utxo: &'a mut UtxoStore,
     call: Call<'a>,
-    totals: &'a mut PruneCounts,
+    totals: &'a mut UtxoPruneCounts,
     deadline: u64,
 }
 
 impl Rows<'_> {
     /// Takes out the record of a blob that is gone; a large one is left to phase 2, which tells its parents over several messages.
-    fn take_out(&mut self, txid: &[u8; 32]) -> Result<(), UtxoError> {
+    fn take_out(&mut self, txid: &[u8; 32]) -> Result<(), UtxoRefusal> {
         let Self { utxo, call, totals, .. } = self;
         let of = utxo.deleting(txid)?;
         if of.inputs() > STEP_INPUTS {
@@ -48,7 +49,7 @@ impl Completion for Rows<'_> {
 
     fn record_end(&mut self, txid: &[u8; 32]) -> RecordEnd {
         match self.take_out(txid) {
-            Ok(()) | Err(UtxoError::TxNotFound) => RecordEnd::Gone,
+            Ok(()) | Err(UtxoRefusal::TxNotFound) => RecordEnd::Gone,
             Err(error) => {
                 logs::error(&format!("pruner: the record of a blob that is gone is kept: {error:?}"));
                 RecordEnd::Kept

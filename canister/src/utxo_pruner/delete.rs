@@ -6,7 +6,7 @@ use super::run::Run;
 use crate::deletion::{Name, Scheduled};
 use crate::utxo::{Call, Candidate, Cursor, ExternalData, Order, Parents, Unstable};
 use crate::{logs, runtime};
-use coppice_interface::{JobEnd, PrunerPhase, PrunerSettings, UtxoError};
+use coppice_interface::{UtxoJobEnd, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal};
 
 /// Phase 2.
 pub struct DeleteAtHeight;
@@ -37,7 +37,7 @@ enum Children {
 }
 
 /// Looks up the next spenders of a record.
-fn children(context: &mut Context, of: &Candidate, first: u32) -> Result<Children, UtxoError> {
+fn children(context: &mut Context, of: &Candidate, first: u32) -> Result<Children, UtxoRefusal> {
     let Context { records, settings, run, counts, .. } = context;
     let most = settings.utxo_defensive_batch_read_size;
     let retention = records.settings.block_height_retention;
@@ -54,7 +54,7 @@ fn children(context: &mut Context, of: &Candidate, first: u32) -> Result<Childre
 }
 
 /// Tells parents that a record goes.
-fn tell(context: &mut Context, of: &Candidate, parents: &Parents) -> Result<(), UtxoError> {
+fn tell(context: &mut Context, of: &Candidate, parents: &Parents) -> Result<(), UtxoRefusal> {
     let Context { records, run, counts, .. } = context;
     let call = Call { height: run.current, now_ns: runtime::time_ns(), settings: records.settings };
     let told = records.utxo.tell(of, parents, &call)?;
@@ -64,7 +64,7 @@ fn tell(context: &mut Context, of: &Candidate, parents: &Parents) -> Result<(), 
 }
 
 /// Has the external data of a record go. Answers whether the record now waits for somebody to delete it outside.
-fn external_data(context: &mut Context, of: &Candidate) -> Result<bool, UtxoError> {
+fn external_data(context: &mut Context, of: &Candidate) -> Result<bool, UtxoRefusal> {
     let Context { records, counts, .. } = context;
     match records.utxo.free_external(records.blobs, of)? {
         ExternalData::None => {}
@@ -88,25 +88,25 @@ fn external_data(context: &mut Context, of: &Candidate) -> Result<bool, UtxoErro
 }
 
 impl Phase for DeleteAtHeight {
-    const PHASE: PrunerPhase = PrunerPhase::DeleteAtHeight;
+    const PHASE: UtxoPrunerPhase = UtxoPrunerPhase::DeleteAtHeight;
     const ORDER: Order = Order::DeleteAt;
 
-    fn last(run: &Run, settings: &PrunerSettings) -> Option<u32> {
+    fn last(run: &Run, settings: &UtxoPrunerSettings) -> Option<u32> {
         (!settings.disable_dah_cleaner).then_some(if run.again { u32::MAX } else { run.safe })
     }
 
-    fn ops(of: &Candidate, done: Done, settings: &PrunerSettings) -> u64 {
+    fn ops(of: &Candidate, done: Done, settings: &UtxoPrunerSettings) -> u64 {
         let parents = of.inputs().min(STEP_INPUTS);
         1 + u64::from(of.pages()) + u64::from(parents) + Self::lookups(of, done, settings)
     }
 
-    fn lookups(of: &Candidate, done: Done, settings: &PrunerSettings) -> u64 {
+    fn lookups(of: &Candidate, done: Done, settings: &UtxoPrunerSettings) -> u64 {
         let children = of.outputs().saturating_sub(done.outputs).min(settings.utxo_defensive_batch_read_size);
         if settings.utxo_defensive_enabled && !of.is_deleting() { u64::from(children) } else { 0 }
     }
 
-    fn step(context: &mut Context, of: &Candidate, done: Done) -> Result<Step, JobEnd> {
-        let stays = |context: &mut Context, error: &UtxoError| {
+    fn step(context: &mut Context, of: &Candidate, done: Done) -> Result<Step, UtxoJobEnd> {
+        let stays = |context: &mut Context, error: &UtxoRefusal| {
             keep(context, of.slot(), error);
             Ok(Step::Stays)
         };
@@ -118,7 +118,7 @@ impl Phase for DeleteAtHeight {
         if !going {
             context.counts.processed += u64::from(done.outputs == 0);
             if !of.may_go() {
-                return stays(context, &UtxoError::Corrupt { why: "it is not eligible".into() });
+                return stays(context, &UtxoRefusal::Corrupt { why: "it is not eligible".into() });
             }
             if context.settings.utxo_defensive_enabled && done.outputs < of.outputs() {
                 match children(context, of, done.outputs) {
@@ -170,7 +170,7 @@ impl Phase for DeleteAtHeight {
         Ok(Step::Left)
     }
 
-    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoError, _: bool) -> Result<(), JobEnd> {
+    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoRefusal, _: bool) -> Result<(), UtxoJobEnd> {
         context.counts.processed += 1;
         keep(context, at.slot, &error);
         Ok(())

@@ -4,7 +4,7 @@
 use crate::blob::BlobStore;
 use crate::deletion::{DeletionQueue, Name};
 use crate::utxo::{Call, UtxoStore};
-use coppice_interface::{TransactionSource, UtxoCreate, UtxoCreated, UtxoError};
+use coppice_interface::{TransactionSource, UtxoCreate, UtxoCreated, UtxoRefusal};
 
 /// Makes a record, and has the queue hold its blob where that is outside.
 ///
@@ -16,7 +16,7 @@ pub fn create(
     deletions: &mut DeletionQueue,
     item: &UtxoCreate,
     call: &Call,
-) -> Result<UtxoCreated, UtxoError> {
+) -> Result<UtxoCreated, UtxoRefusal> {
     let TransactionSource::Outside(outside) = &item.source else { return store.create(blobs, item, call) };
     let (name, txid) = (Name::from(&outside.store), <&[u8; 32]>::try_from(outside.txid.as_slice()));
     let (Ok(()), Ok(txid)) = (name.check(), txid) else {

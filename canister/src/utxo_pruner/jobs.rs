@@ -2,7 +2,7 @@
 
 use crate::logs;
 use crate::memory::{Region, cell};
-use coppice_interface::{PruneJob, PruneJobPage};
+use coppice_interface::{UtxoPruneJob, UtxoPruneJobPage};
 use serde::{Deserialize, Serialize};
 
 const MAGIC: [u8; 4] = *b"CPJB";
@@ -27,7 +27,7 @@ fn place(which: u64) -> u64 {
 
 impl Ended {
     /// Adds a job, and forgets the oldest where there are more than `most`.
-    pub fn push(&mut self, cells: &Region, job: &PruneJob, most: u32) {
+    pub fn push(&mut self, cells: &Region, job: &UtxoPruneJob, most: u32) {
         if let Err(why) = cell::save(cells, (place(self.count), cell::JOB_LEN), MAGIC, VERSION, job) {
             logs::error(&format!("job {}: {why}", job.id));
         }
@@ -41,18 +41,18 @@ impl Ended {
     }
 
     /// The jobs that ended before the `before`th, the last first.
-    fn backwards(self, cells: &Region, before: u64) -> impl Iterator<Item = (u64, PruneJob)> {
+    fn backwards(self, cells: &Region, before: u64) -> impl Iterator<Item = (u64, UtxoPruneJob)> {
         let kept = self.oldest..before.min(self.count);
         kept.rev().filter_map(|which| Some((which, cell::load(cells, place(which), MAGIC, VERSION).ok()??)))
     }
 
     /// One of the jobs that ended last.
-    pub fn find(self, cells: &Region, id: u64) -> Option<PruneJob> {
+    pub fn find(self, cells: &Region, id: u64) -> Option<UtxoPruneJob> {
         self.backwards(cells, u64::MAX).take(10).map(|(_, job)| job).find(|job| job.id == id)
     }
 
     /// The job that ended last.
-    pub fn last(self, cells: &Region) -> Option<PruneJob> {
+    pub fn last(self, cells: &Region) -> Option<UtxoPruneJob> {
         self.backwards(cells, u64::MAX).next().map(|(_, job)| job)
     }
 
@@ -60,12 +60,12 @@ impl Ended {
     pub fn page(
         self,
         cells: &Region,
-        active: impl Iterator<Item = PruneJob>,
+        active: impl Iterator<Item = UtxoPruneJob>,
         cursor: Option<u64>,
         limit: u32,
-    ) -> PruneJobPage {
+    ) -> UtxoPruneJobPage {
         let limit = if limit == 0 { DEFAULT_PAGE } else { limit.min(MAX_PAGE) } as usize;
-        let mut jobs: Vec<PruneJob> = if cursor.is_none() { active.collect() } else { Vec::new() };
+        let mut jobs: Vec<UtxoPruneJob> = if cursor.is_none() { active.collect() } else { Vec::new() };
         let mut ended = self.backwards(cells, cursor.unwrap_or(u64::MAX)).peekable();
         let mut next = None;
         while jobs.len() < limit
@@ -75,6 +75,6 @@ impl Ended {
             next = Some(which);
         }
         let next = next.or(Some(self.count));
-        PruneJobPage { jobs, cursor: ended.peek().and(next) }
+        UtxoPruneJobPage { jobs, cursor: ended.peek().and(next) }
     }
 }

@@ -1,10 +1,11 @@
 //! Figures with the names of `pruner-service.md` and of the reference implementation.
 
 use super::UtxoPruner;
-use coppice_interface::{Metric, PrunerPhase};
+use coppice_interface::{Metric, MetricLabel, UtxoPrunerPhase};
 
 fn metric(name: &str, labels: &[(&str, &str)], value: u64) -> Metric {
-    let labels = labels.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    let labels =
+        labels.iter().map(|(name, value)| MetricLabel { name: name.to_string(), value: value.to_string() }).collect();
     Metric { name: name.into(), labels, value: value as f64 }
 }
 
@@ -15,16 +16,16 @@ impl UtxoPruner {
         let jobs = stored.running.iter().count() as u64;
         let mut all = Vec::new();
         let phases = [
-            ("preserve_parents", PrunerPhase::PreserveParents),
-            ("expire_preservations", PrunerPhase::ExpirePreservations),
-            ("dah_pruner", PrunerPhase::DeleteAtHeight),
+            ("preserve_parents", UtxoPrunerPhase::PreserveParents),
+            ("expire_preservations", UtxoPrunerPhase::ExpirePreservations),
+            ("dah_pruner", UtxoPrunerPhase::DeleteAtHeight),
         ];
         for (operation, phase) in phases {
             let (seconds, ended) = stored.durations[phase as usize];
             all.push(metric("pruner_duration_seconds_sum", &[("operation", operation)], seconds));
             all.push(metric("pruner_duration_seconds_count", &[("operation", operation)], ended));
         }
-        let (seconds, _) = stored.durations[PrunerPhase::DeleteAtHeight as usize];
+        let (seconds, _) = stored.durations[UtxoPrunerPhase::DeleteAtHeight as usize];
         all.push(metric("utxo_cleanup_batch_duration_seconds_sum", &[], seconds));
         all.push(metric("utxo_cleanup_batch_duration_seconds_count", &[], totals.chunks));
         let reasons = [

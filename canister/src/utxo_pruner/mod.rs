@@ -35,9 +35,10 @@ use crate::runtime;
 use crate::utxo::{Cursor, UtxoStore};
 use crate::utxo_pruner::settings::Settings as _;
 use coppice_interface::{
-    BlockAssemblyState, BlockedBy, PruneCounts, PruneJob, PrunerError, PrunerPhase, PrunerSettings,
+    UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPruneCounts, UtxoPruneJob, UtxoPrunerError, UtxoPrunerPhase,
+    UtxoPrunerSettings,
 };
-use coppice_interface::{PrunerSettingsChange, UtxoSettings};
+use coppice_interface::{UtxoPrunerSettingsChange, UtxoSettings};
 pub use hold::create;
 use jobs::Ended;
 use pass::FullPass;
@@ -79,7 +80,7 @@ struct Skipped {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Stored {
-    settings: PrunerSettings,
+    settings: UtxoPrunerSettings,
     assembly_running: bool,
     /// The highest heights that were notified, persisted, pruned.
     current: u32,
@@ -87,10 +88,10 @@ struct Stored {
     processed: u32,
     /// The smallest retention, but 0, that was in force before the one that is; 0: there was none.
     smallest_retention: u32,
-    pending: Option<PruneJob>,
+    pending: Option<UtxoPruneJob>,
     /// The pending job could not begin, which was counted.
     pending_skipped: bool,
-    running: Option<PruneJob>,
+    running: Option<UtxoPruneJob>,
     /// The place of the job that runs, or of one that timed out.
     run: Option<Run>,
     /// Runs that ever began.
@@ -101,18 +102,18 @@ struct Stored {
     full_pass: Option<FullPass>,
     /// Unmined records below this height were old when phase 1 was done last.
     cutoff: u32,
-    last_completed: Option<PruneJob>,
+    last_completed: Option<UtxoPruneJob>,
     ended: Ended,
     jobs: u64,
-    blocked_by: Option<BlockedBy>,
+    blocked_by: Option<UtxoBlockedBy>,
     /// The job that ended as finding what comes next trapped, and in which phase, if none was completed since.
-    trapped: Option<(u64, PrunerPhase)>,
+    trapped: Option<(u64, UtxoPrunerPhase)>,
     set_aside: Vec<Cursor>,
     /// How a tick gets past what traps.
     marker: Option<Marker<At>>,
     /// Records that are left alone, as looking at them trapped.
     passed_over: Vec<At>,
-    totals: PruneCounts,
+    totals: UtxoPruneCounts,
     durations: Durations,
     skipped: Skipped,
     timed_out: u64,
@@ -151,7 +152,7 @@ impl UtxoPruner {
     }
 
     /// The settings in force.
-    pub fn settings(&self) -> &PrunerSettings {
+    pub fn settings(&self) -> &UtxoPrunerSettings {
         &self.stored.settings
     }
 
@@ -159,7 +160,7 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `Invalid`.
-    pub fn set_settings(&mut self, change: &PrunerSettingsChange) -> Result<PrunerSettings, PrunerError> {
+    pub fn set_settings(&mut self, change: &UtxoPrunerSettingsChange) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
         self.stored.settings.apply(change)?;
         let most = self.stored.settings.max_job_history;
         self.stored.ended.trim(most);
@@ -177,8 +178,8 @@ impl UtxoPruner {
     }
 
     /// Says what the block assembly does. The next tick acts on it; where it runs again by then, the run begins anew.
-    pub fn set_assembly(&mut self, state: BlockAssemblyState) {
-        self.stored.assembly_running = state == BlockAssemblyState::Running;
+    pub fn set_assembly(&mut self, state: UtxoBlockAssemblyState) {
+        self.stored.assembly_running = state == UtxoBlockAssemblyState::Running;
         if !self.stored.assembly_running {
             self.stored.run = None;
         }
@@ -189,16 +190,16 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `NotBlocking`, `TooMany`.
-    pub fn set_aside(&mut self, slot: u32) -> Result<(), PrunerError> {
+    pub fn set_aside(&mut self, slot: u32) -> Result<(), UtxoPrunerError> {
         if self.stored.set_aside.iter().any(|aside| aside.slot == slot) {
             return Ok(());
         }
         let blocked = self.stored.blocked_by.as_ref().filter(|blocked| blocked.slot == slot);
         let Some(txid) = blocked.and_then(|blocked| blocked.txid.as_slice().try_into().ok()) else {
-            return Err(PrunerError::NotBlocking);
+            return Err(UtxoPrunerError::NotBlocking);
         };
         if self.stored.set_aside.len() >= MAX_SET_ASIDE {
-            return Err(PrunerError::TooMany { limit: MAX_SET_ASIDE as u64 });
+            return Err(UtxoPrunerError::TooMany { limit: MAX_SET_ASIDE as u64 });
         }
         self.stored.set_aside.push(Cursor { key: 0, slot, txid });
         self.save();
@@ -209,13 +210,13 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `NotBlocking`.
-    pub fn retry(&mut self, slot: u32) -> Result<(), PrunerError> {
+    pub fn retry(&mut self, slot: u32) -> Result<(), UtxoPrunerError> {
         let Stored { set_aside, passed_over, .. } = &mut self.stored;
         let before = set_aside.len() + passed_over.len();
         set_aside.retain(|aside| aside.slot != slot);
         passed_over.retain(|at| at.cursor.slot != slot);
         if set_aside.len() + passed_over.len() == before {
-            return Err(PrunerError::NotBlocking);
+            return Err(UtxoPrunerError::NotBlocking);
         }
         self.save();
         Ok(())

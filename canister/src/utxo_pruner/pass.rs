@@ -11,7 +11,7 @@ use super::UtxoPruner;
 use super::run::{Heights, Run};
 use crate::utxo::{UtxoStore, Watch};
 use crate::utxo_pruner::settings::Settings as _;
-use coppice_interface::{PrunerPhase, UtxoSettings};
+use coppice_interface::{UtxoPrunerPhase, UtxoSettings};
 use serde::{Deserialize, Serialize};
 
 /// A pass over all old unmined records.
@@ -75,7 +75,7 @@ impl UtxoPruner {
 
     /// Takes note of a run whose phase 1 is done.
     pub(super) fn note_pass(&mut self, run: &mut Run) {
-        if run.phase == PrunerPhase::PreserveParents || std::mem::replace(&mut run.noted, true) {
+        if run.phase == UtxoPrunerPhase::PreserveParents || std::mem::replace(&mut run.noted, true) {
             return;
         }
         self.stored.cutoff = run.cutoff;

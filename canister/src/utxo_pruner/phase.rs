@@ -3,7 +3,7 @@
 use super::Records;
 use super::run::Run;
 use crate::utxo::{Candidate, Cursor, Order};
-use coppice_interface::{JobEnd, PruneCounts, PrunerPhase, PrunerSettings, UtxoError};
+use coppice_interface::{UtxoJobEnd, UtxoPruneCounts, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal};
 
 /// Inputs of which the parents are told, or preserved, in one step: each parent lies on pages of its own. A record with more
 /// goes over several steps, and messages.
@@ -36,30 +36,30 @@ pub struct Context<'a, 'r> {
     /// The stores.
     pub records: &'a mut Records<'r>,
     /// The settings in force.
-    pub settings: &'a PrunerSettings,
+    pub settings: &'a UtxoPrunerSettings,
     /// Unmined records that cannot be read and were set aside.
     pub set_aside: &'a [Cursor],
     /// The run's heights.
     pub run: &'a Run,
     /// What is done.
-    pub counts: &'a mut PruneCounts,
+    pub counts: &'a mut UtxoPruneCounts,
 }
 
 /// A phase: an ordered index, a bound, and what is done with each record below it. It knows neither budgets nor messages.
 pub trait Phase {
     /// Its name.
-    const PHASE: PrunerPhase;
+    const PHASE: UtxoPrunerPhase;
     /// The index.
     const ORDER: Order;
 
     /// The highest height whose records are looked at; none where nothing is to do.
-    fn last(run: &Run, settings: &PrunerSettings) -> Option<u32>;
+    fn last(run: &Run, settings: &UtxoPrunerSettings) -> Option<u32>;
 
     /// References that the next step removes, changes or looks up.
-    fn ops(of: &Candidate, done: Done, settings: &PrunerSettings) -> u64;
+    fn ops(of: &Candidate, done: Done, settings: &UtxoPrunerSettings) -> u64;
 
     /// Spenders that the next step looks up.
-    fn lookups(_: &Candidate, _: Done, _: &PrunerSettings) -> u64 {
+    fn lookups(_: &Candidate, _: Done, _: &UtxoPrunerSettings) -> u64 {
         0
     }
 
@@ -67,17 +67,17 @@ pub trait Phase {
     ///
     /// # Errors
     /// Why the whole run ends. What was done of this record can be done again.
-    fn step(context: &mut Context, of: &Candidate, done: Done) -> Result<Step, JobEnd>;
+    fn step(context: &mut Context, of: &Candidate, done: Done) -> Result<Step, UtxoJobEnd>;
 
     /// What to do of a record that cannot be read, or behind which the index is `broken`: it stays.
     ///
     /// # Errors
     /// Why the whole run ends.
-    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoError, broken: bool) -> Result<(), JobEnd>;
+    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoRefusal, broken: bool) -> Result<(), UtxoJobEnd>;
 }
 
 /// Counts and logs a record that is kept as it cannot be read.
-pub fn keep(context: &mut Context, slot: u32, error: &UtxoError) {
+pub fn keep(context: &mut Context, slot: u32, error: &UtxoRefusal) {
     context.counts.record_errors += 1;
     crate::logs::error(&format!("pruner: the record in slot {slot} is kept: {error:?}"));
 }

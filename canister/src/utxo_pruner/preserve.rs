@@ -5,15 +5,15 @@ use super::phase::{Context, Done, Phase, STEP_INPUTS, Step, keep};
 use super::run::Run;
 use crate::runtime;
 use crate::utxo::{Call, Candidate, Cursor, LATE, Order};
-use coppice_interface::{BlockedBy, JobEnd, PrunerPhase, PrunerSettings, UtxoError};
+use coppice_interface::{UtxoBlockedBy, UtxoJobEnd, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal};
 use serde_bytes::ByteBuf;
 
 /// Phase 1. Should a parent go before its child is resubmitted, the child would miss its inputs: any failure ends the run.
 pub struct PreserveParents;
 
-fn blocked(slot: u32, txid: &[u8], parent: Option<&[u8]>, error: UtxoError) -> JobEnd {
+fn blocked(slot: u32, txid: &[u8], parent: Option<&[u8]>, error: UtxoRefusal) -> UtxoJobEnd {
     let parent = parent.map(ByteBuf::from);
-    JobEnd::PreserveParents(BlockedBy { slot, txid: ByteBuf::from(txid), parent, error })
+    UtxoJobEnd::PreserveParents(UtxoBlockedBy { slot, txid: ByteBuf::from(txid), parent, error: error.into() })
 }
 
 fn is_set_aside(context: &Context, slot: u32, txid: &[u8]) -> bool {
@@ -21,23 +21,23 @@ fn is_set_aside(context: &Context, slot: u32, txid: &[u8]) -> bool {
 }
 
 impl Phase for PreserveParents {
-    const PHASE: PrunerPhase = PrunerPhase::PreserveParents;
+    const PHASE: UtxoPrunerPhase = UtxoPrunerPhase::PreserveParents;
     const ORDER: Order = Order::UnminedSince;
 
-    fn last(run: &Run, _: &PrunerSettings) -> Option<u32> {
+    fn last(run: &Run, _: &UtxoPrunerSettings) -> Option<u32> {
         run.cutoff.checked_sub(1)
     }
 
-    fn ops(of: &Candidate, done: Done, _: &PrunerSettings) -> u64 {
+    fn ops(of: &Candidate, done: Done, _: &UtxoPrunerSettings) -> u64 {
         1 + u64::from((of.inputs() - done.inputs.min(of.inputs())).min(STEP_INPUTS))
     }
 
-    fn step(context: &mut Context, of: &Candidate, done: Done) -> Result<Step, JobEnd> {
+    fn step(context: &mut Context, of: &Candidate, done: Done) -> Result<Step, UtxoJobEnd> {
         let next = preserve(context, of, done)?;
         Ok(if next < of.inputs() { Step::More(next) } else { Step::Stays })
     }
 
-    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoError, broken: bool) -> Result<(), JobEnd> {
+    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoRefusal, broken: bool) -> Result<(), UtxoJobEnd> {
         // Where the index is broken, others lie behind that nobody would look at.
         if !broken && is_set_aside(context, at.slot, &at.txid) {
             return Ok(());
@@ -47,7 +47,7 @@ impl Phase for PreserveParents {
 }
 
 /// Preserves parents of an old unmined record, and says how many of its inputs are done.
-fn preserve(context: &mut Context, of: &Candidate, done: Done) -> Result<u32, JobEnd> {
+fn preserve(context: &mut Context, of: &Candidate, done: Done) -> Result<u32, UtxoJobEnd> {
     let set_aside = is_set_aside(context, of.slot(), of.txid());
     let Context { records, settings, run, counts, .. } = context;
     let until = run.current.saturating_add(settings.parent_preservation_blocks);
@@ -64,18 +64,18 @@ fn preserve(context: &mut Context, of: &Candidate, done: Done) -> Result<u32, Jo
 pub struct PreserveLate;
 
 impl Phase for PreserveLate {
-    const PHASE: PrunerPhase = PrunerPhase::PreserveParents;
+    const PHASE: UtxoPrunerPhase = UtxoPrunerPhase::PreserveParents;
     const ORDER: Order = Order::UnminedSince;
 
-    fn last(run: &Run, _: &PrunerSettings) -> Option<u32> {
+    fn last(run: &Run, _: &UtxoPrunerSettings) -> Option<u32> {
         Some(LATE | run.cutoff.checked_sub(1)?)
     }
 
-    fn ops(of: &Candidate, done: Done, settings: &PrunerSettings) -> u64 {
+    fn ops(of: &Candidate, done: Done, settings: &UtxoPrunerSettings) -> u64 {
         PreserveParents::ops(of, done, settings)
     }
 
-    fn step(context: &mut Context, of: &Candidate, done: Done) -> Result<Step, JobEnd> {
+    fn step(context: &mut Context, of: &Candidate, done: Done) -> Result<Step, UtxoJobEnd> {
         // A pass that is under way, and has not come to its height, will come by.
         if !context.run.comes_by(of.unmined_since()) {
             let next = preserve(context, of, done)?;
@@ -90,7 +90,7 @@ impl Phase for PreserveLate {
         }
     }
 
-    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoError, broken: bool) -> Result<(), JobEnd> {
+    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoRefusal, broken: bool) -> Result<(), UtxoJobEnd> {
         PreserveParents::unreadable(context, at, error, broken)
     }
 }
@@ -99,18 +99,18 @@ impl Phase for PreserveLate {
 pub struct ExpirePreservations;
 
 impl Phase for ExpirePreservations {
-    const PHASE: PrunerPhase = PrunerPhase::ExpirePreservations;
+    const PHASE: UtxoPrunerPhase = UtxoPrunerPhase::ExpirePreservations;
     const ORDER: Order = Order::PreserveUntil;
 
-    fn last(run: &Run, _: &PrunerSettings) -> Option<u32> {
+    fn last(run: &Run, _: &UtxoPrunerSettings) -> Option<u32> {
         Some(run.current)
     }
 
-    fn ops(_: &Candidate, _: Done, _: &PrunerSettings) -> u64 {
+    fn ops(_: &Candidate, _: Done, _: &UtxoPrunerSettings) -> u64 {
         1
     }
 
-    fn step(context: &mut Context, of: &Candidate, _: Done) -> Result<Step, JobEnd> {
+    fn step(context: &mut Context, of: &Candidate, _: Done) -> Result<Step, UtxoJobEnd> {
         let Context { records, run, .. } = &mut *context;
         // Without retention it would get no height, and never another one.
         if records.settings.block_height_retention == 0 {
@@ -127,7 +127,7 @@ impl Phase for ExpirePreservations {
         Ok(Step::Left)
     }
 
-    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoError, _: bool) -> Result<(), JobEnd> {
+    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoRefusal, _: bool) -> Result<(), UtxoJobEnd> {
         keep(context, at.slot, &error);
         Ok(())
     }

@@ -4,19 +4,20 @@ use super::UtxoPruner;
 use super::trigger::is_height;
 use crate::utxo_pruner::settings::Settings as _;
 use coppice_interface::{
-    HeightsSet, JobEnd, JobState, JobTrigger, MAX_HEIGHT, PruneJob, PrunerError, SetHeights, UtxoSettings,
+    MAX_HEIGHT, UtxoHeightsSet, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoPruneJob, UtxoPrunerError,
+    UtxoSetHeights, UtxoSettings,
 };
 
-fn invalid(field: &str, why: &str) -> PrunerError {
-    PrunerError::Invalid { field: field.into(), why: why.into() }
+fn invalid(field: &str, why: &str) -> UtxoPrunerError {
+    UtxoPrunerError::Invalid { field: field.into(), why: why.into() }
 }
 
 /// # Errors
 /// `ZeroHeight`, `BadHeight`, `Invalid`.
-fn check(heights: &SetHeights) -> Result<(), PrunerError> {
-    let SetHeights { current, persisted, processed } = *heights;
+fn check(heights: &UtxoSetHeights) -> Result<(), UtxoPrunerError> {
+    let UtxoSetHeights { current, persisted, processed } = *heights;
     if current > MAX_HEIGHT || processed > MAX_HEIGHT {
-        return Err(PrunerError::BadHeight { most: MAX_HEIGHT });
+        return Err(UtxoPrunerError::BadHeight { most: MAX_HEIGHT });
     }
     persisted.map_or(Ok(()), is_height)?;
     if persisted.is_some_and(|persisted| persisted > current) {
@@ -37,21 +38,25 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `ZeroHeight`, `BadHeight`, `Invalid`, and nothing has changed.
-    pub fn set_heights(&mut self, heights: &SetHeights, utxo: &UtxoSettings) -> Result<HeightsSet, PrunerError> {
+    pub fn set_heights(
+        &mut self,
+        heights: &UtxoSetHeights,
+        utxo: &UtxoSettings,
+    ) -> Result<UtxoHeightsSet, UtxoPrunerError> {
         check(heights)?;
         self.stored.run = None;
         for job in [self.stored.running.take(), self.stored.pending.take()].into_iter().flatten() {
-            self.end(job, JobState::Cancelled, Some(JobEnd::HeightsSet));
+            self.end(job, UtxoJobState::Cancelled, Some(UtxoJobEnd::HeightsSet));
         }
         self.stored.current = heights.current;
         self.stored.persisted = heights.persisted.unwrap_or(0);
         self.stored.processed = heights.processed;
         self.stored.look_again = true;
         let safe_height = self.safe_height(utxo, heights.current);
-        let due = (safe_height > heights.processed).then(|| self.make_pending(safe_height, JobTrigger::Due));
+        let due = (safe_height > heights.processed).then(|| self.make_pending(safe_height, UtxoJobTrigger::Due));
         self.save();
         let unmined_cutoff_height = self.stored.settings.unmined_cutoff(utxo, heights.current);
-        Ok(HeightsSet { safe_height, unmined_cutoff_height, due })
+        Ok(UtxoHeightsSet { safe_height, unmined_cutoff_height, due })
     }
 
     /// Ends a job that waits or runs. Its height is neither processed nor pending; what of a record was begun is finished by
@@ -59,15 +64,15 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `NotOpen`, and nothing has changed.
-    pub fn cancel(&mut self, id: u64) -> Result<PruneJob, PrunerError> {
-        let is = |job: &mut PruneJob| job.id == id;
+    pub fn cancel(&mut self, id: u64) -> Result<UtxoPruneJob, UtxoPrunerError> {
+        let is = |job: &mut UtxoPruneJob| job.id == id;
         let running = self.stored.running.take_if(is);
-        let job = running.or_else(|| self.stored.pending.take_if(is)).ok_or(PrunerError::NotOpen)?;
+        let job = running.or_else(|| self.stored.pending.take_if(is)).ok_or(UtxoPrunerError::NotOpen)?;
         // Where nothing runs any more, a run is that of this job, or was left to it.
         if self.stored.running.is_none() {
             self.stored.run = None;
         }
-        let job = self.end(job, JobState::Cancelled, Some(JobEnd::Cancelled));
+        let job = self.end(job, UtxoJobState::Cancelled, Some(UtxoJobEnd::Cancelled));
         self.save();
         Ok(job)
     }

@@ -9,7 +9,9 @@ use super::preserve::{ExpirePreservations, PreserveLate, PreserveParents};
 use crate::memory::growth;
 use crate::prune::Limiter;
 use crate::utxo::{Candidate, Cursor, LATE, Next};
-use coppice_interface::{JobEnd, PruneCounts, PruneProgress, PrunerPhase, PrunerSettings, StopReason, UtxoError};
+use coppice_interface::{
+    PruneProgress, StopReason, UtxoJobEnd, UtxoPruneCounts, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal,
+};
 use serde::{Deserialize, Serialize};
 
 /// Pages of records and of their table that a tick changes: 68 MiB, of the 75 above which the platform slows a canister down.
@@ -35,7 +37,7 @@ pub struct Run {
     /// See there.
     pub heights: Heights,
     /// Where the run is.
-    pub phase: PrunerPhase,
+    pub phase: UtxoPrunerPhase,
     /// Its number, from 1.
     #[serde(default)]
     pub number: u32,
@@ -93,14 +95,14 @@ pub struct Budget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct At {
     /// In this phase.
-    pub phase: PrunerPhase,
+    pub phase: UtxoPrunerPhase,
     /// The record.
     pub cursor: Cursor,
 }
 
 impl Budget {
     /// What the settings allow.
-    pub fn new(settings: &PrunerSettings) -> Self {
+    pub fn new(settings: &UtxoPrunerSettings) -> Self {
         Self {
             limiter: Limiter::new(settings.max_ops_per_tick, settings.max_instructions_per_tick),
             records: u64::from(settings.utxo_chunk_size) * u64::from(settings.utxo_chunk_group_limit),
@@ -126,7 +128,7 @@ impl Budget {
 /// What a run goes by, beside its heights.
 pub struct Terms<'a> {
     /// The settings in force.
-    pub settings: &'a PrunerSettings,
+    pub settings: &'a UtxoPrunerSettings,
     /// Unmined records that cannot be read and were set aside.
     pub set_aside: &'a [Cursor],
     /// Records that are left alone.
@@ -143,7 +145,7 @@ impl Run {
     pub fn begin(number: u32, heights: Heights, (from, full): (u32, Option<PassTerms>), now_ns: u64) -> Self {
         Self {
             heights,
-            phase: PrunerPhase::PreserveParents,
+            phase: UtxoPrunerPhase::PreserveParents,
             number,
             full,
             again: false,
@@ -159,10 +161,10 @@ impl Run {
 
     /// Whether phase 1 has yet to look at what is unmined since a height.
     pub fn comes_by(&self, since: u32) -> bool {
-        self.phase == PrunerPhase::PreserveParents && self.come_to.unwrap_or(self.cursor.key) < since
+        self.phase == UtxoPrunerPhase::PreserveParents && self.come_to.unwrap_or(self.cursor.key) < since
     }
 
-    fn enter(&mut self, phase: PrunerPhase, now_ns: u64) {
+    fn enter(&mut self, phase: UtxoPrunerPhase, now_ns: u64) {
         (self.phase, self.cursor, self.part, self.phase_since) = (phase, Cursor::default(), None, now_ns);
     }
 
@@ -175,9 +177,9 @@ impl Run {
         records: &mut Records,
         terms: &Terms,
         budget: &mut Budget,
-        counts: &mut PruneCounts,
+        counts: &mut UtxoPruneCounts,
         durations: &mut Durations,
-    ) -> Result<PruneProgress, JobEnd> {
+    ) -> Result<PruneProgress, UtxoJobEnd> {
         loop {
             // What is old and unmined goes first, whenever it came.
             if records.utxo.has_late(self.cutoff) {
@@ -188,9 +190,9 @@ impl Run {
             }
             let mut driver = Driver { run: self, records: &mut *records, terms, counts: &mut *counts };
             let stopped = match driver.run.phase {
-                PrunerPhase::PreserveParents => driver.drive::<PreserveParents>(budget)?,
-                PrunerPhase::ExpirePreservations => driver.drive::<ExpirePreservations>(budget)?,
-                PrunerPhase::DeleteAtHeight => driver.drive::<DeleteAtHeight>(budget)?,
+                UtxoPrunerPhase::PreserveParents => driver.drive::<PreserveParents>(budget)?,
+                UtxoPrunerPhase::ExpirePreservations => driver.drive::<ExpirePreservations>(budget)?,
+                UtxoPrunerPhase::DeleteAtHeight => driver.drive::<DeleteAtHeight>(budget)?,
             };
             if let Some(reason) = stopped {
                 return Ok(PruneProgress::HasMore { reason });
@@ -199,9 +201,9 @@ impl Run {
             *seconds += terms.now_ns.saturating_sub(self.phase_since) / 1_000_000_000;
             *ended += 1;
             match self.phase {
-                PrunerPhase::PreserveParents => self.enter(PrunerPhase::ExpirePreservations, terms.now_ns),
-                PrunerPhase::ExpirePreservations => self.enter(PrunerPhase::DeleteAtHeight, terms.now_ns),
-                PrunerPhase::DeleteAtHeight => return Ok(PruneProgress::Finished),
+                UtxoPrunerPhase::PreserveParents => self.enter(UtxoPrunerPhase::ExpirePreservations, terms.now_ns),
+                UtxoPrunerPhase::ExpirePreservations => self.enter(UtxoPrunerPhase::DeleteAtHeight, terms.now_ns),
+                UtxoPrunerPhase::DeleteAtHeight => return Ok(PruneProgress::Finished),
             }
         }
     }
@@ -212,12 +214,12 @@ struct Driver<'a, 'r> {
     run: &'a mut Run,
     records: &'a mut Records<'r>,
     terms: &'a Terms<'a>,
-    counts: &'a mut PruneCounts,
+    counts: &'a mut UtxoPruneCounts,
 }
 
 impl Driver<'_, '_> {
     /// Looks at the old unmined records that entered late, at a place of their own.
-    fn late(&mut self, budget: &mut Budget) -> Result<Option<StopReason>, JobEnd> {
+    fn late(&mut self, budget: &mut Budget) -> Result<Option<StopReason>, UtxoJobEnd> {
         let first = Cursor { key: LATE, ..Cursor::default() };
         let (cursor, part) = (std::mem::replace(&mut self.run.cursor, first), self.run.part.take());
         self.run.part = self.run.late.take();
@@ -248,7 +250,7 @@ impl Driver<'_, '_> {
     }
 
     /// Does a phase to its end, or says why it stopped.
-    fn drive<P: Phase>(&mut self, budget: &mut Budget) -> Result<Option<StopReason>, JobEnd> {
+    fn drive<P: Phase>(&mut self, budget: &mut Budget) -> Result<Option<StopReason>, UtxoJobEnd> {
         let Some(last) = P::last(self.run, self.terms.settings) else { return Ok(None) };
         // The cursor's record may have moved since the last message: its key begins anew. In this message nobody moves it.
         let mut moved = None;
@@ -266,7 +268,7 @@ impl Driver<'_, '_> {
                 Next::Record(_) | Next::Moved | Next::Broken => {
                     let at = moved.unwrap_or(self.run.cursor);
                     let why = format!("what follows it under {} in the index {:?}", at.key, P::ORDER);
-                    self.with(|context| P::unreadable(context, &at, UtxoError::Corrupt { why }, true))?;
+                    self.with(|context| P::unreadable(context, &at, UtxoRefusal::Corrupt { why }, true))?;
                     let Some(key) = self.run.cursor.key.checked_add(1) else { return Ok(None) };
                     (self.run.cursor, self.run.part) = (Cursor { key, ..Cursor::default() }, None);
                     continue;
@@ -277,7 +279,7 @@ impl Driver<'_, '_> {
                 return Ok(Some(StopReason::Ops));
             }
             let candidate = match self.is_passed_over(&at) {
-                true => Err(UtxoError::Corrupt { why: "looking at it trapped again and again".into() }),
+                true => Err(UtxoRefusal::Corrupt { why: "looking at it trapped again and again".into() }),
                 false => self.records.utxo.candidate(next.slot, Some((P::ORDER, next.key))),
             };
             let mut done = self.done(next);

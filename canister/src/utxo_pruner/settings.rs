@@ -2,7 +2,8 @@
 
 use crate::config::within;
 use coppice_interface::{
-    ConfigError, MAX_HEIGHT, PrunerError, PrunerSettings, PrunerSettingsChange, UnminedRetention, UtxoSettings,
+    ConfigError, MAX_HEIGHT, UtxoPrunerError, UtxoPrunerSettings, UtxoPrunerSettingsChange, UtxoSettings,
+    UtxoUnminedRetention,
 };
 
 /// Instructions of a tick: a message has 40 billion, of which the pruner takes at most so many.
@@ -15,18 +16,18 @@ pub trait Settings {
     ///
     /// # Errors
     /// `Invalid`.
-    fn apply(&mut self, change: &PrunerSettingsChange) -> Result<(), PrunerError>;
+    fn apply(&mut self, change: &UtxoPrunerSettingsChange) -> Result<(), UtxoPrunerError>;
     /// Unmined transactions below this height are old when the chain is at `current`; 0: none is.
     fn unmined_cutoff(&self, utxo: &UtxoSettings, current: u32) -> u32;
     /// Blocks after which an unmined transaction is old.
     fn unmined_retention(&self, utxo: &UtxoSettings) -> u32;
 }
 
-impl Settings for PrunerSettings {
-    fn apply(&mut self, change: &PrunerSettingsChange) -> Result<(), PrunerError> {
+impl Settings for UtxoPrunerSettings {
+    fn apply(&mut self, change: &UtxoPrunerSettingsChange) -> Result<(), UtxoPrunerError> {
         let mut new = self.clone();
         set(&mut new, change).map_err(|error| match error {
-            ConfigError::Invalid { field, why } => PrunerError::Invalid { field, why },
+            ConfigError::Invalid { field, why } => UtxoPrunerError::Invalid { field, why },
         })?;
         *self = new;
         Ok(())
@@ -38,13 +39,13 @@ impl Settings for PrunerSettings {
 
     fn unmined_retention(&self, utxo: &UtxoSettings) -> u32 {
         match self.unmined_tx_retention {
-            UnminedRetention::HalfOfRetention => utxo.block_height_retention / 2,
-            UnminedRetention::Blocks(blocks) => blocks,
+            UtxoUnminedRetention::HalfOfRetention => utxo.block_height_retention / 2,
+            UtxoUnminedRetention::Blocks(blocks) => blocks,
         }
     }
 }
 
-fn set(settings: &mut PrunerSettings, change: &PrunerSettingsChange) -> Result<(), ConfigError> {
+fn set(settings: &mut UtxoPrunerSettings, change: &UtxoPrunerSettingsChange) -> Result<(), ConfigError> {
     settings.pruner_enabled = change.pruner_enabled.unwrap_or(settings.pruner_enabled);
     settings.disable_dah_cleaner = change.disable_dah_cleaner.unwrap_or(settings.disable_dah_cleaner);
     settings.utxo_defensive_enabled = change.utxo_defensive_enabled.unwrap_or(settings.utxo_defensive_enabled);
@@ -68,7 +69,7 @@ fn set(settings: &mut PrunerSettings, change: &PrunerSettingsChange) -> Result<(
     within("max_height_jump", change.max_height_jump, (1, MAX_HEIGHT), &mut settings.max_height_jump)?;
     within("retry_base_secs", change.retry_base_secs, (0, 3_600), &mut settings.retry_base_secs)?;
     if let Some(retention) = change.unmined_tx_retention {
-        if let UnminedRetention::Blocks(blocks) = retention {
+        if let UtxoUnminedRetention::Blocks(blocks) = retention {
             within("unmined_tx_retention", Some(blocks), (0, MAX_HEIGHT), &mut 0)?;
         }
         settings.unmined_tx_retention = retention;
@@ -82,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_defaults_are_the_documents_and_a_refused_change_changes_nothing() {
-        let mut settings = PrunerSettings::default();
+        let mut settings = UtxoPrunerSettings::default();
         let s = &settings;
         assert_eq!((s.job_timeout, s.utxo_chunk_size, s.utxo_chunk_group_limit), (600, 1_000, 10));
         assert_eq!((s.utxo_progress_log_interval, s.utxo_defensive_batch_read_size), (30, 10_000));
@@ -90,13 +91,13 @@ mod tests {
         assert_eq!((s.unmined_cutoff(&UtxoSettings::default(), 1_000), s.parent_preservation_blocks), (856, 1_440));
         assert_eq!(s.unmined_cutoff(&UtxoSettings::default(), 144), 0);
 
-        let change = PrunerSettingsChange {
+        let change = UtxoPrunerSettingsChange {
             pruner_enabled: Some(false),
-            unmined_tx_retention: Some(UnminedRetention::Blocks(u32::MAX)),
+            unmined_tx_retention: Some(UtxoUnminedRetention::Blocks(u32::MAX)),
             ..Default::default()
         };
         let refused = settings.apply(&change);
-        assert!(matches!(refused, Err(PrunerError::Invalid { field, .. }) if field == "unmined_tx_retention"));
-        assert_eq!(settings, PrunerSettings::default());
+        assert!(matches!(refused, Err(UtxoPrunerError::Invalid { field, .. }) if field == "unmined_tx_retention"));
+        assert_eq!(settings, UtxoPrunerSettings::default());
     }
 }

@@ -7,17 +7,18 @@ use crate::deletion::DeletionQueue;
 use crate::health::{Finding, finding};
 use crate::utxo_pruner::settings::Settings as _;
 use coppice_interface::{
-    BlockAssemblyState, PassedOver, ProblemCode, PruneCounts, PruneJob, PruneJobPage, PrunerStatus, UtxoSettings,
+    ProblemCode, UtxoBlockAssemblyState, UtxoPassedOver, UtxoPruneCounts, UtxoPruneJob, UtxoPruneJobPage,
+    UtxoPrunerStatus, UtxoSettings,
 };
 use serde_bytes::ByteBuf;
 
-fn passed_over(at: &At) -> PassedOver {
-    PassedOver { phase: at.phase, slot: at.cursor.slot, txid: ByteBuf::from(at.cursor.txid) }
+fn passed_over(at: &At) -> UtxoPassedOver {
+    UtxoPassedOver { phase: at.phase, slot: at.cursor.slot, txid: ByteBuf::from(at.cursor.txid) }
 }
 
 /// Adds to `counts` what has become more since `before`.
-pub fn add(counts: &mut PruneCounts, now: &PruneCounts, before: &PruneCounts) {
-    let all: [fn(&mut PruneCounts) -> &mut u64; 17] = [
+pub fn add(counts: &mut UtxoPruneCounts, now: &UtxoPruneCounts, before: &UtxoPruneCounts) {
+    let all: [fn(&mut UtxoPruneCounts) -> &mut u64; 17] = [
         |c| &mut c.old_unmined,
         |c| &mut c.parents_preserved,
         |c| &mut c.preservations_expired,
@@ -46,7 +47,7 @@ impl UtxoPruner {
     /// What operators change of it, but for the settings.
     pub fn shown(&self) -> Fields {
         let stored = &self.stored;
-        let id = |job: &Option<PruneJob>| job.as_ref().map_or("none".into(), |job| format!("job {}", job.id));
+        let id = |job: &Option<UtxoPruneJob>| job.as_ref().map_or("none".into(), |job| format!("job {}", job.id));
         let slots = |slots: Vec<u32>| format!("{slots:?}");
         vec![
             field("current_height", stored.current),
@@ -61,22 +62,22 @@ impl UtxoPruner {
     }
 
     /// Jobs: those that wait or run, then those that ended, the last first.
-    pub fn jobs(&self, cursor: Option<u64>, limit: u32) -> PruneJobPage {
+    pub fn jobs(&self, cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage {
         let active = [self.stored.pending.clone(), self.stored.running.clone()].into_iter().flatten();
         self.stored.ended.page(&self.cells, active, cursor, limit)
     }
 
     /// Everything that an operator needs to see.
-    pub fn status(&self, utxo: &UtxoSettings, deletions: &DeletionQueue) -> PrunerStatus {
+    pub fn status(&self, utxo: &UtxoSettings, deletions: &DeletionQueue) -> UtxoPrunerStatus {
         let stored = &self.stored;
-        PrunerStatus {
+        UtxoPrunerStatus {
             enabled: stored.settings.pruner_enabled,
             block_assembly: match stored.assembly_running {
-                true => BlockAssemblyState::Running,
-                false => BlockAssemblyState::NotRunning,
+                true => UtxoBlockAssemblyState::Running,
+                false => UtxoBlockAssemblyState::NotRunning,
             },
             current_height: stored.current,
-            last_persisted_height: stored.persisted,
+            last_persisted_height: Some(stored.persisted).filter(|height| *height > 0),
             last_processed_height: stored.processed,
             safe_height: self.safe_height(utxo, stored.current),
             unmined_cutoff_height: stored.settings.unmined_cutoff(utxo, stored.current),

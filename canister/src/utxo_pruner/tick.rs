@@ -5,7 +5,9 @@ use super::{MAX_PASSED_OVER, Records, Stored, UtxoPruner};
 use crate::marker::{self, Turn};
 use crate::utxo::{Cursor, Watch};
 use crate::{logs, runtime};
-use coppice_interface::{JobEnd, JobState, JobTrigger, PruneJob, PruneProgress, PrunerError, UtxoSettings};
+use coppice_interface::{
+    PruneProgress, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoPruneJob, UtxoPrunerError, UtxoSettings,
+};
 
 const NS: u64 = 1_000_000_000;
 /// Seconds that a tick may be late, whatever the interval, before it is taken that those before it trapped.
@@ -68,7 +70,7 @@ impl UtxoPruner {
             ));
             self.stored.failed += 1;
             self.stored.trapped = Some((job.id, phase));
-            self.end(job, JobState::Failed, Some(JobEnd::Trapped { phase }));
+            self.end(job, UtxoJobState::Failed, Some(UtxoJobEnd::Trapped { phase }));
         }
         self.save();
     }
@@ -77,7 +79,7 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `ZeroHeight`, `BadHeight`, `BlockAssemblyNotRunning`, and nothing has changed.
-    pub fn prune(&mut self, height: u32, records: &mut Records) -> Result<PruneJob, PrunerError> {
+    pub fn prune(&mut self, height: u32, records: &mut Records) -> Result<UtxoPruneJob, UtxoPrunerError> {
         let job = self.trigger_by_hand(height)?;
         self.work(records, Budget::new(&self.stored.settings));
         let active = [&self.stored.running, &self.stored.pending];
@@ -92,7 +94,7 @@ impl UtxoPruner {
             self.stored.skipped.assembly_not_running += 1;
             let (height, trigger) = (job.height, job.trigger);
             logs::info(&format!("pruner: job {} stopped: the block assembly is not running", job.id));
-            self.end(job, JobState::Cancelled, Some(JobEnd::BlockAssemblyNotRunning));
+            self.end(job, UtxoJobState::Cancelled, Some(UtxoJobEnd::BlockAssemblyNotRunning));
             self.wait_again(height, trigger);
             self.stored.pending_skipped = true;
             self.save();
@@ -103,33 +105,35 @@ impl UtxoPruner {
         }
     }
 
-    fn wait_again(&mut self, height: u32, trigger: JobTrigger) {
+    fn wait_again(&mut self, height: u32, trigger: UtxoJobTrigger) {
         if self.stored.pending.as_ref().is_none_or(|pending| pending.height < height) {
-            let by_hand = trigger == JobTrigger::Manual;
-            self.make_pending(height, if by_hand { trigger } else { JobTrigger::Resumed });
+            let by_hand = trigger == UtxoJobTrigger::Manual;
+            self.make_pending(height, if by_hand { trigger } else { UtxoJobTrigger::Resumed });
         }
     }
 
     /// Ends the job that runs if it took too long. Its run stays, for the next one.
     fn time_out(&mut self, now_ns: u64) {
         let timeout = self.stored.settings.job_timeout * NS;
-        let Some(job) = self.stored.running.take_if(|job| now_ns - job.started_at >= timeout) else { return };
+        let Some(job) = self.stored.running.take_if(|job| now_ns - job.started_at.unwrap_or(now_ns) >= timeout) else {
+            return;
+        };
         let (height, trigger) = (job.height, job.trigger);
         logs::error(&format!("pruner: job {} timed out in {:?}: the next one goes on there", job.id, job.phase));
         self.stored.timed_out += 1;
-        self.end(job, JobState::Failed, Some(JobEnd::TimedOut));
+        self.end(job, UtxoJobState::Failed, Some(UtxoJobEnd::TimedOut));
         self.wait_again(height, trigger);
     }
 
     /// The job that runs, or the one that waits begins.
-    fn job(&mut self, now_ns: u64) -> Option<PruneJob> {
+    fn job(&mut self, now_ns: u64) -> Option<UtxoPruneJob> {
         self.time_out(now_ns);
         if let Some(job) = self.stored.running.take() {
             return Some(job);
         }
         let mut job = self.stored.pending.take()?;
-        (job.state, job.started_at) = (JobState::Running, now_ns);
-        (job.current_height, job.safe_height) = (self.current_for(&job), u32::MAX);
+        (job.state, job.started_at) = (UtxoJobState::Running, Some(now_ns));
+        (job.current_height, job.safe_height) = (Some(self.current_for(&job)), None);
         self.stored.reported_at = now_ns;
         Some(job)
     }
@@ -143,8 +147,8 @@ impl UtxoPruner {
         let before = job.counts;
         let mut wanted = self.heights(records.settings, &job);
         // What was safe may not be any more: a block persister that has just begun, another rule.
-        wanted.safe = wanted.safe.min(job.safe_height);
-        job.safe_height = wanted.safe;
+        wanted.safe = wanted.safe.min(job.safe_height.unwrap_or(u32::MAX));
+        job.safe_height = Some(wanted.safe);
         let is_there = |at: &Cursor| records.utxo.txid_in(at.slot) == at.txid;
         self.stored.set_aside.retain(is_there);
         self.stored.passed_over.retain(|at| is_there(&at.cursor));
@@ -185,12 +189,18 @@ impl UtxoPruner {
     }
 
     /// What becomes of the job behind a tick.
-    fn finish(&mut self, mut job: PruneJob, result: Result<PruneProgress, JobEnd>, utxo: &UtxoSettings, now_ns: u64) {
+    fn finish(
+        &mut self,
+        mut job: UtxoPruneJob,
+        result: Result<PruneProgress, UtxoJobEnd>,
+        utxo: &UtxoSettings,
+        now_ns: u64,
+    ) {
         match result {
             Ok(PruneProgress::Finished) => {
                 job.progress = PruneProgress::Finished;
                 (self.stored.blocked_by, self.stored.trapped) = (None, None);
-                self.end(job, JobState::Completed, None);
+                self.end(job, UtxoJobState::Completed, None);
                 self.make_due(utxo);
             }
             Ok(more) => {
@@ -201,16 +211,16 @@ impl UtxoPruner {
             Err(end) => {
                 logs::error(&format!("pruner: job {} failed: {end:?}", job.id));
                 self.stored.failed += 1;
-                if let JobEnd::PreserveParents(blocked) = &end {
+                if let UtxoJobEnd::PreserveParents(blocked) = &end {
                     self.stored.blocked_by = Some(blocked.clone());
                 }
-                self.end(job, JobState::Failed, Some(end));
+                self.end(job, UtxoJobState::Failed, Some(end));
             }
         }
     }
 
     /// A line of progress, every `utxo_progress_log_interval` seconds.
-    fn report(&mut self, job: &PruneJob, now_ns: u64) {
+    fn report(&mut self, job: &UtxoPruneJob, now_ns: u64) {
         let interval = self.stored.settings.utxo_progress_log_interval;
         if interval == 0 || now_ns - self.stored.reported_at < interval * NS {
             return;

@@ -5,24 +5,24 @@ use super::run::Heights;
 use crate::runtime;
 use crate::utxo_pruner::settings::Settings as _;
 use coppice_interface::{
-    JobEnd, JobState, JobTrigger, MAX_HEIGHT, PruneCounts, PruneJob, PruneProgress, PruneTrigger, PrunerError,
-    PrunerPhase, SafeHeightRule, UtxoSettings,
+    MAX_HEIGHT, PruneProgress, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoNotifyOutcome, UtxoPruneCounts,
+    UtxoPruneJob, UtxoPrunerError, UtxoPrunerPhase, UtxoSafeHeightRule, UtxoSettings,
 };
 
 /// # Errors
 /// `ZeroHeight`, `BadHeight`.
-pub(super) fn is_height(height: u32) -> Result<(), PrunerError> {
+pub(super) fn is_height(height: u32) -> Result<(), UtxoPrunerError> {
     match height {
-        0 => Err(PrunerError::ZeroHeight),
+        0 => Err(UtxoPrunerError::ZeroHeight),
         1..=MAX_HEIGHT => Ok(()),
-        _ => Err(PrunerError::BadHeight { most: MAX_HEIGHT }),
+        _ => Err(UtxoPrunerError::BadHeight { most: MAX_HEIGHT }),
     }
 }
 
 /// What a trigger came to.
 enum Triggered {
-    Scheduled(PruneJob),
-    Underway(PruneJob),
+    Scheduled(UtxoPruneJob),
+    Underway(UtxoPruneJob),
     Processed,
 }
 
@@ -42,11 +42,11 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `ZeroHeight`, `BadHeight`, `HeightJump`, and nothing has changed.
-    fn note(&mut self, height: u32, by_operator: bool) -> Result<(), PrunerError> {
+    fn note(&mut self, height: u32, by_operator: bool) -> Result<(), UtxoPrunerError> {
         is_height(height)?;
         let current = self.stored.current;
         if self.is_jump(height) && !by_operator {
-            return Err(PrunerError::HeightJump { current, most: self.highest_told() });
+            return Err(UtxoPrunerError::HeightJump { current, most: self.highest_told() });
         }
         self.stored.current = current.max(height);
         Ok(())
@@ -56,10 +56,10 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `ZeroHeight`, `BadHeight`, `HeightJump`, and nothing has changed.
-    pub fn notify_persisted(&mut self, height: u32, by_operator: bool) -> Result<PruneTrigger, PrunerError> {
+    pub fn notify_persisted(&mut self, height: u32, by_operator: bool) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
         self.note(height, by_operator)?;
         self.stored.persisted = self.stored.persisted.max(height);
-        let answer = self.answer(height, JobTrigger::BlockPersisted);
+        let answer = self.answer(height, UtxoJobTrigger::BlockPersisted);
         self.save();
         Ok(answer)
     }
@@ -73,16 +73,16 @@ impl UtxoPruner {
         height: u32,
         mined_set: bool,
         by_operator: bool,
-    ) -> Result<PruneTrigger, PrunerError> {
+    ) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
         self.note(height, by_operator)?;
         let answer = if self.stored.persisted > 0 {
             self.stored.skipped.persister_active += 1;
-            PruneTrigger::PersisterActive { last_persisted_height: self.stored.persisted }
+            UtxoNotifyOutcome::PersisterActive { last_persisted_height: self.stored.persisted }
         } else if !mined_set {
             self.stored.skipped.not_mined += 1;
-            PruneTrigger::NotMined
+            UtxoNotifyOutcome::NotMined
         } else {
-            self.answer(height, JobTrigger::Block)
+            self.answer(height, UtxoJobTrigger::Block)
         };
         self.save();
         Ok(answer)
@@ -92,25 +92,25 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `ZeroHeight`, `BadHeight`, `BlockAssemblyNotRunning`.
-    pub(super) fn trigger_by_hand(&mut self, height: u32) -> Result<PruneJob, PrunerError> {
+    pub(super) fn trigger_by_hand(&mut self, height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
         is_height(height)?;
         if !self.stored.assembly_running {
-            return Err(PrunerError::BlockAssemblyNotRunning);
+            return Err(UtxoPrunerError::BlockAssemblyNotRunning);
         }
-        Ok(self.open_job(height, true).unwrap_or_else(|| self.make_pending(height, JobTrigger::Manual)))
+        Ok(self.open_job(height, true).unwrap_or_else(|| self.make_pending(height, UtxoJobTrigger::Manual)))
     }
 
     /// The job that runs or waits and does what a trigger for this height would: a slot of one, the highest height wins. An
     /// operator's job that runs may be for a height far above the chain's, and does of some phases only what is due there.
-    fn open_job(&self, height: u32, by_hand: bool) -> Option<PruneJob> {
-        let covers = |job: &&PruneJob| {
-            let reached = job.state != JobState::Running || job.current_height >= height;
+    fn open_job(&self, height: u32, by_hand: bool) -> Option<UtxoPruneJob> {
+        let covers = |job: &&UtxoPruneJob| {
+            let reached = job.state != UtxoJobState::Running || job.current_height >= Some(height);
             job.height >= height && (by_hand || reached)
         };
         [&self.stored.running, &self.stored.pending].into_iter().flatten().find(covers).cloned()
     }
 
-    fn trigger(&mut self, height: u32, by: JobTrigger) -> Triggered {
+    fn trigger(&mut self, height: u32, by: UtxoJobTrigger) -> Triggered {
         if height <= self.stored.processed {
             self.stored.skipped.already_processed += 1;
             return Triggered::Processed;
@@ -121,37 +121,37 @@ impl UtxoPruner {
         }
     }
 
-    fn answer(&mut self, height: u32, by: JobTrigger) -> PruneTrigger {
+    fn answer(&mut self, height: u32, by: UtxoJobTrigger) -> UtxoNotifyOutcome {
         match self.trigger(height, by) {
-            Triggered::Scheduled(job) => PruneTrigger::Scheduled(job),
-            Triggered::Underway(job) => PruneTrigger::Underway(job),
-            Triggered::Processed => PruneTrigger::Processed(self.stored.last_completed.clone()),
+            Triggered::Scheduled(job) => UtxoNotifyOutcome::Scheduled(job),
+            Triggered::Underway(job) => UtxoNotifyOutcome::Underway(job),
+            Triggered::Processed => UtxoNotifyOutcome::Processed(self.stored.last_completed.clone()),
         }
     }
 
     /// Makes a job wait, in the place of the one that waits.
-    pub(super) fn make_pending(&mut self, height: u32, trigger: JobTrigger) -> PruneJob {
+    pub(super) fn make_pending(&mut self, height: u32, trigger: UtxoJobTrigger) -> UtxoPruneJob {
         if let Some(job) = self.stored.pending.take() {
             self.stored.skipped.superseded += 1;
-            self.end(job, JobState::Cancelled, Some(JobEnd::Superseded));
+            self.end(job, UtxoJobState::Cancelled, Some(UtxoJobEnd::Superseded));
         }
         self.stored.jobs += 1;
-        let job = PruneJob {
+        let job = UtxoPruneJob {
             id: self.stored.jobs,
             height,
             trigger,
-            state: JobState::Pending,
+            state: UtxoJobState::Pending,
             end: None,
-            current_height: 0,
-            safe_height: 0,
+            current_height: None,
+            safe_height: None,
             created_at: runtime::time_ns(),
-            started_at: 0,
-            ended_at: 0,
-            phase: PrunerPhase::PreserveParents,
+            started_at: None,
+            ended_at: None,
+            phase: UtxoPrunerPhase::PreserveParents,
             progress: PruneProgress::Finished,
             ticks: 0,
             instructions: 0,
-            counts: PruneCounts::default(),
+            counts: UtxoPruneCounts::default(),
         };
         self.stored.pending_skipped = false;
         self.stored.pending = Some(job.clone());
@@ -159,11 +159,15 @@ impl UtxoPruner {
     }
 
     /// Writes a job into the history.
-    pub(super) fn end(&mut self, mut job: PruneJob, state: JobState, end: Option<JobEnd>) -> PruneJob {
-        (job.state, job.end, job.ended_at) = (state, end, runtime::time_ns());
-        if state == JobState::Completed {
+    pub(super) fn end(&mut self, mut job: UtxoPruneJob, state: UtxoJobState, end: Option<UtxoJobEnd>) -> UtxoPruneJob {
+        (job.state, job.end, job.ended_at) = (state, end, Some(runtime::time_ns()));
+        if state == UtxoJobState::Completed {
             // What was not persisted is not done, and an operator's height may be far above the chain's.
-            let reached = job.height.min(job.safe_height).min(job.current_height).min(self.stored.current);
+            let reached = job
+                .height
+                .min(job.safe_height.unwrap_or(0))
+                .min(job.current_height.unwrap_or(0))
+                .min(self.stored.current);
             self.stored.processed = self.stored.processed.max(reached);
             self.stored.last_completed = Some(job.clone());
         }
@@ -177,7 +181,7 @@ impl UtxoPruner {
     pub(super) fn make_due(&mut self, utxo: &UtxoSettings) {
         let safe = self.safe_height(utxo, self.stored.current);
         if self.stored.persisted > 0 && safe > self.stored.processed && self.stored.pending.is_none() {
-            self.make_pending(safe, JobTrigger::Due);
+            self.make_pending(safe, UtxoJobTrigger::Due);
         }
     }
 
@@ -188,25 +192,25 @@ impl UtxoPruner {
         let smallest = retentions.into_iter().filter(|retention| *retention != 0).min().unwrap_or(0);
         match (stored.persisted, stored.settings.safe_height_rule) {
             (0, _) => current,
-            (persisted, SafeHeightRule::Persisted) => current.min(persisted),
-            (persisted, SafeHeightRule::PersistedPlusRetention) => current.min(persisted.saturating_add(smallest)),
+            (persisted, UtxoSafeHeightRule::Persisted) => current.min(persisted),
+            (persisted, UtxoSafeHeightRule::PersistedPlusRetention) => current.min(persisted.saturating_add(smallest)),
         }
     }
 
     /// Where the chain is for a job that begins: an operator's height is taken for it only where it is lower, or nothing was
     /// notified. What is old, and which preservations are over, must not go by a height that the chain has not reached.
-    pub(super) fn current_for(&self, job: &PruneJob) -> u32 {
+    pub(super) fn current_for(&self, job: &UtxoPruneJob) -> u32 {
         match (job.trigger, self.stored.current) {
-            (JobTrigger::Manual, 0) => job.height,
-            (JobTrigger::Manual, current) => current.min(job.height),
+            (UtxoJobTrigger::Manual, 0) => job.height,
+            (UtxoJobTrigger::Manual, current) => current.min(job.height),
             (_, current) => current,
         }
     }
 
     /// The heights of a job that has begun, as they are now.
-    pub(super) fn heights(&self, utxo: &UtxoSettings, job: &PruneJob) -> Heights {
-        let current = job.current_height;
-        let bound = if job.trigger == JobTrigger::Manual { job.height } else { current };
+    pub(super) fn heights(&self, utxo: &UtxoSettings, job: &UtxoPruneJob) -> Heights {
+        let current = job.current_height.unwrap_or(0);
+        let bound = if job.trigger == UtxoJobTrigger::Manual { job.height } else { current };
         let cutoff = self.stored.settings.unmined_cutoff(utxo, current);
         Heights { current, safe: self.safe_height(utxo, bound), cutoff }
     }

@@ -162,7 +162,7 @@ fn records(bench: &Bench, n: u64) -> Result<Vec<Figure>> {
     let (acquired, completed) = lease(bench)?;
     let status =
         bench.host.query_call(bench.canister, bench.operator, "get_pruner_status", candid::encode_args(())?)?;
-    let totals = Decode!(&status, PrunerStatus)?.totals;
+    let totals = Decode!(&status, UtxoPrunerStatus)?.totals;
     ensure!((totals.records_deleted, totals.parents_updated) == (ROWS, 2 * ROWS), "{totals:?}");
     Ok(vec![a_row(bench.price, "lease with records", n, ROWS, &[&acquired, &completed])])
 }

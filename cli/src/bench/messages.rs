@@ -45,7 +45,7 @@ fn block(number: u64, body: usize, transactions: u32) -> AppendBlock {
         body,
         receipts,
         index,
-        sha256: vec![hash(0); 3],
+        sha256: [hash(0), hash(0), hash(0)].into(),
     }
 }
 
@@ -53,7 +53,7 @@ fn block(number: u64, body: usize, transactions: u32) -> AppendBlock {
 fn sealed(block: AppendBlock) -> AppendBlock {
     let digests =
         [&block.body, &block.receipts, &block.index].map(|bytes| ByteBuf::from(Sha256::digest(bytes).to_vec()));
-    AppendBlock { sha256: digests.to_vec(), ..block }
+    AppendBlock { sha256: digests.into(), ..block }
 }
 
 impl Bench {

@@ -9,8 +9,8 @@ use bitcoin::{OutPoint, Transaction, TxIn, TxOut, Txid, absolute, consensus, tra
 use candid::{CandidType, Decode, Encode};
 use coppice_host::{Checkpoint, Kind};
 use coppice_interface::{
-    Batch, Grant, Role, RoleError, Spend, SpendError, TransactionSource, TransactionSpends, UtxoCreate,
-    UtxoCreateBatch, UtxoCreated, UtxoError, UtxoSpendBatch,
+    Batch, Grant, RefusedSpend, Role, RoleError, Spend, TransactionSource, TransactionSpends, UtxoCreate,
+    UtxoCreateBatch, UtxoCreateError, UtxoCreated, UtxoSpendBatch,
 };
 use serde_bytes::ByteBuf;
 
@@ -109,7 +109,8 @@ fn messages(bench: &Bench, from: &Checkpoint, n: u64, each: Each) -> Result<()> 
     let source = TransactionSource::Raw(ByteBuf::from(consensus::serialize(&transaction)));
     let record = UtxoCreate { source, mined: None, locked: Some(false), conflicting: false, fee: None };
     let batch = UtxoCreateBatch { height: 1, items: vec![record] };
-    let (created, message) = bench.update::<Batch<Result<UtxoCreated, UtxoError>>>("utxo_create", Encode!(&batch)?)?;
+    let (created, message) =
+        bench.update::<Batch<Result<UtxoCreated, UtxoCreateError>>>("utxo_create", Encode!(&batch)?)?;
     if !matches!(created.results[..], [Ok(_)]) {
         bail!("utxo_create: {created:?}");
     }
@@ -123,7 +124,7 @@ fn messages(bench: &Bench, from: &Checkpoint, n: u64, each: Each) -> Result<()> 
     };
     let spends = TransactionSpends { spender: ByteBuf::from(spender.to_byte_array()), spends: vec![spend] };
     let batch = UtxoSpendBatch { height: 1, items: vec![spends] };
-    let (spent, message) = bench.update::<Batch<Result<u32, Vec<SpendError>>>>("utxo_spend", Encode!(&batch)?)?;
+    let (spent, message) = bench.update::<Batch<Result<u32, Vec<RefusedSpend>>>>("utxo_spend", Encode!(&batch)?)?;
     if !matches!(spent.results[..], [Ok(_)]) {
         bail!("utxo_spend: {spent:?}");
     }

@@ -13,22 +13,22 @@ pub type TransactionUpload = Result<Result<UploadProgress, TransactionUploadErro
 
 impl<T: Transport> Client<T> {
     /// `utxo_create`.
-    pub fn utxo_create(&self, batch: &UtxoCreateBatch) -> Result<Batch<Result<UtxoCreated, UtxoError>>> {
+    pub fn utxo_create(&self, batch: &UtxoCreateBatch) -> Result<Batch<Result<UtxoCreated, UtxoCreateError>>> {
         self.update(Caller::Producer, "utxo_create", (batch,))
     }
 
     /// `utxo_spend`.
-    pub fn utxo_spend(&self, batch: &UtxoSpendBatch) -> Result<Batch<Result<u32, Vec<SpendError>>>> {
+    pub fn utxo_spend(&self, batch: &UtxoSpendBatch) -> Result<Batch<Result<u32, Vec<RefusedSpend>>>> {
         self.update(Caller::Producer, "utxo_spend", (batch,))
     }
 
     /// `utxo_set_mined`.
-    pub fn utxo_set_mined(&self, batch: &UtxoSetMined) -> Result<Batch<Result<Vec<u32>, UtxoError>>> {
+    pub fn utxo_set_mined(&self, batch: &UtxoSetMinedBatch) -> Result<Batch<Result<Vec<u32>, UtxoError>>> {
         self.update(Caller::Producer, "utxo_set_mined", (batch,))
     }
 
     /// `utxo_set_conflicting`.
-    pub fn utxo_set_conflicting(&self, batch: &UtxoSetConflicting) -> Result<Batch<Result<Conflict, UtxoError>>> {
+    pub fn utxo_set_conflicting(&self, batch: &UtxoSetConflictingBatch) -> Result<Batch<Result<Conflict, UtxoError>>> {
         self.update(Caller::Producer, "utxo_set_conflicting", (batch,))
     }
 

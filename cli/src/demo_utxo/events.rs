@@ -129,7 +129,7 @@ impl<S: Site> Story<'_, S> {
         let persisted = self.persister.catch_up(height);
         self.notify_persisted(persisted)?;
         self.await_status("a job is due", |status| status.running.is_some() || status.pending.is_none())?;
-        self.client.set_block_assembly_state(BlockAssemblyState::NotRunning)?;
+        self.client.set_block_assembly_state(UtxoBlockAssemblyState::NotRunning)?;
         self.assembling = false;
         self.await_status("the block assembly stopped", |status| status.running.is_none())?;
         let stopped = self.jobs.figures.stopped;
@@ -142,7 +142,7 @@ impl<S: Site> Story<'_, S> {
             },
         )?;
         match self.client.prune_utxos(height)? {
-            Err(PrunerError::BlockAssemblyNotRunning) => {}
+            Err(UtxoPrunerError::BlockAssemblyNotRunning) => {}
             other => bail!("prune_utxos in a reorg: {other:?}"),
         }
         let before = self.client.storage_status()?.utxo.records;
@@ -179,7 +179,7 @@ impl<S: Site> Story<'_, S> {
         // No other block can have their coinbases.
         let coinbases: Vec<Id> = rolled_back.iter().map(|block| block.ids[0]).collect();
         let txids: Vec<_> = coinbases.iter().map(|id| self.key(*id)).collect();
-        let batch = self.client.utxo_set_conflicting(&UtxoSetConflicting { height, txids: txids.clone() })?;
+        let batch = self.client.utxo_set_conflicting(&UtxoSetConflictingBatch { height, txids: txids.clone() })?;
         ensure!(batch.results.len() == txids.len(), "utxo_set_conflicting leaves {} undone", batch.remaining);
         for ((id, txid), result) in coinbases.into_iter().zip(txids).zip(batch.results) {
             let marked = result.as_ref().map(|conflict| conflict.marked.as_slice());
@@ -198,8 +198,8 @@ impl<S: Site> Story<'_, S> {
         let by = self.key(loser.id);
         let answer = self.client.utxo_spend(&UtxoSpendBatch { height, items: vec![item.clone()] })?;
         let refused =
-            |error: &SpendError| matches!(&error.error, UtxoError::Spent { by: spender } if spender.txid == by);
-        let all = |errors: &Vec<SpendError>| errors.len() == item.spends.len() && errors.iter().all(refused);
+            |error: &RefusedSpend| matches!(&error.error, UtxoSpendError::Spent { by: spender } if spender.txid == by);
+        let all = |errors: &Vec<RefusedSpend>| errors.len() == item.spends.len() && errors.iter().all(refused);
         ensure!(
             matches!(&answer.results[..], [Err(errors)] if all(errors)),
             "{} should be refused what {} holds: {answer:?}",
@@ -227,7 +227,7 @@ impl<S: Site> Story<'_, S> {
 
     /// The new branch is the longer one.
     pub fn resume(&mut self) -> Result<()> {
-        self.client.set_block_assembly_state(BlockAssemblyState::Running)?;
+        self.client.set_block_assembly_state(UtxoBlockAssemblyState::Running)?;
         self.assembling = true;
         self.set_ops(self.settings.max_ops_per_tick)
     }
@@ -244,8 +244,8 @@ impl<S: Site> Story<'_, S> {
         let items = vec![self.item(gone), self.item(kept)];
         let spends = items[0].spends.len();
         let answer = self.client.utxo_spend(&UtxoSpendBatch { height, items })?;
-        let refused = |errors: &Vec<SpendError>| {
-            errors.len() == spends && errors.iter().all(|error| error.error == UtxoError::InvalidSpend)
+        let refused = |errors: &Vec<RefusedSpend>| {
+            errors.len() == spends && errors.iter().all(|error| error.error == UtxoSpendError::InvalidSpend)
         };
         ensure!(
             matches!(&answer.results[..], [Err(errors), Ok(0)] if refused(errors)),
@@ -258,8 +258,10 @@ impl<S: Site> Story<'_, S> {
     }
 
     fn set_ops(&self, max_ops_per_tick: u64) -> Result<()> {
-        let change =
-            PrunerSettingsChange { max_ops_per_tick: Some(max_ops_per_tick), ..PrunerSettingsChange::default() };
+        let change = UtxoPrunerSettingsChange {
+            max_ops_per_tick: Some(max_ops_per_tick),
+            ..UtxoPrunerSettingsChange::default()
+        };
         self.client.set_pruner_settings(&change).map(drop)
     }
 

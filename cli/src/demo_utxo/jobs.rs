@@ -44,12 +44,13 @@ impl<S: Site> Story<'_, S> {
         let trigger = self.client.notify_block(height, true)?;
         self.current = self.current.max(height);
         match trigger {
-            PruneTrigger::Scheduled(_) | PruneTrigger::Underway(_) if self.persister.persisted() == 0 => {
+            UtxoNotifyOutcome::Scheduled(_) | UtxoNotifyOutcome::Underway(_) if self.persister.persisted() == 0 => {
                 self.jobs.due = true;
             }
-            PruneTrigger::PersisterActive { last_persisted_height } if last_persisted_height == self.persisted => {}
+            UtxoNotifyOutcome::PersisterActive { last_persisted_height } if last_persisted_height == self.persisted => {
+            }
             // A block of another branch.
-            PruneTrigger::Processed(_) if self.persister.persisted() == 0 => {}
+            UtxoNotifyOutcome::Processed(_) if self.persister.persisted() == 0 => {}
             other => bail!("notify_block at height {height}, with {} persisted: {other:?}", self.persisted),
         }
         Ok(())
@@ -61,9 +62,9 @@ impl<S: Site> Story<'_, S> {
             let trigger = self.client.notify_block_persisted(height)?;
             self.persisted = self.persisted.max(height);
             match trigger {
-                PruneTrigger::Scheduled(_) | PruneTrigger::Underway(_) => self.jobs.due = true,
+                UtxoNotifyOutcome::Scheduled(_) | UtxoNotifyOutcome::Underway(_) => self.jobs.due = true,
                 // Block notifications had brought the pruner further before the persister started.
-                PruneTrigger::Processed(_) => {}
+                UtxoNotifyOutcome::Processed(_) => {}
                 other => bail!("notify_block_persisted({height}): {other:?}"),
             }
         }
@@ -81,9 +82,9 @@ impl<S: Site> Story<'_, S> {
     }
 
     /// Waits until the pruner is as it should be.
-    pub fn await_status(&self, what: &str, ready: impl Fn(&PrunerStatus) -> bool) -> Result<PrunerStatus> {
-        let progress = |status: &PrunerStatus| {
-            let ticks = |job: &Option<PruneJob>| job.as_ref().map(|job| (job.id, job.ticks));
+    pub fn await_status(&self, what: &str, ready: impl Fn(&UtxoPrunerStatus) -> bool) -> Result<UtxoPrunerStatus> {
+        let progress = |status: &UtxoPrunerStatus| {
+            let ticks = |job: &Option<UtxoPruneJob>| job.as_ref().map(|job| (job.id, job.ticks));
             (ticks(&status.running), ticks(&status.last_job))
         };
         let mut status = self.client.pruner_status()?;
@@ -119,7 +120,7 @@ impl<S: Site> Story<'_, S> {
             self.name_the_difference(height)?;
             bail!("records deleted and preservations expired should be {done:?}, and are {found:?}");
         }
-        let heights = (status.current_height, status.last_persisted_height, status.safe_height);
+        let heights = (status.current_height, status.last_persisted_height.unwrap_or(0), status.safe_height);
         let expected = (self.current, self.persisted, self.safe_height());
         ensure!(heights == expected, "current, persisted and safe height should be {expected:?}, and are {heights:?}");
         Ok(())
@@ -127,12 +128,12 @@ impl<S: Site> Story<'_, S> {
 
     /// Enters the jobs that have ended since into the ledger, in the order in which they ended.
     pub fn note_jobs(&mut self) -> Result<()> {
-        let mut ended: Vec<PruneJob> = Vec::new();
+        let mut ended: Vec<UtxoPruneJob> = Vec::new();
         let mut cursor = None;
         loop {
             let page = self.client.prune_jobs(cursor, PAGE)?;
             let known = page.jobs.iter().any(|job| self.jobs.seen.contains(&job.id));
-            let new = |job: &PruneJob| job.ended_at > 0 && !self.jobs.seen.contains(&job.id);
+            let new = |job: &UtxoPruneJob| job.ended_at.is_some() && !self.jobs.seen.contains(&job.id);
             ended.extend(page.jobs.into_iter().filter(new));
             cursor = page.cursor;
             if known || cursor.is_none() {
@@ -143,29 +144,30 @@ impl<S: Site> Story<'_, S> {
         ended.iter().try_for_each(|job| self.note(job))
     }
 
-    fn note(&mut self, job: &PruneJob) -> Result<()> {
+    fn note(&mut self, job: &UtxoPruneJob) -> Result<()> {
         self.jobs.seen.insert(job.id);
         let figures = &mut self.jobs.figures;
         figures.ticks += job.ticks;
         figures.most_ticks = figures.most_ticks.max(job.ticks);
         figures.instructions += job.instructions;
         match (job.state, &job.end) {
-            (JobState::Completed, None) => figures.completed += 1,
-            (JobState::Cancelled, Some(JobEnd::Superseded)) => figures.superseded += 1,
-            (JobState::Cancelled, Some(JobEnd::BlockAssemblyNotRunning)) => figures.stopped += 1,
+            (UtxoJobState::Completed, None) => figures.completed += 1,
+            (UtxoJobState::Cancelled, Some(UtxoJobEnd::Superseded)) => figures.superseded += 1,
+            (UtxoJobState::Cancelled, Some(UtxoJobEnd::BlockAssemblyNotRunning)) => figures.stopped += 1,
             _ => bail!("a job ended otherwise than it should: {job:?}"),
         }
-        if job.started_at == 0 {
+        if job.started_at.is_none() {
             return Ok(());
         }
         // Nothing is notified while a job runs.
-        let (heights, expected) = ((job.current_height, job.safe_height), (self.current, self.safe_height()));
+        let (heights, expected) =
+            ((job.current_height, job.safe_height), (Some(self.current), Some(self.safe_height())));
         ensure!(
             heights == expected,
             "job {}: its current and safe height should be {expected:?}, and are {heights:?}",
             job.id
         );
-        self.ledger.run(self.current, self.safe_height(), job.phase, job.state == JobState::Completed);
+        self.ledger.run(self.current, self.safe_height(), job.phase, job.state == UtxoJobState::Completed);
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use crate::utxo::send::Block;
 use crate::utxo::set::{UtxoHash, is_utxo, utxo_hash};
 use anyhow::{Context, Result, ensure};
 use bitcoin::{OutPoint, Txid};
-use coppice_interface::PrunerPhase;
+use coppice_interface::UtxoPrunerPhase;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A transaction, by its place in the ledger.
@@ -248,7 +248,7 @@ impl Ledger {
 
     /// A run, as far as the phase in which it ended: what it had deleted by then, the run that takes its place deletes
     /// too.
-    pub fn run(&mut self, current: u32, safe: u32, reached: PrunerPhase, completed: bool) {
+    pub fn run(&mut self, current: u32, safe: u32, reached: UtxoPrunerPhase, completed: bool) {
         let cutoff = current.saturating_sub(self.unmined_retention);
         // What was promised holds for a while: meanwhile only what has become old since is looked at.
         let most = (self.preservation / 8).min(self.retention);
@@ -257,7 +257,7 @@ impl Ledger {
         if all {
             self.full_pass = None;
         }
-        if reached > PrunerPhase::PreserveParents || completed {
+        if reached > UtxoPrunerPhase::PreserveParents || completed {
             (self.full_pass, self.cutoff) = (if all { Some(current) } else { self.full_pass }, cutoff);
             let old: Vec<Id> = self.unmined.range((from, 0)..(cutoff, 0)).map(|(_, id)| *id).collect();
             let parents: BTreeSet<Id> = old.iter().flat_map(|id| &self.entry(*id).inputs).map(|(id, _)| *id).collect();
@@ -268,7 +268,7 @@ impl Ledger {
                 enter(&mut self.due, id, &mut entry.delete_at, None);
             }
         }
-        if reached > PrunerPhase::ExpirePreservations || completed {
+        if reached > UtxoPrunerPhase::ExpirePreservations || completed {
             let expired: Vec<Id> = self.preserved.range(..=(current, Id::MAX)).map(|(_, id)| *id).collect();
             self.done.expired += expired.len() as u64;
             for id in expired {

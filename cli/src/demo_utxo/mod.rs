@@ -121,7 +121,7 @@ fn play(client: &Client<impl Site>, plan: Plan) -> Result<UtxoDemoReport> {
 }
 
 /// Settings that the story assumes, and the block assembly that runs.
-fn set_up(client: &Client<impl Site>, plan: Plan) -> Result<PrunerSettings> {
+fn set_up(client: &Client<impl Site>, plan: Plan) -> Result<UtxoPrunerSettings> {
     client.set_config(&ConfigChange {
         utxo: Some(UtxoSettingsChange {
             utxo_batch_size: Some(BATCH_SIZE),
@@ -131,15 +131,15 @@ fn set_up(client: &Client<impl Site>, plan: Plan) -> Result<PrunerSettings> {
         }),
         ..ConfigChange::default()
     })?;
-    let settings = client.set_pruner_settings(&PrunerSettingsChange {
+    let settings = client.set_pruner_settings(&UtxoPrunerSettingsChange {
         pruner_enabled: Some(true),
         disable_dah_cleaner: Some(false),
         utxo_defensive_enabled: Some(false),
-        unmined_tx_retention: Some(UnminedRetention::HalfOfRetention),
+        unmined_tx_retention: Some(UtxoUnminedRetention::HalfOfRetention),
         parent_preservation_blocks: Some(plan.preservation),
-        safe_height_rule: Some(SafeHeightRule::Persisted),
-        ..PrunerSettingsChange::default()
+        safe_height_rule: Some(UtxoSafeHeightRule::Persisted),
+        ..UtxoPrunerSettingsChange::default()
     })?;
-    client.set_block_assembly_state(BlockAssemblyState::Running)?;
+    client.set_block_assembly_state(UtxoBlockAssemblyState::Running)?;
     Ok(settings)
 }

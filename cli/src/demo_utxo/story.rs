@@ -15,7 +15,7 @@ use crate::report::count;
 use crate::site::Site;
 use crate::utxo::send::Block;
 use anyhow::{Context, Result, bail};
-use coppice_interface::PrunerSettings;
+use coppice_interface::UtxoPrunerSettings;
 
 /// Rows that tell of nothing but the chain's growth.
 const REGULAR: u32 = 10;
@@ -73,7 +73,7 @@ pub struct Story<'a, S> {
     pub current: u32,
     /// The highest of which it was told that it is persisted.
     pub persisted: u32,
-    pub settings: PrunerSettings,
+    pub settings: UtxoPrunerSettings,
     pub jobs: Jobs,
     pub rows: Vec<Row>,
     /// The loser of the reorg, and the transaction that the new branch leaves out.
@@ -88,7 +88,7 @@ pub struct Story<'a, S> {
 
 impl<'a, S: Site> Story<'a, S> {
     /// A story that has not begun.
-    pub fn new(client: &'a Client<S>, plan: Plan, settings: PrunerSettings, billed: u64) -> Self {
+    pub fn new(client: &'a Client<S>, plan: Plan, settings: UtxoPrunerSettings, billed: u64) -> Self {
         Self {
             client,
             plan,
@@ -186,7 +186,7 @@ impl<'a, S: Site> Story<'a, S> {
         self.rows.push(Row {
             height,
             event,
-            persisted_height: status.last_persisted_height,
+            persisted_height: status.last_persisted_height.unwrap_or(0),
             safe_height: status.safe_height,
             records: utxo.records,
             deleted: status.totals.records_deleted,

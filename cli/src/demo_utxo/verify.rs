@@ -110,7 +110,7 @@ fn record(client: &Client<impl Site>, ledger: &Ledger, entry: &Entry, children: 
     )?;
     same("spending_height", &entry.spendable_at, &found.spending_height)?;
     let blocks: Vec<(u32, u32)> = entry.blocks.iter().map(|block| (block.id, block.height)).collect();
-    same("blocks", &blocks, &found.block_ids.into_iter().zip(found.block_heights).collect::<Vec<_>>())?;
+    same("blocks", &blocks, &found.blocks.iter().map(|block| (block.block_id, block.height)).collect::<Vec<_>>())?;
     let entries = entry.outputs.iter().map(|output| {
         let output = output.as_ref()?;
         let spender = output.spender.map(|(id, vin)| (ledger.entry(id).txid, vin));

@@ -237,8 +237,8 @@ impl Chain {
             monotonic_timestamp: 0,
             transactions: 0,
             keys: 0,
-            lengths: Vec::new(),
-            sha256: Vec::new(),
+            lengths: BySegment::default(),
+            sha256: BySegment::default(),
         })
     }
 }

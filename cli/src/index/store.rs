@@ -233,7 +233,7 @@ impl Store {
                 let mut is_same =
                     *row.get::<Vec<u8>>(0)? == **entry.hash && *row.get::<Vec<u8>>(1)? == **entry.parent_hash;
                 is_same &= row.get::<i64>(2)? as u64 == entry.timestamp;
-                for (column, (length, sha256)) in (3..).zip(entry.lengths.iter().zip(&entry.sha256)) {
+                for (column, (length, sha256)) in (3..).zip(entry.lengths.each().into_iter().zip(entry.sha256.each())) {
                     is_same &= number(&row, column)? == *length;
                     is_same &= *row.get::<Vec<u8>>(column + SEGMENTS)? == ***sha256;
                 }

@@ -103,13 +103,13 @@ fn in_batches<I: Clone, T>(
     Ok(answers)
 }
 
-fn outcome(txid: &Txid, answer: Result<UtxoCreated, UtxoError>) -> Result<Outcome> {
+fn outcome(txid: &Txid, answer: Result<UtxoCreated, UtxoCreateError>) -> Result<Outcome> {
     match answer {
         Ok(created) => {
             ensure!(*created.txid == txid.to_byte_array(), "transaction {txid} has another id there: {created:?}");
             Ok(Outcome::Created { utxos: created.utxos })
         }
-        Err(UtxoError::TxExists) => Ok(Outcome::Existed),
+        Err(UtxoCreateError::TxExists) => Ok(Outcome::Existed),
         Err(error) => bail!("transaction {txid}: the canister makes no record: {error:?}"),
     }
 }
@@ -198,7 +198,7 @@ pub fn set_mined(
             let item = |txid: Txid| MinedTransaction { txid: ByteBuf::from(txid.to_byte_array()), subtree };
             let items = txids.into_iter().map(item).collect();
             let on_longest_chain = true;
-            client.utxo_set_mined(&UtxoSetMined { height, block_id, block_height, on_longest_chain, unset, items })
+            client.utxo_set_mined(&UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain, unset, items })
         },
     )?;
     for (txid, answer) in txids.iter().zip(answers) {
@@ -251,7 +251,7 @@ pub fn spend(client: &Client<impl Transport>, height: u32, spends: Vec<(Txid, Ve
             Err(errors) => {
                 let first = errors.first().context("a refused spend without a reason")?;
                 let input = item.spends.get(first.spend as usize).map_or(0, |spend| spend.vin);
-                if let UtxoError::CoinbaseImmature { spendable_at } = first.error {
+                if let UtxoSpendError::CoinbaseImmature { spendable_at } = first.error {
                     bail!(Immature { input: (*txid, input), spendable_at });
                 }
                 bail!(

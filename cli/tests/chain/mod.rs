@@ -154,10 +154,8 @@ impl Expected {
         let spent = self.spent.range(range).filter(|(at, _)| of(at)).count() as u32;
         assert_eq!((record.total_utxos, record.spent_utxos), (unspent + spent, spent), "{txid}");
         assert_eq!(record.total_outputs, transaction.output.len() as u32);
-        assert_eq!(
-            (&record.block_ids, &record.block_heights, &record.subtree_idxs),
-            (&heights.to_vec(), &heights.to_vec(), &vec![0; heights.len()])
-        );
+        let blocks = heights.iter().map(|&height| BlockRef { block_id: height, height, subtree: 0 });
+        assert_eq!(record.blocks, blocks.collect::<Vec<_>>());
         assert_eq!((record.locked, record.conflicting, record.unmined_since), (false, false, None));
         assert_eq!(record.is_coinbase, transaction.is_coinbase());
         assert_eq!(record.fee, self.fees.get(&txid).copied(), "{txid}");

@@ -60,6 +60,24 @@ fn a_module_is_compiled_once_and_then_taken_from_its_entry() {
 }
 
 #[test]
+fn who_comes_while_another_compiles_waits_and_takes_what_it_made() {
+    let (_dir, cache) = cache();
+    let turn = cache.turn().unwrap();
+    let second = Cache { directory: cache.directory.clone() };
+    let (send, ended) = std::sync::mpsc::channel();
+    let second = std::thread::spawn(move || send.send(second.answer(7)).unwrap());
+    // A real turn takes seconds, and this one long enough that who did not wait would be done.
+    let waited = ended.recv_timeout(Duration::from_millis(500));
+    assert_eq!(waited, Err(std::sync::mpsc::RecvTimeoutError::Timeout), "it waits");
+    // An entry that tells itself from what the second would make.
+    let other = Module::new(engine(), wasm(8)).unwrap().serialize().unwrap();
+    cache.store(&key(engine(), &wasm(7)), &other).unwrap();
+    drop(turn);
+    assert_eq!(ended.recv().unwrap(), 8, "it takes the entry");
+    second.join().unwrap();
+}
+
+#[test]
 fn an_entry_that_is_not_as_it_was_written_is_compiled_anew_and_replaced() {
     let (_dir, cache) = cache();
     assert_eq!(cache.answer(7), 7);

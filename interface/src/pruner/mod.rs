@@ -11,7 +11,7 @@ use serde_bytes::ByteBuf;
 
 /// Whether the block assembly runs, or something else is going on: a reorg, a reset, nothing yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub enum BlockAssemblyState {
+pub enum UtxoBlockAssemblyState {
     /// Records may be pruned.
     Running,
     /// They may not.
@@ -20,13 +20,13 @@ pub enum BlockAssemblyState {
 
 /// What a notification came to. The height is noted in any case.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub enum PruneTrigger {
+pub enum UtxoNotifyOutcome {
     /// This job waits for the next tick.
-    Scheduled(PruneJob),
+    Scheduled(UtxoPruneJob),
     /// This job, for the height or a higher one, waits or runs already.
-    Underway(PruneJob),
+    Underway(UtxoPruneJob),
     /// The height, or a higher one, was pruned: the last job that completed, if one did.
-    Processed(Option<PruneJob>),
+    Processed(Option<UtxoPruneJob>),
     /// A block was persisted before: only `notify_block_persisted` has records pruned.
     PersisterActive {
         /// The highest block that is persisted.
@@ -38,7 +38,7 @@ pub enum PruneTrigger {
 
 /// Why something was refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub enum PrunerError {
+pub enum UtxoPrunerError {
     /// The height is 0, which means "none".
     ZeroHeight,
     /// The height is no block's: 2^31 or more.
@@ -76,7 +76,7 @@ pub enum PrunerError {
 
 /// What had a job made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub enum JobTrigger {
+pub enum UtxoJobTrigger {
     /// `notify_block_persisted`.
     BlockPersisted,
     /// `notify_block`, while nothing was persisted.
@@ -91,7 +91,7 @@ pub enum JobTrigger {
 
 /// What becomes of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub enum JobState {
+pub enum UtxoJobState {
     /// It waits for the next tick.
     Pending,
     /// It runs, a part in each tick.
@@ -106,7 +106,7 @@ pub enum JobState {
 
 /// Why a job ended before it was done.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub enum JobEnd {
+pub enum UtxoJobEnd {
     /// A job for a higher height took its place.
     Superseded,
     /// The block assembly is not running any more. Its height is pending again.
@@ -119,17 +119,17 @@ pub enum JobEnd {
     TimedOut,
     /// A parent of an old unmined transaction could not be preserved: nothing was deleted, or nothing more where phase 1 was done
     /// again.
-    PreserveParents(BlockedBy),
+    PreserveParents(UtxoBlockedBy),
     /// Finding what comes next trapped again and again.
     Trapped {
         /// In this phase.
-        phase: PrunerPhase,
+        phase: UtxoPrunerPhase,
     },
 }
 
 /// What stands in the way of preserving parents.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct BlockedBy {
+pub struct UtxoBlockedBy {
     /// Where the unmined record lies: the argument of `set_aside_unmined`.
     pub slot: u32,
     /// Its id, as far as its bytes can be believed.
@@ -142,9 +142,9 @@ pub struct BlockedBy {
 
 /// A record that is left alone, as looking at it trapped again and again.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct PassedOver {
+pub struct UtxoPassedOver {
     /// In this phase.
-    pub phase: PrunerPhase,
+    pub phase: UtxoPrunerPhase,
     /// Where it lies: the argument of `retry_record`, and for phase 1, which it stops, of `set_aside_unmined`.
     pub slot: u32,
     /// Its id.
@@ -153,7 +153,7 @@ pub struct PassedOver {
 
 /// Which phase a run is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
-pub enum PrunerPhase {
+pub enum UtxoPrunerPhase {
     /// 1: parents of old unmined transactions are preserved.
     PreserveParents,
     /// Between: preservations that have expired are cleared.
@@ -165,7 +165,7 @@ pub enum PrunerPhase {
 /// What was done, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 #[serde(default)]
-pub struct PruneCounts {
+pub struct UtxoPruneCounts {
     /// Phase 1: old unmined transactions that were looked at.
     pub old_unmined: u64,
     /// Phase 1: parents that were preserved, each as often as a transaction asks for it.
@@ -204,29 +204,29 @@ pub struct PruneCounts {
 
 /// A run for a height, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct PruneJob {
+pub struct UtxoPruneJob {
     /// Its number, from 1.
     pub id: u64,
     /// The height for which it was made.
     pub height: u32,
     /// By what.
-    pub trigger: JobTrigger,
+    pub trigger: UtxoJobTrigger,
     /// What became of it.
-    pub state: JobState,
+    pub state: UtxoJobState,
     /// Why it ended before it was done.
-    pub end: Option<JobEnd>,
-    /// The height at which the chain was when it began, for an operator's job at most its own height; 0 before.
-    pub current_height: u32,
-    /// Records are deleted whose height is this one or lower; 0 before. It falls where the block persister begins meanwhile.
-    pub safe_height: u32,
-    /// Unix nanoseconds.
+    pub end: Option<UtxoJobEnd>,
+    /// The height at which the chain was when it began, for an operator's job at most its own height; none before it begins.
+    pub current_height: Option<u32>,
+    /// Records are deleted whose height is this one or lower; none before it begins. It falls where the block persister begins meanwhile.
+    pub safe_height: Option<u32>,
+    /// When it was made, in Unix nanoseconds.
     pub created_at: u64,
-    /// Unix nanoseconds; 0: not begun.
-    pub started_at: u64,
-    /// Unix nanoseconds; 0: not ended.
-    pub ended_at: u64,
+    /// When it began, in Unix nanoseconds; none before.
+    pub started_at: Option<u64>,
+    /// When it ended, in Unix nanoseconds; none before.
+    pub ended_at: Option<u64>,
     /// The phase it is in, or was in when it ended.
-    pub phase: PrunerPhase,
+    pub phase: UtxoPrunerPhase,
     /// How far its last tick came.
     pub progress: PruneProgress,
     /// Ticks that it took.
@@ -234,12 +234,12 @@ pub struct PruneJob {
     /// Their instructions.
     pub instructions: u64,
     /// What it did.
-    pub counts: PruneCounts,
+    pub counts: UtxoPruneCounts,
 }
 
 /// The heights, as an operator sets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct SetHeights {
+pub struct UtxoSetHeights {
     /// The highest height that was notified; 0: none was.
     pub current: u32,
     /// The highest block that is persisted; none: the block persister does not run.
@@ -250,22 +250,31 @@ pub struct SetHeights {
 
 /// What is due at the heights that were set.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct HeightsSet {
+pub struct UtxoHeightsSet {
     /// Records are due whose height is this one or lower.
     pub safe_height: u32,
     /// Unmined transactions older than this are old; 0: none is.
     pub unmined_cutoff_height: u32,
     /// The job that waits now; none where the heights were processed.
-    pub due: Option<PruneJob>,
+    pub due: Option<UtxoPruneJob>,
 }
 
 /// A page of jobs: those that wait or run, then those that ended, the last first.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct PruneJobPage {
+pub struct UtxoPruneJobPage {
     /// The jobs.
-    pub jobs: Vec<PruneJob>,
+    pub jobs: Vec<UtxoPruneJob>,
     /// Where to go on; none at the end.
     pub cursor: Option<u64>,
+}
+
+/// A label of a figure.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct MetricLabel {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
 }
 
 /// A figure for a monitor, with the name that `pruner-service.md` gives it.
@@ -273,23 +282,23 @@ pub struct PruneJobPage {
 pub struct Metric {
     /// Its name.
     pub name: String,
-    /// Its labels: name and value.
-    pub labels: Vec<(String, String)>,
+    /// Its labels.
+    pub labels: Vec<MetricLabel>,
     /// Its value. Durations are seconds across ticks: time stands still in a message.
     pub value: f64,
 }
 
 /// Everything that an operator needs to see of the pruner.
 #[derive(Clone, Debug, PartialEq, CandidType, Serialize, Deserialize)]
-pub struct PrunerStatus {
+pub struct UtxoPrunerStatus {
     /// `pruner_enabled`.
     pub enabled: bool,
     /// As it was told.
-    pub block_assembly: BlockAssemblyState,
+    pub block_assembly: UtxoBlockAssemblyState,
     /// The highest height ever notified.
     pub current_height: u32,
-    /// The highest block that is persisted; 0: none, the block persister does not run.
-    pub last_persisted_height: u32,
+    /// The highest block that is persisted; none: the block persister does not run.
+    pub last_persisted_height: Option<u32>,
     /// The height up to which records were pruned.
     pub last_processed_height: u32,
     /// Records would be deleted now whose height is this one or lower.
@@ -297,23 +306,23 @@ pub struct PrunerStatus {
     /// Unmined transactions older than this are old: their parents are preserved. 0: none is.
     pub unmined_cutoff_height: u32,
     /// The job that waits.
-    pub pending: Option<PruneJob>,
+    pub pending: Option<UtxoPruneJob>,
     /// The job that runs.
-    pub running: Option<PruneJob>,
+    pub running: Option<UtxoPruneJob>,
     /// The last job that ended.
-    pub last_job: Option<PruneJob>,
+    pub last_job: Option<UtxoPruneJob>,
     /// What stopped phase 1 of the last run, if it did.
-    pub blocked_by: Option<BlockedBy>,
+    pub blocked_by: Option<UtxoBlockedBy>,
     /// Slots of unmined records that cannot be read, or a parent of which cannot, and were set aside.
     pub set_aside: Vec<u32>,
     /// Records that are left alone, as looking at them trapped again and again: `retry_record`.
-    pub passed_over: Vec<PassedOver>,
+    pub passed_over: Vec<UtxoPassedOver>,
     /// Blobs outside that wait to be deleted.
     pub blobs_pending: u64,
     /// Blobs outside that were given up, whose records are still there.
     pub blobs_dead: u64,
     /// Sums over all jobs.
-    pub totals: PruneCounts,
+    pub totals: UtxoPruneCounts,
     /// Ticks since the canister was started; those with nothing to do, too.
     pub ticks: u64,
     /// Unix nanoseconds at which the next tick is due.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// How long an unmined transaction may be unmined before its parents are preserved (`utxostore_unminedTxRetention`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub enum UnminedRetention {
+pub enum UtxoUnminedRetention {
     /// Half of `block_height_retention`.
     HalfOfRetention,
     /// So many blocks.
@@ -14,7 +14,7 @@ pub enum UnminedRetention {
 
 /// Up to which height records are deleted once blocks are persisted (`pruner-service.md` 2.3 and 2.4 disagree).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub enum SafeHeightRule {
+pub enum UtxoSafeHeightRule {
     /// `min(current, persisted)`: the worked example of 2.4.
     Persisted,
     /// `min(current, persisted + the smallest block_height_retention ever in force)`: 2.3.
@@ -24,7 +24,7 @@ pub enum SafeHeightRule {
 /// The pruner's settings in force.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 #[serde(default)]
-pub struct PrunerSettings {
+pub struct UtxoPrunerSettings {
     /// Whether the timer prunes UTXO records (`startPruner`).
     pub pruner_enabled: bool,
     /// Skip phase 2, for tests (`utxostore_disableDAHCleaner`).
@@ -42,11 +42,11 @@ pub struct PrunerSettings {
     /// Spenders that are looked up at a time (`pruner_utxoDefensiveBatchReadSize`), 1 to 100,000.
     pub utxo_defensive_batch_read_size: u32,
     /// See there.
-    pub unmined_tx_retention: UnminedRetention,
+    pub unmined_tx_retention: UtxoUnminedRetention,
     /// Blocks for which parents of old unmined transactions are preserved (`utxostore_parentPreservationBlocks`).
     pub parent_preservation_blocks: u32,
     /// See there.
-    pub safe_height_rule: SafeHeightRule,
+    pub safe_height_rule: UtxoSafeHeightRule,
     /// Seconds between two ticks, 1 to 86,400.
     pub tick_interval: u64,
     /// References that a tick removes or changes, 1 to 10,000,000: a record, each of its pages, each parent that is told or
@@ -63,7 +63,7 @@ pub struct PrunerSettings {
     pub retry_base_secs: u64,
 }
 
-impl Default for PrunerSettings {
+impl Default for UtxoPrunerSettings {
     fn default() -> Self {
         Self {
             pruner_enabled: true,
@@ -74,9 +74,9 @@ impl Default for PrunerSettings {
             utxo_progress_log_interval: 30,
             utxo_defensive_enabled: false,
             utxo_defensive_batch_read_size: 10_000,
-            unmined_tx_retention: UnminedRetention::HalfOfRetention,
+            unmined_tx_retention: UtxoUnminedRetention::HalfOfRetention,
             parent_preservation_blocks: 1_440,
-            safe_height_rule: SafeHeightRule::Persisted,
+            safe_height_rule: UtxoSafeHeightRule::Persisted,
             tick_interval: 10,
             max_ops_per_tick: 200_000,
             max_instructions_per_tick: 1_000_000_000,
@@ -89,39 +89,39 @@ impl Default for PrunerSettings {
 
 /// A change of the pruner's settings; what is left out stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct PrunerSettingsChange {
-    /// See [`PrunerSettings::pruner_enabled`].
+pub struct UtxoPrunerSettingsChange {
+    /// See [`UtxoPrunerSettings::pruner_enabled`].
     pub pruner_enabled: Option<bool>,
-    /// See [`PrunerSettings::disable_dah_cleaner`].
+    /// See [`UtxoPrunerSettings::disable_dah_cleaner`].
     pub disable_dah_cleaner: Option<bool>,
-    /// See [`PrunerSettings::job_timeout`].
+    /// See [`UtxoPrunerSettings::job_timeout`].
     pub job_timeout: Option<u64>,
-    /// See [`PrunerSettings::utxo_chunk_size`].
+    /// See [`UtxoPrunerSettings::utxo_chunk_size`].
     pub utxo_chunk_size: Option<u32>,
-    /// See [`PrunerSettings::utxo_chunk_group_limit`].
+    /// See [`UtxoPrunerSettings::utxo_chunk_group_limit`].
     pub utxo_chunk_group_limit: Option<u32>,
-    /// See [`PrunerSettings::utxo_progress_log_interval`].
+    /// See [`UtxoPrunerSettings::utxo_progress_log_interval`].
     pub utxo_progress_log_interval: Option<u64>,
-    /// See [`PrunerSettings::utxo_defensive_enabled`].
+    /// See [`UtxoPrunerSettings::utxo_defensive_enabled`].
     pub utxo_defensive_enabled: Option<bool>,
-    /// See [`PrunerSettings::utxo_defensive_batch_read_size`].
+    /// See [`UtxoPrunerSettings::utxo_defensive_batch_read_size`].
     pub utxo_defensive_batch_read_size: Option<u32>,
-    /// See [`PrunerSettings::unmined_tx_retention`].
-    pub unmined_tx_retention: Option<UnminedRetention>,
-    /// See [`PrunerSettings::parent_preservation_blocks`].
+    /// See [`UtxoPrunerSettings::unmined_tx_retention`].
+    pub unmined_tx_retention: Option<UtxoUnminedRetention>,
+    /// See [`UtxoPrunerSettings::parent_preservation_blocks`].
     pub parent_preservation_blocks: Option<u32>,
-    /// See [`PrunerSettings::safe_height_rule`].
-    pub safe_height_rule: Option<SafeHeightRule>,
-    /// See [`PrunerSettings::tick_interval`].
+    /// See [`UtxoPrunerSettings::safe_height_rule`].
+    pub safe_height_rule: Option<UtxoSafeHeightRule>,
+    /// See [`UtxoPrunerSettings::tick_interval`].
     pub tick_interval: Option<u64>,
-    /// See [`PrunerSettings::max_ops_per_tick`].
+    /// See [`UtxoPrunerSettings::max_ops_per_tick`].
     pub max_ops_per_tick: Option<u64>,
-    /// See [`PrunerSettings::max_instructions_per_tick`].
+    /// See [`UtxoPrunerSettings::max_instructions_per_tick`].
     pub max_instructions_per_tick: Option<u64>,
-    /// See [`PrunerSettings::max_job_history`].
+    /// See [`UtxoPrunerSettings::max_job_history`].
     pub max_job_history: Option<u32>,
-    /// See [`PrunerSettings::max_height_jump`].
+    /// See [`UtxoPrunerSettings::max_height_jump`].
     pub max_height_jump: Option<u32>,
-    /// See [`PrunerSettings::retry_base_secs`].
+    /// See [`UtxoPrunerSettings::retry_base_secs`].
     pub retry_base_secs: Option<u64>,
 }

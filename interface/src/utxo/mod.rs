@@ -2,11 +2,13 @@
 //!
 //! Hashes are 32 bytes in internal order. Heights are block heights; 0 is none.
 
+mod error;
 mod read;
 mod settings;
 mod transaction;
 mod write;
 
+pub use error::*;
 pub use read::*;
 pub use settings::*;
 pub use transaction::*;
@@ -56,120 +58,4 @@ pub struct Batch<T> {
     pub results: Vec<T>,
     /// Items at the end of the batch that were not begun.
     pub remaining: u32,
-}
-
-/// Why something was refused. Nothing of the item has changed.
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub enum UtxoError {
-    /// There is no such transaction.
-    TxNotFound,
-    /// The transaction has a record already.
-    TxExists,
-    /// The record is being deleted; its blob outside is not gone yet. Or the blob that a new record names is to be deleted.
-    BeingDeleted,
-    /// Another record names the same blob outside.
-    BlobTaken,
-    /// The transaction is a double spend.
-    Conflicting,
-    /// The transaction's outputs cannot be spent yet: `utxo_set_locked`, or a block with it.
-    Locked,
-    /// A coinbase is spendable at this height.
-    CoinbaseImmature {
-        /// The first height at which it is.
-        spendable_at: u32,
-    },
-    /// The transaction has no such output, or it is none that can be spent.
-    UtxoNotFound,
-    /// The output's hash is another one.
-    UtxoHashMismatch {
-        /// The output's hash.
-        stored: ByteBuf,
-    },
-    /// The output is frozen.
-    Frozen,
-    /// The output was reassigned, and is spendable at this height.
-    FrozenUntil {
-        /// The first height at which it is.
-        height: u32,
-    },
-    /// The spender spent this output before, and was pruned since: it is not taken again.
-    InvalidSpend,
-    /// Another transaction, or another of its inputs, spends the output.
-    Spent {
-        /// Which.
-        by: Spender,
-    },
-    /// What is to be frozen is.
-    AlreadyFrozen,
-    /// What is to be unfrozen or reassigned is not frozen.
-    UtxoNotFrozen,
-    /// No block has the transaction, so that the longest chain has not.
-    NotMined,
-    /// Only a conflicting transaction can win over the one that it conflicts with.
-    NotConflicting,
-    /// The winner spends an output of a transaction that loses against a winner.
-    WinnerLoses,
-    /// The height is 0, which means "none".
-    ZeroHeight,
-    /// A height is no block's: 2^31 or more.
-    BadHeight {
-        /// The largest one.
-        most: u32,
-    },
-    /// A hash does not have 32 bytes, or another argument makes no sense.
-    BadArgument {
-        /// Which.
-        field: String,
-        /// A sentence.
-        why: String,
-    },
-    /// The bytes are no transaction.
-    BadTransaction {
-        /// Where, in bytes from the start.
-        at: u64,
-        /// A sentence.
-        why: String,
-    },
-    /// The transaction has no outputs.
-    NoOutputs,
-    /// The setting `require_extended` is on, and this input does not say what it spends.
-    NotExtended {
-        /// Which input, from 0.
-        input: u32,
-    },
-    /// Something is larger than it may be.
-    TooLarge {
-        /// What.
-        what: String,
-        /// The most of it.
-        limit: u64,
-    },
-    /// The transactions' data in the BlobStore would be more than `max_external_bytes`.
-    ExternalFull {
-        /// The most bytes of it.
-        limit: u64,
-    },
-    /// No upload of this transaction is complete.
-    NoUpload,
-    /// The transaction's bytes are kept outside the canister, there.
-    Outside(ExternalStore),
-    /// More instructions than a message has would be needed.
-    TooMuchWork,
-    /// The operator's cap on stable memory is reached, or the platform has no more.
-    OutOfSpace,
-    /// The balance would not pay for growing.
-    LowCycles {
-        /// Cycles that are missing.
-        missing: u128,
-    },
-    /// Growing would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
-    ReservedCyclesLimit {
-        /// By so many.
-        missing: u128,
-    },
-    /// The record cannot be decoded; nothing is assumed of it.
-    Corrupt {
-        /// A sentence.
-        why: String,
-    },
 }

@@ -1,6 +1,6 @@
 //! Looking at records.
 
-use super::{FileType, Outpoint, Spender, TransactionPlace};
+use super::{BlockRef, FileType, Outpoint, Spender, TransactionPlace};
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -41,8 +41,8 @@ pub struct UtxoRecord {
     pub spent_extra_recs: u32,
     /// The pages behind the master record, from page 1 on, a thousand at most.
     pub extra_pages: Vec<UtxoPage>,
-    /// The height from which on a reassigned output is spendable, by output.
-    pub spendable_in: Vec<(u32, u32)>,
+    /// Outputs that were reassigned, by rising number.
+    pub spendable_in: Vec<SpendableIn>,
     /// An output is frozen.
     pub frozen: bool,
     /// The outputs cannot be spent yet.
@@ -62,11 +62,7 @@ pub struct UtxoRecord {
     /// The height at which a coinbase is spendable; 0 for others.
     pub spending_height: u32,
     /// The blocks that have the transaction.
-    pub block_ids: Vec<u32>,
-    /// Their heights, in the same order.
-    pub block_heights: Vec<u32>,
-    /// Their subtrees that have it, in the same order.
-    pub subtree_idxs: Vec<u32>,
+    pub blocks: Vec<BlockRef>,
     /// Where the transaction's bytes are.
     pub transaction: TransactionPlace,
     /// Outputs that were given a new owner, in order.
@@ -92,6 +88,15 @@ pub struct UtxoRecord {
     pub extended: bool,
     /// The record is going: its blob outside is waited for.
     pub being_deleted: bool,
+}
+
+/// From which height on a reassigned output is spendable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct SpendableIn {
+    /// Which output, from 0.
+    pub vout: u32,
+    /// The first height at which it is.
+    pub height: u32,
 }
 
 /// Counters of a page.

@@ -1,7 +1,7 @@
 //! Where a record's transaction comes from.
 
 use super::super::UploadProgress;
-use super::{BlockRef, Outpoint, UtxoError};
+use super::{BlockRef, Outpoint, UtxoCreateError, UtxoRefusal};
 use crate::BlobPtr;
 use candid::{CandidType, Principal};
 use serde::{Deserialize, Serialize};
@@ -202,7 +202,7 @@ pub enum TransactionUploadError {
     /// The chunk was received already, with other bytes.
     ChunkMismatch,
     /// The upload itself is not acceptable.
-    Refused(UtxoError),
+    Refused(UtxoCreateError),
     /// As many producers have uploads open as may: wait until one is done or expires.
     TooMany {
         /// The most.
@@ -210,9 +210,9 @@ pub enum TransactionUploadError {
     },
 }
 
-impl From<UtxoError> for TransactionUploadError {
-    fn from(error: UtxoError) -> Self {
-        Self::Refused(error)
+impl From<UtxoRefusal> for TransactionUploadError {
+    fn from(refusal: UtxoRefusal) -> Self {
+        Self::Refused(refusal.into())
     }
 }
 

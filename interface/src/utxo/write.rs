@@ -1,6 +1,6 @@
 //! Operations that change records.
 
-use super::{Outpoint, Spender, UtxoError};
+use super::{Outpoint, Spender, UtxoError, UtxoSpendError};
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -37,13 +37,13 @@ pub struct TransactionSpends {
     pub spends: Vec<Spend>,
 }
 
-/// Why an output was not spent.
+/// An output that was not spent.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct SpendError {
+pub struct RefusedSpend {
     /// Which of the transaction's spends, from 0.
     pub spend: u32,
     /// What is wrong with it.
-    pub error: UtxoError,
+    pub error: UtxoSpendError,
 }
 
 /// Outputs to unspend.
@@ -69,7 +69,7 @@ pub struct Unspend {
 /// Transactions of a block, or of one that is no more. One whose last block is taken from it is unmined from this height on, even
 /// where it was unmined before.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct UtxoSetMined {
+pub struct UtxoSetMinedBatch {
     /// The height at which the chain is.
     pub height: u32,
     /// The block's id.
@@ -95,7 +95,7 @@ pub struct MinedTransaction {
 
 /// Transactions of blocks that the longest chain has now, or has not any more. Which blocks have them stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct UtxoSetOnLongestChain {
+pub struct UtxoSetOnLongestChainBatch {
     /// The height at which the chain is.
     pub height: u32,
     /// The transactions.
@@ -106,7 +106,7 @@ pub struct UtxoSetOnLongestChain {
 
 /// Transactions to lock or unlock.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct UtxoSetLocked {
+pub struct UtxoSetLockedBatch {
     /// The height at which the chain is.
     pub height: u32,
     /// Lock or unlock.
@@ -157,7 +157,7 @@ pub struct Reassign {
 
 /// Transactions that are double spends.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct UtxoSetConflicting {
+pub struct UtxoSetConflictingBatch {
     /// The height at which the chain is.
     pub height: u32,
     /// The transactions. Each is marked with everything that spends from it, directly or not.
@@ -205,7 +205,7 @@ pub struct ConflictError {
 
 /// Transactions that are not to be deleted for now.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct UtxoPreserve {
+pub struct UtxoPreserveBatch {
     /// Until this height.
     pub until: u32,
     /// The transactions. Those that have no record are passed over.

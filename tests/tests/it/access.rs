@@ -86,7 +86,7 @@ fn everybody(coppice: &Coppice) -> Vec<Caller> {
 }
 
 /// What the canister keeps of what calls could have changed.
-fn state(coppice: &Coppice) -> (Vec<Grant>, Config, PrunerStatus, Option<PrunePolicy>, StorageStatus) {
+fn state(coppice: &Coppice) -> (Vec<Grant>, Config, UtxoPrunerStatus, Option<PrunePolicy>, StorageStatus) {
     let ask = |method: &str| coppice.ask(method, ());
     let _: Health = ask("health");
     (

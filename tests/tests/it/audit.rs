@@ -112,15 +112,15 @@ fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
     let reset = ResetChain { head_hash: ByteBuf::from(hash(5)), drop_unexported: true };
     world.noted("reset_chain", reset, ["head = 5; blocks = 2", "head = none; blocks = 0", "Ok"]);
 
-    let change = PrunerSettingsChange { max_job_history: Some(10), ..Default::default() };
+    let change = UtxoPrunerSettingsChange { max_job_history: Some(10), ..Default::default() };
     world.noted("set_pruner_settings", change, ["max_job_history = 1000", "max_job_history = 10", "Ok"]);
-    let heights = SetHeights { current: 500, persisted: Some(400), processed: 300 };
+    let heights = UtxoSetHeights { current: 500, persisted: Some(400), processed: 300 };
     let before = "current_height = 0; last_persisted_height = 0; last_processed_height = 0; pending = none";
     let after = "current_height = 500; last_persisted_height = 400; last_processed_height = 300; pending = job 1";
     world.noted("set_heights", heights, [before, after, "Ok"]);
     world.noted("cancel_prune_job", 1u64, ["pending = job 1", "pending = none", "Ok"]);
     world.noted("cancel_prune_job", 1u64, ["", "", "NotOpen"]);
-    world.coppice.produce::<()>("set_block_assembly_state", BlockAssemblyState::Running);
+    world.coppice.produce::<()>("set_block_assembly_state", UtxoBlockAssemblyState::Running);
     // What is due above it is left to a job of its own.
     let before = "last_processed_height = 300; pending = none";
     world.noted("prune_utxos", 350u32, [before, "last_processed_height = 350; pending = job 3", "Ok"]);
@@ -175,12 +175,12 @@ fn a_height_that_only_an_operator_may_tell_is_noted() {
     let both = Grant { principal: Who::Controller.principal(), role: Role::Producer };
     coppice.operate::<Result<(), RoleError>>("grant_role", both).unwrap();
     let granted = newest(&coppice).unwrap();
-    let tell = |who: Who, height: u32| -> Result<PruneTrigger, PrunerError> {
+    let tell = |who: Who, height: u32| -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
         coppice.call(who, "notify_block_persisted", (height,)).unwrap()
     };
     tell(Who::Producer, 100).unwrap();
     tell(Who::Controller, 101).unwrap();
-    assert!(matches!(tell(Who::Producer, 3_000_000), Err(PrunerError::HeightJump { current: 101, .. })));
+    assert!(matches!(tell(Who::Producer, 3_000_000), Err(UtxoPrunerError::HeightJump { current: 101, .. })));
     assert_eq!(newest(&coppice).unwrap(), granted);
     tell(Who::Controller, 3_000_000).unwrap();
     let noted = newest(&coppice).unwrap();

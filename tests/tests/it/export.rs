@@ -218,7 +218,7 @@ fn at_emergency_water_appends_are_refused_in_the_exporters_name() {
     let held_by = HeldBy::Exporter("Exporter".into());
     assert_eq!(refused, AppendError::CapacityExhausted { held_by: held_by.clone() });
     let status = coppice.prune_status();
-    assert!(status.estimated_kept_bytes >= status.emergency_bytes, "{status:?}");
+    assert!(status.estimated_kept_bytes >= status.water_marks.unwrap().emergency, "{status:?}");
     assert_eq!((status.pruned_before_block, status.held_by.clone()), (0, Some(held_by)));
     assert!(!coppice.ask::<Health>("health", ()).healthy);
     assert_eq!(pull(&coppice, None, 0).0.len() as u64, next, "all of it is still there");
@@ -232,7 +232,7 @@ fn at_emergency_water_appends_are_refused_in_the_exporters_name() {
     coppice.pass(60);
     coppice.append(&plain(next, 3, 60_000)).unwrap();
     let status = coppice.prune_status();
-    assert!(status.estimated_kept_bytes <= status.low_water_bytes + 2 * u64::from(LOG_CLASS), "{status:?}");
+    assert!(status.estimated_kept_bytes <= status.water_marks.unwrap().low + 2 * u64::from(LOG_CLASS), "{status:?}");
     assert_eq!(coppice.ask::<Health>("health", ()).problems, Vec::<Problem>::new());
 }
 

@@ -30,7 +30,7 @@ struct End {
     key_entries: u64,
     enabled: bool,
     faults: u64,
-    upload: Option<(u64, UploadProgress)>,
+    upload: Option<OpenBlock>,
     exported_before_block: Option<u64>,
 }
 
@@ -77,7 +77,7 @@ fn check(coppice: &Coppice) {
     let (first, last) = (first.unwrap(), last.unwrap());
     let class = u64::from(LOG_CLASS);
     // Behind a block's payload lie the links of its three keys, and of the id that the block before has, too.
-    let end = last.log_offset + last.lengths.iter().sum::<u64>() + 3 * 12 + 12 * u64::from(head > 0);
+    let end = last.log_offset + last.lengths.sum() + 3 * 12 + 12 * u64::from(head > 0);
     let blobs = end.div_ceil(class) - first.log_offset / class;
     assert_eq!(storage.owners[0].kept_bytes, blobs * class, "the chain keeps exactly the blobs that its blocks touch");
     assert_eq!(storage.quarantined_bytes, 0);

@@ -64,7 +64,7 @@ fn a_commit_takes_the_room_for_its_links_or_changes_nothing() {
     let coppice = Coppice::new();
     coppice.append(&plain(0, 1, 10)).unwrap();
     let before = coppice.ask::<Result<BlockStorage, ReadError>>("get_block_storage", (0u64,)).unwrap();
-    let tail = before.lengths.iter().sum::<u64>();
+    let tail = before.lengths.sum();
     let mut block = keyed(1);
     let rest = (block.receipts.len() + block.index.len()) as u64;
     let body = u64::from(LOG_CLASS) - tail - rest;

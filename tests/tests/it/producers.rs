@@ -239,14 +239,14 @@ fn each_producer_uploads_a_transaction_of_its_own() {
         put.unwrap();
     }
     let item = UtxoCreate { source: TransactionSource::Uploaded(ours.id()), ..ours.record() };
-    let create = |who: Who| -> Result<UtxoCreated, UtxoError> {
+    let create = |who: Who| -> Result<UtxoCreated, UtxoCreateError> {
         let batch = UtxoCreateBatch { height: 10, items: vec![item.clone()] };
-        let mut done: Batch<Result<UtxoCreated, UtxoError>> = call(&coppice, who, "utxo_create", batch);
+        let mut done: Batch<Result<UtxoCreated, UtxoCreateError>> = call(&coppice, who, "utxo_create", batch);
         done.results.remove(0)
     };
-    assert_eq!(create(Who::Producer), Err(UtxoError::NoUpload), "a chunk is missing");
+    assert_eq!(create(Who::Producer), Err(UtxoCreateError::NoUpload), "a chunk is missing");
     put(Who::Producer, &ours, 1).unwrap();
-    assert!(matches!(create(Who::Rival), Err(UtxoError::BadTransaction { .. })));
+    assert!(matches!(create(Who::Rival), Err(UtxoCreateError::BadTransaction { .. })));
     create(Who::Producer).unwrap();
     // What is left expires, and not a byte stays.
     coppice.pass(130);

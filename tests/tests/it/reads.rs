@@ -39,7 +39,7 @@ fn a_block_reads_back_as_it_was_appended() {
     assert_eq!((block.header.timestamp, block.header.transactions, block.header.keys), (1_600_000_105, 3, 0));
     assert_eq!(block.header.sha256, appended.sha256);
     let receipts = blocks::receipts(105, 3).len() as u64;
-    assert_eq!(block.header.lengths, [40_000, receipts, 104]);
+    assert_eq!(block.header.lengths, [40_000, receipts, 104].into());
     let header: Result<BlockHeader, ReadError> = coppice.ask("get_block_header", (105u64,));
     assert_eq!(header, Ok(block.header));
     assert_eq!(coppice.head(), Some(109));
@@ -134,7 +134,7 @@ fn storage_says_which_blobs_a_block_touches() {
     for number in 105..110u64 {
         let storage: Result<BlockStorage, ReadError> = coppice.ask("get_block_storage", (number,));
         let storage = storage.unwrap();
-        let len: u64 = storage.lengths.iter().sum();
+        let len: u64 = storage.lengths.sum();
         assert!(end.is_none_or(|end| end == storage.log_offset), "blocks lie one after the other");
         let class = u64::from(LOG_CLASS);
         let blobs = (storage.log_offset + len).div_ceil(class) - storage.log_offset / class;

@@ -42,13 +42,13 @@ fn a_record_that_cannot_be_decoded_is_corrupt() {
     all_ok(create(&coppice, 10, vec![tx.record(), other.record()]));
     // Its head: a kind and a version, 1 each, and the id at 8.
     damage(&coppice, &host, &tx.txid, |head| head[..2] == [1, 1], 8, &[9]);
-    let corrupt = |error: &UtxoError| matches!(error, UtxoError::Corrupt { .. });
-    assert!(get(&coppice, &tx).is_err_and(|error| corrupt(&error)));
-    assert!(create(&coppice, 11, vec![tx.record()]).results[0].as_ref().is_err_and(corrupt));
-    assert!(set_mined(&coppice, 11, 7, &[&tx], false).results[0].as_ref().is_err_and(corrupt));
+    let corrupt = |error: UtxoRefusal| matches!(error, UtxoRefusal::Corrupt { .. });
+    assert!(get(&coppice, &tx).is_err_and(|error| corrupt(error.into())));
+    assert!(create(&coppice, 11, vec![tx.record()]).results.remove(0).is_err_and(|error| corrupt(error.into())));
+    assert!(set_mined(&coppice, 11, 7, &[&tx], false).results.remove(0).is_err_and(|error| corrupt(error.into())));
     let item = TransactionSpends { spender: ByteBuf::from([7; 32]), spends: vec![tx.spend(0, 0)] };
     let refused = spend(&coppice, 11, vec![item]).results.remove(0).unwrap_err();
-    assert!(corrupt(&refused[0].error), "{refused:?}");
+    assert!(corrupt(refused[0].error.clone().into()), "{refused:?}");
     assert!(get(&coppice, &other).is_ok());
 }
 
@@ -67,7 +67,7 @@ fn records_that_need_memory_which_cannot_be_paid_are_refused_with_what_is_missin
         }
         assert!(salt < 50_000, "memory must have to grow");
     };
-    assert!(matches!(refused, UtxoError::LowCycles { missing: 1.. }), "{refused:?}");
+    assert!(matches!(refused, UtxoCreateError::LowCycles { missing: 1.. }), "{refused:?}");
     host.add_cycles(coppice.id, 1_000_000_000_000);
     all_ok(create(&coppice, 10, vec![Tx::orphan(salt, 50).record()]));
 }
@@ -91,7 +91,7 @@ fn a_family_that_is_too_much_for_a_message_is_refused_whole() {
     }
     let before: Vec<UtxoRecord> = txs.iter().map(|tx| get(&coppice, tx).unwrap()).collect();
     let mark = || -> Batch<Result<Conflict, UtxoError>> {
-        coppice.produce("utxo_set_conflicting", UtxoSetConflicting { height: 12, txids: vec![txs[0].id()] })
+        coppice.produce("utxo_set_conflicting", UtxoSetConflictingBatch { height: 12, txids: vec![txs[0].id()] })
     };
     let dear = StablePagePrices { first_access: 300_000_000, first_write: 0 };
     host.set_limits(Limits { stable_page_prices: dear, ..Limits::default() });

@@ -197,7 +197,7 @@ fn half_entered(coppice: &Coppice, block: &AppendBlock, slices: u64) {
 
 /// Ticks until the upload is gone, with an upgrade between; answers how many rounds that took.
 fn undone(coppice: &Coppice, block: &AppendBlock, before: &View) -> u64 {
-    let open = |coppice: &Coppice| coppice.ask::<Option<(u64, UploadProgress)>>("get_upload", ()).is_some();
+    let open = |coppice: &Coppice| coppice.ask::<Option<OpenBlock>>("get_upload", ()).is_some();
     let mut rounds = 0;
     while open(coppice) {
         let begin = upload(&plain(NEXT, 1, 10), 10).0;
@@ -257,7 +257,7 @@ fn a_commit_that_nobody_goes_on_with_expires_and_is_undone() {
     roll_back(&coppice, NEXT - 1, |_| {});
     half_entered(&coppice, &block, 7);
     coppice.pass(100);
-    assert!(coppice.ask::<Option<(u64, UploadProgress)>>("get_upload", ()).is_some());
+    assert!(coppice.ask::<Option<OpenBlock>>("get_upload", ()).is_some());
     host.take_executions();
     coppice.pass(30);
     undone(&coppice, &block, &before);

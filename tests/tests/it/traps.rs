@@ -336,12 +336,12 @@ fn what_comes_before_pruning_is_passed_over_too() {
     let ticks = coppice.prune_status().ticks;
     (0..50).for_each(|_| coppice.ic.tick());
     assert!(coppice.prune_status().ticks <= ticks + 1, "{} ticks", coppice.prune_status().ticks - ticks);
-    assert!(coppice.ask::<Option<(u64, UploadProgress)>>("get_upload", ()).is_some());
+    assert!(coppice.ask::<Option<OpenBlock>>("get_upload", ()).is_some());
     check_named(&coppice, &host, "dropping an upload", "upload");
     // It is tried again then.
     host.faults().clear();
     coppice.pass(60);
-    assert_eq!(coppice.ask::<Option<(u64, UploadProgress)>>("get_upload", ()), None);
+    assert_eq!(coppice.ask::<Option<OpenBlock>>("get_upload", ()), None);
     assert_eq!(coppice.storage().owners[1].kept_bytes, 0);
 
     // A rollback that traps in its third message, with pruning switched off.

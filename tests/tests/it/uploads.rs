@@ -34,8 +34,11 @@ fn an_upload_interrupted_by_an_upgrade_between_every_two_messages_ends_the_same(
         assert_eq!(coppice.head(), Some(0), "nothing of it is seen before the commit");
         assert_eq!(coppice.location(plain_id(1, 0)), Err(ReadError::NotFound));
     }
-    let upload: Option<(u64, UploadProgress)> = coppice.ask("get_upload", ());
-    assert_eq!(upload, Some((1, UploadProgress { chunks: chunks.len() as u32, missing: 0 })));
+    let upload: Option<OpenBlock> = coppice.ask("get_upload", ());
+    assert_eq!(
+        upload,
+        Some(OpenBlock { number: 1, progress: UploadProgress { chunks: chunks.len() as u32, missing: 0 } })
+    );
     commit(&coppice, &block).unwrap();
     coppice.upgrade();
     assert_eq!(commit(&coppice, &block), Ok(Commit::Done), "a commit whose answer was lost is asked for again");
@@ -89,7 +92,7 @@ fn each_mistake_is_named_and_changes_nothing() {
     assert_eq!(commit(&coppice, &stranger), refused);
     assert_eq!(commit(&coppice, &block), Ok(Commit::Done));
     assert_eq!(begin(&coppice, &block, 400), Ok(UploadProgress { chunks: n, missing: 0 }), "it is kept already");
-    assert_eq!(coppice.ask::<Option<(u64, UploadProgress)>>("get_upload", ()), None);
+    assert_eq!(coppice.ask::<Option<OpenBlock>>("get_upload", ()), None);
 }
 
 #[test]
@@ -141,9 +144,9 @@ fn an_aborted_or_expired_upload_leaves_no_byte_behind() {
     coppice.pass(100);
     coppice.put(1, 0, upload(&large, 100_000).1[0].clone()).unwrap();
     coppice.pass(100);
-    assert!(coppice.ask::<Option<(u64, UploadProgress)>>("get_upload", ()).is_some(), "it was touched 100 s ago");
+    assert!(coppice.ask::<Option<OpenBlock>>("get_upload", ()).is_some(), "it was touched 100 s ago");
     coppice.pass(30);
-    assert_eq!(coppice.ask::<Option<(u64, UploadProgress)>>("get_upload", ()), None);
+    assert_eq!(coppice.ask::<Option<OpenBlock>>("get_upload", ()), None);
     assert_eq!(used(&coppice.storage()), used(&before));
     assert_eq!(coppice.append(&plain(1, 2, 10)), Ok(()));
 }

@@ -7,17 +7,17 @@ use serde_bytes::ByteBuf;
 
 pub type Done<T> = Batch<Result<T, UtxoError>>;
 
-pub fn create(coppice: &Coppice, height: u32, items: Vec<UtxoCreate>) -> Done<UtxoCreated> {
+pub fn create(coppice: &Coppice, height: u32, items: Vec<UtxoCreate>) -> Batch<Result<UtxoCreated, UtxoCreateError>> {
     coppice.produce("utxo_create", UtxoCreateBatch { height, items })
 }
 
-pub fn spend(coppice: &Coppice, height: u32, items: Vec<TransactionSpends>) -> Batch<Result<u32, Vec<SpendError>>> {
+pub fn spend(coppice: &Coppice, height: u32, items: Vec<TransactionSpends>) -> Batch<Result<u32, Vec<RefusedSpend>>> {
     coppice.produce("utxo_spend", UtxoSpendBatch { height, items })
 }
 
 pub fn set_mined(coppice: &Coppice, height: u32, block_id: u32, txs: &[&Tx], unset: bool) -> Done<Vec<u32>> {
     let items = txs.iter().map(|tx| MinedTransaction { txid: tx.id(), subtree: 3 }).collect();
-    let set = UtxoSetMined { height, block_id, block_height: height, on_longest_chain: !unset, unset, items };
+    let set = UtxoSetMinedBatch { height, block_id, block_height: height, on_longest_chain: !unset, unset, items };
     coppice.produce("utxo_set_mined", set)
 }
 
@@ -76,7 +76,7 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
     assert_eq!(all_ok(alerted("utxo_unfreeze", 12, 2)), [1]);
     after_each(coppice);
     for locked in [true, false] {
-        let set = UtxoSetLocked { height: 12, locked, txids: vec![grandchild.id()] };
+        let set = UtxoSetLockedBatch { height: 12, locked, txids: vec![grandchild.id()] };
         all_ok::<(), UtxoError>(coppice.produce("utxo_set_locked", set));
         assert_eq!(get(coppice, &grandchild).unwrap().locked, locked);
         after_each(coppice);
@@ -107,7 +107,7 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
     let resolved: Result<ConflictResolution, ConflictError> = coppice.produce("utxo_process_conflicting", arg);
     assert_eq!(resolved.unwrap().losers, [child.id(), grandchild.id()]);
     after_each(coppice);
-    let preserve = UtxoPreserve { until: 99, txids: vec![child.id(), ByteBuf::from([1; 32])] };
+    let preserve = UtxoPreserveBatch { until: 99, txids: vec![child.id(), ByteBuf::from([1; 32])] };
     assert_eq!(all_ok::<bool, UtxoError>(coppice.produce("utxo_preserve", preserve)), [true, false]);
     after_each(coppice);
     [&parent, &child, &rival, &grandchild].map(|tx| UtxoRecord { created_at: 0, ..get(coppice, tx).unwrap() }).into()
@@ -153,12 +153,12 @@ fn a_message_full_of_nonsense_is_answered_item_by_item() {
     let nothing = UtxoCreate { source: TransactionSource::Raw(ByteBuf::new()), ..Tx::orphan(1, 1).record() };
     let batch = create(&coppice, 5, vec![nothing; 15_000]);
     assert_eq!(batch.results.len() + batch.remaining as usize, 15_000);
-    assert!(batch.results.iter().all(|result| matches!(result, Err(UtxoError::BadTransaction { at: 0, .. }))));
+    assert!(batch.results.iter().all(|result| matches!(result, Err(UtxoCreateError::BadTransaction { at: 0, .. }))));
     let bad = Spend { txid: ByteBuf::new(), vout: 0, utxo_hash: ByteBuf::new(), vin: 0 };
     let spends = vec![TransactionSpends { spender: ByteBuf::from([1; 32]), spends: vec![bad; 6_000] }; 2];
     let batch = spend(&coppice, 5, spends);
     let errors = batch.results[0].as_ref().unwrap_err();
-    assert!(errors.len() >= 1_000 && errors.iter().all(|e| matches!(e.error, UtxoError::BadArgument { .. })));
+    assert!(errors.len() >= 1_000 && errors.iter().all(|e| matches!(e.error, UtxoSpendError::BadArgument { .. })));
     assert_eq!(coppice.storage().utxo, UtxoStorage { used_bytes: 128, ..UtxoStorage::default() });
 }
 
@@ -199,7 +199,7 @@ fn a_double_spend_is_marked_with_what_spends_from_it() {
     all_ok(create(&coppice, 5, [&parent, &child].map(Tx::record).into()));
     let spends = vec![parent.spend(0, 0)];
     all_ok(spend(&coppice, 5, vec![TransactionSpends { spender: child.id(), spends }]));
-    let arg = UtxoSetConflicting { height: 6, txids: vec![parent.id(), ByteBuf::from([9; 32])] };
+    let arg = UtxoSetConflictingBatch { height: 6, txids: vec![parent.id(), ByteBuf::from([9; 32])] };
     let done: Done<Conflict> = coppice.produce("utxo_set_conflicting", arg);
     let marked = done.results[0].as_ref().unwrap();
     assert_eq!(marked.marked, [parent.id(), child.id()]);
@@ -273,7 +273,7 @@ fn a_cap_on_memory_refuses_records_and_loses_none() {
         made += batch.results.iter().filter(|result| result.is_ok()).count() as u64;
         batch.results.into_iter().find_map(Result::err)
     });
-    assert_eq!(refused, Some(UtxoError::OutOfSpace));
+    assert_eq!(refused, Some(UtxoCreateError::OutOfSpace));
     assert_eq!(coppice.storage().utxo.records, made);
     let first = Tx::new(&[([1; 32], 0)], &[(5, vec![0x51; 3_000])]);
     assert!(get(&coppice, &first).is_ok());

@@ -170,7 +170,7 @@ fn run(prepared: &mut Prepared, op: &str, baseline: bool) -> Result<(), String> 
                     store.unspent(&call, &mut last);
                 }
                 "set_mined" => {
-                    let block = UtxoSetMined {
+                    let block = UtxoSetMinedBatch {
                         height: HEIGHT,
                         block_id: 1,
                         block_height: HEIGHT,

@@ -37,18 +37,18 @@ fn scattered(prepared: &mut Prepared, count: u64) -> (Vec<Transaction>, Vec<Tran
 
 /// Settings with which a tick does everything that is due.
 fn set_up(state: &mut State, old_from: u32, instructions: u64, ops: u64) -> Result<(), String> {
-    state.utxo_pruner.set_assembly(BlockAssemblyState::Running);
-    let change = PrunerSettingsChange {
-        unmined_tx_retention: Some(UnminedRetention::Blocks(old_from)),
+    state.utxo_pruner.set_assembly(UtxoBlockAssemblyState::Running);
+    let change = UtxoPrunerSettingsChange {
+        unmined_tx_retention: Some(UtxoUnminedRetention::Blocks(old_from)),
         utxo_chunk_group_limit: Some(10_000),
         max_ops_per_tick: Some(ops),
         max_instructions_per_tick: Some(instructions),
-        ..PrunerSettingsChange::default()
+        ..UtxoPrunerSettingsChange::default()
     };
     said(state.utxo_pruner.set_settings(&change)).map(drop)
 }
 
-fn tick(state: &mut State) -> PruneCounts {
+fn tick(state: &mut State) -> UtxoPruneCounts {
     let (pruner, mut records) = state.utxo_pruner();
     pruner.tick(&mut records, false);
     state.utxo_pruner.status(&state.config.utxo, &state.deletions).totals

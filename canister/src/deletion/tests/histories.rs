@@ -254,7 +254,7 @@ impl Run {
                 store_type: found.store_type,
             };
             prop_assert_eq!((found.id, &name, found.delete_at_height), (*id, &row.name, row.height));
-            prop_assert_eq!((found.retry_count, found.last_retry_at), (row.retries, row.last_retry));
+            prop_assert_eq!((found.retry_count, found.last_retry_at.unwrap_or(0)), (row.retries, row.last_retry));
             prop_assert_eq!((found.txid.as_ref().map(|txid| txid[0]), *state), (row.txid, row.at.state()));
             let expected = match row.at {
                 At::Leased(number) => Some(model.leases[&number].expires_at),

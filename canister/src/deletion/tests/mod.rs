@@ -192,7 +192,7 @@ fn at_the_cap_on_memory_rows_come_back_and_go() {
         store.slots.allocate(56).unwrap();
     }
     assert_eq!(queue.schedule(&name(b"new"), 1, NOW), Err(BlobDeletionError::OutOfSpace));
-    assert_eq!(queue.admits(&name(b"new"), &[1; 32]), Err(UtxoError::OutOfSpace));
+    assert_eq!(queue.admits(&name(b"new"), &[1; 32]), Err(UtxoRefusal::OutOfSpace));
     let lease = acquire(&mut queue, 2, 20, NOW);
     let rows = ids(&lease.rows);
     let arg = batch(&lease.token, &rows[..5], &rows[5..10], 3);
@@ -321,7 +321,7 @@ fn a_blob_that_a_record_names_is_nobody_elses() {
     assert_eq!(queue.admits(&blob, &first), Ok(()));
     assert!(queue.hold(&blob, &first) > 0);
     assert_eq!(queue.hold(&blob, &first), 0, "it is held already");
-    assert_eq!((queue.admits(&blob, &first), queue.admits(&blob, &second)), (Ok(()), Err(UtxoError::BlobTaken)));
+    assert_eq!((queue.admits(&blob, &first), queue.admits(&blob, &second)), (Ok(()), Err(UtxoRefusal::BlobTaken)));
     assert_eq!(queue.schedule(&blob, 1, NOW), Err(BlobDeletionError::HoldsRecord));
     assert_eq!(queue.cancel(&blob, NOW), Err(BlobDeletionError::HoldsRecord));
     assert_eq!((queue.pending_count(), queue.pending(u32::MAX, 0)), (0, vec![]));
@@ -332,7 +332,7 @@ fn a_blob_that_a_record_names_is_nobody_elses() {
     assert_eq!(queue.status().stores[0].held, 1);
 
     assert_eq!(queue.release(&blob, 5, &first).unwrap().0, Scheduled::Waits(1));
-    assert_eq!(queue.admits(&blob, &second), Err(UtxoError::BeingDeleted));
+    assert_eq!(queue.admits(&blob, &second), Err(UtxoRefusal::BeingDeleted));
     assert_eq!(queue.schedule(&blob, 1, NOW), Err(BlobDeletionError::HoldsRecord));
     assert_eq!(queue.cancel(&blob, NOW), Err(BlobDeletionError::HoldsRecord));
     // Given up, neither the row nor its record goes by being removed.

@@ -151,12 +151,12 @@ impl Model {
     }
 
     /// A record names a blob; the error says whether another one does that is alive.
-    pub fn hold(&mut self, name: &BlobName, txid: u8) -> Result<(), UtxoError> {
+    pub fn hold(&mut self, name: &BlobName, txid: u8) -> Result<(), UtxoRefusal> {
         match self.named(name).map(|(_, row)| (row.at, row.txid)) {
             None => drop(self.add(name, 0, Some(txid), At::Held)),
             Some((At::Held, Some(holder))) if holder == txid => {}
-            Some((At::Held, _)) => return Err(UtxoError::BlobTaken),
-            Some(_) => return Err(UtxoError::BeingDeleted),
+            Some((At::Held, _)) => return Err(UtxoRefusal::BlobTaken),
+            Some(_) => return Err(UtxoRefusal::BeingDeleted),
         }
         Ok(())
     }

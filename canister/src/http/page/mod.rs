@@ -42,7 +42,7 @@ struct View<'a> {
     prune: PruneStatus,
     storage: StorageStatus,
     export: ExportStatus,
-    pruner: PrunerStatus,
+    pruner: UtxoPrunerStatus,
     queue: BlobDeletionStatus,
 }
 
@@ -108,9 +108,10 @@ impl View<'_> {
                 (tile("Blocks kept", figure("blocks", storage.blocks, &count(storage.blocks)),
                     html! { (figure("pruned", prune.pruned_blocks, &count(prune.pruned_blocks))) " pruned" }))
                 (tile("Bytes kept", figure("kept_bytes", prune.capacity_bytes, &bytes(prune.capacity_bytes)),
-                    html! { @if prune.emergency_bytes > 0 {
-                        (format!("{:.0} % of emergency water", prune.capacity_bytes as f64 / prune.emergency_bytes as f64 * 100.0))
-                    } @else { "no limit of bytes" } }))
+                    html! { @match &prune.water_marks {
+                        Some(marks) => (format!("{:.0} % of emergency water", prune.capacity_bytes as f64 / marks.emergency as f64 * 100.0)),
+                        None => "no limit of bytes",
+                    } }))
                 (tile("Backlog", figure("backlog", prune.backlog.blocks, &count(prune.backlog.blocks)), html! { (empty) }))
                 (tile("Memory billed", figure("billed_bytes", storage.billed_bytes, &bytes(storage.billed_bytes)),
                     html! { (figure("reusable_bytes", storage.reusable_bytes, &bytes(storage.reusable_bytes))) " reusable" }))
@@ -118,7 +119,7 @@ impl View<'_> {
                         Some(exporter) => figure("slowest_lag", exporter.lag_blocks, &count(exporter.lag_blocks)),
                         None => html! { span.none { "none" } },
                     }, html! { @match slowest {
-                        Some(exporter) => { "blocks behind: " (exporter.name) },
+                        Some(exporter) => { "blocks behind, " (exporter.name) },
                         None => "no exporter is registered",
                     } }))
             }
@@ -137,10 +138,11 @@ impl View<'_> {
         };
         let (day, month) = (with_now(day), with_now(month));
         let prune = &self.prune;
-        let marks =
-            [("emergency", prune.emergency_bytes), ("high", prune.high_water_bytes), ("low", prune.low_water_bytes)];
-        let marks: Vec<Mark> =
-            marks.into_iter().filter(|(_, value)| *value > 0).map(|(name, value)| Mark { name, value }).collect();
+        let marks = prune
+            .water_marks
+            .as_ref()
+            .map(|marks| [("emergency", marks.emergency), ("high", marks.high), ("low", marks.low)]);
+        let marks: Vec<Mark> = marks.into_iter().flatten().map(|(name, value)| Mark { name, value }).collect();
         let value = |name, figure, of| Series { name, figure, of: Of::Value(of) };
         let rate = |name, figure, of| Series { name, figure, of: Of::Rate(of) };
         let kept = [value("kept", "kept", |sample| sample.kept_bytes as f64)];
@@ -205,8 +207,8 @@ impl View<'_> {
                 h3 { "UTXO records" }
                 p { (figure("utxo_records", self.storage.utxo.records, &count(self.storage.utxo.records))) " records, "
                     (count(self.storage.utxo.unmined)) " of them unmined. Height " (count(pruner.current_height.into()))
-                    ", persisted " (count(pruner.last_persisted_height.into())) ", pruned to " (count(pruner.last_processed_height.into()))
-                    ". The block assembly is " (if pruner.block_assembly == BlockAssemblyState::Running { "running" } else { "not running" }) "." }
+                    ", persisted " (pruner.last_persisted_height.map_or("none".into(), |height| count(height.into()))) ", pruned to " (count(pruner.last_processed_height.into()))
+                    ". The block assembly is " (if pruner.block_assembly == UtxoBlockAssemblyState::Running { "running" } else { "not running" }) "." }
                 @if jobs.is_empty() { p.note { "There was no job yet." } }
                 @else {
                     table {
@@ -241,7 +243,7 @@ impl View<'_> {
                 h3 { "Blobs outside" }
                 p { (figure("blobs_pending", self.pruner.blobs_pending, &count(self.pruner.blobs_pending))) " are to be deleted, "
                     (figure("blobs_dead", self.pruner.blobs_dead, &count(self.pruner.blobs_dead))) " were given up; "
-                    (count(self.queue.leases.len() as u64)) " leases." }
+                    (words::many(self.queue.leases.len() as u64, "lease")) "." }
                 @if !stores.is_empty() {
                     table {
                         thead { tr { th { "store" } th { "held" } th { "waiting" } th { "leased" } th { "backing off" } th { "given up" } } }
@@ -284,8 +286,8 @@ impl View<'_> {
                 h3 { "Plan" }
                 @for sentence in words::plan(plan.as_ref().ok()) { p { (sentence) } }
                 @if let Some(run) = &self.prune.last_run {
-                    p.note { "The last run began " (ago(run.at, self.now)) ": " (count(run.blocks)) " blocks with " (bytes(run.bytes))
-                        ", " (count(run.ticks)) " ticks, " (words::short(run.instructions as f64)) " instructions." }
+                    p.note { "The last run began " (ago(run.at, self.now)) ": " (words::blocks(run.blocks)) " with " (bytes(run.bytes))
+                        " went, in " (words::many(run.ticks, "tick")) " and " (words::short(run.instructions as f64)) " instructions." }
                 }
             }
         }

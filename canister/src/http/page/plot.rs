@@ -118,12 +118,19 @@ impl Of {
             Self::Value(value) => last_of_each.map(|sample| (sample.at, value(sample))).collect(),
             Self::Rate(count) => {
                 let mut before = run.first();
-                let rate = |now: &Sample, then: &Sample| {
+                let mut points = Vec::new();
+                for now in last_of_each {
+                    let Some(then) = before else { break };
+                    // Over a part of a column a rate says how a minute was, and nothing else.
+                    if now.at - then.at < (column / 2).min(run[run.len() - 1].at - run[0].at).max(1) {
+                        continue;
+                    }
                     let (from, to) = (count(then), count(now));
                     let rose = if to >= from { to - from } else { to };
-                    (now.at > then.at).then(|| (now.at, rose as f64 * 3_600.0 / (now.at - then.at) as f64))
-                };
-                last_of_each.filter_map(|now| rate(now, before.replace(now)?)).collect()
+                    points.push((now.at, rose as f64 * 3_600.0 / (now.at - then.at) as f64));
+                    before = Some(now);
+                }
+                points
             }
         }
     }

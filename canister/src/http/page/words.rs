@@ -2,7 +2,7 @@
 
 use crate::health::{duration, holder};
 use crate::prune::Policy;
-use coppice_interface::{PrunePlan, PrunePolicy, PruneProgress, PruneReason, StopReason};
+use coppice_interface::{HeldBy, PrunePlan, PrunePolicy, PruneProgress, PruneReason, StopReason};
 use time::UtcDateTime;
 
 /// A number with commas.
@@ -24,7 +24,7 @@ pub fn short(number: f64) -> String {
     match all.into_iter().find(|(from, _)| number >= *from) {
         Some((1e4, unit)) => format!("{:.1} {unit}", number / 1e3),
         Some((from, unit)) => format!("{:.2} {unit}", number / from),
-        None if number > 0.0 && number < 10.0 => format!("{number:.1}"),
+        None if number < 10.0 && number.fract() > 0.0 => format!("{number:.1}"),
         None => count(number as u64),
     }
 }
@@ -59,8 +59,14 @@ pub fn ago(ns: u64, now_ns: u64) -> String {
     format!("{} ago", duration(now_ns.saturating_sub(ns) / 1_000_000_000))
 }
 
-fn blocks(number: u64) -> String {
-    if number == 1 { "1 block".into() } else { format!("{} blocks", count(number)) }
+/// So many of something.
+pub fn many(number: u64, one: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{} {one}s", count(number)) }
+}
+
+/// So many blocks.
+pub fn blocks(number: u64) -> String {
+    many(number, "block")
 }
 
 /// A policy, a sentence each.
@@ -118,18 +124,22 @@ pub fn plan(plan: Option<&PrunePlan>) -> Vec<String> {
         PruneReason::Capacity => "Kept bytes are above their mark",
     };
     let mut said = vec![format!("{why}: those below block {} are to go.", count(plan.target))];
-    if let Some(held_by) = &plan.held_by {
-        said.push(format!(
-            "Only those below block {} may: the others are held by {}.",
-            count(plan.before),
-            holder(held_by)
-        ));
+    match &plan.held_by {
+        None => {}
+        Some(held_by @ (HeldBy::Exporter(_) | HeldBy::NoExporter)) => {
+            said.push(format!(
+                "Only those below block {} may: the others are held by {}.",
+                count(plan.before),
+                holder(held_by)
+            ));
+        }
+        Some(held_by) => said.push(format!("None goes, because of {}.", holder(held_by))),
     }
     said.push(format!(
-        "The next tick would prune {} with {} of payload, and free {} blobs.",
+        "The next tick would prune {} with {} of payload, and free {}.",
         blocks(plan.blocks),
         bytes(plan.bytes),
-        count(plan.blobs)
+        many(plan.blobs, "blob")
     ));
     match plan.progress {
         PruneProgress::Finished => {}

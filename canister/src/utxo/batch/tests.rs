@@ -1,7 +1,7 @@
 use super::*;
 use crate::utxo::tests::world::{Tx, World, raw};
 
-fn create(w: &mut World, items: &[UtxoCreate]) -> Batch<Result<UtxoCreated, UtxoError>> {
+fn create(w: &mut World, items: &[UtxoCreate]) -> Batch<Result<UtxoCreated, UtxoRefusal>> {
     let call = w.call();
     let World { store, blobs, .. } = w;
     store.batch(items, call.settings, |store, item| store.create(blobs, item, &call))

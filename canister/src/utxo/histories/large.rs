@@ -29,7 +29,7 @@ fn call(height: u32) -> Call {
 }
 
 fn is_full(answer: &Answer) -> bool {
-    answer.error() == Some(&UtxoError::OutOfSpace)
+    answer.error() == Some(UtxoRefusal::OutOfSpace)
 }
 
 /// What is full can be emptied, and what was emptied filled: for ever.
@@ -156,7 +156,7 @@ fn large_records_are_as_the_model_says() {
     both.apply(Op::Freeze(whole(1_000)));
     both.check(&[1_000], outputs);
     both.apply(Op::Unfreeze(whole(1_000)));
-    both.apply(Op::SetMined(UtxoSetMined {
+    both.apply(Op::SetMined(UtxoSetMinedBatch {
         height: both.height,
         block_id: 4,
         block_height: 3,

@@ -136,7 +136,7 @@ impl<S: Store> Run<'_, S> {
         let call = Call { height, now_ns: self.now_ns, settings: self.settings.clone() };
         self.done.push((op.clone(), height));
         let answer = self.store.apply(&op, &call).plain();
-        if answer.error() == Some(&UtxoError::OutOfSpace) {
+        if answer.error() == Some(UtxoRefusal::OutOfSpace) {
             *self.seen.entry(format!("{} OutOfSpace", op.name())).or_default() += 1;
             self.check()?;
             return Ok(answer);
@@ -174,7 +174,7 @@ impl<S: Store> Run<'_, S> {
                     let mut txid = ByteBuf::from(one.txid);
                     spoil_txid(wrong, &mut txid);
                     let items = vec![MinedTransaction { txid, subtree }];
-                    let op = UtxoSetMined { height, block_id, block_height, on_longest_chain, unset, items };
+                    let op = UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain, unset, items };
                     self.apply(Op::SetMined(op), height)?;
                 }
                 return Ok(());
@@ -223,8 +223,11 @@ impl<S: Store> Run<'_, S> {
         if !item.spends.is_empty()
             && let Answer::Spent(Err(errors)) = self.apply(Op::Spend(item), height)?
         {
-            let first = |error: &UtxoError| {
-                matches!(error, UtxoError::Spent { .. } | UtxoError::Conflicting | UtxoError::InvalidSpend)
+            let first = |error: &UtxoSpendError| {
+                matches!(
+                    error,
+                    UtxoSpendError::Spent { .. } | UtxoSpendError::Conflicting | UtxoSpendError::InvalidSpend
+                )
             };
             conflicting = errors.iter().any(|refused| first(&refused.error));
         }
@@ -460,7 +463,7 @@ impl<S: Store> Run<'_, S> {
             let BlockRef { block_id, height: block_height, subtree } = block(7);
             let items = vec![MinedTransaction { txid: txid.clone(), subtree }];
             let (height, on_longest_chain) = (self.height, true);
-            let mined = UtxoSetMined { height, block_id, block_height, on_longest_chain, unset: false, items };
+            let mined = UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain, unset: false, items };
             self.apply(Op::SetMined(mined), height)?;
             self.apply(Op::Spend(spends), height)?;
         }
@@ -471,7 +474,7 @@ impl<S: Store> Run<'_, S> {
     fn observe(&mut self) {
         for txid in self.model.records.keys() {
             let record = Store::record(&self.model, txid, 0, 10_000).expect("it is there");
-            let (paged, mined) = (record.total_extra_recs > 0, !record.block_ids.is_empty());
+            let (paged, mined) = (record.total_extra_recs > 0, !record.blocks.is_empty());
             let done = record.delete_at_height.is_some() && !record.conflicting;
             let facts = [
                 ("paged", paged),
@@ -481,7 +484,7 @@ impl<S: Store> Run<'_, S> {
                 ("deletable_pages", done && record.extra_pages.iter().any(|page| page.spent_utxos > 0)),
                 ("frozen_spent", record.frozen && record.spent_utxos > 0),
                 ("two_children", record.conflicting_children.len() > 1),
-                ("three_blocks", record.block_ids.len() > 2),
+                ("three_blocks", record.blocks.len() > 2),
                 ("unmined_with_blocks", mined && record.unmined_since.is_some()),
                 ("two_reassignments", record.reassignments.len() > 1),
                 ("deleted_child", !record.deleted_children.is_empty()),
@@ -518,23 +521,27 @@ impl<S: Store> Run<'_, S> {
         names.push(ByteBuf::from([0x55; 31]));
         for txid in &names {
             for (first, limit) in [(0, 10_000), (1, 3)] {
-                let record = store.record(txid, first, limit).map_err(plain);
-                same(&(first, limit), record, Store::record(model, txid, first, limit).map_err(plain))?;
+                let record = store.record(txid, first, limit).map_err(plain::<UtxoRefusal>);
+                same(&(first, limit), record, Store::record(model, txid, first, limit).map_err(plain::<UtxoRefusal>))?;
             }
             for (offset, length) in [(0, 1 << 20), (10, 30)] {
                 let part = UtxoGetPart { txid: txid.clone(), offset, length };
-                let bytes = store.transaction(&part).map_err(plain);
-                same(&part, bytes, Store::transaction(model, &part).map_err(plain))?;
-                let bytes = store.inpoints(&part).map_err(plain);
-                same(&part, bytes, Store::inpoints(model, &part).map_err(plain))?;
+                let bytes = store.transaction(&part).map_err(plain::<UtxoRefusal>);
+                same(&part, bytes, Store::transaction(model, &part).map_err(plain::<UtxoRefusal>))?;
+                let bytes = store.inpoints(&part).map_err(plain::<UtxoRefusal>);
+                same(&part, bytes, Store::inpoints(model, &part).map_err(plain::<UtxoRefusal>))?;
             }
         }
         for one in &self.transactions {
             for vout in 0..=one.outputs {
                 let outpoint = Outpoint { txid: ByteBuf::from(one.txid), vout };
                 for height in [self.height, self.height + 3, 1_000_000] {
-                    let state = store.spend_state(&outpoint, height).map_err(plain);
-                    same(&(&outpoint, height), state, Store::spend_state(model, &outpoint, height).map_err(plain))?;
+                    let state = store.spend_state(&outpoint, height).map_err(plain::<UtxoRefusal>);
+                    same(
+                        &(&outpoint, height),
+                        state,
+                        Store::spend_state(model, &outpoint, height).map_err(plain::<UtxoRefusal>),
+                    )?;
                 }
             }
         }

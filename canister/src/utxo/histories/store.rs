@@ -125,7 +125,7 @@ impl Store for Real {
         answer
     }
 
-    fn record(&self, txid: &[u8], first: u32, limit: u32) -> Result<UtxoRecord, UtxoError> {
+    fn record(&self, txid: &[u8], first: u32, limit: u32) -> Result<UtxoRecord, UtxoRefusal> {
         let mut record = self.store.get(&UtxoGet { txid: ByteBuf::from(txid), first, limit })?;
         // Where the blobs lie is not the model's business: that they hold the bytes is asked elsewhere.
         if let TransactionPlace::Blobs { parts, .. } = &mut record.transaction {
@@ -135,15 +135,15 @@ impl Store for Real {
         Ok(record)
     }
 
-    fn transaction(&self, part: &UtxoGetPart) -> Result<TransactionPart, UtxoError> {
+    fn transaction(&self, part: &UtxoGetPart) -> Result<TransactionPart, UtxoRefusal> {
         self.store.transaction(&self.blobs, part)
     }
 
-    fn inpoints(&self, part: &UtxoGetPart) -> Result<InpointsPart, UtxoError> {
+    fn inpoints(&self, part: &UtxoGetPart) -> Result<InpointsPart, UtxoRefusal> {
         self.store.inpoints(part)
     }
 
-    fn spend_state(&self, outpoint: &Outpoint, height: u32) -> Result<UtxoSpendState, UtxoError> {
+    fn spend_state(&self, outpoint: &Outpoint, height: u32) -> Result<UtxoSpendState, UtxoRefusal> {
         Ok(self.store.spend_states(std::slice::from_ref(outpoint), height)?.remove(0))
     }
 

@@ -46,7 +46,7 @@ impl Model {
         held
     }
 
-    pub fn set_conflicting(&mut self, txid: &[u8], call: &Call) -> Result<Conflict, UtxoError> {
+    pub fn set_conflicting(&mut self, txid: &[u8], call: &Call) -> Result<Conflict, UtxoRefusal> {
         not_zero(call.height)?;
         let first = self.get(txid)?.given.txid;
         let mut visited = Vec::new();
@@ -72,17 +72,17 @@ impl Model {
     fn resolve(&mut self, named: &[ByteBuf], call: &Call) -> Result<ConflictResolution, ConflictError> {
         let with = |txid: &[u8]| {
             let txid = ByteBuf::from(txid);
-            move |error| ConflictError { txid, error }
+            move |error: UtxoRefusal| ConflictError { txid, error: error.into() }
         };
         let mut winners: Vec<Hash> = Vec::new();
         not_zero(call.height).map_err(with(named.first().map_or(&[], |first| &first[..])))?;
         for txid in named {
             let record = self.get(txid).map_err(with(txid))?;
             if !record.conflicting {
-                return Err(with(txid)(UtxoError::NotConflicting));
+                return Err(with(txid)(UtxoRefusal::NotConflicting));
             }
             if record.given.inputs.is_empty() && !record.given.coinbase {
-                return Err(with(txid)(UtxoError::BadArgument { field: "winners".into(), why: "no inputs".into() }));
+                return Err(with(txid)(UtxoRefusal::BadArgument { field: "winners".into(), why: "no inputs".into() }));
             }
             if !winners.contains(&record.given.txid) {
                 winners.push(record.given.txid);
@@ -107,7 +107,7 @@ impl Model {
             visited.contains(txid) || self.spends(txid).iter().any(|(parent, ..)| visited.contains(parent))
         };
         if let Some(winner) = winners.iter().find(loses) {
-            return Err(with(winner)(UtxoError::WinnerLoses));
+            return Err(with(winner)(UtxoRefusal::WinnerLoses));
         }
 
         let mut unspent = self.parent_spends(&visited);

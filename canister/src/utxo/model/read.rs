@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 impl Model {
     /// The record, with at most `limit` entries from output `first` on.
-    pub fn record(&self, txid: &[u8], first: u32, limit: u32) -> Result<UtxoRecord, UtxoError> {
+    pub fn record(&self, txid: &[u8], first: u32, limit: u32) -> Result<UtxoRecord, UtxoRefusal> {
         let record = self.get(txid)?;
         let window: Vec<_> = record.outputs.iter().skip(first as usize).take(limit as usize).collect();
         let mut deleted_children: Vec<ByteBuf> = Vec::new();
@@ -31,7 +31,7 @@ impl Model {
             total_extra_recs: extra.len() as u32,
             spent_extra_recs: extra.iter().filter(|page| page.spent_utxos == page.record_utxos).count() as u32,
             extra_pages: extra.iter().skip((first / record.batch).max(1) as usize - 1).copied().collect(),
-            spendable_in: record.spendable_in.clone().into_iter().collect(),
+            spendable_in: record.spendable_in.iter().map(|(&vout, &height)| SpendableIn { vout, height }).collect(),
             frozen: record.utxos().any(|output| output.frozen),
             locked: record.locked,
             conflicting: record.conflicting,
@@ -41,9 +41,7 @@ impl Model {
             preserve_until: record.preserve_until,
             delete_at_height: record.delete_at_height,
             spending_height: record.spending_height,
-            block_ids: record.blocks.iter().map(|block| block.block_id).collect(),
-            block_heights: record.blocks.iter().map(|block| block.height).collect(),
-            subtree_idxs: record.blocks.iter().map(|block| block.subtree).collect(),
+            blocks: record.blocks.clone(),
             transaction: record.given.place.clone(),
             reassignments: record.reassignments.clone(),
             deleted_children,
@@ -60,10 +58,10 @@ impl Model {
     }
 
     /// The transaction's bytes.
-    pub fn transaction(&self, part: &UtxoGetPart) -> Result<TransactionPart, UtxoError> {
+    pub fn transaction(&self, part: &UtxoGetPart) -> Result<TransactionPart, UtxoRefusal> {
         let given = &self.get(&part.txid)?.given;
         match &given.place {
-            TransactionPlace::Outside(store) => Err(UtxoError::Outside(store.clone())),
+            TransactionPlace::Outside(store) => Err(UtxoRefusal::Outside(store.clone())),
             _ => {
                 let bytes = given.bytes.iter().skip(part.offset as usize).take(part.length as usize).copied();
                 let (bytes, total) = (bytes.collect(), given.bytes.len() as u64);
@@ -77,14 +75,14 @@ impl Model {
     }
 
     /// The transaction's TxInpoints.
-    pub fn inpoints(&self, part: &UtxoGetPart) -> Result<InpointsPart, UtxoError> {
+    pub fn inpoints(&self, part: &UtxoGetPart) -> Result<InpointsPart, UtxoRefusal> {
         let all = inpoints(&self.get(&part.txid)?.given.inputs);
         let bytes = all.iter().skip(part.offset as usize).take(part.length as usize).copied();
         Ok(InpointsPart { bytes: ByteBuf::from(bytes.collect::<Vec<_>>()), total: all.len() as u64 })
     }
 
     /// Whether an output can be spent.
-    pub fn spend_state(&self, outpoint: &Outpoint, height: u32) -> Result<UtxoSpendState, UtxoError> {
+    pub fn spend_state(&self, outpoint: &Outpoint, height: u32) -> Result<UtxoSpendState, UtxoRefusal> {
         let missing = UtxoSpendState { status: SpendStatus::NotFound, utxo_hash: None, spender: None };
         let txid = hash_argument("txid", &outpoint.txid)?;
         let Some(record) = self.records.get(&txid) else { return Ok(missing) };

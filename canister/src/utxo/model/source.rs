@@ -198,11 +198,11 @@ impl Given {
     }
 }
 
-fn bad(field: &str) -> UtxoError {
-    UtxoError::BadArgument { field: field.into(), why: String::new() }
+fn bad(field: &str) -> UtxoRefusal {
+    UtxoRefusal::BadArgument { field: field.into(), why: String::new() }
 }
 
-fn outputs_only(partial: &PartialTransaction, height: u32) -> Result<Given, UtxoError> {
+fn outputs_only(partial: &PartialTransaction, height: u32) -> Result<Given, UtxoRefusal> {
     let txid = hash_argument("txid", &partial.txid)?;
     let rising = partial.outputs.windows(2).all(|pair| pair[0].index < pair[1].index);
     if !rising || partial.outputs.last().is_some_and(|last| last.index >= partial.total_outputs) {
@@ -230,7 +230,7 @@ fn outputs_only(partial: &PartialTransaction, height: u32) -> Result<Given, Utxo
     })
 }
 
-fn outside(outside: &OutsideTransaction) -> Result<Given, UtxoError> {
+fn outside(outside: &OutsideTransaction) -> Result<Given, UtxoRefusal> {
     let txid = hash_argument("txid", &outside.txid)?;
     if outside.store.blob_key.is_empty() || outside.store.blob_key.len() > 1_024 {
         return Err(bad("blob_key"));
@@ -238,7 +238,8 @@ fn outside(outside: &OutsideTransaction) -> Result<Given, UtxoError> {
     if outside.coinbase && !outside.inputs.is_empty() {
         return Err(bad("inputs"));
     }
-    let parent = |input: &Outpoint| -> Result<_, UtxoError> { Ok((hash_argument("inputs", &input.txid)?, input.vout)) };
+    let parent =
+        |input: &Outpoint| -> Result<_, UtxoRefusal> { Ok((hash_argument("inputs", &input.txid)?, input.vout)) };
     let output = |hash: &Option<ByteBuf>| hash.as_ref().map(|hash| hash_argument("utxo_hashes", hash)).transpose();
     Ok(Given {
         txid,
@@ -265,16 +266,16 @@ pub fn given(
     height: u32,
     call: &Call,
     uploaded: Option<&[u8]>,
-) -> Result<Given, UtxoError> {
+) -> Result<Given, UtxoRefusal> {
     let settings = &call.settings;
-    let raw = |bytes: &[u8]| parse(bytes).ok_or(UtxoError::BadTransaction { at: 0, why: String::new() });
+    let raw = |bytes: &[u8]| parse(bytes).ok_or(UtxoRefusal::BadTransaction { at: 0, why: String::new() });
     let mut given = match source {
         TransactionSource::Raw(bytes) => raw(bytes)?,
         TransactionSource::Uploaded(txid) => {
             let txid = hash_argument("txid", txid)?;
-            let given = raw(uploaded.ok_or(UtxoError::NoUpload)?)?;
+            let given = raw(uploaded.ok_or(UtxoRefusal::NoUpload)?)?;
             if given.txid != txid {
-                return Err(UtxoError::BadTransaction { at: 0, why: "it is another".into() });
+                return Err(UtxoRefusal::BadTransaction { at: 0, why: "it is another".into() });
             }
             given
         }
@@ -282,7 +283,7 @@ pub fn given(
         TransactionSource::Outside(transaction) => outside(transaction)?,
     };
     if given.outputs.is_empty() {
-        return Err(UtxoError::NoOutputs);
+        return Err(UtxoRefusal::NoOutputs);
     }
     let large = given.outputs.len() > settings.utxo_batch_size as usize
         || given.bytes.len() > settings.max_tx_size_in_store as usize

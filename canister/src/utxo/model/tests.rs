@@ -95,18 +95,18 @@ fn a_coinbase() {
     let created = model.create(&item, &call(5)).unwrap();
     let txid = reversed("4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b");
     assert_eq!(created, UtxoCreated { txid: buf(&txid), utxos: 1, extra_pages: 0, external: false });
-    assert_eq!(model.create(&item, &call(5)), Err(UtxoError::TxExists));
+    assert_eq!(model.create(&item, &call(5)), Err(UtxoRefusal::TxExists));
     let record = model.record(&txid, 0, 10).unwrap();
     assert!(record.is_coinbase && !record.locked && record.unmined_since.is_none());
     assert_eq!((record.inputs, record.spending_height, record.fee, record.size_in_bytes), (0, 101, None, 204));
-    assert_eq!((record.block_ids, record.block_heights, record.subtree_idxs), (vec![9], vec![1], vec![2]));
+    assert_eq!(record.blocks, [BlockRef { block_id: 9, height: 1, subtree: 2 }]);
     assert_eq!(record.inpoints, Some(ByteBuf::from([0; 4])));
 
     let hash = record.utxos[0].clone().unwrap();
     let spends = vec![Spend { txid: buf(&txid), vout: 0, utxo_hash: hash, vin: 1 }];
     let item = TransactionSpends { spender: buf(&[7; 32]), spends };
-    let immature = UtxoError::CoinbaseImmature { spendable_at: 101 };
-    assert_eq!(model.spend(&item, &call(100)), Err(vec![SpendError { spend: 0, error: immature }]));
+    let immature = UtxoRefusal::CoinbaseImmature { spendable_at: 101 };
+    assert_eq!(model.spend(&item, &call(100)), Err(vec![RefusedSpend { spend: 0, error: immature.into() }]));
     assert_eq!(model.spend(&item, &call(101)), Ok(1));
     assert_eq!(model.spend(&item, &call(102)), Ok(0));
     let record = model.record(&txid, 0, 10).unwrap();
@@ -122,13 +122,13 @@ fn a_spender_that_was_deleted_is_not_taken_again() {
     assert_eq!(model.spend(&holding(2, &[(1, 0)]), &call(1)), Ok(1));
     assert_eq!(model.spend(&holding(3, &[(9, 0), (1, 1)]), &call(1)).unwrap_err().len(), 1);
     assert_eq!(model.delete(&[2; 32], &call(1)), Ok(1));
-    assert_eq!(model.delete(&[2; 32], &call(1)), Err(UtxoError::TxNotFound));
+    assert_eq!(model.delete(&[2; 32], &call(1)), Err(UtxoRefusal::TxNotFound));
     assert_eq!(model.record(&[1; 32], 0, 2).unwrap().deleted_children, [buf(&[2; 32])]);
     assert_eq!(model.record(&[1; 32], 1, 1).unwrap().deleted_children, Vec::<ByteBuf>::new());
-    let refused = SpendError { spend: 0, error: UtxoError::InvalidSpend };
+    let refused = RefusedSpend { spend: 0, error: UtxoSpendError::InvalidSpend };
     assert_eq!(model.spend(&holding(2, &[(1, 0)]), &call(1)), Err(vec![refused]));
     let by = Spender { txid: buf(&[2; 32]), vin: 0 };
-    let refused = SpendError { spend: 0, error: UtxoError::Spent { by } };
+    let refused = RefusedSpend { spend: 0, error: UtxoSpendError::Spent { by } };
     assert_eq!(model.spend(&holding(4, &[(1, 0)]), &call(1)), Err(vec![refused]));
 }
 

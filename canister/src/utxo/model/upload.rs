@@ -34,16 +34,16 @@ impl Model {
     }
 
     pub fn begin(&mut self, arg: &BeginTransaction, call: &Call) -> Result<UploadProgress, TransactionUploadError> {
-        let txid = hash_argument("txid", &arg.txid).map_err(TransactionUploadError::Refused)?;
+        let txid = hash_argument("txid", &arg.txid).map_err(TransactionUploadError::from)?;
         if self.records.contains_key(&txid) {
-            return Err(TransactionUploadError::Refused(UtxoError::TxExists));
+            return Err(TransactionUploadError::from(UtxoRefusal::TxExists));
         }
         let limit = call.settings.max_external_bytes;
         match &self.upload {
             Some(open) if open.begun == *arg => return Ok(open.progress()),
             Some(open) => return Err(TransactionUploadError::OtherUpload { txid: open.begun.txid.clone() }),
             None if self.external_bytes() + class_bytes(arg.length) > limit => {
-                return Err(TransactionUploadError::Refused(UtxoError::ExternalFull { limit }));
+                return Err(TransactionUploadError::from(UtxoRefusal::ExternalFull { limit }));
             }
             None => {}
         }

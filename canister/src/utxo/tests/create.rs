@@ -38,9 +38,7 @@ fn a_record_has_every_field_and_gives_its_bytes_back() {
         preserve_until: None,
         delete_at_height: None,
         spending_height: 0,
-        block_ids: vec![],
-        block_heights: vec![],
-        subtree_idxs: vec![],
+        blocks: vec![],
         transaction: TransactionPlace::Record,
         reassignments: vec![],
         deleted_children: vec![],
@@ -56,7 +54,7 @@ fn a_record_has_every_field_and_gives_its_bytes_back() {
     };
     assert_eq!(w.get(&tx), record);
     assert_eq!(w.bytes(&tx), (tx.raw.clone(), FileType::Tx));
-    assert_eq!(w.create(&raw(&tx)), Err(UtxoError::TxExists));
+    assert_eq!(w.create(&raw(&tx)), Err(UtxoRefusal::TxExists));
     assert_eq!(w.store.index(Order::UnminedSince), [(1_000, vec![parent.txid, tx.txid])]);
 }
 
@@ -75,7 +73,7 @@ fn an_extended_transaction_says_its_fee_and_has_the_standard_txid() {
     assert_eq!(w.bytes(&tx).0, extended);
 
     w.settings.require_extended = true;
-    assert_eq!(w.create(&raw(&Tx::orphan(2, 1))), Err(UtxoError::NotExtended { input: 0 }));
+    assert_eq!(w.create(&raw(&Tx::orphan(2, 1))), Err(UtxoRefusal::NotExtended { input: 0 }));
     w.make(&Tx::coinbase(3, 1));
 }
 
@@ -97,12 +95,12 @@ fn a_transaction_is_parsed_to_its_last_byte_and_cut_anywhere_it_is_none() {
     for whole in [&tx.raw[..], &extended] {
         for cut in (0..whole.len().min(1_000)).chain([whole.len() - 1]) {
             let item = UtxoCreate { source: TransactionSource::Raw(ByteBuf::from(&whole[..cut])), ..raw(&tx) };
-            assert!(matches!(w.create(&item), Err(UtxoError::BadTransaction { .. })), "{cut}");
+            assert!(matches!(w.create(&item), Err(UtxoRefusal::BadTransaction { .. })), "{cut}");
         }
         let long = [whole, &[0]].concat();
         let item = UtxoCreate { source: TransactionSource::Raw(ByteBuf::from(long)), ..raw(&tx) };
         let at = whole.len() as u64;
-        assert!(matches!(w.create(&item), Err(UtxoError::BadTransaction { at: found, .. }) if found == at));
+        assert!(matches!(w.create(&item), Err(UtxoRefusal::BadTransaction { at: found, .. }) if found == at));
     }
     w.make(&tx);
     let record = w.get(&tx);
@@ -111,7 +109,7 @@ fn a_transaction_is_parsed_to_its_last_byte_and_cut_anywhere_it_is_none() {
     for vout in [2, 5] {
         assert_eq!(record.utxos[vout as usize].as_ref().unwrap()[..], tx.hash(vout));
     }
-    assert_eq!(w.create(&raw(&Tx::new(&[([1; 32], 0)], &[]))), Err(UtxoError::NoOutputs));
+    assert_eq!(w.create(&raw(&Tx::new(&[([1; 32], 0)], &[]))), Err(UtxoRefusal::NoOutputs));
 }
 
 #[test]
@@ -121,10 +119,10 @@ fn a_coinbase_is_spendable_after_its_maturity() {
     w.create(&UtxoCreate { mined: mined(&[block(4, 900)]), ..raw(&coinbase) }).unwrap();
     let record = w.get(&coinbase);
     assert_eq!((record.spending_height, record.is_coinbase, record.inputs), (1_000, true, 0));
-    assert_eq!((record.unmined_since, record.block_ids), (None, vec![4]));
+    assert_eq!((record.unmined_since, record.blocks[0].block_id, record.blocks.len()), (None, 4, 1));
     let by = Tx::of(2, &[(coinbase.txid, 0)], 1);
     w.height = 999;
-    let immature = UtxoError::CoinbaseImmature { spendable_at: 1_000 };
+    let immature = UtxoRefusal::CoinbaseImmature { spendable_at: 1_000 };
     assert_eq!(w.spend_one(&coinbase, 0, &by), Err(immature));
     assert_eq!(w.state(&coinbase, 0), SpendStatus::Immature { spendable_at: 1_000 });
     w.height = 1_000;
@@ -161,9 +159,9 @@ fn large_transactions_lie_in_the_blob_store_and_what_is_refused_leaves_nothing()
 
     let full = Tx::new(&[([1; 32], 1)], &[(5, vec![0x51; 1_500])]);
     let before = w.store.storage();
-    assert_eq!(w.create(&raw(&full)), Err(UtxoError::ExternalFull { limit: 128 << 10 }));
+    assert_eq!(w.create(&raw(&full)), Err(UtxoRefusal::ExternalFull { limit: 128 << 10 }));
     let twice = UtxoCreate { mined: mined(&[block(1, 5), block(1, 6)]), ..raw(&Tx::orphan(3, 1)) };
-    assert!(matches!(w.create(&twice), Err(UtxoError::BadArgument { field, .. }) if field == "mined"));
+    assert!(matches!(w.create(&twice), Err(UtxoRefusal::BadArgument { field, .. }) if field == "mined"));
     assert_eq!(w.store.storage(), before);
 
     for txid in [tx.txid, [9; 32]] {
@@ -200,10 +198,10 @@ fn a_transaction_outside_is_believed_and_named() {
     assert_eq!((record.size_in_bytes, record.version, record.lock_time, record.fee), (5_000_000, 3, 4, Some(9)));
     assert_eq!(record.utxos, [Some(ByteBuf::from(tx.hash(0))), None]);
     let part = UtxoGetPart { txid: tx.id(), offset: 0, length: 1 };
-    assert_eq!(w.store.transaction(&w.blobs, &part), Err(UtxoError::Outside(store)));
+    assert_eq!(w.store.transaction(&w.blobs, &part), Err(UtxoRefusal::Outside(store)));
     let bad = OutsideTransaction { utxo_hashes: vec![Some(ByteBuf::from([1; 31]))], ..outside };
     let item = UtxoCreate { source: TransactionSource::Outside(bad), ..raw(&tx) };
-    assert!(matches!(w.create(&item), Err(UtxoError::BadArgument { field, .. }) if field == "utxo_hash"));
+    assert!(matches!(w.create(&item), Err(UtxoRefusal::BadArgument { field, .. }) if field == "utxo_hash"));
 }
 
 #[test]
@@ -227,7 +225,7 @@ fn counts_lengths_and_values_at_the_boundaries_of_a_var_int() {
     let tx = Tx::orphan(1, 1);
     let raw_bytes = [&tx.raw[..4], &[0xFD, 1, 0], &tx.raw[5..]].concat();
     let item = UtxoCreate { source: TransactionSource::Raw(ByteBuf::from(raw_bytes)), ..raw(&tx) };
-    assert!(matches!(w.create(&item), Err(UtxoError::BadTransaction { at: 4, .. })));
+    assert!(matches!(w.create(&item), Err(UtxoRefusal::BadTransaction { at: 4, .. })));
 }
 
 #[test]
@@ -236,11 +234,11 @@ fn a_record_of_many_blocks_keeps_them_in_order_and_one_of_too_many_is_refused() 
     let blocks: Vec<BlockRef> = (0..1_003).map(|i| block(i, 900 + i)).collect();
     let tx = Tx::orphan(1, 1);
     let refused = w.create(&UtxoCreate { mined: mined(&blocks), ..raw(&tx) });
-    assert_eq!(refused, Err(UtxoError::TooLarge { what: "blocks".into(), limit: 1_002 }));
+    assert_eq!(refused, Err(UtxoRefusal::TooLarge { what: "blocks".into(), limit: 1_002 }));
     w.create(&UtxoCreate { mined: mined(&blocks[..1_002]), ..raw(&tx) }).unwrap();
     let call = w.call();
     let item = MinedTransaction { txid: tx.id(), subtree: 0 };
-    let one_more = UtxoSetMined {
+    let one_more = UtxoSetMinedBatch {
         height: 1_000,
         block_id: 5_000,
         block_height: 7,
@@ -250,14 +248,14 @@ fn a_record_of_many_blocks_keeps_them_in_order_and_one_of_too_many_is_refused() 
     };
     let before = w.get(&tx);
     let refused = w.store.set_mined(&one_more, &item, &call);
-    assert_eq!(refused, Err(UtxoError::TooLarge { what: "blocks".into(), limit: 1_000 }));
+    assert_eq!(refused, Err(UtxoRefusal::TooLarge { what: "blocks".into(), limit: 1_000 }));
     assert_eq!(w.get(&tx), before);
     for gone in 0..1_000 {
         w.set_mined(&tx, block(gone, 0), true, true);
     }
     let record = w.get(&tx);
-    assert_eq!((record.block_ids, record.block_heights), (vec![1_000, 1_001], vec![1_900, 1_901]));
-    assert_eq!(record.subtree_idxs, [1_007, 1_008]);
+    let block = |block_id, height, subtree| BlockRef { block_id, height, subtree };
+    assert_eq!(record.blocks, [block(1_000, 1_900, 1_007), block(1_001, 1_901, 1_008)]);
     let used = w.store.storage().used_bytes;
     assert!(used <= 1_024, "the slot of the extras is given back: {used}");
 }

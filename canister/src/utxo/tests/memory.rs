@@ -24,7 +24,7 @@ fn an_operation_that_memory_does_not_allow_changes_nothing() {
     let grandchild = Tx::of(4, &[(child.txid, 0)], 1);
     let new = Tx::of(5, &[(parent.txid, 1)], 300);
     let txs = [&parent, &child, &rival, &grandchild, &new];
-    type Operation<'a> = &'a dyn Fn(&mut World) -> Result<(), UtxoError>;
+    type Operation<'a> = &'a dyn Fn(&mut World) -> Result<(), UtxoRefusal>;
     let many: Vec<BlockRef> = (0..40).map(|i| block(i, 900)).collect();
     let operations: [(&str, Operation); 9] = [
         ("create", &|w| w.create(&raw(&new)).map(drop)),
@@ -35,13 +35,13 @@ fn an_operation_that_memory_does_not_allow_changes_nothing() {
             let call = w.call();
             w.store.set_conflicting(&parent.txid, &call).map(drop)
         }),
-        ("process_conflicting", &|w| w.process(&[&rival]).map(drop).map_err(|error| error.error)),
+        ("process_conflicting", &|w| w.process(&[&rival]).map(drop).map_err(|error| error.error.into())),
         ("reassign", &|w| w.reassign(&parent, 1, [9; 32]).map(drop)),
         ("preserve", &|w| w.store.preserve(&parent.txid, 5_000_000).map(drop)),
         ("set_mined", &|w| {
             let call = w.call();
             let item = MinedTransaction { txid: grandchild.id(), subtree: 0 };
-            let set = UtxoSetMined {
+            let set = UtxoSetMinedBatch {
                 height: 1,
                 block_id: 77,
                 block_height: 1,
@@ -75,7 +75,7 @@ fn an_operation_that_memory_does_not_allow_changes_nothing() {
             let done = operation(&mut w);
             outcomes[usize::from(done.is_ok())] += 1;
             if let Err(error) = done {
-                assert_eq!(error, UtxoError::OutOfSpace, "{name} with {left} bytes left");
+                assert_eq!(error, UtxoRefusal::OutOfSpace, "{name} with {left} bytes left");
                 assert_eq!(all(&w, &txs), before, "{name} with {left} bytes left");
             }
             let after = all(&w, &txs);
@@ -102,7 +102,7 @@ fn what_is_deleted_at_the_cap_makes_room_for_what_comes() {
         }
         Err(error) => Some(error),
     });
-    assert_eq!(refused, Some(UtxoError::OutOfSpace));
+    assert_eq!(refused, Some(UtxoRefusal::OutOfSpace));
     assert!(made.len() > 5, "{}", made.len());
     for round in 0..3 {
         for tx in &made {

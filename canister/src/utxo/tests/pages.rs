@@ -70,7 +70,7 @@ fn pages_without_a_utxo_are_spent_from_the_beginning() {
     w.create(&UtxoCreate { mined: mined(&[block(1, 900)]), ..raw(&tx) }).unwrap();
     assert_eq!(counters(&w, &tx), (0, vec![(0, 0), (1, 0)], 1));
     let by = Tx::orphan(2, 1);
-    assert_eq!(w.spend(&by, &[tx.spend(0, 0)]).unwrap_err()[0].error, UtxoError::UtxoNotFound);
+    assert_eq!(w.spend(&by, &[tx.spend(0, 0)]).unwrap_err()[0].error, UtxoSpendError::UtxoNotFound);
     assert_eq!(w.spend(&by, &[tx.spend(4, 0), tx.spend(1, 1)]), Ok(2));
     assert_eq!((counters(&w, &tx).2, w.get(&tx).delete_at_height), (2, Some(1_288)));
 
@@ -114,12 +114,12 @@ fn a_transaction_that_no_message_holds_comes_in_chunks() {
     let bad = BeginTransaction { chunk_size: 100_000, ..begin.clone() };
     let settings = w.settings.clone();
     let at = |w: &mut World, begin: &BeginTransaction| w.store.begin_upload(&mut w.blobs, begin, &settings, BY, 10);
-    assert!(matches!(at(&mut w, &bad), Err(TransactionUploadError::Refused(UtxoError::BadArgument { .. }))));
+    assert!(matches!(at(&mut w, &bad), Err(TransactionUploadError::Refused(UtxoCreateError::BadArgument { .. }))));
     assert_eq!(at(&mut w, &begin), Ok(UploadProgress { chunks: 5, missing: 5 }));
     let other = BeginTransaction { txid: ByteBuf::from([3; 32]), ..begin.clone() };
     assert_eq!(at(&mut w, &other), Err(TransactionUploadError::OtherUpload { txid: tx.id() }));
     let item = UtxoCreate { source: TransactionSource::Uploaded(tx.id()), ..raw(&tx) };
-    assert_eq!(w.create(&item), Err(UtxoError::NoUpload));
+    assert_eq!(w.create(&item), Err(UtxoRefusal::NoUpload));
     let chunk = |i: u32| PutTransactionChunk {
         txid: tx.id(),
         chunk: i,
@@ -134,7 +134,7 @@ fn a_transaction_that_no_message_holds_comes_in_chunks() {
     let short = PutTransactionChunk { bytes: ByteBuf::from([0]), ..chunk(3) };
     let expected = TransactionUploadError::WrongLength { expected: 1 << 20 };
     assert_eq!(w.store.uploads.put(&mut w.blobs, &short, BY, 11), Err(expected));
-    assert_eq!(w.create(&item), Err(UtxoError::NoUpload));
+    assert_eq!(w.create(&item), Err(UtxoRefusal::NoUpload));
     w.store.uploads.put(&mut w.blobs, &chunk(3), BY, 12).unwrap();
     assert!(w.blobs.kept_bytes(Owner::Upload) > 0);
     assert!(w.create(&item).unwrap().external);
@@ -155,7 +155,7 @@ fn a_transaction_that_no_message_holds_comes_in_chunks() {
         match what {
             "whole" => assert!(!w.create(&item).unwrap().external),
             "another's" => {
-                assert!(matches!(w.create(&item), Err(UtxoError::BadTransaction { .. })));
+                assert!(matches!(w.create(&item), Err(UtxoRefusal::BadTransaction { .. })));
                 assert_eq!(w.store.uploads.abort(&mut w.blobs, &named.txid, BY), Ok(true));
                 assert_eq!(w.store.uploads.abort(&mut w.blobs, &named.txid, BY), Ok(false));
             }
@@ -167,8 +167,8 @@ fn a_transaction_that_no_message_holds_comes_in_chunks() {
         assert_eq!((w.blobs.kept_bytes(Owner::Upload), w.blobs.kept_bytes(Owner::External)), (0, kept));
     }
     // A producer that did not hear the answer asks again, and learns that the record is there.
-    assert_eq!(w.create(&item), Err(UtxoError::TxExists));
-    assert_eq!(at(&mut w, &begin), Err(TransactionUploadError::Refused(UtxoError::TxExists)));
+    assert_eq!(w.create(&item), Err(UtxoRefusal::TxExists));
+    assert_eq!(at(&mut w, &begin), Err(TransactionUploadError::Refused(UtxoCreateError::TxExists)));
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn outputs_unspent_in_one_batch_are_counted_on_their_pages_and_records() {
         (item(&a, 4, 4), Ok(true)),
         (item(&a, 5, 5), Ok(true)),
         (item(&a, 5, 5), Ok(false)),
-        (wrong, Err(UtxoError::UtxoHashMismatch { stored: ByteBuf::from(a.hash(1)) })),
+        (wrong, Err(UtxoRefusal::UtxoHashMismatch { stored: ByteBuf::from(a.hash(1)) })),
         (item(&b, 7, 7), Ok(true)),
         (item(&b, 6, 0), Ok(false)),
         (item(&a, 1, 1), Ok(true)),
@@ -238,7 +238,7 @@ fn each_producer_has_an_upload_of_its_own() {
     // A record is made of the caller's upload, and its place is another's.
     let item = |i: u8| UtxoCreate { source: TransactionSource::Uploaded(tx(i).id()), ..raw(&tx(i)) };
     native::with(|world| world.caller = of(9));
-    assert_eq!(w.create(&item(8)), Err(UtxoError::NoUpload));
+    assert_eq!(w.create(&item(8)), Err(UtxoRefusal::NoUpload));
     w.create(&item(9)).unwrap();
     assert_eq!(w.store.uploads.list(60).len(), 63);
     assert_eq!(open(&mut w, 64, 64), Ok(UploadProgress { chunks: 1, missing: 1 }));

@@ -77,7 +77,7 @@ fn subject(state: State) -> Subject {
 }
 
 impl Subject {
-    fn make(&mut self, step: Move) -> Result<(), UtxoError> {
+    fn make(&mut self, step: Move) -> Result<(), UtxoRefusal> {
         let Self { w, tx, child, rival } = self;
         match step {
             Unlock => w.set_locked(tx, false),
@@ -105,7 +105,7 @@ impl Subject {
         Indicators {
             locked: record.locked,
             unmined: record.unmined_since.is_some(),
-            blocks: record.block_ids.len(),
+            blocks: record.blocks.len(),
             entry: match entry.len() {
                 32 => "unspent",
                 _ if entry[32..] == [0xFF; 36] => "frozen",
@@ -223,23 +223,23 @@ fn a_double_spend_that_wins_is_one_no_more() {
 #[test]
 fn no_forbidden_move_is_made_and_none_changes_anything() {
     let tx = subject(Mined).tx;
-    let by = |vin: &Tx| UtxoError::Spent { by: Spender { txid: vin.id(), vin: 0 } };
+    let by = |vin: &Tx| UtxoRefusal::Spent { by: Spender { txid: vin.id(), vin: 0 } };
     let child = subject(Mined).child;
-    let forbidden = |state: State, step: Move| -> Option<UtxoError> {
+    let forbidden = |state: State, step: Move| -> Option<UtxoRefusal> {
         Some(match (state, step) {
-            (_, Create) => UtxoError::TxExists,
-            (Conflicting, Spend | SpendByAnother) => UtxoError::Conflicting,
-            (CreatedLocked, Spend | SpendByAnother) => UtxoError::Locked,
-            (Frozen | FrozenSpent | ScheduledFrozen, Spend | SpendByAnother) => UtxoError::Frozen,
+            (_, Create) => UtxoRefusal::TxExists,
+            (Conflicting, Spend | SpendByAnother) => UtxoRefusal::Conflicting,
+            (CreatedLocked, Spend | SpendByAnother) => UtxoRefusal::Locked,
+            (Frozen | FrozenSpent | ScheduledFrozen, Spend | SpendByAnother) => UtxoRefusal::Frozen,
             (Spent | Scheduled, SpendByAnother) => by(&child),
-            (Frozen | FrozenSpent | ScheduledFrozen, Freeze) => UtxoError::AlreadyFrozen,
+            (Frozen | FrozenSpent | ScheduledFrozen, Freeze) => UtxoRefusal::AlreadyFrozen,
             (FrozenSpent | ScheduledFrozen, Reassign) => by(&child),
             (Frozen | FrozenSpent | ScheduledFrozen, Unfreeze) => return None,
-            (_, Unfreeze) => UtxoError::UtxoNotFrozen,
+            (_, Unfreeze) => UtxoRefusal::UtxoNotFrozen,
             (Frozen, Reassign) => return None,
-            (_, Reassign) => UtxoError::UtxoNotFrozen,
+            (_, Reassign) => UtxoRefusal::UtxoNotFrozen,
             (Conflicting, Win) => return None,
-            (_, Win) => UtxoError::NotConflicting,
+            (_, Win) => UtxoRefusal::NotConflicting,
             _ => return None,
         })
     };
@@ -270,7 +270,7 @@ fn a_reassigned_output_is_live_and_waits_for_its_height() {
     let Subject { mut w, tx, child, .. } = subject(Frozen);
     assert_eq!(w.reassign(&tx, 0, [7; 32]), Ok(2_000));
     let record = w.get(&tx);
-    assert_eq!(record.spendable_in, [(0, 2_000)]);
+    assert_eq!(record.spendable_in, [SpendableIn { vout: 0, height: 2_000 }]);
     assert_eq!(record.delete_at_height, None, "it is not spent");
     assert_eq!(record.reassignments.len(), 1);
     assert_eq!(record.reassignments[0].block_height, 1_000);
@@ -278,10 +278,10 @@ fn a_reassigned_output_is_live_and_waits_for_its_height() {
     spend.utxo_hash = ByteBuf::from([7; 32]);
     w.height = 1_999;
     let refused = w.spend(&child, std::slice::from_ref(&spend));
-    assert_eq!(refused, Err(vec![SpendError { spend: 0, error: UtxoError::FrozenUntil { height: 2_000 } }]));
+    assert_eq!(refused, Err(vec![RefusedSpend { spend: 0, error: UtxoSpendError::FrozenUntil { height: 2_000 } }]));
     w.height = 2_000;
-    assert_eq!(w.spend(&child, &[tx.spend(0, 0)]).map_err(|e| e[0].error.clone()), {
-        Err(UtxoError::UtxoHashMismatch { stored: ByteBuf::from([7; 32]) })
+    assert_eq!(w.spend(&child, &[tx.spend(0, 0)]).map_err(|e| UtxoRefusal::from(e[0].error.clone())), {
+        Err(UtxoRefusal::UtxoHashMismatch { stored: ByteBuf::from([7; 32]) })
     });
     assert_eq!(w.spend(&child, &[spend]), Ok(1));
     assert_eq!(w.get(&tx).delete_at_height, Some(2_288));

@@ -142,7 +142,7 @@ impl World {
         Call { height: self.height, now_ns: NOW, settings: Box::leak(Box::new(self.settings.clone())) }
     }
 
-    pub fn create(&mut self, item: &UtxoCreate) -> Result<UtxoCreated, UtxoError> {
+    pub fn create(&mut self, item: &UtxoCreate) -> Result<UtxoCreated, UtxoRefusal> {
         let call = self.call();
         self.store.create(&mut self.blobs, item, &call)
     }
@@ -152,18 +152,18 @@ impl World {
         self.create(&raw(tx)).unwrap();
     }
 
-    pub fn spend(&mut self, spender: &Tx, spends: &[Spend]) -> Result<u32, Vec<SpendError>> {
+    pub fn spend(&mut self, spender: &Tx, spends: &[Spend]) -> Result<u32, Vec<RefusedSpend>> {
         let call = self.call();
         self.store.spend(&TransactionSpends { spender: spender.id(), spends: spends.to_vec() }, &call)
     }
 
     /// Spends one output.
-    pub fn spend_one(&mut self, of: &Tx, vout: u32, by: &Tx) -> Result<u32, UtxoError> {
+    pub fn spend_one(&mut self, of: &Tx, vout: u32, by: &Tx) -> Result<u32, UtxoRefusal> {
         let vin = by.inputs.iter().position(|input| *input == (of.txid, vout)).unwrap_or(0) as u32;
-        self.spend(by, &[of.spend(vout, vin)]).map_err(|errors| errors[0].error.clone())
+        self.spend(by, &[of.spend(vout, vin)]).map_err(|errors| errors[0].error.clone().into())
     }
 
-    pub fn unspend(&mut self, of: &Tx, vout: u32, by: &Tx, vin: u32) -> Result<bool, UtxoError> {
+    pub fn unspend(&mut self, of: &Tx, vout: u32, by: &Tx, vin: u32) -> Result<bool, UtxoRefusal> {
         let call = self.call();
         let item = Unspend {
             outpoint: of.outpoint(vout),
@@ -180,7 +180,7 @@ impl World {
         let call = self.call();
         let BlockRef { block_id, height, subtree } = block;
         let item = MinedTransaction { txid: tx.id(), subtree };
-        let set = UtxoSetMined {
+        let set = UtxoSetMinedBatch {
             height: self.height,
             block_id,
             block_height: height,
@@ -196,12 +196,12 @@ impl World {
         self.store.set_locked(&tx.txid, locked, &call).unwrap();
     }
 
-    pub fn freeze(&mut self, tx: &Tx, vout: Option<u32>, frozen: bool) -> Result<u32, UtxoError> {
+    pub fn freeze(&mut self, tx: &Tx, vout: Option<u32>, frozen: bool) -> Result<u32, UtxoRefusal> {
         let call = self.call();
         self.store.set_frozen(&FreezeTarget { txid: tx.id(), vout, utxo_hash: None }, frozen, &call)
     }
 
-    pub fn reassign(&mut self, tx: &Tx, vout: u32, new: Hash) -> Result<u32, UtxoError> {
+    pub fn reassign(&mut self, tx: &Tx, vout: u32, new: Hash) -> Result<u32, UtxoRefusal> {
         let call = self.call();
         let item = Reassign {
             outpoint: tx.outpoint(vout),

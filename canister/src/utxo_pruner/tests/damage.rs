@@ -28,8 +28,8 @@ fn an_unmined_record_that_cannot_be_read_stops_everything_until_it_is_set_aside(
     let slot = s.slot(&child);
     s.damage(slot);
     let job = s.prune(2_000);
-    let Some(JobEnd::PreserveParents(blocked)) = &job.end else { panic!("{job:?}") };
-    assert_eq!((job.state, blocked.slot, &blocked.txid), (JobState::Failed, slot, &child.id()));
+    let Some(UtxoJobEnd::PreserveParents(blocked)) = &job.end else { panic!("{job:?}") };
+    assert_eq!((job.state, blocked.slot, &blocked.txid), (UtxoJobState::Failed, slot, &child.id()));
     assert!(blocked.parent.is_none() && matches!(blocked.error, UtxoError::Corrupt { .. }));
     assert!(s.there(&due) && s.there(&parent), "nothing is deleted");
     assert_eq!(job.counts.records_deleted, 0);
@@ -39,12 +39,12 @@ fn an_unmined_record_that_cannot_be_read_stops_everything_until_it_is_set_aside(
     assert!(blocked[0].message.contains(&format!("slot {slot}")), "{blocked:?}");
     assert_eq!(s.status().last_processed_height, 0);
 
-    assert_eq!(s.pruner.set_aside(slot + 1), Err(PrunerError::NotBlocking));
+    assert_eq!(s.pruner.set_aside(slot + 1), Err(UtxoPrunerError::NotBlocking));
     s.reopen();
     assert_eq!(s.pruner.set_aside(slot), Ok(()));
     assert_eq!(s.pruner.set_aside(slot), Ok(()), "once more is the same");
     let job = s.prune(2_000);
-    assert_eq!((job.state, job.counts.parents_preserved), (JobState::Completed, 1), "{job:?}");
+    assert_eq!((job.state, job.counts.parents_preserved), (UtxoJobState::Completed, 1), "{job:?}");
     assert!(s.get(&due).preserve_until.is_some(), "the parent of the one that can be read");
     assert!(!s.there(&parent), "of the other nobody knows what it spends from");
     assert_eq!((s.status().blocked_by, s.status().set_aside), (None, vec![slot]));
@@ -63,12 +63,12 @@ fn a_parent_that_cannot_be_read_stops_everything_and_the_others_are_preserved_wh
     s.make(&child);
     s.damage(s.slot(&parent));
     let job = s.prune(2_000);
-    let Some(JobEnd::PreserveParents(blocked)) = job.end else { panic!("{job:?}") };
+    let Some(UtxoJobEnd::PreserveParents(blocked)) = job.end else { panic!("{job:?}") };
     assert_eq!((blocked.txid, blocked.parent), (child.id(), Some(parent.id())));
     assert!(s.there(&other));
     s.pruner.set_aside(blocked.slot).unwrap();
     let job = s.prune(2_000);
-    assert_eq!((job.state, job.counts.parents_preserved), (JobState::Completed, 1));
+    assert_eq!((job.state, job.counts.parents_preserved), (UtxoJobState::Completed, 1));
     assert_eq!(s.get(&other).preserve_until, Some(3_440));
     assert_eq!(job.counts.record_errors, 1, "the damaged one is due, and kept");
 }
@@ -81,7 +81,7 @@ fn a_record_that_cannot_be_read_is_kept_and_counted_and_the_others_go() {
     let slot = s.slot(&txs[1]);
     s.damage(slot);
     let job = s.prune(1_288);
-    assert_eq!((job.state, job.counts.records_deleted, job.counts.record_errors), (JobState::Completed, 4, 1));
+    assert_eq!((job.state, job.counts.records_deleted, job.counts.record_errors), (UtxoJobState::Completed, 4, 1));
     assert_eq!(s.store.storage().records, 1);
     s.heal(slot);
     let job = s.prune(1_289);
@@ -108,7 +108,7 @@ fn a_record_is_kept_whose_blob_is_damaged_and_goes_where_it_is_missing() {
     granules.write(mark, &[0]);
     let job = s.prune(1_288);
     let counts = job.counts;
-    assert_eq!((job.state, counts.external_errors), (JobState::Completed, 1), "{job:?}");
+    assert_eq!((job.state, counts.external_errors), (UtxoJobState::Completed, 1), "{job:?}");
     assert_eq!((counts.external_files_missing, counts.external_files_deleted, counts.records_deleted), (1, 1, 2));
     assert!(s.there(&damaged) && !s.there(&missing) && !s.there(&sound));
     granules.write(mark, &[0xC0]);
@@ -128,12 +128,12 @@ fn without_memory_nothing_is_deleted_before_all_parents_are_preserved() {
     let (parent, _, due) = old_unmined(&mut s);
     fill(&mut s);
     let job = s.prune(2_000);
-    let Some(JobEnd::PreserveParents(blocked)) = &job.end else { panic!("{job:?}") };
+    let Some(UtxoJobEnd::PreserveParents(blocked)) = &job.end else { panic!("{job:?}") };
     assert_eq!((&blocked.error, &blocked.parent), (&UtxoError::OutOfSpace, &Some(parent.id())));
     assert!(s.there(&due), "nothing is deleted");
     memory::set_max_pages(u64::MAX);
     let job = s.prune(2_000);
-    assert_eq!((job.state, job.counts.records_deleted), (JobState::Completed, 1));
+    assert_eq!((job.state, job.counts.records_deleted), (UtxoJobState::Completed, 1));
     assert_eq!(s.get(&parent).preserve_until, Some(3_440));
 }
 
@@ -201,7 +201,7 @@ fn where_an_index_is_broken_its_height_is_passed_over_and_the_others_go() {
         s.make_due(&later);
         damage_link(&s, &txs[broken], Order::DeleteAt);
         let job = s.prune(1_300);
-        assert_eq!((job.state, job.ticks, s.there(&later)), (JobState::Completed, 1, false), "{broken}");
+        assert_eq!((job.state, job.ticks, s.there(&later)), (UtxoJobState::Completed, 1, false), "{broken}");
         assert!(job.counts.record_errors >= 1 && job.counts.records_deleted <= 3, "{job:?}");
         assert!(s.there(&txs[broken]), "what cannot be taken out of its index is kept");
     }
@@ -216,7 +216,7 @@ fn where_the_index_of_unmined_ones_is_broken_nothing_is_deleted_set_aside_or_not
     damage_link(&s, &child, Order::UnminedSince);
     for _ in 0..3 {
         let job = s.prune(2_000);
-        let Some(JobEnd::PreserveParents(blocked)) = job.end else { panic!("{job:?}") };
+        let Some(UtxoJobEnd::PreserveParents(blocked)) = job.end else { panic!("{job:?}") };
         assert_eq!(s.pruner.set_aside(blocked.slot), Ok(()));
     }
     assert!(s.there(&due));
@@ -274,6 +274,6 @@ fn who_is_set_aside_is_that_record_and_not_its_slot() {
     s.make(&next);
     assert_eq!(s.slot(&next), slot, "its slot is the next one's");
     s.damage(slot);
-    assert_eq!(s.prune(2_001).state, JobState::Failed);
+    assert_eq!(s.prune(2_001).state, UtxoJobState::Failed);
     assert!(s.status().set_aside.is_empty());
 }

@@ -17,17 +17,22 @@ fn old_unmined(s: &mut Service) -> (Tx, Tx) {
     (parent, child)
 }
 
-fn by_hand(s: &mut Service, height: u32) -> Result<PruneJob, PrunerError> {
+fn by_hand(s: &mut Service, height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
     s.with(|pruner, records| pruner.prune(height, records))
 }
 
-fn set(s: &mut Service, current: u32, persisted: Option<u32>, processed: u32) -> Result<HeightsSet, PrunerError> {
+fn set(
+    s: &mut Service,
+    current: u32,
+    persisted: Option<u32>,
+    processed: u32,
+) -> Result<UtxoHeightsSet, UtxoPrunerError> {
     let Service { w, pruner, .. } = s;
-    pruner.set_heights(&SetHeights { current, persisted, processed }, &w.settings)
+    pruner.set_heights(&UtxoSetHeights { current, persisted, processed }, &w.settings)
 }
 
-fn scheduled(trigger: PruneTrigger) -> PruneJob {
-    let PruneTrigger::Scheduled(job) = trigger else { panic!("{trigger:?}") };
+fn scheduled(trigger: UtxoNotifyOutcome) -> UtxoPruneJob {
+    let UtxoNotifyOutcome::Scheduled(job) = trigger else { panic!("{trigger:?}") };
     job
 }
 
@@ -36,9 +41,9 @@ fn a_height_that_is_none_is_refused_and_changes_nothing() {
     let mut s = Service::new();
     let before = s.status();
     for (height, refused) in [
-        (0, PrunerError::ZeroHeight),
-        (NONE, PrunerError::BadHeight { most: NONE - 1 }),
-        (u32::MAX, PrunerError::BadHeight { most: NONE - 1 }),
+        (0, UtxoPrunerError::ZeroHeight),
+        (NONE, UtxoPrunerError::BadHeight { most: NONE - 1 }),
+        (u32::MAX, UtxoPrunerError::BadHeight { most: NONE - 1 }),
     ] {
         for by_operator in [false, true] {
             assert_eq!(s.pruner.notify_block(height, true, by_operator), Err(refused.clone()));
@@ -46,12 +51,12 @@ fn a_height_that_is_none_is_refused_and_changes_nothing() {
         }
         assert_eq!(by_hand(&mut s, height), Err(refused));
     }
-    assert_eq!(set(&mut s, NONE, None, 0), Err(PrunerError::BadHeight { most: NONE - 1 }));
-    assert_eq!(set(&mut s, 5, Some(0), 0), Err(PrunerError::ZeroHeight));
-    assert_eq!(set(&mut s, 5, Some(NONE), 0), Err(PrunerError::BadHeight { most: NONE - 1 }));
+    assert_eq!(set(&mut s, NONE, None, 0), Err(UtxoPrunerError::BadHeight { most: NONE - 1 }));
+    assert_eq!(set(&mut s, 5, Some(0), 0), Err(UtxoPrunerError::ZeroHeight));
+    assert_eq!(set(&mut s, 5, Some(NONE), 0), Err(UtxoPrunerError::BadHeight { most: NONE - 1 }));
     for (current, persisted, processed, named) in [(5, Some(6), 0, "persisted"), (5, Some(5), 6, "processed")] {
         let refused = set(&mut s, current, persisted, processed);
-        assert!(matches!(&refused, Err(PrunerError::Invalid { field, .. }) if field == named), "{refused:?}");
+        assert!(matches!(&refused, Err(UtxoPrunerError::Invalid { field, .. }) if field == named), "{refused:?}");
     }
     assert_eq!(s.status(), before);
 }
@@ -63,7 +68,7 @@ fn every_operation_on_records_refuses_a_height_that_is_none() {
     s.make_mined(&tx);
     let record = s.get(&tx);
     for height in [NONE, u32::MAX] {
-        let bad = UtxoError::BadHeight { most: NONE - 1 };
+        let bad = UtxoRefusal::BadHeight { most: NONE - 1 };
         s.w.height = height;
         assert_eq!(s.spend_one(&tx, 0, &Tx::orphan(2, 1)), Err(bad.clone()));
         assert_eq!(s.create(&crate::utxo::tests::world::raw(&Tx::orphan(3, 1))), Err(bad.clone()));
@@ -92,9 +97,12 @@ fn an_operators_height_far_above_the_chain_deletes_more_and_nothing_else() {
             s.settle();
         }
         let job = by_hand(&mut s, NONE - 1).unwrap();
-        assert_eq!((job.state, job.current_height), (JobState::Completed, 1_200), "{job:?}");
+        assert_eq!((job.state, job.current_height), (UtxoJobState::Completed, Some(1_200)), "{job:?}");
         // What is persisted bounds what goes, whoever asks.
-        assert_eq!((job.safe_height, s.there(&due)), if persisted { (1_200, true) } else { (NONE - 1, false) });
+        assert_eq!(
+            (job.safe_height, s.there(&due)),
+            if persisted { (Some(1_200), true) } else { (Some(NONE - 1), false) }
+        );
         assert_eq!(s.get(&parent).preserve_until, Some(1_200 + 1_440), "by the chain's height");
         assert_eq!((s.get(&kept).preserve_until, job.counts.preservations_expired), (Some(1_500), 0));
         assert_eq!(s.status().last_processed_height, 1_200, "the chain comes to the others yet");
@@ -107,7 +115,7 @@ fn an_operators_height_where_nothing_was_notified_preserves_until_later_than_its
     let mut s = Service::new();
     let (parent, _) = old_unmined(&mut s);
     let job = by_hand(&mut s, NONE - 1).unwrap();
-    assert_eq!((job.state, job.counts.parents_preserved, job.counts.records_deleted), (JobState::Completed, 1, 0));
+    assert_eq!((job.state, job.counts.parents_preserved, job.counts.records_deleted), (UtxoJobState::Completed, 1, 0));
     assert_eq!(s.get(&parent).preserve_until, Some(NONE - 1 + 1_440));
     assert_eq!(s.status().last_processed_height, 0);
 }
@@ -120,11 +128,11 @@ fn a_height_that_was_processed_is_pruned_again_by_hand() {
     s.make_due(&tx);
     for (deleted, height) in [(1, 1_300), (0, 1_300), (0, 1)] {
         let job = by_hand(&mut s, height).unwrap();
-        let expected = (JobTrigger::Manual, JobState::Completed, deleted);
+        let expected = (UtxoJobTrigger::Manual, UtxoJobState::Completed, deleted);
         assert_eq!((job.trigger, job.state, job.counts.records_deleted), expected, "{job:?}");
     }
     assert_eq!(s.status().last_processed_height, 1_300);
-    assert!(matches!(s.pruner.notify_block(1_300, true, false), Ok(PruneTrigger::Processed(Some(_)))));
+    assert!(matches!(s.pruner.notify_block(1_300, true, false), Ok(UtxoNotifyOutcome::Processed(Some(_)))));
 }
 
 #[test]
@@ -136,23 +144,23 @@ fn a_height_that_jumps_is_refused_but_for_the_first_and_an_operators() {
     s.w.height = 1_000;
     scheduled(s.pruner.notify_block(1_000_000, true, false).unwrap());
     s.settle();
-    let refused = Err(PrunerError::HeightJump { current: 1_000_000, most: 1_010_000 });
+    let refused = Err(UtxoPrunerError::HeightJump { current: 1_000_000, most: 1_010_000 });
     for height in [1_010_001, NONE - 1] {
         assert_eq!(s.pruner.notify_block(height, true, false), refused);
         assert_eq!(s.pruner.notify_block(height, false, false), refused);
         assert_eq!(s.pruner.notify_persisted(height, false), refused);
     }
     let status = s.status();
-    assert_eq!((status.current_height, status.last_persisted_height, status.pending), (1_000_000, 0, None));
+    assert_eq!((status.current_height, status.last_persisted_height, status.pending), (1_000_000, None, None));
     s.pruner.notify_block(1_010_000, false, false).unwrap();
     assert_eq!(s.status().current_height, 1_010_000);
-    s.set(PrunerSettingsChange { max_height_jump: Some(1), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { max_height_jump: Some(1), ..Default::default() });
     assert!(s.pruner.notify_persisted(1_010_002, false).is_err());
     scheduled(s.pruner.notify_persisted(5_000_000, true).unwrap());
     s.settle();
     assert!(!s.there(&due));
     for (value, taken) in [(0, false), (1, true), (NONE - 1, true), (NONE, false)] {
-        let change = PrunerSettingsChange { max_height_jump: Some(value), ..Default::default() };
+        let change = UtxoPrunerSettingsChange { max_height_jump: Some(value), ..Default::default() };
         assert_eq!(s.pruner.set_settings(&change).is_ok(), taken, "{value}");
     }
 }
@@ -160,28 +168,28 @@ fn a_height_that_jumps_is_refused_but_for_the_first_and_an_operators() {
 #[test]
 fn wrong_notifications_are_repaired() {
     let mut s = Service::new();
-    s.set(PrunerSettingsChange { max_height_jump: Some(NONE - 1), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { max_height_jump: Some(NONE - 1), ..Default::default() });
     let txs: Vec<Tx> = (0..3).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
-    s.pruner.set_assembly(BlockAssemblyState::NotRunning);
+    s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
     s.pruner.notify_persisted(4_000_000, false).unwrap();
     // Noticed before anything was deleted: the job is cancelled, and the heights are what they are.
     let set_to = set(&mut s, 1_100, Some(1_050), 1_000).unwrap();
     let due = set_to.due.unwrap();
     assert_eq!((set_to.safe_height, set_to.unmined_cutoff_height), (1_050, 956));
-    assert_eq!((due.height, due.trigger, due.state), (1_050, JobTrigger::Due, JobState::Pending));
+    assert_eq!((due.height, due.trigger, due.state), (1_050, UtxoJobTrigger::Due, UtxoJobState::Pending));
     let status = s.status();
     let heights = (status.current_height, status.last_persisted_height, status.last_processed_height);
-    assert_eq!((heights, status.pending), ((1_100, 1_050, 1_000), Some(due)));
-    assert_eq!(status.last_job.unwrap().end, Some(JobEnd::HeightsSet));
+    assert_eq!((heights, status.pending), ((1_100, Some(1_050), 1_000), Some(due)));
+    assert_eq!(status.last_job.unwrap().end, Some(UtxoJobEnd::HeightsSet));
     s.reopen();
-    s.pruner.set_assembly(BlockAssemblyState::Running);
+    s.pruner.set_assembly(UtxoBlockAssemblyState::Running);
     s.settle();
     assert_eq!((s.status().last_processed_height, s.status().totals.records_deleted), (1_050, 0));
     // The persister is retired: blocks are triggers again.
     let none = set(&mut s, 1_100, None, 1_100).unwrap();
     assert_eq!((none.safe_height, none.due), (1_100, None));
-    assert!(matches!(s.pruner.notify_block(1_100, true, false), Ok(PruneTrigger::Processed(_))));
+    assert!(matches!(s.pruner.notify_block(1_100, true, false), Ok(UtxoNotifyOutcome::Processed(_))));
     scheduled(s.pruner.notify_block(1_288, true, false).unwrap());
     s.settle();
     assert_eq!(s.status().totals.records_deleted, 3);
@@ -195,15 +203,15 @@ fn heights_that_are_set_drop_the_run_under_way() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..3).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
-    s.set(PrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
     s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(1);
     assert_eq!(s.status().running.unwrap().counts.records_deleted, 1);
     let due = set(&mut s, 1_100, None, 0).unwrap().due.unwrap();
-    assert_eq!((s.status().running, s.status().last_job.unwrap().state), (None, JobState::Cancelled));
+    assert_eq!((s.status().running, s.status().last_job.unwrap().state), (None, UtxoJobState::Cancelled));
     s.settle();
     let job = s.status().last_job.unwrap();
-    assert_eq!((job.id, job.safe_height, s.status().totals.records_deleted), (due.id, 1_100, 1));
+    assert_eq!((job.id, job.safe_height, s.status().totals.records_deleted), (due.id, Some(1_100), 1));
 }
 
 #[test]
@@ -211,14 +219,14 @@ fn a_job_that_is_cancelled_is_neither_processed_nor_pending() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..3).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
-    s.set(PrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
     let first = scheduled(s.pruner.notify_block(1_300, true, false).unwrap());
     for unknown in [0, first.id + 1, u64::MAX] {
-        assert_eq!(s.pruner.cancel(unknown), Err(PrunerError::NotOpen));
+        assert_eq!(s.pruner.cancel(unknown), Err(UtxoPrunerError::NotOpen));
     }
     let cancelled = s.pruner.cancel(first.id).unwrap();
-    assert_eq!((cancelled.state, cancelled.end), (JobState::Cancelled, Some(JobEnd::Cancelled)));
-    assert_eq!(s.pruner.cancel(first.id), Err(PrunerError::NotOpen), "once");
+    assert_eq!((cancelled.state, cancelled.end), (UtxoJobState::Cancelled, Some(UtxoJobEnd::Cancelled)));
+    assert_eq!(s.pruner.cancel(first.id), Err(UtxoPrunerError::NotOpen), "once");
     let second = scheduled(s.pruner.notify_block(1_300, true, false).unwrap());
     s.tick(1);
     scheduled(s.pruner.notify_block(1_301, true, false).unwrap());
@@ -241,17 +249,17 @@ fn a_job_that_timed_out_and_is_cancelled_leaves_no_run() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..4).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
-    let slow = PrunerSettingsChange { max_ops_per_tick: Some(1), job_timeout: Some(10), ..Default::default() };
+    let slow = UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), job_timeout: Some(10), ..Default::default() };
     s.set(slow);
     s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(1);
     s.tick(10);
     let running = s.status().running.unwrap();
-    assert_eq!(running.trigger, JobTrigger::Resumed);
+    assert_eq!(running.trigger, UtxoJobTrigger::Resumed);
     s.pruner.cancel(running.id).unwrap();
     s.pruner.notify_block(1_301, true, false).unwrap();
     s.tick(1);
-    assert_eq!(s.status().running.unwrap().safe_height, 1_301, "a run of its own, from the start");
+    assert_eq!(s.status().running.unwrap().safe_height, Some(1_301), "a run of its own, from the start");
     s.settle();
     assert_eq!(s.status().totals.records_deleted, 4);
 }
@@ -271,16 +279,16 @@ fn what_is_persisted_while_a_job_runs_is_pruned_without_another_call() {
         })
         .collect();
     scheduled(s.pruner.notify_block(100, true, false).unwrap());
-    assert!(matches!(s.pruner.notify_persisted(50, false), Ok(PruneTrigger::Underway(_))));
-    s.set(PrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    assert!(matches!(s.pruner.notify_persisted(50, false), Ok(UtxoNotifyOutcome::Underway(_))));
+    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
     s.tick(10);
-    assert!(matches!(s.pruner.notify_persisted(95, false), Ok(PruneTrigger::Underway(_))));
+    assert!(matches!(s.pruner.notify_persisted(95, false), Ok(UtxoNotifyOutcome::Underway(_))));
     s.reopen();
     s.settle();
     assert_eq!(txs.iter().map(|tx| s.there(tx)).collect::<Vec<_>>(), [false; 4]);
     let status = s.status();
     let last = status.last_job.unwrap();
-    assert_eq!((last.trigger, last.height, last.safe_height), (JobTrigger::Due, 95, 95));
+    assert_eq!((last.trigger, last.height, last.safe_height), (UtxoJobTrigger::Due, 95, Some(95)));
     assert_eq!((status.last_processed_height, status.pending), (95, None));
 }
 
@@ -290,12 +298,12 @@ fn a_height_of_the_chain_is_not_swallowed_by_an_operators_job_above_it() {
     let txs: Vec<Tx> = (0..4).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
     s.pruner.notify_block(1_200, false, false).unwrap();
-    s.set(PrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
     let by_hand_job = by_hand(&mut s, 50_000).unwrap();
-    assert_eq!(by_hand_job.state, JobState::Running);
+    assert_eq!(by_hand_job.state, UtxoJobState::Running);
     let next = scheduled(s.pruner.notify_block(1_201, true, false).unwrap());
     assert_eq!(by_hand(&mut s, 50_000).unwrap().id, by_hand_job.id, "the same call goes on with it");
     s.settle();
     let last = s.status().last_job.unwrap();
-    assert_eq!((last.id, last.current_height, s.status().last_processed_height), (next.id, 1_201, 1_201));
+    assert_eq!((last.id, last.current_height, s.status().last_processed_height), (next.id, Some(1_201), 1_201));
 }

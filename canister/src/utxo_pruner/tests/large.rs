@@ -20,8 +20,8 @@ fn family(s: &mut Service) -> (Tx, Tx) {
     (parent, child)
 }
 
-fn small_ticks() -> PrunerSettingsChange {
-    PrunerSettingsChange { max_ops_per_tick: Some(1), ..PrunerSettingsChange::default() }
+fn small_ticks() -> UtxoPrunerSettingsChange {
+    UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..UtxoPrunerSettingsChange::default() }
 }
 
 #[test]
@@ -32,25 +32,25 @@ fn the_parents_of_many_inputs_are_told_over_several_messages_and_there_is_no_way
     s.pruner.notify_block(1_288, true, false).unwrap();
     s.tick(1);
     assert!(s.get(&child).being_deleted);
-    assert_eq!(s.create(&raw(&child)), Err(UtxoError::BeingDeleted));
+    assert_eq!(s.create(&raw(&child)), Err(UtxoRefusal::BeingDeleted));
     s.tick(1);
     let told = s.status().running.unwrap().counts.parents_updated;
     assert!(told > 0 && told < u64::from(INPUTS), "{told}");
 
     // Interrupted, and stopped for good: whoever comes next finishes it.
     s.reopen();
-    s.pruner.set_assembly(BlockAssemblyState::NotRunning);
+    s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
     s.tick(1);
-    assert_eq!(s.status().last_job.unwrap().state, JobState::Cancelled);
+    assert_eq!(s.status().last_job.unwrap().state, UtxoJobState::Cancelled);
     assert!(s.get(&child).being_deleted);
-    s.pruner.set_assembly(BlockAssemblyState::Running);
+    s.pruner.set_assembly(UtxoBlockAssemblyState::Running);
     s.settle();
     assert!(!s.there(&child));
     assert_eq!(s.status().totals.records_deleted, 1);
     assert_eq!(s.get(&parent).deleted_children, vec![child.id()]);
     for vout in [0, 999, 1_000, 9_999, INPUTS - 1] {
         let refused = s.spend(&child, &[parent.spend(vout, vout)]).unwrap_err();
-        assert_eq!(refused[0].error, UtxoError::InvalidSpend, "output {vout}");
+        assert_eq!(refused[0].error, UtxoSpendError::InvalidSpend, "output {vout}");
     }
 }
 
@@ -90,7 +90,7 @@ fn many_spenders_are_looked_up_in_batches_over_all_pages() {
         let at = if vout == 10 { 1_400 } else { 950 };
         s.create(&UtxoCreate { mined: mined(&[block(at, at)]), ..raw(child) }).unwrap();
     }
-    s.set(PrunerSettingsChange {
+    s.set(UtxoPrunerSettingsChange {
         utxo_defensive_enabled: Some(true),
         utxo_defensive_batch_read_size: Some(3),
         ..small_ticks()

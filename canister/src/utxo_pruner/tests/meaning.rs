@@ -17,7 +17,10 @@ fn a_loser_that_is_deleted_gives_back_what_it_held() {
     assert_eq!(s.get(&parent).delete_at_height, Some(1_288));
     let call = s.w.call();
     s.w.store.set_conflicting(&loser.txid, &call).unwrap();
-    s.set(PrunerSettingsChange { unmined_tx_retention: Some(UnminedRetention::Blocks(10_000)), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange {
+        unmined_tx_retention: Some(UtxoUnminedRetention::Blocks(10_000)),
+        ..Default::default()
+    });
     // The parent goes at the same height, behind its child, unless that releases it.
     let call = s.w.call();
     s.w.store.preserve(&parent.txid, 1_200).unwrap();
@@ -49,7 +52,7 @@ fn a_loser_that_is_its_parents_neighbour_in_the_index_leaves_it_whole() {
         s.unspend(&parent, 0, &loser, 0).unwrap();
         s.spend_one(&parent, 0, &loser).unwrap();
         let job = s.prune(1_288);
-        assert_eq!((job.state, job.counts.record_errors), (JobState::Completed, 0), "{job:?}");
+        assert_eq!((job.state, job.counts.record_errors), (UtxoJobState::Completed, 0), "{job:?}");
         assert!(!s.there(&loser) && due.iter().all(|tx| !s.there(tx)));
         assert_eq!((s.get(&parent).delete_at_height, s.store.storage().deletable), (None, 0), "{others}");
     }
@@ -67,8 +70,8 @@ fn a_loser_with_many_inputs_gives_them_back_over_several_messages() {
     s.spend(&loser, &spends).unwrap();
     let call = s.w.call();
     s.w.store.set_conflicting(&loser.txid, &call).unwrap();
-    s.set(PrunerSettingsChange {
-        unmined_tx_retention: Some(UnminedRetention::Blocks(10_000)),
+    s.set(UtxoPrunerSettingsChange {
+        unmined_tx_retention: Some(UtxoUnminedRetention::Blocks(10_000)),
         max_ops_per_tick: Some(1),
         ..Default::default()
     });
@@ -128,7 +131,7 @@ fn the_status_alone_changes_and_blocks_stay() {
         assert_eq!(set(&mut s, false), Ok(()));
         let record = s.get(&tx);
         assert_eq!((record.unmined_since, record.delete_at_height), (Some(1_005), None));
-        assert_eq!(record.block_ids, [900]);
+        assert_eq!(record.blocks.iter().map(|block| block.block_id).collect::<Vec<_>>(), [900]);
         s.w.height = 1_006;
     }
     assert_eq!(set(&mut s, true), Ok(()));
@@ -137,15 +140,15 @@ fn the_status_alone_changes_and_blocks_stay() {
     let other = Tx::orphan(2, 1);
     s.make(&other);
     let call = s.w.call();
-    assert_eq!(s.w.store.set_on_longest_chain(&other.txid, true, &call), Err(UtxoError::NotMined));
-    assert_eq!(s.w.store.set_on_longest_chain(&[1; 32], true, &call), Err(UtxoError::TxNotFound));
+    assert_eq!(s.w.store.set_on_longest_chain(&other.txid, true, &call), Err(UtxoRefusal::NotMined));
+    assert_eq!(s.w.store.set_on_longest_chain(&[1; 32], true, &call), Err(UtxoRefusal::TxNotFound));
 }
 
 /// `count` parents that are due at 1,288, each with a spender of its own.
 fn defensive(s: &mut Service, count: u64) -> Vec<(Tx, Tx)> {
-    s.set(PrunerSettingsChange {
+    s.set(UtxoPrunerSettingsChange {
         utxo_defensive_enabled: Some(true),
-        unmined_tx_retention: Some(UnminedRetention::Blocks(100_000)),
+        unmined_tx_retention: Some(UtxoUnminedRetention::Blocks(100_000)),
         ..Default::default()
     });
     let family = |i| {
@@ -168,7 +171,8 @@ fn what_is_kept_is_looked_at_again_when_that_can_change() {
     let all = defensive(&mut s, 2);
     let recent = &all[0];
     s.set_mined(&recent.1, block(1_100, 1_100), true, false);
-    let reasons = |counts: PruneCounts| (counts.skipped_child_recent, counts.skipped_child_unmined, counts.processed);
+    let reasons =
+        |counts: UtxoPruneCounts| (counts.skipped_child_recent, counts.skipped_child_unmined, counts.processed);
     assert_eq!(reasons(s.prune(1_288).counts), (1, 1, 2));
     let shown = |s: &Service| all.iter().map(|(parent, _)| s.get(parent).delete_at_height).collect::<Vec<_>>();
     assert_eq!(shown(&s), [Some(1_288); 2], "callers see what they saw");
@@ -192,7 +196,7 @@ fn a_bound_far_above_the_chain_looks_at_what_is_kept_once() {
     defensive(&mut s, 3);
     s.pruner.notify_block(1_300, false, false).unwrap();
     let job = s.with(|pruner, records| pruner.prune(50_000, records)).unwrap();
-    assert_eq!((job.state, job.counts.processed, job.counts.skipped_child_unmined), (JobState::Completed, 3, 3));
+    assert_eq!((job.state, job.counts.processed, job.counts.skipped_child_unmined), (UtxoJobState::Completed, 3, 3));
     assert_eq!(s.prune(1_400).counts.processed, 0);
     assert_eq!(s.prune(1_588).counts.processed, 3);
 }
@@ -202,8 +206,8 @@ fn what_was_kept_by_wrong_heights_is_looked_at_again_when_they_are_set_right() {
     for interrupted in [false, true] {
         let mut s = Service::new();
         let all = defensive(&mut s, 3);
-        let never = Some(UnminedRetention::Blocks(MAX_HEIGHT));
-        s.set(PrunerSettingsChange { unmined_tx_retention: never, ..Default::default() });
+        let never = Some(UtxoUnminedRetention::Blocks(MAX_HEIGHT));
+        s.set(UtxoPrunerSettingsChange { unmined_tx_retention: never, ..Default::default() });
         s.prune(1_300);
         let job = s.with(|pruner, records| {
             pruner.notify_block(1_000_000_000, true, true).unwrap();
@@ -211,18 +215,18 @@ fn what_was_kept_by_wrong_heights_is_looked_at_again_when_they_are_set_right() {
         });
         assert_eq!(job.counts.skipped_child_unmined, 3);
         let Service { w, pruner, .. } = &mut s;
-        pruner.set_heights(&SetHeights { current: 1_310, persisted: None, processed: 1_300 }, &w.settings).unwrap();
+        pruner.set_heights(&UtxoSetHeights { current: 1_310, persisted: None, processed: 1_300 }, &w.settings).unwrap();
         s.set_mined(&all[0].1, block(900, 900), true, false);
         let late = Tx::orphan(5_000, 1);
         s.w.height = 1_000_000;
         s.make_due(&late);
         if interrupted {
-            s.set(PrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+            s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
             s.tick(10);
-            s.pruner.set_assembly(BlockAssemblyState::NotRunning);
+            s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
             s.tick(10);
             s.reopen();
-            s.pruner.set_assembly(BlockAssemblyState::Running);
+            s.pruner.set_assembly(UtxoBlockAssemblyState::Running);
         }
         s.settle();
         let there = |s: &Service| all.iter().filter(|(parent, _)| s.there(parent)).count();
@@ -254,7 +258,7 @@ fn many_spenders(s: &mut Service, count: u32) -> (Tx, Vec<Tx>) {
         s.make_mined(child);
         s.spend_one(&parent, vout, child).unwrap();
     }
-    s.set(PrunerSettingsChange {
+    s.set(UtxoPrunerSettingsChange {
         utxo_defensive_enabled: Some(true),
         utxo_defensive_batch_read_size: Some(3),
         max_ops_per_tick: Some(1),

@@ -40,12 +40,12 @@ fn what_was_promised_is_not_promised_again_for_a_while() {
     assert_eq!(looked_at(&mut s, 1_380), 5, "an eighth of 1,440 blocks behind the last time");
     assert!(first.iter().chain(&second).all(|one| until(&s, one) == Some(2_820)));
     // The retention is shorter than an eighth of the promise.
-    s.set(PrunerSettingsChange { parent_preservation_blocks: Some(100_000), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { parent_preservation_blocks: Some(100_000), ..Default::default() });
     assert_eq!(looked_at(&mut s, 1_381), 5, "a setting has changed");
     assert_eq!(looked_at(&mut s, 1_668), 0);
     assert_eq!(looked_at(&mut s, 1_669), 5, "288 blocks behind the last time");
     // A promise is never shortened.
-    s.set(PrunerSettingsChange { parent_preservation_blocks: Some(10), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { parent_preservation_blocks: Some(10), ..Default::default() });
     assert_eq!(looked_at(&mut s, 1_670), 5);
     assert_eq!(until(&s, &first[0]), Some(101_669));
 }
@@ -59,7 +59,7 @@ fn a_record_that_enters_below_the_cutoff_is_looked_at_and_only_it() {
         let due: Vec<Tx> = (0..3).map(|i| Tx::orphan(50 + i, 1)).collect();
         if between {
             due.iter().for_each(|tx| s.make_due(tx));
-            s.set(PrunerSettingsChange { max_ops_per_tick: Some(3), ..Default::default() });
+            s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(3), ..Default::default() });
             s.prune(1_301);
             s.pruner.notify_block(1_302, true, false).unwrap();
         }
@@ -69,7 +69,7 @@ fn a_record_that_enters_below_the_cutoff_is_looked_at_and_only_it() {
         let young = old(&mut s, 8..9);
         let job = s.prune(1_303);
         assert_eq!((job.counts.old_unmined, job.counts.parents_preserved), (1, 1), "{between}");
-        assert_eq!((until(&s, &late[0]), until(&s, &young[0])), (Some(job.current_height + 1_440), None));
+        assert_eq!((until(&s, &late[0]), until(&s, &young[0])), (Some(job.current_height.unwrap() + 1_440), None));
         assert_eq!(s.get(&late[0].1).unmined_since, Some(1_001), "callers see its height");
         assert_eq!(s.prune(1_304).counts.old_unmined, 0, "once");
     }
@@ -82,7 +82,7 @@ fn what_a_pass_will_come_by_anyway_is_looked_at_once() {
     s.prune(1_300);
     s.w.height = 1_001;
     old(&mut s, 7..9);
-    s.set(PrunerSettingsChange { parent_preservation_blocks: Some(2_000), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { parent_preservation_blocks: Some(2_000), ..Default::default() });
     assert_eq!(s.prune(1_301).counts.old_unmined, 4, "it is a full pass");
 }
 
@@ -123,7 +123,7 @@ fn what_becomes_due_in_the_middle_of_a_run_is_left_to_the_next_one() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..3).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
-    s.set(PrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
     s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(1);
     let late = Tx::orphan(20, 1);
@@ -141,13 +141,13 @@ fn what_becomes_due_in_the_middle_of_a_run_is_left_to_the_next_one() {
 fn a_run_that_is_dropped_in_phase_1_has_not_looked() {
     let mut s = Service::new();
     let all = old(&mut s, 0..6);
-    s.set(PrunerSettingsChange { max_ops_per_tick: Some(2), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(2), ..Default::default() });
     s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(1);
-    s.pruner.set_assembly(BlockAssemblyState::NotRunning);
+    s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
     s.tick(1);
     s.reopen();
-    s.pruner.set_assembly(BlockAssemblyState::Running);
+    s.pruner.set_assembly(UtxoBlockAssemblyState::Running);
     s.settle();
     assert!(all.iter().all(|one| until(&s, one) == Some(2_740)));
     assert_eq!(s.status().last_job.unwrap().counts.old_unmined, 6);
@@ -159,7 +159,7 @@ fn a_chain_that_is_set_back_begins_anew() {
     let all = old(&mut s, 0..2);
     s.prune(1_300);
     let Service { w, pruner, .. } = &mut s;
-    pruner.set_heights(&SetHeights { current: 1_200, persisted: None, processed: 0 }, &w.settings).unwrap();
+    pruner.set_heights(&UtxoSetHeights { current: 1_200, persisted: None, processed: 0 }, &w.settings).unwrap();
     s.settle();
     assert_eq!(s.status().last_job.unwrap().counts.old_unmined, 2);
     assert_eq!(until(&s, &all[0]), Some(2_740), "a promise is never shortened");

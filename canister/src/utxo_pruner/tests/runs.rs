@@ -4,11 +4,11 @@ use super::service::Service;
 use crate::utxo::tests::world::{Tx, block};
 use coppice_interface::*;
 
-fn one_record_a_tick() -> PrunerSettingsChange {
-    PrunerSettingsChange {
+fn one_record_a_tick() -> UtxoPrunerSettingsChange {
+    UtxoPrunerSettingsChange {
         utxo_chunk_size: Some(1),
         utxo_chunk_group_limit: Some(1),
-        ..PrunerSettingsChange::default()
+        ..UtxoPrunerSettingsChange::default()
     }
 }
 
@@ -57,10 +57,10 @@ fn a_reorg_between_two_ticks_loses_nothing() {
     s.tick(1);
     // A reorg that is over before the timer fires: one of the due ones is unmined again, and its parent is to be kept.
     let child = Tx::of(300, &[(txs[2].txid, 0)], 1);
-    s.pruner.set_assembly(BlockAssemblyState::NotRunning);
+    s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
     s.set_mined(&txs[3], block(900, 900), true, true);
     s.make(&child);
-    s.pruner.set_assembly(BlockAssemblyState::Running);
+    s.pruner.set_assembly(UtxoBlockAssemblyState::Running);
     s.settle();
     assert!(s.there(&txs[3]) && s.get(&txs[2]).preserve_until.is_some());
     assert_eq!(s.status().last_job.unwrap().counts.records_deleted, 2);
@@ -70,13 +70,13 @@ fn a_reorg_between_two_ticks_loses_nothing() {
 fn a_job_that_times_out_leaves_its_run_to_the_next_one() {
     let mut s = Service::new();
     due(&mut s, 10);
-    s.set(PrunerSettingsChange { job_timeout: Some(30), ..one_record_a_tick() });
+    s.set(UtxoPrunerSettingsChange { job_timeout: Some(30), ..one_record_a_tick() });
     s.pruner.notify_block(1_300, true, false).unwrap();
     (0..4).for_each(|_| s.tick(10));
     let jobs = s.pruner.jobs(None, 0).jobs;
     let seen: Vec<_> = jobs.iter().map(|job| (job.id, job.state, job.height, job.counts.records_deleted)).collect();
-    assert_eq!(seen, [(2, JobState::Running, 1_300, 1), (1, JobState::Failed, 1_300, 3)]);
-    assert_eq!((&jobs[1].end, jobs[0].trigger), (&Some(JobEnd::TimedOut), JobTrigger::Resumed));
+    assert_eq!(seen, [(2, UtxoJobState::Running, 1_300, 1), (1, UtxoJobState::Failed, 1_300, 3)]);
+    assert_eq!((&jobs[1].end, jobs[0].trigger), (&Some(UtxoJobEnd::TimedOut), UtxoJobTrigger::Resumed));
     s.reopen();
     // The next job is for a higher height: it finishes the old run with its heights, and then has one of its own.
     s.pruner.notify_block(1_400, true, false).unwrap();
@@ -95,7 +95,7 @@ fn a_run_that_is_taken_over_keeps_its_heights() {
     s.w.height = 1_050;
     let later = Tx::orphan(500, 1);
     s.make_due(&later);
-    s.set(PrunerSettingsChange { job_timeout: Some(10), ..one_record_a_tick() });
+    s.set(UtxoPrunerSettingsChange { job_timeout: Some(10), ..one_record_a_tick() });
     s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(1);
     s.pruner.notify_block(1_338, true, false).unwrap();
@@ -114,12 +114,12 @@ fn a_run_that_is_taken_over_keeps_its_heights() {
 fn what_is_kept_is_looked_at_once_a_run() {
     let mut s = Service::new();
     let txs = due(&mut s, 6);
-    s.set(PrunerSettingsChange { utxo_defensive_enabled: Some(true), ..one_record_a_tick() });
+    s.set(UtxoPrunerSettingsChange { utxo_defensive_enabled: Some(true), ..one_record_a_tick() });
     // None of the spenders has a record.
     let job = s.prune(1_300);
     assert_eq!((job.counts.skipped_child_absent, job.counts.processed, job.ticks), (6, 6, 6));
     assert!(txs.iter().all(|tx| s.there(tx)));
-    s.set(PrunerSettingsChange { utxo_defensive_enabled: Some(false), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { utxo_defensive_enabled: Some(false), ..Default::default() });
     assert_eq!(s.prune(1_301).counts.processed, 0, "nor again before something can have changed");
     assert_eq!(s.prune(1_588).counts.records_deleted, 6);
 }
@@ -130,7 +130,7 @@ fn progress_is_logged_at_the_interval() {
     let lines = |interval: u64| {
         let mut s = Service::new();
         due(&mut s, 12);
-        s.set(PrunerSettingsChange { utxo_progress_log_interval: Some(interval), ..one_record_a_tick() });
+        s.set(UtxoPrunerSettingsChange { utxo_progress_log_interval: Some(interval), ..one_record_a_tick() });
         s.pruner.notify_block(1_300, true, false).unwrap();
         (0..13).for_each(|_| s.tick(10));
         native::with(|world| world.log.iter().filter(|line| line.contains("records looked at")).count())

@@ -41,7 +41,7 @@ impl Service {
         let w = World::new();
         let (queue, pruner) = open();
         let mut service = Self { w, queue, pruner };
-        service.pruner.set_assembly(BlockAssemblyState::Running);
+        service.pruner.set_assembly(UtxoBlockAssemblyState::Running);
         service
     }
 
@@ -61,12 +61,12 @@ impl Service {
         self.with(|pruner, records| pruner.tick(records, false));
     }
 
-    pub fn set(&mut self, change: PrunerSettingsChange) {
+    pub fn set(&mut self, change: UtxoPrunerSettingsChange) {
         self.pruner.set_settings(&change).unwrap();
     }
 
     /// Notified of a height, ticked until nothing waits or runs, and the job that came of it.
-    pub fn prune(&mut self, height: u32) -> PruneJob {
+    pub fn prune(&mut self, height: u32) -> UtxoPruneJob {
         self.pruner.notify_block(height, true, false).unwrap();
         self.settle();
         self.status().last_job.unwrap()
@@ -83,7 +83,7 @@ impl Service {
         panic!("it goes on for ever: {:?}", self.status());
     }
 
-    pub fn status(&self) -> PrunerStatus {
+    pub fn status(&self) -> UtxoPrunerStatus {
         self.pruner.status(&self.w.settings, &self.queue)
     }
 

@@ -29,7 +29,7 @@ fn scattered(s: &mut Service, count: u32, outputs: u32) -> Tx {
         let spends = TransactionSpends { spender: child.id(), spends: vec![parent.spend(vout, 0)] };
         assert_eq!(s.w.store.spend(&spends, &call), Ok(1));
     }
-    s.set(PrunerSettingsChange {
+    s.set(UtxoPrunerSettingsChange {
         utxo_defensive_enabled: Some(true),
         max_ops_per_tick: Some(10_000_000),
         ..Default::default()
@@ -57,7 +57,11 @@ fn a_check_of_many_scattered_spenders_goes_over_several_messages_and_ends() {
     s.pruner.notify_block(1_288, true, false).unwrap();
     let all = ticks(&mut s);
     let job = s.status().last_job.unwrap();
-    assert_eq!((job.state, job.counts.processed, job.counts.records_deleted), (JobState::Completed, 1, 1), "{job:?}");
+    assert_eq!(
+        (job.state, job.counts.processed, job.counts.records_deleted),
+        (UtxoJobState::Completed, 1, 1),
+        "{job:?}"
+    );
     assert!(!s.there(&parent));
     assert_eq!((all.len(), job.ticks), (4, 4), "150,000 a message");
     for touched in &all {
@@ -145,7 +149,7 @@ fn many_rows_with_records_are_completed_as_far_as_a_message_goes_each_wholly_or_
         rows.drain(..done.removed as usize);
         // What was looked at is gone with its record and its parents told; of the rest nothing is.
         let left = txids.iter().filter(|txid| get(&s, txid) == Ok(true)).count();
-        let gone = txids.iter().filter(|txid| get(&s, txid) == Err(UtxoError::TxNotFound)).count();
+        let gone = txids.iter().filter(|txid| get(&s, txid) == Err(UtxoRefusal::TxNotFound)).count();
         assert_eq!((left, left + gone, s.status().blobs_pending), (rows.len(), txids.len(), rows.len() as u64));
         assert_eq!(s.status().totals.records_deleted, u64::from(ROWS) - rows.len() as u64);
         assert_eq!(s.status().totals.parents_updated, u64::from(INPUTS) * (u64::from(ROWS) - rows.len() as u64));

@@ -38,7 +38,7 @@ fn busy() -> Service {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..5).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
-    s.set(PrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
     s.pruner.notify_block(1_290, true, false).unwrap();
     s.settle();
     let parent = Tx::orphan(1, 1);
@@ -72,7 +72,7 @@ fn everything_that_is_persisted_takes_a_field() {
     takes_a_field(&stored.skipped);
     takes_a_field(&stored.totals);
     takes_a_field(&crate::utxo::Cursor::default());
-    takes_a_field(&BlockedBy { slot: 1, txid: Default::default(), parent: None, error: UtxoError::OutOfSpace });
+    takes_a_field(&UtxoBlockedBy { slot: 1, txid: Default::default(), parent: None, error: UtxoError::OutOfSpace });
     takes_a_field(&s.w.settings);
 }
 

@@ -46,8 +46,8 @@ fn a_record_that_traps_when_it_is_deleted_is_passed_over_and_the_others_go() {
         assert_eq!(left, [culprit]);
         let status = s.status();
         let slot = s.slot(&txs[culprit]);
-        let passed = PassedOver { phase: PrunerPhase::DeleteAtHeight, slot, txid: txs[culprit].id() };
-        assert_eq!((status.passed_over, status.last_job.unwrap().state), (vec![passed], JobState::Completed));
+        let passed = UtxoPassedOver { phase: UtxoPrunerPhase::DeleteAtHeight, slot, txid: txs[culprit].id() };
+        assert_eq!((status.passed_over, status.last_job.unwrap().state), (vec![passed], UtxoJobState::Completed));
         let problem = format!("slot {slot}");
         assert!(s.pruner.problems(&s.w.settings, &s.queue).iter().any(|found| found.message.contains(&problem)));
         // From now on it is in nobody's way.
@@ -57,7 +57,7 @@ fn a_record_that_traps_when_it_is_deleted_is_passed_over_and_the_others_go() {
         assert_eq!((settle(&mut s), s.there(&more)), ((1, 0), false));
         // Until it is healed.
         native::with(|world| world.trapping.clear());
-        assert_eq!(s.pruner.retry(slot + 1), Err(PrunerError::NotBlocking));
+        assert_eq!(s.pruner.retry(slot + 1), Err(UtxoPrunerError::NotBlocking));
         assert_eq!(s.pruner.retry(slot), Ok(()));
         assert_eq!(s.pruner.problems(&s.w.settings, &s.queue), []);
         s.pruner.notify_block(1_302, true, false).unwrap();
@@ -79,7 +79,7 @@ fn a_preservation_that_traps_stays_and_the_others_end() {
     settle(&mut s);
     let kept: Vec<bool> = txs.iter().map(|tx| s.get(tx).preserve_until.is_some()).collect();
     assert_eq!(kept, [false, false, true, false, false]);
-    assert_eq!(s.status().passed_over[0].phase, PrunerPhase::ExpirePreservations);
+    assert_eq!(s.status().passed_over[0].phase, UtxoPrunerPhase::ExpirePreservations);
 }
 
 #[test]
@@ -96,7 +96,9 @@ fn an_unmined_record_that_traps_stops_everything_until_it_is_set_aside() {
     traps_on(&child);
     s.pruner.notify_block(1_300, true, false).unwrap();
     settle(&mut s);
-    let Some(JobEnd::PreserveParents(blocked)) = s.status().last_job.unwrap().end else { panic!("{:?}", s.status()) };
+    let Some(UtxoJobEnd::PreserveParents(blocked)) = s.status().last_job.unwrap().end else {
+        panic!("{:?}", s.status())
+    };
     assert_eq!((blocked.slot, &blocked.txid), (s.slot(&child), &child.id()));
     assert!(s.there(&due), "nothing is deleted");
     s.pruner.set_aside(blocked.slot).unwrap();
@@ -110,7 +112,7 @@ fn ticks_that_come_late_lose_nothing() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..5).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
-    s.set(PrunerSettingsChange { max_ops_per_tick: Some(1), job_timeout: Some(1_000_000), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), job_timeout: Some(1_000_000), ..Default::default() });
     s.pruner.notify_block(1_300, true, false).unwrap();
     // As slow as this, and slower: the marker's message deletes nothing, and none is passed over.
     for pause in [10, 69, 70, 10_000, 10, 10, 10] {
@@ -125,15 +127,15 @@ fn where_finding_the_next_record_traps_health_says_so_until_a_job_is_done() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..3).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
-    s.set(PrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
     s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(10);
     let running = s.status().running.unwrap().id;
     // Each is as late as if those before it had trapped before they came to a record.
     (0..4).for_each(|_| s.tick(100));
     let job = s.status().last_job.unwrap();
-    let end = JobEnd::Trapped { phase: PrunerPhase::DeleteAtHeight };
-    assert_eq!((job.id, job.state, &job.end), (running, JobState::Failed, &Some(end)));
+    let end = UtxoJobEnd::Trapped { phase: UtxoPrunerPhase::DeleteAtHeight };
+    assert_eq!((job.id, job.state, &job.end), (running, UtxoJobState::Failed, &Some(end)));
     let problems = |s: &Service| s.pruner.problems(&s.w.settings, &s.queue);
     let named = |s: &Service| {
         problems(s).iter().any(|found| {
@@ -147,6 +149,6 @@ fn where_finding_the_next_record_traps_health_says_so_until_a_job_is_done() {
     s.reopen();
     assert!(named(&s), "{:?}", problems(&s));
     s.settle();
-    assert_eq!((s.status().last_job.unwrap().state, problems(&s)), (JobState::Completed, vec![]));
+    assert_eq!((s.status().last_job.unwrap().state, problems(&s)), (UtxoJobState::Completed, vec![]));
     assert_eq!(s.store.storage().records, 0);
 }

@@ -3,7 +3,7 @@
 use super::world::*;
 use coppice_interface::*;
 
-fn ids(jobs: &[PruneJob]) -> Vec<u64> {
+fn ids(jobs: &[UtxoPruneJob]) -> Vec<u64> {
     jobs.iter().map(|job| job.id).collect()
 }
 
@@ -20,8 +20,8 @@ fn s4_jobs_are_listed_active_ones_first_and_then_the_last_first() {
     world.ticks(1);
     world.persisted(21);
     let jobs = world.jobs();
-    let states: Vec<(u64, JobState)> = jobs.iter().map(|job| (job.id, job.state)).collect();
-    use JobState::{Cancelled, Completed, Pending, Running};
+    let states: Vec<(u64, UtxoJobState)> = jobs.iter().map(|job| (job.id, job.state)).collect();
+    use UtxoJobState::{Cancelled, Completed, Pending, Running};
     assert_eq!(states, [(5, Pending), (4, Running), (3, Completed), (2, Cancelled), (1, Completed)]);
     let status = world.status();
     assert_eq!((&status.pending, &status.running), (&Some(jobs[0].clone()), &Some(jobs[1].clone())));
@@ -62,7 +62,7 @@ fn s4_the_list_is_read_in_pages() {
 fn s4_max_job_history() {
     let world = World::new();
     let history = |most: u32| {
-        let change = PrunerSettingsChange { max_job_history: Some(most), ..Default::default() };
+        let change = UtxoPrunerSettingsChange { max_job_history: Some(most), ..Default::default() };
         assert_eq!(world.set(change).max_job_history, most);
     };
     history(3);
@@ -94,29 +94,32 @@ fn s4_a_job_keeps_its_times_heights_and_counts() {
     let begun = world.coppice.ic.now();
     let made = World::scheduled(world.persisted(20));
     assert!(made.created_at >= begun);
-    assert_eq!((made.started_at, made.ended_at, made.current_height, made.safe_height), (0, 0, 0, 0));
+    assert_eq!((made.started_at, made.ended_at, made.current_height, made.safe_height), (None, None, None, None));
     let done = world.finish(made.id);
     assert_eq!((done.id, done.height, done.trigger, done.created_at), (made.id, 20, made.trigger, made.created_at));
-    assert_eq!((done.current_height, done.safe_height, done.phase), (30, 20, PrunerPhase::DeleteAtHeight));
+    assert_eq!(
+        (done.current_height, done.safe_height, done.phase),
+        (Some(30), Some(20), UtxoPrunerPhase::DeleteAtHeight)
+    );
     let seconds = |ns: u64| ns / 1_000_000_000;
-    assert_eq!((seconds(done.ended_at - done.started_at), done.ticks), (20, 3));
-    assert!(done.started_at >= made.created_at + 9_000_000_000 && done.instructions > 1_000);
+    assert_eq!((seconds(done.ended_at.unwrap() - done.started_at.unwrap()), done.ticks), (20, 3));
+    assert!(done.started_at >= Some(made.created_at + 9_000_000_000) && done.instructions > 1_000);
 }
 
 #[test]
 fn s4_by_hand_records_go_at_once_even_where_the_timer_is_switched_off() {
     let world = World::new();
-    world.set(PrunerSettingsChange { pruner_enabled: Some(false), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { pruner_enabled: Some(false), ..Default::default() });
     let txs = orphans(0..2);
     world.done(10, &txs);
     let job = world.by_hand(20).unwrap();
-    assert_eq!((job.state, job.trigger, job.ticks), (JobState::Completed, JobTrigger::Manual, 1));
-    assert_eq!((job.current_height, job.safe_height, job.counts.records_deleted), (20, 20, 2));
+    assert_eq!((job.state, job.trigger, job.ticks), (UtxoJobState::Completed, UtxoJobTrigger::Manual, 1));
+    assert_eq!((job.current_height, job.safe_height, job.counts.records_deleted), (Some(20), Some(20), 2));
     assert_eq!((world.count(&txs), world.last()), (0, job.clone()));
     let again = world.by_hand(20).unwrap();
     assert_eq!(
         (again.id, again.state, again.counts.processed),
-        (job.id + 1, JobState::Completed, 0),
+        (job.id + 1, UtxoJobState::Completed, 0),
         "nothing is left"
     );
     assert_eq!(world.jobs(), [again, job]);
@@ -125,11 +128,11 @@ fn s4_by_hand_records_go_at_once_even_where_the_timer_is_switched_off() {
 #[test]
 fn s4_by_hand_a_long_job_goes_on_with_each_call() {
     let world = World::new();
-    world.set(PrunerSettingsChange { pruner_enabled: Some(false), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { pruner_enabled: Some(false), ..Default::default() });
     world.slow();
     let txs = orphans(0..3);
     world.done(10, &txs);
-    for (ticks, state) in [(1, JobState::Running), (2, JobState::Running), (3, JobState::Completed)] {
+    for (ticks, state) in [(1, UtxoJobState::Running), (2, UtxoJobState::Running), (3, UtxoJobState::Completed)] {
         let job = world.by_hand(20).unwrap();
         assert_eq!((job.id, job.ticks, job.state), (1, ticks, state));
         assert_eq!(world.count(&txs), 3 - ticks as usize);
@@ -142,12 +145,12 @@ fn s4_by_hand_a_long_job_goes_on_with_each_call() {
 #[test]
 fn s4_by_hand_is_refused_where_it_would_be_unsafe_and_nothing_changes() {
     let world = World::new();
-    world.assembly(BlockAssemblyState::NotRunning);
+    world.assembly(UtxoBlockAssemblyState::NotRunning);
     let txs = orphans(0..1);
     world.done(10, &txs);
     let before = world.status();
-    assert_eq!(world.by_hand(20), Err(PrunerError::BlockAssemblyNotRunning));
-    assert_eq!(world.by_hand(0), Err(PrunerError::ZeroHeight));
+    assert_eq!(world.by_hand(20), Err(UtxoPrunerError::BlockAssemblyNotRunning));
+    assert_eq!(world.by_hand(0), Err(UtxoPrunerError::ZeroHeight));
     assert_eq!((world.status(), world.jobs(), world.count(&txs)), (before, vec![], 1));
 }
 
@@ -160,14 +163,14 @@ fn s4_by_hand_a_height_above_the_notified_one_does_not_block_later_triggers() {
     world.done(900, &txs[1..]);
     let job = world.by_hand(1_000).unwrap();
     // Phase 1 and preservations go by the chain's height, deletions by what is persisted.
-    assert_eq!((job.state, job.current_height, job.safe_height), (JobState::Completed, 20, 20));
+    assert_eq!((job.state, job.current_height, job.safe_height), (UtxoJobState::Completed, Some(20), Some(20)));
     assert_eq!(world.there(&txs), [false, true]);
     let status = world.status();
     assert_eq!((status.current_height, status.last_processed_height), (20, 20));
     assert_eq!(world.prune(21).height, 21);
     for processed in [21, 15] {
         let job = world.by_hand(processed).unwrap();
-        assert_eq!((job.height, job.trigger, job.state), (processed, JobTrigger::Manual, JobState::Completed));
+        assert_eq!((job.height, job.trigger, job.state), (processed, UtxoJobTrigger::Manual, UtxoJobState::Completed));
     }
     assert_eq!(world.status().last_processed_height, 21);
 }

@@ -5,16 +5,16 @@ use candid::encode_args;
 use coppice_interface::*;
 use coppice_tests::coppice::Who;
 
-type Change = PrunerSettingsChange;
+type Change = UtxoPrunerSettingsChange;
 
-fn retention(blocks: u32) -> Option<UnminedRetention> {
-    Some(UnminedRetention::Blocks(blocks))
+fn retention(blocks: u32) -> Option<UtxoUnminedRetention> {
+    Some(UtxoUnminedRetention::Blocks(blocks))
 }
 
 #[test]
 fn s2_1_1_settings_have_the_names_and_defaults_of_section_7() {
     let world = World::as_installed();
-    let PrunerSettings {
+    let UtxoPrunerSettings {
         pruner_enabled,
         disable_dah_cleaner,
         job_timeout,
@@ -36,10 +36,10 @@ fn s2_1_1_settings_have_the_names_and_defaults_of_section_7() {
     assert_eq!(utxo_progress_log_interval, 30, "pruner_utxoProgressLogInterval");
     assert!(!utxo_defensive_enabled, "pruner_utxoDefensiveEnabled");
     assert_eq!(utxo_defensive_batch_read_size, 10_000, "pruner_utxoDefensiveBatchReadSize");
-    assert_eq!(unmined_tx_retention, UnminedRetention::HalfOfRetention, "utxostore_unminedTxRetention");
+    assert_eq!(unmined_tx_retention, UtxoUnminedRetention::HalfOfRetention, "utxostore_unminedTxRetention");
     assert_eq!(parent_preservation_blocks, PRESERVATION, "utxostore_parentPreservationBlocks");
     assert!(!disable_dah_cleaner, "utxostore_disableDAHCleaner");
-    assert_eq!(safe_height_rule, SafeHeightRule::Persisted, "the worked example of 2.4");
+    assert_eq!(safe_height_rule, UtxoSafeHeightRule::Persisted, "the worked example of 2.4");
     assert_eq!(max_job_history, 1_000, "4, Max Job History");
     let config: Config = world.coppice.ask("get_config", ());
     assert_eq!(config.utxo.block_height_retention, 288);
@@ -78,7 +78,7 @@ fn s7_a_value_that_makes_no_sense_is_refused_by_name_and_nothing_changes() {
         // With something beside it that would be taken.
         let change = Change { pruner_enabled: Some(false), ..change };
         match world.try_set(change) {
-            Err(PrunerError::Invalid { field, why }) => {
+            Err(UtxoPrunerError::Invalid { field, why }) => {
                 assert_eq!(field, name);
                 assert!(!why.is_empty());
             }
@@ -102,7 +102,7 @@ fn s7_settings_change_at_run_time_and_survive_an_upgrade() {
         utxo_defensive_batch_read_size: Some(5),
         unmined_tx_retention: retention(6),
         parent_preservation_blocks: Some(7),
-        safe_height_rule: Some(SafeHeightRule::PersistedPlusRetention),
+        safe_height_rule: Some(UtxoSafeHeightRule::PersistedPlusRetention),
         tick_interval: Some(8),
         max_ops_per_tick: Some(9),
         max_instructions_per_tick: Some(1_000_000),
@@ -110,7 +110,7 @@ fn s7_settings_change_at_run_time_and_survive_an_upgrade() {
         max_height_jump: Some(11),
         retry_base_secs: Some(12),
     };
-    let expected = PrunerSettings {
+    let expected = UtxoPrunerSettings {
         pruner_enabled: false,
         disable_dah_cleaner: true,
         job_timeout: 1,
@@ -119,9 +119,9 @@ fn s7_settings_change_at_run_time_and_survive_an_upgrade() {
         utxo_progress_log_interval: 0,
         utxo_defensive_enabled: true,
         utxo_defensive_batch_read_size: 5,
-        unmined_tx_retention: UnminedRetention::Blocks(6),
+        unmined_tx_retention: UtxoUnminedRetention::Blocks(6),
         parent_preservation_blocks: 7,
-        safe_height_rule: SafeHeightRule::PersistedPlusRetention,
+        safe_height_rule: UtxoSafeHeightRule::PersistedPlusRetention,
         tick_interval: 8,
         max_ops_per_tick: 9,
         max_instructions_per_tick: 1_000_000,
@@ -160,7 +160,11 @@ fn s7_the_interval_of_the_timer_changes_at_once_and_survives_an_upgrade() {
     assert_eq!(world.status().ticks, 1);
     world.set(Change { tick_interval: Some(TICK), ..Default::default() });
     world.ticks(20);
-    assert_eq!((world.last().state, world.status().next_tick), (JobState::Completed, 0), "nor when the job is done");
+    assert_eq!(
+        (world.last().state, world.status().next_tick),
+        (UtxoJobState::Completed, 0),
+        "nor when the job is done"
+    );
 }
 
 #[test]
@@ -185,13 +189,13 @@ fn s2_1_3_the_block_assembly_is_not_running_until_told_and_what_it_said_survives
     let txs = orphans(0..1);
     world.retention(RETENTION);
     world.done(10, &txs);
-    assert_eq!(world.status().block_assembly, BlockAssemblyState::NotRunning);
+    assert_eq!(world.status().block_assembly, UtxoBlockAssemblyState::NotRunning);
     let job = World::scheduled(world.persisted(20));
     world.ticks(2);
     assert_eq!((world.status().pending, world.count(&txs)), (Some(job.clone()), 1));
-    world.assembly(BlockAssemblyState::Running);
+    world.assembly(UtxoBlockAssemblyState::Running);
     world.coppice.upgrade();
-    assert_eq!(world.status().block_assembly, BlockAssemblyState::Running);
+    assert_eq!(world.status().block_assembly, UtxoBlockAssemblyState::Running);
     world.finish(job.id);
     assert_eq!(world.count(&txs), 0);
 }
@@ -212,7 +216,7 @@ fn s2_1_5_each_method_asks_for_its_role_and_a_refused_call_changes_nothing() {
     let methods = [
         ("notify_block", Who::Producer, encode_args((7u32, true))),
         ("notify_block_persisted", Who::Producer, encode_args((8u32,))),
-        ("set_block_assembly_state", Who::Producer, encode_args((BlockAssemblyState::Running,))),
+        ("set_block_assembly_state", Who::Producer, encode_args((UtxoBlockAssemblyState::Running,))),
         ("prune_utxos", Who::Controller, encode_args((9u32,))),
         ("set_pruner_settings", Who::Controller, encode_args((off,))),
         ("set_aside_unmined", Who::Controller, encode_args((1u32,))),
@@ -234,8 +238,8 @@ fn s2_1_5_each_method_asks_for_its_role_and_a_refused_call_changes_nothing() {
     }
     // All of those that change something did, for whom they are.
     let status = world.status();
-    assert_eq!((status.current_height, status.last_persisted_height, status.enabled), (8, 8, false));
-    assert_eq!((status.block_assembly, world.last().height), (BlockAssemblyState::Running, 9));
+    assert_eq!((status.current_height, status.last_persisted_height, status.enabled), (8, Some(8), false));
+    assert_eq!((status.block_assembly, world.last().height), (UtxoBlockAssemblyState::Running, 9));
 }
 
 #[test]
@@ -245,8 +249,8 @@ fn s2_1_6_a_new_canister_waits_for_events() {
     let status = world.status();
     assert_eq!((status.enabled, status.ticks, status.next_tick), (true, 0, 0), "no timer runs for nothing");
     assert_eq!((status.pending, status.running, status.last_job), (None, None, None));
-    assert_eq!((status.current_height, status.last_persisted_height, status.last_processed_height), (0, 0, 0));
-    assert_eq!((status.safe_height, status.unmined_cutoff_height, status.totals), (0, 0, PruneCounts::default()));
+    assert_eq!((status.current_height, status.last_persisted_height, status.last_processed_height), (0, None, 0));
+    assert_eq!((status.safe_height, status.unmined_cutoff_height, status.totals), (0, 0, UtxoPruneCounts::default()));
     assert_eq!((status.blocked_by, status.set_aside, status.blobs_pending, status.blobs_dead), (None, vec![], 0, 0));
     assert_eq!(world.jobs(), []);
 }

@@ -1,7 +1,7 @@
 //! 2.3, the safety check: nothing is pruned but while the block assembly is running.
 
 use super::world::*;
-use coppice_interface::BlockAssemblyState::{NotRunning, Running};
+use coppice_interface::UtxoBlockAssemblyState::{NotRunning, Running};
 use coppice_interface::*;
 use coppice_tests::transactions::Tx;
 
@@ -41,10 +41,10 @@ fn s2_3_safety_check_a_run_under_way_stops_and_its_height_waits() {
     world.ticks(1);
     let status = world.status();
     let stopped = status.last_job.unwrap();
-    assert_eq!((stopped.id, stopped.state, stopped.ticks), (job.id, JobState::Cancelled, 2));
-    assert_eq!((stopped.end, stopped.counts.records_deleted), (Some(JobEnd::BlockAssemblyNotRunning), 2));
+    assert_eq!((stopped.id, stopped.state, stopped.ticks), (job.id, UtxoJobState::Cancelled, 2));
+    assert_eq!((stopped.end, stopped.counts.records_deleted), (Some(UtxoJobEnd::BlockAssemblyNotRunning), 2));
     let pending = status.pending.unwrap();
-    assert_eq!((pending.height, pending.trigger, pending.state), (20, JobTrigger::Resumed, JobState::Pending));
+    assert_eq!((pending.height, pending.trigger, pending.state), (20, UtxoJobTrigger::Resumed, UtxoJobState::Pending));
     assert_eq!((status.running, status.last_processed_height), (None, 0));
     world.ticks(3);
     world.coppice.upgrade();

@@ -17,7 +17,7 @@ fn family(world: &World, salt: u64, height: u32) -> (Tx, Tx) {
 }
 
 fn preserve(world: &World, until: u32, txs: &[&Tx]) -> Vec<bool> {
-    let preserve = UtxoPreserve { until, txids: txs.iter().map(|tx| tx.id()).collect() };
+    let preserve = UtxoPreserveBatch { until, txids: txs.iter().map(|tx| tx.id()).collect() };
     all_ok::<bool, UtxoError>(world.coppice.produce("utxo_preserve", preserve))
 }
 
@@ -35,8 +35,8 @@ fn s2_3_phase_1_1_the_cutoff_is_half_of_the_retention_below_the_current_height()
     // Half of what is in force, or a number of its own.
     world.retention(21);
     assert_eq!(world.status().unmined_cutoff_height, 245 - 10);
-    let own = Some(UnminedRetention::Blocks(200));
-    world.set(PrunerSettingsChange { unmined_tx_retention: own, ..Default::default() });
+    let own = Some(UtxoUnminedRetention::Blocks(200));
+    world.set(UtxoPrunerSettingsChange { unmined_tx_retention: own, ..Default::default() });
     assert_eq!(world.status().unmined_cutoff_height, 45);
 }
 
@@ -83,7 +83,7 @@ fn s2_3_phase_1_3_each_parent_is_preserved_exactly_so_long_and_not_deleted() {
     assert_eq!((world.record(&missing), world.coppice.storage().utxo.records), (None, 3), "no record is made");
     assert_eq!(world.coppice.storage().utxo.preserved, 2);
     assert_eq!(world.heights(&child), (None, None), "the child itself is not preserved");
-    world.set(PrunerSettingsChange { parent_preservation_blocks: Some(3), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { parent_preservation_blocks: Some(3), ..Default::default() });
     world.prune(21);
     let promised = [(None, Some(20 + PRESERVATION)), (None, Some(9_999))];
     assert_eq!([world.heights(&first), world.heights(&second)], promised, "never for less");
@@ -121,7 +121,7 @@ fn s2_3_phase_1_3_at_the_cap_on_memory_parents_are_preserved_and_records_deleted
             let batch = create(&world.coppice, 1_000, some.to_vec());
             batch.results.into_iter().find_map(Result::err)
         });
-        assert_eq!(full, Some(UtxoError::OutOfSpace));
+        assert_eq!(full, Some(UtxoCreateError::OutOfSpace));
     }
     let done = world.prune(20);
     assert_eq!((done.counts.parents_preserved, done.counts.records_deleted), (1, 3));
@@ -144,7 +144,7 @@ fn s2_3_phase_1_5_nothing_more_is_deleted_before_a_latecomers_parents_are_preser
     world.spend(10, &child, &[&parent]);
     let job = World::scheduled(world.persisted(20));
     world.ticks(2);
-    assert_eq!(world.status().running.unwrap().phase, PrunerPhase::DeleteAtHeight);
+    assert_eq!(world.status().running.unwrap().phase, UtxoPrunerPhase::DeleteAtHeight);
     assert_eq!((world.count(&before), world.heights(&parent)), (1, (Some(20), None)));
     world.create(12, &[&child]);
     world.ticks(1);
@@ -165,7 +165,7 @@ fn s2_3_phase_1_5_it_is_done_to_its_end_before_phase_2_begins() {
     for done in 1..=4u64 {
         world.ticks(1);
         let running = world.status().running.unwrap();
-        assert_eq!(running.phase == PrunerPhase::PreserveParents, done < 4);
+        assert_eq!(running.phase == UtxoPrunerPhase::PreserveParents, done < 4);
         assert_eq!((running.counts.parents_preserved, running.counts.processed, world.count(&due)), (done, 0, 2));
     }
     let done = world.finish(job.id);
@@ -203,7 +203,7 @@ fn s2_3_between_what_phase_1_asks_for_again_has_not_expired() {
     preserve(&world, 50, &[&parent, &other]);
     world.block(50, false);
     let job = world.prune(30);
-    assert_eq!((job.current_height, job.safe_height), (50, 30));
+    assert_eq!((job.current_height, job.safe_height), (Some(50), Some(30)));
     assert_eq!((job.counts.parents_preserved, job.counts.preservations_expired), (1, 1));
     assert_eq!(world.heights(&parent), (None, Some(50 + PRESERVATION)));
     assert_eq!(world.heights(&other), (Some(50 + RETENTION), None));

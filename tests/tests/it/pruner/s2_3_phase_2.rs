@@ -17,7 +17,7 @@ fn s2_3_phase_2_2_records_go_up_to_the_safe_height() {
     world.block(100, false);
     for (persisted, there) in [(19, [true; 4]), (20, [false, true, true, true]), (22, [false, false, false, true])] {
         let job = world.prune(persisted);
-        assert_eq!((job.current_height, job.safe_height), (100, persisted));
+        assert_eq!((job.current_height, job.safe_height), (Some(100), Some(persisted)));
         assert_eq!(world.there(&txs), there);
     }
 }
@@ -45,10 +45,10 @@ fn s2_3_phase_2_3_they_go_by_height_and_then_as_they_came() {
 #[test]
 fn s2_3_phase_2_4_a_tick_takes_so_many_chunks_of_so_many_records() {
     let world = World::new();
-    let chunks = PrunerSettingsChange {
+    let chunks = UtxoPrunerSettingsChange {
         utxo_chunk_size: Some(2),
         utxo_chunk_group_limit: Some(2),
-        ..PrunerSettingsChange::default()
+        ..UtxoPrunerSettingsChange::default()
     };
     world.set(chunks);
     let txs = orphans(0..9);
@@ -61,7 +61,7 @@ fn s2_3_phase_2_4_a_tick_takes_so_many_chunks_of_so_many_records() {
         assert_eq!(running.progress, PruneProgress::HasMore { reason: StopReason::Chunks });
     }
     let done = world.finish(job.id);
-    let counts = PruneCounts { processed: 9, records_deleted: 9, chunks: 5, ..PruneCounts::default() };
+    let counts = UtxoPruneCounts { processed: 9, records_deleted: 9, chunks: 5, ..UtxoPruneCounts::default() };
     assert_eq!((done.counts, done.ticks, done.progress), (counts, 3, PruneProgress::Finished));
     assert_eq!(world.status().totals, counts);
 }
@@ -79,7 +79,7 @@ fn s2_3_phase_2_5_surviving_parents_are_told_and_missing_ones_not_made() {
     world.mine(10, &[&child]);
     world.spent(10, &child, 0..1);
     // All of the first one's outputs are spent: it is to go at 19, which is not what this is about.
-    let preserve = UtxoPreserve { until: 1_000, txids: vec![first.id()] };
+    let preserve = UtxoPreserveBatch { until: 1_000, txids: vec![first.id()] };
     all_ok::<bool, UtxoError>(world.coppice.produce("utxo_preserve", preserve));
     assert_eq!(world.record(&first).unwrap().deleted_children, Vec::<ByteBuf>::new());
     let done = world.prune(20);
@@ -159,7 +159,7 @@ fn s3_preserve_until_keeps_a_record_whose_height_has_come() {
     let world = World::new();
     let txs = orphans(0..2);
     world.done(10, &txs);
-    let preserve = UtxoPreserve { until: 30, txids: vec![txs[0].id()] };
+    let preserve = UtxoPreserveBatch { until: 30, txids: vec![txs[0].id()] };
     all_ok::<bool, UtxoError>(world.coppice.produce("utxo_preserve", preserve));
     world.prune(20);
     assert_eq!(world.there(&txs), [true, false]);
@@ -168,7 +168,7 @@ fn s3_preserve_until_keeps_a_record_whose_height_has_come() {
 #[test]
 fn s7_disable_dah_cleaner_leaves_phase_2_out() {
     let world = World::new();
-    world.set(PrunerSettingsChange { disable_dah_cleaner: Some(true), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { disable_dah_cleaner: Some(true), ..Default::default() });
     let parent = Tx::orphan(1, 1);
     let child = Tx::of(2, &[(parent.txid, 0)], 1);
     let (due, preserved) = (orphans(10..13), orphans(20..21));
@@ -181,12 +181,13 @@ fn s7_disable_dah_cleaner_leaves_phase_2_out() {
         10,
         vec![TransactionSpends { spender: child.id(), spends: vec![parent.spend(0, 0)] }],
     ));
-    let preserve = UtxoPreserve { until: 15, txids: vec![preserved[0].id()] };
+    let preserve = UtxoPreserveBatch { until: 15, txids: vec![preserved[0].id()] };
     let answers: Done<bool> = world.coppice.produce("utxo_preserve", preserve);
     all_ok(answers);
     let done = world.prune(20);
-    let counts = PruneCounts { old_unmined: 1, parents_preserved: 1, preservations_expired: 1, ..Default::default() };
+    let counts =
+        UtxoPruneCounts { old_unmined: 1, parents_preserved: 1, preservations_expired: 1, ..Default::default() };
     assert_eq!((done.counts, world.count(&due)), (counts, 3));
-    world.set(PrunerSettingsChange { disable_dah_cleaner: Some(false), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { disable_dah_cleaner: Some(false), ..Default::default() });
     assert_eq!(world.prune(21).counts.records_deleted, 3);
 }

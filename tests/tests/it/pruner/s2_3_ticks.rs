@@ -30,7 +30,7 @@ fn s2_3_a_run_goes_on_at_its_place_in_each_tick() {
     for tick in 1..12 {
         world.ticks(1);
         let running = world.status().running.unwrap();
-        assert_eq!((running.id, running.ticks, running.state), (job.id, tick, JobState::Running));
+        assert_eq!((running.id, running.ticks, running.state), (job.id, tick, UtxoJobState::Running));
         assert_eq!(running.progress, PruneProgress::HasMore { reason: StopReason::Ops });
         let now = running.counts.old_unmined + running.counts.processed;
         assert_eq!(now, looked_at + 1, "one a tick");
@@ -54,7 +54,7 @@ fn s2_3_an_upgrade_after_every_tick_loses_nothing_and_does_nothing_twice() {
         }
         after_each(&world);
         let done = world.last();
-        assert_eq!((done.id, done.state, done.ticks), (job.id, JobState::Completed, 14));
+        assert_eq!((done.id, done.state, done.ticks), (job.id, UtxoJobState::Completed, 14));
         assert_eq!((world.count(&due), world.count(&parents)), (0, 5));
         assert!(parents.iter().all(|parent| world.heights(parent) == (None, Some(20 + PRESERVATION))));
         assert_eq!(world.status().totals, done.counts);
@@ -62,13 +62,13 @@ fn s2_3_an_upgrade_after_every_tick_loses_nothing_and_does_nothing_twice() {
         done.counts
     };
     let undisturbed = run(&|_| ());
-    let expected = PruneCounts {
+    let expected = UtxoPruneCounts {
         old_unmined: 5,
         parents_preserved: 5,
         processed: 9,
         records_deleted: 9,
         chunks: 9,
-        ..PruneCounts::default()
+        ..UtxoPruneCounts::default()
     };
     assert_eq!(undisturbed, expected);
     assert_eq!(run(&|world| world.coppice.upgrade()), undisturbed);
@@ -80,7 +80,7 @@ fn s2_3_a_trap_in_any_message_of_a_tick_changes_nothing() {
     let (coppice, host) = Coppice::embedded(default_arg());
     let world = World::on(coppice);
     world.slow();
-    world.set(PrunerSettingsChange { job_timeout: Some(6_000), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { job_timeout: Some(6_000), ..Default::default() });
     let (parents, due) = work(&world, 2, 60);
     let job = World::scheduled(world.persisted(20));
     let points = [TrapPoint::Start, TrapPoint::SystemCall(20), TrapPoint::End];
@@ -100,8 +100,9 @@ fn s2_3_a_trap_in_any_message_of_a_tick_changes_nothing() {
     assert!(world.status().running.is_some(), "the faults struck while it ran");
     assert!(struck >= 7, "{struck} faults struck");
     let job = world.finish(job.id);
-    let counts = PruneCounts { old_unmined: 2, parents_preserved: 2, processed: 60, records_deleted: 60, ..job.counts };
-    assert_eq!((job.counts, job.state, world.count(&due)), (counts, JobState::Completed, 0));
+    let counts =
+        UtxoPruneCounts { old_unmined: 2, parents_preserved: 2, processed: 60, records_deleted: 60, ..job.counts };
+    assert_eq!((job.counts, job.state, world.count(&due)), (counts, UtxoJobState::Completed, 0));
     assert_eq!((world.count(&parents), world.status().totals), (2, counts));
 }
 
@@ -121,7 +122,7 @@ fn s2_3_a_record_with_many_inputs_goes_over_several_ticks() {
     world.spend(9, &large, &parents.iter().collect::<Vec<_>>());
     world.done(10, std::slice::from_ref(&large));
     world.done(10, &small);
-    world.set(PrunerSettingsChange { max_ops_per_tick: Some(1_001), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1_001), ..Default::default() });
     let job = World::scheduled(world.persisted(20));
     let told = || which(parents.iter().map(|parent| world.record(parent).unwrap().deleted_children.pop()));
     world.ticks(1);
@@ -131,15 +132,15 @@ fn s2_3_a_record_with_many_inputs_goes_over_several_ticks() {
     world.ticks(1);
     assert_eq!(told(), [true, false, false]);
     // From here on there is no way back, not even by a reorg; but what is marked is not found.
-    world.assembly(BlockAssemblyState::NotRunning);
+    world.assembly(UtxoBlockAssemblyState::NotRunning);
     world.ticks(1);
-    assert_eq!(world.last().end, Some(JobEnd::BlockAssemblyNotRunning));
+    assert_eq!(world.last().end, Some(UtxoJobEnd::BlockAssemblyNotRunning));
     let of_large = Tx::of(30, &[(large.txid, 0)], 1);
     let refused = world.try_spend(20, &of_large, &[&large]).unwrap_err();
-    assert_eq!(refused[0].error, UtxoError::TxNotFound);
+    assert_eq!(refused[0].error, UtxoSpendError::TxNotFound);
     let batch = crate::utxo::create(&world.coppice, 20, vec![large.record()]);
-    assert_eq!(batch.results, [Err(UtxoError::BeingDeleted)]);
-    world.assembly(BlockAssemblyState::Running);
+    assert_eq!(batch.results, [Err(UtxoCreateError::BeingDeleted)]);
+    world.assembly(UtxoBlockAssemblyState::Running);
     world.ticks(1);
     assert_eq!((world.count(&small), world.record(&large).is_some()), (2, true), "before anything else");
     let done = world.finish(job.id + 1);
@@ -153,7 +154,7 @@ fn s2_3_a_record_with_many_inputs_goes_over_several_ticks() {
 fn s2_3_a_job_that_takes_too_long_ends_and_the_next_one_goes_on_where_it_was() {
     let world = World::new();
     world.slow();
-    world.set(PrunerSettingsChange { job_timeout: Some(25), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { job_timeout: Some(25), ..Default::default() });
     let (parents, due) = work(&world, 2, 5);
     let later = orphans(500..502);
     world.done(13, &later);
@@ -161,17 +162,20 @@ fn s2_3_a_job_that_takes_too_long_ends_and_the_next_one_goes_on_where_it_was() {
     // At 10, 20 and 30 s; at 40 s it is 30 s old, its place is the next one's.
     world.ticks(4);
     let timed_out = world.last();
-    assert_eq!((timed_out.id, timed_out.state, timed_out.end), (first.id, JobState::Failed, Some(JobEnd::TimedOut)));
+    assert_eq!(
+        (timed_out.id, timed_out.state, timed_out.end),
+        (first.id, UtxoJobState::Failed, Some(UtxoJobEnd::TimedOut))
+    );
     assert_eq!((timed_out.ticks, timed_out.counts.old_unmined, timed_out.counts.processed), (3, 2, 1));
     let second = world.status().running.unwrap();
-    assert_eq!((second.height, second.trigger, second.ticks), (20, JobTrigger::Resumed, 1));
+    assert_eq!((second.height, second.trigger, second.ticks), (20, UtxoJobTrigger::Resumed, 1));
     assert_eq!((second.counts.old_unmined, second.counts.processed), (0, 1), "phase 1 is not done again");
     // A higher height takes the place over, too, and then does its own run.
     let third = World::scheduled(world.persisted(23));
     world.ticks(3);
-    assert_eq!((world.last().id, world.last().end), (second.id, Some(JobEnd::TimedOut)));
+    assert_eq!((world.last().id, world.last().end), (second.id, Some(UtxoJobEnd::TimedOut)));
     assert_eq!(world.status().running.unwrap().id, third.id);
-    world.set(PrunerSettingsChange { job_timeout: Some(600), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { job_timeout: Some(600), ..Default::default() });
     let done = world.finish(third.id);
     assert_eq!((done.height, done.counts.old_unmined), (23, 0), "what was promised three blocks before holds");
     assert_eq!((world.count(&due), world.count(&later), world.count(&parents)), (0, 0, 2));
@@ -223,7 +227,7 @@ fn s2_3_phase_2_4_a_line_of_progress_comes_every_so_many_seconds() {
     for (line, deleted) in lines.iter().zip([4, 7]) {
         assert!(line.contains("for height 20") && line.contains(&format!("{deleted} deleted")), "{line}");
     }
-    world.set(PrunerSettingsChange { utxo_progress_log_interval: Some(0), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { utxo_progress_log_interval: Some(0), ..Default::default() });
     let more = orphans(20..29);
     world.done(20, &more);
     assert_eq!(world.prune(30).ticks, 9);
@@ -233,7 +237,7 @@ fn s2_3_phase_2_4_a_line_of_progress_comes_every_so_many_seconds() {
 #[test]
 fn s2_3_phase_2_6_metrics_have_their_names_and_count() {
     let world = World::new();
-    world.set(PrunerSettingsChange { max_ops_per_tick: Some(4), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(4), ..Default::default() });
     let grandparent = Tx::orphan(7, 2);
     let told = Tx::of(8, &[(grandparent.txid, 0)], 1);
     world.create(10, &[&grandparent]);
@@ -251,7 +255,7 @@ fn s2_3_phase_2_6_metrics_have_their_names_and_count() {
     assert_eq!((world.metric("pruner_active", None), world.metric("pruner_current_height", None)), (1.0, 0.0));
     // One op with an old unmined record and its parent, two records a tick behind that: 10, 20, 30 and 40 s.
     world.ticks(3);
-    assert_eq!((world.last().state, world.last().ticks, world.count(&due)), (JobState::Completed, 4, 0));
+    assert_eq!((world.last().state, world.last().ticks, world.count(&due)), (UtxoJobState::Completed, 4, 0));
     assert_eq!((world.metric("pruner_active", None), world.metric("pruner_current_height", None)), (0.0, 20.0));
     assert_eq!((duration("sum", "preserve_parents"), duration("count", "preserve_parents")), (0.0, 1.0));
     assert_eq!((duration("sum", "dah_pruner"), duration("count", "dah_pruner")), (30.0, 1.0));

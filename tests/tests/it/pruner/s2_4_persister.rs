@@ -10,7 +10,7 @@ fn s2_4_2_the_persisted_height_bounds_what_is_deleted() {
     assert_eq!(world.status().safe_height, 100);
     world.persisted(60);
     let status = world.status();
-    assert_eq!((status.current_height, status.last_persisted_height, status.safe_height), (100, 60, 60));
+    assert_eq!((status.current_height, status.last_persisted_height, status.safe_height), (100, Some(60), 60));
 }
 
 #[test]
@@ -18,7 +18,7 @@ fn s2_4_3_a_persister_ahead_of_the_notified_blocks_is_itself_the_current_height(
     let world = World::new();
     world.block(90, true);
     let job = world.prune(95);
-    assert_eq!((job.current_height, job.safe_height), (95, 95));
+    assert_eq!((job.current_height, job.safe_height), (Some(95), Some(95)));
 }
 
 /// The chain is at 100, blocks are persisted up to 95.
@@ -32,7 +32,7 @@ fn s2_4_4_the_worked_example() {
     }
     world.block(100, false);
     let job = world.prune(95);
-    assert_eq!((job.current_height, job.safe_height), (100, 95), "min(100, 95)");
+    assert_eq!((job.current_height, job.safe_height), (Some(100), Some(95)), "min(100, 95)");
     assert_eq!(world.there(&txs), [false, true, true, true, true, true]);
     // 96 to 100 are protected until they are persisted, each by itself.
     for (persisted, left) in [(96, 4), (97, 3), (99, 1), (100, 0)] {
@@ -50,7 +50,10 @@ fn s2_4_5_without_the_persister_the_current_height_is_safe() {
     }
     let job = World::scheduled(world.block(100, true));
     let done = world.finish(job.id);
-    assert_eq!((world.status().last_persisted_height, done.current_height, done.safe_height), (0, 100, 100));
+    assert_eq!(
+        (world.status().last_persisted_height, done.current_height, done.safe_height),
+        (None, Some(100), Some(100))
+    );
     assert_eq!(world.there(&txs), [false, false, true]);
 }
 
@@ -58,9 +61,9 @@ fn s2_4_5_without_the_persister_the_current_height_is_safe() {
 #[test]
 fn s2_3_phase_2_2_persisted_plus_the_smallest_retention_that_ever_was() {
     let world = World::as_installed();
-    world.assembly(BlockAssemblyState::Running);
-    let plus = Some(SafeHeightRule::PersistedPlusRetention);
-    world.set(PrunerSettingsChange { safe_height_rule: plus, ..Default::default() });
+    world.assembly(UtxoBlockAssemblyState::Running);
+    let plus = Some(UtxoSafeHeightRule::PersistedPlusRetention);
+    world.set(UtxoPrunerSettingsChange { safe_height_rule: plus, ..Default::default() });
     let safe = || world.status().safe_height;
     world.block(1_000, false);
     assert_eq!(safe(), 1_000, "nothing is persisted");
@@ -81,12 +84,12 @@ fn s2_3_phase_2_2_persisted_plus_the_smallest_retention_that_ever_was() {
     assert_eq!(safe(), 150, "0 gives no record a height");
     world.retention(400);
     let done = world.finish(world.status().pending.unwrap().id);
-    assert_eq!((done.current_height, done.safe_height), (1_000, 150));
+    assert_eq!((done.current_height, done.safe_height), (Some(1_000), Some(150)));
     assert_eq!(world.there(&txs), [false, true, true]);
     world.persisted(990);
     assert_eq!(safe(), 1_000, "no more than the current height");
-    let persisted = Some(SafeHeightRule::Persisted);
-    world.set(PrunerSettingsChange { safe_height_rule: persisted, ..Default::default() });
+    let persisted = Some(UtxoSafeHeightRule::Persisted);
+    world.set(UtxoPrunerSettingsChange { safe_height_rule: persisted, ..Default::default() });
     assert_eq!(safe(), 990);
 }
 
@@ -100,14 +103,14 @@ fn s2_4_3_a_persister_that_begins_in_the_middle_of_a_run_protects_what_it_has_no
     world.done(80, &high);
     let job = World::scheduled(world.block(100, true));
     world.ticks(1);
-    assert!(matches!(world.persisted(50), PruneTrigger::Underway(under) if under.id == job.id));
+    assert!(matches!(world.persisted(50), UtxoNotifyOutcome::Underway(under) if under.id == job.id));
     let done = world.finish(job.id);
-    assert_eq!((done.safe_height, done.counts.records_deleted), (50, 3));
+    assert_eq!((done.safe_height, done.counts.records_deleted), (Some(50), 3));
     assert_eq!((world.count(&low), world.count(&high)), (0, 3));
     // What was not persisted is not done: the next block that is has them go.
     assert_eq!(world.status().last_processed_height, 50);
     let done = world.prune(90);
-    assert_eq!((done.safe_height, done.counts.records_deleted, world.count(&high)), (90, 3, 0));
+    assert_eq!((done.safe_height, done.counts.records_deleted, world.count(&high)), (Some(90), 3, 0));
 }
 
 #[test]
@@ -118,7 +121,7 @@ fn s2_4_3_a_run_by_hand_above_what_is_persisted_does_not_stand_in_the_persisters
     world.block(100, false);
     world.prune(50);
     let job = world.by_hand(1_000).unwrap();
-    assert_eq!((job.state, job.safe_height, world.count(&due)), (JobState::Completed, 50, 3));
+    assert_eq!((job.state, job.safe_height, world.count(&due)), (UtxoJobState::Completed, Some(50), 3));
     assert_eq!(world.status().last_processed_height, 50);
     assert_eq!(world.prune(90).counts.records_deleted, 3);
 }

@@ -8,10 +8,10 @@ use coppice_tests::transactions::Tx;
 fn defensive(batch: u32) -> World {
     let world = World::new();
     world.configure(UtxoSettingsChange { utxo_batch_size: Some(2), ..Default::default() });
-    world.set(PrunerSettingsChange {
+    world.set(UtxoPrunerSettingsChange {
         utxo_defensive_enabled: Some(true),
         utxo_defensive_batch_read_size: Some(batch),
-        ..PrunerSettingsChange::default()
+        ..UtxoPrunerSettingsChange::default()
     });
     world
 }
@@ -30,7 +30,7 @@ fn family(world: &World, salt: u64, outputs: u32) -> (Tx, Vec<Tx>) {
 }
 
 /// Which reasons a job counted: unmined, recent, absent.
-fn reasons(counts: &PruneCounts) -> [u64; 3] {
+fn reasons(counts: &UtxoPruneCounts) -> [u64; 3] {
     [counts.skipped_child_unmined, counts.skipped_child_recent, counts.skipped_child_absent]
 }
 
@@ -39,8 +39,8 @@ fn s2_5_2_a_record_stays_while_any_child_on_any_page_is_unmined_or_recent() {
     for batch in [1, 2, 3, 10_000] {
         for unstable in 0..5 {
             let world = defensive(batch);
-            let none = Some(UnminedRetention::Blocks(1_000));
-            world.set(PrunerSettingsChange { unmined_tx_retention: none, ..Default::default() });
+            let none = Some(UtxoUnminedRetention::Blocks(1_000));
+            world.set(UtxoPrunerSettingsChange { unmined_tx_retention: none, ..Default::default() });
             let (parent, children) = family(&world, 1, 5);
             let stable: Vec<&Tx> =
                 children.iter().enumerate().filter(|(i, _)| *i != unstable).map(|(_, c)| c).collect();
@@ -93,8 +93,8 @@ fn s2_5_3_what_is_kept_is_kept_alone() {
     let absent = Tx::orphan(3, 1);
     world.done(10, std::slice::from_ref(&absent));
     world.mine(10, &[&children[0]]);
-    let young = Some(UnminedRetention::Blocks(1_000));
-    world.set(PrunerSettingsChange { unmined_tx_retention: young, ..Default::default() });
+    let young = Some(UtxoUnminedRetention::Blocks(1_000));
+    world.set(UtxoPrunerSettingsChange { unmined_tx_retention: young, ..Default::default() });
     let job = world.prune(20);
     assert_eq!((reasons(&job.counts), job.counts.processed, job.counts.records_deleted), ([1, 0, 1], 3, 1));
     assert_eq!(world.there(&[kept, gone, absent]), [true, false, true]);
@@ -125,7 +125,7 @@ fn s2_5_the_children_of_a_record_are_looked_up_over_several_messages() {
     let world = defensive(2);
     let (parent, children) = family(&world, 1, 5);
     world.mine(10, &children.iter().collect::<Vec<_>>());
-    world.set(PrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
     let done = world.prune(20);
     assert_eq!((done.ticks, done.counts.processed, done.counts.records_deleted, done.counts.chunks), (3, 1, 1, 1));
     assert!(world.record(&parent).is_none());
@@ -137,8 +137,8 @@ fn s2_5_disabled_it_relies_on_the_retention_alone() {
     let (unmined, _) = family(&world, 1, 2);
     let absent = Tx::orphan(5_000, 2);
     world.done(10, std::slice::from_ref(&absent));
-    let young = Some(UnminedRetention::Blocks(1_000));
-    world.set(PrunerSettingsChange { unmined_tx_retention: young, ..Default::default() });
+    let young = Some(UtxoUnminedRetention::Blocks(1_000));
+    world.set(UtxoPrunerSettingsChange { unmined_tx_retention: young, ..Default::default() });
     let job = world.prune(20);
     assert_eq!((reasons(&job.counts), job.counts.records_deleted), ([0; 3], 2));
     assert_eq!(world.there(&[unmined, absent]), [false, false]);

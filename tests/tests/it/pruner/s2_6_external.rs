@@ -155,7 +155,7 @@ fn s2_6_2_the_row_has_the_records_key_file_type_and_store() {
         let file_type = if store.file_type == FileType::Tx { "tx" } else { "outputs" };
         assert_eq!((row.id, &row.blob_key, row.store_type), (id, &store.blob_key, store.store_type));
         assert_eq!((row.file_type.as_str(), row.delete_at_height), (file_type, 20));
-        assert_eq!((row.retry_count, row.last_retry_at, &row.txid), (0, 0, &Some(tx.id())));
+        assert_eq!((row.retry_count, row.last_retry_at, &row.txid), (0, None, &Some(tx.id())));
     }
     let two: Vec<BlobDeletion> = world.coppice.ask("get_pending_blob_deletions", (22u32, 2u32));
     assert_eq!(two, rows[..2]);
@@ -171,14 +171,14 @@ fn s2_6_3_the_file_goes_before_the_record_which_is_not_found_meanwhile() {
     assert!(record.being_deleted && !world.record(&parent).unwrap().being_deleted);
     assert_eq!((record.delete_at_height, world.coppice.storage().utxo.deletable), (None, 0));
     let of_child = Tx::of(3, &[(child.txid, 0)], 1);
-    assert_eq!(world.try_spend(20, &of_child, &[&child]).unwrap_err()[0].error, UtxoError::TxNotFound);
+    assert_eq!(world.try_spend(20, &of_child, &[&child]).unwrap_err()[0].error, UtxoSpendError::TxNotFound);
     let refused = create(&world.coppice, 20, vec![child.record()]);
-    assert_eq!(refused.results, [Err(UtxoError::BeingDeleted)]);
+    assert_eq!(refused.results, [Err(UtxoCreateError::BeingDeleted)]);
     let refused = set_mined(&world.coppice, 20, 20, &[&child], false);
     assert_eq!(refused.results, [Err(UtxoError::TxNotFound)]);
     // Its parents are told when it goes, and not before.
     assert_eq!(world.record(&parent).unwrap().deleted_children, Vec::<ByteBuf>::new());
-    assert_eq!(world.prune(21).counts, PruneCounts::default(), "no run looks at it again");
+    assert_eq!(world.prune(21).counts, UtxoPruneCounts::default(), "no run looks at it again");
     world.coppice.upgrade();
 
     let done = complete(&world, &[pending(&world, 21)[0].id], &[], 3);
@@ -188,7 +188,7 @@ fn s2_6_3_the_file_goes_before_the_record_which_is_not_found_meanwhile() {
     let status = world.status();
     assert_eq!((status.totals.records_deleted, status.totals.parents_updated, status.blobs_pending), (1, 1, 0));
     // The replay guard is the same as for any other child; its id is free again.
-    assert_eq!(world.try_spend(21, &child, &[&parent]).unwrap_err()[0].error, UtxoError::InvalidSpend);
+    assert_eq!(world.try_spend(21, &child, &[&parent]).unwrap_err()[0].error, UtxoSpendError::InvalidSpend);
     all_ok(create(&world.coppice, 21, vec![child.record()]));
 }
 
@@ -202,7 +202,7 @@ fn s2_6_error_a_deletion_that_fails_is_tried_again_and_given_up_at_its_limit() {
         assert_eq!(done, CompletedBlobDeletions { removed: 0, retries_incremented: 1, dead: 0, ..Default::default() });
         let row = &pending(&world, 20)[0];
         assert_eq!(row.retry_count, count);
-        assert!(row.last_retry_at > 0 && row.last_retry_at <= world.coppice.ic.now());
+        assert!(row.last_retry_at.is_some_and(|at| at <= world.coppice.ic.now()));
     }
     assert!(world.health().healthy);
     let done = complete(&world, &[], &[id], 3);
@@ -217,7 +217,7 @@ fn s2_6_error_a_deletion_that_fails_is_tried_again_and_given_up_at_its_limit() {
     // The record stays; a dead row that fails again is passed over.
     assert!(world.record(&child).unwrap().being_deleted);
     assert_eq!(complete(&world, &[], &[id], 3), CompletedBlobDeletions::default());
-    assert_eq!(world.prune(30).counts, PruneCounts::default());
+    assert_eq!(world.prune(30).counts, UtxoPruneCounts::default());
 
     assert_eq!(retry(&world, id + 1), Err(BlobDeletionError::NotFound));
     let row = retry(&world, id).unwrap();
@@ -287,7 +287,7 @@ fn s2_6_4_no_two_records_name_the_same_blob() {
     outside(&world, &[(&first, same())]);
     let name = || BlobName { blob_key: ByteBuf::from(*b"same"), file_type: "tx".into(), store_type: StoreType::Tx };
     let try_second = || create(&world.coppice, 10, vec![outside_record(&second, same())]).results;
-    assert_eq!(try_second(), [Err(UtxoError::BlobTaken)]);
+    assert_eq!(try_second(), [Err(UtxoCreateError::BlobTaken)]);
     assert!(world.record(&second).is_none());
     // Nor is it deleted by anybody while a record needs it.
     let by_hand = ScheduleBlobDeletion { name: name(), delete_at_height: 1 };
@@ -298,9 +298,12 @@ fn s2_6_4_no_two_records_name_the_same_blob() {
     let cancelled: Result<bool, BlobDeletionError> = world.coppice.produce("cancel_blob_deletion", name());
     assert_eq!((cancelled, pending(&world, u32::MAX)), (Err(BlobDeletionError::HoldsRecord), vec![]));
     let again = create(&world.coppice, 10, vec![outside_record(&first, same())]).results;
-    assert_eq!(again, [Err(UtxoError::TxExists)], "should an answer be lost");
+    assert_eq!(again, [Err(UtxoCreateError::TxExists)], "should an answer be lost");
     assert_eq!(world.prune(20).counts.records_deleting, 1);
-    assert_eq!((try_second(), schedule()), (vec![Err(UtxoError::BeingDeleted)], Err(BlobDeletionError::HoldsRecord)));
+    assert_eq!(
+        (try_second(), schedule()),
+        (vec![Err(UtxoCreateError::BeingDeleted)], Err(BlobDeletionError::HoldsRecord))
+    );
     let rows = pending(&world, 20);
     assert_eq!((rows.len(), &rows[0].txid), (1, &Some(first.id())));
     complete(&world, &[rows[0].id], &[], 1);
@@ -312,7 +315,7 @@ fn s2_6_4_no_two_records_name_the_same_blob() {
     let third = Tx::orphan(3, 1);
     let refused =
         create(&world.coppice, 21, vec![outside_record(&third, store(b"other", FileType::Tx, StoreType::Tx))]);
-    assert_eq!(refused.results, [Err(UtxoError::BeingDeleted)]);
+    assert_eq!(refused.results, [Err(UtxoCreateError::BeingDeleted)]);
 }
 
 #[test]
@@ -325,7 +328,10 @@ fn s2_6_a_key_of_1024_bytes_is_taken_and_a_longer_one_is_not() {
     };
     for len in [0, 1_025, 70_000] {
         let refused = make(len);
-        assert!(matches!(&refused, Err(UtxoError::BadArgument { field, .. }) if field == "blob_key"), "{refused:?}");
+        assert!(
+            matches!(&refused, Err(UtxoCreateError::BadArgument { field, .. }) if field == "blob_key"),
+            "{refused:?}"
+        );
     }
     assert!(make(1_024).is_ok());
 }

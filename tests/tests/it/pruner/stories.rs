@@ -2,7 +2,7 @@
 
 use super::world::*;
 use crate::utxo::{all_ok, create};
-use coppice_interface::BlockAssemblyState::{NotRunning, Running};
+use coppice_interface::UtxoBlockAssemblyState::{NotRunning, Running};
 use coppice_interface::*;
 use coppice_tests::transactions::Tx;
 
@@ -21,12 +21,12 @@ fn s1_a_pruned_child_is_not_taken_again_as_long_as_its_parent_is_there() {
     assert_eq!(world.there(&[parent.clone(), child.clone()]), [true, false]);
     assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);
     world.coppice.upgrade();
-    let invalid = vec![SpendError { spend: 0, error: UtxoError::InvalidSpend }];
+    let invalid = vec![RefusedSpend { spend: 0, error: UtxoSpendError::InvalidSpend }];
     assert_eq!(world.try_spend(21, &child, &[&parent]), Err(invalid));
     // Somebody else is told who has it; the parent's other output is free.
     let rival = Tx::of(3, &[(parent.txid, 0)], 1);
     let by = Spender { txid: child.id(), vin: 0 };
-    assert_eq!(world.try_spend(21, &rival, &[&parent]).unwrap_err()[0].error, UtxoError::Spent { by });
+    assert_eq!(world.try_spend(21, &rival, &[&parent]).unwrap_err()[0].error, UtxoSpendError::Spent { by });
     let other = Tx::of(4, &[(parent.txid, 1)], 1);
     assert_eq!(world.try_spend(21, &other, &[&parent]), Ok(1));
     assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);
@@ -37,7 +37,7 @@ fn s1_a_pruned_child_is_not_taken_again_as_long_as_its_parent_is_there() {
 #[test]
 fn s2_3_a_parent_of_an_old_unmined_transaction_survives_exactly_as_long_as_it_must() {
     let world = World::new();
-    world.set(PrunerSettingsChange { parent_preservation_blocks: Some(20), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { parent_preservation_blocks: Some(20), ..Default::default() });
     let parent = Tx::orphan(1, 1);
     let child = Tx::of(2, &[(parent.txid, 0)], 1);
     let ordinary = Tx::orphan(3, 1);
@@ -132,7 +132,7 @@ fn s2_3_a_reorg_loses_nothing() {
     let status = world.status();
     assert_eq!((status.last_processed_height, status.pending, status.running), (112, None, None));
     assert!(three.iter().all(|tx| world.record(tx).is_some()), "none is lost");
-    assert_eq!(world.jobs().iter().find(|ended| ended.id == job.id).unwrap().state, JobState::Cancelled);
+    assert_eq!(world.jobs().iter().find(|ended| ended.id == job.id).unwrap().state, UtxoJobState::Cancelled);
 
     world.prune(121);
     assert!(three.iter().all(|tx| world.record(tx).is_some()));
@@ -164,7 +164,7 @@ fn s2_3_a_loser_goes_and_the_winner_stays() {
     world.mine(12, &[&winner]);
     assert_eq!((world.heights(&loser).0, world.heights(&winner).0), (Some(22), None));
     assert_eq!(world.heights(&parent).0, Some(22));
-    let preserve = UtxoPreserve { until: 1_000, txids: vec![parent.id()] };
+    let preserve = UtxoPreserveBatch { until: 1_000, txids: vec![parent.id()] };
     all_ok::<bool, UtxoError>(world.coppice.produce("utxo_preserve", preserve));
     world.prune(22);
     assert_eq!(world.there(&[parent.clone(), loser, winner]), [true, false, true]);

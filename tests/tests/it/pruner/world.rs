@@ -50,7 +50,7 @@ impl World {
     pub fn on(coppice: Coppice) -> Self {
         let world = Self { coppice };
         world.retention(RETENTION);
-        world.assembly(BlockAssemblyState::Running);
+        world.assembly(UtxoBlockAssemblyState::Running);
         world
     }
 
@@ -70,27 +70,27 @@ impl World {
     }
 
     /// `set_pruner_settings`.
-    pub fn try_set(&self, change: PrunerSettingsChange) -> Result<PrunerSettings, PrunerError> {
+    pub fn try_set(&self, change: UtxoPrunerSettingsChange) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
         self.coppice.operate("set_pruner_settings", change)
     }
 
     /// The same, where it is not refused.
-    pub fn set(&self, change: PrunerSettingsChange) -> PrunerSettings {
+    pub fn set(&self, change: UtxoPrunerSettingsChange) -> UtxoPrunerSettings {
         self.try_set(change).unwrap()
     }
 
     /// `get_pruner_settings`.
-    pub fn settings(&self) -> PrunerSettings {
+    pub fn settings(&self) -> UtxoPrunerSettings {
         self.coppice.ask("get_pruner_settings", ())
     }
 
     /// One record with one input a tick: to preserve its parent, or to delete it.
     pub fn slow(&self) {
-        self.set(PrunerSettingsChange { max_ops_per_tick: Some(2), ..Default::default() });
+        self.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(2), ..Default::default() });
     }
 
     /// `set_block_assembly_state`.
-    pub fn assembly(&self, state: BlockAssemblyState) {
+    pub fn assembly(&self, state: UtxoBlockAssemblyState) {
         self.coppice.produce("set_block_assembly_state", state)
     }
 
@@ -110,7 +110,7 @@ impl World {
     }
 
     /// `utxo_spend` of whatever a transaction's inputs spend of these parents.
-    pub fn try_spend(&self, height: u32, spender: &Tx, parents: &[&Tx]) -> Result<u32, Vec<SpendError>> {
+    pub fn try_spend(&self, height: u32, spender: &Tx, parents: &[&Tx]) -> Result<u32, Vec<RefusedSpend>> {
         let of = |(vin, (txid, vout)): (u32, &([u8; 32], u32))| {
             let parent = parents.iter().find(|parent| parent.txid == *txid)?;
             Some(parent.spend(*vout, vin))
@@ -167,20 +167,20 @@ impl World {
     }
 
     /// `notify_block_persisted`.
-    pub fn persisted(&self, height: u32) -> PruneTrigger {
-        self.coppice.produce::<Result<_, PrunerError>>("notify_block_persisted", height).unwrap()
+    pub fn persisted(&self, height: u32) -> UtxoNotifyOutcome {
+        self.coppice.produce::<Result<_, UtxoPrunerError>>("notify_block_persisted", height).unwrap()
     }
 
     /// `notify_block`.
-    pub fn block(&self, height: u32, mined_set: bool) -> PruneTrigger {
-        let reply = self.coppice.call::<Result<_, PrunerError>>(Who::Producer, "notify_block", (height, mined_set));
+    pub fn block(&self, height: u32, mined_set: bool) -> UtxoNotifyOutcome {
+        let reply = self.coppice.call::<Result<_, UtxoPrunerError>>(Who::Producer, "notify_block", (height, mined_set));
         reply.unwrap().unwrap()
     }
 
     /// The job that a trigger made.
-    pub fn scheduled(trigger: PruneTrigger) -> PruneJob {
+    pub fn scheduled(trigger: UtxoNotifyOutcome) -> UtxoPruneJob {
         match trigger {
-            PruneTrigger::Scheduled(job) => job,
+            UtxoNotifyOutcome::Scheduled(job) => job,
             other => panic!("{other:?}"),
         }
     }
@@ -191,17 +191,17 @@ impl World {
     }
 
     /// A block is persisted, and the job for it runs to its end.
-    pub fn prune(&self, height: u32) -> PruneJob {
+    pub fn prune(&self, height: u32) -> UtxoPruneJob {
         let job = Self::scheduled(self.persisted(height));
         self.finish(job.id)
     }
 
     /// A job runs to its end.
-    pub fn finish(&self, id: u64) -> PruneJob {
+    pub fn finish(&self, id: u64) -> UtxoPruneJob {
         for _ in 0..200 {
             self.ticks(1);
             if let Some(job) = self.status().last_job.filter(|job| job.id == id) {
-                assert_eq!((job.state, &job.end), (JobState::Completed, &None));
+                assert_eq!((job.state, &job.end), (UtxoJobState::Completed, &None));
                 return job;
             }
         }
@@ -209,28 +209,28 @@ impl World {
     }
 
     /// `prune_utxos`.
-    pub fn by_hand(&self, height: u32) -> Result<PruneJob, PrunerError> {
+    pub fn by_hand(&self, height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
         self.coppice.operate("prune_utxos", height)
     }
 
     /// `get_pruner_status`.
-    pub fn status(&self) -> PrunerStatus {
+    pub fn status(&self) -> UtxoPrunerStatus {
         self.coppice.ask("get_pruner_status", ())
     }
 
     /// The last job that ended.
-    pub fn last(&self) -> PruneJob {
+    pub fn last(&self) -> UtxoPruneJob {
         self.status().last_job.expect("a job ended")
     }
 
     /// `list_prune_jobs`.
-    pub fn page(&self, cursor: Option<u64>, limit: u32) -> PruneJobPage {
+    pub fn page(&self, cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage {
         self.coppice.ask("list_prune_jobs", (cursor, limit))
     }
 
     /// All jobs, as they are listed.
-    pub fn jobs(&self) -> Vec<PruneJob> {
-        let PruneJobPage { jobs, cursor } = self.page(None, 500);
+    pub fn jobs(&self) -> Vec<UtxoPruneJob> {
+        let UtxoPruneJobPage { jobs, cursor } = self.page(None, 500);
         assert_eq!(cursor, None);
         jobs
     }
@@ -239,7 +239,7 @@ impl World {
     pub fn metric(&self, name: &str, label: Option<&str>) -> f64 {
         let metrics = self.status().metrics;
         let is =
-            |metric: &&Metric| metric.name == name && metric.labels.iter().map(|(_, value)| value.as_str()).eq(label);
+            |metric: &&Metric| metric.name == name && metric.labels.iter().map(|label| label.value.as_str()).eq(label);
         metrics.iter().find(is).unwrap_or_else(|| panic!("{name} {label:?}")).value
     }
 

@@ -61,16 +61,16 @@ impl Records {
     fn resolve(&mut self, winner: &Txid, at: At) -> Result<Resolved, ConflictError> {
         let of = |txid: &Txid| {
             let txid = ByteBuf::from(*txid);
-            move |error| ConflictError { txid, error }
+            move |error: UtxoRefusal| ConflictError { txid, error: error.into() }
         };
         is_height(at.height).map_err(of(winner))?;
         let record = self.get(winner).map_err(of(winner))?;
         if !record.conflicting {
-            return Err(of(winner)(UtxoError::NotConflicting));
+            return Err(of(winner)(UtxoRefusal::NotConflicting));
         }
         // Of such a one nobody knows what it spends.
         if record.inputs.is_empty() {
-            return Err(of(winner)(UtxoError::BadArgument { field: "winners".into(), why: String::new() }));
+            return Err(of(winner)(UtxoRefusal::BadArgument { field: "winners".into(), why: String::new() }));
         }
         let inputs = record.inputs.clone();
         let (mut visited, mut losers, mut contested) = (Vec::new(), Vec::new(), Vec::new());
@@ -82,7 +82,7 @@ impl Records {
             contested.push((*parent, *vout));
         }
         if visited.contains(winner) || inputs.iter().any(|(parent, _)| visited.contains(parent)) {
-            return Err(of(winner)(UtxoError::WinnerLoses));
+            return Err(of(winner)(UtxoRefusal::WinnerLoses));
         }
         // What the losers hold, and whatever else holds what the winner spends.
         let mut freed: Vec<(Txid, u32)> = Vec::new();

@@ -27,12 +27,12 @@ pub struct Tick<'a> {
 
 impl Tick<'_> {
     /// The job that did something last.
-    fn last(&self) -> Option<&PruneJob> {
-        self.jobs.iter().map(|job| &job.after).rfind(|job| job.started_at > 0)
+    fn last(&self) -> Option<&UtxoPruneJob> {
+        self.jobs.iter().map(|job| &job.after).rfind(|job| job.started_at.is_some())
     }
 
-    fn completed(&self) -> impl Iterator<Item = &PruneJob> {
-        self.jobs.iter().filter(|job| job.became(JobState::Completed)).map(|job| &job.after)
+    fn completed(&self) -> impl Iterator<Item = &UtxoPruneJob> {
+        self.jobs.iter().filter(|job| job.became(UtxoJobState::Completed)).map(|job| &job.after)
     }
 }
 
@@ -92,12 +92,12 @@ impl Machine {
     /// Phase 1 has come by every parent, if it was done in this tick, or if anything was deleted since.
     fn parents_are_preserved(&mut self, tick: &Tick) -> Outcome {
         let Some(job) = tick.last() else { return Ok(()) };
-        let behind = job.state == JobState::Completed || job.phase > PrunerPhase::PreserveParents;
+        let behind = job.state == UtxoJobState::Completed || job.phase > UtxoPrunerPhase::PreserveParents;
         // One that ended otherwise may have done nothing in this tick: its phase is that of an earlier one.
-        let behind = behind && matches!(job.state, JobState::Running | JobState::Completed);
-        let before = self.run.as_ref().map_or(PrunerPhase::PreserveParents, |run| run.phase);
+        let behind = behind && matches!(job.state, UtxoJobState::Running | UtxoJobState::Completed);
+        let before = self.run.as_ref().map_or(UtxoPrunerPhase::PreserveParents, |run| run.phase);
         let deleted = !tick.done.gone.is_empty() || !tick.done.going.is_empty();
-        if !behind || before > PrunerPhase::PreserveParents && !deleted {
+        if !behind || before > UtxoPrunerPhase::PreserveParents && !deleted {
             return Ok(());
         }
         // What was promised lasts for a while; and a parent that came since is preserved before it may go.
@@ -161,7 +161,7 @@ impl Machine {
             // While there is no retention no preservation ends, as nothing would become due.
             let retained = tick.scope.settings.iter().all(|settings| settings.utxo.block_height_retention > 0);
             for (txid, record) in self.records.0.iter().filter(|(_, record)| retained && !record.deleting) {
-                let over = record.preserve_until.is_some_and(|until| until <= job.current_height);
+                let over = record.preserve_until.is_some_and(|until| Some(until) <= job.current_height);
                 let name = self.family.name(txid);
                 ensure!(!over || tick.scope.by_hand.contains(txid), "the preservation of {name} is over: {record:?}");
             }
@@ -169,7 +169,7 @@ impl Machine {
                 self.keeps(verdicts, |_| false);
                 continue;
             }
-            let at = job.safe_height.min(job.current_height);
+            let at = job.safe_height.min(job.current_height).unwrap_or(0);
             let waits = |machine: &Self, txid: &Txid| {
                 let due = machine.records.0.get(txid).and_then(|record| record.delete_at_height);
                 let kept = kept_before.get(txid).filter(|kept| kept.due == due);
@@ -177,7 +177,8 @@ impl Machine {
             };
             let ended = self.ended(tick);
             let became = self.run.as_ref().map_or(BTreeSet::new(), |run| run.became.clone());
-            let left: BTreeSet<Txid> = self.records.due(job.safe_height).difference(&ended).copied().collect();
+            let left: BTreeSet<Txid> =
+                self.records.due(job.safe_height.unwrap_or(0)).difference(&ended).copied().collect();
             let (mut looked_at, mut perhaps) = (BTreeSet::new(), BTreeSet::new());
             let mut excuses = 0;
             for txid in &left {
@@ -198,7 +199,7 @@ impl Machine {
                 let kept = verdicts.contains_key(txid);
                 let name = self.family.name(txid);
                 let record = &self.records.0[txid];
-                ensure!(kept || may_wait, "the run to {} has left {name}: {record:?}", job.safe_height);
+                ensure!(kept || may_wait, "the run to {:?} has left {name}: {record:?}", job.safe_height);
                 excuses += u64::from(!kept);
                 if may_wait { &mut perhaps } else { &mut looked_at }.insert(*txid);
             }
@@ -227,7 +228,7 @@ impl Machine {
     /// it was looked at, and for which spender it was kept.
     fn kept_are_counted(
         &mut self,
-        job: &PruneJob,
+        job: &UtxoPruneJob,
         looked_at: &BTreeSet<Txid>,
         perhaps: &BTreeSet<Txid>,
         verdicts: &BTreeMap<Txid, Verdicts>,
@@ -260,7 +261,7 @@ impl Machine {
 
     fn counts_are_right(&self, tick: &Tick) -> Outcome {
         let Done { gone, going, expired, preserved, pages, told } = tick.done;
-        let sum = |count: fn(&PruneCounts) -> u64| tick.jobs.iter().map(|job| job.counted(count)).sum::<u64>();
+        let sum = |count: fn(&UtxoPruneCounts) -> u64| tick.jobs.iter().map(|job| job.counted(count)).sum::<u64>();
         let inputs: u64 = gone.union(going).map(|txid| tick.before.0[txid].inputs.len() as u64).sum();
         let counted = (
             sum(|counts| counts.records_deleted),
@@ -294,9 +295,9 @@ impl Machine {
     ) {
         let Some(last) = tick.last() else { return };
         let over = |job: &Progress| {
-            job.became(JobState::Completed)
-                || job.became(JobState::Failed) && job.after.end != Some(JobEnd::TimedOut)
-                || job.became(JobState::Cancelled) && job.after.started_at > 0
+            job.became(UtxoJobState::Completed)
+                || job.became(UtxoJobState::Failed) && job.after.end != Some(UtxoJobEnd::TimedOut)
+                || job.became(UtxoJobState::Cancelled) && job.after.started_at.is_some()
         };
         let mut before = self.run.take();
         if before.as_ref().is_some_and(|run| run.upgraded) {
@@ -326,7 +327,7 @@ impl Machine {
         if run.settings.last() != Some(&self.settings) {
             run.settings.push(self.settings.clone());
         }
-        run.heights.insert((last.current_height, last.safe_height));
+        run.heights.insert((last.current_height.unwrap_or(0), last.safe_height.unwrap_or(0)));
         if last.phase < run.phase {
             self.seen("phase 1 is done again");
         }
@@ -350,7 +351,7 @@ impl Machine {
         self.seen_often("a page was deleted", done.pages);
         self.seen_often("an output says that its spender was deleted", done.told);
         self.seen_often("a preservation expired", done.expired.len() as u64);
-        let of = |count: fn(&PruneCounts) -> u64| jobs.iter().map(|job| job.counted(count)).sum::<u64>();
+        let of = |count: fn(&UtxoPruneCounts) -> u64| jobs.iter().map(|job| job.counted(count)).sum::<u64>();
         self.seen_often("kept: a spender is unmined", of(|counts| counts.skipped_child_unmined));
         self.seen_often("kept: a spender is recent", of(|counts| counts.skipped_child_recent));
         self.seen_often("kept: a spender is absent", of(|counts| counts.skipped_child_absent));

@@ -79,7 +79,7 @@ impl Machine {
         } else {
             self.block(height, true)?
         }
-        let open = |status: &PrunerStatus| status.pending.is_some() || status.running.is_some();
+        let open = |status: &UtxoPrunerStatus| status.pending.is_some() || status.running.is_some();
         for _ in 0..TICKS {
             if !open(&self.sight.as_ref().expect("the history has begun").status) {
                 ensure!(self.processed == height, "{} is processed, and not {height}", self.processed);

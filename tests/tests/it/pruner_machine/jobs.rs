@@ -36,29 +36,29 @@ impl Cause {
 /// A job, as it was before and as it is now.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    pub before: Option<PruneJob>,
-    pub after: PruneJob,
+    pub before: Option<UtxoPruneJob>,
+    pub after: UtxoPruneJob,
 }
 
 impl Progress {
     /// It began, and it was not known as running before.
     pub fn began(&self) -> bool {
-        self.after.started_at > 0 && self.before.as_ref().is_none_or(|before| before.started_at == 0)
+        self.after.started_at.is_some() && self.before.as_ref().is_none_or(|before| before.started_at.is_none())
     }
 
     /// It has just become this.
-    pub fn became(&self, state: JobState) -> bool {
+    pub fn became(&self, state: UtxoJobState) -> bool {
         self.after.state == state && self.before.as_ref().is_none_or(|before| before.state != state)
     }
 
     /// How much one of its counts grew.
-    pub fn counted(&self, count: impl Fn(&PruneCounts) -> u64) -> u64 {
+    pub fn counted(&self, count: impl Fn(&UtxoPruneCounts) -> u64) -> u64 {
         count(&self.after.counts) - self.before.as_ref().map_or(0, |before| count(&before.counts))
     }
 }
 
-pub fn ended(job: &PruneJob) -> bool {
-    !matches!(job.state, JobState::Pending | JobState::Running)
+pub fn ended(job: &UtxoPruneJob) -> bool {
+    !matches!(job.state, UtxoJobState::Pending | UtxoJobState::Running)
 }
 
 impl Machine {
@@ -77,7 +77,7 @@ impl Machine {
         let newest = self.jobs.keys().next_back().copied().unwrap_or(0);
         let new: BTreeSet<u64> = sight.jobs.iter().map(|job| job.id).filter(|id| *id > newest).collect();
         ensure!(new.iter().copied().eq(newest + 1..=newest + new.len() as u64), "new jobs have the numbers {new:?}");
-        all.sort_by_key(|progress| (progress.after.ended_at == 0, progress.after.id));
+        all.sort_by_key(|progress| (progress.after.ended_at.is_none(), progress.after.id));
         for progress in &all {
             self.jobs.insert(progress.after.id, progress.after.clone());
         }
@@ -85,9 +85,9 @@ impl Machine {
         for progress in &all {
             self.became(sight, progress)?;
             self.is_resumed(sight, progress, cause)?;
-            if progress.became(JobState::Completed) {
+            if progress.became(UtxoJobState::Completed) {
                 let job = &progress.after;
-                let reached = job.height.min(job.current_height).min(job.safe_height);
+                let reached = job.height.min(job.current_height.unwrap_or(0)).min(job.safe_height.unwrap_or(0));
                 processed = processed.max(reached.min(self.heights.current));
             }
         }
@@ -97,20 +97,20 @@ impl Machine {
         // What was persisted while a job ran is due without another call.
         let safe = self.heights_of(self.heights.current).1;
         let open = sight.status.pending.is_some() || sight.status.running.is_some();
-        let completed = all.iter().any(|progress| progress.became(JobState::Completed));
+        let completed = all.iter().any(|progress| progress.became(UtxoJobState::Completed));
         let left = completed && self.heights.persisted > 0 && safe > shown && !open;
         ensure!(!left, "{shown} is processed, {safe} is safe, and no job waits: {all:#?}");
         Ok(all)
     }
 
     fn are_listed(&self, sight: &Sight) -> Outcome {
-        let (open, done): (Vec<&PruneJob>, Vec<&PruneJob>) = sight.jobs.iter().partition(|job| !ended(job));
+        let (open, done): (Vec<&UtxoPruneJob>, Vec<&UtxoPruneJob>) = sight.jobs.iter().partition(|job| !ended(job));
         let all = || format!("{:#?}", sight.jobs);
         ensure!(sight.jobs.iter().take(open.len()).all(|job| !ended(job)), "those that are done go before: {}", all());
         ensure!(done.is_sorted_by(|a, b| a.ended_at >= b.ended_at), "the last does not go first: {}", all());
-        let with = |state: JobState| open.iter().filter(move |job| job.state == state).map(|job| (*job).clone());
+        let with = |state: UtxoJobState| open.iter().filter(move |job| job.state == state).map(|job| (*job).clone());
         let (pending, running): (Vec<_>, Vec<_>) =
-            (with(JobState::Pending).collect(), with(JobState::Running).collect());
+            (with(UtxoJobState::Pending).collect(), with(UtxoJobState::Running).collect());
         ensure!(pending.len() <= 1 && running.len() <= 1, "more than one waits or runs: {}", all());
         let status = &sight.status;
         ensure!(status.pending == pending.first().cloned(), "{:?} waits, and not {pending:?}", status.pending);
@@ -128,47 +128,47 @@ impl Machine {
         let state = before.as_ref().map(|before| before.state);
         if let Some(before) = before {
             ensure!(!ended(before), "it had ended");
-            let fixed = |job: &PruneJob| (job.height, job.trigger, job.created_at);
+            let fixed = |job: &UtxoPruneJob| (job.height, job.trigger, job.created_at);
             ensure!(fixed(before) == fixed(after), "it is another job");
         } else {
             let resumes = ticks || cause == Cause::Stopped;
             let may = match after.trigger {
-                JobTrigger::Resumed => resumes,
-                JobTrigger::Due => ticks || cause == Cause::Repaired,
-                JobTrigger::Manual => resumes || cause.triggers(),
+                UtxoJobTrigger::Resumed => resumes,
+                UtxoJobTrigger::Due => ticks || cause == Cause::Repaired,
+                UtxoJobTrigger::Manual => resumes || cause.triggers(),
                 _ => cause.triggers(),
             };
             ensure!(may, "nobody asked for it");
         }
-        ensure!((after.ended_at > 0) == ended(after), "when did it end?");
-        ensure!(after.state != JobState::Running || after.started_at > 0, "it runs, and has not begun");
+        ensure!(after.ended_at.is_some() == ended(after), "when did it end?");
+        ensure!(after.state != UtxoJobState::Running || after.started_at.is_some(), "it runs, and has not begun");
         match (after.state, &after.end) {
-            (JobState::Pending, None) => ensure!(before.is_none(), "it waits, and changes"),
-            (JobState::Running, None) => ensure!(ticks, "it runs without a tick"),
-            (JobState::Completed, None) => ensure!(ticks, "it ends without a tick"),
-            (JobState::Cancelled, Some(JobEnd::Superseded)) => {
+            (UtxoJobState::Pending, None) => ensure!(before.is_none(), "it waits, and changes"),
+            (UtxoJobState::Running, None) => ensure!(ticks, "it runs without a tick"),
+            (UtxoJobState::Completed, None) => ensure!(ticks, "it ends without a tick"),
+            (UtxoJobState::Cancelled, Some(UtxoJobEnd::Superseded)) => {
                 // A job by hand that is stopped may be for a height above the one that waits.
                 let by_higher = cause.triggers() || ticks || cause == Cause::Stopped;
-                ensure!(state == Some(JobState::Pending) && by_higher, "it was not superseded");
+                ensure!(state == Some(UtxoJobState::Pending) && by_higher, "it was not superseded");
             }
-            (JobState::Cancelled, Some(JobEnd::BlockAssemblyNotRunning)) => {
+            (UtxoJobState::Cancelled, Some(UtxoJobEnd::BlockAssemblyNotRunning)) => {
                 let stopped = !self.running && (ticks || cause == Cause::Stopped);
-                ensure!(state == Some(JobState::Running) && stopped, "the block assembly did not stop it");
+                ensure!(state == Some(UtxoJobState::Running) && stopped, "the block assembly did not stop it");
             }
-            (JobState::Cancelled, Some(JobEnd::HeightsSet | JobEnd::Cancelled)) => {
+            (UtxoJobState::Cancelled, Some(UtxoJobEnd::HeightsSet | UtxoJobEnd::Cancelled)) => {
                 ensure!(cause == Cause::Repaired, "no operator cancelled it");
             }
-            (JobState::Failed, Some(JobEnd::Trapped { .. })) => {
-                ensure!(ticks && self.stormy && after.started_at > 0, "nothing has trapped");
+            (UtxoJobState::Failed, Some(UtxoJobEnd::Trapped { .. })) => {
+                ensure!(ticks && self.stormy && after.started_at.is_some(), "nothing has trapped");
             }
-            (JobState::Failed, Some(JobEnd::TimedOut)) => {
-                let took = after.ended_at.saturating_sub(after.started_at);
+            (UtxoJobState::Failed, Some(UtxoJobEnd::TimedOut)) => {
+                let took = after.ended_at.unwrap_or(0).saturating_sub(after.started_at.unwrap_or(0));
                 let limit = self.settings.pruner.job_timeout * 1_000_000_000;
-                ensure!(ticks && after.started_at > 0 && took >= limit, "it has not timed out");
+                ensure!(ticks && after.started_at.is_some() && took >= limit, "it has not timed out");
             }
             other => return Err(format!("a job may not be {other:?}")),
         }
-        if after.state == JobState::Running || after.state == JobState::Completed {
+        if after.state == UtxoJobState::Running || after.state == UtxoJobState::Completed {
             ensure!(self.running, "the block assembly does not run");
             ensure!(cause == Cause::Prune || self.settings.pruner.pruner_enabled, "the pruner is switched off");
         }
@@ -178,14 +178,14 @@ impl Machine {
     /// What follows from what a job became: its heights, the last processed height, what waits in its place.
     fn became(&mut self, sight: &Sight, progress: &Progress) -> Outcome {
         let job = &progress.after;
-        let heights = |job: &PruneJob| (job.current_height, job.safe_height);
-        if job.started_at > 0 && progress.before.as_ref().is_none_or(|before| heights(before) != heights(job)) {
+        let heights = |job: &UtxoPruneJob| (job.current_height.unwrap_or(0), job.safe_height.unwrap_or(0));
+        if job.started_at.is_some() && progress.before.as_ref().is_none_or(|before| heights(before) != heights(job)) {
             let at = heights(job);
             let of_operator = self.heights_for(job.height);
             let mut heights = vec![of_operator];
-            if job.trigger != JobTrigger::Manual {
+            if job.trigger != UtxoJobTrigger::Manual {
                 // Whose height it takes again, the new job does not say.
-                heights.retain(|_| job.trigger == JobTrigger::Resumed);
+                heights.retain(|_| job.trigger == UtxoJobTrigger::Resumed);
                 heights.push(self.heights_of(self.heights.current));
             }
             // The place of one that timed out is kept with its heights.
@@ -196,23 +196,23 @@ impl Machine {
             heights.extend(fallen);
             ensure!(heights.contains(&at), "a job begins at {at:?}, which is none of {heights:?}: {job:?}");
         }
-        if progress.became(JobState::Completed) {
+        if progress.became(UtxoJobState::Completed) {
             self.seen("a job completed");
             if job.ticks > 1 {
                 self.seen("a run of several ticks");
             }
         }
-        let again = matches!(job.end, Some(JobEnd::TimedOut | JobEnd::BlockAssemblyNotRunning));
+        let again = matches!(job.end, Some(UtxoJobEnd::TimedOut | UtxoJobEnd::BlockAssemblyNotRunning));
         if again && progress.before.as_ref().is_none_or(|before| !ended(before)) {
             let open = sight.jobs.iter().filter(|other| other.id != job.id);
             let taken = open.filter(|other| !ended(other) || other.id > job.id).any(|other| other.height >= job.height);
             ensure!(taken, "the height of a job that was stopped is not pending: {job:?}");
         }
         match job.end {
-            Some(JobEnd::TimedOut) => self.seen("a job timed out"),
-            Some(JobEnd::Trapped { .. }) => self.seen("a job failed as ticks trapped"),
-            Some(JobEnd::BlockAssemblyNotRunning) => self.seen("a run was stopped by the assembly"),
-            Some(JobEnd::Superseded) => self.seen("a job was superseded"),
+            Some(UtxoJobEnd::TimedOut) => self.seen("a job timed out"),
+            Some(UtxoJobEnd::Trapped { .. }) => self.seen("a job failed as ticks trapped"),
+            Some(UtxoJobEnd::BlockAssemblyNotRunning) => self.seen("a run was stopped by the assembly"),
+            Some(UtxoJobEnd::Superseded) => self.seen("a job was superseded"),
             _ => {}
         }
         Ok(())
@@ -222,20 +222,20 @@ impl Machine {
     /// not be a notified one.
     fn is_resumed(&mut self, sight: &Sight, progress: &Progress, cause: Cause) -> Outcome {
         let job = &progress.after;
-        if job.trigger == JobTrigger::Due && progress.before.is_none() {
+        if job.trigger == UtxoJobTrigger::Due && progress.before.is_none() {
             let safe = self.heights_of(self.heights.current).1;
             ensure!(job.height == safe, "{safe} is due, and the job is {job:?}");
             self.seen("what was persisted meanwhile is due");
             return Ok(());
         }
-        let asked = cause.triggers() && job.trigger != JobTrigger::Resumed;
+        let asked = cause.triggers() && job.trigger != UtxoJobTrigger::Resumed;
         if progress.before.is_some() || asked {
             return Ok(());
         }
-        let stopped = |end: &JobEnd| matches!(end, JobEnd::TimedOut | JobEnd::BlockAssemblyNotRunning);
+        let stopped = |end: &UtxoJobEnd| matches!(end, UtxoJobEnd::TimedOut | UtxoJobEnd::BlockAssemblyNotRunning);
         let of = sight.jobs.iter().filter(|other| other.id < job.id && other.height == job.height);
         let mut of = of.filter(|other| other.end.as_ref().is_some_and(stopped));
-        let manual = |other: &PruneJob| job.trigger == JobTrigger::Resumed || other.trigger == job.trigger;
+        let manual = |other: &UtxoPruneJob| job.trigger == UtxoJobTrigger::Resumed || other.trigger == job.trigger;
         ensure!(of.any(manual), "no job was stopped at this height: {job:?}");
         Ok(())
     }
@@ -252,7 +252,7 @@ impl Machine {
     }
 
     /// The heights, the sums and the settings that the status shows.
-    pub fn status_is_right(&self, status: &PrunerStatus) -> Outcome {
+    pub fn status_is_right(&self, status: &UtxoPrunerStatus) -> Outcome {
         let expected = (
             self.settings.pruner.pruner_enabled,
             self.running,
@@ -264,9 +264,9 @@ impl Machine {
         );
         let shown = (
             status.enabled,
-            status.block_assembly == BlockAssemblyState::Running,
+            status.block_assembly == UtxoBlockAssemblyState::Running,
             status.current_height,
-            status.last_persisted_height,
+            status.last_persisted_height.unwrap_or(0),
             status.last_processed_height,
             status.safe_height,
             status.unmined_cutoff_height,

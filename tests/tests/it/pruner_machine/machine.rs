@@ -43,7 +43,7 @@ pub struct Machine {
     /// The height at which the chain is.
     pub tip: u32,
     /// Every job that was ever seen, as it was seen last.
-    pub jobs: BTreeMap<u64, PruneJob>,
+    pub jobs: BTreeMap<u64, UtxoPruneJob>,
     pub run: Option<Run>,
     /// What was seen last.
     pub sight: Option<Sight>,
@@ -284,13 +284,13 @@ impl Machine {
     /// Where ticks trap again and again, whatever was next is taken for the culprit: an operator has it looked at again.
     fn nothing_is_passed_over(&mut self) -> Outcome {
         let passed_over = self.sight.as_ref().expect("it was looked at").status.passed_over.clone();
-        for PassedOver { slot, txid, .. } in passed_over {
+        for UtxoPassedOver { slot, txid, .. } in passed_over {
             ensure!(self.stormy, "nothing has trapped, and {} is passed over", self.family.name(&txid));
             self.note(format!("retry_record({slot})"));
             self.seen("a record that was passed over is looked at again");
-            let answer: Result<(), PrunerError> = self.call(Who::Controller, "retry_record", (slot,))?;
+            let answer: Result<(), UtxoPrunerError> = self.call(Who::Controller, "retry_record", (slot,))?;
             // There may be several of a slot.
-            ensure!(matches!(answer, Ok(()) | Err(PrunerError::NotBlocking)), "retry_record({slot}): {answer:?}");
+            ensure!(matches!(answer, Ok(()) | Err(UtxoPrunerError::NotBlocking)), "retry_record({slot}): {answer:?}");
             self.look(Cause::Nothing)?;
         }
         Ok(())
@@ -307,10 +307,10 @@ impl Machine {
         expected.apply(setting);
         match setting.change() {
             Change::Pruner(change) => {
-                let set: Result<PrunerSettings, PrunerError> =
+                let set: Result<UtxoPrunerSettings, UtxoPrunerError> =
                     self.call(Who::Controller, "set_pruner_settings", (change,))?;
                 ensure!(set.as_ref() == Ok(&expected.pruner), "{setting:?}: {set:?}");
-                let shown: PrunerSettings = self.coppice.ask("get_pruner_settings", ());
+                let shown: UtxoPrunerSettings = self.coppice.ask("get_pruner_settings", ());
                 ensure!(shown == expected.pruner, "the settings are {shown:?}");
             }
             Change::Utxo(change) => {
@@ -331,7 +331,7 @@ impl Machine {
 
     pub fn assembly(&mut self, running: bool) -> Outcome {
         self.note(format!("the assembly {}", if running { "runs" } else { "stops" }));
-        let state = if running { BlockAssemblyState::Running } else { BlockAssemblyState::NotRunning };
+        let state = if running { UtxoBlockAssemblyState::Running } else { UtxoBlockAssemblyState::NotRunning };
         self.call::<()>(Who::Producer, "set_block_assembly_state", (state,))?;
         self.running = running;
         // A run that was stopped begins anew, even where no tick has noticed.

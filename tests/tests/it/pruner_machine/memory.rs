@@ -73,13 +73,14 @@ impl Machine {
             let mined = Some(MinedIn { blocks: vec![block], on_longest_chain: true });
             let item = UtxoCreate { source, mined, locked: Some(true), conflicting: false, fee: None };
             let batch = UtxoCreateBatch { height: self.tip, items: vec![item] };
-            let made: Batch<Result<UtxoCreated, UtxoError>> = self.call(Who::Producer, "utxo_create", (batch,))?;
+            let made: Batch<Result<UtxoCreated, UtxoCreateError>> =
+                self.call(Who::Producer, "utxo_create", (batch,))?;
             match &made.results[..] {
                 [Ok(made)] => {
                     self.fillers.records += 1;
                     self.fillers.pages += u64::from(made.extra_pages);
                 }
-                [Err(UtxoError::OutOfSpace)] => outputs /= 4,
+                [Err(UtxoCreateError::OutOfSpace)] => outputs /= 4,
                 other => return Err(format!("memory is filled, and {other:?}")),
             }
             self.look(Cause::Nothing)?;

@@ -63,11 +63,11 @@ pub fn hash_of(txid: &[u8]) -> Txid {
 
 /// # Errors
 /// Where it is no height.
-pub fn is_height(height: u32) -> Result<(), UtxoError> {
+pub fn is_height(height: u32) -> Result<(), UtxoRefusal> {
     match height {
-        0 => Err(UtxoError::ZeroHeight),
+        0 => Err(UtxoRefusal::ZeroHeight),
         1..=MOST => Ok(()),
-        _ => Err(UtxoError::BadHeight { most: MOST }),
+        _ => Err(UtxoRefusal::BadHeight { most: MOST }),
     }
 }
 
@@ -134,29 +134,29 @@ impl Record {
         };
     }
 
-    fn utxo(&self, vout: u32) -> Result<&Output, UtxoError> {
-        self.outputs.get(vout as usize).and_then(Option::as_ref).ok_or(UtxoError::UtxoNotFound)
+    fn utxo(&self, vout: u32) -> Result<&Output, UtxoRefusal> {
+        self.outputs.get(vout as usize).and_then(Option::as_ref).ok_or(UtxoRefusal::UtxoNotFound)
     }
 
-    pub fn takes(&self, vout: u32, by: &Txid, vin: u32) -> Result<bool, UtxoError> {
+    pub fn takes(&self, vout: u32, by: &Txid, vin: u32) -> Result<bool, UtxoRefusal> {
         match &self.utxo(vout)?.hold {
-            _ if self.utxo(vout)?.frozen => Err(UtxoError::Frozen),
+            _ if self.utxo(vout)?.frozen => Err(UtxoRefusal::Frozen),
             None => Ok(true),
-            Some(hold) if hold.is(by, vin) && hold.deleted => Err(UtxoError::InvalidSpend),
+            Some(hold) if hold.is(by, vin) && hold.deleted => Err(UtxoRefusal::InvalidSpend),
             Some(hold) if hold.is(by, vin) => Ok(false),
-            Some(hold) => Err(UtxoError::Spent { by: hold.spender() }),
+            Some(hold) => Err(UtxoRefusal::Spent { by: hold.spender() }),
         }
     }
 }
 
 impl Records {
     /// A record that operations find: one that is going they do not.
-    pub fn get(&self, txid: &[u8]) -> Result<&Record, UtxoError> {
-        self.0.get(&hash_of(txid)).filter(|record| !record.deleting).ok_or(UtxoError::TxNotFound)
+    pub fn get(&self, txid: &[u8]) -> Result<&Record, UtxoRefusal> {
+        self.0.get(&hash_of(txid)).filter(|record| !record.deleting).ok_or(UtxoRefusal::TxNotFound)
     }
 
-    pub fn get_mut(&mut self, txid: &[u8]) -> Result<&mut Record, UtxoError> {
-        self.0.get_mut(&hash_of(txid)).filter(|record| !record.deleting).ok_or(UtxoError::TxNotFound)
+    pub fn get_mut(&mut self, txid: &[u8]) -> Result<&mut Record, UtxoRefusal> {
+        self.0.get_mut(&hash_of(txid)).filter(|record| !record.deleting).ok_or(UtxoRefusal::TxNotFound)
     }
 
     pub fn evaluate(&mut self, touched: impl IntoIterator<Item = Txid>, at: At) {
@@ -174,14 +174,14 @@ impl Records {
         batch: u32,
         at: At,
         is_queued: bool,
-    ) -> Result<(), UtxoError> {
+    ) -> Result<(), UtxoCreateError> {
         is_height(at.height)?;
         match self.0.get(&one.tx.txid) {
-            Some(record) if record.deleting => return Err(UtxoError::BeingDeleted),
-            Some(_) => return Err(UtxoError::TxExists),
-            None if one.blob.is_some() && is_queued => return Err(UtxoError::BeingDeleted),
+            Some(record) if record.deleting => return Err(UtxoCreateError::BeingDeleted),
+            Some(_) => return Err(UtxoCreateError::TxExists),
+            None if one.blob.is_some() && is_queued => return Err(UtxoCreateError::BeingDeleted),
             None if one.blob.is_some() && self.0.values().any(|record| !record.deleting && record.blob == one.blob) => {
-                return Err(UtxoError::BlobTaken);
+                return Err(UtxoCreateError::BlobTaken);
             }
             None => {}
         }
@@ -216,17 +216,17 @@ impl Records {
         }
     }
 
-    fn check_spend(&self, spend: &Spend, by: &Txid) -> Result<bool, UtxoError> {
+    fn check_spend(&self, spend: &Spend, by: &Txid) -> Result<bool, UtxoRefusal> {
         let record = self.get(&spend.txid)?;
         match record {
-            _ if record.conflicting => Err(UtxoError::Conflicting),
-            _ if record.locked => Err(UtxoError::Locked),
+            _ if record.conflicting => Err(UtxoRefusal::Conflicting),
+            _ if record.locked => Err(UtxoRefusal::Locked),
             _ => record.takes(spend.vout, by, spend.vin),
         }
     }
 
-    pub fn spend(&mut self, item: &TransactionSpends, at: At) -> Result<u32, Vec<SpendError>> {
-        is_height(at.height).map_err(|error| vec![SpendError { spend: 0, error }])?;
+    pub fn spend(&mut self, item: &TransactionSpends, at: At) -> Result<u32, Vec<RefusedSpend>> {
+        is_height(at.height).map_err(|error| vec![RefusedSpend { spend: 0, error: error.into() }])?;
         let by = hash_of(&item.spender);
         let checked = item.spends.iter().zip(0..).map(|(spend, number)| (number, self.check_spend(spend, &by)));
         let (mut errors, mut new) = (Vec::new(), Vec::new());
@@ -234,7 +234,7 @@ impl Records {
             match checked {
                 Ok(true) => new.push(&item.spends[number as usize]),
                 Ok(false) => {}
-                Err(error) => errors.push(SpendError { spend: number, error }),
+                Err(error) => errors.push(RefusedSpend { spend: number, error: error.into() }),
             }
         }
         if !errors.is_empty() {
@@ -263,7 +263,12 @@ impl Records {
         Ok(held)
     }
 
-    pub fn set_mined(&mut self, set: &UtxoSetMined, item: &MinedTransaction, at: At) -> Result<Vec<u32>, UtxoError> {
+    pub fn set_mined(
+        &mut self,
+        set: &UtxoSetMinedBatch,
+        item: &MinedTransaction,
+        at: At,
+    ) -> Result<Vec<u32>, UtxoError> {
         is_height(at.height)?;
         let record = self.get_mut(&item.txid)?;
         let last_unset = set.unset && record.blocks.iter().map(|block| block.block_id).eq([set.block_id]);

@@ -77,7 +77,7 @@ impl Machine {
             }
             Step::OnLongestChain(pick, is) => {
                 let txid = self.pick(pick, |txid| self.is(txid, |record| record.unmined_since.is_some() == is));
-                let set = UtxoSetOnLongestChain { height, txids: vec![ByteBuf::from(txid)], on_longest_chain: is };
+                let set = UtxoSetOnLongestChainBatch { height, txids: vec![ByteBuf::from(txid)], on_longest_chain: is };
                 let answer = only(self.call(Who::Producer, "utxo_set_on_longest_chain", (set,))?)?;
                 let expected = self.records.set_on_longest_chain(&txid, is, self.at(height));
                 let what = format!("at {height}: {} on the longest chain: {is}", self.family.name(&txid));
@@ -85,7 +85,7 @@ impl Machine {
             }
             Step::Lock(pick, locked) => {
                 let txid = self.pick(pick, |txid| self.is(txid, |record| record.locked != locked));
-                let set = UtxoSetLocked { height, locked, txids: vec![ByteBuf::from(txid)] };
+                let set = UtxoSetLockedBatch { height, locked, txids: vec![ByteBuf::from(txid)] };
                 let answer = only(self.call(Who::Producer, "utxo_set_locked", (set,))?)?;
                 let expected = self.records.set_locked(&txid, locked, self.at(height));
                 self.agree(format!("at {height}: lock {} {locked}", self.family.name(&txid)), &[txid], answer, expected)
@@ -96,7 +96,7 @@ impl Machine {
                 let above = self.tip.saturating_add_signed(above.into());
                 let until = if height > self.tip || height == 0 { height } else { above };
                 let txid = self.pick(pick, |txid| self.is(txid, |record| record.delete_at_height.is_some()));
-                let preserve = UtxoPreserve { until, txids: vec![ByteBuf::from(txid)] };
+                let preserve = UtxoPreserveBatch { until, txids: vec![ByteBuf::from(txid)] };
                 let answer: Result<bool, UtxoError> = only(self.call(Who::Producer, "utxo_preserve", (preserve,))?)?;
                 let expected = self.records.preserve_at(&txid, until);
                 if expected == Ok(true) {
@@ -108,7 +108,7 @@ impl Machine {
             Step::Conflict(_) | Step::Win(_) if self.family.has_large() => Ok(()),
             Step::Conflict(pick) => {
                 let txid = self.pick(pick, |txid| self.is(txid, |record| !record.conflicting));
-                let set = UtxoSetConflicting { height, txids: vec![ByteBuf::from(txid)] };
+                let set = UtxoSetConflictingBatch { height, txids: vec![ByteBuf::from(txid)] };
                 let answer: Result<Conflict, UtxoError> =
                     only(self.call(Who::Producer, "utxo_set_conflicting", (set,))?)?;
                 let answer = answer.map(|conflict| conflict.marked);
@@ -204,16 +204,16 @@ impl Machine {
             fee: None,
         };
         let batch = UtxoCreateBatch { height, items: vec![item.clone()] };
-        let answer: Result<UtxoCreated, UtxoError> = only(self.call(Who::Producer, "utxo_create", (batch,))?)?;
+        let answer: Result<UtxoCreated, UtxoCreateError> = only(self.call(Who::Producer, "utxo_create", (batch,))?)?;
         let answer = answer.map(|_| ());
         let sight = self.sight.as_ref().expect("the history has begun");
         let named = |row: &BlobDeletion| one.blob.as_ref().is_some_and(|blob| row.blob_key == blob.blob_key);
         let is_queued = sight.pending.values().chain(sight.dead.values()).any(named);
         let expected = self.records.create(&one, &item, self.settings.utxo.utxo_batch_size, self.at(height), is_queued);
-        if expected == Err(UtxoError::BlobTaken) {
+        if expected == Err(UtxoCreateError::BlobTaken) {
             self.seen("a second record of a blob was refused");
         }
-        if expected == Err(UtxoError::BeingDeleted) {
+        if expected == Err(UtxoCreateError::BeingDeleted) {
             self.seen("a record that is going cannot be made again");
         }
         if expected.is_ok() && self.deleted.contains(&txid) {
@@ -244,9 +244,9 @@ impl Machine {
         }
         let item = TransactionSpends { spender: ByteBuf::from(by), spends };
         let batch = UtxoSpendBatch { height, items: vec![item.clone()] };
-        let answer: Result<u32, Vec<SpendError>> = only(self.call(Who::Producer, "utxo_spend", (batch,))?)?;
+        let answer: Result<u32, Vec<RefusedSpend>> = only(self.call(Who::Producer, "utxo_spend", (batch,))?)?;
         let expected = self.records.spend(&item, self.at(height));
-        let invalid = |error: &SpendError| error.error == UtxoError::InvalidSpend;
+        let invalid = |error: &RefusedSpend| error.error == UtxoSpendError::InvalidSpend;
         if expected.as_ref().is_err_and(|errors| errors.iter().any(invalid)) {
             self.seen("a deleted spender was refused");
         }
@@ -309,7 +309,7 @@ impl Machine {
             return Ok(());
         }
         let items = txids.iter().map(|txid| MinedTransaction { txid: ByteBuf::from(*txid), subtree: 1 }).collect();
-        let set = UtxoSetMined { height, block_id, block_height, on_longest_chain: longest, unset, items };
+        let set = UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain: longest, unset, items };
         let done: Done<Vec<u32>> = self.call(Who::Producer, "utxo_set_mined", (set.clone(),))?;
         let at = self.at(height);
         let expected = set.items.iter().zip(&done.results).map(|(item, answer)| {

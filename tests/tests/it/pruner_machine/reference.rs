@@ -125,7 +125,7 @@ struct Run {
     heights: (u32, u32),
     /// It was begun by a job that timed out.
     kept: bool,
-    phase: PrunerPhase,
+    phase: UtxoPrunerPhase,
     /// Old unmined transactions whose parents are preserved.
     walked: BTreeSet<Txid>,
     /// Records that were looked at in phase 2.
@@ -142,12 +142,12 @@ struct State {
     settings: Settings,
     heights: Heights,
     processed: u32,
-    last_completed: Option<PruneJob>,
+    last_completed: Option<UtxoPruneJob>,
     running: bool,
     /// The message is an operator's.
     by_operator: bool,
     /// In the order of their numbers.
-    jobs: Vec<PruneJob>,
+    jobs: Vec<UtxoPruneJob>,
     /// When each of those that ended did so, the first first.
     ended: Vec<u64>,
     run: Option<Run>,
@@ -160,7 +160,7 @@ struct State {
     /// Rows of the queue, and whether they were given up.
     rows: BTreeMap<u64, (BlobDeletion, bool)>,
     next_row: u64,
-    totals: PruneCounts,
+    totals: UtxoPruneCounts,
     ticks: u64,
     now: u64,
     next_tick: u64,
@@ -201,7 +201,7 @@ pub fn canister(family: Family, fault: Option<Fault>) -> (Coppice, Trapping) {
         finishing: BTreeSet::new(),
         rows: BTreeMap::new(),
         next_row: 1,
-        totals: PruneCounts::default(),
+        totals: UtxoPruneCounts::default(),
         ticks: 0,
         now,
         next_tick: now + 10_000_000_000,
@@ -220,10 +220,10 @@ impl State {
     fn upgrade(&mut self) {
         if self.has(Fault::EndsWithUpgrade) && self.running_job().is_some() {
             self.run = None;
-            self.end_running(JobState::Completed, None);
+            self.end_running(UtxoJobState::Completed, None);
         }
         let lost = self.has(Fault::LosesItsPlace);
-        if let Some(run) = self.run.as_mut().filter(|run| lost && run.phase == PrunerPhase::DeleteAtHeight) {
+        if let Some(run) = self.run.as_mut().filter(|run| lost && run.phase == UtxoPrunerPhase::DeleteAtHeight) {
             run.passed.extend(self.records.due(run.heights.1));
         }
         self.next_tick = self.now + self.settings.pruner.tick_interval * 1_000_000_000;

@@ -33,8 +33,8 @@ impl Settings {
     pub fn safe_height(&self, current: u32, persisted: u32) -> u32 {
         match self.pruner.safe_height_rule {
             _ if persisted == 0 => current,
-            SafeHeightRule::Persisted => current.min(persisted),
-            SafeHeightRule::PersistedPlusRetention => current.min(persisted + self.smallest_retention),
+            UtxoSafeHeightRule::Persisted => current.min(persisted),
+            UtxoSafeHeightRule::PersistedPlusRetention => current.min(persisted + self.smallest_retention),
         }
     }
 
@@ -46,8 +46,8 @@ impl Settings {
     /// What is unmined since before this height is old; 0: nothing is.
     pub fn cutoff(&self, current: u32) -> u32 {
         current.saturating_sub(match self.pruner.unmined_tx_retention {
-            UnminedRetention::HalfOfRetention => self.utxo.block_height_retention / 2,
-            UnminedRetention::Blocks(blocks) => blocks,
+            UtxoUnminedRetention::HalfOfRetention => self.utxo.block_height_retention / 2,
+            UtxoUnminedRetention::Blocks(blocks) => blocks,
         })
     }
 }

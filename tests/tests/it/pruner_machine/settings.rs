@@ -16,9 +16,9 @@ pub enum Setting {
     ChunksOfATick(u32),
     Defensive(bool),
     DefensiveBatch(u32),
-    UnminedRetention(UnminedRetention),
+    UtxoUnminedRetention(UtxoUnminedRetention),
     Preservation(u32),
-    SafeHeight(SafeHeightRule),
+    SafeHeight(UtxoSafeHeightRule),
     Ops(u64),
     Retention(u32),
     Page(u32),
@@ -40,8 +40,8 @@ fn retention() -> impl Strategy<Value = Setting> {
 }
 
 fn unmined_retention() -> impl Strategy<Value = Setting> {
-    prop_oneof![1 => Just(UnminedRetention::HalfOfRetention), 3 => (0u32..8).prop_map(UnminedRetention::Blocks)]
-        .prop_map(Setting::UnminedRetention)
+    prop_oneof![1 => Just(UtxoUnminedRetention::HalfOfRetention), 3 => (0u32..8).prop_map(UtxoUnminedRetention::Blocks)]
+        .prop_map(Setting::UtxoUnminedRetention)
 }
 
 fn preservation() -> impl Strategy<Value = Setting> {
@@ -49,7 +49,7 @@ fn preservation() -> impl Strategy<Value = Setting> {
 }
 
 fn rule() -> impl Strategy<Value = Setting> {
-    prop_oneof![3 => Just(SafeHeightRule::Persisted), 1 => Just(SafeHeightRule::PersistedPlusRetention)]
+    prop_oneof![3 => Just(UtxoSafeHeightRule::Persisted), 1 => Just(UtxoSafeHeightRule::PersistedPlusRetention)]
         .prop_map(Setting::SafeHeight)
 }
 
@@ -97,7 +97,7 @@ pub fn first() -> impl Strategy<Value = Vec<Setting>> {
 /// The settings in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    pub pruner: PrunerSettings,
+    pub pruner: UtxoPrunerSettings,
     pub utxo: UtxoSettings,
     /// Liquid cycles are below what is asked for.
     pub low: bool,
@@ -108,7 +108,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let utxo = UtxoSettings::default();
-        let (pruner, smallest_retention) = (PrunerSettings::default(), utxo.block_height_retention);
+        let (pruner, smallest_retention) = (UtxoPrunerSettings::default(), utxo.block_height_retention);
         Self { pruner, low: false, smallest_retention, utxo }
     }
 }
@@ -116,27 +116,27 @@ impl Default for Settings {
 /// A change as a message says it.
 #[derive(Clone, Debug)]
 pub enum Change {
-    Pruner(PrunerSettingsChange),
+    Pruner(UtxoPrunerSettingsChange),
     Utxo(UtxoSettingsChange),
     Floor(u128),
 }
 
 impl Setting {
     pub fn change(self) -> Change {
-        let pruner = PrunerSettingsChange::default();
+        let pruner = UtxoPrunerSettingsChange::default();
         let utxo = UtxoSettingsChange::default();
         Change::Pruner(match self {
-            Self::Enabled(to) => PrunerSettingsChange { pruner_enabled: Some(to), ..pruner },
-            Self::NoDeletion(to) => PrunerSettingsChange { disable_dah_cleaner: Some(to), ..pruner },
-            Self::JobTimeout(to) => PrunerSettingsChange { job_timeout: Some(to), ..pruner },
-            Self::Chunk(to) => PrunerSettingsChange { utxo_chunk_size: Some(to), ..pruner },
-            Self::ChunksOfATick(to) => PrunerSettingsChange { utxo_chunk_group_limit: Some(to), ..pruner },
-            Self::Defensive(to) => PrunerSettingsChange { utxo_defensive_enabled: Some(to), ..pruner },
-            Self::DefensiveBatch(to) => PrunerSettingsChange { utxo_defensive_batch_read_size: Some(to), ..pruner },
-            Self::UnminedRetention(to) => PrunerSettingsChange { unmined_tx_retention: Some(to), ..pruner },
-            Self::Preservation(to) => PrunerSettingsChange { parent_preservation_blocks: Some(to), ..pruner },
-            Self::SafeHeight(to) => PrunerSettingsChange { safe_height_rule: Some(to), ..pruner },
-            Self::Ops(to) => PrunerSettingsChange { max_ops_per_tick: Some(to), ..pruner },
+            Self::Enabled(to) => UtxoPrunerSettingsChange { pruner_enabled: Some(to), ..pruner },
+            Self::NoDeletion(to) => UtxoPrunerSettingsChange { disable_dah_cleaner: Some(to), ..pruner },
+            Self::JobTimeout(to) => UtxoPrunerSettingsChange { job_timeout: Some(to), ..pruner },
+            Self::Chunk(to) => UtxoPrunerSettingsChange { utxo_chunk_size: Some(to), ..pruner },
+            Self::ChunksOfATick(to) => UtxoPrunerSettingsChange { utxo_chunk_group_limit: Some(to), ..pruner },
+            Self::Defensive(to) => UtxoPrunerSettingsChange { utxo_defensive_enabled: Some(to), ..pruner },
+            Self::DefensiveBatch(to) => UtxoPrunerSettingsChange { utxo_defensive_batch_read_size: Some(to), ..pruner },
+            Self::UtxoUnminedRetention(to) => UtxoPrunerSettingsChange { unmined_tx_retention: Some(to), ..pruner },
+            Self::Preservation(to) => UtxoPrunerSettingsChange { parent_preservation_blocks: Some(to), ..pruner },
+            Self::SafeHeight(to) => UtxoPrunerSettingsChange { safe_height_rule: Some(to), ..pruner },
+            Self::Ops(to) => UtxoPrunerSettingsChange { max_ops_per_tick: Some(to), ..pruner },
             Self::Retention(to) => {
                 return Change::Utxo(UtxoSettingsChange { block_height_retention: Some(to), ..utxo });
             }
@@ -160,7 +160,7 @@ impl Settings {
             Setting::ChunksOfATick(to) => pruner.utxo_chunk_group_limit = to,
             Setting::Defensive(to) => pruner.utxo_defensive_enabled = to,
             Setting::DefensiveBatch(to) => pruner.utxo_defensive_batch_read_size = to,
-            Setting::UnminedRetention(to) => pruner.unmined_tx_retention = to,
+            Setting::UtxoUnminedRetention(to) => pruner.unmined_tx_retention = to,
             Setting::Preservation(to) => pruner.parent_preservation_blocks = to,
             Setting::SafeHeight(to) => pruner.safe_height_rule = to,
             Setting::Ops(to) => pruner.max_ops_per_tick = to,

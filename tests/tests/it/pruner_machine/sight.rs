@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Everything that is seen at one moment.
 pub struct Sight {
     pub records: BTreeMap<Txid, UtxoRecord>,
-    pub status: PrunerStatus,
+    pub status: UtxoPrunerStatus,
     /// Those that wait or run, then those that ended, the last first.
-    pub jobs: Vec<PruneJob>,
+    pub jobs: Vec<UtxoPruneJob>,
     /// Rows of the deletion queue that wait, by number.
     pub pending: BTreeMap<u64, BlobDeletion>,
     /// Those that were given up.
@@ -88,10 +88,10 @@ impl<'a> Replies<'a> {
     }
 
     /// All jobs, by pages of a few.
-    fn jobs(&mut self) -> Outcome<Vec<PruneJob>> {
+    fn jobs(&mut self) -> Outcome<Vec<UtxoPruneJob>> {
         let (mut jobs, mut cursor) = (Vec::new(), None::<u64>);
         loop {
-            let page: PruneJobPage = self.ask("list_prune_jobs", (cursor, 10u32))?;
+            let page: UtxoPruneJobPage = self.ask("list_prune_jobs", (cursor, 10u32))?;
             ensure!(page.jobs.len() <= 10, "a page of {} jobs", page.jobs.len());
             jobs.extend(page.jobs);
             cursor = page.cursor;
@@ -210,7 +210,7 @@ fn shown(seen: &UtxoRecord, records: &Records, family: &Family) -> Shown {
         delete_at_height: seen.delete_at_height,
         preserve_until: seen.preserve_until,
         unmined_since: seen.unmined_since,
-        blocks: seen.block_ids.iter().copied().zip(seen.block_heights.iter().copied()).collect(),
+        blocks: seen.blocks.iter().map(|block| (block.block_id, block.height)).collect(),
         outputs: seen.utxos.iter().enumerate().map(output).collect(),
         deleted_children: children(seen.deleted_children.iter().map(|child| &child[..]), records, family),
         conflicting_children: children(seen.conflicting_children.iter().map(|child| &child[..]), records, family),

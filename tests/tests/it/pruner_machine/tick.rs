@@ -21,7 +21,7 @@ pub struct Run {
     /// The current height and the safe one; several where a job took the place of one that timed out, and may have begun a
     /// run of its own since.
     pub heights: BTreeSet<(u32, u32)>,
-    pub phase: PrunerPhase,
+    pub phase: UtxoPrunerPhase,
     /// The settings that were in force in one of its ticks, which may have had a say.
     pub settings: Vec<Settings>,
     /// Records that were touched between its ticks.
@@ -115,7 +115,7 @@ impl Machine {
         let jobs = self.jobs_go_on(&sight, cause)?;
         if cause.ticks() || self.asleep {
             self.tick_was_right(&sight, &jobs, cause)?;
-        } else if jobs.iter().any(|job| job.became(JobState::Cancelled) && job.after.started_at > 0) {
+        } else if jobs.iter().any(|job| job.became(UtxoJobState::Cancelled) && job.after.started_at.is_some()) {
             self.run = None;
         }
         self.heights_changed(cause.ticks());
@@ -129,9 +129,9 @@ impl Machine {
 
     fn tick_was_right(&mut self, sight: &Sight, jobs: &[Progress], cause: Cause) -> Outcome {
         let before = self.records.clone();
-        let begun = jobs.iter().filter(|job| job.after.started_at > 0).map(|job| &job.after);
+        let begun = jobs.iter().filter(|job| job.after.started_at.is_some()).map(|job| &job.after);
         let mut scope = Scope {
-            heights: begun.map(|job| (job.current_height, job.safe_height)).collect(),
+            heights: begun.map(|job| (job.current_height.unwrap_or(0), job.safe_height.unwrap_or(0))).collect(),
             settings: vec![self.settings.clone()],
             by_hand: BTreeSet::new(),
             late: BTreeSet::new(),

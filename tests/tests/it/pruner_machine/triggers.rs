@@ -17,7 +17,7 @@ enum By {
 
 /// What a trigger for a height comes to.
 enum Expected {
-    Refused(PrunerError),
+    Refused(UtxoPrunerError),
     Processed,
     Underway,
     New,
@@ -25,13 +25,13 @@ enum Expected {
 
 impl Machine {
     /// Whether a height is one, and where the chain may be.
-    fn refused(&self, height: u32, by: By) -> Option<PrunerError> {
+    fn refused(&self, height: u32, by: By) -> Option<UtxoPrunerError> {
         let (current, jump) = (self.heights.current, self.settings.pruner.max_height_jump);
         match height {
-            0 => Some(PrunerError::ZeroHeight),
-            _ if height > MOST => Some(PrunerError::BadHeight { most: MOST }),
+            0 => Some(UtxoPrunerError::ZeroHeight),
+            _ if height > MOST => Some(UtxoPrunerError::BadHeight { most: MOST }),
             _ if by == By::Producer && current > 0 && height > current.saturating_add(jump) => {
-                Some(PrunerError::HeightJump { current, most: current.saturating_add(jump) })
+                Some(UtxoPrunerError::HeightJump { current, most: current.saturating_add(jump) })
             }
             _ => None,
         }
@@ -42,7 +42,8 @@ impl Machine {
         let by_hand = by == By::Hand;
         let status = &self.sight.as_ref().expect("the history has begun").status;
         let mut open = status.pending.iter().chain(&status.running);
-        let reached = |job: &PruneJob| by_hand || job.state == JobState::Pending || job.current_height >= height;
+        let reached =
+            |job: &UtxoPruneJob| by_hand || job.state == UtxoJobState::Pending || job.current_height >= Some(height);
         match self.refused(height, by) {
             Some(error) => Expected::Refused(error),
             None if height <= self.processed && !by_hand => Expected::Processed,
@@ -52,7 +53,7 @@ impl Machine {
     }
 
     /// A job that an answer names is one of those that are listed now.
-    fn is_known(&self, job: &PruneJob) -> Outcome {
+    fn is_known(&self, job: &UtxoPruneJob) -> Outcome {
         let known = self.jobs.get(&job.id);
         ensure!(known == Some(job) || self.asleep, "the answer names {job:?}, which is {known:?}");
         Ok(())
@@ -61,30 +62,30 @@ impl Machine {
     fn triggered(
         &mut self,
         expected: Expected,
-        answer: Result<PruneTrigger, PrunerError>,
+        answer: Result<UtxoNotifyOutcome, UtxoPrunerError>,
         height: u32,
-        trigger: JobTrigger,
+        trigger: UtxoJobTrigger,
     ) -> Outcome {
         let newest = self.jobs.keys().next_back().copied();
         self.look(Cause::Trigger)?;
         let new = self.jobs.keys().next_back().copied() != newest;
         match (expected, answer) {
-            (Expected::Processed, Ok(PruneTrigger::Processed(job))) => {
+            (Expected::Processed, Ok(UtxoNotifyOutcome::Processed(job))) => {
                 self.seen("a trigger was processed before");
                 ensure!(!new || self.asleep, "processed: {job:?}");
                 let Some(job) = job else { return Ok(()) };
-                ensure!(job.state == JobState::Completed, "processed: {job:?}");
+                ensure!(job.state == UtxoJobState::Completed, "processed: {job:?}");
                 self.is_known(&job)
             }
-            (Expected::Underway, Ok(PruneTrigger::Underway(job))) => {
+            (Expected::Underway, Ok(UtxoNotifyOutcome::Underway(job))) => {
                 self.seen("a trigger was underway");
-                let open = matches!(job.state, JobState::Pending | JobState::Running);
+                let open = matches!(job.state, UtxoJobState::Pending | UtxoJobState::Running);
                 ensure!(open && job.height >= height && (!new || self.asleep), "underway: {job:?}");
                 self.is_known(&job)
             }
-            (Expected::New, Ok(PruneTrigger::Scheduled(job))) => {
+            (Expected::New, Ok(UtxoNotifyOutcome::Scheduled(job))) => {
                 let made = (job.state, job.height, job.trigger);
-                ensure!(made == (JobState::Pending, height, trigger) && new, "scheduled: {job:?}");
+                ensure!(made == (UtxoJobState::Pending, height, trigger) && new, "scheduled: {job:?}");
                 self.is_known(&job)
             }
             (_, answer) => Err(format!("a trigger for {height} is answered {answer:?}")),
@@ -104,7 +105,7 @@ impl Machine {
         }
         self.heights.current = self.heights.current.max(height);
         self.heights.persisted = self.heights.persisted.max(height);
-        self.triggered(expected, answer, height, JobTrigger::BlockPersisted)
+        self.triggered(expected, answer, height, UtxoJobTrigger::BlockPersisted)
     }
 
     pub fn block(&mut self, height: u32, mined: bool) -> Outcome {
@@ -121,15 +122,15 @@ impl Machine {
         self.heights.current = self.heights.current.max(height);
         let last_persisted_height = self.heights.persisted;
         match answer {
-            Ok(PruneTrigger::NotMined) if !mined => self.look(Cause::Nothing),
+            Ok(UtxoNotifyOutcome::NotMined) if !mined => self.look(Cause::Nothing),
             answer if last_persisted_height > 0 => {
-                let expected = Ok(PruneTrigger::PersisterActive { last_persisted_height });
+                let expected = Ok(UtxoNotifyOutcome::PersisterActive { last_persisted_height });
                 ensure!(answer == expected, "block {height} is answered {answer:?}");
                 self.seen("a block while the persister is active");
                 self.look(Cause::Nothing)
             }
             answer if !mined => Err(format!("block {height}, which is not mined, is answered {answer:?}")),
-            answer => self.triggered(expected, answer, height, JobTrigger::Block),
+            answer => self.triggered(expected, answer, height, UtxoJobTrigger::Block),
         }
     }
 
@@ -152,9 +153,13 @@ impl Machine {
     }
 
     /// A wrong height is refused, and nothing has changed.
-    fn was_refused<T: std::fmt::Debug>(&mut self, answer: Result<T, PrunerError>, error: PrunerError) -> Outcome {
+    fn was_refused<T: std::fmt::Debug>(
+        &mut self,
+        answer: Result<T, UtxoPrunerError>,
+        error: UtxoPrunerError,
+    ) -> Outcome {
         self.seen(match error {
-            PrunerError::HeightJump { .. } => "a height that jumps is refused",
+            UtxoPrunerError::HeightJump { .. } => "a height that jumps is refused",
             _ => "a height that is none is refused",
         });
         let refused = matches!(&answer, Err(refused) if *refused == error);
@@ -191,8 +196,8 @@ impl Machine {
     /// An operator says where the chain is: what was told is forgotten, and the run with it.
     pub fn set_heights(&mut self, current: u32, persisted: Option<u32>, processed: u32) -> Outcome {
         self.note(format!("set_heights({current}, {persisted:?}, {processed})"));
-        let arg = SetHeights { current, persisted, processed };
-        let answer: Result<HeightsSet, PrunerError> = self.call(Who::Controller, "set_heights", (arg,))?;
+        let arg = UtxoSetHeights { current, persisted, processed };
+        let answer: Result<UtxoHeightsSet, UtxoPrunerError> = self.call(Who::Controller, "set_heights", (arg,))?;
         let bad = [Some(current), persisted, Some(processed)].into_iter().flatten().any(|height| height > MOST);
         let wrong =
             persisted == Some(0) || persisted.is_some_and(|persisted| persisted > current) || processed > current;
@@ -220,28 +225,28 @@ impl Machine {
         let status = &self.sight.as_ref().expect("the history has begun").status;
         let id = status.running.as_ref().or(status.pending.as_ref()).map_or(u64::MAX, |job| job.id);
         self.note(format!("cancel_prune_job({id})"));
-        let answer: Result<PruneJob, PrunerError> = self.call(Who::Controller, "cancel_prune_job", (id,))?;
+        let answer: Result<UtxoPruneJob, UtxoPrunerError> = self.call(Who::Controller, "cancel_prune_job", (id,))?;
         if id == u64::MAX {
-            ensure!(answer == Err(PrunerError::NotOpen), "nothing is open: {answer:?}");
+            ensure!(answer == Err(UtxoPrunerError::NotOpen), "nothing is open: {answer:?}");
             return self.look(Cause::Nothing);
         }
         self.seen("a job is cancelled");
         self.run = None;
         self.look(Cause::Repaired)?;
         let job = answer.map_err(|error| format!("job {id} is open: {error:?}"))?;
-        ensure!(job.id == id && job.end == Some(JobEnd::Cancelled), "{id} was cancelled: {job:?}");
+        ensure!(job.id == id && job.end == Some(UtxoJobEnd::Cancelled), "{id} was cancelled: {job:?}");
         self.is_known(&job)
     }
 
     pub fn prune(&mut self, height: u32) -> Outcome {
         self.note(format!("prune_utxos({height})"));
         let expected = self.expected(height, By::Hand);
-        let answer: Result<PruneJob, PrunerError> = self.call(Who::Controller, "prune_utxos", (height,))?;
+        let answer: Result<UtxoPruneJob, UtxoPrunerError> = self.call(Who::Controller, "prune_utxos", (height,))?;
         let newest = self.jobs.keys().next_back().copied();
         self.look(Cause::Prune)?;
         match (answer, expected) {
             (Err(refused), Expected::Refused(error)) if refused == error => Ok(()),
-            (Err(PrunerError::BlockAssemblyNotRunning), _) if !self.running => {
+            (Err(UtxoPrunerError::BlockAssemblyNotRunning), _) if !self.running => {
                 ensure!(self.jobs.keys().next_back().copied() == newest, "it was refused, and there is a job");
                 Ok(())
             }

@@ -73,7 +73,7 @@ impl<T, E> IsOk for Result<T, E> {
 }
 
 type Answer<T> = Result<T, UtxoError>;
-type Spent = Result<u32, Vec<SpendError>>;
+type Spent = Result<u32, Vec<RefusedSpend>>;
 
 pub fn create(coppice: &Coppice, items: &[UtxoCreate]) -> u64 {
     let arg = |items| UtxoCreateBatch { height: 10, items };
@@ -133,23 +133,29 @@ fn batches_over_scattered_records_stay_small() {
     let ids: Vec<ByteBuf> = txs.iter().map(Tx::id).collect();
     let mined: Vec<_> = ids.iter().map(|txid| MinedTransaction { txid: txid.clone(), subtree: 0 }).collect();
     for unset in [false, true, false] {
-        let set =
-            |items| UtxoSetMined { height: 11, block_id: 3, block_height: 11, on_longest_chain: !unset, unset, items };
+        let set = |items| UtxoSetMinedBatch {
+            height: 11,
+            block_id: 3,
+            block_height: 11,
+            on_longest_chain: !unset,
+            unset,
+            items,
+        };
         drive::<_, _, Answer<Vec<u32>>>(&coppice, Who::Producer, "utxo_set_mined", &mined, set);
         within(&host, "setting mined");
     }
     for on_longest_chain in [false, true] {
-        let set = |txids| UtxoSetOnLongestChain { height: 12, txids, on_longest_chain };
+        let set = |txids| UtxoSetOnLongestChainBatch { height: 12, txids, on_longest_chain };
         drive::<_, _, Answer<()>>(&coppice, Who::Producer, "utxo_set_on_longest_chain", &ids, set);
         within(&host, "moving to another chain and back");
     }
     for locked in [true, false] {
-        let set = |txids| UtxoSetLocked { height: 12, locked, txids };
+        let set = |txids| UtxoSetLockedBatch { height: 12, locked, txids };
         drive::<_, _, Answer<()>>(&coppice, Who::Producer, "utxo_set_locked", &ids, set);
         within(&host, "locking");
     }
     for until in [99, 100] {
-        let preserve = |txids| UtxoPreserve { until, txids };
+        let preserve = |txids| UtxoPreserveBatch { until, txids };
         drive::<_, _, Answer<bool>>(&coppice, Who::Producer, "utxo_preserve", &ids, preserve);
         within(&host, "preserving");
     }
@@ -181,7 +187,7 @@ fn batches_over_scattered_records_stay_small() {
     let arg = |items| UtxoReassignBatch { height: 12, items };
     drive::<_, _, Answer<u32>>(&coppice, Who::Alert, "utxo_reassign", &items, arg);
     within(&host, "reassigning");
-    let arg = |txids| UtxoSetConflicting { height: 12, txids };
+    let arg = |txids| UtxoSetConflictingBatch { height: 12, txids };
     drive::<_, _, Answer<Conflict>>(&coppice, Who::Producer, "utxo_set_conflicting", &ids, arg);
     within(&host, "marking as double spends");
 }

@@ -9,13 +9,13 @@ use coppice_tests::transactions::Tx;
 fn world() -> (World, Arc<Host>) {
     let (coppice, host) = tomorrow();
     let world = World::on(coppice);
-    world.set(PrunerSettingsChange {
+    world.set(UtxoPrunerSettingsChange {
         max_ops_per_tick: Some(10_000_000),
         max_instructions_per_tick: Some(TICK),
         utxo_chunk_size: Some(100_000),
         utxo_chunk_group_limit: Some(10_000),
         utxo_defensive_batch_read_size: Some(100_000),
-        ..PrunerSettingsChange::default()
+        ..UtxoPrunerSettingsChange::default()
     });
     (world, host)
 }
@@ -25,7 +25,7 @@ fn world() -> (World, Arc<Host>) {
 fn looking_up_scattered_spenders_stays_small() {
     const OUTPUTS: u32 = 20_000;
     let (world, host) = world();
-    world.set(PrunerSettingsChange { utxo_defensive_enabled: Some(true), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { utxo_defensive_enabled: Some(true), ..Default::default() });
     let parent = Tx::orphan(1 << 40, OUTPUTS);
     world.create(10, &[&parent]);
     world.mine(10, &[&parent]);
@@ -98,7 +98,7 @@ fn a_step_of_many_scattered_parents_takes_no_more_than_the_pruner_reckons() {
     let spends = (0..).zip(&parents).map(|(vin, parent)| parent.spend(0, vin)).collect();
     spend(&world.coppice, &[TransactionSpends { spender: large.id(), spends }]);
     world.mine(10, &[&large]);
-    world.set(PrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
     host.take_executions();
     let job = world.prune(10 + RETENTION);
     assert_eq!((job.counts.records_deleted, job.counts.parents_updated), (1, PARENTS));

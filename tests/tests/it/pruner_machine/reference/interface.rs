@@ -48,13 +48,13 @@ impl State {
                 reply(Ok::<_, ConfigError>(Config { utxo, ..Config::default() }))
             }
             "set_pruner_settings" => {
-                let (change,): (PrunerSettingsChange,) = args(arg);
+                let (change,): (UtxoPrunerSettingsChange,) = args(arg);
                 self.change(change);
-                reply(Ok::<_, PrunerError>(self.settings.pruner.clone()))
+                reply(Ok::<_, UtxoPrunerError>(self.settings.pruner.clone()))
             }
             "set_block_assembly_state" => {
-                let (state,): (BlockAssemblyState,) = args(arg);
-                self.running = state == BlockAssemblyState::Running;
+                let (state,): (UtxoBlockAssemblyState,) = args(arg);
+                self.running = state == UtxoBlockAssemblyState::Running;
                 // A run that was stopped begins anew.
                 if !self.running && self.running_job().is_some() {
                     self.run = None;
@@ -74,7 +74,7 @@ impl State {
                 reply(self.checked(height, false).and_then(|()| self.prune(height)))
             }
             "set_heights" => {
-                let (heights,): (SetHeights,) = args(arg);
+                let (heights,): (UtxoSetHeights,) = args(arg);
                 reply(self.set_heights(heights))
             }
             "cancel_prune_job" => {
@@ -121,17 +121,17 @@ impl State {
                 batch(of.items.iter().map(|item| self.records.unspend(item, at)))
             }
             "utxo_set_mined" => {
-                let (of,): (UtxoSetMined,) = args(arg);
+                let (of,): (UtxoSetMinedBatch,) = args(arg);
                 let at = self.at(of.height);
                 batch(of.items.iter().map(|item| self.records.set_mined(&of, item, at)))
             }
             "utxo_set_on_longest_chain" => {
-                let (of,): (UtxoSetOnLongestChain,) = args(arg);
+                let (of,): (UtxoSetOnLongestChainBatch,) = args(arg);
                 let at = self.at(of.height);
                 batch(of.txids.iter().map(|txid| self.records.set_on_longest_chain(txid, of.on_longest_chain, at)))
             }
             "utxo_set_locked" => {
-                let (of,): (UtxoSetLocked,) = args(arg);
+                let (of,): (UtxoSetLockedBatch,) = args(arg);
                 let at = self.at(of.height);
                 batch(of.txids.iter().map(|txid| self.records.set_locked(txid, of.locked, at)))
             }
@@ -141,11 +141,11 @@ impl State {
                 batch(of.items.iter().map(|target| self.records.set_frozen(target, frozen, at)))
             }
             "utxo_preserve" => {
-                let (of,): (UtxoPreserve,) = args(arg);
+                let (of,): (UtxoPreserveBatch,) = args(arg);
                 batch(of.txids.iter().map(|txid| self.records.preserve_at(txid, of.until)))
             }
             "utxo_set_conflicting" => {
-                let (of,): (UtxoSetConflicting,) = args(arg);
+                let (of,): (UtxoSetConflictingBatch,) = args(arg);
                 let at = self.at(of.height);
                 batch(of.txids.iter().map(|txid| {
                     let marked = self.records.set_conflicting(txid, at)?;
@@ -171,7 +171,7 @@ impl State {
             "list_prune_jobs" => {
                 let (cursor, limit): (Option<u64>, u32) = args(arg);
                 let (jobs, cursor) = page(self.listed(), cursor, limit);
-                reply(PruneJobPage { jobs, cursor })
+                reply(UtxoPruneJobPage { jobs, cursor })
             }
             "get_pending_blob_deletions" => {
                 let (height, limit): (u32, u32) = args(arg);
@@ -252,7 +252,7 @@ impl State {
         all.into_iter().flatten().for_each(|setting| self.settings.apply(setting));
     }
 
-    fn change(&mut self, change: PrunerSettingsChange) {
+    fn change(&mut self, change: UtxoPrunerSettingsChange) {
         let all = [
             change.pruner_enabled.map(Setting::Enabled),
             change.disable_dah_cleaner.map(Setting::NoDeletion),
@@ -261,7 +261,7 @@ impl State {
             change.utxo_chunk_group_limit.map(Setting::ChunksOfATick),
             change.utxo_defensive_enabled.map(Setting::Defensive),
             change.utxo_defensive_batch_read_size.map(Setting::DefensiveBatch),
-            change.unmined_tx_retention.map(Setting::UnminedRetention),
+            change.unmined_tx_retention.map(Setting::UtxoUnminedRetention),
             change.parent_preservation_blocks.map(Setting::Preservation),
             change.safe_height_rule.map(Setting::SafeHeight),
             change.max_ops_per_tick.map(Setting::Ops),
@@ -300,22 +300,22 @@ impl State {
         done
     }
 
-    fn listed(&self) -> Vec<PruneJob> {
+    fn listed(&self) -> Vec<UtxoPruneJob> {
         let open = self.jobs.iter().filter(|job| self.ended.iter().all(|id| *id != job.id));
         let ended = self.ended.iter().rev().map(|id| &self.jobs[*id as usize - 1]);
         open.chain(ended).cloned().collect()
     }
 
-    fn status(&self) -> PrunerStatus {
+    fn status(&self) -> UtxoPrunerStatus {
         let rows = |dead: bool| self.rows.values().filter(|(_, is)| *is == dead).count() as u64;
-        PrunerStatus {
+        UtxoPrunerStatus {
             enabled: self.settings.pruner.pruner_enabled,
             block_assembly: match self.running {
-                true => BlockAssemblyState::Running,
-                false => BlockAssemblyState::NotRunning,
+                true => UtxoBlockAssemblyState::Running,
+                false => UtxoBlockAssemblyState::NotRunning,
             },
             current_height: self.heights.current,
-            last_persisted_height: self.heights.persisted,
+            last_persisted_height: Some(self.heights.persisted).filter(|height| *height > 0),
             last_processed_height: self.processed,
             safe_height: self.settings.safe_height(self.heights.current, self.heights.persisted),
             unmined_cutoff_height: self.settings.cutoff(self.heights.current),

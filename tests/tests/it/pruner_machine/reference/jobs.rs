@@ -6,59 +6,63 @@ use coppice_interface::*;
 use std::collections::BTreeSet;
 
 impl State {
-    fn with(&self, state: JobState) -> Option<usize> {
+    fn with(&self, state: UtxoJobState) -> Option<usize> {
         self.jobs.iter().position(|job| job.state == state)
     }
 
-    pub fn running_job(&self) -> Option<&PruneJob> {
-        self.with(JobState::Running).map(|at| &self.jobs[at])
+    pub fn running_job(&self) -> Option<&UtxoPruneJob> {
+        self.with(UtxoJobState::Running).map(|at| &self.jobs[at])
     }
 
-    pub fn pending_job(&self) -> Option<&PruneJob> {
-        self.with(JobState::Pending).map(|at| &self.jobs[at])
+    pub fn pending_job(&self) -> Option<&UtxoPruneJob> {
+        self.with(UtxoJobState::Pending).map(|at| &self.jobs[at])
     }
 
-    fn end(&mut self, at: usize, state: JobState, end: Option<JobEnd>) {
+    fn end(&mut self, at: usize, state: UtxoJobState, end: Option<UtxoJobEnd>) {
         let job = &mut self.jobs[at];
-        (job.state, job.end, job.ended_at) = (state, end, self.now);
+        (job.state, job.end, job.ended_at) = (state, end, Some(self.now));
         self.ended.push(job.id);
-        if state == JobState::Completed {
-            let height = job.height.min(job.current_height).min(self.heights.current).min(job.safe_height);
+        if state == UtxoJobState::Completed {
+            let height = job
+                .height
+                .min(job.current_height.unwrap_or(0))
+                .min(self.heights.current)
+                .min(job.safe_height.unwrap_or(0));
             self.processed = self.processed.max(height);
             self.last_completed = Some(job.clone());
             let safe = self.heights_for(self.heights.current).1;
             if self.heights.persisted > 0 && safe > self.processed && self.pending_job().is_none() {
-                self.make(safe, JobTrigger::Due);
+                self.make(safe, UtxoJobTrigger::Due);
             }
         }
     }
 
-    pub fn end_running(&mut self, state: JobState, end: Option<JobEnd>) {
-        let at = self.with(JobState::Running).expect("a job runs");
+    pub fn end_running(&mut self, state: UtxoJobState, end: Option<UtxoJobEnd>) {
+        let at = self.with(UtxoJobState::Running).expect("a job runs");
         self.end(at, state, end);
     }
 
     /// A job for a height, in the place of one that waits.
-    fn make(&mut self, height: u32, trigger: JobTrigger) -> PruneJob {
-        if let Some(at) = self.with(JobState::Pending) {
-            self.end(at, JobState::Cancelled, Some(JobEnd::Superseded));
+    fn make(&mut self, height: u32, trigger: UtxoJobTrigger) -> UtxoPruneJob {
+        if let Some(at) = self.with(UtxoJobState::Pending) {
+            self.end(at, UtxoJobState::Cancelled, Some(UtxoJobEnd::Superseded));
         }
-        let job = PruneJob {
+        let job = UtxoPruneJob {
             id: self.jobs.len() as u64 + 1,
             height,
             trigger,
-            state: JobState::Pending,
+            state: UtxoJobState::Pending,
             end: None,
-            current_height: 0,
-            safe_height: 0,
+            current_height: None,
+            safe_height: None,
             created_at: self.now,
-            started_at: 0,
-            ended_at: 0,
-            phase: PrunerPhase::PreserveParents,
+            started_at: None,
+            ended_at: None,
+            phase: UtxoPrunerPhase::PreserveParents,
             progress: PruneProgress::Finished,
             ticks: 0,
             instructions: 0,
-            counts: PruneCounts::default(),
+            counts: UtxoPruneCounts::default(),
         };
         self.jobs.push(job.clone());
         job
@@ -67,24 +71,24 @@ impl State {
     fn resume(&mut self, height: u32) {
         let higher = self.pending_job().is_some_and(|job| job.height >= height);
         if !higher && !self.has(Fault::ForgetsHeights) {
-            self.make(height, JobTrigger::Resumed);
+            self.make(height, UtxoJobTrigger::Resumed);
         }
     }
 
     /// Whether it is a height, and where the chain may be.
-    pub fn checked(&self, height: u32, notified: bool) -> Result<(), PrunerError> {
+    pub fn checked(&self, height: u32, notified: bool) -> Result<(), UtxoPrunerError> {
         let (current, most) = (self.heights.current, u32::MAX / 2);
         let limit = current.saturating_add(self.settings.pruner.max_height_jump);
         match height {
-            0 => Err(PrunerError::ZeroHeight),
-            _ if height > most => Err(PrunerError::BadHeight { most }),
+            0 => Err(UtxoPrunerError::ZeroHeight),
+            _ if height > most => Err(UtxoPrunerError::BadHeight { most }),
             _ if notified
                 && !self.by_operator
                 && current > 0
                 && height > limit
                 && !self.has(Fault::BelievesAnything) =>
             {
-                Err(PrunerError::HeightJump { current, most: limit })
+                Err(UtxoPrunerError::HeightJump { current, most: limit })
             }
             _ => Ok(()),
         }
@@ -92,76 +96,77 @@ impl State {
 
     pub fn set_heights(
         &mut self,
-        SetHeights { current, persisted, processed }: SetHeights,
-    ) -> Result<HeightsSet, PrunerError> {
+        UtxoSetHeights { current, persisted, processed }: UtxoSetHeights,
+    ) -> Result<UtxoHeightsSet, UtxoPrunerError> {
         let most = u32::MAX / 2;
         if current > most
             || processed > current
             || persisted.is_some_and(|persisted| persisted == 0 || persisted > current)
         {
-            return Err(PrunerError::BadHeight { most });
+            return Err(UtxoPrunerError::BadHeight { most });
         }
         self.run = None;
         self.again = true;
-        for state in [JobState::Running, JobState::Pending] {
+        for state in [UtxoJobState::Running, UtxoJobState::Pending] {
             if let Some(at) = self.with(state) {
-                self.end(at, JobState::Cancelled, Some(JobEnd::HeightsSet));
+                self.end(at, UtxoJobState::Cancelled, Some(UtxoJobEnd::HeightsSet));
             }
         }
         self.heights = Heights { current, persisted: persisted.unwrap_or(0) };
         self.processed = processed;
         let safe_height = self.settings.safe_height(current, self.heights.persisted);
-        let due = (safe_height > processed).then(|| self.make(safe_height, JobTrigger::Due));
-        Ok(HeightsSet { safe_height, unmined_cutoff_height: self.settings.cutoff(current), due })
+        let due = (safe_height > processed).then(|| self.make(safe_height, UtxoJobTrigger::Due));
+        Ok(UtxoHeightsSet { safe_height, unmined_cutoff_height: self.settings.cutoff(current), due })
     }
 
-    pub fn cancel(&mut self, id: u64) -> Result<PruneJob, PrunerError> {
-        let open = |job: &PruneJob| job.id == id && matches!(job.state, JobState::Pending | JobState::Running);
-        let at = self.jobs.iter().position(open).ok_or(PrunerError::NotOpen)?;
-        if self.jobs[at].state == JobState::Running || self.running_job().is_none() {
+    pub fn cancel(&mut self, id: u64) -> Result<UtxoPruneJob, UtxoPrunerError> {
+        let open =
+            |job: &UtxoPruneJob| job.id == id && matches!(job.state, UtxoJobState::Pending | UtxoJobState::Running);
+        let at = self.jobs.iter().position(open).ok_or(UtxoPrunerError::NotOpen)?;
+        if self.jobs[at].state == UtxoJobState::Running || self.running_job().is_none() {
             self.run = None;
         }
-        self.end(at, JobState::Cancelled, Some(JobEnd::Cancelled));
+        self.end(at, UtxoJobState::Cancelled, Some(UtxoJobEnd::Cancelled));
         Ok(self.jobs[at].clone())
     }
 
     /// What a trigger comes to.
-    fn trigger(&mut self, height: u32, trigger: JobTrigger) -> PruneTrigger {
-        let by_hand = trigger == JobTrigger::Manual;
+    fn trigger(&mut self, height: u32, trigger: UtxoJobTrigger) -> UtxoNotifyOutcome {
+        let by_hand = trigger == UtxoJobTrigger::Manual;
         if height <= self.processed && !by_hand {
-            return PruneTrigger::Processed(self.last_completed.clone());
+            return UtxoNotifyOutcome::Processed(self.last_completed.clone());
         }
         let lower = self.has(Fault::LowerWins);
         let pending = self.pending_job().filter(|_| !lower);
-        let running = self.running_job().filter(|job| by_hand || job.current_height >= height);
+        let running = self.running_job().filter(|job| by_hand || job.current_height >= Some(height));
         let open = pending.into_iter().chain(running).find(|job| height <= job.height);
         match open {
-            Some(job) => PruneTrigger::Underway(job.clone()),
-            None => PruneTrigger::Scheduled(self.make(height, trigger)),
+            Some(job) => UtxoNotifyOutcome::Underway(job.clone()),
+            None => UtxoNotifyOutcome::Scheduled(self.make(height, trigger)),
         }
     }
 
-    pub fn persisted(&mut self, height: u32) -> PruneTrigger {
+    pub fn persisted(&mut self, height: u32) -> UtxoNotifyOutcome {
         let Heights { current, persisted } = self.heights;
         self.heights = Heights { current: current.max(height), persisted: persisted.max(height) };
-        self.trigger(height, JobTrigger::BlockPersisted)
+        self.trigger(height, UtxoJobTrigger::BlockPersisted)
     }
 
-    pub fn block(&mut self, height: u32, mined: bool) -> PruneTrigger {
+    pub fn block(&mut self, height: u32, mined: bool) -> UtxoNotifyOutcome {
         self.heights.current = self.heights.current.max(height);
         match self.heights.persisted {
-            0 if mined => self.trigger(height, JobTrigger::Block),
-            0 => PruneTrigger::NotMined,
-            last_persisted_height => PruneTrigger::PersisterActive { last_persisted_height },
+            0 if mined => self.trigger(height, UtxoJobTrigger::Block),
+            0 => UtxoNotifyOutcome::NotMined,
+            last_persisted_height => UtxoNotifyOutcome::PersisterActive { last_persisted_height },
         }
     }
 
-    pub fn prune(&mut self, height: u32) -> Result<PruneJob, PrunerError> {
+    pub fn prune(&mut self, height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
         if !self.running {
-            return Err(PrunerError::BlockAssemblyNotRunning);
+            return Err(UtxoPrunerError::BlockAssemblyNotRunning);
         }
-        let job = match self.trigger(height, JobTrigger::Manual) {
-            PruneTrigger::Scheduled(job) | PruneTrigger::Underway(job) => job,
+        let job = match self.trigger(height, UtxoJobTrigger::Manual) {
+            UtxoNotifyOutcome::Scheduled(job) | UtxoNotifyOutcome::Underway(job) => job,
             other => panic!("an operator is answered {other:?}"),
         };
         self.tick(true);
@@ -182,7 +187,7 @@ impl State {
         if !self.running && !self.has(Fault::RunsWhileStopped) {
             if let Some(height) = self.running_job().map(|job| job.height) {
                 self.run = None;
-                self.end_running(JobState::Cancelled, Some(JobEnd::BlockAssemblyNotRunning));
+                self.end_running(UtxoJobState::Cancelled, Some(UtxoJobEnd::BlockAssemblyNotRunning));
                 self.resume(height);
             }
             return;
@@ -191,44 +196,47 @@ impl State {
             return;
         }
         let limit = self.settings.pruner.job_timeout * 1_000_000_000;
-        let late = self.running_job().filter(|job| self.now - job.started_at >= limit).map(|job| job.height);
+        let late = self
+            .running_job()
+            .filter(|job| self.now - job.started_at.unwrap_or(self.now) >= limit)
+            .map(|job| job.height);
         if let Some(height) = late {
-            self.end_running(JobState::Failed, Some(JobEnd::TimedOut));
+            self.end_running(UtxoJobState::Failed, Some(UtxoJobEnd::TimedOut));
             self.resume(height);
             if let Some(run) = &mut self.run {
                 run.kept = true;
             }
         }
         if self.running_job().is_none()
-            && let Some(at) = self.with(JobState::Pending)
+            && let Some(at) = self.with(UtxoJobState::Pending)
         {
             let kept = self.run.as_ref().map(|run| run.heights);
             let heights = kept.unwrap_or_else(|| self.own_heights(at));
             let job = &mut self.jobs[at];
-            (job.state, job.started_at) = (JobState::Running, self.now);
-            (job.current_height, job.safe_height) = heights;
+            (job.state, job.started_at) = (UtxoJobState::Running, Some(self.now));
+            (job.current_height, job.safe_height) = (Some(heights.0), Some(heights.1));
         }
-        let Some(at) = self.with(JobState::Running) else { return };
-        let heights = (self.jobs[at].current_height, self.jobs[at].safe_height);
-        let (phase, passed) = (PrunerPhase::PreserveParents, BTreeSet::new());
+        let Some(at) = self.with(UtxoJobState::Running) else { return };
+        let heights = (self.jobs[at].current_height.unwrap_or(0), self.jobs[at].safe_height.unwrap_or(0));
+        let (phase, passed) = (UtxoPrunerPhase::PreserveParents, BTreeSet::new());
         let new = Run { heights, kept: false, phase, walked: BTreeSet::new(), passed };
         let mut run = self.run.take().unwrap_or(new);
         let mut counts = self.jobs[at].counts;
         let done = self.work(&mut run, &mut counts);
         let job = &mut self.jobs[at];
         (job.phase, job.ticks, job.counts) = (run.phase, job.ticks + 1, counts);
-        job.safe_height = run.heights.1;
+        job.safe_height = Some(run.heights.1);
         let own = self.own_heights(at);
         match done {
             false => self.run = Some(run),
             // The place of a job that timed out, and then what has come since.
             true if run.kept && own > heights => {
                 let job = &mut self.jobs[at];
-                (job.current_height, job.safe_height) = own;
+                (job.current_height, job.safe_height) = (Some(own.0), Some(own.1));
             }
             true => {
                 self.again &= self.settings.pruner.disable_dah_cleaner;
-                self.end(at, JobState::Completed, None);
+                self.end(at, UtxoJobState::Completed, None);
             }
         }
     }
@@ -236,7 +244,7 @@ impl State {
     fn own_heights(&self, at: usize) -> (u32, u32) {
         let job = &self.jobs[at];
         let current = self.heights.current;
-        if job.trigger != JobTrigger::Manual {
+        if job.trigger != UtxoJobTrigger::Manual {
             return self.heights_for(current);
         }
         let lower = if current == 0 { job.height } else { job.height.min(current) };

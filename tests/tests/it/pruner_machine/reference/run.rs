@@ -6,16 +6,16 @@ use super::super::transactions::Txid;
 use super::{Fault, Run, State};
 use coppice_interface::*;
 
-type Count = fn(&mut PruneCounts) -> &mut u64;
+type Count = fn(&mut UtxoPruneCounts) -> &mut u64;
 
 impl State {
-    fn add(&mut self, counts: &mut PruneCounts, count: Count, more: u64) {
+    fn add(&mut self, counts: &mut UtxoPruneCounts, count: Count, more: u64) {
         *count(counts) += more;
         *count(&mut self.totals) += more;
     }
 
     /// Goes on with a run within a tick's budget, and says whether it is done.
-    pub fn work(&mut self, run: &mut Run, counts: &mut PruneCounts) -> bool {
+    pub fn work(&mut self, run: &mut Run, counts: &mut UtxoPruneCounts) -> bool {
         let settings = self.settings.clone();
         // An operator's height may be above the chain.
         let held_back = settings.safe_height(run.heights.0.max(run.heights.1), self.heights.persisted);
@@ -26,11 +26,11 @@ impl State {
         let mut chunk = u64::from(settings.pruner.utxo_chunk_size) * u64::from(settings.pruner.utxo_chunk_group_limit);
         while ops > 0 && chunk > 0 {
             match run.phase {
-                PrunerPhase::PreserveParents => match self.next_old(run) {
+                UtxoPrunerPhase::PreserveParents => match self.next_old(run) {
                     Some(old) => ops -= self.preserve_parents(&old, run, counts),
-                    None => run.phase = PrunerPhase::ExpirePreservations,
+                    None => run.phase = UtxoPrunerPhase::ExpirePreservations,
                 },
-                PrunerPhase::ExpirePreservations => match self.next_expired(run) {
+                UtxoPrunerPhase::ExpirePreservations => match self.next_expired(run) {
                     Some(txid) => {
                         let retention = settings.utxo.block_height_retention;
                         let record = self.records.0.get_mut(&txid).expect("it is there");
@@ -39,12 +39,12 @@ impl State {
                         self.add(counts, |counts| &mut counts.preservations_expired, 1);
                         ops -= 1;
                     }
-                    None => run.phase = PrunerPhase::DeleteAtHeight,
+                    None => run.phase = UtxoPrunerPhase::DeleteAtHeight,
                 },
-                PrunerPhase::DeleteAtHeight => {
+                UtxoPrunerPhase::DeleteAtHeight => {
                     if self.next_old(run).is_some() && !self.has(Fault::LooksOnce) {
                         run.walked.clear();
-                        run.phase = PrunerPhase::PreserveParents;
+                        run.phase = UtxoPrunerPhase::PreserveParents;
                         continue;
                     }
                     if settings.pruner.disable_dah_cleaner {
@@ -65,7 +65,7 @@ impl State {
                     let fault = self.has(Fault::LooksOnce) || self.has(Fault::SkipsPhaseOne);
                     if !fault && self.records.parents_of_old(cutoff, |_, record| !record.deleting).contains(&txid) {
                         run.walked.clear();
-                        run.phase = PrunerPhase::PreserveParents;
+                        run.phase = UtxoPrunerPhase::PreserveParents;
                         continue;
                     }
                     run.passed.insert(txid);
@@ -86,7 +86,7 @@ impl State {
         old.map(|(txid, _)| *txid).find(|txid| !run.walked.contains(txid))
     }
 
-    fn preserve_parents(&mut self, old: &Txid, run: &mut Run, counts: &mut PruneCounts) -> i64 {
+    fn preserve_parents(&mut self, old: &Txid, run: &mut Run, counts: &mut UtxoPruneCounts) -> i64 {
         run.walked.insert(*old);
         let parents = self.records.0[old].parents();
         let ops = 1 + parents.len() as i64;
@@ -127,7 +127,7 @@ impl State {
     }
 
     /// A record goes, if nothing keeps it.
-    fn delete(&mut self, txid: &Txid, (current, safe): (u32, u32), counts: &mut PruneCounts) -> i64 {
+    fn delete(&mut self, txid: &Txid, (current, safe): (u32, u32), counts: &mut UtxoPruneCounts) -> i64 {
         let record = self.records.0[txid].clone();
         let mut ops = 1;
         if self.settings.pruner.utxo_defensive_enabled && !self.has(Fault::IsNotDefensive) {
@@ -159,7 +159,7 @@ impl State {
                 store_type: blob.store_type,
                 delete_at_height: record.delete_at_height.unwrap_or(1),
                 retry_count: 0,
-                last_retry_at: 0,
+                last_retry_at: None,
                 txid: Some(serde_bytes::ByteBuf::from(*txid)),
             };
             self.rows.insert(self.next_row, (row, false));
