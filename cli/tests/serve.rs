@@ -136,7 +136,7 @@ fn expected(canister: &impl Transport) -> Value {
     let storage: StorageStatus = query(canister, "get_storage_status");
     let export: ExportStatus = query(canister, "get_export_status");
     let health: Health = query(canister, "health");
-    let pruner: PrunerStatus = query(canister, "get_pruner_status");
+    let pruner: UtxoPrunerStatus = query(canister, "get_pruner_status");
     let worst = health.problems.iter().map(|problem| problem.severity).min();
     let verdict = match worst {
         None | Some(Severity::Notice) => "well",

@@ -6,3 +6,4 @@ mod gateway;
 mod lying_replica;
 mod net;
 mod over_the_network;
+mod served_pages;

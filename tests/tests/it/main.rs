@@ -6,6 +6,7 @@ mod audit;
 mod clocks;
 mod cycles;
 mod daemon;
+mod dashboard;
 mod deletion_queue;
 mod deploy;
 mod docs;
