@@ -1,6 +1,6 @@
 //! Who may call what (`docs/design.md` 8).
 //!
-//! [`TABLE`] names every method of the Candid interface once. It is asked twice:
+//! [`TABLE`], in the interface, names every method of the Candid interface once. It is asked twice:
 //!
 //! ```text
 //! from outside ─▶ canister_inspect_message: the table, and how long a query's argument is ─▶ guard ─▶ method
@@ -12,135 +12,10 @@
 use crate::{daemon, runtime, state};
 use candid::Principal;
 use coppice_interface::Role;
-
-/// A query that is called as an update has an argument of fewer bytes.
-pub const QUERY_ARGUMENT: u64 = 10_000;
-
-/// What a method asks of its caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Required {
-    /// Nothing: a query. To call it as an update from outside asks for some role, whichever, unless `open_queries` is set.
-    Nobody,
-    /// One of these roles; not the anonymous principal. An update.
-    Role(&'static [Role]),
-    /// The same of a query.
-    Reader(&'static [Role]),
-}
-
-const ANYBODY: Required = Required::Nobody;
-const PRODUCERS: &[Role] = &[Role::Producer];
-const PRODUCER: Required = Required::Role(PRODUCERS);
-/// An operator may end what a producer has begun.
-const UPLOADERS: &[Role] = &[Role::Producer, Role::Operator];
-const UPLOADER: Required = Required::Role(UPLOADERS);
-const SCHEDULERS: &[Role] = &[Role::Producer, Role::Operator];
-const SCHEDULER: Required = Required::Role(SCHEDULERS);
-/// An admin may roll back deeper.
-const REVERTERS: &[Role] = &[Role::Producer, Role::Admin];
-const REVERTER: Required = Required::Role(REVERTERS);
-const EXPORTERS: &[Role] = &[Role::Exporter];
-const EXPORTER: Required = Required::Role(EXPORTERS);
-const ALERTS: &[Role] = &[Role::Alert];
-const ALERT: Required = Required::Role(ALERTS);
-const BLOB_WORKERS: &[Role] = &[Role::BlobWorker];
-const BLOB_WORKER: Required = Required::Role(BLOB_WORKERS);
-const OPERATORS: &[Role] = &[Role::Operator];
-const OPERATOR: Required = Required::Role(OPERATORS);
-/// An admin may take the last exporter out.
-const REMOVERS: &[Role] = &[Role::Operator, Role::Admin];
-const REMOVER: Required = Required::Role(REMOVERS);
-const ADMINS: &[Role] = &[Role::Admin];
-const ADMIN: Required = Required::Role(ADMINS);
-const AUDITORS: &[Role] = &[Role::Observer, Role::Operator, Role::Admin];
-const AUDITOR: Required = Required::Reader(AUDITORS);
-
-/// Every method of the interface.
-pub const TABLE: &[(&str, Required)] = &[
-    ("append_block", PRODUCER),
-    ("begin_block", PRODUCER),
-    ("put_block_chunk", UPLOADER),
-    ("commit_block", UPLOADER),
-    ("abort_block", UPLOADER),
-    ("rollback_to", REVERTER),
-    ("reset_chain", ADMIN),
-    ("get_head", ANYBODY),
-    ("get_block", ANYBODY),
-    ("get_block_header", ANYBODY),
-    ("read_segment", ANYBODY),
-    ("get_receipt", ANYBODY),
-    ("get_transaction_location", ANYBODY),
-    ("find_by_index_key", ANYBODY),
-    ("get_block_storage", ANYBODY),
-    ("get_upload", ANYBODY),
-    ("register_exporter", OPERATOR),
-    ("remove_exporter", REMOVER),
-    ("export_blocks", ANYBODY),
-    ("ack_exported", EXPORTER),
-    ("get_export_status", ANYBODY),
-    ("utxo_create", PRODUCER),
-    ("utxo_spend", PRODUCER),
-    ("utxo_unspend", PRODUCER),
-    ("utxo_set_mined", PRODUCER),
-    ("utxo_set_on_longest_chain", PRODUCER),
-    ("utxo_set_locked", PRODUCER),
-    ("utxo_freeze", ALERT),
-    ("utxo_unfreeze", ALERT),
-    ("utxo_reassign", ALERT),
-    ("utxo_set_conflicting", PRODUCER),
-    ("utxo_process_conflicting", PRODUCER),
-    ("utxo_preserve", PRODUCER),
-    ("utxo_begin_transaction", PRODUCER),
-    ("utxo_put_transaction_chunk", PRODUCER),
-    ("utxo_abort_transaction", PRODUCER),
-    ("utxo_list_uploads", ANYBODY),
-    ("utxo_get", ANYBODY),
-    ("utxo_get_transaction", ANYBODY),
-    ("utxo_get_inpoints", ANYBODY),
-    ("utxo_get_spend", ANYBODY),
-    ("utxo_list_unmined", ANYBODY),
-    ("notify_block_persisted", PRODUCER),
-    ("notify_block", PRODUCER),
-    ("set_block_assembly_state", PRODUCER),
-    ("prune_utxos", OPERATOR),
-    ("set_heights", OPERATOR),
-    ("cancel_prune_job", OPERATOR),
-    ("set_pruner_settings", OPERATOR),
-    ("get_pruner_settings", ANYBODY),
-    ("set_aside_unmined", OPERATOR),
-    ("retry_record", OPERATOR),
-    ("get_pruner_status", ANYBODY),
-    ("list_prune_jobs", ANYBODY),
-    ("get_pending_blob_deletions", ANYBODY),
-    ("complete_blob_deletions", BLOB_WORKER),
-    ("list_dead_blob_deletions", ANYBODY),
-    ("retry_blob_deletion", OPERATOR),
-    ("schedule_blob_deletion", SCHEDULER),
-    ("cancel_blob_deletion", SCHEDULER),
-    ("list_blob_deletions", ANYBODY),
-    ("remove_blob_deletion", BLOB_WORKER),
-    ("increment_blob_deletion_retry", BLOB_WORKER),
-    ("acquire_blob_deletion_batch", BLOB_WORKER),
-    ("extend_blob_deletion_batch", BLOB_WORKER),
-    ("complete_blob_deletion_batch", BLOB_WORKER),
-    ("get_blob_deletion_status", ANYBODY),
-    ("set_prune_policy", OPERATOR),
-    ("get_prune_policy", ANYBODY),
-    ("set_pruning_enabled", OPERATOR),
-    ("prune_now", OPERATOR),
-    ("acknowledge_faults", OPERATOR),
-    ("plan_prune", ANYBODY),
-    ("get_prune_status", ANYBODY),
-    ("get_config", ANYBODY),
-    ("set_config", ADMIN),
-    ("grant_role", ADMIN),
-    ("revoke_role", ADMIN),
-    ("list_roles", ANYBODY),
-    ("get_audit_log", AUDITOR),
-    ("get_logs", AUDITOR),
-    ("get_storage_status", ANYBODY),
-    ("health", ANYBODY),
-    ("http_request", ANYBODY),
-];
+use coppice_interface::access::{
+    ADMINS, ALERTS, AUDITORS, BLOB_WORKERS, EXPORTERS, OPERATORS, PRODUCERS, QUERY_ARGUMENT, REMOVERS, REVERTERS,
+    Required, SCHEDULERS, TABLE, UPLOADERS,
+};
 
 /// Whether the sender of the message has one of these roles.
 fn check(roles: &[Role]) -> Result<(), String> {

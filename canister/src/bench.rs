@@ -15,6 +15,7 @@ use crate::state::{State, mutate};
 use crate::{access, memory};
 use candid::CandidType;
 use coppice_interface::AppendBlock;
+use coppice_interface::segments::encode_index;
 use ic_cdk::update;
 use ic_stable_structures::StableBTreeMap;
 use serde::Deserialize;
@@ -72,9 +73,7 @@ fn said<T, E: std::fmt::Debug>(result: Result<T, E>) -> Result<T, String> {
 
 /// A block of ids and nothing else.
 fn block(number: u64, ids: impl ExactSizeIterator<Item = [u8; 32]>) -> AppendBlock {
-    let mut index = (ids.len() as u32).to_le_bytes().to_vec();
-    ids.for_each(|id| index.extend(id));
-    index.extend(0u32.to_le_bytes());
+    let index = encode_index(ids, [].into_iter()).expect("a block's ids fit");
     let digest = ByteBuf::from(vec![0; 32]);
     AppendBlock {
         number,

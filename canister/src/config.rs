@@ -15,7 +15,7 @@ const CAPACITY: usize = 64 << 10;
 const MIN_PAGES: u64 = 4_096;
 
 /// Most pages of a canister: 500 GiB.
-const MAX_PAGES: u64 = MAX_GRANULES * GRANULE / memory::PAGE;
+const MAX_PAGES: u64 = MAX_GRANULES * GRANULE / memory::WASM_PAGE;
 const _: () = assert!(MAX_PAGES == MAX_STABLE_PAGES);
 
 /// Most nodes that a subnet is taken to have.

@@ -4,7 +4,8 @@
 //! (`history`), unless what is wrong knows it itself. Sentences say nothing of balances: anybody may read them.
 
 use crate::history::Since;
-use crate::memory::{self, GrowError, PAGE, growth};
+use crate::memory::{self, GrowError, WASM_PAGE, growth};
+use crate::prune::Due;
 use crate::state::State;
 use crate::{daemon, runtime};
 use coppice_interface::{Health, HeldBy, Problem, ProblemCode, Severity};
@@ -147,7 +148,7 @@ impl State {
             let message = "liquid cycles pay for less than two calls of a timer: no timer runs";
             found.push(finding(ProblemCode::TimersStopped, message));
         }
-        let (pages, mib) = (AHEAD_BUCKETS * memory::BUCKET / PAGE, (AHEAD_BUCKETS * memory::BUCKET) >> 20);
+        let (pages, mib) = (AHEAD_BUCKETS * memory::BUCKET / WASM_PAGE, (AHEAD_BUCKETS * memory::BUCKET) >> 20);
         match growth::refusal(pages) {
             Some(GrowError::LowCycles { .. }) => {
                 let message =
@@ -167,7 +168,7 @@ impl State {
 
     fn cap(&self) -> Option<Finding> {
         let (billed, cap) = (memory::billed_pages(), self.config.max_stable_pages);
-        let (bucket, left) = (memory::BUCKET / PAGE, cap.saturating_sub(billed));
+        let (bucket, left) = (memory::BUCKET / WASM_PAGE, cap.saturating_sub(billed));
         let said = |code, what: &str| {
             finding(
                 code,
@@ -195,15 +196,15 @@ impl State {
         Some(finding(ProblemCode::HeadStale, message).since_secs(Some(appended_at)))
     }
 
-    /// What is wrong. `deep`: the head's record is looked at, too, which lies on a page of its own.
-    pub fn findings(&self, deep: bool) -> Vec<Finding> {
+    /// What is wrong where this is due. `deep`: with all sentences, and the head's record is looked at, too, which lies on a page of its own.
+    pub fn findings(&self, due: Option<&Due>, deep: bool) -> Vec<Finding> {
         let mut found = Vec::new();
         if let Some((timer, due)) = daemon::overdue(self, runtime::time_ns()) {
             let late = runtime::time_ns().saturating_sub(due) / NS;
             let message = format!("the timer for {timer} is overdue by {}", duration(late));
             found.push(Finding { since: Some(due), ..finding(ProblemCode::TimerOverdue, message) });
         }
-        found.extend(self.pruner.problems(&self.chain, &self.blobs, &self.constraints()));
+        found.extend(self.pruner.problems(&self.chain, &self.blobs, &self.constraints(), due, deep));
         if let Some(held_by) = self.pruner.exhausted(&self.chain, &self.blobs, || self.constraints()) {
             let message = format!("emergency water is reached, appends are refused; held by {}", holder(&held_by));
             found.push(finding(ProblemCode::CapacityExhausted, message));
@@ -231,6 +232,11 @@ impl State {
         found
     }
 
+    /// What is due.
+    pub fn due(&self) -> Option<Due> {
+        self.pruner.due(&self.chain, &self.blobs, self.constraints().guard.as_ref())
+    }
+
     /// Whether all is well.
     pub fn health(&self) -> Health {
         let now = runtime::time_ns();
@@ -239,7 +245,7 @@ impl State {
             let since = since.or_else(|| self.history.since.of(code)).unwrap_or(now);
             Problem { code, severity, message, since: since.min(now), action: action.into() }
         };
-        let mut problems: Vec<Problem> = self.findings(true).into_iter().map(problem).collect();
+        let mut problems: Vec<Problem> = self.findings(self.due().as_ref(), true).into_iter().map(problem).collect();
         problems.sort_by_key(|problem| (problem.severity, problem.code));
         Health {
             healthy: problems.iter().all(|problem| problem.severity == Severity::Notice),

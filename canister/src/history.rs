@@ -13,7 +13,8 @@
 //! ```
 //! *Instructions* are those of [`meter`](crate::meter) since the canister was started: they begin anew with an upgrade, as counters do.
 
-use crate::memory::{PAGE, Region, billed_pages, cell};
+use crate::memory::{Region, WASM_PAGE, billed_pages, cell};
+use crate::prune::Due;
 use crate::state::State;
 use crate::{meter, runtime};
 use coppice_interface::ProblemCode;
@@ -81,7 +82,7 @@ impl Sample {
 
     /// Bytes that are billed.
     pub fn billed_bytes(&self) -> u64 {
-        u64::from(self.billed_pages) * PAGE
+        u64::from(self.billed_pages) * WASM_PAGE
     }
 }
 
@@ -245,9 +246,9 @@ pub fn note() {
 
 impl State {
     /// What the canister is like.
-    pub fn sample_now(&self, now_secs: u64) -> Sample {
+    pub fn sample_now(&self, now_secs: u64, due: Option<&Due>) -> Sample {
         let chain = self.chain.state();
-        let backlog = self.pruner.backlog_blocks(&self.chain, &self.blobs, &self.constraints());
+        let backlog = self.pruner.backlog_blocks(&self.chain, due);
         Sample {
             at: now_secs,
             kept_bytes: self.chain.capacity_bytes(&self.blobs),
@@ -262,7 +263,8 @@ impl State {
 
     #[cold]
     fn sample(&mut self, now_secs: u64, before: u64) {
-        let bytes = self.sample_now(now_secs).encode();
+        let due = self.due();
+        let bytes = self.sample_now(now_secs, due.as_ref()).encode();
         let cells = &self.history.cells;
         cells.write(Span::Day.place(now_secs), &bytes);
         // The first one of its half an hour stays, also where the canister was started since.
@@ -274,7 +276,7 @@ impl State {
         let (now_ns, mut since) = (runtime::time_ns(), self.history.since.clone());
         since.note_appended(self.chain.state().appended_blocks, now_secs);
         // What lies on a page of its own is looked at less often, and is till then what it was.
-        let found = self.findings(deep).into_iter().map(|found| (found.code, found.since));
+        let found = self.findings(due.as_ref(), deep).into_iter().map(|found| (found.code, found.since));
         let kept = since.of(ProblemCode::HeadUnreadable).filter(|_| !deep);
         let kept = kept.map(|noticed| (ProblemCode::HeadUnreadable, Some(noticed)));
         since.note_codes(found.chain(kept), now_ns);

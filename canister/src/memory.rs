@@ -16,17 +16,14 @@ pub mod cell;
 pub mod growth;
 
 use crate::runtime::StableMemory;
+pub use coppice_interface::{BUCKET, WASM_PAGE};
 use ic_stable_structures::Memory;
 use ic_stable_structures::memory_manager::{MemoryId, MemoryManager, VirtualMemory};
 use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 
-/// Bytes of a Wasm page.
-pub const PAGE: u64 = 65_536;
 /// Pages of a bucket. The crate's default of 128 would end at 256 GiB; a canister may have 500 GiB.
-const BUCKET_PAGES: u64 = 256;
-/// Bytes of a bucket, the unit in which a region grows.
-pub const BUCKET: u64 = BUCKET_PAGES * PAGE;
+const BUCKET_PAGES: u64 = BUCKET / WASM_PAGE;
 /// A region grows by this fraction of its size, so that the manager's 2 KiB header is seldom rewritten.
 const GROWTH_FRACTION: u64 = 32;
 /// …but by no more than this many buckets at once (512 MiB).
@@ -156,7 +153,7 @@ fn with_manager<T>(f: impl FnOnce(&MemoryManager<StableMemory>) -> T) -> T {
 /// The region of a memory id.
 pub fn region(id: u8) -> Region {
     let memory = with_manager(|manager| manager.get(MemoryId::new(id)));
-    let size = memory.size() * PAGE;
+    let size = memory.size() * WASM_PAGE;
     Region {
         #[cfg(test)]
         id,

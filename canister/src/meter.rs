@@ -38,6 +38,22 @@ pub enum Hot {
 /// How many there are.
 const HOT: usize = 12;
 
+/// All of them, in order.
+pub const HOT_ALL: [Hot; HOT] = [
+    Hot::AppendBlock,
+    Hot::PutBlockChunk,
+    Hot::CommitBlock,
+    Hot::ExportBlocks,
+    Hot::AckExported,
+    Hot::UtxoCreate,
+    Hot::UtxoSpend,
+    Hot::UtxoSetMined,
+    Hot::AcquireDeletions,
+    Hot::CompleteDeletions,
+    Hot::TimerBlocks,
+    Hot::TimerRecords,
+];
+
 /// Their names, in order: a label of the metrics.
 pub const NAMES: [&str; HOT] = [
     "append_block",

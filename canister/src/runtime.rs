@@ -119,14 +119,6 @@ pub fn wake_timers() {
     ic_cdk::api::global_timer_set(time_ns());
 }
 
-/// Answers the message with these bytes.
-pub fn reply(bytes: &[u8]) {
-    #[cfg(target_family = "wasm")]
-    ic_cdk::api::msg_reply(bytes);
-    #[cfg(not(target_family = "wasm"))]
-    native::with(|world| world.reply = bytes.to_vec())
-}
-
 /// What the subnet certifies of the canister, signed; none in a call that is no query.
 pub fn data_certificate() -> Option<Vec<u8>> {
     #[cfg(target_family = "wasm")]

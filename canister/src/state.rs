@@ -10,7 +10,7 @@ use crate::deletion::DeletionQueue;
 use crate::export::Exporters;
 use crate::history::History;
 use crate::marker::Turn;
-use crate::memory::{self, PAGE, Region, cell};
+use crate::memory::{self, Region, WASM_PAGE, cell};
 use crate::prune::{Constraints, Limiter, Next, Piece, Pruner};
 use crate::roles::Roles;
 use crate::utxo::UtxoStore;
@@ -319,13 +319,13 @@ impl State {
         let regions: Vec<RegionStorage> = memory::NAMES
             .iter()
             .zip(memory::region_pages())
-            .map(|(name, pages)| RegionStorage { name: name.to_string(), bytes: pages * PAGE })
+            .map(|(name, pages)| RegionStorage { name: name.to_string(), bytes: pages * WASM_PAGE })
             .collect();
         let arena_bytes = regions[usize::from(memory::BLOB_ARENA)].bytes;
         let chain = self.chain.state();
         StorageStatus {
-            billed_bytes: memory::billed_pages() * PAGE,
-            max_bytes: self.config.max_stable_pages * PAGE,
+            billed_bytes: memory::billed_pages() * WASM_PAGE,
+            max_bytes: self.config.max_stable_pages * WASM_PAGE,
             arena_bytes,
             used_bytes: slots(|class| class.used, &classes),
             quarantined_bytes: slots(|class| class.quarantined, &classes),

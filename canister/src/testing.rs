@@ -5,6 +5,7 @@ use crate::chain::ChainStore;
 use crate::memory::{self, cell};
 use crate::runtime::native;
 use coppice_interface::AppendBlock;
+use coppice_interface::segments::{Index, encode_index, encode_receipts};
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 use std::rc::Rc;
@@ -29,40 +30,26 @@ pub fn hash(number: u64, fork: u8) -> [u8; 32] {
 
 /// A well-formed block with these ids and a body of `body` bytes.
 pub fn block(number: u64, ids: &[[u8; 32]], body: usize) -> AppendBlock {
-    let n = ids.len() as u32;
-    let mut index = n.to_le_bytes().to_vec();
-    ids.iter().for_each(|id| index.extend(id));
-    index.extend(0u32.to_le_bytes());
-    let mut receipts = n.to_le_bytes().to_vec();
-    (1..=n).for_each(|i| receipts.extend((i * 5).to_le_bytes()));
-    (0..n).for_each(|i| receipts.extend([i as u8; 5]));
+    let receipts: Vec<[u8; 5]> = (0..ids.len()).map(|i| [i as u8; 5]).collect();
     let body: Vec<u8> = (0..body).map(|i| (i as u64).wrapping_mul(number + 31) as u8).collect();
-    let sha256 = [&body, &receipts, &index].map(|bytes| ByteBuf::from(Sha256::digest(bytes).to_vec())).into();
-    AppendBlock {
+    let block = AppendBlock {
         number,
         hash: ByteBuf::from(hash(number, 0)),
         parent_hash: ByteBuf::from(hash(number.wrapping_sub(1), 0)),
         timestamp: 1_600_000_000 + number,
         body: ByteBuf::from(body),
-        receipts: ByteBuf::from(receipts),
-        index: ByteBuf::from(index),
-        sha256,
-    }
+        receipts: ByteBuf::from(encode_receipts(&receipts).unwrap()),
+        index: ByteBuf::from(encode_index(ids.iter().copied(), [].into_iter()).unwrap()),
+        ..AppendBlock::default()
+    };
+    block.sealed()
 }
 
 /// A block with these secondary keys: which transaction has which, in the order of the segment.
-pub fn with_keys(mut block: AppendBlock, keys: &[(u32, &[u8])]) -> AppendBlock {
-    let mut index = block.index.into_vec();
-    index.truncate(index.len() - 4);
-    index.extend((keys.len() as u32).to_le_bytes());
-    for (transaction, key) in keys {
-        index.extend(transaction.to_le_bytes());
-        index.extend((key.len() as u16).to_le_bytes());
-        index.extend(*key);
-    }
-    block.sha256[2] = ByteBuf::from(Sha256::digest(&index).to_vec());
-    block.index = ByteBuf::from(index);
-    block
+pub fn with_keys(block: AppendBlock, keys: &[(u32, &[u8])]) -> AppendBlock {
+    let ids: Vec<[u8; 32]> = Index::parse(&block.index).unwrap().ids().copied().collect();
+    let index = encode_index(ids.into_iter(), keys.iter().copied()).unwrap();
+    AppendBlock { index: ByteBuf::from(index), ..block }.sealed()
 }
 
 /// An empty chain over blobs of `log_class` bytes.

@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::bench::BenchArgs;
+use crate::blob_worker::args::BlobWorkerArgs;
 use crate::index::args::IndexArgs;
 use crate::network::NetworkArgs;
 use clap::{Args, Parser, Subcommand};
@@ -28,6 +29,8 @@ pub enum Command {
     Index(IndexArgs),
     /// Show a canister's dashboard in a browser: of the demonstration, with its clock running, or of one on a network
     Serve(ServeArgs),
+    /// Delete the blobs outside the canister that its deletion queue hands out, from S3 or a file system
+    BlobWorker(Box<BlobWorkerArgs>),
     /// Measure what each operation costs, in instructions and in pages touched
     Bench(BenchArgs),
 }
@@ -41,7 +44,7 @@ impl Command {
             Self::Index(args) => !args.host.no_cache,
             Self::Serve(args) => !args.host.no_cache,
             Self::Bench(args) => !args.no_cache,
-            Self::Size(_) => false,
+            Self::Size(_) | Self::BlobWorker(_) => false,
         }
     }
 }
@@ -73,6 +76,10 @@ pub struct DemoArgs {
     /// with every record verified
     #[arg(long)]
     pub utxo: bool,
+    /// With --utxo: transactions of three and more outputs lie outside the canister, in a directory, from which a blob worker deletes
+    /// them when their records have been pruned
+    #[arg(long, requires = "utxo", conflicts_with = "network")]
+    pub outside: bool,
     /// Blocks to append [default: 8000, with --utxo 3000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(MIN_DEMO_BLOCKS..=700_000))]
     pub blocks: Option<u64>,
@@ -197,5 +204,7 @@ mod tests {
         {
             assert_eq!(Cli::try_parse_from(["coppice", "serve", given]).is_ok(), ok, "{given}");
         }
+        assert!(Cli::try_parse_from(["coppice", "demo", "--utxo", "--outside"]).is_ok());
+        assert!(Cli::try_parse_from(["coppice", "demo", "--outside"]).is_err());
     }
 }

@@ -7,6 +7,7 @@ use crate::feed::{self, Place};
 use anyhow::{Context, Result};
 use bitcoin::hashes::Hash;
 use coppice_interface::AppendBlock;
+use coppice_interface::segments::encode_receipts;
 
 /// Number of the one block that is mainnet's own, hash and parent included.
 pub const REAL_NUMBER: u64 = 702_861;
@@ -142,14 +143,13 @@ impl Generator {
     fn segments(&mut self, number: u64, body_len: u64) -> [Vec<u8>; 3] {
         let body = self.random.bytes(body_len as usize);
         let transactions = (body_len / BYTES_PER_TRANSACTION).max(1);
-        let mut end = 0;
-        let ends: Vec<u32> = (0..transactions)
-            .map(|_| {
-                end += (RECEIPT.start() + self.random.below(RECEIPT.end() - RECEIPT.start() + 1)) as u32;
-                end
-            })
+        let lengths: Vec<usize> = (0..transactions)
+            .map(|_| (RECEIPT.start() + self.random.below(RECEIPT.end() - RECEIPT.start() + 1)) as usize)
             .collect();
-        let receipts = feed::receipts_segment(&ends, &self.random.bytes(end as usize));
+        let bytes = self.random.bytes(lengths.iter().sum());
+        let mut rest = &bytes[..];
+        let receipts: Vec<&[u8]> = lengths.into_iter().filter_map(|length| rest.split_off(..length)).collect();
+        let receipts = encode_receipts(&receipts).expect("a block is shorter than 32 bits count");
         // Hashes of what differs: no id occurs twice.
         let id = |position: u32| {
             feed::sha256(&[&self.seed.to_le_bytes()[..], &number.to_le_bytes(), &position.to_le_bytes()].concat())

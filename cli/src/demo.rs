@@ -2,8 +2,8 @@
 //! block stable memory stops growing.
 
 use crate::args::{DemoArgs, HostArgs};
-use crate::canister::{Client, Transport};
 use crate::chain_gen::Generator;
+use crate::client::{Client, Transport, Wait};
 use crate::demo_utxo;
 use crate::embedded::Embedded;
 use crate::feed;
@@ -179,7 +179,7 @@ pub fn run(wasm: Vec<u8>, blocks: u64, retain_blocks: Option<u64>, seed: u64) ->
 fn on_network(client: &Client<Network>, plan: Plan) -> Result<DemoReport> {
     let started = Instant::now();
     let site = client.transport();
-    if !matches!(client.head()?, Err(ReadError::NotFound)) {
+    if !matches!(client.get_head().wait()?, Err(ReadError::NotFound)) {
         bail!("the canister {} has blocks already; a demonstration wants an empty one", site.canister());
     }
     let canister = site.canister().to_string();
@@ -199,8 +199,8 @@ fn play(client: &Client<impl Site + Sync>, plan: Plan, origin: &Origin, started:
         timer_interval_secs: interval,
         ..PrunePolicyArg::default()
     };
-    let policy = client.set_prune_policy(&policy)?.new;
-    let billed_bytes_at_first = client.storage_status()?.billed_bytes;
+    let policy = client.set_prune_policy(&policy).done()?.new;
+    let billed_bytes_at_first = client.get_storage_status().wait()?.billed_bytes;
 
     let now = client.transport().now_secs();
     let generator = Generator::new(seed, blocks, now, BLOCK_INTERVAL.as_secs())?;
@@ -255,7 +255,7 @@ fn play(client: &Client<impl Site + Sync>, plan: Plan, origin: &Origin, started:
         appended_in_chunks: in_chunks,
         pruned,
         kept: total(kept),
-        storage: Storage::from(&client.storage_status()?),
+        storage: Storage::from(&client.get_storage_status().wait()?),
         billed_bytes_at_first,
         growth_stopped_at_block: growth,
         growth_stopped_after_blocks: growth.map_or(0, |block| block - first_block + 1),
@@ -287,7 +287,7 @@ impl Fed {
         for block in blocks {
             self.in_chunks += u64::from(feed::send(client, &block)?);
             self.ledger.record(&block);
-            let billed = client.storage_status()?.billed_bytes;
+            let billed = client.get_storage_status().wait()?.billed_bytes;
             if billed > self.billed_bytes {
                 (self.billed_bytes, self.growth) = (billed, Some(block.number));
             }
@@ -316,12 +316,12 @@ pub fn total(entries: &[Entry]) -> Amount {
 /// When something is still due although the timer fires.
 pub fn settle(client: &Client<impl Site>, interval: Duration) -> Result<PruneStatus> {
     let site = client.transport();
-    let mut status = client.prune_status()?;
+    let mut status = client.get_prune_status().wait()?;
     let mut waits = 0;
     while status.need_prune {
         let before = status.pruned_blocks;
         site.await_timer(interval);
-        status = client.prune_status()?;
+        status = client.get_prune_status().wait()?;
         waits = if status.pruned_blocks > before { 0 } else { waits + 1 };
         ensure!(
             waits < site.patience(),
@@ -338,7 +338,7 @@ pub fn settle(client: &Client<impl Site>, interval: Duration) -> Result<PruneSta
 /// # Errors
 /// When it is not well.
 pub fn healthy(client: &Client<impl Transport>) -> Result<()> {
-    let health = client.health()?;
+    let health = client.health().wait()?;
     let problems: Vec<String> =
         health.problems.iter().map(|problem| format!("{:?}: {}", problem.code, problem.message)).collect();
     ensure!(health.healthy, "the canister is not healthy: {}", problems.join("; "));

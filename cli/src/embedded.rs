@@ -1,12 +1,13 @@
 //! The canister in this process, on the embedded execution host.
 
-use crate::canister::{Caller, Client, Transport, install_arg};
+use crate::client::{Client, Failure, Reach, Transport, Wait, install_arg};
 use crate::site::Site;
 use anyhow::{Context, Result, bail};
 use candid::Principal;
 use coppice_host::{Execution, Host, Kind, Outcome};
-use coppice_interface::ConfigChange;
-use std::sync::{Mutex, PoisonError};
+use coppice_interface::access::{Required, TABLE};
+use coppice_interface::{ConfigChange, Role};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Cycles that the canister gets on top of the host's: enough for hundreds of GiB of ingress.
@@ -71,12 +72,15 @@ impl Costs {
 }
 
 /// A canister of its own on an embedded host.
+///
+/// Its callers are four, and who calls is said by the method.
 pub struct Embedded {
-    host: Host,
+    host: Arc<Host>,
     canister: Principal,
     operator: Principal,
     producer: Principal,
     exporter: Principal,
+    blob_worker: Principal,
     costs: Mutex<Costs>,
 }
 
@@ -88,16 +92,18 @@ impl Embedded {
     /// # Errors
     /// When the wasm cannot be installed.
     pub fn start(wasm: Vec<u8>) -> Result<Client<Self>> {
-        let host = Host::new();
+        let host = Arc::new(Host::new());
         let operator = Principal::self_authenticating(b"coppice operator");
         let producer = Principal::self_authenticating(b"coppice producer");
         let exporter = Principal::self_authenticating(b"coppice exporter");
+        let blob_worker = Principal::self_authenticating(b"coppice blob worker");
         let canister = host.create_canister_with_settings(Some(operator), None);
         host.add_cycles(canister, CYCLES);
         host.try_install_canister(canister, wasm, install_arg(producer)?, Some(operator))
             .context("cannot install the canister")?;
-        let client = Client::new(Self { host, canister, operator, producer, exporter, costs: Mutex::default() });
-        client.set_config(&ConfigChange { verify_segments: Some(false), ..ConfigChange::default() })?;
+        let client =
+            Client::new(Self { host, canister, operator, producer, exporter, blob_worker, costs: Mutex::default() });
+        client.set_config(&ConfigChange { verify_segments: Some(false), ..ConfigChange::default() }).done()?;
         Ok(client)
     }
 
@@ -105,25 +111,37 @@ impl Embedded {
     pub fn canister(&self) -> Principal {
         self.canister
     }
+
+    /// Who may call a method.
+    fn sender(&self, method: &str) -> Principal {
+        let required = TABLE.iter().find(|(name, _)| *name == method).map(|(_, required)| required);
+        match required {
+            Some(Required::Role(roles) | Required::Reader(roles)) => self.principal(roles[0]),
+            // A query as an update is for anybody with a role.
+            Some(Required::Nobody) | None => self.producer,
+        }
+    }
 }
 
 impl Transport for Embedded {
-    fn update(&self, caller: Caller, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {
-        self.host
-            .update_call(self.canister, self.principal(caller), method, arg)
-            .with_context(|| format!("update {method}"))
+    async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        let sender = self.sender(method);
+        coppice_client::Embedded::new(self.host.clone(), self.canister, sender).update(method, arg).await
     }
 
-    fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {
+    async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let nobody = Principal::anonymous();
-        self.host.query_call(self.canister, nobody, method, arg).with_context(|| format!("query {method}"))
+        coppice_client::Embedded::new(self.host.clone(), self.canister, nobody).query(method, arg).await
     }
+}
 
-    fn principal(&self, caller: Caller) -> Principal {
-        match caller {
-            Caller::Producer => self.producer,
-            Caller::Operator => self.operator,
-            Caller::Exporter => self.exporter,
+impl Reach for Embedded {
+    fn principal(&self, role: Role) -> Principal {
+        match role {
+            Role::Operator | Role::Admin | Role::Observer => self.operator,
+            Role::Exporter => self.exporter,
+            Role::BlobWorker => self.blob_worker,
+            Role::Producer | Role::Alert => self.producer,
         }
     }
 }

@@ -1,20 +1,17 @@
 //! From a block to the canister: the payload's three segments, and one message or many.
 
-use crate::canister::{Client, Segments, Transport};
-use anyhow::{Result, ensure};
+pub use coppice_client::{CHUNK, MAX_APPEND};
+
+use crate::client::{Client, Segments, Sent, Transport, Wait};
+use anyhow::{Context, Result};
 use bitcoin::hashes::Hash;
-use coppice_canister::chain::SLICE;
-use coppice_canister::chain::segments::Index;
-use coppice_interface::{AppendBlock, BeginBlock, BlockId, PutBlockChunk};
+use coppice_interface::AppendBlock;
+use coppice_interface::segments::{encode_index, encode_receipts};
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 
 /// Bytes of a transaction id.
 pub const ID: usize = 32;
-/// Bytes of payload that one `append_block` carries; an ingress message may have 2 MiB in all.
-pub const MAX_APPEND: usize = 1_900_000;
-/// Bytes of a chunk of a longer block.
-pub const CHUNK: u32 = 1 << 20;
 
 /// What a block has beside its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,22 +31,9 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-/// A receipts segment: `u32 n ‖ n × u32 end offset ‖ bytes`. `ends` count from the start of `bytes`.
-pub fn receipts_segment(ends: &[u32], bytes: &[u8]) -> Vec<u8> {
-    let mut segment = Vec::with_capacity(4 + 4 * ends.len() + bytes.len());
-    segment.extend((ends.len() as u32).to_le_bytes());
-    ends.iter().for_each(|end| segment.extend(end.to_le_bytes()));
-    segment.extend_from_slice(bytes);
-    segment
-}
-
 /// An index segment without secondary keys: `u32 n ‖ n × id ‖ u32 0`.
 pub fn index_segment(ids: impl ExactSizeIterator<Item = [u8; ID]>) -> Vec<u8> {
-    let mut segment = Vec::with_capacity(8 + ids.len() * ID);
-    segment.extend((ids.len() as u32).to_le_bytes());
-    ids.for_each(|id| segment.extend(id));
-    segment.extend(0u32.to_le_bytes());
-    segment
+    encode_index(ids, [].into_iter()).expect("a block has fewer transactions than 32 bits count")
 }
 
 /// The ids of an index segment.
@@ -74,17 +58,19 @@ pub fn receipt_of(receipts: &[u8], position: u32) -> Option<&[u8]> {
 /// The segments of a Bitcoin block whose bytes are `raw`: the block itself; a small record for each transaction, `u32
 /// inputs ‖ u32 outputs ‖ u64 satoshis of all outputs ‖ u32 bytes`, little-endian; its txid in internal byte order.
 pub fn bitcoin_segments(raw: Vec<u8>, block: &bitcoin::Block) -> Segments {
-    let (mut ends, mut bytes) = (Vec::with_capacity(block.txdata.len()), Vec::with_capacity(20 * block.txdata.len()));
-    for transaction in &block.txdata {
+    let receipt = |transaction: &bitcoin::Transaction| {
         let satoshis = transaction.output.iter().fold(0u64, |sum, output| sum.saturating_add(output.value.to_sat()));
-        bytes.extend((transaction.input.len() as u32).to_le_bytes());
-        bytes.extend((transaction.output.len() as u32).to_le_bytes());
-        bytes.extend(satoshis.to_le_bytes());
-        bytes.extend((transaction.total_size() as u32).to_le_bytes());
-        ends.push(bytes.len() as u32);
-    }
+        let mut receipt = Vec::with_capacity(20);
+        receipt.extend((transaction.input.len() as u32).to_le_bytes());
+        receipt.extend((transaction.output.len() as u32).to_le_bytes());
+        receipt.extend(satoshis.to_le_bytes());
+        receipt.extend((transaction.total_size() as u32).to_le_bytes());
+        receipt
+    };
+    let receipts: Vec<Vec<u8>> = block.txdata.iter().map(receipt).collect();
+    let receipts = encode_receipts(&receipts).expect("a block is shorter than 32 bits count");
     let ids = block.txdata.iter().map(|transaction| transaction.compute_txid().to_byte_array());
-    [raw, receipts_segment(&ends, &bytes), index_segment(ids)]
+    [raw, receipts, index_segment(ids)]
 }
 
 /// A block as the canister takes it.
@@ -112,37 +98,16 @@ pub fn payload_len(block: &AppendBlock) -> usize {
 /// in chunks.
 ///
 /// # Errors
-/// When the canister refuses it, or counts other chunks than were sent.
+/// When the canister refuses it.
 pub fn send(client: &Client<impl Transport>, block: &AppendBlock) -> Result<bool> {
-    let references = Index::parse(&block.index).map_or(0, |index| index.references());
-    if payload_len(block) <= MAX_APPEND && references <= SLICE {
-        client.append_block(block)?;
-        return Ok(false);
-    }
-    let segments = [&block.body, &block.receipts, &block.index];
-    let payload = segments.map(|segment| segment.as_slice()).concat();
-    let mut progress = client.begin_block(&BeginBlock {
-        number: block.number,
-        hash: block.hash.clone(),
-        parent_hash: block.parent_hash.clone(),
-        timestamp: block.timestamp,
-        lengths: segments.map(|segment| segment.len() as u64).into(),
-        sha256: block.sha256.clone(),
-        chunk_size: CHUNK,
-    })?;
-    for (chunk, bytes) in (0..).zip(payload.chunks(CHUNK as usize)) {
-        progress =
-            client.put_block_chunk(&PutBlockChunk { number: block.number, chunk, bytes: ByteBuf::from(bytes) })?;
-    }
-    ensure!(progress.missing == 0, "block {}: all chunks are sent, and {} are missing", block.number, progress.missing);
-    client.commit_block(&BlockId { number: block.number, hash: block.hash.clone() })?;
-    Ok(true)
+    let sent = client.send_block(block).done().with_context(|| format!("block {}", block.number))?;
+    Ok(sent == Sent::InChunks)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coppice_canister::chain::segments::{Index, check_receipts};
+    use coppice_interface::segments::{Index, check_receipts};
 
     #[test]
     fn segments_are_what_the_canister_checks() {
@@ -165,7 +130,7 @@ mod tests {
     fn odd_segments_have_nothing_in_them() {
         assert!(ids_of(&[]).is_empty() && ids_of(&[9, 0, 0, 0]).is_empty());
         assert_eq!(receipt_of(&[], 0), None);
-        assert_eq!(receipt_of(&receipts_segment(&[5], b"four"), 0), None);
-        assert_eq!(receipt_of(&receipts_segment(&[0, 4], b"four"), 0), Some(&[][..]));
+        assert_eq!(receipt_of(&[1, 0, 0, 0, 5, 0, 0, 0, 7, 7, 7, 7], 0), None, "it ends behind the last byte");
+        assert_eq!(receipt_of(&encode_receipts(&[&b""[..], b"four"]).unwrap(), 0), Some(&[][..]));
     }
 }

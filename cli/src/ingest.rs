@@ -3,7 +3,7 @@
 
 use crate::args::{HostArgs, IngestArgs};
 use crate::blk::{self, Found};
-use crate::canister::Client;
+use crate::client::{Client, Wait};
 use crate::demo::{BLOCK_INTERVAL, healthy, settle, total};
 use crate::embedded::Embedded;
 use crate::feed::{self, Place};
@@ -140,7 +140,7 @@ pub fn run(wasm: Vec<u8>, ordered: &Ordered, plan: Plan) -> Result<IngestReport>
     let client = Embedded::start(wasm)?;
     if plan.coinbase_maturity.is_some() {
         let utxo = UtxoSettingsChange { coinbase_maturity: plan.coinbase_maturity, ..UtxoSettingsChange::default() };
-        client.set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() })?;
+        client.set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() }).done()?;
     }
     feed_to(&client, ordered, plan)
 }
@@ -178,7 +178,7 @@ pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Res
     let mut interval = None;
     if let Some(retain_blocks) = retain_blocks {
         let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
-        let PrunePolicyChange { old, new } = client.set_prune_policy(&policy)?;
+        let PrunePolicyChange { old, new } = client.set_prune_policy(&policy).done()?;
         if let Some(old) = old.filter(|old| old.retain_blocks != retain_blocks) {
             eprintln!("the policy's retain_blocks was {}, and is {retain_blocks} now", old.retain_blocks);
         }
@@ -190,7 +190,7 @@ pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Res
     if let Some(interval) = interval {
         settle(client, interval)?;
     }
-    let kept_from = client.prune_status()?.oldest_kept_block.context("nothing is kept")?;
+    let kept_from = client.get_prune_status().wait()?.oldest_kept_block.context("nothing is kept")?;
     // Before the files begin there may be others.
     let oldest = kept_from.max(first_block);
     if let Some(retain_blocks) = retain_blocks {
@@ -219,7 +219,7 @@ pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Res
         duplicate_blocks: ordered.duplicates as u64,
         pruned,
         utxo,
-        storage: Storage::from(&client.storage_status()?),
+        storage: Storage::from(&client.get_storage_status().wait()?),
         instructions: costs.map(|costs| Instructions::new(&costs, sent, pruned)),
         verified,
         seconds: seconds_since(started),
@@ -236,7 +236,7 @@ struct There {
 
 /// Finds a canister's head among the blocks.
 fn already_there(client: &Client<impl Site>, chain: &[Found]) -> Result<There> {
-    let head = match client.head()? {
+    let head = match client.get_head().wait()? {
         Err(ReadError::NotFound) => return Ok(There { blocks: 0, number: None }),
         Err(error) => bail!("the canister's head cannot be read: {error:?}"),
         Ok(head) => head,

@@ -11,17 +11,21 @@
 //!                                               ▼                        ▼
 //!                                    embedded (coppice_host)     network (ic-agent)
 //! ```
-//! Everything that talks to the canister does so through [`canister::Client`], which knows of no host: what there is beside
+//! `blob-worker` has a picture of its own ([`blob_worker`]).
+//!
+//! Everything that talks to the canister does so through [`client::Client`], which knows of no host: what there is beside
 //! calls, a clock that can be moved and counts of instructions, is behind [`site::Site`].
 
 pub mod args;
 pub mod bench;
 pub mod blk;
-pub mod canister;
+pub mod blob_worker;
 pub mod chain_gen;
+pub mod client;
 pub mod demo;
 pub mod demo_utxo;
 pub mod embedded;
+pub mod exit;
 pub mod feed;
 pub mod index;
 pub mod ingest;
@@ -33,6 +37,7 @@ pub mod report;
 pub mod serve;
 pub mod site;
 pub mod size;
+pub mod stop;
 pub mod utxo;
 pub mod verify;
 pub mod wasm;
@@ -53,6 +58,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Size(args) => size::command(&args),
         Command::Index(args) => index::command(&args),
         Command::Serve(args) => serve::command(&args),
+        Command::BlobWorker(args) => blob_worker::command(&args),
         Command::Bench(args) => bench::command(&args),
     }
 }

@@ -8,7 +8,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("coppice: {error:#}");
-            ExitCode::FAILURE
+            ExitCode::from(coppice::exit::Exit::code_of(&error))
         }
     }
 }

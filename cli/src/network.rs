@@ -12,7 +12,7 @@ mod agent;
 use absent as agent;
 pub use agent::Network;
 
-use crate::canister::Client;
+use crate::client::Client;
 use anyhow::Result;
 use candid::Principal;
 use std::path::PathBuf;

@@ -1,12 +1,12 @@
 //! Where a canister runs: its clock, its timer, and whether anybody counts what it costs.
 
-use crate::canister::Transport;
+use crate::client::Reach;
 use crate::embedded::Costs;
 use anyhow::Result;
 use std::time::Duration;
 
 /// What commands need of the place beside calls.
-pub trait Site: Transport {
+pub trait Site: Reach {
     /// Unix seconds there.
     fn now_secs(&self) -> u64;
 

@@ -8,10 +8,8 @@ use crate::feed;
 use anyhow::Result;
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
-use coppice_canister::blob::Class;
-use coppice_canister::chain::{BLOCK_BYTES, REFERENCE_BYTES};
-use coppice_canister::memory::{BUCKET, PAGE};
 use coppice_interface::PrunePolicy;
+use coppice_interface::{BLOCK_BYTES, BUCKET, REFERENCE_BYTES, SIZE_CLASSES, WASM_PAGE};
 use indicatif::HumanCount;
 use serde::Serialize;
 
@@ -196,7 +194,7 @@ fn billed(kept_bytes: u64, blocks: u64, transactions: u64, log_class: u64) -> u6
         2 << 20,
         4 << 10,
     ];
-    PAGE + regions.map(grown).iter().sum::<u64>()
+    WASM_PAGE + regions.map(grown).iter().sum::<u64>()
 }
 
 /// Bytes of a region that grew step by step until it held so many: each time by a thirty-second part, at most 32 buckets.
@@ -214,7 +212,7 @@ fn grown(bytes: u64) -> u64 {
 /// # Errors
 /// When there is no such class.
 pub fn log_class(text: &str) -> Result<u32, String> {
-    let size = text.parse().ok().filter(|&size| Class::of_size(size).is_some());
+    let size = text.parse().ok().filter(|size| SIZE_CLASSES.contains(size));
     size.ok_or_else(|| "64, 128, 256 or 512 KiB, 1, 2 or 4 MiB, in bytes".into())
 }
 

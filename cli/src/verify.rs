@@ -1,7 +1,7 @@
 //! Holds everything the canister answers against what was appended.
 
-use crate::canister::{Client, Segments, Transport};
 use crate::chain_gen::Random;
+use crate::client::{Client, Segments, Transport, Wait};
 use crate::feed::{self, ID, sha256};
 use crate::ledger::{Entry, Ledger};
 use crate::progress::Progress;
@@ -55,10 +55,10 @@ pub fn verify(client: &Client<impl Transport>, ledger: &Ledger, oldest: u64, dep
     let entries = ledger.entries();
     let (gone, kept) = entries.split_at(entries.partition_point(|entry| entry.number < oldest));
     let last = kept.last().context("nothing is kept")?;
-    let head = client.head()?.map_err(|error| anyhow!("the canister has no head: {error:?}"))?;
+    let head = client.get_head().wait()?.map_err(|error| anyhow!("the canister has no head: {error:?}"))?;
     ensure!(last.is(&head), "the head is not the last block that was appended: {head:?}");
-    let storage = client.storage_status()?;
-    let status = client.prune_status()?;
+    let storage = client.get_storage_status().wait()?;
+    let status = client.get_prune_status().wait()?;
     let expected = (kept.len() as u64, kept.iter().map(Entry::bytes).sum());
     let found: (u64, u64) = (storage.blocks, storage.payload_bytes);
     // Before the first of them the canister may have others, of which nothing is known here.
@@ -73,7 +73,7 @@ pub fn verify(client: &Client<impl Transport>, ledger: &Ledger, oldest: u64, dep
 
     let mut verified = Verified::default();
     for entry in gone {
-        let answer = client.block(entry.number)?;
+        let answer = client.get_block(entry.number).wait()?;
         let ok = answer == Err(ReadError::Pruned { first_available: oldest });
         ensure!(ok, "block {} is pruned, yet get_block answers {:?}", entry.number, answer.map(|block| block.header));
         verified.pruned_blocks += 1;
@@ -83,7 +83,7 @@ pub fn verify(client: &Client<impl Transport>, ledger: &Ledger, oldest: u64, dep
         Depth::Sample { seed, .. } => seed,
     });
     for id in pick(ledger.gone_before(oldest), depth, &mut random) {
-        let answers = (client.transaction_location(&id)?.err(), client.receipt(&id)?.err());
+        let answers = (client.get_transaction_location(&id).wait()?.err(), client.get_receipt(&id).wait()?.err());
         let ok = answers == (Some(ReadError::NotFound), Some(ReadError::NotFound));
         ensure!(ok, "transaction {} is pruned, yet it is found, or fails: {answers:?}", hex(&id));
         verified.pruned_transactions += 1;
@@ -127,7 +127,7 @@ fn positions(transactions: u32, depth: Depth, random: &mut Random) -> Vec<u32> {
 /// Reads a block back, and compares header and hashes.
 fn read_back(client: &Client<impl Transport>, entry: &Entry) -> Result<Segments> {
     let number = entry.number;
-    let (header, segments) = match client.whole_block(number)? {
+    let (header, segments) = match client.whole_block(number).wait()? {
         Ok(block) => block,
         Err(error) => bail!("block {number} is kept, yet reading it answers {error:?}"),
     };
@@ -161,7 +161,7 @@ fn look_up(
     let expected = ledger.newest(id);
     let is_here = expected == Some((entry.number, position));
     let receipt = match feed::receipt_of(receipts, position).filter(|_| is_here) {
-        Some(expected) => match client.receipt(id)? {
+        Some(expected) => match client.get_receipt(id).wait()? {
             Ok(receipt) if *receipt.bytes == *expected => Some(receipt),
             answer => bail!(
                 "transaction {}: its receipt is {} bytes, and get_receipt answers {answer:?}",
@@ -173,7 +173,7 @@ fn look_up(
     };
     let mut locations: Vec<_> = receipt.iter().map(|receipt| receipt.location.clone()).collect();
     if compare || locations.is_empty() {
-        match client.transaction_location(id)? {
+        match client.get_transaction_location(id).wait()? {
             Ok(location) => locations.push(location),
             Err(error) => bail!("transaction {} of block {} answers {error:?}", hex(id), entry.number),
         }

@@ -1,7 +1,7 @@
 //! The commands, on the canister's real wasm: `COPPICE_WASM`, or what `scripts/build-wasm` builds.
 
-use coppice::canister::{Caller, Client, Transport};
 use coppice::chain_gen::Generator;
+use coppice::client::{Client, Failure, Transport};
 use coppice::embedded::Embedded;
 use coppice::ingest::Plan;
 use coppice::ledger::Ledger;
@@ -62,16 +62,12 @@ struct Liar<'a> {
 }
 
 impl Transport for Liar<'_> {
-    fn update(&self, caller: Caller, method: &str, arg: Vec<u8>) -> anyhow::Result<Vec<u8>> {
-        self.honest.update(caller, method, arg)
+    async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.honest.update(method, arg).await
     }
 
-    fn query(&self, method: &str, arg: Vec<u8>) -> anyhow::Result<Vec<u8>> {
-        self.honest.query(method, if method == self.method { self.arg.clone() } else { arg })
-    }
-
-    fn principal(&self, caller: Caller) -> candid::Principal {
-        self.honest.principal(caller)
+    async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.honest.query(method, if method == self.method { self.arg.clone() } else { arg }).await
     }
 }
 
@@ -142,4 +138,29 @@ fn the_compiled_canister_is_kept_and_a_damaged_one_replaced() {
     std::fs::write(entry, damaged).unwrap();
     assert_eq!(ingest(&[]), compiled_anew);
     assert!(std::fs::read(entry).unwrap() == whole && entries().len() == 1);
+}
+
+/// The command line of the systemd unit, with its lines joined and its variables filled in, is one that the command takes.
+#[test]
+fn the_systemd_unit_starts_a_worker() {
+    use clap::Parser;
+    use coppice::args::{Cli, Command};
+    let unit = include_str!("../../deploy/coppice-blob-worker@.service").replace("\\\n", " ");
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let filled = start
+        .replace("${COPPICE_NETWORK}", "https://icp-api.io")
+        .replace("${COPPICE_CANISTER}", "aaaaa-aa")
+        .replace("${CREDENTIALS_DIRECTORY}", "/run/credentials")
+        .replace("${COPPICE_TX_STORE}", "s3://bucket/tx")
+        .replace("${COPPICE_OUTPUTS_STORE}", "file:///srv/outputs");
+    assert!(!filled.contains('$'), "{filled}");
+    let cli = Cli::try_parse_from(filled.split_whitespace()).unwrap();
+    let Command::BlobWorker(args) = cli.command else { panic!("{cli:?}") };
+    assert_eq!(args.work.stores.stores.len(), 2);
+    // Codes after which it is not started again are those that it knows.
+    let codes = unit.lines().find_map(|line| line.strip_prefix("RestartPreventExitStatus=")).unwrap();
+    let help = <Cli as clap::CommandFactory>::command().find_subcommand_mut("blob-worker").unwrap().render_long_help();
+    for code in codes.split(' ') {
+        assert!(help.to_string().contains(&format!(" {code} ")), "{code}");
+    }
 }

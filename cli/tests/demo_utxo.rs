@@ -1,7 +1,7 @@
 //! `demo --utxo`: a short story, what it prints, and that it notices a store that is not what the ledger says.
 
 use candid::Principal;
-use coppice::canister::{Caller, Client, Transport};
+use coppice::client::{Client, Failure, Reach, Transport, Wait};
 use coppice::demo_utxo::{self, UtxoDemoReport};
 use coppice::embedded::{Costs, Embedded};
 use coppice::site::Site;
@@ -23,7 +23,7 @@ fn start() -> Client<Embedded> {
 
 #[test]
 fn a_short_story_ends_well_and_prints_one_line_of_json() {
-    let args = ["demo", "--utxo", "--blocks", "600", "--retain-blocks", "40", "--seed", "5", "--json"];
+    let args = ["demo", "--utxo", "--outside", "--blocks", "600", "--retain-blocks", "40", "--seed", "5", "--json"];
     let output = Command::new(env!("CARGO_BIN_EXE_coppice")).args(args).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
@@ -44,6 +44,9 @@ fn a_short_story_ends_well_and_prints_one_line_of_json() {
     assert!(jobs("completed") > 100 && jobs("superseded") > 0, "{report}");
     assert_eq!(jobs("stopped"), 1, "{report}");
     assert!(report["instructions_per_record_deleted"].as_u64().is_some_and(|each| each > 0), "{report}");
+    let outside = |name: &str| report["outside"][name].as_u64().unwrap();
+    assert_eq!(outside("deleted") + outside("left"), outside("written"));
+    assert!(outside("deleted") > 100 && outside("left") > 100 && outside("leases") > 10, "{report}");
     let story: Vec<&str> =
         report["story"].as_array().unwrap().iter().map(|row| row["event"].as_str().unwrap()).collect();
     for told in [
@@ -82,26 +85,27 @@ struct Meddler {
 }
 
 impl Transport for Meddler {
-    fn update(&self, caller: Caller, method: &str, arg: Vec<u8>) -> anyhow::Result<Vec<u8>> {
-        let transport = self.inner.transport();
-        let reply = transport.update(caller, method, arg.clone())?;
+    async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        let reply = self.inner.transport().update(method, arg.clone()).await?;
         if method == "utxo_set_mined" && !self.done.get() {
-            let mined: UtxoSetMinedBatch = candid::decode_one(&arg)?;
+            let mined: UtxoSetMinedBatch = candid::decode_one(&arg).unwrap();
             if mined.height >= self.at && !mined.unset && !mined.items.is_empty() {
                 self.done.set(true);
                 let until = UtxoPreserveBatch { until: 1_000_000, txids: vec![mined.items[0].txid.clone()] };
-                transport.update(Caller::Producer, "utxo_preserve", candid::encode_one(until)?)?;
+                self.inner.utxo_preserve(&until).await.unwrap();
             }
         }
         Ok(reply)
     }
 
-    fn query(&self, method: &str, arg: Vec<u8>) -> anyhow::Result<Vec<u8>> {
-        self.inner.transport().query(method, arg)
+    async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.inner.transport().query(method, arg).await
     }
+}
 
-    fn principal(&self, caller: Caller) -> Principal {
-        self.inner.transport().principal(caller)
+impl Reach for Meddler {
+    fn principal(&self, role: Role) -> Principal {
+        self.inner.transport().principal(role)
     }
 }
 
@@ -151,7 +155,7 @@ fn a_canister_with_records_is_left_alone() {
         conflicting: false,
         fee: None,
     };
-    let batch = client.utxo_create(&UtxoCreateBatch { height: 1, items: vec![item] }).unwrap();
+    let batch = client.utxo_create(&UtxoCreateBatch { height: 1, items: vec![item] }).wait().unwrap();
     batch.results[0].as_ref().unwrap();
     let result: anyhow::Result<UtxoDemoReport> = demo_utxo::run(&client, BLOCKS, None, 1);
     assert!(result.unwrap_err().to_string().contains("wants an empty one"));

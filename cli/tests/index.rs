@@ -1,8 +1,8 @@
 //! The indexer on the canister's real wasm.
 
 use anyhow::Result;
-use coppice::canister::{Caller, Client, Transport};
 use coppice::chain_gen::Random;
+use coppice::client::{Client, Reach, Wait};
 use coppice::embedded::Embedded;
 use coppice::feed::{self, Place};
 use coppice::index::engine::Engine;
@@ -11,7 +11,7 @@ use coppice::index::store::{Origin, Payload, Store};
 use coppice::ledger::Ledger;
 use coppice::site::Site;
 use coppice::wasm;
-use coppice_interface::{Exporter, PrunePolicyArg, Rollback, RollbackError};
+use coppice_interface::{Exporter, PrunePolicyArg, Role};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -42,14 +42,7 @@ impl Feeder<'_> {
     fn roll_back(&mut self, blocks: usize) {
         self.chain.truncate(self.chain.len() - blocks);
         let head = self.chain.last().unwrap().number;
-        loop {
-            let arg = candid::encode_one(head).unwrap();
-            let reply = self.client.transport().update(Caller::Producer, "rollback_to", arg).unwrap();
-            let rollback: Result<Rollback, RollbackError> = candid::decode_one(&reply).unwrap();
-            if !rollback.unwrap().has_more {
-                return;
-            }
-        }
+        self.client.roll_back_to(head).done().unwrap();
     }
 }
 
@@ -105,10 +98,10 @@ fn a_chain_that_is_fed_rolled_back_and_pruned_is_copied_by_an_indexer_that_keeps
     let dir = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}/index.db", dir.path().display());
     let client = client();
-    let principal = client.transport().principal(Caller::Exporter);
-    client.register_exporter(&Exporter { name: "tests".into(), principal }).unwrap();
+    let principal = client.transport().principal(Role::Exporter);
+    client.register_exporter(&Exporter { name: "tests".into(), principal }).done().unwrap();
     let policy = PrunePolicyArg { retain_blocks: Some(10), ..PrunePolicyArg::default() };
-    let policy = client.set_prune_policy(&policy).unwrap().new;
+    let policy = client.set_prune_policy(&policy).done().unwrap().new;
     let mut random = Random::new(11);
     let mut feeder = Feeder { client: &client, random: Random::new(5), chain: Vec::new() };
     let mut reorgs = 0;
@@ -140,9 +133,9 @@ fn a_chain_that_is_fed_rolled_back_and_pruned_is_copied_by_an_indexer_that_keeps
         (held.blocks, held.transactions, held.gap_blocks),
         (feeder.chain.len() as u64, ledger.transactions(), 0)
     );
-    let status = client.prune_status().unwrap();
+    let status = client.get_prune_status().wait().unwrap();
     assert!(status.pruned_blocks > 20, "{status:?}");
-    let exporter = &client.export_status().unwrap().exporters[0];
+    let exporter = &client.get_export_status().wait().unwrap().exporters[0];
     assert_eq!((exporter.lag_blocks, Some(exporter.exported_before_block)), (0, held.last.map(|last| last + 1)));
 }
 

@@ -1,7 +1,7 @@
 //! `coppice serve`: the pages of a canister on a local port, and what a real browser makes of them.
 
-use candid::{Decode, Encode};
-use coppice::canister::{Caller, Transport};
+use coppice::client::{Client, Wait};
+use coppice::embedded::Embedded;
 use coppice::serve::{Demonstration, Gateway};
 use coppice_interface::*;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn bind() -> Gateway {
 }
 
 /// Runs something while a canister is served.
-fn served<T>(gateway: &Gateway, canister: &(impl Transport + Sync), run: impl FnOnce() -> T) -> T {
+fn served<T>(gateway: &Gateway, canister: &Client<Embedded>, run: impl FnOnce() -> T) -> T {
     struct Stop<'a>(&'a Gateway);
     impl Drop for Stop<'_> {
         fn drop(&mut self) {
@@ -48,16 +48,12 @@ fn ask(gateway: &Gateway, method: &str, path: &str) -> (u16, String, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), head.to_lowercase(), body.into())
 }
 
-fn query<T: candid::CandidType + serde::de::DeserializeOwned>(canister: &impl Transport, method: &str) -> T {
-    Decode!(&canister.query(method, Encode!().unwrap()).unwrap(), T).unwrap()
-}
-
 #[test]
 fn the_demonstration_is_served_and_its_clock_runs() {
     let mut demonstration = demonstration();
     demonstration.pass(HOUR / 2).unwrap();
     let (gateway, client) = (bind(), demonstration.client());
-    let canister = client.transport();
+    let canister = &*client;
     served(&gateway, canister, || {
         let (status, head, body) = ask(&gateway, "GET", "/health");
         assert!(
@@ -131,12 +127,12 @@ impl Browser {
 }
 
 /// What the canister itself answers at this moment.
-fn expected(canister: &impl Transport) -> Value {
-    let prune: PruneStatus = query(canister, "get_prune_status");
-    let storage: StorageStatus = query(canister, "get_storage_status");
-    let export: ExportStatus = query(canister, "get_export_status");
-    let health: Health = query(canister, "health");
-    let pruner: UtxoPrunerStatus = query(canister, "get_pruner_status");
+fn expected(canister: &Client<Embedded>) -> Value {
+    let prune: PruneStatus = canister.get_prune_status().wait().unwrap();
+    let storage: StorageStatus = canister.get_storage_status().wait().unwrap();
+    let export: ExportStatus = canister.get_export_status().wait().unwrap();
+    let health: Health = canister.health().wait().unwrap();
+    let pruner: UtxoPrunerStatus = canister.get_pruner_status().wait().unwrap();
     let worst = health.problems.iter().map(|problem| problem.severity).min();
     let verdict = match worst {
         None | Some(Severity::Notice) => "well",
@@ -178,7 +174,7 @@ fn a_browser_shows_the_dashboard_of_the_demonstration() {
     let mut demonstration = demonstration();
     demonstration.pass(14 * HOUR).unwrap();
     let (gateway, client) = (bind(), demonstration.client());
-    let canister = client.transport();
+    let canister = &*client;
     let url = format!("{}/", gateway.url());
     served(&gateway, canister, || {
         let before = browser.look(&url, "well", &expected(canister));
@@ -186,13 +182,12 @@ fn a_browser_shows_the_dashboard_of_the_demonstration() {
         assert!(before["kept/day"]["samples"].as_u64().is_some_and(|samples| samples > 700), "{}", before["kept/day"]);
         demonstration.pass(HOUR).unwrap();
         // Somebody switches pruning off, and an exporter is gone.
-        let off = Encode!(&false).unwrap();
-        canister.update(Caller::Operator, "set_pruning_enabled", off).unwrap();
+        canister.set_pruning_enabled(false).done().unwrap();
         let gone = Exporter {
             name: "an-exporter-with-a-name-as-long-as-a-name-may-be-which-is-64-bytes".chars().take(64).collect(),
             principal: candid::Principal::from_slice(&[9]),
         };
-        canister.update(Caller::Operator, "register_exporter", Encode!(&gone).unwrap()).unwrap();
+        canister.register_exporter(&gone).done().unwrap();
         demonstration.pass(HOUR).unwrap();
         let now = expected(canister);
         assert_eq!(now["verdict"], "warning", "{now}");

@@ -1,11 +1,12 @@
 //! What `coppice size` predicts, against a canister that is fed until it has stopped growing.
 
+use coppice::client::Wait;
 use coppice::embedded::Embedded;
 use coppice::feed::{self, Place};
 use coppice::site::Site;
 use coppice::size::{Size, Workload};
 use coppice::wasm;
-use coppice_canister::memory::BUCKET;
+use coppice_interface::BUCKET;
 use coppice_interface::PrunePolicyArg;
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ fn check(block_bytes: u64, transactions: u64) {
     let client = Embedded::start(wasm::find(None).unwrap()).unwrap();
     let policy =
         PrunePolicyArg { retain_days: Some(1), target_bytes: Some(size.target_bytes), ..PrunePolicyArg::default() };
-    client.set_prune_policy(&policy).unwrap();
+    client.set_prune_policy(&policy).done().unwrap();
     let index = feed::index_segment((0..transactions as u32).map(|position| id(0, u64::from(position)))).len() as u64;
     let (mut billed, mut kept) = (Vec::new(), 0);
     // In the last of three windows each block that comes has another pruned.
@@ -49,11 +50,11 @@ fn check(block_bytes: u64, transactions: u64) {
         feed::send(&client, &feed::block(&place, [body, Vec::new(), feed::index_segment(ids)])).unwrap();
         (0..workload.interval_secs / 20).for_each(|_| client.transport().pass(Duration::from_secs(20)));
         client.transport().costs().unwrap();
-        let storage = client.storage_status().unwrap();
+        let storage = client.get_storage_status().wait().unwrap();
         billed.push(storage.billed_bytes);
         kept = kept.max(storage.used_bytes);
     }
-    let status = client.prune_status().unwrap();
+    let status = client.get_prune_status().wait().unwrap();
     let last = status.last_run.unwrap();
     assert_eq!(format!("{:?}", last.reason), "Some(Retention)", "the target leaves retention alone");
     let plateau = *billed.last().unwrap();

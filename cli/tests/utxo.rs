@@ -5,7 +5,7 @@ mod chain;
 
 use candid::Principal;
 use chain::{Chain, Expected};
-use coppice::canister::{Caller, Client, Transport};
+use coppice::client::{Client, Failure, Reach, Transport, Wait};
 use coppice::embedded::{Costs, Embedded};
 use coppice::ingest::{self, IngestReport, Plan};
 use coppice::order::Ordered;
@@ -97,7 +97,7 @@ fn a_real_block_alone_goes_in_with_its_in_block_spends_and_again_changes_nothing
     assert_eq!((first.unspent_outputs, first.unspent_satoshis), (expected.unspent.len() as u64, expected.satoshis()));
     expected.check(&client);
 
-    let storage = client.storage_status().unwrap();
+    let storage = client.get_storage_status().wait().unwrap();
     let (report, again) = replay(&client, &ordered);
     assert_eq!(report.already_there_blocks, 1);
     assert_eq!((again.already_there, again.already_spent), (transactions, spent));
@@ -109,7 +109,7 @@ fn a_real_block_alone_goes_in_with_its_in_block_spends_and_again_changes_nothing
         ..replayed.clone()
     };
     assert_eq!(figures(&again), figures(&first));
-    assert_eq!(client.storage_status().unwrap(), storage);
+    assert_eq!(client.get_storage_status().wait().unwrap(), storage);
     expected.check(&client);
 }
 
@@ -148,21 +148,23 @@ struct Flaky<'a> {
 }
 
 impl Transport for Flaky<'_> {
-    fn update(&self, caller: Caller, method: &str, arg: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+    async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
         if self.left.get() == 0 {
             self.failed.borrow_mut().get_or_insert_with(|| method.into());
-            anyhow::bail!("interrupted");
+            return Err(Failure::Transport("interrupted".into()));
         }
         self.left.set(self.left.get() - 1);
-        self.inner.update(caller, method, arg)
+        self.inner.update(method, arg).await
     }
 
-    fn query(&self, method: &str, arg: Vec<u8>) -> anyhow::Result<Vec<u8>> {
-        self.inner.query(method, arg)
+    async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.inner.query(method, arg).await
     }
+}
 
-    fn principal(&self, caller: Caller) -> Principal {
-        self.inner.principal(caller)
+impl Reach for Flaky<'_> {
+    fn principal(&self, role: Role) -> Principal {
+        self.inner.principal(role)
     }
 }
 
@@ -228,11 +230,11 @@ fn a_store_that_is_not_what_the_blocks_imply_is_noticed() {
     let spend = Spend {
         txid: ByteBuf::from(chain::internal(outpoint.txid)),
         vout: outpoint.vout,
-        utxo_hash: ByteBuf::from(expected.unspent[outpoint].hash),
+        utxo_hash: UtxoHash::from(expected.unspent[outpoint].hash),
         vin: 3,
     };
     let items = vec![TransactionSpends { spender: ByteBuf::from([9; 32]), spends: vec![spend] }];
-    client.utxo_spend(&UtxoSpendBatch { height, items }).unwrap().results[0].as_ref().unwrap();
+    client.utxo_spend(&UtxoSpendBatch { height, items }).wait().unwrap().results[0].as_ref().unwrap();
     let error = ingest::feed_to(&client, &ordered, UTXO).err().unwrap();
     assert!(format!("{error:#}").contains(&format!("{outpoint} should be unspent")), "{error:#}");
 }
@@ -245,7 +247,7 @@ fn blocks_without_heights_are_refused_before_anything_is_sent() {
     let plan = Plan { first_number: Some(0), ..UTXO };
     let error = ingest::feed_to(&client, &ordered, plan).err().unwrap();
     assert!(format!("{error:#}").contains("--first-number"), "{error:#}");
-    assert_eq!(client.head().unwrap(), Err(ReadError::NotFound));
+    assert_eq!(client.get_head().wait().unwrap(), Err(ReadError::NotFound));
 }
 
 fn with_maturity(blocks: u32) -> Plan {
@@ -294,11 +296,11 @@ fn a_canister_elsewhere_keeps_its_maturity_and_another_one_is_named_before_anyth
     let error = refusal(ingest::feed_to(&client, &ordered, with_maturity(3)));
     let says = ["--coinbase-maturity 3", "coinbase_maturity is 100", "set_config", "coinbase_maturity = opt 3"];
     assert!(says.iter().all(|says| error.contains(says)), "{error}");
-    assert_eq!(client.head().unwrap(), Err(ReadError::NotFound));
-    assert_eq!(client.config().unwrap().utxo.coinbase_maturity, 100);
+    assert_eq!(client.get_head().wait().unwrap(), Err(ReadError::NotFound));
+    assert_eq!(client.get_config().wait().unwrap().utxo.coinbase_maturity, 100);
 
     let utxo = UtxoSettingsChange { coinbase_maturity: Some(3), ..UtxoSettingsChange::default() };
-    client.set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() }).unwrap();
+    client.set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() }).done().unwrap();
     assert!(refusal(ingest::feed_to(&client, &ordered, with_maturity(100))).contains("is 3;"));
     // As it was said, and with nothing said at all.
     for plan in [with_maturity(3), UTXO] {

@@ -39,6 +39,8 @@ pub(crate) struct CallContext {
 #[derive(Clone, Debug)]
 pub(crate) struct Callback {
     pub(crate) context: u64,
+    /// When the caller gives an answer up, in nanoseconds since 1970; 0: never.
+    pub(crate) deadline: u64,
     pub(crate) on_reply: Closure,
     pub(crate) on_reject: Closure,
     pub(crate) on_cleanup: Option<Closure>,

@@ -20,8 +20,8 @@
 //! - A page of the heap is charged where its content changed. The platform finds out by page faults, and now and then
 //!   charges for a page that was written and didn't change.
 //! - Ingress is charged as on a PocketIC server, whose envelopes aren't signed: a key and a signature are 137 bytes more.
-//! - Canisters start with 100 T cycles. There is one subnet, of 13 nodes, that is never loaded: messages don't expire and
-//!   best-effort calls don't time out. Only [`Host::run_round`] lets messages wait for lack of time. How full the subnet is,
+//! - Canisters start with 100 T cycles. There is one subnet, of 13 nodes, that is never loaded: messages don't expire, and a
+//!   best-effort call times out when the clock is moved past its deadline. Only [`Host::run_round`] lets messages wait for lack of time. How full the subnet is,
 //!   and so what growing reserves, is what [`Limits`] say; an installation reserves as it grows, not at its end, and a
 //!   message that grows sees the whole subnet, not the share of one of its cores.
 //! - The clock moves only by [`Host::advance_time`] and [`Host::set_time`].
@@ -37,6 +37,7 @@ mod compiled;
 mod context;
 mod cost;
 mod cycles;
+mod deadlines;
 mod engine;
 mod execution;
 mod faults;

@@ -80,7 +80,7 @@ error_codes! {
     CanisterWasmModuleNotFound = 537,
     /// Past the `wasm_memory_limit` of the settings.
     CanisterWasmMemoryLimitExceeded = 539,
-    /// Nobody is left who could answer.
+    /// Nobody is left who could answer, or nobody did in the time that a call waits.
     DeadlineExpired = 601,
 }
 

@@ -276,10 +276,12 @@ impl Subnet {
                 context.cycles = context.cycles.saturating_sub(effects.cycles_accepted);
                 for call in effects.calls {
                     let callback = state.fresh_id();
+                    let deadline = call.timeout.map_or(0, |seconds| time + u64::from(seconds) * 1_000_000_000);
                     state.callbacks.insert(
                         callback,
                         Callback {
                             context: context_id,
+                            deadline,
                             on_reply: call.on_reply,
                             on_reject: call.on_reject,
                             on_cleanup: call.on_cleanup,
@@ -287,7 +289,6 @@ impl Subnet {
                         },
                     );
                     context.outstanding += 1;
-                    let deadline = call.timeout.map_or(0, |seconds| time + u64::from(seconds) * 1_000_000_000);
                     self.shared.queue.push_back(Message::Request {
                         caller: id,
                         callback,

@@ -131,7 +131,7 @@ impl Subnet {
         Ok((canister, around))
     }
 
-    /// Sets the clock, and charges what storage cost meanwhile.
+    /// Sets the clock, charges what storage cost meanwhile, and rejects calls that waited as long as they may.
     pub(crate) fn set_time(&mut self, time: u64) {
         let elapsed = time.saturating_sub(self.shared.time);
         self.shared.time = time;
@@ -151,6 +151,7 @@ impl Subnet {
                 }
             }
         }
+        self.expire_calls();
     }
 
     pub(crate) fn random(&mut self) -> [u8; 32] {

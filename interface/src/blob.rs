@@ -3,6 +3,9 @@
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 
+/// Bytes of a slot, by size class.
+pub const SIZE_CLASSES: [u32; 7] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
+
 /// Where a blob lies, and which allocation of that place is meant (`pruning-spec-v1.md` 1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobPtr {
@@ -12,12 +15,12 @@ pub struct BlobPtr {
     pub len: u32,
     /// Bytes of the slot, one of the seven size classes.
     pub class: u32,
-    /// Which allocation of the slot this is, from 1. A reused slot has a higher one, so an old pointer is recognised.
+    /// The allocation of the slot that is meant, from 1. A reused slot has a higher one, so an old pointer is recognised.
     #[serde(rename = "gen")]
     pub generation: u32,
 }
 
-/// Who keeps a blob. Kept bytes are counted by owner, so that block pruning is never driven by data that it cannot
+/// The owner of a blob. Kept bytes are counted by owner, so that block pruning is never driven by data that it cannot
 /// remove (`docs/design.md` 2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum Owner {

@@ -5,41 +5,44 @@ use candid::{CandidType, Principal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-/// A whole block, as `append_block` takes it. `docs/design.md` 2.2 says how `receipts` and `index` are encoded.
+/// A whole block, as `append_block` takes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct AppendBlock {
-    /// One above the head's; any number for the first block.
+    /// The block's number: one above the head's; any number for the first block.
     pub number: u64,
-    /// Opaque, 1 to 32 bytes.
+    /// The block's hash: opaque, 1 to 32 bytes.
     pub hash: ByteBuf,
-    /// The head's hash; not checked for the first block.
+    /// The hash of the block before, which is the head; not checked for the first block.
     pub parent_hash: ByteBuf,
-    /// Unix seconds, as the chain says.
+    /// The block's time as the chain says, in Unix seconds.
     pub timestamp: u64,
-    /// Opaque.
+    /// The body segment: opaque bytes.
     pub body: ByteBuf,
-    /// One receipt a transaction, or empty.
+    /// The receipts segment: empty, or u32 n ‖ n × u32 end offset ‖ bytes, all little-endian. n is the number of
+    /// transactions; the end offset of a receipt counts from the start of `bytes`, where the first receipt begins and each
+    /// begins where the one before ends.
     pub receipts: ByteBuf,
-    /// Transaction ids and secondary keys.
+    /// The index segment: empty, or u32 n ‖ n × 32-byte transaction id ‖ u32 m ‖ m × (u32 transaction ‖ u16 length ‖ key),
+    /// all little-endian. `transaction` is a position among the n ids, from 0; a key has 64 bytes at most.
     pub index: ByteBuf,
-    /// SHA-256 of body, receipts and index.
+    /// The SHA-256 of each segment. Checked where the setting `verify_segments` is on, and stored and exported in any case.
     pub sha256: BySegment<ByteBuf>,
 }
 
 /// A block that comes in chunks, because it is longer than an ingress message.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BeginBlock {
-    /// One above the head's; any number for the first block.
+    /// The block's number: one above the head's; any number for the first block.
     pub number: u64,
-    /// Opaque, 1 to 32 bytes.
+    /// The block's hash: opaque, 1 to 32 bytes.
     pub hash: ByteBuf,
-    /// The head's hash; not checked for the first block.
+    /// The hash of the block before, which is the head; not checked for the first block.
     pub parent_hash: ByteBuf,
-    /// Unix seconds, as the chain says.
+    /// The block's time as the chain says, in Unix seconds.
     pub timestamp: u64,
-    /// Bytes of body, receipts and index.
+    /// The bytes of each segment.
     pub lengths: BySegment<u64>,
-    /// SHA-256 of body, receipts and index.
+    /// The SHA-256 of each segment.
     pub sha256: BySegment<ByteBuf>,
     /// Bytes of each chunk but the last, at most 1 MiB. Chunks cut body ‖ receipts ‖ index as one run of bytes.
     pub chunk_size: u32,
@@ -50,9 +53,9 @@ pub struct BeginBlock {
 pub struct PutBlockChunk {
     /// The number of the block that is uploaded.
     pub number: u64,
-    /// From 0; in any order.
+    /// The chunk's number, from 0; chunks come in any order.
     pub chunk: u32,
-    /// `chunk_size` bytes; the last one has the rest.
+    /// The chunk's bytes: `chunk_size` of them; the last chunk has the rest.
     pub bytes: ByteBuf,
 }
 
@@ -61,32 +64,32 @@ pub struct PutBlockChunk {
 pub struct OpenBlock {
     /// The number of the block that is uploaded.
     pub number: u64,
-    /// How far it is.
+    /// How many chunks there are, and how many are still to come.
     pub progress: UploadProgress,
 }
 
 /// How far an upload is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UploadProgress {
-    /// Chunks in all.
+    /// The number of chunks in all.
     pub chunks: u32,
-    /// Chunks still to come.
+    /// The number of chunks that are still to come.
     pub missing: u32,
 }
 
 /// The block that `commit_block` and `abort_block` mean.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlockId {
-    /// Block number.
+    /// The block's number.
     pub number: u64,
-    /// Block hash.
+    /// The block's hash.
     pub hash: ByteBuf,
 }
 
 /// Why a block was not appended. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum AppendError {
-    /// Another block is kept under this number; a reorg is a rollback and new appends.
+    /// The number is that of another block, which is kept; a reorg is a rollback and new appends.
     Conflict,
     /// The number is too high.
     Gap {
@@ -103,45 +106,45 @@ pub enum AppendError {
         /// The oldest block that is kept.
         first_available: u64,
     },
-    /// Something is longer, or more, than allowed.
+    /// A part of the block is longer than allowed, or has more items.
     TooLarge {
-        /// What.
+        /// The name of the part that is too large.
         what: String,
         /// The most that is allowed: bytes of a block, segment, hash or chunk; else chunks, entries, or a number.
         limit: u64,
     },
     /// A segment is not encoded as it should be, or is not what its SHA-256 says.
     BadEncoding {
-        /// 0 body, 1 receipts, 2 index.
+        /// The segment: 0 body, 1 receipts, 2 index.
         segment: u8,
-        /// Bytes from the segment's start.
+        /// The place of the fault, in bytes from the segment's start.
         at: u64,
-        /// A sentence.
+        /// The reason as a sentence.
         why: String,
     },
     /// Kept bytes have reached emergency water.
     CapacityExhausted {
-        /// Who holds pruning back.
+        /// The reason why pruning does not make room.
         held_by: HeldBy,
     },
     /// Stable memory has reached the operator's cap (`max_stable_pages`), the platform's limit or the subnet's capacity.
     OutOfSpace,
     /// The balance would not pay for growing.
     LowCycles {
-        /// Cycles that are missing.
+        /// The number of cycles that are missing.
         missing: u128,
     },
     /// Growing would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
     ReservedCyclesLimit {
-        /// By so many.
+        /// The number of cycles by which the limit would be passed.
         missing: u128,
     },
-    /// An upload is open: who began it, or an operator, commits or aborts it. One that was aborted stays open until all of it is undone: try
-    /// again.
+    /// An upload is open: the producer who began it, or an operator, commits or aborts it. An upload that was aborted stays
+    /// open until all of it is undone: try again.
     UploadOpen {
         /// The producer that began it; `aaaaa-aa` where that was not noted.
         by: Principal,
-        /// When it expires, in Unix seconds, unless somebody goes on with it before.
+        /// The moment at which the upload expires, in Unix seconds, unless somebody goes on with it before.
         expires_at: u64,
     },
     /// A rollback is under way, which ticks bring to its end: try again, or call `rollback_to` once more to go on with it.
@@ -163,9 +166,10 @@ pub enum Commit {
     Done,
     /// The block is too large for one message: call again with the same argument. It is not there until it is done.
     HasMore {
-        /// Transactions and keys of the block that are entered; 0 while its segments are still compared with their SHA-256.
+        /// The number of transactions and keys of the block that are entered; 0 while its segments are still compared with
+        /// their SHA-256.
         entered: u64,
-        /// All of them.
+        /// The number of transactions and keys that the block has.
         of: u64,
     },
 }
@@ -177,35 +181,35 @@ pub enum UploadError {
     NoUpload,
     /// The open upload is another producer's.
     UploadOpen {
-        /// Who began it.
+        /// The producer that began the upload.
         by: Principal,
-        /// When it expires, in Unix seconds, unless somebody goes on with it before.
+        /// The moment at which the upload expires, in Unix seconds, unless somebody goes on with it before.
         expires_at: u64,
     },
     /// The open upload is of another block.
     OtherUpload {
-        /// Its number.
+        /// The number of the block that is uploaded.
         number: u64,
-        /// Its hash.
+        /// The hash of the block that is uploaded.
         hash: ByteBuf,
     },
-    /// There is no such chunk.
+    /// The upload has no chunk with this number.
     ChunkOutOfRange {
-        /// Chunks in all.
+        /// The number of chunks that it has.
         chunks: u32,
     },
-    /// The chunk has not as many bytes as it must.
+    /// The chunk does not have as many bytes as it must.
     WrongLength {
-        /// Bytes that it must have.
+        /// The number of bytes that the chunk must have.
         expected: u32,
     },
     /// The chunk is there already, with other bytes.
     ChunkMismatch,
     /// Chunks are still to come.
     Incomplete {
-        /// How many.
+        /// The number of chunks that are still to come.
         missing: u32,
-        /// The first of them.
+        /// The first chunk that is still to come.
         first: u32,
     },
     /// The block itself is not acceptable.
@@ -225,30 +229,30 @@ impl From<AppendError> for UploadError {
 /// What is known of a block beside its payload.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlockHeader {
-    /// Block number.
+    /// The block's number.
     pub number: u64,
-    /// Block hash.
+    /// The block's hash.
     pub hash: ByteBuf,
-    /// The parent's hash.
+    /// The hash of the block before.
     pub parent_hash: ByteBuf,
-    /// Unix seconds, as the chain says.
+    /// The block's time as the chain says, in Unix seconds.
     pub timestamp: u64,
     /// `min(now, max(previous, timestamp))` at append, in Unix seconds: the time that retention goes by.
     pub monotonic_timestamp: u64,
-    /// Transactions.
+    /// The number of transactions in the block.
     pub transactions: u32,
-    /// Secondary keys.
+    /// The number of secondary keys in the block.
     pub keys: u32,
-    /// Bytes of body, receipts and index.
+    /// The bytes of each segment.
     pub lengths: BySegment<u64>,
-    /// SHA-256 of body, receipts and index, as the producer declared them.
+    /// The SHA-256 of each segment, as the producer declared them.
     pub sha256: BySegment<ByteBuf>,
 }
 
 /// A whole block.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Block {
-    /// Everything but the payload.
+    /// All that is known of the block beside its payload.
     pub header: BlockHeader,
     /// The body segment.
     pub body: ByteBuf,
@@ -270,21 +274,21 @@ pub enum ReadError {
     },
     /// The answer would be longer than a reply may be; `read_segment` gives it in parts.
     TooLarge {
-        /// Bytes that the answer would have.
+        /// The bytes that the answer would have.
         size: u64,
-        /// Bytes that a reply may have.
+        /// The most bytes that a reply may have.
         limit: u64,
     },
-    /// There is no such segment: 0 body, 1 receipts, 2 index.
+    /// A block has no segment with this number: 0 is the body, 1 the receipts, 2 the index.
     NoSuchSegment,
     /// The offset lies behind the segment's end.
     OutOfRange {
-        /// Bytes of the segment.
+        /// The bytes that the segment has.
         length: u64,
     },
     /// The record, or the blob that it names, cannot be read.
     Corrupt {
-        /// A sentence.
+        /// The reason as a sentence.
         why: String,
     },
 }
@@ -292,29 +296,29 @@ pub enum ReadError {
 /// A part of a segment.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct SegmentPart {
-    /// Its bytes, from the offset that was asked for; at most as many as a reply may have.
+    /// The bytes from the offset that was asked for; at most as many as a reply may have.
     pub bytes: ByteBuf,
-    /// Bytes of the whole segment.
+    /// The bytes that the whole segment has.
     pub total: u64,
 }
 
 /// Where a transaction is.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct TransactionLocation {
-    /// Its block's number.
+    /// The number of the transaction's block.
     pub block_number: u64,
-    /// Its block's hash.
+    /// The hash of the transaction's block.
     pub block_hash: ByteBuf,
-    /// Its position in the block, from 0.
+    /// The transaction's position in the block, from 0.
     pub position: u32,
 }
 
 /// A transaction's receipt.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Receipt {
-    /// Where its transaction is.
+    /// The place of the transaction that the receipt is of.
     pub location: TransactionLocation,
-    /// The receipt.
+    /// The receipt's bytes.
     pub bytes: ByteBuf,
 }
 
@@ -323,7 +327,7 @@ pub struct Receipt {
 pub struct BlockStorage {
     /// Bytes from the log's start to the block's first byte.
     pub log_offset: u64,
-    /// Bytes of body, receipts and index, which lie one after the other.
+    /// The bytes of each segment; the segments lie one after the other.
     pub lengths: BySegment<u64>,
     /// The log's blobs that the block touches, in order. Neighbours may share the first and the last.
     pub blobs: Vec<BlobPtr>,
@@ -344,19 +348,19 @@ pub enum RollbackError {
         /// The oldest block that is kept.
         first_available: u64,
     },
-    /// So deep only an admin may roll back (`max_rollback_blocks`).
+    /// Only an admin may roll back as deep (`max_rollback_blocks`).
     TooDeep {
         /// The lowest block that a producer may make the head.
         lowest: u64,
     },
     /// An upload is open; abort it first.
     UploadOpen {
-        /// Who began it.
+        /// The producer that began the upload.
         by: Principal,
-        /// When it expires, in Unix seconds, unless somebody goes on with it before.
+        /// The moment at which the upload expires, in Unix seconds, unless somebody goes on with it before.
         expires_at: u64,
     },
-    /// Another rollback, that goes deeper, is under way.
+    /// A rollback that goes deeper is under way.
     RollbackUnderway {
         /// The block that it makes the head.
         to: u64,
@@ -366,11 +370,11 @@ pub enum RollbackError {
 /// How far a rollback came.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Rollback {
-    /// The head now.
+    /// The number of the block that is the head now.
     pub head: u64,
-    /// Blocks that this call took out.
+    /// The number of blocks that this call took out.
     pub removed: u64,
-    /// Whether something is left to do: call again, or let ticks go on with it.
+    /// Work is left: call again, or let ticks go on with it.
     pub has_more: bool,
 }
 
@@ -379,16 +383,16 @@ pub struct Rollback {
 pub struct ResetChain {
     /// The head's hash; empty where its record cannot be decoded.
     pub head_hash: ByteBuf,
-    /// Must be true where an exporter has not acknowledged all blocks: they are gone then.
+    /// True where the chain is to go though an exporter has not acknowledged all blocks, which are lost to it then.
     pub drop_unexported: bool,
 }
 
 /// What a reset did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ChainReset {
-    /// Blocks that were kept.
+    /// The number of blocks that were kept.
     pub blocks: u64,
-    /// Blocks and blobs that ticks have still to clear before a block can be appended.
+    /// The number of blocks and blobs that ticks have still to clear before a block can be appended.
     pub left: u64,
 }
 
@@ -399,14 +403,14 @@ pub enum ResetError {
     Empty,
     /// The head is another block.
     WrongHash {
-        /// Its hash.
+        /// The hash of the head.
         expected: ByteBuf,
     },
     /// An upload is open; abort it first.
     UploadOpen {
-        /// Who began it.
+        /// The producer that began the upload.
         by: Principal,
-        /// When it expires, in Unix seconds, unless somebody goes on with it before.
+        /// The moment at which the upload expires, in Unix seconds, unless somebody goes on with it before.
         expires_at: u64,
     },
     /// A rollback is under way.
@@ -416,9 +420,9 @@ pub enum ResetError {
     },
     /// An exporter has not acknowledged all blocks: say `drop_unexported = true`.
     NotExported {
-        /// Its name.
+        /// The exporter's name.
         exporter: String,
-        /// It has acknowledged all blocks below this number.
+        /// The number below which the exporter has acknowledged all blocks.
         exported_before_block: u64,
     },
 }

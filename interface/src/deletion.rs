@@ -12,37 +12,37 @@ pub struct BlobDeletion {
     pub id: u64,
     /// The blob's key.
     pub blob_key: ByteBuf,
-    /// What kind of file it is: `tx`, `outputs`.
+    /// The kind of file: `tx`, `outputs`, or what was scheduled by hand.
     pub file_type: String,
-    /// Which store has it.
+    /// The store that has the blob.
     pub store_type: StoreType,
-    /// It may be deleted from this height on.
+    /// The height from which on the blob may be deleted.
     pub delete_at_height: u32,
-    /// How often deleting it has failed.
+    /// The number of times that deleting the blob has failed.
     pub retry_count: u32,
-    /// When deleting it failed last, in Unix nanoseconds; none where it never did.
+    /// The moment at which deleting the blob failed last, in Unix nanoseconds; none where it never did.
     pub last_retry_at: Option<u64>,
-    /// The UTXO record that goes with it.
+    /// The UTXO record that goes with the blob; none where no record does.
     pub txid: Option<ByteBuf>,
 }
 
-/// What a blob outside is called.
+/// The name of a blob outside.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobName {
-    /// Its key, 1 to 1,024 bytes.
+    /// The blob's key, 1 to 1,024 bytes.
     pub blob_key: ByteBuf,
-    /// What kind of file it is, 1 to 32 bytes.
+    /// The kind of file, 1 to 32 bytes.
     pub file_type: String,
-    /// Which store has it.
+    /// The store that has the blob.
     pub store_type: StoreType,
 }
 
 /// A blob that is to be deleted, and from which height on.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ScheduleBlobDeletion {
-    /// What it is called.
+    /// The blob's name.
     pub name: BlobName,
-    /// It may be deleted from this height on.
+    /// The height from which on the blob may be deleted.
     pub delete_at_height: u32,
 }
 
@@ -51,22 +51,22 @@ pub struct ScheduleBlobDeletion {
 pub struct ScheduledBlobDeletion {
     /// The row's number.
     pub id: u64,
-    /// It was under a live lease, and has left it: somebody may be deleting the blob this moment.
+    /// The row was under a live lease, and has left it: somebody may be deleting the blob this moment.
     pub was_leased: bool,
 }
 
 /// Where a row stands. It is in one place only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum BlobDeletionState {
-    /// A live UTXO record names the blob: it is not to be deleted yet.
+    /// A live UTXO record names the blob: the row is not to be deleted yet.
     Held,
-    /// It is to be deleted from its height on.
+    /// The row waits until its height has come and somebody takes it.
     Waiting,
-    /// Somebody has leased it.
+    /// Somebody has leased the row.
     Leased,
-    /// Deleting it has failed under a lease; it waits again from some moment on.
+    /// Deleting the blob has failed under a lease; the row waits again from some moment on.
     BackingOff,
-    /// It was given up: a dead letter.
+    /// The row was given up: a dead letter.
     Dead,
 }
 
@@ -75,20 +75,20 @@ impl BlobDeletionState {
     pub const ALL: [Self; 5] = [Self::Held, Self::Waiting, Self::Leased, Self::BackingOff, Self::Dead];
 }
 
-/// Which rows are listed, by number. What is left out does not matter.
+/// The rows that are listed, by number. What is left out does not matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ListBlobDeletions {
-    /// Where to go on: the cursor of the page before.
+    /// The cursor of the page before; none for the first page.
     pub cursor: Option<u64>,
-    /// Rows of the page; 0: 100; 1,000 at most.
+    /// The most rows of the page, and 1,000; 0: 100.
     pub limit: u32,
-    /// With this height or a higher one.
+    /// The lowest height of a row that is listed.
     pub min_height: Option<u32>,
-    /// With this height or a lower one.
+    /// The highest height of a row that is listed.
     pub max_height: Option<u32>,
-    /// In this store.
+    /// The store of the rows that are listed.
     pub store_type: Option<StoreType>,
-    /// That stand here.
+    /// The state of the rows that are listed.
     pub state: Option<BlobDeletionState>,
 }
 
@@ -97,9 +97,9 @@ pub struct ListBlobDeletions {
 pub struct ListedBlobDeletion {
     /// The row.
     pub row: BlobDeletion,
-    /// Where it stands.
+    /// The place where the row stands.
     pub state: BlobDeletionState,
-    /// Until when, in Unix nanoseconds: when its lease expires, or when it waits again.
+    /// The moment at which the row's lease expires, or the row waits again, in Unix nanoseconds; none in other states.
     pub until: Option<u64>,
 }
 
@@ -108,14 +108,15 @@ pub struct ListedBlobDeletion {
 pub struct BlobDeletionList {
     /// The rows.
     pub rows: Vec<ListedBlobDeletion>,
-    /// Where to go on; none at the end.
+    /// The cursor with which the next page is asked for; none at the end.
     pub cursor: Option<u64>,
 }
 
 /// What a failure came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobDeletionRetry {
-    /// It has failed as often as it may, and is a dead letter now. `remove_blob_deletion` removes it where no UTXO record waits for it.
+    /// Deleting the blob has failed as often as it may, and the row is a dead letter now. `remove_blob_deletion` removes it
+    /// where no UTXO record waits for it.
     pub should_remove: bool,
     /// How often deleting the blob has failed.
     pub retry_count: u32,
@@ -124,13 +125,13 @@ pub struct BlobDeletionRetry {
 /// What a worker wants to lease.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct AcquireBlobDeletions {
-    /// Rows of this height or a lower one.
+    /// The height that has come: rows of a higher one are not leased.
     pub height: u32,
-    /// So many rows at most; 0: 100; 1,000 at most.
+    /// The most rows of the lease, and 1,000; 0: 100.
     pub limit: u32,
     /// Seconds until the lease expires; 0: 300; 43,200 at most.
     pub lock_timeout_secs: u64,
-    /// In these stores; empty: in all.
+    /// The stores of the rows that are leased; empty: all stores.
     pub store_types: Vec<StoreType>,
     /// Names the call, 1 to 64 bytes: the same caller with the same name gets the same lease again while it is live, should an answer
     /// be lost. None: each call makes a lease.
@@ -140,13 +141,13 @@ pub struct AcquireBlobDeletions {
 /// Rows that nobody else is given until the lease ends. By height, and then by number.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobDeletionLease {
-    /// What its holder shows to complete or to extend it.
+    /// The secret that the lease's holder shows to complete or to extend it.
     pub token: ByteBuf,
-    /// It expires at this moment, in Unix nanoseconds.
+    /// The moment at which the lease expires, in Unix nanoseconds.
     pub expires_at: u64,
-    /// For which height it was acquired.
+    /// The height for which the lease was acquired.
     pub height: u32,
-    /// The rows that it has.
+    /// The rows that are leased.
     pub rows: Vec<BlobDeletion>,
 }
 
@@ -166,51 +167,51 @@ pub struct CompleteBlobDeletionBatch {
 /// A lease, as an operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobLeaseStatus {
-    /// Its number, from 1.
+    /// The lease's number, from 1.
     pub number: u64,
-    /// Who has it.
+    /// The principal that has the lease.
     pub holder: Principal,
-    /// When it was acquired, in Unix nanoseconds.
+    /// The moment at which the lease was acquired, in Unix nanoseconds.
     pub acquired_at: u64,
-    /// When it expires, in Unix nanoseconds.
+    /// The moment at which the lease expires, in Unix nanoseconds.
     pub expires_at: u64,
-    /// For which height.
+    /// The height for which the lease was acquired.
     pub height: u32,
-    /// Rows that it has.
+    /// The number of rows that the lease has.
     pub rows: u32,
-    /// It is over, and its rows are on their way back.
+    /// The lease is over, and its rows are on their way back.
     pub over: bool,
 }
 
 /// Rows of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct StoreDeletions {
-    /// Which store.
+    /// The store.
     pub store_type: StoreType,
-    /// Of live UTXO records.
+    /// The number of rows whose blob a live UTXO record names.
     pub held: u64,
-    /// Those that wait.
+    /// The number of rows that wait.
     pub waiting: u64,
-    /// Those under a lease.
+    /// The number of rows under a lease.
     pub leased: u64,
-    /// Those that wait for a moment.
+    /// The number of rows that wait for a moment, as deleting their blob has failed.
     pub backing_off: u64,
-    /// Dead letters.
+    /// The number of rows that were given up.
     pub dead: u64,
-    /// The lowest height among those that wait.
+    /// The lowest height among the rows that wait; none where no row waits.
     pub oldest_due: Option<u32>,
 }
 
 /// Everything that an operator needs to see of the queue.
 #[derive(Clone, Debug, PartialEq, CandidType, Serialize, Deserialize)]
 pub struct BlobDeletionStatus {
-    /// Rows by store.
+    /// The rows by store.
     pub stores: Vec<StoreDeletions>,
-    /// The lowest height among those that wait.
+    /// The lowest height among the rows that wait; none where no row waits.
     pub oldest_due: Option<u32>,
-    /// Leases, the oldest first.
+    /// The leases, the oldest first.
     pub leases: Vec<BlobLeaseStatus>,
-    /// With the names of the document's reference implementation.
+    /// Figures for a monitor, with the names of the document's reference implementation.
     pub metrics: Vec<Metric>,
 }
 
@@ -232,11 +233,11 @@ pub struct CompletedBlobDeletions {
     pub removed: u64,
     /// Rows that are to be tried again.
     pub retries_incremented: u64,
-    /// Of the removed ones those that were given up: see `list_dead_blob_deletions`.
+    /// The number of removed rows that were given up: `list_dead_blob_deletions` names them.
     pub dead: u64,
-    /// So many numbers at the end, of the completed ones and then the failed ones, were not looked at: the message had no room
-    /// for them. They are to be sent again; those before them are not, as a failure would count twice. A lease is live until nothing
-    /// remains.
+    /// The count of numbers at the end, of the completed ones and then the failed ones, that were not looked at, as the
+    /// message had no room for them. They are to be sent again; those before them are not, as a failure would count twice.
+    /// A lease is live until nothing remains.
     pub remaining: u64,
     /// Rows that were left alone: under a live lease where that was not shown; or not, or not any more, of the lease that was.
     pub skipped: Vec<u64>,
@@ -247,7 +248,7 @@ pub struct CompletedBlobDeletions {
 pub struct BlobDeletionPage {
     /// The rows.
     pub rows: Vec<BlobDeletion>,
-    /// Where to go on; none at the end.
+    /// The cursor with which the next page is asked for; none at the end.
     pub cursor: Option<u64>,
 }
 
@@ -260,26 +261,26 @@ pub enum BlobDeletionError {
     Leased,
     /// The blob is that of a UTXO record, and goes with it.
     HoldsRecord,
-    /// Something is empty.
+    /// A name or a token is empty.
     Empty {
-        /// What.
+        /// The name of the field that is empty.
         what: String,
     },
-    /// Something is longer, or later, than it may be.
+    /// A field is longer, or later, than it may be.
     TooLarge {
-        /// What.
+        /// The name of the field.
         what: String,
         /// The most that it may be.
         limit: u64,
     },
     /// More rows than one call takes.
     TooMany {
-        /// The most of them.
+        /// The most rows that one call takes.
         limit: u64,
     },
-    /// So many leases there are already.
+    /// There are as many leases as there may be.
     TooManyLeases {
-        /// The most of them.
+        /// The most leases that there may be.
         limit: u64,
     },
     /// No lease has, or had lately, such a token.
@@ -294,12 +295,12 @@ pub enum BlobDeletionError {
     OutOfSpace,
     /// The balance would not pay for growing.
     LowCycles {
-        /// Cycles that are missing.
+        /// The number of cycles that are missing.
         missing: u128,
     },
     /// Growing would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
     ReservedCyclesLimit {
-        /// By so many.
+        /// The number of cycles by which the limit would be passed.
         missing: u128,
     },
 }

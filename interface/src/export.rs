@@ -7,16 +7,16 @@ use serde_bytes::ByteBuf;
 /// How far a reader of `export_blocks` is: everything before this place was handed out.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ExportCursor {
-    /// The block that was read last.
+    /// The number of the block that was read last.
     pub number: u64,
-    /// Its hash: should the chain have another block there, it was reorganised.
+    /// The hash of the block that was read last: should the chain have another block there, it was reorganised.
     pub hash: ByteBuf,
     /// The segment that comes next: 0 body, 1 receipts, 2 index; 3: the block was handed out whole.
     pub segment: u8,
     /// Bytes of that segment that were handed out.
     pub offset: u64,
-    /// Blocks that had ever been rolled back when the block was read. 0 where that is not known: after a reorg the reader
-    /// is then sent further back than need be, at worst to the oldest block.
+    /// The number of blocks that had ever been rolled back when the block was read. A reader that does not know it says 0:
+    /// after a reorg it is then sent further back than need be, at worst to the oldest block.
     pub rollbacks: u64,
 }
 
@@ -24,41 +24,41 @@ pub struct ExportCursor {
 /// an empty chunk: the block is complete with the chunk that ends segment 2.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ExportChunk {
-    /// Block number.
+    /// The block's number.
     pub number: u64,
-    /// Block hash.
+    /// The block's hash.
     pub hash: ByteBuf,
     /// The hash of the block before.
     pub parent_hash: ByteBuf,
-    /// Unix seconds, as the chain says.
+    /// The block's time as the chain says, in Unix seconds.
     pub timestamp: u64,
-    /// 0 body, 1 receipts, 2 index.
+    /// The segment: 0 body, 1 receipts, 2 index.
     pub segment: u8,
-    /// Bytes of the segment before this chunk.
+    /// The bytes of the segment before this chunk.
     pub offset: u64,
-    /// Bytes of the whole segment.
+    /// The bytes that the whole segment has.
     pub total: u64,
     /// SHA-256 of the whole segment, as the producer declared it.
     pub sha256: ByteBuf,
-    /// The bytes.
+    /// The chunk's bytes.
     pub bytes: ByteBuf,
 }
 
 /// What `export_blocks` hands out at a time.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ExportPage {
-    /// In order, without a gap behind the cursor that was given. Empty where the reader is at the head.
+    /// The chunks in order, without a gap behind the cursor that was given. Empty where the reader is at the head.
     pub chunks: Vec<ExportChunk>,
-    /// Where the next page starts. The one that was given where there are no chunks.
+    /// The cursor with which the next page is asked for: the one that was given where there are no chunks.
     pub cursor: Option<ExportCursor>,
-    /// The head's number.
+    /// The head's number; none where there is no block yet.
     pub head: Option<u64>,
 }
 
 /// Why there is no page.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum ExportError {
-    /// What comes next was pruned.
+    /// The block that comes next was pruned.
     Pruned {
         /// The oldest block that is kept.
         first_available: u64,
@@ -68,14 +68,14 @@ pub enum ExportError {
     },
     /// The answer is of a replica that has not come as far as the cursor yet: ask again.
     Behind {
-        /// Its head's number.
+        /// The number of that replica's head; none where it has no block.
         head: Option<u64>,
     },
     /// The cursor's block is no longer part of the chain.
     Reorged {
         /// The newest block that the reader's chain and this one surely have in common.
         common_ancestor: u64,
-        /// Where to go on, behind that block.
+        /// The cursor behind the common ancestor, to go on with.
         cursor: ExportCursor,
     },
     /// The chain was reset since the cursor was made: what the reader has is of another chain. Begin again, without a cursor.
@@ -85,16 +85,16 @@ pub enum ExportError {
     },
     /// No page ever ended with this cursor.
     BadCursor {
-        /// A sentence.
+        /// The reason as a sentence.
         why: String,
     },
     /// A kept block cannot be read.
     Corrupt {
-        /// Its number.
+        /// The block's number.
         number: u64,
-        /// A sentence.
+        /// The reason as a sentence.
         why: String,
-        /// Where to go on without it; none where it is the head.
+        /// The cursor with which reading goes on without the block; none where the block is the head.
         next: Option<ExportCursor>,
     },
 }
@@ -102,18 +102,19 @@ pub enum ExportError {
 /// Somebody who copies the chain. What an exporter has not acknowledged is not pruned.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub struct Exporter {
-    /// 1 to 64 of `A-Z a-z 0-9 . _ -`.
+    /// The exporter's name: 1 to 64 of `A-Z a-z 0-9 . _ -`.
     pub name: String,
-    /// Who acknowledges. It gets the role `Exporter`.
+    /// The principal that acknowledges. It gets the role `Exporter`.
     pub principal: Principal,
 }
 
-/// Which exporter goes.
+/// The exporter that goes.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct RemoveExporter {
-    /// Its name.
+    /// The exporter's name.
     pub name: String,
-    /// Must be true where it is the last one, as then nothing guards what was not exported. Only an admin may take that one out.
+    /// True where the last exporter is to go, after which nothing guards what was not exported. Only an admin may take the
+    /// last one out.
     pub drop_guard: bool,
 }
 
@@ -122,31 +123,31 @@ pub struct RemoveExporter {
 pub enum ExporterError {
     /// The name is not one.
     BadName {
-        /// A sentence.
+        /// The reason as a sentence.
         why: String,
     },
     /// The anonymous principal cannot acknowledge anything: anyone can be it.
     Anonymous,
-    /// Another principal exports under this name.
+    /// The name is that of an exporter with another principal.
     NameTaken {
-        /// Which.
+        /// The principal that has the name.
         principal: Principal,
     },
-    /// This principal exports under another name.
+    /// The principal exports under another name.
     PrincipalTaken {
-        /// Which.
+        /// The name that the principal has.
         name: String,
     },
     /// There are as many exporters, or grants of roles, as there may be.
     TooMany {
-        /// The most.
+        /// The most exporters, or grants, that there may be.
         limit: u64,
     },
     /// No exporter has this name.
     Unknown,
-    /// It is the last one: say `drop_guard = true`.
+    /// The exporter is the last one: say `drop_guard = true`.
     LastExporter,
-    /// It is the last one, and only an admin may take that out: nothing would guard what was not exported.
+    /// The exporter is the last one, and only an admin may take that out: nothing would guard what was not exported.
     AdminOnly,
 }
 
@@ -155,17 +156,17 @@ pub enum ExporterError {
 pub enum AckError {
     /// The caller is not a registered exporter: an operator's `register_exporter` makes it one.
     NotRegistered {
-        /// The same as a sentence.
+        /// The reason as a sentence.
         why: String,
     },
     /// There is no such block yet, or no more after a rollback.
     AboveHead {
-        /// The head's number.
+        /// The head's number; none where there is no block yet.
         head: Option<u64>,
     },
     /// The chain has another block under this number.
     WrongHash {
-        /// Its hash.
+        /// The hash of the chain's block.
         expected: ByteBuf,
     },
     /// The block's record cannot be decoded; a later one can be acknowledged.
@@ -175,31 +176,31 @@ pub enum AckError {
 /// How far an exporter is.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ExporterStatus {
-    /// Its name.
+    /// The exporter's name.
     pub name: String,
-    /// Who acknowledges.
+    /// The principal that acknowledges.
     pub principal: Principal,
-    /// It has acknowledged all blocks below this number.
+    /// The number below which the exporter has acknowledged all blocks.
     pub exported_before_block: u64,
-    /// Kept blocks that it has not acknowledged.
+    /// The number of kept blocks that the exporter has not acknowledged.
     pub lag_blocks: u64,
-    /// Seconds since it acknowledged last, or was registered; 0 where no block waits for it.
+    /// The seconds since the exporter acknowledged last, or was registered; 0 where no block waits for it.
     pub lag_seconds: u64,
-    /// When it acknowledged last, in nanoseconds since the Unix epoch.
+    /// The moment at which the exporter acknowledged last, in Unix nanoseconds; none before the first time.
     pub acknowledged_at: Option<u64>,
-    /// When it was registered, in nanoseconds since the Unix epoch.
+    /// The moment at which the exporter was registered, in Unix nanoseconds.
     pub registered_at: u64,
 }
 
 /// How far all exporters are.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ExportStatus {
-    /// In the order of their names.
+    /// The exporters, in the order of their names.
     pub exporters: Vec<ExporterStatus>,
     /// No block from this number on is pruned; none where nothing guards.
     pub exported_before_block: Option<u64>,
-    /// Whether without an exporter nothing is pruned at all.
+    /// Nothing is pruned while no exporter is registered.
     pub require_export: bool,
-    /// The head's number.
+    /// The head's number; none where there is no block yet.
     pub head: Option<u64>,
 }

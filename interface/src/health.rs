@@ -91,7 +91,7 @@ impl ProblemCode {
 pub enum Severity {
     /// Appends are refused or about to be, the daemon does not work, or data is damaged.
     Critical,
-    /// It becomes critical where nobody does anything.
+    /// The problem becomes critical where nobody does anything.
     Warning,
     /// Worth knowing; all is well.
     Notice,

@@ -10,58 +10,60 @@ use serde_bytes::ByteBuf;
 pub struct KeyCursor {
     /// The block that was read last: all that is newer was handed out.
     pub block_number: u64,
-    /// Its hash.
+    /// The hash of the block that was read last.
     pub block_hash: ByteBuf,
-    /// Of that block the transactions from this position on were handed out, where they have the key.
+    /// The position in the block that was read last, from which on the transactions that have the key were handed out.
     pub position: u32,
-    /// Which of the keys in that block's index segment was read last, from 0: where the reading goes on.
+    /// The key in the index segment of the block that was read last, from 0, with which the reading goes on.
     pub key: u32,
     /// The newest block of which anything was handed out.
     pub newest: u64,
-    /// Blocks that had ever been rolled back when the page was read.
+    /// The number of blocks that had ever been rolled back when the page was read.
     pub rollbacks: u64,
 }
 
 /// A transaction that has the key.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct KeyTransaction {
-    /// Its block's number.
+    /// The number of the transaction's block.
     pub block_number: u64,
-    /// Its block's hash.
+    /// The hash of the transaction's block.
     pub block_hash: ByteBuf,
-    /// Its position in the block, from 0.
+    /// The transaction's position in the block, from 0.
     pub position: u32,
-    /// Its id.
+    /// The transaction's id.
     pub id: ByteBuf,
 }
 
 /// What `find_by_index_key` hands out at a time.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct KeyPage {
-    /// Newest first, each transaction once. There may be fewer than were asked for, even none, with a cursor to go on from.
+    /// The transactions, newest first, each once. There may be fewer than were asked for, even none, with a cursor to go on
+    /// from.
     pub transactions: Vec<KeyTransaction>,
-    /// Where the next page starts; none where there is nothing more.
+    /// The cursor with which the next page is asked for; none where there is nothing more.
     pub cursor: Option<KeyCursor>,
 }
 
 /// Why there is no page.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum KeyError {
-    /// No key is so long.
+    /// The key is longer than any may be.
     KeyTooLong {
-        /// Bytes of the longest.
+        /// The bytes of the longest key.
         limit: u64,
     },
-    /// Of what was handed out, everything above `common_ancestor` is no longer part of the chain, or not surely.
+    /// The blocks above `common_ancestor` of which something was handed out are no longer part of the chain, or not surely.
     Reorged {
         /// The newest block that the reader's chain and this one surely have in common.
         common_ancestor: u64,
-        /// Where to go on; none where nothing of what was handed out is left: begin again, without a cursor.
+        /// The cursor with which reading goes on; none where nothing of what was handed out is left: begin again, without a
+        /// cursor.
         cursor: Option<KeyCursor>,
     },
     /// The answer is of a replica that has not come as far as the cursor yet: ask again.
     Behind {
-        /// Its head's number.
+        /// The number of that replica's head; none where it has no block.
         head: Option<u64>,
     },
     /// The chain was reset since the cursor was made: begin again, without a cursor.
@@ -71,14 +73,14 @@ pub enum KeyError {
     },
     /// No page of this key ever ended with this cursor.
     BadCursor {
-        /// A sentence.
+        /// The reason as a sentence.
         why: String,
     },
     /// A kept block cannot be read: which older transactions have the key is not known.
     Corrupt {
-        /// Its number.
+        /// The block's number.
         number: u64,
-        /// A sentence.
+        /// The reason as a sentence.
         why: String,
     },
 }

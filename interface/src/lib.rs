@@ -1,10 +1,12 @@
 //! The types of the Candid interface (`candid/coppice.did`), one file an area.
 
+pub mod access;
 mod audit;
 mod blob;
 mod chain;
 mod deletion;
 mod export;
+mod hashes;
 mod health;
 mod http;
 mod keys;
@@ -12,7 +14,7 @@ mod logs;
 mod operation;
 mod prune;
 mod pruner;
-mod segments;
+pub mod segments;
 mod utxo;
 
 pub use audit::*;
@@ -20,6 +22,7 @@ pub use blob::*;
 pub use chain::*;
 pub use deletion::*;
 pub use export::*;
+pub use hashes::*;
 pub use health::*;
 pub use http::*;
 pub use keys::*;
@@ -27,5 +30,5 @@ pub use logs::*;
 pub use operation::*;
 pub use prune::*;
 pub use pruner::*;
-pub use segments::*;
+pub use segments::BySegment;
 pub use utxo::*;

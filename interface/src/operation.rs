@@ -8,87 +8,91 @@ use serde::{Deserialize, Serialize};
 /// The argument of installation and upgrade.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum CanisterArg {
-    /// For a new canister. On an upgrade it is ignored, as deployment tools pass the same argument to both.
+    /// The argument for a new canister. An upgrade ignores it, as deployment tools pass the same argument to both.
     Init(InitArg),
-    /// For an upgrade.
+    /// The argument for an upgrade: the settings that change with it.
     Upgrade(Option<ConfigChange>),
 }
 
 /// What is fixed, or set first, at installation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct InitArg {
-    /// Bytes of a blob of the log, one of the seven classes; default 1 MiB. Fixed for ever.
+    /// The bytes of a blob of the log, one of the seven size classes; default 1 MiB. Fixed for ever.
     pub log_class: Option<u32>,
     /// The operator's cap on stable memory, in pages of 64 KiB; default 500 GiB.
     pub max_stable_pages: Option<u64>,
-    /// First operators; controllers always are. They are no admins.
+    /// The first operators, who are no admins; controllers are operators always.
     pub operators: Vec<Principal>,
-    /// First producers.
+    /// The first producers.
     pub producers: Vec<Principal>,
-    /// See [`Config::nodes`]; default 13.
+    /// The number of nodes of the subnet; default 13.
     pub nodes: Option<u32>,
-    /// See [`Config::reserved_cycles_limit`]; default 5 T, the platform's.
+    /// The `reserved_cycles_limit` of the canister's settings on the platform; default 5 T, the platform's.
     pub reserved_cycles_limit: Option<u128>,
-    /// First admins; controllers always are.
+    /// The first admins; controllers are admins always.
     pub admins: Option<Vec<Principal>>,
 }
 
 /// New settings; what is left out stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ConfigChange {
-    /// See [`Config::max_stable_pages`].
+    /// The operator's cap on stable memory, in pages of 64 KiB; none: as it was.
     pub max_stable_pages: Option<u64>,
-    /// See [`Config::verify_segments`].
+    /// Each segment is checked against its SHA-256 when a block is appended: 76 instructions a byte; none: as it was.
     pub verify_segments: Option<bool>,
-    /// See [`Config::upload_expiry_secs`].
+    /// The seconds after which an upload that nobody touched is aborted; none: as it was.
     pub upload_expiry_secs: Option<u64>,
-    /// See [`Config::min_liquid_cycles`].
+    /// The liquid cycles below which the daemon does not prune, and only its net of ten minutes goes on; none: as it was.
     pub min_liquid_cycles: Option<u128>,
-    /// See [`Config::require_export`].
+    /// Nothing is pruned while no exporter is registered; none: as it was.
     pub require_export: Option<bool>,
-    /// See [`Config::nodes`].
+    /// The number of nodes of the subnet: prices grow with them; none: as it was.
     pub nodes: Option<u32>,
-    /// See [`Config::reserved_cycles_limit`].
+    /// The `reserved_cycles_limit` of the canister's settings on the platform, which the canister cannot see: growing that
+    /// would reserve more cycles for storage is refused; none: as it was.
     pub reserved_cycles_limit: Option<u128>,
-    /// See [`Config::max_rollback_blocks`].
+    /// The number of blocks below the highest head since the last reset that a producer may roll back to. An admin may go
+    /// deeper; none: as it was.
     pub max_rollback_blocks: Option<u64>,
-    /// See [`Config::open_queries`].
+    /// Anybody may call a query as an update, with an argument of fewer than 10,000 bytes. Else only who has a role may;
+    /// none: as it was.
     pub open_queries: Option<bool>,
     /// See [`Config::max_head_age_secs`].
     pub max_head_age_secs: Option<u64>,
     /// See [`Config::public_logs`].
     pub public_logs: Option<bool>,
-    /// See [`Config::utxo`].
+    /// The settings of the UTXO store; none: as it was.
     pub utxo: Option<UtxoSettingsChange>,
 }
 
 /// The settings in force.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Config {
-    /// Bytes of a blob of the log.
+    /// The bytes of a blob of the log.
     pub log_class: u32,
     /// The operator's cap on stable memory, in pages of 64 KiB.
     pub max_stable_pages: u64,
-    /// Whether each segment is checked against its SHA-256 when it is appended: 76 instructions a byte.
+    /// Each segment is checked against its SHA-256 when a block is appended: 76 instructions a byte.
     pub verify_segments: bool,
-    /// Seconds after which an upload that nobody touched is aborted.
+    /// The seconds after which an upload that nobody touched is aborted.
     pub upload_expiry_secs: u64,
-    /// Liquid cycles below which the daemon does not prune, and only its net of ten minutes goes on.
+    /// The liquid cycles below which the daemon does not prune, and only its net of ten minutes goes on.
     pub min_liquid_cycles: u128,
-    /// Whether nothing is pruned while no exporter is registered.
+    /// Nothing is pruned while no exporter is registered.
     #[serde(default)]
     pub require_export: bool,
-    /// Nodes of the subnet: prices grow with them.
+    /// The number of nodes of the subnet: prices grow with them.
     #[serde(default = "default_nodes")]
     pub nodes: u32,
     /// The `reserved_cycles_limit` of the canister's settings on the platform, which the canister cannot see: growing that would
     /// reserve more cycles for storage is refused.
     #[serde(default = "default_reserved_cycles_limit")]
     pub reserved_cycles_limit: u128,
-    /// Blocks below the highest head since the last reset that a producer may roll back to. An admin may go deeper.
+    /// The number of blocks below the highest head since the last reset that a producer may roll back to. An admin may go
+    /// deeper.
     #[serde(default = "default_max_rollback_blocks")]
     pub max_rollback_blocks: u64,
-    /// Whether anybody may call a query as an update, with an argument of fewer than 10,000 bytes. Else who has a role may.
+    /// Anybody may call a query as an update, with an argument of fewer than 10,000 bytes. Else only who has a role may.
     #[serde(default)]
     pub open_queries: bool,
     /// Seconds without a new block after which `health` calls the head stale; 0: it never does.
@@ -97,11 +101,15 @@ pub struct Config {
     /// Whether anybody may read the log, at `/logs`. Else observers, operators and admins may, with `get_logs`.
     #[serde(default)]
     pub public_logs: bool,
-    /// The UTXO store's.
+    /// The settings of the UTXO store.
     #[serde(default)]
     pub utxo: UtxoSettings,
 }
 
+/// Bytes of a Wasm page, by which stable memory is counted.
+pub const WASM_PAGE: u64 = 65_536;
+/// Bytes by which a region of stable memory grows.
+pub const BUCKET: u64 = 256 * WASM_PAGE;
 /// Most pages of 64 KiB of a canister's stable memory: 500 GiB.
 pub const MAX_STABLE_PAGES: u64 = 500 << 14;
 
@@ -148,11 +156,11 @@ fn default_max_head_age_secs() -> u64 {
 /// Why a change of settings was refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum ConfigError {
-    /// A field's value makes no sense.
+    /// The value of a field makes no sense.
     Invalid {
-        /// Which field.
+        /// The name of the field.
         field: String,
-        /// A sentence.
+        /// The reason as a sentence.
         why: String,
     },
 }
@@ -179,9 +187,9 @@ pub enum Role {
 /// A principal's role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub struct Grant {
-    /// Who.
+    /// The principal that has the role.
     pub principal: Principal,
-    /// What.
+    /// The role.
     pub role: Role,
 }
 
@@ -192,18 +200,18 @@ pub enum RoleError {
     Anonymous,
     /// There are as many grants as there may be.
     TooMany {
-        /// The most.
+        /// The most grants that there may be.
         limit: u64,
     },
     /// The principal is registered as an exporter, which would hold pruning back and could not acknowledge any more:
     /// `remove_exporter` takes the role with it.
     Exports {
-        /// Under which name.
+        /// The name under which the principal exports.
         name: String,
     },
     /// The role `Exporter` alone acknowledges nothing: an operator's `register_exporter` grants it.
     RegisterExporter {
-        /// The same as a sentence.
+        /// The reason as a sentence.
         why: String,
     },
 }
@@ -211,33 +219,33 @@ pub enum RoleError {
 /// Kept bytes of an owner.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct OwnerStorage {
-    /// Who keeps them.
+    /// The owner of the blobs.
     pub owner: Owner,
-    /// Class bytes of its used and quarantined blobs.
+    /// The class bytes of the owner's used and quarantined blobs.
     pub kept_bytes: u64,
 }
 
 /// Slots of a size class.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ClassStorage {
-    /// Bytes of a slot.
+    /// The bytes of a slot.
     pub class: u32,
-    /// Slots that hold a blob.
+    /// The number of slots that hold a blob.
     pub used: u64,
-    /// Slots whose blob was freed and not yet released.
+    /// The number of slots whose blob was freed and not yet released.
     pub quarantined: u64,
-    /// Slots that may be reused.
+    /// The number of slots that may be reused.
     pub free: u64,
-    /// Slots written off because their entry cannot be decoded.
+    /// The number of slots written off because their entry cannot be decoded.
     pub lost: u64,
 }
 
 /// Stable memory of one region.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct RegionStorage {
-    /// Its name.
+    /// The region's name.
     pub name: String,
-    /// Bytes that it may use without growing.
+    /// The bytes that the region may use without growing.
     pub bytes: u64,
 }
 
@@ -246,7 +254,7 @@ pub struct RegionStorage {
 pub struct StorageStatus {
     /// Bytes of stable memory that the platform bills. They never become fewer.
     pub billed_bytes: u64,
-    /// The operator's cap.
+    /// The operator's cap on stable memory, in bytes.
     pub max_bytes: u64,
     /// Bytes of the arena in slots, and grown but never used.
     pub arena_bytes: u64,
@@ -258,18 +266,20 @@ pub struct StorageStatus {
     pub reusable_bytes: u64,
     /// Payload bytes of the kept blocks.
     pub payload_bytes: u64,
-    /// By owner.
+    /// The kept bytes by owner.
     pub owners: Vec<OwnerStorage>,
-    /// By size class.
+    /// The slots by size class.
     pub classes: Vec<ClassStorage>,
-    /// By region.
+    /// The bytes by region.
     pub regions: Vec<RegionStorage>,
-    /// Different transaction ids that the kept blocks have: at least so many, and exactly so many after a sweep.
+    /// The number of different transaction ids that the kept blocks have: at least so many, and exactly so many after a
+    /// sweep.
     pub index_entries: u64,
-    /// Different secondary keys that the kept blocks have, in the same sense.
+    /// The number of different secondary keys that the kept blocks have: at least so many, and exactly so many after a
+    /// sweep.
     pub key_entries: u64,
-    /// Kept blocks.
+    /// The number of kept blocks.
     pub blocks: u64,
-    /// UTXO records.
+    /// The UTXO records and their memory.
     pub utxo: UtxoStorage,
 }

@@ -6,32 +6,34 @@ use serde::{Deserialize, Serialize};
 /// When and how blocks are pruned (`pruning-spec-v1.md` 5 and 6, `docs/design.md` 4).
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PrunePolicy {
-    /// Bytes of the chain (`capacity_bytes` of the status) that the capacity trigger aims at; 0 switches it off.
+    /// The bytes of the chain (`capacity_bytes` of the status) that the capacity trigger aims at; 0 switches it off.
     pub target_bytes: u64,
-    /// Days for which blocks are retained; 0: age does not retain.
+    /// The days for which blocks are retained; 0: age does not retain.
     pub retain_days: u64,
-    /// Blocks behind the head that are retained; 0: count does not retain.
+    /// The number of blocks behind the head that are retained; 0: count does not retain.
     pub retain_blocks: u64,
-    /// High water is `target·(10000 − headroom/2)/10000`, low water `target·(10000 − headroom)/10000`. Basis points.
+    /// The headroom in basis points: high water is `target·(10000 − headroom/2)/10000`, low water `target·(10000 −
+    /// headroom)/10000`.
     pub headroom_ratio_bps: u32,
-    /// At `target·emergency/10000` kept bytes appends are refused. Basis points.
+    /// The emergency mark in basis points: appends are refused once the chain has `target·emergency/10000` bytes.
     pub emergency_ratio_bps: u32,
-    /// Seconds within which the daemon sees to what has become due.
+    /// The seconds within which the daemon sees to what has become due.
     pub timer_interval_secs: u64,
-    /// Ops of one tick: 1 a block, 2 a blob that becomes free, 1 an index entry that is dropped.
+    /// The most ops of one tick: 1 a block, 2 a blob that becomes free, 1 an index entry that is dropped.
     pub max_ops_per_tick: u64,
-    /// Instructions of one tick.
+    /// The most instructions of one tick.
     pub max_instructions_per_tick: u64,
-    /// Blocks behind the head that capacity and age leave, so that a reorg has a way back. A smaller `retain_blocks` that is not
-    /// 0 takes its place.
+    /// The number of blocks behind the head that capacity and age leave, so that a reorg has a way back. A smaller
+    /// `retain_blocks` that is not 0 takes its place.
     pub min_kept_blocks: u64,
-    /// Seconds without a producer's call to the chain after which an index is swept. 0: at once.
+    /// The seconds without a producer's call to the chain after which an index is swept; 0: at once.
     pub pause_after_secs: u64,
-    /// Ticks for which a sweep waits for such a pause at most. 0: it does not wait.
+    /// The most ticks for which a sweep waits for such a pause; 0: it does not wait.
     pub max_pending_ticks: u64,
-    /// Stale index entries up to which a sweep may wait for a pause, where that is more than the table's own mark. 0: the mark.
+    /// The stale index entries up to which a sweep may wait for a pause, where that is more than the table's own mark; 0:
+    /// the mark.
     pub max_collected_keys: u64,
-    /// Seconds for which an exporter may hold back what is due before `health` calls it a problem.
+    /// The seconds for which an exporter may hold back what is due before `health` calls it a problem.
     pub max_export_lag_secs: u64,
 }
 
@@ -58,65 +60,66 @@ impl Default for PrunePolicy {
 /// A new policy; what is left out stays, and has its default where none was set before. 0 switches a limit off.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PrunePolicyArg {
-    /// Default 0: no capacity trigger.
+    /// The bytes of the chain (`capacity_bytes` of the status) that the capacity trigger aims at; by default 0.
     pub target_bytes: Option<u64>,
-    /// Default 0: age does not retain.
+    /// The days for which blocks are retained; by default 0.
     pub retain_days: Option<u64>,
-    /// Default 0: count does not retain.
+    /// The number of blocks behind the head that are retained; by default 0.
     pub retain_blocks: Option<u64>,
-    /// Default 2000.
+    /// The headroom in basis points; by default 2000.
     pub headroom_ratio_bps: Option<u32>,
-    /// Default 9500.
+    /// The emergency mark in basis points; by default 9500.
     pub emergency_ratio_bps: Option<u32>,
-    /// Default 60.
+    /// The seconds within which the daemon sees to what has become due; by default 60.
     pub timer_interval_secs: Option<u64>,
-    /// Default 10,000.
+    /// The most ops of one tick; by default 10,000.
     pub max_ops_per_tick: Option<u64>,
-    /// Default 1,000,000,000.
+    /// The most instructions of one tick; by default 1,000,000,000.
     pub max_instructions_per_tick: Option<u64>,
-    /// Default 128.
+    /// The number of blocks behind the head that capacity and age leave, so that a reorg has a way back; by default 128.
     pub min_kept_blocks: Option<u64>,
-    /// Default 5.
+    /// The seconds without a producer's call to the chain after which an index is swept; by default 5.
     pub pause_after_secs: Option<u64>,
-    /// Default 8.
+    /// The most ticks for which a sweep waits for such a pause; by default 8.
     pub max_pending_ticks: Option<u64>,
-    /// Default 0.
+    /// The stale index entries up to which a sweep may wait for a pause, where that is more than the table's own mark; by
+    /// default 0.
     pub max_collected_keys: Option<u64>,
-    /// Default 86,400.
+    /// The seconds for which an exporter may hold back what is due before `health` calls it a problem; by default 86,400.
     pub max_export_lag_secs: Option<u64>,
 }
 
 /// What a change of the policy did.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PrunePolicyChange {
-    /// The policy before; none where none was set.
+    /// The policy that was in force; none where none was set.
     pub old: Option<PrunePolicy>,
-    /// The policy in force.
+    /// The policy that is in force now.
     pub new: PrunePolicy,
 }
 
 /// Why a policy, or a run, was refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum PruneError {
-    /// A field's value makes no sense.
+    /// The value of a field makes no sense.
     Invalid {
-        /// Which field.
+        /// The name of the field.
         field: String,
-        /// A sentence.
+        /// The reason as a sentence.
         why: String,
     },
     /// No policy was set, so there is nothing to go by.
     NoPolicy,
 }
 
-/// Who holds pruning back.
+/// The reason that holds pruning back.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum HeldBy {
-    /// An exporter that has not acknowledged.
+    /// An exporter, by its name, has not acknowledged what comes next.
     Exporter(String),
     /// `require_export` is set and no exporter is registered.
     NoExporter,
-    /// Nobody: the daemon has not come round yet.
+    /// Nothing holds pruning back: the daemon has not come round yet.
     PruneLag,
     /// Pruning is switched off.
     Disabled,
@@ -153,11 +156,11 @@ pub enum StopReason {
 /// How far a run came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum PruneProgress {
-    /// Its target is reached.
+    /// The target is reached.
     Finished,
     /// The next tick goes on.
     HasMore {
-        /// Why it stopped.
+        /// The reason why the run stopped before its target.
         reason: StopReason,
     },
 }
@@ -165,54 +168,55 @@ pub enum PruneProgress {
 /// A run: from when something is due until nothing more of it may go, over as many ticks as that takes.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PruneRun {
-    /// When it began, in nanoseconds since the Unix epoch.
+    /// The moment at which the run began, in Unix nanoseconds.
     pub at: u64,
-    /// Why it was due; none where nothing was.
+    /// The reason why the run was due; none where nothing was.
     pub reason: Option<PruneReason>,
-    /// Blocks below this number were to go.
+    /// The number below which blocks were to go.
     pub target: u64,
-    /// How far it came.
+    /// How far the run came.
     pub progress: PruneProgress,
-    /// Ticks, and calls of `prune_now`, that it took so far.
+    /// The number of ticks, and calls of `prune_now`, that the run took so far.
     pub ticks: u64,
-    /// Blocks that went.
+    /// The number of blocks that went.
     pub blocks: u64,
-    /// Index entries that sweeps dropped in the same messages.
+    /// The number of index entries that sweeps dropped in the same messages.
     pub dropped: u64,
-    /// 1 a block, 2 a blob that became free, 1 an index entry that was dropped.
+    /// The ops of the run: 1 a block, 2 a blob that became free, 1 an index entry that was dropped.
     pub ops: u64,
-    /// Blobs that became free.
+    /// The number of blobs that became free.
     pub blobs: u64,
-    /// Payload bytes that went.
+    /// The payload bytes that went.
     pub bytes: u64,
-    /// What could not be read and was skipped.
+    /// The number of faults: what could not be read and was skipped.
     pub faults: u64,
-    /// Instructions of all its ticks.
+    /// The instructions of all ticks of the run.
     pub instructions: u64,
 }
 
 /// What the next run would do.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PrunePlan {
-    /// Why something is due; none where nothing is.
+    /// The reason why something is due; none where nothing is.
     pub reason: Option<PruneReason>,
-    /// Blocks below this number are no longer retained by age or count; 0 where neither retains.
+    /// The number below which age and count no longer retain blocks.
     pub retain_min_block: u64,
-    /// Blocks below this number are to go.
+    /// The number below which blocks are to go.
     pub target: u64,
-    /// Blocks below this number may go: as far as the export guard allows.
+    /// The number below which blocks may go: as far as the export guard allows.
     pub before: u64,
-    /// What holds pruning back: the daemon as a whole, or at `before`.
+    /// The reason that holds pruning back: the daemon as a whole, or at `before`; none where nothing does.
     pub held_by: Option<HeldBy>,
-    /// Blocks that one tick with the policy's budget would take, from `pruned_before_block` on.
+    /// The number of blocks that one tick with the policy's budget would take, from `pruned_before_block` on.
     pub blocks: u64,
-    /// 1 a block, 2 a blob that would become free. Index entries are dropped by sweeps, which are not planned.
+    /// The ops of that tick: 1 a block, 2 a blob that would become free. Index entries are dropped by sweeps, which are not
+    /// planned.
     pub ops: u64,
-    /// Blobs that would become free.
+    /// The number of blobs that would become free.
     pub blobs: u64,
-    /// Payload bytes that would go.
+    /// The payload bytes that would go.
     pub bytes: u64,
-    /// How far it would come. Instructions are reckoned generously: where they are the limit, a run may go further.
+    /// How far that tick would come. Instructions are reckoned generously: where they are the limit, a run may go further.
     pub progress: PruneProgress,
 }
 
@@ -232,17 +236,17 @@ pub enum SweepPhase {
 /// One of the two indexes.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct IndexDebt {
-    /// Entries, stale ones too.
+    /// The number of entries, stale ones too.
     pub entries: u64,
     /// Buckets of 28 entries.
     pub buckets: u64,
-    /// Entries at most that are stale.
+    /// The most entries that may be stale.
     pub debt: u64,
     /// The debt at which a sweep begins, in a pause.
     pub begins_at: u64,
     /// The debt at which it no longer waits for a pause.
     pub forced_at: u64,
-    /// The bucket with which the sweep that is under way goes on.
+    /// The bucket with which the sweep that is under way goes on; none where none is.
     pub cursor: Option<u64>,
     /// Entries that sweeps ever dropped.
     pub dropped: u64,
@@ -253,96 +257,105 @@ pub struct IndexDebt {
 /// What is still to be pruned, and how fast that goes.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PruneBacklog {
-    /// Blocks that may go now.
+    /// The number of blocks that may go now.
     pub blocks: u64,
-    /// Their references: transactions and secondary keys.
+    /// The number of transactions and secondary keys of the blocks that may go now.
     pub references: u64,
-    /// Blocks that are due, and that an exporter keeps.
+    /// The number of blocks that are due, and that an exporter keeps.
     pub held_blocks: u64,
-    /// Unix seconds since when an exporter, or that there is none, has kept what is due.
+    /// The moment since when an exporter, or that there is none, has kept what is due, in Unix seconds; none where nothing
+    /// is kept.
     pub held_since: Option<u64>,
-    /// Index entries at most that are stale.
+    /// The most index entries that may be stale.
     pub debt: u64,
-    /// Unix seconds since when ticks have ended with work left.
+    /// The moment since when ticks have ended with work left, in Unix seconds; none where they have not.
     pub behind_since: Option<u64>,
-    /// Blocks pruned an hour, over the last ten minutes or so; since the canister was started where that is less.
+    /// The blocks pruned an hour, over the last ten minutes or so; since the canister was started where that is less.
     pub pruned_per_hour: u64,
-    /// Blocks appended an hour, over the same time.
+    /// The blocks appended an hour, over the last ten minutes or so; since the canister was started where that is less.
     pub appended_per_hour: u64,
-    /// Seconds after which no block is left, at these rates; none where it would never be so, and where only a sweep is left.
+    /// The seconds after which no block is left to prune, at these rates; none where it would never be so, and where only a
+    /// sweep is left.
     pub empty_in_secs: Option<u64>,
 }
+
+/// Bytes that a kept block adds to `capacity_bytes`, its blobs apart.
+pub const BLOCK_BYTES: u64 = 320;
+/// Bytes that each of its transactions and keys adds: an entry of an index, with its share of what is empty.
+pub const REFERENCE_BYTES: u64 = 32;
 
 /// Bytes of `capacity_bytes` at which something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct WaterMarks {
-    /// Pruning for capacity begins above this mark.
+    /// The mark above which pruning for capacity begins.
     pub high: u64,
-    /// It ends at this mark, or below it.
+    /// The mark at which pruning for capacity ends, or below it.
     pub low: u64,
-    /// From this mark on appends are refused.
+    /// The mark from which on appends are refused.
     pub emergency: u64,
 }
 
 /// Everything that an operator needs to see of pruning. All "before" bounds are exclusive.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PruneStatus {
-    /// Whether the daemon may prune.
+    /// The daemon may prune.
     pub enabled: bool,
-    /// Whether something is due now, whether the daemon may prune or not.
+    /// Something is due now, whether the daemon may prune or not.
     pub need_prune: bool,
-    /// Why.
+    /// The reason why something is due; none where nothing is.
     pub reason: Option<PruneReason>,
-    /// Blocks below this number are to go.
+    /// The number below which blocks are to go.
     pub target: u64,
-    /// What holds pruning back, where something is due.
+    /// The reason that holds pruning back, where something is due; none where nothing does.
     pub held_by: Option<HeldBy>,
-    /// Blocks below this number are no longer retained by age or count; 0 where neither retains.
+    /// The number below which age and count no longer retain blocks.
     pub retain_min_block: u64,
-    /// No block from this number on may be pruned, as not everybody has acknowledged it; none where nothing guards.
+    /// The number from which on no block may be pruned, as not every exporter has acknowledged it; none where nothing
+    /// guards.
     pub exported_before_block: Option<u64>,
-    /// Blocks below this number are gone.
+    /// The number below which blocks are gone.
     pub pruned_before_block: u64,
     /// The block that the next run begins with; none where nothing may go.
     pub prune_cursor: Option<u64>,
-    /// What is still to be pruned, and how fast that goes.
+    /// The blocks that are still to be pruned, and how fast that goes.
     pub backlog: PruneBacklog,
-    /// What the daemon does with the indexes.
+    /// The sweep of the indexes: whether one is due, waits, or is under way.
     pub sweep: SweepPhase,
-    /// The transaction index.
+    /// The index of transaction ids.
     pub transaction_index: IndexDebt,
     /// The index of secondary keys.
     pub key_index: IndexDebt,
-    /// Whether the next tick goes on with the last run.
+    /// The next tick goes on with the last run.
     pub running: bool,
-    /// The oldest kept block.
+    /// The number of the oldest kept block; none where there is none.
     pub oldest_kept_block: Option<u64>,
-    /// Its monotonic time, in Unix seconds.
+    /// The monotonic time of the oldest kept block, in Unix seconds; none where there is none.
     pub oldest_kept_timestamp: Option<u64>,
-    /// The head.
+    /// The head's number; none where there is no block yet.
     pub head: Option<u64>,
-    /// Kept bytes of the chain: class bytes of its blobs.
+    /// The kept bytes of the chain: class bytes of its blobs.
     pub estimated_kept_bytes: u64,
-    /// What the water marks are compared with: these, 320 bytes a kept block, and 32 for each of its transactions and keys.
+    /// The bytes that the water marks are compared with: `estimated_kept_bytes`, 320 bytes a kept block, and 32 for each of
+    /// its transactions and keys.
     pub capacity_bytes: u64,
-    /// The marks that they are compared with; none without a capacity trigger.
+    /// The marks that `capacity_bytes` is compared with; none without a capacity trigger.
     pub water_marks: Option<WaterMarks>,
     /// The last run that pruned something, summed over its ticks.
     pub last_run: Option<PruneRun>,
-    /// Runs since the canister was installed.
+    /// The number of runs since the canister was installed.
     pub runs: u64,
-    /// Ticks since the canister was started; runs and idle ones.
+    /// The number of ticks since the canister was started; runs and idle ones.
     pub ticks: u64,
-    /// Nanoseconds since the Unix epoch at which the next tick is due.
+    /// The moment at which the next tick is due, in Unix nanoseconds.
     pub next_tick: u64,
-    /// Blocks ever pruned.
+    /// The number of blocks ever pruned.
     pub pruned_blocks: u64,
-    /// Their payload bytes.
+    /// The payload bytes of the blocks ever pruned.
     pub pruned_bytes: u64,
-    /// What could not be read and was skipped, ever.
+    /// The number of faults ever: what could not be read and was skipped.
     pub faults: u64,
-    /// How many of them an operator has acknowledged.
+    /// The number of faults that an operator has acknowledged.
     pub acknowledged_faults: u64,
-    /// What trapped again and again and is passed over: blocks, parts of an index, and kinds of work.
+    /// The work that trapped again and again and is passed over: blocks, parts of an index, and kinds of work.
     pub set_aside: Vec<String>,
 }

@@ -1,9 +1,11 @@
-//! One canister on some Internet Computer, called by its Candid interface.
+//! One canister on some Internet Computer, and what tests often ask it.
 
 use crate::blocks;
+use crate::client::{OnIc, Told};
 use crate::wasm;
 use candid::utils::ArgumentEncoder;
-use candid::{CandidType, Principal, decode_one, encode_args, encode_one};
+use candid::{CandidType, Principal, encode_one};
+use coppice_client::{Client, KeyPager};
 use coppice_host::Host;
 use coppice_ic::{Ic, Reject};
 use coppice_interface::*;
@@ -106,7 +108,27 @@ impl Coppice {
         Self { ic, id }
     }
 
-    /// An update by `who`.
+    /// The client, as `who` calls.
+    pub fn by(&self, who: Who) -> Client<OnIc<'_>> {
+        Client::new(OnIc { ic: &*self.ic, canister: self.id, sender: who.principal() })
+    }
+
+    /// The client, as the producer calls.
+    pub fn producer(&self) -> Client<OnIc<'_>> {
+        self.by(Who::Producer)
+    }
+
+    /// The client, as the controller calls, who is an operator and an admin.
+    pub fn operator(&self) -> Client<OnIc<'_>> {
+        self.by(Who::Controller)
+    }
+
+    /// The client, as anybody calls.
+    pub fn anyone(&self) -> Client<OnIc<'_>> {
+        self.by(Who::Anonymous)
+    }
+
+    /// An update by `who` of a method by its name, for tests that go through many.
     ///
     /// # Errors
     /// What the Internet Computer rejects with.
@@ -116,41 +138,12 @@ impl Coppice {
         method: &str,
         args: impl ArgumentEncoder,
     ) -> Result<R, Reject> {
-        let arg = encode_args(args).expect("encodes");
-        let reply = self.ic.update(self.id, who.principal(), method, arg)?;
-        Ok(decode_one(&reply).unwrap_or_else(|error| panic!("{method}: {error}")))
-    }
-
-    /// An update by the producer.
-    ///
-    /// # Panics
-    /// Where it is rejected.
-    pub fn produce<R: DeserializeOwned + CandidType>(&self, method: &str, arg: impl CandidType) -> R {
-        self.call(Who::Producer, method, (arg,)).unwrap_or_else(|reject| panic!("{method}: {reject:?}"))
-    }
-
-    /// An update by the operator.
-    ///
-    /// # Panics
-    /// Where it is rejected.
-    pub fn operate<R: DeserializeOwned + CandidType>(&self, method: &str, arg: impl CandidType) -> R {
-        self.call(Who::Controller, method, (arg,)).unwrap_or_else(|reject| panic!("{method}: {reject:?}"))
-    }
-
-    /// A query.
-    ///
-    /// # Panics
-    /// Where it is rejected.
-    pub fn ask<R: DeserializeOwned + CandidType>(&self, method: &str, args: impl ArgumentEncoder) -> R {
-        let arg = encode_args(args).expect("encodes");
-        let reply = self.ic.query(self.id, Who::Anonymous.principal(), method, arg);
-        let reply = reply.unwrap_or_else(|reject| panic!("{method}: {reject:?}"));
-        decode_one(&reply).unwrap_or_else(|error| panic!("{method}: {error}"))
+        self.by(who).update::<_, R>(method, args).heard()
     }
 
     /// `append_block`.
     pub fn append(&self, block: &AppendBlock) -> Result<(), AppendError> {
-        self.produce("append_block", block)
+        self.producer().append_block(block).told()
     }
 
     /// Appends plain blocks `[from, to)`, each with a body of `body` bytes and three transactions.
@@ -160,22 +153,19 @@ impl Coppice {
         }
     }
 
-    /// Uploads a whole block in chunks.
+    /// Uploads a whole block in chunks of so many bytes, where the client would take its own.
     pub fn upload(&self, block: &AppendBlock, chunk_size: usize) -> Result<(), UploadError> {
         let (begin, chunks) = blocks::upload(block, chunk_size);
-        let _: UploadProgress = self.produce::<Result<_, AppendError>>("begin_block", begin)?;
+        self.producer().begin_block(&begin).told()?;
         for (chunk, bytes) in chunks.into_iter().enumerate() {
             self.put(block.number, chunk as u32, bytes)?;
         }
-        while let Commit::HasMore { .. } =
-            self.produce::<Result<_, UploadError>>("commit_block", blocks::block_id(block))?
-        {}
-        Ok(())
+        self.producer().commit(&blocks::block_id(block)).told()
     }
 
     /// `put_block_chunk`.
     pub fn put(&self, number: u64, chunk: u32, bytes: Vec<u8>) -> Result<UploadProgress, UploadError> {
-        self.produce("put_block_chunk", PutBlockChunk { number, chunk, bytes: ByteBuf::from(bytes) })
+        self.producer().put_block_chunk(&PutBlockChunk { number, chunk, bytes: ByteBuf::from(bytes) }).told()
     }
 
     /// `register_exporter`, named as the caller is.
@@ -184,28 +174,27 @@ impl Coppice {
     /// Where it is refused.
     pub fn register(&self, who: Who) {
         let exporter = Exporter { name: who.name(), principal: who.principal() };
-        self.operate::<Result<(), ExporterError>>("register_exporter", exporter).expect("registers");
+        self.operator().register_exporter(&exporter).told().expect("registers");
     }
 
     /// `remove_exporter`.
     pub fn remove_exporter(&self, who: Who, drop_guard: bool) -> Result<(), ExporterError> {
-        self.operate("remove_exporter", RemoveExporter { name: who.name(), drop_guard })
+        self.operator().remove_exporter(&RemoveExporter { name: who.name(), drop_guard }).told()
     }
 
     /// `ack_exported`.
     pub fn ack(&self, who: Who, number: u64, hash: &[u8]) -> Result<u64, AckError> {
-        let reply = self.call(who, "ack_exported", (number, ByteBuf::from(hash)));
-        reply.unwrap_or_else(|reject| panic!("ack_exported: {reject:?}"))
+        self.by(who).ack_exported(number, hash).told()
     }
 
     /// `export_blocks`.
     pub fn export(&self, cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportPage, ExportError> {
-        self.ask("export_blocks", (cursor, max_bytes))
+        self.anyone().export_blocks(cursor.as_ref(), max_bytes).told()
     }
 
     /// `get_export_status`.
     pub fn export_status(&self) -> ExportStatus {
-        self.ask("get_export_status", ())
+        self.anyone().get_export_status().told()
     }
 
     /// `grant_role`.
@@ -213,8 +202,7 @@ impl Coppice {
     /// # Panics
     /// Where it is refused.
     pub fn grant(&self, who: Who, role: Role) {
-        let grant = Grant { principal: who.principal(), role };
-        self.operate::<Result<(), RoleError>>("grant_role", grant).expect("grants");
+        self.operator().grant_role(&Grant { principal: who.principal(), role }).told().expect("grants");
     }
 
     /// `set_config`.
@@ -222,7 +210,7 @@ impl Coppice {
     /// # Panics
     /// Where it is refused.
     pub fn configure(&self, change: ConfigChange) -> Config {
-        self.operate::<Result<Config, ConfigError>>("set_config", change).expect("the settings make sense")
+        self.operator().set_config(&change).told().expect("the settings make sense")
     }
 
     /// `plan_prune`, by the policy in force.
@@ -232,43 +220,42 @@ impl Coppice {
 
     /// `plan_prune`.
     pub fn plan_with(&self, change: Option<PrunePolicyArg>) -> Result<PrunePlan, PruneError> {
-        self.ask("plan_prune", (change,))
+        self.anyone().plan_prune(change.as_ref()).told()
     }
 
     /// `set_prune_policy`, and the policy that is in force then.
     pub fn set_policy(&self, change: PrunePolicyArg) -> Result<PrunePolicy, PruneError> {
-        self.operate::<Result<PrunePolicyChange, PruneError>>("set_prune_policy", change).map(|change| change.new)
+        self.operator().set_prune_policy(&change).told().map(|change| change.new)
     }
 
     /// `prune_now`.
     pub fn prune_now(&self, max_ops: u64) -> PruneRun {
-        self.operate::<Result<_, PruneError>>("prune_now", max_ops).expect("a policy is set")
+        self.operator().prune_now(max_ops).told().expect("a policy is set")
     }
 
     /// `get_prune_status`.
     pub fn prune_status(&self) -> PruneStatus {
-        self.ask("get_prune_status", ())
+        self.anyone().get_prune_status().told()
     }
 
     /// `get_storage_status`.
     pub fn storage(&self) -> StorageStatus {
-        self.ask("get_storage_status", ())
+        self.anyone().get_storage_status().told()
     }
 
     /// `get_block`.
     pub fn block(&self, number: u64) -> Result<Block, ReadError> {
-        self.ask("get_block", (number,))
+        self.anyone().get_block(number).told()
     }
 
     /// `get_transaction_location`, as block number and position.
     pub fn location(&self, id: [u8; 32]) -> Result<(u64, u32), ReadError> {
-        self.ask::<Result<TransactionLocation, ReadError>>("get_transaction_location", (ByteBuf::from(id),))
-            .map(|found| (found.block_number, found.position))
+        self.anyone().get_transaction_location(&id).told().map(|found| (found.block_number, found.position))
     }
 
     /// `find_by_index_key`.
     pub fn find(&self, key: &[u8], cursor: Option<&KeyCursor>, limit: u32) -> Result<KeyPage, KeyError> {
-        self.ask("find_by_index_key", (ByteBuf::from(key), cursor, limit))
+        self.anyone().find_by_index_key(key, cursor, limit).told()
     }
 
     /// All transactions with a secondary key, as block numbers and positions, from pages of `limit`.
@@ -276,20 +263,14 @@ impl Coppice {
     /// # Panics
     /// Where there is no page.
     pub fn find_all(&self, key: &[u8], limit: u32) -> Vec<(u64, u32)> {
-        let (mut all, mut cursor) = (Vec::new(), None);
-        loop {
-            let page = self.find(key, cursor.as_ref(), limit).unwrap_or_else(|error| panic!("{key:?}: {error:?}"));
-            all.extend(page.transactions.iter().map(|found| (found.block_number, found.position)));
-            cursor = page.cursor;
-            if cursor.is_none() {
-                return all;
-            }
-        }
+        let all = KeyPager::new(key, limit).all(&self.anyone()).told();
+        let all = all.unwrap_or_else(|error| panic!("{key:?}: {error:?}"));
+        all.iter().map(|found| (found.block_number, found.position)).collect()
     }
 
     /// The head's number.
     pub fn head(&self) -> Option<u64> {
-        match self.ask::<Result<BlockHeader, ReadError>>("get_head", ()) {
+        match self.anyone().get_head().told() {
             Ok(head) => Some(head.number),
             Err(ReadError::NotFound) => None,
             Err(error) => panic!("get_head: {error:?}"),

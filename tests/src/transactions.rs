@@ -80,7 +80,7 @@ impl Tx {
 
     /// One of its outputs, spent by input `vin` of a transaction.
     pub fn spend(&self, vout: u32, vin: u32) -> Spend {
-        Spend { txid: self.id(), vout, utxo_hash: ByteBuf::from(self.hash(vout)), vin }
+        Spend { txid: self.id(), vout, utxo_hash: UtxoHash::from(self.hash(vout)), vin }
     }
 
     /// A record of it, that can be spent from at once.

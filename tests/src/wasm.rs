@@ -1,4 +1,4 @@
-//! The canister's wasm, built from this checkout.
+//! The wasm of canisters, built from this checkout.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,10 +14,37 @@ pub fn canister() -> Vec<u8> {
         if let Some(path) = std::env::var_os("COPPICE_WASM") {
             return std::fs::read(&path).unwrap_or_else(|error| panic!("COPPICE_WASM {}: {error}", path.display()));
         }
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
-        let status = Command::new(root.join("scripts/build-wasm")).status().expect("scripts/build-wasm starts");
-        assert!(status.success(), "scripts/build-wasm: {status}");
-        std::fs::read(root.join("target/coppice.wasm")).expect("scripts/build-wasm made it")
+        built("build-wasm", "coppice")
     })
     .clone()
+}
+
+/// The wasm of a canister that calls this one, as `scripts/build-examples` builds it, once a process; with `COPPICE_EXAMPLES` as it lies in
+/// that directory. The packages are `coppice_sequencer` and `coppice_client_tests`.
+///
+/// # Panics
+/// Where it cannot be read or built.
+pub fn example(package: &str) -> Vec<u8> {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    if let Some(directory) = std::env::var_os("COPPICE_EXAMPLES") {
+        let path = Path::new(&directory).join(format!("{package}.wasm"));
+        return std::fs::read(&path).unwrap_or_else(|error| panic!("COPPICE_EXAMPLES {}: {error}", path.display()));
+    }
+    BUILT.get_or_init(|| drop(built("build-examples", package)));
+    read(package)
+}
+
+/// What a script has built in `target/`.
+fn built(script: &str, name: &str) -> Vec<u8> {
+    let status = Command::new(root().join("scripts").join(script)).status().expect("the script starts");
+    assert!(status.success(), "scripts/{script}: {status}");
+    read(name)
+}
+
+fn read(name: &str) -> Vec<u8> {
+    std::fs::read(root().join("target").join(format!("{name}.wasm"))).expect("the script made it")
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
 }

@@ -40,7 +40,7 @@ pub struct AuditLog {
     written: u64,
 }
 
-fn place(number: u64) -> u64 {
+fn slot_of(number: u64) -> u64 {
     cell::AUDIT + (1 + number % cell::AUDIT_ENTRIES) * cell::AUDIT_LEN as u64
 }
 
@@ -80,7 +80,7 @@ impl AuditLog {
         let texts: Vec<Vec<u8>> = [entry.caller.as_slice().to_vec()].into_iter().chain(texts).collect();
         texts.iter().for_each(|text| slot.extend((text.len() as u16).to_le_bytes()));
         texts.iter().for_each(|text| slot.extend(text));
-        self.cells.write(place(self.written), &slot);
+        self.cells.write(slot_of(self.written), &slot);
         self.written += 1;
         let mut header = [0; 16];
         header[..4].copy_from_slice(&MAGIC);
@@ -91,7 +91,7 @@ impl AuditLog {
 
     /// An entry; none where its slot holds another one, or nothing that this code writes.
     fn entry(&self, number: u64) -> Option<AuditEntry> {
-        let slot: [u8; cell::AUDIT_LEN] = self.cells.read(place(number));
+        let slot: [u8; cell::AUDIT_LEN] = self.cells.read(slot_of(number));
         let u64_at = |at: usize| u64::from_le_bytes(slot[at..at + 8].try_into().expect("eight bytes"));
         if u64_at(0) != number {
             return None;
@@ -249,7 +249,7 @@ mod tests {
         (0..5).for_each(|number| audit.push(&entry(number)));
         let cells = memory::region(memory::CELLS);
         for (byte, wrong) in [(0, 9), (17, 1), (19, 0xFF), (16, 31), (60, 0xFF)] {
-            let at = place(2) + byte;
+            let at = slot_of(2) + byte;
             let [right] = cells.read(at);
             cells.write(at, &[wrong]);
             let kept: Vec<u64> = audit.page(None, 0).entries.iter().map(|entry| entry.number).collect();

@@ -13,16 +13,10 @@ const KEYS: u64 = 10_000;
 
 /// A block of one transaction with these keys.
 fn keyed(number: u64, keys: impl ExactSizeIterator<Item = [u8; 32]>) -> AppendBlock {
-    let block = block(number, std::iter::once(key(u64::MAX - number)));
-    let mut index = block.index.into_vec();
-    index.truncate(index.len() - 4);
-    index.extend((keys.len() as u32).to_le_bytes());
-    for key in keys {
-        index.extend(0u32.to_le_bytes());
-        index.extend(32u16.to_le_bytes());
-        index.extend(key);
-    }
-    AppendBlock { index: ByteBuf::from(index), ..block }
+    let id = key(u64::MAX - number);
+    let keys: Vec<[u8; 32]> = keys.collect();
+    let index = encode_index(std::iter::once(id), keys.iter().map(|key| (0, &key[..]))).expect("a block's keys fit");
+    AppendBlock { index: ByteBuf::from(index), ..block(number, std::iter::once(id)) }
 }
 
 fn next(state: &State, first: u64, keys: u64) -> AppendBlock {

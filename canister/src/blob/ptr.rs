@@ -1,10 +1,10 @@
 //! A blob's size class. Its pointer and its owner are of the interface.
 
-use crate::memory::PAGE;
+use crate::memory::WASM_PAGE;
 pub use coppice_interface::{BlobPtr, Owner};
 
 /// Bytes of a granule, the unit in which the arena is accounted for: every class is a multiple of it.
-pub const GRANULE: u64 = PAGE;
+pub const GRANULE: u64 = WASM_PAGE;
 /// Granules of the largest arena: a canister may have 500 GiB of stable memory.
 pub const MAX_GRANULES: u64 = 500 * (1 << 30) / GRANULE;
 /// Bytes of the largest blob.

@@ -3,20 +3,15 @@
 use super::ids::EnteredIds;
 use super::keys::{EnteredKeys, links_len};
 use super::records::{BlockMeta, BlockRecord, Hash, MAX_HASH};
-use super::segments::{BadSegment, Index, MAX_KEY, Segment, check_receipts};
 use super::{ChainStore, MAX_SPAN};
 use crate::blob::{BlobStore, Owner};
 use crate::memory::GrowError;
 use candid::Principal;
+use coppice_interface::segments::{BadSegment, Index, MAX_BLOCK, MAX_ENTRIES, MAX_KEY, Segment, check_receipts};
 use coppice_interface::{AppendBlock, AppendError, BySegment, HeldBy};
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 use std::ops::Range;
-
-/// Bytes of the largest block.
-pub const MAX_BLOCK: u64 = 256 << 20;
-/// Transactions and keys of the largest block together.
-pub const MAX_ENTRIES: u64 = 100_000;
 
 /// Bytes of the largest index segment: every entry a key of the longest kind.
 const MAX_INDEX: u64 = 8 + MAX_ENTRIES * (6 + MAX_KEY as u64);
@@ -73,7 +68,7 @@ impl From<GrowError> for EnterError {
 }
 
 /// Where a block stands to the kept ones.
-pub(super) enum Place {
+pub(super) enum Standing {
     /// It comes next.
     Next,
     /// It is kept already.
@@ -88,12 +83,6 @@ impl From<GrowError> for AppendError {
             GrowError::LowCycles { missing } => Self::LowCycles { missing },
             GrowError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
         }
-    }
-}
-
-impl From<BadSegment> for AppendError {
-    fn from(bad: BadSegment) -> Self {
-        Self::BadEncoding { segment: bad.segment as u8, at: bad.at, why: bad.why }
     }
 }
 
@@ -177,7 +166,7 @@ impl ChainStore {
             segments.map(|bytes| bytes.len() as u64),
             &block.sha256,
         )?;
-        if let Place::Known = self.place(&draft)? {
+        if let Standing::Known = self.standing(&draft)? {
             return Ok(());
         }
         self.check_quiet(admission)?;
@@ -239,9 +228,9 @@ impl ChainStore {
     }
 
     /// Where a block stands to the kept ones.
-    pub(super) fn place(&self, draft: &Draft) -> Result<Place, AppendError> {
+    pub(super) fn standing(&self, draft: &Draft) -> Result<Standing, AppendError> {
         let state = &self.state;
-        let Some(head) = state.head() else { return Ok(Place::Next) };
+        let Some(head) = state.head() else { return Ok(Standing::Next) };
         if let Some(to) = state.rollback_to.filter(|&to| draft.number > to) {
             return Err(AppendError::RollbackUnderway { to });
         }
@@ -250,7 +239,7 @@ impl ChainStore {
         }
         if draft.number < state.next {
             let known = self.hash(draft.number) == Some(draft.hash);
-            return if known { Ok(Place::Known) } else { Err(AppendError::Conflict) };
+            return if known { Ok(Standing::Known) } else { Err(AppendError::Conflict) };
         }
         if draft.number > state.next {
             return Err(AppendError::Gap { expected: state.next });
@@ -258,7 +247,7 @@ impl ChainStore {
         // A head whose record is damaged names no parent: the chain goes on, as its numbers still do.
         match self.hash(head) {
             Some(hash) if hash != draft.parent => Err(AppendError::WrongParent { expected: hash.to_bytes() }),
-            _ => Ok(Place::Next),
+            _ => Ok(Standing::Next),
         }
     }
 

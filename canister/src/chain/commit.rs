@@ -4,10 +4,10 @@ use super::ChainStore;
 use super::append::{Admission, Draft, EnterError, Entered};
 use super::keys;
 use super::records::BlockMeta;
-use super::segments::{Index, Segment, check_receipts, receipts_table_len};
 use super::transit::{Transit, Way};
 use super::upload::{Upload, uploaded_range};
 use crate::blob::{BlobStore, Owner};
+use coppice_interface::segments::{Index, Segment, check_receipts, receipts_table_len};
 use coppice_interface::{AppendError, BlockId, Commit, UploadError};
 
 impl From<EnterError> for UploadError {
@@ -91,7 +91,7 @@ impl ChainStore {
         index: &Index,
         admission: &Admission,
     ) -> Result<(), UploadError> {
-        self.place(draft)?;
+        self.standing(draft)?;
         self.admit(draft, admission)?;
         draft.check_entries(index)?;
         let table = self.uploaded(blobs, draft, Segment::Receipts, receipts_table_len(index.transactions()))?;

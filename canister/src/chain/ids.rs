@@ -21,10 +21,10 @@
 use super::append::EnterError;
 use super::keys::NONE;
 use super::records::BlockMeta;
-use super::segments::{ID, Index};
 use super::{ChainStore, IndexTable};
 use crate::blob::BlobStore;
 use crate::table::{Change, HashTable};
+use coppice_interface::segments::{ID, Index};
 use std::ops::Range;
 
 /// Bytes of a link.

@@ -8,11 +8,10 @@
 //! the list behind it only ever loses its end. Where blocks that the reader has seen were rolled back since, it is told.
 
 use super::ChainStore;
-use super::append::MAX_ENTRIES;
 use super::keys::{LINK, NONE, split_link};
 use super::records::Hash;
-use super::segments::{ID, KEY_HEADER, MAX_KEY, Segment, id_offset, split_key_header};
 use crate::blob::BlobStore;
+use coppice_interface::segments::{ID, KEY_HEADER, MAX_ENTRIES, MAX_KEY, Segment, id_offset, split_key_header};
 use coppice_interface::{KeyCursor, KeyError, KeyPage, KeyTransaction};
 use serde_bytes::ByteBuf;
 

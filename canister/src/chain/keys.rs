@@ -22,10 +22,10 @@
 
 use super::ChainStore;
 use super::records::BlockMeta;
-use super::segments::{Index, Key};
 use crate::blob::BlobStore;
 use crate::memory::GrowError;
 use crate::table::Change;
+use coppice_interface::segments::{Index, Key};
 use std::ops::Range;
 
 /// Bytes of a link.

@@ -24,37 +24,32 @@ mod remove;
 mod reset;
 mod rollback;
 mod rollbacks;
-pub mod segments;
 mod state;
 mod sweep;
 mod transit;
 mod upload;
 mod verified;
 
-pub use append::{Admission, MAX_BLOCK, MAX_ENTRIES};
+pub use append::Admission;
+pub use coppice_interface::segments::Segment;
 pub use key_pages::MAX_KEY_PAGE;
 pub use read::MAX_REPLY;
 pub use records::{BlockMeta, BlockRecord, Hash, MAX_HASH};
 pub use remove::{Removal, Removed};
 pub use rollback::RolledBack;
 pub use rollbacks::Rollbacks;
-pub use segments::Segment;
 pub use state::ChainState;
 pub use sweep::{IndexTable, Sweep, TableDebt};
-pub use transit::SLICE;
 pub use upload::{MAX_CHUNK, Opened};
 
 use crate::blob::{BlobStore, Class, Owner};
 use crate::memory::{self, Region};
 use crate::table::{HashTable, TableStats};
+use coppice_interface::{BLOCK_BYTES, REFERENCE_BYTES};
 use log::Log;
 use records::RecordStore;
 use std::rc::Rc;
 
-/// Bytes of a block's record.
-pub const BLOCK_BYTES: u64 = 320;
-/// Bytes of an entry of an index, with its share of what is empty.
-pub const REFERENCE_BYTES: u64 = 32;
 /// Blocks behind the first that the index's 40-bit block numbers can name.
 const MAX_SPAN: u64 = 1 << 40;
 

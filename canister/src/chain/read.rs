@@ -2,9 +2,9 @@
 
 use super::ChainStore;
 use super::records::{BlockMeta, BlockRecord};
-use super::segments::{ID, Segment, id_offset, receipts_table_len};
 use crate::blob::BlobStore;
 use crate::table::same_key;
+use coppice_interface::segments::{ID, Segment, id_offset, receipts_table_len};
 use coppice_interface::{Block, BlockHeader, BlockStorage, ReadError, Receipt, SegmentPart, TransactionLocation};
 use serde_bytes::ByteBuf;
 

@@ -20,10 +20,9 @@
 //! ```
 //! The sum of references before a block says how many lie between any two blocks, without reading those between.
 
-use super::append::MAX_BLOCK;
-use super::segments::Segment;
 use super::{ids, keys};
-use crate::memory::{GrowError, PAGE, Region};
+use crate::memory::{GrowError, Region, WASM_PAGE};
+use coppice_interface::segments::{MAX_BLOCK, Segment};
 use serde_bytes::ByteBuf;
 
 const MAGIC: [u8; 4] = *b"CPBR";
@@ -43,7 +42,7 @@ pub const PAGE_RECORDS: u64 = 256;
 /// Bytes of a page of records.
 const RECORD_PAGE: u64 = PAGE_RECORDS * RECORD as u64;
 const RING: u64 = 1 << 20;
-const DIRECTORY: u64 = PAGE;
+const DIRECTORY: u64 = WASM_PAGE;
 const POOL: u64 = DIRECTORY + RING * 4;
 /// Bytes of the longest block hash.
 pub const MAX_HASH: usize = 32;

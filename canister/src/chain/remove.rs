@@ -6,10 +6,10 @@
 //! head out.
 
 use super::records::{BlockMeta, PAGE_RECORDS};
-#[cfg(feature = "bench")]
-use super::segments::{Index, Segment};
 use super::{ChainState, ChainStore};
 use crate::blob::{BlobPtr, BlobStore, Owner};
+#[cfg(feature = "bench")]
+use coppice_interface::segments::{Index, Segment};
 use std::ops::Range;
 
 /// What was taken out.

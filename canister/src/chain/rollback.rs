@@ -6,11 +6,11 @@
 
 use super::ChainStore;
 use super::records::{BlockMeta, PAGE_RECORDS};
-use super::segments::{Index, Segment};
 use super::transit::{Transit, Way};
 use super::upload::Opened;
 use crate::blob::BlobStore;
 use coppice_interface::RollbackError;
+use coppice_interface::segments::{Index, Segment};
 use std::ops::Range;
 
 /// What a piece of a rollback did.

@@ -4,6 +4,7 @@ use super::*;
 use crate::blob::{BlobStore, Owner};
 use crate::runtime::native;
 use crate::testing::{block, fresh, id, reopen};
+use coppice_interface::segments::Index;
 use coppice_interface::*;
 use proptest::prelude::*;
 use serde_bytes::ByteBuf;
@@ -125,7 +126,7 @@ fn ids_are_entered_whole_or_not_at_all() {
     append(&mut chain, &mut blobs, &block(1, &repeated(1), 10)).unwrap();
     let (state, entries) = (*chain.state(), chain.index_stats().entries);
     let bytes = block(2, &repeated(2), 10).index;
-    let index = segments::Index::parse(&bytes).unwrap();
+    let index = Index::parse(&bytes).unwrap();
     chain.index.fail_after(50);
     let meta = BlockMeta { number: 2, transactions: 200, id_links: 0, ..chain.meta(1).unwrap() };
     let refused = chain.insert_ids(&blobs, &meta, &index, 0..200).err();

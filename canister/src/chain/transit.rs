@@ -14,12 +14,9 @@
 //! Ids come first, by position, then keys, by transaction. They go in the opposite order, each leaving what it has replaced.
 
 use super::ChainStore;
-use super::append::MAX_ENTRIES;
-use super::segments::Index;
+use coppice_interface::segments::{Index, MAX_ENTRIES, SLICE};
 use std::ops::Range;
 
-/// References of a slice: a page each, and a few more of overflow and splits, stay below 75 MiB with all else of a message.
-pub const SLICE: u64 = 12_500;
 /// Pages of 4 KiB of both tables up to which a slice is a whole block: all of them may change.
 const SMALL_TABLES: u64 = 15_000;
 

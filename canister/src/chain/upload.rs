@@ -14,15 +14,15 @@
 //! ```
 
 use super::ChainStore;
-use super::append::{Admission, Draft, Place};
+use super::append::{Admission, Draft, Standing};
 use super::records::{Hash, PAGE_RECORDS};
 use super::remove::release;
-use super::segments::Segment;
 use super::transit::Way;
 use super::verified::Verified;
 use crate::blob::{BlobStore, Owner};
 use crate::memory::{Region, cell};
 use candid::Principal;
+use coppice_interface::segments::Segment;
 use coppice_interface::{AppendError, BeginBlock, OpenBlock, PutBlockChunk, UploadError, UploadProgress};
 use std::ops::Range;
 
@@ -220,7 +220,7 @@ impl ChainStore {
             block.lengths.into(),
             &block.sha256,
         )?;
-        if let Place::Known = self.place(&draft)? {
+        if let Standing::Known = self.standing(&draft)? {
             let chunks = draft.payload_len().div_ceil(u64::from(block.chunk_size)) as u32;
             return Ok(UploadProgress { chunks, missing: 0 });
         }

@@ -7,11 +7,11 @@
 
 use super::ChainStore;
 use super::append::Draft;
-use super::segments::Segment;
 use super::upload::uploaded_range;
 use crate::blob::BlobStore;
 use crate::memory::{Region, cell};
 use coppice_interface::UploadError;
+use coppice_interface::segments::Segment;
 use sha2::Sha256;
 use sha2::digest::Digest;
 use sha2::digest::common::hazmat::{SerializableState, SerializedState};

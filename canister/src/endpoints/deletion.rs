@@ -38,34 +38,43 @@ fn scheduling<T>(
     result
 }
 
+/// Schedules the deletion of a blob that no record names; a producer's or an operator's. A row that is there already keeps
+/// its number, gets the height, and is tried from the start, as often as the call is repeated.
 #[candid_method(update)]
-#[update(guard = "scheduler", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "scheduler", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn schedule_blob_deletion(arg: ScheduleBlobDeletion) -> Result<ScheduledBlobDeletion, BlobDeletionError> {
     scheduling("schedule_blob_deletion", &arg.name, |state, now| {
         state.deletions.schedule(&Name::from(&arg.name), arg.delete_at_height, now)
     })
 }
 
+/// Takes a blob's row out of the queue, and says whether there was one; a producer's or an operator's. A repeated call
+/// answers `false`.
 #[candid_method(update)]
-#[update(guard = "scheduler", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "scheduler", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn cancel_blob_deletion(name: BlobName) -> Result<bool, BlobDeletionError> {
     scheduling("cancel_blob_deletion", &name, |state, now| state.deletions.cancel(&Name::from(&name), now))
 }
 
+/// Rows of the queue, by number, as far as they answer to what is asked; for anyone. A call looks at 10,000 rows at most:
+/// there is more while there is a cursor.
 #[candid_method(query)]
 #[query(hidden = true, decode_with = "wire::arg")]
 fn list_blob_deletions(arg: ListBlobDeletions) -> BlobDeletionList {
     read(|state| state.deletions.list(&arg))
 }
 
+/// Rows that wait and whose height is this one or lower, by height; for anyone. `limit` rows at most, and 1,000; 0: 100.
 #[candid_method(query)]
 #[query(hidden = true, decode_with = "wire::args")]
 fn get_pending_blob_deletions(height: u32, limit: u32) -> Vec<BlobDeletion> {
     read(|state| state.deletions.pending(height, limit))
 }
 
+/// Takes a row out of the queue, with the record that waits for it, and says whether there was one; a blob worker's. A
+/// repeated call answers `false`.
 #[candid_method(update)]
-#[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn remove_blob_deletion(id: u64) -> Result<bool, BlobDeletionError> {
     message(|state, _| {
         let (pruner, mut records) = state.utxo_pruner();
@@ -73,14 +82,19 @@ fn remove_blob_deletion(id: u64) -> Result<bool, BlobDeletionError> {
     })
 }
 
+/// Counts a failure of a row that is not leased, and gives it up at `max_retries`, of which 0 means 1; a blob worker's. A
+/// repeated call counts again.
 #[candid_method(update)]
-#[update(guard = "blob_worker", hidden = true, decode_with = "wire::args")]
+#[update(guard = "blob_worker", hidden = true, decode_with = "wire::args", encode_with = "wire::answer")]
 fn increment_blob_deletion_retry(id: u64, max_retries: u32) -> Result<BlobDeletionRetry, BlobDeletionError> {
     message(|state, now| state.deletions.increment(id, max_retries, now))
 }
 
+/// Says what became of deletions that were not leased; a blob worker's. 10,000 numbers at most; those that the message had
+/// no room for are `remaining`. A row that is completed is unknown to a repeated call and passed over; one that failed
+/// counts again.
 #[candid_method(update)]
-#[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDeletions, BlobDeletionError> {
     message(|state, _| {
         let (pruner, mut records) = state.utxo_pruner();
@@ -88,20 +102,26 @@ fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDe
     })
 }
 
+/// Leases rows whose height has come; a blob worker's. None where nothing is due. The same caller with the same `request`
+/// gets the same lease again while it is live.
 #[candid_method(update)]
-#[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn acquire_blob_deletion_batch(arg: AcquireBlobDeletions) -> Result<Option<BlobDeletionLease>, BlobDeletionError> {
     counted(Hot::AcquireDeletions, || message(|state, now| state.deletions.acquire(caller(), &arg, now)))
 }
 
+/// Has a lease expire so many seconds from now, 43,200 at most; 0: 300. For its holder, a blob worker. Answers the moment
+/// in Unix nanoseconds; repeating the call sets it anew.
 #[candid_method(update)]
-#[update(guard = "blob_worker", hidden = true, decode_with = "wire::args")]
+#[update(guard = "blob_worker", hidden = true, decode_with = "wire::args", encode_with = "wire::answer")]
 fn extend_blob_deletion_batch(token: ByteBuf, lock_timeout_secs: u64) -> Result<u64, BlobDeletionError> {
     message(|state, now| state.deletions.extend(caller(), &token, lock_timeout_secs, now))
 }
 
+/// Says what became of leased rows, and ends the lease once nothing is `remaining`; for its holder, a blob worker. A
+/// repeated call is answered as the first one was.
 #[candid_method(update)]
-#[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn complete_blob_deletion_batch(arg: CompleteBlobDeletionBatch) -> Result<CompletedBlobDeletions, BlobDeletionError> {
     counted(Hot::CompleteDeletions, || {
         message(|state, _| {
@@ -111,20 +131,24 @@ fn complete_blob_deletion_batch(arg: CompleteBlobDeletionBatch) -> Result<Comple
     })
 }
 
+/// Rows that were given up, by number, from the cursor on; for anyone. `limit` rows at most, and 1,000; 0: 100.
 #[candid_method(query)]
 #[query(hidden = true, decode_with = "wire::args")]
 fn list_dead_blob_deletions(cursor: Option<u64>, limit: u32) -> BlobDeletionPage {
     read(|state| state.deletions.dead(cursor, limit))
 }
 
+/// Has a row that was given up tried again from the start; an operator's. A second call answers `NotFound`, as the row
+/// waits again.
 #[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn retry_blob_deletion(id: u64) -> Result<BlobDeletion, BlobDeletionError> {
     let revived = noting("retry_blob_deletion", id, |state| state.deletions.revive(id, time_ns()));
     daemon::arm_deletions();
     revived
 }
 
+/// Everything that an operator needs to see of the queue; for anyone.
 #[query]
 fn get_blob_deletion_status() -> BlobDeletionStatus {
     read(|state| state.deletions.status())

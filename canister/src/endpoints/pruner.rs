@@ -37,8 +37,10 @@ fn notifying<T: Debug>(
     }
 }
 
+/// Says that blocks up to this height are persisted, and schedules the pruning of what is due; a producer's. A height far
+/// above the highest before it is an operator's to say; 0 is refused. The same height again answers what became of it.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn notify_block_persisted(height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
     daemon::watch();
     let answer = notifying("notify_block_persisted", height, |state, by_operator| {
@@ -48,8 +50,11 @@ fn notify_block_persisted(height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerEr
     answer
 }
 
+/// Says that a block of this height was validated, and whether its transactions are marked as mined; a producer's. It
+/// schedules pruning while nothing was ever persisted. A height far above the highest before it is an operator's to say; 0
+/// is refused. The same height again answers what became of it.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::args")]
+#[update(guard = "producer", hidden = true, decode_with = "wire::args", encode_with = "wire::answer")]
 fn notify_block(height: u32, mined_set: bool) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
     daemon::watch();
     let answer = notifying("notify_block", height, |state, by_operator| {
@@ -59,6 +64,7 @@ fn notify_block(height: u32, mined_set: bool) -> Result<UtxoNotifyOutcome, UtxoP
     answer
 }
 
+/// Says whether the block assembly runs: records are pruned only then; a producer's. Repeating the call changes nothing.
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
 fn set_block_assembly_state(assembly: UtxoBlockAssemblyState) {
@@ -66,8 +72,10 @@ fn set_block_assembly_state(assembly: UtxoBlockAssemblyState) {
     daemon::arm_records();
 }
 
+/// Prunes records for this height at once, over as many ticks as that takes, also where the timer is switched off; an
+/// operator's. 0 is refused. Calling again finds what is left.
 #[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn prune_utxos(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
     let job = noting("prune_utxos", height, |state| {
         let (pruner, mut records) = state.utxo_pruner();
@@ -77,8 +85,10 @@ fn prune_utxos(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
     job
 }
 
+/// Sets the heights by which records are pruned, in whichever direction; an operator's. A height of 0 is the one before any
+/// was notified, or pruned. Repeating the call changes nothing.
 #[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn set_heights(heights: UtxoSetHeights) -> Result<UtxoHeightsSet, UtxoPrunerError> {
     let set = noting("set_heights", format!("{heights:?}"), |state| {
         state.utxo_pruner.set_heights(&heights, &state.config.utxo)
@@ -87,16 +97,19 @@ fn set_heights(heights: UtxoSetHeights) -> Result<UtxoHeightsSet, UtxoPrunerErro
     Ok(set)
 }
 
+/// Cancels the job with this number while it waits or runs; an operator's. A second call answers `NotOpen`.
 #[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn cancel_prune_job(id: u64) -> Result<UtxoPruneJob, UtxoPrunerError> {
     let job = noting("cancel_prune_job", id, |state| state.utxo_pruner.cancel(id))?;
     daemon::arm_records();
     Ok(job)
 }
 
+/// Changes the settings by which records are pruned; an operator's. What is left out stays; repeating the call changes
+/// nothing.
 #[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn set_pruner_settings(change: UtxoPrunerSettingsChange) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
     let shown = |state: &State| fields(state.utxo_pruner.settings());
     let settings = mutate(|state| {
@@ -107,28 +120,36 @@ fn set_pruner_settings(change: UtxoPrunerSettingsChange) -> Result<UtxoPrunerSet
     Ok(settings)
 }
 
+/// The settings by which records are pruned; for anyone.
 #[query]
 fn get_pruner_settings() -> UtxoPrunerSettings {
     read(|state| state.utxo_pruner.settings().clone())
 }
 
+/// Sets aside the unmined record in this slot, which cannot be read and stops pruning; an operator's. 100 records at most.
+/// Repeating the call changes nothing.
 #[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn set_aside_unmined(slot: u32) -> Result<(), UtxoPrunerError> {
     noting("set_aside_unmined", slot, |state| state.utxo_pruner.set_aside(slot))
 }
 
+/// Takes back that the record in this slot is set aside or left alone: it is looked at again; an operator's. A second call
+/// answers `NotBlocking`.
 #[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "operator", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn retry_record(slot: u32) -> Result<(), UtxoPrunerError> {
     noting("retry_record", slot, |state| state.utxo_pruner.retry(slot))
 }
 
+/// Everything that an operator needs to see of the pruning of records; for anyone.
 #[query]
 fn get_pruner_status() -> UtxoPrunerStatus {
     read(|state| state.utxo_pruner.status(&state.config.utxo, &state.deletions))
 }
 
+/// Jobs that wait or run, then those that ended, the last first, from the cursor on; for anyone. A page has `limit` jobs at
+/// most, and 500; 0: 100. There is more while there is a cursor.
 #[candid_method(query)]
 #[query(hidden = true, decode_with = "wire::args")]
 fn list_prune_jobs(cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage {

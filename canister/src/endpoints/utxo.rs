@@ -36,8 +36,10 @@ where
     })
 }
 
+/// Creates records of transactions; a producer's. The batch goes as far as one message does, and its items are independent
+/// of each other. A record that is there already answers `TxExists`, which is how a repeated call shows.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "producer", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
 fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreateError>> {
     counted(Hot::UtxoCreate, || {
         mutate(|state| {
@@ -50,14 +52,18 @@ fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreateErro
     })
 }
 
+/// Spends outputs, each transaction's all or none; a producer's. The batch goes as far as one message does. Spending again
+/// with the same spender answers `Ok` and counts nothing.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "producer", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
 fn utxo_spend(arg: UtxoSpendBatch) -> Batch<Result<u32, Vec<RefusedSpend>>> {
     counted(Hot::UtxoSpend, || batch(arg.height, &arg.items, |store, item, call| store.spend(item, call)))
 }
 
+/// Takes spends back; a producer's. The batch goes as far as one message does. Answers whether the named spender held the
+/// output: a repeated call answers `false`.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
     mutate(|state| {
         at(state, arg.height, |store, _, call| {
@@ -71,62 +77,82 @@ fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
     })
 }
 
+/// Notes that a block has transactions, or has them no more; a producer's. The batch goes as far as one message does.
+/// Answers the ids of the blocks that have the transaction now; repeating the call changes nothing.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "producer", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
 fn utxo_set_mined(arg: UtxoSetMinedBatch) -> Batch<Result<Vec<u32>, UtxoError>> {
     counted(Hot::UtxoSetMined, || batch(arg.height, &arg.items, |store, item, call| store.set_mined(&arg, item, call)))
 }
 
+/// Notes whether the blocks of transactions are on the longest chain; a producer's. The batch goes as far as one message
+/// does; repeating the call changes nothing.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_set_on_longest_chain(arg: UtxoSetOnLongestChainBatch) -> Batch<Result<(), UtxoError>> {
     batch(arg.height, &arg.txids, |store, txid, call| store.set_on_longest_chain(txid, arg.on_longest_chain, call))
 }
 
+/// Locks transactions, whose outputs cannot be spent then, or unlocks them; a producer's. The batch goes as far as one
+/// message does; repeating the call changes nothing.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_set_locked(arg: UtxoSetLockedBatch) -> Batch<Result<(), UtxoError>> {
     batch(arg.height, &arg.txids, |store, txid, call| store.set_locked(txid, arg.locked, call))
 }
 
+/// Freezes outputs, or all outputs of a transaction; for the role `Alert`. The batch goes as far as one message does.
+/// Answers how many were frozen; what is frozen already answers `AlreadyFrozen`.
 #[candid_method(update)]
-#[update(guard = "alert", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "alert", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_freeze(arg: UtxoFreezeBatch) -> Batch<Result<u32, UtxoError>> {
     batch(arg.height, &arg.items, |store, item, call| store.set_frozen(item, true, call))
 }
 
+/// Unfreezes outputs, or all outputs of a transaction; for the role `Alert`. The batch goes as far as one message does.
+/// Answers how many were unfrozen; what is not frozen answers `UtxoNotFrozen`.
 #[candid_method(update)]
-#[update(guard = "alert", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "alert", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_unfreeze(arg: UtxoFreezeBatch) -> Batch<Result<u32, UtxoError>> {
     batch(arg.height, &arg.items, |store, item, call| store.set_frozen(item, false, call))
 }
 
+/// Gives frozen outputs a new owner; for the role `Alert`. The batch goes as far as one message does. Answers the height
+/// from which the output is spendable. A repeated call answers `UtxoHashMismatch`, as the output has its new hash.
 #[candid_method(update)]
-#[update(guard = "alert", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "alert", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_reassign(arg: UtxoReassignBatch) -> Batch<Result<u32, UtxoError>> {
     batch(arg.height, &arg.items, |store, item, call| store.reassign(item, call))
 }
 
+/// Marks transactions as double spends, with all that spends from them; a producer's. The batch goes as far as one message
+/// does. Repeating the call marks nothing more.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_set_conflicting(arg: UtxoSetConflictingBatch) -> Batch<Result<Conflict, UtxoError>> {
     batch(arg.height, &arg.txids, |store, txid, call| store.set_conflicting(txid, call))
 }
 
+/// Has conflicting transactions win over those that they conflict with, all of them or none, in one message; a producer's.
+/// A repeated call answers `NotConflicting`, as the winners are conflicting no more.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_process_conflicting(arg: UtxoProcessConflicting) -> Result<ConflictResolution, ConflictError> {
     mutate(|state| at(state, arg.height, |store, _, call| store.process_conflicting(&arg, call)))
 }
 
+/// Keeps records from being pruned until a height; a producer's. The batch goes as far as one message does. Answers whether
+/// there is such a record; repeating the call changes nothing.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_preserve(arg: UtxoPreserveBatch) -> Batch<Result<bool, UtxoError>> {
     batch(0, &arg.txids, |store, txid, _| store.preserve(txid, arg.until))
 }
 
+/// Begins the upload of a transaction that is longer than a message, 32 MiB at most; a producer's, who has one open. The
+/// same upload begun again answers its progress. `utxo_create` with `Uploaded` makes the record.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, TransactionUploadError> {
     let (by, now) = (runtime::caller(), runtime::time_secs());
     let begun = mutate(|state| state.utxo.begin_upload(&mut state.blobs, &arg, &state.config.utxo, by, now));
@@ -134,47 +160,60 @@ fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, Trans
     begun
 }
 
+/// Stores a chunk of the caller's upload, in any order; a producer's. The same chunk again answers `Ok`; other bytes in its
+/// place are refused.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_put_transaction_chunk(arg: PutTransactionChunk) -> Result<UploadProgress, TransactionUploadError> {
     mutate(|state| state.utxo.uploads.put(&mut state.blobs, &arg, runtime::caller(), runtime::time_secs()))
 }
 
+/// Gives up the caller's upload of a transaction, and says whether there was one; a producer's. Repeating the call is safe:
+/// it answers `false`.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_abort_transaction(txid: ByteBuf) -> Result<bool, TransactionUploadError> {
     mutate(|state| state.utxo.uploads.abort(&mut state.blobs, &txid, runtime::caller()))
 }
 
+/// Uploads of transactions that are open; for anyone.
 #[query]
 fn utxo_list_uploads() -> Vec<OpenTransaction> {
     read(|state| state.utxo.uploads.list(state.config.upload_expiry_secs))
 }
 
+/// A record, with as many of its outputs' entries as are asked for, 5,000 at most; for anyone. A limit of 0 asks for none.
 #[candid_method(query)]
 #[query(hidden = true, decode_with = "wire::arg")]
 fn utxo_get(arg: UtxoGet) -> Result<UtxoRecord, UtxoError> {
     read(|state| state.utxo.get(&arg).map_err(UtxoError::from))
 }
 
+/// Bytes of a record's transaction, as many as are asked for and as a reply holds; for anyone. A length of 0 asks for none,
+/// and learns how long the transaction is.
 #[candid_method(query)]
 #[query(hidden = true, decode_with = "wire::arg")]
 fn utxo_get_transaction(arg: UtxoGetPart) -> Result<TransactionPart, UtxoError> {
     read(|state| state.utxo.transaction(&state.blobs, &arg).map_err(UtxoError::from))
 }
 
+/// Bytes of what a record's inputs spend, as many as are asked for and as a reply holds; for anyone. A length of 0 asks for
+/// none, and learns how long they are.
 #[candid_method(query)]
 #[query(hidden = true, decode_with = "wire::arg")]
 fn utxo_get_inpoints(arg: UtxoGetPart) -> Result<InpointsPart, UtxoError> {
     read(|state| state.utxo.inpoints(&arg).map_err(UtxoError::from))
 }
 
+/// Whether outputs can be spent at a height, and who spends them; for anyone. 5,000 outputs at most.
 #[candid_method(query)]
 #[query(hidden = true, decode_with = "wire::arg")]
 fn utxo_get_spend(arg: UtxoGetSpend) -> Result<Vec<UtxoSpendState>, UtxoError> {
     read(|state| state.utxo.spend_states(&arg.outpoints, arg.height).map_err(UtxoError::from))
 }
 
+/// Transactions that the longest chain does not have, from the cursor on, the oldest first; for anyone. A page has `limit`
+/// transactions at most; 0 and more than 2,000: 2,000. There is more while there is a cursor.
 #[candid_method(query)]
 #[query(hidden = true, decode_with = "wire::args")]
 fn utxo_list_unmined(cursor: Option<UnminedCursor>, limit: u32) -> UnminedPage {

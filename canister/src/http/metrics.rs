@@ -6,7 +6,7 @@ use crate::chain::ChainState;
 use crate::meter;
 use crate::runtime;
 use crate::state::State;
-use coppice_interface::{Metric, ProblemCode};
+use coppice_interface::Metric;
 use ic_metrics_encoder::MetricsEncoder;
 use std::io;
 
@@ -134,7 +134,7 @@ impl Text {
         let status = state.pruner.status(&state.chain, &state.blobs, &state.constraints());
         let bit = |is: bool| f64::from(u8::from(is));
         let backlog = &status.backlog;
-        let all: [Plain; 25] = [
+        let all: [Plain; 21] = [
             ("coppice_head_block", Gauge, "Number of the head.", chain.head().unwrap_or(0) as f64),
             (
                 "coppice_oldest_kept_block",
@@ -201,15 +201,6 @@ impl Text {
                 "Pieces of work that trap, and are passed over.",
                 status.set_aside.len() as f64,
             ),
-            (
-                "coppice_upload_open",
-                Gauge,
-                "Whether the upload of a block is open.",
-                bit(state.chain.upload_progress().is_some()),
-            ),
-            ("coppice_rolling_back", Gauge, "Whether a rollback is under way.", bit(chain.rollback_to.is_some())),
-            ("coppice_highest_block", Gauge, "One above the highest head since the last reset.", chain.highest as f64),
-            ("coppice_log_blob_bytes", Gauge, "Bytes of a blob of the log.", f64::from(state.config.log_class)),
         ];
         all.into_iter().try_for_each(|figure| self.plain(figure))?;
         let marks = status.water_marks.map_or([0; 3], |marks| [marks.low, marks.high, marks.emergency]);
@@ -258,9 +249,7 @@ impl Text {
             .map(|owner| (format!("{:?}", owner.owner).to_lowercase(), owner.kept_bytes as f64))
             .collect();
         let owners = owners.iter().map(|(name, bytes)| (name.as_str(), *bytes));
-        self.by(("coppice_owner_kept_bytes", Gauge, "Class bytes of the blobs of an owner."), "owner", owners)?;
-        let regions = storage.regions.iter().map(|region| (region.name.as_str(), region.bytes as f64));
-        self.by(("coppice_region_bytes", Gauge, "Bytes of stable memory of a region."), "region", regions)
+        self.by(("coppice_owner_kept_bytes", Gauge, "Class bytes of the blobs of an owner."), "owner", owners)
     }
 
     fn exporters(&mut self, state: &State) -> io::Result<()> {
@@ -277,20 +266,15 @@ impl Text {
         )?;
         let lag = of(|exporter| exporter.lag_seconds);
         let help = "Seconds since an exporter acknowledged last, while blocks wait for it.";
-        self.by(("coppice_exporter_lag_seconds", Gauge, help), "exporter", lag)?;
-        let bound = of(|exporter| exporter.exported_before_block);
-        let help = "An exporter has acknowledged all blocks below this number.";
-        self.by(("coppice_exporter_exported_before_block", Gauge, help), "exporter", bound)
+        self.by(("coppice_exporter_lag_seconds", Gauge, help), "exporter", lag)
     }
 
     fn health(&mut self, state: &State) -> io::Result<()> {
         let health = state.health();
         self.plain(("coppice_healthy", Kind::Gauge, "Whether all is well.", f64::from(u8::from(health.healthy))))?;
-        let names: Vec<(String, ProblemCode)> =
-            ProblemCode::ALL.iter().map(|code| (format!("{code:?}"), *code)).collect();
-        let raised = |code| health.problems.iter().any(|problem| problem.code == code);
-        let values = names.iter().map(|(name, code)| (name.as_str(), f64::from(u8::from(raised(*code)))));
-        self.by(("coppice_problem", Kind::Gauge, "Whether a problem is raised, by code."), "code", values)?;
+        let names: Vec<String> = health.problems.iter().map(|problem| format!("{:?}", problem.code)).collect();
+        let values = names.iter().map(|name| (name.as_str(), 1.0));
+        self.by(("coppice_problem", Kind::Gauge, "The problems that are raised, by code."), "code", values)?;
         let version = std::iter::once((env!("CARGO_PKG_VERSION"), 1.0));
         self.by(("coppice_info", Kind::Gauge, "The canister's version."), "version", version)
     }
@@ -299,7 +283,10 @@ impl Text {
         let help = "Instructions of a message of the hottest methods since the canister was started, without encoding its answer.";
         let mut builder = self.0.histogram_vec("coppice_message_instructions", help)?;
         let bounds: Vec<f64> = meter::BOUNDS.iter().map(|&bound| bound as f64).chain([f64::INFINITY]).collect();
-        for (name, histogram) in meter::NAMES.iter().zip(meter::histograms()) {
+        // One that was never called has no series.
+        for (name, histogram) in
+            meter::NAMES.iter().zip(meter::histograms()).filter(|(_, histogram)| histogram.buckets != [0; 8])
+        {
             let buckets = bounds.iter().copied().zip(histogram.buckets.iter().map(|&count| count as f64));
             builder = builder.histogram(&[("method", name)], buckets, histogram.sum as f64)?;
         }

@@ -8,11 +8,9 @@ mod json;
 mod metrics;
 mod page;
 
-use crate::state::{State, read};
-use crate::{runtime, wire};
-use candid::candid_method;
+use crate::runtime;
+use crate::state::State;
 use coppice_interface::{HttpRequest, HttpResponse};
-use ic_cdk::query;
 use serde_bytes::ByteBuf;
 
 pub use certified::certify;
@@ -98,15 +96,6 @@ pub fn respond(state: &State, request: &HttpRequest) -> HttpResponse {
         body: ByteBuf::from(body),
         upgrade: None,
     }
-}
-
-/// Answers an HTTP request: `/` a page that shows how the canister is, `/metrics` what a Prometheus server scrapes, `/health` JSON with
-/// status 200 or 503, `/logs` the log as JSON where `public_logs` is set. All else is answered with status 404. An answer is one replica's:
-/// its content is not certified.
-#[candid_method(query)]
-#[query(hidden = true, decode_with = "wire::http_arg")]
-fn http_request(request: HttpRequest) -> HttpResponse {
-    read(|state| respond(state, &request))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 //!          └─ frozen ──────── balance falls by what a page reserves: what is reserved covers as much of the threshold
 //! ```
 
-use super::{GrowError, PAGE, billed_pages, cell};
+use super::{GrowError, WASM_PAGE, billed_pages, cell};
 use crate::runtime::{self, StableMemory};
 use ic_stable_structures::Memory;
 use std::cell::Cell;
@@ -22,7 +22,7 @@ const NS: u64 = 1_000_000_000;
 const NODES: u128 = 13;
 /// Cycles for a GiB and a second (the platform's published prices).
 const GIB_SECOND: u128 = 127_000;
-const PAGES_A_GIB: u128 = (1 << 30) / PAGE as u128;
+const PAGES_A_GIB: u128 = (1 << 30) / WASM_PAGE as u128;
 /// Most cycles that a page has reserved, where the subnet is full: 300 million seconds of its storage, 38 T a GiB.
 const MOST_RESERVED: u128 = 300_000_000 * GIB_SECOND / PAGES_A_GIB;
 /// By how many cycles a page makes the next one dearer at most: the price goes from nothing at 750 GiB to the most at 2 TiB, and a

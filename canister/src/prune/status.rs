@@ -167,9 +167,16 @@ impl Pruner {
         Some(finding(ProblemCode::ExportHeld, message).since_secs(backlog.held_since))
     }
 
-    /// What is wrong with pruning. Where nothing is, that costs little.
-    pub fn problems(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> Vec<Finding> {
-        let Some(due) = self.due(chain, blobs, constraints.guard.as_ref()) else {
+    /// What is wrong with pruning, where this is due. Without sentences, unless they are wanted, that costs little.
+    pub fn problems(
+        &self,
+        chain: &ChainStore,
+        blobs: &BlobStore,
+        constraints: &Constraints,
+        due: Option<&Due>,
+        wanted: bool,
+    ) -> Vec<Finding> {
+        let Some(due) = due else {
             // A sweep may be behind where no block is due.
             return self
                 .behind_since
@@ -182,7 +189,10 @@ impl Pruner {
         let longer = |since: Option<u64>, secs: u64| since.is_some_and(|since| now.saturating_sub(since) > secs);
         let patience = self.policy().map_or(0, |policy| policy.max_export_lag_secs);
         let held = longer(self.stored.held_since, patience) || due.reason == PruneReason::Capacity;
-        if longer(self.behind_since, PATIENCE_SECS) || due.held_by.is_some() && held {
+        let exporter = matches!(due.held_by, Some(HeldBy::Exporter(_) | HeldBy::NoExporter));
+        if !wanted && exporter && held && self.stored.enabled {
+            found.push(finding(ProblemCode::ExportHeld, "").since_secs(self.stored.held_since));
+        } else if longer(self.behind_since, PATIENCE_SECS) || exporter && held {
             let status = self.status(chain, blobs, constraints);
             found.extend(self.behind(&status));
             found.extend(self.held(&status));
@@ -194,8 +204,7 @@ impl Pruner {
     }
 
     /// Blocks that may go now and have not gone.
-    pub fn backlog_blocks(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> u64 {
-        let due = self.due(chain, blobs, constraints.guard.as_ref());
+    pub fn backlog_blocks(&self, chain: &ChainStore, due: Option<&Due>) -> u64 {
         due.map_or(0, |due| due.before.saturating_sub(chain.state().oldest))
     }
 

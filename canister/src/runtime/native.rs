@@ -1,12 +1,12 @@
 //! The native twin of the platform: a world that a test drives, one for each thread.
 
+use crate::memory::WASM_PAGE;
 use candid::Principal;
 use ic_stable_structures::Memory;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-const PAGE: u64 = 65_536;
 /// A page as the platform counts them.
 const OS_PAGE: u64 = 4_096;
 
@@ -51,8 +51,6 @@ pub struct World {
     pub controllers: Vec<Principal>,
     /// Raw pages at which growth is refused.
     pub max_pages: u64,
-    /// The last answer.
-    pub reply: Vec<u8>,
     /// What the subnet certifies.
     pub certified_data: [u8; 32],
     /// Records, by their id, of which looking at one is a trap.
@@ -93,7 +91,6 @@ impl Default for World {
             argument_bytes: 0,
             controllers: Vec::new(),
             max_pages: 8_192_000,
-            reply: Vec::new(),
             certified_data: [0; 32],
             trapping: Vec::new(),
             log: Vec::new(),
@@ -175,7 +172,7 @@ pub struct SparseMemory;
 
 impl SparseMemory {
     fn check(world: &World, offset: u64, len: usize) {
-        assert!(offset + len as u64 <= world.pages * PAGE, "stable memory: out of bounds");
+        assert!(offset + len as u64 <= world.pages * WASM_PAGE, "stable memory: out of bounds");
     }
 
     /// Counts an access, and traps where that is planned; quietly, as it is no failure of the test.
@@ -225,9 +222,9 @@ impl Memory for SparseMemory {
             let mut done = 0;
             while done < dst.len() {
                 let at = offset + done as u64;
-                let inside = (at % PAGE) as usize;
-                let n = (PAGE as usize - inside).min(dst.len() - done);
-                match world.content.get(&(at / PAGE)) {
+                let inside = (at % WASM_PAGE) as usize;
+                let n = (WASM_PAGE as usize - inside).min(dst.len() - done);
+                match world.content.get(&(at / WASM_PAGE)) {
                     Some(page) => dst[done..done + n].copy_from_slice(&page[inside..inside + n]),
                     None => dst[done..done + n].fill(0),
                 }
@@ -244,12 +241,18 @@ impl Memory for SparseMemory {
             let mut done = 0;
             while done < src.len() {
                 let at = offset + done as u64;
-                let inside = (at % PAGE) as usize;
-                let n = (PAGE as usize - inside).min(src.len() - done);
+                let inside = (at % WASM_PAGE) as usize;
+                let n = (WASM_PAGE as usize - inside).min(src.len() - done);
                 if let Some(before) = &mut world.before {
-                    before.content.entry(at / PAGE).or_insert_with(|| world.content.get(&(at / PAGE)).cloned());
+                    before
+                        .content
+                        .entry(at / WASM_PAGE)
+                        .or_insert_with(|| world.content.get(&(at / WASM_PAGE)).cloned());
                 }
-                let page = world.content.entry(at / PAGE).or_insert_with(|| vec![0; PAGE as usize].into_boxed_slice());
+                let page = world
+                    .content
+                    .entry(at / WASM_PAGE)
+                    .or_insert_with(|| vec![0; WASM_PAGE as usize].into_boxed_slice());
                 page[inside..inside + n].copy_from_slice(&src[done..done + n]);
                 done += n;
             }

@@ -39,7 +39,7 @@ const FIRST: u64 = 4096;
 const USED: u8 = 0xA5;
 const FREE: u8 = 0x5A;
 /// Bytes of a page of the platform's.
-const PAGE: u64 = 4_096;
+const OS_PAGE: u64 = 4_096;
 /// Slots are named by 32 bits.
 const MOST: u64 = UNIT << 32;
 /// Classes above the one that fits whose free slots are taken: twice the size at most.
@@ -294,7 +294,7 @@ impl Slots {
             journal.replaced.push((at, old));
         }
         if let Some(pages) = &mut self.changed {
-            (at / PAGE..=(at + bytes.len() as u64 - 1) / PAGE).for_each(|page| pages.add(page));
+            (at / OS_PAGE..=(at + bytes.len() as u64 - 1) / OS_PAGE).for_each(|page| pages.add(page));
         }
         self.region.write(at, bytes);
     }

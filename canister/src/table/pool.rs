@@ -10,14 +10,14 @@
 //! Segment `s` holds the primary buckets `128·s …`. A free overflow bucket's `next` names the next free one.
 
 use super::bucket::{BUCKET, ENTRY, Entry, Head, bucket_of, entry_offset};
-use crate::memory::{GrowError, PAGE, Region};
+use crate::memory::{GrowError, Region, WASM_PAGE};
 
 const MAGIC: [u8; 4] = *b"CPHT";
 const VERSION: u16 = 1;
 /// Buckets of a page, and of a segment.
-pub const PAGE_BUCKETS: u64 = PAGE / BUCKET;
+pub const PAGE_BUCKETS: u64 = WASM_PAGE / BUCKET;
 const SEGMENTS: u64 = 1 << 19;
-const DIRECTORY: u64 = PAGE;
+const DIRECTORY: u64 = WASM_PAGE;
 const POOL: u64 = DIRECTORY + SEGMENTS * 4;
 
 /// A bucket's place: page · 128 + place in the page. 0 is a primary bucket, so it says "none" of an overflow bucket.
@@ -51,7 +51,7 @@ pub struct Pool {
 impl Pool {
     /// Makes a pool with its first segment.
     pub fn create(region: Region, hash_seed: u64) -> Result<Self, GrowError> {
-        region.reserve(POOL + PAGE)?;
+        region.reserve(POOL + WASM_PAGE)?;
         let header = Header {
             buckets: 0,
             entries: 0,
@@ -112,7 +112,7 @@ impl Pool {
 
     /// Grows memory so that `pages` more can be handed out.
     pub fn reserve(&self, pages: u64) -> Result<(), GrowError> {
-        self.region.reserve(POOL + (u64::from(self.header.pages) + pages) * PAGE)
+        self.region.reserve(POOL + (u64::from(self.header.pages) + pages) * WASM_PAGE)
     }
 
     fn add_page(&mut self) -> Result<u32, GrowError> {

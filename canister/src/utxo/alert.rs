@@ -6,7 +6,7 @@ use super::record::{ENTRY, Head, at, page_at, page_slot};
 use super::spend::EntryPlace;
 use super::{Call, Found, UtxoStore, bad, hash_of};
 use crate::slots::SlotId;
-use coppice_interface::{FreezeTarget, Reassign, Spender, UtxoRefusal};
+use coppice_interface::{FreezeTarget, Reassign, Spender, UtxoHash, UtxoRefusal};
 use serde_bytes::ByteBuf;
 
 /// Entries that are read at a time.
@@ -69,7 +69,7 @@ impl UtxoStore {
                 if let Some(hash) = &target.utxo_hash
                     && hash_of("utxo_hash", hash)? != entry.hash
                 {
-                    return Err(UtxoRefusal::UtxoHashMismatch { stored: ByteBuf::from(entry.hash) });
+                    return Err(UtxoRefusal::UtxoHashMismatch { stored: UtxoHash::from(entry.hash) });
                 }
                 utxos = 1;
                 if entry.is(FROZEN) != frozen {
@@ -115,7 +115,7 @@ impl UtxoStore {
         let found = self.find(&txid)?;
         let (place, entry) = self.utxo(&found, vout)?;
         if entry.hash != old {
-            return Err(UtxoRefusal::UtxoHashMismatch { stored: ByteBuf::from(entry.hash) });
+            return Err(UtxoRefusal::UtxoHashMismatch { stored: UtxoHash::from(entry.hash) });
         }
         if !entry.is(FROZEN) {
             return Err(UtxoRefusal::UtxoNotFrozen);
@@ -130,8 +130,8 @@ impl UtxoStore {
         extras.spendable_in.insert(vout, spendable_at);
         extras.reassignments.push(Reassigned {
             vout,
-            old: item.utxo_hash.clone(),
-            new: item.new_utxo_hash.clone(),
+            old: item.utxo_hash.clone().into(),
+            new: item.new_utxo_hash.clone().into(),
             height: call.height,
         });
         self.atomically(|store| {

@@ -7,7 +7,8 @@ use super::{Call, Found, UtxoStore, bad, hash_of};
 use crate::runtime;
 use crate::slots::SlotId;
 use coppice_interface::{
-    Conflict, ConflictError, ConflictResolution, Outpoint, Spender, Unspend, UtxoProcessConflicting, UtxoRefusal,
+    Conflict, ConflictError, ConflictResolution, Outpoint, Spender, Unspend, UtxoHash, UtxoProcessConflicting,
+    UtxoRefusal,
 };
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, HashSet};
@@ -53,7 +54,7 @@ impl Hold {
         let ((txid, vout), (spender, vin)) = (self.outpoint, self.entry.spender);
         Unspend {
             outpoint: Outpoint { txid: ByteBuf::from(txid), vout },
-            utxo_hash: ByteBuf::from(self.entry.hash),
+            utxo_hash: UtxoHash::from(self.entry.hash),
             spender: Spender { txid: ByteBuf::from(spender), vin },
         }
     }

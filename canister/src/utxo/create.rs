@@ -4,7 +4,7 @@ use super::draft::{Body, Draft, check_mined};
 use super::extras::Extras;
 use super::order::Order;
 use super::parse::Parsed;
-use super::record::{ENTRY, HEAD_BLOCKS, Hash, Head, INPUT, INPUTS_OF_PAGE, PAGE, PAGE_HEAD, flag, parents};
+use super::record::{ENTRY, EXTRA, HEAD_BLOCKS, Hash, Head, INPUT, INPUTS_OF_PAGE, PAGE_HEAD, flag, parents};
 use super::{Call, Found, UtxoStore, entry, place};
 use crate::blob::{BlobPtr, BlobStore};
 use crate::slots::{MAX_LEN, SlotId};
@@ -18,7 +18,7 @@ const LONG_TAIL: usize = 4_096;
 fn page_bytes(number: u32, master: SlotId, outputs: &[Option<Hash>], out: &mut Vec<u8>) {
     let utxos = outputs.iter().flatten().count() as u32;
     out.clear();
-    out.extend(PAGE);
+    out.extend(EXTRA);
     out.extend([0; 2]);
     [number, utxos, 0, 0, master].iter().for_each(|word| out.extend(word.to_le_bytes()));
     entries_onto(outputs, out);
@@ -84,7 +84,7 @@ impl UtxoStore {
         self.check_absent(&parsed.txid)?;
 
         let mut head = draft.head(item, call);
-        let placed = draft.place(blobs, &mut head, call)?;
+        let placed = draft.store(blobs, &mut head, call)?;
         // The pages of its bytes, one of the blobs' table and one of what is free.
         let written = |part: &BlobPtr| u64::from(part.len).div_ceil(4_096) + 2;
         self.changed.blobs += placed.blobs.iter().map(written).sum::<u64>();

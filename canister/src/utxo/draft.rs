@@ -224,7 +224,7 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// `ExternalFull`, `OutOfSpace`, `LowCycles`; nothing has changed.
-    pub(super) fn place(&self, blobs: &mut BlobStore, head: &mut Head, call: &Call) -> Result<Placed<'_>, UtxoRefusal> {
+    pub(super) fn store(&self, blobs: &mut BlobStore, head: &mut Head, call: &Call) -> Result<Placed<'_>, UtxoRefusal> {
         let settings = call.settings;
         let limit = settings.max_external_bytes;
         let external = settings.externalize_all

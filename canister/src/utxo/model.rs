@@ -108,7 +108,7 @@ impl Hold {
 
 impl Output {
     fn check_hash(&self, hash: &Hash) -> Result<(), UtxoRefusal> {
-        let stored = buf(&self.hash);
+        let stored = UtxoHash::from(self.hash);
         if self.hash == *hash { Ok(()) } else { Err(UtxoRefusal::UtxoHashMismatch { stored }) }
     }
 
@@ -470,8 +470,8 @@ impl Model {
         record.spendable_in.insert(vout, from);
         record.reassignments.push(Reassignment {
             offset: vout,
-            utxo_hash: buf(&hash),
-            new_utxo_hash: buf(&new),
+            utxo_hash: UtxoHash::from(hash),
+            new_utxo_hash: UtxoHash::from(new),
             block_height: call.height,
         });
         record.evaluate(call);

@@ -2,7 +2,7 @@
 
 use super::entry::{Entry, SPENDER_DELETED, SPENT};
 use super::order::{self, LATE, Order, Watch};
-use super::record::{HEAD, Hash, Head, PAGE, at, flag, inputs_from, page_at, page_slot, parents};
+use super::record::{EXTRA, HEAD, Hash, Head, at, flag, inputs_from, page_at, page_slot, parents};
 use super::spend::EntryPlace;
 use super::{Call, Changed, Found, UtxoStore};
 use crate::slots::SlotId;
@@ -215,7 +215,7 @@ impl UtxoStore {
             let page_slot = page_slot(slots, slot, &head, page);
             let of_outputs = |page_slot| {
                 let at: [u8; 2] = slots.read(page_slot, 0);
-                at == PAGE && slots.read_u32(page_slot, page_at::MASTER) == slot
+                at == EXTRA && slots.read_u32(page_slot, page_at::MASTER) == slot
             };
             if !slots.holds(page_slot, 24) || (page <= head.extra_pages && !of_outputs(page_slot)) {
                 return Err(corrupt(&format!("page {page}")));

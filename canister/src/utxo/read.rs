@@ -81,8 +81,8 @@ impl UtxoStore {
                 .into_iter()
                 .map(|r| Reassignment {
                     offset: r.vout,
-                    utxo_hash: r.old,
-                    new_utxo_hash: r.new,
+                    utxo_hash: r.old.into_vec().into(),
+                    new_utxo_hash: r.new.into_vec().into(),
                     block_height: r.height,
                 })
                 .collect(),
@@ -201,7 +201,7 @@ impl UtxoStore {
         };
         Ok(UtxoSpendState {
             status,
-            utxo_hash: entry.map(|entry| ByteBuf::from(entry.hash)),
+            utxo_hash: entry.map(|entry| UtxoHash::from(entry.hash)),
             spender: entry.and_then(|entry| entry.spent_by()),
         })
     }

@@ -46,7 +46,7 @@ pub const HEAD_BLOCKS: u32 = 2;
 /// What a master's slot begins with.
 pub const MASTER: [u8; 2] = [1, 1];
 /// What a page's slot begins with.
-pub const PAGE: [u8; 2] = [2, 1];
+pub const EXTRA: [u8; 2] = [2, 1];
 
 /// Flags of a record.
 pub mod flag {

@@ -6,7 +6,7 @@ use super::record::{ENTRY, HEAD, Hash, Head, PAGE_HEAD, at, flag, page_at, page_
 use super::{Call, Found, UtxoStore, hash_of};
 use crate::slots::SlotId;
 use crate::table::same_key;
-use coppice_interface::{RefusedSpend, Spend, Spender, TransactionSpends, Unspend, UtxoRefusal};
+use coppice_interface::{RefusedSpend, Spend, Spender, TransactionSpends, Unspend, UtxoHash, UtxoRefusal};
 use serde_bytes::ByteBuf;
 
 /// Refused spends of a transaction that are named.
@@ -172,7 +172,7 @@ impl UtxoStore {
         Self::check_record(&found.head, call, strictness)?;
         let (place, entry) = self.utxo(found, vout)?;
         if hash.is_some_and(|hash| !same_key(hash, &entry.hash)) {
-            return Err(UtxoRefusal::UtxoHashMismatch { stored: ByteBuf::from(entry.hash) });
+            return Err(UtxoRefusal::UtxoHashMismatch { stored: UtxoHash::from(entry.hash) });
         }
         if entry.is(FROZEN) {
             return Err(UtxoRefusal::Frozen);
@@ -298,7 +298,7 @@ impl UtxoStore {
         let Some(run) = &mut last.0 else { return Err(UtxoRefusal::TxNotFound) };
         let (place, entry) = self.utxo(&run.found, item.outpoint.vout)?;
         if !same_key(&entry.hash, &hash) {
-            return Err(UtxoRefusal::UtxoHashMismatch { stored: ByteBuf::from(entry.hash) });
+            return Err(UtxoRefusal::UtxoHashMismatch { stored: UtxoHash::from(entry.hash) });
         }
         run.touched = true;
         let held = entry.held_by(&spender, item.spender.vin);

@@ -21,14 +21,14 @@ pub struct Ended {
     oldest: u64,
 }
 
-fn place(which: u64) -> u64 {
+fn slot_of(which: u64) -> u64 {
     cell::JOBS + which % cell::JOBS_LEN * cell::JOB_LEN as u64
 }
 
 impl Ended {
     /// Adds a job, and forgets the oldest where there are more than `most`.
     pub fn push(&mut self, cells: &Region, job: &UtxoPruneJob, most: u32) {
-        if let Err(why) = cell::save(cells, (place(self.count), cell::JOB_LEN), MAGIC, VERSION, job) {
+        if let Err(why) = cell::save(cells, (slot_of(self.count), cell::JOB_LEN), MAGIC, VERSION, job) {
             logs::error(&format!("job {}: {why}", job.id));
         }
         self.count += 1;
@@ -43,7 +43,7 @@ impl Ended {
     /// The jobs that ended before the `before`th, the last first.
     fn backwards(self, cells: &Region, before: u64) -> impl Iterator<Item = (u64, UtxoPruneJob)> {
         let kept = self.oldest..before.min(self.count);
-        kept.rev().filter_map(|which| Some((which, cell::load(cells, place(which), MAGIC, VERSION).ok()??)))
+        kept.rev().filter_map(|which| Some((which, cell::load(cells, slot_of(which), MAGIC, VERSION).ok()??)))
     }
 
     /// One of the jobs that ended last.

@@ -46,7 +46,9 @@ use run::{At, Durations, Run};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
-const MAGIC: [u8; 4] = *b"CPUP";
+const MAGIC: [u8; 4] = *b"CPUR";
+/// What it was while the upload of a block had the same.
+const MAGIC_BEFORE: [u8; 4] = *b"CPUP";
 const VERSION: u16 = 1;
 const CAPACITY: usize = 32 << 10;
 /// Unmined records that can be set aside.
@@ -140,7 +142,8 @@ impl UtxoPruner {
     /// # Errors
     /// A sentence that says what is wrong with it.
     pub fn open(cells: Rc<Region>) -> Result<Self, String> {
-        let stored: Option<Stored> = cell::load(&cells, cell::UTXO_PRUNER, MAGIC, VERSION)?;
+        let load = |magic| cell::load::<Stored>(&cells, cell::UTXO_PRUNER, magic, VERSION);
+        let stored = load(MAGIC).or_else(|why| load(MAGIC_BEFORE).map_err(|_| why))?;
         let stored = stored.unwrap_or_default();
         Ok(Self { cells, stored, ticks: 0, next_tick: 0, paused: false })
     }

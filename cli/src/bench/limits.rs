@@ -21,6 +21,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         ("index", "key_find", _) => (6_000, 15_400),
         ("index", "key_remove", _) => (4_000, 8_350),
         ("sweep", "prune", _) => (1_200, 1_710),
+        ("chain", "append", 100) => (100_000, 130_000),
         ("chain", "idle firing", _) => (100_000, 53_000),
         ("chain", "refused at the door", _) => (16_000, 16_000),
         // A pruned record; and its share of a tick of a billion instructions that prunes 30,000.
@@ -33,6 +34,9 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         ("observe", "scrape", _) => (5_000_000, 5_000_000),
         ("deletion", "lease", _) => (25_000, 34_700),
         ("deletion", "lease with records", _) => (48_000, 65_200),
+        ("utxo", "create message", _) => (400_000, 214_000),
+        ("utxo", "set_mined message", _) => (400_000, 150_000),
+        ("utxo", "spend message", _) => (400_000, 104_000),
         ("utxo", _, outputs) => return records_tomorrow(op, outputs).filter(|_| price == Price::Tomorrow),
         _ => return None,
     };
@@ -66,7 +70,7 @@ mod tests {
         assert_eq!(limit(Price::Tomorrow, "blob", "store", 4_096), Some(15_700));
         assert_eq!(limit(Price::Tomorrow, "utxo", "spend", 100), Some(164_000));
         assert_eq!(limit(Price::Today, "utxo", "spend", 100), None, "the plain map says");
-        assert_eq!(limit(Price::Tomorrow, "utxo", "spend message", 1), None);
+        assert_eq!(limit(Price::Today, "utxo", "spend message", 1), Some(400_000));
         assert_eq!(limit(Price::Today, "blob", "read", 4_096), None);
     }
 }

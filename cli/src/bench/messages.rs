@@ -6,6 +6,7 @@ use super::{Bench, Each, Subject, limits};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use candid::{CandidType, Decode, Encode, Principal};
 use coppice_host::{Execution, Kind};
+use coppice_interface::segments::{ID, encode_index, encode_receipts};
 use coppice_interface::*;
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
@@ -25,16 +26,12 @@ fn hash(number: u64) -> ByteBuf {
 
 /// A block of `body` bytes with `transactions` transactions and a receipt of 100 bytes for each.
 fn block(number: u64, body: usize, transactions: u32) -> AppendBlock {
-    let mut index = transactions.to_le_bytes().to_vec();
-    let mut receipts = index.clone();
-    for position in 0..transactions {
-        index.extend(Sha256::digest([number.to_le_bytes(), u64::from(position).to_be_bytes()].concat()));
-        receipts.extend((100 * (position + 1)).to_le_bytes());
-    }
-    index.extend([0; 4]);
+    let id = |position: u32| Sha256::digest([number.to_le_bytes(), u64::from(position).to_be_bytes()].concat()).into();
+    let ids: Vec<[u8; ID]> = (0..transactions).map(id).collect();
     // No block has the bytes of the one before it, or its heap pages would be those of that block and free.
     let fill = number as u8;
-    receipts.resize(receipts.len() + 100 * transactions as usize, fill);
+    let receipts = encode_receipts(&vec![[fill; 100]; transactions as usize]).expect("the receipts fit");
+    let index = encode_index(ids.into_iter(), [].into_iter()).expect("the ids fit");
     let parent_hash = hash(number.wrapping_sub(1));
     let [body, receipts, index] = [vec![fill; body], receipts, index].map(ByteBuf::from);
     AppendBlock {
@@ -47,13 +44,6 @@ fn block(number: u64, body: usize, transactions: u32) -> AppendBlock {
         index,
         sha256: [hash(0), hash(0), hash(0)].into(),
     }
-}
-
-/// The block with its digests.
-fn sealed(block: AppendBlock) -> AppendBlock {
-    let digests =
-        [&block.body, &block.receipts, &block.index].map(|bytes| ByteBuf::from(Sha256::digest(bytes).to_vec()));
-    AppendBlock { sha256: digests.into(), ..block }
 }
 
 impl Bench {
@@ -165,7 +155,7 @@ pub fn chain(subject: &Subject, each: Each) -> Result<()> {
         figure("prune", body, &execution)?;
         bench.verify_segments(true)?;
         for number in KEPT + 1..=KEPT + 2 {
-            let block = Encode!(&sealed(block(number, body as usize, transactions)))?;
+            let block = Encode!(&block(number, body as usize, transactions).sealed())?;
             let ((), execution) = bench.done::<(), AppendError>("append_block", block)?;
             if number == KEPT + 2 {
                 figure("append verified", body, &execution)?;

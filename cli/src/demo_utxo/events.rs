@@ -3,6 +3,7 @@
 use super::ledger::Id;
 use super::plan::DEPTH;
 use super::story::{Aside, OnChain, Story};
+use crate::client::Wait;
 use crate::report::count;
 use crate::site::Site;
 use crate::utxo::send;
@@ -110,7 +111,7 @@ impl<S: Site> Story<'_, S> {
             _ => return Ok(()),
         };
         for parent in &parents {
-            let there = self.client.utxo_get(&UtxoGet { txid: self.key(*parent), first: 0, limit: 0 })?;
+            let there = self.client.utxo_get(&UtxoGet { txid: self.key(*parent), first: 0, limit: 0 }).wait()?;
             match (stage, there) {
                 (Stage::Gone, Err(UtxoError::TxNotFound)) => {}
                 (Stage::Seen | Stage::Preserved | Stage::Outlived | Stage::Mined | Stage::Expired, Ok(_)) => {}
@@ -129,7 +130,7 @@ impl<S: Site> Story<'_, S> {
         let persisted = self.persister.catch_up(height);
         self.notify_persisted(persisted)?;
         self.await_status("a job is due", |status| status.running.is_some() || status.pending.is_none())?;
-        self.client.set_block_assembly_state(UtxoBlockAssemblyState::NotRunning)?;
+        self.client.set_block_assembly_state(UtxoBlockAssemblyState::NotRunning).wait()?;
         self.assembling = false;
         self.await_status("the block assembly stopped", |status| status.running.is_none())?;
         let stopped = self.jobs.figures.stopped;
@@ -141,11 +142,11 @@ impl<S: Site> Story<'_, S> {
                 false => "reorg: the block assembly stops".into(),
             },
         )?;
-        match self.client.prune_utxos(height)? {
+        match self.client.prune_utxos(height).wait()? {
             Err(UtxoPrunerError::BlockAssemblyNotRunning) => {}
             other => bail!("prune_utxos in a reorg: {other:?}"),
         }
-        let before = self.client.storage_status()?.utxo.records;
+        let before = self.client.get_storage_status().wait()?.utxo.records;
         let known = self.ledger.records();
 
         let rolled_back = self.roll_back(height)?;
@@ -161,7 +162,8 @@ impl<S: Site> Story<'_, S> {
         self.generator.release(&winner.made, height);
 
         self.await_tick();
-        let (after, expected) = (self.client.storage_status()?.utxo.records, before + self.ledger.records() - known);
+        let (after, expected) =
+            (self.client.get_storage_status().wait()?.utxo.records, before + self.ledger.records() - known);
         ensure!(after == expected, "nothing should be pruned in a reorg: {expected} records, and there are {after}");
         let event = format!(
             "{DEPTH} blocks rolled back, {} transactions mined again, one double-spent, one left out",
@@ -179,7 +181,8 @@ impl<S: Site> Story<'_, S> {
         // No other block can have their coinbases.
         let coinbases: Vec<Id> = rolled_back.iter().map(|block| block.ids[0]).collect();
         let txids: Vec<_> = coinbases.iter().map(|id| self.key(*id)).collect();
-        let batch = self.client.utxo_set_conflicting(&UtxoSetConflictingBatch { height, txids: txids.clone() })?;
+        let batch =
+            self.client.utxo_set_conflicting(&UtxoSetConflictingBatch { height, txids: txids.clone() }).wait()?;
         ensure!(batch.results.len() == txids.len(), "utxo_set_conflicting leaves {} undone", batch.remaining);
         for ((id, txid), result) in coinbases.into_iter().zip(txids).zip(batch.results) {
             let marked = result.as_ref().map(|conflict| conflict.marked.as_slice());
@@ -196,7 +199,7 @@ impl<S: Site> Story<'_, S> {
         let id = self.create(height, &[(&made, None)], true)?[0];
         let item = self.item(id);
         let by = self.key(loser.id);
-        let answer = self.client.utxo_spend(&UtxoSpendBatch { height, items: vec![item.clone()] })?;
+        let answer = self.client.utxo_spend(&UtxoSpendBatch { height, items: vec![item.clone()] }).wait()?;
         let refused =
             |error: &RefusedSpend| matches!(&error.error, UtxoSpendError::Spent { by: spender } if spender.txid == by);
         let all = |errors: &Vec<RefusedSpend>| errors.len() == item.spends.len() && errors.iter().all(refused);
@@ -206,8 +209,10 @@ impl<S: Site> Story<'_, S> {
             self.txid(id),
             self.txid(loser.id)
         );
-        let resolved =
-            self.client.utxo_process_conflicting(&UtxoProcessConflicting { height, winners: vec![self.key(id)] })?;
+        let resolved = self
+            .client
+            .utxo_process_conflicting(&UtxoProcessConflicting { height, winners: vec![self.key(id)] })
+            .wait()?;
         let fine = resolved.as_ref().is_ok_and(|it| it.losers == [by] && it.spent as usize == item.spends.len());
         ensure!(fine, "{} should win over {}: {resolved:?}", self.txid(id), self.txid(loser.id));
         self.ledger.win(id, loser.id, height);
@@ -227,7 +232,7 @@ impl<S: Site> Story<'_, S> {
 
     /// The new branch is the longer one.
     pub fn resume(&mut self) -> Result<()> {
-        self.client.set_block_assembly_state(UtxoBlockAssemblyState::Running)?;
+        self.client.set_block_assembly_state(UtxoBlockAssemblyState::Running).wait()?;
         self.assembling = true;
         self.set_ops(self.settings.max_ops_per_tick)
     }
@@ -243,7 +248,7 @@ impl<S: Site> Story<'_, S> {
         let (gone, kept) = gone.zip(kept).context("every transaction that is gone has lost a parent, too")?;
         let items = vec![self.item(gone), self.item(kept)];
         let spends = items[0].spends.len();
-        let answer = self.client.utxo_spend(&UtxoSpendBatch { height, items })?;
+        let answer = self.client.utxo_spend(&UtxoSpendBatch { height, items }).wait()?;
         let refused = |errors: &Vec<RefusedSpend>| {
             errors.len() == spends && errors.iter().all(|error| error.error == UtxoSpendError::InvalidSpend)
         };
@@ -262,7 +267,7 @@ impl<S: Site> Story<'_, S> {
             max_ops_per_tick: Some(max_ops_per_tick),
             ..UtxoPrunerSettingsChange::default()
         };
-        self.client.set_pruner_settings(&change).map(drop)
+        self.client.set_pruner_settings(&change).done().map(drop)
     }
 
     /// The beginning of a transaction's id.

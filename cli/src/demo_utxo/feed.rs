@@ -10,7 +10,7 @@ use crate::utxo::send::{self, Block, NewRecord, Outcome};
 use anyhow::{Context, Result, ensure};
 use bitcoin::hashes::Hash;
 use bitcoin::{TxOut, Txid};
-use coppice_interface::{Spend, TransactionSpends};
+use coppice_interface::{Spend, TransactionSpends, UtxoHash};
 use serde_bytes::ByteBuf;
 
 impl<S: Site> Story<'_, S> {
@@ -29,7 +29,11 @@ impl<S: Site> Story<'_, S> {
             let spent: Vec<&TxOut> = made.spent.iter().collect();
             let known = (!made.transaction.is_coinbase()).then_some(spent.as_slice());
             let (bytes, fee) = form::of(&made.transaction, known);
-            records.push(NewRecord { txid: self.txid(id), bytes, fee, mined: *mined, conflicting });
+            let outside = match &mut self.outside {
+                Some(outside) => outside.put(made, self.ledger.entry(id))?.map(Box::new),
+                None => None,
+            };
+            records.push(NewRecord { txid: self.txid(id), bytes, fee, mined: *mined, conflicting, outside });
             ids.push(id);
         }
         for (id, outcome) in ids.iter().zip(send::create(self.client, height, &records)?) {
@@ -90,7 +94,7 @@ impl<S: Site> Story<'_, S> {
             let parent = self.ledger.entry(*parent);
             let output = parent.outputs[*vout as usize].as_ref()?;
             let txid = ByteBuf::from(parent.txid.to_byte_array());
-            Some(Spend { txid, vout: *vout, utxo_hash: ByteBuf::from(output.hash), vin })
+            Some(Spend { txid, vout: *vout, utxo_hash: UtxoHash::from(output.hash), vin })
         };
         (0..).zip(&self.ledger.entry(id).inputs).filter_map(spend).collect()
     }

@@ -1,6 +1,7 @@
 //! Jobs of the pruner: waited for, and entered into the ledger when they have ended.
 
 use super::story::Story;
+use crate::client::Wait;
 use crate::site::Site;
 use anyhow::{Result, bail, ensure};
 use coppice_interface::*;
@@ -41,7 +42,7 @@ pub struct Jobs {
 impl<S: Site> Story<'_, S> {
     /// Says that a block came.
     pub fn notify_block(&mut self, height: u32) -> Result<()> {
-        let trigger = self.client.notify_block(height, true)?;
+        let trigger = self.client.notify_block(height, true).done()?;
         self.current = self.current.max(height);
         match trigger {
             UtxoNotifyOutcome::Scheduled(_) | UtxoNotifyOutcome::Underway(_) if self.persister.persisted() == 0 => {
@@ -59,7 +60,7 @@ impl<S: Site> Story<'_, S> {
     /// Says that blocks are persisted, one after the other.
     pub fn notify_persisted(&mut self, heights: std::ops::Range<u32>) -> Result<()> {
         for height in heights {
-            let trigger = self.client.notify_block_persisted(height)?;
+            let trigger = self.client.notify_block_persisted(height).done()?;
             self.persisted = self.persisted.max(height);
             match trigger {
                 UtxoNotifyOutcome::Scheduled(_) | UtxoNotifyOutcome::Underway(_) => self.jobs.due = true,
@@ -87,7 +88,7 @@ impl<S: Site> Story<'_, S> {
             let ticks = |job: &Option<UtxoPruneJob>| job.as_ref().map(|job| (job.id, job.ticks));
             (ticks(&status.running), ticks(&status.last_job))
         };
-        let mut status = self.client.pruner_status()?;
+        let mut status = self.client.get_pruner_status().wait()?;
         let mut waits = 0;
         while !ready(&status) {
             ensure!(
@@ -99,7 +100,7 @@ impl<S: Site> Story<'_, S> {
             );
             let before = progress(&status);
             self.await_tick();
-            status = self.client.pruner_status()?;
+            status = self.client.get_pruner_status().wait()?;
             waits = if progress(&status) == before { waits + 1 } else { 0 };
         }
         Ok(status)
@@ -110,8 +111,12 @@ impl<S: Site> Story<'_, S> {
         if !self.jobs.due {
             return Ok(());
         }
-        let status =
+        let mut status =
             self.await_status("a job is due", |status| status.pending.is_none() && status.running.is_none())?;
+        if let Some(outside) = &mut self.outside {
+            outside.work()?;
+            status = self.client.get_pruner_status().wait()?;
+        }
         self.jobs.due = false;
         self.note_jobs()?;
         let (totals, done) = (status.totals, self.ledger.done());
@@ -131,7 +136,7 @@ impl<S: Site> Story<'_, S> {
         let mut ended: Vec<UtxoPruneJob> = Vec::new();
         let mut cursor = None;
         loop {
-            let page = self.client.prune_jobs(cursor, PAGE)?;
+            let page = self.client.list_prune_jobs(cursor, PAGE).wait()?;
             let known = page.jobs.iter().any(|job| self.jobs.seen.contains(&job.id));
             let new = |job: &UtxoPruneJob| job.ended_at.is_some() && !self.jobs.seen.contains(&job.id);
             ended.extend(page.jobs.into_iter().filter(new));

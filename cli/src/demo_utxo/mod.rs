@@ -15,6 +15,7 @@ mod events;
 mod feed;
 mod jobs;
 mod ledger;
+mod outside;
 mod persister;
 mod plan;
 mod report;
@@ -22,16 +23,20 @@ mod story;
 mod verify;
 
 use crate::args::{DemoArgs, HostArgs};
-use crate::canister::Client;
+use crate::blob_worker::log::Log;
+use crate::client::{Client, Wait};
 use crate::demo::healthy;
 use crate::embedded::Embedded;
 use crate::report::{print, seconds_since};
 use crate::site::Site;
+use crate::stop::Stop;
 use crate::utxo::UtxoInstructions;
 use crate::wasm;
 use anyhow::{Result, ensure};
 use coppice_interface::*;
 pub use jobs::JobFigures;
+use outside::Outside;
+pub use outside::OutsideFigures;
 use plan::{MATURITY, Plan};
 pub use report::{Row, UtxoDemoReport};
 use std::time::Instant;
@@ -51,8 +56,14 @@ pub fn command(args: &DemoArgs) -> Result<()> {
     // Before anything is built.
     let plan = Plan::new(blocks, args.retain_blocks, args.seed)?;
     let report = match args.network.connect()? {
-        Some(client) => play(&client, plan)?,
-        None => play(&Embedded::start(wasm::find(wasm.as_deref())?)?, plan)?,
+        Some(client) => play(&client, plan, None)?,
+        None => {
+            let client = Embedded::start(wasm::find(wasm.as_deref())?)?;
+            let (directory, stop, log) = (tempfile::tempdir()?, Stop::default(), Log::silent());
+            let canister = client.transport().canister();
+            let outside = args.outside.then(|| Outside::new(&client, canister, directory.path(), &stop, &log));
+            play(&client, plan, outside.transpose()?)?
+        }
     };
     print(&report, *json)
 }
@@ -64,12 +75,12 @@ pub fn command(args: &DemoArgs) -> Result<()> {
 /// When the canister refuses something or traps, its timer does not prune, or the store has anything but what the
 /// ledger says: the transaction is named.
 pub fn run(client: &Client<impl Site>, blocks: u64, retain_blocks: Option<u64>, seed: u64) -> Result<UtxoDemoReport> {
-    play(client, Plan::new(blocks, retain_blocks, seed)?)
+    play(client, Plan::new(blocks, retain_blocks, seed)?, None)
 }
 
-fn play(client: &Client<impl Site>, plan: Plan) -> Result<UtxoDemoReport> {
+fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, outside: Option<Outside<'a, S>>) -> Result<UtxoDemoReport> {
     let started = Instant::now();
-    let (storage, status) = (client.storage_status()?, client.pruner_status()?);
+    let (storage, status) = (client.get_storage_status().wait()?, client.get_pruner_status().wait()?);
     ensure!(
         storage.utxo.records == 0 && status.current_height == 0,
         "the canister has {} UTXO records, and was told of height {}; a demonstration wants an empty one",
@@ -77,14 +88,15 @@ fn play(client: &Client<impl Site>, plan: Plan) -> Result<UtxoDemoReport> {
         status.current_height
     );
     let settings = set_up(client, plan)?;
-    let mut story = Story::new(client, plan, settings, storage.billed_bytes);
+    let mut story = Story::new(client, plan, settings, storage.billed_bytes, outside);
     story.play()?;
 
     let costs = client.transport().costs()?;
     eprintln!("verifying {} transactions", story.ledger.transactions());
     let verified = verify::verify(client, &story.ledger, plan.blocks)?;
+    let outside = story.outside.as_ref().map(|outside| outside.verify(&story.ledger)).transpose()?;
     healthy(client)?;
-    let (storage, status) = (client.storage_status()?, client.pruner_status()?);
+    let (storage, status) = (client.get_storage_status().wait()?, client.get_pruner_status().wait()?);
     let (ledger, figures, totals) = (&story.ledger, story.jobs.figures, status.totals);
     let faults = totals.record_errors + totals.external_errors;
     ensure!(faults == 0, "{faults} records were kept as something is wrong with them: {totals:?}");
@@ -115,6 +127,7 @@ fn play(client: &Client<impl Site>, plan: Plan) -> Result<UtxoDemoReport> {
         billed_bytes: storage.billed_bytes,
         growth_stopped_at_height: story.billed.1,
         story: story.rows,
+        outside,
         verified,
         seconds: seconds_since(started),
     })
@@ -122,24 +135,28 @@ fn play(client: &Client<impl Site>, plan: Plan) -> Result<UtxoDemoReport> {
 
 /// Settings that the story assumes, and the block assembly that runs.
 fn set_up(client: &Client<impl Site>, plan: Plan) -> Result<UtxoPrunerSettings> {
-    client.set_config(&ConfigChange {
-        utxo: Some(UtxoSettingsChange {
-            utxo_batch_size: Some(BATCH_SIZE),
-            block_height_retention: Some(plan.retention),
-            coinbase_maturity: Some(MATURITY),
-            ..UtxoSettingsChange::default()
-        }),
-        ..ConfigChange::default()
-    })?;
-    let settings = client.set_pruner_settings(&UtxoPrunerSettingsChange {
-        pruner_enabled: Some(true),
-        disable_dah_cleaner: Some(false),
-        utxo_defensive_enabled: Some(false),
-        unmined_tx_retention: Some(UtxoUnminedRetention::HalfOfRetention),
-        parent_preservation_blocks: Some(plan.preservation),
-        safe_height_rule: Some(UtxoSafeHeightRule::Persisted),
-        ..UtxoPrunerSettingsChange::default()
-    })?;
-    client.set_block_assembly_state(UtxoBlockAssemblyState::Running)?;
+    client
+        .set_config(&ConfigChange {
+            utxo: Some(UtxoSettingsChange {
+                utxo_batch_size: Some(BATCH_SIZE),
+                block_height_retention: Some(plan.retention),
+                coinbase_maturity: Some(MATURITY),
+                ..UtxoSettingsChange::default()
+            }),
+            ..ConfigChange::default()
+        })
+        .done()?;
+    let settings = client
+        .set_pruner_settings(&UtxoPrunerSettingsChange {
+            pruner_enabled: Some(true),
+            disable_dah_cleaner: Some(false),
+            utxo_defensive_enabled: Some(false),
+            unmined_tx_retention: Some(UtxoUnminedRetention::HalfOfRetention),
+            parent_preservation_blocks: Some(plan.preservation),
+            safe_height_rule: Some(UtxoSafeHeightRule::Persisted),
+            ..UtxoPrunerSettingsChange::default()
+        })
+        .done()?;
+    client.set_block_assembly_state(UtxoBlockAssemblyState::Running).wait()?;
     Ok(settings)
 }

@@ -1,6 +1,7 @@
 //! What the demonstration prints: the story by height, then the figures.
 
 use super::jobs::JobFigures;
+use super::outside::OutsideFigures;
 use super::verify::Verified;
 use crate::report::{Report, bytes, count};
 use crate::utxo::UtxoInstructions;
@@ -74,6 +75,9 @@ pub struct UtxoDemoReport {
     pub billed_bytes: u64,
     /// The last height at which they rose; none where they never did.
     pub growth_stopped_at_height: Option<u32>,
+    /// Transactions outside, where there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outside: Option<OutsideFigures>,
     /// What was verified.
     pub verified: Verified,
     /// Wall-clock seconds, without the build.
@@ -137,6 +141,11 @@ impl Report for UtxoDemoReport {
         if let Some(instructions) = self.instructions {
             rows.push(("instructions per record created, inside", count(instructions.per_transaction_created)));
             rows.push(("instructions per output spent, inside", count(instructions.per_output_spent)));
+        }
+        if let Some(OutsideFigures { written, deleted, leases, left }) = &self.outside {
+            rows.push(("transactions outside, a file each", count(*written)));
+            rows.push(("deleted by the blob worker", format!("{}, in {} leases", count(*deleted), count(*leases))));
+            rows.push(("verified: files left, of the records kept", count(*left)));
         }
         rows.extend([
             ("record bytes in use", bytes(self.record_bytes)),

@@ -4,11 +4,12 @@ use super::blocks::{Generator, Made};
 use super::events::Old;
 use super::jobs::Jobs;
 use super::ledger::{Id, Ledger};
+use super::outside::Outside;
 use super::persister::{LAG, Persister};
 use super::plan::{MATURITY, Plan};
 use super::report::Row;
 use super::verify::verify;
-use crate::canister::Client;
+use crate::client::{Client, Wait};
 use crate::demo::BLOCK_INTERVAL;
 use crate::progress::Progress;
 use crate::report::count;
@@ -83,12 +84,20 @@ pub struct Story<'a, S> {
     pub assembling: bool,
     /// Bytes that are billed, and the height at which they last rose.
     pub billed: (u64, Option<u32>),
+    /// Transactions outside, where there are any.
+    pub outside: Option<Outside<'a, S>>,
     next: Next,
 }
 
 impl<'a, S: Site> Story<'a, S> {
     /// A story that has not begun.
-    pub fn new(client: &'a Client<S>, plan: Plan, settings: UtxoPrunerSettings, billed: u64) -> Self {
+    pub fn new(
+        client: &'a Client<S>,
+        plan: Plan,
+        settings: UtxoPrunerSettings,
+        billed: u64,
+        outside: Option<Outside<'a, S>>,
+    ) -> Self {
         Self {
             client,
             plan,
@@ -106,6 +115,7 @@ impl<'a, S: Site> Story<'a, S> {
             old: None,
             assembling: true,
             billed: (billed, None),
+            outside,
             next: Next::FirstSpends,
         }
     }
@@ -147,7 +157,7 @@ impl<'a, S: Site> Story<'a, S> {
         let site = self.client.transport();
         site.pass(BLOCK_INTERVAL);
         site.costs()?;
-        let storage = self.client.storage_status()?;
+        let storage = self.client.get_storage_status().wait()?;
         if storage.billed_bytes > self.billed.0 {
             self.billed = (storage.billed_bytes, Some(height));
         }
@@ -161,7 +171,7 @@ impl<'a, S: Site> Story<'a, S> {
 
     /// Holds the store's counts against the ledger's.
     pub fn check(&self, height: u32) -> Result<()> {
-        let utxo = self.client.storage_status()?.utxo;
+        let utxo = self.client.get_storage_status().wait()?.utxo;
         let found = (utxo.records, [utxo.preserved, utxo.unmined, utxo.deletable]);
         let expected = (self.ledger.records(), self.ledger.indexed());
         if found != expected {
@@ -181,8 +191,8 @@ impl<'a, S: Site> Story<'a, S> {
 
     /// Adds a row.
     pub fn tell(&mut self, height: u32, event: String) -> Result<()> {
-        let status = self.client.pruner_status()?;
-        let utxo = self.client.storage_status()?.utxo;
+        let status = self.client.get_pruner_status().wait()?;
+        let utxo = self.client.get_storage_status().wait()?.utxo;
         self.rows.push(Row {
             height,
             event,

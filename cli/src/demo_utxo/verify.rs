@@ -1,7 +1,7 @@
 //! Holds the store against the ledger, record by record.
 
 use super::ledger::{Entry, Id, Ledger};
-use crate::canister::Client;
+use crate::client::{Client, Wait};
 use crate::site::Site;
 use crate::utxo::states;
 use anyhow::{Result, ensure};
@@ -84,14 +84,14 @@ fn state_of(ledger: &Ledger, entry: &Entry, vout: u32, height: u32) -> UtxoSpend
     } else {
         SpendStatus::Ok
     };
-    UtxoSpendState { status, utxo_hash: Some(ByteBuf::from(output.hash)), spender }
+    UtxoSpendState { status, utxo_hash: Some(output.hash.into()), spender }
 }
 
 /// Checks a record that must be there.
 fn record(client: &Client<impl Site>, ledger: &Ledger, entry: &Entry, children: &BTreeSet<Txid>) -> Result<()> {
     let txid = entry.txid;
     let limit = entry.outputs.len() as u32;
-    let found = match client.utxo_get(&UtxoGet { txid: key(txid), first: 0, limit })? {
+    let found = match client.utxo_get(&UtxoGet { txid: key(txid), first: 0, limit }).wait()? {
         Ok(found) => found,
         Err(error) => anyhow::bail!("transaction {txid} should have a record: {error:?}; {entry:?}"),
     };

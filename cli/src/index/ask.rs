@@ -13,9 +13,9 @@
 use super::assemble::Misfit;
 use super::engine::{Engine, Next, ensure_registered};
 use super::steps::{Checkpoint, Event};
-use crate::canister::{Caller, Export, Transport, Unreachable};
+use crate::client::{Reach, Wait, may_pass};
 use anyhow::Result;
-use coppice_interface::{ExportCursor, ExportError, ExportPage};
+use coppice_interface::{ExportCursor, ExportError, ExportPage, Role};
 use std::mem::discriminant;
 
 /// On whose word an answer is.
@@ -29,7 +29,7 @@ pub(super) enum Word {
 
 type Answer = Result<ExportPage, ExportError>;
 
-impl<T: Transport, C: Checkpoint> Engine<'_, T, C> {
+impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     /// Asks for the page behind the cursor.
     pub(super) fn ask(&mut self) -> Result<(Answer, Word)> {
         let by_query = self.options.by_query() && !self.doubt;
@@ -38,8 +38,8 @@ impl<T: Transport, C: Checkpoint> Engine<'_, T, C> {
             return Ok((self.ask_canister(self.cursor.as_ref(), page_bytes)?, Word::Update));
         }
         // At the head a query need only say that there is something.
-        let said = match self.client.export_blocks(self.cursor.as_ref(), if by_query { page_bytes } else { 1 }) {
-            Err(error) if error.is::<Unreachable>() => return Err(error),
+        let said = match self.client.export_blocks(self.cursor.as_ref(), if by_query { page_bytes } else { 1 }).wait() {
+            Err(error) if may_pass(&error) => return Err(error),
             // What is not even Candid is an answer that does not fit.
             said => said.ok(),
         };
@@ -60,15 +60,15 @@ impl<T: Transport, C: Checkpoint> Engine<'_, T, C> {
     }
 
     /// Asks as an update call.
-    pub(super) fn ask_canister(&self, cursor: Option<&ExportCursor>, max_bytes: u64) -> Export {
-        match self.client.export_blocks_replicated(cursor, max_bytes) {
-            Err(error) if !error.is::<Unreachable>() => {
+    pub(super) fn ask_canister(&self, cursor: Option<&ExportCursor>, max_bytes: u64) -> Result<Answer> {
+        match self.client.replicated().export_blocks(cursor, max_bytes).wait() {
+            Err(error) if !may_pass(&error) => {
                 if self.options.ack_every.is_some() {
                     // One without the role is not even heard: the status says whether that is why.
                     ensure_registered(self.client)?;
                     return Err(error);
                 }
-                let principal = self.client.transport().principal(Caller::Exporter);
+                let principal = self.client.transport().principal(Role::Exporter);
                 Err(error.context(format!(
                     "what a query was answered is believed only where an update call is answered the same, and {principal} is \
                      refused that: say with --identity who has a role there. Nothing was changed"

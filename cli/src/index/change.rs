@@ -9,7 +9,7 @@ use super::database::{Tx, Value};
 use super::schema::INLINE;
 use super::store::{Payload, int};
 use anyhow::{Context, Result, bail, ensure};
-use coppice_canister::chain::segments::{ID, Index};
+use coppice_interface::segments::{ID, Index};
 use sha2::{Digest, Sha256};
 
 /// A segment whose bytes are not what its digest says, or an index that is none.

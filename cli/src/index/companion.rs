@@ -4,11 +4,11 @@
 use super::engine::Engine;
 use super::steps::{Event, Figures, Onward, Options};
 use super::store::{Origin, Store};
-use crate::canister::{Caller, Client, Transport, Unreachable};
+use crate::client::{Client, Reach, Wait, may_pass};
 use crate::ledger::Ledger;
 use crate::report::{blocks, bytes, count};
 use anyhow::{Result, anyhow, ensure};
-use coppice_interface::{Exporter, RemoveExporter};
+use coppice_interface::{Exporter, RemoveExporter, Role};
 use serde::Serialize;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -113,13 +113,13 @@ impl Pace {
 }
 
 /// A registered exporter.
-pub struct Companion<'a, T: Transport> {
+pub struct Companion<'a, T: Reach> {
     client: &'a Client<T>,
     engine: Engine<'a, T>,
     registered: bool,
 }
 
-impl<'a, T: Transport + Sync> Companion<'a, T> {
+impl<'a, T: Reach + Sync> Companion<'a, T> {
     /// Registers it, and opens its database, which must have no blocks.
     ///
     /// # Errors
@@ -132,10 +132,9 @@ impl<'a, T: Transport + Sync> Companion<'a, T> {
             "the database holds {} of another run, and this canister is a new one; name another database (--database)",
             blocks(held.blocks)
         );
-        client.register_exporter(&Exporter {
-            name: NAME.into(),
-            principal: client.transport().principal(Caller::Exporter),
-        })?;
+        client
+            .register_exporter(&Exporter { name: NAME.into(), principal: client.transport().principal(Role::Exporter) })
+            .done()?;
         let options = Options {
             page_bytes: 0,
             ack_every: Some(ACK_EVERY),
@@ -206,15 +205,15 @@ impl<'a, T: Transport + Sync> Companion<'a, T> {
     /// When the canister refuses.
     pub fn unregister(&mut self) -> Result<()> {
         self.registered = false;
-        self.client.remove_exporter(&leaving())
+        self.client.remove_exporter(&leaving()).done()
     }
 }
 
 /// Whatever ends the run, pruning must not wait for an exporter that is gone.
-impl<T: Transport> Drop for Companion<'_, T> {
+impl<T: Reach> Drop for Companion<'_, T> {
     fn drop(&mut self) {
         if self.registered
-            && let Err(error) = self.client.remove_exporter(&leaving())
+            && let Err(error) = self.client.remove_exporter(&leaving()).done()
         {
             eprintln!("note: the exporter {NAME} is still registered: {error:#}");
         }
@@ -225,11 +224,11 @@ fn leaving() -> RemoveExporter {
     RemoveExporter { name: NAME.into(), drop_guard: true }
 }
 
-fn keep_up<T: Transport>(engine: &mut Engine<'_, T>, pace: &Pace, before: u64) -> Result<()> {
+fn keep_up<T: Reach>(engine: &mut Engine<'_, T>, pace: &Pace, before: u64) -> Result<()> {
     loop {
         let event = match engine.step() {
             // Over a network: it is tried again.
-            Err(error) if error.is::<Unreachable>() => {
+            Err(error) if may_pass(&error) => {
                 eprintln!("{error:#}; trying again");
                 std::thread::sleep(RETRY);
                 continue;

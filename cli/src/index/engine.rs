@@ -19,10 +19,10 @@ use super::assemble::{Assembly, Misfit, SEGMENTS, Tip};
 use super::reorg::RollBack;
 use super::steps::{Checkpoint, Event, Figures, Onward, Options, Step};
 use super::store::Store;
-use crate::canister::{Caller, Client, Transport, Unreachable};
+use crate::client::{Client, Reach, Wait, may_pass};
 use anyhow::{Result, anyhow, bail, ensure};
 use candid::Principal;
-use coppice_interface::{AckError, ExportCursor, ExportError, ExportPage};
+use coppice_interface::{AckError, ExportCursor, ExportError, ExportPage, Role};
 
 /// What the next step is.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub struct Engine<'a, T, C = Onward> {
     pub(super) figures: Figures,
 }
 
-impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
+impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
     /// Goes on where the database is. A block of which parts came by query, where blocks may not, is begun anew.
     ///
     /// # Errors
@@ -167,9 +167,9 @@ impl<'a, T: Transport, C: Checkpoint> Engine<'a, T, C> {
     fn acknowledge(&mut self) -> Result<Event> {
         let Some(tip) = self.at.tip.clone() else { return Ok(Event::Went) };
         self.checkpoint.reached(Step::Acknowledge)?;
-        let answer = match self.client.ack_exported(tip.number, &tip.hash) {
+        let answer = match self.client.ack_exported(tip.number, &tip.hash).wait() {
             // One without the role is not even heard: the status says whether that is why.
-            Err(error) if !error.is::<Unreachable>() => {
+            Err(error) if !may_pass(&error) => {
                 ensure_registered(self.client)?;
                 return Err(error);
             }
@@ -331,14 +331,15 @@ fn late(head: Option<u64>) -> String {
 ///
 /// # Errors
 /// When it is not a registered exporter; when the canister cannot be reached.
-pub fn ensure_registered<T: Transport>(client: &Client<T>) -> Result<()> {
-    let principal = client.transport().principal(Caller::Exporter);
-    let registered = client.export_status()?.exporters.iter().any(|exporter| exporter.principal == principal);
+pub fn ensure_registered<T: Reach>(client: &Client<T>) -> Result<()> {
+    let principal = client.transport().principal(Role::Exporter);
+    let registered =
+        client.get_export_status().wait()?.exporters.iter().any(|exporter| exporter.principal == principal);
     if registered { Ok(()) } else { Err(not_registered(client)) }
 }
 
-fn not_registered<T: Transport>(client: &Client<T>) -> anyhow::Error {
-    let principal = client.transport().principal(Caller::Exporter);
+fn not_registered<T: Reach>(client: &Client<T>) -> anyhow::Error {
+    let principal = client.transport().principal(Role::Exporter);
     if principal == Principal::anonymous() {
         return anyhow!(
             "nobody in particular cannot acknowledge: say who it is with --identity, or read with --no-ack"

@@ -1,7 +1,7 @@
 //! A canister in memory, for tests: it keeps a chain, exports it as the real one does, and lies where it is told to.
 
 use super::assemble::behind;
-use crate::canister::{Caller, Transport};
+use crate::client::{Failure, Reach, Transport};
 use crate::feed::{index_segment, sha256};
 use anyhow::{Result, bail};
 use candid::Principal;
@@ -271,33 +271,47 @@ impl Fake {
 }
 
 impl Transport for Fake {
-    fn update(&self, caller: Caller, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {
-        if (caller, method) == (Caller::Operator, "register_exporter") {
-            return Ok(candid::encode_one(Ok::<(), ExporterError>(()))?);
-        }
-        match (caller, method) {
-            (Caller::Exporter, "ack_exported") => {
-                let (number, hash): (u64, ByteBuf) = candid::decode_args(&arg)?;
+    async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.called(method, &arg).map_err(|error| Failure::Transport(error.into()))
+    }
+
+    async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.asked(method, &arg).map_err(|error| Failure::Transport(error.into()))
+    }
+}
+
+impl Reach for Fake {
+    fn principal(&self, _: Role) -> Principal {
+        Principal::self_authenticating(b"indexer")
+    }
+}
+
+impl Fake {
+    fn called(&self, method: &str, arg: &[u8]) -> Result<Vec<u8>> {
+        match method {
+            "register_exporter" => Ok(candid::encode_one(Ok::<(), ExporterError>(()))?),
+            "ack_exported" => {
+                let (number, hash): (u64, ByteBuf) = candid::decode_args(arg)?;
                 Ok(candid::encode_one(self.chain().acknowledge(number, &hash)?)?)
             }
-            (Caller::Exporter, "export_blocks") => {
+            "export_blocks" => {
                 let mut chain = self.chain();
                 chain.asked.1 += 1;
                 if !chain.registered {
                     bail!("the caller has no role");
                 }
-                Ok(candid::encode_one(chain.answer(&arg)?)?)
+                Ok(candid::encode_one(chain.answer(arg)?)?)
             }
-            _ => bail!("{caller:?} calls {method}"),
+            _ => bail!("nobody calls {method}"),
         }
     }
 
-    fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {
+    fn asked(&self, method: &str, arg: &[u8]) -> Result<Vec<u8>> {
         let mut chain = self.chain();
         match method {
             "export_blocks" => {
                 chain.asked.0 += 1;
-                let mut answer = chain.answer(&arg)?;
+                let mut answer = chain.answer(arg)?;
                 if let Some(mut lie) = chain.lie.take() {
                     answer = lie(&chain, answer);
                     chain.lie = Some(lie);
@@ -305,7 +319,7 @@ impl Transport for Fake {
                 Ok(candid::encode_one(answer)?)
             }
             "get_export_status" => {
-                let exporters = if chain.registered { vec![self.principal(Caller::Exporter)] } else { Vec::new() };
+                let exporters = if chain.registered { vec![self.principal(Role::Exporter)] } else { Vec::new() };
                 let exporters = exporters.into_iter().map(|principal| ExporterStatus {
                     name: "indexer".into(),
                     principal,
@@ -324,12 +338,8 @@ impl Transport for Fake {
                 };
                 Ok(candid::encode_one(status)?)
             }
-            "get_block_header" => Ok(candid::encode_one(chain.header(candid::decode_one(&arg)?))?),
+            "get_block_header" => Ok(candid::encode_one(chain.header(candid::decode_one(arg)?))?),
             _ => bail!("{method} is not there"),
         }
-    }
-
-    fn principal(&self, _: Caller) -> Principal {
-        Principal::self_authenticating(b"indexer")
     }
 }

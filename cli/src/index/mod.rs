@@ -28,8 +28,8 @@ pub mod store;
 #[cfg(test)]
 mod tests;
 
-use crate::canister::{Client, Transport};
 use crate::chain_gen::Generator;
+use crate::client::{Client, Reach, Wait};
 use crate::demo::{BLOCK_INTERVAL, healthy, settle};
 use crate::embedded::Embedded;
 use crate::ledger::Ledger;
@@ -37,13 +37,14 @@ use crate::network::Network;
 use crate::progress::Progress;
 use crate::report::{self, Report, blocks, bytes, count, seconds_since};
 use crate::site::Site;
+use crate::stop::{ENDING, Stop};
 use crate::{feed, wasm};
 use anyhow::{Result, ensure};
 use args::IndexArgs;
 use companion::{Companion, Indexed};
 use coppice_interface::PrunePolicyArg;
 use engine::{Engine, ensure_registered};
-use run::{Stop, Until};
+use run::Until;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use steps::{Figures, Onward, Options};
@@ -119,7 +120,7 @@ pub fn command(args: &IndexArgs) -> Result<()> {
          says that it may"
     );
     let report = match args.network.connect()? {
-        Some(client) => network(args, &client, &Stop::on_ctrl_c()?)?,
+        Some(client) => network(args, &client, &Stop::on_signals(ENDING)?)?,
         None => embedded(args, wasm::find(args.host.wasm.as_deref())?)?,
     };
     report::print(&report, args.host.json)
@@ -155,7 +156,7 @@ pub fn network(args: &IndexArgs, client: &Client<Network>, stop: &Stop) -> Resul
     report_of(&mut engine, canister, started)
 }
 
-fn report_of<T: Transport>(engine: &mut Engine<'_, T>, canister: String, started: Instant) -> Result<IndexReport> {
+fn report_of<T: Reach>(engine: &mut Engine<'_, T>, canister: String, started: Instant) -> Result<IndexReport> {
     Ok(IndexReport {
         command: "index",
         database: engine.store().kind().name(),
@@ -181,7 +182,7 @@ pub fn embedded(args: &IndexArgs, wasm: Vec<u8>) -> Result<IndexReport> {
     let mut companion = Companion::start(&client, &args.database, &origin)?;
     let retain_blocks = args.retain_blocks.unwrap_or(args.blocks / 5);
     let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
-    let policy = client.set_prune_policy(&policy)?.new;
+    let policy = client.set_prune_policy(&policy).done()?.new;
     let mut ledger = Ledger::default();
     let now = client.transport().now_secs();
     let generator = Generator::new(args.seed, args.blocks, now, BLOCK_INTERVAL.as_secs())?;

@@ -5,7 +5,7 @@ use super::assemble::{Assembly, Misfit, Taken, behind};
 use super::change::{Change, Damaged};
 use super::engine::{Engine, Next};
 use super::steps::{Checkpoint, Event, Step};
-use crate::canister::Transport;
+use crate::client::Reach;
 use anyhow::{Error, Result, bail, ensure};
 use coppice_interface::{ExportChunk, ExportCursor, ExportPage};
 use std::borrow::Cow;
@@ -29,7 +29,7 @@ struct Loss {
     replicated: bool,
 }
 
-impl<T: Transport, C: Checkpoint> Engine<'_, T, C> {
+impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     /// Verifies and stores a page.
     pub(super) fn store_page(&mut self, page: &ExportPage, word: Word) -> Result<Event> {
         self.write_page(page, word).or_else(|error| match error.downcast::<Misfit>() {

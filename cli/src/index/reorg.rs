@@ -7,7 +7,7 @@
 
 use super::engine::{Engine, Next};
 use super::steps::{Checkpoint, Event, Step};
-use crate::canister::Transport;
+use crate::client::Reach;
 use anyhow::{Result, ensure};
 use coppice_interface::ExportCursor;
 
@@ -20,7 +20,7 @@ pub(super) struct RollBack {
     pub cursor: Option<ExportCursor>,
 }
 
-impl<T: Transport, C: Checkpoint> Engine<'_, T, C> {
+impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     /// The canister tells of a reorg above a block.
     pub(super) fn reorged(&mut self, ancestor: u64, cursor: ExportCursor) -> Result<Event> {
         let own = self.store.hash_of(ancestor)?;

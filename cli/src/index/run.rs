@@ -3,10 +3,10 @@
 use super::engine::Engine;
 use super::progress::Progress;
 use super::steps::{Checkpoint, Event};
-use crate::canister::{Transport, Unreachable};
-use anyhow::{Context, Result, bail};
+use crate::client::{Reach, may_pass};
+use crate::stop::Stop;
+use anyhow::{Result, bail};
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Attempts in vain, one after the other, after which a run that is to end at the head gives up.
@@ -15,53 +15,6 @@ const PATIENCE: u32 = 20;
 const SPEAK: u32 = 3;
 /// The first wait; each is twice as long as the one before.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
-
-/// Says that the run is to end, and wakes it where it waits.
-#[derive(Clone, Default)]
-pub struct Stop(Arc<(Mutex<bool>, Condvar)>);
-
-impl Stop {
-    /// One that Ctrl-C sets. The second Ctrl-C ends the process at once, which loses nothing either.
-    ///
-    /// # Errors
-    /// When signals cannot be listened to.
-    pub fn on_ctrl_c() -> Result<Self> {
-        let stop = Self::default();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let set = stop.clone();
-        std::thread::Builder::new()
-            .name("signals".into())
-            .spawn(move || {
-                if runtime.block_on(tokio::signal::ctrl_c()).is_err() {
-                    return;
-                }
-                set.set();
-                eprintln!("ending; Ctrl-C again ends at once");
-                if runtime.block_on(tokio::signal::ctrl_c()).is_ok() {
-                    std::process::exit(130);
-                }
-            })
-            .context("cannot listen to signals")?;
-        Ok(stop)
-    }
-
-    /// Ends the run after its current step.
-    pub fn set(&self) {
-        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.0.1.notify_all();
-    }
-
-    /// Whether it is to end.
-    pub fn is_set(&self) -> bool {
-        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits so long, or until it is to end.
-    pub fn wait(&self, time: Duration) {
-        let guard = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.0.1.wait_timeout_while(guard, time, |set| !*set));
-    }
-}
 
 /// When a run ends, beside an error.
 #[derive(Clone, Debug)]
@@ -85,7 +38,7 @@ pub fn retried<R>(max_wait: Duration, stop: &Stop, mut work: impl FnMut() -> Res
     let mut delays = waits(max_wait);
     loop {
         match work() {
-            Err(error) if error.is::<Unreachable>() && !stop.is_set() => {
+            Err(error) if may_pass(&error) && !stop.is_set() => {
                 let delay = delays.next().unwrap_or(max_wait);
                 eprintln!("{error:#}; trying again in {:.1} s", delay.as_secs_f64());
                 stop.wait(delay);
@@ -99,7 +52,7 @@ pub fn retried<R>(max_wait: Duration, stop: &Stop, mut work: impl FnMut() -> Res
 ///
 /// # Errors
 /// As [`Engine::step`], but for what may be over when it is tried again.
-pub fn run<T: Transport, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until, stop: &Stop) -> Result<()> {
+pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until, stop: &Stop) -> Result<()> {
     let progress = Progress::new();
     let mut delays = waits(until.max_wait);
     let (mut said, mut in_vain) = (None, 0);
@@ -107,7 +60,7 @@ pub fn run<T: Transport, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &U
         let event = engine.step();
         in_vain = match &event {
             Ok(Event::Behind(_)) => in_vain + 1,
-            Err(error) if error.is::<Unreachable>() => in_vain + 1,
+            Err(error) if may_pass(&error) => in_vain + 1,
             _ => 0,
         };
         let enough = until.caught_up && in_vain > PATIENCE;
@@ -130,7 +83,7 @@ pub fn run<T: Transport, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &U
                 progress.say(&format!("note: {note}"));
                 delays = waits(until.max_wait);
             }
-            Err(error) if error.is::<Unreachable>() && !enough => {
+            Err(error) if may_pass(&error) && !enough => {
                 let delay = delays.next().unwrap_or(until.max_wait);
                 progress.say(&format!("{error:#}; trying again in {:.1} s", delay.as_secs_f64()));
                 stop.wait(delay);
@@ -164,25 +117,9 @@ mod tests {
                 if tries < 3 { Err(error()) } else { Ok(tries) }
             })
         };
-        assert_eq!(work(|| anyhow::anyhow!("no").context(Unreachable { url: "u".into() })).unwrap(), 3);
+        assert_eq!(work(|| crate::client::lost("no")).unwrap(), 3);
         assert_eq!(work(|| anyhow::anyhow!("no")).unwrap_err().to_string(), "no");
         stop.set();
-        assert!(
-            retried(wait, &stop, || -> Result<()> {
-                Err(anyhow::anyhow!("no").context(Unreachable { url: "u".into() }))
-            })
-            .is_err()
-        );
-    }
-
-    #[test]
-    fn a_stop_wakes_who_waits() {
-        let stop = Stop::default();
-        let other = stop.clone();
-        let started = std::time::Instant::now();
-        let waiting = std::thread::spawn(move || other.wait(Duration::from_secs(60)));
-        stop.set();
-        waiting.join().unwrap();
-        assert!(stop.is_set() && started.elapsed() < Duration::from_secs(30));
+        assert!(retried(wait, &stop, || -> Result<()> { Err(crate::client::lost("no")) }).is_err());
     }
 }

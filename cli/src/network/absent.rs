@@ -2,11 +2,12 @@
 #![cfg_attr(feature = "network", expect(dead_code, reason = "tests look at its refusal alone"))]
 
 use super::NetworkArgs;
-use crate::canister::{Caller, Client, Transport};
+use crate::client::{Client, Failure, Reach, Transport};
 use crate::embedded::Costs;
 use crate::site::Site;
 use anyhow::{Result, bail};
 use candid::Principal;
+use coppice_interface::Role;
 use std::time::Duration;
 
 /// A canister on a network: there is none.
@@ -35,15 +36,17 @@ impl Network {
 }
 
 impl Transport for Network {
-    fn update(&self, _: Caller, _: &str, _: Vec<u8>) -> Result<Vec<u8>> {
+    async fn update(&self, _: &str, _: Vec<u8>) -> Result<Vec<u8>, Failure> {
         match *self {}
     }
 
-    fn query(&self, _: &str, _: Vec<u8>) -> Result<Vec<u8>> {
+    async fn query(&self, _: &str, _: Vec<u8>) -> Result<Vec<u8>, Failure> {
         match *self {}
     }
+}
 
-    fn principal(&self, _: Caller) -> Principal {
+impl Reach for Network {
+    fn principal(&self, _: Role) -> Principal {
         match *self {}
     }
 }

@@ -1,14 +1,16 @@
 //! Over ic-agent: calls that are signed, and answers that are verified.
 
 use super::NetworkArgs;
-use crate::canister::{Caller, Client, Transport, Unreachable};
+use crate::client::{Client, Failure, Reach, Transport};
 use crate::embedded::Costs;
 use crate::site::Site;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use candid::Principal;
-use ic_agent::agent::RejectCode;
+use coppice_client::{CallError, OverHttp, Reject};
+use coppice_interface::Role;
 use ic_agent::identity::{AnonymousIdentity, BasicIdentity, Prime256v1Identity, Secp256k1Identity};
 use ic_agent::{Agent, AgentError, Identity};
+use std::mem::discriminant;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Runtime;
@@ -23,9 +25,8 @@ const PATIENCE: u32 = 150;
 
 /// A canister on a network.
 pub struct Network {
-    agent: Agent,
+    canister: OverHttp,
     runtime: Runtime,
-    canister: Principal,
     principal: Principal,
     url: String,
 }
@@ -38,11 +39,11 @@ pub(super) fn connect(args: &NetworkArgs) -> Result<Option<Client<Network>>> {
     let principal = identity.sender().map_err(|why| anyhow!("the identity has no principal: {why}"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let agent = Agent::builder().with_url(url.as_str()).with_boxed_identity(identity).build()?;
-    let network = Network { agent, runtime, canister, principal, url: url.to_string() };
+    let network = Network { canister: OverHttp::new(agent, canister), runtime, principal, url: url.to_string() };
     if args.fetch_root_key {
         refuse_mainnet(url)?;
-        let fetched = network.runtime.block_on(network.agent.fetch_root_key());
-        fetched.map_err(|error| network.failed("its root key", error))?;
+        let fetched = network.runtime.block_on(network.canister.agent().fetch_root_key());
+        fetched.map_err(|error| CallError { method: "its root key".into(), failure: network.named(error.into()) })?;
     }
     Ok(Some(Client::new(network)))
 }
@@ -74,29 +75,10 @@ fn identity(path: Option<&Path>) -> Result<Box<dyn Identity>> {
     }
 }
 
-/// Whether the same call may succeed a little later.
-fn may_pass(error: &AgentError) -> bool {
-    match error {
-        AgentError::TransportError(_)
-        | AgentError::RouteProviderError(_)
-        | AgentError::TimeoutWaitingForResponse()
-        | AgentError::CertificateOutdated(_)
-        | AgentError::QuerySignatureVerificationFailed
-        | AgentError::MissingSignature => true,
-        AgentError::HttpError(http) => http.status == 429 || http.status >= 500,
-        AgentError::CertifiedReject { reject, .. } | AgentError::UncertifiedReject { reject, .. } => {
-            // While it is upgraded a canister is stopped.
-            let stopped = reject.error_code.as_deref().is_some_and(|code| ["IC0508", "IC0509"].contains(&code));
-            reject.reject_code == RejectCode::SysTransient || stopped
-        }
-        _ => false,
-    }
-}
-
 impl Network {
     /// The canister's principal.
     pub fn canister(&self) -> Principal {
-        self.canister
+        self.canister.canister()
     }
 
     /// The network's URL.
@@ -104,29 +86,43 @@ impl Network {
         &self.url
     }
 
-    fn failed(&self, what: &str, error: AgentError) -> anyhow::Error {
-        let (url, unreachable) = (self.url.clone(), may_pass(&error));
-        let verification = matches!(error, AgentError::CertificateVerificationFailed());
-        let mut error = anyhow!(error);
-        if verification {
-            error = error.context("its answers are not signed by the mainnet; a local network wants --fetch-root-key");
+    /// What happened, with the network's name, and what it needs.
+    fn named(&self, failure: Failure) -> Failure {
+        let url = &self.url;
+        match failure {
+            Failure::Lost(cause) => Failure::Lost(anyhow!(cause).context(format!("{url} does not answer")).into()),
+            Failure::Rejected(reject) => {
+                Failure::Rejected(Reject { message: format!("{} ({url})", reject.message), ..reject })
+            }
+            Failure::Transport(cause) => {
+                let unsigned = AgentError::CertificateVerificationFailed();
+                let is_unsigned = cause
+                    .downcast_ref()
+                    .is_some_and(|error| discriminant::<AgentError>(error) == discriminant(&unsigned));
+                let mut why = anyhow!(cause).context(url.clone());
+                if is_unsigned {
+                    why = why
+                        .context("its answers are not signed by the mainnet; a local network wants --fetch-root-key");
+                }
+                Failure::Transport(why.into())
+            }
+            failure => failure,
         }
-        if unreachable { error.context(Unreachable { url }) } else { error.context(format!("{what} at {url}")) }
     }
 }
 
 impl Transport for Network {
-    fn update(&self, _: Caller, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {
-        let call = self.agent.update(&self.canister, method).with_arg(arg).call_and_wait();
-        self.runtime.block_on(call).map_err(|error| self.failed(&format!("update {method}"), error))
+    async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.runtime.block_on(self.canister.update(method, arg)).map_err(|failure| self.named(failure))
     }
 
-    fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {
-        let call = self.agent.query(&self.canister, method).with_arg(arg).call();
-        self.runtime.block_on(call).map_err(|error| self.failed(&format!("query {method}"), error))
+    async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.runtime.block_on(self.canister.query(method, arg)).map_err(|failure| self.named(failure))
     }
+}
 
-    fn principal(&self, _: Caller) -> Principal {
+impl Reach for Network {
+    fn principal(&self, _: Role) -> Principal {
         self.principal
     }
 }
@@ -154,6 +150,7 @@ impl Site for Network {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::{Wait, may_pass};
     use std::fs;
 
     /// Keys of nobody, by the tool that everybody has.
@@ -200,11 +197,11 @@ mod tests {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let url = format!("http://127.0.0.1:{port}/");
         let client = args(&url).connect().unwrap().unwrap();
-        for error in [client.head().err().unwrap(), client.ack_exported(1, &[1]).err().unwrap()] {
-            assert!(error.is::<Unreachable>() && error.to_string().contains(&url), "{error:#}");
+        for error in [client.get_head().wait().err().unwrap(), client.ack_exported(1, &[1]).wait().err().unwrap()] {
+            assert!(may_pass(&error) && format!("{error:#}").contains(&url), "{error:#}");
         }
         let error = NetworkArgs { fetch_root_key: true, ..args(&url) }.connect().err().unwrap();
-        assert!(error.is::<Unreachable>(), "{error:#}");
+        assert!(may_pass(&error), "{error:#}");
         assert!(args("ftp://127.0.0.1").connect().is_err());
         assert_eq!(client.transport().costs().unwrap(), None);
         assert!(client.transport().now_secs() > 1_600_000_000);

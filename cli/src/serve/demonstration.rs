@@ -1,12 +1,12 @@
 //! A canister with a chain that never ends: a block a minute, an exporter that copies it with pauses, and a policy that prunes behind both.
 
-use crate::canister::{Caller, Client, Transport};
 use crate::chain_gen::Generator;
+use crate::client::{Client, Reach, Wait};
 use crate::embedded::Embedded;
 use crate::feed;
 use crate::site::Site;
-use anyhow::{Result, ensure};
-use coppice_interface::{ConfigChange, Exporter, PrunePolicyArg};
+use anyhow::Result;
+use coppice_interface::{ConfigChange, Exporter, PrunePolicyArg, Role};
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,14 +42,16 @@ impl Demonstration {
     /// When it cannot be installed, or refuses something.
     pub fn start(wasm: Vec<u8>, seed: u64) -> Result<Self> {
         let client = Embedded::start(wasm)?;
-        client.set_config(&ConfigChange { public_logs: Some(true), ..ConfigChange::default() })?;
-        let principal = client.transport().principal(Caller::Exporter);
-        client.register_exporter(&Exporter { name: "archive".into(), principal })?;
-        client.set_prune_policy(&PrunePolicyArg {
-            retain_blocks: Some(RETAINED),
-            target_bytes: Some(TARGET),
-            ..PrunePolicyArg::default()
-        })?;
+        client.set_config(&ConfigChange { public_logs: Some(true), ..ConfigChange::default() }).done()?;
+        let principal = client.transport().principal(Role::Exporter);
+        client.register_exporter(&Exporter { name: "archive".into(), principal }).done()?;
+        client
+            .set_prune_policy(&PrunePolicyArg {
+                retain_blocks: Some(RETAINED),
+                target_bytes: Some(TARGET),
+                ..PrunePolicyArg::default()
+            })
+            .done()?;
         let blocks = Generator::new(seed, BLOCKS, client.transport().now_secs(), INTERVAL)?;
         Ok(Self { client: Arc::new(client), blocks, appended: 0, last: None })
     }
@@ -71,8 +73,7 @@ impl Demonstration {
         }
         let wakes = self.appended.is_multiple_of(EVERY) && self.appended % CYCLE >= ASLEEP;
         if let Some((number, hash)) = self.last.take_if(|_| wakes) {
-            let answer = self.client.ack_exported(number, &hash)?;
-            ensure!(answer.is_ok(), "block {number} cannot be acknowledged: {answer:?}");
+            self.client.ack_exported(number, &hash).done()?;
         }
         // Twice, so that what a tick arms for the next round is done, too.
         self.client.transport().pass(Duration::from_secs(INTERVAL));

@@ -1,6 +1,6 @@
 //! From HTTP to `http_request`, and back.
 
-use crate::canister::Transport;
+use crate::client::{Client, Transport, Wait};
 use anyhow::{Context, Result, anyhow};
 use coppice_interface::{HttpRequest, HttpResponse};
 use serde_bytes::ByteBuf;
@@ -36,7 +36,7 @@ impl Gateway {
     ///
     /// # Errors
     /// When the port cannot be read any more.
-    pub fn serve(&self, canister: &impl Transport) -> Result<()> {
+    pub fn serve(&self, canister: &Client<impl Transport>) -> Result<()> {
         for request in self.server.incoming_requests() {
             let answer = ask(canister, &request)
                 .unwrap_or_else(|error| Response::from_string(format!("{error:#}\n")).with_status_code(502));
@@ -52,7 +52,7 @@ impl Gateway {
     }
 }
 
-fn ask(canister: &impl Transport, request: &Request) -> Result<Response<std::io::Cursor<Vec<u8>>>> {
+fn ask(canister: &Client<impl Transport>, request: &Request) -> Result<Response<std::io::Cursor<Vec<u8>>>> {
     let header = |header: &Header| (header.field.to_string(), header.value.to_string());
     let asked = HttpRequest {
         method: request.method().to_string(),
@@ -62,8 +62,7 @@ fn ask(canister: &impl Transport, request: &Request) -> Result<Response<std::io:
         body: ByteBuf::new(),
         certificate_version: Some(2),
     };
-    let reply = canister.query("http_request", candid::encode_one(&asked)?)?;
-    let HttpResponse { status_code, headers, body, .. } = candid::decode_one(&reply).context("http_request")?;
+    let HttpResponse { status_code, headers, body, .. } = canister.http_request(&asked).wait()?;
     let mut response = Response::from_data(body.into_vec()).with_status_code(status_code);
     for (name, value) in headers {
         let header = Header::from_bytes(name.as_bytes(), value.as_bytes());

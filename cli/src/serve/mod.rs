@@ -28,7 +28,7 @@ pub fn command(args: &ServeArgs) -> Result<()> {
     if let Some(client) = args.network.connect()? {
         let gateway = Gateway::bind(address)?;
         eprintln!("{}/ shows canister {}; Ctrl-C ends it", gateway.url(), client.transport().canister());
-        return gateway.serve(client.transport());
+        return gateway.serve(&client);
     }
     let wasm = wasm::find(args.host.wasm.as_deref())?;
     let gateway = Gateway::bind(address)?;
@@ -41,7 +41,7 @@ pub fn command(args: &ServeArgs) -> Result<()> {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // Where serving fails nobody looks at the clock any more.
-            if let Err(error) = gateway.serve(canister.transport()) {
+            if let Err(error) = gateway.serve(&canister) {
                 eprintln!("{error:#}");
                 std::process::exit(1);
             }

@@ -14,7 +14,7 @@ pub(crate) mod set;
 mod verify;
 
 use crate::blk::Found;
-use crate::canister::Client;
+use crate::client::{Client, Wait};
 use crate::embedded::Costs;
 use crate::report::{bytes, count};
 use crate::site::Site;
@@ -129,7 +129,7 @@ pub fn check_numbers(first: &Found, first_block: u64, last_block: u64) -> Result
 /// When it is another one.
 pub fn check_maturity(client: &Client<impl Site>, asked: Option<u32>) -> Result<()> {
     let Some(asked) = asked else { return Ok(()) };
-    let there = client.config()?.utxo.coinbase_maturity;
+    let there = client.get_config().wait()?.utxo.coinbase_maturity;
     ensure!(
         there == asked,
         "--coinbase-maturity {asked}, but the canister's coinbase_maturity is {there}; before the first block an operator \
@@ -159,9 +159,9 @@ impl Replay {
         Ok(Self {
             set: Set::default(),
             figures: Replayed::default(),
-            records_before: client.storage_status()?.utxo.records,
+            records_before: client.get_storage_status().wait()?.utxo.records,
             costs_before: client.transport().costs()?,
-            coinbase_maturity: client.config()?.utxo.coinbase_maturity,
+            coinbase_maturity: client.get_config().wait()?.utxo.coinbase_maturity,
             height: 0,
             spent: Duration::ZERO,
         })
@@ -197,7 +197,14 @@ impl Replay {
                 false => (bitcoin::consensus::serialize(transaction), None),
             };
             let txid = self.set.records()[id as usize].txid;
-            records.push(NewRecord { txid, bytes, fee, mined: Some(self.block_at()), conflicting: false });
+            records.push(NewRecord {
+                txid,
+                bytes,
+                fee,
+                mined: Some(self.block_at()),
+                conflicting: false,
+                outside: None,
+            });
         }
         let outcomes = send::create(client, self.height, &records)?;
         let mut existed = Vec::new();
@@ -254,7 +261,7 @@ impl Replay {
             let spend = |&(outpoint, hash, (_, vin)): &(OutPoint, UtxoHash, (RecordId, u32))| Spend {
                 txid: ByteBuf::from(outpoint.txid.to_byte_array()),
                 vout: outpoint.vout,
-                utxo_hash: ByteBuf::from(hash),
+                utxo_hash: hash.into(),
                 vin,
             };
             (self.txid(spends[0].2.0), spends.iter().map(spend).collect())
@@ -301,7 +308,7 @@ impl Replay {
                 per_output_spent: per(after.spend_instructions, before.spend_instructions, figures.spent_outputs),
             }
         });
-        let storage = client.storage_status()?.utxo;
+        let storage = client.get_storage_status().wait()?.utxo;
         let expected = records_before + figures.transactions - figures.already_there;
         ensure!(storage.records == expected, "the store should have {expected} records, and has {}", storage.records);
         (figures.unspent_outputs, figures.unspent_satoshis) = set.unspent();
@@ -320,7 +327,7 @@ pub(crate) fn states(client: &Client<impl Site>, height: u32, outpoints: &[OutPo
             |outpoint: &OutPoint| Outpoint { txid: ByteBuf::from(outpoint.txid.to_byte_array()), vout: outpoint.vout };
         let outpoints: Vec<Outpoint> = outpoints.iter().map(outpoint).collect();
         let asked = outpoints.len();
-        let answers = client.utxo_get_spend(&UtxoGetSpend { height, outpoints })?;
+        let answers = client.utxo_get_spend(&UtxoGetSpend { height, outpoints }).wait()?;
         let answers = answers.map_err(|error| anyhow!("utxo_get_spend: the canister refuses: {error:?}"))?;
         if answers.len() != asked {
             bail!("utxo_get_spend: {} answers for {asked} outputs", answers.len());

@@ -1,23 +1,16 @@
-//! Records and spends to the canister: batches that an ingress message holds, and what a message left undone once more.
+//! Records and spends to the canister.
 
-use crate::canister::{Client, Transport};
-use crate::feed::CHUNK;
+use crate::client::{Client, Transport, Wait};
 use anyhow::{Context, Result, bail, ensure};
 use bitcoin::Txid;
 use bitcoin::hashes::Hash;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
-/// Bytes of a batch; an ingress message may have 2 MiB in all.
-pub const MAX_BATCH: usize = 1_500_000;
-/// Bytes of Candid that a record takes at most beside its transaction's.
-const RECORD: usize = 64;
-/// Bytes of Candid that a spending transaction takes at most, and each of its spends.
-const SPENDER: usize = 48;
-const SPEND: usize = 80;
+/// Bytes of a transaction that a message holds for sure; an ingress message may have 2 MiB in all.
+pub const MAX_RECORD: usize = 1_500_000;
 /// Spends of an item. A transaction that spends more does so in several.
 const MAX_SPENDS: usize = 15_000;
-const _: () = assert!(SPENDER + MAX_SPENDS * SPEND <= MAX_BATCH);
 
 /// A block, as the UTXO store knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +45,14 @@ pub struct NewRecord {
     pub mined: Option<Block>,
     /// It is a double spend.
     pub conflicting: bool,
+    /// What it is made of where its bytes are kept outside the canister.
+    pub outside: Option<Box<OutsideTransaction>>,
 }
 
 impl NewRecord {
     /// No batch holds it.
     pub fn is_long(&self) -> bool {
-        self.bytes.len() + RECORD > MAX_BATCH
+        self.outside.is_none() && self.bytes.len() > MAX_RECORD
     }
 
     fn item(&self, source: TransactionSource) -> UtxoCreate {
@@ -76,31 +71,6 @@ pub enum Outcome {
     },
     /// It existed, or its transaction does.
     Existed,
-}
-
-/// Sends items in order, as many at a time as a message holds, until there is an answer for each.
-fn in_batches<I: Clone, T>(
-    items: &[I],
-    size: impl Fn(&I) -> usize,
-    mut call: impl FnMut(Vec<I>) -> Result<Batch<T>>,
-) -> Result<Vec<T>> {
-    let mut answers = Vec::with_capacity(items.len());
-    while answers.len() < items.len() {
-        let rest = &items[answers.len()..];
-        let sums = rest.iter().scan(0, |sum, item| {
-            *sum += size(item);
-            Some(*sum)
-        });
-        let sent = sums.take_while(|&sum| sum <= MAX_BATCH).count().max(1);
-        let Batch { results, remaining } = call(rest[..sent].to_vec())?;
-        ensure!(
-            !results.is_empty() && results.len() + remaining as usize == sent,
-            "of {sent} items the canister answers {}, and says that {remaining} remain",
-            results.len()
-        );
-        answers.extend(results);
-    }
-    Ok(answers)
 }
 
 fn outcome(txid: &Txid, answer: Result<UtxoCreated, UtxoCreateError>) -> Result<Outcome> {
@@ -127,15 +97,15 @@ pub fn create(client: &Client<impl Transport>, height: u32, records: &[NewRecord
             outcomes.push(create_long(client, height, record)?);
             continue;
         }
-        let size = |record: &NewRecord| record.bytes.len() + RECORD;
-        let answers = in_batches(run, size, |records| {
-            let item = |mut record: NewRecord| {
-                let bytes = std::mem::take(&mut record.bytes);
-                record.item(TransactionSource::Raw(ByteBuf::from(bytes)))
+        let item = |record: &NewRecord| {
+            let source = match &record.outside {
+                Some(outside) => TransactionSource::Outside((**outside).clone()),
+                None => TransactionSource::Raw(ByteBuf::from(record.bytes.as_slice())),
             };
-            let items = records.into_iter().map(item).collect();
-            client.utxo_create(&UtxoCreateBatch { height, items })
-        })?;
+            record.item(source)
+        };
+        let items = run.iter().map(item).collect();
+        let answers = pollster::block_on(client.utxo_create_all(UtxoCreateBatch { height, items }))?;
         for (record, answer) in run.iter().zip(answers) {
             outcomes.push(outcome(&record.txid, answer)?);
         }
@@ -146,35 +116,15 @@ pub fn create(client: &Client<impl Transport>, height: u32, records: &[NewRecord
 /// Creates the record of a transaction that goes in chunks.
 fn create_long(client: &Client<impl Transport>, height: u32, record: &NewRecord) -> Result<Outcome> {
     let txid = ByteBuf::from(record.txid.to_byte_array());
-    match client.utxo_get(&UtxoGet { txid: txid.clone(), first: 0, limit: 0 })? {
+    match client.utxo_get(&UtxoGet { txid: txid.clone(), first: 0, limit: 0 }).wait()? {
         Ok(_) => return Ok(Outcome::Existed),
         Err(UtxoError::TxNotFound) => {}
         Err(error) => bail!("transaction {}: its record cannot be read: {error:?}", record.txid),
     }
-    let failed = |what: &str, error| format!("transaction {}: {what}: {error:?}", record.txid);
-    let begin = BeginTransaction { txid: txid.clone(), length: record.bytes.len() as u64, chunk_size: CHUNK };
-    let mut begun = client.utxo_begin_transaction(&begin)?;
-    if let Err(TransactionUploadError::OtherUpload { txid: other }) = &begun
-        && *other == txid
-    {
-        // One that was interrupted, of another form of the same transaction.
-        client.utxo_abort_transaction(&txid)?;
-        begun = client.utxo_begin_transaction(&begin)?;
-    }
-    let mut progress = begun.map_err(|error| anyhow::anyhow!(failed("its upload", error)))?;
-    for (chunk, bytes) in (0..).zip(record.bytes.chunks(CHUNK as usize)) {
-        let chunk = PutTransactionChunk { txid: txid.clone(), chunk, bytes: ByteBuf::from(bytes) };
-        let put = client.utxo_put_transaction_chunk(&chunk)?;
-        progress = put.map_err(|error| anyhow::anyhow!(failed("a chunk", error)))?;
-    }
-    ensure!(
-        progress.missing == 0,
-        "transaction {}: all chunks are sent, and {} are missing",
-        record.txid,
-        progress.missing
-    );
+    let uploaded = client.upload_transaction(&txid, &record.bytes).done();
+    uploaded.with_context(|| format!("transaction {}: its upload", record.txid))?;
     let items = vec![record.item(TransactionSource::Uploaded(txid))];
-    let batch = client.utxo_create(&UtxoCreateBatch { height, items })?;
+    let batch = client.utxo_create(&UtxoCreateBatch { height, items }).wait()?;
     outcome(&record.txid, batch.results.into_iter().next().context("utxo_create answers nothing")?)
 }
 
@@ -191,16 +141,10 @@ pub fn set_mined(
     txids: &[Txid],
 ) -> Result<()> {
     let BlockRef { block_id, height: block_height, subtree } = block.place();
-    let answers = in_batches(
-        txids,
-        |_| SPENDER,
-        |txids| {
-            let item = |txid: Txid| MinedTransaction { txid: ByteBuf::from(txid.to_byte_array()), subtree };
-            let items = txids.into_iter().map(item).collect();
-            let on_longest_chain = true;
-            client.utxo_set_mined(&UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain, unset, items })
-        },
-    )?;
+    let item = |txid: &Txid| MinedTransaction { txid: ByteBuf::from(txid.to_byte_array()), subtree };
+    let items = txids.iter().map(item).collect();
+    let batch = UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain: true, unset, items };
+    let answers = pollster::block_on(client.utxo_set_mined_all(batch))?;
     for (txid, answer) in txids.iter().zip(answers) {
         answer.map_err(|error| anyhow::anyhow!("transaction {txid}: its block cannot be set: {error:?}"))?;
     }
@@ -230,22 +174,18 @@ impl std::error::Error for Immature {}
 /// # Errors
 /// When the canister refuses a spend; [`Immature`] where that is why.
 pub fn spend(client: &Client<impl Transport>, height: u32, spends: Vec<(Txid, Vec<Spend>)>) -> Result<u64> {
-    let items: Vec<(Txid, TransactionSpends)> = spends
-        .into_iter()
-        .flat_map(|(txid, spends)| {
-            let spender = ByteBuf::from(txid.to_byte_array());
-            let item =
-                |spends: &[Spend]| (txid, TransactionSpends { spender: spender.clone(), spends: spends.to_vec() });
-            spends.chunks(MAX_SPENDS).map(item).collect::<Vec<_>>()
-        })
-        .collect();
-    let size = |(_, item): &(Txid, TransactionSpends)| SPENDER + SPEND * item.spends.len();
-    let answers = in_batches(&items, size, |items| {
-        let items = items.into_iter().map(|(_, item)| item).collect();
-        client.utxo_spend(&UtxoSpendBatch { height, items })
-    })?;
+    let mut txids = Vec::new();
+    let mut items = Vec::new();
+    for (txid, spends) in spends {
+        for spends in spends.chunks(MAX_SPENDS) {
+            txids.push(txid);
+            items.push(TransactionSpends { spender: ByteBuf::from(txid.to_byte_array()), spends: spends.to_vec() });
+        }
+    }
+    let batch = UtxoSpendBatch { height, items: items.clone() };
+    let answers = pollster::block_on(client.utxo_spend_all(batch))?;
     let mut new = 0;
-    for ((txid, item), answer) in items.iter().zip(answers) {
+    for ((txid, item), answer) in txids.iter().zip(&items).zip(answers) {
         match answer {
             Ok(spent) => new += u64::from(spent),
             Err(errors) => {
@@ -263,56 +203,4 @@ pub fn spend(client: &Client<impl Transport>, height: u32, spends: Vec<(Txid, Ve
         }
     }
     Ok(new)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::cell::RefCell;
-
-    #[test]
-    fn what_remains_is_sent_again_with_as_much_as_fits() {
-        let calls = RefCell::new(Vec::new());
-        let items: Vec<usize> = vec![MAX_BATCH / 2, MAX_BATCH / 2, 1, 2 * MAX_BATCH, 1];
-        let answers = in_batches(
-            &items,
-            |item| *item,
-            |items| {
-                calls.borrow_mut().push(items.len());
-                let results = items[..items.len().min(1)].to_vec();
-                Ok(Batch { remaining: (items.len() - results.len()) as u32, results })
-            },
-        );
-        assert_eq!((answers.unwrap(), calls.into_inner()), (items.clone(), vec![2, 2, 1, 1, 1]));
-        for (results, remaining) in [(vec![], 2), (vec![0], 0), (vec![0, 0, 0], 0)] {
-            let answers = in_batches(&items[..2], |item| *item, |_| Ok(Batch { results: results.clone(), remaining }));
-            assert!(answers.is_err());
-        }
-    }
-
-    /// A message's argument is no longer than the reckoning says, whatever the numbers in it.
-    #[test]
-    fn sizes_are_reckoned_generously() {
-        let record = NewRecord {
-            txid: Txid::all_zeros(),
-            bytes: Vec::new(),
-            fee: Some(u64::MAX),
-            mined: Some(Block::only(u32::MAX)),
-            conflicting: true,
-        };
-        let encoded = |items: usize, bytes: usize| {
-            let raw = TransactionSource::Raw(ByteBuf::from(vec![0; bytes]));
-            let items = vec![record.item(raw); items];
-            candid::encode_one(UtxoCreateBatch { height: 1, items }).unwrap().len()
-        };
-        assert!(encoded(2, 70_000) - encoded(1, 70_000) <= 70_000 + RECORD);
-        let encoded = |items: usize, spends: usize| {
-            let hash = ByteBuf::from([0; 32]);
-            let spend = Spend { txid: hash.clone(), vout: u32::MAX, utxo_hash: hash.clone(), vin: u32::MAX };
-            let items = vec![TransactionSpends { spender: hash, spends: vec![spend; spends] }; items];
-            candid::encode_one(UtxoSpendBatch { height: 1, items }).unwrap().len()
-        };
-        assert!(encoded(1, MAX_SPENDS + 1) - encoded(1, MAX_SPENDS) <= SPEND);
-        assert!(encoded(2, 0) - encoded(1, 0) <= SPENDER);
-    }
 }

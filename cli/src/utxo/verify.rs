@@ -2,7 +2,7 @@
 
 use super::set::{Input, Record, Set, State, UtxoHash};
 use super::{form, states};
-use crate::canister::Client;
+use crate::client::{Client, Wait};
 use crate::feed::sha256;
 use crate::site::Site;
 use crate::verify::hex;
@@ -101,7 +101,7 @@ fn check(set: &Set, expected: &Expected, state: &UtxoSpendState, height: u32) ->
 /// Reads a transaction back, and answers how many bytes it has.
 fn read_back(client: &Client<impl Site>, record: &Record) -> Result<u64> {
     let txid = record.txid;
-    match client.whole_transaction(txid.as_byte_array())? {
+    match client.whole_transaction(txid.as_byte_array()).wait()? {
         Ok((FileType::Tx, bytes)) => {
             // A record that existed may have been made of another form.
             let same = sha256(&bytes) == record.sent || record.existed && form::txid(&bytes) == Some(txid);
@@ -131,7 +131,7 @@ mod tests {
         let outpoint = OutPoint { txid: coinbase, vout: 0 };
         let check = |coinbase, expected, status: &SpendStatus, hash_there: [u8; 32], spender| {
             let expected = Expected { outpoint, hash: &hash, coinbase, spender: expected };
-            let utxo_hash = Some(ByteBuf::from(hash_there));
+            let utxo_hash = Some(hash_there.into());
             check(&set, &expected, &UtxoSpendState { status: status.clone(), utxo_hash, spender }, 10).ok()
         };
         let (ok, spent) = (SpendStatus::Ok, SpendStatus::Spent);

@@ -11,7 +11,7 @@ use bitcoin::{
     Witness,
 };
 use candid::Encode;
-use coppice::canister::{Client, Transport};
+use coppice::client::{Client, Transport};
 use coppice_interface::*;
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
@@ -134,7 +134,7 @@ impl Expected {
                     None if output.coinbase && self.height < mature => SpendStatus::Immature { spendable_at: mature },
                     None => SpendStatus::Ok,
                 };
-                let utxo_hash = Some(ByteBuf::from(output.hash));
+                let utxo_hash = Some(output.hash.into());
                 assert_eq!(state, UtxoSpendState { status, utxo_hash, spender: spender.clone() }, "{outpoint}");
             }
         }
@@ -188,7 +188,8 @@ impl Expected {
 }
 
 fn ask<R: candid::CandidType + DeserializeOwned>(client: &Client<impl Transport>, method: &str, arg: Vec<u8>) -> R {
-    candid::decode_one(&client.transport().query(method, arg).unwrap()).unwrap()
+    let reply = pollster::block_on(client.transport().query(method, arg));
+    candid::decode_one(&reply.unwrap()).unwrap()
 }
 
 /// Blocks as `blk*.dat` has them.

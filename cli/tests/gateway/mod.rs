@@ -2,7 +2,7 @@
 //!
 //! Answers are certified as on the platform: a hash tree, its root signed with BLS by a key that `status` names, and query
 //! answers signed by a node whose key is in that tree. The clock of a certificate is the real one; the canister's stands
-//! still but for a second with every request.
+//! still but for a second with every request, or goes as the real one does, however far off.
 
 use candid::Principal;
 use coppice_host::Host;
@@ -14,11 +14,11 @@ use ic_transport_types::{
 };
 use ic_verify_bls_signature::PrivateKey;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tiny_http::{Request, Response, Server};
 
 /// What a BLS public key begins with in DER.
@@ -29,6 +29,21 @@ const BLS_DER: [u8; 37] = [
 
 /// What became of a call.
 type Outcome = Result<Vec<u8>, RejectResponse>;
+
+/// A call that was executed.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// When.
+    pub at: Instant,
+    /// Who called.
+    pub sender: Principal,
+    /// What.
+    pub method: String,
+    /// Its argument.
+    pub arg: Vec<u8>,
+    /// The answer; none where it was rejected.
+    pub reply: Option<Vec<u8>>,
+}
 
 /// What a replica makes of its answer to a query of a method.
 pub type Lie = Box<dyn FnMut(&str, Vec<u8>) -> Vec<u8> + Send>;
@@ -47,6 +62,14 @@ struct Inner {
     accept_only: AtomicBool,
     /// What becomes of answers to queries, before they are signed.
     lie: Mutex<Option<Lie>>,
+    /// Calls in the order in which they were executed, where somebody wants to know.
+    made: Mutex<Option<Vec<Made>>>,
+    /// Methods of which the first answer to each call does not arrive, and the calls of which it has not.
+    lost: Mutex<(Vec<String>, BTreeSet<Vec<u8>>)>,
+    /// Callers whose calls of a method do not get through.
+    cut_off: Mutex<Vec<(Principal, String)>>,
+    /// When the canister's clock was last set to go as the real one.
+    follows: Mutex<Option<Instant>>,
 }
 
 /// A running gateway; dropping it ends it.
@@ -68,6 +91,10 @@ impl Gateway {
             answered: AtomicU64::new(0),
             accept_only: AtomicBool::new(false),
             lie: Mutex::default(),
+            made: Mutex::default(),
+            lost: Mutex::default(),
+            cut_off: Mutex::default(),
+            follows: Mutex::default(),
         });
         let serving = inner.clone();
         let thread = std::thread::spawn(move || {
@@ -112,6 +139,37 @@ impl Gateway {
         let of = vec![(canister.as_slice().to_vec(), label(b"certified_data".to_vec(), leaf(data.to_vec())))];
         let top = vec![(b"canister".to_vec(), tree(of)), (b"time".to_vec(), leaf(number(now())))];
         self.inner.signed(tree(top))
+    }
+
+    /// Remembers calls from now on.
+    pub fn remember(&self) {
+        *self.inner.made.lock().unwrap() = Some(Vec::new());
+    }
+
+    /// Those that it remembers.
+    pub fn made(&self) -> Vec<Made> {
+        self.inner.made.lock().unwrap().clone().unwrap_or_default()
+    }
+
+    /// From now on the first answer to each call of these methods is lost on its way: the same caller with the same argument gets the
+    /// second.
+    pub fn lose_first_answers(&self, methods: &[&str]) {
+        self.inner.lost.lock().unwrap().0 = methods.iter().map(ToString::to_string).collect();
+    }
+
+    /// From now on no call of a method gets through from somebody.
+    pub fn cut_off(&self, sender: Principal, method: &str) {
+        self.inner.cut_off.lock().unwrap().push((sender, method.into()));
+    }
+
+    /// Answers that were lost.
+    pub fn lost(&self) -> usize {
+        self.inner.lost.lock().unwrap().1.len()
+    }
+
+    /// The canister's clock goes as the real one from now on; how far it is off is up to who has the host.
+    pub fn follow_the_clock(&self) {
+        *self.inner.follows.lock().unwrap() = Some(Instant::now());
     }
 
     /// Calls are only accepted from now on.
@@ -172,7 +230,11 @@ impl Inner {
             (502, b"nobody behind it".to_vec())
         } else {
             self.answered.fetch_add(1, Ordering::SeqCst);
-            self.host.advance_time(Duration::from_secs(1));
+            let passed = match &mut *self.follows.lock().unwrap() {
+                Some(before) => std::mem::replace(before, Instant::now()).elapsed(),
+                None => Duration::from_secs(1),
+            };
+            self.host.advance_time(passed);
             self.host.tick();
             self.reply(request.url(), &body)
         };
@@ -196,9 +258,17 @@ impl Inner {
         assert_eq!(sender, signed_by, "the sender is not who signed");
         match (url.rsplit('/').next().unwrap(), envelope.content.into_owned()) {
             ("call", EnvelopeContent::Call { canister_id, method_name, arg, .. }) => {
-                let outcome =
-                    self.host.update_call(canister_id, sender, &method_name, arg).map_err(|reject| reject_of(&reject));
-                self.calls.lock().unwrap().insert(id, outcome);
+                if self.cut_off.lock().unwrap().contains(&(sender, method_name.clone())) {
+                    return (502, b"it does not get through".to_vec());
+                }
+                let outcome = self
+                    .host
+                    .update_call(canister_id, sender, &method_name, arg.clone())
+                    .map_err(|reject| reject_of(&reject));
+                self.calls.lock().unwrap().insert(id, outcome.clone());
+                if self.note(sender, method_name, arg, outcome.ok()) {
+                    return (502, b"the answer is lost".to_vec());
+                }
                 if self.accept_only.load(Ordering::SeqCst) {
                     return (202, cbor(&TransportCallResponse::Accepted));
                 }
@@ -234,6 +304,16 @@ impl Inner {
             }
             (what, _) => panic!("{what} at {url}"),
         }
+    }
+
+    /// Remembers a call, and says whether its answer is lost.
+    fn note(&self, sender: Principal, method: String, arg: Vec<u8>, reply: Option<Vec<u8>>) -> bool {
+        let (methods, lost) = &mut *self.lost.lock().unwrap();
+        let is_lost = methods.contains(&method) && lost.insert([sender.as_slice(), method.as_bytes(), &arg].concat());
+        if let Some(made) = &mut *self.made.lock().unwrap() {
+            made.push(Made { at: Instant::now(), sender, method, arg, reply });
+        }
+        is_lost
     }
 
     /// All of the state, but of calls only the one that is asked for: their answers are long.

@@ -2,8 +2,7 @@
 
 use crate::net::Net;
 use anyhow::Result;
-use candid::Principal;
-use coppice::canister::{Caller, Client, Transport};
+use coppice::client::{Client, Wait};
 use coppice::feed::{self, Place};
 use coppice::index::assemble::behind;
 use coppice::index::engine::Engine;
@@ -11,10 +10,8 @@ use coppice::index::steps::{Event, Onward, Options};
 use coppice::index::store::{Origin, Payload, Store};
 use coppice::ledger::{Entry, Ledger};
 use coppice::network::Network;
-use coppice_host::Host;
-use coppice_interface::{
-    AppendBlock, ExportChunk, ExportCursor, ExportError, ExportPage, Exporter, PrunePolicyArg, Rollback, RollbackError,
-};
+use coppice_client::Embedded;
+use coppice_interface::{AppendBlock, ExportChunk, ExportCursor, ExportError, ExportPage, Exporter, PrunePolicyArg};
 use proptest::prelude::*;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,27 +152,6 @@ impl Way {
     }
 }
 
-/// Past the network, for who feeds the chain.
-struct Direct {
-    host: Arc<Host>,
-    canister: Principal,
-    principal: Principal,
-}
-
-impl Transport for Direct {
-    fn update(&self, _: Caller, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {
-        Ok(self.host.update_call(self.canister, self.principal, method, arg)?)
-    }
-
-    fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {
-        Ok(self.host.query_call(self.canister, self.principal, method, arg)?)
-    }
-
-    fn principal(&self, _: Caller) -> Principal {
-        self.principal
-    }
-}
-
 /// What the replica knows to lie with.
 #[derive(Default)]
 struct Knows {
@@ -264,7 +240,7 @@ fn identity(entry: &Entry) -> Identity {
 
 struct World<'a> {
     net: &'a Net,
-    feeder: &'a Client<Direct>,
+    feeder: &'a Client<Embedded>,
     reader: &'a Client<Network>,
     way: Way,
     knows: Arc<Mutex<Knows>>,
@@ -299,16 +275,9 @@ impl<'a> World<'a> {
 
     fn roll_back(&mut self, blocks: u64) {
         let Some(head) = self.truth.keys().next_back() else { return };
-        let oldest = self.feeder.prune_status().unwrap().oldest_kept_block.unwrap();
+        let oldest = self.feeder.get_prune_status().wait().unwrap().oldest_kept_block.unwrap();
         let to = head.saturating_sub(blocks).max(oldest);
-        loop {
-            let arg = candid::encode_one(to).unwrap();
-            let reply = self.feeder.transport().update(Caller::Producer, "rollback_to", arg).unwrap();
-            let rollback: Result<Rollback, RollbackError> = candid::decode_one(&reply).unwrap();
-            if !rollback.unwrap().has_more {
-                break;
-            }
-        }
+        self.feeder.roll_back_to(to).done().unwrap();
         self.truth.retain(|number, _| *number <= to);
     }
 
@@ -355,14 +324,14 @@ impl<'a> World<'a> {
             assert_eq!(store.count_same(std::slice::from_ref(entry)).unwrap(), 1, "{:?}: {id:?} is not it", self.way);
         }
         // Where blocks come by query a reorg is followed from further back than need be, and what the canister keeps comes again.
-        let oldest = self.feeder.prune_status().unwrap().oldest_kept_block.unwrap();
+        let oldest = self.feeder.get_prune_status().wait().unwrap().oldest_kept_block.unwrap();
         let again = if self.way == Way::Replicated { u64::MAX } else { oldest };
         for entry in self.truth.range(..again).map(|(_, entry)| entry) {
             let id = identity(entry);
             assert!(stored.contains(&id) || !self.held.contains(&id), "{:?}: {id:?} is gone", self.way);
         }
         assert_eq!(store.held().unwrap().gap_blocks, 0, "{:?}", self.way);
-        let bound = self.feeder.export_status().unwrap().exporters[0].exported_before_block;
+        let bound = self.feeder.get_export_status().wait().unwrap().exporters[0].exported_before_block;
         for entry in self.truth.range(..bound).map(|(_, entry)| entry) {
             assert!(
                 stored.contains(&identity(entry)),
@@ -385,11 +354,11 @@ fn hash_of(entry: &Entry) -> ByteBuf {
 fn play(way: Way, actions: Vec<Action>) {
     let net = Net::start();
     let (host, canister, principal) = (net.host.clone(), net.canister, net.principal);
-    let feeder = Client::new(Direct { host, canister, principal });
+    let feeder = Client::new(Embedded::new(host, canister, principal));
     let reader = net.client();
-    feeder.register_exporter(&Exporter { name: "indexer".into(), principal }).unwrap();
+    feeder.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
     let policy = PrunePolicyArg { retain_blocks: Some(RETAINED), ..PrunePolicyArg::default() };
-    feeder.set_prune_policy(&policy).unwrap();
+    feeder.set_prune_policy(&policy).done().unwrap();
     let mut world = World {
         net: &net,
         feeder: &feeder,
@@ -411,8 +380,7 @@ fn play(way: Way, actions: Vec<Action>) {
             Action::Reopen => engine = world.open(),
         }
         // So that the canister prunes what it may.
-        let arg = candid::encode_one(100u64).unwrap();
-        feeder.transport().update(Caller::Operator, "prune_now", arg).unwrap();
+        feeder.prune_now(100).done().unwrap();
     }
     drop(engine);
     let mut last = world.open();

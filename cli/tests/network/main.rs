@@ -1,9 +1,13 @@
 //! The command over a network. Its tests wait for seconds to pass more than they compute, so `scripts/test` runs them beside the others: by
 //! the names of their modules.
 
+mod blob_workers;
 #[path = "../gateway/mod.rs"]
 mod gateway;
 mod lying_replica;
 mod net;
+mod over_http;
 mod over_the_network;
+#[cfg(feature = "s3")]
+mod s3;
 mod served_pages;

@@ -2,7 +2,7 @@
 
 use crate::gateway::Gateway;
 use candid::Principal;
-use coppice::canister::Client;
+use coppice::client::Client;
 use coppice::network::{Network, NetworkArgs};
 use coppice::wasm;
 use coppice_host::Host;
@@ -24,6 +24,17 @@ pub struct Net {
 
 impl Net {
     pub fn start() -> Self {
+        let init = |of: Principal| InitArg {
+            operators: vec![of],
+            producers: vec![of],
+            admins: Some(vec![of]),
+            ..InitArg::default()
+        };
+        Self::with(init)
+    }
+
+    /// With a canister that is installed with what `init` says of the key's principal.
+    pub fn with(init: impl FnOnce(Principal) -> InitArg) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let key = PrivateKey::generate_from_seed(b"operator");
         std::fs::write(dir.path().join("key.pem"), key.serialize_pkcs8_pem(PrivateKeyFormat::Pkcs8v2)).unwrap();
@@ -34,9 +45,7 @@ impl Net {
         host.add_cycles(canister, 10_000_000_000_000_000);
         coppice_host::set_module_cache(coppice_host::default_module_cache());
         let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
-        let of = vec![principal];
-        let init = InitArg { operators: of.clone(), producers: of.clone(), admins: Some(of), ..InitArg::default() };
-        let arg = candid::encode_one(Some(CanisterArg::Init(init))).unwrap();
+        let arg = candid::encode_one(Some(CanisterArg::Init(init(principal)))).unwrap();
         host.install_canister(canister, wasm::find(named.as_deref()).unwrap(), arg, Some(controller));
         Self { gateway: Gateway::start(host.clone()), host, canister, principal, dir }
     }

@@ -1,9 +1,9 @@
 //! The command over a network: ic-agent, HTTP, certificates and all, with the canister's real wasm behind a gateway.
 
 use crate::net::Net;
-use coppice::canister::{Caller, Transport};
+use coppice::client::{Reach, Wait};
 use coppice::network::NetworkArgs;
-use coppice_interface::Exporter;
+use coppice_interface::{Exporter, Role};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -45,9 +45,9 @@ fn blocks_are_ingested_and_indexed_over_the_network() {
     let index = ["index", "--until-caught-up", "--database", &net.database()];
     let stranger = error(&net.run(&index));
     let client = net.client();
-    let principal = client.transport().principal(Caller::Exporter);
+    let principal = client.transport().principal(Role::Exporter);
     assert!(stranger.contains("register_exporter(record") && stranger.contains(&principal.to_string()), "{stranger}");
-    client.register_exporter(&Exporter { name: "indexer".into(), principal }).unwrap();
+    client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
     // Whoever keeps no payload says nothing of it, unless that is what is wanted.
     let headers = format!("sqlite://{}", net.path("headers.db"));
     let headers = ["index", "--until-caught-up", "--database", &headers, "--payload", "headers"];
@@ -55,13 +55,13 @@ fn blocks_are_ingested_and_indexed_over_the_network() {
     assert!(String::from_utf8_lossy(&read.stderr).contains("--ack-headers"), "{read:?}");
     let read = json(&read);
     assert_eq!((&read["blocks"], &read["acks"]), (&1.into(), &0.into()));
-    assert_eq!(client.export_status().unwrap().exporters[0].acknowledged_at, None);
+    assert_eq!(client.get_export_status().wait().unwrap().exporters[0].acknowledged_at, None);
     let indexed = json(&net.run(&index));
     assert_eq!(
         (&indexed["blocks"], &indexed["acknowledged_before"], &indexed["lag"]),
         (&1.into(), &702_862.into(), &0.into())
     );
-    let status = client.export_status().unwrap();
+    let status = client.get_export_status().wait().unwrap();
     assert_eq!((status.exporters[0].lag_blocks, status.exported_before_block), (0, Some(702_862)));
     let acknowledged = json(&net.run(&[&headers[..], &["--ack-headers"]].concat()));
     assert_eq!((&acknowledged["acks"], &acknowledged["acknowledged_before"]), (&1.into(), &702_862.into()));
@@ -77,7 +77,7 @@ fn blocks_are_ingested_and_indexed_over_the_network() {
 fn what_is_not_signed_by_the_mainnet_is_not_believed() {
     let net = Net::start();
     let untrusting = NetworkArgs { fetch_root_key: false, ..net.args() }.connect().unwrap().unwrap();
-    for error in [untrusting.head().err().unwrap(), untrusting.ack_exported(1, &[1]).err().unwrap()] {
+    for error in [untrusting.get_head().wait().err().unwrap(), untrusting.ack_exported(1, &[1]).wait().err().unwrap()] {
         assert!(format!("{error:#}").contains("--fetch-root-key"), "{error:#}");
     }
 }
@@ -87,10 +87,10 @@ fn a_call_that_is_only_accepted_is_waited_for_and_a_reject_is_told() {
     let net = Net::start();
     net.gateway.accept_only();
     let client = net.client();
-    let principal = client.transport().principal(Caller::Exporter);
-    client.register_exporter(&Exporter { name: "indexer".into(), principal }).unwrap();
+    let principal = client.transport().principal(Role::Exporter);
+    client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
     let nobody = NetworkArgs { identity: None, ..net.args() }.connect().unwrap().unwrap();
-    let error = nobody.ack_exported(1, &[1]).err().unwrap();
+    let error = nobody.ack_exported(1, &[1]).wait().err().unwrap();
     assert!(format!("{error:#}").contains(&net.gateway.url()), "{error:#}");
 }
 
@@ -103,7 +103,7 @@ fn a_demonstration_runs_over_the_network() {
         (&150.into(), &0.into())
     );
     assert_eq!(report["verified"]["pruned_blocks"], 129);
-    assert!(net.client().export_status().unwrap().exporters.is_empty(), "its exporter is taken out again");
+    assert!(net.client().get_export_status().wait().unwrap().exporters.is_empty(), "its exporter is taken out again");
 }
 
 fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
@@ -124,8 +124,8 @@ fn kill(mut child: Child) {
 fn an_indexer_that_is_killed_again_and_again_loses_nothing_and_outlives_a_gateway_that_fails() {
     let net = Net::start();
     let client = net.client();
-    let principal = client.transport().principal(Caller::Exporter);
-    client.register_exporter(&Exporter { name: "indexer".into(), principal }).unwrap();
+    let principal = client.transport().principal(Role::Exporter);
+    client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
     let mut ledger = coppice::ledger::Ledger::default();
     let blocks = coppice::chain_gen::Generator::new(3, 60, 1_700_000_000, 15).unwrap();
     let first = blocks.first();
@@ -165,7 +165,7 @@ fn an_indexer_that_is_killed_again_and_again_loses_nothing_and_outlives_a_gatewa
     };
     let mut store = coppice::index::store::Store::open(&net.database(), &origin).unwrap();
     assert_eq!(store.count_same(ledger.entries()).unwrap(), 60);
-    assert_eq!(client.export_status().unwrap().exported_before_block, Some(first + 60));
+    assert_eq!(client.get_export_status().wait().unwrap().exported_before_block, Some(first + 60));
     drop(store);
 
     // One that waits at the head is told of failures, goes on after them, and ends when it is asked to.

@@ -29,7 +29,7 @@ fn any_canisters_pages_are_served_on_a_local_port() {
     let gateway = Gateway::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let (client, address) = (net.client(), gateway.url().replace("http://", ""));
     std::thread::scope(|scope| {
-        scope.spawn(|| gateway.serve(client.transport()).unwrap());
+        scope.spawn(|| gateway.serve(&client).unwrap());
         let answer = get(&address, "/health");
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"healthy\":true"), "{answer}");
         assert!(get(&address, "/").contains(&net.canister.to_string()));

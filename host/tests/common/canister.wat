@@ -32,6 +32,7 @@
   (import "ic0" "call_on_cleanup" (func $on_cleanup (param i32 i32)))
   (import "ic0" "call_data_append" (func $call_append (param i32 i32)))
   (import "ic0" "call_cycles_add128" (func $call_cycles (param i64 i64)))
+  (import "ic0" "call_with_best_effort_response" (func $best_effort (param i32)))
   (import "ic0" "call_perform" (func $call_perform (result i32)))
 
   (memory 2)
@@ -45,6 +46,7 @@
   (data (i32.const 1048) "bump_trap")
   (data (i32.const 1064) "started")
   (data (i32.const 1072) "take")
+  (data (i32.const 1080) "hang")
 
   (func $args (result i32)
     (call $arg_copy (i32.const 4096) (i32.const 0) (call $arg_size)) (call $arg_size))
@@ -147,6 +149,14 @@
     (call $call_new (i32.const 4096) (local.get $n) (i32.const 1032) (i32.const 4)
       (i32.const 0) (i32.const 41) (i32.const 1) (i32.const 42))
     (drop (call $call_perform)))
+  ;; Never answers: it always waits for another one of itself.
+  (func (export "canister_update hang")
+    (call $do_bump) (call $call_self (i32.const 1080) (i32.const 4) (i32.const 0)) (drop (call $call_perform)))
+  ;; (method of 4 bytes, seconds): calls it, with 1,000 cycles, and waits so long at most.
+  (func (export "canister_update call_bounded") (drop (call $args))
+    (call $call_self (i32.const 4096) (i32.const 4) (i32.const 0))
+    (call $call_cycles (i64.const 0) (i64.const 1000))
+    (call $best_effort (i32.wrap_i64 (call $arg (i32.const 1)))) (drop (call $call_perform)))
   (func (export "canister_update take")
     (call $accept_cycles (i64.const 0) (i64.const 300) (i32.const 512))
     (call $available (i32.const 528))

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum UtxoUnminedRetention {
     /// Half of `block_height_retention`.
     HalfOfRetention,
-    /// So many blocks.
+    /// A number of blocks.
     Blocks(u32),
 }
 
@@ -41,11 +41,11 @@ pub struct UtxoPrunerSettings {
     pub utxo_defensive_enabled: bool,
     /// Spenders that are looked up at a time (`pruner_utxoDefensiveBatchReadSize`), 1 to 100,000.
     pub utxo_defensive_batch_read_size: u32,
-    /// See there.
+    /// How long an unmined transaction may be unmined before its parents are preserved (`utxostore_unminedTxRetention`).
     pub unmined_tx_retention: UtxoUnminedRetention,
     /// Blocks for which parents of old unmined transactions are preserved (`utxostore_parentPreservationBlocks`).
     pub parent_preservation_blocks: u32,
-    /// See there.
+    /// Up to which height records are deleted once blocks are persisted.
     pub safe_height_rule: UtxoSafeHeightRule,
     /// Seconds between two ticks, 1 to 86,400.
     pub tick_interval: u64,
@@ -90,38 +90,44 @@ impl Default for UtxoPrunerSettings {
 /// A change of the pruner's settings; what is left out stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoPrunerSettingsChange {
-    /// See [`UtxoPrunerSettings::pruner_enabled`].
+    /// Whether the timer prunes UTXO records (`startPruner`); none: as it was.
     pub pruner_enabled: Option<bool>,
-    /// See [`UtxoPrunerSettings::disable_dah_cleaner`].
+    /// Skip phase 2, for tests (`utxostore_disableDAHCleaner`); none: as it was.
     pub disable_dah_cleaner: Option<bool>,
-    /// See [`UtxoPrunerSettings::job_timeout`].
+    /// Seconds after which a job ends, and the next one goes on where it was (`pruner_jobTimeout`), 1 to 31,536,000; none:
+    /// as it was.
     pub job_timeout: Option<u64>,
-    /// See [`UtxoPrunerSettings::utxo_chunk_size`].
+    /// Records of a chunk (`pruner_utxoChunkSize`), 1 to 100,000; none: as it was.
     pub utxo_chunk_size: Option<u32>,
-    /// See [`UtxoPrunerSettings::utxo_chunk_group_limit`].
+    /// Chunks of a tick (`pruner_utxoChunkGroupLimit`), 1 to 10,000; none: as it was.
     pub utxo_chunk_group_limit: Option<u32>,
-    /// See [`UtxoPrunerSettings::utxo_progress_log_interval`].
+    /// Seconds between two lines of progress in the log; 0: none (`pruner_utxoProgressLogInterval`); none: as it was.
     pub utxo_progress_log_interval: Option<u64>,
-    /// See [`UtxoPrunerSettings::utxo_defensive_enabled`].
+    /// Keep a record until all that spend from it are mined and stable (`pruner_utxoDefensiveEnabled`); none: as it was.
     pub utxo_defensive_enabled: Option<bool>,
-    /// See [`UtxoPrunerSettings::utxo_defensive_batch_read_size`].
+    /// Spenders that are looked up at a time (`pruner_utxoDefensiveBatchReadSize`), 1 to 100,000; none: as it was.
     pub utxo_defensive_batch_read_size: Option<u32>,
-    /// See [`UtxoPrunerSettings::unmined_tx_retention`].
+    /// How long an unmined transaction may be unmined before its parents are preserved (`utxostore_unminedTxRetention`);
+    /// none: as it was.
     pub unmined_tx_retention: Option<UtxoUnminedRetention>,
-    /// See [`UtxoPrunerSettings::parent_preservation_blocks`].
+    /// Blocks for which parents of old unmined transactions are preserved (`utxostore_parentPreservationBlocks`); none: as
+    /// it was.
     pub parent_preservation_blocks: Option<u32>,
-    /// See [`UtxoPrunerSettings::safe_height_rule`].
+    /// Up to which height records are deleted once blocks are persisted; none: as it was.
     pub safe_height_rule: Option<UtxoSafeHeightRule>,
-    /// See [`UtxoPrunerSettings::tick_interval`].
+    /// Seconds between two ticks, 1 to 86,400; none: as it was.
     pub tick_interval: Option<u64>,
-    /// See [`UtxoPrunerSettings::max_ops_per_tick`].
+    /// References that a tick removes or changes, 1 to 10,000,000: a record, each of its pages, each parent that is told or
+    /// preserved, and each spender that is looked up is one; none: as it was.
     pub max_ops_per_tick: Option<u64>,
-    /// See [`UtxoPrunerSettings::max_instructions_per_tick`].
+    /// Instructions after which a tick begins nothing more, 1,000,000 to 2,000,000,000; none: as it was.
     pub max_instructions_per_tick: Option<u64>,
-    /// See [`UtxoPrunerSettings::max_job_history`].
+    /// Jobs that ended and are kept, 1 to 1,000; none: as it was.
     pub max_job_history: Option<u32>,
-    /// See [`UtxoPrunerSettings::max_height_jump`].
+    /// Blocks by which a notified height may be above the highest one before it, 1 to 2^31 - 1. The first height, and an
+    /// operator's, may be any; none: as it was.
     pub max_height_jump: Option<u32>,
-    /// See [`UtxoPrunerSettings::retry_base_secs`].
+    /// Seconds that a blob's deletion backs off when it has failed once under a lease, doubling up to 3,600; 0: it does
+    /// not. 0 to 3,600; none: as it was.
     pub retry_base_secs: Option<u64>,
 }

@@ -2,9 +2,9 @@
 //! all of them.
 
 use super::{ExternalStore, Spender};
+use crate::UtxoHash;
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
-use serde_bytes::ByteBuf;
 
 /// Why a record was not created. Nothing of the item has changed.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
@@ -13,46 +13,46 @@ pub enum UtxoCreateError {
     TxExists,
     /// The record is being deleted; its blob outside is not gone yet. Or the blob that a new record names is to be deleted.
     BeingDeleted,
-    /// Another record names the same blob outside.
+    /// The blob outside is named by another record.
     BlobTaken,
     /// The height is 0, which means "none".
     ZeroHeight,
     /// A height is no block's: 2^31 or more.
     BadHeight {
-        /// The largest one.
+        /// The largest height.
         most: u32,
     },
     /// A hash does not have 32 bytes, or another argument makes no sense.
     BadArgument {
-        /// Which.
+        /// The name of the argument.
         field: String,
-        /// A sentence.
+        /// The reason as a sentence.
         why: String,
     },
     /// The bytes are no transaction.
     BadTransaction {
-        /// Where, in bytes from the start.
+        /// The place of the fault, in bytes from the start.
         at: u64,
-        /// A sentence.
+        /// The reason as a sentence.
         why: String,
     },
     /// The transaction has no outputs.
     NoOutputs,
     /// The setting `require_extended` is on, and this input does not say what it spends.
     NotExtended {
-        /// Which input, from 0.
+        /// The input, from 0.
         input: u32,
     },
-    /// Something is larger than it may be.
+    /// A part of the argument is larger than it may be.
     TooLarge {
-        /// What.
+        /// The name of the part that is too large.
         what: String,
-        /// The most of it.
+        /// The most that is allowed.
         limit: u64,
     },
     /// The transactions' data in the BlobStore would be more than `max_external_bytes`.
     ExternalFull {
-        /// The most bytes of it.
+        /// The most bytes of such data.
         limit: u64,
     },
     /// No upload of this transaction is complete.
@@ -63,17 +63,17 @@ pub enum UtxoCreateError {
     OutOfSpace,
     /// The balance would not pay for growing.
     LowCycles {
-        /// Cycles that are missing.
+        /// The number of cycles that are missing.
         missing: u128,
     },
     /// Growing would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
     ReservedCyclesLimit {
-        /// By so many.
+        /// The number of cycles by which the limit would be passed.
         missing: u128,
     },
     /// The record cannot be decoded; nothing is assumed of it.
     Corrupt {
-        /// A sentence.
+        /// The reason as a sentence.
         why: String,
     },
 }
@@ -87,44 +87,44 @@ pub enum UtxoSpendError {
     Conflicting,
     /// The transaction's outputs cannot be spent yet: `utxo_set_locked`, or a block with it.
     Locked,
-    /// A coinbase is spendable at this height.
+    /// The output is a coinbase's, and is spendable at a later height.
     CoinbaseImmature {
-        /// The first height at which it is.
+        /// The first height at which the output is spendable.
         spendable_at: u32,
     },
     /// The transaction has no such output, or it is none that can be spent.
     UtxoNotFound,
     /// The output's hash is another one.
     UtxoHashMismatch {
-        /// The output's hash.
-        stored: ByteBuf,
+        /// The output's hash as it is stored.
+        stored: UtxoHash,
     },
     /// The output is frozen.
     Frozen,
-    /// The output was reassigned, and is spendable at this height.
+    /// The output was reassigned, and is spendable at a later height.
     FrozenUntil {
-        /// The first height at which it is.
+        /// The first height at which the output is spendable.
         height: u32,
     },
     /// The spender spent this output before, and was pruned since: it is not taken again.
     InvalidSpend,
-    /// Another transaction, or another of its inputs, spends the output.
+    /// The output is spent by another transaction, or by another input of this one.
     Spent {
-        /// Which.
+        /// The spender that holds the output.
         by: Spender,
     },
     /// The height is 0, which means "none".
     ZeroHeight,
     /// A height is no block's: 2^31 or more.
     BadHeight {
-        /// The largest one.
+        /// The largest height.
         most: u32,
     },
     /// A hash does not have 32 bytes, or another argument makes no sense.
     BadArgument {
-        /// Which.
+        /// The name of the argument.
         field: String,
-        /// A sentence.
+        /// The reason as a sentence.
         why: String,
     },
     /// More instructions than a message has would be needed.
@@ -133,17 +133,17 @@ pub enum UtxoSpendError {
     OutOfSpace,
     /// The balance would not pay for growing.
     LowCycles {
-        /// Cycles that are missing.
+        /// The number of cycles that are missing.
         missing: u128,
     },
     /// Growing would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
     ReservedCyclesLimit {
-        /// By so many.
+        /// The number of cycles by which the limit would be passed.
         missing: u128,
     },
     /// The record cannot be decoded; nothing is assumed of it.
     Corrupt {
-        /// A sentence.
+        /// The reason as a sentence.
         why: String,
     },
 }
@@ -157,17 +157,17 @@ pub enum UtxoError {
     UtxoNotFound,
     /// The output's hash is another one.
     UtxoHashMismatch {
-        /// The output's hash.
-        stored: ByteBuf,
+        /// The output's hash as it is stored.
+        stored: UtxoHash,
     },
-    /// Another transaction, or another of its inputs, spends the output.
+    /// The output is spent by another transaction, or by another input of this one.
     Spent {
-        /// Which.
+        /// The spender that holds the output.
         by: Spender,
     },
-    /// What is to be frozen is.
+    /// The output that is to be frozen is frozen.
     AlreadyFrozen,
-    /// What is to be unfrozen or reassigned is not frozen.
+    /// The output that is to be unfrozen or reassigned is not frozen.
     UtxoNotFrozen,
     /// No block has the transaction, so that the longest chain has not.
     NotMined,
@@ -179,21 +179,21 @@ pub enum UtxoError {
     ZeroHeight,
     /// A height is no block's: 2^31 or more.
     BadHeight {
-        /// The largest one.
+        /// The largest height.
         most: u32,
     },
     /// A hash does not have 32 bytes, or another argument makes no sense.
     BadArgument {
-        /// Which.
+        /// The name of the argument.
         field: String,
-        /// A sentence.
+        /// The reason as a sentence.
         why: String,
     },
-    /// Something is larger than it may be.
+    /// A part of the argument is larger than it may be.
     TooLarge {
-        /// What.
+        /// The name of the part that is too large.
         what: String,
-        /// The most of it.
+        /// The most that is allowed.
         limit: u64,
     },
     /// The transaction's bytes are kept outside the canister, there.
@@ -204,17 +204,17 @@ pub enum UtxoError {
     OutOfSpace,
     /// The balance would not pay for growing.
     LowCycles {
-        /// Cycles that are missing.
+        /// The number of cycles that are missing.
         missing: u128,
     },
     /// Growing would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
     ReservedCyclesLimit {
-        /// By so many.
+        /// The number of cycles by which the limit would be passed.
         missing: u128,
     },
     /// The record cannot be decoded; nothing is assumed of it.
     Corrupt {
-        /// A sentence.
+        /// The reason as a sentence.
         why: String,
     },
     /// A winner of `utxo_process_conflicting` cannot spend an output that it spends.
@@ -230,41 +230,41 @@ pub enum UtxoRefusal {
     TxExists,
     /// The record is being deleted; its blob outside is not gone yet. Or the blob that a new record names is to be deleted.
     BeingDeleted,
-    /// Another record names the same blob outside.
+    /// The blob outside is named by another record.
     BlobTaken,
     /// The transaction is a double spend.
     Conflicting,
     /// The transaction's outputs cannot be spent yet: `utxo_set_locked`, or a block with it.
     Locked,
-    /// A coinbase is spendable at this height.
+    /// The output is a coinbase's, and is spendable at a later height.
     CoinbaseImmature {
-        /// The first height at which it is.
+        /// The first height at which the output is spendable.
         spendable_at: u32,
     },
     /// The transaction has no such output, or it is none that can be spent.
     UtxoNotFound,
     /// The output's hash is another one.
     UtxoHashMismatch {
-        /// The output's hash.
-        stored: ByteBuf,
+        /// The output's hash as it is stored.
+        stored: UtxoHash,
     },
     /// The output is frozen.
     Frozen,
-    /// The output was reassigned, and is spendable at this height.
+    /// The output was reassigned, and is spendable at a later height.
     FrozenUntil {
-        /// The first height at which it is.
+        /// The first height at which the output is spendable.
         height: u32,
     },
     /// The spender spent this output before, and was pruned since: it is not taken again.
     InvalidSpend,
-    /// Another transaction, or another of its inputs, spends the output.
+    /// The output is spent by another transaction, or by another input of this one.
     Spent {
-        /// Which.
+        /// The spender that holds the output.
         by: Spender,
     },
-    /// What is to be frozen is.
+    /// The output that is to be frozen is frozen.
     AlreadyFrozen,
-    /// What is to be unfrozen or reassigned is not frozen.
+    /// The output that is to be unfrozen or reassigned is not frozen.
     UtxoNotFrozen,
     /// No block has the transaction, so that the longest chain has not.
     NotMined,
@@ -276,40 +276,40 @@ pub enum UtxoRefusal {
     ZeroHeight,
     /// A height is no block's: 2^31 or more.
     BadHeight {
-        /// The largest one.
+        /// The largest height.
         most: u32,
     },
     /// A hash does not have 32 bytes, or another argument makes no sense.
     BadArgument {
-        /// Which.
+        /// The name of the argument.
         field: String,
-        /// A sentence.
+        /// The reason as a sentence.
         why: String,
     },
     /// The bytes are no transaction.
     BadTransaction {
-        /// Where, in bytes from the start.
+        /// The place of the fault, in bytes from the start.
         at: u64,
-        /// A sentence.
+        /// The reason as a sentence.
         why: String,
     },
     /// The transaction has no outputs.
     NoOutputs,
     /// The setting `require_extended` is on, and this input does not say what it spends.
     NotExtended {
-        /// Which input, from 0.
+        /// The input, from 0.
         input: u32,
     },
-    /// Something is larger than it may be.
+    /// A part of the argument is larger than it may be.
     TooLarge {
-        /// What.
+        /// The name of the part that is too large.
         what: String,
-        /// The most of it.
+        /// The most that is allowed.
         limit: u64,
     },
     /// The transactions' data in the BlobStore would be more than `max_external_bytes`.
     ExternalFull {
-        /// The most bytes of it.
+        /// The most bytes of such data.
         limit: u64,
     },
     /// No upload of this transaction is complete.
@@ -322,17 +322,17 @@ pub enum UtxoRefusal {
     OutOfSpace,
     /// The balance would not pay for growing.
     LowCycles {
-        /// Cycles that are missing.
+        /// The number of cycles that are missing.
         missing: u128,
     },
     /// Growing would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
     ReservedCyclesLimit {
-        /// By so many.
+        /// The number of cycles by which the limit would be passed.
         missing: u128,
     },
     /// The record cannot be decoded; nothing is assumed of it.
     Corrupt {
-        /// A sentence.
+        /// The reason as a sentence.
         why: String,
     },
 }

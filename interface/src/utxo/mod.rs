@@ -24,18 +24,18 @@ pub const MAX_HEIGHT: u32 = u32::MAX / 2;
 /// An output of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, CandidType, Serialize, Deserialize)]
 pub struct Outpoint {
-    /// The transaction.
+    /// The transaction that has the output.
     pub txid: ByteBuf,
-    /// Which of its outputs, from 0.
+    /// The output's number in its transaction, from 0.
     pub vout: u32,
 }
 
-/// Who spends an output: the 36 bytes of spending data.
+/// The spender of an output: the 36 bytes of spending data.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, CandidType, Serialize, Deserialize)]
 pub struct Spender {
     /// The spending transaction.
     pub txid: ByteBuf,
-    /// Which of its inputs, from 0.
+    /// The input of the spending transaction, from 0.
     pub vin: u32,
 }
 
@@ -44,7 +44,7 @@ pub struct Spender {
 pub struct BlockRef {
     /// The chain's own number of the block: two blocks of one height have different ones.
     pub block_id: u32,
-    /// Its height.
+    /// The block's height.
     pub height: u32,
     /// The subtree of the block that has the transaction.
     pub subtree: u32,
@@ -54,8 +54,8 @@ pub struct BlockRef {
 /// not begun, and is to be sent again.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Batch<T> {
-    /// An answer for each item that was done, in the order of the items.
+    /// The answers of the items that were done, in the order of the items.
     pub results: Vec<T>,
-    /// Items at the end of the batch that were not begun.
+    /// The number of items at the end of the batch that were not begun.
     pub remaining: u32,
 }

@@ -1,43 +1,44 @@
 //! Looking at records.
 
 use super::{BlockRef, FileType, Outpoint, Spender, TransactionPlace};
+use crate::UtxoHash;
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-/// Which part of a record.
+/// The part of a record that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoGet {
-    /// The transaction.
+    /// The transaction whose record is asked for.
     pub txid: ByteBuf,
     /// The first output whose entry is wanted.
     pub first: u32,
-    /// How many entries, at most 5,000.
+    /// The most entries that are wanted, and 5,000; 0 asks for no entry.
     pub limit: u32,
 }
 
 /// A record (`utxo-data-model.md`, UTXO Data Model).
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoRecord {
-    /// The transaction.
+    /// The transaction's id.
     pub txid: ByteBuf,
     /// Entries from output `first` on: 32 bytes unspent, 68 bytes spent or frozen, none where the output is no UTXO.
     pub utxos: Vec<Option<ByteBuf>>,
     /// The output of the first entry.
     pub first: u32,
-    /// Outputs of the transaction.
+    /// The number of outputs of the transaction.
     pub total_outputs: u32,
-    /// Of them, those that are UTXOs, on all pages.
+    /// The number of outputs that are UTXOs, on all pages.
     pub total_utxos: u32,
     /// Outputs of a page.
     pub utxo_batch_size: u32,
-    /// UTXOs of the master record.
+    /// The number of UTXOs of the master record.
     pub record_utxos: u32,
-    /// Of them, those that are spent.
+    /// The number of UTXOs of the master record that are spent.
     pub spent_utxos: u32,
-    /// Pages behind the master record.
+    /// The number of pages behind the master record.
     pub total_extra_recs: u32,
-    /// Of them, those of which every UTXO is spent.
+    /// The number of pages behind the master record of which every UTXO is spent.
     pub spent_extra_recs: u32,
     /// The pages behind the master record, from page 1 on, a thousand at most.
     pub extra_pages: Vec<UtxoPage>,
@@ -51,40 +52,40 @@ pub struct UtxoRecord {
     pub conflicting: bool,
     /// Transactions that spend from this one and are double spends.
     pub conflicting_children: Vec<ByteBuf>,
-    /// The height since which the longest chain has not had the transaction.
+    /// The height since which the longest chain has not had the transaction; none where it has it.
     pub unmined_since: Option<u32>,
-    /// When the record was created, in Unix nanoseconds.
+    /// The moment at which the record was created, in Unix nanoseconds.
     pub created_at: u64,
-    /// The height until which the record is not deleted.
+    /// The height until which the record is not deleted; none where nothing preserves it.
     pub preserve_until: Option<u32>,
-    /// The height at which the record may be deleted.
+    /// The height at which the record may be deleted; none where it is not eligible.
     pub delete_at_height: Option<u32>,
-    /// The height at which a coinbase is spendable; 0 for others.
+    /// The first height at which a coinbase's outputs can be spent; 0 of other transactions, whose outputs need not wait.
     pub spending_height: u32,
     /// The blocks that have the transaction.
     pub blocks: Vec<BlockRef>,
-    /// Where the transaction's bytes are.
+    /// The place of the transaction's bytes.
     pub transaction: TransactionPlace,
     /// Outputs that were given a new owner, in order.
     pub reassignments: Vec<Reassignment>,
     /// Spenders of the entries above that were deleted since, each once.
     pub deleted_children: Vec<ByteBuf>,
-    /// Satoshis; none where it is not known.
+    /// The transaction's fee in satoshis; none where it is not known.
     pub fee: Option<u64>,
-    /// Bytes of the transaction, as it was given.
+    /// The bytes that the transaction had as it was given.
     pub size_in_bytes: u64,
-    /// Inputs; none for a coinbase.
+    /// The number of inputs; 0 for a coinbase.
     pub inputs: u32,
     /// TxInpoints: u32 LE parents ‖ their ids ‖ for each, u32 LE count ‖ u32 LE vouts. None where it would be longer than
     /// 256 KiB: `utxo_get_inpoints`.
     pub inpoints: Option<ByteBuf>,
-    /// It is a coinbase.
+    /// The transaction is a coinbase.
     pub is_coinbase: bool,
     /// The transaction's version.
     pub version: u32,
     /// The transaction's lock time.
     pub lock_time: u32,
-    /// Its bytes say what its inputs spend.
+    /// The transaction's bytes say what its inputs spend.
     pub extended: bool,
     /// The record is going: its blob outside is waited for.
     pub being_deleted: bool,
@@ -93,7 +94,7 @@ pub struct UtxoRecord {
 /// From which height on a reassigned output is spendable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct SpendableIn {
-    /// Which output, from 0.
+    /// The output's number, from 0.
     pub vout: u32,
     /// The first height at which it is.
     pub height: u32,
@@ -102,21 +103,21 @@ pub struct SpendableIn {
 /// Counters of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoPage {
-    /// UTXOs of the page.
+    /// The number of UTXOs of the page.
     pub record_utxos: u32,
-    /// Of them, those that are spent.
+    /// The number of UTXOs of the page that are spent.
     pub spent_utxos: u32,
 }
 
 /// An output that was given a new owner.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Reassignment {
-    /// The output.
+    /// The output's number, from 0.
     pub offset: u32,
-    /// Its hash before.
-    pub utxo_hash: ByteBuf,
-    /// Its hash after.
-    pub new_utxo_hash: ByteBuf,
+    /// The output's hash before.
+    pub utxo_hash: UtxoHash,
+    /// The output's hash after.
+    pub new_utxo_hash: UtxoHash,
     /// The height at which that was.
     pub block_height: u32,
 }
@@ -124,84 +125,84 @@ pub struct Reassignment {
 /// A part of a transaction's bytes, or of its inpoints.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoGetPart {
-    /// The transaction.
+    /// The transaction whose bytes are asked for.
     pub txid: ByteBuf,
-    /// Bytes from the start.
+    /// The place of the first byte that is wanted, from the start.
     pub offset: u64,
-    /// Bytes that are wanted; as many as a reply holds at most.
+    /// The number of bytes that are wanted; the answer has as many as a reply holds at most. 0 asks for no byte.
     pub length: u64,
 }
 
 /// A part of a transaction's bytes.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct TransactionPart {
-    /// The bytes.
+    /// The bytes that were asked for.
     pub bytes: ByteBuf,
-    /// Bytes of the whole.
+    /// The bytes that the whole transaction has.
     pub total: u64,
-    /// The transaction as it was given, or a UTXOWrapper of its outputs.
+    /// The kind of file: the transaction as it was given, or a UTXOWrapper of its outputs.
     pub file_type: FileType,
 }
 
 /// A part of a transaction's TxInpoints.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct InpointsPart {
-    /// The bytes.
+    /// The bytes that were asked for.
     pub bytes: ByteBuf,
-    /// Bytes of the whole.
+    /// The bytes that all inpoints have.
     pub total: u64,
 }
 
-/// Which outputs, and at which height they would be spent.
+/// The outputs that are asked for, and the height at which they would be spent.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoGetSpend {
-    /// The height.
+    /// The height at which the outputs would be spent.
     pub height: u32,
-    /// At most 5,000 outputs.
+    /// The outputs, 5,000 at most.
     pub outpoints: Vec<Outpoint>,
 }
 
 /// Whether an output can be spent.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum SpendStatus {
-    /// It can.
+    /// The output can be spent.
     Ok,
-    /// It is spent.
+    /// The output is spent.
     Spent,
-    /// At this height.
+    /// The output can be spent at a later height.
     Immature {
-        /// The first height at which it can.
+        /// The first height at which the output can be spent.
         spendable_at: u32,
     },
     /// There is no such output.
     NotFound,
-    /// It is frozen.
+    /// The output is frozen.
     Frozen,
-    /// Its transaction is a double spend.
+    /// The output's transaction is a double spend.
     Conflicting,
-    /// Its transaction is locked.
+    /// The output's transaction is locked.
     Locked,
 }
 
 /// An output's state.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoSpendState {
-    /// Whether it can be spent: the first reason why not, in the order in which `utxo_spend` checks.
+    /// Whether the output can be spent: the first reason why not, in the order in which `utxo_spend` checks.
     pub status: SpendStatus,
-    /// Its hash.
-    pub utxo_hash: Option<ByteBuf>,
-    /// Who spends it, frozen or not.
+    /// The output's hash; none where there is no such output.
+    pub utxo_hash: Option<UtxoHash>,
+    /// The spender of the output, frozen or not; none where nobody spends it.
     pub spender: Option<Spender>,
 }
 
 /// Where a list of unmined transactions goes on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub struct UnminedCursor {
-    /// Of the last transaction that was listed.
+    /// The moment at which the record of the last transaction that was listed was created, in Unix nanoseconds.
     pub created_at: u64,
     /// The last transaction that was listed.
     pub txid: ByteBuf,
-    /// How many transactions had become unmined again when it was.
+    /// The number of transactions that had become unmined again when the last one was listed.
     pub taken_back: u64,
 }
 
@@ -211,7 +212,7 @@ pub struct UnminedCursor {
 pub struct UnminedPage {
     /// The transactions.
     pub transactions: Vec<UnminedTransaction>,
-    /// Where the list goes on; none at its end.
+    /// The cursor with which the next page is asked for; none at the end.
     pub cursor: Option<UnminedCursor>,
 }
 
@@ -220,32 +221,32 @@ pub struct UnminedPage {
 pub struct UnminedTransaction {
     /// The transaction.
     pub txid: ByteBuf,
-    /// When its record was created, in Unix nanoseconds.
+    /// The moment at which the transaction's record was created, in Unix nanoseconds.
     pub created_at: u64,
-    /// The height since which it is unmined.
+    /// The height since which the transaction is unmined.
     pub unmined_since: u32,
-    /// Satoshis; none where it is not known.
+    /// The transaction's fee in satoshis; none where it is not known.
     pub fee: Option<u64>,
-    /// Bytes.
+    /// The transaction's bytes.
     pub size_in_bytes: u64,
-    /// Its outputs cannot be spent yet.
+    /// The transaction's outputs cannot be spent yet.
     pub locked: bool,
-    /// It is a double spend.
+    /// The transaction is a double spend.
     pub conflicting: bool,
 }
 
 /// How many records there are, and how many of them an index has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoStorage {
-    /// Records of transactions, pages not counted.
+    /// The number of records, pages not counted.
     pub records: u64,
-    /// Pages behind them.
+    /// The number of pages behind the master records.
     pub extra_pages: u64,
-    /// Records with `delete_at_height`.
+    /// The number of records with `delete_at_height`.
     pub deletable: u64,
-    /// Records with `unmined_since`.
+    /// The number of records with `unmined_since`.
     pub unmined: u64,
-    /// Records with `preserve_until`.
+    /// The number of records with `preserve_until`.
     pub preserved: u64,
     /// Bytes of slots in use.
     pub used_bytes: u64,

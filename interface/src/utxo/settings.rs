@@ -46,22 +46,23 @@ impl Default for UtxoSettings {
 /// A change of the UTXO store's settings; what is left out stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoSettingsChange {
-    /// See [`UtxoSettings::utxo_batch_size`].
+    /// Outputs of a page (`utxoBatchSize`), 1 to 20,000. A record keeps the size with which it was made; none: as it was.
     pub utxo_batch_size: Option<u32>,
-    /// See [`UtxoSettings::block_height_retention`].
+    /// Blocks for which a record is kept once it is eligible for deletion; 0: none ever becomes it; none: as it was.
     pub block_height_retention: Option<u32>,
-    /// See [`UtxoSettings::coinbase_maturity`].
+    /// Blocks until a coinbase can be spent; none: as it was.
     pub coinbase_maturity: Option<u32>,
-    /// See [`UtxoSettings::reassign_spendable_after`].
+    /// Blocks until a reassigned output can be spent; none: as it was.
     pub reassign_spendable_after: Option<u32>,
-    /// See [`UtxoSettings::max_tx_size_in_store`].
+    /// Bytes of the longest transaction that is kept in its record (`MaxTxSizeInStoreInBytes`), at most 1 MiB; none: as it
+    /// was.
     pub max_tx_size_in_store: Option<u32>,
-    /// See [`UtxoSettings::externalize_all`].
+    /// Keep every transaction's bytes in the BlobStore (`ExternalizeAllTransactions`); none: as it was.
     pub externalize_all: Option<bool>,
-    /// See [`UtxoSettings::max_external_bytes`].
+    /// Class bytes that transactions may keep in the BlobStore; none: as it was.
     pub max_external_bytes: Option<u64>,
-    /// See [`UtxoSettings::require_extended`].
+    /// Refuse a transaction whose inputs do not say what they spend; none: as it was.
     pub require_extended: Option<bool>,
-    /// See [`UtxoSettings::batch_instructions`].
+    /// Instructions after which a message begins no other item of a batch, 1 million to 20 billion; none: as it was.
     pub batch_instructions: Option<u64>,
 }

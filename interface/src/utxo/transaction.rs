@@ -3,6 +3,7 @@
 use super::super::UploadProgress;
 use super::{BlockRef, Outpoint, UtxoCreateError, UtxoRefusal};
 use crate::BlobPtr;
+use crate::UtxoHash;
 use candid::{CandidType, Principal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -23,79 +24,81 @@ pub struct UtxoCreate {
     pub source: TransactionSource,
     /// The blocks that have it; none while it is unmined.
     pub mined: Option<MinedIn>,
-    /// Whether its outputs cannot be spent yet. By default they cannot while it is unmined.
+    /// The transaction's outputs cannot be spent yet. By default they cannot while the transaction is unmined.
     pub locked: Option<bool>,
-    /// It is a double spend.
+    /// The transaction is a double spend.
     pub conflicting: bool,
-    /// Its fee in satoshis. What an extended transaction says goes before this.
+    /// The transaction's fee in satoshis; none where it is not known. The fee that an extended transaction says goes before
+    /// this one.
     pub fee: Option<u64>,
 }
 
 /// Blocks that have a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct MinedIn {
-    /// At least one; their ids differ.
+    /// The blocks, at least one; their ids differ.
     pub blocks: Vec<BlockRef>,
-    /// One of them is part of the longest chain.
+    /// One of the blocks is part of the longest chain.
     pub on_longest_chain: bool,
 }
 
 /// A transaction, in one of four forms.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum TransactionSource {
-    /// Its bytes: standard, extended (version ‖ `0000000000ef` ‖ …), or with witnesses, which its txid leaves out.
+    /// The transaction's bytes: standard, extended (version ‖ `0000000000ef` ‖ …), or with witnesses, which its txid leaves
+    /// out.
     Raw(ByteBuf),
     /// The txid of a transaction that was uploaded in chunks.
     Uploaded(ByteBuf),
-    /// Its outputs only, or some of them: kept as `.outputs`.
+    /// The transaction's outputs only, or some of them: kept as `.outputs`.
     Outputs(PartialTransaction),
-    /// Its bytes are kept outside the canister.
+    /// The transaction's bytes are kept outside the canister.
     Outside(OutsideTransaction),
 }
 
 /// A transaction of which only outputs are known.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PartialTransaction {
-    /// Its id.
+    /// The transaction's id.
     pub txid: ByteBuf,
-    /// It is a coinbase.
+    /// The transaction is a coinbase.
     pub coinbase: bool,
-    /// All of its outputs, known or not. They are numbered from 0.
+    /// The number of outputs, known or not. They are numbered from 0.
     pub total_outputs: u32,
-    /// Those that are known, by rising index.
+    /// The outputs that are known, by rising index.
     pub outputs: Vec<PartialOutput>,
 }
 
 /// An output that is known.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PartialOutput {
-    /// Its number.
+    /// The output's number.
     pub index: u32,
-    /// Its value.
+    /// The output's value in satoshis.
     pub satoshis: u64,
-    /// Its locking script.
+    /// The output's locking script.
     pub script: ByteBuf,
 }
 
 /// A transaction whose bytes are kept elsewhere. Nothing of it is parsed or hashed: what is said here is believed.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct OutsideTransaction {
-    /// Its id.
+    /// The transaction's id.
     pub txid: ByteBuf,
-    /// Where its bytes are.
+    /// The place of the transaction's bytes.
     pub store: ExternalStore,
-    /// It is a coinbase.
+    /// The transaction is a coinbase.
     pub coinbase: bool,
-    /// Its version.
+    /// The transaction's version.
     pub version: u32,
-    /// Its lock time.
+    /// The transaction's lock time.
     pub lock_time: u32,
-    /// Its bytes.
+    /// The transaction's size in bytes.
     pub size: u64,
-    /// What its inputs spend, in the order of the inputs; empty for a coinbase.
+    /// The outputs that the inputs spend, in the order of the inputs; empty for a coinbase.
     pub inputs: Vec<Outpoint>,
     /// The hash of each output, none for one that is no UTXO.
-    pub utxo_hashes: Vec<Option<ByteBuf>>,
+    pub utxo_hashes: Vec<Option<UtxoHash>>,
 }
 
 /// Bytes of the longest key of a blob outside: a thousand of them fit a reply.
@@ -106,9 +109,9 @@ pub const MAX_BLOB_KEY: usize = 1_024;
 pub struct ExternalStore {
     /// The blob's key, 1 to 1,024 bytes. No two records name the same blob.
     pub blob_key: ByteBuf,
-    /// What kind of file it is.
+    /// The kind of file.
     pub file_type: FileType,
-    /// Which store has it.
+    /// The store that has the blob.
     pub store_type: StoreType,
 }
 
@@ -121,7 +124,7 @@ pub enum FileType {
     Outputs,
 }
 
-/// Which store has a blob (`blob-deletion-api.md`).
+/// A store of blobs outside (`blob-deletion-api.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum StoreType {
     /// Transactions.
@@ -147,35 +150,35 @@ impl StoreType {
 /// What was created.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoCreated {
-    /// The transaction.
+    /// The transaction's id.
     pub txid: ByteBuf,
-    /// Its outputs that can be spent.
+    /// The number of the transaction's outputs that can be spent.
     pub utxos: u32,
-    /// Pages behind the master record.
+    /// The number of pages behind the master record.
     pub extra_pages: u32,
-    /// Its bytes lie in the BlobStore or outside.
+    /// The transaction's bytes lie in the BlobStore or outside.
     pub external: bool,
 }
 
 /// A transaction that is longer than a message, to be sent in chunks.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BeginTransaction {
-    /// Its id.
+    /// The transaction's id.
     pub txid: ByteBuf,
-    /// Its bytes, at most 32 MiB.
+    /// The transaction's size in bytes, at most 32 MiB.
     pub length: u64,
-    /// Bytes of a chunk, all but the last: at most 1 MiB, and a power of two.
+    /// The bytes of a chunk, all but the last: at most 1 MiB, and a power of two.
     pub chunk_size: u32,
 }
 
 /// A chunk of the transaction that is being uploaded.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PutTransactionChunk {
-    /// The transaction.
+    /// The transaction that is uploaded.
     pub txid: ByteBuf,
-    /// Which chunk, from 0.
+    /// The chunk's number, from 0.
     pub chunk: u32,
-    /// Its bytes.
+    /// The chunk's bytes.
     pub bytes: ByteBuf,
 }
 
@@ -184,19 +187,19 @@ pub struct PutTransactionChunk {
 pub enum TransactionUploadError {
     /// The caller uploads another transaction: finish or abort it.
     OtherUpload {
-        /// Which.
+        /// The transaction that the caller uploads.
         txid: ByteBuf,
     },
-    /// None is.
+    /// The caller uploads no such transaction.
     NoUpload,
     /// The transaction has no such chunk.
     ChunkOutOfRange {
-        /// How many it has.
+        /// The number of chunks that the transaction has.
         chunks: u32,
     },
     /// The chunk's length is wrong.
     WrongLength {
-        /// Its bytes.
+        /// The number of bytes that the chunk must have.
         expected: u32,
     },
     /// The chunk was received already, with other bytes.
@@ -205,7 +208,7 @@ pub enum TransactionUploadError {
     Refused(UtxoCreateError),
     /// As many producers have uploads open as may: wait until one is done or expires.
     TooMany {
-        /// The most.
+        /// The most producers that may have uploads open.
         limit: u64,
     },
 }
@@ -219,28 +222,28 @@ impl From<UtxoRefusal> for TransactionUploadError {
 /// An upload that is open.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct OpenTransaction {
-    /// Who began it; none where that was not noted.
+    /// The producer that began the upload; none where that was not noted.
     pub by: Option<Principal>,
-    /// Of which transaction.
+    /// The transaction that is uploaded.
     pub txid: ByteBuf,
-    /// How far it is.
+    /// How many chunks there are, and how many are still to come.
     pub progress: UploadProgress,
-    /// When it expires, in Unix seconds, unless the producer goes on with it before.
+    /// The moment at which the upload expires, in Unix seconds, unless the producer goes on with it before.
     pub expires_at: u64,
 }
 
 /// Where a record's transaction lies.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum TransactionPlace {
-    /// In the record.
+    /// The bytes are in the record.
     Record,
-    /// In the BlobStore, one part behind the other.
+    /// The bytes are in the BlobStore, one part behind the other.
     Blobs {
-        /// What it is.
+        /// The kind of file.
         file_type: FileType,
-        /// Its parts.
+        /// The blobs of the parts.
         parts: Vec<BlobPtr>,
     },
-    /// Outside the canister.
+    /// The bytes are outside the canister.
     Outside(ExternalStore),
 }

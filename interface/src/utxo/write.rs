@@ -1,6 +1,7 @@
 //! Operations that change records.
 
 use super::{Outpoint, Spender, UtxoError, UtxoSpendError};
+use crate::UtxoHash;
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -10,11 +11,11 @@ use serde_bytes::ByteBuf;
 pub struct Spend {
     /// The transaction that has the output.
     pub txid: ByteBuf,
-    /// Which output.
+    /// The output's number in its transaction, from 0.
     pub vout: u32,
     /// The output's hash: SHA-256(txid ‖ VarInt(vout) ‖ locking script ‖ VarInt(satoshis)).
-    pub utxo_hash: ByteBuf,
-    /// Which input of the spender spends it.
+    pub utxo_hash: UtxoHash,
+    /// The input of the spender that spends the output, from 0.
     pub vin: u32,
 }
 
@@ -40,9 +41,9 @@ pub struct TransactionSpends {
 /// An output that was not spent.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct RefusedSpend {
-    /// Which of the transaction's spends, from 0.
+    /// The number of the spend among the transaction's, from 0.
     pub spend: u32,
-    /// What is wrong with it.
+    /// The reason why the output was not spent.
     pub error: UtxoSpendError,
 }
 
@@ -60,9 +61,9 @@ pub struct UtxoUnspendBatch {
 pub struct Unspend {
     /// The output.
     pub outpoint: Outpoint,
-    /// Its hash.
-    pub utxo_hash: ByteBuf,
-    /// Who is to hold it no more. Where another holds it, or nobody, nothing happens.
+    /// The output's hash.
+    pub utxo_hash: UtxoHash,
+    /// The spender that is to hold the output no more. Where another one holds it, or nobody, nothing happens.
     pub spender: Spender,
 }
 
@@ -109,7 +110,7 @@ pub struct UtxoSetOnLongestChainBatch {
 pub struct UtxoSetLockedBatch {
     /// The height at which the chain is.
     pub height: u32,
-    /// Lock or unlock.
+    /// Lock the transactions, or unlock them.
     pub locked: bool,
     /// The transactions.
     pub txids: Vec<ByteBuf>,
@@ -120,7 +121,7 @@ pub struct UtxoSetLockedBatch {
 pub struct UtxoFreezeBatch {
     /// The height at which the chain is.
     pub height: u32,
-    /// What.
+    /// The outputs or transactions.
     pub items: Vec<FreezeTarget>,
 }
 
@@ -129,10 +130,10 @@ pub struct UtxoFreezeBatch {
 pub struct FreezeTarget {
     /// The transaction.
     pub txid: ByteBuf,
-    /// The output; all where there is none.
+    /// The output's number; none: all outputs of the transaction.
     pub vout: Option<u32>,
     /// The output's hash, checked where it is given.
-    pub utxo_hash: Option<ByteBuf>,
+    pub utxo_hash: Option<UtxoHash>,
 }
 
 /// Frozen outputs that get a new owner.
@@ -149,10 +150,10 @@ pub struct UtxoReassignBatch {
 pub struct Reassign {
     /// The output.
     pub outpoint: Outpoint,
-    /// Its hash.
-    pub utxo_hash: ByteBuf,
-    /// Its hash from now on.
-    pub new_utxo_hash: ByteBuf,
+    /// The output's hash until now.
+    pub utxo_hash: UtxoHash,
+    /// The output's hash from now on.
+    pub new_utxo_hash: UtxoHash,
 }
 
 /// Transactions that are double spends.
@@ -199,14 +200,14 @@ pub struct ConflictResolution {
 pub struct ConflictError {
     /// The transaction with which something is wrong: a winner, or one whose outputs it spends.
     pub txid: ByteBuf,
-    /// What.
+    /// The error that came up.
     pub error: UtxoError,
 }
 
 /// Transactions that are not to be deleted for now.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoPreserveBatch {
-    /// Until this height.
+    /// The height until which the records are kept.
     pub until: u32,
     /// The transactions. Those that have no record are passed over.
     pub txids: Vec<ByteBuf>,

@@ -3,10 +3,11 @@
 use candid::types::FuncMode;
 use candid::{Principal, encode_args};
 use candid_parser::utils::CandidSource;
-use coppice_canister::access::{Required, TABLE};
 use coppice_ic::Reject;
+use coppice_interface::access::{Required, TABLE};
 use coppice_interface::*;
 use coppice_tests::blocks::hash;
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::proxy::Proxy;
 use serde_bytes::ByteBuf;
@@ -72,10 +73,10 @@ fn everybody(coppice: &Coppice) -> Vec<Caller> {
             if role == Role::Exporter {
                 let exporter = Exporter { name: format!("e{}", principal.to_text().replace('-', ".")), principal };
                 let exporter = Exporter { name: exporter.name.chars().take(64).collect(), ..exporter };
-                coppice.operate::<Result<(), ExporterError>>("register_exporter", exporter).unwrap();
+                coppice.operator().register_exporter(&exporter).told().unwrap();
             } else {
                 let grant = Grant { principal, role };
-                coppice.operate::<Result<(), RoleError>>("grant_role", grant).unwrap();
+                coppice.operator().grant_role(&grant).told().unwrap();
             }
         }
         all.push(caller);
@@ -87,14 +88,13 @@ fn everybody(coppice: &Coppice) -> Vec<Caller> {
 
 /// What the canister keeps of what calls could have changed.
 fn state(coppice: &Coppice) -> (Vec<Grant>, Config, UtxoPrunerStatus, Option<PrunePolicy>, StorageStatus) {
-    let ask = |method: &str| coppice.ask(method, ());
-    let _: Health = ask("health");
+    let _: Health = coppice.anyone().health().told();
     (
-        coppice.ask("list_roles", ()),
-        coppice.ask("get_config", ()),
-        coppice.ask("get_pruner_status", ()),
-        coppice.ask("get_prune_policy", ()),
-        coppice.ask("get_storage_status", ()),
+        coppice.anyone().list_roles().told(),
+        coppice.anyone().get_config().told(),
+        coppice.anyone().get_pruner_status().told(),
+        coppice.anyone().get_prune_policy().told(),
+        coppice.anyone().get_storage_status().told(),
     )
 }
 
@@ -179,22 +179,21 @@ fn every_role_does_its_own() {
 fn roles_are_granted_revoked_listed_and_survive_an_upgrade() {
     let coppice = Coppice::new();
     let stranger = Grant { principal: Who::Stranger.principal(), role: Role::Admin };
-    let may =
-        |coppice: &Coppice| coppice.call::<Result<(), RoleError>>(Who::Stranger, "grant_role", (stranger,)).is_ok();
+    let may = |coppice: &Coppice| coppice.by(Who::Stranger).grant_role(&stranger).heard().is_ok();
     assert!(!may(&coppice));
-    assert_eq!(coppice.operate::<Result<(), RoleError>>("grant_role", stranger), Ok(()));
+    assert_eq!(coppice.operator().grant_role(&stranger).told(), Ok(()));
     assert!(may(&coppice));
     coppice.upgrade();
     assert!(may(&coppice), "after an upgrade too");
     let producer = Grant { principal: Who::Producer.principal(), role: Role::Producer };
     let mut expected = vec![producer, stranger];
     expected.sort();
-    assert_eq!(coppice.ask::<Vec<Grant>>("list_roles", ()), expected);
-    assert_eq!(coppice.operate::<Result<bool, RoleError>>("revoke_role", stranger), Ok(true));
-    assert_eq!(coppice.operate::<Result<bool, RoleError>>("revoke_role", stranger), Ok(false));
+    assert_eq!(coppice.anyone().list_roles().told(), expected);
+    assert_eq!(coppice.operator().revoke_role(&stranger).told(), Ok(true));
+    assert_eq!(coppice.operator().revoke_role(&stranger).told(), Ok(false));
     assert!(!may(&coppice));
     let anonymous = Grant { principal: Who::Anonymous.principal(), role: Role::Producer };
-    assert_eq!(coppice.operate::<Result<(), RoleError>>("grant_role", anonymous), Err(RoleError::Anonymous));
+    assert_eq!(coppice.operator().grant_role(&anonymous).told(), Err(RoleError::Anonymous));
 }
 
 #[test]
@@ -202,14 +201,14 @@ fn an_upgrade_takes_new_settings_and_ignores_the_argument_of_an_installation() {
     let coppice = Coppice::new();
     let change = ConfigChange { verify_segments: Some(false), ..ConfigChange::default() };
     coppice.upgrade_with(Some(CanisterArg::Upgrade(Some(change)))).unwrap();
-    let config: Config = coppice.ask("get_config", ());
+    let config: Config = coppice.anyone().get_config().told();
     assert!(!config.verify_segments);
     coppice.upgrade_with(Some(CanisterArg::Init(InitArg::default()))).unwrap();
-    assert_eq!(coppice.ask::<Config>("get_config", ()), config);
+    assert_eq!(coppice.anyone().get_config().told(), config);
     let bad = ConfigChange { upload_expiry_secs: Some(0), ..ConfigChange::default() };
     let reject = coppice.upgrade_with(Some(CanisterArg::Upgrade(Some(bad)))).unwrap_err();
     assert!(reject.message.contains("upload_expiry_secs"), "{reject:?}");
-    assert_eq!(coppice.ask::<Config>("get_config", ()), config, "a refused upgrade changes nothing");
+    assert_eq!(coppice.anyone().get_config().told(), config, "a refused upgrade changes nothing");
 }
 
 #[test]
@@ -232,7 +231,7 @@ fn an_operator_is_no_admin_and_an_admin_no_operator() {
     coppice.register(Who::Archive);
     let remove = |who: Who, which: Who| {
         let which = RemoveExporter { name: which.name(), drop_guard: true };
-        coppice.call::<Result<(), ExporterError>>(who, "remove_exporter", (which,)).unwrap()
+        coppice.by(who).remove_exporter(&which).told()
     };
     assert_eq!(remove(Who::Operator, Who::Archive), Ok(()));
     assert_eq!(remove(Who::Operator, Who::Exporter), Err(ExporterError::AdminOnly));
@@ -240,15 +239,15 @@ fn an_operator_is_no_admin_and_an_admin_no_operator() {
     // Nor does an operator put one of its own, which has everything, in the place of one that has not.
     coppice.append_plain(0..3, 100);
     coppice.register(Who::Archive);
-    let head: Result<BlockHeader, ReadError> = coppice.ask("get_head", ());
+    let head: Result<BlockHeader, ReadError> = coppice.anyone().get_head().told();
     coppice.ack(Who::Archive, 2, &head.unwrap().hash).unwrap();
     assert_eq!(remove(Who::Operator, Who::Exporter), Err(ExporterError::AdminOnly));
     assert_eq!(remove(Who::Operator, Who::Archive), Ok(()));
     assert_eq!(remove(Who::Admin, Who::Exporter), Ok(()));
     // Nobody becomes an exporter by a role alone.
     let exporter = Grant { principal: Who::Exporter.principal(), role: Role::Exporter };
-    let refused: Result<(), RoleError> = coppice.call(Who::Admin, "grant_role", (exporter,)).unwrap();
+    let refused: Result<(), RoleError> = coppice.by(Who::Admin).grant_role(&exporter).told();
     assert!(matches!(refused, Err(RoleError::RegisterExporter { why }) if why.contains("register_exporter")));
-    assert_eq!(coppice.call::<Result<(), RoleError>>(Who::Admin, "grant_role", (grant,)).unwrap(), Ok(()));
-    assert!(coppice.call::<Result<(), RoleError>>(Who::Operator, "grant_role", (grant,)).is_ok(), "now it is one");
+    assert_eq!(coppice.by(Who::Admin).grant_role(&grant).told(), Ok(()));
+    assert!(coppice.by(Who::Operator).grant_role(&grant).heard().is_ok(), "now it is one");
 }

@@ -2,6 +2,7 @@
 
 use coppice_interface::*;
 use coppice_tests::blocks::{self, block, hash, id, plain, seal};
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
 use serde_bytes::ByteBuf;
 
@@ -72,7 +73,7 @@ fn what_is_too_large_is_named_with_its_limit() {
     // Blocks of more than 256 MiB can only be announced.
     let (mut begin, _) = blocks::upload(&plain(1, 0, 10), 1 << 20);
     begin.lengths[0] = 256 << 20;
-    let error = coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).unwrap_err();
+    let error = coppice.producer().begin_block(&begin).told().unwrap_err();
     assert_eq!(error, AppendError::TooLarge { what: "block".into(), limit: 256 << 20 });
 }
 
@@ -111,11 +112,11 @@ fn digests_are_checked_where_the_setting_says_so() {
     let mut wrong = plain(1, 2, 50);
     wrong.sha256[1] = ByteBuf::from(vec![0; 32]);
     let change = ConfigChange { verify_segments: Some(true), ..ConfigChange::default() };
-    coppice.operate::<Result<Config, ConfigError>>("set_config", change).unwrap();
+    coppice.operator().set_config(&change).told().unwrap();
     assert!(matches!(refused(&coppice, &wrong), AppendError::BadEncoding { segment: 1, at: 0, .. }));
     assert_eq!(coppice.append(&plain(1, 2, 50)), Ok(()));
     let change = ConfigChange { verify_segments: Some(false), ..ConfigChange::default() };
-    coppice.operate::<Result<Config, ConfigError>>("set_config", change).unwrap();
+    coppice.operator().set_config(&change).told().unwrap();
     let wrong = AppendBlock { sha256: wrong.sha256, ..plain(2, 2, 50) };
     assert_eq!(coppice.append(&wrong), Ok(()), "the producer's declaration is only kept");
 }
@@ -139,13 +140,13 @@ fn at_emergency_water_it_says_who_holds_pruning_back() {
     }
     let next = plain(number, 3, 10);
     assert_eq!(refused(&coppice, &next), AppendError::CapacityExhausted { held_by: HeldBy::PruneLag });
-    coppice.operate::<Result<(), PruneError>>("set_pruning_enabled", false).unwrap();
+    coppice.operator().set_pruning_enabled(false).told().unwrap();
     assert_eq!(refused(&coppice, &next), AppendError::CapacityExhausted { held_by: HeldBy::Disabled });
-    assert!(!coppice.ask::<Health>("health", ()).healthy);
-    coppice.operate::<Result<(), PruneError>>("set_pruning_enabled", true).unwrap();
+    assert!(!coppice.anyone().health().told().healthy);
+    coppice.operator().set_pruning_enabled(true).told().unwrap();
     coppice.pass(3_600);
     assert_eq!(coppice.append(&next), Ok(()), "the daemon came round");
-    assert!(coppice.ask::<Health>("health", ()).healthy);
+    assert!(coppice.anyone().health().told().healthy);
 }
 
 #[test]
@@ -162,24 +163,22 @@ fn at_the_operators_cap_it_is_out_of_space() {
     assert_eq!(error, AppendError::OutOfSpace);
     assert!(number > 10, "{number} blocks of 1.9 MB fit into 256 MiB");
     assert_eq!(refused(&coppice, &plain(number, 1, 1_900_000)), AppendError::OutOfSpace);
-    let health: Health = coppice.ask("health", ());
+    let health: Health = coppice.anyone().health().told();
     assert!(health.problems.iter().any(|problem| problem.code == ProblemCode::MemoryAtCap), "{health:?}");
     let change = ConfigChange { max_stable_pages: Some(8_192), ..ConfigChange::default() };
-    coppice.operate::<Result<Config, ConfigError>>("set_config", change).unwrap();
+    coppice.operator().set_config(&change).told().unwrap();
     assert_eq!(coppice.append(&plain(number, 1, 1_900_000)), Ok(()));
-    assert!(
-        coppice.ask::<Health>("health", ()).problems.iter().all(|problem| problem.code != ProblemCode::MemoryAtCap)
-    );
+    assert!(coppice.anyone().health().told().problems.iter().all(|problem| problem.code != ProblemCode::MemoryAtCap));
 }
 
 #[test]
 fn while_an_upload_is_open_nothing_else_is_appended() {
     let coppice = with_head_at(0);
     let (begin, _) = blocks::upload(&plain(1, 1, 1_000), 100);
-    coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).unwrap();
+    coppice.producer().begin_block(&begin).told().unwrap();
     assert!(matches!(refused(&coppice, &plain(1, 1, 1_000)), AppendError::UploadOpen { .. }));
     assert_eq!(coppice.append(&plain(0, 2, 300)), Ok(()), "what is kept already is Ok all the same");
-    assert_eq!(coppice.produce::<Result<bool, UploadError>>("abort_block", 1u64), Ok(true));
+    assert_eq!(coppice.producer().abort_block(1u64).told(), Ok(true));
     assert_eq!(coppice.append(&plain(1, 1, 1_000)), Ok(()));
 }
 

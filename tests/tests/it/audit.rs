@@ -1,9 +1,10 @@
 //! The audit log: what operators and admins change, and nobody else.
 
 use candid::{CandidType, encode_args};
-use coppice_canister::access::{Required, TABLE};
+use coppice_interface::access::{Required, TABLE};
 use coppice_interface::*;
 use coppice_tests::blocks::{block_id, hash, plain, upload};
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
@@ -89,7 +90,7 @@ fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
     // Uploads only where an operator acts on another's.
     let large = plain(20, 2, 1_000);
     let (begin, chunks) = upload(&large, 600);
-    world.coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin.clone()).unwrap();
+    world.coppice.producer().begin_block(&begin).told().unwrap();
     world.coppice.put(20, 0, chunks[0].clone()).unwrap();
     let put = |chunk: u32| PutBlockChunk { number: 20, chunk, bytes: ByteBuf::from(chunks[chunk as usize].clone()) };
     let missing = |n: u32| format!("upload = block 20, {n} of {} chunks missing", chunks.len());
@@ -100,7 +101,7 @@ fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
     let before = format!("head = 19; blocks = 16; {}", missing(0));
     world.noted("commit_block", block_id(&large), [&before, "head = 20; blocks = 17; upload = none", "Ok"]);
     let (begin, chunks) = upload(&plain(21, 2, 1_000), 600);
-    world.coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).unwrap();
+    world.coppice.producer().begin_block(&begin).told().unwrap();
     let open = format!("upload = block 21, {n} of {n} chunks missing", n = chunks.len());
     world.noted("abort_block", 20u64, ["", "", "OtherUpload"]);
     world.noted("abort_block", 21u64, [&open, "upload = none", "Ok"]);
@@ -120,7 +121,7 @@ fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
     world.noted("set_heights", heights, [before, after, "Ok"]);
     world.noted("cancel_prune_job", 1u64, ["pending = job 1", "pending = none", "Ok"]);
     world.noted("cancel_prune_job", 1u64, ["", "", "NotOpen"]);
-    world.coppice.produce::<()>("set_block_assembly_state", UtxoBlockAssemblyState::Running);
+    world.coppice.producer().set_block_assembly_state(UtxoBlockAssemblyState::Running).told();
     // What is due above it is left to a job of its own.
     let before = "last_processed_height = 300; pending = none";
     world.noted("prune_utxos", 350u32, [before, "last_processed_height = 350; pending = job 3", "Ok"]);
@@ -173,10 +174,10 @@ fn entries_outlive_upgrades_and_an_upgrade_that_changes_settings_is_one() {
 fn a_height_that_only_an_operator_may_tell_is_noted() {
     let coppice = Coppice::new();
     let both = Grant { principal: Who::Controller.principal(), role: Role::Producer };
-    coppice.operate::<Result<(), RoleError>>("grant_role", both).unwrap();
+    coppice.operator().grant_role(&both).told().unwrap();
     let granted = newest(&coppice).unwrap();
     let tell = |who: Who, height: u32| -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
-        coppice.call(who, "notify_block_persisted", (height,)).unwrap()
+        coppice.by(who).notify_block_persisted(height).told()
     };
     tell(Who::Producer, 100).unwrap();
     tell(Who::Controller, 101).unwrap();
@@ -193,7 +194,7 @@ fn a_height_that_only_an_operator_may_tell_is_noted() {
 fn the_longest_argument_is_cut() {
     let coppice = Coppice::new();
     let exporter = Exporter { name: "x".repeat(1_900_000), principal: Who::Archive.principal() };
-    coppice.operate::<Result<(), ExporterError>>("register_exporter", exporter).unwrap_err();
+    coppice.operator().register_exporter(&exporter).told().unwrap_err();
     let entry = newest(&coppice).unwrap();
     assert_eq!(entry.argument, format!("{}…", "x".repeat(509)));
     assert!(entry.result.starts_with("BadName"), "{entry:?}");

@@ -4,6 +4,7 @@
 use coppice_host::Limits;
 use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain};
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ fn pruned_before(coppice: &Coppice) -> u64 {
 
 /// Who exports, and the clock in seconds.
 fn exporter(coppice: &Coppice) -> (ExporterStatus, u64) {
-    let health: Health = coppice.ask("health", ());
+    let health: Health = coppice.anyone().health().told();
     (coppice.export_status().exporters[0].clone(), health.time / NS)
 }
 
@@ -119,7 +120,7 @@ fn a_clock_that_stands_still_and_then_jumps_changes_nothing_but_ages() {
     }
     let (status, now) = exporter(&coppice);
     assert_eq!((status.lag_seconds, status.lag_blocks, now), (0, 50, start));
-    let header: Result<BlockHeader, ReadError> = coppice.ask("get_block_header", (49u64,));
+    let header: Result<BlockHeader, ReadError> = coppice.anyone().get_block_header(49u64).told();
     assert_eq!(header.unwrap().monotonic_timestamp, start, "no later than the clock");
     assert_eq!((pruned_before(&coppice), coppice.prune_status().need_prune), (0, false));
     coppice.ack(Who::Exporter, 29, &hash(29)).unwrap();
@@ -134,6 +135,6 @@ fn a_clock_that_stands_still_and_then_jumps_changes_nothing_but_ages() {
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.faults), (49, 0));
     assert_eq!(status.set_aside, Vec::<String>::new(), "nothing has trapped: it was the clock");
-    let health: Health = coppice.ask("health", ());
+    let health: Health = coppice.anyone().health().told();
     assert!(health.healthy, "{health:?}");
 }

@@ -4,6 +4,7 @@
 use coppice_host::{CanisterSettings, CanisterStatus, Host, Kind, Limits, Outcome};
 use coppice_interface::*;
 use coppice_tests::blocks::plain;
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use std::time::Duration;
 
@@ -33,11 +34,11 @@ fn settings(coppice: &Coppice, host: &Host, settings: CanisterSettings) {
 }
 
 fn configure(coppice: &Coppice, change: ConfigChange) -> Result<Config, ConfigError> {
-    coppice.operate("set_config", change)
+    coppice.operator().set_config(&change).told()
 }
 
 fn problems(coppice: &Coppice) -> Vec<ProblemCode> {
-    coppice.ask::<Health>("health", ()).problems.iter().map(|problem| problem.code).collect()
+    coppice.anyone().health().told().problems.iter().map(|problem| problem.code).collect()
 }
 
 /// A canister of which the next block needs a bucket of memory more, and that block.
@@ -87,7 +88,7 @@ fn a_growth_that_cannot_be_paid_is_answered_with_what_is_missing() {
             set_liquid(&coppice, &host, edge * percent / 100);
             host.take_executions();
             let (before, billed) = (coppice.head(), coppice.storage().billed_bytes);
-            let answer = coppice.call::<Result<(), AppendError>>(Who::Producer, "append_block", (&block,));
+            let answer = coppice.producer().append_block(&block).heard();
             assert_eq!(trapped(&host), Vec::<String>::new(), "{days} days, {percent} %");
             match answer {
                 Ok(Ok(())) => grown += 1,
@@ -192,7 +193,7 @@ fn a_setting_that_says_more_than_the_platform_is_a_trap_that_changes_nothing() {
     reserved_limit(&coppice, &host, 0);
     let (chain, billed) = (coppice.head(), coppice.storage().billed_bytes);
     for _ in 0..3 {
-        let reject = coppice.call::<Result<(), AppendError>>(Who::Producer, "append_block", (&block,)).unwrap_err();
+        let reject = coppice.producer().append_block(&block).heard().unwrap_err();
         assert_eq!(reject.error_code, "IC0534", "{reject:?}");
         assert_eq!((coppice.head(), coppice.storage().billed_bytes), (chain, billed));
     }
@@ -207,7 +208,7 @@ fn a_setting_that_says_more_than_the_platform_is_a_trap_that_changes_nothing() {
 fn nodes_and_the_limit_are_settings() {
     let arg = InitArg { nodes: Some(34), reserved_cycles_limit: Some(7 * T), ..default_arg() };
     let coppice = Coppice::with(arg);
-    let config: Config = coppice.ask("get_config", ());
+    let config: Config = coppice.anyone().get_config().told();
     assert_eq!((config.nodes, config.reserved_cycles_limit), (34, 7 * T));
     for (nodes, fits) in [(0, false), (1, true), (1_000, true), (1_001, false), (u32::MAX, false), (13, true)] {
         let change = ConfigChange { nodes: Some(nodes), ..ConfigChange::default() };
@@ -220,9 +221,9 @@ fn nodes_and_the_limit_are_settings() {
         assert_eq!(coppice.append(&plain(0, 1, 10)), Ok(()), "where nothing is reserved it does not matter");
     }
     coppice.upgrade();
-    let config: Config = coppice.ask("get_config", ());
+    let config: Config = coppice.anyone().get_config().told();
     assert_eq!((config.nodes, config.reserved_cycles_limit), (13, u128::MAX));
-    let default: Config = Coppice::new().ask("get_config", ());
+    let default: Config = Coppice::new().anyone().get_config().told();
     assert_eq!((default.nodes, default.reserved_cycles_limit), (13, 5 * T));
 }
 
@@ -254,7 +255,7 @@ fn a_timer_that_cannot_be_paid_fires_each_round_until_a_message_stops_it() {
     (0..50).for_each(|_| coppice.ic.tick());
     assert_eq!(firings(&host), (50, 0), "a firing each round, and no work");
     // Any message of somebody who may change something.
-    coppice.operate::<u64>("acknowledge_faults", 0u64);
+    coppice.operator().acknowledge_faults(0u64).told();
     host.take_executions();
     for _ in 0..36 {
         coppice.pass(600);
@@ -284,8 +285,7 @@ fn timers_stop_before_they_cannot_be_paid() {
     coppice.ic.tick();
     let mut number = 20;
     // Each brings 200 kB, which cost 0.4 G.
-    while coppice.call::<Result<(), AppendError>>(Who::Producer, "append_block", (&plain(number, 1, 200_000),)).is_ok()
-    {
+    while coppice.producer().append_block(&plain(number, 1, 200_000)).heard().is_ok() {
         host.take_executions();
         coppice.ic.advance_time(Duration::from_secs(10));
         (0..5).for_each(|_| coppice.ic.tick());
@@ -304,7 +304,7 @@ fn timers_stop_before_they_cannot_be_paid() {
     set_liquid(&coppice, &host, 350 * G);
     coppice.upgrade();
     set_liquid(&coppice, &host, 70 * G);
-    coppice.operate::<u64>("acknowledge_faults", 0u64);
+    coppice.operator().acknowledge_faults(0u64).told();
     host.take_executions();
     (0..6).for_each(|_| coppice.pass(600));
     assert!(firings(&host).0 <= 1);

@@ -4,6 +4,7 @@
 use coppice_host::{Execution, Host, Kind, Outcome};
 use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, hash, id, plain, upload};
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use serde_bytes::ByteBuf;
 use std::time::Duration;
@@ -44,7 +45,7 @@ fn an_idle_firing_costs_little() {
     };
     idle("nothing due");
     let exporter = Exporter { name: "archive".into(), principal: Who::Stranger.principal() };
-    coppice.operate::<Result<(), ExporterError>>("register_exporter", exporter).unwrap();
+    coppice.operator().register_exporter(&exporter).told().unwrap();
     coppice.set_policy(policy(100)).unwrap();
     assert!(coppice.prune_status().need_prune);
     idle("all held by an exporter");
@@ -53,7 +54,7 @@ fn an_idle_firing_costs_little() {
         .unwrap();
     assert_eq!(coppice.prune_status().reason, Some(PruneReason::Capacity));
     idle("capacity held by an exporter");
-    coppice.operate::<Result<(), PruneError>>("set_pruning_enabled", false).unwrap();
+    coppice.operator().set_pruning_enabled(false).told().unwrap();
     idle("switched off");
 }
 
@@ -118,18 +119,18 @@ fn timers_that_fire_together_go_on_as_one() {
 fn a_timer_that_is_armed_for_later_does_not_put_off_what_is_due_now() {
     let coppice = Coppice::new();
     let expiry = ConfigChange { upload_expiry_secs: Some(500), ..ConfigChange::default() };
-    coppice.operate::<Result<Config, ConfigError>>("set_config", expiry).unwrap();
+    coppice.operator().set_config(&expiry).told().unwrap();
     coppice.set_policy(policy(5)).unwrap();
     coppice.append_plain(0..20, 10);
     coppice.pass(61);
     assert_eq!(coppice.prune_status().pruned_before_block, 14);
     let block = plain(20, 3, 10);
     let (begin, chunks) = upload(&block, 1 << 20);
-    coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).unwrap();
+    coppice.producer().begin_block(&begin).told().unwrap();
     // The daemon sees the upload, and that it expires much later.
     coppice.pass(61);
     coppice.put(20, 0, chunks[0].clone()).unwrap();
-    coppice.produce::<Result<Commit, UploadError>>("commit_block", block_id(&block)).unwrap();
+    coppice.producer().commit_block(&block_id(&block)).told().unwrap();
     coppice.pass(61);
     assert_eq!(coppice.prune_status().pruned_before_block, 15);
 }
@@ -153,7 +154,7 @@ fn after_a_long_stop_work_comes_round_within_the_interval() {
 fn low_cycles_pause_it_and_it_says_so() {
     let (coppice, host) = Coppice::embedded(default_arg());
     let floor = ConfigChange { min_liquid_cycles: Some(50_000_000_000_000), ..ConfigChange::default() };
-    coppice.operate::<Result<Config, ConfigError>>("set_config", floor).unwrap();
+    coppice.operator().set_config(&floor).told().unwrap();
     coppice.set_policy(policy(5)).unwrap();
     coppice.append_plain(0..20, 1_000);
     host.faults().low_cycles(coppice.id, 20_000_000_000_000);
@@ -161,19 +162,16 @@ fn low_cycles_pause_it_and_it_says_so() {
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.need_prune, status.ticks > 0), (0, true, true));
     assert_eq!(status.held_by, Some(HeldBy::LowCycles));
-    let health: Health = coppice.ask("health", ());
-    assert!(
-        !health.healthy && health.problems.iter().any(|problem| problem.code == ProblemCode::CyclesLow),
-        "{health:?}"
-    );
-    let plan: Result<PrunePlan, PruneError> = coppice.ask("plan_prune", ());
+    let health: Health = coppice.anyone().health().told();
+    assert!(!health.healthy && health.problems.iter().any(|found| found.code == ProblemCode::CyclesLow), "{health:?}");
+    let plan: Result<PrunePlan, PruneError> = coppice.anyone().plan_prune(None).told();
     assert_eq!(plan.unwrap().held_by, Some(HeldBy::LowCycles));
     host.add_cycles(coppice.id, 100_000_000_000_000);
     // Nobody tells a canister that it has cycles again: the net looks.
     coppice.pass(600);
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.held_by), (14, None));
-    assert!(coppice.ask::<Health>("health", ()).healthy);
+    assert!(coppice.anyone().health().told().healthy);
 }
 
 #[test]
@@ -218,7 +216,7 @@ fn timestamps_may_be_anything() {
         let mut next = plain(number, 3, 1_000);
         next.timestamp = timestamp;
         coppice.append(&next).unwrap();
-        let header: Result<BlockHeader, ReadError> = coppice.ask("get_block_header", (number,));
+        let header: Result<BlockHeader, ReadError> = coppice.anyone().get_block_header(number).told();
         let header = header.unwrap();
         assert_eq!(header.timestamp, timestamp, "kept as the chain says");
         let before = times.last().copied().unwrap_or(0);

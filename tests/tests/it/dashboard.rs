@@ -3,6 +3,7 @@
 use candid::{decode_one, encode_one};
 use coppice_interface::*;
 use coppice_tests::blocks::hash;
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who};
 use serde_bytes::ByteBuf;
 
@@ -17,7 +18,7 @@ fn request(url: &str) -> HttpRequest {
 }
 
 fn get(coppice: &Coppice, url: &str) -> (HttpResponse, String) {
-    let response: HttpResponse = coppice.ask("http_request", (request(url),));
+    let response: HttpResponse = coppice.anyone().http_request(&request(url)).told();
     let text = String::from_utf8(response.body.to_vec()).unwrap();
     (response, text)
 }
@@ -118,10 +119,10 @@ fn the_log_is_for_observers_until_it_is_made_public() {
     let coppice = Coppice::new();
     coppice.append_plain(0..1, 10);
     let (begin, _) = coppice_tests::blocks::upload(&coppice_tests::blocks::plain(1, 3, 5_000), 1_000);
-    coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).unwrap();
+    coppice.producer().begin_block(&begin).told().unwrap();
     coppice.pass(200);
     let grant = Grant { principal: Who::Observer.principal(), role: Role::Observer };
-    coppice.operate::<Result<(), RoleError>>("grant_role", grant).unwrap();
+    coppice.operator().grant_role(&grant).told().unwrap();
     let arg = candid::encode_args((None::<LogPriority>, None::<u64>, 0u32)).unwrap();
     let lines = |who: Who| coppice.ic.query(coppice.id, who.principal(), "get_logs", arg.clone());
     let page: LogPage = decode_one(&lines(Who::Observer).unwrap()).unwrap();
@@ -134,30 +135,27 @@ fn the_log_is_for_observers_until_it_is_made_public() {
     }
     assert_eq!(get(&coppice, "/logs").0.status_code, 403);
     let change = ConfigChange { public_logs: Some(true), ..Default::default() };
-    coppice.operate::<Result<Config, ConfigError>>("set_config", change).unwrap();
+    coppice.operator().set_config(&change).told().unwrap();
     coppice.upgrade();
     let (response, body) = get(&coppice, "/logs?priority=info&sort=desc");
     assert!(response.status_code == 200 && body.contains("upload of block 1 expired"), "{body}");
 }
 
+/// A scrape with as many exporters as there may be, and a log in which nothing is.
 #[test]
-fn zz_probe() {
+fn a_scrape_takes_five_million_instructions_at_most() {
     let (coppice, host) = Coppice::embedded(coppice_tests::coppice::default_arg());
     for number in 0..100u64 {
         let principal = candid::Principal::self_authenticating(number.to_le_bytes());
         let exporter = Exporter { name: format!("exporter-{number}"), principal };
-        coppice.operate::<Result<(), ExporterError>>("register_exporter", exporter).unwrap();
+        coppice.operator().register_exporter(&exporter).told().unwrap();
     }
     coppice.append_plain(0..100, 100);
-    for url in ["/nothing", "/health", "/metrics", "/", "/logs"] {
+    for (url, most) in [("/metrics", 5_000_000), ("/", 20_000_000), ("/health", 1_000_000), ("/nothing", 1_000_000)] {
         host.take_executions();
-        let (response, text) = get(&coppice, url);
-        let cost = host.take_executions().iter().map(|e| e.instructions).sum::<u64>();
-        println!("{url}: {} {} bytes {} lines {cost}", response.status_code, text.len(), text.lines().count());
-    }
-    for method in ["get_export_status", "get_prune_status", "get_storage_status", "get_pruner_status", "health"] {
-        host.take_executions();
-        let _ = coppice.ic.query(coppice.id, Who::Anonymous.principal(), method, candid::encode_args(()).unwrap());
-        println!("{method}: {}", host.take_executions().iter().map(|e| e.instructions).sum::<u64>());
+        get(&coppice, url);
+        let cost: u64 = host.take_executions().iter().map(|execution| execution.instructions).sum();
+        println!("{url}: {cost} instructions");
+        assert!(cost <= most, "{url}: {cost}");
     }
 }

@@ -1,10 +1,11 @@
 //! The door: what strangers send costs the canister nothing.
 
 use candid::encode_args;
-use coppice_canister::access::QUERY_ARGUMENT;
 use coppice_host::Kind;
+use coppice_interface::access::QUERY_ARGUMENT;
 use coppice_interface::*;
 use coppice_tests::blocks::plain;
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::proxy::Proxy;
 
@@ -101,7 +102,7 @@ fn queries_come_in_as_updates_from_who_has_a_role_and_with_a_short_argument() {
     let refused = call("append_block", &append);
     assert!(refused.unwrap_err().message.contains("access denied"));
     let grant = Grant { principal: proxy.principal(), role: Role::Producer };
-    coppice.operate::<Result<(), RoleError>>("grant_role", grant).unwrap();
+    coppice.operator().grant_role(&grant).told().unwrap();
     assert!(call("append_block", &append).is_ok());
     assert_eq!(coppice.head(), Some(2));
 }

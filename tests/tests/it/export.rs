@@ -3,6 +3,7 @@
 use coppice_host::{Host, Kind};
 use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, plain, seal};
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use coppice_tests::reader::{Pulled, Reader};
 use serde_bytes::ByteBuf;
@@ -141,10 +142,10 @@ fn acknowledgements_are_inclusive_monotonic_and_of_the_caller() {
     coppice.register(Who::Exporter);
     assert_eq!(coppice.ack(Who::Exporter, 0, &hash(0)), Err(AckError::AboveHead { head: None }));
     coppice.append_plain(0..10, 100);
-    let reject = coppice.call::<Result<u64, AckError>>(Who::Archive, "ack_exported", (3u64, ByteBuf::from(hash(3))));
+    let reject = coppice.by(Who::Archive).ack_exported(3u64, &ByteBuf::from(hash(3))).heard();
     assert!(reject.unwrap_err().message.contains("access denied"));
     let role = Grant { principal: Who::Archive.principal(), role: Role::Exporter };
-    let granted: Result<(), RoleError> = coppice.operate("grant_role", role);
+    let granted: Result<(), RoleError> = coppice.operator().grant_role(&role).told();
     assert!(matches!(granted, Err(RoleError::RegisterExporter { .. })), "the role alone is no exporter: {granted:?}");
     assert_eq!(coppice.ack(Who::Exporter, 5, &hash(5)), Ok(6));
     let status = coppice.export_status();
@@ -172,7 +173,7 @@ fn acknowledgements_are_inclusive_monotonic_and_of_the_caller() {
 fn a_required_export_holds_everything_without_an_exporter() {
     let coppice = Coppice::new();
     let require = ConfigChange { require_export: Some(true), ..ConfigChange::default() };
-    coppice.operate::<Result<Config, ConfigError>>("set_config", require).unwrap();
+    coppice.operator().set_config(&require).told().unwrap();
     coppice.set_policy(retain(5)).unwrap();
     coppice.append_plain(0..30, 100);
     coppice.pass(60);
@@ -188,7 +189,7 @@ fn a_required_export_holds_everything_without_an_exporter() {
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.exported_before_block), (13, Some(13)));
     let allow = ConfigChange { require_export: Some(false), ..ConfigChange::default() };
-    coppice.operate::<Result<Config, ConfigError>>("set_config", allow).unwrap();
+    coppice.operator().set_config(&allow).told().unwrap();
     coppice.pass(60);
     assert_eq!(coppice.prune_status().pruned_before_block, 24);
 }
@@ -220,11 +221,11 @@ fn at_emergency_water_appends_are_refused_in_the_exporters_name() {
     let status = coppice.prune_status();
     assert!(status.estimated_kept_bytes >= status.water_marks.unwrap().emergency, "{status:?}");
     assert_eq!((status.pruned_before_block, status.held_by.clone()), (0, Some(held_by)));
-    assert!(!coppice.ask::<Health>("health", ()).healthy);
+    assert!(!coppice.anyone().health().told().healthy);
     assert_eq!(pull(&coppice, None, 0).0.len() as u64, next, "all of it is still there");
     // An upload is refused as well; the exporter catches up, and the chain goes on.
     let (begin, _) = coppice_tests::blocks::upload(&plain(next, 3, 60_000), 1 << 16);
-    let begun: Result<UploadProgress, AppendError> = coppice.produce("begin_block", begin);
+    let begun: Result<UploadProgress, AppendError> = coppice.producer().begin_block(&begin).told();
     assert!(matches!(begun, Err(AppendError::CapacityExhausted { .. })), "{begun:?}");
     coppice.ack(Who::Exporter, next - 1, &hash(next - 1)).unwrap();
     let waiting = coppice.append(&plain(next, 3, 60_000));
@@ -233,7 +234,7 @@ fn at_emergency_water_appends_are_refused_in_the_exporters_name() {
     coppice.append(&plain(next, 3, 60_000)).unwrap();
     let status = coppice.prune_status();
     assert!(status.estimated_kept_bytes <= status.water_marks.unwrap().low + 2 * u64::from(LOG_CLASS), "{status:?}");
-    assert_eq!(coppice.ask::<Health>("health", ()).problems, Vec::<Problem>::new());
+    assert_eq!(coppice.anyone().health().told().problems, []);
 }
 
 /// A reorg: acknowledgements move back, so the new blocks are kept until they are acknowledged, and a reader is told.
@@ -248,7 +249,7 @@ fn a_reorg_moves_acknowledgements_back_and_tells_readers() {
     coppice.ack(Who::Archive, 3, &hash(3)).unwrap();
     let cursor = coppice.export(None, 0).unwrap().cursor;
     assert_eq!(cursor.as_ref().unwrap().number, 9);
-    coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", 5u64).unwrap();
+    coppice.producer().rollback_to(5u64).told().unwrap();
     let bounds = |coppice: &Coppice| -> Vec<u64> {
         coppice.export_status().exporters.iter().map(|exporter| exporter.exported_before_block).collect()
     };
@@ -278,16 +279,16 @@ fn a_reorg_moves_acknowledgements_back_and_tells_readers() {
 fn the_role_comes_and_goes_with_the_exporter() {
     let coppice = Coppice::new();
     let role = Grant { principal: Who::Exporter.principal(), role: Role::Exporter };
-    let has = |coppice: &Coppice| coppice.ask::<Vec<Grant>>("list_roles", ()).contains(&role);
+    let has = |coppice: &Coppice| coppice.anyone().list_roles().told().contains(&role);
     coppice.register(Who::Exporter);
     assert!(has(&coppice));
-    let revoked: Result<bool, RoleError> = coppice.operate("revoke_role", role);
+    let revoked: Result<bool, RoleError> = coppice.operator().revoke_role(&role).told();
     assert_eq!(revoked, Err(RoleError::Exports { name: "Exporter".into() }));
     assert!(has(&coppice));
     coppice.register(Who::Archive);
     coppice.remove_exporter(Who::Exporter, false).unwrap();
     assert!(!has(&coppice));
-    let reject = coppice.call::<Result<u64, AckError>>(Who::Exporter, "ack_exported", (0u64, ByteBuf::new()));
+    let reject = coppice.by(Who::Exporter).ack_exported(0u64, &ByteBuf::new()).heard();
     assert!(reject.unwrap_err().message.contains("access denied"));
-    assert_eq!(coppice.operate::<Result<bool, RoleError>>("revoke_role", role), Ok(false));
+    assert_eq!(coppice.operator().revoke_role(&role).told(), Ok(false));
 }

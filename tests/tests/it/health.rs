@@ -3,13 +3,14 @@
 
 use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain, upload};
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use std::time::Duration;
 
 const NS: u64 = 1_000_000_000;
 
 fn health(coppice: &Coppice) -> Health {
-    coppice.ask("health", ())
+    coppice.anyone().health().told()
 }
 
 fn found(coppice: &Coppice, code: ProblemCode) -> Option<Problem> {
@@ -38,11 +39,11 @@ fn policy(change: PrunePolicyArg) -> PrunePolicyArg {
 }
 
 fn enable(coppice: &Coppice, enabled: bool) {
-    coppice.operate::<Result<(), PruneError>>("set_pruning_enabled", enabled).unwrap();
+    coppice.operator().set_pruning_enabled(enabled).told().unwrap();
 }
 
 fn configure(coppice: &Coppice, change: ConfigChange) {
-    coppice.operate::<Result<Config, ConfigError>>("set_config", change).unwrap();
+    coppice.operator().set_config(&change).told().unwrap();
 }
 
 #[test]
@@ -195,10 +196,10 @@ fn the_cap_is_near_and_then_reached() {
 fn an_open_upload_is_a_notice_and_all_is_well() {
     let coppice = Coppice::new();
     let (begin, _) = upload(&plain(0, 3, 5_000), 1_000);
-    coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).unwrap();
+    coppice.producer().begin_block(&begin).told().unwrap();
     raised(&coppice, ProblemCode::UploadOpen, Severity::Notice, "the upload of block 0 is open");
     assert!(health(&coppice).healthy);
-    coppice.produce::<Result<bool, UploadError>>("abort_block", 0u64).unwrap();
+    coppice.producer().abort_block(0).told().unwrap();
     cleared(&coppice, ProblemCode::UploadOpen);
 }
 

@@ -4,9 +4,10 @@
 use candid::types::{Type, TypeInner};
 use candid::{Principal, TypeEnv};
 use candid_parser::utils::CandidSource;
-use coppice_canister::access::{Required, TABLE};
 use coppice_host::{Checkpoint, Host, Kind, Outcome};
+use coppice_interface::access::{Required, TABLE};
 use coppice_interface::*;
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -284,7 +285,7 @@ fn busy() -> (Coppice, Arc<Host>) {
     coppice.register(Who::Exporter);
     for (who, role) in [(Who::Alert, Role::Alert), (Who::Archive, Role::BlobWorker)] {
         let grant = Grant { principal: who.principal(), role };
-        coppice.operate::<Result<(), RoleError>>("grant_role", grant).unwrap();
+        coppice.operator().grant_role(&grant).told().unwrap();
     }
     (coppice, host)
 }

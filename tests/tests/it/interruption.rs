@@ -9,6 +9,7 @@ use candid::utils::ArgumentEncoder;
 use coppice_host::{Host, Kind, TrapPoint};
 use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, hash, id, plain, plain_id, upload, with_keys};
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use coppice_tests::wasm;
 use serde_bytes::ByteBuf;
@@ -51,7 +52,7 @@ fn end(coppice: &Coppice) -> End {
         key_entries: storage.key_entries,
         enabled: status.enabled,
         faults: status.faults,
-        upload: coppice.ask("get_upload", ()),
+        upload: coppice.anyone().get_upload().told(),
         exported_before_block: status.exported_before_block,
     }
 }
@@ -72,8 +73,8 @@ fn check(coppice: &Coppice) {
             assert_eq!(found, Ok((number, 0)));
         }
     }
-    let first: Result<BlockStorage, ReadError> = coppice.ask("get_block_storage", (oldest,));
-    let last: Result<BlockStorage, ReadError> = coppice.ask("get_block_storage", (head,));
+    let first: Result<BlockStorage, ReadError> = coppice.anyone().get_block_storage(oldest).told();
+    let last: Result<BlockStorage, ReadError> = coppice.anyone().get_block_storage(head).told();
     let (first, last) = (first.unwrap(), last.unwrap());
     let class = u64::from(LOG_CLASS);
     // Behind a block's payload lie the links of its three keys, and of the id that the block before has, too.

@@ -3,6 +3,7 @@
 use coppice_host::{Execution, Kind};
 use coppice_interface::*;
 use coppice_tests::blocks::{block, id, plain};
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, default_arg};
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ fn three_hundred_transactions_a_second_are_kept_up_with() {
     println!("a backlog of {most_blocks} blocks at most");
     assert!(most_blocks <= 62, "no more than comes in between two ticks: {most_blocks}");
     assert_eq!(billed[0], billed[1], "the second half grew nothing");
-    let health: Health = coppice.ask("health", ());
+    let health: Health = coppice.anyone().health().told();
     assert!(health.healthy, "{health:?}");
     assert!(coppice.prune_status().transaction_index.sweeps > 0);
 }
@@ -72,7 +73,7 @@ fn copies_of_an_id_cost_what_other_ids_cost() {
     assert_eq!(coppice.location(id(3_000)), Ok((3_000, 1)));
     let other = host.last_execution().unwrap().instructions;
     assert!(found.abs_diff(other) < 5_000, "{found}, and {other} for an id that occurs once");
-    let rolled_back: Result<Rollback, RollbackError> = coppice.produce("rollback_to", 2_990u64);
+    let rolled_back: Result<Rollback, RollbackError> = coppice.producer().rollback_to(2_990u64).told();
     assert_eq!(rolled_back, Ok(Rollback { head: 2_990, removed: 10, has_more: false }));
     assert_eq!(coppice.location(everywhere), Ok((2_990, 0)));
     coppice.set_policy(PrunePolicyArg { min_kept_blocks: Some(1), ..policy(100) }).unwrap();

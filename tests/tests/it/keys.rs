@@ -2,6 +2,7 @@
 
 use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain, plain_id, upload, with_keys};
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
 use serde_bytes::ByteBuf;
 
@@ -15,7 +16,7 @@ fn fork(block: AppendBlock, parent: &AppendBlock) -> AppendBlock {
 }
 
 fn roll_back(coppice: &Coppice, number: u64) {
-    coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", number).unwrap();
+    coppice.producer().rollback_to(number).told().unwrap();
 }
 
 fn rows(page: &KeyPage) -> Vec<(u64, u32)> {
@@ -63,24 +64,24 @@ fn appended_and_uploaded_keys_are_found_newest_first() {
 fn a_commit_takes_the_room_for_its_links_or_changes_nothing() {
     let coppice = Coppice::new();
     coppice.append(&plain(0, 1, 10)).unwrap();
-    let before = coppice.ask::<Result<BlockStorage, ReadError>>("get_block_storage", (0u64,)).unwrap();
+    let before = coppice.anyone().get_block_storage(0u64).told().unwrap();
     let tail = before.lengths.sum();
     let mut block = keyed(1);
     let rest = (block.receipts.len() + block.index.len()) as u64;
     let body = u64::from(LOG_CLASS) - tail - rest;
     block = with_keys(plain(1, 3, body as usize), &[(2, b"a"), (0, b"a"), (1, b"b"), (2, b"a")]);
     let (begin, chunks) = upload(&block, 10_000);
-    coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).unwrap();
+    coppice.producer().begin_block(&begin).told().unwrap();
     for (chunk, bytes) in (0..).zip(chunks) {
         coppice.put(1, chunk, bytes).unwrap();
     }
     assert_eq!(coppice.storage().used_bytes, u64::from(LOG_CLASS), "the payload ends where the blob does");
     let id = BlockId { number: 1, hash: block.hash.clone() };
-    coppice.produce::<Result<Commit, UploadError>>("commit_block", id).unwrap();
+    coppice.producer().commit_block(&id).told().unwrap();
     let owners = coppice.storage().owners;
     assert_eq!((owners[0].kept_bytes, owners[1].kept_bytes), (2 * u64::from(LOG_CLASS), 0), "{owners:?}");
     assert_eq!(coppice.find_all(b"a", 1), [(1, 2), (1, 0)]);
-    let storage = coppice.ask::<Result<BlockStorage, ReadError>>("get_block_storage", (1u64,)).unwrap();
+    let storage = coppice.anyone().get_block_storage(1u64).told().unwrap();
     assert_eq!(storage.blobs.len(), 1, "where the payload lies");
     coppice.append(&keyed(2)).unwrap();
     assert_eq!(coppice.block(1).unwrap().body, block.body);

@@ -3,6 +3,7 @@
 use coppice_host::{Host, Kind, Outcome};
 use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, hash, plain, plain_id, seal, upload};
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
@@ -49,14 +50,14 @@ fn small(host: &Host, what: &str) {
 
 fn put(coppice: &Coppice, block: &AppendBlock) {
     let (begin, chunks) = upload(block, CHUNK);
-    coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).unwrap();
+    coppice.producer().begin_block(&begin).told().unwrap();
     for (chunk, bytes) in (0..).zip(chunks) {
         coppice.put(block.number, chunk, bytes).unwrap();
     }
 }
 
 fn commit(coppice: &Coppice, block: &AppendBlock) -> Result<Commit, UploadError> {
-    coppice.produce("commit_block", block_id(block))
+    coppice.producer().commit_block(&block_id(block)).told()
 }
 
 /// Some of its bytes are where they belong.
@@ -65,7 +66,7 @@ fn check(coppice: &Coppice, block: &AppendBlock) {
     let body = block.body.as_slice();
     for at in [0, CHUNK - 7, body.len() / 2, body.len() - 1_000] {
         let part: Result<SegmentPart, ReadError> =
-            coppice.ask("read_segment", (block.number, 0u8, at as u64, 1_000u64));
+            coppice.anyone().read_segment(block.number, 0u8, at as u64, 1_000u64).told();
         let part = part.unwrap();
         assert_eq!((part.bytes.as_slice(), part.total), (&body[at..at + 1_000], body.len() as u64), "{at}");
     }
@@ -78,14 +79,14 @@ fn the_longest_block_comes_and_goes_in_small_messages() {
     let long = of_bytes(2, MOST);
     let (mut begin, _) = upload(&long, CHUNK);
     begin.lengths[0] += 1;
-    let refused = coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin);
+    let refused = coppice.producer().begin_block(&begin).told();
     assert_eq!(refused, Err(AppendError::TooLarge { what: "block".into(), limit: MOST as u64 }));
     let before = coppice.storage();
     let kept = |coppice: &Coppice| coppice.storage().owners.iter().map(|owner| owner.kept_bytes).sum::<u64>();
 
     put(&coppice, &long);
     small(&host, "uploading");
-    assert_eq!(coppice.produce::<Result<bool, UploadError>>("abort_block", 2u64), Ok(true));
+    assert_eq!(coppice.producer().abort_block(2u64).told(), Ok(true));
     small(&host, "aborting");
     assert_eq!(coppice.storage().owners, before.owners);
 
@@ -95,7 +96,7 @@ fn the_longest_block_comes_and_goes_in_small_messages() {
     check(&coppice, &long);
     assert!(kept(&coppice) >= MOST as u64);
 
-    let done = coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", 1u64).unwrap();
+    let done = coppice.producer().rollback_to(1u64).told().unwrap();
     assert_eq!((done.head, done.has_more), (1, false));
     small(&host, "rolling back");
     assert_eq!(coppice.storage().owners, before.owners);
@@ -114,7 +115,7 @@ fn the_longest_block_comes_and_goes_in_small_messages() {
     assert_eq!(commit(&coppice, &long), Ok(Commit::Done));
     let arena = coppice.storage().arena_bytes;
     let reset = ResetChain { head_hash: ByteBuf::from(hash(6)), drop_unexported: false };
-    let done = coppice.operate::<Result<ChainReset, ResetError>>("reset_chain", reset).unwrap();
+    let done = coppice.operator().reset_chain(&reset).told().unwrap();
     assert!(done.left > MOST as u64 / u64::from(LOG_CLASS), "{done:?}");
     coppice.pass(60);
     assert_eq!(kept(&coppice), 0);
@@ -132,7 +133,7 @@ fn a_long_block_is_compared_with_its_digests_over_several_messages() {
     let mib = std::env::var("COPPICE_BLOCK_MIB").ok().and_then(|mib| mib.parse().ok()).unwrap_or(64);
     let (coppice, host) = canister();
     let change = ConfigChange { verify_segments: Some(true), ..ConfigChange::default() };
-    coppice.operate::<Result<Config, ConfigError>>("set_config", change).unwrap();
+    coppice.operator().set_config(&change).told().unwrap();
     let long = of_bytes(2, mib << 20);
     put(&coppice, &long);
     // 16 MiB in a message, and a message that has hashed so much enters nothing.
@@ -146,7 +147,7 @@ fn a_long_block_is_compared_with_its_digests_over_several_messages() {
     assert_eq!(commit(&coppice, &long), Ok(Commit::Done));
     small(&host, &format!("verifying {mib} MiB"));
     check(&coppice, &long);
-    coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", 1u64).unwrap();
+    coppice.producer().rollback_to(1u64).told().unwrap();
 
     // A wrong digest of the body is seen in the last message, of the index too; the upload can only be aborted.
     let storage = coppice.storage().owners;
@@ -164,19 +165,19 @@ fn a_long_block_is_compared_with_its_digests_over_several_messages() {
             };
             assert_eq!(named, segment);
         }
-        assert_eq!(coppice.produce::<Result<bool, UploadError>>("abort_block", 2u64), Ok(true));
+        assert_eq!(coppice.producer().abort_block(2u64).told(), Ok(true));
         assert_eq!((coppice.storage().owners, coppice.head()), (storage.clone(), Some(1)));
     }
     // What was verified of one upload counts for no other.
     let mut other = of_bytes(2, 20 << 20);
     put(&coppice, &other);
     assert_eq!(commit(&coppice, &other), Ok(Commit::HasMore { entered: 0, of: 1_000 }));
-    assert_eq!(coppice.produce::<Result<bool, UploadError>>("abort_block", 2u64), Ok(true));
+    assert_eq!(coppice.producer().abort_block(2u64).told(), Ok(true));
     other.body[0] ^= 1;
     put(&coppice, &other);
     assert_eq!(commit(&coppice, &other), Ok(Commit::HasMore { entered: 0, of: 1_000 }));
     assert!(matches!(commit(&coppice, &other), Err(UploadError::Append(AppendError::BadEncoding { segment: 0, .. }))));
-    assert_eq!(coppice.produce::<Result<bool, UploadError>>("abort_block", 2u64), Ok(true));
+    assert_eq!(coppice.producer().abort_block(2u64).told(), Ok(true));
     coppice.append(&plain(2, 1, 10)).unwrap();
     small(&host, "wrong digests");
 }

@@ -4,6 +4,7 @@
 use coppice_ic::Backend;
 use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, id, upload, with_keys};
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who};
 use coppice_tests::model::{Model, ids, keys};
 use coppice_tests::reader::{Pulled, Reader};
@@ -121,7 +122,7 @@ impl Machine {
     fn begin(&mut self, body: usize, keys: &Keys) {
         let new = self.next(body, (2, 2), keys, 0);
         let (begin, chunks) = upload(&new, 50_000);
-        let begun: Result<UploadProgress, AppendError> = self.coppice.produce("begin_block", begin);
+        let begun: Result<UploadProgress, AppendError> = self.coppice.producer().begin_block(&begin).told();
         if self.model.upload.is_some() {
             assert!(matches!(begun, Err(AppendError::UploadOpen { .. })), "{begun:?}");
         } else if let Some(held_by) = self.model.exhausted(self.now()) {
@@ -140,12 +141,13 @@ impl Machine {
         match then {
             Then::Leave => {}
             Then::Abort => {
-                let aborted: Result<bool, UploadError> = self.coppice.produce("abort_block", open.number);
+                let aborted: Result<bool, UploadError> = self.coppice.producer().abort_block(open.number).told();
                 assert_eq!(aborted, Ok(true));
                 self.model.upload = None;
             }
             Then::Commit => {
-                let committed: Result<Commit, UploadError> = self.coppice.produce("commit_block", block_id(&open));
+                let committed: Result<Commit, UploadError> =
+                    self.coppice.producer().commit_block(&block_id(&open)).told();
                 match self.model.exhausted(self.now()) {
                     Some(held_by) => {
                         let refused = AppendError::CapacityExhausted { held_by };
@@ -229,7 +231,7 @@ impl Machine {
     fn roll_back(&mut self, depth: u64) {
         let Some(head) = self.model.head() else { return };
         let number = head.saturating_sub(depth);
-        let answer: Result<Rollback, RollbackError> = self.coppice.produce("rollback_to", number);
+        let answer: Result<Rollback, RollbackError> = self.coppice.producer().rollback_to(number).told();
         if number < self.model.oldest() {
             assert_eq!(answer, Err(RollbackError::Pruned { first_available: self.model.oldest() }));
         } else if self.model.upload.is_some() {
@@ -240,7 +242,7 @@ impl Machine {
             while answer.has_more {
                 calls += 1;
                 assert!(calls < 100 && answer.head >= number, "the smallest budget makes progress");
-                answer = self.coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", number).unwrap();
+                answer = self.coppice.producer().rollback_to(number).told().unwrap();
             }
             assert_eq!(answer.head, number);
             self.model.roll_back(number);
@@ -275,13 +277,13 @@ impl Machine {
             Step::Pull { who, pages, max_bytes } => (0..pages).for_each(|_| self.pull(who, max_bytes)),
             Step::Ack(who) => self.acknowledge(who),
             Step::Prune(max_ops) => {
-                let run: Result<PruneRun, PruneError> = self.coppice.operate("prune_now", max_ops);
+                let run: Result<PruneRun, PruneError> = self.coppice.operator().prune_now(max_ops).told();
                 assert_eq!(run.is_ok(), self.model.policy.is_some());
                 self.model.run(self.now(), max_ops);
             }
             Step::Policy { blocks, days, blobs, floor, ops } => self.policy((blocks, days, blobs), floor, ops),
             Step::Enable(enabled) => {
-                let answer: Result<(), PruneError> = self.coppice.operate("set_pruning_enabled", enabled);
+                let answer: Result<(), PruneError> = self.coppice.operator().set_pruning_enabled(enabled).told();
                 if answer.is_ok() {
                     self.model.enabled = enabled;
                 } else {
@@ -296,7 +298,7 @@ impl Machine {
             Step::Remove(who) => self.remove(who),
             Step::Require(require) => {
                 let change = ConfigChange { require_export: Some(require), ..ConfigChange::default() };
-                self.coppice.operate::<Result<Config, ConfigError>>("set_config", change).unwrap();
+                self.coppice.operator().set_config(&change).told().unwrap();
                 self.model.require_export = require;
             }
             Step::Rollback(depth) => self.roll_back(depth),

@@ -3,6 +3,7 @@
 mod access;
 mod append;
 mod audit;
+mod client;
 mod clocks;
 mod cycles;
 mod daemon;
@@ -32,6 +33,7 @@ mod reads;
 mod refusals;
 mod reset;
 mod rollback;
+mod sequencer;
 mod slices;
 mod tomorrow;
 mod traps;

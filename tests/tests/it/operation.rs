@@ -2,28 +2,28 @@
 
 use coppice_interface::*;
 use coppice_tests::blocks::plain;
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 
 #[test]
 fn settings_are_checked_changed_and_kept() {
     let coppice = Coppice::with(InitArg { max_stable_pages: Some(100_000), ..default_arg() });
-    let config: Config = coppice.ask("get_config", ());
+    let config: Config = coppice.anyone().get_config().told();
     assert_eq!((config.log_class, config.max_stable_pages, config.verify_segments), (LOG_CLASS, 100_000, true));
     let bad = ConfigChange { max_stable_pages: Some(10), verify_segments: Some(false), ..ConfigChange::default() };
-    let ConfigError::Invalid { field, .. } =
-        coppice.operate::<Result<Config, ConfigError>>("set_config", bad).unwrap_err();
+    let ConfigError::Invalid { field, .. } = coppice.operator().set_config(&bad).told().unwrap_err();
     assert_eq!(field, "max_stable_pages");
-    assert_eq!(coppice.ask::<Config>("get_config", ()), config, "a refused change changes nothing");
+    assert_eq!(coppice.anyone().get_config().told(), config, "a refused change changes nothing");
     let change = ConfigChange {
         upload_expiry_secs: Some(7),
         min_liquid_cycles: Some(5_000_000_000_000),
         ..ConfigChange::default()
     };
-    let changed: Result<Config, ConfigError> = coppice.operate("set_config", change);
+    let changed: Result<Config, ConfigError> = coppice.operator().set_config(&change).told();
     let changed = changed.unwrap();
     assert_eq!((changed.upload_expiry_secs, changed.min_liquid_cycles), (7, 5_000_000_000_000));
     coppice.upgrade();
-    assert_eq!(coppice.ask::<Config>("get_config", ()), changed);
+    assert_eq!(coppice.anyone().get_config().told(), changed);
 }
 
 #[test]

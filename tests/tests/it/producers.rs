@@ -2,6 +2,7 @@
 
 use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, hash, plain, upload};
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
@@ -44,7 +45,7 @@ fn in_place_of(number: u64, fork: u64) -> AppendBlock {
 #[test]
 fn a_producer_does_not_roll_back_deeper_however_often_it_is_called() {
     let coppice = with_rival();
-    assert_eq!(coppice.ask::<Config>("get_config", ()).max_rollback_blocks, 1_000);
+    assert_eq!(coppice.anyone().get_config().told().max_rollback_blocks, 1_000);
     limit(&coppice, 10);
     coppice.append_plain(0..41, 10);
     let too_deep = |lowest| Err(RollbackError::TooDeep { lowest });
@@ -89,7 +90,7 @@ fn an_admin_rolls_back_deep_but_not_below_what_was_pruned() {
     assert_eq!(rollback(&coppice, Who::Admin, pruned - 1), Err(RollbackError::Pruned { first_available: pruned }));
     assert_eq!(rollback(&coppice, Who::Producer, pruned - 1), Err(RollbackError::Pruned { first_available: pruned }));
     assert_eq!(rollback(&coppice, Who::Producer, pruned), Err(RollbackError::TooDeep { lowest: 26 }));
-    let reject = coppice.call::<Result<Rollback, RollbackError>>(Who::Operator, "rollback_to", (pruned,)).unwrap_err();
+    let reject = coppice.by(Who::Operator).rollback_to(pruned).heard().unwrap_err();
     assert!(reject.message.contains("access denied"), "{reject:?}");
     assert_eq!(rollback(&coppice, Who::Admin, pruned).unwrap().head, pruned);
     coppice.append_plain(pruned + 1..pruned + 4, 10);
@@ -118,7 +119,7 @@ fn a_reset_begins_the_bound_anew() {
     limit(&coppice, 5);
     coppice.append_plain(1_000..1_020, 10);
     let reset = ResetChain { head_hash: ByteBuf::from(hash(1_019)), drop_unexported: false };
-    coppice.operate::<Result<ChainReset, ResetError>>("reset_chain", reset).unwrap();
+    coppice.operator().reset_chain(&reset).told().unwrap();
     coppice.settle(60);
     coppice.pass(60);
     coppice.append_plain(0..10, 10);
@@ -137,7 +138,7 @@ fn an_upload_is_its_producers_and_an_operators() {
     let large = plain(1, 2, 300_000);
     let (begin, chunks) = upload(&large, 100_000);
     let first = PutBlockChunk { number: 1, chunk: 0, bytes: ByteBuf::from(chunks[0].clone()) };
-    coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin.clone()).unwrap();
+    coppice.producer().begin_block(&begin).told().unwrap();
     let (by, expires_at) = (Who::Producer.principal(), seconds(&coppice) + 120);
     let open = || UploadError::UploadOpen { by, expires_at };
     for _ in 0..3 {
@@ -175,8 +176,8 @@ fn an_upload_is_its_producers_and_an_operators() {
     let committed: Result<Commit, UploadError> = call(&coppice, Who::Operator, "commit_block", block_id(&large));
     assert_eq!(committed, Ok(Commit::Done));
     // An operator also ends one; and no admin who is none.
-    coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", upload(&plain(2, 1, 9), 9).0).unwrap();
-    let reject = coppice.call::<Result<bool, UploadError>>(Who::Admin, "abort_block", (2u64,)).unwrap_err();
+    coppice.producer().begin_block(&upload(&plain(2, 1, 9), 9).0).told().unwrap();
+    let reject = coppice.by(Who::Admin).abort_block(2u64).heard().unwrap_err();
     assert!(reject.message.contains("access denied"), "{reject:?}");
     assert_eq!(call::<Result<bool, UploadError>>(&coppice, Who::Operator, "abort_block", 2u64), Ok(true));
     assert_eq!(call::<Result<bool, UploadError>>(&coppice, Who::Rival, "abort_block", 2u64), Ok(false));
@@ -187,7 +188,7 @@ fn an_upload_is_its_producers_and_an_operators() {
 fn an_upload_that_is_left_alone_for_two_minutes_is_anothers_to_begin() {
     let coppice = with_rival();
     let begin = upload(&plain(0, 1, 1_000), 500).0;
-    coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin.clone()).unwrap();
+    coppice.producer().begin_block(&begin).told().unwrap();
     coppice.pass(115);
     let begun: Result<UploadProgress, AppendError> = call(&coppice, Who::Rival, "begin_block", begin.clone());
     let Err(AppendError::UploadOpen { by, expires_at }) = begun else { panic!("{begun:?}") };
@@ -224,7 +225,7 @@ fn each_producer_uploads_a_transaction_of_its_own() {
     assert_eq!(abort(Who::Rival, &ours), Err(other(&theirs)), "nobody ends another's");
     put(Who::Producer, &ours, 0).unwrap();
     coppice.upgrade();
-    let listed: Vec<OpenTransaction> = coppice.ask("utxo_list_uploads", ());
+    let listed: Vec<OpenTransaction> = coppice.anyone().utxo_list_uploads().told();
     let shown: Vec<_> = listed.iter().map(|open| (open.by, open.txid.clone(), open.progress.missing)).collect();
     let (by, rival) = (Some(Who::Producer.principal()), Some(Who::Rival.principal()));
     assert_eq!(shown, [(by, ours.id(), 1), (rival, theirs.id(), 2)]);
@@ -250,7 +251,7 @@ fn each_producer_uploads_a_transaction_of_its_own() {
     create(Who::Producer).unwrap();
     // What is left expires, and not a byte stays.
     coppice.pass(130);
-    assert_eq!(coppice.ask::<Vec<OpenTransaction>>("utxo_list_uploads", ()), []);
+    assert_eq!(coppice.anyone().utxo_list_uploads().told(), []);
     let owners = coppice.storage().owners;
     assert_eq!(owners[1].kept_bytes, 0, "{owners:?}");
 }
@@ -259,7 +260,7 @@ fn each_producer_uploads_a_transaction_of_its_own() {
 #[test]
 fn a_new_canister_takes_no_block_whose_digests_are_wrong() {
     let coppice = Coppice::new();
-    assert!(coppice.ask::<Config>("get_config", ()).verify_segments);
+    assert!(coppice.anyone().get_config().told().verify_segments);
     for segment in 0..3u8 {
         let mut wrong = plain(0, 3, 1_000);
         wrong.sha256[usize::from(segment)] = ByteBuf::from(vec![7; 32]);
@@ -269,7 +270,7 @@ fn a_new_canister_takes_no_block_whose_digests_are_wrong() {
         let of_segment =
             |error: &AppendError| matches!(error, AppendError::BadEncoding { segment: of, .. } if *of == segment);
         assert!(matches!(&refused, UploadError::Append(error) if of_segment(error)), "{refused:?}");
-        assert_eq!(coppice.produce::<Result<bool, UploadError>>("abort_block", 0u64), Ok(true));
+        assert_eq!(coppice.producer().abort_block(0u64).told(), Ok(true));
     }
     assert_eq!(coppice.append(&plain(0, 3, 1_000)), Ok(()));
 }

@@ -2,6 +2,7 @@
 
 use coppice_interface::*;
 use coppice_tests::blocks::{plain, plain_id};
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, LOG_CLASS};
 
 fn policy(retain_blocks: u64) -> PrunePolicyArg {
@@ -86,20 +87,20 @@ fn the_daemon_prunes_by_itself_and_goes_on_after_an_upgrade() {
 #[test]
 fn switched_off_nothing_is_pruned_but_by_hand() {
     let coppice = Coppice::new();
-    assert_eq!(coppice.operate::<Result<(), PruneError>>("set_pruning_enabled", true), Err(PruneError::NoPolicy));
-    assert_eq!(coppice.operate::<Result<PruneRun, PruneError>>("prune_now", 5u64), Err(PruneError::NoPolicy));
+    assert_eq!(coppice.operator().set_pruning_enabled(true).told(), Err(PruneError::NoPolicy));
+    assert_eq!(coppice.operator().prune_now(5u64).told(), Err(PruneError::NoPolicy));
     coppice.append_plain(0..10, 100);
     coppice.pass(120);
     assert!(!coppice.prune_status().enabled, "off until a policy is set");
     coppice.set_policy(policy(3)).unwrap();
     assert!(coppice.prune_status().enabled);
-    coppice.operate::<Result<(), PruneError>>("set_pruning_enabled", false).unwrap();
+    coppice.operator().set_pruning_enabled(false).told().unwrap();
     coppice.pass(120);
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.need_prune, status.target), (0, true, 6));
     assert_eq!(status.held_by, Some(HeldBy::Disabled));
     assert_eq!(coppice.prune_now(1_000).blocks, 6);
-    let error = coppice.operate::<Result<PruneRun, PruneError>>("prune_now", 0u64).unwrap_err();
+    let error = coppice.operator().prune_now(0u64).told().unwrap_err();
     assert!(matches!(error, PruneError::Invalid { field, .. } if field == "max_ops"));
 }
 
@@ -114,9 +115,9 @@ fn a_bad_policy_is_refused_and_the_one_in_force_stays() {
     let bad = PrunePolicyArg { target_bytes: Some(1), ..policy(9) };
     let error = coppice.set_policy(bad).unwrap_err();
     assert!(matches!(error, PruneError::Invalid { field, .. } if field == "target_bytes"));
-    assert_eq!(coppice.ask::<Option<PrunePolicy>>("get_prune_policy", ()), Some(set.clone()));
+    assert_eq!(coppice.anyone().get_prune_policy().told(), Some(set.clone()));
     coppice.upgrade();
-    assert_eq!(coppice.ask::<Option<PrunePolicy>>("get_prune_policy", ()), Some(set));
+    assert_eq!(coppice.anyone().get_prune_policy().told(), Some(set));
 }
 
 /// The reason for it all: a moving window of blocks stops growing, and stays there.

@@ -2,6 +2,7 @@
 
 use coppice_interface::*;
 use coppice_tests::blocks::{self, hash, plain, plain_id};
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, LOG_CLASS};
 use serde_bytes::ByteBuf;
 
@@ -25,7 +26,7 @@ fn an_empty_chain_has_no_head_and_no_blocks() {
     assert_eq!(coppice.block(0), Err(ReadError::NotFound));
     assert_eq!(coppice.location([0; 32]), Err(ReadError::NotFound));
     assert_eq!(coppice.prune_status().oldest_kept_block, None);
-    assert!(coppice.ask::<Health>("health", ()).healthy);
+    assert!(coppice.anyone().health().told().healthy);
 }
 
 #[test]
@@ -40,7 +41,7 @@ fn a_block_reads_back_as_it_was_appended() {
     assert_eq!(block.header.sha256, appended.sha256);
     let receipts = blocks::receipts(105, 3).len() as u64;
     assert_eq!(block.header.lengths, [40_000, receipts, 104].into());
-    let header: Result<BlockHeader, ReadError> = coppice.ask("get_block_header", (105u64,));
+    let header: Result<BlockHeader, ReadError> = coppice.anyone().get_block_header(105u64).told();
     assert_eq!(header, Ok(block.header));
     assert_eq!(coppice.head(), Some(109));
 }
@@ -49,9 +50,8 @@ fn a_block_reads_back_as_it_was_appended() {
 fn segments_are_read_in_parts() {
     let coppice = chain();
     let body = plain(103, 3, 40_000).body;
-    let read = |segment: u8, offset: u64, length: u64| {
-        coppice.ask::<Result<SegmentPart, ReadError>>("read_segment", (103u64, segment, offset, length))
-    };
+    let read =
+        |segment: u8, offset: u64, length: u64| coppice.anyone().read_segment(103u64, segment, offset, length).told();
     let part = read(0, 30_000, 20_000).unwrap();
     assert_eq!((part.bytes.as_slice(), part.total), (&body[30_000..], 40_000));
     assert_eq!(read(0, 40_000, 1).unwrap().bytes.len(), 0);
@@ -71,8 +71,7 @@ fn a_block_that_no_reply_can_hold_is_read_by_segments() {
     assert_eq!(coppice.block(0), Err(ReadError::TooLarge { size, limit }));
     let mut body = Vec::new();
     loop {
-        let args = (0u64, 0u8, body.len() as u64, u64::MAX);
-        let part: Result<SegmentPart, ReadError> = coppice.ask("read_segment", args);
+        let part = coppice.anyone().read_segment(0, 0, body.len() as u64, u64::MAX).told();
         let part = part.unwrap();
         body.extend(part.bytes.as_slice());
         if body.len() as u64 == part.total {
@@ -89,13 +88,13 @@ fn transactions_and_receipts_are_found_by_id() {
     for position in 0..3u64 {
         let id = plain_id(107, position);
         assert_eq!(coppice.location(id), Ok((107, position as u32)));
-        let receipt: Result<Receipt, ReadError> = coppice.ask("get_receipt", (ByteBuf::from(id),));
+        let receipt: Result<Receipt, ReadError> = coppice.anyone().get_receipt(&ByteBuf::from(id)).told();
         let receipt = receipt.unwrap();
         assert_eq!(receipt.bytes, blocks::receipt(107, position as usize));
         assert_eq!((receipt.location.block_number, receipt.location.position), (107, position as u32));
         assert_eq!(receipt.location.block_hash, ByteBuf::from(hash(107)));
     }
-    let receipt = |id: &[u8]| coppice.ask::<Result<Receipt, ReadError>>("get_receipt", (ByteBuf::from(id),));
+    let receipt = |id: &[u8]| coppice.anyone().get_receipt(&ByteBuf::from(id)).told();
     assert_eq!(receipt(&plain_id(107, 3)), Err(ReadError::NotFound));
     assert_eq!(receipt(b"no id"), Err(ReadError::NotFound));
 }
@@ -108,7 +107,7 @@ fn a_block_without_receipts_has_none() {
     blocks::seal(&mut block);
     coppice.append(&block).unwrap();
     let id = ByteBuf::from(plain_id(0, 1));
-    assert_eq!(coppice.ask::<Result<Receipt, ReadError>>("get_receipt", (id,)), Err(ReadError::NotFound));
+    assert_eq!(coppice.anyone().get_receipt(&id).told(), Err(ReadError::NotFound));
     assert_eq!(coppice.location(plain_id(0, 1)), Ok((0, 1)));
 }
 
@@ -117,9 +116,9 @@ fn what_was_pruned_says_so_and_what_never_was_does_not() {
     let coppice = pruned();
     let gone = ReadError::Pruned { first_available: 105 };
     assert_eq!(coppice.block(104), Err(gone.clone()));
-    assert_eq!(coppice.ask::<Result<BlockHeader, ReadError>>("get_block_header", (100u64,)), Err(gone.clone()));
-    assert_eq!(coppice.ask::<Result<BlockStorage, ReadError>>("get_block_storage", (100u64,)), Err(gone.clone()));
-    let segment: Result<SegmentPart, ReadError> = coppice.ask("read_segment", (101u64, 0u8, 0u64, 1u64));
+    assert_eq!(coppice.anyone().get_block_header(100u64).told(), Err(gone.clone()));
+    assert_eq!(coppice.anyone().get_block_storage(100u64).told(), Err(gone.clone()));
+    let segment: Result<SegmentPart, ReadError> = coppice.anyone().read_segment(101u64, 0u8, 0u64, 1u64).told();
     assert_eq!(segment, Err(gone));
     assert_eq!(coppice.block(99), Err(ReadError::NotFound), "before the first block");
     assert_eq!(coppice.block(110), Err(ReadError::NotFound), "behind the head");
@@ -132,7 +131,7 @@ fn storage_says_which_blobs_a_block_touches() {
     let coppice = pruned();
     let mut end = None;
     for number in 105..110u64 {
-        let storage: Result<BlockStorage, ReadError> = coppice.ask("get_block_storage", (number,));
+        let storage: Result<BlockStorage, ReadError> = coppice.anyone().get_block_storage(number).told();
         let storage = storage.unwrap();
         let len: u64 = storage.lengths.sum();
         assert!(end.is_none_or(|end| end == storage.log_offset), "blocks lie one after the other");

@@ -5,6 +5,7 @@ use crate::utxo::{all_ok, configure, create, get, set_mined, spend};
 use coppice_host::{Host, Limits, StablePagePrices};
 use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain};
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
@@ -91,7 +92,10 @@ fn a_family_that_is_too_much_for_a_message_is_refused_whole() {
     }
     let before: Vec<UtxoRecord> = txs.iter().map(|tx| get(&coppice, tx).unwrap()).collect();
     let mark = || -> Batch<Result<Conflict, UtxoError>> {
-        coppice.produce("utxo_set_conflicting", UtxoSetConflictingBatch { height: 12, txids: vec![txs[0].id()] })
+        coppice
+            .producer()
+            .utxo_set_conflicting(&UtxoSetConflictingBatch { height: 12, txids: vec![txs[0].id()] })
+            .told()
     };
     let dear = StablePagePrices { first_access: 300_000_000, first_write: 0 };
     host.set_limits(Limits { stable_page_prices: dear, ..Limits::default() });

@@ -2,11 +2,12 @@
 
 use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, id, plain, plain_id, upload, with_keys};
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who};
 use serde_bytes::ByteBuf;
 
 fn reset_with(coppice: &Coppice, head_hash: &[u8], drop_unexported: bool) -> Result<ChainReset, ResetError> {
-    coppice.operate("reset_chain", ResetChain { head_hash: ByteBuf::from(head_hash), drop_unexported })
+    coppice.operator().reset_chain(&ResetChain { head_hash: ByteBuf::from(head_hash), drop_unexported }).told()
 }
 
 /// Resets a chain whose head is block `head`.
@@ -69,18 +70,18 @@ fn each_refusal_names_itself_and_changes_nothing() {
     }
     for who in [Who::Producer, Who::Stranger, Who::Exporter] {
         let argument = ResetChain { head_hash: ByteBuf::from(hash(8)), drop_unexported: true };
-        let refused = coppice.call::<Result<ChainReset, ResetError>>(who, "reset_chain", (argument,));
+        let refused = coppice.by(who).reset_chain(&argument).heard();
         assert!(refused.is_err(), "{who:?}");
     }
     let begin = upload(&plain(9, 1, 10), 10).0;
-    coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).unwrap();
+    coppice.producer().begin_block(&begin).told().unwrap();
     assert!(matches!(reset_with(&coppice, &hash(8), true), Err(ResetError::UploadOpen { .. })));
-    coppice.produce::<Result<bool, UploadError>>("abort_block", 9u64).unwrap();
+    coppice.producer().abort_block(9u64).told().unwrap();
     // A rollback that takes several messages.
     let few = PrunePolicyArg { max_ops_per_tick: Some(1), retain_blocks: Some(100), ..PrunePolicyArg::default() };
     coppice.set_policy(few).unwrap();
     coppice.append_plain(9..20, 10);
-    let done = coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", 8u64).unwrap();
+    let done = coppice.producer().rollback_to(8u64).told().unwrap();
     assert!(done.has_more);
     let underway = Err(ResetError::RollbackUnderway { to: 8 });
     assert_eq!(reset_with(&coppice, &hash(done.head), true), underway);
@@ -119,7 +120,7 @@ fn the_chain_begins_again_at_any_number_and_nothing_of_before_is_found() {
         let waits = coppice.append(&shared(at, 1));
         assert_eq!(waits, Err(AppendError::ResetUnderway { left: done.left }));
         let begin = upload(&plain(at, 1, 10), 10).0;
-        let waits = coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin);
+        let waits = coppice.producer().begin_block(&begin).told();
         assert_eq!(waits, Err(AppendError::ResetUnderway { left: done.left }));
         coppice.upgrade();
         coppice.pass(60);
@@ -143,7 +144,7 @@ fn the_chain_begins_again_at_any_number_and_nothing_of_before_is_found() {
         let status = coppice.prune_status();
         assert_eq!((status.transaction_index.entries, status.key_index.entries, status.faults), (3, 3, 0), "{at}");
         assert_eq!(status.backlog.debt, 0);
-        assert_eq!(coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", end - 2).unwrap().head, end - 2);
+        assert_eq!(coppice.producer().rollback_to(end - 2).told().unwrap().head, end - 2);
     }
 }
 
@@ -171,7 +172,7 @@ fn cursors_of_before_are_told_of_the_reset() {
     let coppice = Coppice::new();
     (0..6).for_each(|number| coppice.append(&shared(number, 0)).unwrap());
     // One that says when it was made, as a rollback has been before, and one that does not.
-    coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", 4u64).unwrap();
+    coppice.producer().rollback_to(4u64).told().unwrap();
     coppice.append(&shared(5, 0)).unwrap();
     let exports = [(0, 0), (2, 3), (5, 0)].map(|(number, segment)| {
         let hash = ByteBuf::from(hash(number));

@@ -4,6 +4,7 @@
 use coppice_host::{Checkpoint, Host, Kind, Outcome};
 use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, id, plain, plain_id, seal, upload, with_keys};
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, default_arg};
 use coppice_tests::model;
 use serde_bytes::ByteBuf;
@@ -100,11 +101,11 @@ fn view(coppice: &Coppice, of: &AppendBlock) -> View {
     let mut keys = some(own);
     keys.extend([0, 3, LARGE - 1].into_iter().flat_map(|number| some(ids(number, HALF..MOST))));
     let head = coppice.head();
-    let at = head.map(|head| coppice.ask::<Result<BlockHeader, ReadError>>("get_block_header", (head,)).unwrap());
+    let at = head.map(|head| coppice.anyone().get_block_header(head).told().unwrap());
     let at = at.map(|at| ExportCursor { number: at.number, hash: at.hash, segment: 3, offset: 0, rollbacks: 0 });
     View {
         head,
-        headers: (LARGE - 4..NEXT + 2).map(|number| coppice.ask("get_block_header", (number,))).collect(),
+        headers: (LARGE - 4..NEXT + 2).map(|number| coppice.anyone().get_block_header(number).told()).collect(),
         newest: coppice.block(NEXT - 1),
         locations: wanted.into_iter().map(|id| coppice.location(id)).collect(),
         transactions: keys.iter().map(|key| coppice.find_all(key, 0)).collect(),
@@ -114,14 +115,14 @@ fn view(coppice: &Coppice, of: &AppendBlock) -> View {
 
 fn put(coppice: &Coppice, block: &AppendBlock) {
     let (begin, chunks) = upload(block, 1 << 20);
-    coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).unwrap();
+    coppice.producer().begin_block(&begin).told().unwrap();
     for (chunk, bytes) in (0..).zip(chunks) {
         coppice.put(block.number, chunk, bytes).unwrap();
     }
 }
 
 fn commit(coppice: &Coppice, block: &AppendBlock) -> Result<Commit, UploadError> {
-    coppice.produce("commit_block", block_id(block))
+    coppice.producer().commit_block(&block_id(block)).told()
 }
 
 /// Blocks that come next: of ids that nobody has; of as many ids and keys, some of which kept blocks have; and of ids that all are
@@ -178,7 +179,7 @@ fn a_commit_enters_a_slice_in_each_message_and_nobody_sees_it_before_the_last() 
 /// Rolls back by calls alone, with something between them.
 fn roll_back(coppice: &Coppice, to: u64, between: impl Fn(&Coppice)) {
     for _ in 0..100 {
-        let done = coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", to).unwrap();
+        let done = coppice.producer().rollback_to(to).told().unwrap();
         if !done.has_more {
             return assert_eq!(done.head, to);
         }
@@ -197,15 +198,15 @@ fn half_entered(coppice: &Coppice, block: &AppendBlock, slices: u64) {
 
 /// Ticks until the upload is gone, with an upgrade between; answers how many rounds that took.
 fn undone(coppice: &Coppice, block: &AppendBlock, before: &View) -> u64 {
-    let open = |coppice: &Coppice| coppice.ask::<Option<OpenBlock>>("get_upload", ()).is_some();
+    let open = |coppice: &Coppice| coppice.anyone().get_upload().told().is_some();
     let mut rounds = 0;
     while open(coppice) {
         let begin = upload(&plain(NEXT, 1, 10), 10).0;
-        match coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin) {
+        match coppice.producer().begin_block(&begin).told() {
             Err(error) => assert!(matches!(error, AppendError::UploadOpen { .. }), "{error:?}"),
             // It was undone meanwhile.
             Ok(_) => {
-                assert_eq!(coppice.produce::<Result<bool, UploadError>>("abort_block", NEXT), Ok(true));
+                assert_eq!(coppice.producer().abort_block(NEXT).told(), Ok(true));
                 break;
             }
         }
@@ -234,7 +235,7 @@ fn an_abort_in_the_middle_takes_a_slice_out_in_each_message() {
         let indexed = entries(&coppice);
         half_entered(&coppice, &block, 6);
         host.take_executions();
-        assert_eq!(coppice.produce::<Result<bool, UploadError>>("abort_block", NEXT), Ok(true));
+        assert_eq!(coppice.producer().abort_block(NEXT).told(), Ok(true));
         assert!(undone(&coppice, &block, &before) >= 1, "{what}");
         assert!(small(&host, &format!("an abort of {what}")) > 6);
         assert_eq!((view(&coppice, &block), entries(&coppice)), (before, indexed), "{what}");
@@ -257,7 +258,7 @@ fn a_commit_that_nobody_goes_on_with_expires_and_is_undone() {
     roll_back(&coppice, NEXT - 1, |_| {});
     half_entered(&coppice, &block, 7);
     coppice.pass(100);
-    assert!(coppice.ask::<Option<OpenBlock>>("get_upload", ()).is_some());
+    assert!(coppice.anyone().get_upload().told().is_some());
     host.take_executions();
     coppice.pass(30);
     undone(&coppice, &block, &before);
@@ -270,7 +271,7 @@ fn a_commit_that_nobody_goes_on_with_expires_and_is_undone() {
 #[test]
 fn a_rollback_takes_a_slice_out_in_each_message_and_ticks_finish_it() {
     let (coppice, host) = large();
-    let roll = |to: u64| coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", to);
+    let roll = |to: u64| coppice.producer().rollback_to(to).told();
     let seen = |what: &str| {
         let head = coppice.head().unwrap();
         for number in LARGE - 5..LARGE {
@@ -281,7 +282,7 @@ fn a_rollback_takes_a_slice_out_in_each_message_and_ticks_finish_it() {
                 assert_eq!(coppice.location(own[at]), place, "{what}: the head is {head}");
                 assert_eq!(coppice.find_all(&keys[at], 0), place.into_iter().collect::<Vec<_>>(), "{what}");
             }
-            let header: Result<BlockHeader, ReadError> = coppice.ask("get_block_header", (number,));
+            let header: Result<BlockHeader, ReadError> = coppice.anyone().get_block_header(number).told();
             assert_eq!(header.is_ok(), number <= head, "{what}");
         }
         head
@@ -293,7 +294,7 @@ fn a_rollback_takes_a_slice_out_in_each_message_and_ticks_finish_it() {
     assert_eq!(coppice.append(&plain(done.head + 1, 1, 10)), underway());
     assert_eq!(roll(20), Err(RollbackError::RollbackUnderway { to: 19 }));
     let begin = upload(&plain(done.head + 1, 1, 10), 10).0;
-    assert_eq!(coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).err(), underway().err());
+    assert_eq!(coppice.producer().begin_block(&begin).told().err(), underway().err());
     coppice.upgrade();
     seen("upgraded");
     // Deeper, and as far as may be pruned behind it.
@@ -304,7 +305,7 @@ fn a_rollback_takes_a_slice_out_in_each_message_and_ticks_finish_it() {
     coppice.set_policy(policy).unwrap();
     coppice.prune_now(10_000);
     assert_eq!(coppice.prune_status().pruned_before_block, 16, "two below the block that will be the head");
-    coppice.operate::<Result<(), PruneError>>("set_pruning_enabled", false).unwrap();
+    coppice.operator().set_pruning_enabled(false).told().unwrap();
     let is_under_way = || coppice.append(&plain(NEXT, 1, 10)) == Err(AppendError::RollbackUnderway { to: 18 });
     let mut rounds = 0;
     while is_under_way() {

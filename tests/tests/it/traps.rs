@@ -3,6 +3,7 @@
 use coppice_host::{Host, Kind, Outcome, StableAccess};
 use coppice_interface::*;
 use coppice_tests::blocks::{block, id, plain, plain_id, seal, upload};
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
 use serde_bytes::ByteBuf;
 use std::cell::RefCell;
@@ -26,11 +27,11 @@ fn policy() -> PrunePolicyArg {
 }
 
 fn enable(coppice: &Coppice, enabled: bool) {
-    coppice.operate::<Result<(), PruneError>>("set_pruning_enabled", enabled).unwrap();
+    coppice.operator().set_pruning_enabled(enabled).told().unwrap();
 }
 
 fn health(coppice: &Coppice) -> Health {
-    coppice.ask("health", ())
+    coppice.anyone().health().told()
 }
 
 fn logged(coppice: &Coppice, host: &Host, line: &str) -> bool {
@@ -85,9 +86,9 @@ fn check_named(coppice: &Coppice, host: &Host, name: &str, what: &str) {
     assert!(logged(coppice, host, &format!("passed over, as it traps: {name}")), "{what}");
     assert_eq!((status.faults, status.acknowledged_faults), (1, 0), "{what}");
     // Some of them only: there is more to see.
-    assert_eq!(coppice.operate::<u64>("acknowledge_faults", 0u64), 0);
+    assert_eq!(coppice.operator().acknowledge_faults(0u64).told(), 0);
     assert!(!health(coppice).healthy);
-    assert_eq!(coppice.operate::<u64>("acknowledge_faults", 1_000u64), 1);
+    assert_eq!(coppice.operator().acknowledge_faults(1_000u64).told(), 1);
     let health_now = health(coppice);
     assert!(health_now.healthy, "{what}: {health_now:?}");
     let codes: Vec<ProblemCode> = health_now.problems.iter().map(|problem| problem.code).collect();
@@ -235,7 +236,7 @@ fn new_faults_are_seen_when_old_ones_are_acknowledged() {
         problems.iter().any(|problem| problem.code == ProblemCode::Damaged && problem.message.starts_with("1 damaged")),
         "{problems:?}"
     );
-    assert_eq!(coppice.operate::<u64>("acknowledge_faults", 2u64), 2);
+    assert_eq!(coppice.operator().acknowledge_faults(2u64).told(), 2);
     assert!(health(&coppice).healthy);
 }
 
@@ -309,12 +310,11 @@ fn a_slice_whose_sweep_traps_is_passed_over_and_all_others_are_swept() {
 fn what_comes_before_pruning_is_passed_over_too() {
     let (coppice, host) = chain();
     let (begin, _) = upload(&plain(BLOCKS, 1, 3 * LOG_CLASS as usize), 1 << 16);
-    coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", begin).unwrap();
+    coppice.producer().begin_block(&begin).told().unwrap();
     let start = host.checkpoint();
     let coppice = Rc::new(coppice);
     let [first, second] = [Rc::clone(&coppice), Rc::clone(&coppice)];
-    let abort: Box<dyn FnOnce()> =
-        Box::new(move || assert_eq!(first.produce::<Result<bool, UploadError>>("abort_block", BLOCKS), Ok(true)));
+    let abort: Box<dyn FnOnce()> = Box::new(move || assert_eq!(first.producer().abort_block(BLOCKS).told(), Ok(true)));
     let prune: Box<dyn FnOnce()> = Box::new(move || {
         second.prune_now(10_000);
     });
@@ -336,12 +336,12 @@ fn what_comes_before_pruning_is_passed_over_too() {
     let ticks = coppice.prune_status().ticks;
     (0..50).for_each(|_| coppice.ic.tick());
     assert!(coppice.prune_status().ticks <= ticks + 1, "{} ticks", coppice.prune_status().ticks - ticks);
-    assert!(coppice.ask::<Option<OpenBlock>>("get_upload", ()).is_some());
+    assert!(coppice.anyone().get_upload().told().is_some());
     check_named(&coppice, &host, "dropping an upload", "upload");
     // It is tried again then.
     host.faults().clear();
     coppice.pass(60);
-    assert_eq!(coppice.ask::<Option<OpenBlock>>("get_upload", ()), None);
+    assert_eq!(coppice.anyone().get_upload().told(), None);
     assert_eq!(coppice.storage().owners[1].kept_bytes, 0);
 
     // A rollback that traps in its third message, with pruning switched off.
@@ -349,8 +349,7 @@ fn what_comes_before_pruning_is_passed_over_too() {
     coppice.set_policy(PrunePolicyArg { max_ops_per_tick: Some(1), ..policy() }).unwrap();
     coppice.append_plain(BLOCKS..BLOCKS + 6, LOG_CLASS as usize);
     let start = host.checkpoint();
-    let roll =
-        |coppice: &Coppice| coppice.produce::<Result<Rollback, RollbackError>>("rollback_to", BLOCKS + 1).unwrap();
+    let roll = |coppice: &Coppice| coppice.producer().rollback_to(BLOCKS + 1).told().unwrap();
     let each = (0..8).map(|_| {
         let coppice = Rc::clone(&coppice);
         Box::new(move || {
@@ -387,7 +386,7 @@ fn what_comes_before_pruning_is_passed_over_too() {
 fn check_named_again(coppice: &Coppice, name: &str) {
     let status = coppice.prune_status();
     assert!(status.set_aside.iter().any(|piece| piece.starts_with(name)), "{:?}", status.set_aside);
-    assert_eq!(coppice.operate::<u64>("acknowledge_faults", status.faults), status.faults);
+    assert_eq!(coppice.operator().acknowledge_faults(status.faults).told(), status.faults);
     assert!(health(coppice).healthy, "{:?}", health(coppice));
 }
 

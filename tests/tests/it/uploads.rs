@@ -2,19 +2,20 @@
 
 use coppice_interface::*;
 use coppice_tests::blocks::{block_id, plain, plain_id, upload};
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, LOG_CLASS};
 use serde_bytes::ByteBuf;
 
 fn begin(coppice: &Coppice, block: &AppendBlock, chunk_size: usize) -> Result<UploadProgress, AppendError> {
-    coppice.produce("begin_block", upload(block, chunk_size).0)
+    coppice.producer().begin_block(&upload(block, chunk_size).0).told()
 }
 
 fn commit(coppice: &Coppice, block: &AppendBlock) -> Result<Commit, UploadError> {
-    coppice.produce("commit_block", block_id(block))
+    coppice.producer().commit_block(&block_id(block)).told()
 }
 
 fn abort(coppice: &Coppice, number: u64) -> Result<bool, UploadError> {
-    coppice.produce("abort_block", number)
+    coppice.producer().abort_block(number).told()
 }
 
 #[test]
@@ -34,7 +35,7 @@ fn an_upload_interrupted_by_an_upgrade_between_every_two_messages_ends_the_same(
         assert_eq!(coppice.head(), Some(0), "nothing of it is seen before the commit");
         assert_eq!(coppice.location(plain_id(1, 0)), Err(ReadError::NotFound));
     }
-    let upload: Option<OpenBlock> = coppice.ask("get_upload", ());
+    let upload: Option<OpenBlock> = coppice.anyone().get_upload().told();
     assert_eq!(
         upload,
         Some(OpenBlock { number: 1, progress: UploadProgress { chunks: chunks.len() as u32, missing: 0 } })
@@ -64,7 +65,7 @@ fn each_mistake_is_named_and_changes_nothing() {
     assert_eq!(begin(&coppice, &plain(1, 0, 20_000), 1), too_large("chunks", 16_384));
     let (zero, _) = upload(&block, 400);
     let zero = BeginBlock { chunk_size: 0, ..zero };
-    let error = coppice.produce::<Result<UploadProgress, AppendError>>("begin_block", zero).unwrap_err();
+    let error = coppice.producer().begin_block(&zero).told().unwrap_err();
     assert!(matches!(error, AppendError::BadEncoding { .. }), "{error:?}");
 
     let progress = begin(&coppice, &block, 400).unwrap();
@@ -92,7 +93,7 @@ fn each_mistake_is_named_and_changes_nothing() {
     assert_eq!(commit(&coppice, &stranger), refused);
     assert_eq!(commit(&coppice, &block), Ok(Commit::Done));
     assert_eq!(begin(&coppice, &block, 400), Ok(UploadProgress { chunks: n, missing: 0 }), "it is kept already");
-    assert_eq!(coppice.ask::<Option<OpenBlock>>("get_upload", ()), None);
+    assert_eq!(coppice.anyone().get_upload().told(), None);
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn what_is_not_well_formed_is_found_at_the_commit_and_the_upload_stays_open() {
 fn an_uploaded_block_is_checked_against_its_digests_where_the_setting_says_so() {
     let coppice = Coppice::new();
     let change = ConfigChange { verify_segments: Some(true), ..ConfigChange::default() };
-    coppice.operate::<Result<Config, ConfigError>>("set_config", change).unwrap();
+    coppice.operator().set_config(&change).told().unwrap();
     let mut wrong = plain(0, 3, 2_500_000);
     wrong.sha256[0] = ByteBuf::from(vec![7; 32]);
     let error = coppice.upload(&wrong, 1 << 20).unwrap_err();
@@ -144,9 +145,9 @@ fn an_aborted_or_expired_upload_leaves_no_byte_behind() {
     coppice.pass(100);
     coppice.put(1, 0, upload(&large, 100_000).1[0].clone()).unwrap();
     coppice.pass(100);
-    assert!(coppice.ask::<Option<OpenBlock>>("get_upload", ()).is_some(), "it was touched 100 s ago");
+    assert!(coppice.anyone().get_upload().told().is_some(), "it was touched 100 s ago");
     coppice.pass(30);
-    assert_eq!(coppice.ask::<Option<OpenBlock>>("get_upload", ()), None);
+    assert_eq!(coppice.anyone().get_upload().told(), None);
     assert_eq!(used(&coppice.storage()), used(&before));
     assert_eq!(coppice.append(&plain(1, 2, 10)), Ok(()));
 }

@@ -1,6 +1,7 @@
 //! UTXO records through the interface: batches, roles, uploads, upgrades at every message.
 
 use coppice_interface::*;
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who};
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
@@ -8,25 +9,25 @@ use serde_bytes::ByteBuf;
 pub type Done<T> = Batch<Result<T, UtxoError>>;
 
 pub fn create(coppice: &Coppice, height: u32, items: Vec<UtxoCreate>) -> Batch<Result<UtxoCreated, UtxoCreateError>> {
-    coppice.produce("utxo_create", UtxoCreateBatch { height, items })
+    coppice.producer().utxo_create(&UtxoCreateBatch { height, items }).told()
 }
 
 pub fn spend(coppice: &Coppice, height: u32, items: Vec<TransactionSpends>) -> Batch<Result<u32, Vec<RefusedSpend>>> {
-    coppice.produce("utxo_spend", UtxoSpendBatch { height, items })
+    coppice.producer().utxo_spend(&UtxoSpendBatch { height, items }).told()
 }
 
 pub fn set_mined(coppice: &Coppice, height: u32, block_id: u32, txs: &[&Tx], unset: bool) -> Done<Vec<u32>> {
     let items = txs.iter().map(|tx| MinedTransaction { txid: tx.id(), subtree: 3 }).collect();
     let set = UtxoSetMinedBatch { height, block_id, block_height: height, on_longest_chain: !unset, unset, items };
-    coppice.produce("utxo_set_mined", set)
+    coppice.producer().utxo_set_mined(&set).told()
 }
 
 pub fn get(coppice: &Coppice, tx: &Tx) -> Result<UtxoRecord, UtxoError> {
-    coppice.ask("utxo_get", (UtxoGet { txid: tx.id(), first: 0, limit: 10_000 },))
+    coppice.anyone().utxo_get(&UtxoGet { txid: tx.id(), first: 0, limit: 10_000 }).told()
 }
 
 pub fn configure(coppice: &Coppice, change: UtxoSettingsChange) -> Result<Config, ConfigError> {
-    coppice.operate("set_config", ConfigChange { utxo: Some(change), ..ConfigChange::default() })
+    coppice.operator().set_config(&ConfigChange { utxo: Some(change), ..ConfigChange::default() }).told()
 }
 
 pub fn all_ok<T: std::fmt::Debug, E: std::fmt::Debug>(batch: Batch<Result<T, E>>) -> Vec<T> {
@@ -41,7 +42,7 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
     let rival = Tx::of(3, &[(parent.txid, 1)], 1);
     let grandchild = Tx::of(4, &[(child.txid, 1)], 1);
     let alert = Grant { principal: Who::Alert.principal(), role: Role::Alert };
-    coppice.operate::<Result<(), RoleError>>("grant_role", alert).unwrap();
+    coppice.operator().grant_role(&alert).told().unwrap();
     let alerted = |method: &str, height: u32, vout: u32| -> Done<u32> {
         let target = FreezeTarget { txid: parent.id(), vout: Some(vout), utxo_hash: None };
         coppice.call(Who::Alert, method, (UtxoFreezeBatch { height, items: vec![target] },)).unwrap()
@@ -64,11 +65,11 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
     after_each(coppice);
     let item = Reassign {
         outpoint: parent.outpoint(2),
-        utxo_hash: ByteBuf::from(parent.hash(2)),
-        new_utxo_hash: ByteBuf::from([5; 32]),
+        utxo_hash: UtxoHash::from(parent.hash(2)),
+        new_utxo_hash: UtxoHash::from([5; 32]),
     };
     let reassigned: Done<u32> =
-        coppice.call(Who::Alert, "utxo_reassign", (UtxoReassignBatch { height: 12, items: vec![item] },)).unwrap();
+        coppice.by(Who::Alert).utxo_reassign(&UtxoReassignBatch { height: 12, items: vec![item] }).told();
     assert_eq!(all_ok(reassigned), [1_012]);
     after_each(coppice);
     assert_eq!(all_ok(alerted("utxo_freeze", 12, 2)), [1]);
@@ -77,13 +78,13 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
     after_each(coppice);
     for locked in [true, false] {
         let set = UtxoSetLockedBatch { height: 12, locked, txids: vec![grandchild.id()] };
-        all_ok::<(), UtxoError>(coppice.produce("utxo_set_locked", set));
+        all_ok::<(), UtxoError>(coppice.producer().utxo_set_locked(&set).told());
         assert_eq!(get(coppice, &grandchild).unwrap().locked, locked);
         after_each(coppice);
     }
     let unspend = |of: &Tx, vout: u32, by: &Tx, vin: u32| Unspend {
         outpoint: of.outpoint(vout),
-        utxo_hash: ByteBuf::from(of.hash(vout)),
+        utxo_hash: UtxoHash::from(of.hash(vout)),
         spender: Spender { txid: by.id(), vin },
     };
     let items = vec![
@@ -92,7 +93,7 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
         unspend(&child, 1, &grandchild, 0),
         unspend(&parent, 1, &rival, 0),
     ];
-    let done: Done<bool> = coppice.produce("utxo_unspend", UtxoUnspendBatch { height: 12, items });
+    let done: Done<bool> = coppice.producer().utxo_unspend(&UtxoUnspendBatch { height: 12, items }).told();
     assert_eq!(all_ok(done), [true, false, true, false]);
     assert_eq!(get(coppice, &parent).unwrap().spent_utxos, 1);
     after_each(coppice);
@@ -104,11 +105,11 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
     all_ok(set_mined(coppice, 13, 7, &[&child], true));
     after_each(coppice);
     let arg = UtxoProcessConflicting { height: 14, winners: vec![rival.id()] };
-    let resolved: Result<ConflictResolution, ConflictError> = coppice.produce("utxo_process_conflicting", arg);
+    let resolved: Result<ConflictResolution, ConflictError> = coppice.producer().utxo_process_conflicting(&arg).told();
     assert_eq!(resolved.unwrap().losers, [child.id(), grandchild.id()]);
     after_each(coppice);
     let preserve = UtxoPreserveBatch { until: 99, txids: vec![child.id(), ByteBuf::from([1; 32])] };
-    assert_eq!(all_ok::<bool, UtxoError>(coppice.produce("utxo_preserve", preserve)), [true, false]);
+    assert_eq!(all_ok::<bool, UtxoError>(coppice.producer().utxo_preserve(&preserve).told()), [true, false]);
     after_each(coppice);
     [&parent, &child, &rival, &grandchild].map(|tx| UtxoRecord { created_at: 0, ..get(coppice, tx).unwrap() }).into()
 }
@@ -154,7 +155,7 @@ fn a_message_full_of_nonsense_is_answered_item_by_item() {
     let batch = create(&coppice, 5, vec![nothing; 15_000]);
     assert_eq!(batch.results.len() + batch.remaining as usize, 15_000);
     assert!(batch.results.iter().all(|result| matches!(result, Err(UtxoCreateError::BadTransaction { at: 0, .. }))));
-    let bad = Spend { txid: ByteBuf::new(), vout: 0, utxo_hash: ByteBuf::new(), vin: 0 };
+    let bad = Spend { txid: ByteBuf::new(), vout: 0, utxo_hash: UtxoHash::default(), vin: 0 };
     let spends = vec![TransactionSpends { spender: ByteBuf::from([1; 32]), spends: vec![bad; 6_000] }; 2];
     let batch = spend(&coppice, 5, spends);
     let errors = batch.results[0].as_ref().unwrap_err();
@@ -167,11 +168,13 @@ fn a_transaction_longer_than_a_message_comes_in_chunks_and_is_read_in_parts() {
     let coppice = Coppice::new();
     let tx = Tx::new(&[([7; 32], 0)], &[(5, vec![0x51; 3_000_000]), (6, vec![0x51])]);
     let begin = BeginTransaction { txid: tx.id(), length: tx.raw.len() as u64, chunk_size: 1 << 20 };
-    let begun: Result<UploadProgress, TransactionUploadError> = coppice.produce("utxo_begin_transaction", begin);
+    let begun: Result<UploadProgress, TransactionUploadError> =
+        coppice.producer().utxo_begin_transaction(&begin).told();
     assert_eq!(begun, Ok(UploadProgress { chunks: 3, missing: 3 }));
     for (chunk, bytes) in (0..).zip(tx.raw.chunks(1 << 20)) {
         let put = PutTransactionChunk { txid: tx.id(), chunk, bytes: ByteBuf::from(bytes) };
-        let done: Result<UploadProgress, TransactionUploadError> = coppice.produce("utxo_put_transaction_chunk", put);
+        let done: Result<UploadProgress, TransactionUploadError> =
+            coppice.producer().utxo_put_transaction_chunk(&put).told();
         assert_eq!(done.unwrap().missing, 2 - chunk);
         coppice.upgrade();
     }
@@ -180,13 +183,13 @@ fn a_transaction_longer_than_a_message_comes_in_chunks_and_is_read_in_parts() {
     let mut bytes = Vec::new();
     while bytes.len() < tx.raw.len() {
         let arg = UtxoGetPart { txid: tx.id(), offset: bytes.len() as u64, length: u64::MAX };
-        let part: Result<TransactionPart, UtxoError> = coppice.ask("utxo_get_transaction", (arg,));
+        let part: Result<TransactionPart, UtxoError> = coppice.anyone().utxo_get_transaction(&arg).told();
         bytes.extend_from_slice(&part.unwrap().bytes);
     }
     assert_eq!(bytes, tx.raw);
     let outpoints = vec![tx.outpoint(0), tx.outpoint(1), tx.outpoint(2)];
     let arg = UtxoGetSpend { height: 5, outpoints };
-    let states: Result<Vec<UtxoSpendState>, UtxoError> = coppice.ask("utxo_get_spend", (arg,));
+    let states: Result<Vec<UtxoSpendState>, UtxoError> = coppice.anyone().utxo_get_spend(&arg).told();
     let statuses: Vec<SpendStatus> = states.unwrap().into_iter().map(|state| state.status).collect();
     assert_eq!(statuses, [SpendStatus::Ok, SpendStatus::Ok, SpendStatus::NotFound]);
 }
@@ -200,13 +203,13 @@ fn a_double_spend_is_marked_with_what_spends_from_it() {
     let spends = vec![parent.spend(0, 0)];
     all_ok(spend(&coppice, 5, vec![TransactionSpends { spender: child.id(), spends }]));
     let arg = UtxoSetConflictingBatch { height: 6, txids: vec![parent.id(), ByteBuf::from([9; 32])] };
-    let done: Done<Conflict> = coppice.produce("utxo_set_conflicting", arg);
+    let done: Done<Conflict> = coppice.producer().utxo_set_conflicting(&arg).told();
     let marked = done.results[0].as_ref().unwrap();
     assert_eq!(marked.marked, [parent.id(), child.id()]);
     assert_eq!(marked.parent_spends.len(), 1);
     assert_eq!(done.results[1], Err(UtxoError::TxNotFound));
     let part = UtxoGetPart { txid: child.id(), offset: 0, length: 100 };
-    let inpoints: Result<InpointsPart, UtxoError> = coppice.ask("utxo_get_inpoints", (part,));
+    let inpoints: Result<InpointsPart, UtxoError> = coppice.anyone().utxo_get_inpoints(&part).told();
     let expected = [&[1, 0, 0, 0][..], &parent.txid, &[1, 0, 0, 0, 0, 0, 0, 0]].concat();
     assert_eq!(inpoints.unwrap().bytes[..], expected);
 }
@@ -215,17 +218,18 @@ fn a_double_spend_is_marked_with_what_spends_from_it() {
 fn an_upload_that_nobody_goes_on_with_expires() {
     let coppice = Coppice::new();
     let begin = BeginTransaction { txid: ByteBuf::from([1; 32]), length: 1 << 20, chunk_size: 1 << 20 };
-    let begun: Result<UploadProgress, TransactionUploadError> = coppice.produce("utxo_begin_transaction", begin);
+    let begun: Result<UploadProgress, TransactionUploadError> =
+        coppice.producer().utxo_begin_transaction(&begin).told();
     begun.unwrap();
     let abort = |txid: [u8; 32]| -> Result<bool, TransactionUploadError> {
-        coppice.produce("utxo_abort_transaction", ByteBuf::from(txid))
+        coppice.producer().utxo_abort_transaction(&ByteBuf::from(txid)).told()
     };
     let other = TransactionUploadError::OtherUpload { txid: ByteBuf::from([1; 32]) };
     assert_eq!(abort([2; 32]), Err(other));
     coppice.pass(110);
-    assert_eq!(coppice.ask::<Vec<OpenTransaction>>("utxo_list_uploads", ()).len(), 1);
+    assert_eq!(coppice.anyone().utxo_list_uploads().told().len(), 1);
     coppice.pass(20);
-    assert_eq!(coppice.ask::<Vec<OpenTransaction>>("utxo_list_uploads", ()), []);
+    assert_eq!(coppice.anyone().utxo_list_uploads().told(), []);
     assert_eq!(coppice.storage().used_bytes, 0);
     assert_eq!(abort([1; 32]), Ok(false));
 }
@@ -243,7 +247,7 @@ fn unmined_transactions_are_listed_as_they_came() {
     all_ok(set_mined(&coppice, 7, 1, &[&txs[3]], true));
     let (mut listed, mut cursor) = (Vec::new(), None::<UnminedCursor>);
     loop {
-        let page: UnminedPage = coppice.ask("utxo_list_unmined", (cursor, 7u32));
+        let page: UnminedPage = coppice.anyone().utxo_list_unmined(cursor.as_ref(), 7u32).told();
         listed.extend(page.transactions);
         cursor = page.cursor;
         if cursor.is_none() {
@@ -264,7 +268,7 @@ fn a_cap_on_memory_refuses_records_and_loses_none() {
     let coppice = Coppice::new();
     let pages = coppice.storage().billed_bytes / 65_536;
     let cap = ConfigChange { max_stable_pages: Some(pages.max(4_096)), ..ConfigChange::default() };
-    coppice.operate::<Result<Config, ConfigError>>("set_config", cap).unwrap();
+    coppice.operator().set_config(&cap).told().unwrap();
     let mut made = 0;
     let refused = (0..200_000u64).step_by(400).find_map(|first| {
         let script = vec![0x51; 3_000];

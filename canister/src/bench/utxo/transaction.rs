@@ -57,7 +57,7 @@ impl Transaction {
         let spend = |(vout, hash): (u32, &Option<[u8; 32]>)| Spend {
             txid: ByteBuf::from(parsed.txid),
             vout,
-            utxo_hash: ByteBuf::from(hash.expect("each has one")),
+            utxo_hash: UtxoHash::from(hash.expect("each has one")),
             vin: vout,
         };
         let spends: Vec<Spend> = (0..).zip(&parsed.outputs).map(spend).collect();

@@ -131,7 +131,7 @@ impl View<'_> {
         let [day, month] = [Span::Day, Span::Month].map(|span| self.state.history.samples(span, now));
         // What is now is newer than the last sample.
         let with_now = |mut samples: Vec<Sample>| {
-            let sample = self.state.sample_now(now);
+            let sample = self.state.sample_now(now, self.state.due().as_ref());
             samples.retain(|other| other.at < now);
             samples.push(sample);
             samples

@@ -10,7 +10,7 @@ use serde_bytes::ByteBuf;
 fn outside(number: u64, inputs: Vec<Outpoint>, outputs: u32) -> UtxoCreate {
     let txid = ByteBuf::from(id(number));
     let store = ExternalStore { blob_key: txid.clone(), file_type: FileType::Tx, store_type: StoreType::Tx };
-    let hash = |vout: u32| (vout % 7 != 3).then(|| ByteBuf::from(id(u64::from(vout))));
+    let hash = |vout: u32| (vout % 7 != 3).then(|| UtxoHash::from(id(u64::from(vout))));
     let source = TransactionSource::Outside(OutsideTransaction {
         txid,
         store,
@@ -116,7 +116,7 @@ impl Both {
 
 fn spends(by: u64, of: u64, vouts: impl Iterator<Item = (u32, u32)>) -> TransactionSpends {
     let spend = |(vout, vin)| {
-        let utxo_hash = ByteBuf::from(id(u64::from(vout)));
+        let utxo_hash = UtxoHash::from(id(u64::from(vout)));
         Spend { txid: ByteBuf::from(id(of)), vout, utxo_hash, vin }
     };
     TransactionSpends { spender: ByteBuf::from(id(by)), spends: vouts.map(spend).collect() }

@@ -35,11 +35,11 @@ fn same<T: Debug + PartialEq>(what: &dyn Debug, store: T, model: T) -> Outcome {
     Ok(())
 }
 
-fn short(bytes: &mut ByteBuf) {
+fn short(bytes: &mut Vec<u8>) {
     bytes.pop();
 }
 
-fn other(bytes: &mut ByteBuf) {
+fn other(bytes: &mut Vec<u8>) {
     if let Some(last) = bytes.last_mut() {
         *last ^= 0x80;
     }
@@ -53,7 +53,7 @@ fn spoil_txid(wrong: Option<Wrong>, txid: &mut ByteBuf) {
     }
 }
 
-fn spoil(wrong: Option<Wrong>, outpoint: &mut Outpoint, hash: &mut ByteBuf) {
+fn spoil(wrong: Option<Wrong>, outpoint: &mut Outpoint, hash: &mut UtxoHash) {
     spoil_txid(wrong, &mut outpoint.txid);
     match wrong {
         Some(Wrong::ShortHash) => short(hash),
@@ -94,7 +94,7 @@ impl<S: Store> Run<'_, S> {
     }
 
     /// An output that qualifies, and its hash.
-    fn output(&self, which: Which, qualifies: impl Fn((Hash, u32), &Output) -> bool) -> (Outpoint, ByteBuf) {
+    fn output(&self, which: Which, qualifies: impl Fn((Hash, u32), &Output) -> bool) -> (Outpoint, UtxoHash) {
         let outputs = |one: &Transaction| (0..one.outputs.max(1)).map(|vout| (one.txid, vout)).collect::<Vec<_>>();
         let all: Vec<(Hash, u32)> = self.transactions.iter().flat_map(outputs).collect();
         let (txid, vout) = choose(which, &all, |at| self.entry(at).is_some_and(|entry| qualifies(at, entry)));
@@ -127,8 +127,8 @@ impl<S: Store> Run<'_, S> {
         self.entry(outpoint)?.hold.as_ref()
     }
 
-    fn hash_of(&self, outpoint: (Hash, u32)) -> ByteBuf {
-        ByteBuf::from(self.entry(outpoint).map_or([0x11; 32], |output| output.hash))
+    fn hash_of(&self, outpoint: (Hash, u32)) -> UtxoHash {
+        UtxoHash::from(self.entry(outpoint).map_or([0x11; 32], |output| output.hash))
     }
 
     /// Does it on both sides, and compares.
@@ -395,7 +395,7 @@ impl<S: Store> Run<'_, S> {
             self.apply(Op::Freeze(FreezeTarget { txid, vout, utxo_hash: None }), self.height)?;
         }
         let new: Vec<u8> = utxo_hash.iter().map(|byte| byte.wrapping_add(1)).collect();
-        let mut new_utxo_hash = ByteBuf::from(new);
+        let mut new_utxo_hash = UtxoHash::from(new);
         if wrong == Some(Wrong::Spender) {
             short(&mut new_utxo_hash);
         }

@@ -170,7 +170,7 @@ pub fn build(templates: &[Template]) -> Vec<Transaction> {
                 let hash = |(vout, kind): (u32, u8)| {
                     let (satoshis, script) = output(kind);
                     (!(5..=6).contains(&kind))
-                        .then(|| ByteBuf::from(utxo_hash(&named(number), vout, &script, satoshis)))
+                        .then(|| UtxoHash::from(utxo_hash(&named(number), vout, &script, satoshis)))
                 };
                 let outpoint = |&(txid, vout): &(Hash, u32)| Outpoint { txid: ByteBuf::from(txid), vout };
                 let (file_type, store_type) = (FileType::Tx, StoreType::Tx);
@@ -219,7 +219,7 @@ pub fn spoil(source: &mut TransactionSource, how: u8) {
             1 => outside.store.blob_key = ByteBuf::new(),
             2 => outside.store.blob_key = ByteBuf::from([1; 1_025]),
             3 => outside.inputs.push(Outpoint { txid: ByteBuf::from([1; 31]), vout: 0 }),
-            _ => outside.utxo_hashes.push(Some(ByteBuf::from([1; 33]))),
+            _ => outside.utxo_hashes.push(Some(UtxoHash::from(vec![1; 33]))),
         },
         TransactionSource::Uploaded(_) => {}
     }

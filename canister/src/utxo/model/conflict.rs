@@ -31,7 +31,7 @@ impl Model {
     fn hold(&self, txid: &Hash, vout: u32) -> Option<Unspend> {
         let output = self.records.get(txid)?.utxo(vout).ok()?;
         let spender = output.hold.as_ref()?.spender();
-        Some(Unspend { outpoint: Outpoint { txid: buf(txid), vout }, utxo_hash: buf(&output.hash), spender })
+        Some(Unspend { outpoint: Outpoint { txid: buf(txid), vout }, utxo_hash: UtxoHash::from(output.hash), spender })
     }
 
     /// What these transactions hold of what their inputs name.

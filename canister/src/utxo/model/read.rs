@@ -99,7 +99,7 @@ impl Model {
             Some(_) if hold.is_some() => SpendStatus::Spent,
             Some(_) => SpendStatus::Ok,
         };
-        let utxo_hash = output.map(|output| buf(&output.hash));
+        let utxo_hash = output.map(|output| UtxoHash::from(output.hash));
         Ok(UtxoSpendState { status, utxo_hash, spender: hold.map(Hold::spender) })
     }
 

@@ -2,7 +2,6 @@
 
 use super::{Call, Hash, hash_argument};
 use coppice_interface::*;
-use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
@@ -240,7 +239,7 @@ fn outside(outside: &OutsideTransaction) -> Result<Given, UtxoRefusal> {
     }
     let parent =
         |input: &Outpoint| -> Result<_, UtxoRefusal> { Ok((hash_argument("inputs", &input.txid)?, input.vout)) };
-    let output = |hash: &Option<ByteBuf>| hash.as_ref().map(|hash| hash_argument("utxo_hashes", hash)).transpose();
+    let output = |hash: &Option<UtxoHash>| hash.as_ref().map(|hash| hash_argument("utxo_hashes", hash)).transpose();
     Ok(Given {
         txid,
         place: TransactionPlace::Outside(outside.store.clone()),

@@ -28,7 +28,7 @@ fn outside(txid: u8, inputs: &[(u8, u32)], outputs: usize) -> UtxoCreate {
         lock_time: 0,
         size: 100,
         inputs: inputs.iter().map(|&(txid, vout)| Outpoint { txid: id(txid), vout }).collect(),
-        utxo_hashes: vec![Some(id(0xcc)); outputs],
+        utxo_hashes: vec![Some(UtxoHash::from([0xcc; 32])); outputs],
     };
     let source = TransactionSource::Outside(source);
     UtxoCreate { source, mined: None, locked: Some(false), conflicting: false, fee: None }
@@ -38,7 +38,7 @@ fn holding(spender: u8, spends: &[(u8, u32)]) -> TransactionSpends {
     let spend = |(&(txid, vout), vin)| Spend {
         txid: ByteBuf::from([txid; 32]),
         vout,
-        utxo_hash: ByteBuf::from([0xcc; 32]),
+        utxo_hash: UtxoHash::from([0xcc; 32]),
         vin,
     };
     TransactionSpends { spender: ByteBuf::from([spender; 32]), spends: spends.iter().zip(0..).map(spend).collect() }
@@ -103,7 +103,7 @@ fn a_coinbase() {
     assert_eq!(record.inpoints, Some(ByteBuf::from([0; 4])));
 
     let hash = record.utxos[0].clone().unwrap();
-    let spends = vec![Spend { txid: buf(&txid), vout: 0, utxo_hash: hash, vin: 1 }];
+    let spends = vec![Spend { txid: buf(&txid), vout: 0, utxo_hash: hash.into_vec().into(), vin: 1 }];
     let item = TransactionSpends { spender: buf(&[7; 32]), spends };
     let immature = UtxoRefusal::CoinbaseImmature { spendable_at: 101 };
     assert_eq!(model.spend(&item, &call(100)), Err(vec![RefusedSpend { spend: 0, error: immature.into() }]));

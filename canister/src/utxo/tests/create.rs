@@ -189,7 +189,7 @@ fn a_transaction_outside_is_believed_and_named() {
         lock_time: 4,
         size: 5_000_000,
         inputs: vec![Outpoint { txid: ByteBuf::from([8; 32]), vout: 6 }],
-        utxo_hashes: vec![Some(ByteBuf::from(tx.hash(0))), None],
+        utxo_hashes: vec![Some(UtxoHash::from(tx.hash(0))), None],
     };
     let item = UtxoCreate { source: TransactionSource::Outside(outside.clone()), fee: Some(9), ..raw(&tx) };
     assert!(w.create(&item).unwrap().external);
@@ -199,7 +199,7 @@ fn a_transaction_outside_is_believed_and_named() {
     assert_eq!(record.utxos, [Some(ByteBuf::from(tx.hash(0))), None]);
     let part = UtxoGetPart { txid: tx.id(), offset: 0, length: 1 };
     assert_eq!(w.store.transaction(&w.blobs, &part), Err(UtxoRefusal::Outside(store)));
-    let bad = OutsideTransaction { utxo_hashes: vec![Some(ByteBuf::from([1; 31]))], ..outside };
+    let bad = OutsideTransaction { utxo_hashes: vec![Some(UtxoHash::from(vec![1; 31]))], ..outside };
     let item = UtxoCreate { source: TransactionSource::Outside(bad), ..raw(&tx) };
     assert!(matches!(w.create(&item), Err(UtxoRefusal::BadArgument { field, .. }) if field == "utxo_hash"));
 }

@@ -184,16 +184,16 @@ fn outputs_unspent_in_one_batch_are_counted_on_their_pages_and_records() {
     }
     let item = |tx: &Tx, vout: u32, vin: u32| Unspend {
         outpoint: tx.outpoint(vout),
-        utxo_hash: ByteBuf::from(tx.hash(vout)),
+        utxo_hash: UtxoHash::from(tx.hash(vout)),
         spender: Spender { txid: by.id(), vin },
     };
-    let wrong = Unspend { utxo_hash: ByteBuf::from([0; 32]), ..item(&a, 1, 1) };
+    let wrong = Unspend { utxo_hash: UtxoHash::from([0; 32]), ..item(&a, 1, 1) };
     let items = [
         (item(&a, 0, 0), Ok(true)),
         (item(&a, 4, 4), Ok(true)),
         (item(&a, 5, 5), Ok(true)),
         (item(&a, 5, 5), Ok(false)),
-        (wrong, Err(UtxoRefusal::UtxoHashMismatch { stored: ByteBuf::from(a.hash(1)) })),
+        (wrong, Err(UtxoRefusal::UtxoHashMismatch { stored: UtxoHash::from(a.hash(1)) })),
         (item(&b, 7, 7), Ok(true)),
         (item(&b, 6, 0), Ok(false)),
         (item(&a, 1, 1), Ok(true)),

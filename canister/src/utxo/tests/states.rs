@@ -275,13 +275,13 @@ fn a_reassigned_output_is_live_and_waits_for_its_height() {
     assert_eq!(record.reassignments.len(), 1);
     assert_eq!(record.reassignments[0].block_height, 1_000);
     let mut spend = tx.spend(0, 0);
-    spend.utxo_hash = ByteBuf::from([7; 32]);
+    spend.utxo_hash = UtxoHash::from([7; 32]);
     w.height = 1_999;
     let refused = w.spend(&child, std::slice::from_ref(&spend));
     assert_eq!(refused, Err(vec![RefusedSpend { spend: 0, error: UtxoSpendError::FrozenUntil { height: 2_000 } }]));
     w.height = 2_000;
     assert_eq!(w.spend(&child, &[tx.spend(0, 0)]).map_err(|e| UtxoRefusal::from(e[0].error.clone())), {
-        Err(UtxoRefusal::UtxoHashMismatch { stored: ByteBuf::from([7; 32]) })
+        Err(UtxoRefusal::UtxoHashMismatch { stored: UtxoHash::from([7; 32]) })
     });
     assert_eq!(w.spend(&child, &[spend]), Ok(1));
     assert_eq!(w.get(&tx).delete_at_height, Some(2_288));
@@ -328,7 +328,7 @@ fn a_winner_of_which_nobody_knows_what_it_spends_is_refused() {
             lock_time: 0,
             size: 9,
             inputs: vec![],
-            utxo_hashes: vec![Some(ByteBuf::from([3; 32]))],
+            utxo_hashes: vec![Some(UtxoHash::from([3; 32]))],
         });
         let item = UtxoCreate { source, mined: None, locked: Some(false), conflicting: true, fee: None };
         w.create(&item).unwrap();

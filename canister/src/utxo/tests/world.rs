@@ -100,7 +100,7 @@ impl Tx {
     }
 
     pub fn spend(&self, vout: u32, vin: u32) -> Spend {
-        Spend { txid: self.id(), vout, utxo_hash: ByteBuf::from(self.hash(vout)), vin }
+        Spend { txid: self.id(), vout, utxo_hash: UtxoHash::from(self.hash(vout)), vin }
     }
 }
 
@@ -167,7 +167,7 @@ impl World {
         let call = self.call();
         let item = Unspend {
             outpoint: of.outpoint(vout),
-            utxo_hash: ByteBuf::from(of.hash(vout)),
+            utxo_hash: UtxoHash::from(of.hash(vout)),
             spender: Spender { txid: by.id(), vin },
         };
         let mut last = LastUnspent::default();
@@ -205,8 +205,8 @@ impl World {
         let call = self.call();
         let item = Reassign {
             outpoint: tx.outpoint(vout),
-            utxo_hash: ByteBuf::from(tx.hash(vout)),
-            new_utxo_hash: ByteBuf::from(new),
+            utxo_hash: UtxoHash::from(tx.hash(vout)),
+            new_utxo_hash: UtxoHash::from(new),
         };
         self.store.reassign(&item, &call)
     }

@@ -1,6 +1,7 @@
 //! Acknowledgements that are refused.
 
 use super::*;
+use coppice_interface::Role;
 
 #[test]
 fn one_that_is_not_registered_is_told_how_to_be() {
@@ -8,7 +9,7 @@ fn one_that_is_not_registered_is_told_how_to_be() {
     let url = server.fresh();
     client.transport().chain().registered = false;
     let error = engine(&client, &url, options()).catch_up().unwrap_err().to_string();
-    let principal = client.transport().principal(Caller::Exporter).to_string();
+    let principal = client.transport().principal(Role::Exporter).to_string();
     assert!(error.contains(&principal) && error.contains("register_exporter(record"), "{error}");
     let mut reader = engine(&client, &url, Options { ack_every: None, ..options() });
     reader.catch_up().unwrap();

@@ -292,7 +292,7 @@ fn a_replica_that_is_behind_a_reorg_that_was_followed_is_not_believed() {
         Ok(page) if !page.chunks.is_empty() => {
             let cursor = crate::index::assemble::behind(11, &page.chunks[0].parent_hash, 0);
             let arg = candid::encode_args((Some(cursor), 0u64)).unwrap();
-            candid::decode_one(&late.lock().unwrap().query("export_blocks", arg).unwrap()).unwrap()
+            candid::decode_one(&pollster::block_on(late.lock().unwrap().query("export_blocks", arg)).unwrap()).unwrap()
         }
         answer => answer,
     }));

@@ -14,7 +14,7 @@ use super::engine::Engine;
 use super::fake::{Chain, Fake};
 use super::steps::{Checkpoint, Event, Onward, Options, Step};
 use super::store::{Origin, Payload, Store};
-use crate::canister::{Caller, Client, Transport};
+use crate::client::{Client, Failure, Reach, Transport};
 use anyhow::{Context, Result, anyhow, ensure};
 use candid::Principal;
 use coppice_interface::{AckError, ExportCursor, ExportError, ExportPage};

@@ -1,6 +1,7 @@
 //! What the canister says that is not so, or that cannot be: nothing changes, or a gap is left and said.
 
 use super::*;
+use coppice_interface::Role;
 
 #[test]
 fn a_replica_that_is_late_is_asked_again_and_changes_nothing() {
@@ -151,16 +152,19 @@ fn the_database_of_a_chain_that_never_was_is_left_alone() {
     let before = dump(&url);
     struct Forgetful;
     impl Transport for Forgetful {
-        fn update(&self, _: Caller, method: &str, arg: Vec<u8>) -> Result<Vec<u8>> {
+        async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
             if method == "export_blocks" {
-                return self.query(method, arg);
+                return self.query(method, arg).await;
             }
-            Ok(candid::encode_one(Err::<u64, _>(AckError::AboveHead { head: None }))?)
+            Ok(candid::encode_one(Err::<u64, _>(AckError::AboveHead { head: None })).unwrap())
         }
-        fn query(&self, _: &str, _: Vec<u8>) -> Result<Vec<u8>> {
-            Ok(candid::encode_one(Err::<ExportPage, _>(ExportError::BadCursor { why: "no such block".into() }))?)
+        async fn query(&self, _: &str, _: Vec<u8>) -> Result<Vec<u8>, Failure> {
+            let why = "no such block".into();
+            Ok(candid::encode_one(Err::<ExportPage, _>(ExportError::BadCursor { why })).unwrap())
         }
-        fn principal(&self, _: Caller) -> Principal {
+    }
+    impl Reach for Forgetful {
+        fn principal(&self, _: Role) -> Principal {
             Principal::anonymous()
         }
     }

@@ -7,6 +7,7 @@ use candid::CandidType;
 use candid::utils::ArgumentEncoder;
 use coppice_host::{Checkpoint, Host, Kind, TrapPoint};
 use coppice_interface::*;
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::wasm;
 use serde::de::DeserializeOwned;
@@ -30,7 +31,7 @@ fn insist<R: CandidType + DeserializeOwned>(
 
 fn list(coppice: &Coppice) -> Vec<ListedBlobDeletion> {
     let page: BlobDeletionList =
-        coppice.ask("list_blob_deletions", (ListBlobDeletions { limit: 1_000, ..Default::default() },));
+        coppice.anyone().list_blob_deletions(&ListBlobDeletions { limit: 1_000, ..Default::default() }).told();
     assert_eq!(page.cursor, None);
     page.rows
 }
@@ -47,7 +48,7 @@ fn check(coppice: &Coppice) {
     assert_eq!(pending(coppice), waiting.into_iter().map(|(_, id)| id).collect::<Vec<_>>());
     let leased: u64 = status.leases.iter().map(|lease| u64::from(lease.rows)).sum();
     assert_eq!(leased, store.leased);
-    let dead: BlobDeletionPage = coppice.ask("list_dead_blob_deletions", (None::<u64>, 0u32));
+    let dead: BlobDeletionPage = coppice.anyone().list_dead_blob_deletions(None, 0u32).told();
     assert_eq!(ids(&dead.rows), of(BlobDeletionState::Dead).iter().map(|row| row.id).collect::<Vec<_>>());
 }
 

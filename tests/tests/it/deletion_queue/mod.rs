@@ -6,6 +6,7 @@ mod life;
 
 use coppice_host::Kind;
 use coppice_interface::*;
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use serde_bytes::ByteBuf;
 
@@ -16,7 +17,7 @@ pub const OTHER: Who = Who::Exporter;
 pub fn grant_workers(coppice: &Coppice) {
     for who in [WORKER, OTHER] {
         let grant = Grant { principal: who.principal(), role: Role::BlobWorker };
-        coppice.operate::<Result<(), RoleError>>("grant_role", grant).unwrap();
+        coppice.operator().grant_role(&grant).told().unwrap();
     }
 }
 
@@ -35,7 +36,7 @@ pub fn at(of: u64, delete_at_height: u32) -> ScheduleBlobDeletion {
 }
 
 fn schedule(coppice: &Coppice, of: u64, height: u32) -> ScheduledBlobDeletion {
-    coppice.produce::<Result<_, BlobDeletionError>>("schedule_blob_deletion", at(of, height)).unwrap()
+    coppice.producer().schedule_blob_deletion(&at(of, height)).told().unwrap()
 }
 
 pub fn wanted(limit: u32, request: Option<&[u8]>) -> AcquireBlobDeletions {
@@ -44,7 +45,7 @@ pub fn wanted(limit: u32, request: Option<&[u8]>) -> AcquireBlobDeletions {
 }
 
 fn acquire(coppice: &Coppice, who: Who, arg: AcquireBlobDeletions) -> Option<BlobDeletionLease> {
-    let lease: Result<_, BlobDeletionError> = coppice.call(who, "acquire_blob_deletion_batch", (arg,)).unwrap();
+    let lease: Result<_, BlobDeletionError> = coppice.by(who).acquire_blob_deletion_batch(&arg).told();
     lease.unwrap()
 }
 
@@ -56,7 +57,7 @@ fn complete_lease(
 ) -> Result<CompletedBlobDeletions, BlobDeletionError> {
     let (completed_ids, failed_ids) = (completed.to_vec(), failed.to_vec());
     let arg = CompleteBlobDeletionBatch { token: lease.token.clone(), completed_ids, failed_ids, max_retries: 3 };
-    coppice.call(who, "complete_blob_deletion_batch", (arg,)).unwrap()
+    coppice.by(who).complete_blob_deletion_batch(&arg).told()
 }
 
 pub fn ids(rows: &[BlobDeletion]) -> Vec<u64> {
@@ -64,11 +65,11 @@ pub fn ids(rows: &[BlobDeletion]) -> Vec<u64> {
 }
 
 pub fn pending(coppice: &Coppice) -> Vec<u64> {
-    ids(&coppice.ask::<Vec<BlobDeletion>>("get_pending_blob_deletions", (u32::MAX, 1_000u32)))
+    ids(&coppice.anyone().get_pending_blob_deletions(u32::MAX, 1_000u32).told())
 }
 
 pub fn status(coppice: &Coppice) -> BlobDeletionStatus {
-    coppice.ask("get_blob_deletion_status", ())
+    coppice.anyone().get_blob_deletion_status().told()
 }
 
 fn metric(coppice: &Coppice, name: &str) -> f64 {
@@ -93,17 +94,13 @@ fn a_thousand_deletions_take_1001_calls_or_2_or_2() {
     };
     let individual = calls(&|| {
         for id in pending(&coppice) {
-            let removed = coppice.call::<Result<bool, BlobDeletionError>>(WORKER, "remove_blob_deletion", (id,));
+            let removed = coppice.by(WORKER).remove_blob_deletion(id).heard();
             assert_eq!(removed.unwrap(), Ok(true));
         }
     });
     let batch = calls(&|| {
         let arg = CompleteBlobDeletions { completed_ids: pending(&coppice), failed_ids: vec![], max_retries: 3 };
-        let done = coppice.call::<Result<CompletedBlobDeletions, BlobDeletionError>>(
-            WORKER,
-            "complete_blob_deletions",
-            (arg,),
-        );
+        let done = coppice.by(WORKER).complete_blob_deletions(&arg).heard();
         assert_eq!(done.unwrap().unwrap().removed, 1_000);
     });
     let leased = calls(&|| {
@@ -153,7 +150,7 @@ fn an_answer_that_was_lost_is_given_again() {
     coppice.upgrade();
     assert_eq!(complete_lease(&coppice, WORKER, &lease, (&[1, 2, 9], &[3])), Ok(done));
     let extended: Result<u64, BlobDeletionError> =
-        coppice.call(WORKER, "extend_blob_deletion_batch", (lease.token, 60u64)).unwrap();
+        coppice.by(WORKER).extend_blob_deletion_batch(&lease.token, 60u64).told();
     assert_eq!(extended, Err(BlobDeletionError::Completed));
 }
 
@@ -164,7 +161,7 @@ fn a_lease_expires_by_itself_and_its_rows_are_there_for_others() {
     let short = AcquireBlobDeletions { lock_timeout_secs: 20, ..wanted(2, None) };
     let lease = acquire(&coppice, WORKER, short).unwrap();
     let extend = |secs: u64| -> Result<u64, BlobDeletionError> {
-        coppice.call(WORKER, "extend_blob_deletion_batch", (lease.token.clone(), secs)).unwrap()
+        coppice.by(WORKER).extend_blob_deletion_batch(&lease.token, secs).told()
     };
     assert!(extend(40).unwrap() > lease.expires_at);
     coppice.pass(25);
@@ -186,25 +183,24 @@ fn a_lease_expires_by_itself_and_its_rows_are_there_for_others() {
 fn the_individual_calls_lose_nothing() {
     let coppice = with_workers();
     let increment = |id: u64| -> Result<BlobDeletionRetry, BlobDeletionError> {
-        coppice.call(WORKER, "increment_blob_deletion_retry", (id, 2u32)).unwrap()
+        coppice.by(WORKER).increment_blob_deletion_retry(id, 2u32).told()
     };
-    let remove =
-        |id: u64| coppice.call::<Result<bool, BlobDeletionError>>(WORKER, "remove_blob_deletion", (id,)).unwrap();
+    let remove = |id: u64| coppice.by(WORKER).remove_blob_deletion(id).told();
     schedule(&coppice, 0, 1);
     assert_eq!(increment(1), Ok(BlobDeletionRetry { should_remove: false, retry_count: 1 }));
     assert_eq!(pending(&coppice), [1]);
     assert_eq!(increment(1), Ok(BlobDeletionRetry { should_remove: true, retry_count: 2 }));
-    let dead: BlobDeletionPage = coppice.ask("list_dead_blob_deletions", (None::<u64>, 0u32));
+    let dead: BlobDeletionPage = coppice.anyone().list_dead_blob_deletions(None, 0u32).told();
     assert_eq!((pending(&coppice), ids(&dead.rows)), (vec![], vec![1]));
-    let row: Result<BlobDeletion, BlobDeletionError> = coppice.operate("retry_blob_deletion", 1u64);
+    let row: Result<BlobDeletion, BlobDeletionError> = coppice.operator().retry_blob_deletion(1u64).told();
     assert_eq!((row.unwrap().retry_count, pending(&coppice)), (0, vec![1]));
     assert_eq!((remove(1), remove(1)), (Ok(true), Ok(false)), "an unknown row is no error");
     assert_eq!(increment(1), Err(BlobDeletionError::NotFound));
     // Who has it scheduled may have it cancelled, dead or not.
     schedule(&coppice, 5, 1);
     assert!(increment(2).is_ok() && increment(2).unwrap().should_remove);
-    let cancel = || coppice.operate::<Result<bool, BlobDeletionError>>("cancel_blob_deletion", name(5));
-    let by_stranger = coppice.call::<Result<bool, BlobDeletionError>>(WORKER, "cancel_blob_deletion", (name(5),));
+    let cancel = || coppice.operator().cancel_blob_deletion(&name(5)).told();
+    let by_stranger = coppice.by(WORKER).cancel_blob_deletion(&name(5)).heard();
     assert!(by_stranger.unwrap_err().message.contains("access denied"));
     assert_eq!((cancel(), cancel()), (Ok(true), Ok(false)));
 }
@@ -215,14 +211,14 @@ fn the_list_is_filtered_and_paged() {
     for of in 0..30u64 {
         let mut row = at(of, of as u32 / 3);
         row.name.store_type = StoreType::ALL[(of % 6) as usize];
-        coppice.produce::<Result<ScheduledBlobDeletion, BlobDeletionError>>("schedule_blob_deletion", row).unwrap();
+        coppice.producer().schedule_blob_deletion(&row).told().unwrap();
     }
     acquire(&coppice, WORKER, wanted(6, None)).unwrap();
     let list = |arg: ListBlobDeletions| -> Vec<u64> {
         let (mut all, mut cursor) = (Vec::new(), None);
         loop {
             let page: BlobDeletionList =
-                coppice.ask("list_blob_deletions", (ListBlobDeletions { cursor, limit: 4, ..arg.clone() },));
+                coppice.anyone().list_blob_deletions(&ListBlobDeletions { cursor, limit: 4, ..arg.clone() }).told();
             assert!(page.rows.len() <= 4);
             all.extend(page.rows.iter().map(|row| row.row.id));
             cursor = page.cursor;

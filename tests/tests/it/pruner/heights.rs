@@ -3,6 +3,7 @@
 use super::world::*;
 use crate::utxo::all_ok;
 use coppice_interface::*;
+use coppice_tests::client::Told;
 use coppice_tests::coppice::Who;
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
@@ -11,15 +12,15 @@ use serde_bytes::ByteBuf;
 const NONE: u32 = 1 << 31;
 
 fn persisted(world: &World, height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
-    world.coppice.produce("notify_block_persisted", height)
+    world.coppice.producer().notify_block_persisted(height).told()
 }
 
 fn block(world: &World, height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
-    world.coppice.call(Who::Producer, "notify_block", (height, true)).unwrap()
+    world.coppice.producer().notify_block(height, true).told()
 }
 
 fn set(world: &World, current: u32, persisted: Option<u32>, processed: u32) -> Result<UtxoHeightsSet, UtxoPrunerError> {
-    world.coppice.operate("set_heights", UtxoSetHeights { current, persisted, processed })
+    world.coppice.operator().set_heights(&UtxoSetHeights { current, persisted, processed }).told()
 }
 
 /// A parent that is due at 20, and what spends from it and has been unmined since 10.
@@ -107,9 +108,9 @@ fn a_job_is_cancelled_by_an_operator_and_by_nobody_else() {
             .call::<Result<UtxoPruneJob, UtxoPrunerError>>(Who::Producer, "cancel_prune_job", (job.id,))
             .is_err()
     );
-    let cancelled: Result<UtxoPruneJob, UtxoPrunerError> = world.coppice.operate("cancel_prune_job", job.id);
+    let cancelled: Result<UtxoPruneJob, UtxoPrunerError> = world.coppice.operator().cancel_prune_job(job.id).told();
     assert_eq!(cancelled.unwrap().end, Some(UtxoJobEnd::Cancelled));
-    let again: Result<UtxoPruneJob, UtxoPrunerError> = world.coppice.operate("cancel_prune_job", job.id);
+    let again: Result<UtxoPruneJob, UtxoPrunerError> = world.coppice.operator().cancel_prune_job(job.id).told();
     assert_eq!(again, Err(UtxoPrunerError::NotOpen));
     world.ticks(3);
     assert_eq!((world.count(&txs), world.status().last_processed_height), (3, 0));
@@ -123,7 +124,7 @@ fn a_status_is_taken_back_and_given_again_and_blocks_stay() {
     world.done(10, std::slice::from_ref(&tx));
     let on_longest_chain = |is: bool, height: u32| {
         let set = UtxoSetOnLongestChainBatch { height, txids: vec![ByteBuf::from(tx.txid)], on_longest_chain: is };
-        all_ok(world.coppice.produce::<Batch<Result<(), UtxoError>>>("utxo_set_on_longest_chain", set));
+        all_ok(world.coppice.producer().utxo_set_on_longest_chain(&set).told());
         let record = world.record(&tx).unwrap();
         (
             record.unmined_since,

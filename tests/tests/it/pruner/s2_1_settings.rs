@@ -3,6 +3,7 @@
 use super::world::*;
 use candid::encode_args;
 use coppice_interface::*;
+use coppice_tests::client::Told;
 use coppice_tests::coppice::Who;
 
 type Change = UtxoPrunerSettingsChange;
@@ -41,7 +42,7 @@ fn s2_1_1_settings_have_the_names_and_defaults_of_section_7() {
     assert!(!disable_dah_cleaner, "utxostore_disableDAHCleaner");
     assert_eq!(safe_height_rule, UtxoSafeHeightRule::Persisted, "the worked example of 2.4");
     assert_eq!(max_job_history, 1_000, "4, Max Job History");
-    let config: Config = world.coppice.ask("get_config", ());
+    let config: Config = world.coppice.anyone().get_config().told();
     assert_eq!(config.utxo.block_height_retention, 288);
 }
 
@@ -210,7 +211,7 @@ fn s2_1_4_the_health_check_finds_nothing_wrong() {
 fn s2_1_5_each_method_asks_for_its_role_and_a_refused_call_changes_nothing() {
     let world = World::as_installed();
     let worker = Grant { principal: Who::Archive.principal(), role: Role::BlobWorker };
-    world.coppice.operate::<Result<(), RoleError>>("grant_role", worker).unwrap();
+    world.coppice.operator().grant_role(&worker).told().unwrap();
     let off = Change { pruner_enabled: Some(false), ..Default::default() };
     let rows = CompleteBlobDeletions { completed_ids: vec![1], failed_ids: vec![2], max_retries: 3 };
     let methods = [

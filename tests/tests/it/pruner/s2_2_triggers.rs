@@ -2,7 +2,7 @@
 
 use super::world::*;
 use coppice_interface::*;
-use coppice_tests::coppice::Who;
+use coppice_tests::client::Told;
 
 #[test]
 fn s2_2_primary_3_the_persisted_height_is_noted() {
@@ -93,10 +93,10 @@ fn s2_2_a_height_that_was_processed_is_answered_with_that_jobs_state() {
 fn s2_2_height_0_means_none_and_is_refused() {
     let world = World::new();
     let before = world.status();
-    let persisted: Result<UtxoNotifyOutcome, UtxoPrunerError> = world.coppice.produce("notify_block_persisted", 0u32);
+    let persisted: Result<UtxoNotifyOutcome, UtxoPrunerError> =
+        world.coppice.producer().notify_block_persisted(0u32).told();
     assert_eq!(persisted, Err(UtxoPrunerError::ZeroHeight));
-    let block: Result<UtxoNotifyOutcome, UtxoPrunerError> =
-        world.coppice.call(Who::Producer, "notify_block", (0u32, true)).unwrap();
+    let block: Result<UtxoNotifyOutcome, UtxoPrunerError> = world.coppice.producer().notify_block(0u32, true).told();
     assert_eq!(block, Err(UtxoPrunerError::ZeroHeight));
     assert_eq!(world.status(), before);
 }

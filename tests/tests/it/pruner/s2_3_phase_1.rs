@@ -3,6 +3,7 @@
 use super::world::*;
 use crate::utxo::{all_ok, create};
 use coppice_interface::*;
+use coppice_tests::client::Told;
 use coppice_tests::transactions::Tx;
 
 /// A parent that may go at `height + RETENTION`, and its child, unmined since `height`.
@@ -18,7 +19,7 @@ fn family(world: &World, salt: u64, height: u32) -> (Tx, Tx) {
 
 fn preserve(world: &World, until: u32, txs: &[&Tx]) -> Vec<bool> {
     let preserve = UtxoPreserveBatch { until, txids: txs.iter().map(|tx| tx.id()).collect() };
-    all_ok::<bool, UtxoError>(world.coppice.produce("utxo_preserve", preserve))
+    all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).told())
 }
 
 #[test]
@@ -110,7 +111,7 @@ fn s2_3_phase_1_3_at_the_cap_on_memory_parents_are_preserved_and_records_deleted
     world.done(10, &due);
     let cap = |pages: u64| {
         let change = ConfigChange { max_stable_pages: Some(pages), ..ConfigChange::default() };
-        world.coppice.operate::<Result<Config, ConfigError>>("set_config", change).unwrap();
+        world.coppice.operator().set_config(&change).told().unwrap();
     };
     let pages = (world.coppice.storage().billed_bytes / 65_536).max(4_096);
     cap(pages);

@@ -3,6 +3,7 @@
 use super::world::*;
 use crate::utxo::{Done, all_ok, create, spend};
 use coppice_interface::*;
+use coppice_tests::client::Told;
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
 
@@ -80,7 +81,7 @@ fn s2_3_phase_2_5_surviving_parents_are_told_and_missing_ones_not_made() {
     world.spent(10, &child, 0..1);
     // All of the first one's outputs are spent: it is to go at 19, which is not what this is about.
     let preserve = UtxoPreserveBatch { until: 1_000, txids: vec![first.id()] };
-    all_ok::<bool, UtxoError>(world.coppice.produce("utxo_preserve", preserve));
+    all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).told());
     assert_eq!(world.record(&first).unwrap().deleted_children, Vec::<ByteBuf>::new());
     let done = world.prune(20);
     assert_eq!((done.counts.records_deleted, done.counts.parents_updated), (1, 3), "three outputs of two parents");
@@ -160,7 +161,7 @@ fn s3_preserve_until_keeps_a_record_whose_height_has_come() {
     let txs = orphans(0..2);
     world.done(10, &txs);
     let preserve = UtxoPreserveBatch { until: 30, txids: vec![txs[0].id()] };
-    all_ok::<bool, UtxoError>(world.coppice.produce("utxo_preserve", preserve));
+    all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).told());
     world.prune(20);
     assert_eq!(world.there(&txs), [true, false]);
 }
@@ -182,7 +183,7 @@ fn s7_disable_dah_cleaner_leaves_phase_2_out() {
         vec![TransactionSpends { spender: child.id(), spends: vec![parent.spend(0, 0)] }],
     ));
     let preserve = UtxoPreserveBatch { until: 15, txids: vec![preserved[0].id()] };
-    let answers: Done<bool> = world.coppice.produce("utxo_preserve", preserve);
+    let answers: Done<bool> = world.coppice.producer().utxo_preserve(&preserve).told();
     all_ok(answers);
     let done = world.prune(20);
     let counts =

@@ -3,6 +3,7 @@
 use super::world::*;
 use coppice_host::{Host, TrapPoint};
 use coppice_interface::*;
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, default_arg};
 use coppice_tests::transactions::Tx;
 
@@ -194,7 +195,7 @@ fn s2_3_low_cycles_pause_a_run_and_it_goes_on_where_it_was() {
     let due = orphans(0..4);
     world.done(10, &due);
     let floor = ConfigChange { min_liquid_cycles: Some(50_000_000_000_000), ..ConfigChange::default() };
-    world.coppice.operate::<Result<Config, ConfigError>>("set_config", floor).unwrap();
+    world.coppice.operator().set_config(&floor).told().unwrap();
     let job = World::scheduled(world.persisted(20));
     world.ticks(1);
     host.faults().low_cycles(world.coppice.id, 20_000_000_000_000);
@@ -202,7 +203,7 @@ fn s2_3_low_cycles_pause_a_run_and_it_goes_on_where_it_was() {
     assert_eq!((world.count(&due), world.status().running.unwrap().ticks), (3, 1));
     host.add_cycles(world.coppice.id, 100_000_000_000_000);
     // The next message notices, whatever it is.
-    world.coppice.operate::<u64>("acknowledge_faults", 0u64);
+    world.coppice.operator().acknowledge_faults(0u64).told();
     let done = world.finish(job.id);
     assert_eq!((done.ticks, done.counts.records_deleted, world.count(&due)), (4, 4, 0));
 }

@@ -2,9 +2,10 @@
 
 use super::world::*;
 use crate::utxo::{all_ok, create, set_mined};
-use coppice_canister::blob::Owner;
 use coppice_host::Outcome;
+use coppice_interface::Owner;
 use coppice_interface::*;
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
@@ -22,7 +23,7 @@ fn externalize(world: &World) {
 fn with_worker() -> World {
     let world = World::new();
     let worker = Grant { principal: Who::Archive.principal(), role: Role::BlobWorker };
-    world.coppice.operate::<Result<(), RoleError>>("grant_role", worker).unwrap();
+    world.coppice.operator().grant_role(&worker).told().unwrap();
     world
 }
 
@@ -33,7 +34,7 @@ fn store(key: &[u8], file_type: FileType, store_type: StoreType) -> ExternalStor
 /// What makes the record of a transaction kept outside.
 fn outside_record(tx: &Tx, store: ExternalStore) -> UtxoCreate {
     let inputs = tx.inputs.iter().map(|(txid, vout)| Outpoint { txid: ByteBuf::from(*txid), vout: *vout });
-    let hashes = (0..tx.outputs.len() as u32).map(|vout| Some(ByteBuf::from(tx.hash(vout))));
+    let hashes = (0..tx.outputs.len() as u32).map(|vout| Some(UtxoHash::from(tx.hash(vout))));
     let source = TransactionSource::Outside(OutsideTransaction {
         txid: tx.id(),
         store,
@@ -57,23 +58,23 @@ fn outside(world: &World, txs: &[(&Tx, ExternalStore)]) {
 }
 
 fn pending(world: &World, height: u32) -> Vec<BlobDeletion> {
-    world.coppice.ask("get_pending_blob_deletions", (height, 0u32))
+    world.coppice.anyone().get_pending_blob_deletions(height, 0u32).told()
 }
 
 fn dead(world: &World) -> Vec<BlobDeletion> {
-    let page: BlobDeletionPage = world.coppice.ask("list_dead_blob_deletions", (None::<u64>, 0u32));
+    let page: BlobDeletionPage = world.coppice.anyone().list_dead_blob_deletions(None, 0u32).told();
     assert_eq!(page.cursor, None);
     page.rows
 }
 
 fn complete(world: &World, completed: &[u64], failed: &[u64], max_retries: u32) -> CompletedBlobDeletions {
     let arg = CompleteBlobDeletions { completed_ids: completed.into(), failed_ids: failed.into(), max_retries };
-    let done = world.coppice.call::<Result<_, BlobDeletionError>>(Who::Archive, "complete_blob_deletions", (arg,));
+    let done = world.coppice.by(Who::Archive).complete_blob_deletions(&arg).heard();
     done.unwrap().unwrap()
 }
 
 fn retry(world: &World, id: u64) -> Result<BlobDeletion, BlobDeletionError> {
-    world.coppice.operate("retry_blob_deletion", id)
+    world.coppice.operator().retry_blob_deletion(id).told()
 }
 
 /// The parent with an unspent output, and its child, outside as `key`, scheduled at 20.
@@ -157,7 +158,7 @@ fn s2_6_2_the_row_has_the_records_key_file_type_and_store() {
         assert_eq!((row.file_type.as_str(), row.delete_at_height), (file_type, 20));
         assert_eq!((row.retry_count, row.last_retry_at, &row.txid), (0, None, &Some(tx.id())));
     }
-    let two: Vec<BlobDeletion> = world.coppice.ask("get_pending_blob_deletions", (22u32, 2u32));
+    let two: Vec<BlobDeletion> = world.coppice.anyone().get_pending_blob_deletions(22u32, 2u32).told();
     assert_eq!(two, rows[..2]);
     world.coppice.upgrade();
     assert_eq!(pending(&world, 22), rows);
@@ -253,7 +254,7 @@ fn s2_6_error_what_was_given_up_is_listed_in_pages() {
     complete(&world, &[], &[1, 2, 3, 4, 5], 1);
     let (mut read, mut cursor) = (Vec::new(), None::<u64>);
     for rows in [2, 2, 1] {
-        let page: BlobDeletionPage = world.coppice.ask("list_dead_blob_deletions", (cursor, 2u32));
+        let page: BlobDeletionPage = world.coppice.anyone().list_dead_blob_deletions(cursor, 2u32).told();
         assert_eq!(page.rows.len(), rows);
         read.extend(page.rows);
         cursor = page.cursor;
@@ -270,7 +271,7 @@ fn s2_6_error_rows_in_both_lists_are_completed_and_unknown_ones_passed_over() {
     assert_eq!(complete(&world, &[id + 1, 0], &[id + 7, u64::MAX], 1), CompletedBlobDeletions::default());
     let most = CompleteBlobDeletions { completed_ids: vec![id; 10_001], failed_ids: vec![], max_retries: 1 };
     let refused: Result<CompletedBlobDeletions, BlobDeletionError> =
-        world.coppice.call(Who::Archive, "complete_blob_deletions", (most,)).unwrap();
+        world.coppice.by(Who::Archive).complete_blob_deletions(&most).told();
     assert_eq!(refused, Err(BlobDeletionError::TooMany { limit: 10_000 }));
     assert!(world.record(&child).is_some());
     let done = complete(&world, &[id, id], &[id, id], 1);
@@ -292,10 +293,10 @@ fn s2_6_4_no_two_records_name_the_same_blob() {
     // Nor is it deleted by anybody while a record needs it.
     let by_hand = ScheduleBlobDeletion { name: name(), delete_at_height: 1 };
     let schedule = || -> Result<ScheduledBlobDeletion, BlobDeletionError> {
-        world.coppice.produce("schedule_blob_deletion", by_hand.clone())
+        world.coppice.producer().schedule_blob_deletion(&by_hand).told()
     };
     assert_eq!(schedule(), Err(BlobDeletionError::HoldsRecord));
-    let cancelled: Result<bool, BlobDeletionError> = world.coppice.produce("cancel_blob_deletion", name());
+    let cancelled: Result<bool, BlobDeletionError> = world.coppice.producer().cancel_blob_deletion(&name()).told();
     assert_eq!((cancelled, pending(&world, u32::MAX)), (Err(BlobDeletionError::HoldsRecord), vec![]));
     let again = create(&world.coppice, 10, vec![outside_record(&first, same())]).results;
     assert_eq!(again, [Err(UtxoCreateError::TxExists)], "should an answer be lost");
@@ -311,7 +312,7 @@ fn s2_6_4_no_two_records_name_the_same_blob() {
     all_ok(create(&world.coppice, 21, vec![outside_record(&second, same())]));
     // What is queued without a record is nobody's either.
     let other = ScheduleBlobDeletion { name: BlobName { blob_key: ByteBuf::from(*b"other"), ..name() }, ..by_hand };
-    world.coppice.produce::<Result<ScheduledBlobDeletion, BlobDeletionError>>("schedule_blob_deletion", other).unwrap();
+    world.coppice.producer().schedule_blob_deletion(&other).told().unwrap();
     let third = Tx::orphan(3, 1);
     let refused =
         create(&world.coppice, 21, vec![outside_record(&third, store(b"other", FileType::Tx, StoreType::Tx))]);
@@ -342,7 +343,7 @@ fn s2_6_a_worker_with_a_lease_completes_records_with_their_blobs() {
     let (parent, child) = scheduled(&world, b"key");
     let want = AcquireBlobDeletions { height: 20, limit: 0, lock_timeout_secs: 0, store_types: vec![], request: None };
     let lease: Result<Option<BlobDeletionLease>, BlobDeletionError> =
-        world.coppice.call(Who::Archive, "acquire_blob_deletion_batch", (want,)).unwrap();
+        world.coppice.by(Who::Archive).acquire_blob_deletion_batch(&want).told();
     let lease = lease.unwrap().unwrap();
     assert_eq!(lease.rows[0].txid, Some(child.id()));
     let id = lease.rows[0].id;
@@ -351,7 +352,7 @@ fn s2_6_a_worker_with_a_lease_completes_records_with_their_blobs() {
     let arg =
         CompleteBlobDeletionBatch { token: lease.token, completed_ids: vec![id], failed_ids: vec![], max_retries: 1 };
     let done: Result<CompletedBlobDeletions, BlobDeletionError> =
-        world.coppice.call(Who::Archive, "complete_blob_deletion_batch", (arg,)).unwrap();
+        world.coppice.by(Who::Archive).complete_blob_deletion_batch(&arg).told();
     assert_eq!(done.unwrap().removed, 1);
     assert_eq!((world.record(&child), world.status().blobs_pending), (None, 0));
     assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);

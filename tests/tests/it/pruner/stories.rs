@@ -4,6 +4,7 @@ use super::world::*;
 use crate::utxo::{all_ok, create};
 use coppice_interface::UtxoBlockAssemblyState::{NotRunning, Running};
 use coppice_interface::*;
+use coppice_tests::client::Told;
 use coppice_tests::transactions::Tx;
 
 /// Section 1: a transaction that was pruned, and is submitted again.
@@ -159,13 +160,14 @@ fn s2_3_a_loser_goes_and_the_winner_stays() {
     world.spend(10, &loser, &[&parent]);
     all_ok(create(&world.coppice, 11, vec![UtxoCreate { conflicting: true, ..winner.record() }]));
     let arg = UtxoProcessConflicting { height: 12, winners: vec![winner.id()] };
-    let resolved: Result<ConflictResolution, ConflictError> = world.coppice.produce("utxo_process_conflicting", arg);
+    let resolved: Result<ConflictResolution, ConflictError> =
+        world.coppice.producer().utxo_process_conflicting(&arg).told();
     assert_eq!(resolved.unwrap().losers, [loser.id()]);
     world.mine(12, &[&winner]);
     assert_eq!((world.heights(&loser).0, world.heights(&winner).0), (Some(22), None));
     assert_eq!(world.heights(&parent).0, Some(22));
     let preserve = UtxoPreserveBatch { until: 1_000, txids: vec![parent.id()] };
-    all_ok::<bool, UtxoError>(world.coppice.produce("utxo_preserve", preserve));
+    all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).told());
     world.prune(22);
     assert_eq!(world.there(&[parent.clone(), loser, winner]), [true, false, true]);
     let record = world.record(&parent).unwrap();

@@ -2,7 +2,8 @@
 
 use crate::utxo::{all_ok, configure, create, get, set_mined, spend};
 use coppice_interface::*;
-use coppice_tests::coppice::{Coppice, Who};
+use coppice_tests::client::Told;
+use coppice_tests::coppice::Coppice;
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
 use std::ops::Range;
@@ -71,7 +72,7 @@ impl World {
 
     /// `set_pruner_settings`.
     pub fn try_set(&self, change: UtxoPrunerSettingsChange) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
-        self.coppice.operate("set_pruner_settings", change)
+        self.coppice.operator().set_pruner_settings(&change).told()
     }
 
     /// The same, where it is not refused.
@@ -81,7 +82,7 @@ impl World {
 
     /// `get_pruner_settings`.
     pub fn settings(&self) -> UtxoPrunerSettings {
-        self.coppice.ask("get_pruner_settings", ())
+        self.coppice.anyone().get_pruner_settings().told()
     }
 
     /// One record with one input a tick: to preserve its parent, or to delete it.
@@ -91,7 +92,7 @@ impl World {
 
     /// `set_block_assembly_state`.
     pub fn assembly(&self, state: UtxoBlockAssemblyState) {
-        self.coppice.produce("set_block_assembly_state", state)
+        self.coppice.producer().set_block_assembly_state(state).told()
     }
 
     /// Makes records that are unmined, and can be spent from.
@@ -168,12 +169,12 @@ impl World {
 
     /// `notify_block_persisted`.
     pub fn persisted(&self, height: u32) -> UtxoNotifyOutcome {
-        self.coppice.produce::<Result<_, UtxoPrunerError>>("notify_block_persisted", height).unwrap()
+        self.coppice.producer().notify_block_persisted(height).told().unwrap()
     }
 
     /// `notify_block`.
     pub fn block(&self, height: u32, mined_set: bool) -> UtxoNotifyOutcome {
-        let reply = self.coppice.call::<Result<_, UtxoPrunerError>>(Who::Producer, "notify_block", (height, mined_set));
+        let reply = self.coppice.producer().notify_block(height, mined_set).heard();
         reply.unwrap().unwrap()
     }
 
@@ -210,12 +211,12 @@ impl World {
 
     /// `prune_utxos`.
     pub fn by_hand(&self, height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
-        self.coppice.operate("prune_utxos", height)
+        self.coppice.operator().prune_utxos(height).told()
     }
 
     /// `get_pruner_status`.
     pub fn status(&self) -> UtxoPrunerStatus {
-        self.coppice.ask("get_pruner_status", ())
+        self.coppice.anyone().get_pruner_status().told()
     }
 
     /// The last job that ended.
@@ -225,7 +226,7 @@ impl World {
 
     /// `list_prune_jobs`.
     pub fn page(&self, cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage {
-        self.coppice.ask("list_prune_jobs", (cursor, limit))
+        self.coppice.anyone().list_prune_jobs(cursor, limit).told()
     }
 
     /// All jobs, as they are listed.
@@ -250,6 +251,6 @@ impl World {
 
     /// `health`.
     pub fn health(&self) -> Health {
-        self.coppice.ask("health", ())
+        self.coppice.anyone().health().told()
     }
 }

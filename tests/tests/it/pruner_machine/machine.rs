@@ -16,6 +16,7 @@ use candid::utils::ArgumentEncoder;
 use candid::{CandidType, decode_one, encode_args};
 use coppice_host::TrapPoint;
 use coppice_interface::*;
+use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
@@ -310,7 +311,7 @@ impl Machine {
                 let set: Result<UtxoPrunerSettings, UtxoPrunerError> =
                     self.call(Who::Controller, "set_pruner_settings", (change,))?;
                 ensure!(set.as_ref() == Ok(&expected.pruner), "{setting:?}: {set:?}");
-                let shown: UtxoPrunerSettings = self.coppice.ask("get_pruner_settings", ());
+                let shown: UtxoPrunerSettings = self.coppice.anyone().get_pruner_settings().told();
                 ensure!(shown == expected.pruner, "the settings are {shown:?}");
             }
             Change::Utxo(change) => {

@@ -287,7 +287,7 @@ impl Machine {
         let tx = self.family.get(&txid).expect("it is one of the family").tx.clone();
         let item = Unspend {
             outpoint: tx.outpoint(vout),
-            utxo_hash: ByteBuf::from(tx.hash(vout)),
+            utxo_hash: UtxoHash::from(tx.hash(vout)),
             spender: Spender { txid: ByteBuf::from(hold.by), vin: hold.vin },
         };
         let batch = UtxoUnspendBatch { height, items: vec![item.clone()] };

@@ -174,7 +174,7 @@ impl Transaction {
 
     /// One of its outputs, spent by an input of another one.
     pub fn spend(&self, vout: u32, vin: u32) -> Spend {
-        Spend { txid: self.tx.id(), vout, utxo_hash: ByteBuf::from(self.hashes[vout as usize]), vin }
+        Spend { txid: self.tx.id(), vout, utxo_hash: UtxoHash::from(self.hashes[vout as usize]), vin }
     }
 
     /// Where its bytes come from when its record is made.
@@ -183,7 +183,7 @@ impl Transaction {
             return TransactionSource::Raw(ByteBuf::from(self.tx.raw.as_slice()));
         };
         let input = |(txid, vout): &(Txid, u32)| Outpoint { txid: ByteBuf::from(*txid), vout: *vout };
-        let hash = |vout: usize| self.is_utxo(vout).then(|| ByteBuf::from(self.hashes[vout]));
+        let hash = |vout: usize| self.is_utxo(vout).then(|| UtxoHash::from(self.hashes[vout]));
         TransactionSource::Outside(OutsideTransaction {
             txid: self.tx.id(),
             store,

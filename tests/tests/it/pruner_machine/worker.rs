@@ -7,6 +7,7 @@ use super::sight::Sight;
 use super::steps::Pick;
 use super::transactions::Txid;
 use coppice_interface::*;
+use coppice_tests::client::Told;
 use coppice_tests::coppice::Who;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +45,7 @@ impl Machine {
 
     /// A worker did some, and failed at some.
     pub fn work(&mut self, done: u8, failed: u8, max_retries: u32) -> Outcome {
-        let few: Vec<BlobDeletion> = self.coppice.ask("get_pending_blob_deletions", (self.tip, 2u32));
+        let few: Vec<BlobDeletion> = self.coppice.anyone().get_pending_blob_deletions(self.tip, 2u32).told();
         let right = |row: &BlobDeletion| self.rows().get(&row.id) == Some(row) && row.delete_at_height <= self.tip;
         let at_hand = self.rows().values().filter(|row| row.delete_at_height <= self.tip).count();
         ensure!(few.len() == at_hand.min(2) && few.iter().all(right), "of {:?} are given {few:?}", self.rows());

@@ -5,6 +5,7 @@ use crate::utxo::configure;
 use candid::CandidType;
 use coppice_interface::*;
 use coppice_tests::blocks::id;
+use coppice_tests::client::Told;
 use coppice_tests::coppice::Who;
 use coppice_tests::transactions::Tx;
 use serde::de::DeserializeOwned;
@@ -97,7 +98,7 @@ fn batches_over_scattered_records_stay_small() {
     let (coppice, host) = tomorrow();
     configure(&coppice, UtxoSettingsChange { batch_instructions: Some(BATCH), ..Default::default() }).unwrap();
     let alert = Grant { principal: Who::Alert.principal(), role: Role::Alert };
-    coppice.operate::<Result<(), RoleError>>("grant_role", alert).unwrap();
+    coppice.operator().grant_role(&alert).told().unwrap();
     let txs: Vec<Tx> = (0..RECORDS).map(wide).collect();
     host.take_executions();
     let records: Vec<UtxoCreate> = scattered(&txs).iter().map(|tx| wide_record(tx, None)).collect();
@@ -107,7 +108,7 @@ fn batches_over_scattered_records_stay_small() {
     let nothing = UtxoCreate { source: TransactionSource::Raw(ByteBuf::new()), ..records[0].clone() };
     let others = (RECORDS..RECORDS + 3_000).map(|salt| wide_record(&wide(salt), None));
     let items: Vec<UtxoCreate> = others.chain(std::iter::repeat_n(nothing, 5_000)).collect();
-    let batch: Batch<Answer<UtxoCreated>> = coppice.produce("utxo_create", UtxoCreateBatch { height: 10, items });
+    let batch = coppice.producer().utxo_create(&UtxoCreateBatch { height: 10, items }).told();
     assert!(batch.results.len() > 1_000 && batch.results.iter().take(3_000).all(IsOk::is_ok));
     within(&host, "creating, with a message that is full");
 
@@ -161,7 +162,7 @@ fn batches_over_scattered_records_stay_small() {
     }
     let unspend = |tx: &Tx| Unspend {
         outpoint: tx.outpoint(0),
-        utxo_hash: ByteBuf::from(tx.hash(0)),
+        utxo_hash: UtxoHash::from(tx.hash(0)),
         spender: Spender { txid: spender(tx), vin: 0 },
     };
     let unspends: Vec<Unspend> = txs.iter().map(unspend).collect();
@@ -180,8 +181,8 @@ fn batches_over_scattered_records_stay_small() {
     freeze("utxo_freeze", Some(0));
     let reassign = |tx: &Tx| Reassign {
         outpoint: tx.outpoint(0),
-        utxo_hash: ByteBuf::from(tx.hash(0)),
-        new_utxo_hash: ByteBuf::from([9; 32]),
+        utxo_hash: UtxoHash::from(tx.hash(0)),
+        new_utxo_hash: UtxoHash::from([9; 32]),
     };
     let items: Vec<Reassign> = rest.iter().map(reassign).collect();
     let arg = |items| UtxoReassignBatch { height: 12, items };
@@ -217,7 +218,7 @@ fn resolving_a_large_conflict_stays_small() {
     create(&coppice, &[UtxoCreate { conflicting: true, ..rival.record() }]);
     host.take_executions();
     let arg = UtxoProcessConflicting { height: 12, winners: vec![rival.id()] };
-    let resolved: Result<ConflictResolution, ConflictError> = coppice.produce("utxo_process_conflicting", arg);
+    let resolved: Result<ConflictResolution, ConflictError> = coppice.producer().utxo_process_conflicting(&arg).told();
     let resolved = resolved.unwrap();
     assert_eq!((resolved.losers.len(), resolved.spent), (1 + CHILDREN as usize, 1));
     within(&host, "resolving a conflict");

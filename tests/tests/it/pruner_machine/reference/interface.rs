@@ -222,7 +222,7 @@ impl State {
         }
         let unspend = |(txid, vout): &(Txid, u32)| Unspend {
             outpoint: Outpoint { txid: ByteBuf::from(*txid), vout: *vout },
-            utxo_hash: ByteBuf::new(),
+            utxo_hash: UtxoHash::default(),
             spender: Spender { txid: ByteBuf::new(), vin: 0 },
         };
         Ok(ConflictResolution {

@@ -1,0 +1,209 @@
+//! Options of `coppice blob-worker`.
+
+use super::place::{LayoutName, Place, store_type};
+use crate::network::NetworkArgs;
+use coppice_interface::StoreType;
+use std::time::Duration;
+
+/// What is said behind the options.
+const HELP: &str = "\
+A --store is [STORE_TYPE/]FILE_TYPE=URL; * is any file type, and the narrowest one that has a blob is taken:
+  --store tx=s3://bucket/prefix --store outputs=file:///srv/blobs --store 'temp/*=file:///srv/temp'
+S3's credentials, region and endpoint come from the environment (AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL, …).
+Exit codes: 0 done, or ended as asked, and what was leased is given back; 1 another error; 2 the command line; 3 a store has not the
+right marker; 4 --once or --until-empty, and some blobs were not deleted; 5 the canister refuses; 6 ended before the canister could
+be told what was deleted; 130 ended by a second signal.";
+
+/// Options of `coppice blob-worker`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = HELP)]
+pub struct BlobWorkerArgs {
+    /// What else there is to do.
+    #[command(subcommand)]
+    pub command: Option<Init>,
+    /// The worker's options.
+    #[command(flatten)]
+    pub work: WorkArgs,
+}
+
+/// What is done before the first worker runs.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Init {
+    /// Write into each store a marker that names the canister and the store, without which no worker touches it
+    Init(StoreArgs),
+}
+
+/// Options that name stores and canister.
+#[derive(Clone, Debug, clap::Args)]
+pub struct StoreArgs {
+    /// Where blobs of a file type are, as often as there are such: tx=s3://BUCKET/PREFIX, outputs=file:///DIRECTORY, *=…
+    #[arg(long = "store", value_name = "TYPE=URL", required = true)]
+    pub stores: Vec<Place>,
+    /// How blobs are named in the stores
+    #[arg(long, value_enum, value_name = "LAYOUT", default_value_t)]
+    pub layout: LayoutName,
+    /// Where the canister is.
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// Print nothing but one line of JSON on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How events are said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// A line of text each.
+    #[default]
+    Text,
+    /// A line of JSON each.
+    Json,
+}
+
+/// Options of a worker.
+#[derive(Clone, Debug, clap::Args)]
+pub struct WorkArgs {
+    /// Stores and canister.
+    #[command(flatten)]
+    pub stores: StoreArgs,
+    /// Blocks below the chain's height, or the persister's where one runs, up to which blobs may go
+    #[arg(long, value_name = "BLOCKS", default_value_t = 10)]
+    pub safety_window: u32,
+    /// Blobs of a lease
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub batch: u32,
+    /// Seconds of a lease, which is extended in time; no request to a store takes longer than a quarter of it
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(4..=43_200))]
+    pub lease: u64,
+    /// Requests to the stores at a time
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1_024))]
+    pub parallel: u16,
+    /// How often deleting a blob may fail until it is given up
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub max_retries: u32,
+    /// Work for these store types only: tx, subtree, block, temp, block-persister, peer-registry [default: all]
+    #[arg(long = "store-type", value_name = "TYPE", value_parser = store_type)]
+    pub store_types: Vec<StoreType>,
+    /// Say what would be deleted, and whether it is there; lease and delete nothing
+    #[arg(long, conflicts_with_all = ["once", "until_empty"])]
+    pub dry_run: bool,
+    /// End after one lease, or where nothing is due
+    #[arg(long, conflicts_with = "until_empty")]
+    pub once: bool,
+    /// End where nothing is due
+    #[arg(long)]
+    pub until_empty: bool,
+    /// Seconds until the queue is asked again where nothing is due
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub poll: u64,
+    /// The most seconds between two attempts after an error of the network or of a store
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub max_wait: u64,
+    /// How events are said on stderr
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub log_format: LogFormat,
+}
+
+/// When a worker ends by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Never.
+    Stopped,
+    /// After one lease.
+    Once,
+    /// Where nothing is due.
+    Empty,
+}
+
+/// What a worker goes by.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Blocks below the height up to which blobs may go.
+    pub safety_window: u32,
+    /// Rows of a lease.
+    pub batch: u32,
+    /// Its length.
+    pub lease: Duration,
+    /// How often deleting a blob may fail.
+    pub max_retries: u32,
+    /// Store types; empty: all.
+    pub store_types: Vec<StoreType>,
+    /// When it ends.
+    pub until: Until,
+    /// The wait where nothing is due.
+    pub poll: Duration,
+    /// The longest wait after an error.
+    pub max_wait: Duration,
+}
+
+impl From<&WorkArgs> for Options {
+    fn from(args: &WorkArgs) -> Self {
+        let until = match (args.once, args.until_empty) {
+            (true, _) => Until::Once,
+            (_, true) => Until::Empty,
+            _ => Until::Stopped,
+        };
+        Self {
+            safety_window: args.safety_window,
+            batch: args.batch,
+            lease: Duration::from_secs(args.lease),
+            max_retries: args.max_retries,
+            store_types: args.store_types.clone(),
+            until,
+            poll: Duration::from_secs(args.poll),
+            max_wait: Duration::from_secs(args.max_wait),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    fn parse(args: &[&str]) -> Result<BlobWorkerArgs, clap::Error> {
+        let cli = Cli::try_parse_from([&["coppice", "blob-worker"][..], args].concat())?;
+        let Command::BlobWorker(args) = cli.command else { panic!("another command") };
+        Ok(*args)
+    }
+
+    #[test]
+    fn options_are_read_and_their_limits_hold() {
+        let args = parse(&["--store", "tx=s3://b/p", "--store", "*=file:///srv"]).unwrap();
+        assert!(args.command.is_none() && args.work.stores.stores.len() == 2);
+        let options = Options::from(&args.work);
+        assert_eq!((options.safety_window, options.batch, options.until), (10, 1_000, Until::Stopped));
+        assert_eq!(options.lease, Duration::from_secs(300));
+        assert!(parse(&[]).is_err(), "a store is needed");
+        let store = ["--store", "tx=s3://b"];
+        for (option, taken, refused) in [
+            ("--batch", &["1", "1000"][..], &["0", "1001", "-1"][..]),
+            ("--lease", &["4", "43200"], &["3", "43201"]),
+            ("--parallel", &["1", "1024"], &["0", "1025"]),
+            ("--safety-window", &["0", "4294967295"], &["4294967296", "-1"]),
+            ("--max-retries", &["0", "4294967295"], &["x"]),
+            ("--poll", &["1"], &["0", "3601"]),
+            ("--store-type", &["tx", "block-persister"], &["Tx", ""]),
+            ("--log-format", &["text", "json"], &["yaml"]),
+        ] {
+            for value in taken {
+                assert!(parse(&[&store[..], &[option, value]].concat()).is_ok(), "{option} {value}");
+            }
+            for value in refused {
+                assert!(parse(&[&store[..], &[&format!("{option}={value}")]].concat()).is_err(), "{option} {value}");
+            }
+        }
+        assert!(parse(&[&store[..], &["--once", "--until-empty"]].concat()).is_err());
+        assert!(parse(&[&store[..], &["--once", "--dry-run"]].concat()).is_err());
+    }
+
+    #[test]
+    fn init_has_stores_and_a_canister_and_nothing_of_a_worker() {
+        let args = parse(&["init", "--store", "tx=s3://b", "--network", "http://a", "--canister", "aaaaa-aa"]).unwrap();
+        let Some(Init::Init(args)) = args.command else { panic!("{args:?}") };
+        assert_eq!(args.stores.len(), 1);
+        assert!(parse(&["init"]).is_err());
+        assert!(parse(&["init", "--store", "tx=s3://b", "--once"]).is_err());
+    }
+}

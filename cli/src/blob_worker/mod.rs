@@ -1,0 +1,269 @@
+//! `coppice blob-worker`: deletes what the canister's deletion queue hands out, from S3 or a file system.
+//!
+//! ```text
+//!  canister ── lease ──▶ run ── rows ──▶ work ──▶ store ──▶ S3, a directory      requests side by side, each shorter than the lease
+//!      ▲                  │               │         ├ layout: a blob's path
+//!      └── what is gone ──┴── outcome ────┘         └ marker: whose blobs these are
+//! ```
+//! As many processes as one likes work on one queue, as rows that one has leased are with it alone. `docs/blob-deletion.md` says how many,
+//! what they cost and what to alert on.
+
+pub mod args;
+mod client;
+pub mod layout;
+pub mod lease;
+pub mod log;
+pub mod marker;
+pub mod place;
+pub mod queue;
+pub mod run;
+pub mod store;
+#[cfg(test)]
+mod tests;
+pub mod work;
+
+use crate::client::{Client, may_pass};
+use crate::exit::Exit;
+use crate::network::{Network, NetworkArgs};
+use crate::report::{self, Report, count, seconds_since};
+use crate::stop::{ENDING, Stop};
+use anyhow::{Context, Result, ensure};
+use args::{BlobWorkerArgs, Init, LogFormat, Options, StoreArgs, Until, WorkArgs};
+use log::{Level, Log};
+use queue::Queue;
+use run::{Figures, Found, NOT_ALL, Run, WRONG_STORE};
+use serde::Serialize;
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+use store::Stores;
+use work::Worker;
+
+/// The longest that `init` waits for a store.
+const INIT_MOST: Duration = Duration::from_secs(60);
+
+/// The figures of a worker's run.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorkerReport {
+    /// "blob-worker".
+    pub command: &'static str,
+    /// The canister's principal.
+    pub canister: String,
+    /// The stores.
+    pub stores: Vec<String>,
+    /// What it did.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Wall-clock seconds.
+    pub seconds: f64,
+}
+
+impl Report for WorkerReport {
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let figures = &self.figures;
+        vec![
+            ("canister", self.canister.clone()),
+            ("stores", self.stores.join(", ")),
+            ("up to height", count(figures.height.into())),
+            ("leases", format!("{}, extended {} times", count(figures.leases), count(figures.extended))),
+            ("blobs deleted", count(figures.deleted)),
+            ("of which were not there", count(figures.absent)),
+            ("could not be deleted", format!("{}, {} given up", count(figures.failed), count(figures.dead))),
+            ("put off, as no store has them", count(figures.no_store)),
+            ("put back as they were", count(figures.left)),
+            ("of leases that had ended", count(figures.late)),
+            ("tried again", count(figures.retries)),
+            ("seconds", format!("{:.1}", self.seconds)),
+        ]
+    }
+}
+
+/// What a dry run found.
+#[derive(Clone, Debug, Serialize)]
+pub struct DryReport {
+    /// "blob-worker --dry-run".
+    pub command: &'static str,
+    /// The canister's principal.
+    pub canister: String,
+    /// Up to which height.
+    pub height: u32,
+    /// Blobs that would be deleted.
+    pub would_delete: usize,
+    /// Of them, those that are not there.
+    pub absent: usize,
+    /// Rows that no store has, or that can have no name.
+    pub nowhere: usize,
+    /// The rows.
+    pub rows: Vec<Found>,
+}
+
+impl Report for DryReport {
+    fn preface(&self) -> Option<String> {
+        let line = |found: &Found| {
+            let state = match found.there {
+                Some(true) => "there",
+                Some(false) => "absent",
+                None => "nowhere",
+            };
+            format!("{state:8} row {}, height {}: {}", found.id, found.height, found.place)
+        };
+        Some(self.rows.iter().map(line).collect::<Vec<_>>().join("\n"))
+    }
+
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("canister", self.canister.clone()),
+            ("up to height", count(self.height.into())),
+            ("would be deleted", count(self.would_delete as u64)),
+            ("of which are not there", count(self.absent as u64)),
+            ("in no store", count(self.nowhere as u64)),
+        ]
+    }
+}
+
+/// What `init` did.
+#[derive(Clone, Debug, Serialize)]
+pub struct InitReport {
+    /// "blob-worker init".
+    pub command: &'static str,
+    /// The canister's principal.
+    pub canister: String,
+    /// Stores that have got a marker, or a new one.
+    pub marked: Vec<String>,
+    /// Stores that had it.
+    pub had: Vec<String>,
+}
+
+impl Report for InitReport {
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let list = |stores: &[String]| if stores.is_empty() { "none".into() } else { stores.join(", ") };
+        vec![("canister", self.canister.clone()), ("marked", list(&self.marked)), ("had the marker", list(&self.had))]
+    }
+}
+
+/// Does what the command line says.
+///
+/// # Errors
+/// [`Exit`] with the code that the options' help names, or what stands in the way of beginning.
+pub fn command(args: &BlobWorkerArgs) -> Result<()> {
+    match &args.command {
+        Some(Init::Init(args)) => init(args),
+        None => work(&args.work),
+    }
+}
+
+/// The client, as soon as the network answers; `init`, which has no log, does not wait for it.
+fn connect(args: &NetworkArgs, waiting: Option<(&Stop, &Log)>, wait: Duration) -> Result<Client<Network>> {
+    ensure!(args.network.is_some(), "--network and --canister say where the canister is");
+    let mut delays = run::waits(wait);
+    loop {
+        match (args.connect(), waiting) {
+            (Err(error), Some((stop, log))) if may_pass(&error) && !stop.is_set() => {
+                let delay = delays.next().unwrap_or(wait);
+                let why = format!("{error:#}; trying again in {:.1} s", delay.as_secs_f64());
+                log.note(Level::Warn, "canister", &why);
+                stop.wait(delay);
+            }
+            (result, _) => return result?.context("--network and --canister say where the canister is"),
+        }
+    }
+}
+
+/// Writes the markers.
+fn init(args: &StoreArgs) -> Result<()> {
+    let stores = Stores::open(&args.stores, args.layout, INIT_MOST)?;
+    let client = connect(&args.network, None, INIT_MOST)?;
+    // A canister that does not let this identity work is not the one that is meant.
+    client.heights().map_err(|error| run::refused("asking for the height", error))?;
+    let canister = client.transport().canister();
+    let worker = Worker::new(stores, 1)?;
+    report::print(&mark(&worker, canister)?, args.json)
+}
+
+/// Marks the stores of a worker as this canister's. Answers which it has marked.
+///
+/// # Errors
+/// When one is another's, or cannot be written.
+pub fn mark(worker: &Worker, canister: candid::Principal) -> Result<InitReport> {
+    let mut report =
+        InitReport { command: "blob-worker init", canister: canister.to_string(), marked: Vec::new(), had: Vec::new() };
+    let wrong = |error: marker::WrongStore| Exit::error(WRONG_STORE, error.0);
+    for store in worker.stores().all() {
+        let found = worker.wait_for(store.marker())?;
+        match marker::merged(store, canister, found.as_ref()).map_err(wrong)? {
+            None => report.had.push(store.url.to_string()),
+            Some(marker) => {
+                worker.wait_for(store.mark(&marker))?;
+                let read = worker.wait_for(store.marker())?;
+                marker::check(store, canister, read.as_ref()).map_err(wrong)?;
+                report.marked.push(store.url.to_string());
+            }
+        }
+    }
+    Ok(report)
+}
+
+fn work(args: &WorkArgs) -> Result<()> {
+    let started = Instant::now();
+    let options = Options::from(args);
+    let stores = Stores::open(&args.stores.stores, args.stores.layout, lease::most(options.lease))?;
+    let named: Vec<String> = stores.all().iter().map(|store| store.url.to_string()).collect();
+    let stop = Stop::on_signals(match args.log_format {
+        LogFormat::Text => ENDING,
+        LogFormat::Json => r#"{"level":"info","event":"ending","message":"once more ends at once"}"#,
+    })?;
+    let log = Log::new(args.log_format);
+    let client = connect(&args.stores.network, Some((&stop, &log)), options.max_wait)?;
+    let canister = client.transport().canister();
+    let until = options.until;
+    let worker = Worker::new(stores, args.parallel.into())?;
+    let mut run = Run::new(&client, canister, worker, options, &stop, &log)?;
+    if args.dry_run {
+        let (height, rows) = run::dry_run(&run)?;
+        let count = |there| rows.iter().filter(|found| found.there == there).count();
+        let (absent, nowhere) = (count(Some(false)), count(None));
+        let report = DryReport {
+            command: "blob-worker --dry-run",
+            canister: canister.to_string(),
+            height,
+            would_delete: rows.len() - nowhere,
+            absent,
+            nowhere,
+            rows,
+        };
+        drop(log);
+        return report::print(&report, args.stores.json);
+    }
+    let ended = run.run();
+    let figures = run.figures();
+    drop(run);
+    drop(log);
+    let report = WorkerReport {
+        command: "blob-worker",
+        canister: canister.to_string(),
+        stores: named,
+        figures,
+        seconds: seconds_since(started),
+    };
+    report::print(&report, args.stores.json)?;
+    std::io::stdout().flush()?;
+    ended?;
+    all_done(until, &report.figures)
+}
+
+/// Whether a run that was to end by itself has done all that it found.
+///
+/// # Errors
+/// [`Exit`] with [`NOT_ALL`].
+pub fn all_done(until: Until, figures: &Figures) -> Result<()> {
+    let undone = figures.failed + figures.no_store + figures.late + if until == Until::Once { figures.left } else { 0 };
+    match until {
+        Until::Once | Until::Empty if undone > 0 => Err(Exit::error(
+            NOT_ALL,
+            format!(
+                "of {} it is not known that they are gone",
+                if undone == 1 { "1 blob".into() } else { format!("{} blobs", count(undone)) }
+            ),
+        )),
+        _ => Ok(()),
+    }
+}

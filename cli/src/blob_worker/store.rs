@@ -1,0 +1,356 @@
+//! The stores: opened once each, and what a request to one of them comes to.
+//!
+//! A request deletes a chunk of blobs: up to a thousand in S3, where that is one call, one elsewhere. What it comes to is said for each
+//! blob:
+//!
+//! | | of the blob | of the store |
+//! |---|---|---|
+//! | gone, or was not there | [`Fate::Gone`], [`Fate::Absent`] | |
+//! | the store names this blob, and why not | [`Fate::Failed`] | |
+//! | the store may delete nothing, perhaps | [`Fate::Refused`] | where it refuses all |
+//! | the request failed, or took too long | [`Fate::Left`] | the error |
+
+use super::layout::Layout;
+use super::marker::Marker;
+use super::place::{LayoutName, Place, Selector, narrowest};
+use super::queue::Row;
+use anyhow::{Context, Result, bail};
+use futures_util::StreamExt as _;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt as _};
+use std::collections::{BTreeSet, HashMap};
+use std::error::Error as _;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+use url::Url;
+
+/// Blobs of a request where a store takes many.
+#[cfg(feature = "s3")]
+const BULK: usize = 1_000;
+
+/// What became of a blob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is gone; where the store does not say, it may not have been there.
+    Gone,
+    /// It was not there.
+    Absent,
+    /// It cannot be deleted: why.
+    Failed(String),
+    /// The store did not allow it: why. Where it allows nothing at all, that is not the blob's fault.
+    Refused(String),
+    /// The request failed: why. Whether the blob is gone is not known.
+    Left(String),
+}
+
+/// A blob, as a store has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The row's number.
+    pub id: u64,
+    /// What there is of it, itself last.
+    pub paths: Vec<Path>,
+}
+
+/// A store.
+#[derive(Clone, Debug)]
+pub struct Store {
+    /// What it is called.
+    pub url: Url,
+    /// Which blobs it has.
+    pub of: BTreeSet<Selector>,
+    /// How they are named.
+    pub layout: Layout,
+    object_store: Arc<dyn ObjectStore>,
+    /// Where its blobs and its marker are.
+    root: Path,
+    /// Blobs of a request.
+    chunk: usize,
+}
+
+/// Those of a worker.
+#[derive(Clone, Debug)]
+pub struct Stores(Vec<Store>);
+
+/// A blob's store, by its number, and what it has of it; or why there is none.
+pub type Found = Result<(usize, Target), Nowhere>;
+
+/// Why a blob is in no store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Nowhere {
+    /// The worker was given no store for it.
+    NoStore,
+    /// It can have no name there.
+    NoName(String),
+}
+
+impl Stores {
+    /// Opens stores. A request to one of them, retries and all, takes no longer than `most`.
+    ///
+    /// # Errors
+    /// When two places contradict each other, a store cannot be, or is none that this command was built with.
+    pub fn open(places: &[Place], layout: LayoutName, most: Duration) -> Result<Self> {
+        let mut stores: Vec<Store> = Vec::new();
+        for place in places {
+            let (layout, of) = (place.layout(layout).map_err(anyhow::Error::msg)?, place.of.clone());
+            if stores.iter().any(|store| store.of.contains(&of)) {
+                bail!("--store {of}: it is said twice");
+            }
+            match stores.iter_mut().find(|store| store.url == place.url) {
+                Some(store) if store.layout != layout => {
+                    bail!("--store {of}: {} is {} and {layout}", place.url, store.layout)
+                }
+                Some(store) => {
+                    store.of.insert(of);
+                }
+                None => {
+                    let (object_store, root, chunk) = open(&place.url, most)?;
+                    let url = place.url.clone();
+                    stores.push(Store { url, of: [of].into(), layout, object_store, root, chunk });
+                }
+            }
+        }
+        Ok(Self(stores))
+    }
+
+    /// The stores.
+    pub fn all(&self) -> &[Store] {
+        &self.0
+    }
+
+    /// Where a blob is.
+    pub fn find(&self, row: &Row) -> Found {
+        let selectors = self.0.iter().enumerate().flat_map(|(at, store)| store.of.iter().map(move |of| (at, of)));
+        let all: Vec<(usize, &Selector)> = selectors.collect();
+        let found = narrowest(all.iter().map(|(_, of)| *of), row).map(|narrowest| all[narrowest].0);
+        let at = found.ok_or(Nowhere::NoStore)?;
+        let store = &self.0[at];
+        let paths = store.layout.paths(&store.root, row, store.is_on_disk()).map_err(Nowhere::NoName)?;
+        Ok((at, Target { id: row.id, paths }))
+    }
+
+    /// Stores for tests: of these blobs, in this store, by requests of so many.
+    #[cfg(test)]
+    pub fn of(stores: Vec<(&str, Arc<dyn ObjectStore>, usize)>) -> Self {
+        let store = |(of, object_store, chunk): (&str, Arc<dyn ObjectStore>, usize)| Store {
+            url: Url::parse(&format!("s3://{}", of.replace(['/', '*'], "-"))).unwrap(),
+            of: [of.parse().unwrap()].into(),
+            layout: Layout::Hex,
+            object_store,
+            root: Path::ROOT,
+            chunk,
+        };
+        Self(stores.into_iter().map(store).collect())
+    }
+}
+
+#[cfg(feature = "s3")]
+fn open_s3(url: &Url, most: Duration) -> Result<(Arc<dyn ObjectStore>, usize)> {
+    use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+    use object_store::{ClientConfigKey, RetryConfig};
+    // A request is not begun anew after half of the time, and takes the other half at most.
+    let half = most / 2;
+    let text = |time: Duration| format!("{}ms", time.as_millis().max(1));
+    let client = |key| AmazonS3ConfigKey::Client(key);
+    let builder = AmazonS3Builder::from_env()
+        .with_bucket_name(url.host_str().unwrap_or_default())
+        .with_retry(RetryConfig { retry_timeout: half, ..RetryConfig::default() })
+        .with_config(client(ClientConfigKey::Timeout), text(half))
+        .with_config(client(ClientConfigKey::ConnectTimeout), text(half.min(Duration::from_secs(5))));
+    let single = builder.get_config_value(&AmazonS3ConfigKey::DisableBulkDelete).as_deref() == Some("true");
+    let store = builder.build().with_context(|| format!("{url}: the environment says no S3"))?;
+    Ok((Arc::new(store), if single { 1 } else { BULK }))
+}
+
+#[cfg(not(feature = "s3"))]
+fn open_s3(url: &Url, _: Duration) -> Result<(Arc<dyn ObjectStore>, usize)> {
+    bail!("this command was built without S3, so {url} cannot be reached: build it with --features s3")
+}
+
+fn open(url: &Url, most: Duration) -> Result<(Arc<dyn ObjectStore>, Path, usize)> {
+    if url.scheme() == "s3" {
+        let (store, chunk) = open_s3(url, most)?;
+        return Ok((store, Path::from_url_path(url.path())?, chunk));
+    }
+    let directory = url.to_file_path().ok().with_context(|| format!("{url} is no directory of this system"))?;
+    let store = object_store::local::LocalFileSystem::new_with_prefix(&directory);
+    Ok((Arc::new(store.with_context(|| format!("{} cannot be opened", directory.display()))?), Path::ROOT, 1))
+}
+
+impl Store {
+    /// Whether it is a directory.
+    fn is_on_disk(&self) -> bool {
+        self.url.scheme() == "file"
+    }
+
+    /// Blobs of a request.
+    pub fn chunk(&self) -> usize {
+        self.chunk
+    }
+
+    /// The marker at its root, if there is one.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn marker(&self) -> Result<Option<Marker>> {
+        let path = Marker::path(&self.root);
+        let found = match self.object_store.get(&path).await {
+            Ok(found) => found.bytes().await,
+            Err(error) => Err(error),
+        };
+        match found {
+            Ok(bytes) => Ok(Some(Marker::parse(&bytes))),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("{}: its marker cannot be read", self.url)),
+        }
+    }
+
+    /// Puts a marker at its root.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub async fn mark(&self, marker: &Marker) -> Result<()> {
+        let put = self.object_store.put(&Marker::path(&self.root), marker.to_bytes().into()).await;
+        put.map(drop).with_context(|| format!("{}: its marker cannot be written", self.url))
+    }
+
+    /// Whether it has a blob.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn has(&self, target: &Target) -> Result<bool> {
+        let Some(path) = target.paths.last() else { return Ok(false) };
+        match self.object_store.head(path).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error).with_context(|| format!("{}: {path}", self.url)),
+        }
+    }
+
+    /// Deletes blobs, [`Self::chunk`] at most, in one request: what became of each, in their order.
+    pub async fn delete(&self, targets: &[Target]) -> Vec<Fate> {
+        if self.chunk == 1 {
+            let mut fates = Vec::with_capacity(targets.len());
+            for target in targets {
+                fates.push(self.delete_one(target).await);
+            }
+            return fates;
+        }
+        let paths: Vec<Path> = targets.iter().flat_map(|target| target.paths.clone()).collect();
+        let asked = futures_util::stream::iter(paths.clone().into_iter().map(Ok)).boxed();
+        let answers: Vec<_> = self.object_store.delete_stream(asked).collect().await;
+        let of: HashMap<Path, Fate> = by_path(&paths, answers);
+        let fate = |target: &Target| {
+            let fates: Vec<Fate> = target.paths.iter().filter_map(|path| of.get(path).cloned()).collect();
+            worst(fates)
+        };
+        targets.iter().map(fate).collect()
+    }
+
+    async fn delete_one(&self, target: &Target) -> Fate {
+        let mut fates = Vec::with_capacity(target.paths.len());
+        for path in &target.paths {
+            fates.push(self.object_store.delete(path).await.map_or_else(|error| fate_of_one(&error), |()| Fate::Gone));
+        }
+        // Whether a checksum was there says nothing of the blob.
+        let blob = fates.last().cloned();
+        match worst(fates) {
+            Fate::Gone | Fate::Absent => blob.unwrap_or(Fate::Absent),
+            other => other,
+        }
+    }
+}
+
+/// What stands in the way most.
+fn worst(fates: Vec<Fate>) -> Fate {
+    let rank = |fate: &Fate| match fate {
+        Fate::Absent => 0,
+        Fate::Gone => 1,
+        Fate::Failed(_) => 2,
+        Fate::Refused(_) => 3,
+        Fate::Left(_) => 4,
+    };
+    fates.into_iter().max_by_key(rank).unwrap_or_else(|| Fate::Left("the store says nothing of it".into()))
+}
+
+/// The answers of one request, by path. One error for all of them is the request's, and says nothing of any; of the others each answers
+/// what stands at its place.
+fn by_path(asked: &[Path], answers: Vec<object_store::Result<Path>>) -> HashMap<Path, Fate> {
+    let whole = answers.len() == asked.len();
+    let mut fates: HashMap<Path, Fate> = HashMap::with_capacity(asked.len());
+    let mut failed = None;
+    for (at, answer) in answers.into_iter().enumerate() {
+        match answer {
+            Ok(path) => {
+                fates.insert(path, Fate::Gone);
+            }
+            Err(error) if whole && names_a_blob(&error) => {
+                fates.insert(asked[at].clone(), fate_of_named(&error));
+            }
+            Err(error) => failed = Some(error.to_string()),
+        }
+    }
+    let why = failed.unwrap_or_else(|| "the store says nothing of it".into());
+    for path in asked {
+        fates.entry(path.clone()).or_insert_with(|| Fate::Left(why.clone()));
+    }
+    fates
+}
+
+/// What a bulk deletion says of one blob begins so, and ends with S3's code; `object_store` has no type for it.
+const NAMED: &str = "DeleteObjects request failed for key ";
+
+fn names_a_blob(error: &object_store::Error) -> bool {
+    use object_store::Error::{InvalidPath, NotFound, PermissionDenied};
+    // Of another store that deletes many at once, each answer is a blob's.
+    error.source().is_some_and(|why| why.to_string().starts_with(NAMED))
+        || matches!(error, NotFound { .. } | PermissionDenied { .. } | InvalidPath { .. }) && !is_request(error)
+}
+
+/// Whether an error is that of a whole request: it names all its paths.
+fn is_request(error: &object_store::Error) -> bool {
+    error.source().is_some_and(|why| why.to_string().starts_with("Error performing "))
+}
+
+fn fate_of_named(error: &object_store::Error) -> Fate {
+    let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+    match error {
+        object_store::Error::NotFound { .. } => Fate::Absent,
+        object_store::Error::PermissionDenied { .. } => Fate::Refused(why),
+        _ if why.ends_with("(code: NoSuchKey)") => Fate::Absent,
+        _ if why.ends_with("(code: AccessDenied)") => Fate::Refused(why),
+        _ => Fate::Failed(why),
+    }
+}
+
+/// What an error of one blob's own request means. Only what is surely the blob's counts against it: a store that is away must not use up
+/// its tries.
+fn fate_of_one(error: &object_store::Error) -> Fate {
+    let why = error.to_string();
+    let io = io_error(error);
+    match (error, io) {
+        (object_store::Error::NotFound { .. }, _) => Fate::Absent,
+        (object_store::Error::InvalidPath { .. }, _) => Fate::Failed(why),
+        (object_store::Error::PermissionDenied { .. }, _)
+        | (_, Some(ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)) => Fate::Refused(why),
+        (_, Some(ErrorKind::IsADirectory | ErrorKind::NotADirectory | ErrorKind::InvalidFilename)) => Fate::Failed(why),
+        _ => Fate::Left(why),
+    }
+}
+
+/// What the system says.
+fn io_error(error: &object_store::Error) -> Option<ErrorKind> {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<std::io::Error>() {
+            return Some(error.kind());
+        }
+        cause = error.source();
+    }
+    None
+}
+
+#[cfg(test)]
+#[path = "tests/store.rs"]
+mod tests;

@@ -1,0 +1,338 @@
+//! What tests share: a queue in memory, and a store that does what it is told.
+
+use super::queue::{Ask, Done, Heights, Lease, Noted, Queue, Refusal, Row, Waiting};
+use anyhow::Result;
+use async_trait::async_trait;
+use coppice_interface::StoreType;
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult,
+};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// A lease of [`Fake`].
+#[derive(Clone, Debug)]
+struct Live {
+    token: Vec<u8>,
+    request: Vec<u8>,
+    rows: Vec<u64>,
+    ends: Instant,
+}
+
+/// What [`Fake`] has.
+#[derive(Default)]
+pub struct State {
+    pub heights: Heights,
+    /// Rows by number: the row, and how often it failed.
+    pub rows: BTreeMap<u64, (Row, u32)>,
+    pub dead: Vec<u64>,
+    leases: Vec<Live>,
+    ended: Vec<(Vec<u8>, Noted)>,
+    /// The next calls do not get through.
+    pub unreachable: u32,
+    /// The first answer of each acquire and complete is lost.
+    pub drops_answers: bool,
+    dropped: Vec<Vec<u8>>,
+    /// What the next acquires answer.
+    pub later: u32,
+    /// Numbers that one completion looks at.
+    pub room: Option<usize>,
+    pub acquired: u64,
+    pub extended: u64,
+    /// By row: leases that had it.
+    pub leased: BTreeMap<u64, u32>,
+    /// What is said of an identity.
+    pub refuses: bool,
+    given: u64,
+}
+
+/// A queue in memory, with a clock of its own.
+#[derive(Clone, Default)]
+pub struct Fake(Arc<Mutex<State>>);
+
+fn unreachable() -> anyhow::Error {
+    crate::client::lost("502")
+}
+
+/// A row of a blob `ID.tx`.
+pub fn row(id: u64) -> Row {
+    Row { id, key: id.to_be_bytes().to_vec(), file_type: "tx".into(), store: StoreType::Tx, height: id as u32 }
+}
+
+/// The blob of [`row`].
+pub fn path(id: u64) -> Path {
+    Path::from(format!("{id:016x}.tx"))
+}
+
+impl Fake {
+    /// With rows, all of them due.
+    pub fn new(rows: impl IntoIterator<Item = Row>) -> Self {
+        let fake = Self::default();
+        fake.state().heights = Heights { current: 1_000_000, persisted: 0 };
+        fake.state().rows = rows.into_iter().map(|row| (row.id, (row, 0))).collect();
+        fake
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    /// Leases that nobody has given back.
+    pub fn live(&self) -> usize {
+        self.state().leases.len()
+    }
+
+    fn called(&self) -> Result<MutexGuard<'_, State>> {
+        let mut state = self.state();
+        let now = Instant::now();
+        state.leases.retain(|lease| lease.ends > now);
+        if state.refuses {
+            anyhow::bail!("IC0406: not for you");
+        }
+        if state.unreachable > 0 {
+            state.unreachable -= 1;
+            return Err(unreachable());
+        }
+        Ok(state)
+    }
+}
+
+impl State {
+    fn is_leased(&self, id: u64) -> bool {
+        self.leases.iter().any(|lease| lease.rows.contains(&id))
+    }
+
+    fn loses(&mut self, call: &[u8]) -> bool {
+        let first = self.drops_answers && !self.dropped.iter().any(|dropped| dropped == call);
+        self.dropped.push(call.to_vec());
+        first
+    }
+}
+
+impl Queue for Fake {
+    fn heights(&self) -> Result<Heights> {
+        Ok(self.called()?.heights)
+    }
+
+    fn look(&self) -> Result<(Heights, Vec<Waiting>)> {
+        let state = self.called()?;
+        let oldest = state.rows.values().filter(|(row, _)| !state.is_leased(row.id)).map(|(row, _)| row.height).min();
+        let waiting = Waiting { store: StoreType::Tx, rows: state.rows.len() as u64, oldest };
+        Ok((state.heights, vec![waiting]))
+    }
+
+    fn pending(&self, height: u32, rows: u32) -> Result<Vec<Row>> {
+        let state = self.called()?;
+        let due = state.rows.values().map(|(row, _)| row.clone()).filter(|row| row.height <= height);
+        Ok(due.take(rows as usize).collect())
+    }
+
+    fn acquire(&self, ask: &Ask) -> Result<Result<Option<Lease>, Refusal>> {
+        let mut state = self.called()?;
+        if state.later > 0 {
+            state.later -= 1;
+            return Ok(Err(Refusal::Later("TooManyLeases".into())));
+        }
+        if !state.leases.iter().any(|lease| lease.request == ask.request) {
+            let due = state.rows.values().filter(|(row, _)| row.height <= ask.height && !state.is_leased(row.id));
+            let rows: Vec<u64> = due.map(|(row, _)| row.id).take(ask.rows as usize).collect();
+            if rows.is_empty() {
+                return Ok(Ok(None));
+            }
+            rows.iter().for_each(|id| *state.leased.entry(*id).or_default() += 1);
+            state.given += 1;
+            state.acquired += 1;
+            let (token, ends) = (state.given.to_be_bytes().to_vec(), Instant::now() + Duration::from_secs(ask.secs));
+            state.leases.push(Live { token, request: ask.request.clone(), rows, ends });
+        }
+        if state.loses(&ask.request) {
+            return Err(unreachable());
+        }
+        let lease = state.leases.iter().find(|lease| lease.request == ask.request).unwrap();
+        let rows = lease.rows.iter().map(|id| state.rows[id].0.clone()).collect();
+        Ok(Ok(Some(Lease { token: lease.token.clone(), rows })))
+    }
+
+    fn extend(&self, token: &[u8], secs: u64) -> Result<Result<(), Refusal>> {
+        let mut state = self.called()?;
+        state.extended += 1;
+        let ends = Instant::now() + Duration::from_secs(secs);
+        Ok(match state.leases.iter_mut().find(|lease| lease.token == token) {
+            Some(lease) => {
+                lease.ends = lease.ends.max(ends);
+                Ok(())
+            }
+            None => Err(Refusal::Over("Expired".into())),
+        })
+    }
+
+    fn complete(&self, token: &[u8], done: &Done) -> Result<Result<Noted, Refusal>> {
+        let mut state = self.called()?;
+        if let Some((_, noted)) = state.ended.iter().find(|(ended, _)| ended == token) {
+            return Ok(Ok(noted.clone()));
+        }
+        let Some(at) = state.leases.iter().position(|lease| lease.token == token) else {
+            return Ok(Err(Refusal::Over("Expired".into())));
+        };
+        let room = state.room.unwrap_or(usize::MAX);
+        let all: Vec<(u64, bool)> =
+            done.gone.iter().map(|id| (*id, true)).chain(done.failed.iter().map(|id| (*id, false))).collect();
+        let mut noted = Noted::default();
+        for (id, gone) in all.iter().take(room) {
+            if !state.leases[at].rows.contains(id) {
+                noted.skipped.push(*id);
+                continue;
+            }
+            state.leases[at].rows.retain(|row| row != id);
+            if *gone {
+                state.rows.remove(id);
+                continue;
+            }
+            let failures = &mut state.rows.get_mut(id).unwrap().1;
+            *failures += 1;
+            if *failures >= done.max_retries.max(1) {
+                state.rows.remove(id);
+                state.dead.push(*id);
+                noted.dead += 1;
+            }
+        }
+        noted.remaining = all.len().saturating_sub(room) as u64;
+        if noted.remaining == 0 {
+            state.leases.remove(at);
+            state.ended.push((token.to_vec(), noted.clone()));
+            if state.loses(token) {
+                return Err(unreachable());
+            }
+        }
+        Ok(Ok(noted))
+    }
+}
+
+/// How [`Moody`] takes a deletion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mood {
+    /// It deletes.
+    #[default]
+    Willing,
+    /// It allows nothing.
+    ReadOnly,
+    /// It never answers.
+    Hangs,
+    /// The next requests fail as a whole.
+    Fails(u32),
+    /// It takes its time for each request.
+    Slow(Duration),
+    /// It reads its own answer wrong.
+    Panics,
+    /// It deletes, and says that it failed.
+    Lies,
+    /// Its marker goes with the first deletion, as where a disk is unmounted.
+    Vanishes,
+}
+
+/// A store in memory that is in a mood. One blob it never deletes, if it is told which; and it keeps what it was asked for.
+#[derive(Debug, Default)]
+pub struct Moody {
+    pub inner: InMemory,
+    pub mood: Mutex<Mood>,
+    pub stubborn: Mutex<Option<Path>>,
+    /// When each path was asked to go.
+    pub asked: Mutex<Vec<(Path, Instant)>>,
+}
+
+impl std::fmt::Display for Moody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("moody")
+    }
+}
+
+fn generic(why: &str) -> Error {
+    Error::Generic { store: "moody", source: why.to_string().into() }
+}
+
+#[async_trait]
+impl ObjectStore for Moody {
+    async fn put_opts(&self, at: &Path, bytes: PutPayload, opts: PutOptions) -> object_store::Result<PutResult> {
+        self.inner.put_opts(at, bytes, opts).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        at: &Path,
+        opts: PutMultipartOptions,
+    ) -> object_store::Result<Box<dyn MultipartUpload>> {
+        self.inner.put_multipart_opts(at, opts).await
+    }
+
+    async fn get_opts(&self, at: &Path, options: GetOptions) -> object_store::Result<GetResult> {
+        self.inner.get_opts(at, options).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, object_store::Result<Path>>,
+    ) -> BoxStream<'static, object_store::Result<Path>> {
+        let mut mood = self.mood.lock().unwrap();
+        let now = *mood;
+        if let Mood::Fails(left) = now {
+            *mood = if left > 1 { Mood::Fails(left - 1) } else { Mood::Willing };
+        }
+        let stubborn = self.stubborn.lock().unwrap().clone();
+        // What goes is known before it is polled, and the streams outlive this borrow: so the paths are taken out first.
+        let paths: Vec<Path> =
+            futures_util::FutureExt::now_or_never(locations.map(Result::unwrap).collect::<Vec<_>>()).unwrap();
+        self.asked.lock().unwrap().extend(paths.iter().map(|path| (path.clone(), Instant::now())));
+        let inner = self.inner.clone();
+        futures_util::stream::once(async move {
+            match now {
+                Mood::Hangs => std::future::pending().await,
+                Mood::Slow(time) => tokio::time::sleep(time).await,
+                Mood::Panics => panic!("an answer that nobody can read"),
+                Mood::Fails(_) => return vec![Err(generic("503"))],
+                _ => {}
+            }
+            let mut answers = Vec::new();
+            for path in paths {
+                if now == Mood::ReadOnly {
+                    let source = "no".to_string().into();
+                    answers.push(Err(Error::PermissionDenied { path: path.to_string(), source }));
+                } else if stubborn.as_ref() == Some(&path) {
+                    let why = format!("DeleteObjects request failed for key {path}: it is locked (code: Locked)");
+                    answers.push(Err(generic(&why)));
+                } else {
+                    let one = futures_util::stream::once(std::future::ready(Ok(path.clone()))).boxed();
+                    answers.extend(inner.delete_stream(one).collect::<Vec<_>>().await);
+                }
+            }
+            match now {
+                Mood::Lies => vec![Err(generic("the answer was lost"))],
+                Mood::Vanishes => {
+                    let marker = futures_util::stream::once(std::future::ready(Ok(Path::from(super::marker::NAME))));
+                    inner.delete_stream(marker.boxed()).collect::<Vec<_>>().await;
+                    answers
+                }
+                _ => answers,
+            }
+        })
+        .flat_map(futures_util::stream::iter)
+        .boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> object_store::Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+}

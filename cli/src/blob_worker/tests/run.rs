@@ -1,0 +1,408 @@
+//! A worker against a queue in memory and a store that is in a mood.
+
+use super::super::marker::NAME;
+use super::super::queue::Heights;
+use super::super::store::Stores;
+use super::super::tests::{Fake, Mood, Moody, path, row};
+use super::super::{all_done, mark};
+use super::*;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt as _};
+use std::thread;
+
+/// Blobs of a request in these tests.
+const CHUNK: usize = 10;
+
+fn canister() -> Principal {
+    Principal::management_canister()
+}
+
+fn options(until: Until) -> Options {
+    Options {
+        safety_window: 10,
+        batch: 50,
+        lease: Duration::from_secs(8),
+        max_retries: 3,
+        store_types: Vec::new(),
+        until,
+        poll: Duration::from_millis(10),
+        max_wait: Duration::from_millis(20),
+    }
+}
+
+struct World {
+    queue: Fake,
+    moody: Arc<Moody>,
+    chunk: usize,
+    /// Requests at a time.
+    parallel: usize,
+}
+
+impl World {
+    /// So many blobs, all due, and a row for each.
+    fn new(blobs: u64) -> Self {
+        let world = Self { queue: Fake::new((1..=blobs).map(row)), moody: Arc::default(), chunk: CHUNK, parallel: 4 };
+        let worker = world.worker();
+        for id in 1..=blobs {
+            worker.wait_for(world.moody.inner.put(&path(id), "blob".into())).unwrap();
+        }
+        mark(&worker, canister()).unwrap();
+        world
+    }
+
+    fn worker(&self) -> Worker {
+        let store: Arc<dyn ObjectStore> = self.moody.clone();
+        Worker::new(Stores::of(vec![("tx", store, self.chunk)]), self.parallel).unwrap()
+    }
+
+    fn mood(&self, mood: Mood) {
+        *self.moody.mood.lock().unwrap() = mood;
+    }
+
+    /// A worker that runs until it ends by itself.
+    fn run(&self, options: Options) -> (Result<()>, Figures) {
+        self.run_until(options, &Stop::default())
+    }
+
+    fn run_until(&self, options: Options, stop: &Stop) -> (Result<()>, Figures) {
+        let (worker, log) = (self.worker(), Log::silent());
+        let mut run = Run::new(&self.queue, canister(), worker, options, stop, &log).unwrap();
+        let ended = run.run();
+        let figures = run.figures();
+        (ended, figures)
+    }
+
+    fn blobs(&self) -> usize {
+        let all = self.worker().wait_for(self.moody.inner.list_with_delimiter(None)).unwrap().objects;
+        all.iter().filter(|object| object.location != Path::from(NAME)).count()
+    }
+
+    fn rows(&self) -> usize {
+        self.queue.state().rows.len()
+    }
+
+    fn failures(&self) -> u32 {
+        self.queue.state().rows.values().map(|(_, failures)| failures).sum()
+    }
+}
+
+#[test]
+fn what_is_due_goes_and_nothing_above_the_window() {
+    let world = World::new(120);
+    world.queue.state().heights = Heights { current: 130, persisted: 0 };
+    let (ended, figures) = world.run(options(Until::Empty));
+    ended.unwrap();
+    assert_eq!((figures.leases, figures.deleted, figures.height), (3, 120, 120));
+    let world = World::new(120);
+    // The persister is behind the chain: up to its height, less ten.
+    world.queue.state().heights = Heights { current: 130, persisted: 95 };
+    let (ended, figures) = world.run(options(Until::Empty));
+    ended.unwrap();
+    assert_eq!((figures.deleted, world.rows(), world.blobs()), (85, 35, 35));
+    all_done(Until::Empty, &figures).unwrap();
+    // Nothing at all: it ends at once, and has leased nothing.
+    let (ended, figures) = World::new(0).run(options(Until::Empty));
+    ended.unwrap();
+    assert_eq!(figures, Figures { height: 999_990, ..Figures::default() });
+}
+
+#[test]
+fn once_is_one_lease() {
+    let world = World::new(120);
+    let (ended, figures) = world.run(options(Until::Once));
+    ended.unwrap();
+    assert_eq!((figures.leases, figures.deleted, world.rows()), (1, 50, 70));
+}
+
+#[test]
+fn what_was_absent_counts_as_done() {
+    let world = World { chunk: 1, ..World::new(3) };
+    let worker = world.worker();
+    worker.wait_for(world.moody.inner.delete(&path(2))).unwrap();
+    let (ended, figures) = world.run(options(Until::Empty));
+    ended.unwrap();
+    assert_eq!((figures.deleted, world.rows()), (3, 0));
+}
+
+#[test]
+fn of_a_chunk_that_failed_nothing_is_said_and_all_of_it_is_tried_again() {
+    let world = World::new(50);
+    world.mood(Mood::Fails(1));
+    let (ended, figures) = world.run(options(Until::Once));
+    ended.unwrap();
+    assert!(figures.deleted < 50 && figures.left >= CHUNK as u64 && figures.failed == 0, "{figures:?}");
+    assert_eq!((figures.deleted + figures.left, world.queue.live()), (50, 0));
+    assert_eq!(all_done(Until::Once, &figures).map_err(|error| Exit::code_of(&error)), Err(NOT_ALL));
+    // What the store did and then did not say is done again, and was not there.
+    world.mood(Mood::Lies);
+    let (ended, lied) = world.run(options(Until::Once));
+    ended.unwrap();
+    assert_eq!(lied.deleted, 0);
+    world.mood(Mood::Fails(7));
+    let (ended, figures) = world.run(options(Until::Empty));
+    ended.unwrap();
+    assert_eq!((world.rows(), world.blobs(), world.failures()), (0, 0, 0), "{figures:?}");
+    assert!(world.queue.state().dead.is_empty());
+}
+
+#[test]
+fn a_blob_that_cannot_be_deleted_is_named_alone_and_given_up_at_last() {
+    let world = World::new(50);
+    *world.moody.stubborn.lock().unwrap() = Some(path(13));
+    let (ended, figures) = world.run(options(Until::Once));
+    ended.unwrap();
+    assert_eq!((figures.deleted, figures.failed, figures.left, figures.dead), (49, 1, 0, 0));
+    let (ended, figures) = world.run(options(Until::Empty));
+    ended.unwrap();
+    assert_eq!((figures.failed, figures.dead), (2, 1), "alone in its request, it is the blob's failure as well");
+    assert_eq!((world.queue.state().dead.clone(), world.blobs()), (vec![13], 1));
+    assert_eq!(all_done(Until::Empty, &figures).map_err(|error| Exit::code_of(&error)), Err(NOT_ALL));
+}
+
+#[test]
+fn a_name_that_no_file_has_and_a_type_without_a_store_stop_nobody() {
+    let world = World::new(5);
+    {
+        let mut state = world.queue.state();
+        state.rows.get_mut(&2).unwrap().0.file_type = "../tx".into();
+        state.rows.get_mut(&3).unwrap().0.file_type = "outputs".into();
+    }
+    let (ended, figures) = world.run(options(Until::Once));
+    ended.unwrap();
+    assert_eq!((figures.deleted, figures.failed, figures.no_store, figures.dead), (3, 0, 2, 0));
+    // A worker without a store for a blob does not kill it, however often it looks.
+    let stop = Stop::default();
+    thread::scope(|scope| {
+        let running = scope.spawn(|| world.run_until(options(Until::Stopped), &stop));
+        while world.failures() < 20 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        stop.set();
+        running.join().unwrap().0.unwrap();
+    });
+    assert_eq!((world.rows(), world.blobs()), (2, 2));
+}
+
+#[test]
+fn a_store_that_is_read_only_costs_no_blob_a_try_and_is_waited_for() {
+    for chunk in [1, CHUNK] {
+        let world = World { chunk, ..World::new(30) };
+        world.mood(Mood::ReadOnly);
+        let stop = Stop::default();
+        let figures = thread::scope(|scope| {
+            let running = scope.spawn(|| world.run_until(options(Until::Empty), &stop));
+            while world.queue.state().acquired < 5 {
+                thread::sleep(Duration::from_millis(5));
+            }
+            assert_eq!((world.failures(), world.rows(), world.blobs()), (0, 30, 30));
+            world.mood(Mood::Willing);
+            running.join().unwrap()
+        });
+        figures.0.unwrap();
+        assert_eq!((figures.1.deleted, figures.1.failed, world.blobs()), (30, 0, 0));
+    }
+}
+
+#[test]
+fn a_store_that_hangs_holds_no_lease_for_longer_than_a_quarter_and_ends_when_asked() {
+    let world = World::new(30);
+    world.mood(Mood::Hangs);
+    let stop = Stop::default();
+    let options = Options { lease: Duration::from_secs(2), ..options(Until::Stopped) };
+    thread::scope(|scope| {
+        let running = scope.spawn(|| world.run_until(options, &stop));
+        while world.queue.state().acquired < 3 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        stop.set();
+        let (ended, figures) = running.join().unwrap();
+        ended.unwrap();
+        assert_eq!((figures.deleted, figures.failed, figures.late), (0, 0, 0));
+    });
+    assert_eq!((world.rows(), world.blobs(), world.queue.live(), world.failures()), (30, 30, 0, 0));
+}
+
+#[test]
+fn a_lease_is_extended_in_time_and_no_request_begins_behind_its_end() {
+    // Ten requests of 300 ms, one after the other, in a lease of two seconds.
+    let world = World { chunk: 2, parallel: 1, ..World::new(20) };
+    world.mood(Mood::Slow(Duration::from_millis(300)));
+    let options = Options { lease: Duration::from_secs(2), ..options(Until::Once) };
+    let (ended, figures) = world.run(options.clone());
+    ended.unwrap();
+    assert_eq!((figures.deleted, figures.late, figures.leases), (20, 0, 1));
+    assert!(figures.extended > 0, "{figures:?}");
+
+    // The queue does not answer meanwhile, so it cannot be extended: requests end before the lease, and the rest is tried again.
+    let world = World { chunk: 2, parallel: 1, ..World::new(20) };
+    world.mood(Mood::Slow(Duration::from_millis(300)));
+    let ((ended, figures), began) = thread::scope(|scope| {
+        let running = scope.spawn(|| world.run(options));
+        while world.moody.asked.lock().unwrap().is_empty() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let began = std::time::Instant::now();
+        world.queue.state().unreachable = u32::MAX;
+        while began.elapsed() < Duration::from_millis(2_500) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        world.queue.state().unreachable = 0;
+        (running.join().unwrap(), began)
+    });
+    ended.unwrap();
+    let last = world.moody.asked.lock().unwrap().iter().map(|(_, at)| *at).max().unwrap();
+    assert!(
+        last.saturating_duration_since(began) < Duration::from_millis(1_600),
+        "a request needs a quarter of the lease"
+    );
+    assert_eq!(figures.deleted, 0);
+    assert!(figures.late > 0 && figures.late < 20, "{figures:?}");
+    assert_eq!(world.rows(), 20, "others do it again");
+    world.mood(Mood::Willing);
+    let (ended, _) = world.run(self::options(Until::Empty));
+    ended.unwrap();
+    assert_eq!((world.rows(), world.blobs(), world.failures()), (0, 0, 0));
+}
+
+#[test]
+fn two_workers_of_one_identity_share_the_rows_and_nothing_is_deleted_twice() {
+    let world = World::new(200);
+    world.queue.state().drops_answers = true;
+    let figures: Vec<Figures> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..2).map(|_| scope.spawn(|| world.run(options(Until::Empty)))).collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap())
+            .map(|(ended, figures)| ended.map(|()| figures).unwrap())
+            .collect()
+    });
+    assert_eq!(figures.iter().map(|figures| figures.deleted).sum::<u64>(), 200);
+    assert_eq!((world.rows(), world.blobs(), world.queue.live()), (0, 0, 0), "no lease is left over");
+    assert!(world.queue.state().leased.values().all(|leases| *leases == 1));
+    assert_eq!(world.moody.asked.lock().unwrap().len(), 200);
+    assert!(figures.iter().map(|figures| figures.retries).sum::<u64>() >= 8, "{figures:?}");
+}
+
+#[test]
+fn a_wrong_store_is_refused_before_anything_is_leased() {
+    let world = World::new(5);
+    let code = |result: Result<()>| Exit::code_of(&result.unwrap_err());
+    let other = Principal::anonymous();
+    let (stop, log) = (Stop::default(), Log::silent());
+    let mut run = Run::new(&world.queue, other, world.worker(), options(Until::Empty), &stop, &log).unwrap();
+    assert_eq!(code(run.run()), WRONG_STORE, "another canister's");
+    let worker = world.worker();
+    worker.wait_for(world.moody.inner.delete(&Path::from(NAME))).unwrap();
+    assert_eq!(code(world.run(options(Until::Empty)).0), WRONG_STORE, "none");
+    worker.wait_for(world.moody.inner.put(&Path::from(NAME), "{}".into())).unwrap();
+    assert_eq!(code(world.run(options(Until::Empty)).0), WRONG_STORE, "not a marker");
+    assert_eq!((world.queue.state().acquired, world.blobs()), (0, 5));
+    assert!(mark(&worker, canister()).is_err(), "and what is no marker is not written over");
+}
+
+#[test]
+fn where_the_marker_goes_while_blobs_are_deleted_nothing_is_said_of_them() {
+    let world = World::new(5);
+    world.mood(Mood::Vanishes);
+    let (ended, figures) = world.run(options(Until::Empty));
+    assert_eq!(Exit::code_of(&ended.unwrap_err()), WRONG_STORE);
+    assert_eq!((figures.deleted, figures.left, world.rows(), world.queue.live()), (0, 5, 5, 0));
+}
+
+#[test]
+fn a_worker_that_is_to_end_says_what_it_did_and_gives_the_rest_back() {
+    let world = World { chunk: 1, ..World::new(50) };
+    world.mood(Mood::Slow(Duration::from_millis(30)));
+    let stop = Stop::default();
+    let (ended, figures) = thread::scope(|scope| {
+        let running = scope.spawn(|| world.run_until(options(Until::Stopped), &stop));
+        while world.moody.asked.lock().unwrap().len() < 8 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        stop.set();
+        running.join().unwrap()
+    });
+    ended.unwrap();
+    assert!(figures.deleted >= 8 && figures.left > 0, "{figures:?}");
+    assert_eq!(figures.deleted + figures.left, 50);
+    assert_eq!((world.rows() as u64, world.blobs() as u64, world.queue.live()), (figures.left, figures.left, 0));
+}
+
+#[test]
+fn errors_that_pass_are_outlived_and_one_that_does_not_ends_the_worker() {
+    let world = World::new(30);
+    {
+        let mut state = world.queue.state();
+        (state.unreachable, state.later, state.room) = (5, 2, Some(7));
+    }
+    world.mood(Mood::Panics);
+    let stop = Stop::default();
+    let (ended, figures) = thread::scope(|scope| {
+        let running = scope.spawn(|| world.run_until(options(Until::Empty), &stop));
+        while world.queue.state().acquired < 2 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        world.mood(Mood::Willing);
+        running.join().unwrap()
+    });
+    ended.unwrap();
+    assert_eq!((figures.deleted, figures.failed, world.rows(), world.blobs()), (30, 0, 0, 0));
+    assert!(figures.retries >= 7, "{figures:?}");
+    world.queue.state().refuses = true;
+    let error = world.run(options(Until::Stopped)).0.unwrap_err();
+    assert_eq!(Exit::code_of(&error), REFUSED);
+    assert!(error.to_string().contains("BlobWorker"), "{error}");
+}
+
+#[test]
+fn a_worker_that_cannot_say_what_it_did_before_it_ends_says_so() {
+    let world = World { chunk: 1, ..World::new(4) };
+    world.mood(Mood::Slow(Duration::from_millis(100)));
+    let stop = Stop::default();
+    let options = Options { lease: Duration::from_secs(1), ..options(Until::Stopped) };
+    let (ended, _) = thread::scope(|scope| {
+        let running = scope.spawn(|| world.run_until(options, &stop));
+        while world.moody.asked.lock().unwrap().is_empty() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        world.queue.state().unreachable = u32::MAX;
+        stop.set();
+        running.join().unwrap()
+    });
+    assert_eq!(Exit::code_of(&ended.unwrap_err()), UNTOLD);
+    assert_eq!(world.rows(), 4, "they are tried again");
+}
+
+#[test]
+fn a_dry_run_says_what_would_go_and_touches_nothing() {
+    let world = World::new(6);
+    world.queue.state().rows.get_mut(&3).unwrap().0.file_type = "outputs".into();
+    world.worker().wait_for(world.moody.inner.delete(&path(2))).unwrap();
+    let (stop, log) = (Stop::default(), Log::silent());
+    let run = Run::new(
+        &world.queue,
+        canister(),
+        world.worker(),
+        Options { batch: 4, ..options(Until::Stopped) },
+        &stop,
+        &log,
+    );
+    let (height, found) = dry_run(&run.unwrap()).unwrap();
+    assert_eq!(height, 999_990);
+    let there: Vec<_> = found.iter().map(|found| (found.id, found.there)).collect();
+    assert_eq!(there, [(1, Some(true)), (2, Some(false)), (3, None), (4, Some(true))]);
+    assert!(found[0].place.starts_with("s3://tx/") && found[0].place.ends_with("1.tx"), "{found:?}");
+    let acquired = world.queue.state().acquired;
+    assert_eq!((acquired, world.rows(), world.blobs()), (0, 6, 5));
+}
+
+#[test]
+fn waits_double_up_to_the_longest_and_differ() {
+    let all: Vec<Duration> = waits(Duration::from_secs(2)).take(6).collect();
+    for (wait, least) in all.iter().zip([250, 500, 1_000, 2_000, 2_000, 2_000]) {
+        let least = Duration::from_millis(least);
+        assert!(*wait >= least && *wait <= least * 2, "{all:?}");
+    }
+    let other: Vec<Duration> = waits(Duration::from_secs(2)).take(6).collect();
+    assert_ne!(all, other, "workers that fail together do not come back together");
+}

@@ -1,0 +1,160 @@
+//! What answers of stores come to.
+
+use super::super::tests::{path, row};
+use super::*;
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+fn open(of: &str, dir: &std::path::Path, layout: LayoutName) -> Result<Stores> {
+    let place = format!("{of}=file://{}", dir.display()).parse::<Place>().unwrap();
+    Stores::open(&[place], layout, Duration::from_secs(1))
+}
+
+fn delete(stores: &Stores, row: &Row) -> Fate {
+    let (at, target) = stores.find(row).unwrap();
+    runtime().block_on(stores.all()[at].delete(&[target])).remove(0)
+}
+
+#[test]
+fn on_a_disk_a_file_goes_and_what_is_none_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let stores = open("*", dir.path(), LayoutName::Hex).unwrap();
+    let file = |id| dir.path().join(path(id).as_ref());
+    std::fs::write(file(1), "a").unwrap();
+    assert_eq!((delete(&stores, &row(1)), file(1).exists()), (Fate::Gone, false));
+    assert_eq!(delete(&stores, &row(1)), Fate::Absent);
+    std::fs::create_dir(file(2)).unwrap();
+    assert!(matches!(delete(&stores, &row(2)), Fate::Failed(_)));
+    let long = Row { key: vec![7; 200], ..row(3) };
+    assert!(matches!(delete(&stores, &long), Fate::Failed(_)), "no file has a name of 400 characters");
+    // A link is taken away, and not what it leads to.
+    let elsewhere = dir.path().join("elsewhere");
+    std::fs::write(&elsewhere, "b").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, file(4)).unwrap();
+    assert_eq!((delete(&stores, &row(4)), elsewhere.exists()), (Fate::Gone, true));
+}
+
+#[test]
+fn teranodes_checksum_goes_with_its_blob() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = format!("tx=file://{}?hashPrefix=2", dir.path().display()).parse::<Place>().unwrap();
+    let stores = Stores::open(&[place], LayoutName::Teranode, Duration::from_secs(1)).unwrap();
+    let blob = |id: u64| format!("{:016x}.tx", id.swap_bytes());
+    let folder = dir.path().join(&blob(9)[..2]);
+    std::fs::create_dir(&folder).unwrap();
+    for name in [blob(9), format!("{}.sha256", blob(9))] {
+        std::fs::write(folder.join(name), "a").unwrap();
+    }
+    assert_eq!(delete(&stores, &row(9)), Fate::Gone);
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    std::fs::write(folder.join(format!("{}.sha256", blob(9))), "a").unwrap();
+    assert_eq!(delete(&stores, &row(9)), Fate::Absent, "the blob was not there");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+}
+
+#[test]
+fn places_that_contradict_each_other_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = |text: &str| text.replace("DIR", &dir.path().display().to_string()).parse::<Place>().unwrap();
+    let open = |places: &[&str]| {
+        let places: Vec<Place> = places.iter().map(|text| place(text)).collect();
+        Stores::open(&places, LayoutName::Teranode, Duration::from_secs(1))
+    };
+    let both = open(&["tx=file://DIR", "outputs=file://DIR/"]).unwrap();
+    assert_eq!((both.all().len(), both.all()[0].of.len()), (1, 2), "one store");
+    for refused in [
+        &["tx=file://DIR", "tx=file://DIR"][..],
+        &["tx=file://DIR", "outputs=file://DIR?hashPrefix=2"],
+        &["tx=file://DIR/none"],
+        &["tx=file://DIR?hashPrefix=x"],
+    ] {
+        assert!(open(refused).is_err(), "{refused:?}");
+    }
+    if cfg!(not(feature = "s3")) {
+        assert!(open(&["tx=s3://b"]).unwrap_err().to_string().contains("--features s3"));
+    }
+}
+
+fn error(why: &str) -> object_store::Error {
+    object_store::Error::Generic { store: "S3", source: why.to_string().into() }
+}
+
+#[test]
+fn answers_are_taken_by_path_and_what_is_not_said_is_not_known() {
+    let paths: Vec<Path> = (1..=3).map(path).collect();
+    let named = || error(&format!("{NAMED}{}: no (code: Locked)", path(2)));
+    let fates = by_path(&paths, vec![Ok(path(3)), Err(named()), Ok(path(1))]);
+    assert!(matches!(&fates[&path(2)], Fate::Failed(why) if why.contains("Locked")), "{fates:?}");
+    assert_eq!((&fates[&path(1)], &fates[&path(3)]), (&Fate::Gone, &Fate::Gone));
+    // One error for all of them, none, too few, and one that names none.
+    for answers in [
+        vec![Err(error("503"))],
+        vec![],
+        vec![Ok(path(1)), Err(named())],
+        vec![Ok(path(1)), Err(error("503")), Ok(path(3))],
+    ] {
+        let fates = by_path(&paths, answers);
+        assert!(matches!(fates[&path(2)], Fate::Left(_)), "{fates:?}");
+        assert_eq!(fates.len(), 3);
+    }
+    let [denied, absent] = ["AccessDenied", "NoSuchKey"].map(|code| error(&format!("{NAMED}x: no (code: {code})")));
+    assert!(matches!(fate_of_named(&denied), Fate::Refused(_)));
+    assert_eq!(fate_of_named(&absent), Fate::Absent);
+}
+
+/// What `object_store` makes of an S3's answers, by a server that says what it is told.
+#[cfg(feature = "s3")]
+#[test]
+fn answers_of_s3_come_to_what_they_mean() {
+    use object_store::RetryConfig;
+    use object_store::aws::AmazonS3Builder;
+    let server = Arc::new(tiny_http::Server::http("127.0.0.1:0").unwrap());
+    let endpoint = format!("http://{}", server.server_addr().to_ip().unwrap());
+    let builder = AmazonS3Builder::new()
+        .with_bucket_name("b")
+        .with_endpoint(endpoint)
+        .with_allow_http(true)
+        .with_access_key_id("a")
+        .with_secret_access_key("b")
+        .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() });
+    let stores = Stores::of(vec![("tx", Arc::new(builder.build().unwrap()), BULK)]);
+    let result = |said: &str| {
+        let body = format!("<DeleteResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">{said}</DeleteResult>");
+        (200, body)
+    };
+    let gone = |id: u64| format!("<Deleted><Key>{}</Key></Deleted>", path(id));
+    let failed = |id: u64, code: &str| {
+        format!("<Error><Key>{}</Key><Code>{code}</Code><Message>why</Message></Error>", path(id))
+    };
+    let runtime = runtime();
+    let ask = |ids: &[u64], (code, body): (u16, String)| {
+        let targets: Vec<Target> = ids.iter().map(|id| stores.find(&row(*id)).unwrap().1).collect();
+        let answering = server.clone();
+        let answer = std::thread::spawn(move || {
+            let response = tiny_http::Response::from_string(body).with_status_code(code);
+            answering.recv().unwrap().respond(response).unwrap();
+        });
+        let stores = stores.clone();
+        let fates =
+            runtime.block_on(async move { tokio::spawn(async move { stores.all()[0].delete(&targets).await }).await });
+        answer.join().unwrap();
+        fates.ok()
+    };
+    assert_eq!(ask(&[1, 2], result(&(gone(1) + &gone(2)))).unwrap(), [Fate::Gone, Fate::Gone]);
+    let mixed = ask(&[1, 2, 3], result(&(gone(1) + &failed(2, "Locked") + &failed(3, "AccessDenied")))).unwrap();
+    assert!(matches!(&mixed[..], [Fate::Gone, Fate::Failed(_), Fate::Refused(_)]), "{mixed:?}");
+    // Alone in its request, a blob that is named is one that failed, and a request that failed says nothing of it.
+    assert!(matches!(ask(&[1], result(&failed(1, "Locked"))).unwrap()[0], Fate::Failed(_)));
+    for (code, body) in
+        [(503, String::new()), (403, String::new()), (404, "<NoSuchBucket/>".into()), (200, "no XML".into())]
+    {
+        for ids in [&[1][..], &[1, 2]] {
+            let fates = ask(ids, (code, body.clone())).unwrap();
+            assert!(fates.iter().all(|fate| matches!(fate, Fate::Left(_))), "{code}: {fates:?}");
+        }
+    }
+    // It names what it was not asked for: the library panics, and the worker takes that for a request that failed.
+    assert_eq!(ask(&[1], result(&failed(9, "Locked"))), None);
+}

@@ -1,0 +1,46 @@
+//! What a command that ended otherwise than well tells who started it.
+
+use std::fmt;
+
+/// An error with an exit code of its own; any other error has 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// The code.
+    pub code: u8,
+    /// Why.
+    pub why: String,
+}
+
+impl Exit {
+    /// An error that ends the command with this code.
+    pub fn error(code: u8, why: impl Into<String>) -> anyhow::Error {
+        Self { code, why: why.into() }.into()
+    }
+
+    /// The code of an error.
+    pub fn code_of(error: &anyhow::Error) -> u8 {
+        error.downcast_ref::<Self>().map_or(1, |exit| exit.code)
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for Exit {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context as _;
+
+    #[test]
+    fn the_code_is_found_behind_whatever_was_added() {
+        assert_eq!(Exit::code_of(&anyhow::anyhow!("no")), 1);
+        let error = Exit::error(5, "why");
+        assert_eq!((Exit::code_of(&error), error.to_string().as_str()), (5, "why"));
+        assert_eq!(Exit::code_of(&Err::<(), _>(error).context("more").unwrap_err()), 5);
+    }
+}

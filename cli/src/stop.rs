@@ -1,0 +1,108 @@
+//! What ends a command that runs for ever: Ctrl-C, SIGTERM.
+
+use anyhow::{Context, Result};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// What is noted of the first signal.
+pub const ENDING: &str = "ending; once more ends at once";
+
+/// Says that the run is to end, and wakes it where it waits.
+#[derive(Clone, Default)]
+pub struct Stop(Arc<(Mutex<bool>, Condvar)>);
+
+impl Stop {
+    /// One that Ctrl-C and SIGTERM set, which is then noted on stderr. The second of them ends the process at once, which loses nothing
+    /// either.
+    ///
+    /// # Errors
+    /// When signals cannot be listened to.
+    pub fn on_signals(note: &'static str) -> Result<Self> {
+        let stop = Self::default();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let set = stop.clone();
+        // Both are listened to before anything else is done.
+        let mut signals = {
+            let _inside = runtime.enter();
+            Signals::new().context("cannot listen to signals")?
+        };
+        std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || {
+                runtime.block_on(signals.next());
+                set.set();
+                eprintln!("{note}");
+                runtime.block_on(signals.next());
+                std::process::exit(130);
+            })
+            .context("cannot listen to signals")?;
+        Ok(stop)
+    }
+
+    /// Ends the run after its current step.
+    pub fn set(&self) {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.1.notify_all();
+    }
+
+    /// Whether it is to end.
+    pub fn is_set(&self) -> bool {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits so long, or until it is to end.
+    pub fn wait(&self, time: Duration) {
+        let guard = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.0.1.wait_timeout_while(guard, time, |set| !*set));
+    }
+}
+
+/// SIGINT and SIGTERM.
+#[cfg(unix)]
+struct Signals([tokio::signal::unix::Signal; 2]);
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self([signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?]))
+    }
+
+    async fn next(&mut self) {
+        let [interrupt, terminate] = &mut self.0;
+        futures_util::future::select(Box::pin(interrupt.recv()), Box::pin(terminate.recv())).await;
+    }
+}
+
+/// Ctrl-C.
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_wakes_who_waits() {
+        let stop = Stop::default();
+        let other = stop.clone();
+        let started = std::time::Instant::now();
+        let waiting = std::thread::spawn(move || other.wait(Duration::from_secs(60)));
+        stop.set();
+        waiting.join().unwrap();
+        assert!(stop.is_set() && started.elapsed() < Duration::from_secs(30));
+    }
+}

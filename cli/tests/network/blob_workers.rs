@@ -1,0 +1,361 @@
+//! Blob workers, as processes: four on one canister, of which one is killed behind a deletion, while first answers are lost.
+
+use crate::gateway::Made;
+use crate::net::Net;
+use candid::{CandidType, Principal};
+use coppice::client::Wait;
+use coppice_interface::*;
+use ic_ed25519::{PrivateKey, PrivateKeyFormat};
+use serde_bytes::ByteBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+const BLOBS: u64 = 10_000;
+/// Where the chain is; a worker goes up to ten blocks below.
+const HEIGHT: u32 = 1_010;
+const ACQUIRE: &str = "acquire_blob_deletion_batch";
+const COMPLETE: &str = "complete_blob_deletion_batch";
+const LEASE: Duration = Duration::from_secs(60);
+
+fn key(blob: u64) -> [u8; 32] {
+    let mut key = [0xAB; 32];
+    key[..8].copy_from_slice(&blob.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
+    key
+}
+
+/// A blob's name in the layout `hex`.
+fn file(blob: u64) -> String {
+    named(&key(blob))
+}
+
+fn named(key: &[u8]) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + ".tx"
+}
+
+fn call<A: CandidType, R: CandidType + for<'a> serde::Deserialize<'a>>(net: &Net, method: &str, arg: A) -> R {
+    let reply = net.host.update_call(net.canister, net.principal, method, candid::encode_one(arg).unwrap()).unwrap();
+    candid::decode_one(&reply).unwrap()
+}
+
+fn status(net: &Net) -> BlobDeletionStatus {
+    net.client().get_blob_deletion_status().wait().unwrap()
+}
+
+fn waiting(net: &Net) -> u64 {
+    status(net).stores.iter().map(|store| store.waiting).sum()
+}
+
+fn metric(net: &Net, name: &str) -> f64 {
+    let metrics = status(net).metrics;
+    metrics.iter().find(|metric| metric.name.ends_with(name)).unwrap_or_else(|| panic!("{name}: {metrics:?}")).value
+}
+
+/// A canister whose clock is off, with a row for each blob.
+fn world(blobs: u64, clock: SystemTime) -> Net {
+    let net = Net::start();
+    net.host.set_time(clock);
+    net.gateway.follow_the_clock();
+    let arg = candid::encode_args((HEIGHT, true)).unwrap();
+    net.host.update_call(net.canister, net.principal, "notify_block", arg).unwrap();
+    for blob in 0..blobs {
+        let name = BlobName { blob_key: ByteBuf::from(key(blob)), file_type: "tx".into(), store_type: StoreType::Tx };
+        // The last ones are due just up to the safety window.
+        let delete_at_height = if blob % 2 == 0 { HEIGHT - 10 } else { 1 };
+        let scheduled: Result<ScheduledBlobDeletion, BlobDeletionError> =
+            call(&net, "schedule_blob_deletion", ScheduleBlobDeletion { name, delete_at_height });
+        scheduled.unwrap();
+    }
+    net
+}
+
+/// Whom the key of a name makes.
+fn principal(name: &str) -> Principal {
+    let key = PrivateKey::generate_from_seed(name.as_bytes());
+    Principal::self_authenticating(key.public_key().serialize_rfc8410_der())
+}
+
+/// An identity that may work there.
+fn identity(net: &Net, name: &str) -> Principal {
+    let key = PrivateKey::generate_from_seed(name.as_bytes());
+    std::fs::write(net.path(name), key.serialize_pkcs8_pem(PrivateKeyFormat::Pkcs8v2)).unwrap();
+    let principal = principal(name);
+    let granted: Result<(), RoleError> = call(net, "grant_role", Grant { principal, role: Role::BlobWorker });
+    granted.unwrap();
+    principal
+}
+
+fn command(net: &Net, identity: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
+    let (url, canister) = (net.gateway.url(), net.canister.to_string());
+    command.args(["blob-worker"]).args(args).args(["--network", &url, "--canister", &canister]);
+    command.args(["--identity", &net.path(identity), "--fetch-root-key", "--json"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(output: &Output, code: i32) -> serde_json::Value {
+    assert_eq!(output.status.code(), Some(code), "{}", said(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn signal(child: &Child, which: &str) {
+    assert!(Command::new("kill").args([which, &child.id().to_string()]).status().unwrap().success());
+}
+
+fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is() {
+        assert!(started.elapsed() < Duration::from_secs(90), "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A lease, as the gateway saw it.
+#[derive(Clone, Debug)]
+pub struct Held {
+    pub holder: Principal,
+    pub rows: Vec<BlobDeletion>,
+    pub from: Instant,
+    /// Until when: it was completed then, or ended with the clock.
+    pub until: Instant,
+    pub completed: bool,
+}
+
+/// All leases. Those that nobody completed ended when the clock was moved.
+fn leases(made: &[Made], moved: Instant) -> Vec<Held> {
+    let mut held: BTreeMap<Vec<u8>, Held> = BTreeMap::new();
+    for call in made {
+        let Some(reply) = &call.reply else { continue };
+        if call.method == ACQUIRE {
+            let given: Result<Option<BlobDeletionLease>, BlobDeletionError> = candid::decode_one(reply).unwrap();
+            let Some(lease) = given.unwrap() else { continue };
+            let (token, holder, from) = (lease.token.into_vec(), call.sender, call.at);
+            held.entry(token).or_insert(Held { holder, rows: lease.rows, from, until: moved, completed: false });
+        } else if call.method == COMPLETE {
+            let arg: CompleteBlobDeletionBatch = candid::decode_one(&call.arg).unwrap();
+            let answer: Result<CompletedBlobDeletions, BlobDeletionError> = candid::decode_one(reply).unwrap();
+            let lease = held.get_mut(&arg.token.into_vec()).unwrap();
+            assert!(answer.unwrap().skipped.is_empty() && lease.holder == call.sender);
+            if !lease.completed {
+                (lease.completed, lease.until) = (true, call.at);
+            }
+        }
+    }
+    held.into_values().collect()
+}
+
+/// No row is with two leases at a time.
+fn none_overlap(leases: &[Held]) {
+    let mut of: BTreeMap<u64, Vec<(Instant, Instant)>> = BTreeMap::new();
+    for lease in leases {
+        lease.rows.iter().for_each(|row| of.entry(row.id).or_default().push((lease.from, lease.until)));
+    }
+    assert_eq!(of.len() as u64, BLOBS);
+    for (row, mut times) in of {
+        times.sort();
+        assert!(times.windows(2).all(|pair| pair[0].1 <= pair[1].0), "row {row} is with two at a time: {times:?}");
+    }
+}
+
+/// Four workers, of which the first is killed when it has deleted what it leased, and cannot say so. Answers the leases.
+fn four(net: &Net, identities: [&str; 4], spawn: impl Fn(usize, &str) -> Child) -> (Vec<Held>, Vec<serde_json::Value>) {
+    let principals: BTreeMap<&str, Principal> = identities
+        .iter()
+        .copied()
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .map(|name| (name, identity(net, name)))
+        .collect();
+    net.gateway.remember();
+    net.gateway.lose_first_answers(&[ACQUIRE, COMPLETE]);
+    let victim = principals[identities[0]];
+    net.gateway.cut_off(victim, COMPLETE);
+    let before = metric(net, "leases_acquired_total") as usize;
+    let mut killed = spawn(0, identities[0]);
+    wait_for("the first has leased something", || !status(net).leases.is_empty());
+    let workers: Vec<Child> = (1..).zip(&identities[1..]).map(|(at, name)| spawn(at, name)).collect();
+    // What the others have is complete; what it has is leased.
+    wait_for("the others are done", || {
+        let status = status(net);
+        let sum = |of: fn(&StoreDeletions) -> u64| status.stores.iter().map(of).sum::<u64>();
+        sum(|store| store.waiting) == 0 && sum(|store| store.leased) > 0 && status.leases.len() == 1
+    });
+    assert_eq!(status(net).leases[0].holder, victim);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let moved = Instant::now();
+    net.host.advance_time(LEASE + Duration::from_secs(1));
+    net.host.tick();
+    wait_for("the rest is done", || metric(net, "blob_deletion_pending") == 0.0 && status(net).leases.is_empty());
+    // SIGTERM to one, SIGINT to the others.
+    let reports = workers.into_iter().enumerate().map(|(at, worker)| {
+        signal(&worker, if at == 0 { "-TERM" } else { "-INT" });
+        let output = worker.wait_with_output().unwrap();
+        let (said, report) = (said(&output), json(&output, 0));
+        assert!(said.contains("trying again") && said.contains("once more ends at once"), "{said}");
+        let is_json = |line: &str| serde_json::from_str::<serde_json::Value>(line).is_ok();
+        assert!(!said.starts_with('{') || said.lines().all(is_json), "{said}");
+        report
+    });
+    let reports: Vec<_> = reports.collect();
+    let leases = leases(&net.gateway.made(), moved);
+    none_overlap(&leases);
+    assert_eq!(leases.iter().filter(|lease| !lease.completed).count(), 1, "the one that was killed");
+    let acquired = metric(net, "leases_acquired_total") as usize - before;
+    assert_eq!(acquired, leases.len(), "no lease was made that nobody heard of");
+    let sum = |name: &str| reports.iter().map(|report| report[name].as_u64().unwrap()).sum::<u64>();
+    assert_eq!((sum("deleted"), sum("failed"), sum("late")), (BLOBS, 0, 0), "{reports:?}");
+    assert_eq!(sum("leases") as usize, leases.len() - 1);
+    assert!(sum("retries") > 0 && net.gateway.lost() > 2 * leases.len() - 2, "first answers are lost");
+    assert_eq!((metric(net, "processed_total"), metric(net, "errors_total")), (BLOBS as f64, 0.0));
+    (leases, reports)
+}
+
+const OPTIONS: [&str; 8] = ["--batch", "250", "--lease", "60", "--poll", "1", "--max-wait", "1"];
+
+#[test]
+fn four_workers_delete_ten_thousand_files_though_one_is_killed_two_share_an_identity_and_answers_are_lost() {
+    // The canister's clock is an hour ahead.
+    let net = world(BLOBS, SystemTime::now() + Duration::from_secs(3_600));
+    let dir = net.dir.path().join("blobs");
+    std::fs::create_dir(&dir).unwrap();
+    (0..BLOBS).for_each(|blob| std::fs::write(dir.join(file(blob)), "a blob").unwrap());
+    std::fs::write(dir.join("not-a-blob"), "stays").unwrap();
+    let store = format!("tx=file://{}", dir.display());
+    identity(&net, "w0");
+
+    // Before there is a marker, nobody touches it.
+    let run = |args: &[&str]| command(&net, "w0", args).output().unwrap();
+    let unmarked = run(&["--store", &store, "--until-empty"]);
+    assert_eq!(unmarked.status.code(), Some(3), "{}", said(&unmarked));
+    assert!(said(&unmarked).contains("init") && waiting(&net) == BLOBS);
+    let marked = json(&run(&["init", "--store", &store]), 0);
+    assert_eq!(marked["marked"].as_array().unwrap().len(), 1);
+    assert_eq!(json(&run(&["init", "--store", &store]), 0)["had"].as_array().unwrap().len(), 1, "again");
+    let other = run(&["--store", &format!("outputs=file://{}", dir.display()), "--once"]);
+    assert_eq!((other.status.code(), waiting(&net)), (Some(3), BLOBS), "{}", said(&other));
+    // Nothing is leased by one that only looks, and nobody works without the role.
+    let dry = json(&run(&["--store", &store, "--dry-run", "--batch", "3"]), 0);
+    assert_eq!((&dry["would_delete"], &dry["absent"], &dry["height"]), (&3.into(), &0.into(), &(HEIGHT - 10).into()));
+    let key = PrivateKey::generate_from_seed(b"stranger").serialize_pkcs8_pem(PrivateKeyFormat::Pkcs8v2);
+    std::fs::write(net.path("stranger"), key).unwrap();
+    let stranger = command(&net, "stranger", &["--store", &store, "--once"]).output().unwrap();
+    assert_eq!(stranger.status.code(), Some(5), "{}", said(&stranger));
+    assert!(said(&stranger).contains("BlobWorker"));
+
+    let (leases, reports) = four(&net, ["w0", "w1", "w2", "w2"], |_, name| {
+        command(&net, name, &[&["--store", &store][..], &OPTIONS, &["--log-format", "json"]].concat()).spawn().unwrap()
+    });
+    let left: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "the marker, and what is no blob: {left:?}");
+    let killed = leases.iter().find(|lease| !lease.completed).unwrap().rows.len();
+    let absent: u64 = reports.iter().map(|report| report["absent"].as_u64().unwrap()).sum();
+    assert_eq!(absent as usize, killed, "what was killed had deleted was not there, and counts as done");
+}
+
+/// What `docs/blob-deletion.md` says, in billions of cycles a million blobs.
+#[test]
+fn a_million_blobs_cost_what_the_page_says() {
+    const ROWS: u64 = 3_000;
+    let net = world(ROWS, SystemTime::now());
+    let dir = net.dir.path().join("blobs");
+    std::fs::create_dir(&dir).unwrap();
+    let store = format!("tx=file://{}", dir.display());
+    identity(&net, "w0");
+    json(&command(&net, "w0", &["init", "--store", &store]).output().unwrap(), 0);
+    let cost = |batch: &str, once: &str| {
+        let before = net.host.cycle_balance(net.canister);
+        let report = json(&command(&net, "w0", &["--store", &store, "--batch", batch, once]).output().unwrap(), 0);
+        let blobs = report["deleted"].as_u64().unwrap();
+        (before - net.host.cycle_balance(net.canister)) / u128::from(blobs) / 1_000
+    };
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/blob-deletion.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for (batch, once) in [("100", "--once"), ("1000", "--until-empty")] {
+        let (found, row) = (cost(batch, once), format!("| {batch} | "));
+        let said = page.lines().find_map(|line| line.strip_prefix(&row)).unwrap_or_else(|| panic!("{row}: {found}"));
+        let said: u128 = said.split(' ').next().unwrap().parse().unwrap();
+        assert!(
+            found.abs_diff(said) * 20 <= said,
+            "leases of {batch}: {found} G cycles a million blobs, and the page says {said}"
+        );
+    }
+}
+
+#[cfg(feature = "s3")]
+#[test]
+fn four_workers_empty_an_s3_bucket_though_one_request_in_ten_fails_and_one_is_killed() {
+    use crate::s3::{BUCKET, Mood, Proxy, S3, python};
+    let Some(python) = python() else { return };
+    let objects: Vec<String> = (0..BLOBS).map(|blob| format!("a/prefix/{}", file(blob))).collect();
+    let mut s3 = S3::start(&python, &objects);
+    let proxy = Proxy::start(&s3.address);
+    // The canister's clock is an hour behind.
+    let net = world(BLOBS, SystemTime::now() - Duration::from_secs(3_600));
+    let on_s3_at = |prefix: &str, access: &str, name: &str, args: &[&str]| {
+        let store = format!("tx=s3://{BUCKET}/{prefix}");
+        let mut command = command(&net, name, &[args, &["--store", &store]].concat());
+        command.env("AWS_ACCESS_KEY_ID", access).env("AWS_SECRET_ACCESS_KEY", "secret").env("AWS_REGION", "us-east-1");
+        command.env("AWS_ENDPOINT_URL", proxy.url()).env("AWS_ALLOW_HTTP", "true");
+        command
+    };
+    let on_s3 = |access: &str, name: &str, args: &[&str]| on_s3_at("a/prefix", access, name, args);
+    identity(&net, "operator");
+    json(&on_s3("operator", "operator", &["init"]).output().unwrap(), 0);
+    // A wrong prefix has no marker.
+    let wrong = on_s3_at("a", "operator", "operator", &["--once"]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(3), "{}", said(&wrong));
+    // A store that allows nothing, and one that does not answer: nothing is lost, nothing counts against a blob.
+    for mood in [Mood::ReadOnly, Mood::Hangs] {
+        proxy.mood(mood);
+        let tried = on_s3("operator", "operator", &["--once", "--lease", "8", "--batch", "10"]).output().unwrap();
+        assert_eq!(json(&tried, 4)["left"], 10, "{mood:?}: {}", said(&tried));
+        assert_eq!((waiting(&net), metric(&net, "errors_total")), (BLOBS, 0.0), "{mood:?}");
+    }
+    proxy.mood(Mood::OneInTenFails);
+    let before = proxy.record().len();
+
+    let names = ["w0", "w1", "w2", "w3"];
+    let (leases, _) = four(&net, names, |at, name| on_s3(names[at], name, &OPTIONS).spawn().unwrap());
+    assert_eq!(s3.objects(), 1, "the marker");
+
+    // The proxy is the witness.
+    let record = proxy.record().split_off(before);
+    let holders: BTreeMap<&str, Principal> = names.into_iter().map(|name| (name, principal(name))).collect();
+    let failed = record.iter().filter(|asked| asked.failed).count();
+    assert!(failed * 11 >= record.len() && failed * 9 <= record.len(), "{failed} of {}", record.len());
+    let mut gone: BTreeMap<&String, BTreeSet<&str>> = BTreeMap::new();
+    for asked in record.iter().filter(|asked| !asked.deletes.is_empty()) {
+        let holder = holders[asked.by.as_str()];
+        for object in &asked.deletes {
+            let covered = leases.iter().any(|lease| {
+                let has = || lease.rows.iter().any(|row| *object == format!("a/prefix/{}", named(&row.blob_key)));
+                lease.holder == holder && lease.from <= asked.at.0 && asked.at.1 <= lease.until && has()
+            });
+            assert!(covered, "{object} is deleted by {} outside of a lease", asked.by);
+            if asked.passed {
+                gone.entry(object).or_default().insert(asked.by.as_str());
+            }
+        }
+        if asked.failed {
+            let again =
+                record.iter().any(|later| later.at.0 >= asked.at.1 && !later.failed && later.deletes == asked.deletes);
+            let later = || record.iter().filter(|later| later.at.0 >= asked.at.1 && !later.failed);
+            let all: BTreeSet<&String> = later().flat_map(|later| &later.deletes).collect();
+            assert!(again || asked.deletes.iter().all(|object| all.contains(object)), "what failed is done again");
+        }
+    }
+    assert_eq!(gone.len() as u64, BLOBS, "every object was deleted, and by a request that the proxy saw");
+    let killed = leases.iter().find(|lease| !lease.completed).unwrap();
+    let twice = gone.values().filter(|by| by.len() > 1).count();
+    assert_eq!(
+        twice,
+        killed.rows.len(),
+        "by two workers only what the killed one had deleted, when its lease was over"
+    );
+}

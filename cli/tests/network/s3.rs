@@ -1,0 +1,263 @@
+//! A real S3 server on loopback, behind a proxy that keeps a record of every request and fails one in ten.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Instant;
+use tiny_http::{Header, Request, Response, Server};
+
+/// The server's bucket.
+pub const BUCKET: &str = "blobs";
+/// Requests that the proxy has under way at a time.
+const THREADS: usize = 8;
+
+/// The Python that `scripts/setup --with-s3` gave an S3 server, or that `COPPICE_S3_PYTHON` names; none, and a line that says so.
+pub fn python() -> Option<PathBuf> {
+    let named = std::env::var_os("COPPICE_S3_PYTHON").map(PathBuf::from);
+    let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/s3-server/bin/python");
+    let found = named.or_else(|| installed.is_file().then_some(installed));
+    if found.is_none() {
+        // Past the test harness, which hides what a passing test prints.
+        let note = "not run: the blob workers on S3; scripts/setup --with-s3 installed no server, and COPPICE_S3_PYTHON names none\n";
+        std::io::stderr().write_all(note.as_bytes()).unwrap();
+    }
+    found
+}
+
+/// A running server.
+pub struct S3 {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+    pub address: String,
+}
+
+impl S3 {
+    /// Starts one with these objects in its bucket.
+    pub fn start(python: &Path, objects: &[String]) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/network/s3_server.py");
+        let mut child = Command::new(python)
+            .arg(script)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        let mut server = Self { child, stdin, stdout, address: String::new() };
+        server.address = server.line();
+        server.say(&format!("KEYS {}\n{}", objects.len(), objects.join("\n")));
+        assert_eq!(server.line(), "done");
+        server
+    }
+
+    fn say(&mut self, text: &str) {
+        let stdin = self.stdin.as_mut().unwrap();
+        writeln!(stdin, "{text}").unwrap();
+        stdin.flush().unwrap();
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        assert!(!line.is_empty(), "the S3 server has ended");
+        line.trim().to_string()
+    }
+
+    /// How many objects there are.
+    pub fn objects(&mut self) -> usize {
+        self.say("LIST");
+        self.line().parse().unwrap()
+    }
+}
+
+impl Drop for S3 {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// How the proxy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    /// It fails one request in ten: every other time before it has passed it on, else behind that.
+    OneInTenFails,
+    /// It refuses to delete anything.
+    ReadOnly,
+    /// It does not answer deletions.
+    Hangs,
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// When it came, and when it was answered.
+    pub at: (Instant, Instant),
+    /// The access key of who asked.
+    pub by: String,
+    /// The objects that were to be deleted; empty: something else.
+    pub deletes: BTreeSet<String>,
+    /// It was passed on.
+    pub passed: bool,
+    /// The answer was an error.
+    pub failed: bool,
+}
+
+struct Inner {
+    server: Server,
+    to: String,
+    mood: Mutex<Mood>,
+    /// Requests so far.
+    count: Mutex<u64>,
+    record: Mutex<Vec<Asked>>,
+}
+
+/// A running proxy; dropping it ends it.
+pub struct Proxy {
+    inner: Arc<Inner>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Proxy {
+    pub fn start(to: &str) -> Self {
+        let inner = Arc::new(Inner {
+            server: Server::http("127.0.0.1:0").unwrap(),
+            to: to.into(),
+            mood: Mutex::new(Mood::OneInTenFails),
+            count: Mutex::default(),
+            record: Mutex::default(),
+        });
+        let serve = |_| {
+            let inner = inner.clone();
+            std::thread::spawn(move || {
+                while let Ok(request) = inner.server.recv() {
+                    inner.answer(request);
+                }
+            })
+        };
+        let threads = (0..THREADS).map(serve).collect();
+        Self { inner, threads }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.inner.server.server_addr().to_ip().unwrap())
+    }
+
+    pub fn mood(&self, mood: Mood) {
+        *self.inner.mood.lock().unwrap() = mood;
+    }
+
+    pub fn record(&self) -> Vec<Asked> {
+        self.inner.record.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.threads.iter().for_each(|_| self.inner.server.unblock());
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+fn header<'a>(request: &'a Request, name: &'static str) -> &'a str {
+    let found = request.headers().iter().find(|header| header.field.equiv(name));
+    found.map_or("", |header| header.value.as_str())
+}
+
+impl Inner {
+    fn answer(&self, mut request: Request) {
+        let began = Instant::now();
+        let mut body = Vec::new();
+        request.as_reader().read_to_end(&mut body).unwrap();
+        let deletes: BTreeSet<String> = match request.url().ends_with("?delete") {
+            true => between(&String::from_utf8_lossy(&body), "<Key>", "</Key>"),
+            false => BTreeSet::new(),
+        };
+        let by = header(&request, "authorization").split("Credential=").nth(1).unwrap_or_default();
+        let by = by.split('/').next().unwrap_or_default().to_string();
+        let number = {
+            let mut count = self.count.lock().unwrap();
+            *count += 1;
+            *count
+        };
+        let mood = *self.mood.lock().unwrap();
+        let is_delete = !deletes.is_empty();
+        let note = |passed, failed| {
+            let asked = Asked { at: (began, Instant::now()), by: by.clone(), deletes: deletes.clone(), passed, failed };
+            self.record.lock().unwrap().push(asked);
+        };
+        match mood {
+            Mood::Hangs if is_delete => {
+                note(false, true);
+                // Kept open for longer than anybody waits.
+                std::thread::sleep(std::time::Duration::from_secs(4));
+                return;
+            }
+            Mood::ReadOnly if is_delete => {
+                note(false, true);
+                let error = |key: &String| {
+                    format!("<Error><Key>{key}</Key><Code>AccessDenied</Code><Message>Access Denied</Message></Error>")
+                };
+                let errors: String = deletes.iter().map(error).collect();
+                let body =
+                    format!("<DeleteResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">{errors}</DeleteResult>");
+                let _ = request.respond(Response::from_string(body));
+                return;
+            }
+            _ => {}
+        }
+        let fails = mood == Mood::OneInTenFails && number.is_multiple_of(10);
+        if fails && number.is_multiple_of(20) {
+            note(false, true);
+            let _ = request.respond(Response::from_string("slow down").with_status_code(503));
+            return;
+        }
+        let (status, headers, answer) = self.pass_on(&request, &body);
+        note(true, fails || status >= 400);
+        if fails {
+            let _ = request.respond(Response::from_string("the answer is lost").with_status_code(500));
+            return;
+        }
+        let mut response = Response::from_data(answer).with_status_code(status);
+        for (name, value) in headers {
+            if let Ok(header) = Header::from_bytes(name, value) {
+                response.add_header(header);
+            }
+        }
+        let _ = request.respond(response);
+    }
+
+    fn pass_on(&self, request: &Request, body: &[u8]) -> (u16, Vec<(String, String)>, Vec<u8>) {
+        let mut stream = TcpStream::connect(&self.to).unwrap();
+        let mut head = format!("{} {} HTTP/1.1\r\nConnection: close\r\n", request.method(), request.url());
+        for header in request.headers() {
+            let name = header.field.as_str().as_str().to_ascii_lowercase();
+            if !["connection", "content-length", "expect", "transfer-encoding"].contains(&name.as_str()) {
+                head += &format!("{name}: {}\r\n", header.value);
+            }
+        }
+        head += &format!("Content-Length: {}\r\n\r\n", body.len());
+        stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let pairs = lines.filter_map(|line| line.split_once(": "));
+        let kept =
+            pairs.filter(|(name, _)| !["connection", "content-length"].contains(&name.to_ascii_lowercase().as_str()));
+        let headers = kept.map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        (status, headers, answer[end + 4..].to_vec())
+    }
+}
+
+/// What stands between two marks, wherever they stand.
+fn between(text: &str, from: &str, to: &str) -> BTreeSet<String> {
+    text.split(from).skip(1).filter_map(|rest| Some(rest.split_once(to)?.0.to_string())).collect()
+}

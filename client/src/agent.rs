@@ -1,0 +1,66 @@
+//! A canister on a network, by ic-agent.
+
+use crate::{Failure, Reject, Transport};
+use candid::Principal;
+use ic_agent::{Agent, AgentError};
+
+/// A canister on a network: calls are signed by the agent's identity, and answers verified. Runs in a tokio runtime, as ic-agent does.
+#[derive(Clone, Debug)]
+pub struct OverHttp {
+    agent: Agent,
+    canister: Principal,
+}
+
+impl OverHttp {
+    /// A canister, as an agent reaches it.
+    pub fn new(agent: Agent, canister: Principal) -> Self {
+        Self { agent, canister }
+    }
+
+    /// The agent.
+    pub fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    /// The canister's principal.
+    pub fn canister(&self) -> Principal {
+        self.canister
+    }
+}
+
+impl From<AgentError> for Failure {
+    fn from(error: AgentError) -> Self {
+        match error {
+            AgentError::CertifiedReject { reject, .. } | AgentError::UncertifiedReject { reject, .. } => {
+                Self::Rejected(Reject::new(reject.reject_code as u32, reject.error_code, reject.reject_message))
+            }
+            error if may_pass(&error) => Self::Lost(Box::new(error)),
+            error => Self::Transport(Box::new(error)),
+        }
+    }
+}
+
+/// Whether the same call may succeed a little later.
+fn may_pass(error: &AgentError) -> bool {
+    match error {
+        AgentError::TransportError(_)
+        | AgentError::RouteProviderError(_)
+        | AgentError::TimeoutWaitingForResponse()
+        | AgentError::RequestStatusDoneNoReply(_)
+        | AgentError::CertificateOutdated(_)
+        | AgentError::QuerySignatureVerificationFailed
+        | AgentError::MissingSignature => true,
+        AgentError::HttpError(http) => http.status == 429 || http.status >= 500,
+        _ => false,
+    }
+}
+
+impl Transport for OverHttp {
+    async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        Ok(self.agent.update(&self.canister, method).with_arg(arg).call_and_wait().await?)
+    }
+
+    async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        Ok(self.agent.query(&self.canister, method).with_arg(arg).call().await?)
+    }
+}

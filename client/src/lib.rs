@@ -1,0 +1,143 @@
+//! A typed client of the Coppice canister.
+//!
+//! [`Client`] has every method of the interface under its own name, with the types of `coppice_interface`. On top of these it knows what takes
+//! several calls: blocks and transactions that no message holds, commits and rollbacks that go on over messages, batches of which something
+//! remains, pages. What it is refused says whether the same may succeed later ([`Retry`]).
+//!
+//! It reaches the canister over a [`Transport`], which is two functions. Three are here, each a feature:
+//!
+//! | feature | transport | for |
+//! |---|---|---|
+//! | `agent` | [`OverHttp`] | a canister on a network, by ic-agent |
+//! | `host` | [`Embedded`] | a canister in the same process, on `coppice_host` |
+//! | `canister` | [`InterCanister`] | another canister, by ic-cdk, with a bounded wait |
+//!
+//! The client has no runtime: its futures run in whichever there is.
+//!
+//! ```
+//! use coppice_client::{Client, Error, Retry, Sent, Transport};
+//! use coppice_interface::{AppendBlock, AppendError, HeldBy, UploadError};
+//!
+//! /// Feeds a block: `Ok(None)` when it is kept, else who holds pruning back.
+//! async fn feed<T: Transport>(client: &Client<T>, block: &AppendBlock) -> Result<Option<HeldBy>, Error<UploadError>> {
+//!     match client.send_block(block).await {
+//!         Ok(Sent::Whole | Sent::InChunks) => Ok(None),
+//!         // Send the same block again when something was pruned.
+//!         Err(Error::Refused(UploadError::Append(AppendError::CapacityExhausted { held_by }))) => Ok(Some(held_by)),
+//!         // Is `Retry::Again` where the canister was not reached: appending is idempotent.
+//!         Err(error) if error.retry() == Retry::Again => Box::pin(feed(client, block)).await,
+//!         Err(error) => Err(error),
+//!     }
+//! }
+//! ```
+
+/// The page for client developers: what it shows compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/client.md")]
+struct Page;
+
+#[cfg(feature = "agent")]
+mod agent;
+mod batch;
+#[cfg(feature = "canister")]
+mod canister;
+mod error;
+#[cfg(feature = "host")]
+mod host;
+mod methods;
+mod pages;
+mod read;
+mod retry;
+#[cfg(test)]
+mod testing;
+mod transport;
+mod upload;
+
+#[cfg(feature = "agent")]
+pub use agent::OverHttp;
+pub use batch::Interrupted;
+#[cfg(feature = "canister")]
+pub use canister::InterCanister;
+pub use error::{CallError, Cause, Error, Failure, Reject, heard};
+#[cfg(feature = "host")]
+pub use host::Embedded;
+pub use pages::{ExportPager, KeyPager};
+pub use read::Segments;
+pub use retry::{Refusal, Retry};
+pub use transport::{Replicated, Transport};
+pub use upload::{CHUNK, MAX_APPEND, Sent};
+
+use candid::CandidType;
+use candid::utils::{ArgumentDecoder, ArgumentEncoder};
+use serde::de::DeserializeOwned;
+
+/// The canister's interface, typed, over a transport.
+#[derive(Clone, Copy, Debug)]
+pub struct Client<T> {
+    transport: T,
+}
+
+impl<T: Transport> Client<T> {
+    /// A client over a transport.
+    pub fn new(transport: T) -> Self {
+        Self { transport }
+    }
+
+    /// The transport, for what only it can do.
+    pub fn transport(&self) -> &T {
+        &self.transport
+    }
+
+    /// The same client, whose queries are update calls: slower, and the answers are the subnet's, not one replica's.
+    pub fn replicated(&self) -> Client<Replicated<&T>> {
+        Client::new(Replicated(&self.transport))
+    }
+
+    /// Calls an update method by its name, or a query method as one.
+    ///
+    /// # Errors
+    /// When the argument cannot be encoded, there is no answer, or it is not what it is taken for.
+    pub async fn update<A, R>(&self, method: &str, args: A) -> Result<R, CallError>
+    where
+        A: ArgumentEncoder,
+        R: CandidType + DeserializeOwned,
+    {
+        let call = async |arg| self.transport.update(method, arg).await;
+        let (reply,): (R,) = exchange(method, args, call).await?;
+        Ok(reply)
+    }
+
+    /// Calls a query method by its name.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    pub async fn query<A, R>(&self, method: &str, args: A) -> Result<R, CallError>
+    where
+        A: ArgumentEncoder,
+        R: CandidType + DeserializeOwned,
+    {
+        let call = async |arg| self.transport.query(method, arg).await;
+        let (reply,): (R,) = exchange(method, args, call).await?;
+        Ok(reply)
+    }
+
+    /// Calls an update method that answers nothing.
+    async fn update_silent<A: ArgumentEncoder>(&self, method: &str, args: A) -> Result<(), CallError> {
+        exchange(method, args, async |arg| self.transport.update(method, arg).await).await
+    }
+}
+
+async fn exchange<A, R>(
+    method: &str,
+    args: A,
+    call: impl AsyncFnOnce(Vec<u8>) -> Result<Vec<u8>, Failure>,
+) -> Result<R, CallError>
+where
+    A: ArgumentEncoder,
+    R: for<'a> ArgumentDecoder<'a>,
+{
+    let failed = |failure| CallError { method: method.into(), failure };
+    let arg = candid::encode_args(args).map_err(|error| failed(Failure::Argument(error)))?;
+    let reply = call(arg).await.map_err(failed)?;
+    candid::decode_args(&reply).map_err(|error| failed(Failure::Answer(error)))
+}

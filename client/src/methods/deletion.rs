@@ -1,0 +1,65 @@
+//! The queue of blobs outside that are to be deleted.
+
+use super::methods;
+use coppice_interface::*;
+
+methods! {
+    /// Has a blob deleted from a height on. For producers and operators.
+    ///
+    /// Repeating it changes nothing more; another height takes the place of the one before.
+    update schedule_blob_deletion(blob: &ScheduleBlobDeletion) -> ScheduledBlobDeletion, or BlobDeletionError;
+
+    /// Takes a blob out of the queue. For producers and operators. Answers whether it was there.
+    ///
+    /// Repeating it answers that it is not there.
+    update cancel_blob_deletion(name: &BlobName) -> bool, or BlobDeletionError;
+
+    /// Rows of the queue, by number.
+    query list_blob_deletions(list: &ListBlobDeletions) -> BlobDeletionList;
+
+    /// Rows that wait and are due at a height, the lowest first: `limit` of them, or a thousand.
+    query get_pending_blob_deletions(height: u32, limit: u32) -> Vec<BlobDeletion>;
+
+    /// Takes a row out whose blob is gone. For blob workers. Answers whether it was there.
+    ///
+    /// Repeating it answers that it is not there.
+    update remove_blob_deletion(id: u64) -> bool, or BlobDeletionError;
+
+    /// Notes that a blob could not be deleted. For blob workers.
+    ///
+    /// Repeating it counts one failure more: where an answer is lost, look before it is sent again.
+    update increment_blob_deletion_retry(id: u64, max_retries: u32) -> BlobDeletionRetry, or BlobDeletionError;
+
+    /// Takes out rows whose blobs are gone, and notes those that could not be deleted. For blob workers. With `remaining` the rest is sent
+    /// again.
+    ///
+    /// Repeating it counts the failures once more; with a lease, [`complete_blob_deletion_batch`](Self::complete_blob_deletion_batch) does
+    /// not.
+    update complete_blob_deletions(done: &CompleteBlobDeletions) -> CompletedBlobDeletions, or BlobDeletionError;
+
+    /// Leases rows that are due; none where nothing is. For blob workers.
+    ///
+    /// Repeating it with the same `request` answers the same lease while that is live; without one it takes another lease.
+    update acquire_blob_deletion_batch(lease: &AcquireBlobDeletions) -> Option<BlobDeletionLease>, or BlobDeletionError;
+
+    /// Has a lease end so many seconds from now, and answers when that is, in Unix nanoseconds. For its holder.
+    ///
+    /// Repeating it extends it from then.
+    update extend_blob_deletion_batch(token: &[u8], lock_timeout_secs: u64) -> u64, or BlobDeletionError;
+
+    /// Says what became of the rows of a lease. For its holder. With `remaining` the rest is sent again.
+    ///
+    /// Repeating it answers as the first time.
+    update complete_blob_deletion_batch(done: &CompleteBlobDeletionBatch) -> CompletedBlobDeletions, or BlobDeletionError;
+
+    /// Rows that were given up, by number.
+    query list_dead_blob_deletions(cursor: Option<u64>, limit: u32) -> BlobDeletionPage;
+
+    /// Has a row that was given up tried again. For operators.
+    ///
+    /// Repeating it answers `NotFound`, or the row.
+    update retry_blob_deletion(id: u64) -> BlobDeletion, or BlobDeletionError;
+
+    /// How many rows there are, by store and state, and the leases.
+    query get_blob_deletion_status() -> BlobDeletionStatus;
+}

@@ -1,0 +1,171 @@
+//! What comes in pages: exports, and transactions with a secondary key.
+
+use crate::{Client, Error, Transport};
+use coppice_interface::*;
+
+/// Goes through the chain from a cursor on, page by page. What was read is kept by the caller, with the cursor behind it: a pager that
+/// begins there goes on.
+///
+/// On an error the pager stays where it was. `Reorged` and `Corrupt` name the cursor to go on with ([`go_on`](Self::go_on)); `Pruned` and
+/// `Reset` want a new pager, without a cursor, and what is missing in between is lost to this reader.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExportPager {
+    cursor: Option<ExportCursor>,
+    max_bytes: u64,
+}
+
+impl ExportPager {
+    /// Begins behind a cursor; without one, at the oldest block that is kept. A page has `max_bytes` of payload or, for 0, as many as a reply
+    /// holds.
+    pub fn new(cursor: Option<ExportCursor>, max_bytes: u64) -> Self {
+        Self { cursor, max_bytes }
+    }
+
+    /// Behind what was handed out.
+    pub fn cursor(&self) -> Option<&ExportCursor> {
+        self.cursor.as_ref()
+    }
+
+    /// Goes on at another place.
+    pub fn go_on(&mut self, cursor: ExportCursor) {
+        self.cursor = Some(cursor);
+    }
+
+    /// The next page; none at the head, where more may come later. A single replica answers, which may be late or lie:
+    /// [`Client::replicated`] asks the subnet.
+    ///
+    /// # Errors
+    /// When there is no page, or no answer.
+    pub async fn next<T: Transport>(&mut self, client: &Client<T>) -> Result<Option<ExportPage>, Error<ExportError>> {
+        let page = client.export_blocks(self.cursor.as_ref(), self.max_bytes).await?;
+        if page.chunks.is_empty() {
+            return Ok(None);
+        }
+        self.cursor.clone_from(&page.cursor);
+        Ok(Some(page))
+    }
+}
+
+/// Goes through the transactions with a secondary key, newest first, page by page.
+///
+/// On an error the pager stays where it was. `Reorged` names the cursor to go on with; without one the list begins anew
+/// ([`go_on`](Self::go_on)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyPager {
+    key: Vec<u8>,
+    limit: u32,
+    cursor: Option<KeyCursor>,
+    ended: bool,
+}
+
+impl KeyPager {
+    /// All transactions with a key. A page has `limit` of them or, for 0, as many as a page holds.
+    pub fn new(key: &[u8], limit: u32) -> Self {
+        Self { key: key.into(), limit, cursor: None, ended: false }
+    }
+
+    /// Goes on at another place; without a cursor, begins anew.
+    pub fn go_on(&mut self, cursor: Option<KeyCursor>) {
+        (self.cursor, self.ended) = (cursor, false);
+    }
+
+    /// The next transactions; none where there are no more. There may be fewer than were asked for, even an empty list, and more behind them.
+    ///
+    /// # Errors
+    /// When there is no page, or no answer.
+    pub async fn next<T: Transport>(
+        &mut self,
+        client: &Client<T>,
+    ) -> Result<Option<Vec<KeyTransaction>>, Error<KeyError>> {
+        if self.ended {
+            return Ok(None);
+        }
+        let page = client.find_by_index_key(&self.key, self.cursor.as_ref(), self.limit).await?;
+        self.ended = page.cursor.is_none();
+        self.cursor = page.cursor;
+        Ok(Some(page.transactions))
+    }
+
+    /// All that is left, in one list.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next). What came before the error is lost; begin anew.
+    pub async fn all<T: Transport>(mut self, client: &Client<T>) -> Result<Vec<KeyTransaction>, Error<KeyError>> {
+        let mut all = Vec::new();
+        while let Some(some) = self.next(client).await? {
+            all.extend(some);
+        }
+        Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Script, block_on};
+    use serde_bytes::ByteBuf;
+
+    fn at(number: u64) -> ExportCursor {
+        ExportCursor { number, hash: ByteBuf::from([1]), segment: 3, offset: 0, rollbacks: 0 }
+    }
+
+    fn page(number: Option<u64>, cursor: u64) -> Result<ExportPage, ExportError> {
+        let chunk = |number| ExportChunk {
+            number,
+            hash: ByteBuf::from([1]),
+            parent_hash: ByteBuf::new(),
+            timestamp: 0,
+            segment: 0,
+            offset: 0,
+            total: 0,
+            sha256: ByteBuf::new(),
+            bytes: ByteBuf::new(),
+        };
+        Ok(ExportPage { chunks: number.into_iter().map(chunk).collect(), cursor: Some(at(cursor)), head: Some(9) })
+    }
+
+    #[test]
+    fn an_export_goes_on_behind_each_page_and_stays_where_there_is_none() {
+        let reorged = ExportError::Reorged { common_ancestor: 4, cursor: at(4) };
+        let script = Script::default()
+            .answers("export_blocks", page(Some(7), 7))
+            .answers("export_blocks", Err::<ExportPage, _>(reorged))
+            .answers("export_blocks", page(None, 4))
+            .answers("export_blocks", page(Some(5), 5));
+        let (client, mut pager) = (Client::new(script), ExportPager::default());
+        assert_eq!(block_on(pager.next(&client)).unwrap().unwrap().chunks[0].number, 7);
+        let error = block_on(pager.next(&client)).unwrap_err();
+        let Error::Refused(ExportError::Reorged { cursor, .. }) = error else { panic!("{error:?}") };
+        assert_eq!(pager.cursor(), Some(&at(7)));
+        pager.go_on(cursor);
+        assert_eq!((block_on(pager.next(&client)).unwrap(), pager.cursor()), (None, Some(&at(4))));
+        assert!(block_on(pager.next(&client)).unwrap().is_some());
+        assert_eq!(pager.cursor(), Some(&at(5)));
+    }
+
+    #[test]
+    fn a_list_goes_on_over_empty_pages_and_ends_once() {
+        let found = |block_number| KeyTransaction {
+            block_number,
+            block_hash: ByteBuf::from([1]),
+            position: 0,
+            id: ByteBuf::from([0; 32]),
+        };
+        let cursor =
+            KeyCursor { block_number: 3, block_hash: ByteBuf::from([1]), position: 0, key: 0, newest: 9, rollbacks: 0 };
+        let page = |numbers: &[u64], more: bool| {
+            let transactions = numbers.iter().copied().map(found).collect();
+            Ok::<_, KeyError>(KeyPage { transactions, cursor: more.then(|| cursor.clone()) })
+        };
+        let pages = || {
+            let pages = Script::default().answers("find_by_index_key", page(&[9, 8], true));
+            pages.answers("find_by_index_key", page(&[], true)).answers("find_by_index_key", page(&[3], false))
+        };
+        let all = block_on(KeyPager::new(b"key", 2).all(&Client::new(pages()))).unwrap();
+        assert_eq!(all.iter().map(|found| found.block_number).collect::<Vec<_>>(), [9, 8, 3]);
+        let (client, mut pager) = (Client::new(pages()), KeyPager::new(b"key", 2));
+        for expected in [Some(2), Some(0), Some(1), None, None] {
+            assert_eq!(block_on(pager.next(&client)).unwrap().map(|some| some.len()), expected);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Blocks and transactions of any size, read in as many parts as that takes.
+
+use crate::{CallError, Client, Error, Failure, Transport};
+use coppice_interface::*;
+use serde_bytes::ByteBuf;
+
+/// The three segments of a block: body, receipts, index.
+pub type Segments = [Vec<u8>; 3];
+
+impl<T: Transport> Client<T> {
+    /// A block's header and payload, whatever its size: `get_block`, or `read_segment` in parts where no reply holds it.
+    ///
+    /// The parts come one after the other: where the block is rolled back in between and another one takes its number, they need not belong
+    /// together. The header's SHA-256 tells.
+    ///
+    /// # Errors
+    /// When the canister has no such block, or there is no answer; when a part comes back empty, or a segment's length changes.
+    pub async fn whole_block(&self, number: u64) -> Result<(BlockHeader, Segments), Error<ReadError>> {
+        match self.get_block(number).await {
+            Ok(Block { header, body, receipts, index }) => {
+                return Ok((header, [body, receipts, index].map(ByteBuf::into_vec)));
+            }
+            Err(Error::Refused(ReadError::TooLarge { .. })) => {}
+            Err(error) => return Err(error),
+        }
+        let header = self.get_block_header(number).await?;
+        let mut segments = Segments::default();
+        for (index, segment) in (0u8..).zip(&mut segments) {
+            let mut total = None;
+            while total != Some(segment.len() as u64) {
+                let part = self.read_segment(number, index, segment.len() as u64, u64::MAX).await?;
+                append("read_segment", segment, &part.bytes, &mut total, part.total)?;
+            }
+        }
+        Ok((header, segments))
+    }
+
+    /// A transaction's bytes, or those of its outputs.
+    ///
+    /// # Errors
+    /// When the canister does not have them, or there is no answer; when a part comes back empty, or the length changes.
+    pub async fn whole_transaction(&self, txid: &[u8]) -> Result<(FileType, Vec<u8>), Error<UtxoError>> {
+        let (mut bytes, mut total) = (Vec::new(), None);
+        loop {
+            let part = UtxoGetPart { txid: ByteBuf::from(txid), offset: bytes.len() as u64, length: u64::MAX };
+            let part = self.utxo_get_transaction(&part).await?;
+            append("utxo_get_transaction", &mut bytes, &part.bytes, &mut total, part.total)?;
+            if total == Some(bytes.len() as u64) {
+                return Ok((part.file_type, bytes));
+            }
+        }
+    }
+}
+
+/// Takes a part, where it leads on and belongs to the same whole.
+fn append(method: &str, bytes: &mut Vec<u8>, part: &[u8], total: &mut Option<u64>, said: u64) -> Result<(), CallError> {
+    let (before, whole) = (bytes.len() as u64, *total.get_or_insert(said));
+    bytes.extend_from_slice(part);
+    let after = bytes.len() as u64;
+    if said == whole && after <= whole && (after > before || after == whole) {
+        return Ok(());
+    }
+    let why = format!("{} bytes from {before} of {said}, where there were {whole}", part.len());
+    Err(CallError { method: method.into(), failure: Failure::Transport(why.into()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Script, block_on};
+
+    fn too_large() -> Script {
+        let header = BlockHeader {
+            number: 7,
+            hash: ByteBuf::from([1; 32]),
+            parent_hash: ByteBuf::from([0; 32]),
+            timestamp: 0,
+            monotonic_timestamp: 0,
+            transactions: 0,
+            keys: 0,
+            lengths: [5, 0, 2].into(),
+            sha256: BySegment::default(),
+        };
+        Script::default()
+            .answers("get_block", Err::<Block, _>(ReadError::TooLarge { size: 9, limit: 4 }))
+            .answers("get_block_header", Ok::<_, ReadError>(header))
+    }
+
+    fn part(bytes: &[u8], total: u64) -> Result<SegmentPart, ReadError> {
+        Ok(SegmentPart { bytes: ByteBuf::from(bytes), total })
+    }
+
+    #[test]
+    fn a_block_that_no_reply_holds_is_read_in_parts() {
+        let parts = [part(&[1; 3], 5), part(&[2; 2], 5), part(&[], 0), part(&[3; 2], 2)];
+        let script = parts.into_iter().fold(too_large(), |script, part| script.answers("read_segment", part));
+        let client = Client::new(script);
+        let (header, read) = block_on(client.whole_block(7)).unwrap();
+        assert_eq!((header.number, read), (7, [vec![1, 1, 1, 2, 2], Vec::new(), vec![3, 3]]));
+        client.transport().ended();
+    }
+
+    #[test]
+    fn parts_that_do_not_lead_on_or_fit_end_it() {
+        let whole = [
+            vec![part(&[], 5)],
+            vec![part(&[1; 6], 5)],
+            vec![part(&[1; 3], 5), part(&[], 5)],
+            vec![part(&[1; 3], 5), part(&[1; 3], 6)],
+            vec![part(&[1; 3], 5), part(&[], 3)],
+        ];
+        for parts in whole {
+            let script = parts.into_iter().fold(too_large(), |script, part| script.answers("read_segment", part));
+            let client = Client::new(script);
+            assert!(matches!(block_on(client.whole_block(7)), Err(Error::Call(_))));
+            client.transport().ended();
+        }
+        let gone = ReadError::Pruned { first_available: 9 };
+        let client = Client::new(too_large().answers("read_segment", Err::<SegmentPart, _>(gone.clone())));
+        let error = block_on(client.whole_block(7)).unwrap_err();
+        assert!(matches!(&error, Error::Refused(why) if *why == gone), "{error:?}");
+    }
+}

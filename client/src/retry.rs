@@ -1,0 +1,306 @@
+//! Whether something that was refused may succeed later.
+
+use coppice_interface::*;
+
+/// When the same may succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Retry {
+    /// A little later, as it is: wait, longer each time, and send the same again.
+    Again,
+    /// When something was pruned, or an operator made room: send the same again then. [`get_prune_status`](crate::Client::get_prune_status)
+    /// says who holds pruning back.
+    AfterPruning,
+    /// Not as it is: another argument, another caller, or somebody's work is needed.
+    Never,
+}
+
+/// An error that the canister answers with.
+pub trait Refusal: std::fmt::Debug {
+    /// Whether the same may succeed later.
+    fn retry(&self) -> Retry;
+}
+
+use Retry::{AfterPruning, Again, Never};
+
+impl Refusal for AppendError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::UploadOpen { .. } | Self::RollbackUnderway { .. } | Self::ResetUnderway { .. } => Again,
+            // What pruning frees is written to before memory grows.
+            Self::CapacityExhausted { .. }
+            | Self::OutOfSpace
+            | Self::LowCycles { .. }
+            | Self::ReservedCyclesLimit { .. } => AfterPruning,
+            Self::Conflict
+            | Self::Gap { .. }
+            | Self::WrongParent { .. }
+            | Self::Pruned { .. }
+            | Self::TooLarge { .. }
+            | Self::BadEncoding { .. } => Never,
+        }
+    }
+}
+
+impl Refusal for UploadError {
+    /// Of an upload as a whole, as [`send_block`](crate::Client::send_block) does it: one that has expired is begun again.
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Append(error) => error.retry(),
+            Self::NoUpload | Self::UploadOpen { .. } | Self::Incomplete { .. } | Self::Aborting => Again,
+            Self::OtherUpload { .. }
+            | Self::ChunkOutOfRange { .. }
+            | Self::WrongLength { .. }
+            | Self::ChunkMismatch
+            | Self::Damaged => Never,
+        }
+    }
+}
+
+impl Refusal for ReadError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::NotFound
+            | Self::Pruned { .. }
+            | Self::TooLarge { .. }
+            | Self::NoSuchSegment
+            | Self::OutOfRange { .. }
+            | Self::Corrupt { .. } => Never,
+        }
+    }
+}
+
+impl Refusal for RollbackError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::UploadOpen { .. } | Self::RollbackUnderway { .. } => Again,
+            Self::Empty | Self::AboveHead { .. } | Self::Pruned { .. } | Self::TooDeep { .. } => Never,
+        }
+    }
+}
+
+impl Refusal for ResetError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::UploadOpen { .. } | Self::RollbackUnderway { .. } => Again,
+            Self::Empty | Self::WrongHash { .. } | Self::NotExported { .. } => Never,
+        }
+    }
+}
+
+impl Refusal for ExportError {
+    /// With the same cursor. `Reorged` and `Corrupt` name the one to go on with.
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Behind { .. } => Again,
+            Self::Pruned { .. }
+            | Self::Reorged { .. }
+            | Self::Reset { .. }
+            | Self::BadCursor { .. }
+            | Self::Corrupt { .. } => Never,
+        }
+    }
+}
+
+impl Refusal for KeyError {
+    /// With the same cursor. `Reorged` names the one to go on with.
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Behind { .. } => Again,
+            // A damaged block no longer stands in the way when it is pruned.
+            Self::Corrupt { .. } => AfterPruning,
+            Self::KeyTooLong { .. } | Self::Reorged { .. } | Self::Reset { .. } | Self::BadCursor { .. } => Never,
+        }
+    }
+}
+
+impl Refusal for ExporterError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::BadName { .. }
+            | Self::Anonymous
+            | Self::NameTaken { .. }
+            | Self::PrincipalTaken { .. }
+            | Self::TooMany { .. }
+            | Self::Unknown
+            | Self::LastExporter
+            | Self::AdminOnly => Never,
+        }
+    }
+}
+
+impl Refusal for AckError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::NotRegistered { .. } | Self::AboveHead { .. } | Self::WrongHash { .. } | Self::Corrupt => Never,
+        }
+    }
+}
+
+impl Refusal for ConfigError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Invalid { .. } => Never,
+        }
+    }
+}
+
+impl Refusal for RoleError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Anonymous | Self::TooMany { .. } | Self::Exports { .. } | Self::RegisterExporter { .. } => Never,
+        }
+    }
+}
+
+impl Refusal for PruneError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Invalid { .. } | Self::NoPolicy => Never,
+        }
+    }
+}
+
+impl Refusal for BlobDeletionError {
+    fn retry(&self) -> Retry {
+        match self {
+            // Leases end, by their holders or by time.
+            Self::Leased | Self::TooManyLeases { .. } => Again,
+            // What phase 2 deletes leaves room for the queue.
+            Self::OutOfSpace | Self::LowCycles { .. } | Self::ReservedCyclesLimit { .. } => AfterPruning,
+            Self::NotFound
+            | Self::HoldsRecord
+            | Self::Empty { .. }
+            | Self::TooLarge { .. }
+            | Self::TooMany { .. }
+            | Self::UnknownToken
+            | Self::NotHolder
+            | Self::Expired
+            | Self::Completed => Never,
+        }
+    }
+}
+
+impl Refusal for UtxoPrunerError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::BlockAssemblyNotRunning => Again,
+            Self::ZeroHeight
+            | Self::BadHeight { .. }
+            | Self::HeightJump { .. }
+            | Self::NotOpen
+            | Self::Invalid { .. }
+            | Self::NotBlocking
+            | Self::TooMany { .. } => Never,
+        }
+    }
+}
+
+impl Refusal for UtxoRefusal {
+    fn retry(&self) -> Retry {
+        match self {
+            // Pruning deletes the record that stands in the way, or leaves room for a new one.
+            Self::BeingDeleted
+            | Self::ExternalFull { .. }
+            | Self::OutOfSpace
+            | Self::LowCycles { .. }
+            | Self::ReservedCyclesLimit { .. } => AfterPruning,
+            // The chain grows, a block comes, an upload is completed.
+            Self::Locked | Self::CoinbaseImmature { .. } | Self::FrozenUntil { .. } => Again,
+            Self::TxNotFound
+            | Self::TxExists
+            | Self::BlobTaken
+            | Self::Conflicting
+            | Self::UtxoNotFound
+            | Self::UtxoHashMismatch { .. }
+            | Self::Frozen
+            | Self::InvalidSpend
+            | Self::Spent { .. }
+            | Self::AlreadyFrozen
+            | Self::UtxoNotFrozen
+            | Self::NotMined
+            | Self::NotConflicting
+            | Self::WinnerLoses
+            | Self::ZeroHeight
+            | Self::BadHeight { .. }
+            | Self::BadArgument { .. }
+            | Self::BadTransaction { .. }
+            | Self::NoOutputs
+            | Self::NotExtended { .. }
+            | Self::TooLarge { .. }
+            | Self::NoUpload
+            | Self::Outside(_)
+            | Self::TooMuchWork
+            | Self::Corrupt { .. } => Never,
+        }
+    }
+}
+
+/// Errors that say a part of what [`UtxoRefusal`] does.
+macro_rules! parts {
+    ($($error:ty),*) => {
+        $(impl Refusal for $error {
+            fn retry(&self) -> Retry {
+                UtxoRefusal::from(self.clone()).retry()
+            }
+        })*
+    };
+}
+parts!(UtxoCreateError, UtxoSpendError, UtxoError);
+
+impl Refusal for RefusedSpend {
+    fn retry(&self) -> Retry {
+        self.error.retry()
+    }
+}
+
+impl Refusal for Vec<RefusedSpend> {
+    /// Of a transaction that is spent whole or not at all: as of the worst of its spends.
+    fn retry(&self) -> Retry {
+        self.iter().map(Refusal::retry).max().unwrap_or(Never)
+    }
+}
+
+impl Refusal for ConflictError {
+    fn retry(&self) -> Retry {
+        self.error.retry()
+    }
+}
+
+impl Refusal for TransactionUploadError {
+    /// Of an upload as a whole, as [`upload_transaction`](crate::Client::upload_transaction) does it: one that has expired is begun again.
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Refused(error) => error.retry(),
+            Self::NoUpload | Self::TooMany { .. } => Again,
+            Self::OtherUpload { .. }
+            | Self::ChunkOutOfRange { .. }
+            | Self::WrongLength { .. }
+            | Self::ChunkMismatch => Never,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_pruning_makes_room_for_waits_for_it_and_what_passes_does_not() {
+        let held = AppendError::CapacityExhausted { held_by: HeldBy::Exporter("archive".into()) };
+        let by = candid::Principal::anonymous();
+        assert_eq!((held.retry(), UploadError::from(held).retry()), (AfterPruning, AfterPruning));
+        assert_eq!(AppendError::UploadOpen { by, expires_at: 0 }.retry(), Again);
+        assert_eq!(UploadError::NoUpload.retry(), Again);
+        assert_eq!(AppendError::Gap { expected: 0 }.retry(), Never);
+        assert_eq!(ExportError::Behind { head: None }.retry(), Again);
+    }
+
+    #[test]
+    fn a_transactions_spends_are_as_the_worst_of_them() {
+        let spend = |error| RefusedSpend { spend: 0, error };
+        assert_eq!(Vec::<RefusedSpend>::new().retry(), Never);
+        assert_eq!(vec![spend(UtxoSpendError::Locked)].retry(), Again);
+        assert_eq!(vec![spend(UtxoSpendError::Locked), spend(UtxoSpendError::OutOfSpace)].retry(), AfterPruning);
+        assert_eq!(vec![spend(UtxoSpendError::Frozen), spend(UtxoSpendError::Locked)].retry(), Never);
+    }
+}

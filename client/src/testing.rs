@@ -1,0 +1,44 @@
+//! A transport that says what a test has written down.
+
+use crate::{Failure, Transport};
+use candid::CandidType;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+pub(crate) use pollster::block_on;
+
+/// Answers in order, each to a method.
+#[derive(Default)]
+pub(crate) struct Script(RefCell<VecDeque<(&'static str, Result<Vec<u8>, Failure>)>>);
+
+impl Script {
+    pub(crate) fn answers(self, method: &'static str, answer: impl CandidType) -> Self {
+        self.says(method, Ok(candid::encode_one(answer).unwrap()))
+    }
+
+    pub(crate) fn says(self, method: &'static str, answer: Result<Vec<u8>, Failure>) -> Self {
+        self.0.borrow_mut().push_back((method, answer));
+        self
+    }
+
+    /// Checks that everything was asked for.
+    pub(crate) fn ended(&self) {
+        assert!(self.0.borrow().is_empty(), "{:?}", self.0.borrow());
+    }
+
+    fn next(&self, method: &str) -> Result<Vec<u8>, Failure> {
+        let (expected, answer) = self.0.borrow_mut().pop_front().expect("an answer is written down");
+        assert_eq!(method, expected);
+        answer
+    }
+}
+
+impl Transport for Script {
+    async fn update(&self, method: &str, _: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.next(method)
+    }
+
+    async fn query(&self, method: &str, _: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.next(method)
+    }
+}

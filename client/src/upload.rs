@@ -1,0 +1,221 @@
+//! What takes several calls to write: blocks and transactions in chunks, commits and rollbacks over messages.
+
+use crate::{Client, Error, Transport};
+use coppice_interface::segments::{Index, SLICE};
+use coppice_interface::*;
+use serde_bytes::ByteBuf;
+
+/// Bytes of payload that one `append_block` carries; a message may have 2 MiB in all.
+pub const MAX_APPEND: usize = 1_900_000;
+/// Bytes of a chunk.
+pub const CHUNK: u32 = 1 << 20;
+
+/// How a block went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// In one message.
+    Whole,
+    /// In chunks.
+    InChunks,
+}
+
+impl<T: Transport> Client<T> {
+    /// Appends a block: by `append_block`, or in chunks where one message does not hold it or cannot enter all of its transactions and
+    /// keys. For producers.
+    ///
+    /// Repeating it is Ok: a block that is kept changes nothing, and an upload that was interrupted goes on.
+    ///
+    /// # Errors
+    /// When the canister refuses the block, in whichever step, or there is no answer.
+    pub async fn send_block(&self, block: &AppendBlock) -> Result<Sent, Error<UploadError>> {
+        let segments = [&block.body, &block.receipts, &block.index].map(|segment| segment.as_slice());
+        let bytes: usize = segments.iter().map(|segment| segment.len()).sum();
+        if bytes <= MAX_APPEND && references(&block.index) <= SLICE {
+            self.append_block(block).await.map_err(|error| error.map(UploadError::Append))?;
+            return Ok(Sent::Whole);
+        }
+        let begin = BeginBlock {
+            number: block.number,
+            hash: block.hash.clone(),
+            parent_hash: block.parent_hash.clone(),
+            timestamp: block.timestamp,
+            lengths: segments.map(|segment| segment.len() as u64).into(),
+            sha256: block.sha256.clone(),
+            chunk_size: CHUNK,
+        };
+        let UploadProgress { chunks, missing } =
+            self.begin_block(&begin).await.map_err(|error| error.map(UploadError::Append))?;
+        // Which of them are there already is not known: those again are Ok.
+        for chunk in if missing == 0 { 0..0 } else { 0..chunks } {
+            let bytes = part_of(segments, chunk as usize * CHUNK as usize, CHUNK as usize);
+            self.put_block_chunk(&PutBlockChunk { number: block.number, chunk, bytes: ByteBuf::from(bytes) }).await?;
+        }
+        self.commit(&BlockId { number: block.number, hash: block.hash.clone() }).await?;
+        Ok(Sent::InChunks)
+    }
+
+    /// `commit_block`, until it is done. For the upload's producer, and operators. A block that nobody commits for two minutes expires.
+    ///
+    /// Repeating it goes on.
+    ///
+    /// # Errors
+    /// When the canister refuses the block, or there is no answer.
+    pub async fn commit(&self, block: &BlockId) -> Result<(), Error<UploadError>> {
+        loop {
+            match self.commit_block(block).await? {
+                Commit::Done => return Ok(()),
+                Commit::HasMore { .. } => {}
+            }
+        }
+    }
+
+    /// `rollback_to`, until this block is the head. For producers, as deep as `max_rollback_blocks`; deeper for admins. Answers all the
+    /// blocks that these calls took out; those that the canister's own timer took out in between are not among them.
+    ///
+    /// Repeating it goes on.
+    ///
+    /// # Errors
+    /// When the canister refuses, or there is no answer. What was taken out until then stays so.
+    pub async fn roll_back_to(&self, number: u64) -> Result<Rollback, Error<RollbackError>> {
+        let mut removed = 0u64;
+        loop {
+            let step = self.rollback_to(number).await?;
+            removed = removed.saturating_add(step.removed);
+            if !step.has_more {
+                return Ok(Rollback { removed, ..step });
+            }
+        }
+    }
+
+    /// Uploads a transaction that no message holds; [`utxo_create`](Self::utxo_create) then makes its record, from
+    /// `TransactionSource::Uploaded`. For producers; each has one upload at a time.
+    ///
+    /// Repeating it is Ok: an upload that was interrupted goes on. One of the same transaction in another form takes its place.
+    ///
+    /// # Errors
+    /// When the canister refuses the transaction, in whichever step, or there is no answer.
+    pub async fn upload_transaction(&self, txid: &[u8], bytes: &[u8]) -> Result<(), Error<TransactionUploadError>> {
+        let id = ByteBuf::from(txid);
+        let begin = BeginTransaction { txid: id.clone(), length: bytes.len() as u64, chunk_size: CHUNK };
+        let begun = match self.utxo_begin_transaction(&begin).await {
+            Err(Error::Refused(TransactionUploadError::OtherUpload { txid: other })) if *other == txid => {
+                self.utxo_abort_transaction(txid).await?;
+                self.utxo_begin_transaction(&begin).await?
+            }
+            begun => begun?,
+        };
+        for chunk in if begun.missing == 0 { 0..0 } else { 0..begun.chunks } {
+            let bytes = part_of([bytes], chunk as usize * CHUNK as usize, CHUNK as usize);
+            let chunk = PutTransactionChunk { txid: id.clone(), chunk, bytes: ByteBuf::from(bytes) };
+            self.utxo_put_transaction_chunk(&chunk).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Transactions and keys of an index segment. Where it is not one, the canister says so.
+fn references(index: &[u8]) -> u64 {
+    Index::parse(index).map_or(0, |index| index.references())
+}
+
+/// Bytes from `start` on, `length` of them at most, of parts that lie one behind the other.
+fn part_of<const N: usize>(parts: [&[u8]; N], start: usize, length: usize) -> Vec<u8> {
+    let (mut bytes, mut skip) = (Vec::new(), start);
+    for part in parts {
+        let rest = part.get(skip..).unwrap_or_default();
+        bytes.extend_from_slice(&rest[..rest.len().min(length - bytes.len())]);
+        skip = skip.saturating_sub(part.len());
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Script, block_on};
+
+    #[test]
+    fn chunks_cut_segments_as_one_run_of_bytes() {
+        let segments: [&[u8]; 3] = [&[1, 2, 3], &[], &[4, 5, 6, 7]];
+        let all = segments.concat();
+        for size in 1..9 {
+            let chunks: Vec<Vec<u8>> = (0..9).map(|chunk| part_of(segments, chunk * size, size)).collect();
+            assert_eq!(chunks.concat(), all, "{size}");
+            assert!(chunks[..all.len() / size].iter().all(|chunk| chunk.len() == size), "{size}");
+        }
+        assert!(part_of([&[]], 0, 4).is_empty() && part_of(segments, usize::MAX, 4).is_empty());
+    }
+
+    fn long() -> AppendBlock {
+        let body = ByteBuf::from(vec![7; MAX_APPEND + 1]);
+        AppendBlock { number: 5, hash: ByteBuf::from([1]), body, ..AppendBlock::default() }
+    }
+
+    #[test]
+    fn a_long_block_goes_in_chunks_and_its_commit_over_messages() {
+        let progress = |missing| Ok::<_, UploadError>(UploadProgress { chunks: 2, missing });
+        let script = Script::default()
+            .answers("begin_block", Ok::<_, AppendError>(UploadProgress { chunks: 2, missing: 2 }))
+            .answers("put_block_chunk", progress(1))
+            .answers("put_block_chunk", progress(0))
+            .answers("commit_block", Ok::<_, UploadError>(Commit::HasMore { entered: 1, of: 2 }))
+            .answers("commit_block", Ok::<_, UploadError>(Commit::Done));
+        let client = Client::new(script);
+        assert_eq!(block_on(client.send_block(&long())).unwrap(), Sent::InChunks);
+        client.transport().ended();
+    }
+
+    #[test]
+    fn what_is_there_is_not_sent_again_and_a_refusal_ends_it() {
+        let script = Script::default()
+            .answers("begin_block", Ok::<_, AppendError>(UploadProgress { chunks: 2, missing: 0 }))
+            .answers("commit_block", Err::<Commit, _>(UploadError::Aborting));
+        let client = Client::new(script);
+        let error = block_on(client.send_block(&long())).unwrap_err();
+        assert!(matches!(error, Error::Refused(UploadError::Aborting)), "{error:?}");
+        client.transport().ended();
+        let held = AppendError::CapacityExhausted { held_by: HeldBy::PruneLag };
+        let client = Client::new(Script::default().answers("append_block", Err::<(), _>(held.clone())));
+        let error = block_on(client.send_block(&AppendBlock::default())).unwrap_err();
+        assert!(matches!(&error, Error::Refused(UploadError::Append(why)) if *why == held), "{error:?}");
+    }
+
+    #[test]
+    fn many_references_go_in_chunks_however_short_the_block() {
+        let index = ByteBuf::from(segments::encode_index(vec![[0; 32]; 12_501].into_iter(), [].into_iter()).unwrap());
+        let client = Client::new(
+            Script::default().answers("begin_block", Err::<UploadProgress, _>(AppendError::Gap { expected: 1 })),
+        );
+        assert!(block_on(client.send_block(&AppendBlock { index, ..AppendBlock::default() })).is_err());
+        client.transport().ended();
+    }
+
+    #[test]
+    fn a_rollback_goes_on_and_sums_up() {
+        let step = |removed, has_more| Ok::<_, RollbackError>(Rollback { head: 3, removed, has_more });
+        let script = Script::default()
+            .answers("rollback_to", step(2, true))
+            .answers("rollback_to", step(0, true))
+            .answers("rollback_to", step(u64::MAX, false));
+        let client = Client::new(script);
+        assert_eq!(block_on(client.roll_back_to(3)).unwrap().removed, u64::MAX);
+        client.transport().ended();
+    }
+
+    #[test]
+    fn another_form_of_a_transaction_takes_the_place_of_the_one_that_was_begun() {
+        type Begun = Result<UploadProgress, TransactionUploadError>;
+        let other = |txid: u8| Begun::Err(TransactionUploadError::OtherUpload { txid: ByteBuf::from([txid]) });
+        let script = Script::default()
+            .answers("utxo_begin_transaction", other(1))
+            .answers("utxo_abort_transaction", Ok::<_, TransactionUploadError>(true))
+            .answers("utxo_begin_transaction", Begun::Ok(UploadProgress { chunks: 1, missing: 1 }))
+            .answers("utxo_put_transaction_chunk", Begun::Ok(UploadProgress { chunks: 1, missing: 0 }));
+        let client = Client::new(script);
+        block_on(client.upload_transaction(&[1], &[2])).unwrap();
+        client.transport().ended();
+        let client = Client::new(Script::default().answers("utxo_begin_transaction", other(9)));
+        let error = block_on(client.upload_transaction(&[1], &[2])).unwrap_err();
+        assert!(matches!(error, Error::Refused(TransactionUploadError::OtherUpload { .. })), "{error:?}");
+    }
+}

@@ -1,0 +1,33 @@
+//! The canister that runs the tests from inside: `run` takes the name of a test and the canister under test, and traps where it fails.
+
+use candid::Principal;
+use coppice_client::{Client, Failure, InterCanister, Retry};
+use coppice_interface::ReadError;
+use ic_cdk::{query, update};
+
+/// Runs one test.
+#[update]
+async fn run(name: String, coppice: Principal) {
+    let client = Client::new(InterCanister::new(coppice));
+    crate::run(&name, &client, ic_cdk::api::canister_self()).await;
+}
+
+/// The tests that there are.
+#[query]
+fn names() -> Vec<String> {
+    crate::NAMES.iter().map(|name| name.to_string()).collect()
+}
+
+/// Asks a canister for its head and waits so many seconds at most. Answers the reject code and whether the same may be tried again; 0 where
+/// there is an answer.
+#[update]
+async fn wait_for_head(coppice: Principal, secs: u32) -> (u32, bool) {
+    let client = Client::new(InterCanister::new(coppice).timeout(secs));
+    match client.query::<_, Result<coppice_interface::BlockHeader, ReadError>>("get_head", ()).await {
+        Ok(_) => (0, false),
+        Err(error) => match &error.failure {
+            Failure::Rejected(reject) => (reject.code, error.retry() == Retry::Again),
+            other => panic!("{other:?}"),
+        },
+    }
+}

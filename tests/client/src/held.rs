@@ -1,0 +1,45 @@
+//! Pruning that is held back.
+
+use crate::blocks::{block, next};
+use candid::Principal;
+use coppice_client::{Client, Error, Retry, Transport};
+use coppice_interface::*;
+
+pub async fn who_holds_pruning_back_is_told_and_the_same_block_goes_on_after_it<T: Transport>(
+    client: &Client<T>,
+    caller: Principal,
+) {
+    let name = "slow".to_string();
+    client.register_exporter(&Exporter { name: name.clone(), principal: caller }).await.unwrap();
+    let kept = client.get_prune_status().await.unwrap().capacity_bytes;
+    let target_bytes = Some(kept + (4 << 20));
+    let policy = PrunePolicyArg { target_bytes, min_kept_blocks: Some(1), ..PrunePolicyArg::default() };
+    client.set_prune_policy(&policy).await.unwrap();
+    let mut held = None;
+    for _ in 0..100 {
+        let block = block(next(client).await, 300_000, b"held");
+        match client.send_block(&block).await {
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(error.retry(), Retry::AfterPruning, "{error:?}");
+                let Error::Refused(UploadError::Append(AppendError::CapacityExhausted { held_by })) = error else {
+                    panic!("{error:?}");
+                };
+                held = Some((block, held_by));
+                break;
+            }
+        }
+    }
+    let (block, held_by) = held.expect("emergency water is reached");
+    assert_eq!(held_by, HeldBy::Exporter(name.clone()));
+    assert_eq!(client.get_prune_status().await.unwrap().held_by, Some(held_by));
+    let head = client.get_head().await.unwrap();
+    client.ack_exported(head.number, &head.hash).await.unwrap();
+    let pruned = client.prune_now(0).await.unwrap();
+    assert!(pruned.blocks > 0, "{pruned:?}");
+    client.send_block(&block).await.unwrap();
+    assert_eq!(client.get_head().await.unwrap().hash, block.hash);
+    let off = PrunePolicyArg { target_bytes: Some(0), ..PrunePolicyArg::default() };
+    client.set_prune_policy(&off).await.unwrap();
+    client.remove_exporter(&RemoveExporter { name, drop_guard: true }).await.unwrap();
+}

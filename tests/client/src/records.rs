@@ -1,0 +1,107 @@
+//! UTXO records in batches, and transactions in chunks.
+
+use crate::blocks::{id, sha256};
+use candid::Principal;
+use coppice_client::{Client, Transport};
+use coppice_interface::*;
+use serde_bytes::ByteBuf;
+
+/// Records: more than one message's instructions are allowed to make.
+const RECORDS: u32 = 60;
+const HEIGHT: u32 = 10;
+
+fn record(txid: [u8; 32]) -> UtxoCreate {
+    let output = PartialOutput { index: 0, satoshis: 1_000, script: ByteBuf::from([0x51]) };
+    let outputs =
+        PartialTransaction { txid: ByteBuf::from(txid), coinbase: false, total_outputs: 1, outputs: vec![output] };
+    UtxoCreate {
+        source: TransactionSource::Outputs(outputs),
+        mined: None,
+        locked: Some(false),
+        conflicting: false,
+        fee: None,
+    }
+}
+
+pub async fn a_batch_of_any_size_is_answered_whole<T: Transport>(client: &Client<T>, _: Principal) {
+    let before = client.get_config().await.unwrap().utxo.batch_instructions;
+    let set = async |batch_instructions| {
+        let utxo = UtxoSettingsChange { batch_instructions: Some(batch_instructions), ..Default::default() };
+        client.set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() }).await
+    };
+    set(1_000_000).await.unwrap();
+    let txids: Vec<[u8; 32]> = (0..RECORDS).map(|of| id(u64::MAX, of)).collect();
+    let batch = UtxoCreateBatch { height: HEIGHT, items: txids.iter().copied().map(record).collect() };
+    assert!(client.utxo_create(&batch).await.unwrap().remaining > 0, "one message does not do all");
+    let created = client.utxo_create_all(batch.clone()).await.unwrap();
+    assert_eq!(created.len(), txids.len());
+    let made = created.iter().filter(|answer| answer.as_ref().is_ok_and(|created| created.utxos == 1)).count();
+    let existed = created.iter().filter(|answer| matches!(answer, Err(UtxoCreateError::TxExists))).count();
+    assert!(made > 0 && existed > 0 && made + existed == txids.len(), "{made}, {existed}");
+    let none = UtxoCreateBatch { height: HEIGHT, items: Vec::new() };
+    assert_eq!(client.utxo_create_all(none).await.unwrap(), []);
+
+    let outpoints: Vec<Outpoint> = txids.iter().map(|txid| Outpoint { txid: ByteBuf::from(*txid), vout: 0 }).collect();
+    let states = client.utxo_get_spend(&UtxoGetSpend { height: HEIGHT, outpoints }).await.unwrap();
+    let items: Vec<TransactionSpends> = (0u32..)
+        .zip(txids.iter().zip(&states))
+        .map(|(of, (txid, state))| TransactionSpends {
+            spender: ByteBuf::from(id(u64::MAX - 1, of)),
+            spends: vec![Spend {
+                txid: ByteBuf::from(*txid),
+                vout: 0,
+                utxo_hash: state.utxo_hash.clone().expect("it is there"),
+                vin: 0,
+            }],
+        })
+        .collect();
+    // The same again is Ok, and another spender is told who was first.
+    for _ in 0..2 {
+        let spent = client.utxo_spend_all(UtxoSpendBatch { height: HEIGHT, items: items.clone() }).await.unwrap();
+        assert!(spent.len() == items.len() && spent.iter().all(Result::is_ok), "{spent:?}");
+    }
+    let late = TransactionSpends { spender: ByteBuf::from([9; 32]), ..items[0].clone() };
+    let refused = client.utxo_spend_all(UtxoSpendBatch { height: HEIGHT, items: vec![late] }).await.unwrap();
+    let Err(why) = &refused[0] else { panic!("{refused:?}") };
+    let by = Spender { txid: items[0].spender.clone(), vin: 0 };
+    assert_eq!(why[0].error, UtxoSpendError::Spent { by });
+    let states = client.utxo_get(&UtxoGet { txid: items[0].spends[0].txid.clone(), first: 0, limit: 1 }).await;
+    assert_eq!(states.unwrap().spent_utxos, 1);
+    set(before).await.unwrap();
+}
+
+/// A transaction with one output, whose locking script has so many bytes.
+fn long_transaction(script: u32) -> Vec<u8> {
+    let mut raw = 1u32.to_le_bytes().to_vec();
+    raw.push(1);
+    raw.extend([7; 36]);
+    raw.push(0);
+    raw.extend([0xFF; 4]);
+    raw.push(1);
+    raw.extend(1_000u64.to_le_bytes());
+    raw.push(0xFE);
+    raw.extend(script.to_le_bytes());
+    raw.extend((0..script).map(|at| at as u8));
+    raw.extend([0; 4]);
+    raw
+}
+
+pub async fn a_transaction_that_no_message_holds_is_uploaded<T: Transport>(client: &Client<T>, _: Principal) {
+    let raw = long_transaction(2_300_000);
+    let txid = sha256(&sha256(&raw));
+    // An upload of another form of it stands in the way, and goes.
+    let other = BeginTransaction { txid: ByteBuf::from(txid), length: 3_000_000, chunk_size: 1 << 20 };
+    client.utxo_begin_transaction(&other).await.unwrap();
+    for _ in 0..2 {
+        client.upload_transaction(&txid, &raw).await.unwrap();
+    }
+    let source = TransactionSource::Uploaded(ByteBuf::from(txid));
+    let items = vec![UtxoCreate { source, ..record(txid) }];
+    let created = client.utxo_create_all(UtxoCreateBatch { height: HEIGHT, items }).await.unwrap();
+    assert!(created[0].as_ref().is_ok_and(|created| created.external), "{created:?}");
+    let (file_type, read) = client.whole_transaction(&txid).await.unwrap();
+    assert_eq!(file_type, FileType::Tx);
+    assert!(read == raw, "{} bytes", read.len());
+    assert_eq!(client.utxo_list_uploads().await.unwrap(), []);
+    assert!(client.whole_transaction(&[1; 32]).await.is_err());
+}

@@ -1,0 +1,94 @@
+//! The client over whatever Internet Computer a test runs on, and its answers as tests want them.
+
+use candid::Principal;
+use coppice_client::{CallError, Error, Failure, Transport};
+use coppice_ic::{Ic, Reject};
+
+/// A canister on an Internet Computer for tests, and who calls it.
+pub struct OnIc<'a> {
+    /// What it runs on.
+    pub ic: &'a dyn Ic,
+    /// The canister.
+    pub canister: Principal,
+    /// Who calls.
+    pub sender: Principal,
+}
+
+fn rejected(Reject { reject_code, error_code, message }: Reject) -> Failure {
+    let code = u32::try_from(reject_code).expect("a reject code");
+    Failure::Rejected(coppice_client::Reject::new(code, Some(error_code), message))
+}
+
+impl Transport for OnIc<'_> {
+    async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.ic.update(self.canister, self.sender, method, arg).map_err(rejected)
+    }
+
+    async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.ic.query(self.canister, self.sender, method, arg).map_err(rejected)
+    }
+}
+
+/// A call of the client, run to its end.
+pub trait Told: Sized {
+    /// What the canister answers: where it may refuse, a result with its own reason.
+    type Answer;
+
+    /// The canister's answer, or what the call was rejected with.
+    ///
+    /// # Errors
+    /// Where it was rejected.
+    ///
+    /// # Panics
+    /// Where it fails in another way.
+    fn heard(self) -> Result<Self::Answer, Reject>;
+
+    /// The canister's answer.
+    ///
+    /// # Panics
+    /// Where there is none.
+    fn told(self) -> Self::Answer {
+        self.heard().unwrap_or_else(|reject| panic!("{reject:?}"))
+    }
+}
+
+impl<F: Future<Output: Outcome>> Told for F {
+    type Answer = <F::Output as Outcome>::Answer;
+
+    fn heard(self) -> Result<Self::Answer, Reject> {
+        pollster::block_on(self).heard().map_err(|error| match error.failure {
+            Failure::Rejected(coppice_client::Reject { code, error_code, message }) => {
+                Reject { reject_code: code.into(), error_code: error_code.unwrap_or_default(), message }
+            }
+            failure => panic!("{}: {failure:?}", error.method),
+        })
+    }
+}
+
+/// What a call of the client ends with.
+pub trait Outcome {
+    /// As [`Told::Answer`].
+    type Answer;
+
+    /// The answer apart from what happened on the way.
+    ///
+    /// # Errors
+    /// Where there is no answer.
+    fn heard(self) -> Result<Self::Answer, CallError>;
+}
+
+impl<T> Outcome for Result<T, CallError> {
+    type Answer = T;
+
+    fn heard(self) -> Result<T, CallError> {
+        self
+    }
+}
+
+impl<T, E> Outcome for Result<T, Error<E>> {
+    type Answer = Result<T, E>;
+
+    fn heard(self) -> Result<Result<T, E>, CallError> {
+        coppice_client::heard(self)
+    }
+}

@@ -1,0 +1,151 @@
+//! The example of a canister that feeds Coppice: `examples/sequencer`.
+
+use candid::utils::ArgumentEncoder;
+use candid::{CandidType, Principal, decode_one, encode_args};
+use coppice_ic::Reject;
+use coppice_interface::*;
+use coppice_sequencer::Produced;
+use coppice_tests::client::Told;
+use coppice_tests::coppice::{Coppice, LOG_CLASS, Who};
+use coppice_tests::wasm;
+use serde::de::DeserializeOwned;
+use serde_bytes::ByteBuf;
+use sha2::{Digest, Sha256};
+
+/// A sequencer that is Coppice's producer.
+struct World {
+    coppice: Coppice,
+    sequencer: Principal,
+}
+
+impl World {
+    fn new() -> Self {
+        let coppice = Coppice::new();
+        let controller = Who::Controller.principal();
+        let sequencer = coppice.ic.create_canister(controller);
+        coppice.ic.install(
+            sequencer,
+            wasm::example("coppice_sequencer"),
+            encode_args((coppice.id,)).unwrap(),
+            controller,
+        );
+        coppice.operator().grant_role(&Grant { principal: sequencer, role: Role::Producer }).told().unwrap();
+        Self { coppice, sequencer }
+    }
+
+    fn call<R: CandidType + DeserializeOwned>(
+        &self,
+        who: Who,
+        method: &str,
+        args: impl ArgumentEncoder,
+    ) -> Result<R, Reject> {
+        let arg = encode_args(args).unwrap();
+        Ok(decode_one(&self.coppice.ic.update(self.sequencer, who.principal(), method, arg)?).unwrap())
+    }
+
+    fn submit(&self, transaction: &[u8]) -> Result<u64, String> {
+        self.call(Who::Stranger, "submit", (ByteBuf::from(transaction),)).unwrap()
+    }
+
+    fn produce(&self) -> Produced {
+        self.call(Who::Controller, "produce", ()).unwrap()
+    }
+
+    fn transactions(&self, number: u64) -> Result<Vec<ByteBuf>, String> {
+        self.call(Who::Stranger, "transactions", (number,)).unwrap()
+    }
+
+    fn waiting(&self) -> (u64, Option<u64>) {
+        let reply = self.coppice.ic.query(self.sequencer, Principal::anonymous(), "waiting", encode_args(()).unwrap());
+        candid::decode_args(&reply.unwrap()).unwrap()
+    }
+}
+
+#[test]
+fn blocks_go_to_coppice_and_are_read_back() {
+    let world = World::new();
+    assert_eq!(world.produce(), Produced::Nothing, "there are no transactions");
+    for number in 1..=5u64 {
+        let transactions: Vec<ByteBuf> =
+            (0..number).map(|at| ByteBuf::from(format!("{number}.{at}").into_bytes())).collect();
+        for (at, transaction) in (1..).zip(&transactions) {
+            assert_eq!(world.submit(transaction), Ok(at));
+        }
+        assert_eq!(world.produce(), Produced::Appended(number));
+        assert_eq!(world.transactions(number), Ok(transactions.clone()));
+        let id: [u8; 32] = Sha256::digest(transactions.last().unwrap()).into();
+        assert_eq!(world.coppice.location(id), Ok((number, number as u32 - 1)));
+    }
+    assert_eq!((world.coppice.head(), world.waiting()), (Some(5), (0, None)));
+    assert!(world.transactions(6).unwrap_err().contains("NotFound"));
+    // The chain goes on where Coppice is, whatever the sequencer forgot.
+    world.coppice.producer().roll_back_to(3).told().unwrap();
+    world.submit(b"after a reorg").unwrap();
+    assert_eq!(world.produce(), Produced::Appended(4));
+    assert_eq!(world.transactions(4), Ok(vec![ByteBuf::from(b"after a reorg".as_slice())]));
+}
+
+#[test]
+fn it_is_told_when_pruning_is_held_and_goes_on_with_the_same_block() {
+    let world = World::new();
+    let World { coppice, .. } = &world;
+    coppice.register(Who::Archive);
+    let target_bytes = Some(40 * u64::from(LOG_CLASS));
+    let policy = PrunePolicyArg { target_bytes, min_kept_blocks: Some(1), ..PrunePolicyArg::default() };
+    coppice.set_policy(policy).unwrap();
+    let held = (1..100).find_map(|number| {
+        for _ in 0..20 {
+            world.submit(&[7; 9_000]).unwrap();
+        }
+        match world.produce() {
+            Produced::Appended(appended) => assert_eq!(appended, number),
+            Produced::Held(by) => return Some((number, by)),
+            other => panic!("{other:?}"),
+        }
+        None
+    });
+    let (number, by) = held.expect("emergency water is reached");
+    assert_eq!(by, HeldBy::Exporter(Who::Archive.name()));
+    // Nothing is lost meanwhile, however often it tries.
+    assert_eq!(world.produce(), Produced::Held(by));
+    world.submit(b"the next block's").unwrap();
+    assert_eq!(world.waiting(), (1, Some(number)));
+    assert_eq!(coppice.head(), Some(number - 1));
+
+    let head = coppice.anyone().get_head().told().unwrap();
+    coppice.ack(Who::Archive, head.number, &head.hash).unwrap();
+    coppice.settle(60);
+    assert_eq!(world.produce(), Produced::Appended(number));
+    assert_eq!(world.transactions(number).unwrap().len(), 20);
+    assert_eq!(world.produce(), Produced::Appended(number + 1));
+    assert_eq!(world.transactions(number + 1), Ok(vec![ByteBuf::from(b"the next block's".as_slice())]));
+    let pruned = world.transactions(1).unwrap_err();
+    assert!(pruned.contains("Pruned"), "{pruned}");
+}
+
+#[test]
+fn what_passes_is_tried_again_and_who_may_not_is_told() {
+    let world = World::new();
+    let controller = Who::Controller.principal();
+    assert!(world.call::<Produced>(Who::Stranger, "produce", ()).is_err());
+    assert!(world.submit(&[0; 10_001]).is_err());
+    world.submit(b"one").unwrap();
+    // While Coppice is stopped, and while its role is missing.
+    world.coppice.ic.stop(world.coppice.id, controller).unwrap();
+    assert!(matches!(world.produce(), Produced::Later(_)));
+    world.coppice.ic.start(world.coppice.id, controller).unwrap();
+    let grant = Grant { principal: world.sequencer, role: Role::Producer };
+    world.coppice.operator().revoke_role(&grant).told().unwrap();
+    assert!(matches!(world.produce(), Produced::Refused(_)));
+    assert_eq!(world.waiting(), (0, Some(1)), "the block is sealed and kept");
+    world.coppice.operator().grant_role(&grant).told().unwrap();
+    assert_eq!(world.produce(), Produced::Appended(1));
+    // An upgrade of either in between.
+    world.coppice.upgrade();
+    let wasm = wasm::example("coppice_sequencer");
+    let arg = encode_args((world.coppice.id,)).unwrap();
+    world.coppice.ic.upgrade(world.sequencer, wasm, arg, controller).unwrap();
+    world.submit(b"two").unwrap();
+    assert_eq!(world.produce(), Produced::Appended(2));
+    assert_eq!(world.transactions(1), Ok(vec![ByteBuf::from(b"one".as_slice())]));
+}
