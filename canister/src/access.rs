@@ -120,7 +120,7 @@ pub fn admin() -> Result<(), String> {
     admit(ADMINS)
 }
 
-/// Guard of looking at the audit log.
+/// Guard of looking at the audit log, and at the log.
 pub fn auditor() -> Result<(), String> {
     check(AUDITORS)
 }

@@ -154,7 +154,7 @@ fn bench_prepare(arg: BenchArg) -> Result<(), String> {
             prepared.ptrs.clear();
             let allocate = |state: &mut State| said(state.blobs.allocate(arg.size, Owner::Chain));
             match arg.op.as_str() {
-                "blob.store" | "blob.allocate_fresh" => {}
+                "blob.store" | "blob.allocate_fresh" | "meter.count" => {}
                 "blob.read" => {
                     for _ in 0..arg.rounds {
                         prepared.ptrs.push(said(state.blobs.store(&prepared.data, Owner::Chain))?);
@@ -208,6 +208,11 @@ fn bench_run(arg: BenchArg) -> Result<u64, String> {
         mutate(|state| {
             let start = instructions();
             match arg.op.as_str() {
+                "meter.count" => {
+                    for _ in 0..arg.rounds {
+                        crate::meter::count(crate::meter::Hot::AppendBlock, instructions());
+                    }
+                }
                 "blob.store" => {
                     for _ in 0..arg.rounds {
                         black_box(said(state.blobs.store(&prepared.data, Owner::Chain))?);

@@ -97,6 +97,8 @@ impl Settings for Config {
         new.require_export = change.require_export.unwrap_or(new.require_export);
         new.max_rollback_blocks = change.max_rollback_blocks.unwrap_or(new.max_rollback_blocks);
         new.open_queries = change.open_queries.unwrap_or(new.open_queries);
+        new.max_head_age_secs = change.max_head_age_secs.unwrap_or(new.max_head_age_secs);
+        new.public_logs = change.public_logs.unwrap_or(new.public_logs);
         if let Some(change) = &change.utxo {
             apply_utxo(&mut new.utxo, change)?;
         }
@@ -187,10 +189,13 @@ mod tests {
         before.open_queries = true;
         let mut value = ciborium::Value::serialized(&before).unwrap();
         let fields = value.as_map_mut().unwrap();
-        let new = ["max_rollback_blocks", "open_queries"];
+        let new = ["max_rollback_blocks", "open_queries", "max_head_age_secs", "public_logs"];
         fields.retain(|(name, _)| name.as_text().is_some_and(|name| !new.contains(&name)));
         let read: Config = value.deserialized().unwrap();
-        assert_eq!(read, Config { max_rollback_blocks: 1_000, open_queries: false, ..before });
+        assert_eq!(
+            read,
+            Config { max_rollback_blocks: 1_000, open_queries: false, max_head_age_secs: 86_400, ..before }
+        );
     }
 
     /// What bounds memory does so at once, and after an upgrade.

@@ -11,8 +11,9 @@
 //! `ic-cdk-timers`; a firing with nothing to do costs little.
 
 use crate::memory::growth;
+use crate::meter::{Hot, count};
 use crate::prune::Next;
-use crate::{runtime, state};
+use crate::{history, logs, runtime, state};
 use std::cell::Cell;
 
 #[cfg(target_family = "wasm")]
@@ -115,9 +116,10 @@ fn arm_net() {
     TWO_CALLS.set(2 * runtime::timer_call_cycles());
 }
 
-/// Stops timers that the balance does not pay for, and starts them where it does again. Each message that changes something calls it:
-/// of a top-up no code of the canister is told.
+/// Stops timers that the balance does not pay for, and starts them where it does again; and takes a sample. Each message that changes
+/// something calls it: of a top-up no code of the canister is told.
 pub fn watch_cycles() {
+    history::note();
     judge(runtime::liquid_cycles());
 }
 
@@ -138,11 +140,13 @@ fn judge(liquid: u128) {
 
 #[cold]
 fn change_beat(before: Beat, beat: Beat) {
-    runtime::log(match beat {
-        Beat::All => "daemon: cycles are there again: all timers run",
-        Beat::Net => "daemon: liquid cycles are below min_liquid_cycles: it comes round every ten minutes only",
-        Beat::None => "daemon: liquid cycles pay for less than two calls of a timer: no timer runs",
-    });
+    match beat {
+        Beat::All => logs::info("daemon: cycles are there again: all timers run"),
+        Beat::Net => {
+            logs::error("daemon: liquid cycles are below min_liquid_cycles: it comes round every ten minutes only")
+        }
+        Beat::None => logs::error("daemon: liquid cycles pay for less than two calls of a timer: no timer runs"),
+    }
     if beat != Beat::All {
         #[cfg(target_family = "wasm")]
         timers::drop_once(&timers::BLOCKS);
@@ -288,7 +292,7 @@ pub fn arm_deletions() {
     let now = runtime::time_ns();
     // The platform's timer may be lost: see `watch`. Of the others' timers a worker wakes none.
     if DELETIONS_AT.get().is_some_and(|at| now.saturating_sub(at) > QUEUE_SECS * NS) {
-        runtime::log("deletion queue: its timer is overdue; woken");
+        logs::error("deletion queue: its timer is overdue; woken");
         runtime::wake_timers();
     }
     let Some(at) = state::read(|state| state.deletions.next_event()) else { return };
@@ -321,16 +325,23 @@ pub fn watch() {
     watch_at(runtime::time_ns());
 }
 
+/// Which timer is overdue, and when it was due, in nanoseconds since the Unix epoch.
+pub fn overdue(state: &state::State, now: u64) -> Option<(&'static str, u64)> {
+    let late = |next: u64, secs: u64| (now.saturating_sub(next) > secs * NS).then_some(next);
+    let blocks = ARMED.get().and_then(|armed| late(armed, QUEUE_SECS + state.pruner.interval_secs()));
+    // 0: it was never armed.
+    let net = || late(NET_AT.get(), NET_SECS).filter(|&net| net > 0);
+    let records = || RECORDS_EVERY.get().and_then(|secs| late(state.utxo_pruner.next_tick(), secs));
+    let deletions = || DELETIONS_AT.get().and_then(|at| late(at, QUEUE_SECS));
+    let blocks = blocks.or_else(net).map(|due| ("blocks", due));
+    let records = || records().map(|due| ("UTXO records", due));
+    blocks.or_else(records).or_else(|| deletions().map(|due| ("the deletion queue", due)))
+}
+
 fn watch_at(now: u64) {
-    let late = |next: u64, secs: u64| now.saturating_sub(next) > secs * NS;
-    let overdue = state::read(|state| {
-        let records = RECORDS_EVERY.get().is_some_and(|secs| late(state.utxo_pruner.next_tick(), secs));
-        let deletions = DELETIONS_AT.get().is_some_and(|at| late(at, QUEUE_SECS));
-        let blocks = ARMED.get().is_some_and(|armed| late(armed, QUEUE_SECS + state.pruner.interval_secs()));
-        blocks || late(NET_AT.get(), NET_SECS) || records || deletions
-    });
+    let overdue = state::read(|state| overdue(state, now).is_some());
     if overdue {
-        runtime::log("prune: a timer is overdue; woken");
+        logs::error("prune: a timer is overdue; woken");
         runtime::wake_timers();
     }
 }
@@ -371,6 +382,7 @@ pub fn tick(at: u64) {
     });
     arm_uploads();
     arm_deletions();
+    count(Hot::TimerBlocks, runtime::instructions());
 }
 
 /// What a firing for records does: a part of the job, if there is one.
@@ -386,6 +398,7 @@ pub fn tick_records() {
     });
     arm_growth();
     arm_records();
+    count(Hot::TimerRecords, runtime::instructions());
 }
 
 /// Has the memory grown that the tick wanted, by a one-shot: one that traps is lost, and nothing is tried again for a while.
@@ -404,6 +417,6 @@ fn arm_growth() {
 fn grow() {
     match growth::grow_wanted() {
         Ok(()) => GROWTH_AT.set(None),
-        Err(why) => runtime::log(&format!("memory that the pruner of UTXO records needs cannot be grown: {why:?}")),
+        Err(why) => logs::error(&format!("memory that the pruner of UTXO records needs cannot be grown: {why:?}")),
     }
 }

@@ -13,10 +13,15 @@ pub mod daemon;
 pub mod deletion;
 mod endpoints;
 pub mod export;
+pub mod health;
+pub mod history;
+pub mod http;
+pub mod logs;
 #[cfg(test)]
 mod machine;
 pub mod marker;
 pub mod memory;
+pub mod meter;
 #[cfg(test)]
 mod persisted;
 pub mod prune;
@@ -39,6 +44,7 @@ use candid::candid_method;
 use config::Settings as _;
 use coppice_interface::*;
 use ic_cdk::{init, inspect_message, post_upgrade, query, update};
+use meter::{Hot, counted};
 use runtime::time_secs;
 use serde_bytes::ByteBuf;
 use state::{mutate, read};
@@ -46,12 +52,14 @@ use state::{mutate, read};
 #[init]
 fn init(arg: Option<CanisterArg>) {
     state::init(arg).unwrap_or_else(|why| runtime::trap(&format!("install: {why}")));
+    http::certify();
     daemon::arm();
 }
 
 #[post_upgrade(decode_with = "wire::decode_canister_arg")]
 fn post_upgrade(arg: Option<CanisterArg>) {
     state::upgrade(arg).unwrap_or_else(|why| runtime::trap(&format!("upgrade: {why}")));
+    http::certify();
     daemon::arm();
     daemon::arm_records();
     daemon::arm_deletions();
@@ -71,9 +79,11 @@ fn inspect() {
 #[update(guard = "producer", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
 fn append_block(block: AppendBlock) -> Result<(), AppendError> {
     daemon::on_call();
-    mutate(|state| {
-        let admission = state.admission();
-        state.chain.append(&mut state.blobs, &block, &admission, time_secs())
+    counted(Hot::AppendBlock, || {
+        mutate(|state| {
+            let admission = state.admission();
+            state.chain.append(&mut state.blobs, &block, &admission, time_secs())
+        })
     })
 }
 
@@ -98,7 +108,7 @@ fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
 #[update(guard = "uploader", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn put_block_chunk(chunk: PutBlockChunk) -> Result<UploadProgress, UploadError> {
     daemon::on_call();
-    mutate(|state| state.put_chunk(&chunk))
+    counted(Hot::PutBlockChunk, || mutate(|state| state.put_chunk(&chunk)))
 }
 
 /// Makes the uploaded block the head, over as many calls as that takes; for the producer that began the upload, or an
@@ -107,7 +117,7 @@ fn put_block_chunk(chunk: PutBlockChunk) -> Result<UploadProgress, UploadError> 
 #[update(guard = "uploader", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn commit_block(block: BlockId) -> Result<Commit, UploadError> {
     daemon::on_call();
-    mutate(|state| state.commit_upload(&block))
+    counted(Hot::CommitBlock, || mutate(|state| state.commit_upload(&block)))
 }
 
 /// Gives up the open upload of the block with this number, and says whether there was one; for the producer that began it,
@@ -230,7 +240,7 @@ fn remove_exporter(which: RemoveExporter) -> Result<(), ExporterError> {
 #[candid_method(query)]
 #[query(hidden = true, decode_with = "wire::args")]
 fn export_blocks(cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportPage, ExportError> {
-    read(|state| export::page(&state.chain, &state.blobs, cursor, max_bytes))
+    counted(Hot::ExportBlocks, || read(|state| export::page(&state.chain, &state.blobs, cursor, max_bytes)))
 }
 
 /// Acknowledges all blocks up to the one with this number and hash: they may be pruned; for a registered exporter. Answers
@@ -239,7 +249,9 @@ fn export_blocks(cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportP
 #[update(guard = "exporter", hidden = true, decode_with = "wire::args")]
 fn ack_exported(number: u64, hash: ByteBuf) -> Result<u64, AckError> {
     daemon::arm_work();
-    mutate(|state| state.exporters.acknowledge(&state.chain, runtime::caller(), number, &hash))
+    counted(Hot::AckExported, || {
+        mutate(|state| state.exporters.acknowledge(&state.chain, runtime::caller(), number, &hash))
+    })
 }
 
 /// How far all exporters are, and what they guard; for anyone.

@@ -119,7 +119,23 @@ pub fn wake_timers() {
     ic_cdk::api::global_timer_set(time_ns());
 }
 
-/// A line for the canister's log.
+/// What the subnet certifies of the canister, signed; none in a call that is no query.
+pub fn data_certificate() -> Option<Vec<u8>> {
+    #[cfg(target_family = "wasm")]
+    return ic_cdk::api::data_certificate();
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| Some(world.certified_data.to_vec()))
+}
+
+/// Has the subnet certify these bytes from now on.
+pub fn set_certified_data(data: &[u8; 32]) {
+    #[cfg(target_family = "wasm")]
+    ic_cdk::api::certified_data_set(data);
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| world.certified_data = *data)
+}
+
+/// A line for the platform's log of the canister; what stays is written by `logs`.
 pub fn log(line: &str) {
     #[cfg(target_family = "wasm")]
     ic_cdk::api::debug_print(line);

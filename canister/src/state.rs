@@ -8,25 +8,21 @@ use crate::chain::{Admission, ChainStore, IndexTable};
 use crate::config::Settings as _;
 use crate::deletion::DeletionQueue;
 use crate::export::Exporters;
+use crate::history::History;
 use crate::marker::Turn;
-use crate::memory::{self, GrowError, Region, WASM_PAGE, cell, growth};
+use crate::memory::{self, Region, WASM_PAGE, cell};
 use crate::prune::{Constraints, Limiter, Next, Piece, Pruner};
 use crate::roles::Roles;
 use crate::utxo::UtxoStore;
 use crate::utxo_pruner::{Records, UtxoPruner};
-use crate::{config, runtime};
-use coppice_interface::{
-    CanisterArg, ClassStorage, Config, Grant, Health, HeldBy, OwnerStorage, PruneReason, RegionStorage, Role,
-    StorageStatus,
-};
+use crate::{config, logs, runtime};
+use coppice_interface::{CanisterArg, ClassStorage, Config, Grant, OwnerStorage, RegionStorage, Role, StorageStatus};
 use std::cell::RefCell;
 use std::rc::Rc;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Quarantined blobs that a tick releases.
 const MAX_RELEASES: u64 = 1_000;
-/// Buckets of memory whose growth `health` looks ahead to.
-const AHEAD_BUCKETS: u64 = 4;
 
 /// The stores and the settings.
 pub struct State {
@@ -51,6 +47,8 @@ pub struct State {
     pub exporters: Exporters,
     /// What operators and admins have changed.
     pub audit: AuditLog,
+    /// What the canister was like.
+    pub history: History,
 }
 
 thread_local! {
@@ -119,24 +117,12 @@ fn open(cells: Rc<Region>, config: Config, roles: Roles) -> Result<(), String> {
     let utxo_pruner = UtxoPruner::open(Rc::clone(&cells))?;
     let exporters = Exporters::open(Rc::clone(&cells))?;
     let audit = AuditLog::open(Rc::clone(&cells))?;
-    let state = State { cells, config, roles, blobs, chain, utxo, deletions, pruner, utxo_pruner, exporters, audit };
+    let history = History::open(Rc::clone(&cells))?;
+    logs::open(Rc::clone(&cells))?;
+    let state =
+        State { cells, config, roles, blobs, chain, utxo, deletions, pruner, utxo_pruner, exporters, audit, history };
     STATE.set(Some(state));
     Ok(())
-}
-
-/// What is wrong where the next growths of stable memory would be refused for want of cycles.
-fn growth_problem() -> Option<String> {
-    let (pages, mib) = (AHEAD_BUCKETS * memory::BUCKET / WASM_PAGE, (AHEAD_BUCKETS * memory::BUCKET) >> 20);
-    match growth::refusal(pages)? {
-        GrowError::LowCycles { missing } => Some(format!(
-            "stable memory cannot grow by {mib} MiB: {missing} cycles are missing; appends will be refused"
-        )),
-        GrowError::ReservedCyclesLimit { missing } => Some(format!(
-            "stable memory cannot grow by {mib} MiB: {missing} cycles more than reserved_cycles_limit would be reserved; \
-             appends will be refused"
-        )),
-        GrowError::OutOfSpace | GrowError::Later => None,
-    }
 }
 
 /// The seed with which a new hash table hashes: different for each canister and installation.
@@ -189,7 +175,7 @@ impl State {
             fell += u64::from(done.began);
             faults += done.faults.len() as u64;
             for fault in &done.faults {
-                runtime::log(&format!("rollback: skipped: {fault}"));
+                logs::error(&format!("rollback: skipped: {fault}"));
             }
         }
         if fell > 0 {
@@ -210,7 +196,7 @@ impl State {
     fn count_faults(&mut self) {
         let faults = self.chain.take_faults();
         if !faults.is_empty() {
-            faults.iter().for_each(|fault| runtime::log(&format!("upload: skipped: {fault}")));
+            faults.iter().for_each(|fault| logs::error(&format!("upload: skipped: {fault}")));
             self.pruner.rolled_back(&self.chain, &self.blobs, faults.len() as u64);
         }
     }
@@ -274,7 +260,7 @@ impl State {
     fn expire_upload(&mut self) {
         let expiry = self.config.upload_expiry_secs;
         if let Some(number) = self.chain.expire_upload(&mut self.blobs, runtime::time_secs(), expiry) {
-            runtime::log(&format!("upload of block {number} expired after {expiry} s"));
+            logs::info(&format!("upload of block {number} expired after {expiry} s"));
         }
     }
 
@@ -282,19 +268,19 @@ impl State {
         let expiry = self.config.upload_expiry_secs;
         match self.utxo.uploads.expire(&mut self.blobs, runtime::time_secs(), expiry) {
             0 => {}
-            expired => runtime::log(&format!("{expired} uploads of transactions expired after {expiry} s")),
+            expired => logs::info(&format!("{expired} uploads of transactions expired after {expiry} s")),
         }
     }
 
     /// Normally there is none: a blob is released in the message that frees it, unless its entry is damaged.
     fn release_quarantined(&mut self) {
         let (_, faults) = self.blobs.release_quarantined(MAX_RELEASES);
-        faults.iter().for_each(|fault| runtime::log(&format!("quarantine: {fault}")));
+        faults.iter().for_each(|fault| logs::error(&format!("quarantine: {fault}")));
         self.pruner.rolled_back(&self.chain, &self.blobs, faults.len() as u64);
     }
 
     /// Slots of the blob store that were written off.
-    fn lost(&self) -> u64 {
+    pub fn lost(&self) -> u64 {
         Class::all().map(|class| u64::from(self.blobs.class_counters(class).lost)).sum()
     }
 
@@ -307,7 +293,7 @@ impl State {
             self.go_on_rolling_back();
         } else if self.chain.to_clear() > 0 {
             let faults = self.chain.clear(&mut self.blobs);
-            faults.iter().for_each(|fault| runtime::log(&format!("reset: skipped: {fault}")));
+            faults.iter().for_each(|fault| logs::error(&format!("reset: skipped: {fault}")));
             self.pruner.rolled_back(&self.chain, &self.blobs, faults.len() as u64);
         }
     }
@@ -343,7 +329,7 @@ impl State {
             arena_bytes,
             used_bytes: slots(|class| class.used, &classes),
             quarantined_bytes: slots(|class| class.quarantined, &classes),
-            reusable_bytes: slots(|class| class.free, &classes) + arena_bytes - self.blobs.arena_end(),
+            reusable_bytes: self.blobs.reusable_bytes(),
             payload_bytes: self.chain.payload_bytes(),
             owners: Owner::ALL
                 .iter()
@@ -355,48 +341,6 @@ impl State {
             key_entries: self.chain.debt(IndexTable::Keys).live(),
             blocks: if chain.started { chain.blocks() } else { 0 },
             utxo: self.utxo.storage(),
-        }
-    }
-
-    /// Whether all is well.
-    pub fn health(&self) -> Health {
-        let mut problems = Vec::new();
-        let status = self.pruner.status(&self.chain, &self.blobs, &self.constraints());
-        if let Some(held_by) = self.pruner.exhausted(&self.chain, &self.blobs, || self.constraints()) {
-            problems.push(format!("emergency water is reached, appends are refused; held by {held_by:?}"));
-        }
-        if status.head.is_some_and(|head| self.chain.meta(head).is_none()) {
-            problems.push("the head's record cannot be decoded".into());
-        }
-        if status.need_prune && !status.enabled {
-            problems.push("pruning is due and switched off".into());
-        }
-        if let (Some(PruneReason::Capacity), Some(held_by @ (HeldBy::Exporter(_) | HeldBy::NoExporter))) =
-            (status.reason, &status.held_by)
-        {
-            problems.push(format!("kept bytes are above high water and held by {held_by:?}"));
-        }
-        problems.extend(self.pruner.backlog_problems(&status));
-        if self.pruner.floor_holds(&self.chain, &self.blobs) {
-            problems.push("kept bytes are above high water, and min_kept_blocks leave nothing to prune".into());
-        }
-        problems.extend(self.pruner.fault_problems(self.lost()));
-        problems.extend(self.utxo_pruner.problems(&self.config.utxo, &self.deletions));
-        if runtime::liquid_cycles() < self.config.min_liquid_cycles {
-            problems.push("liquid cycles are below min_liquid_cycles: the pruner is paused".into());
-        }
-        if runtime::liquid_cycles() < 3 * runtime::timer_call_cycles() {
-            problems.push("liquid cycles pay for less than two calls of a timer: no timer runs".into());
-        }
-        problems.extend(growth_problem());
-        if memory::billed_pages() + memory::BUCKET / WASM_PAGE > self.config.max_stable_pages {
-            problems.push("stable memory has reached max_stable_pages".into());
-        }
-        Health {
-            healthy: problems.is_empty(),
-            problems,
-            version: env!("CARGO_PKG_VERSION").into(),
-            time: runtime::time_ns(),
         }
     }
 }

@@ -14,7 +14,7 @@ use candid::ser::ValueSerializer;
 use candid::types::{Serializer, Type};
 use candid::utils::{ArgumentDecoder, decode_args_with_config};
 use candid::{CandidType, DecoderConfig};
-use coppice_interface::CanisterArg;
+use coppice_interface::{CanisterArg, HttpRequest};
 use known::Known;
 use serde::de::DeserializeOwned;
 use std::any::TypeId;
@@ -57,6 +57,17 @@ pub fn args<T: for<'a> ArgumentDecoder<'a>>(bytes: Vec<u8>) -> T {
 pub fn arg<T: CandidType + DeserializeOwned>(bytes: Vec<u8>) -> T {
     let (one,) = args::<(T,)>(bytes);
     one
+}
+
+/// What decoding an HTTP request may cost: anybody may send one. A URL of 2 KiB, fifty headers and a small body take a tenth of it.
+const HTTP_QUOTA: usize = 200_000;
+
+/// The argument of `http_request`.
+pub fn http_arg(bytes: Vec<u8>) -> HttpRequest {
+    let mut config = quotas();
+    config.set_decoding_quota(HTTP_QUOTA);
+    let (request,) = decode_args_with_config(&bytes, &config).unwrap_or_else(|error| refuse(&error));
+    request
 }
 
 /// The argument of a method that is called often: read straight off the message where its types are the expected ones.

@@ -27,6 +27,8 @@ pub enum Command {
     Size(SizeArgs),
     /// Copy a canister's chain into SQLite or PostgreSQL, and acknowledge what is stored so that it may be pruned
     Index(IndexArgs),
+    /// Show a canister's dashboard in a browser: of the demonstration, with its clock running, or of one on a network
+    Serve(ServeArgs),
     /// Delete the blobs outside the canister that its deletion queue hands out, from S3 or a file system
     BlobWorker(Box<BlobWorkerArgs>),
     /// Measure what each operation costs, in instructions and in pages touched
@@ -40,6 +42,7 @@ impl Command {
             Self::Demo(args) => !args.host.no_cache,
             Self::Ingest(args) => !args.host.no_cache,
             Self::Index(args) => !args.host.no_cache,
+            Self::Serve(args) => !args.host.no_cache,
             Self::Bench(args) => !args.no_cache,
             Self::Size(_) | Self::BlobWorker(_) => false,
         }
@@ -122,6 +125,26 @@ pub struct IngestArgs {
     pub host: HostArgs,
 }
 
+/// Options of `coppice serve`.
+#[derive(Clone, Debug, Args)]
+pub struct ServeArgs {
+    /// Port on 127.0.0.1; 0: any that is free
+    #[arg(long, value_name = "N", default_value_t = 8080)]
+    pub port: u16,
+    /// Milliseconds in which a minute of the demonstration passes
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub minute_ms: u64,
+    /// Seed of the generated chain
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Where the canister is.
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// What every command has.
+    #[command(flatten)]
+    pub host: HostArgs,
+}
+
 /// Options of `coppice size`.
 #[derive(Clone, Debug, Args)]
 pub struct SizeArgs {
@@ -176,6 +199,11 @@ mod tests {
         assert_eq!(maturity(&["--coinbase-maturity", "1"]), None, "it is the UTXO store's");
         assert!(Cli::try_parse_from(["coppice", "demo", "--blocks", "100"]).is_err());
         assert!(Cli::try_parse_from(["coppice", "demo", "--retain-blocks", "0"]).is_err());
+        for (given, ok) in
+            [("--port=0", true), ("--port=65536", false), ("--minute-ms=0", false), ("--minute-ms=60000", true)]
+        {
+            assert_eq!(Cli::try_parse_from(["coppice", "serve", given]).is_ok(), ok, "{given}");
+        }
         assert!(Cli::try_parse_from(["coppice", "demo", "--utxo", "--outside"]).is_ok());
         assert!(Cli::try_parse_from(["coppice", "demo", "--outside"]).is_err());
     }

@@ -339,7 +339,9 @@ pub fn settle(client: &Client<impl Site>, interval: Duration) -> Result<PruneSta
 /// When it is not well.
 pub fn healthy(client: &Client<impl Transport>) -> Result<()> {
     let health = client.health().wait()?;
-    ensure!(health.healthy, "the canister is not healthy: {}", health.problems.join("; "));
+    let problems: Vec<String> =
+        health.problems.iter().map(|problem| format!("{:?}: {}", problem.code, problem.message)).collect();
+    ensure!(health.healthy, "the canister is not healthy: {}", problems.join("; "));
     Ok(())
 }
 

@@ -34,6 +34,7 @@ pub mod network;
 pub mod order;
 pub mod progress;
 pub mod report;
+pub mod serve;
 pub mod site;
 pub mod size;
 pub mod stop;
@@ -56,6 +57,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Ingest(args) => ingest::command(&args),
         Command::Size(args) => size::command(&args),
         Command::Index(args) => index::command(&args),
+        Command::Serve(args) => serve::command(&args),
         Command::BlobWorker(args) => blob_worker::command(&args),
         Command::Bench(args) => bench::command(&args),
     }

@@ -133,6 +133,8 @@ pub const TABLE: &[(&str, Required)] = &[
     ("revoke_role", ADMIN),
     ("list_roles", ANYBODY),
     ("get_audit_log", AUDITOR),
+    ("get_logs", AUDITOR),
     ("get_storage_status", ANYBODY),
     ("health", ANYBODY),
+    ("http_request", ANYBODY),
 ];

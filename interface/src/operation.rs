@@ -1,4 +1,4 @@
-//! Configuration, roles, storage and health.
+//! Configuration, roles and storage.
 
 use super::{UtxoSettings, UtxoSettingsChange, UtxoStorage};
 use crate::Owner;
@@ -57,6 +57,10 @@ pub struct ConfigChange {
     /// Anybody may call a query as an update, with an argument of fewer than 10,000 bytes. Else only who has a role may;
     /// none: as it was.
     pub open_queries: Option<bool>,
+    /// See [`Config::max_head_age_secs`].
+    pub max_head_age_secs: Option<u64>,
+    /// See [`Config::public_logs`].
+    pub public_logs: Option<bool>,
     /// The settings of the UTXO store; none: as it was.
     pub utxo: Option<UtxoSettingsChange>,
 }
@@ -91,6 +95,12 @@ pub struct Config {
     /// Anybody may call a query as an update, with an argument of fewer than 10,000 bytes. Else only who has a role may.
     #[serde(default)]
     pub open_queries: bool,
+    /// Seconds without a new block after which `health` calls the head stale; 0: it never does.
+    #[serde(default = "default_max_head_age_secs")]
+    pub max_head_age_secs: u64,
+    /// Whether anybody may read the log, at `/logs`. Else observers, operators and admins may, with `get_logs`.
+    #[serde(default)]
+    pub public_logs: bool,
     /// The settings of the UTXO store.
     #[serde(default)]
     pub utxo: UtxoSettings,
@@ -116,6 +126,8 @@ impl Default for Config {
             reserved_cycles_limit: default_reserved_cycles_limit(),
             max_rollback_blocks: 1_000,
             open_queries: false,
+            max_head_age_secs: default_max_head_age_secs(),
+            public_logs: false,
             utxo: UtxoSettings::default(),
         }
     }
@@ -134,6 +146,11 @@ pub(crate) fn default_reserved_cycles_limit() -> u128 {
 /// What is persisted from before there was the setting gets its default.
 fn default_max_rollback_blocks() -> u64 {
     Config::default().max_rollback_blocks
+}
+
+/// A day.
+fn default_max_head_age_secs() -> u64 {
+    86_400
 }
 
 /// Why a change of settings was refused. Nothing has changed.
@@ -265,17 +282,4 @@ pub struct StorageStatus {
     pub blocks: u64,
     /// The UTXO records and their memory.
     pub utxo: UtxoStorage,
-}
-
-/// Whether all is well.
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct Health {
-    /// Nothing is wrong.
-    pub healthy: bool,
-    /// The problems, a sentence each.
-    pub problems: Vec<String>,
-    /// The canister's version.
-    pub version: String,
-    /// The canister's time, in Unix nanoseconds.
-    pub time: u64,
 }

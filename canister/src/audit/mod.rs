@@ -45,7 +45,7 @@ fn slot_of(number: u64) -> u64 {
 }
 
 /// So much of a text as fits, and a mark where that is not all.
-fn cut(text: &str, most: usize) -> String {
+pub fn cut(text: &str, most: usize) -> String {
     const MARK: &str = "…";
     if text.len() <= most {
         return text.into();

@@ -343,6 +343,12 @@ impl BlobStore {
         self.granules.poison(ptr.offset / GRANULE, [0xFF; 16]);
     }
 
+    /// Bytes that new blobs can take without growing: free slots, and the arena's unused end.
+    pub fn reusable_bytes(&self) -> u64 {
+        let free = Class::all().map(|class| u64::from(self.class_counters(class).free) * u64::from(class.size()));
+        free.sum::<u64>() + self.arena.size() - self.arena_end()
+    }
+
     /// Bytes of the arena in slots, used or not.
     pub fn arena_end(&self) -> u64 {
         self.counters.arena_end()

@@ -325,7 +325,7 @@ impl ChainStore {
         if tail != self.log.start_of(blob) && !self.log.is_used(blobs, blob) {
             self.state.log_tail = self.log.start_of(self.state.log_end);
             self.save();
-            crate::runtime::log(&format!("blob {blob} of the log is damaged: the log goes on behind it"));
+            crate::logs::error(&format!("blob {blob} of the log is damaged: the log goes on behind it"));
         }
     }
 

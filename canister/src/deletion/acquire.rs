@@ -4,7 +4,7 @@ use super::lease::{MAX_LEASES, MAX_REQUEST, Token};
 use super::read::Merge;
 use super::row::Row;
 use super::{Budget, DeletionQueue, MAX_ROWS, Place, Store, limit};
-use crate::runtime;
+use crate::logs;
 use crate::slots::Slots;
 use candid::Principal;
 use coppice_interface::{
@@ -149,7 +149,7 @@ impl Store {
                 Some(mut row) => self.move_to(&mut row, Place::Waiting),
                 // Else it would be looked at for ever.
                 None => {
-                    runtime::log(&format!("deletion queue: the row in slot {slot} cannot be decoded"));
+                    logs::error(&format!("deletion queue: the row in slot {slot} cannot be decoded"));
                     treap.remove(&mut self.slots, &mut self.root.backing_off, slot);
                 }
             }
@@ -171,7 +171,7 @@ impl Store {
                     Some(mut row) => self.move_to(&mut row, Place::Waiting),
                     // Else it would be looked at for ever.
                     None => {
-                        runtime::log(&format!("deletion queue: a row of lease {number} cannot be decoded"));
+                        logs::error(&format!("deletion queue: a row of lease {number} cannot be decoded"));
                         lease.forget_rows();
                     }
                 }

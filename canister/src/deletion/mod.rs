@@ -28,10 +28,10 @@ mod row;
 mod schedule;
 
 use crate::memory::{self, GrowError};
-use crate::runtime;
 use crate::slots::treap::Treap;
 use crate::slots::tree::{self, NODE};
 use crate::slots::{FIRST_SLOT, Slots, chain};
+use crate::{logs, runtime};
 pub use complete::{Completion, RecordEnd};
 use coppice_interface::{BlobDeletionError, BlobDeletionState};
 use lease::Leases;
@@ -145,7 +145,7 @@ impl DeletionQueue {
         if self.store.is_none() {
             let region = memory::region(memory::DELETIONS);
             let mut slots = Slots::open(region).map_err(|why| {
-                runtime::log(&format!("deletion queue: {why}"));
+                logs::error(&format!("deletion queue: {why}"));
                 // For the same reason for which it could not be made.
                 memory::region(memory::DELETIONS).reserve(1).err().unwrap_or(GrowError::OutOfSpace)
             })?;

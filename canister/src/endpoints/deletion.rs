@@ -3,6 +3,7 @@
 use super::pruner::noting;
 use crate::access::{blob_worker, operator, scheduler};
 use crate::deletion::Name;
+use crate::meter::{Hot, counted};
 use crate::runtime::{caller, time_ns};
 use crate::state::{State, mutate, read};
 use crate::{daemon, wire};
@@ -106,7 +107,7 @@ fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDe
 #[candid_method(update)]
 #[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn acquire_blob_deletion_batch(arg: AcquireBlobDeletions) -> Result<Option<BlobDeletionLease>, BlobDeletionError> {
-    message(|state, now| state.deletions.acquire(caller(), &arg, now))
+    counted(Hot::AcquireDeletions, || message(|state, now| state.deletions.acquire(caller(), &arg, now)))
 }
 
 /// Has a lease expire so many seconds from now, 43,200 at most; 0: 300. For its holder, a blob worker. Answers the moment
@@ -122,9 +123,11 @@ fn extend_blob_deletion_batch(token: ByteBuf, lock_timeout_secs: u64) -> Result<
 #[candid_method(update)]
 #[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn complete_blob_deletion_batch(arg: CompleteBlobDeletionBatch) -> Result<CompletedBlobDeletions, BlobDeletionError> {
-    message(|state, _| {
-        let (pruner, mut records) = state.utxo_pruner();
-        pruner.complete_lease(&mut records, caller(), &arg)
+    counted(Hot::CompleteDeletions, || {
+        message(|state, _| {
+            let (pruner, mut records) = state.utxo_pruner();
+            pruner.complete_lease(&mut records, caller(), &arg)
+        })
     })
 }
 

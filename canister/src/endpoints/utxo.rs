@@ -1,6 +1,7 @@
 //! UTXO records (`docs/design.md` 6).
 
 use crate::access::{alert, producer};
+use crate::meter::{Hot, counted};
 use crate::state::{State, mutate, read};
 use crate::utxo::{Call, Item, LastUnspent, UtxoStore, Weight};
 use crate::{daemon, runtime, utxo_pruner, wire};
@@ -40,11 +41,13 @@ where
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
 fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreateError>> {
-    mutate(|state| {
-        let State { utxo, blobs, deletions, config, .. } = state;
-        let call = Call { height: arg.height, now_ns: runtime::time_ns(), settings: &config.utxo };
-        utxo.batch(&arg.items, call.settings, |store, item| {
-            utxo_pruner::create(store, blobs, deletions, item, &call).map_err(UtxoCreateError::from)
+    counted(Hot::UtxoCreate, || {
+        mutate(|state| {
+            let State { utxo, blobs, deletions, config, .. } = state;
+            let call = Call { height: arg.height, now_ns: runtime::time_ns(), settings: &config.utxo };
+            utxo.batch(&arg.items, call.settings, |store, item| {
+                utxo_pruner::create(store, blobs, deletions, item, &call).map_err(UtxoCreateError::from)
+            })
         })
     })
 }
@@ -54,7 +57,7 @@ fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreateErro
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
 fn utxo_spend(arg: UtxoSpendBatch) -> Batch<Result<u32, Vec<RefusedSpend>>> {
-    batch(arg.height, &arg.items, |store, item, call| store.spend(item, call))
+    counted(Hot::UtxoSpend, || batch(arg.height, &arg.items, |store, item, call| store.spend(item, call)))
 }
 
 /// Takes spends back; a producer's. The batch goes as far as one message does. Answers whether the named spender held the
@@ -79,7 +82,7 @@ fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
 fn utxo_set_mined(arg: UtxoSetMinedBatch) -> Batch<Result<Vec<u32>, UtxoError>> {
-    batch(arg.height, &arg.items, |store, item, call| store.set_mined(&arg, item, call))
+    counted(Hot::UtxoSetMined, || batch(arg.height, &arg.items, |store, item, call| store.set_mined(&arg, item, call)))
 }
 
 /// Notes whether the blocks of transactions are on the longest chain; a producer's. The batch goes as far as one message

@@ -28,7 +28,7 @@ const MAGIC: [u8; 4] = *b"CPEX";
 const VERSION: u16 = 1;
 const CAPACITY: usize = 32 << 10;
 /// Exporters that are registered at most.
-const MAX_EXPORTERS: usize = 32;
+const MAX_EXPORTERS: usize = 100;
 const NS: u64 = 1_000_000_000;
 /// Characters of the longest name.
 const MAX_NAME: usize = 64;

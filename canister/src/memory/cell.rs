@@ -42,8 +42,28 @@ pub const AUDIT: u64 = TRANSACTION_UPLOADS + (TRANSACTION_UPLOADS_LEN - 1) * TRA
 pub const AUDIT_LEN: usize = 2_048;
 /// Entries of the ring.
 pub const AUDIT_ENTRIES: u64 = 1_000;
+/// What `history` notes beside its samples; up to 2 KiB. The header of the log shares its page.
+pub const HISTORY: u64 = (AUDIT + (1 + AUDIT_ENTRIES) * AUDIT_LEN as u64).next_multiple_of(4_096);
+/// The header of the log.
+pub const LOG: u64 = HISTORY + 2_048;
+/// A day of samples, one a minute.
+pub const SAMPLES: u64 = HISTORY + 4_096;
+/// Bytes of a sample.
+pub const SAMPLE_LEN: usize = 64;
+/// Samples of a day.
+pub const SAMPLES_OF_A_DAY: u64 = 1_440;
+/// A month of samples, one each half an hour.
+pub const COARSE_SAMPLES: u64 = SAMPLES + SAMPLES_OF_A_DAY * SAMPLE_LEN as u64;
+/// Samples of 31 days.
+pub const SAMPLES_OF_A_MONTH: u64 = 31 * 48;
+/// Lines of the log: a ring of 1,000.
+pub const LOG_ENTRIES: u64 = (COARSE_SAMPLES + SAMPLES_OF_A_MONTH * SAMPLE_LEN as u64).next_multiple_of(4_096);
+/// Bytes of a line.
+pub const LOG_ENTRY_LEN: usize = 1_024;
+/// Lines of the ring.
+pub const LOG_ENTRIES_LEN: u64 = 1_000;
 /// Bytes of all cells.
-pub const END: u64 = AUDIT + (1 + AUDIT_ENTRIES) * AUDIT_LEN as u64;
+pub const END: u64 = LOG_ENTRIES + LOG_ENTRIES_LEN * LOG_ENTRY_LEN as u64;
 
 /// The length of what a cell holds, if this code can read it: a header of magic, version u16, reserved u16, length u32.
 /// `None` where it was never written.

@@ -21,23 +21,23 @@ mod segment;
 mod status;
 mod sweeper;
 
-use crate::prune::policy::Policy as _;
 use backlog::Rates;
 use run::{goes_on, sum};
 use sweeper::{Need, Swept, Which};
 
 pub use limiter::Limiter;
 pub use piece::Piece;
-pub use policy::{Due, MAX_OPS, due};
+pub use policy::{Due, MAX_OPS, Policy, due};
 pub use segment::{Blocks, PruneSegment, Pruned};
 
 use crate::blob::BlobStore;
 use crate::chain::ChainStore;
 use crate::export::Guard;
+use crate::health::{Finding, finding};
 use crate::marker::Marker;
 use crate::memory::{Region, cell};
-use crate::runtime;
-use coppice_interface::{PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
+use crate::{logs, runtime};
+use coppice_interface::{ProblemCode, PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
@@ -209,22 +209,29 @@ impl Pruner {
         self.stored.acknowledged_faults
     }
 
-    /// What is damaged, and no operator has acknowledged.
-    pub fn fault_problems(&self, lost: u64) -> Vec<String> {
-        let mut problems = Vec::new();
-        let new = self.stored.faults - self.stored.acknowledged_faults;
-        if new > 0 {
-            let faults = self.stored.faults;
-            problems.push(format!(
-                "{new} damaged entries were skipped by the pruner or a rollback; see the log, then acknowledge_faults({faults})"
-            ));
+    /// What is damaged, and what is passed over.
+    pub fn damage(&self, lost: u64) -> Vec<Finding> {
+        let mut found = Vec::new();
+        let (faults, seen) = (self.stored.faults, self.stored.acknowledged_faults);
+        let lost_new = lost.saturating_sub(self.stored.acknowledged_lost);
+        let said = |faults: u64, lost: u64| {
+            format!(
+                "{faults} damaged entries were skipped by the daemon or a rollback, {lost} slots of the blob store were written off"
+            )
+        };
+        if faults > seen || lost_new > 0 {
+            found.push(finding(ProblemCode::Damaged, said(faults - seen, lost_new)));
+        } else if faults > 0 || lost > 0 {
+            found.push(finding(ProblemCode::DamageAcknowledged, said(faults, lost)));
         }
-        let lost = lost.saturating_sub(self.stored.acknowledged_lost);
-        if lost > 0 {
-            problems.push(format!("{lost} slots of the blob store were written off"));
+        if let Some(first) = self.stored.set_aside.first() {
+            let more = match self.stored.set_aside.len() - 1 {
+                0 => String::new(),
+                more => format!(", and {more} more (get_prune_status)"),
+            };
+            found.push(finding(ProblemCode::SetAside, format!("passed over, as it traps: {first}{more}")));
         }
-        problems.extend(self.stored.set_aside.iter().map(|piece| format!("passed over, as it traps: {piece}")));
-        problems
+        found
     }
 
     /// Ends the run that is under way: what comes next is another.
@@ -321,7 +328,7 @@ impl Pruner {
             return self.next_without_work(chain, &policy);
         }
         if constraints.low_on_cycles() {
-            runtime::log("prune: paused, liquid cycles are below min_liquid_cycles");
+            logs::error("prune: paused, liquid cycles are below min_liquid_cycles");
             return Next::Whenever;
         }
         let mut limiter = Limiter::new(policy.max_ops_per_tick, policy.max_instructions_per_tick).of_pieces(pieces);

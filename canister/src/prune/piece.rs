@@ -4,8 +4,8 @@
 use super::{Constraints, Pruner, is_possible, sweeper};
 use crate::blob::BlobStore;
 use crate::chain::{ChainStore, IndexTable};
+use crate::logs;
 use crate::marker::{self, Turn};
-use crate::runtime;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -57,7 +57,7 @@ impl Pruner {
         let turn = marker::turn(&mut self.stored.marker, late);
         match &turn {
             Turn::Nothing => {
-                runtime::log("prune: ticks do not end: the next ones do less");
+                logs::error("prune: ticks do not end: the next ones do less");
                 self.save();
             }
             Turn::PassOver(at) => {
@@ -72,7 +72,7 @@ impl Pruner {
     fn set_aside(&mut self, at: Option<Piece>) {
         match at {
             Some(piece) => {
-                runtime::log(&format!("prune: passed over, as it traps: {piece}"));
+                logs::error(&format!("prune: passed over, as it traps: {piece}"));
                 self.stored.faults += 1;
                 self.stored.set_aside.retain(|&other| other != piece);
                 self.stored.set_aside.push(piece);
@@ -80,7 +80,7 @@ impl Pruner {
                     self.stored.set_aside.remove(0);
                 }
             }
-            None => runtime::log("prune: what comes next cannot be found: it traps"),
+            None => logs::error("prune: what comes next cannot be found: it traps"),
         }
         self.save();
     }

@@ -3,7 +3,7 @@
 use super::limiter::Limiter;
 use super::policy::Due;
 use super::segment::PruneSegment;
-use crate::runtime;
+use crate::{logs, runtime};
 use coppice_interface::{PruneProgress, PruneRun, StopReason};
 
 /// Prunes what is due, as far as the budget goes. Being interrupted is a value, not an error.
@@ -38,7 +38,7 @@ pub fn run(segment: &mut impl PruneSegment, due: Option<&Due>, limiter: &mut Lim
         run.bytes += pruned.bytes;
         run.faults += pruned.faults.len() as u64;
         for fault in &pruned.faults {
-            runtime::log(&format!("prune: skipped: {fault}"));
+            logs::error(&format!("prune: skipped: {fault}"));
         }
     }
     run.instructions = runtime::instructions() - start;

@@ -4,9 +4,12 @@ use super::policy::{Due, retain_min_block};
 use super::{Constraints, Pruner, is_possible, sweeper};
 use crate::blob::{BlobStore, Owner};
 use crate::chain::{ChainStore, IndexTable};
+use crate::health::{Finding, duration, finding, holder};
 use crate::prune::policy::Policy as _;
 use crate::runtime;
-use coppice_interface::{HeldBy, IndexDebt, PruneBacklog, PrunePolicy, PruneStatus, WaterMarks};
+use coppice_interface::{
+    HeldBy, IndexDebt, ProblemCode, PruneBacklog, PrunePolicy, PruneReason, PruneStatus, WaterMarks,
+};
 
 /// Seconds for which ticks may end with work left before `health` calls it a problem.
 const PATIENCE_SECS: u64 = 600;
@@ -105,35 +108,104 @@ impl Pruner {
         }
     }
 
-    /// What the backlog says of the daemon's health.
-    pub fn backlog_problems(&self, status: &PruneStatus) -> Vec<String> {
-        let Some(policy) = self.policy() else { return Vec::new() };
+    /// Whether ticks have ended with work left for long, and when that is to be done.
+    pub fn behind(&self, status: &PruneStatus) -> Option<Finding> {
         let (backlog, now) = (&status.backlog, runtime::time_secs());
-        let mut problems = Vec::new();
         let behind = backlog.behind_since.map_or(0, |since| now.saturating_sub(since));
-        if behind > PATIENCE_SECS.max(2 * policy.timer_interval_secs) {
-            let left = match backlog.empty_in_secs {
-                Some(secs) => format!("done in about {secs} s"),
-                None if backlog.blocks == 0 => "a sweep is what is left".into(),
-                None => "never done at this rate: raise max_ops_per_tick or max_instructions_per_tick".into(),
-            };
-            problems.push(format!(
-                "pruning has been behind for {behind} s: {} blocks with {} references, and {} stale index entries; {} blocks an hour \
-                 are pruned and {} appended; {left}",
-                backlog.blocks, backlog.references, backlog.debt, backlog.pruned_per_hour, backlog.appended_per_hour
-            ));
+        if behind <= PATIENCE_SECS.max(2 * self.policy()?.timer_interval_secs) {
+            return None;
         }
-        let held = backlog.held_since.map_or(0, |since| now.saturating_sub(since));
-        if backlog.held_blocks > 0
-            && held > policy.max_export_lag_secs
-            && let Some(held_by) = &status.held_by
-        {
-            problems.push(format!(
-                "{} blocks that are due have been held back for {held} s by {held_by:?} (max_export_lag_secs is {})",
-                backlog.held_blocks, policy.max_export_lag_secs
-            ));
+        let left = match backlog.empty_in_secs {
+            Some(secs) => format!("done in about {}", duration(secs)),
+            None if backlog.blocks == 0 => "a sweep is what is left".into(),
+            None => "never done at this rate".into(),
+        };
+        let message = format!(
+            "pruning has been behind for {}: {} blocks with {} references, and {} stale index entries; {} blocks an hour are pruned and {} \
+             appended; {left}",
+            duration(behind),
+            backlog.blocks,
+            backlog.references,
+            backlog.debt,
+            backlog.pruned_per_hour,
+            backlog.appended_per_hour
+        );
+        Some(finding(ProblemCode::PruneBehind, message).since_secs(backlog.behind_since))
+    }
+
+    /// Seconds until emergency water is reached at the rate of the last minutes, were nothing pruned.
+    fn until_emergency(status: &PruneStatus) -> Option<u64> {
+        let room = status.water_marks.as_ref()?.emergency.checked_sub(status.capacity_bytes)?;
+        let blocks = status.head?.checked_sub(status.pruned_before_block)? + 1;
+        let an_hour = u128::from(status.capacity_bytes / blocks) * u128::from(status.backlog.appended_per_hour);
+        (u128::from(room) * 3_600).checked_div(an_hour).map(|secs| u64::try_from(secs).unwrap_or(u64::MAX))
+    }
+
+    /// What an exporter, or that there is none, holds back for too long or above high water.
+    pub fn held(&self, status: &PruneStatus) -> Option<Finding> {
+        let held_by = status.held_by.as_ref()?;
+        let exporter = matches!(held_by, HeldBy::Exporter(_) | HeldBy::NoExporter);
+        let backlog = &status.backlog;
+        let held = backlog.held_since.map_or(0, |since| runtime::time_secs().saturating_sub(since));
+        let patience = self.policy()?.max_export_lag_secs;
+        let full = status.reason == Some(PruneReason::Capacity);
+        if !exporter || !(full || backlog.held_blocks > 0 && held > patience) {
+            return None;
         }
-        problems
+        let emergency = match Self::until_emergency(status) {
+            Some(secs) => format!("emergency water in about {}", duration(secs)),
+            None if status.water_marks.is_some() => "emergency water is not coming nearer".into(),
+            None => "no capacity limit is set".into(),
+        };
+        let water = if full { "kept bytes are above high water; " } else { "" };
+        let message = format!(
+            "{water}{} blocks that are due have been held back for {} by {} (max_export_lag_secs is {patience}); {emergency}",
+            backlog.held_blocks,
+            duration(held),
+            holder(held_by)
+        );
+        Some(finding(ProblemCode::ExportHeld, message).since_secs(backlog.held_since))
+    }
+
+    /// What is wrong with pruning, where this is due. Without sentences, unless they are wanted, that costs little.
+    pub fn problems(
+        &self,
+        chain: &ChainStore,
+        blobs: &BlobStore,
+        constraints: &Constraints,
+        due: Option<&Due>,
+        wanted: bool,
+    ) -> Vec<Finding> {
+        let Some(due) = due else {
+            // A sweep may be behind where no block is due.
+            return self
+                .behind_since
+                .and_then(|_| self.behind(&self.status(chain, blobs, constraints)))
+                .into_iter()
+                .collect();
+        };
+        let mut found = Vec::new();
+        let now = runtime::time_secs();
+        let longer = |since: Option<u64>, secs: u64| since.is_some_and(|since| now.saturating_sub(since) > secs);
+        let patience = self.policy().map_or(0, |policy| policy.max_export_lag_secs);
+        let held = longer(self.stored.held_since, patience) || due.reason == PruneReason::Capacity;
+        let exporter = matches!(due.held_by, Some(HeldBy::Exporter(_) | HeldBy::NoExporter));
+        if !wanted && exporter && held && self.stored.enabled {
+            found.push(finding(ProblemCode::ExportHeld, "").since_secs(self.stored.held_since));
+        } else if longer(self.behind_since, PATIENCE_SECS) || exporter && held {
+            let status = self.status(chain, blobs, constraints);
+            found.extend(self.behind(&status));
+            found.extend(self.held(&status));
+        }
+        if !self.stored.enabled {
+            found.push(finding(ProblemCode::PruningOff, "pruning is due and switched off"));
+        }
+        found
+    }
+
+    /// Blocks that may go now and have not gone.
+    pub fn backlog_blocks(&self, chain: &ChainStore, due: Option<&Due>) -> u64 {
+        due.map_or(0, |due| due.before.saturating_sub(chain.state().oldest))
     }
 
     /// Everything that an operator needs to see.

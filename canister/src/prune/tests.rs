@@ -6,7 +6,7 @@ use crate::chain::Admission;
 use crate::memory;
 use crate::runtime::native;
 use crate::testing::{block, fresh, id};
-use coppice_interface::{HeldBy, PrunePolicyArg, PruneProgress, PruneStatus, StopReason, SweepPhase};
+use coppice_interface::{HeldBy, ProblemCode, PrunePolicyArg, PruneProgress, PruneStatus, StopReason, SweepPhase};
 
 const CLASS: u32 = 64 << 10;
 const DAY: u64 = 86_400;
@@ -654,16 +654,17 @@ fn a_backlog_is_visible_while_it_lasts_and_a_problem_when_it_lasts_long() {
     assert_eq!(status.backlog.blocks, 98 + 12);
     assert_eq!((status.backlog.pruned_per_hour, status.backlog.appended_per_hour), (60, 120));
     assert_eq!(status.backlog.empty_in_secs, None, "never, at this rate");
-    let problems = world.pruner.backlog_problems(&status);
-    assert!(
-        problems.len() == 1 && problems[0].contains("behind for 720 s") && problems[0].contains("never"),
-        "{problems:?}"
+    let problem = world.pruner.behind(&status).unwrap();
+    assert!(problem.message.contains("behind for 12 min") && problem.message.contains("never"), "{problem:?}");
+    assert_eq!(
+        (problem.code, problem.since),
+        (ProblemCode::PruneBehind, status.backlog.behind_since.map(|secs| secs * NS))
     );
     world.pruner.set_policy(PrunePolicy { max_ops_per_tick: 100, retain_blocks: 1, ..PrunePolicy::default() });
     while world.come_round() == Next::AtOnce {}
     let status = world.status();
     assert_eq!((status.backlog.blocks, status.backlog.empty_in_secs), (0, Some(0)));
-    assert_eq!(world.pruner.backlog_problems(&status), [] as [String; 0]);
+    assert_eq!(world.pruner.behind(&status), None);
 }
 
 #[test]
@@ -679,14 +680,18 @@ fn what_an_exporter_holds_too_long_is_a_problem() {
     assert_eq!(status.backlog.held_since, Some(since));
     world.wait(1_000);
     world.come_round();
-    assert_eq!(world.pruner.backlog_problems(&world.status()), [] as [String; 0]);
+    assert_eq!(world.pruner.held(&world.status()), None);
     world.wait(1);
-    let problems = world.pruner.backlog_problems(&world.status());
-    assert!(problems.len() == 1 && problems[0].contains("held back for 1001 s"), "{problems:?}");
+    let problem = world.pruner.held(&world.status()).unwrap();
+    assert!(
+        problem.message.contains("held back for 16 min 41 s") && problem.message.contains("no capacity limit"),
+        "{problem:?}"
+    );
+    assert_eq!((problem.code, problem.since), (ProblemCode::ExportHeld, Some(since * NS)));
     world.hold_at(10);
     world.come_round();
     assert_eq!((world.status().backlog.held_since, world.oldest()), (None, 8));
-    assert_eq!(world.pruner.backlog_problems(&world.status()), [] as [String; 0]);
+    assert_eq!(world.pruner.held(&world.status()), None);
 }
 
 #[test]

@@ -51,6 +51,8 @@ pub struct World {
     pub controllers: Vec<Principal>,
     /// Raw pages at which growth is refused.
     pub max_pages: u64,
+    /// What the subnet certifies.
+    pub certified_data: [u8; 32],
     /// Records, by their id, of which looking at one is a trap.
     pub trapping: Vec<[u8; 32]>,
     /// What was logged.
@@ -89,6 +91,7 @@ impl Default for World {
             argument_bytes: 0,
             controllers: Vec::new(),
             max_pages: 8_192_000,
+            certified_data: [0; 32],
             trapping: Vec::new(),
             log: Vec::new(),
             touched: None,

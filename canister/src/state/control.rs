@@ -7,7 +7,7 @@ use crate::chain::Opened;
 use crate::config::Settings as _;
 use crate::prune::policy::Policy as _;
 use crate::prune::{Constraints, Piece};
-use crate::runtime;
+use crate::{logs, runtime};
 use coppice_interface::{
     BlockId, ChainReset, Commit, Config, ConfigChange, ConfigError, Exporter, ExporterError, Grant, OpenBlock,
     PruneError, PrunePolicyArg, PrunePolicyChange, PruneRun, PutBlockChunk, RemoveExporter, ResetChain, ResetError,
@@ -242,7 +242,7 @@ impl State {
         self.exporters.reset();
         self.pruner.reset();
         self.pruner.rolled_back(&self.chain, &self.blobs, 0);
-        runtime::log(&format!("the chain was reset: {blocks} blocks are gone"));
+        logs::info(&format!("the chain was reset: {blocks} blocks are gone"));
         Ok(ChainReset { blocks, left: self.chain.to_clear() })
     }
 

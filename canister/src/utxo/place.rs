@@ -96,7 +96,7 @@ pub fn allocate(blobs: &mut BlobStore, len: u64, owner: Owner, limit: u64) -> Re
 pub fn release(blobs: &mut BlobStore, parts: &[BlobPtr]) {
     for part in parts {
         if let Err(error) = blobs.free(part).and_then(|_| blobs.release(part)) {
-            crate::runtime::log(&format!("a part of a transaction, {part:?}: {error:?}"));
+            crate::logs::error(&format!("a part of a transaction, {part:?}: {error:?}"));
         }
     }
 }

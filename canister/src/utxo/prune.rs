@@ -421,7 +421,7 @@ impl UtxoStore {
 
     fn release(&mut self, of: &Candidate, parents: &Parents, call: &Call) -> Result<Told, UtxoRefusal> {
         if let Err(error) = self.atomically(|store| store.leave_parents(of.txid(), &parents.inputs)) {
-            crate::runtime::log(&format!("a double spend stays listed with a parent: {error:?}"));
+            crate::logs::error(&format!("a double spend stays listed with a parent: {error:?}"));
         }
         self.atomically(|store| {
             let mut masters: Vec<SlotId> = Vec::new();

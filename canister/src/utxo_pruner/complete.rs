@@ -4,8 +4,8 @@ use super::phase::STEP_INPUTS;
 use super::run::MOST_PAGES;
 use super::{Records, UtxoPruner};
 use crate::deletion::{Completion, DeletionQueue, MOST_INSTRUCTIONS, RecordEnd};
-use crate::runtime;
 use crate::utxo::{Call, UtxoStore};
+use crate::{logs, runtime};
 use candid::Principal;
 use coppice_interface::{
     BlobDeletionError, CompleteBlobDeletionBatch, CompleteBlobDeletions, CompletedBlobDeletions, UtxoPruneCounts,
@@ -51,7 +51,7 @@ impl Completion for Rows<'_> {
         match self.take_out(txid) {
             Ok(()) | Err(UtxoRefusal::TxNotFound) => RecordEnd::Gone,
             Err(error) => {
-                runtime::log(&format!("pruner: the record of a blob that is gone is kept: {error:?}"));
+                logs::error(&format!("pruner: the record of a blob that is gone is kept: {error:?}"));
                 RecordEnd::Kept
             }
         }

@@ -4,8 +4,8 @@
 use super::phase::{Context, Done, Phase, STEP_INPUTS, Step, keep};
 use super::run::Run;
 use crate::deletion::{Name, Scheduled};
-use crate::runtime;
 use crate::utxo::{Call, Candidate, Cursor, ExternalData, Order, Parents, Unstable};
+use crate::{logs, runtime};
 use coppice_interface::{UtxoJobEnd, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal};
 
 /// Phase 2.
@@ -146,7 +146,7 @@ impl Phase for DeleteAtHeight {
                 Ok(true) => return Ok(Step::Left),
                 Err(error) => {
                     context.counts.external_errors += 1;
-                    runtime::log(&format!("pruner: the record in slot {} keeps its data: {error:?}", of.slot()));
+                    logs::error(&format!("pruner: the record in slot {} keeps its data: {error:?}", of.slot()));
                     return Ok(Step::Stays);
                 }
             }

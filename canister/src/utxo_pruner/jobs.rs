@@ -1,7 +1,7 @@
 //! Jobs that ended: a ring in stable memory, so that ending one costs the same however many there are.
 
+use crate::logs;
 use crate::memory::{Region, cell};
-use crate::runtime;
 use coppice_interface::{UtxoPruneJob, UtxoPruneJobPage};
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,7 @@ impl Ended {
     /// Adds a job, and forgets the oldest where there are more than `most`.
     pub fn push(&mut self, cells: &Region, job: &UtxoPruneJob, most: u32) {
         if let Err(why) = cell::save(cells, (slot_of(self.count), cell::JOB_LEN), MAGIC, VERSION, job) {
-            runtime::log(&format!("job {}: {why}", job.id));
+            logs::error(&format!("job {}: {why}", job.id));
         }
         self.count += 1;
         self.trim(most);

@@ -79,5 +79,5 @@ pub trait Phase {
 /// Counts and logs a record that is kept as it cannot be read.
 pub fn keep(context: &mut Context, slot: u32, error: &UtxoRefusal) {
     context.counts.record_errors += 1;
-    crate::runtime::log(&format!("pruner: the record in slot {slot} is kept: {error:?}"));
+    crate::logs::error(&format!("pruner: the record in slot {slot} is kept: {error:?}"));
 }

@@ -4,10 +4,11 @@ use super::UtxoPruner;
 use super::run::At;
 use crate::audit::{Fields, field};
 use crate::deletion::DeletionQueue;
+use crate::health::{Finding, finding};
 use crate::utxo_pruner::settings::Settings as _;
 use coppice_interface::{
-    UtxoBlockAssemblyState, UtxoPassedOver, UtxoPruneCounts, UtxoPruneJob, UtxoPruneJobPage, UtxoPrunerStatus,
-    UtxoSettings,
+    ProblemCode, UtxoBlockAssemblyState, UtxoPassedOver, UtxoPruneCounts, UtxoPruneJob, UtxoPruneJobPage,
+    UtxoPrunerStatus, UtxoSettings,
 };
 
 fn passed_over(at: &At) -> UtxoPassedOver {
@@ -94,36 +95,45 @@ impl UtxoPruner {
         }
     }
 
-    /// What is wrong, in sentences.
-    pub fn problems(&self, utxo: &UtxoSettings, deletions: &DeletionQueue) -> Vec<String> {
-        let mut problems = Vec::new();
-        let retention = utxo.block_height_retention;
-        if retention > 0 && self.stored.settings.unmined_cutoff(utxo, u32::MAX) <= u32::MAX - retention {
-            problems.push(
-                "unmined_tx_retention is not below block_height_retention: parents go before they are preserved".into(),
-            );
+    /// What is wrong.
+    pub fn problems(&self, utxo: &UtxoSettings, deletions: &DeletionQueue) -> Vec<Finding> {
+        let mut found = Vec::new();
+        let stored = &self.stored;
+        if let Some(first) = stored.passed_over.first() {
+            let (many, slot) = (stored.passed_over.len(), first.cursor.slot);
+            let message =
+                format!("{many} UTXO records are left alone, as looking at them trapped, the first in slot {slot}");
+            found.push(finding(ProblemCode::RecordsPassedOver, message));
         }
-        if let Some(blocked) = &self.stored.blocked_by {
-            problems.push(format!(
+        if let Some(first) = stored.set_aside.first() {
+            let (many, slot) = (stored.set_aside.len(), first.slot);
+            let message =
+                format!("{many} unmined UTXO records that cannot be read are set aside, the first in slot {slot}");
+            found.push(finding(ProblemCode::UnminedSetAside, message));
+        }
+        if let Some(blocked) = &stored.blocked_by {
+            let message = format!(
                 "UTXO records are not pruned: parents of the unmined record in slot {} cannot be preserved: {:?}",
                 blocked.slot, blocked.error
-            ));
+            );
+            found.push(finding(ProblemCode::PreservationBlocked, message));
         }
-        if let Some((id, phase)) = self.stored.trapped {
-            problems.push(format!(
+        if let Some((id, phase)) = stored.trapped {
+            let message = format!(
                 "UTXO records are not pruned: job {id} failed, as finding what comes next in {phase:?} trapped again and again"
-            ));
+            );
+            found.push(finding(ProblemCode::PrunerTrapped, message));
         }
-        if let Some(first) = self.stored.passed_over.first() {
-            let (many, slot) = (self.stored.passed_over.len(), first.cursor.slot);
-            problems.push(format!(
-                "{many} UTXO records are left alone, as looking at them trapped, the first in slot {slot}; see get_pruner_status"
-            ));
+        let retention = utxo.block_height_retention;
+        if retention > 0 && stored.settings.unmined_cutoff(utxo, u32::MAX) <= u32::MAX - retention {
+            let message =
+                "unmined_tx_retention is not below block_height_retention: parents go before they are preserved";
+            found.push(finding(ProblemCode::RetentionTooShort, message));
         }
         match deletions.dead_count() {
             0 => {}
-            dead => problems.push(format!("{dead} blobs outside were given up; see list_dead_blob_deletions")),
+            dead => found.push(finding(ProblemCode::DeadBlobDeletions, format!("{dead} blobs outside were given up"))),
         }
-        problems
+        found
     }
 }

@@ -3,8 +3,8 @@
 use super::run::{At, Budget, Terms};
 use super::{MAX_PASSED_OVER, Records, Stored, UtxoPruner};
 use crate::marker::{self, Turn};
-use crate::runtime;
 use crate::utxo::{Cursor, Watch};
+use crate::{logs, runtime};
 use coppice_interface::{
     PruneProgress, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoPruneJob, UtxoPrunerError, UtxoSettings,
 };
@@ -29,7 +29,7 @@ impl UtxoPruner {
             self.stop_for_assembly();
         } else if low_on_cycles {
             if !paused {
-                runtime::log("pruner: paused, liquid cycles are below min_liquid_cycles");
+                logs::error("pruner: paused, liquid cycles are below min_liquid_cycles");
             }
         } else {
             self.take_turn(records, late);
@@ -46,7 +46,7 @@ impl UtxoPruner {
             Turn::Find => self.work(records, Budget { pieces: 0, ..all }),
             Turn::Only(at) => self.work(records, Budget { pieces: 1, only: Some(at), ..all }),
             Turn::Nothing => {
-                runtime::log("pruner: ticks do not end: the next ones do less");
+                logs::error("pruner: ticks do not end: the next ones do less");
                 self.save();
             }
             Turn::PassOver(at) => self.pass_over(at),
@@ -57,14 +57,14 @@ impl UtxoPruner {
     fn pass_over(&mut self, at: Option<At>) {
         if let Some(at) = at {
             let Cursor { slot, key, .. } = at.cursor;
-            runtime::log(&format!("pruner: the record in slot {slot}, at {key} in {:?}, traps: passed over", at.phase));
+            logs::error(&format!("pruner: the record in slot {slot}, at {key} in {:?}, traps: passed over", at.phase));
             self.stored.passed_over.push(at);
             if self.stored.passed_over.len() > MAX_PASSED_OVER {
                 self.stored.passed_over.remove(0);
             }
         } else if let Some(job) = self.stored.running.take() {
             let phase = self.stored.run.take().map_or(job.phase, |run| run.phase);
-            runtime::log(&format!(
+            logs::error(&format!(
                 "pruner: job {} failed: what comes next in {phase:?} cannot be found: it traps",
                 job.id
             ));
@@ -93,7 +93,7 @@ impl UtxoPruner {
             self.stored.run = None;
             self.stored.skipped.assembly_not_running += 1;
             let (height, trigger) = (job.height, job.trigger);
-            runtime::log(&format!("pruner: job {} stopped: the block assembly is not running", job.id));
+            logs::info(&format!("pruner: job {} stopped: the block assembly is not running", job.id));
             self.end(job, UtxoJobState::Cancelled, Some(UtxoJobEnd::BlockAssemblyNotRunning));
             self.wait_again(height, trigger);
             self.stored.pending_skipped = true;
@@ -119,7 +119,7 @@ impl UtxoPruner {
             return;
         };
         let (height, trigger) = (job.height, job.trigger);
-        runtime::log(&format!("pruner: job {} timed out in {:?}: the next one goes on there", job.id, job.phase));
+        logs::error(&format!("pruner: job {} timed out in {:?}: the next one goes on there", job.id, job.phase));
         self.stored.timed_out += 1;
         self.end(job, UtxoJobState::Failed, Some(UtxoJobEnd::TimedOut));
         self.wait_again(height, trigger);
@@ -209,7 +209,7 @@ impl UtxoPruner {
                 self.stored.running = Some(job);
             }
             Err(end) => {
-                runtime::log(&format!("pruner: job {} failed: {end:?}", job.id));
+                logs::error(&format!("pruner: job {} failed: {end:?}", job.id));
                 self.stored.failed += 1;
                 if let UtxoJobEnd::PreserveParents(blocked) = &end {
                     self.stored.blocked_by = Some(blocked.clone());
@@ -227,7 +227,7 @@ impl UtxoPruner {
         }
         self.stored.reported_at = now_ns;
         let counts = &job.counts;
-        runtime::log(&format!(
+        logs::info(&format!(
             "pruner: job {} for height {} in {:?} after {} ticks: {} parents preserved, {} records looked at, {} deleted",
             job.id,
             job.height,

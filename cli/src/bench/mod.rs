@@ -13,6 +13,7 @@ mod deletion;
 mod figure;
 mod limits;
 mod messages;
+mod observe;
 mod sweep;
 mod utxo;
 
@@ -27,8 +28,8 @@ use std::thread;
 /// Options of `coppice bench`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct BenchArgs {
-    /// Only this family: blob, index, sweep, chain, utxo or deletion
-    #[arg(long, value_name = "NAME", value_parser = ["blob", "index", "sweep", "chain", "utxo", "deletion"])]
+    /// Only this family: blob, index, sweep, chain, utxo, deletion or observe
+    #[arg(long, value_name = "NAME", value_parser = ["blob", "index", "sweep", "chain", "utxo", "deletion", "observe"])]
     pub family: Option<String>,
     /// The bench wasm, raw or gzipped
     #[arg(long, value_name = "PATH", env = "COPPICE_BENCH_WASM", default_value = "target/coppice-bench.wasm")]
@@ -218,13 +219,14 @@ type Measure = fn(&Subject, Each) -> Result<()>;
 
 /// Measures families by one price.
 fn families(subject: &Subject, only: Option<&str>, each: Each) -> Result<()> {
-    let all: [(&str, Measure); 6] = [
+    let all: [(&str, Measure); 7] = [
         ("blob", blobs),
         ("index", index),
         ("sweep", sweep::sweep),
         ("chain", messages::chain),
         ("utxo", utxo::utxo),
         ("deletion", deletion::deletion),
+        ("observe", observe::observe),
     ];
     all.into_iter()
         .filter(|(family, _)| only.is_none_or(|only| only == *family))

@@ -129,6 +129,18 @@ impl Gateway {
         *self.inner.lie.lock().unwrap() = lie;
     }
 
+    /// The key of the root, in DER.
+    pub fn root_key(&self) -> Vec<u8> {
+        self.inner.root_key()
+    }
+
+    /// What the subnet signs of what a canister has certified.
+    pub fn certify(&self, canister: Principal, data: &[u8]) -> Vec<u8> {
+        let of = vec![(canister.as_slice().to_vec(), label(b"certified_data".to_vec(), leaf(data.to_vec())))];
+        let top = vec![(b"canister".to_vec(), tree(of)), (b"time".to_vec(), leaf(number(now())))];
+        self.inner.signed(tree(top))
+    }
+
     /// Remembers calls from now on.
     pub fn remember(&self) {
         *self.inner.made.lock().unwrap() = Some(Vec::new());
@@ -341,7 +353,10 @@ impl Inner {
         ]);
         top.push((name("subnet"), tree(vec![(subnet.as_slice().to_vec(), of_subnet)])));
         top.push((name("time"), leaf_of(number(now()))));
-        let tree = tree(top);
+        self.signed(tree(top))
+    }
+
+    fn signed(&self, tree: HashTree) -> Vec<u8> {
         let message = [&b"\x0Dic-state-root"[..], &tree.digest()].concat();
         let signature = self.root.sign(&message).serialize().to_vec();
         cbor(&Certificate { tree, signature, delegation: None })

@@ -10,3 +10,4 @@ mod over_http;
 mod over_the_network;
 #[cfg(feature = "s3")]
 mod s3;
+mod served_pages;

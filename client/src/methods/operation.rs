@@ -29,9 +29,16 @@ methods! {
     /// observers, operators and admins.
     query get_audit_log(cursor: Option<u64>, limit: u32) -> AuditPage;
 
+    /// The log's lines of a priority, or of all, the last first: from the cursor on, `limit` lines or, for 0, 100. For observers, operators and
+    /// admins.
+    query get_logs(priority: Option<LogPriority>, cursor: Option<u64>, limit: u32) -> LogPage;
+
     /// What memory holds, by region and by owner.
     query get_storage_status() -> StorageStatus;
 
     /// Whether anything needs somebody's attention, and what.
     query health() -> Health;
+
+    /// A page of the canister's, as a gateway would ask for it: the dashboard, metrics, health, the log.
+    query http_request(request: &HttpRequest) -> HttpResponse;
 }

@@ -37,8 +37,8 @@ fn configure(coppice: &Coppice, change: ConfigChange) -> Result<Config, ConfigEr
     coppice.operator().set_config(&change).told()
 }
 
-fn problems(coppice: &Coppice) -> String {
-    coppice.anyone().health().told().problems.join("; ")
+fn problems(coppice: &Coppice) -> Vec<ProblemCode> {
+    coppice.anyone().health().told().problems.iter().map(|problem| problem.code).collect()
 }
 
 /// A canister of which the next block needs a bucket of memory more, and that block.
@@ -96,7 +96,7 @@ fn a_growth_that_cannot_be_paid_is_answered_with_what_is_missing() {
                     refused += 1;
                     let page = coppice.storage().billed_bytes - billed;
                     assert!(coppice.head() == before && page <= 64 << 10, "{page} bytes, {:?}", coppice.head());
-                    assert!(problems(&coppice).contains("stable memory cannot grow"), "{}", problems(&coppice));
+                    assert!(problems(&coppice).contains(&ProblemCode::GrowthUnpaid), "{:?}", problems(&coppice));
                     if days == 180 {
                         // Of a threshold that it has met it knows the price. What a message costs by itself comes on top.
                         host.add_cycles(coppice.id, missing - G / 10);
@@ -120,12 +120,15 @@ fn a_growth_that_cannot_be_paid_is_answered_with_what_is_missing() {
 #[test]
 fn health_says_so_before_appends_are_refused() {
     let (coppice, host, block) = full();
-    assert_eq!(problems(&coppice), "");
+    assert_eq!(problems(&coppice), []);
     // 16 MiB cost 31 G, 64 MiB four times that.
     set_liquid(&coppice, &host, 200 * G);
     coppice.ic.tick();
-    assert!(problems(&coppice).contains("stable memory cannot grow by 64 MiB"), "{}", problems(&coppice));
+    assert!(problems(&coppice).contains(&ProblemCode::GrowthUnpaid), "{:?}", problems(&coppice));
     assert_eq!(coppice.append(&block), Ok(()));
+    host.add_cycles(coppice.id, T);
+    coppice.ic.tick();
+    assert_eq!(problems(&coppice), []);
 }
 
 /// A canister on a subnet that is as good as full: a bucket reserves 0.6 T.
@@ -152,7 +155,7 @@ fn what_may_be_reserved_is_not_exceeded() {
     host.take_executions();
     let (mut number, mut said) = (block.number, None);
     let missing = loop {
-        if said.is_none() && problems(&coppice).contains("reserved_cycles_limit") {
+        if said.is_none() && problems(&coppice).contains(&ProblemCode::ReservationLimit) {
             said = Some(number);
         }
         match coppice.append(&plain(number, 1, BODY)) {
@@ -173,6 +176,7 @@ fn what_may_be_reserved_is_not_exceeded() {
     reserved_limit(&coppice, &host, 20 * T);
     let change = ConfigChange { reserved_cycles_limit: Some(20 * T), ..ConfigChange::default() };
     assert_eq!(configure(&coppice, change).unwrap().reserved_cycles_limit, 20 * T);
+    assert!(!problems(&coppice).contains(&ProblemCode::ReservationLimit), "{:?}", problems(&coppice));
     assert_eq!(coppice.append(&plain(number, 1, BODY)), Ok(()));
     // What is to be reserved must be there, whatever storage costs.
     set_liquid(&coppice, &host, 200 * G);
@@ -257,7 +261,7 @@ fn a_timer_that_cannot_be_paid_fires_each_round_until_a_message_stops_it() {
         coppice.pass(600);
     }
     assert!(firings(&host).0 <= 1, "the one that was under way");
-    assert!(problems(&coppice).contains("no timer runs"), "{}", problems(&coppice));
+    assert!(problems(&coppice).contains(&ProblemCode::TimersStopped), "{:?}", problems(&coppice));
     // Nobody tells a canister that it has cycles again: the next message notices.
     host.add_cycles(coppice.id, 100 * T);
     for _ in 0..6 {
@@ -269,7 +273,7 @@ fn a_timer_that_cannot_be_paid_fires_each_round_until_a_message_stops_it() {
     assert_eq!(coppice.prune_status().pruned_before_block, 15);
     coppice.pass(600);
     assert!(firings(&host).0 >= 2, "the net is there again");
-    assert_eq!(problems(&coppice), "");
+    assert_eq!(problems(&coppice), []);
 }
 
 /// As cycles are used up by messages, the timers stop before they cannot be paid.

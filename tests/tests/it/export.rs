@@ -234,7 +234,7 @@ fn at_emergency_water_appends_are_refused_in_the_exporters_name() {
     coppice.append(&plain(next, 3, 60_000)).unwrap();
     let status = coppice.prune_status();
     assert!(status.estimated_kept_bytes <= status.water_marks.unwrap().low + 2 * u64::from(LOG_CLASS), "{status:?}");
-    assert_eq!(coppice.anyone().health().told().problems, Vec::<String>::new());
+    assert_eq!(coppice.anyone().health().told().problems, []);
 }
 
 /// A reorg: acknowledgements move back, so the new blocks are kept until they are acknowledged, and a reader is told.

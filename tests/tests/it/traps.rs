@@ -79,7 +79,9 @@ fn check_named(coppice: &Coppice, host: &Host, name: &str, what: &str) {
     let status = coppice.prune_status();
     assert!(status.set_aside.len() == 1 && status.set_aside[0].starts_with(name), "{what}: {:?}", status.set_aside);
     let health_now = health(coppice);
-    let named = |problems: &[String]| problems.iter().any(|problem| problem.contains(name));
+    let named = |problems: &[Problem]| {
+        problems.iter().any(|problem| problem.code == ProblemCode::SetAside && problem.message.contains(name))
+    };
     assert!(!health_now.healthy && named(&health_now.problems), "{what}: {health_now:?}");
     assert!(logged(coppice, host, &format!("passed over, as it traps: {name}")), "{what}");
     assert_eq!((status.faults, status.acknowledged_faults), (1, 0), "{what}");
@@ -89,6 +91,8 @@ fn check_named(coppice: &Coppice, host: &Host, name: &str, what: &str) {
     assert_eq!(coppice.operator().acknowledge_faults(1_000u64).told(), 1);
     let health_now = health(coppice);
     assert!(health_now.healthy, "{what}: {health_now:?}");
+    let codes: Vec<ProblemCode> = health_now.problems.iter().map(|problem| problem.code).collect();
+    assert_eq!(codes[0], ProblemCode::DamageAcknowledged, "{what}: {codes:?}");
     assert_eq!(coppice.prune_status().set_aside, Vec::<String>::new());
 }
 
@@ -228,7 +232,10 @@ fn new_faults_are_seen_when_old_ones_are_acknowledged() {
     assert_eq!((status.pruned_before_block, status.faults, status.acknowledged_faults), (DUE + 6, 2, 1));
     assert_eq!(status.set_aside.len(), 1);
     let problems = health(&coppice).problems;
-    assert!(problems.iter().any(|problem| problem.starts_with("1 damaged")), "{problems:?}");
+    assert!(
+        problems.iter().any(|problem| problem.code == ProblemCode::Damaged && problem.message.starts_with("1 damaged")),
+        "{problems:?}"
+    );
     assert_eq!(coppice.operator().acknowledge_faults(2u64).told(), 2);
     assert!(health(&coppice).healthy);
 }

@@ -33,7 +33,10 @@ fn an_unmined_record_that_cannot_be_read_stops_everything_until_it_is_set_aside(
     assert!(blocked.parent.is_none() && matches!(blocked.error, UtxoError::Corrupt { .. }));
     assert!(s.there(&due) && s.there(&parent), "nothing is deleted");
     assert_eq!(job.counts.records_deleted, 0);
-    assert!(s.pruner.problems(&s.w.settings, &s.queue)[0].contains(&format!("slot {slot}")));
+    let problems = |s: &Service| s.pruner.problems(&s.w.settings, &s.queue);
+    let blocked = problems(&s);
+    assert_eq!((blocked.len(), blocked[0].code), (1, ProblemCode::PreservationBlocked));
+    assert!(blocked[0].message.contains(&format!("slot {slot}")), "{blocked:?}");
     assert_eq!(s.status().last_processed_height, 0);
 
     assert_eq!(s.pruner.set_aside(slot + 1), Err(UtxoPrunerError::NotBlocking));
@@ -45,6 +48,9 @@ fn an_unmined_record_that_cannot_be_read_stops_everything_until_it_is_set_aside(
     assert!(s.get(&due).preserve_until.is_some(), "the parent of the one that can be read");
     assert!(!s.there(&parent), "of the other nobody knows what it spends from");
     assert_eq!((s.status().blocked_by, s.status().set_aside), (None, vec![slot]));
+    assert_eq!(problems(&s).into_iter().map(|found| found.code).collect::<Vec<_>>(), [ProblemCode::UnminedSetAside]);
+    s.pruner.retry(slot).unwrap();
+    assert_eq!(problems(&s), [], "it is looked at again");
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn a_record_that_traps_when_it_is_deleted_is_passed_over_and_the_others_go() {
         let passed = UtxoPassedOver { phase: UtxoPrunerPhase::DeleteAtHeight, slot, txid: txs[culprit].id() };
         assert_eq!((status.passed_over, status.last_job.unwrap().state), (vec![passed], UtxoJobState::Completed));
         let problem = format!("slot {slot}");
-        assert!(s.pruner.problems(&s.w.settings, &s.queue).iter().any(|sentence| sentence.contains(&problem)));
+        assert!(s.pruner.problems(&s.w.settings, &s.queue).iter().any(|found| found.message.contains(&problem)));
         // From now on it is in nobody's way.
         let more = Tx::orphan(99, 1);
         s.make_due(&more);
@@ -59,6 +59,7 @@ fn a_record_that_traps_when_it_is_deleted_is_passed_over_and_the_others_go() {
         native::with(|world| world.trapping.clear());
         assert_eq!(s.pruner.retry(slot + 1), Err(UtxoPrunerError::NotBlocking));
         assert_eq!(s.pruner.retry(slot), Ok(()));
+        assert_eq!(s.pruner.problems(&s.w.settings, &s.queue), []);
         s.pruner.notify_block(1_302, true, false).unwrap();
         settle(&mut s);
         assert!(!s.there(&txs[culprit]));
@@ -137,7 +138,9 @@ fn where_finding_the_next_record_traps_health_says_so_until_a_job_is_done() {
     assert_eq!((job.id, job.state, &job.end), (running, UtxoJobState::Failed, &Some(end)));
     let problems = |s: &Service| s.pruner.problems(&s.w.settings, &s.queue);
     let named = |s: &Service| {
-        problems(s).iter().any(|p| p.contains(&format!("job {running} failed")) && p.contains("DeleteAtHeight"))
+        problems(s).iter().any(|found| {
+            found.message.contains(&format!("job {running} failed")) && found.message.contains("DeleteAtHeight")
+        })
     };
     assert!(named(&s), "{:?}", problems(&s));
     // Other jobs that end without being done do not hide it, nor does an upgrade.

@@ -44,19 +44,7 @@ impl State {
                 self.settings.low = change.min_liquid_cycles.map_or(self.settings.low, |cycles| cycles == FLOOR);
                 self.configure(change.utxo.unwrap_or_default());
                 let utxo = self.settings.utxo.clone();
-                reply(Ok::<_, ConfigError>(Config {
-                    log_class: 0,
-                    max_stable_pages: 0,
-                    verify_segments: false,
-                    upload_expiry_secs: 0,
-                    min_liquid_cycles: 0,
-                    nodes: 13,
-                    reserved_cycles_limit: 0,
-                    require_export: false,
-                    max_rollback_blocks: 0,
-                    open_queries: false,
-                    utxo,
-                }))
+                reply(Ok::<_, ConfigError>(Config { utxo, ..Config::default() }))
             }
             "set_pruner_settings" => {
                 let (change,): (UtxoPrunerSettingsChange,) = args(arg);

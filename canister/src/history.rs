@@ -1,0 +1,291 @@
+//! What the canister was like: samples of a day and of a month, and since when something is wrong.
+//!
+//! **Design.** A sample is taken by a message or a tick that runs anyway, at most one a minute: a timer for it would cost what an idle
+//! canister was freed from. Its place is what its time says, so that there is no counter to write beside it, and a time without a sample is a
+//! gap: what lies in the place is of another day.
+//!
+//! ```text
+//! cell:    0 magic "CPHI"  4 version u16  6 reserved u16  8 appended blocks u64  16 when they became so many u64 (Unix seconds)
+//!          24 reserved  64 since when each of 64 codes is raised u64 (Unix nanoseconds; 0: it is not)  576 reserved, up to 2,048
+//! samples: minute m of the epoch lies in place m % 1,440; half hour h in place h % 1,488 of those of the month
+//! sample:  0 Unix seconds u64  8 kept bytes u64  16 appended blocks u64  24 pruned blocks u64  32 backlog in blocks u32
+//!          36 billed pages u32  40 reusable bytes u64  48 instructions u64  56 reserved u64
+//! ```
+//! *Instructions* are those of [`meter`](crate::meter) since the canister was started: they begin anew with an upgrade, as counters do.
+
+use crate::memory::{Region, WASM_PAGE, billed_pages, cell};
+use crate::prune::Due;
+use crate::state::State;
+use crate::{meter, runtime};
+use coppice_interface::ProblemCode;
+use std::cell::Cell;
+use std::rc::Rc;
+
+const MAGIC: [u8; 4] = *b"CPHI";
+const VERSION: u16 = 1;
+/// Seconds between two samples.
+pub const EVERY: u64 = 60;
+/// Seconds between two of those that are kept for a month.
+pub const COARSE_EVERY: u64 = 1_800;
+const CODES_AT: usize = 64;
+const CODES: usize = 64;
+const BYTES: usize = CODES_AT + 8 * CODES;
+
+/// What the canister was like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// When, in Unix seconds.
+    pub at: u64,
+    /// What the water marks are compared with.
+    pub kept_bytes: u64,
+    /// Blocks ever appended.
+    pub appended: u64,
+    /// Blocks ever pruned.
+    pub pruned: u64,
+    /// Blocks that may go and have not gone.
+    pub backlog: u32,
+    /// Pages of 64 KiB that are billed.
+    pub billed_pages: u32,
+    /// Bytes that new blobs can take without growing.
+    pub reusable_bytes: u64,
+    /// Instructions since the canister was started.
+    pub instructions: u64,
+}
+
+impl Sample {
+    fn encode(&self) -> [u8; cell::SAMPLE_LEN] {
+        let mut bytes = [0; cell::SAMPLE_LEN];
+        let words = [(0, self.at), (8, self.kept_bytes), (16, self.appended), (24, self.pruned)];
+        let more = [(40, self.reusable_bytes), (48, self.instructions)];
+        for (at, word) in words.into_iter().chain(more) {
+            bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        bytes[32..36].copy_from_slice(&self.backlog.to_le_bytes());
+        bytes[36..40].copy_from_slice(&self.billed_pages.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8; cell::SAMPLE_LEN]) -> Self {
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        Self {
+            at: word(0),
+            kept_bytes: word(8),
+            appended: word(16),
+            pruned: word(24),
+            backlog: half(32),
+            billed_pages: half(36),
+            reusable_bytes: word(40),
+            instructions: word(48),
+        }
+    }
+
+    /// Bytes that are billed.
+    pub fn billed_bytes(&self) -> u64 {
+        u64::from(self.billed_pages) * WASM_PAGE
+    }
+}
+
+/// Samples of one length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// 24 hours, a sample a minute.
+    Day,
+    /// 31 days, a sample each half an hour.
+    Month,
+}
+
+impl Span {
+    /// Seconds of a place.
+    pub fn every(self) -> u64 {
+        match self {
+            Self::Day => EVERY,
+            Self::Month => COARSE_EVERY,
+        }
+    }
+
+    /// Places.
+    pub fn places(self) -> u64 {
+        match self {
+            Self::Day => cell::SAMPLES_OF_A_DAY,
+            Self::Month => cell::SAMPLES_OF_A_MONTH,
+        }
+    }
+
+    fn begin(self) -> u64 {
+        match self {
+            Self::Day => cell::SAMPLES,
+            Self::Month => cell::COARSE_SAMPLES,
+        }
+    }
+
+    fn place(self, secs: u64) -> u64 {
+        self.begin() + secs / self.every() % self.places() * cell::SAMPLE_LEN as u64
+    }
+}
+
+/// Since when something is so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Since {
+    appended: u64,
+    appended_at: u64,
+    codes: [u64; CODES],
+}
+
+impl Since {
+    fn load(cells: &Region) -> Result<Self, String> {
+        let bytes: [u8; BYTES] = cells.read(cell::HISTORY);
+        let version = u16::from_le_bytes([bytes[4], bytes[5]]);
+        if bytes != [0; BYTES] && (bytes[..4] != MAGIC || version != VERSION) {
+            return Err(format!("history: magic {:?}, version {version}; this code reads {VERSION}", &bytes[..4]));
+        }
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        Ok(Self {
+            appended: word(8),
+            appended_at: word(16),
+            codes: std::array::from_fn(|code| word(CODES_AT + 8 * code)),
+        })
+    }
+
+    fn save(&self, cells: &Region) {
+        let mut bytes = [0; BYTES];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.appended.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.appended_at.to_le_bytes());
+        for (code, since) in self.codes.iter().enumerate() {
+            bytes[CODES_AT + 8 * code..CODES_AT + 8 * code + 8].copy_from_slice(&since.to_le_bytes());
+        }
+        cells.write(cell::HISTORY, &bytes);
+    }
+
+    /// Since when a code is raised, in Unix nanoseconds, where that was noticed.
+    pub fn of(&self, code: ProblemCode) -> Option<u64> {
+        self.codes.get(code as usize).copied().filter(|&since| since > 0)
+    }
+
+    /// When so many blocks were first seen to be appended, in Unix seconds; none where that was not noticed yet.
+    pub fn appended_at(&self, appended: u64) -> Option<u64> {
+        (self.appended == appended && self.appended_at > 0).then_some(self.appended_at)
+    }
+
+    /// Notes how many blocks there are.
+    fn note_appended(&mut self, appended: u64, now_secs: u64) {
+        // A clock that was set back must not make the head younger than it is for ever.
+        if self.appended != appended || self.appended_at == 0 || self.appended_at > now_secs {
+            (self.appended, self.appended_at) = (appended, now_secs);
+        }
+    }
+
+    /// Notes which codes are raised, and since when where that is known.
+    fn note_codes(&mut self, raised: impl Iterator<Item = (ProblemCode, Option<u64>)>, now_ns: u64) {
+        let mut codes = [0; CODES];
+        for (code, since) in raised {
+            let noticed = self.of(code).filter(|&noticed| noticed <= now_ns);
+            codes[code as usize] = since.or(noticed).unwrap_or(now_ns);
+        }
+        self.codes = codes;
+    }
+}
+
+/// The samples.
+pub struct History {
+    cells: Rc<Region>,
+    /// Since when something is so.
+    pub since: Since,
+}
+
+thread_local! {
+    /// When the last sample was taken, in Unix seconds; 0 where none was since the canister was started.
+    static LAST: Cell<u64> = const { Cell::new(0) };
+}
+
+impl History {
+    /// Reads the cell; one never written is an empty history.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with it.
+    pub fn open(cells: Rc<Region>) -> Result<Self, String> {
+        LAST.set(0);
+        let since = Since::load(&cells)?;
+        Ok(Self { cells, since })
+    }
+
+    /// The samples up to a moment, in Unix seconds, the oldest first. What is damaged, or of another time, is left out.
+    pub fn samples(&self, span: Span, now_secs: u64) -> Vec<Sample> {
+        let mut bytes = Vec::new();
+        self.cells.read_onto(&mut bytes, span.begin(), span.places() as usize * cell::SAMPLE_LEN);
+        let (all, _) = bytes.as_chunks::<{ cell::SAMPLE_LEN }>();
+        let oldest = (now_secs / span.every()).saturating_sub(span.places() - 1) * span.every();
+        let is_meant = |at: usize, sample: &Sample| {
+            (oldest..=now_secs).contains(&sample.at) && sample.at / span.every() % span.places() == at as u64
+        };
+        let decoded = all.iter().map(Sample::decode).enumerate();
+        let mut found: Vec<Sample> =
+            decoded.filter(|(at, sample)| is_meant(*at, sample)).map(|(_, sample)| sample).collect();
+        found.sort_by_key(|sample| sample.at);
+        found
+    }
+}
+
+/// Whether a sample is due at a moment, in Unix seconds. A clock that was set back makes one due.
+fn is_due(now_secs: u64, last: u64) -> bool {
+    now_secs / EVERY != last / EVERY || last == 0
+}
+
+/// Takes a sample where one is due. Each message that changes something calls it, and each tick.
+#[inline]
+pub fn note() {
+    let now = runtime::time_secs();
+    let last = LAST.get();
+    if is_due(now, last) {
+        LAST.set(now);
+        crate::state::mutate(|state| state.sample(now, last));
+    }
+}
+
+impl State {
+    /// What the canister is like.
+    pub fn sample_now(&self, now_secs: u64, due: Option<&Due>) -> Sample {
+        let chain = self.chain.state();
+        let backlog = self.pruner.backlog_blocks(&self.chain, due);
+        Sample {
+            at: now_secs,
+            kept_bytes: self.chain.capacity_bytes(&self.blobs),
+            appended: chain.appended_blocks,
+            pruned: chain.pruned_blocks,
+            backlog: u32::try_from(backlog).unwrap_or(u32::MAX),
+            billed_pages: billed_pages() as u32,
+            reusable_bytes: self.blobs.reusable_bytes(),
+            instructions: meter::instructions(),
+        }
+    }
+
+    #[cold]
+    fn sample(&mut self, now_secs: u64, before: u64) {
+        let due = self.due();
+        let bytes = self.sample_now(now_secs, due.as_ref()).encode();
+        let cells = &self.history.cells;
+        cells.write(Span::Day.place(now_secs), &bytes);
+        // The first one of its half an hour stays, also where the canister was started since.
+        let coarse = Span::Month.place(now_secs);
+        let deep = now_secs / COARSE_EVERY != before / COARSE_EVERY;
+        if deep && cells.read_u64(coarse) / COARSE_EVERY != now_secs / COARSE_EVERY {
+            cells.write(coarse, &bytes);
+        }
+        let (now_ns, mut since) = (runtime::time_ns(), self.history.since.clone());
+        since.note_appended(self.chain.state().appended_blocks, now_secs);
+        // What lies on a page of its own is looked at less often, and is till then what it was.
+        let found = self.findings(due.as_ref(), deep).into_iter().map(|found| (found.code, found.since));
+        let kept = since.of(ProblemCode::HeadUnreadable).filter(|_| !deep);
+        let kept = kept.map(|noticed| (ProblemCode::HeadUnreadable, Some(noticed)));
+        since.note_codes(found.chain(kept), now_ns);
+        if since != self.history.since {
+            since.save(&self.history.cells);
+            self.history.since = since;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

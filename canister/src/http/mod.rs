@@ -1,0 +1,102 @@
+//! HTTP: `/` the dashboard, `/metrics`, `/logs`, `/health`.
+//!
+//! Every answer is one replica's, and says so: it is a query's, and its content is not certified. What the subnet vouches for is that
+//! nothing here is certified (`certified`), so that gateways which verify pass it on.
+
+mod certified;
+mod json;
+mod metrics;
+mod page;
+
+use crate::runtime;
+use crate::state::State;
+use coppice_interface::{HttpRequest, HttpResponse};
+use serde_bytes::ByteBuf;
+
+pub use certified::certify;
+
+/// Bytes of a URL.
+const MAX_URL: usize = 2_048;
+/// Says whose answer it is.
+const SOURCE: (&str, &str) = ("X-Coppice-Source", "one replica; the content is not certified");
+/// What a page may load: nothing, but for its own style.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
+                      frame-ancestors 'none'";
+
+/// An answer before it is marked and certified.
+pub struct Answer {
+    status: u16,
+    content_type: &'static str,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn new(status: u16, content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
+        Self { status, content_type, body: body.into() }
+    }
+
+    fn text(status: u16, body: impl Into<String>) -> Self {
+        Self::new(status, "text/plain; charset=utf-8", body.into())
+    }
+
+    fn json(status: u16, body: Vec<u8>) -> Self {
+        Self::new(status, "application/json; charset=utf-8", body)
+    }
+}
+
+/// The parameters of a URL, by name. Of one that is there twice the first counts.
+pub struct Parameters<'a>(&'a str);
+
+impl<'a> Parameters<'a> {
+    fn get(&self, name: &str) -> Option<&'a str> {
+        let pairs = self.0.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        pairs.into_iter().find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+}
+
+/// What a path answers.
+fn route(state: &State, url: &str) -> Answer {
+    if url.len() > MAX_URL {
+        return Answer::text(414, format!("a URL has at most {MAX_URL} bytes\n"));
+    }
+    let url = url.split('#').next().unwrap_or_default();
+    let (path, parameters) = url.split_once('?').unwrap_or((url, ""));
+    let parameters = Parameters(parameters);
+    match path {
+        "/" | "" => page::answer(state, &parameters),
+        "/metrics" => metrics::answer(state),
+        "/health" => json::health(state),
+        "/logs" => json::logs(state, &parameters),
+        _ => Answer::text(404, "there is /, /metrics, /health and /logs\n"),
+    }
+}
+
+/// Answers a request.
+pub fn respond(state: &State, request: &HttpRequest) -> HttpResponse {
+    let answer = match request.method.as_str() {
+        "GET" | "HEAD" => route(state, &request.url),
+        _ => Answer::text(405, "GET and HEAD only\n"),
+    };
+    let mut headers = vec![
+        ("Content-Type", answer.content_type),
+        ("Cache-Control", "no-store"),
+        ("Content-Security-Policy", POLICY),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Referrer-Policy", "no-referrer"),
+        SOURCE,
+    ];
+    if answer.status == 405 {
+        headers.push(("Allow", "GET, HEAD"));
+    }
+    let own = headers.into_iter().map(|(name, value)| (name.to_string(), value.to_string()));
+    let body = if request.method == "HEAD" { Vec::new() } else { answer.body };
+    HttpResponse {
+        status_code: answer.status,
+        headers: own.chain(certified::headers(runtime::data_certificate())).collect(),
+        body: ByteBuf::from(body),
+        upgrade: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,350 @@
+//! `/`: a page that says within seconds whether all is well. It is whole in itself: style and plots are in it, and there is no script.
+//!
+//! Figures that a program may want are in `data` attributes: `data-figure` names one, `value` has it.
+
+mod plot;
+mod words;
+
+use super::{Answer, Parameters};
+use crate::history::{Sample, Span};
+use crate::logs;
+use crate::runtime;
+use crate::state::State;
+use coppice_interface::*;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use plot::{Mark, Of, Plot, Series, Unit};
+use words::{ago, bytes, count, moment};
+
+const STYLE: &str = include_str!("style.css");
+const ICON: &str = include_str!("icon.svg");
+/// Seconds after which the page is loaded anew, where the URL does not say (`/?refresh=5`).
+const REFRESH: u64 = 60;
+/// Jobs that are shown.
+const JOBS: u32 = 6;
+/// Errors that are shown.
+const ERRORS: u32 = 6;
+/// Exporters that are shown: those who are farthest behind.
+const EXPORTERS: usize = 20;
+
+/// A figure with its value for programs.
+fn figure(name: &str, value: u64, shown: &str) -> Markup {
+    html! { data data-figure=(name) value=(value) { (shown) } }
+}
+
+fn tile(title: &str, shown: Markup, more: Markup) -> Markup {
+    html! { div.tile { h3 { (title) } p.big { (shown) } p.more { (more) } } }
+}
+
+struct View<'a> {
+    state: &'a State,
+    now: u64,
+    health: Health,
+    prune: PruneStatus,
+    storage: StorageStatus,
+    export: ExportStatus,
+    pruner: UtxoPrunerStatus,
+    queue: BlobDeletionStatus,
+}
+
+impl View<'_> {
+    fn verdict(&self) -> Markup {
+        let problems = &self.health.problems;
+        let of = |severity| problems.iter().filter(|problem| problem.severity == severity).count();
+        let (critical, warnings) = (of(Severity::Critical), of(Severity::Warning));
+        let things = |number: usize, one: &str, more: &str| {
+            if number == 1 { format!("1 {one}") } else { format!("{number} {more}") }
+        };
+        let (class, said, sub) = match (critical, warnings) {
+            (0, 0) => ("well", "All is well".to_string(), "Nothing needs you.".to_string()),
+            (0, _) => (
+                "warning",
+                things(warnings, "thing needs you", "things need you"),
+                "Appends go on. Below is what to do.".to_string(),
+            ),
+            _ => (
+                "critical",
+                things(critical, "thing needs you now", "things need you now"),
+                format!("{} besides. Below is what to do.", things(warnings, "warning", "warnings")),
+            ),
+        };
+        html! {
+            section class={ "verdict " (class) } data-verdict=(class) {
+                span.lamp aria-hidden="true" {}
+                div { h1 { (said) } p { (sub) } }
+            }
+            @if !problems.is_empty() {
+                ul.problems {
+                    @for problem in problems {
+                        @let severity = format!("{:?}", problem.severity).to_lowercase();
+                        li class=(severity) data-problem=(format!("{:?}", problem.code)) {
+                            p.head { span.severity { (severity) } span.code { (format!("{:?}", problem.code)) }
+                                time { "since " (ago(problem.since, self.now).replace(" ago", "")) } }
+                            p.message { (problem.message) "." }
+                            p.action { b { "What to do: " } (problem.action) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn tiles(&self) -> Markup {
+        let (prune, storage) = (&self.prune, &self.storage);
+        let chain = self.state.chain.state();
+        let head = match prune.head {
+            Some(head) => figure("head", head, &count(head)),
+            None => html! { span.none { "none yet" } },
+        };
+        let slowest = self.export.exporters.iter().max_by_key(|exporter| (exporter.lag_blocks, exporter.lag_seconds));
+        let empty = match prune.backlog.empty_in_secs {
+            Some(0) => "nothing waits".to_string(),
+            Some(secs) => format!("empty in about {}", crate::health::duration(secs)),
+            None if prune.backlog.blocks == 0 => "a sweep is left".to_string(),
+            None => "not becoming less".to_string(),
+        };
+        html! {
+            div.tiles {
+                (tile("Head", head, html! { (figure("appended", chain.appended_blocks, &count(chain.appended_blocks))) " appended" }))
+                (tile("Blocks kept", figure("blocks", storage.blocks, &count(storage.blocks)),
+                    html! { (figure("pruned", prune.pruned_blocks, &count(prune.pruned_blocks))) " pruned" }))
+                (tile("Bytes kept", figure("kept_bytes", prune.capacity_bytes, &bytes(prune.capacity_bytes)),
+                    html! { @match &prune.water_marks {
+                        Some(marks) => (format!("{:.0} % of emergency water", prune.capacity_bytes as f64 / marks.emergency as f64 * 100.0)),
+                        None => "no limit of bytes",
+                    } }))
+                (tile("Backlog", figure("backlog", prune.backlog.blocks, &count(prune.backlog.blocks)), html! { (empty) }))
+                (tile("Memory billed", figure("billed_bytes", storage.billed_bytes, &bytes(storage.billed_bytes)),
+                    html! { (figure("reusable_bytes", storage.reusable_bytes, &bytes(storage.reusable_bytes))) " reusable" }))
+                (tile("Slowest exporter", match slowest {
+                        Some(exporter) => figure("slowest_lag", exporter.lag_blocks, &count(exporter.lag_blocks)),
+                        None => html! { span.none { "none" } },
+                    }, html! { @match slowest {
+                        Some(exporter) => { "blocks behind, " (exporter.name) },
+                        None => "no exporter is registered",
+                    } }))
+            }
+        }
+    }
+
+    fn plots(&self) -> Markup {
+        let now = self.now / 1_000_000_000;
+        let [day, month] = [Span::Day, Span::Month].map(|span| self.state.history.samples(span, now));
+        // What is now is newer than the last sample.
+        let with_now = |mut samples: Vec<Sample>| {
+            let sample = self.state.sample_now(now, self.state.due().as_ref());
+            samples.retain(|other| other.at < now);
+            samples.push(sample);
+            samples
+        };
+        let (day, month) = (with_now(day), with_now(month));
+        let prune = &self.prune;
+        let marks = prune
+            .water_marks
+            .as_ref()
+            .map(|marks| [("emergency", marks.emergency), ("high", marks.high), ("low", marks.low)]);
+        let marks: Vec<Mark> = marks.into_iter().flatten().map(|(name, value)| Mark { name, value }).collect();
+        let value = |name, figure, of| Series { name, figure, of: Of::Value(of) };
+        let rate = |name, figure, of| Series { name, figure, of: Of::Rate(of) };
+        let kept = [value("kept", "kept", |sample| sample.kept_bytes as f64)];
+        let blocks =
+            [rate("appended", "appended", |sample| sample.appended), rate("pruned", "pruned", |sample| sample.pruned)];
+        let backlog = [value("may go", "backlog", |sample| f64::from(sample.backlog))];
+        let memory = [
+            value("billed", "billed", |sample| sample.billed_bytes() as f64),
+            value("reusable", "reusable", |sample| sample.reusable_bytes as f64),
+        ];
+        let instructions = [rate("executed", "instructions", |sample| sample.instructions)];
+        let all = [
+            Plot { id: "kept", title: "Bytes kept", unit: Unit::Bytes, series: &kept, marks: &marks },
+            Plot { id: "blocks", title: "Blocks an hour", unit: Unit::Count, series: &blocks, marks: &[] },
+            Plot { id: "backlog", title: "Backlog in blocks", unit: Unit::Count, series: &backlog, marks: &[] },
+            Plot { id: "memory", title: "Stable memory", unit: Unit::Bytes, series: &memory, marks: &[] },
+            Plot {
+                id: "instructions",
+                title: "Instructions an hour",
+                unit: Unit::Count,
+                series: &instructions,
+                marks: &[],
+            },
+        ];
+        html! { h2 { "A day and a month" } div.charts { @for plot in all { (plot.card(&day, &month, now)) } } }
+    }
+
+    fn exporters(&self) -> Markup {
+        let mut exporters: Vec<&ExporterStatus> = self.export.exporters.iter().collect();
+        exporters.sort_by_key(|exporter| std::cmp::Reverse((exporter.lag_blocks, exporter.lag_seconds)));
+        let more = exporters.len().saturating_sub(EXPORTERS);
+        html! {
+            section.card {
+                h3 { "Exporters" }
+                @if exporters.is_empty() { p { "No exporter is registered: pruning waits for nobody"
+                    @if self.export.require_export { ", but require_export is set, so nothing is pruned" } "." } }
+                @else {
+                    table {
+                        thead { tr { th { "name" } th { "acknowledged below" } th { "blocks behind" } th { "waiting for" } } }
+                        tbody {
+                            @for exporter in exporters.iter().take(EXPORTERS) {
+                                tr data-exporter=(exporter.name) data-lag=(exporter.lag_blocks) {
+                                    th { (exporter.name) }
+                                    td data-label="acknowledged below" { (count(exporter.exported_before_block)) }
+                                    td data-label="blocks behind" { (count(exporter.lag_blocks)) }
+                                    td data-label="waiting for" { (crate::health::duration(exporter.lag_seconds)) }
+                                }
+                            }
+                        }
+                    }
+                    @if more > 0 { p.note { "and " (more) " more, who are less far behind" } }
+                }
+            }
+        }
+    }
+
+    fn jobs(&self) -> Markup {
+        let jobs = self.state.utxo_pruner.jobs(None, JOBS).jobs;
+        let pruner = &self.pruner;
+        html! {
+            section.card {
+                h3 { "UTXO records" }
+                p { (figure("utxo_records", self.storage.utxo.records, &count(self.storage.utxo.records))) " records, "
+                    (count(self.storage.utxo.unmined)) " of them unmined. Height " (count(pruner.current_height.into()))
+                    ", persisted " (pruner.last_persisted_height.map_or("none".into(), |height| count(height.into()))) ", pruned to " (count(pruner.last_processed_height.into()))
+                    ". The block assembly is " (if pruner.block_assembly == UtxoBlockAssemblyState::Running { "running" } else { "not running" }) "." }
+                @if jobs.is_empty() { p.note { "There was no job yet." } }
+                @else {
+                    table {
+                        thead { tr { th { "job" } th { "height" } th { "state" } th { "deleted" } th { "ticks" } th { "made" } } }
+                        tbody {
+                            @for job in &jobs {
+                                tr data-job=(job.id) {
+                                    th { (count(job.id)) }
+                                    td data-label="height" { (count(job.height.into())) }
+                                    td data-label="state" { span class={ "state " (format!("{:?}", job.state).to_lowercase()) } { (format!("{:?}", job.state)) } }
+                                    td data-label="deleted" { (count(job.counts.records_deleted)) }
+                                    td data-label="ticks" { (count(job.ticks)) }
+                                    td data-label="made" { (ago(job.created_at, self.now)) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn queue(&self) -> Markup {
+        let stores: Vec<&StoreDeletions> = self
+            .queue
+            .stores
+            .iter()
+            .filter(|store| store.held + store.waiting + store.leased + store.backing_off + store.dead > 0)
+            .collect();
+        html! {
+            section.card {
+                h3 { "Blobs outside" }
+                p { (figure("blobs_pending", self.pruner.blobs_pending, &count(self.pruner.blobs_pending))) " are to be deleted, "
+                    (figure("blobs_dead", self.pruner.blobs_dead, &count(self.pruner.blobs_dead))) " were given up; "
+                    (words::many(self.queue.leases.len() as u64, "lease")) "." }
+                @if !stores.is_empty() {
+                    table {
+                        thead { tr { th { "store" } th { "held" } th { "waiting" } th { "leased" } th { "backing off" } th { "given up" } } }
+                        tbody { @for store in stores { tr {
+                            th { (format!("{:?}", store.store_type)) }
+                            td data-label="held" { (count(store.held)) } td data-label="waiting" { (count(store.waiting)) }
+                            td data-label="leased" { (count(store.leased)) } td data-label="backing off" { (count(store.backing_off)) }
+                            td data-label="given up" { (count(store.dead)) }
+                        } } }
+                    }
+                }
+            }
+        }
+    }
+
+    fn errors(&self) -> Markup {
+        let public = self.state.config.public_logs;
+        let errors = if public { logs::page(Some(LogPriority::Error), None, ERRORS).entries } else { Vec::new() };
+        html! {
+            section.card {
+                h3 { "Last errors" }
+                @if !public { p { "The log is not public: observers read it with get_logs, and set_config(public_logs) opens it. "
+                    (count(self.prune.faults)) " damaged entries were skipped so far, "
+                    (count(self.prune.faults - self.prune.acknowledged_faults)) " of them not acknowledged." } }
+                @else if errors.is_empty() { p { "None." } }
+                @else { ol.errors { @for error in &errors { li { time { (moment(error.time)) } " " (error.message) } } } }
+            }
+        }
+    }
+
+    fn words(&self) -> Markup {
+        let pruner = &self.state.pruner;
+        let plan = pruner.plan(&self.state.chain, &self.state.blobs, &self.state.constraints(), None);
+        html! {
+            section.card {
+                h3 { "Policy" }
+                @for sentence in words::policy(pruner.policy(), pruner.is_enabled()) { p { (sentence) } }
+            }
+            section.card {
+                h3 { "Plan" }
+                @for sentence in words::plan(plan.as_ref().ok()) { p { (sentence) } }
+                @if let Some(run) = &self.prune.last_run {
+                    p.note { "The last run began " (ago(run.at, self.now)) ": " (words::blocks(run.blocks)) " with " (bytes(run.bytes))
+                        " went, in " (words::many(run.ticks, "tick")) " and " (words::short(run.instructions as f64)) " instructions." }
+                }
+            }
+        }
+    }
+}
+
+fn page(view: &View, refresh: u64) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="refresh" content=(refresh);
+                title { @if view.health.healthy { "✓" } @else { "✗" } " Coppice" }
+                link rel="icon" href="data:,";
+                style { (PreEscaped(STYLE)) }
+            }
+            body data-time=(view.now) {
+                header {
+                    div.brand { (PreEscaped(ICON)) span { "Coppice" } }
+                    p { span.id { (runtime::canister_self().to_text()) } span { (moment(view.now)) } }
+                }
+                main {
+                    (view.verdict())
+                    (view.tiles())
+                    (view.plots())
+                    h2 { "Details" }
+                    div.details { (view.words()) (view.exporters()) (view.jobs()) (view.queue()) (view.errors()) }
+                }
+                footer {
+                    p { "One replica’s answer: its content is not certified. Version " (view.health.version) ". Loaded anew each "
+                        (crate::health::duration(refresh)) "." }
+                    nav { a href="/metrics" { "/metrics" } " " a href="/health" { "/health" } " " a href="/logs" { "/logs" } }
+                }
+            }
+        }
+    }
+}
+
+/// The page.
+pub fn answer(state: &State, parameters: &Parameters) -> Answer {
+    let refresh = match parameters.get("refresh").map(str::parse::<u64>) {
+        None => REFRESH,
+        Some(Ok(secs @ 1..=86_400)) => secs,
+        Some(_) => return Answer::text(400, "refresh is seconds, from 1 to 86400\n"),
+    };
+    let view = View {
+        state,
+        now: runtime::time_ns(),
+        health: state.health(),
+        prune: state.pruner.status(&state.chain, &state.blobs, &state.constraints()),
+        storage: state.storage(),
+        export: state.exporters.status(&state.chain, state.config.require_export),
+        pruner: state.utxo_pruner.status(&state.config.utxo, &state.deletions),
+        queue: state.deletions.status(),
+    };
+    Answer::new(200, "text/html; charset=utf-8", page(&view, refresh).into_string())
+}

@@ -1,0 +1,222 @@
+use super::*;
+use crate::memory;
+use crate::runtime::native;
+use crate::state::{self, mutate, read};
+use coppice_interface::*;
+
+fn fresh() {
+    native::reset();
+    memory::forget();
+    crate::logs::forget();
+    native::with(|world| world.time_ns = 1_700_000_000_000_000_000);
+    state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
+}
+
+fn ask(method: &str, url: &str) -> HttpResponse {
+    let headers = vec![("host".into(), "x".into())];
+    let body = ByteBuf::new();
+    let request = HttpRequest { method: method.into(), url: url.into(), headers, body, certificate_version: Some(2) };
+    read(|state| respond(state, &request))
+}
+
+fn get(url: &str) -> (u16, String) {
+    let response = ask("GET", url);
+    (response.status_code, String::from_utf8(response.body.into_vec()).expect("text"))
+}
+
+fn header<'a>(response: &'a HttpResponse, name: &str) -> Option<&'a str> {
+    response.headers.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+}
+
+#[test]
+fn paths_are_found_or_not_and_every_answer_says_whose_it_is() {
+    fresh();
+    for (url, status) in [
+        ("/", 200),
+        ("", 200),
+        ("/?refresh=5", 200),
+        ("/?refresh=0", 400),
+        ("/?refresh=86401", 400),
+        ("/?refresh=", 400),
+        ("/?other=1&&&=", 200),
+        ("/metrics", 200),
+        ("/metrics?x=y#z", 200),
+        ("/health", 200),
+        ("/logs", 403),
+        ("/logs/", 404),
+        ("//", 404),
+        ("/Metrics", 404),
+        ("/%6Detrics", 404),
+        ("/index.html", 404),
+        ("https://example.org/metrics", 404),
+        ("metrics", 404),
+    ] {
+        let response = ask("GET", url);
+        assert_eq!(response.status_code, status, "{url}");
+        assert!(header(&response, "X-Coppice-Source").is_some_and(|source| source.contains("one replica")), "{url}");
+        assert!(
+            header(&response, "IC-Certificate").is_some() && header(&response, "IC-CertificateExpression").is_some()
+        );
+        assert_eq!(response.upgrade, None);
+        let head = ask("HEAD", url);
+        assert_eq!(
+            (head.status_code, head.body.len(), head.headers.len()),
+            (status, 0, response.headers.len()),
+            "{url}"
+        );
+    }
+    assert_eq!((get(&format!("/{}", "a".repeat(2_047))).0, get(&format!("/{}", "a".repeat(2_048))).0), (404, 414));
+    assert_eq!(get(&format!("/?{}", "a&".repeat(100_000))).0, 414);
+    for method in ["POST", "PUT", "get", "", "OPTIONS"] {
+        let response = ask(method, "/");
+        assert_eq!((response.status_code, header(&response, "Allow")), (405, Some("GET, HEAD")), "{method}");
+    }
+}
+
+#[test]
+fn health_is_json_with_a_status_for_monitors() {
+    fresh();
+    let (status, body) = get("/health");
+    let value: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &value["healthy"], value["problems"].as_array().map(Vec::len)), (200, &true.into(), Some(0)));
+    native::with(|world| world.liquid_cycles = 90_000_000_000);
+    let (status, body) = get("/health");
+    let value: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &value["healthy"]), (503, &false.into()));
+    let problem = &value["problems"][0];
+    assert_eq!((&problem["code"], &problem["severity"]), (&"CyclesLow".into(), &"Critical".into()));
+    assert!(problem["action"].as_str().is_some_and(|action| action.contains("min_liquid_cycles")));
+}
+
+#[test]
+fn nothing_public_says_what_the_balance_is() {
+    fresh();
+    let change = ConfigChange { public_logs: Some(true), ..ConfigChange::default() };
+    mutate(|state| state.set_config("set_config", &change)).unwrap();
+    // Distinct digits, in no figure else.
+    for (liquid, frozen) in [(77_654_321_987u128, 0), (1_234_567_898_765, 3_456_789_876_543), (9, 8_765_432_123_456)] {
+        native::with(|world| (world.liquid_cycles, world.frozen_cycles) = (liquid, frozen));
+        let said = read(State::health);
+        let texts: String =
+            said.problems.iter().map(|problem| format!("{} {}", problem.message, problem.action)).collect();
+        let all = [texts, get("/").1, get("/metrics").1, get("/health").1, get("/logs").1].join("\n").replace(',', "");
+        for secret in [liquid, frozen, liquid + frozen].into_iter().filter(|secret| *secret > 9) {
+            assert!(!all.contains(&secret.to_string()[..6]), "{secret}");
+        }
+    }
+}
+
+#[test]
+fn the_log_is_public_by_a_setting_only_and_is_asked_as_other_canisters_are() {
+    fresh();
+    let at = |ns: u64| native::with(|world| world.time_ns = ns);
+    for number in 0..5u64 {
+        at(1_000 + number);
+        if number % 2 == 0 { crate::logs::error(&format!("<b>\"{number}\"</b>")) } else { crate::logs::info("fine") }
+    }
+    assert_eq!(get("/logs").0, 403);
+    assert!(!get("/").1.contains("&lt;b&gt;"));
+    let change = ConfigChange { public_logs: Some(true), ..ConfigChange::default() };
+    mutate(|state| state.set_config("set_config", &change)).unwrap();
+    let lines = |url: &str| -> Vec<(u64, String)> {
+        let (status, body) = get(url);
+        assert_eq!(status, 200, "{url}: {body}");
+        let value: serde_json::Value = serde_json::from_str(&body).unwrap();
+        let entries = value["entries"].as_array().unwrap();
+        let line = |entry: &serde_json::Value| {
+            (entry["timestamp"].as_u64().unwrap() - 1_000, entry["priority"].as_str().unwrap().to_string())
+        };
+        entries.iter().map(line).collect()
+    };
+    let numbers = |url: &str| lines(url).into_iter().map(|(number, _)| number).collect::<Vec<_>>();
+    assert_eq!(numbers("/logs"), [0, 1, 2, 3, 4]);
+    assert_eq!(numbers("/logs?sort=desc&time=1001"), [4, 3, 2]);
+    assert_eq!(numbers("/logs?priority=error"), [0, 2, 4]);
+    assert_eq!(numbers("/logs?priority=P1&time=1002"), [3]);
+    assert_eq!(lines("/logs?priority=Info")[0].1, "Info");
+    assert_eq!(numbers(&format!("/logs?time={}", u64::MAX)), [] as [u64; 0]);
+    for bad in
+        ["/logs?priority=loud", "/logs?priority=", "/logs?time=-1", "/logs?time=18446744073709551616", "/logs?sort=up"]
+    {
+        assert_eq!(get(bad).0, 400, "{bad}");
+    }
+    // What a line says is text, and no part of the page.
+    let (_, page) = get("/");
+    assert!(page.contains("&lt;b&gt;&quot;4&quot;&lt;/b&gt;") && !page.contains("<b>\"4"));
+}
+
+#[test]
+fn the_longest_log_fits_a_reply() {
+    fresh();
+    let change = ConfigChange { public_logs: Some(true), ..ConfigChange::default() };
+    mutate(|state| state.set_config("set_config", &change)).unwrap();
+    (0..1_000).for_each(|_| crate::logs::error(&"\u{1}".repeat(1_000)));
+    let (status, body) = get("/logs");
+    assert!(status == 200 && body.len() < 1_900_000, "{}", body.len());
+    assert!(serde_json::from_str::<serde_json::Value>(&body).unwrap()["entries"].as_array().unwrap().len() > 200);
+}
+
+#[test]
+fn metrics_are_what_a_prometheus_server_reads() {
+    fresh();
+    crate::meter::forget();
+    for (name, principal) in [("archive", 7), ("second", 8)] {
+        let exporter = Exporter { name: name.into(), principal: candid::Principal::from_slice(&[principal]) };
+        mutate(|state| state.register_exporter(&exporter)).unwrap();
+    }
+    crate::meter::count(crate::meter::Hot::AppendBlock, 250_000);
+    crate::meter::count(crate::meter::Hot::AppendBlock, 2_000_000_000);
+    let (_, text) = get("/metrics");
+    let scrape = prometheus_parse::Scrape::parse(text.lines().map(|line| Ok(line.to_string()))).unwrap();
+    // The parser takes sums and counts of histograms for figures of their own.
+    let base = |name: &'_ str| -> String {
+        let of =
+            |suffix: &str| name.strip_suffix(suffix).filter(|base| text.contains(&format!("# TYPE {base} histogram")));
+        of("_sum").or_else(|| of("_count")).unwrap_or(name).to_string()
+    };
+    let names: std::collections::BTreeSet<String> = scrape.samples.iter().map(|sample| base(&sample.metric)).collect();
+    for name in &names {
+        assert!(scrape.docs.contains_key(name), "{name} has no HELP");
+        assert!(text.contains(&format!("# TYPE {name} ")), "{name} has no TYPE");
+        let own = name.starts_with("coppice_") || name.starts_with("pruner_") || name.starts_with("utxo_");
+        assert!(own && !name.contains("cycles") && !name.contains("balance"), "{name}");
+        let counter = text.contains(&format!("# TYPE {name} counter"));
+        assert_eq!(counter, name.ends_with("_total"), "{name}: counters, and only they, end with _total");
+    }
+    // Each header once, and what belongs together stands together.
+    let types: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    assert_eq!(types.len(), types.iter().collect::<std::collections::BTreeSet<_>>().len());
+    for name in [
+        "pruner_processed_total",
+        "pruner_duration_seconds",
+        "utxo_cleanup_batch_duration_seconds",
+        "pruner_blob_deletion_pending",
+    ] {
+        assert!(names.contains(name), "{name}");
+    }
+    let of = |name: &str, label: Option<(&str, &str)>| {
+        let found = scrape.samples.iter().find(|sample| {
+            sample.metric == name && label.is_none_or(|(label, value)| sample.labels.get(label) == Some(value))
+        });
+        found.unwrap_or_else(|| panic!("{name}")).value.clone()
+    };
+    assert_eq!(of("coppice_healthy", None), prometheus_parse::Value::Gauge(1.0));
+    assert_eq!(of("coppice_exporter_lag_blocks", Some(("exporter", "second"))), prometheus_parse::Value::Gauge(0.0));
+    assert!(scrape.samples.iter().all(|sample| sample.metric != "coppice_problem"), "none is raised");
+    let prometheus_parse::Value::Histogram(buckets) =
+        of("coppice_message_instructions", Some(("method", "append_block")))
+    else {
+        panic!("no histogram");
+    };
+    let counts: Vec<(f64, f64)> = buckets.iter().map(|bucket| (bucket.less_than, bucket.count)).collect();
+    assert_eq!(
+        (counts.len(), counts[0], counts[1], counts[6], counts[7]),
+        (8, (1e5, 0.0), (3e5, 1.0), (1e9, 1.0), (f64::INFINITY, 2.0))
+    );
+    let methods = |text: &str| text.matches("coppice_message_instructions_count{").count();
+    assert_eq!(methods(&text), 1, "those that were called");
+    for hot in crate::meter::HOT_ALL {
+        crate::meter::count(hot, 1);
+    }
+    assert_eq!(methods(&get("/metrics").1), 12);
+}

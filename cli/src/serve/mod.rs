@@ -1,0 +1,61 @@
+//! `coppice serve`: a canister's dashboard, metrics, health and log on a local port, as a gateway would show them.
+//!
+//! ```text
+//! browser ── HTTP ──▶ 127.0.0.1:PORT ── http_request, a query ──▶ canister: of the demonstration, or on a network
+//! ```
+
+mod demonstration;
+mod gateway;
+
+pub use demonstration::Demonstration;
+pub use gateway::Gateway;
+
+use crate::args::ServeArgs;
+use crate::wasm;
+use anyhow::{Context, Result};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+/// Simulated time that has passed when the page is first shown: a day, so that its plots are full.
+const BEFORE: u64 = 86_400;
+
+/// Serves until the process is ended.
+///
+/// # Errors
+/// When the port is taken, the network cannot be reached, or the demonstration's canister refuses something.
+pub fn command(args: &ServeArgs) -> Result<()> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
+    if let Some(client) = args.network.connect()? {
+        let gateway = Gateway::bind(address)?;
+        eprintln!("{}/ shows canister {}; Ctrl-C ends it", gateway.url(), client.transport().canister());
+        return gateway.serve(&client);
+    }
+    let wasm = wasm::find(args.host.wasm.as_deref())?;
+    let gateway = Gateway::bind(address)?;
+    let mut demonstration = Demonstration::start(wasm, args.seed)?;
+    eprintln!("a day passes first …");
+    demonstration.pass(BEFORE)?;
+    let canister = demonstration.client();
+    println!("{}/?refresh=5", gateway.url());
+    eprintln!("a minute of the demonstration passes each {} ms; Ctrl-C ends it", args.minute_ms);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Where serving fails nobody looks at the clock any more.
+            if let Err(error) = gateway.serve(&canister) {
+                eprintln!("{error:#}");
+                std::process::exit(1);
+            }
+        });
+        run(&mut demonstration, Duration::from_millis(args.minute_ms))
+    })
+}
+
+/// Lets the demonstration's clock run.
+fn run(demonstration: &mut Demonstration, minute: Duration) -> Result<()> {
+    let mut next = Instant::now();
+    loop {
+        demonstration.step().context("the demonstration")?;
+        next = (next + minute).max(Instant::now());
+        std::thread::sleep(next - Instant::now());
+    }
+}

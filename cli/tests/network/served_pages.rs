@@ -1,0 +1,120 @@
+//! A canister's pages from a network: `coppice serve --network`, and what a gateway that verifies makes of an answer.
+
+use crate::net::Net;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use candid::{Decode, Encode, Principal};
+use coppice::serve::Gateway;
+use coppice_interface::HttpRequest as Asked;
+use coppice_interface::HttpResponse as Answer;
+use ic_http_certification::{HttpRequest, HttpResponse, StatusCode};
+use ic_response_verification::{MIN_VERIFICATION_VERSION, verify_request_response_pair};
+use serde_bytes::ByteBuf;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::Stdio;
+use std::time::SystemTime;
+
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn any_canisters_pages_are_served_on_a_local_port() {
+    let net = Net::start();
+    let gateway = Gateway::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let (client, address) = (net.client(), gateway.url().replace("http://", ""));
+    std::thread::scope(|scope| {
+        scope.spawn(|| gateway.serve(&client).unwrap());
+        let answer = get(&address, "/health");
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"healthy\":true"), "{answer}");
+        assert!(get(&address, "/").contains(&net.canister.to_string()));
+        // The network is gone for a while, and there again.
+        net.gateway.fail(1_000);
+        let answer = get(&address, "/health");
+        net.gateway.fail(0);
+        assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+        assert!(get(&address, "/health").starts_with("HTTP/1.1 200"));
+        gateway.stop();
+    });
+}
+
+#[test]
+fn the_command_serves_a_canister_of_a_network() {
+    let net = Net::start();
+    let mut command = net.command(&["serve", "--port", "0"]);
+    let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    let address =
+        said.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_else(|| panic!("{said}"));
+    let answer = get(address, "/metrics");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("coppice_healthy 1 "), "{answer}");
+}
+
+/// The embedded host's data certificate is the certified data alone; here the subnet signs them, and a gateway's own code verifies.
+#[test]
+fn a_gateway_that_verifies_passes_every_answer_on() {
+    let net = Net::start();
+    for (path, status) in [("/", 200), ("/metrics", 200), ("/health", 200), ("/logs", 403), ("/nothing?at=all", 404)] {
+        let asked = Asked {
+            method: "GET".into(),
+            url: path.into(),
+            headers: Vec::new(),
+            body: ByteBuf::new(),
+            certificate_version: Some(2),
+        };
+        let nobody = Principal::anonymous();
+        let reply = net.host.query_call(net.canister, nobody, "http_request", Encode!(&asked).unwrap()).unwrap();
+        let answer = Decode!(&reply, Answer).unwrap();
+        let signed = |value: &str, certificate: &[u8]| {
+            let (begin, rest) = value.split_once("certificate=:").unwrap();
+            let (data, rest) = rest.split_once(':').unwrap();
+            let data = BASE64.decode(data).unwrap();
+            assert_eq!(data.len(), 32, "a root");
+            (data, format!("{begin}certificate=:{}:{rest}", BASE64.encode(certificate)))
+        };
+        let certify = |headers: &[(String, String)], change: u8| -> Vec<(String, String)> {
+            let headers = headers.iter().map(|(name, value)| {
+                if name != "IC-Certificate" {
+                    return (name.clone(), value.clone());
+                }
+                let (mut data, _) = signed(value, &[]);
+                data[0] ^= change;
+                (name.clone(), signed(value, &net.gateway.certify(net.canister, &data)).1)
+            });
+            headers.collect()
+        };
+        let verify = |headers: Vec<(String, String)>| {
+            let response = HttpResponse::builder()
+                .with_status_code(StatusCode::from_u16(answer.status_code).unwrap())
+                .with_headers(headers)
+                .with_body(answer.body.to_vec())
+                .build();
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos();
+            let (request, canister) = (HttpRequest::get(path).build(), net.canister.as_slice());
+            let key = net.gateway.root_key();
+            verify_request_response_pair(
+                request,
+                response,
+                canister,
+                now,
+                300_000_000_000,
+                &key,
+                MIN_VERIFICATION_VERSION,
+            )
+        };
+        assert_eq!(answer.status_code, status, "{path}");
+        let verified = verify(certify(&answer.headers, 0)).unwrap_or_else(|error| panic!("{path}: {error}"));
+        assert_eq!(verified.verification_version, 2, "{path}");
+        // Of another root, or without a certificate, nothing is passed on.
+        assert!(verify(certify(&answer.headers, 1)).is_err(), "{path}");
+        assert!(verify(Vec::new()).is_err(), "{path}");
+    }
+}

@@ -1,0 +1,199 @@
+//! `coppice serve`: the pages of a canister on a local port, and what a real browser makes of them.
+
+use coppice::client::{Client, Wait};
+use coppice::embedded::Embedded;
+use coppice::serve::{Demonstration, Gateway};
+use coppice_interface::*;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const HOUR: u64 = 3_600;
+
+fn demonstration() -> Demonstration {
+    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
+    Demonstration::start(coppice::wasm::find(named.as_deref()).unwrap(), 1).unwrap()
+}
+
+fn bind() -> Gateway {
+    Gateway::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap()
+}
+
+/// Runs something while a canister is served.
+fn served<T>(gateway: &Gateway, canister: &Client<Embedded>, run: impl FnOnce() -> T) -> T {
+    struct Stop<'a>(&'a Gateway);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.stop();
+        }
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| gateway.serve(canister).unwrap());
+        let _stop = Stop(gateway);
+        run()
+    })
+}
+
+/// Status, headers and content of an answer.
+fn ask(gateway: &Gateway, method: &str, path: &str) -> (u16, String, String) {
+    let address = gateway.url().replace("http://", "");
+    let mut stream = TcpStream::connect(&address).unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), head.to_lowercase(), body.into())
+}
+
+#[test]
+fn the_demonstration_is_served_and_its_clock_runs() {
+    let mut demonstration = demonstration();
+    demonstration.pass(HOUR / 2).unwrap();
+    let (gateway, client) = (bind(), demonstration.client());
+    let canister = &*client;
+    served(&gateway, canister, || {
+        let (status, head, body) = ask(&gateway, "GET", "/health");
+        assert!(
+            status == 200 && head.contains("content-type: application/json") && body.contains("\"healthy\":true"),
+            "{body}"
+        );
+        assert!(
+            head.contains("x-coppice-source: one replica") && head.contains("ic-certificate: certificate=:"),
+            "{head}"
+        );
+        let (status, _, body) = ask(&gateway, "GET", "/metrics");
+        assert!(status == 200 && body.contains("\ncoppice_appended_blocks_total 30 "), "{body}");
+        assert_eq!(ask(&gateway, "GET", "/nothing").0, 404);
+        assert_eq!((ask(&gateway, "HEAD", "/").0, ask(&gateway, "HEAD", "/").2), (200, String::new()));
+        assert_eq!(ask(&gateway, "POST", "/").0, 405);
+        assert_eq!(ask(&gateway, "GET", "/logs?sort=desc").0, 200);
+        assert_eq!(ask(&gateway, "GET", &format!("/{}", "a".repeat(5_000))).0, 414);
+        demonstration.pass(60).unwrap();
+        assert!(ask(&gateway, "GET", "/metrics").2.contains("\ncoppice_appended_blocks_total 31 "));
+    });
+    // A port is somebody's.
+    let address = gateway.url().replace("http://", "").parse().unwrap();
+    let error = Gateway::bind(address).err().unwrap().to_string();
+    assert!(error.contains("--port"), "{error}");
+}
+
+/// A program in one of the directories of `PATH`.
+fn program(names: &[&str]) -> Option<PathBuf> {
+    let directories: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
+    names.iter().find_map(|name| directories.iter().map(|directory| directory.join(name)).find(|path| path.is_file()))
+}
+
+struct Browser {
+    node: PathBuf,
+    chromium: PathBuf,
+    script: PathBuf,
+    shots: PathBuf,
+}
+
+impl Browser {
+    fn find() -> Option<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let chromium = std::env::var_os("COPPICE_CHROMIUM").map(PathBuf::from);
+        let chromium = chromium.or_else(|| program(&["chromium-headless-shell", "chromium"]))?;
+        let (installed, shots) = (root.join("target/browser"), root.join("target/dashboard"));
+        if !installed.join("node_modules/playwright-core").is_dir() {
+            return None;
+        }
+        std::fs::create_dir_all(&shots).unwrap();
+        // Node looks for packages beside the script.
+        let script = installed.join("dashboard.mjs");
+        std::fs::copy(root.join("tests/browser/dashboard.mjs"), &script).unwrap();
+        Some(Self { node: program(&["node"])?, chromium, script, shots })
+    }
+
+    /// Has the browser look at the page, and answers what the plots draw.
+    fn look(&self, url: &str, name: &str, expected: &Value) -> BTreeMap<String, Value> {
+        let mut child = Command::new(&self.node)
+            .args([&self.script, &self.chromium])
+            .args([url, self.shots.to_str().unwrap(), name])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(expected.to_string().as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+/// What the canister itself answers at this moment.
+fn expected(canister: &Client<Embedded>) -> Value {
+    let prune: PruneStatus = canister.get_prune_status().wait().unwrap();
+    let storage: StorageStatus = canister.get_storage_status().wait().unwrap();
+    let export: ExportStatus = canister.get_export_status().wait().unwrap();
+    let health: Health = canister.health().wait().unwrap();
+    let pruner: UtxoPrunerStatus = canister.get_pruner_status().wait().unwrap();
+    let worst = health.problems.iter().map(|problem| problem.severity).min();
+    let verdict = match worst {
+        None | Some(Severity::Notice) => "well",
+        Some(Severity::Warning) => "warning",
+        Some(Severity::Critical) => "critical",
+    };
+    let lag = export.exporters.iter().map(|exporter| exporter.lag_blocks).max().unwrap();
+    let exporters: BTreeMap<&str, String> =
+        export.exporters.iter().map(|exporter| (exporter.name.as_str(), exporter.lag_blocks.to_string())).collect();
+    json!({
+        "figures": {
+            "head": prune.head.unwrap(),
+            "blocks": storage.blocks,
+            "pruned": prune.pruned_blocks,
+            "kept_bytes": prune.capacity_bytes,
+            "backlog": prune.backlog.blocks,
+            "billed_bytes": storage.billed_bytes,
+            "reusable_bytes": storage.reusable_bytes,
+            "utxo_records": storage.utxo.records,
+            "blobs_pending": pruner.blobs_pending,
+            "blobs_dead": pruner.blobs_dead,
+            "slowest_lag": lag,
+        },
+        "time": health.time.to_string(),
+        "verdict": verdict,
+        "problems": health.problems.iter().map(|problem| format!("{:?}", problem.code)).collect::<Vec<_>>(),
+        "exporters": exporters,
+    })
+}
+
+#[test]
+fn a_browser_shows_the_dashboard_of_the_demonstration() {
+    let Some(browser) = Browser::find() else {
+        println!(
+            "not run: no Chromium, or no playwright-core in target/browser (scripts/setup --with-browser installs both)"
+        );
+        return;
+    };
+    let mut demonstration = demonstration();
+    demonstration.pass(14 * HOUR).unwrap();
+    let (gateway, client) = (bind(), demonstration.client());
+    let canister = &*client;
+    let url = format!("{}/", gateway.url());
+    served(&gateway, canister, || {
+        let before = browser.look(&url, "well", &expected(canister));
+        assert_eq!(before.len(), 10, "five plots over two spans");
+        assert!(before["kept/day"]["samples"].as_u64().is_some_and(|samples| samples > 700), "{}", before["kept/day"]);
+        demonstration.pass(HOUR).unwrap();
+        // Somebody switches pruning off, and an exporter is gone.
+        canister.set_pruning_enabled(false).done().unwrap();
+        let gone = Exporter {
+            name: "an-exporter-with-a-name-as-long-as-a-name-may-be-which-is-64-bytes".chars().take(64).collect(),
+            principal: candid::Principal::from_slice(&[9]),
+        };
+        canister.register_exporter(&gone).done().unwrap();
+        demonstration.pass(HOUR).unwrap();
+        let now = expected(canister);
+        assert_eq!(now["verdict"], "warning", "{now}");
+        let after = browser.look(&url, "trouble", &now);
+        for (plot, before) in &before {
+            assert_ne!(before, &after[plot], "{plot} does not move");
+        }
+    });
+}

@@ -1,0 +1,127 @@
+//! Whether all is well, and what is to be done where it is not.
+
+use candid::CandidType;
+use serde::{Deserialize, Serialize};
+
+/// What is wrong. `docs/operations.md` says of each what raises it, what clears it and what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
+pub enum ProblemCode {
+    /// A timer is overdue: nothing is pruned, and nothing expires.
+    TimerOverdue,
+    /// Pruning has been behind for long.
+    PruneBehind,
+    /// Pruning is due and switched off.
+    PruningOff,
+    /// An exporter, or that there is none, holds back what is due.
+    ExportHeld,
+    /// Kept bytes have reached emergency water: appends are refused.
+    CapacityExhausted,
+    /// Kept bytes are above high water, and `min_kept_blocks` leave nothing to prune.
+    FloorHolds,
+    /// Liquid cycles are below `min_liquid_cycles`: the pruner is paused.
+    CyclesLow,
+    /// Liquid cycles pay for less than two calls of a timer: no timer runs.
+    TimersStopped,
+    /// Cycles are missing for stable memory to grow.
+    GrowthUnpaid,
+    /// For stable memory to grow, more cycles would be reserved than `reserved_cycles_limit` allows.
+    ReservationLimit,
+    /// Stable memory comes near `max_stable_pages`.
+    MemoryNearCap,
+    /// Stable memory cannot grow any more: `max_stable_pages` is reached.
+    MemoryAtCap,
+    /// Something damaged was skipped or written off, and no operator has acknowledged it.
+    Damaged,
+    /// Something damaged was skipped or written off, and an operator has acknowledged it.
+    DamageAcknowledged,
+    /// The head's record cannot be decoded.
+    HeadUnreadable,
+    /// Work of the daemon traps, and is passed over.
+    SetAside,
+    /// UTXO records are left alone, as looking at them trapped.
+    RecordsPassedOver,
+    /// Unmined UTXO records that cannot be read are set aside.
+    UnminedSetAside,
+    /// Parents of an old unmined UTXO record cannot be preserved: no record is pruned.
+    PreservationBlocked,
+    /// A job of the pruner of UTXO records failed, as finding what comes next trapped.
+    PrunerTrapped,
+    /// `unmined_tx_retention` is not below `block_height_retention`.
+    RetentionTooShort,
+    /// The upload of a block is open: no other block is appended.
+    UploadOpen,
+    /// No block was appended for `max_head_age_secs`.
+    HeadStale,
+    /// Blobs outside were given up: their UTXO records wait for an operator.
+    DeadBlobDeletions,
+}
+
+impl ProblemCode {
+    /// All of them, in their order.
+    pub const ALL: [Self; 24] = [
+        Self::TimerOverdue,
+        Self::PruneBehind,
+        Self::PruningOff,
+        Self::ExportHeld,
+        Self::CapacityExhausted,
+        Self::FloorHolds,
+        Self::CyclesLow,
+        Self::TimersStopped,
+        Self::GrowthUnpaid,
+        Self::ReservationLimit,
+        Self::MemoryNearCap,
+        Self::MemoryAtCap,
+        Self::Damaged,
+        Self::DamageAcknowledged,
+        Self::HeadUnreadable,
+        Self::SetAside,
+        Self::RecordsPassedOver,
+        Self::UnminedSetAside,
+        Self::PreservationBlocked,
+        Self::PrunerTrapped,
+        Self::RetentionTooShort,
+        Self::UploadOpen,
+        Self::HeadStale,
+        Self::DeadBlobDeletions,
+    ];
+}
+
+/// How bad a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
+pub enum Severity {
+    /// Appends are refused or about to be, the daemon does not work, or data is damaged.
+    Critical,
+    /// The problem becomes critical where nobody does anything.
+    Warning,
+    /// Worth knowing; all is well.
+    Notice,
+}
+
+/// Something that is wrong. Whoever asks may read it: it says nothing of balances.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct Problem {
+    /// What.
+    pub code: ProblemCode,
+    /// How bad it is.
+    pub severity: Severity,
+    /// A sentence with the figures of this case.
+    pub message: String,
+    /// Since when, in nanoseconds since the Unix epoch: since it began, where that is known, else since a message or a tick noticed it, at
+    /// most one a minute. A problem that none has noticed yet has the time of the question.
+    pub since: u64,
+    /// What to do, as a sentence.
+    pub action: String,
+}
+
+/// Whether all is well.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct Health {
+    /// There is no problem, or there are notices only.
+    pub healthy: bool,
+    /// What is wrong, the worst first.
+    pub problems: Vec<Problem>,
+    /// The canister's version.
+    pub version: String,
+    /// Nanoseconds since the Unix epoch.
+    pub time: u64,
+}

@@ -1,0 +1,250 @@
+//! What `health` says, by code: each is raised and cleared. Those that want a fault, cycles taken away or a job of the pruner are with their
+//! like: `cycles`, `traps`, `pruner`, and the unit tests of the canister for damaged records.
+
+use coppice_interface::*;
+use coppice_tests::blocks::{hash, plain, upload};
+use coppice_tests::client::Told;
+use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
+use std::time::Duration;
+
+const NS: u64 = 1_000_000_000;
+
+fn health(coppice: &Coppice) -> Health {
+    coppice.anyone().health().told()
+}
+
+fn found(coppice: &Coppice, code: ProblemCode) -> Option<Problem> {
+    health(coppice).problems.into_iter().find(|problem| problem.code == code)
+}
+
+/// A problem that must be there, and says what it should.
+fn raised(coppice: &Coppice, code: ProblemCode, severity: Severity, says: &str) -> Problem {
+    let health = health(coppice);
+    let problem = health.problems.iter().find(|problem| problem.code == code);
+    let problem = problem.unwrap_or_else(|| panic!("{code:?} is not raised: {health:?}")).clone();
+    assert!(problem.severity == severity && problem.message.contains(says), "{problem:?}");
+    assert!(problem.action.ends_with('.') && problem.since <= health.time && problem.since > 0, "{problem:?}");
+    let worst = health.problems.iter().map(|problem| problem.severity).min();
+    assert_eq!(health.healthy, worst == Some(Severity::Notice));
+    assert_eq!(health.problems[0].severity, worst.unwrap(), "the worst first");
+    problem
+}
+
+fn cleared(coppice: &Coppice, code: ProblemCode) {
+    assert_eq!(found(coppice, code), None);
+}
+
+fn policy(change: PrunePolicyArg) -> PrunePolicyArg {
+    PrunePolicyArg { min_kept_blocks: Some(0), ..change }
+}
+
+fn enable(coppice: &Coppice, enabled: bool) {
+    coppice.operator().set_pruning_enabled(enabled).told().unwrap();
+}
+
+fn configure(coppice: &Coppice, change: ConfigChange) {
+    coppice.operator().set_config(&change).told().unwrap();
+}
+
+#[test]
+fn nothing_is_wrong_with_a_new_canister() {
+    let coppice = Coppice::new();
+    let health = health(&coppice);
+    assert_eq!((health.healthy, health.problems), (true, vec![]));
+}
+
+#[test]
+fn a_timer_is_overdue_until_it_fires() {
+    let coppice = Coppice::new();
+    let start = health(&coppice).time;
+    coppice.pass(60);
+    // The net may be one interval late.
+    coppice.ic.advance_time(Duration::from_secs(1_130));
+    cleared(&coppice, ProblemCode::TimerOverdue);
+    coppice.ic.advance_time(Duration::from_secs(1_000));
+    let problem = raised(&coppice, ProblemCode::TimerOverdue, Severity::Critical, "the timer for blocks is overdue by");
+    assert!(problem.since.abs_diff(start + 600 * NS) < 30 * NS, "since it was due: {problem:?}");
+    coppice.pass(0);
+    cleared(&coppice, ProblemCode::TimerOverdue);
+}
+
+#[test]
+fn pruning_that_is_behind_for_long_says_when_it_will_be_done() {
+    let coppice = Coppice::new();
+    coppice.append_plain(0..200, 10);
+    coppice
+        .set_policy(policy(PrunePolicyArg { retain_blocks: Some(1), max_ops_per_tick: Some(1), ..Default::default() }))
+        .unwrap();
+    (0..10).for_each(|_| coppice.pass(60));
+    cleared(&coppice, ProblemCode::PruneBehind);
+    (0..4).for_each(|_| coppice.pass(60));
+    let problem = raised(&coppice, ProblemCode::PruneBehind, Severity::Warning, "done in about");
+    let behind = coppice.prune_status().backlog.behind_since.unwrap();
+    assert_eq!(problem.since, behind * NS);
+    coppice.set_policy(PrunePolicyArg { max_ops_per_tick: Some(10_000), ..Default::default() }).unwrap();
+    (0..3).for_each(|_| coppice.pass(60));
+    cleared(&coppice, ProblemCode::PruneBehind);
+}
+
+#[test]
+fn pruning_that_is_due_and_switched_off() {
+    let coppice = Coppice::new();
+    coppice.append_plain(0..9, 10);
+    coppice.set_policy(policy(PrunePolicyArg { retain_blocks: Some(1), ..Default::default() })).unwrap();
+    enable(&coppice, false);
+    raised(&coppice, ProblemCode::PruningOff, Severity::Warning, "switched off");
+    enable(&coppice, true);
+    coppice.pass(60);
+    cleared(&coppice, ProblemCode::PruningOff);
+}
+
+#[test]
+fn an_exporter_that_holds_pruning_is_named_with_the_time_to_emergency() {
+    let coppice = Coppice::new();
+    coppice.register(Who::Exporter);
+    let target_bytes = Some(1 << 30);
+    let lag =
+        PrunePolicyArg { retain_blocks: Some(1), max_export_lag_secs: Some(100), target_bytes, ..Default::default() };
+    coppice.set_policy(policy(lag)).unwrap();
+    coppice.pass(60);
+    for number in 0..10 {
+        coppice.append_plain(number..number + 1, 1_000);
+        coppice.pass(10);
+    }
+    coppice.pass(60);
+    cleared(&coppice, ProblemCode::ExportHeld);
+    coppice.pass(101);
+    let problem = raised(
+        &coppice,
+        ProblemCode::ExportHeld,
+        Severity::Warning,
+        "by exporter Exporter (max_export_lag_secs is 100)",
+    );
+    assert!(problem.message.contains("emergency water in about "), "{problem:?}");
+    let since = coppice.prune_status().backlog.held_since.unwrap();
+    assert_eq!(problem.since, since * NS);
+    coppice.ack(Who::Exporter, 9, &hash(9)).unwrap();
+    coppice.pass(60);
+    cleared(&coppice, ProblemCode::ExportHeld);
+    // Nobody who must be there.
+    coppice.remove_exporter(Who::Exporter, true).unwrap();
+    configure(&coppice, ConfigChange { require_export: Some(true), ..Default::default() });
+    coppice.append_plain(10..20, 1_000);
+    (0..3).for_each(|_| coppice.pass(60));
+    raised(&coppice, ProblemCode::ExportHeld, Severity::Warning, "no exporter is registered");
+    configure(&coppice, ConfigChange { require_export: Some(false), ..Default::default() });
+    coppice.pass(60);
+    cleared(&coppice, ProblemCode::ExportHeld);
+}
+
+#[test]
+fn emergency_water_and_a_floor_that_holds() {
+    let coppice = Coppice::new();
+    let target_bytes = Some(20 * u64::from(LOG_CLASS));
+    coppice.set_policy(policy(PrunePolicyArg { target_bytes, ..Default::default() })).unwrap();
+    enable(&coppice, false);
+    let mut number = 0;
+    while coppice.append(&plain(number, 3, 50_000)).is_ok() {
+        number += 1;
+    }
+    raised(
+        &coppice,
+        ProblemCode::CapacityExhausted,
+        Severity::Critical,
+        "appends are refused; held by the daemon, which is switched off",
+    );
+    enable(&coppice, true);
+    coppice.pass(60);
+    cleared(&coppice, ProblemCode::CapacityExhausted);
+    // The floor is more than there is.
+    coppice.set_policy(PrunePolicyArg { min_kept_blocks: Some(1_000), ..Default::default() }).unwrap();
+    for next in 0..20 {
+        coppice.append(&plain(number + next, 3, 50_000)).unwrap();
+    }
+    coppice.pass(60);
+    raised(&coppice, ProblemCode::FloorHolds, Severity::Warning, "min_kept_blocks");
+    coppice.set_policy(PrunePolicyArg { min_kept_blocks: Some(1), ..Default::default() }).unwrap();
+    coppice.pass(60);
+    cleared(&coppice, ProblemCode::FloorHolds);
+}
+
+#[test]
+fn the_cap_is_near_and_then_reached() {
+    let coppice = Coppice::new();
+    coppice.append_plain(0..1, 10);
+    let cap = |pages: u64| configure(&coppice, ConfigChange { max_stable_pages: Some(pages), ..Default::default() });
+    // No cap may be lower than what an empty canister takes, and a bucket of memory has 256 pages.
+    let mut number = 1;
+    while coppice.storage().billed_bytes >> 16 < 4_096 {
+        coppice.append_plain(number..number + 1, 1_900_000);
+        number += 1;
+    }
+    let billed = coppice.storage().billed_bytes >> 16;
+    for (left, near, at) in
+        [(0, false, true), (255, false, true), (256, true, false), (1_023, true, false), (1_024, false, false)]
+    {
+        cap(billed + left);
+        assert_eq!(found(&coppice, ProblemCode::MemoryNearCap).is_some(), near, "{left} pages are left");
+        assert_eq!(found(&coppice, ProblemCode::MemoryAtCap).is_some(), at, "{left} pages are left");
+    }
+    // A twentieth of a large cap is to be left.
+    cap(8_192_000);
+    cleared(&coppice, ProblemCode::MemoryNearCap);
+}
+
+#[test]
+fn an_open_upload_is_a_notice_and_all_is_well() {
+    let coppice = Coppice::new();
+    let (begin, _) = upload(&plain(0, 3, 5_000), 1_000);
+    coppice.producer().begin_block(&begin).told().unwrap();
+    raised(&coppice, ProblemCode::UploadOpen, Severity::Notice, "the upload of block 0 is open");
+    assert!(health(&coppice).healthy);
+    coppice.producer().abort_block(0).told().unwrap();
+    cleared(&coppice, ProblemCode::UploadOpen);
+}
+
+#[test]
+fn a_head_goes_stale_and_knows_since_when() {
+    let coppice = Coppice::new();
+    let settings =
+        |secs: u64| configure(&coppice, ConfigChange { max_head_age_secs: Some(secs), ..Default::default() });
+    settings(3_600);
+    // A chain that was never begun has no head.
+    (0..8).for_each(|_| coppice.pass(600));
+    cleared(&coppice, ProblemCode::HeadStale);
+    coppice.append_plain(0..3, 10);
+    let appended = health(&coppice).time;
+    (0..6).for_each(|_| coppice.pass(590));
+    cleared(&coppice, ProblemCode::HeadStale);
+    coppice.upgrade();
+    (0..3).for_each(|_| coppice.pass(600));
+    let problem = raised(&coppice, ProblemCode::HeadStale, Severity::Warning, "the head is block 2");
+    assert!(problem.since.abs_diff(appended) < 700 * NS, "{problem:?}, appended at {appended}");
+    settings(0);
+    cleared(&coppice, ProblemCode::HeadStale);
+    settings(3_600);
+    raised(&coppice, ProblemCode::HeadStale, Severity::Warning, "no block was appended for");
+    coppice.append_plain(3..4, 10);
+    coppice.pass(60);
+    cleared(&coppice, ProblemCode::HeadStale);
+    settings(u64::MAX);
+    coppice.pass(600);
+    cleared(&coppice, ProblemCode::HeadStale);
+}
+
+/// The first message or tick that notices a problem says since when it is, and nobody says it anew.
+#[test]
+fn since_when_is_kept_over_an_upgrade() {
+    let coppice = Coppice::with(InitArg { max_stable_pages: Some(4_096), ..default_arg() });
+    let mut number = 0;
+    while coppice.append(&plain(number, 1, 1_900_000)).is_ok() {
+        number += 1;
+    }
+    coppice.pass(600);
+    let first = raised(&coppice, ProblemCode::MemoryAtCap, Severity::Critical, "max_stable_pages");
+    coppice.pass(600);
+    coppice.upgrade();
+    coppice.pass(600);
+    let later = raised(&coppice, ProblemCode::MemoryAtCap, Severity::Critical, "max_stable_pages");
+    assert_eq!((first.since, health(&coppice).time > later.since + 600 * NS), (later.since, true));
+}
