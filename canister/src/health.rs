@@ -205,7 +205,10 @@ impl State {
             found.push(Finding { since: Some(due), ..finding(ProblemCode::TimerOverdue, message) });
         }
         found.extend(self.pruner.problems(&self.chain, &self.blobs, &self.constraints(), due, deep));
-        if let Some(held_by) = self.pruner.exhausted(&self.chain, &self.blobs, || self.constraints()) {
+        if !deep && self.pruner.at_emergency(&self.chain, &self.blobs) {
+            // Who holds it is asked anew for a sentence only.
+            found.push(finding(ProblemCode::CapacityExhausted, ""));
+        } else if let Some(held_by) = self.pruner.exhausted(&self.chain, &self.blobs, || self.constraints()) {
             let message = format!("emergency water is reached, appends are refused; held by {}", holder(&held_by));
             found.push(finding(ProblemCode::CapacityExhausted, message));
         }

@@ -23,7 +23,7 @@ impl Pruner {
     ///
     /// What an upload reserves is not the chain's yet, and a block that alone is over the mark can only be pruned once
     /// `min_kept_blocks` stand behind it: where pruning could free nothing, refusing appends would be for ever.
-    fn at_emergency(&self, chain: &ChainStore, blobs: &BlobStore) -> bool {
+    pub fn at_emergency(&self, chain: &ChainStore, blobs: &BlobStore) -> bool {
         self.above_emergency(chain, blobs) && self.can_free(chain)
     }
 
