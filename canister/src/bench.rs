@@ -77,8 +77,8 @@ fn block(number: u64, ids: impl ExactSizeIterator<Item = [u8; 32]>) -> AppendBlo
     let digest = ByteBuf::from(vec![0; 32]);
     AppendBlock {
         number,
-        hash: ByteBuf::from(key(number)),
-        parent_hash: ByteBuf::from(key(number.wrapping_sub(1))),
+        hash: key(number).into(),
+        parent_hash: key(number.wrapping_sub(1)).into(),
         timestamp: 0,
         body: ByteBuf::new(),
         receipts: ByteBuf::new(),

@@ -247,7 +247,7 @@ fn export_blocks(cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportP
 /// the number below which all blocks are acknowledged, which a lower or a repeated acknowledgement leaves as it is.
 #[candid_method(update)]
 #[update(guard = "exporter", hidden = true, decode_with = "wire::args")]
-fn ack_exported(number: u64, hash: ByteBuf) -> Result<u64, AckError> {
+fn ack_exported(number: u64, hash: BlockHash) -> Result<u64, AckError> {
     daemon::arm_work();
     counted(Hot::AckExported, || {
         mutate(|state| state.exporters.acknowledge(&state.chain, runtime::caller(), number, &hash))

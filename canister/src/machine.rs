@@ -148,8 +148,8 @@ impl Machine {
         let of_block: Vec<(u32, &[u8])> = keys.iter().map(|(at, key)| (*at, key.as_slice())).collect();
         let mut block = with_keys(block(number, &ids, draft.body), &of_block);
         // No two blocks have one hash, on any fork.
-        block.hash = ByteBuf::from(hash(serial, 1));
-        block.parent_hash = self.model.kept.back().map_or_else(ByteBuf::new, |made| made.block.hash.clone());
+        block.hash = hash(serial, 1).into();
+        block.parent_hash = self.model.kept.back().map_or_else(BlockHash::default, |made| made.block.hash.clone());
         Made { serial, block, ids, keys, damaged: false }
     }
 
@@ -353,7 +353,7 @@ impl Machine {
             let chain = &state.chain;
             chain.state().head().map(|head| chain.hash(head).unwrap_or_default().to_bytes())
         });
-        let head_hash = if right { expected.clone().unwrap_or_default() } else { ByteBuf::from(vec![1, 2, 3]) };
+        let head_hash = if right { expected.clone().unwrap_or_default() } else { [1, 2, 3].into() };
         let arg = ResetChain { head_hash, drop_unexported: dropping };
         let answer = self.sent(|| crate::reset_chain(arg.clone()));
         let next = self.model.next();

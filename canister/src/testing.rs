@@ -34,8 +34,8 @@ pub fn block(number: u64, ids: &[[u8; 32]], body: usize) -> AppendBlock {
     let body: Vec<u8> = (0..body).map(|i| (i as u64).wrapping_mul(number + 31) as u8).collect();
     let block = AppendBlock {
         number,
-        hash: ByteBuf::from(hash(number, 0)),
-        parent_hash: ByteBuf::from(hash(number.wrapping_sub(1), 0)),
+        hash: hash(number, 0).into(),
+        parent_hash: hash(number.wrapping_sub(1), 0).into(),
         timestamp: 1_600_000_000 + number,
         body: ByteBuf::from(body),
         receipts: ByteBuf::from(encode_receipts(&receipts).unwrap()),

@@ -79,8 +79,8 @@ pub fn block(place: &Place, segments: Segments) -> AppendBlock {
     let [body, receipts, index] = segments.map(ByteBuf::from);
     AppendBlock {
         number: place.number,
-        hash: ByteBuf::from(place.hash),
-        parent_hash: ByteBuf::from(place.parent),
+        hash: place.hash.into(),
+        parent_hash: place.parent.into(),
         timestamp: place.timestamp,
         body,
         receipts,

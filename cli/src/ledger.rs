@@ -1,7 +1,7 @@
 //! What was appended, to hold the canister's answers against.
 
 use crate::feed::{self, ID};
-use coppice_interface::{AppendBlock, BlockHeader, BySegment};
+use coppice_interface::{AppendBlock, BlockHash, BlockHeader, BySegment};
 use serde_bytes::ByteBuf;
 use std::collections::HashMap;
 
@@ -11,9 +11,9 @@ pub struct Entry {
     /// Block number.
     pub number: u64,
     /// Block hash.
-    pub hash: ByteBuf,
+    pub hash: BlockHash,
     /// The parent's hash.
-    pub parent_hash: ByteBuf,
+    pub parent_hash: BlockHash,
     /// Unix seconds.
     pub timestamp: u64,
     /// Bytes of body, receipts and index.

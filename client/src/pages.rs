@@ -106,14 +106,14 @@ mod tests {
     use serde_bytes::ByteBuf;
 
     fn at(number: u64) -> ExportCursor {
-        ExportCursor { number, hash: ByteBuf::from([1]), segment: 3, offset: 0, rollbacks: 0 }
+        ExportCursor { number, hash: [1].into(), segment: 3, offset: 0, rollbacks: 0 }
     }
 
     fn page(number: Option<u64>, cursor: u64) -> Result<ExportPage, ExportError> {
         let chunk = |number| ExportChunk {
             number,
-            hash: ByteBuf::from([1]),
-            parent_hash: ByteBuf::new(),
+            hash: [1].into(),
+            parent_hash: BlockHash::default(),
             timestamp: 0,
             segment: 0,
             offset: 0,
@@ -147,12 +147,12 @@ mod tests {
     fn a_list_goes_on_over_empty_pages_and_ends_once() {
         let found = |block_number| KeyTransaction {
             block_number,
-            block_hash: ByteBuf::from([1]),
+            block_hash: [1].into(),
             position: 0,
             id: ByteBuf::from([0; 32]),
         };
         let cursor =
-            KeyCursor { block_number: 3, block_hash: ByteBuf::from([1]), position: 0, key: 0, newest: 9, rollbacks: 0 };
+            KeyCursor { block_number: 3, block_hash: [1].into(), position: 0, key: 0, newest: 9, rollbacks: 0 };
         let page = |numbers: &[u64], more: bool| {
             let transactions = numbers.iter().copied().map(found).collect();
             Ok::<_, KeyError>(KeyPage { transactions, cursor: more.then(|| cursor.clone()) })

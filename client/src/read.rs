@@ -72,8 +72,8 @@ mod tests {
     fn too_large() -> Script {
         let header = BlockHeader {
             number: 7,
-            hash: ByteBuf::from([1; 32]),
-            parent_hash: ByteBuf::from([0; 32]),
+            hash: [1; 32].into(),
+            parent_hash: [0; 32].into(),
             timestamp: 0,
             monotonic_timestamp: 0,
             transactions: 0,

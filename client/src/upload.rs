@@ -147,7 +147,7 @@ mod tests {
 
     fn long() -> AppendBlock {
         let body = ByteBuf::from(vec![7; MAX_APPEND + 1]);
-        AppendBlock { number: 5, hash: ByteBuf::from([1]), body, ..AppendBlock::default() }
+        AppendBlock { number: 5, hash: [1].into(), body, ..AppendBlock::default() }
     }
 
     #[test]

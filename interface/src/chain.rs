@@ -1,6 +1,6 @@
 //! Blocks, uploads and reads.
 
-use crate::{BlobPtr, BySegment, HeldBy};
+use crate::{BlobPtr, BlockHash, BySegment, HeldBy};
 use candid::{CandidType, Principal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -11,9 +11,9 @@ pub struct AppendBlock {
     /// The block's number: one above the head's; any number for the first block.
     pub number: u64,
     /// The block's hash: opaque, 1 to 32 bytes.
-    pub hash: ByteBuf,
+    pub hash: BlockHash,
     /// The hash of the block before, which is the head; not checked for the first block.
-    pub parent_hash: ByteBuf,
+    pub parent_hash: BlockHash,
     /// The block's time as the chain says, in Unix seconds.
     pub timestamp: u64,
     /// The body segment: opaque bytes.
@@ -35,9 +35,9 @@ pub struct BeginBlock {
     /// The block's number: one above the head's; any number for the first block.
     pub number: u64,
     /// The block's hash: opaque, 1 to 32 bytes.
-    pub hash: ByteBuf,
+    pub hash: BlockHash,
     /// The hash of the block before, which is the head; not checked for the first block.
-    pub parent_hash: ByteBuf,
+    pub parent_hash: BlockHash,
     /// The block's time as the chain says, in Unix seconds.
     pub timestamp: u64,
     /// The bytes of each segment.
@@ -83,7 +83,7 @@ pub struct BlockId {
     /// The block's number.
     pub number: u64,
     /// The block's hash.
-    pub hash: ByteBuf,
+    pub hash: BlockHash,
 }
 
 /// Why a block was not appended. Nothing has changed.
@@ -99,7 +99,7 @@ pub enum AppendError {
     /// The parent is not the head.
     WrongParent {
         /// The head's hash.
-        expected: ByteBuf,
+        expected: BlockHash,
     },
     /// The number was pruned.
     Pruned {
@@ -191,7 +191,7 @@ pub enum UploadError {
         /// The number of the block that is uploaded.
         number: u64,
         /// The hash of the block that is uploaded.
-        hash: ByteBuf,
+        hash: BlockHash,
     },
     /// The upload has no chunk with this number.
     ChunkOutOfRange {
@@ -232,9 +232,9 @@ pub struct BlockHeader {
     /// The block's number.
     pub number: u64,
     /// The block's hash.
-    pub hash: ByteBuf,
+    pub hash: BlockHash,
     /// The hash of the block before.
-    pub parent_hash: ByteBuf,
+    pub parent_hash: BlockHash,
     /// The block's time as the chain says, in Unix seconds.
     pub timestamp: u64,
     /// `min(now, max(previous, timestamp))` at append, in Unix seconds: the time that retention goes by.
@@ -308,7 +308,7 @@ pub struct TransactionLocation {
     /// The number of the transaction's block.
     pub block_number: u64,
     /// The hash of the transaction's block.
-    pub block_hash: ByteBuf,
+    pub block_hash: BlockHash,
     /// The transaction's position in the block, from 0.
     pub position: u32,
 }
@@ -382,7 +382,7 @@ pub struct Rollback {
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ResetChain {
     /// The head's hash; empty where its record cannot be decoded.
-    pub head_hash: ByteBuf,
+    pub head_hash: BlockHash,
     /// True where the chain is to go though an exporter has not acknowledged all blocks, which are lost to it then.
     pub drop_unexported: bool,
 }
@@ -404,7 +404,7 @@ pub enum ResetError {
     /// The head is another block.
     WrongHash {
         /// The hash of the head.
-        expected: ByteBuf,
+        expected: BlockHash,
     },
     /// An upload is open; abort it first.
     UploadOpen {

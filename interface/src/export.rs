@@ -1,5 +1,6 @@
 //! Exporters, pages of blocks, acknowledgements.
 
+use crate::BlockHash;
 use candid::{CandidType, Principal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -10,7 +11,7 @@ pub struct ExportCursor {
     /// The number of the block that was read last.
     pub number: u64,
     /// The hash of the block that was read last: should the chain have another block there, it was reorganised.
-    pub hash: ByteBuf,
+    pub hash: BlockHash,
     /// The segment that comes next: 0 body, 1 receipts, 2 index; 3: the block was handed out whole.
     pub segment: u8,
     /// Bytes of that segment that were handed out.
@@ -27,9 +28,9 @@ pub struct ExportChunk {
     /// The block's number.
     pub number: u64,
     /// The block's hash.
-    pub hash: ByteBuf,
+    pub hash: BlockHash,
     /// The hash of the block before.
-    pub parent_hash: ByteBuf,
+    pub parent_hash: BlockHash,
     /// The block's time as the chain says, in Unix seconds.
     pub timestamp: u64,
     /// The segment: 0 body, 1 receipts, 2 index.
@@ -167,7 +168,7 @@ pub enum AckError {
     /// The chain has another block under this number.
     WrongHash {
         /// The hash of the chain's block.
-        expected: ByteBuf,
+        expected: BlockHash,
     },
     /// The block's record cannot be decoded; a later one can be acknowledged.
     Corrupt,

@@ -75,4 +75,11 @@ hash! {
     Txid;
     /// The hash of an output: SHA-256(txid ‖ VarInt(vout) ‖ locking script ‖ VarInt(satoshis)), in internal order.
     UtxoHash;
+    /// The hash of a block: opaque, 1 to 32 bytes.
+    ///
+    /// ```compile_fail
+    /// # use coppice_interface::{BlockId, Txid};
+    /// let block = BlockId { number: 1, hash: Txid::from([7; 32]) };
+    /// ```
+    BlockHash;
 }

@@ -1,5 +1,6 @@
 //! Looking secondary keys up.
 
+use crate::BlockHash;
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -11,7 +12,7 @@ pub struct KeyCursor {
     /// The block that was read last: all that is newer was handed out.
     pub block_number: u64,
     /// The hash of the block that was read last.
-    pub block_hash: ByteBuf,
+    pub block_hash: BlockHash,
     /// The position in the block that was read last, from which on the transactions that have the key were handed out.
     pub position: u32,
     /// The key in the index segment of the block that was read last, from 0, with which the reading goes on.
@@ -28,7 +29,7 @@ pub struct KeyTransaction {
     /// The number of the transaction's block.
     pub block_number: u64,
     /// The hash of the transaction's block.
-    pub block_hash: ByteBuf,
+    pub block_hash: BlockHash,
     /// The transaction's position in the block, from 0.
     pub position: u32,
     /// The transaction's id.

@@ -60,8 +60,8 @@ pub fn block(number: u64, ids: &[[u8; 32]], body: usize) -> AppendBlock {
     let body: Vec<u8> = (0..body).map(|i| (i as u64).wrapping_mul(number | 1).to_le_bytes()[1]).collect();
     let mut block = AppendBlock {
         number,
-        hash: ByteBuf::from(hash(number)),
-        parent_hash: ByteBuf::from(hash(number.wrapping_sub(1))),
+        hash: hash(number).into(),
+        parent_hash: hash(number.wrapping_sub(1)).into(),
         timestamp: 1_600_000_000u64.wrapping_add(number),
         body: ByteBuf::from(body),
         receipts: ByteBuf::from(receipts(number, ids.len())),

@@ -184,7 +184,7 @@ impl Coppice {
 
     /// `ack_exported`.
     pub fn ack(&self, who: Who, number: u64, hash: &[u8]) -> Result<u64, AckError> {
-        self.by(who).ack_exported(number, hash).told()
+        self.by(who).ack_exported(number, &hash.into()).told()
     }
 
     /// `export_blocks`.

@@ -348,7 +348,7 @@ fn a_block_that_is_passed_over_loses_its_own_blobs_alone() {
         append(&mut chain, &mut blobs, &own(number, 10)).unwrap();
         assert_eq!(chain.remove_oldest(&mut blobs).unwrap().faults, Vec::<String>::new());
     }
-    assert_eq!(chain.hash(999).map(|kept| kept.to_bytes().into_vec()), Some(hash(999, 0).to_vec()));
+    assert_eq!(chain.hash(999).map(Hash::to_bytes), Some(hash(999, 0).into()));
     native::with(|world| world.log.clear());
 }
 

@@ -24,8 +24,8 @@ fn keyed(number: u64, keys: &[(u32, &[u8])], body: usize) -> AppendBlock {
 /// The block on fork `fork`, on a parent of fork `parent`.
 fn on_fork(block: AppendBlock, fork: u8, parent: u8) -> AppendBlock {
     AppendBlock {
-        hash: ByteBuf::from(hash(block.number, fork)),
-        parent_hash: ByteBuf::from(hash(block.number.wrapping_sub(1), parent)),
+        hash: hash(block.number, fork).into(),
+        parent_hash: hash(block.number.wrapping_sub(1), parent).into(),
         ..block
     }
 }
@@ -152,7 +152,7 @@ fn a_reader_is_told_of_a_reorg_that_it_has_seen_the_blocks_of() {
     assert_eq!(with(|cursor| cursor.rollbacks += 1), Err(KeyError::Behind { head: Some(5) }));
     assert_eq!(with(|cursor| cursor.block_number = 6), Err(KeyError::Behind { head: Some(5) }));
     let bad = |page: Result<KeyPage, KeyError>| assert!(matches!(page, Err(KeyError::BadCursor { .. })), "{page:?}");
-    bad(with(|cursor| cursor.block_hash = ByteBuf::from([9; 32])));
+    bad(with(|cursor| cursor.block_hash = [9; 32].into()));
     bad(with(|cursor| cursor.key = 1));
     bad(with(|cursor| cursor.key = u32::MAX));
     bad(with(|cursor| cursor.block_number = 4));
@@ -350,12 +350,12 @@ impl World {
         let keys: Vec<(u32, &[u8])> = keys.iter().map(|(transaction, key)| (*transaction, key.as_slice())).collect();
         self.serial += 1;
         AppendBlock {
-            hash: ByteBuf::from(hash(number, self.serial)),
+            hash: hash(number, self.serial).into(),
             parent_hash: self
                 .chain
                 .state()
                 .head()
-                .map_or_else(ByteBuf::new, |head| self.chain.hash(head).unwrap().to_bytes()),
+                .map_or_else(BlockHash::default, |head| self.chain.hash(head).unwrap().to_bytes()),
             ..keyed(number, &keys, body)
         }
     }

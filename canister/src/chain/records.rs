@@ -22,8 +22,8 @@
 
 use super::{ids, keys};
 use crate::memory::{GrowError, Region, WASM_PAGE};
+use coppice_interface::BlockHash;
 use coppice_interface::segments::{MAX_BLOCK, Segment};
-use serde_bytes::ByteBuf;
 
 const MAGIC: [u8; 4] = *b"CPBR";
 const VERSION: u16 = 2;
@@ -71,10 +71,10 @@ impl Hash {
 
     /// A copy of its bytes.
     #[inline]
-    pub fn to_bytes(self) -> ByteBuf {
+    pub fn to_bytes(self) -> BlockHash {
         let mut bytes = self.bytes.to_vec();
         bytes.truncate(usize::from(self.len));
-        ByteBuf::from(bytes)
+        BlockHash::from(bytes)
     }
 
     /// Its bytes.

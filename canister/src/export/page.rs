@@ -6,7 +6,7 @@
 
 use crate::blob::BlobStore;
 use crate::chain::{BlockRecord, ChainStore, Hash, MAX_REPLY, Segment};
-use coppice_interface::{ExportChunk, ExportCursor, ExportError, ExportPage};
+use coppice_interface::{BlockHash, ExportChunk, ExportCursor, ExportError, ExportPage};
 use serde_bytes::ByteBuf;
 
 /// Bytes of a chunk in a reply beside its payload, generously.
@@ -117,13 +117,13 @@ impl Place {
 }
 
 /// The hash of a kept block, or of the one before the oldest where that is `whole`; `None` for any other.
-fn hash_of_kept(chain: &ChainStore, number: u64, whole: bool) -> Result<Option<ByteBuf>, Stop> {
+fn hash_of_kept(chain: &ChainStore, number: u64, whole: bool) -> Result<Option<BlockHash>, Stop> {
     let oldest = chain.state().oldest;
     if number >= oldest || whole && number + 1 == oldest { hash_of(chain, number) } else { Ok(None) }
 }
 
 /// The hash of a kept block, or of the one before the oldest; `None` behind the head.
-fn hash_of(chain: &ChainStore, number: u64) -> Result<Option<ByteBuf>, Stop> {
+fn hash_of(chain: &ChainStore, number: u64) -> Result<Option<BlockHash>, Stop> {
     let state = chain.state();
     if !state.started || number >= state.next {
         return Ok(None);
@@ -147,7 +147,7 @@ fn bad(why: String) -> ExportError {
 }
 
 /// The cursor behind a whole block.
-fn behind(chain: &ChainStore, number: u64, hash: ByteBuf) -> ExportCursor {
+fn behind(chain: &ChainStore, number: u64, hash: BlockHash) -> ExportCursor {
     ExportCursor { number, hash, segment: WHOLE, offset: 0, rollbacks: chain.rollbacks().count() }
 }
 

@@ -4,7 +4,7 @@ use crate::chain::Admission;
 use crate::memory;
 use crate::runtime::native;
 use crate::testing::{block, fresh, hash, id, reopen};
-use coppice_interface::{AppendBlock, ExportCursor, ExportError, ExportPage};
+use coppice_interface::{AppendBlock, BlockHash, ExportCursor, ExportError, ExportPage};
 use serde_bytes::ByteBuf;
 
 const CLASS: u32 = 64 << 10;
@@ -32,7 +32,7 @@ impl World {
     fn append_fork(&mut self, numbers: std::ops::Range<u64>, fork: u8, body: usize) {
         for number in numbers {
             let mut block = block(number, &[id(number)], body);
-            block.hash = ByteBuf::from(hash(number, fork));
+            block.hash = hash(number, fork).into();
             let parent = self.chain.state().head().and_then(|head| self.chain.hash(head));
             block.parent_hash = parent.map_or(block.parent_hash, |hash| hash.to_bytes());
             self.append(&block);
@@ -83,7 +83,7 @@ fn segments(block: &AppendBlock) -> [Vec<u8>; 3] {
 }
 
 fn whole(number: u64, fork: u8) -> ExportCursor {
-    ExportCursor { number, hash: ByteBuf::from(hash(number, fork)), segment: 3, offset: 0, rollbacks: 0 }
+    ExportCursor { number, hash: hash(number, fork).into(), segment: 3, offset: 0, rollbacks: 0 }
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_reorg_names_the_common_ancestor_and_where_to_go_on() {
         let error = world.page(Some(at_head.clone()), 0).unwrap_err();
         let ExportError::Reorged { common_ancestor, cursor } = error else { panic!("{error:?}") };
         assert_eq!((common_ancestor, cursor.number, cursor.segment), (6, 6, 3));
-        assert_eq!(cursor.hash, ByteBuf::from(hash(6, 0)));
+        assert_eq!(cursor.hash, BlockHash::from(hash(6, 0)));
         let (blocks, _) = world.pull(Some(cursor), 0);
         assert!(blocks.iter().all(|(number, _)| *number > 6));
         assert!(matches!(world.page(Some(inside.clone()), 0), Err(ExportError::Reorged { common_ancestor: 6, .. })));
@@ -267,7 +267,7 @@ fn the_slowest_exporter_is_the_guard() {
     assert_eq!(acknowledge(&mut exporters, 1, 10), Err(AckError::AboveHead { head: Some(9) }));
     assert!(matches!(acknowledge(&mut exporters, 3, 4), Err(AckError::NotRegistered { .. })));
     let wrong = exporters.acknowledge(&world.chain, who(1), 8, &hash(8, 1));
-    assert_eq!(wrong, Err(AckError::WrongHash { expected: ByteBuf::from(hash(8, 0)) }));
+    assert_eq!(wrong, Err(AckError::WrongHash { expected: hash(8, 0).into() }));
     native::with(|world| world.time_ns += 50_000_000_000);
     let status = open().status(&world.chain, false);
     assert_eq!(status.exported_before_block, Some(7));
@@ -323,8 +323,7 @@ fn a_replica_that_is_behind_a_reset_does_not_say_that_a_block_was_pruned() {
     world.append_fork(0..10, 0, 100);
     world.prune(5);
     let count = world.chain.rollbacks().count();
-    let cursor =
-        |rollbacks| ExportCursor { number: 2, hash: ByteBuf::from(hash(2, 0)), segment: 3, offset: 0, rollbacks };
+    let cursor = |rollbacks| ExportCursor { number: 2, hash: hash(2, 0).into(), segment: 3, offset: 0, rollbacks };
     assert_eq!(world.page(Some(cursor(count + 1)), 0), Err(ExportError::Behind { head: Some(9) }));
     let pruned = ExportError::Pruned { first_available: 5, common_ancestor: None };
     assert_eq!(world.page(Some(cursor(count)), 0), Err(pruned));

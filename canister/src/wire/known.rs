@@ -100,7 +100,7 @@ macro_rules! hash {
     )*};
 }
 
-hash!(Txid, UtxoHash);
+hash!(BlockHash, Txid, UtxoHash);
 
 impl<T: Known> Known for Option<T> {
     fn read(reader: &mut Reader) -> Option<Self> {

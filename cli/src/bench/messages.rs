@@ -20,8 +20,8 @@ const PAGE: u64 = 1 << 20;
 /// Bytes of the longest argument of a message from outside.
 const LONGEST: u32 = 2 << 20;
 
-fn hash(number: u64) -> ByteBuf {
-    ByteBuf::from(Sha256::digest(number.to_le_bytes()).to_vec())
+fn hash(number: u64) -> BlockHash {
+    <[u8; 32]>::from(Sha256::digest(number.to_le_bytes())).into()
 }
 
 /// A block of `body` bytes with `transactions` transactions and a receipt of 100 bytes for each.
@@ -42,7 +42,7 @@ fn block(number: u64, body: usize, transactions: u32) -> AppendBlock {
         body,
         receipts,
         index,
-        sha256: [hash(0), hash(0), hash(0)].into(),
+        sha256: [0; 3].map(|of| hash(of).into()).into(),
     }
 }
 

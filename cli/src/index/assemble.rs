@@ -4,7 +4,6 @@
 
 use anyhow::{Result, bail, ensure};
 use coppice_interface::{ExportChunk, ExportCursor};
-use serde_bytes::ByteBuf;
 
 /// Segments of a block: body, receipts, index.
 pub const SEGMENTS: usize = 3;
@@ -238,18 +237,19 @@ impl Assembly {
 
 /// The cursor behind a whole block.
 pub fn behind(number: u64, hash: &[u8], rollbacks: u64) -> ExportCursor {
-    ExportCursor { number, hash: ByteBuf::from(hash), segment: SEGMENTS as u8, offset: 0, rollbacks }
+    ExportCursor { number, hash: hash.into(), segment: SEGMENTS as u8, offset: 0, rollbacks }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_bytes::ByteBuf;
 
     fn chunk(number: u8, segment: u8, offset: u64, bytes: &[u8], total: u64) -> ExportChunk {
         ExportChunk {
             number: number.into(),
-            hash: ByteBuf::from([number; 4]),
-            parent_hash: ByteBuf::from([number - 1; 4]),
+            hash: [number; 4].into(),
+            parent_hash: [number - 1; 4].into(),
             timestamp: 5,
             segment,
             offset,
@@ -291,7 +291,7 @@ mod tests {
         assert!(refused(&at, &whole(7)).contains("block 8 comes next"));
         assert!(refused(&at, &whole(9)).contains("left out"));
         let mut stranger = whole(8);
-        stranger[0].parent_hash = ByteBuf::from([9; 4]);
+        stranger[0].parent_hash = [9; 4].into();
         assert!(at.is_stranger(&stranger[0]));
         assert!(refused(&at, &stranger).contains("parent"));
         at.take(&[chunk(8, 0, 0, b"bo", 4)], true).unwrap();
@@ -301,7 +301,7 @@ mod tests {
         assert!(refused(&at, &[chunk(8, 0, 2, b"dy", 5)]).contains("two lengths"));
         assert!(refused(&at, &[chunk(8, 0, 2, b"", 4)]).contains("empty chunk"));
         assert!(refused(&at, &[chunk(9, 0, 0, b"body", 4)]).contains("not whole"));
-        let other = ExportChunk { hash: ByteBuf::from([1; 4]), ..chunk(8, 0, 2, b"dy", 4) };
+        let other = ExportChunk { hash: [1; 4].into(), ..chunk(8, 0, 2, b"dy", 4) };
         assert!(refused(&at, &[other]).contains("two blocks"));
         let short = ExportChunk { sha256: ByteBuf::from([1; 4]), ..chunk(8, 0, 2, b"dy", 4) };
         assert!(refused(&at, &[short]).contains("digest"));

@@ -167,7 +167,7 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
     fn acknowledge(&mut self) -> Result<Event> {
         let Some(tip) = self.at.tip.clone() else { return Ok(Event::Went) };
         self.checkpoint.reached(Step::Acknowledge)?;
-        let answer = match self.client.ack_exported(tip.number, &tip.hash).wait() {
+        let answer = match self.client.ack_exported(tip.number, &tip.hash[..].into()).wait() {
             // One without the role is not even heard: the status says whether that is why.
             Err(error) if !may_pass(&error) => {
                 ensure_registered(self.client)?;

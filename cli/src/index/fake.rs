@@ -167,8 +167,8 @@ impl Chain {
             room -= part.len() as u64;
             chunks.push(ExportChunk {
                 number,
-                hash: ByteBuf::from(block.hash.clone()),
-                parent_hash: ByteBuf::from(block.parent.clone()),
+                hash: block.hash.clone().into(),
+                parent_hash: block.parent.clone().into(),
                 timestamp: u64::MAX - number,
                 segment,
                 offset,
@@ -291,7 +291,7 @@ impl Fake {
         match method {
             "register_exporter" => Ok(candid::encode_one(Ok::<(), ExporterError>(()))?),
             "ack_exported" => {
-                let (number, hash): (u64, ByteBuf) = candid::decode_args(arg)?;
+                let (number, hash): (u64, BlockHash) = candid::decode_args(arg)?;
                 Ok(candid::encode_one(self.chain().acknowledge(number, &hash)?)?)
             }
             "export_blocks" => {

@@ -8,7 +8,6 @@ use crate::ledger::Entry;
 use anyhow::{Context, Result, ensure};
 use coppice_interface::ExportCursor;
 use serde::Serialize;
-use serde_bytes::ByteBuf;
 
 /// What is kept of a block's payload, which is verified either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -151,7 +150,7 @@ impl Store {
                 None => None,
                 Some(of) => Some(ExportCursor {
                     number: of,
-                    hash: ByteBuf::from(row.get::<Vec<u8>>(1)?),
+                    hash: row.get::<Vec<u8>>(1)?.into(),
                     segment: u8::try_from(number(&row, 2)?)?,
                     offset: number(&row, 3)?,
                     rollbacks: number(&row, 4)?,

@@ -197,7 +197,9 @@ mod tests {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let url = format!("http://127.0.0.1:{port}/");
         let client = args(&url).connect().unwrap().unwrap();
-        for error in [client.get_head().wait().err().unwrap(), client.ack_exported(1, &[1]).wait().err().unwrap()] {
+        for error in
+            [client.get_head().wait().err().unwrap(), client.ack_exported(1, &[1].into()).wait().err().unwrap()]
+        {
             assert!(may_pass(&error) && format!("{error:#}").contains(&url), "{error:#}");
         }
         let error = NetworkArgs { fetch_root_key: true, ..args(&url) }.connect().err().unwrap();

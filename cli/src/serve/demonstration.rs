@@ -6,8 +6,7 @@ use crate::embedded::Embedded;
 use crate::feed;
 use crate::site::Site;
 use anyhow::Result;
-use coppice_interface::{ConfigChange, Exporter, PrunePolicyArg, Role};
-use serde_bytes::ByteBuf;
+use coppice_interface::{BlockHash, ConfigChange, Exporter, PrunePolicyArg, Role};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +31,7 @@ pub struct Demonstration {
     /// Blocks that were appended.
     appended: u64,
     /// The last block, which the exporter has not acknowledged yet.
-    last: Option<(u64, ByteBuf)>,
+    last: Option<(u64, BlockHash)>,
 }
 
 impl Demonstration {

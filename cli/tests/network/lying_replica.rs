@@ -11,7 +11,9 @@ use coppice::index::store::{Origin, Payload, Store};
 use coppice::ledger::{Entry, Ledger};
 use coppice::network::Network;
 use coppice_client::Embedded;
-use coppice_interface::{AppendBlock, ExportChunk, ExportCursor, ExportError, ExportPage, Exporter, PrunePolicyArg};
+use coppice_interface::{
+    AppendBlock, BlockHash, ExportChunk, ExportCursor, ExportError, ExportPage, Exporter, PrunePolicyArg,
+};
 use proptest::prelude::*;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,7 +157,7 @@ impl Way {
 /// What the replica knows to lie with.
 #[derive(Default)]
 struct Knows {
-    hashes: BTreeMap<u64, ByteBuf>,
+    hashes: BTreeMap<u64, BlockHash>,
     answers: Vec<Vec<u8>>,
 }
 
@@ -178,7 +180,7 @@ impl Knows {
                 let common_ancestor = head.saturating_sub(ancestor);
                 let mut cursor = behind(common_ancestor);
                 if !own_hash {
-                    cursor.hash = ByteBuf::from([8; 32]);
+                    cursor.hash = [8; 32].into();
                 }
                 Err(ExportError::Reorged { common_ancestor, cursor })
             }
@@ -293,7 +295,7 @@ impl<'a> World<'a> {
     fn index(&mut self, engine: &mut Engine<'a, Network>, steps: usize, lies: Vec<Lie>) {
         let lies: Vec<Lie> = lies.into_iter().filter(|lie| self.way.hears(lie)).chain([Lie::Truth]).collect();
         let (knows, mut at) = (self.knows.clone(), 0);
-        knows.lock().unwrap().hashes = self.truth.values().map(|entry| (entry.number, hash_of(entry))).collect();
+        knows.lock().unwrap().hashes = self.truth.values().map(|entry| (entry.number, entry.hash.clone())).collect();
         self.net.gateway.lie(Some(Box::new(move |method, truth| {
             if method != "export_blocks" {
                 return truth;
@@ -345,10 +347,6 @@ impl<'a> World<'a> {
         }
         self.held = stored;
     }
-}
-
-fn hash_of(entry: &Entry) -> ByteBuf {
-    ByteBuf::from(entry.hash.to_vec())
 }
 
 fn play(way: Way, actions: Vec<Action>) {

@@ -77,7 +77,9 @@ fn blocks_are_ingested_and_indexed_over_the_network() {
 fn what_is_not_signed_by_the_mainnet_is_not_believed() {
     let net = Net::start();
     let untrusting = NetworkArgs { fetch_root_key: false, ..net.args() }.connect().unwrap().unwrap();
-    for error in [untrusting.get_head().wait().err().unwrap(), untrusting.ack_exported(1, &[1]).wait().err().unwrap()] {
+    for error in
+        [untrusting.get_head().wait().err().unwrap(), untrusting.ack_exported(1, &[1].into()).wait().err().unwrap()]
+    {
         assert!(format!("{error:#}").contains("--fetch-root-key"), "{error:#}");
     }
 }
@@ -90,7 +92,7 @@ fn a_call_that_is_only_accepted_is_waited_for_and_a_reject_is_told() {
     let principal = client.transport().principal(Role::Exporter);
     client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
     let nobody = NetworkArgs { identity: None, ..net.args() }.connect().unwrap().unwrap();
-    let error = nobody.ack_exported(1, &[1]).wait().err().unwrap();
+    let error = nobody.ack_exported(1, &[1].into()).wait().err().unwrap();
     assert!(format!("{error:#}").contains(&net.gateway.url()), "{error:#}");
 }
 

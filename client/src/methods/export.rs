@@ -22,7 +22,7 @@ methods! {
     /// exclusive.
     ///
     /// Repeating it changes nothing, nor does acknowledging an older block.
-    update ack_exported(number: u64, hash: &[u8]) -> u64, or AckError;
+    update ack_exported(number: u64, hash: &BlockHash) -> u64, or AckError;
 
     /// How far all exporters are.
     query get_export_status() -> ExportStatus;

@@ -10,7 +10,7 @@
 use candid::{CandidType, Principal};
 use coppice_client::{Client, Error, InterCanister, Retry};
 use coppice_interface::segments::encode_index;
-use coppice_interface::{AppendBlock, AppendError, HeldBy, ReadError, UploadError};
+use coppice_interface::{AppendBlock, AppendError, BlockHash, HeldBy, ReadError, UploadError};
 use ic_cdk::{init, post_upgrade, query, update};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -103,7 +103,7 @@ async fn produce() -> Produced {
     if with(|sequencer| sequencer.sealed.is_none()) {
         let parent = match client.get_head().await {
             Ok(head) => (head.number, head.hash),
-            Err(Error::Refused(ReadError::NotFound)) => (0, ByteBuf::from([0; 32])),
+            Err(Error::Refused(ReadError::NotFound)) => (0, [0; 32].into()),
             Err(error) => return Produced::Later(format!("{error:?}")),
         };
         with(|sequencer| sequencer.sealed = seal(parent, std::mem::take(&mut sequencer.waiting)));
@@ -126,7 +126,7 @@ fn controller() -> Result<(), String> {
 }
 
 /// A block of transactions behind a parent, each behind its length in the body, and found by its SHA-256; none of no transactions.
-fn seal((number, parent_hash): (u64, ByteBuf), transactions: Vec<ByteBuf>) -> Option<AppendBlock> {
+fn seal((number, parent_hash): (u64, BlockHash), transactions: Vec<ByteBuf>) -> Option<AppendBlock> {
     let mut body = Vec::new();
     for transaction in &transactions {
         body.extend((transaction.len() as u32).to_le_bytes());
@@ -144,7 +144,7 @@ fn seal((number, parent_hash): (u64, ByteBuf), transactions: Vec<ByteBuf>) -> Op
     };
     let mut block = block.sealed();
     let hash = Sha256::new_with_prefix(&block.parent_hash).chain_update(&block.sha256.body).finalize();
-    block.hash = ByteBuf::from(hash.to_vec());
+    block.hash = <[u8; 32]>::from(hash).into();
     (!transactions.is_empty()).then_some(block)
 }
 

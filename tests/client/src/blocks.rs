@@ -17,16 +17,16 @@ pub fn id(number: u64, position: u32) -> [u8; 32] {
 }
 
 /// Where the next block goes: its number and its parent's hash.
-pub async fn next<T: Transport>(client: &Client<T>) -> (u64, ByteBuf) {
+pub async fn next<T: Transport>(client: &Client<T>) -> (u64, BlockHash) {
     match client.get_head().await {
         Ok(head) => (head.number + 1, head.hash),
-        Err(Error::Refused(ReadError::NotFound)) => (7, ByteBuf::from([0; 32])),
+        Err(Error::Refused(ReadError::NotFound)) => (7, [0; 32].into()),
         Err(error) => panic!("get_head: {error:?}"),
     }
 }
 
 /// A block with a body of so many bytes, and two transactions of which the second has a key.
-pub fn block((number, parent_hash): (u64, ByteBuf), body: usize, key: &[u8]) -> AppendBlock {
+pub fn block((number, parent_hash): (u64, BlockHash), body: usize, key: &[u8]) -> AppendBlock {
     let body: Vec<u8> = (0..body).map(|at| (at as u64 ^ number) as u8).collect();
     let ids = [id(number, 0), id(number, 1)];
     seal(AppendBlock {
@@ -43,8 +43,7 @@ pub fn block((number, parent_hash): (u64, ByteBuf), body: usize, key: &[u8]) -> 
 /// The same with the digests of its segments, and a hash of these.
 pub fn seal(block: AppendBlock) -> AppendBlock {
     let mut block = block.sealed();
-    block.hash =
-        ByteBuf::from(sha256(&[&block.parent_hash[..], &block.sha256.each().map(|sum| &sum[..]).concat()].concat()));
+    block.hash = sha256(&[&block.parent_hash[..], &block.sha256.each().map(|sum| &sum[..]).concat()].concat()).into();
     block
 }
 

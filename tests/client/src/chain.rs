@@ -120,7 +120,7 @@ pub async fn exports_are_read_page_by_page_and_acknowledged<T: Transport>(client
     for _ in 0..2 {
         assert_eq!(client.ack_exported(last.number, &last.hash).await.unwrap(), last.number + 1);
     }
-    let error = client.ack_exported(last.number, &[9; 32]).await.unwrap_err();
+    let error = client.ack_exported(last.number, &[9; 32].into()).await.unwrap_err();
     assert!(matches!(error, Error::Refused(AckError::WrongHash { .. })), "{error:?}");
     let error = client.ack_exported(last.number + 1, &last.hash).await.unwrap_err();
     assert!(matches!(error, Error::Refused(AckError::AboveHead { .. })), "{error:?}");
@@ -179,9 +179,9 @@ pub async fn what_is_refused_says_whether_it_may_succeed_later<T: Transport>(cli
     let kept = append(client, 2, b"refused").await.pop().unwrap();
     let gap = AppendBlock { number: kept.number + 2, ..kept.clone() };
     let other = seal(AppendBlock { body: ByteBuf::from([1]), ..kept.clone() });
-    let parent = AppendBlock { number: kept.number + 1, parent_hash: ByteBuf::from([9; 32]), ..kept.clone() };
+    let parent = AppendBlock { number: kept.number + 1, parent_hash: [9; 32].into(), ..kept.clone() };
     let damaged = AppendBlock { body: ByteBuf::from([1]), ..block(next(client).await, 1, b"") };
-    let unnamed = AppendBlock { hash: ByteBuf::new(), ..block(next(client).await, 1, b"") };
+    let unnamed = AppendBlock { hash: BlockHash::default(), ..block(next(client).await, 1, b"") };
     for refused in [gap, other, parent, damaged, unnamed] {
         let error = client.send_block(&refused).await.unwrap_err();
         assert!(matches!(error, Error::Refused(_)), "{error:?}");

@@ -10,7 +10,6 @@ use coppice_tests::blocks::hash;
 use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::proxy::Proxy;
-use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -151,7 +150,7 @@ fn every_role_does_its_own() {
     let own = [
         ("Producer", "rollback_to", encode_args((2u64,)).unwrap()),
         ("Alert", "utxo_freeze", encode_args((freeze,)).unwrap()),
-        ("Exporter", "ack_exported", encode_args((1u64, ByteBuf::from(hash(1)))).unwrap()),
+        ("Exporter", "ack_exported", encode_args((1u64, BlockHash::from(hash(1)))).unwrap()),
         ("BlobWorker", "complete_blob_deletions", parts(none)),
         ("Operator", "set_pruning_enabled", encode_args((false,)).unwrap()),
         ("Observer", "get_audit_log", encode_args((None::<u64>, 10u32)).unwrap()),

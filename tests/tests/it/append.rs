@@ -29,7 +29,7 @@ fn the_same_block_again_is_ok_and_another_under_its_number_a_conflict() {
         assert_eq!(coppice.append(&plain(number, 2, 300)), Ok(()));
     }
     assert_eq!(coppice.storage(), before);
-    let other = AppendBlock { hash: ByteBuf::from(hash(99)), ..plain(7, 2, 300) };
+    let other = AppendBlock { hash: hash(99).into(), ..plain(7, 2, 300) };
     assert_eq!(refused(&coppice, &other), AppendError::Conflict);
 }
 
@@ -37,8 +37,8 @@ fn the_same_block_again_is_ok_and_another_under_its_number_a_conflict() {
 fn blocks_come_one_after_the_other() {
     let coppice = with_head_at(7);
     assert_eq!(refused(&coppice, &plain(9, 1, 1)), AppendError::Gap { expected: 8 });
-    let orphan = AppendBlock { parent_hash: ByteBuf::from(hash(99)), ..plain(8, 1, 1) };
-    assert_eq!(refused(&coppice, &orphan), AppendError::WrongParent { expected: ByteBuf::from(hash(7)) });
+    let orphan = AppendBlock { parent_hash: hash(99).into(), ..plain(8, 1, 1) };
+    assert_eq!(refused(&coppice, &orphan), AppendError::WrongParent { expected: hash(7).into() });
     assert_eq!(coppice.append(&plain(8, 1, 1)), Ok(()));
 }
 
@@ -58,7 +58,7 @@ fn what_is_too_large_is_named_with_its_limit() {
         AppendError::TooLarge { what, limit } => (what, limit),
         error => panic!("{error:?}"),
     };
-    let long = ByteBuf::from(vec![1; 33]);
+    let long = BlockHash::from([1; 33]);
     assert_eq!(too_large(AppendBlock { hash: long.clone(), ..plain(1, 0, 0) }), ("hash".into(), 32));
     assert_eq!(too_large(AppendBlock { parent_hash: long, ..plain(1, 0, 0) }), ("parent_hash".into(), 32));
     assert_eq!(too_large(AppendBlock { number: u64::MAX, ..plain(1, 0, 0) }), ("number".into(), u64::MAX - 1));
@@ -96,7 +96,7 @@ fn a_segment_that_is_not_well_formed_is_named_with_its_place() {
     assert_eq!(place(AppendBlock { index: wraps, receipts: ByteBuf::new(), ..good.clone() }), (2, 8));
     let receipts = ByteBuf::from(blocks::receipts(1, 3));
     assert_eq!(place(AppendBlock { receipts, ..good.clone() }), (1, 0));
-    assert_eq!(place(AppendBlock { hash: ByteBuf::new(), ..good.clone() }), (0, 0));
+    assert_eq!(place(AppendBlock { hash: BlockHash::default(), ..good.clone() }), (0, 0));
     let mut short = good.clone();
     short.sha256[1] = ByteBuf::from(vec![0; 31]);
     assert_eq!(place(short), (1, 0));

@@ -108,9 +108,9 @@ fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
 
     world.noted("rollback_to", 3u64, ["", "", "Pruned"]);
     world.noted("rollback_to", 5u64, ["head = 20; blocks = 17", "head = 5; blocks = 2", "Ok"]);
-    let wrong = ResetChain { head_hash: ByteBuf::from(hash(4)), drop_unexported: false };
+    let wrong = ResetChain { head_hash: hash(4).into(), drop_unexported: false };
     world.noted("reset_chain", wrong, ["", "", "WrongHash"]);
-    let reset = ResetChain { head_hash: ByteBuf::from(hash(5)), drop_unexported: true };
+    let reset = ResetChain { head_hash: hash(5).into(), drop_unexported: true };
     world.noted("reset_chain", reset, ["head = 5; blocks = 2", "head = none; blocks = 0", "Ok"]);
 
     let change = UtxoPrunerSettingsChange { max_job_history: Some(10), ..Default::default() };

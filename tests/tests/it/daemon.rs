@@ -273,5 +273,5 @@ fn the_largest_block_goes_by_the_smallest_budgets() {
     assert_eq!((table.sweeps, table.entries - table.debt), (1, 6), "{table:?}");
     assert_eq!(coppice.location(ids[77]), Err(ReadError::NotFound));
     assert_eq!(coppice.storage().index_entries, 6);
-    assert_eq!(coppice.block(2).unwrap().header.hash, hash(2));
+    assert_eq!(coppice.block(2).unwrap().header.hash, hash(2).into());
 }

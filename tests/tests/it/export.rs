@@ -59,7 +59,7 @@ fn a_page_never_reads_more_than_it_returns() {
     coppice.upload(&large, 1 << 20).unwrap();
     coppice.append_plain(2..400, 100);
     let page_of = |host: &Host, offset: u64, number: u64, max_bytes: u64| {
-        let hash = ByteBuf::from(hash(number));
+        let hash = BlockHash::from(hash(number));
         let cursor = ExportCursor { number, hash, segment: 0, offset, rollbacks: 0 };
         host.take_executions();
         let page = coppice.export(Some(cursor), max_bytes).unwrap();
@@ -81,7 +81,7 @@ fn a_page_never_reads_more_than_it_returns() {
     }
     // A page over many blocks: twelve records and more lie on one page of memory.
     host.take_executions();
-    let cursor = ExportCursor { number: 1, hash: ByteBuf::from(hash(1)), segment: 3, offset: 0, rollbacks: 0 };
+    let cursor = ExportCursor { number: 1, hash: hash(1).into(), segment: 3, offset: 0, rollbacks: 0 };
     let page = coppice.export(Some(cursor), 0).unwrap();
     let bytes: usize = page.chunks.iter().map(|chunk| chunk.bytes.len()).sum();
     let pages = host.take_executions().into_iter().find(|e| e.kind == Kind::Query).unwrap().stable_pages_read;
@@ -142,7 +142,7 @@ fn acknowledgements_are_inclusive_monotonic_and_of_the_caller() {
     coppice.register(Who::Exporter);
     assert_eq!(coppice.ack(Who::Exporter, 0, &hash(0)), Err(AckError::AboveHead { head: None }));
     coppice.append_plain(0..10, 100);
-    let reject = coppice.by(Who::Archive).ack_exported(3u64, &ByteBuf::from(hash(3))).heard();
+    let reject = coppice.by(Who::Archive).ack_exported(3u64, &hash(3).into()).heard();
     assert!(reject.unwrap_err().message.contains("access denied"));
     let role = Grant { principal: Who::Archive.principal(), role: Role::Exporter };
     let granted: Result<(), RoleError> = coppice.operator().grant_role(&role).told();
@@ -159,7 +159,7 @@ fn acknowledgements_are_inclusive_monotonic_and_of_the_caller() {
     assert_eq!(later.acknowledged_at, acknowledged.acknowledged_at);
     assert_eq!(later.lag_seconds, acknowledged.lag_seconds + 100);
     assert_eq!(coppice.ack(Who::Exporter, 10, &hash(10)), Err(AckError::AboveHead { head: Some(9) }));
-    let wrong = AckError::WrongHash { expected: ByteBuf::from(hash(8)) };
+    let wrong = AckError::WrongHash { expected: hash(8).into() };
     assert_eq!(coppice.ack(Who::Exporter, 8, &hash(9)), Err(wrong.clone()));
     assert_eq!(coppice.ack(Who::Exporter, 8, b""), Err(wrong));
     assert_eq!(coppice.export_status().exporters[0].exported_before_block, 6, "a refusal changes nothing");
@@ -254,10 +254,10 @@ fn a_reorg_moves_acknowledgements_back_and_tells_readers() {
         coppice.export_status().exporters.iter().map(|exporter| exporter.exported_before_block).collect()
     };
     assert_eq!(bounds(&coppice), [4, 6], "min(acknowledged, 5), as exclusive bounds");
-    let mut parent = ByteBuf::from(hash(5));
+    let mut parent = BlockHash::from(hash(5));
     for number in 6..12 {
         let mut fork = plain(number, 3, 2_000);
-        (fork.hash, fork.parent_hash) = (ByteBuf::from(hash(number ^ 1 << 40)), parent);
+        (fork.hash, fork.parent_hash) = (hash(number ^ 1 << 40).into(), parent);
         parent = fork.hash.clone();
         coppice.append(&fork).unwrap();
     }
@@ -266,7 +266,7 @@ fn a_reorg_moves_acknowledgements_back_and_tells_readers() {
     let ExportError::Reorged { common_ancestor: 5, cursor } = reorged else { panic!("{reorged:?}") };
     let (blocks, _) = pull(&coppice, Some(cursor), 0);
     assert_eq!(blocks.iter().map(|block| block.number).collect::<Vec<_>>(), [6, 7, 8, 9, 10, 11]);
-    assert_eq!(blocks[0].parent_hash, ByteBuf::from(hash(5)));
+    assert_eq!(blocks[0].parent_hash, BlockHash::from(hash(5)));
     coppice.ack(Who::Archive, 11, &parent).unwrap();
     coppice.pass(60);
     assert_eq!(coppice.prune_status().pruned_before_block, 6, "the other one has not seen block 6 of this chain");
@@ -288,7 +288,7 @@ fn the_role_comes_and_goes_with_the_exporter() {
     coppice.register(Who::Archive);
     coppice.remove_exporter(Who::Exporter, false).unwrap();
     assert!(!has(&coppice));
-    let reject = coppice.by(Who::Exporter).ack_exported(0u64, &ByteBuf::new()).heard();
+    let reject = coppice.by(Who::Exporter).ack_exported(0u64, &BlockHash::default()).heard();
     assert!(reject.unwrap_err().message.contains("access denied"));
     assert_eq!(coppice.operator().revoke_role(&role).told(), Ok(false));
 }

@@ -12,7 +12,6 @@ use coppice_tests::blocks::{block, block_id, hash, id, plain, plain_id, upload, 
 use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use coppice_tests::wasm;
-use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
 const RETAIN: u64 = 6;
@@ -173,7 +172,7 @@ fn life(coppice: &Coppice, mut step: impl FnMut(&Coppice)) {
 
 /// An exporter has stored everything up to block `number`, and says so.
 fn acknowledge(coppice: &Coppice, number: u64) {
-    let block = (number, ByteBuf::from(hash(number)));
+    let block = (number, BlockHash::from(hash(number)));
     let bound: Result<u64, AckError> = insist(coppice, Who::Exporter, "ack_exported", block);
     assert_eq!(bound, Ok(number + 1));
 }

@@ -4,7 +4,6 @@ use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain, plain_id, upload, with_keys};
 use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
-use serde_bytes::ByteBuf;
 
 /// A block of three transactions, of which the first and the last have the key `a`.
 fn keyed(number: u64) -> AppendBlock {
@@ -12,7 +11,7 @@ fn keyed(number: u64) -> AppendBlock {
 }
 
 fn fork(block: AppendBlock, parent: &AppendBlock) -> AppendBlock {
-    AppendBlock { hash: ByteBuf::from(hash(block.number ^ 1 << 40)), parent_hash: parent.hash.clone(), ..block }
+    AppendBlock { hash: hash(block.number ^ 1 << 40).into(), parent_hash: parent.hash.clone(), ..block }
 }
 
 fn roll_back(coppice: &Coppice, number: u64) {
@@ -37,7 +36,7 @@ fn appended_and_uploaded_keys_are_found_newest_first() {
     assert_eq!(rows(&page), [(5, 2), (5, 0), (4, 2)]);
     for found in &page.transactions {
         assert_eq!(found.id, plain_id(found.block_number, u64::from(found.position)));
-        assert_eq!(found.block_hash, hash(found.block_number));
+        assert_eq!(found.block_hash, hash(found.block_number).into());
     }
     let expected: Vec<_> = (0..6).rev().flat_map(|number| [(number, 2), (number, 0)]).collect();
     for limit in [0, 1, 2, 5, 12, 13, u32::MAX] {

@@ -114,7 +114,7 @@ fn the_longest_block_comes_and_goes_in_small_messages() {
     put(&coppice, &long);
     assert_eq!(commit(&coppice, &long), Ok(Commit::Done));
     let arena = coppice.storage().arena_bytes;
-    let reset = ResetChain { head_hash: ByteBuf::from(hash(6)), drop_unexported: false };
+    let reset = ResetChain { head_hash: hash(6).into(), drop_unexported: false };
     let done = coppice.operator().reset_chain(&reset).told().unwrap();
     assert!(done.left > MOST as u64 / u64::from(LOG_CLASS), "{done:?}");
     coppice.pass(60);

@@ -9,7 +9,6 @@ use coppice_tests::coppice::{Coppice, LOG_CLASS, Who};
 use coppice_tests::model::{Model, ids, keys};
 use coppice_tests::reader::{Pulled, Reader};
 use proptest::prelude::*;
-use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -112,8 +111,8 @@ impl Machine {
             .collect();
         let keys: Vec<(u32, &[u8])> = keys.iter().map(|(transaction, key)| (*transaction, key.as_slice())).collect();
         AppendBlock {
-            hash: ByteBuf::from(id(self.serial << 30)),
-            parent_hash: self.model.kept.back().map_or_else(ByteBuf::new, |kept| kept.block.hash.clone()),
+            hash: id(self.serial << 30).into(),
+            parent_hash: self.model.kept.back().map_or_else(BlockHash::default, |kept| kept.block.hash.clone()),
             timestamp: self.now() - age,
             ..with_keys(block(number, &ids, body), &keys)
         }

@@ -38,8 +38,8 @@ fn limit(coppice: &Coppice, max_rollback_blocks: u64) {
 }
 
 fn in_place_of(number: u64, fork: u64) -> AppendBlock {
-    let parent = ByteBuf::from(hash(number - 1));
-    AppendBlock { hash: ByteBuf::from(hash(number ^ fork << 40)), parent_hash: parent, ..block(number, &[], 10) }
+    let (hash, parent_hash) = (hash(number ^ fork << 40).into(), hash(number - 1).into());
+    AppendBlock { hash, parent_hash, ..block(number, &[], 10) }
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_reset_begins_the_bound_anew() {
     let coppice = with_rival();
     limit(&coppice, 5);
     coppice.append_plain(1_000..1_020, 10);
-    let reset = ResetChain { head_hash: ByteBuf::from(hash(1_019)), drop_unexported: false };
+    let reset = ResetChain { head_hash: hash(1_019).into(), drop_unexported: false };
     coppice.operator().reset_chain(&reset).told().unwrap();
     coppice.settle(60);
     coppice.pass(60);

@@ -121,5 +121,5 @@ fn the_daemon_delays_nobody() {
         println!("load {load}, {capacity} blocks a round: 99 % within {without} rounds, with the daemon {with}");
         assert!(with <= without + 1, "at {load} of capacity: {with} rounds, without the daemon {without}");
     }
-    assert_eq!(coppice.block(BEFORE).unwrap().header.hash, hash(BEFORE));
+    assert_eq!(coppice.block(BEFORE).unwrap().header.hash, hash(BEFORE).into());
 }

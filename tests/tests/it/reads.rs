@@ -35,8 +35,8 @@ fn a_block_reads_back_as_it_was_appended() {
     let appended = plain(105, 3, 40_000);
     let block = coppice.block(105).unwrap();
     assert_eq!((block.body, block.receipts, block.index), (appended.body, appended.receipts, appended.index));
-    assert_eq!(block.header.hash, ByteBuf::from(hash(105)));
-    assert_eq!(block.header.parent_hash, ByteBuf::from(hash(104)));
+    assert_eq!(block.header.hash, BlockHash::from(hash(105)));
+    assert_eq!(block.header.parent_hash, BlockHash::from(hash(104)));
     assert_eq!((block.header.timestamp, block.header.transactions, block.header.keys), (1_600_000_105, 3, 0));
     assert_eq!(block.header.sha256, appended.sha256);
     let receipts = blocks::receipts(105, 3).len() as u64;
@@ -92,7 +92,7 @@ fn transactions_and_receipts_are_found_by_id() {
         let receipt = receipt.unwrap();
         assert_eq!(receipt.bytes, blocks::receipt(107, position as usize));
         assert_eq!((receipt.location.block_number, receipt.location.position), (107, position as u32));
-        assert_eq!(receipt.location.block_hash, ByteBuf::from(hash(107)));
+        assert_eq!(receipt.location.block_hash, BlockHash::from(hash(107)));
     }
     let receipt = |id: &[u8]| coppice.anyone().get_receipt(&ByteBuf::from(id)).told();
     assert_eq!(receipt(&plain_id(107, 3)), Err(ReadError::NotFound));

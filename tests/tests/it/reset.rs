@@ -4,10 +4,9 @@ use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, id, plain, plain_id, upload, with_keys};
 use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who};
-use serde_bytes::ByteBuf;
 
 fn reset_with(coppice: &Coppice, head_hash: &[u8], drop_unexported: bool) -> Result<ChainReset, ResetError> {
-    coppice.operator().reset_chain(&ResetChain { head_hash: ByteBuf::from(head_hash), drop_unexported }).told()
+    coppice.operator().reset_chain(&ResetChain { head_hash: head_hash.into(), drop_unexported }).told()
 }
 
 /// Resets a chain whose head is block `head`.
@@ -32,8 +31,8 @@ fn shared(number: u64, fork: u64) -> AppendBlock {
     let ids = [id(77 << 40), id(number ^ fork << 50)];
     let block = with_keys(block(number, &ids, 30_000), &[(0, b"all"), (1, &own)]);
     AppendBlock {
-        hash: ByteBuf::from(fork_hash(number, fork)),
-        parent_hash: ByteBuf::from(fork_hash(number.wrapping_sub(1), fork)),
+        hash: fork_hash(number, fork).into(),
+        parent_hash: fork_hash(number.wrapping_sub(1), fork).into(),
         ..block
     }
 }
@@ -64,12 +63,12 @@ fn each_refusal_names_itself_and_changes_nothing() {
     assert_eq!(reset_with(&coppice, &[], true), Err(ResetError::Empty));
     coppice.append_plain(5..9, 50_000);
     let before = coppice.chain();
-    let wrong = Err(ResetError::WrongHash { expected: ByteBuf::from(hash(8)) });
+    let wrong = Err(ResetError::WrongHash { expected: hash(8).into() });
     for other in [&hash(7)[..], &[], &hash(8)[..31], &[&hash(8)[..], &[0]].concat()] {
         assert_eq!(reset_with(&coppice, other, true), wrong);
     }
     for who in [Who::Producer, Who::Stranger, Who::Exporter] {
-        let argument = ResetChain { head_hash: ByteBuf::from(hash(8)), drop_unexported: true };
+        let argument = ResetChain { head_hash: hash(8).into(), drop_unexported: true };
         let refused = coppice.by(who).reset_chain(&argument).heard();
         assert!(refused.is_err(), "{who:?}");
     }
@@ -175,7 +174,7 @@ fn cursors_of_before_are_told_of_the_reset() {
     coppice.producer().rollback_to(4u64).told().unwrap();
     coppice.append(&shared(5, 0)).unwrap();
     let exports = [(0, 0), (2, 3), (5, 0)].map(|(number, segment)| {
-        let hash = ByteBuf::from(hash(number));
+        let hash = BlockHash::from(hash(number));
         ExportCursor { number, hash, segment, offset: 0, rollbacks: 1 }
     });
     let unknown = exports.clone().map(|cursor| ExportCursor { rollbacks: 0, ..cursor });

@@ -4,15 +4,14 @@ use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, id, plain, plain_id, upload};
 use coppice_tests::client::Told;
 use coppice_tests::coppice::Coppice;
-use serde_bytes::ByteBuf;
 
 fn rollback(coppice: &Coppice, number: u64) -> Result<Rollback, RollbackError> {
     coppice.producer().rollback_to(number).told()
 }
 
 /// A block of another fork.
-fn fork(number: u64, parent: ByteBuf, ids: &[[u8; 32]]) -> AppendBlock {
-    AppendBlock { hash: ByteBuf::from(hash(number ^ 1 << 40)), parent_hash: parent, ..block(number, ids, 70_000) }
+fn fork(number: u64, parent: BlockHash, ids: &[[u8; 32]]) -> AppendBlock {
+    AppendBlock { hash: hash(number ^ 1 << 40).into(), parent_hash: parent, ..block(number, ids, 70_000) }
 }
 
 #[test]
@@ -30,7 +29,7 @@ fn a_reorg_is_a_rollback_and_new_appends() {
     assert_eq!(coppice.block(6), Err(ReadError::NotFound));
     assert_eq!(coppice.location(plain_id(8, 0)), Err(ReadError::NotFound));
     // The other fork, whose second block holds a transaction that the first fork had too.
-    let first = fork(6, ByteBuf::from(hash(5)), &[id(1)]);
+    let first = fork(6, hash(5).into(), &[id(1)]);
     let second = fork(7, first.hash.clone(), &[plain_id(8, 0)]);
     coppice.append(&first).unwrap();
     coppice.upgrade();

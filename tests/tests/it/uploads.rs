@@ -88,7 +88,7 @@ fn each_mistake_is_named_and_changes_nothing() {
     for (i, chunk) in chunks.iter().enumerate().skip(1) {
         coppice.put(1, i as u32, chunk.clone()).unwrap();
     }
-    let stranger = AppendBlock { hash: ByteBuf::from(vec![9; 32]), ..block.clone() };
+    let stranger = AppendBlock { hash: [9; 32].into(), ..block.clone() };
     let refused = Err(UploadError::OtherUpload { number: 1, hash: block.hash.clone() });
     assert_eq!(commit(&coppice, &stranger), refused);
     assert_eq!(commit(&coppice, &block), Ok(Commit::Done));

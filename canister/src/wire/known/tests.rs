@@ -58,6 +58,10 @@ fn bytes() -> impl Strategy<Value = ByteBuf> {
     prop_oneof![8 => vec(any::<u8>(), 32..33), 2 => vec(any::<u8>(), 0..300)].prop_map(ByteBuf::from)
 }
 
+fn block_hash() -> impl Strategy<Value = BlockHash> {
+    bytes().prop_map(|bytes| BlockHash::from(bytes.into_vec()))
+}
+
 fn txid() -> impl Strategy<Value = Txid> {
     bytes().prop_map(|bytes| Txid::from(bytes.into_vec()))
 }
@@ -72,7 +76,7 @@ fn sha256() -> impl Strategy<Value = BySegment<ByteBuf>> {
 
 prop_compose! {
     fn block()(
-        number: u64, timestamp: u64, hash in bytes(), parent_hash in bytes(), body in bytes(), receipts in bytes(), index in bytes(),
+        number: u64, timestamp: u64, hash in block_hash(), parent_hash in block_hash(), body in bytes(), receipts in bytes(), index in bytes(),
         sha256 in sha256(),
     ) -> AppendBlock {
         AppendBlock { number, hash, parent_hash, timestamp, body, receipts, index, sha256 }
