@@ -9,7 +9,10 @@ pub(crate) use pollster::block_on;
 
 /// Answers in order, each to a method.
 #[derive(Default)]
-pub(crate) struct Script(RefCell<VecDeque<(&'static str, Result<Vec<u8>, Failure>)>>);
+pub(crate) struct Script(RefCell<VecDeque<Told>>);
+
+/// A method, and what it is answered.
+type Told = (&'static str, Result<Vec<u8>, Failure>);
 
 impl Script {
     pub(crate) fn answers(self, method: &'static str, answer: impl CandidType) -> Self {

@@ -41,11 +41,13 @@ impl ChainStore {
     /// `first`: those behind whose end the next block starts. Where that one's record is damaged they become free with a
     /// later block.
     fn freed_with(&self, number: u64, meta: Option<&BlockMeta>, first: u64) -> Range<u64> {
-        // Blocks lie one after the other, none behind the tail: a record that says otherwise is damaged and frees nothing.
-        let next = self
-            .records
-            .meta(number + 1)
-            .filter(|next| next.log_offset <= self.state.log_tail && meta.is_none_or(|meta| self.follows(meta, next)));
+        // Blocks lie one after the other, none behind the tail: a record that says otherwise is damaged and frees nothing. What no
+        // neighbour confirms may be wrong, too.
+        let next = self.records.meta(number + 1).filter(|next| next.log_offset <= self.state.log_tail);
+        let next = next.filter(|next| match meta {
+            Some(meta) => self.follows(meta, next),
+            None => self.goes_on_behind(next),
+        });
         let end = next.map_or(first, |next| self.log.blob_of(next.log_offset));
         first..end.max(first)
     }
@@ -55,6 +57,15 @@ impl ChainStore {
         let (end, gap) = (before.log_end(), self.records.gap(meta.number));
         let is_gap = gap < u64::from(self.log.class().size());
         end == meta.log_offset || is_gap && end.checked_add(gap) == Some(meta.log_offset)
+    }
+
+    /// Whether the next block begins where a block's record says that this one ends; the log's tail, where there is none.
+    fn goes_on_behind(&self, meta: &BlockMeta) -> bool {
+        let after = meta.number + 1;
+        if after < self.state.next {
+            return self.records.meta(after).is_some_and(|after| self.follows(meta, &after));
+        }
+        meta.log_end() == self.state.log_tail
     }
 
     /// What taking out the blocks below `before` would cost, oldest first. The head is never among them.
