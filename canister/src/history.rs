@@ -11,7 +11,7 @@
 //! sample:  0 Unix seconds u64  8 kept bytes u64  16 appended blocks u64  24 pruned blocks u64  32 backlog in blocks u32
 //!          36 billed pages u32  40 reusable bytes u64  48 instructions u64  56 reserved u64
 //! ```
-//! *Instructions* are those of [`meter`](crate::meter) since the canister was started: they begin anew with an upgrade, as counters do.
+//! *Instructions* are those of [`crate::meter`] since the canister was started: they begin anew with an upgrade, as counters do.
 
 use crate::memory::{Region, WASM_PAGE, billed_pages, cell};
 use crate::prune::Due;

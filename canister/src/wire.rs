@@ -2,7 +2,7 @@
 //!
 //! *In*: an argument is decoded within quotas, the same for all methods. Two megabytes can otherwise say things that take
 //! billions of instructions: a million empty elements, types of types. What is called often is read without its types where these are
-//! the expected ones ([`known`]).
+//! the expected ones (`wire/known.rs`).
 //!
 //! *Out*: the generic code builds and writes the whole type table of an answer each time, 200,000 instructions for
 //! `variant { Ok; Err : AppendError }`, ten times what appending a small block takes. An update's is remembered.

@@ -86,7 +86,7 @@ mod tests {
     fn the_root_is_certified_and_an_answer_has_the_certificate() {
         native::reset();
         certify();
-        let root = native::with(|world| world.certified_data.clone());
+        let root = native::with(|world| world.certified_data);
         assert_eq!(root, tree(empty()).digest(), "ROOT is what hashing gives");
         assert_eq!(headers(None), []);
         let found = headers(Some(b"certificate".to_vec()));
