@@ -273,6 +273,36 @@ mod tests {
     }
 
     #[test]
+    fn a_head_that_cannot_be_read_is_named_until_another_is_the_head() {
+        use crate::state;
+        use coppice_interface::{CanisterArg, InitArg};
+        runtime::native::reset();
+        memory::forget();
+        crate::logs::forget();
+        runtime::native::with(|world| world.time_ns = 1_700_000_000_000_000_000);
+        state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
+        let append = |number| {
+            state::mutate(|state| {
+                let (block, admission) = (crate::testing::block(number, &[], 10), state.admission());
+                state.chain.append(&mut state.blobs, &block, &admission, 1_700_000_000).unwrap();
+            });
+        };
+        let severity = || {
+            let problems = state::read(State::health).problems;
+            problems.iter().find(|problem| problem.code == ProblemCode::HeadUnreadable).map(|problem| problem.severity)
+        };
+        (1..4).for_each(append);
+        assert_eq!(severity(), None);
+        state::mutate(|state| state.chain.poison_record(3));
+        assert_eq!(severity(), Some(Severity::Critical));
+        // What `health` says to do.
+        state::mutate(|state| state.chain.remove_head(&mut state.blobs)).unwrap();
+        assert_eq!(severity(), None);
+        append(3);
+        assert_eq!(severity(), None);
+    }
+
+    #[test]
     fn durations_have_two_units() {
         let all = [0, 59, 60, 3_599, 3_600, 86_399, 86_400, 1_000_000, u64::MAX].map(duration);
         let expected = ["0 s", "59 s", "1 min", "59 min 59 s", "1 h", "23 h 59 min", "1 d", "11 d 13 h"];
