@@ -55,6 +55,13 @@ enum Harm {
     At(u64),
 }
 
+/// What may become of a record in a log that ends at `tail`.
+fn harms(tail: u64) -> Vec<Harm> {
+    let places =
+        [0, 1, u64::from(CLASS), tail / 2, tail - 1, tail, tail + 1, 2 * tail, 1 << 50, u64::MAX, u64::MAX / 2];
+    [Harm::None, Harm::Undecodable].into_iter().chain(places.map(Harm::At)).collect()
+}
+
 fn harm(chain: &mut ChainStore, number: u64, harm: Harm) {
     match harm {
         Harm::None => {}
@@ -67,11 +74,6 @@ fn harm(chain: &mut ChainStore, number: u64, harm: Harm) {
 /// be given back stays until it is pruned.
 #[test]
 fn a_rollback_beside_wrong_records_releases_no_blob_of_a_kept_block() {
-    let harms = |tail: u64| {
-        let places =
-            [0, 1, u64::from(CLASS), tail / 2, tail - 1, tail, tail + 1, 2 * tail, 1 << 50, u64::MAX, u64::MAX / 2];
-        [Harm::None, Harm::Undecodable].into_iter().chain(places.map(Harm::At)).collect::<Vec<_>>()
-    };
     let tail = chain_of(12).0.state().log_tail;
     for of_head in harms(tail) {
         for of_before in harms(tail) {
@@ -110,6 +112,48 @@ fn a_rollback_beside_wrong_records_releases_no_blob_of_a_kept_block() {
             let kept = chain.log.blobs_end(head.log_end()) - chain.log.blob_of(head.log_offset);
             assert_eq!(blobs.kept_bytes(Owner::Chain), kept * u64::from(CLASS), "{what}");
             assert_eq!(blobs.class_counters(chain.log_class()).lost, 0, "{what}");
+        }
+    }
+}
+
+/// However wrong the records of two neighbours are, in the middle or at the head, pruning releases no blob that a kept block lies in; what
+/// cannot be given back with them goes with a later block.
+#[test]
+fn pruning_beside_wrong_records_releases_no_blob_of_a_kept_block() {
+    let tail = chain_of(12).0.state().log_tail;
+    for first in [0, 4, 10] {
+        for of_first in harms(tail) {
+            for of_second in harms(tail) {
+                let (mut chain, mut blobs) = chain_of(12);
+                harm(&mut chain, first, of_first);
+                harm(&mut chain, first + 1, of_second);
+                let what = format!("block {first} {of_first:?}, the next {of_second:?}");
+                while let Some(removed) = chain.remove_oldest(&mut blobs) {
+                    let kept = (removed.number + 1..12).filter(|number| !(first..first + 2).contains(number));
+                    for number in kept {
+                        assert!(
+                            is_whole(&chain, &blobs, &own(number, body(number))),
+                            "{what}: block {number} behind {}",
+                            removed.number
+                        );
+                    }
+                    check_space(&chain, &blobs);
+                }
+                // More blocks come and go, and all that is kept then is the head's own part of the log.
+                let new = |number| own(number, body(number));
+                for number in 12..18 {
+                    append(&mut chain, &mut blobs, &new(number)).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+                    assert!(is_whole(&chain, &blobs, &new(number)), "{what}: {number}");
+                }
+                while chain.remove_oldest(&mut blobs).is_some() {
+                    check_space(&chain, &blobs);
+                }
+                assert!(is_whole(&chain, &blobs, &new(17)), "{what}");
+                let head = chain.meta(17).unwrap();
+                let kept = chain.log.blobs_end(head.log_end()) - chain.log.blob_of(head.log_offset);
+                assert_eq!(blobs.kept_bytes(Owner::Chain), kept * u64::from(CLASS), "{what}");
+                assert_eq!(blobs.class_counters(chain.log_class()).lost, 0, "{what}");
+            }
         }
     }
 }
