@@ -41,11 +41,11 @@ const MOST_ROWS: u32 = 1_000;
 /// The first wait after an error.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// How long a worker that is to end tries to say what it did, or to have the answer that it waits for. A test has no time for it.
-const PARTING: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
+pub const PARTING: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
 /// How old a look at the markers may be where blobs are deleted; less in a short lease.
 const FRESH: Duration = Duration::from_secs(5);
 /// The longest that a worker that is to end waits for a marker.
-const LAST_LOOK: Duration = Duration::from_secs(5);
+pub const LAST_LOOK: Duration = Duration::from_secs(5);
 /// How often a store is asked for its marker before what was deleted is taken for unknown.
 const MARKER_TRIES: usize = 3;
 
