@@ -41,12 +41,15 @@ pub struct Past {
     allowed: u64,
     /// What it refuses, and how many of these leases there were before.
     refused: HashMap<u64, u64>,
+    /// Blobs of the last lease that went back as they were, and of which it failed or refused a request, then or before. They come again at
+    /// once, and must not fill a lease, or nothing else is in it that could go.
+    pub held_up: usize,
 }
 
 impl Past {
-    /// Blobs that come again and again as they are. They must not fill a lease, or nothing else is in it that could go.
-    pub fn held_up(&self) -> usize {
-        self.suspects.len() + self.refused.len()
+    /// Whether a request for a blob failed before, or was refused.
+    pub fn is_known(&self, id: u64) -> bool {
+        self.suspects.contains_key(&id) || self.refused.contains_key(&id)
     }
 
     /// The requests for blobs: those of which nothing is known first, so many at a time; the others behind them, those that failed most
@@ -153,8 +156,7 @@ mod tests {
         assert!(past.is_refused(3, false) && past.is_refused(4, false), "and then without them");
         past.is_settled(3);
         assert!(!past.is_refused(3, false), "from the start");
-        assert_eq!(past.held_up(), 4);
         (10..=10 + REMEMBERED as u64).for_each(|id| assert!(!past.is_refused(id, false)));
-        assert!(past.held_up() <= REMEMBERED);
+        assert!(past.refused.len() <= REMEMBERED);
     }
 }

@@ -435,21 +435,26 @@ fn a_dry_run_says_what_would_go_and_touches_nothing() {
 }
 
 #[test]
-fn one_blob_that_fails_every_request_that_has_it_holds_up_nobody_and_is_given_up() {
+fn blobs_that_fail_every_request_that_has_one_hold_up_nobody_and_are_given_up() {
     for (chunk, parallel, batch) in [(CHUNK, 4, 50), (CHUNK, 1, 50), (1, 4, 50), (1, 1, 10), (1, 1, 1)] {
-        let blobs = 20 * u64::from(batch);
-        let world = World { chunk, parallel, ..World::new(blobs) };
-        *world.moody.poison.lock().unwrap() = Some(path(1));
-        let (ended, figures) = world.run(Options { batch, ..options(Until::Empty) });
-        ended.unwrap();
-        let what = format!("{batch} by {chunk}, {parallel} at a time: {figures:?}");
-        assert_eq!((world.queue.state().dead.clone(), world.blobs()), (vec![1], 1), "{what}");
-        assert_eq!((figures.deleted, figures.failed, figures.dead, figures.undone), (blobs - 1, 3, 1, 1), "{what}");
-        assert_eq!(code(all_done(Until::Empty, &figures)), NOT_ALL);
-        // It is asked for last, and nothing waits for it more than a few times.
-        let asked = world.moody.asked.lock().unwrap();
-        let times = |id| asked.iter().filter(|(asked, _)| *asked == path(id)).count();
-        assert!((2..=blobs).all(|id| times(id) <= 5), "{what}");
+        let blobs = 20 * u64::from(batch).max(5);
+        for poison in [&[1][..], &[1, 2, 3, 15]] {
+            let world = World { chunk, parallel, ..World::new(blobs) };
+            *world.moody.poison.lock().unwrap() = poison.iter().copied().map(path).collect();
+            let (ended, figures) = world.run(Options { batch, ..options(Until::Empty) });
+            ended.unwrap();
+            let (what, many) = (format!("{batch} by {chunk}, {parallel} at a time: {figures:?}"), poison.len() as u64);
+            let mut dead = world.queue.state().dead.clone();
+            dead.sort_unstable();
+            assert_eq!((dead, world.blobs()), (poison.to_vec(), poison.len()), "{what}");
+            let found = (figures.deleted, figures.failed, figures.dead, figures.undone);
+            assert_eq!(found, (blobs - many, 3 * many, many, many), "{what}");
+            assert_eq!(code(all_done(Until::Empty, &figures)), NOT_ALL);
+            // They are asked for last, and nothing waits for them more than a few times.
+            let asked = world.moody.asked.lock().unwrap();
+            let times = |id| asked.iter().filter(|(asked, _)| *asked == path(id)).count();
+            assert!((1..=blobs).all(|id| poison.contains(&id) || times(id) <= 5), "{what}");
+        }
     }
 }
 
