@@ -436,7 +436,7 @@ fn a_dry_run_says_what_would_go_and_touches_nothing() {
 
 #[test]
 fn blobs_that_fail_every_request_that_has_one_hold_up_nobody_and_are_given_up() {
-    for (chunk, parallel, batch) in [(CHUNK, 4, 50), (CHUNK, 1, 50), (1, 4, 50), (1, 1, 10), (1, 1, 1)] {
+    for (chunk, parallel, batch) in [(CHUNK, 4, 25), (CHUNK, 1, 25), (1, 4, 25), (1, 1, 10), (1, 1, 1)] {
         let blobs = 20 * u64::from(batch).max(5);
         for poison in [&[1][..], &[1, 2, 3, 15]] {
             let world = World { chunk, parallel, ..World::new(blobs) };
