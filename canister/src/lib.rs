@@ -246,7 +246,7 @@ fn export_blocks(cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportP
 /// Acknowledges all blocks up to the one with this number and hash: they may be pruned; for a registered exporter. Answers
 /// the number below which all blocks are acknowledged, which a lower or a repeated acknowledgement leaves as it is.
 #[candid_method(update)]
-#[update(guard = "exporter", hidden = true, decode_with = "wire::args")]
+#[update(guard = "exporter", hidden = true, decode_with = "wire::args", encode_with = "wire::answer")]
 fn ack_exported(number: u64, hash: BlockHash) -> Result<u64, AckError> {
     daemon::arm_work();
     counted(Hot::AckExported, || {
