@@ -131,9 +131,10 @@ fn abort_block(number: u64) -> Result<bool, UploadError> {
     aborted
 }
 
-/// Makes the block with this number the head, for a reorg. A producer may go as deep as `max_rollback_blocks`, an admin to
-/// the oldest kept block. One call does a bounded part: while `has_more`, the caller repeats it or lets ticks go on.
-/// Rolling back to the head changes nothing.
+/// Makes the block with this number the head, for a reorg. A producer may go as deep as `max_rollback_blocks`, an admin
+/// to the oldest kept block. One call does a bounded part: while `has_more`, the caller repeats it or lets ticks go on.
+/// Nobody may append meanwhile: ticks may bring the rollback to its end between two calls, and a repeated call takes
+/// out what was appended since. Rolling back to the head changes nothing.
 #[candid_method(update)]
 #[update(guard = "reverter", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn rollback_to(number: u64) -> Result<Rollback, RollbackError> {
