@@ -164,6 +164,16 @@ fn metrics_are_what_a_prometheus_server_reads() {
         let exporter = Exporter { name: name.into(), principal: candid::Principal::from_slice(&[principal]) };
         mutate(|state| state.register_exporter(&exporter)).unwrap();
     }
+    // One of them has a block less to go.
+    for number in 0..3 {
+        mutate(|state| {
+            let (block, admission) = (crate::testing::block(number, &[], 10), state.admission());
+            state.chain.append(&mut state.blobs, &block, &admission, runtime::time_secs()).unwrap();
+        });
+    }
+    let hash = crate::testing::block(0, &[], 10).hash;
+    let archive = candid::Principal::from_slice(&[7]);
+    mutate(|state| state.exporters.acknowledge(&state.chain, archive, 0, &hash)).unwrap();
     crate::meter::count(crate::meter::Hot::AppendBlock, 250_000);
     crate::meter::count(crate::meter::Hot::AppendBlock, 2_000_000_000);
     let (_, text) = get("/metrics");
@@ -201,7 +211,9 @@ fn metrics_are_what_a_prometheus_server_reads() {
         found.unwrap_or_else(|| panic!("{name}")).value.clone()
     };
     assert_eq!(of("coppice_healthy", None), prometheus_parse::Value::Gauge(1.0));
-    assert_eq!(of("coppice_exporter_lag_blocks", Some(("exporter", "second"))), prometheus_parse::Value::Gauge(0.0));
+    assert_eq!(of("coppice_exporter_lag_seconds", Some(("exporter", "second"))), prometheus_parse::Value::Gauge(0.0));
+    let most = prometheus_parse::Value::Gauge(3.0);
+    assert_eq!(of("coppice_exporters_lag_blocks", None), most, "that of the one behind most");
     assert!(scrape.samples.iter().all(|sample| sample.metric != "coppice_problem"), "none is raised");
     let prometheus_parse::Value::Histogram(buckets) =
         of("coppice_message_instructions", Some(("method", "append_block")))

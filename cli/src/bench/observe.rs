@@ -24,6 +24,11 @@ fn request(url: &str, headers: usize, header_bytes: usize) -> Result<Vec<u8>> {
     })?)
 }
 
+/// An exporter's name, of so many bytes: 20 is an ordinary one, 64 the longest.
+fn name(number: u64, bytes: usize) -> String {
+    format!("exporter-{number:0digits$}", digits = bytes - "exporter-".len())
+}
+
 /// Measures what observing a canister takes.
 pub fn observe(subject: &Subject, each: Each) -> Result<()> {
     subject.say("observe: a month of samples, 100 exporters");
@@ -35,8 +40,10 @@ pub fn observe(subject: &Subject, each: Each) -> Result<()> {
     };
     for number in 0..EXPORTERS {
         let principal = Principal::self_authenticating(number.to_le_bytes());
-        let exporter = Exporter { name: format!("exporter-{number}"), principal };
-        bench.done::<(), ExporterError>("register_exporter", Encode!(&exporter)?)?;
+        bench.done::<(), ExporterError>(
+            "register_exporter",
+            Encode!(&Exporter { name: name(number, 20), principal })?,
+        )?;
     }
     let policy = PrunePolicyArg { retain_blocks: Some(50), target_bytes: Some(1 << 30), ..PrunePolicyArg::default() };
     bench.done::<PrunePolicyChange, PruneError>("set_prune_policy", Encode!(&policy)?)?;
@@ -81,6 +88,21 @@ pub fn observe(subject: &Subject, each: Each) -> Result<()> {
         let figure = bench.of_message("observe", op, 0, EXPORTERS, &execution);
         each(figure)?;
     }
+    for number in 0..EXPORTERS {
+        bench.done::<(), ExporterError>(
+            "remove_exporter",
+            Encode!(&RemoveExporter { name: name(number, 20), drop_guard: false })?,
+        )?;
+        let principal = Principal::self_authenticating(number.to_le_bytes());
+        bench.done::<(), ExporterError>(
+            "register_exporter",
+            Encode!(&Exporter { name: name(number, 64), principal })?,
+        )?;
+    }
+    let (answer, execution) = ask(request("/metrics", 20, 30)?)?;
+    let answer = Decode!(&answer?, HttpResponse)?;
+    ensure!(answer.status_code == 200, "/metrics: {}", answer.status_code);
+    each(bench.of_message("observe", "scrape, longest names", 0, EXPORTERS, &execution))?;
     // What anybody may send.
     let hostile = [
         ("a URL of 150 KB", request(&"/a?".repeat(50_000), 1, 1)?),

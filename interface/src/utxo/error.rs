@@ -342,162 +342,108 @@ fn misplaced(refusal: &UtxoRefusal) -> String {
     format!("{refusal:?}, where that cannot be")
 }
 
-impl From<UtxoCreateError> for UtxoRefusal {
-    fn from(error: UtxoCreateError) -> Self {
-        match error {
-            UtxoCreateError::TxExists => Self::TxExists,
-            UtxoCreateError::BeingDeleted => Self::BeingDeleted,
-            UtxoCreateError::BlobTaken => Self::BlobTaken,
-            UtxoCreateError::ZeroHeight => Self::ZeroHeight,
-            UtxoCreateError::BadHeight { most } => Self::BadHeight { most },
-            UtxoCreateError::BadArgument { field, why } => Self::BadArgument { field, why },
-            UtxoCreateError::BadTransaction { at, why } => Self::BadTransaction { at, why },
-            UtxoCreateError::NoOutputs => Self::NoOutputs,
-            UtxoCreateError::NotExtended { input } => Self::NotExtended { input },
-            UtxoCreateError::TooLarge { what, limit } => Self::TooLarge { what, limit },
-            UtxoCreateError::ExternalFull { limit } => Self::ExternalFull { limit },
-            UtxoCreateError::NoUpload => Self::NoUpload,
-            UtxoCreateError::TooMuchWork => Self::TooMuchWork,
-            UtxoCreateError::OutOfSpace => Self::OutOfSpace,
-            UtxoCreateError::LowCycles { missing } => Self::LowCycles { missing },
-            UtxoCreateError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
-            UtxoCreateError::Corrupt { why } => Self::Corrupt { why },
+/// The ways from a part of the reasons to all of them, and back: each case by its name, and what only one way knows behind it.
+macro_rules! part {
+    (
+        $part:ident { $($case:ident $({ $($field:ident),+ })? $(($value:ident))?),+ $(,)? }
+        $(all { $part_only:pat => $to_all:expr })?
+        $(part { $all_only:pat => $to_part:expr })?
+    ) => {
+        impl From<$part> for UtxoRefusal {
+            fn from(error: $part) -> Self {
+                match error {
+                    $($part::$case $({ $($field),+ })? $(($value))? => Self::$case $({ $($field),+ })? $(($value))?,)+
+                    $($part_only => $to_all,)?
+                }
+            }
         }
+
+        impl From<UtxoRefusal> for $part {
+            fn from(refusal: UtxoRefusal) -> Self {
+                match refusal {
+                    $(UtxoRefusal::$case $({ $($field),+ })? $(($value))? => Self::$case $({ $($field),+ })? $(($value))?,)+
+                    $($all_only => $to_part,)?
+                    other => Self::Corrupt { why: misplaced(&other) },
+                }
+            }
+        }
+    };
+}
+
+part! {
+    UtxoCreateError {
+        TxExists,
+        BeingDeleted,
+        BlobTaken,
+        ZeroHeight,
+        BadHeight { most },
+        BadArgument { field, why },
+        BadTransaction { at, why },
+        NoOutputs,
+        NotExtended { input },
+        TooLarge { what, limit },
+        ExternalFull { limit },
+        NoUpload,
+        TooMuchWork,
+        OutOfSpace,
+        LowCycles { missing },
+        ReservedCyclesLimit { missing },
+        Corrupt { why },
     }
 }
 
-impl From<UtxoRefusal> for UtxoCreateError {
-    fn from(refusal: UtxoRefusal) -> Self {
-        match refusal {
-            UtxoRefusal::TxExists => Self::TxExists,
-            UtxoRefusal::BeingDeleted => Self::BeingDeleted,
-            UtxoRefusal::BlobTaken => Self::BlobTaken,
-            UtxoRefusal::ZeroHeight => Self::ZeroHeight,
-            UtxoRefusal::BadHeight { most } => Self::BadHeight { most },
-            UtxoRefusal::BadArgument { field, why } => Self::BadArgument { field, why },
-            UtxoRefusal::BadTransaction { at, why } => Self::BadTransaction { at, why },
-            UtxoRefusal::NoOutputs => Self::NoOutputs,
-            UtxoRefusal::NotExtended { input } => Self::NotExtended { input },
-            UtxoRefusal::TooLarge { what, limit } => Self::TooLarge { what, limit },
-            UtxoRefusal::ExternalFull { limit } => Self::ExternalFull { limit },
-            UtxoRefusal::NoUpload => Self::NoUpload,
-            UtxoRefusal::TooMuchWork => Self::TooMuchWork,
-            UtxoRefusal::OutOfSpace => Self::OutOfSpace,
-            UtxoRefusal::LowCycles { missing } => Self::LowCycles { missing },
-            UtxoRefusal::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
-            UtxoRefusal::Corrupt { why } => Self::Corrupt { why },
-            other => Self::Corrupt { why: misplaced(&other) },
-        }
+part! {
+    UtxoSpendError {
+        TxNotFound,
+        Conflicting,
+        Locked,
+        CoinbaseImmature { spendable_at },
+        UtxoNotFound,
+        UtxoHashMismatch { stored },
+        Frozen,
+        FrozenUntil { height },
+        InvalidSpend,
+        Spent { by },
+        ZeroHeight,
+        BadHeight { most },
+        BadArgument { field, why },
+        TooMuchWork,
+        OutOfSpace,
+        LowCycles { missing },
+        ReservedCyclesLimit { missing },
+        Corrupt { why },
     }
 }
 
-impl From<UtxoSpendError> for UtxoRefusal {
-    fn from(error: UtxoSpendError) -> Self {
-        match error {
-            UtxoSpendError::TxNotFound => Self::TxNotFound,
-            UtxoSpendError::Conflicting => Self::Conflicting,
-            UtxoSpendError::Locked => Self::Locked,
-            UtxoSpendError::CoinbaseImmature { spendable_at } => Self::CoinbaseImmature { spendable_at },
-            UtxoSpendError::UtxoNotFound => Self::UtxoNotFound,
-            UtxoSpendError::UtxoHashMismatch { stored } => Self::UtxoHashMismatch { stored },
-            UtxoSpendError::Frozen => Self::Frozen,
-            UtxoSpendError::FrozenUntil { height } => Self::FrozenUntil { height },
-            UtxoSpendError::InvalidSpend => Self::InvalidSpend,
-            UtxoSpendError::Spent { by } => Self::Spent { by },
-            UtxoSpendError::ZeroHeight => Self::ZeroHeight,
-            UtxoSpendError::BadHeight { most } => Self::BadHeight { most },
-            UtxoSpendError::BadArgument { field, why } => Self::BadArgument { field, why },
-            UtxoSpendError::TooMuchWork => Self::TooMuchWork,
-            UtxoSpendError::OutOfSpace => Self::OutOfSpace,
-            UtxoSpendError::LowCycles { missing } => Self::LowCycles { missing },
-            UtxoSpendError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
-            UtxoSpendError::Corrupt { why } => Self::Corrupt { why },
-        }
+part! {
+    UtxoError {
+        TxNotFound,
+        UtxoNotFound,
+        UtxoHashMismatch { stored },
+        Spent { by },
+        AlreadyFrozen,
+        UtxoNotFrozen,
+        NotMined,
+        NotConflicting,
+        WinnerLoses,
+        ZeroHeight,
+        BadHeight { most },
+        BadArgument { field, why },
+        TooLarge { what, limit },
+        Outside(store),
+        TooMuchWork,
+        OutOfSpace,
+        LowCycles { missing },
+        ReservedCyclesLimit { missing },
+        Corrupt { why },
     }
-}
-
-impl From<UtxoRefusal> for UtxoSpendError {
-    fn from(refusal: UtxoRefusal) -> Self {
-        match refusal {
-            UtxoRefusal::TxNotFound => Self::TxNotFound,
-            UtxoRefusal::Conflicting => Self::Conflicting,
-            UtxoRefusal::Locked => Self::Locked,
-            UtxoRefusal::CoinbaseImmature { spendable_at } => Self::CoinbaseImmature { spendable_at },
-            UtxoRefusal::UtxoNotFound => Self::UtxoNotFound,
-            UtxoRefusal::UtxoHashMismatch { stored } => Self::UtxoHashMismatch { stored },
-            UtxoRefusal::Frozen => Self::Frozen,
-            UtxoRefusal::FrozenUntil { height } => Self::FrozenUntil { height },
-            UtxoRefusal::InvalidSpend => Self::InvalidSpend,
-            UtxoRefusal::Spent { by } => Self::Spent { by },
-            UtxoRefusal::ZeroHeight => Self::ZeroHeight,
-            UtxoRefusal::BadHeight { most } => Self::BadHeight { most },
-            UtxoRefusal::BadArgument { field, why } => Self::BadArgument { field, why },
-            UtxoRefusal::TooMuchWork => Self::TooMuchWork,
-            UtxoRefusal::OutOfSpace => Self::OutOfSpace,
-            UtxoRefusal::LowCycles { missing } => Self::LowCycles { missing },
-            UtxoRefusal::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
-            UtxoRefusal::Corrupt { why } => Self::Corrupt { why },
-            other => Self::Corrupt { why: misplaced(&other) },
-        }
-    }
-}
-
-impl From<UtxoError> for UtxoRefusal {
-    fn from(error: UtxoError) -> Self {
-        match error {
-            UtxoError::TxNotFound => Self::TxNotFound,
-            UtxoError::UtxoNotFound => Self::UtxoNotFound,
-            UtxoError::UtxoHashMismatch { stored } => Self::UtxoHashMismatch { stored },
-            UtxoError::Spent { by } => Self::Spent { by },
-            UtxoError::AlreadyFrozen => Self::AlreadyFrozen,
-            UtxoError::UtxoNotFrozen => Self::UtxoNotFrozen,
-            UtxoError::NotMined => Self::NotMined,
-            UtxoError::NotConflicting => Self::NotConflicting,
-            UtxoError::WinnerLoses => Self::WinnerLoses,
-            UtxoError::ZeroHeight => Self::ZeroHeight,
-            UtxoError::BadHeight { most } => Self::BadHeight { most },
-            UtxoError::BadArgument { field, why } => Self::BadArgument { field, why },
-            UtxoError::TooLarge { what, limit } => Self::TooLarge { what, limit },
-            UtxoError::Outside(store) => Self::Outside(store),
-            UtxoError::TooMuchWork => Self::TooMuchWork,
-            UtxoError::OutOfSpace => Self::OutOfSpace,
-            UtxoError::LowCycles { missing } => Self::LowCycles { missing },
-            UtxoError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
-            UtxoError::Corrupt { why } => Self::Corrupt { why },
-            UtxoError::NotSpendable(error) => (*error).into(),
-        }
-    }
-}
-
-impl From<UtxoRefusal> for UtxoError {
-    fn from(refusal: UtxoRefusal) -> Self {
-        match refusal {
-            UtxoRefusal::TxNotFound => Self::TxNotFound,
-            UtxoRefusal::UtxoNotFound => Self::UtxoNotFound,
-            UtxoRefusal::UtxoHashMismatch { stored } => Self::UtxoHashMismatch { stored },
-            UtxoRefusal::Spent { by } => Self::Spent { by },
-            UtxoRefusal::AlreadyFrozen => Self::AlreadyFrozen,
-            UtxoRefusal::UtxoNotFrozen => Self::UtxoNotFrozen,
-            UtxoRefusal::NotMined => Self::NotMined,
-            UtxoRefusal::NotConflicting => Self::NotConflicting,
-            UtxoRefusal::WinnerLoses => Self::WinnerLoses,
-            UtxoRefusal::ZeroHeight => Self::ZeroHeight,
-            UtxoRefusal::BadHeight { most } => Self::BadHeight { most },
-            UtxoRefusal::BadArgument { field, why } => Self::BadArgument { field, why },
-            UtxoRefusal::TooLarge { what, limit } => Self::TooLarge { what, limit },
-            UtxoRefusal::Outside(store) => Self::Outside(store),
-            UtxoRefusal::TooMuchWork => Self::TooMuchWork,
-            UtxoRefusal::OutOfSpace => Self::OutOfSpace,
-            UtxoRefusal::LowCycles { missing } => Self::LowCycles { missing },
-            UtxoRefusal::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
-            UtxoRefusal::Corrupt { why } => Self::Corrupt { why },
-            refusal @ (UtxoRefusal::Conflicting
-            | UtxoRefusal::Locked
-            | UtxoRefusal::CoinbaseImmature { .. }
-            | UtxoRefusal::Frozen
-            | UtxoRefusal::FrozenUntil { .. }
-            | UtxoRefusal::InvalidSpend) => Self::NotSpendable(Box::new(refusal.into())),
-            other => Self::Corrupt { why: misplaced(&other) },
-        }
+    all { UtxoError::NotSpendable(error) => (*error).into() }
+    part {
+        refusal @ (UtxoRefusal::Conflicting
+        | UtxoRefusal::Locked
+        | UtxoRefusal::CoinbaseImmature { .. }
+        | UtxoRefusal::Frozen
+        | UtxoRefusal::FrozenUntil { .. }
+        | UtxoRefusal::InvalidSpend) => Self::NotSpendable(Box::new(refusal.into()))
     }
 }
