@@ -51,10 +51,7 @@ impl Refusal for UploadError {
             | Self::OtherUpload { .. }
             | Self::Incomplete { .. }
             | Self::Aborting => Again,
-            Self::ChunkOutOfRange { .. }
-            | Self::WrongLength { .. }
-            | Self::ChunkMismatch
-            | Self::Damaged => Never,
+            Self::ChunkOutOfRange { .. } | Self::WrongLength { .. } | Self::ChunkMismatch | Self::Damaged => Never,
         }
     }
 }
