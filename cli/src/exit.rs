@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Exit {
     /// The code.
     pub code: u8,
-    /// Why.
+    /// Why; empty: it was said already.
     pub why: String,
 }
 

@@ -1,13 +1,18 @@
 //! `coppice`: see the library.
 
 use clap::Parser;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match coppice::run(coppice::args::Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("coppice: {error:#}");
+            let why = format!("{error:#}");
+            // Where nothing is said, it was said already.
+            if !why.is_empty() {
+                drop(writeln!(std::io::stderr(), "coppice: {why}"));
+            }
             ExitCode::from(coppice::exit::Exit::code_of(&error))
         }
     }

@@ -1,11 +1,15 @@
 //! What ends a command that runs for ever: Ctrl-C, SIGTERM.
 
 use anyhow::{Context, Result};
+use std::io::Write as _;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// What is noted of the first signal.
 pub const ENDING: &str = "ending; once more ends at once";
+
+/// Exit code: it was ended by a signal, and has nothing to say.
+pub const INTERRUPTED: u8 = 130;
 
 /// Says that the run is to end, and wakes it where it waits.
 #[derive(Clone, Default)]
@@ -31,9 +35,10 @@ impl Stop {
             .spawn(move || {
                 runtime.block_on(signals.next());
                 set.set();
-                eprintln!("{note}");
+                // Who does not read stderr any more does not keep the second signal from ending it.
+                drop(writeln!(std::io::stderr(), "{note}"));
                 runtime.block_on(signals.next());
-                std::process::exit(130);
+                std::process::exit(INTERRUPTED.into());
             })
             .context("cannot listen to signals")?;
         Ok(stop)

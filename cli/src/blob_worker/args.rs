@@ -12,7 +12,7 @@ A --store is [STORE_TYPE/]FILE_TYPE=URL; * is any file type, and the narrowest o
 S3's credentials, region and endpoint come from the environment (AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL, …).
 Exit codes: 0 done, or ended as asked, and what was leased is given back; 1 another error; 2 the command line; 3 a store has not the
 right marker; 4 --once or --until-empty, and some blobs were not deleted; 5 the canister refuses; 6 ended before the canister could
-be told what was deleted; 130 ended by a second signal.";
+be told what was deleted; 130 ended by a second signal, or a --dry-run by the first.";
 
 /// Options of `coppice blob-worker`.
 #[derive(Clone, Debug, clap::Args)]
@@ -69,7 +69,7 @@ pub struct WorkArgs {
     /// Blocks below the chain's height, or the persister's where one runs, up to which blobs may go
     #[arg(long, value_name = "BLOCKS", default_value_t = 10)]
     pub safety_window: u32,
-    /// Blobs of a lease
+    /// Blobs of a lease; those that come again and again as their requests fail are leased beside them
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub batch: u32,
     /// Seconds of a lease, which is extended in time; no request to a store takes longer than a quarter of it
@@ -81,10 +81,10 @@ pub struct WorkArgs {
     /// How often deleting a blob may fail until it is given up
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub max_retries: u32,
-    /// Work for these store types only: tx, subtree, block, temp, block-persister, peer-registry [default: all]
+    /// Work for these store types only, as often as there are such: tx, subtree, block, temp, block-persister, peer-registry [default: all]
     #[arg(long = "store-type", value_name = "TYPE", value_parser = store_type)]
     pub store_types: Vec<StoreType>,
-    /// Say what would be deleted, and whether it is there; lease and delete nothing
+    /// Say which of the first --batch rows, of all store types, would be deleted, and whether they are there; lease and delete nothing
     #[arg(long, conflicts_with_all = ["once", "until_empty"])]
     pub dry_run: bool,
     /// End after one lease, or where nothing is due

@@ -20,6 +20,8 @@ pub enum Level {
     Info,
     /// Not as it should be; the worker goes on.
     Warn,
+    /// The worker ends.
+    Error,
 }
 
 /// Where a worker's events go.
@@ -94,7 +96,11 @@ impl Log {
 
 fn as_json(level: Level, event: &str, message: &str, fields: &Value, now: SystemTime) -> String {
     let time = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-    let level = if level == Level::Warn { "warn" } else { "info" };
+    let level = match level {
+        Level::Info => "info",
+        Level::Warn => "warn",
+        Level::Error => "error",
+    };
     let mut line = json!({"time_ms": time, "level": level, "event": event, "message": message});
     if let (Some(line), Some(fields)) = (line.as_object_mut(), fields.as_object()) {
         line.extend(fields.clone());

@@ -14,6 +14,7 @@ pub mod layout;
 pub mod lease;
 pub mod log;
 pub mod marker;
+pub mod past;
 pub mod place;
 pub mod queue;
 pub mod run;
@@ -22,12 +23,12 @@ pub mod store;
 mod tests;
 pub mod work;
 
-use crate::client::{Client, may_pass};
+use crate::client::Client;
 use crate::exit::Exit;
 use crate::network::{Network, NetworkArgs};
 use crate::report::{self, Report, count, seconds_since};
-use crate::stop::{ENDING, Stop};
-use anyhow::{Context, Result, ensure};
+use crate::stop::{ENDING, INTERRUPTED, Stop};
+use anyhow::{Context, Result};
 use args::{BlobWorkerArgs, Init, LogFormat, Options, StoreArgs, Until, WorkArgs};
 use log::{Level, Log};
 use queue::Queue;
@@ -40,6 +41,8 @@ use work::Worker;
 
 /// The longest that `init` waits for a store.
 const INIT_MOST: Duration = Duration::from_secs(60);
+/// What is missing.
+const NO_NETWORK: &str = "--network and --canister say where the canister is";
 
 /// The figures of a worker's run.
 #[derive(Clone, Debug, Serialize)]
@@ -71,6 +74,7 @@ impl Report for WorkerReport {
             ("put off, as no store has them", count(figures.no_store)),
             ("put back as they were", count(figures.left)),
             ("of leases that had ended", count(figures.late)),
+            ("not known to be gone", count(figures.undone)),
             ("tried again", count(figures.retries)),
             ("seconds", format!("{:.1}", self.seconds)),
         ]
@@ -147,23 +151,32 @@ impl Report for InitReport {
 pub fn command(args: &BlobWorkerArgs) -> Result<()> {
     match &args.command {
         Some(Init::Init(args)) => init(args),
-        None => work(&args.work),
+        None => work(&args.work).map_err(|error| match args.work.log_format {
+            LogFormat::Text => error,
+            // The last line, too, is one of JSON.
+            LogFormat::Json => {
+                Log::new(LogFormat::Json).note(Level::Error, "ended", &format!("{error:#}"));
+                Exit::error(Exit::code_of(&error), "")
+            }
+        }),
     }
 }
 
-/// The client, as soon as the network answers; `init`, which has no log, does not wait for it.
-fn connect(args: &NetworkArgs, waiting: Option<(&Stop, &Log)>, wait: Duration) -> Result<Client<Network>> {
-    ensure!(args.network.is_some(), "--network and --canister say where the canister is");
+/// The client, as soon as the network answers; none where the worker is to end before that.
+fn connect(args: &NetworkArgs, stop: &Stop, log: &Log, wait: Duration) -> Result<Option<Client<Network>>> {
     let mut delays = run::waits(wait);
     loop {
-        match (args.connect(), waiting) {
-            (Err(error), Some((stop, log))) if may_pass(&error) && !stop.is_set() => {
+        match args.connect() {
+            Err(error) if run::passes(&error) => {
+                if stop.is_set() {
+                    return Ok(None);
+                }
                 let delay = delays.next().unwrap_or(wait);
                 let why = format!("{error:#}; trying again in {:.1} s", delay.as_secs_f64());
                 log.note(Level::Warn, "canister", &why);
                 stop.wait(delay);
             }
-            (result, _) => return result?.context("--network and --canister say where the canister is"),
+            result => return result?.context(NO_NETWORK).map(Some),
         }
     }
 }
@@ -171,9 +184,14 @@ fn connect(args: &NetworkArgs, waiting: Option<(&Stop, &Log)>, wait: Duration) -
 /// Writes the markers.
 fn init(args: &StoreArgs) -> Result<()> {
     let stores = Stores::open(&args.stores, args.layout, INIT_MOST)?;
-    let client = connect(&args.network, None, INIT_MOST)?;
+    let client = args.network.connect()?.context(NO_NETWORK)?;
     // A canister that does not let this identity work is not the one that is meant.
-    client.heights().map_err(|error| run::refused("asking for the height", error))?;
+    let what = "asking for the height";
+    client.heights().map_err(
+        |error| {
+            if run::passes(&error) { error.context(what) } else { run::refused(what, error) }
+        },
+    )?;
     let canister = client.transport().canister();
     let worker = Worker::new(stores, 1)?;
     report::print(&mark(&worker, canister)?, args.json)
@@ -212,13 +230,28 @@ fn work(args: &WorkArgs) -> Result<()> {
         LogFormat::Json => r#"{"level":"info","event":"ending","message":"once more ends at once"}"#,
     })?;
     let log = Log::new(args.log_format);
-    let client = connect(&args.stores.network, Some((&stop, &log)), options.max_wait)?;
-    let canister = client.transport().canister();
+    let client = connect(&args.stores.network, &stop, &log, options.max_wait)?;
+    let canister = args.stores.network.canister.context(NO_NETWORK)?;
+    let report = |figures| WorkerReport {
+        command: "blob-worker",
+        canister: canister.to_string(),
+        stores: named,
+        figures,
+        seconds: seconds_since(started),
+    };
+    let Some(client) = client else {
+        drop(log);
+        return if args.dry_run {
+            Err(interrupted())
+        } else {
+            report::print(&report(Figures::default()), args.stores.json)
+        };
+    };
     let until = options.until;
     let worker = Worker::new(stores, args.parallel.into())?;
     let mut run = Run::new(&client, canister, worker, options, &stop, &log)?;
     if args.dry_run {
-        let (height, rows) = run::dry_run(&run)?;
+        let (height, rows) = run::dry_run(&run)?.ok_or_else(interrupted)?;
         let count = |there| rows.iter().filter(|found| found.there == there).count();
         let (absent, nowhere) = (count(Some(false)), count(None));
         let report = DryReport {
@@ -237,17 +270,16 @@ fn work(args: &WorkArgs) -> Result<()> {
     let figures = run.figures();
     drop(run);
     drop(log);
-    let report = WorkerReport {
-        command: "blob-worker",
-        canister: canister.to_string(),
-        stores: named,
-        figures,
-        seconds: seconds_since(started),
-    };
+    let report = report(figures);
     report::print(&report, args.stores.json)?;
     std::io::stdout().flush()?;
     ended?;
     all_done(until, &report.figures)
+}
+
+/// What a command ends with that has nothing to say yet.
+fn interrupted() -> anyhow::Error {
+    Exit::error(INTERRUPTED, "it was ended before it knew what would be deleted")
 }
 
 /// Whether a run that was to end by itself has done all that it found.
@@ -255,7 +287,7 @@ fn work(args: &WorkArgs) -> Result<()> {
 /// # Errors
 /// [`Exit`] with [`NOT_ALL`].
 pub fn all_done(until: Until, figures: &Figures) -> Result<()> {
-    let undone = figures.failed + figures.no_store + figures.late + if until == Until::Once { figures.left } else { 0 };
+    let undone = figures.undone;
     match until {
         Until::Once | Until::Empty if undone > 0 => Err(Exit::error(
             NOT_ALL,

@@ -3,6 +3,7 @@
 use super::layout::{Folders, Layout};
 use super::queue::Row;
 use coppice_interface::StoreType;
+use object_store::path::PathPart;
 use std::fmt;
 use std::str::FromStr;
 use url::Url;
@@ -129,7 +130,9 @@ impl Place {
                 (LayoutName::Teranode, "hashSuffix") => folders.prefix = -i32::from(many()?),
                 (LayoutName::Teranode, "subDirectory") => {
                     let path = value.trim_matches('/');
-                    if path.split('/').any(|folder| matches!(folder, "" | "." | "..")) {
+                    // What a path of the store encodes would be another folder than Teranode's.
+                    let is_plain = |folder: &str| !folder.is_empty() && PathPart::from(folder).as_ref() == folder;
+                    if !path.split('/').all(is_plain) {
                         return Err(wrong());
                     }
                     folders.sub_directory = path.to_string();
@@ -193,9 +196,16 @@ mod tests {
         assert_eq!(layout("tx=file:///a?hashPrefix=2", teranode), folders(2, ""));
         assert_eq!(layout("tx=file:///a?hashSuffix=2&subDirectory=/b/c/", teranode), folders(-2, "b/c"));
         assert_eq!(layout("tx=file:///a", LayoutName::Hex), Ok(Layout::Hex));
-        for refused in ["hashPrefix=-1", "hashPrefix=x", "hashprefix=1", "subDirectory=a/../b", "subDirectory="] {
+        for refused in
+            ["hashPrefix=-1", "hashPrefix=x", "hashprefix=1", "subDirectory=a/../b", "subDirectory=", "subDirectory=."]
+        {
             assert!(layout(&format!("tx=file:///a?{refused}"), teranode).is_err(), "{refused}");
         }
+        for character in "~[]{}%^|".chars() {
+            let refused = format!("tx=file:///a?subDirectory=b/%{:02x}c", character as u32);
+            assert!(layout(&refused, teranode).is_err(), "{character}");
+        }
+        assert!(layout("tx=file:///a?subDirectory=b/%23c", teranode).is_err(), "#");
         assert!(layout("tx=file:///a?hashPrefix=2", LayoutName::Hex).is_err());
     }
 

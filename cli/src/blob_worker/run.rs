@@ -14,15 +14,16 @@ use super::log::{Level, Log};
 use super::marker::{self, WrongStore};
 use super::queue::{Ask, Done, Lease, Noted, Queue, Refusal, Row, Waiting};
 use super::work::{Outcome, Worker};
-use crate::client::may_pass;
+use crate::client::{Failure, Retry};
 use crate::exit::Exit;
 use crate::stop::Stop;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use candid::Principal;
+use coppice_client::CallError;
 use serde::Serialize;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,10 +36,16 @@ pub const REFUSED: u8 = 5;
 /// Exit code: the canister was not told.
 pub const UNTOLD: u8 = 6;
 
+/// The most rows of a lease.
+const MOST_ROWS: u32 = 1_000;
 /// The first wait after an error.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
-/// How long a worker that is to end tries to say what it did.
-const PARTING: Duration = Duration::from_secs(30);
+/// How long a worker that is to end tries to say what it did, or to have the answer that it waits for. A test has no time for it.
+pub const PARTING: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
+/// How old a look at the markers may be where blobs are deleted; less in a short lease.
+const FRESH: Duration = Duration::from_secs(5);
+/// The longest that a worker that is to end waits for a marker.
+pub const LAST_LOOK: Duration = Duration::from_secs(5);
 /// How often a store is asked for its marker before what was deleted is taken for unknown.
 const MARKER_TRIES: usize = 3;
 
@@ -65,9 +72,15 @@ pub struct Figures {
     pub extended: u64,
     /// Calls and requests that were tried again.
     pub retries: u64,
+    /// Blobs of which it is not known that they are gone, where the worker ends by itself: what failed, had no store, or whose lease was
+    /// over, and did not go later; of `--once` also what was put back.
+    pub undone: u64,
     /// Up to which height blobs went last.
     pub height: u32,
 }
+
+/// A store that is wrong, by its number, and why it is.
+type Wrong = (usize, WrongStore);
 
 /// What a round came to.
 enum Round {
@@ -96,6 +109,8 @@ pub struct Run<'a, Q> {
     /// Names this process among all that call with its identity.
     nonce: [u8; 16],
     waiting: u64,
+    /// Rows that count in [`Figures::undone`].
+    undone: RefCell<BTreeSet<u64>>,
 }
 
 /// Waits that double up to the longest, each a little longer than that by chance, so that workers do not come all at once.
@@ -126,7 +141,8 @@ impl<'a, Q: Queue> Run<'a, Q> {
         let mut nonce = [0; 16];
         getrandom::fill(&mut nonce).map_err(|error| anyhow::anyhow!("no random bytes: {error}"))?;
         let figures = RefCell::default();
-        Ok(Self { queue, canister, worker, options, stop, log, figures, nonce, waiting: 0 })
+        let undone = RefCell::default();
+        Ok(Self { queue, canister, worker, options, stop, log, figures, nonce, waiting: 0, undone })
     }
 
     /// What it did so far.
@@ -140,6 +156,10 @@ impl<'a, Q: Queue> Run<'a, Q> {
     /// [`Exit`] with [`WRONG_STORE`], [`REFUSED`] or [`UNTOLD`].
     pub fn run(&mut self) -> Result<()> {
         let mut after_errors = waits(self.options.max_wait);
+        // A wrong store is known before anything is due.
+        if !self.await_markers()? {
+            return Ok(());
+        }
         loop {
             if self.stop.is_set() {
                 return Ok(());
@@ -180,6 +200,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
         if !self.await_markers()? {
             return Ok(Round::Stopped);
         }
+        let looked = Moment::now();
         let Some(heights) = self.call("asking for the height", |queue| queue.heights())? else {
             return Ok(Round::Stopped);
         };
@@ -189,44 +210,64 @@ impl<'a, Q: Queue> Run<'a, Q> {
         let Some(lease) = self.acquire(height)? else { return Ok(Round::Stopped) };
         match lease {
             None => Ok(Round::Idle),
-            Some(lease) => self.work(&lease, asked),
+            Some(lease) => self.work(&lease, asked, looked),
         }
     }
 
     /// A lease, or none where nothing is due; nothing at all where the worker is to end.
     fn acquire(&self, height: u32) -> Result<Option<Option<Lease>>> {
         let number = self.figures.borrow().leases;
+        let held_up = u32::try_from(self.worker.held_up()).unwrap_or(MOST_ROWS);
         let ask = Ask {
             height,
-            rows: self.options.batch,
+            rows: self.options.batch.saturating_add(held_up).min(MOST_ROWS),
             secs: self.options.lease.as_secs(),
             stores: self.options.store_types.clone(),
             request: [&self.nonce[..], &number.to_le_bytes()].concat(),
         };
         let mut delays = waits(self.options.max_wait);
+        // An answer was lost, so there may be a lease: the same request gets it again, and only who has it can give it back.
+        let mut lost = false;
+        let mut parting = None;
         loop {
-            match self.call("leasing", |queue| queue.acquire(&ask))? {
-                None => return Ok(None),
-                Some(Ok(lease)) => return Ok(Some(lease)),
-                Some(Err(why)) => {
-                    let delay = delays.next().unwrap_or(self.options.max_wait);
-                    self.log.note(
-                        Level::Warn,
-                        "lease",
-                        &format!("no lease: {why}; trying again in {:.1} s", delay.as_secs_f64()),
-                    );
-                    self.figures.borrow_mut().retries += 1;
-                    self.stop.wait(delay);
-                    if self.stop.is_set() {
-                        return Ok(None);
-                    }
+            if self.stop.is_set() && !lost {
+                return Ok(None);
+            }
+            let why = match self.queue.acquire(&ask) {
+                Ok(Ok(lease)) => return Ok(Some(lease)),
+                Ok(Err(why)) => {
+                    lost = false;
+                    why.to_string()
                 }
+                Err(error) if passes(&error) => {
+                    lost = true;
+                    format!("{error:#}")
+                }
+                Err(error) => return Err(refused("leasing", error)),
+            };
+            if self.stop.is_set() && lost && self.has_parted(&mut parting) {
+                let why = format!(
+                    "the canister does not say whether it has leased blobs, which then wait for the lease's end: {why}"
+                );
+                return Err(Exit::error(UNTOLD, why));
+            }
+            self.again("leasing", &why, &mut delays);
+        }
+    }
+
+    /// Whether it is enough that the worker was asked to end; it is not when that is seen first.
+    fn has_parted(&self, since: &mut Option<Moment>) -> bool {
+        match since {
+            Some(since) => since.elapsed() > PARTING,
+            None => {
+                *since = Some(Moment::now());
+                false
             }
         }
     }
 
     /// Works through a lease.
-    fn work(&mut self, lease: &Lease, asked: Moment) -> Result<Round> {
+    fn work(&mut self, lease: &Lease, asked: Moment, looked: Moment) -> Result<Round> {
         self.figures.borrow_mut().leases += 1;
         let term = Arc::new(Term::new(self.options.lease, asked));
         let mut attempts = waits(self.options.max_wait.min(self.options.lease / 16));
@@ -241,8 +282,17 @@ impl<'a, Q: Queue> Run<'a, Q> {
             self.log.progress(&self.figures.borrow(), self.waiting);
         };
         extend();
-        let mut outcome = self.worker.delete(&lease.rows, &term, self.stop, &mut extend);
-        let wrong = self.recheck(&mut outcome, &mut extend);
+        let (mut outcome, mut wrong) = (Outcome::default(), Vec::new());
+        // What a store's path was before the canister answered it may not be any more.
+        if looked.elapsed() > FRESH.min(self.options.lease / 16) {
+            (outcome.errors, wrong) = self.look_at_markers();
+        }
+        if !wrong.is_empty() || !outcome.errors.is_empty() {
+            outcome.left = lease.rows.len() as u64;
+        } else {
+            outcome = self.worker.delete(&lease.rows, &term, self.stop, &mut extend);
+            wrong = self.recheck(lease, &mut outcome, &mut extend);
+        }
         self.tell(lease, &outcome);
         let done = Done {
             gone: outcome.gone.clone(),
@@ -251,7 +301,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
             max_retries: if outcome.no_store.is_empty() { self.options.max_retries } else { u32::MAX },
         };
         self.complete(lease, done, &term, &outcome)?;
-        if let Some(wrong) = wrong {
+        if let Some((_, wrong)) = wrong.into_iter().next() {
             return Err(Exit::error(WRONG_STORE, wrong.0));
         }
         // Where nothing goes it does not hurry, whatever the reason.
@@ -284,35 +334,50 @@ impl<'a, Q: Queue> Run<'a, Q> {
         }
     }
 
-    /// Looks at the markers again: what was deleted where none is any more was not deleted where it lies. Then nothing is said of it.
-    fn recheck(&self, outcome: &mut Outcome, meanwhile: &mut impl FnMut()) -> Option<WrongStore> {
+    /// Looks at the markers again: what was deleted where none is any more was not deleted where it lies. Then nothing is said of what
+    /// that store has. Answers which stores are wrong.
+    fn recheck(&self, lease: &Lease, outcome: &mut Outcome, meanwhile: &mut impl FnMut()) -> Vec<Wrong> {
         if outcome.gone.is_empty() {
-            return None;
+            return Vec::new();
         }
         let mut delays = waits(Duration::from_secs(1));
         let mut tries = 0;
-        let why = loop {
+        let (away, wrong) = loop {
             tries += 1;
-            match self.check_markers() {
-                Ok(()) => return None,
-                Err(error) => match error.downcast::<WrongStore>() {
-                    Ok(wrong) => break Ok(wrong),
-                    Err(error) if tries >= MARKER_TRIES => break Err(error),
-                    Err(_) => std::thread::sleep(delays.next().unwrap_or_default()),
-                },
+            let (away, wrong) = self.look_at_markers();
+            if away.is_empty() || tries >= MARKER_TRIES || self.stop.is_set() {
+                break (away, wrong);
             }
+            self.stop.wait(delays.next().unwrap_or_default());
             meanwhile();
         };
-        outcome.left += outcome.gone.len() as u64;
-        outcome.absent = 0;
-        outcome.gone.clear();
-        match why {
-            Ok(wrong) => Some(wrong),
-            Err(error) => {
-                outcome.errors.push((0, format!("{error:#}")));
-                None
+        let doubtful: BTreeSet<usize> =
+            away.iter().map(|(store, _)| *store).chain(wrong.iter().map(|(store, _)| *store)).collect();
+        if doubtful.is_empty() {
+            return wrong;
+        }
+        let stores = self.worker.stores();
+        let lies_there = |row: &&Row| stores.find(row).is_ok_and(|(store, _)| doubtful.contains(&store));
+        let there: BTreeSet<u64> = lease.rows.iter().filter(lies_there).map(|row| row.id).collect();
+        let gone = outcome.gone.len();
+        outcome.gone.retain(|id| !there.contains(id));
+        outcome.absent.retain(|id| !there.contains(id));
+        outcome.left += (gone - outcome.gone.len()) as u64;
+        outcome.errors.extend(away);
+        wrong
+    }
+
+    /// Looks at all markers once: stores that cannot be asked, by their number, and those that are wrong, and why.
+    fn look_at_markers(&self) -> (Vec<(usize, String)>, Vec<Wrong>) {
+        let (mut away, mut wrong) = (Vec::new(), Vec::new());
+        for (store, found) in self.check_markers().into_iter().enumerate() {
+            match found.map_err(|error| error.downcast::<WrongStore>()) {
+                Ok(()) => {}
+                Err(Ok(why)) => wrong.push((store, why)),
+                Err(Err(error)) => away.push((store, format!("{error:#}"))),
             }
         }
+        (away, wrong)
     }
 
     /// Says what became of a lease, each failure by its name.
@@ -336,15 +401,16 @@ impl<'a, Q: Queue> Run<'a, Q> {
             let why = format!("{url}: {why}; {} blobs go back and are tried again", outcome.left);
             self.log.note(Level::Warn, "store", &why);
         }
-        if !outcome.gone.is_empty() && outcome.absent == outcome.gone.len() as u64 && outcome.absent > 1 {
-            let why = format!("none of {} blobs was there: are these the right stores and layout?", outcome.absent);
+        if !outcome.gone.is_empty() && outcome.absent.len() == outcome.gone.len() && outcome.absent.len() > 1 {
+            let why =
+                format!("none of {} blobs was there: are these the right stores and layout?", outcome.absent.len());
             self.log.note(Level::Warn, "absent", &why);
         }
     }
 
     /// Says to the canister what was done, until it has heard all.
     fn complete(&self, lease: &Lease, mut done: Done, term: &Term, outcome: &Outcome) -> Result<()> {
-        let parting = Moment::now();
+        let mut parting = None;
         let mut delays = waits(self.options.max_wait);
         let (mut dead, mut skipped) = (0, Vec::new());
         let why = loop {
@@ -367,10 +433,11 @@ impl<'a, Q: Queue> Run<'a, Q> {
                 }
                 Ok(Err(Refusal::Over(why))) => break Some(why),
                 Ok(Err(Refusal::Later(why))) => self.again("completing", &why, &mut delays),
-                Err(error) if may_pass(&error) => self.again("completing", &format!("{error:#}"), &mut delays),
+                Err(error) if passes(&error) => self.again("completing", &format!("{error:#}"), &mut delays),
                 Err(error) => return Err(refused("completing", error)),
             }
-            if self.stop.is_set() && (parting.elapsed() > PARTING || term.left().is_zero()) {
+            let is_last = parting.is_some() && term.left().is_zero();
+            if self.stop.is_set() && (self.has_parted(&mut parting) || is_last) {
                 let why = format!(
                     "the canister could not be told of {} blobs: they are tried again when the lease has ended",
                     many
@@ -378,6 +445,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
                 return Err(Exit::error(UNTOLD, why));
             }
         };
+        self.count_undone(lease, outcome, &skipped, why.is_some());
         let mut figures = self.figures.borrow_mut();
         if let Some(why) = why {
             figures.late += outcome.gone.len() as u64;
@@ -392,12 +460,31 @@ impl<'a, Q: Queue> Run<'a, Q> {
         let late = outcome.gone.iter().filter(|id| skipped.contains(id)).count() as u64;
         figures.late += late;
         figures.deleted += outcome.gone.len() as u64 - late;
-        figures.absent += outcome.absent.min(outcome.gone.len() as u64 - late);
+        figures.absent += outcome.absent.iter().filter(|id| !skipped.contains(id)).count() as u64;
         figures.failed += outcome.failed.len() as u64;
         figures.no_store += outcome.no_store.len() as u64;
         figures.left += outcome.left;
         figures.dead += dead;
         Ok(())
+    }
+
+    /// Notes which rows of a lease, completed or over, are not known to be gone.
+    fn count_undone(&self, lease: &Lease, outcome: &Outcome, skipped: &[u64], is_over: bool) {
+        let mut undone = self.undone.borrow_mut();
+        let gone: BTreeSet<u64> = outcome.gone.iter().copied().collect();
+        let skipped: BTreeSet<u64> = skipped.iter().copied().collect();
+        let late = |id: &u64| gone.contains(id) && (is_over || skipped.contains(id));
+        match self.options.until {
+            Until::Stopped => {}
+            Until::Once => undone.extend(lease.rows.iter().map(|row| row.id)),
+            // What was put back comes again.
+            Until::Empty => {
+                let failed = outcome.failed.iter().map(|(id, _)| id).chain(&outcome.no_store);
+                undone.extend(failed.chain(gone.iter().filter(|id| late(id))));
+            }
+        }
+        undone.retain(|id| !gone.contains(id) || late(id));
+        self.figures.borrow_mut().undone = undone.len() as u64;
     }
 
     fn again(&self, what: &str, why: &str, delays: &mut impl Iterator<Item = Duration>) {
@@ -419,7 +506,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
         loop {
             match ask(self.queue) {
                 Ok(answer) => return Ok(Some(answer)),
-                Err(error) if !may_pass(&error) => return Err(refused(what, error)),
+                Err(error) if !passes(&error) => return Err(refused(what, error)),
                 Err(_) if self.stop.is_set() => return Ok(None),
                 Err(error) => self.again(what, &format!("{error:#}"), &mut delays),
             }
@@ -433,13 +520,14 @@ impl<'a, Q: Queue> Run<'a, Q> {
     pub fn await_markers(&self) -> Result<bool> {
         let mut delays = waits(self.options.max_wait);
         loop {
-            match self.check_markers() {
-                Ok(()) => return Ok(true),
-                Err(error) => match error.downcast::<WrongStore>() {
-                    Ok(wrong) => return Err(Exit::error(WRONG_STORE, wrong.0)),
-                    Err(_) if self.stop.is_set() => return Ok(false),
-                    Err(error) => self.again("before anything is leased", &format!("{error:#}"), &mut delays),
-                },
+            let (away, wrong) = self.look_at_markers();
+            if let Some((_, wrong)) = wrong.into_iter().next() {
+                return Err(Exit::error(WRONG_STORE, wrong.0));
+            }
+            match away.into_iter().next() {
+                None => return Ok(true),
+                Some(_) if self.stop.is_set() => return Ok(false),
+                Some((_, why)) => self.again("before anything is leased", &why, &mut delays),
             }
             if self.stop.is_set() {
                 return Ok(false);
@@ -447,16 +535,34 @@ impl<'a, Q: Queue> Run<'a, Q> {
         }
     }
 
-    fn check_markers(&self) -> Result<()> {
+    /// What each store's marker says, asked for side by side.
+    fn check_markers(&self) -> Vec<Result<()>> {
         let most = super::lease::most(self.options.lease);
-        for store in self.worker.stores().all() {
-            let found = self.worker.wait_for(async { tokio::time::timeout(most, store.marker()).await });
-            let found =
-                found.map_err(|_| anyhow::anyhow!("{}: its marker does not come within {most:?}", store.url))??;
-            marker::check(store, self.canister, found.as_ref())?;
-        }
-        Ok(())
+        let most = if self.stop.is_set() { most.min(LAST_LOOK) } else { most };
+        let stores = self.worker.stores().all();
+        let look = |store: &'_ super::store::Store| {
+            let store = store.clone();
+            async move { tokio::time::timeout(most, store.marker()).await }
+        };
+        let found = self.worker.wait_for(async { futures_util::future::join_all(stores.iter().map(look)).await });
+        let check = |(store, found): (&super::store::Store, _)| -> Result<()> {
+            let found: Result<Result<Option<marker::Marker>>, tokio::time::error::Elapsed> = found;
+            let found = found.map_err(|_| anyhow::anyhow!("its marker does not come within {most:?}"))??;
+            Ok(marker::check(store, self.canister, found.as_ref())?)
+        };
+        stores.iter().zip(found).map(check).collect()
     }
+}
+
+/// Whether the same may go well later. Only what the canister itself says, or does not understand, is final: what stands between, a clock
+/// that is wrong among it, may be put right while the worker runs.
+pub fn passes(error: &anyhow::Error) -> bool {
+    let passes = |error: &CallError| match &error.failure {
+        Failure::Rejected(_) => error.retry() == Retry::Again,
+        Failure::Argument(_) | Failure::Answer(_) => false,
+        Failure::Lost(_) | Failure::Transport(_) => true,
+    };
+    error.chain().any(|error| error.downcast_ref().is_some_and(passes))
 }
 
 /// What is no error of the network is one that does not pass.
@@ -474,23 +580,22 @@ fn name(row: &Row) -> String {
     format!("{key}{more}, file type {:?}, store {:?}", row.file_type, row.store)
 }
 
-/// Says what would be deleted: of each row where its blob is, and whether it is there.
+/// Says what would be deleted: of each row where its blob is, and whether it is there; nothing where it is to end before it knows.
 ///
 /// # Errors
 /// As [`Run::run`]; when a store does not answer.
-pub fn dry_run<Q: Queue>(run: &Run<'_, Q>) -> Result<(u32, Vec<Found>)> {
-    let stopped = || Exit::error(130, "ended");
-    let (heights, _) = run.call("looking at the queue", |queue| queue.look())?.with_context(stopped)?;
+pub fn dry_run<Q: Queue>(run: &Run<'_, Q>) -> Result<Option<(u32, Vec<Found>)>> {
+    let Some((heights, _)) = run.call("looking at the queue", |queue| queue.look())? else { return Ok(None) };
     let height = heights.due(run.options.safety_window);
-    let rows =
-        run.call("looking at the queue", |queue| queue.pending(height, run.options.batch))?.with_context(stopped)?;
+    let rows = run.call("looking at the queue", |queue| queue.pending(height, run.options.batch))?;
+    let Some(rows) = rows else { return Ok(None) };
     if !run.await_markers()? {
-        return Err(stopped());
+        return Ok(None);
     }
     let found = rows
         .into_iter()
         .filter(|row| run.options.store_types.is_empty() || run.options.store_types.contains(&row.store));
-    let found = found.map(|row| {
+    let found = found.take_while(|_| !run.stop.is_set()).map(|row| {
         let stores = run.worker.stores();
         let (place, there) = match stores.find(&row) {
             Err(why) => (format!("{why:?}"), None),
@@ -502,7 +607,8 @@ pub fn dry_run<Q: Queue>(run: &Run<'_, Q>) -> Result<(u32, Vec<Found>)> {
         };
         Ok(Found { id: row.id, height: row.height, place, there })
     });
-    Ok((height, found.collect::<Result<_>>()?))
+    let found = found.collect::<Result<_>>()?;
+    Ok((!run.stop.is_set()).then_some((height, found)))
 }
 
 /// A row that would be deleted.

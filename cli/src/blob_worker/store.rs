@@ -145,20 +145,36 @@ impl Stores {
     }
 }
 
+/// What `object_store` takes for true; its own reading of an option is private.
+#[cfg(feature = "s3")]
+fn is_true(value: &str) -> bool {
+    ["1", "true", "on", "yes", "y"].contains(&value.to_ascii_lowercase().as_str())
+}
+
 #[cfg(feature = "s3")]
 fn open_s3(url: &Url, most: Duration) -> Result<(Arc<dyn ObjectStore>, usize)> {
-    use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+    s3(object_store::aws::AmazonS3Builder::from_env(), url, most)
+}
+
+/// An S3, and how many blobs a request to it has: one where it is said that it cannot delete many at once.
+#[cfg(feature = "s3")]
+fn s3(
+    environment: object_store::aws::AmazonS3Builder,
+    url: &Url,
+    most: Duration,
+) -> Result<(Arc<dyn ObjectStore>, usize)> {
+    use object_store::aws::AmazonS3ConfigKey;
     use object_store::{ClientConfigKey, RetryConfig};
     // A request is not begun anew after half of the time, and takes the other half at most.
     let half = most / 2;
     let text = |time: Duration| format!("{}ms", time.as_millis().max(1));
     let client = |key| AmazonS3ConfigKey::Client(key);
-    let builder = AmazonS3Builder::from_env()
+    let builder = environment
         .with_bucket_name(url.host_str().unwrap_or_default())
         .with_retry(RetryConfig { retry_timeout: half, ..RetryConfig::default() })
         .with_config(client(ClientConfigKey::Timeout), text(half))
         .with_config(client(ClientConfigKey::ConnectTimeout), text(half.min(Duration::from_secs(5))));
-    let single = builder.get_config_value(&AmazonS3ConfigKey::DisableBulkDelete).as_deref() == Some("true");
+    let single = builder.get_config_value(&AmazonS3ConfigKey::DisableBulkDelete).is_some_and(|value| is_true(&value));
     let store = builder.build().with_context(|| format!("{url}: the environment says no S3"))?;
     Ok((Arc::new(store), if single { 1 } else { BULK }))
 }

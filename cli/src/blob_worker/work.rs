@@ -1,13 +1,16 @@
 //! The blobs of a lease, deleted: requests side by side, none of which outlives the lease, while the caller has time to extend it.
 //!
 //! A request is begun only where what is left of the lease is more than it may take, and is cut off then. After an error of a store no
-//! more is begun there: what is left of the lease goes back.
+//! more is begun there: what is left of the lease goes back. What a request of a lease before had that failed as a whole is asked for
+//! behind the others, by requests half as long ([`past`](super::past)), which end nothing where something else goes.
 
 use super::lease::Term;
+use super::past::{Past, Request};
 use super::store::{Fate, Nowhere, Stores, Target};
 use crate::blob_worker::queue::Row;
 use crate::stop::Stop;
 use futures_util::StreamExt as _;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -22,8 +25,8 @@ const PULSE: Duration = Duration::from_millis(200);
 pub struct Outcome {
     /// Rows whose blob is gone.
     pub gone: Vec<u64>,
-    /// Of them, those of which the store says that it was not there.
-    pub absent: u64,
+    /// Of them, those of which the store says that they were not there.
+    pub absent: Vec<u64>,
     /// Rows whose blob cannot be deleted, and why.
     pub failed: Vec<(u64, String)>,
     /// Rows of blobs for which there is no store.
@@ -39,6 +42,8 @@ pub struct Worker {
     runtime: Option<Runtime>,
     stores: Arc<Stores>,
     parallel: usize,
+    /// By store, what the leases before have shown of it.
+    past: RefCell<Vec<Past>>,
 }
 
 impl Worker {
@@ -48,12 +53,18 @@ impl Worker {
     /// When there are no threads to be had.
     pub fn new(stores: Stores, parallel: usize) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        Ok(Self { runtime: Some(runtime), stores: Arc::new(stores), parallel })
+        let past = RefCell::new(stores.all().iter().map(|_| Past::default()).collect());
+        Ok(Self { runtime: Some(runtime), stores: Arc::new(stores), parallel, past })
     }
 
     /// The stores.
     pub fn stores(&self) -> &Stores {
         &self.stores
+    }
+
+    /// Blobs that come again and again as they are.
+    pub fn held_up(&self) -> usize {
+        self.past.borrow().iter().map(Past::held_up).sum()
     }
 
     /// Waits for something that a store is asked.
@@ -80,43 +91,46 @@ impl Worker {
         let answers = self.begin(of, term, stop);
         loop {
             match answers.recv_timeout(PULSE) {
-                Ok((store, targets, fates)) => tallies[store].add(&targets, fates),
+                Ok(answer) => tallies[answer.store].add(&answer),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             meanwhile();
         }
+        let mut past = self.past.borrow_mut();
         for (store, tally) in tallies.into_iter().enumerate() {
-            tally.into_outcome(store, &mut outcome);
+            tally.into_outcome(store, &mut past[store], &mut outcome);
         }
         outcome
     }
 
     /// Begins the requests; the answers come as they are there.
-    fn begin(&self, of: Vec<Vec<Target>>, term: &Arc<Term>, stop: &Stop) -> Receiver<(usize, Vec<Target>, Vec<Fate>)> {
+    fn begin(&self, of: Vec<Vec<Target>>, term: &Arc<Term>, stop: &Stop) -> Receiver<Answer> {
         let (send, answers) = channel();
-        let errors: Arc<Vec<Errors>> = Arc::new(of.iter().map(|_| Errors::default()).collect());
-        let chunks = of.into_iter().enumerate().flat_map(|(store, targets)| {
-            let chunk = self.stores.all()[store].chunk();
-            targets.chunks(chunk).map(|chunk| (store, chunk.to_vec())).collect::<Vec<_>>()
-        });
+        let states: Arc<Vec<State>> = Arc::new(of.iter().map(|_| State::default()).collect());
+        let past = self.past.borrow();
+        let requests: Vec<(usize, Request)> = of
+            .into_iter()
+            .enumerate()
+            .flat_map(|(store, targets)| {
+                let requests = past[store].requests(targets, self.stores.all()[store].chunk());
+                requests.into_iter().map(move |request| (store, request))
+            })
+            .collect();
         let (stores, term, stop, parallel) = (self.stores.clone(), term.clone(), stop.clone(), self.parallel);
-        let requests: Vec<_> = chunks.collect();
         self.runtime().spawn(async move {
-            let requests = futures_util::stream::iter(requests).map(|(store, targets)| {
-                let (stores, term, stop, errors) = (stores.clone(), term.clone(), stop.clone(), errors.clone());
+            let requests = futures_util::stream::iter(requests).map(|(store, request)| {
+                let (stores, term, stop, states) = (stores.clone(), term.clone(), stop.clone(), states.clone());
                 // In a task of its own: what panics there is the request's failure, and no end.
-                let asked = targets.clone();
-                let task =
-                    tokio::spawn(async move { request(&stores, store, &asked, &term, &stop, &errors[store]).await });
+                let asked = request.clone();
+                let task = tokio::spawn(async move { ask(&stores, store, &asked, &term, &stop, &states[store]).await });
                 async move {
-                    let fates = match task.await {
-                        Ok(fates) => fates,
-                        Err(error) => {
-                            vec![Fate::Left(format!("the store's answer cannot be read: {error}")); targets.len()]
-                        }
-                    };
-                    (store, targets, fates)
+                    let targets = request.targets;
+                    let (fates, was_asked) = task.await.unwrap_or_else(|error| {
+                        let why = format!("the store's answer cannot be read: {error}");
+                        (vec![Fate::Left(why); targets.len()], true)
+                    });
+                    Answer { store, targets, fates, was_asked }
                 }
             });
             let mut answers = std::pin::pin!(requests.buffer_unordered(parallel.max(1)));
@@ -139,91 +153,131 @@ impl Drop for Worker {
     }
 }
 
-/// The first error of a store.
+/// What became of a request.
+struct Answer {
+    store: usize,
+    targets: Vec<Target>,
+    fates: Vec<Fate>,
+    /// The store was asked at all.
+    was_asked: bool,
+}
+
+/// How a store does in this lease.
 #[derive(Default)]
-struct Errors {
-    any: AtomicBool,
+struct State {
+    /// Something went.
+    went: AtomicBool,
+    /// No more is begun.
+    failed: AtomicBool,
+    /// Why not.
     first: RwLock<Option<String>>,
 }
 
-/// One request: what became of each blob.
-async fn request(
+/// One request: what became of each blob, and whether the store was asked.
+async fn ask(
     stores: &Stores,
     store: usize,
-    targets: &[Target],
+    request: &Request,
     term: &Term,
     stop: &Stop,
-    errors: &Errors,
-) -> Vec<Fate> {
-    let all_left = |why: &str| vec![Fate::Left(why.into()); targets.len()];
-    if errors.any.load(Ordering::Relaxed) {
-        let first = errors.first.read().unwrap_or_else(PoisonError::into_inner).clone();
-        return all_left(&first.unwrap_or_default());
+    state: &State,
+) -> (Vec<Fate>, bool) {
+    let all_left = |why: &str| vec![Fate::Left(why.into()); request.targets.len()];
+    if state.failed.load(Ordering::Relaxed) {
+        let first = state.first.read().unwrap_or_else(PoisonError::into_inner).clone();
+        return (all_left(&first.unwrap_or_default()), false);
     }
     if stop.is_set() {
-        return all_left("");
+        return (all_left(""), false);
     }
     let most = term.most();
     if term.left() < most {
-        return all_left("the lease ends before the store would have answered");
+        return (all_left("the lease ends before the store would have answered"), false);
     }
-    let fates = match tokio::time::timeout(most, stores.all()[store].delete(targets)).await {
+    let fates = match tokio::time::timeout(most, stores.all()[store].delete(&request.targets)).await {
         Ok(fates) => fates,
         Err(_) => all_left(&format!("it does not answer within {:.1} s, a quarter of the lease", most.as_secs_f64())),
     };
-    if let Some(Fate::Left(why)) = fates.iter().find(|fate| matches!(fate, Fate::Left(_))) {
-        errors.first.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| why.clone());
-        errors.any.store(true, Ordering::Relaxed);
+    if fates.iter().any(|fate| matches!(fate, Fate::Gone | Fate::Absent)) {
+        state.went.store(true, Ordering::Relaxed);
     }
-    fates
+    // What failed before may do so again, and is not the store's fault where the store does something.
+    let expected = request.failed_before && state.went.load(Ordering::Relaxed);
+    if let Some(Fate::Left(why)) = fates.iter().find(|fate| matches!(fate, Fate::Left(_)) && !expected) {
+        state.first.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| why.clone());
+        state.failed.store(true, Ordering::Relaxed);
+    }
+    (fates, true)
 }
 
 /// What became of the blobs of one store.
 #[derive(Default)]
 struct Tally {
     gone: Vec<u64>,
-    absent: u64,
+    absent: Vec<u64>,
     failed: Vec<(u64, String)>,
     refused: Vec<(u64, String)>,
+    /// Blobs of requests that failed, of how many each, and why.
+    unknown: Vec<(u64, usize, String)>,
     left: u64,
     error: Option<String>,
 }
 
 impl Tally {
-    fn add(&mut self, targets: &[Target], fates: Vec<Fate>) {
-        for (target, fate) in targets.iter().zip(fates) {
+    fn add(&mut self, answer: &Answer) {
+        let many = answer.targets.len();
+        for (target, fate) in answer.targets.iter().zip(&answer.fates) {
             match fate {
                 Fate::Gone => self.gone.push(target.id),
                 Fate::Absent => {
-                    self.absent += 1;
+                    self.absent.push(target.id);
                     self.gone.push(target.id);
                 }
-                Fate::Failed(why) => self.failed.push((target.id, why)),
-                Fate::Refused(why) => self.refused.push((target.id, why)),
+                Fate::Failed(why) => self.failed.push((target.id, why.clone())),
+                Fate::Refused(why) => self.refused.push((target.id, why.clone())),
+                Fate::Left(why) if answer.was_asked => self.unknown.push((target.id, many, why.clone())),
                 Fate::Left(why) => {
                     self.left += 1;
                     if !why.is_empty() {
-                        self.error.get_or_insert(why);
+                        self.error.get_or_insert_with(|| why.clone());
                     }
                 }
             }
         }
     }
 
-    /// A store that allows something refuses a blob; one that allows nothing refuses the worker, and no blob is to blame.
-    fn into_outcome(self, store: usize, outcome: &mut Outcome) {
-        let Self { gone, absent, failed, mut refused, left, mut error } = self;
+    fn into_outcome(self, store: usize, past: &mut Past, outcome: &mut Outcome) {
+        let Self { gone, absent, mut failed, refused, unknown, left, mut error } = self;
         outcome.left += left;
-        if gone.len() as u64 == absent && !refused.is_empty() {
-            outcome.left += refused.len() as u64;
-            let (_, why) = refused.swap_remove(0);
-            refused.clear();
+        let goes = !gone.is_empty();
+        gone.iter().for_each(|id| past.is_settled(*id));
+        failed.iter().for_each(|(id, _)| past.is_settled(*id));
+        let mut back = |why: String| {
+            outcome.left += 1;
             error.get_or_insert(why);
+        };
+        for (id, many, why) in unknown {
+            if past.failed(id, many, goes) {
+                let why = format!("each request for it alone fails, while others go: {why}");
+                failed.push((id, why));
+            } else {
+                back(why);
+            }
         }
-        outcome.absent += absent;
+        let allows = gone.len() > absent.len();
+        if allows {
+            past.allowed();
+        }
+        for (id, why) in refused {
+            if past.is_refused(id, allows) {
+                failed.push((id, why));
+            } else {
+                back(why);
+            }
+        }
+        outcome.absent.extend(absent);
         outcome.gone.extend(gone);
         outcome.failed.extend(failed);
-        outcome.failed.extend(refused);
         outcome.errors.extend(error.map(|error| (store, error)));
     }
 }

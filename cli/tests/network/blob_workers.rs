@@ -3,12 +3,17 @@
 use crate::gateway::Made;
 use crate::net::Net;
 use candid::{CandidType, Principal};
+use coppice::blob_worker::place::LayoutName;
+use coppice::blob_worker::store::Stores;
+use coppice::blob_worker::work::Worker;
 use coppice::client::Wait;
 use coppice_interface::*;
 use ic_ed25519::{PrivateKey, PrivateKeyFormat};
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 const BLOBS: u64 = 10_000;
@@ -103,6 +108,13 @@ fn json(output: &Output, code: i32) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// Lines of JSON, and nothing else.
+fn events(said: &str) -> Vec<serde_json::Value> {
+    let event =
+        |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line:?} is no JSON, {error}: {said}"));
+    said.lines().map(event).collect()
+}
+
 fn signal(child: &Child, which: &str) {
     assert!(Command::new("kill").args([which, &child.id().to_string()]).status().unwrap().success());
 }
@@ -163,7 +175,14 @@ fn none_overlap(leases: &[Held]) {
 }
 
 /// Four workers, of which the first is killed when it has deleted what it leased, and cannot say so. Answers the leases.
-fn four(net: &Net, identities: [&str; 4], spawn: impl Fn(usize, &str) -> Child) -> (Vec<Held>, Vec<serde_json::Value>) {
+fn four(
+    net: &Net,
+    identities: [&str; 4],
+    log_format: &str,
+    spawn: impl Fn(usize, &str, &[&str]) -> Child,
+) -> (Vec<Held>, Vec<serde_json::Value>) {
+    let options = [&OPTIONS[..], &["--log-format", log_format]].concat();
+    let spawn = |at, name| spawn(at, name, &options);
     let principals: BTreeMap<&str, Principal> = identities
         .iter()
         .copied()
@@ -198,8 +217,10 @@ fn four(net: &Net, identities: [&str; 4], spawn: impl Fn(usize, &str) -> Child) 
         let output = worker.wait_with_output().unwrap();
         let (said, report) = (said(&output), json(&output, 0));
         assert!(said.contains("trying again") && said.contains("once more ends at once"), "{said}");
-        let is_json = |line: &str| serde_json::from_str::<serde_json::Value>(line).is_ok();
-        assert!(!said.starts_with('{') || said.lines().all(is_json), "{said}");
+        match log_format {
+            "json" => assert!(!events(&said).is_empty()),
+            _ => assert!(said.lines().all(|line| !line.starts_with('{')), "{said}"),
+        }
         report
     });
     let reports: Vec<_> = reports.collect();
@@ -231,9 +252,14 @@ fn four_workers_delete_ten_thousand_files_though_one_is_killed_two_share_an_iden
 
     // Before there is a marker, nobody touches it.
     let run = |args: &[&str]| command(&net, "w0", args).output().unwrap();
-    let unmarked = run(&["--store", &store, "--until-empty"]);
+    let unmarked = run(&["--store", &store, "--until-empty", "--log-format", "json"]);
     assert_eq!(unmarked.status.code(), Some(3), "{}", said(&unmarked));
     assert!(said(&unmarked).contains("init") && waiting(&net) == BLOBS);
+    let events = events(&said(&unmarked));
+    assert_eq!(
+        (&events.last().unwrap()["level"], &events.last().unwrap()["event"]),
+        (&"error".into(), &"ended".into())
+    );
     let marked = json(&run(&["init", "--store", &store]), 0);
     assert_eq!(marked["marked"].as_array().unwrap().len(), 1);
     assert_eq!(json(&run(&["init", "--store", &store]), 0)["had"].as_array().unwrap().len(), 1, "again");
@@ -248,14 +274,91 @@ fn four_workers_delete_ten_thousand_files_though_one_is_killed_two_share_an_iden
     assert_eq!(stranger.status.code(), Some(5), "{}", said(&stranger));
     assert!(said(&stranger).contains("BlobWorker"));
 
-    let (leases, reports) = four(&net, ["w0", "w1", "w2", "w2"], |_, name| {
-        command(&net, name, &[&["--store", &store][..], &OPTIONS, &["--log-format", "json"]].concat()).spawn().unwrap()
+    let (leases, reports) = four(&net, ["w0", "w1", "w2", "w2"], "json", |_, name, options| {
+        command(&net, name, &[&["--store", &store][..], options].concat()).spawn().unwrap()
     });
     let left: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "the marker, and what is no blob: {left:?}");
     let killed = leases.iter().find(|lease| !lease.completed).unwrap().rows.len();
     let absent: u64 = reports.iter().map(|report| report["absent"].as_u64().unwrap()).sum();
     assert_eq!(absent as usize, killed, "what was killed had deleted was not there, and counts as done");
+}
+
+/// A worker on a network that is no canister's, with a store that is marked.
+fn without_a_canister(url: &str, dir: &std::path::Path, args: &[&str]) -> Command {
+    let canister = Principal::from_slice(&[0, 0, 0, 0, 0, 0, 0, 7, 1, 1]);
+    let store = format!("tx=file://{}", dir.display());
+    let stores = Stores::open(&[store.parse().unwrap()], LayoutName::Hex, Duration::from_secs(1)).unwrap();
+    coppice::blob_worker::mark(&Worker::new(stores, 1).unwrap(), canister).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
+    command.args(["blob-worker", "--network", url, "--canister", &canister.to_string(), "--store", &store]);
+    command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn what_a_gateway_turns_away_is_tried_again_until_a_signal_ends_it() {
+    let server = Arc::new(tiny_http::Server::http("127.0.0.1:0").unwrap());
+    let url = format!("http://{}", server.server_addr().to_ip().unwrap());
+    let turning_away = server.clone();
+    let answers = std::thread::spawn(move || {
+        while let Ok(request) = turning_away.recv() {
+            let why = "Invalid request expiry: Specified ingress_expiry not within expected range";
+            drop(request.respond(tiny_http::Response::from_string(why).with_status_code(400)));
+        }
+    });
+    let dir = tempfile::tempdir().unwrap();
+    // One that only looks has nothing to say then; one that works has, as nothing was leased.
+    for (args, code) in [
+        (&["--dry-run"][..], 130),
+        (&["--once"], 0),
+        (&["--fetch-root-key"], 0),
+        (&["--fetch-root-key", "--dry-run"], 130),
+    ] {
+        let args = [args, &["--log-format", "json", "--json", "--max-wait", "1"]].concat();
+        let mut child = without_a_canister(&url, dir.path(), &args).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        while said.matches("trying again").count() < 2 {
+            assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "{args:?} has ended: {said}");
+        }
+        signal(&child, "-INT");
+        let output = child.wait_with_output().unwrap();
+        stderr.read_to_string(&mut said).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        let events = events(&said);
+        assert!(said.contains("ingress_expiry"), "{said}");
+        if code == 0 {
+            assert_eq!(serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["leases"], 0);
+        } else {
+            assert_eq!((&events.last().unwrap()["level"], output.stdout.len()), (&"error".into(), 0));
+        }
+    }
+    server.unblock();
+    answers.join().unwrap();
+}
+
+#[test]
+fn a_second_signal_ends_a_worker_that_waits_though_nobody_reads_what_it_says() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = without_a_canister(&url, dir.path(), &[]).spawn().unwrap();
+    drop(child.stderr.take());
+    // It has asked, and is not answered.
+    let _asked = listener.accept().unwrap();
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if began.elapsed() > Duration::from_secs(20) {
+            child.kill().unwrap();
+        }
+        signal(&child, "-TERM");
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    assert_eq!(status.code(), Some(130));
 }
 
 /// What `docs/blob-deletion.md` says, in billions of cycles a million blobs.
@@ -321,7 +424,7 @@ fn four_workers_empty_an_s3_bucket_though_one_request_in_ten_fails_and_one_is_ki
     let before = proxy.record().len();
 
     let names = ["w0", "w1", "w2", "w3"];
-    let (leases, _) = four(&net, names, |at, name| on_s3(names[at], name, &OPTIONS).spawn().unwrap());
+    let (leases, _) = four(&net, names, "text", |at, name, options| on_s3(names[at], name, options).spawn().unwrap());
     assert_eq!(s3.objects(), 1, "the marker");
 
     // The proxy is the witness.

@@ -1,6 +1,7 @@
 //! What tests share: a queue in memory, and a store that does what it is told.
 
 use super::queue::{Ask, Done, Heights, Lease, Noted, Queue, Refusal, Row, Waiting};
+use crate::client::Failure;
 use anyhow::Result;
 use async_trait::async_trait;
 use coppice_interface::StoreType;
@@ -13,6 +14,7 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -36,6 +38,10 @@ pub struct State {
     ended: Vec<(Vec<u8>, Noted)>,
     /// The next calls do not get through.
     pub unreachable: u32,
+    /// The next calls are turned away by what stands between, as where the worker's clock is wrong.
+    pub turned_away: u32,
+    /// How long an acquire takes.
+    pub slow: Duration,
     /// The first answer of each acquire and complete is lost.
     pub drops_answers: bool,
     dropped: Vec<Vec<u8>>,
@@ -58,6 +64,12 @@ pub struct Fake(Arc<Mutex<State>>);
 
 fn unreachable() -> anyhow::Error {
     crate::client::lost("502")
+}
+
+/// What a gateway's 400 comes to.
+pub fn turned_away() -> anyhow::Error {
+    let failure = Failure::Transport("400: the ingress expiry is not within what is expected".into());
+    coppice_client::CallError { method: "a method".into(), failure }.into()
 }
 
 /// A row of a blob `ID.tx`.
@@ -99,7 +111,16 @@ impl Fake {
             state.unreachable -= 1;
             return Err(unreachable());
         }
+        if state.turned_away > 0 {
+            state.turned_away -= 1;
+            return Err(turned_away());
+        }
         Ok(state)
+    }
+
+    /// All leases are over.
+    pub fn expire(&self) {
+        self.state().leases.clear();
     }
 }
 
@@ -156,7 +177,10 @@ impl Queue for Fake {
         }
         let lease = state.leases.iter().find(|lease| lease.request == ask.request).unwrap();
         let rows = lease.rows.iter().map(|id| state.rows[id].0.clone()).collect();
-        Ok(Ok(Some(Lease { token: lease.token.clone(), rows })))
+        let (lease, slow) = (Lease { token: lease.token.clone(), rows }, state.slow);
+        drop(state);
+        std::thread::sleep(slow);
+        Ok(Ok(Some(lease)))
     }
 
     fn extend(&self, token: &[u8], secs: u64) -> Result<Result<(), Refusal>> {
@@ -236,12 +260,19 @@ pub enum Mood {
     Vanishes,
 }
 
-/// A store in memory that is in a mood. One blob it never deletes, if it is told which; and it keeps what it was asked for.
+/// A store in memory that is in a mood. Some blobs it does not delete, if it is told which; and it keeps what it was asked for.
 #[derive(Debug, Default)]
 pub struct Moody {
     pub inner: InMemory,
     pub mood: Mutex<Mood>,
+    /// It says that it cannot.
     pub stubborn: Mutex<Option<Path>>,
+    /// It does not allow it.
+    pub denied: Mutex<Option<Path>>,
+    /// A request that has it fails as a whole.
+    pub poison: Mutex<Option<Path>>,
+    /// Nothing can be read there.
+    pub unreadable: AtomicBool,
     /// When each path was asked to go.
     pub asked: Mutex<Vec<(Path, Instant)>>,
 }
@@ -271,6 +302,9 @@ impl ObjectStore for Moody {
     }
 
     async fn get_opts(&self, at: &Path, options: GetOptions) -> object_store::Result<GetResult> {
+        if self.unreadable.load(Ordering::Relaxed) {
+            return Err(generic("503"));
+        }
         self.inner.get_opts(at, options).await
     }
 
@@ -283,7 +317,8 @@ impl ObjectStore for Moody {
         if let Mood::Fails(left) = now {
             *mood = if left > 1 { Mood::Fails(left - 1) } else { Mood::Willing };
         }
-        let stubborn = self.stubborn.lock().unwrap().clone();
+        let [stubborn, denied, poison] =
+            [&self.stubborn, &self.denied, &self.poison].map(|path| path.lock().unwrap().clone());
         // What goes is known before it is polled, and the streams outlive this borrow: so the paths are taken out first.
         let paths: Vec<Path> =
             futures_util::FutureExt::now_or_never(locations.map(Result::unwrap).collect::<Vec<_>>()).unwrap();
@@ -297,9 +332,12 @@ impl ObjectStore for Moody {
                 Mood::Fails(_) => return vec![Err(generic("503"))],
                 _ => {}
             }
+            if poison.is_some_and(|poison| paths.contains(&poison)) {
+                return vec![Err(generic("input/output error"))];
+            }
             let mut answers = Vec::new();
             for path in paths {
-                if now == Mood::ReadOnly {
+                if now == Mood::ReadOnly || denied.as_ref() == Some(&path) {
                     let source = "no".to_string().into();
                     answers.push(Err(Error::PermissionDenied { path: path.to_string(), source }));
                 } else if stubborn.as_ref() == Some(&path) {

@@ -3,12 +3,14 @@
 use super::super::marker::NAME;
 use super::super::queue::Heights;
 use super::super::store::Stores;
-use super::super::tests::{Fake, Mood, Moody, path, row};
+use super::super::tests::{Fake, Mood, Moody, path, row, turned_away};
 use super::super::{all_done, mark};
 use super::*;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
+use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::Instant;
 
 /// Blobs of a request in these tests.
 const CHUNK: usize = 10;
@@ -59,9 +61,30 @@ impl World {
         *self.moody.mood.lock().unwrap() = mood;
     }
 
-    /// A worker that runs until it ends by itself.
+    /// A worker that runs until it ends by itself, as it does in less than half a minute.
     fn run(&self, options: Options) -> (Result<()>, Figures) {
-        self.run_until(options, &Stop::default())
+        let (stop, ended) = (Stop::default(), Stop::default());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                ended.wait(Duration::from_secs(30));
+                stop.set();
+            });
+            let result = self.run_until(options, &stop);
+            assert!(!stop.is_set(), "it does not end: {:?}", result.1);
+            ended.set();
+            result
+        })
+    }
+
+    /// A worker that is stopped when something is so.
+    fn run_while(&self, options: Options, is_so: impl Fn() -> bool) -> (Result<()>, Figures) {
+        let stop = Stop::default();
+        thread::scope(|scope| {
+            let running = scope.spawn(|| self.run_until(options, &stop));
+            wait_for(|| is_so() || running.is_finished());
+            stop.set();
+            running.join().unwrap()
+        })
     }
 
     fn run_until(&self, options: Options, stop: &Stop) -> (Result<()>, Figures) {
@@ -84,6 +107,18 @@ impl World {
     fn failures(&self) -> u32 {
         self.queue.state().rows.values().map(|(_, failures)| failures).sum()
     }
+}
+
+/// Waits until something is so, as it is in less than half a minute.
+fn wait_for(is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() && began.elapsed() < Duration::from_secs(30) {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn code(result: Result<()>) -> u8 {
+    result.map_or_else(|error| Exit::code_of(&error), |()| 0)
 }
 
 #[test]
@@ -241,7 +276,7 @@ fn a_lease_is_extended_in_time_and_no_request_begins_behind_its_end() {
         while world.moody.asked.lock().unwrap().is_empty() {
             thread::sleep(Duration::from_millis(1));
         }
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         world.queue.state().unreachable = u32::MAX;
         while began.elapsed() < Duration::from_millis(2_500) {
             thread::sleep(Duration::from_millis(5));
@@ -286,7 +321,6 @@ fn two_workers_of_one_identity_share_the_rows_and_nothing_is_deleted_twice() {
 #[test]
 fn a_wrong_store_is_refused_before_anything_is_leased() {
     let world = World::new(5);
-    let code = |result: Result<()>| Exit::code_of(&result.unwrap_err());
     let other = Principal::anonymous();
     let (stop, log) = (Stop::default(), Log::silent());
     let mut run = Run::new(&world.queue, other, world.worker(), options(Until::Empty), &stop, &log).unwrap();
@@ -387,13 +421,228 @@ fn a_dry_run_says_what_would_go_and_touches_nothing() {
         &stop,
         &log,
     );
-    let (height, found) = dry_run(&run.unwrap()).unwrap();
+    let run = run.unwrap();
+    let (height, found) = dry_run(&run).unwrap().unwrap();
     assert_eq!(height, 999_990);
     let there: Vec<_> = found.iter().map(|found| (found.id, found.there)).collect();
     assert_eq!(there, [(1, Some(true)), (2, Some(false)), (3, None), (4, Some(true))]);
     assert!(found[0].place.starts_with("s3://tx/") && found[0].place.ends_with("1.tx"), "{found:?}");
     let acquired = world.queue.state().acquired;
     assert_eq!((acquired, world.rows(), world.blobs()), (0, 6, 5));
+    // Ended before it knows all, it says nothing.
+    stop.set();
+    assert!(dry_run(&run).unwrap().is_none());
+}
+
+#[test]
+fn one_blob_that_fails_every_request_that_has_it_holds_up_nobody_and_is_given_up() {
+    for (chunk, parallel, batch) in [(CHUNK, 4, 50), (CHUNK, 1, 50), (1, 4, 50), (1, 1, 10), (1, 1, 1)] {
+        let blobs = 20 * u64::from(batch);
+        let world = World { chunk, parallel, ..World::new(blobs) };
+        *world.moody.poison.lock().unwrap() = Some(path(1));
+        let (ended, figures) = world.run(Options { batch, ..options(Until::Empty) });
+        ended.unwrap();
+        let what = format!("{batch} by {chunk}, {parallel} at a time: {figures:?}");
+        assert_eq!((world.queue.state().dead.clone(), world.blobs()), (vec![1], 1), "{what}");
+        assert_eq!((figures.deleted, figures.failed, figures.dead, figures.undone), (blobs - 1, 3, 1, 1), "{what}");
+        assert_eq!(code(all_done(Until::Empty, &figures)), NOT_ALL);
+        // It is asked for last, and nothing waits for it more than a few times.
+        let asked = world.moody.asked.lock().unwrap();
+        let times = |id| asked.iter().filter(|(asked, _)| *asked == path(id)).count();
+        assert!((2..=blobs).all(|id| times(id) <= 5), "{what}");
+    }
+}
+
+#[test]
+fn a_store_that_is_away_for_long_costs_no_blob_a_try_and_then_all_go() {
+    for chunk in [1, CHUNK] {
+        let world = World { chunk, parallel: 1, ..World::new(120) };
+        world.mood(Mood::Fails(40));
+        let (ended, figures) = world.run(options(Until::Empty));
+        ended.unwrap();
+        assert_eq!((world.rows(), world.blobs(), figures.failed, figures.undone), (0, 0, 0, 0), "{figures:?}");
+        // As much as a lease has goes behind it, whatever failed before.
+        assert!(figures.leases <= 45, "{figures:?}");
+    }
+}
+
+#[test]
+fn one_blob_that_is_denied_is_given_up_though_it_comes_alone_at_last() {
+    for chunk in [1, CHUNK] {
+        let world = World { chunk, ..World::new(30) };
+        *world.moody.denied.lock().unwrap() = Some(path(1));
+        let (ended, figures) = world.run(options(Until::Empty));
+        ended.unwrap();
+        assert_eq!((world.queue.state().dead.clone(), world.blobs()), (vec![1], 1));
+        assert_eq!((figures.deleted, figures.failed, figures.leases), (29, 3, 3), "{figures:?}");
+    }
+}
+
+#[test]
+fn one_blob_that_is_denied_is_no_store_that_is_read_only_as_soon_as_others_go() {
+    let world = World { chunk: 1, ..World::new(3) };
+    *world.moody.denied.lock().unwrap() = Some(path(1));
+    world.queue.state().heights = Heights { current: 11, persisted: 0 };
+    let (ended, _) = thread::scope(|scope| {
+        let running = scope.spawn(|| world.run(options(Until::Empty)));
+        wait_for(|| world.queue.state().acquired >= 5);
+        assert_eq!(world.failures(), 0, "the store may be read-only");
+        world.queue.state().heights = Heights { current: 100, persisted: 0 };
+        running.join().unwrap()
+    });
+    ended.unwrap();
+    assert_eq!((world.queue.state().dead.clone(), world.blobs()), (vec![1], 1));
+}
+
+#[test]
+fn a_wrong_store_is_known_before_anything_is_due() {
+    let world = World::new(0);
+    world.worker().wait_for(world.moody.inner.delete(&Path::from(NAME))).unwrap();
+    assert_eq!(code(world.run(options(Until::Stopped)).0), WRONG_STORE);
+}
+
+#[test]
+fn the_markers_are_looked_at_again_where_the_canister_took_long_to_answer() {
+    let world = World::new(5);
+    world.queue.state().slow = Duration::from_millis(700);
+    let ((ended, figures), unreadable) = thread::scope(|scope| {
+        let running = scope.spawn(|| world.run(options(Until::Empty)));
+        // A store that cannot be asked gets nothing to do: all goes back, and is leased again.
+        wait_for(|| world.queue.state().acquired == 1);
+        world.moody.unreadable.store(true, Ordering::Relaxed);
+        wait_for(|| world.queue.live() == 0);
+        let unreadable = (world.moody.asked.lock().unwrap().len(), world.rows());
+        world.moody.unreadable.store(false, Ordering::Relaxed);
+        wait_for(|| world.queue.state().acquired == 2);
+        world.worker().wait_for(world.moody.inner.delete(&Path::from(NAME))).unwrap();
+        (running.join().unwrap(), unreadable)
+    });
+    assert_eq!((code(ended), unreadable), (WRONG_STORE, (0, 5)));
+    assert_eq!((figures.leases, figures.left, world.blobs(), world.queue.live()), (2, 10, 5, 0));
+    assert!(world.moody.asked.lock().unwrap().is_empty(), "nothing is deleted in a directory that is not mounted");
+}
+
+#[test]
+fn a_store_whose_marker_goes_or_cannot_be_read_casts_no_doubt_on_the_others() {
+    for vanishes in [true, false] {
+        let rows = (1..=20).map(|id| Row { file_type: if id > 10 { "outputs" } else { "tx" }.into(), ..row(id) });
+        let (queue, good, bad) = (Fake::new(rows), Arc::<Moody>::default(), Arc::<Moody>::default());
+        let stores: Vec<(_, Arc<dyn ObjectStore>, _)> = vec![("tx", good, CHUNK), ("outputs", bad.clone(), CHUNK)];
+        let worker = Worker::new(Stores::of(stores), 4).unwrap();
+        mark(&worker, canister()).unwrap();
+        *bad.mood.lock().unwrap() = if vanishes { Mood::Vanishes } else { Mood::Slow(Duration::from_millis(200)) };
+        let (stop, log) = (Stop::default(), Log::silent());
+        let (ended, figures) = thread::scope(|scope| {
+            scope.spawn(|| {
+                wait_for(|| !bad.asked.lock().unwrap().is_empty());
+                bad.unreadable.store(!vanishes, Ordering::Relaxed);
+            });
+            let mut run = Run::new(&queue, canister(), worker, options(Until::Once), &stop, &log).unwrap();
+            (run.run(), run.figures())
+        });
+        assert_eq!(code(ended), if vanishes { WRONG_STORE } else { 0 });
+        assert_eq!((figures.deleted, figures.left, figures.undone), (10, 10, 10), "{vanishes}: {figures:?}");
+        let state = queue.state();
+        assert!(state.rows.len() == 10 && state.rows.values().all(|(row, _)| row.file_type == "outputs"));
+    }
+}
+
+#[test]
+fn the_time_to_say_what_was_done_begins_when_it_is_to_end() {
+    let world = World::new(10);
+    world.mood(Mood::Slow(Duration::from_millis(50)));
+    let stop = Stop::default();
+    let (ended, figures) = thread::scope(|scope| {
+        let running = scope.spawn(|| world.run_until(options(Until::Stopped), &stop));
+        wait_for(|| !world.moody.asked.lock().unwrap().is_empty());
+        // It has tried for longer than it would then.
+        world.queue.state().unreachable = u32::MAX;
+        thread::sleep(PARTING + Duration::from_millis(500));
+        stop.set();
+        thread::sleep(Duration::from_millis(200));
+        world.queue.state().unreachable = 0;
+        running.join().unwrap()
+    });
+    ended.unwrap();
+    assert_eq!((figures.deleted, world.rows(), world.queue.live()), (10, 0, 0));
+    // And there is an attempt, however long what was under way took; more than one, as an answer may be lost.
+    let world = World::new(10);
+    world.mood(Mood::Slow(PARTING + Duration::from_millis(300)));
+    world.queue.state().drops_answers = true;
+    let (ended, figures) = world.run_while(options(Until::Stopped), || !world.moody.asked.lock().unwrap().is_empty());
+    ended.unwrap();
+    assert_eq!((figures.deleted, world.rows(), world.queue.live()), (10, 0, 0));
+}
+
+#[test]
+fn a_lease_whose_answer_is_lost_is_given_back_by_one_that_is_to_end() {
+    let world = World::new(5);
+    world.queue.state().drops_answers = true;
+    let slowly = Options { max_wait: Duration::from_secs(10), ..options(Until::Stopped) };
+    let (ended, figures) = world.run_while(slowly.clone(), || world.queue.state().acquired == 1);
+    ended.unwrap();
+    assert_eq!((figures.leases, figures.left, world.queue.live(), world.blobs()), (1, 5, 0, 5));
+    // Where the canister does not answer any more, it says that there may be one.
+    let world = World::new(5);
+    world.queue.state().drops_answers = true;
+    let stop = Stop::default();
+    let (ended, _) = thread::scope(|scope| {
+        let running = scope.spawn(|| world.run_until(slowly, &stop));
+        wait_for(|| world.queue.state().acquired == 1);
+        world.queue.state().unreachable = u32::MAX;
+        stop.set();
+        running.join().unwrap()
+    });
+    assert_eq!((code(ended), world.queue.live()), (UNTOLD, 1));
+}
+
+#[test]
+fn what_was_deleted_in_a_lease_that_was_over_is_not_known_to_be_gone() {
+    let world = World::new(5);
+    world.mood(Mood::Slow(Duration::from_millis(300)));
+    let (ended, figures) = thread::scope(|scope| {
+        let running = scope.spawn(|| world.run(options(Until::Once)));
+        wait_for(|| !world.moody.asked.lock().unwrap().is_empty());
+        world.queue.expire();
+        running.join().unwrap()
+    });
+    ended.unwrap();
+    assert_eq!((figures.deleted, figures.late, figures.undone, world.rows()), (0, 5, 5, 5));
+    assert_eq!(code(all_done(Until::Once, &figures)), NOT_ALL);
+}
+
+#[test]
+fn what_failed_and_went_later_is_done() {
+    let world = World::new(30);
+    *world.moody.stubborn.lock().unwrap() = Some(path(13));
+    let (ended, figures) = thread::scope(|scope| {
+        let running = scope.spawn(|| world.run(Options { max_retries: u32::MAX, ..options(Until::Empty) }));
+        wait_for(|| world.failures() > 0);
+        *world.moody.stubborn.lock().unwrap() = None;
+        running.join().unwrap()
+    });
+    ended.unwrap();
+    assert!(figures.failed > 0 && figures.deleted == 30 && figures.undone == 0, "{figures:?}");
+    all_done(Until::Empty, &figures).unwrap();
+}
+
+#[test]
+fn what_stands_between_may_be_put_right_and_what_the_canister_says_is_final() {
+    let world = World::new(5);
+    world.queue.state().turned_away = 4;
+    let (ended, figures) = world.run(options(Until::Empty));
+    ended.unwrap();
+    assert_eq!((figures.deleted, world.rows()), (5, 0));
+    let said = |failure| -> anyhow::Error { CallError { method: "a method".into(), failure }.into() };
+    let rejected = |code| said(Failure::Rejected(coppice_client::Reject::new(code, None, "no".into())));
+    let garbled = || candid::Error::msg("no Candid");
+    for passing in [turned_away(), crate::client::lost("502"), rejected(2), turned_away().context("leasing")] {
+        assert!(passes(&passing), "{passing:#}");
+    }
+    for last in [rejected(3), rejected(4), said(Failure::Answer(garbled())), said(Failure::Argument(garbled()))] {
+        assert!(!passes(&last), "{last:#}");
+    }
+    assert!(!passes(&anyhow::anyhow!("no")));
 }
 
 #[test]

@@ -104,6 +104,25 @@ fn answers_are_taken_by_path_and_what_is_not_said_is_not_known() {
     assert_eq!(fate_of_named(&absent), Fate::Absent);
 }
 
+#[cfg(feature = "s3")]
+#[test]
+fn a_store_that_cannot_delete_many_at_once_is_asked_for_one_whatever_says_so() {
+    use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+    let url = Url::parse("s3://b/p").unwrap();
+    let chunk = |value: &str| {
+        let environment = AmazonS3Builder::new().with_config(AmazonS3ConfigKey::DisableBulkDelete, value);
+        s3(environment, &url, Duration::from_secs(1)).map(|(_, chunk)| chunk)
+    };
+    for yes in ["1", "true", "TRUE", "on", "yes", "y"] {
+        assert_eq!(chunk(yes).unwrap(), 1, "{yes}");
+    }
+    for no in ["0", "false", "off", "no", "n"] {
+        assert_eq!(chunk(no).unwrap(), BULK, "{no}");
+    }
+    assert!(chunk("perhaps").is_err());
+    assert_eq!(s3(AmazonS3Builder::new(), &url, Duration::from_secs(1)).unwrap().1, BULK);
+}
+
 /// What `object_store` makes of an S3's answers, by a server that says what it is told.
 #[cfg(feature = "s3")]
 #[test]
