@@ -105,7 +105,7 @@ pub fn arm() {
     ARMED.set(None);
     GROWTH_AT.set(None);
     arm_net();
-    arm_work();
+    arm_soon();
     judge(runtime::liquid_cycles().saturating_add(growth::set_aside_by_hooks()));
 }
 
@@ -163,7 +163,7 @@ fn change_beat(before: Beat, beat: Beat) {
     } else if before == Beat::None {
         arm_net();
     }
-    arm_work();
+    arm_soon();
     arm_uploads();
     arm_undo();
     arm_records();
@@ -183,7 +183,7 @@ pub fn forget() {
     NET_AT.set(0);
 }
 
-/// Has the daemon come round within the policy's interval: something has made work due, or may have.
+/// Has the daemon come round within the policy's interval, for whoever has made work due, or may have; wakes timers that are overdue.
 pub fn arm_work() {
     let interval = state::read(|state| state.pruner.interval_secs());
     arm_at(runtime::time_ns() + interval * NS);
@@ -193,6 +193,12 @@ pub fn arm_work() {
 /// left to that one, which asks again.
 pub fn arm_at(at: u64) {
     let now = runtime::time_ns();
+    // First: what is armed anew is not overdue any more, and nobody would see that the platform's timer is lost.
+    watch();
+    arm_soon();
+}
+
+fn arm_soon() {
     // What should have been done long ago is due from now on: who has not been waited for is not late.
     let net = net_at(now);
     let at = if BEAT.get() == Beat::All { at.max(now) } else { at.max(net) };
@@ -319,8 +325,8 @@ pub fn tick_deletions() {
 
 /// Wakes the timers where one is overdue by more than an interval. The platform's timer is gone after a trap in
 /// `canister_global_timer` itself; `ic-cdk-timers` believes it to be still set, so that arming anew does not help, and
-/// nobody would see a daemon that silently died. Costs comparisons of times. Producers' messages call it; they do nothing of
-/// the daemon's work.
+/// nobody would see a daemon that silently died. Costs comparisons of times. Messages of producers, exporters and
+/// operators call it; they do nothing of the daemon's work.
 pub fn watch() {
     watch_at(runtime::time_ns());
 }
