@@ -284,6 +284,22 @@ mod tests {
         let append = |number| {
             state::mutate(|state| {
                 let (block, admission) = (crate::testing::block(number, &[], 10), state.admission());
+    #[test]
+    fn the_severity_of_every_code_is_the_manuals() {
+        let manual = include_str!("../../docs/operations.md");
+        let row = |line: &str| {
+            let (code, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
+            let severity = rest.split(" | ").next().filter(|word| ["critical", "warning", "notice"].contains(word))?;
+            Some((code.to_string(), severity.to_string()))
+        };
+        let mut said: Vec<(String, String)> = manual.lines().filter_map(row).collect();
+        let is = |code: ProblemCode| (format!("{code:?}"), format!("{:?}", of(code).0).to_lowercase());
+        let mut all = ProblemCode::ALL.map(is);
+        said.sort();
+        all.sort();
+        assert_eq!(said, all);
+    }
+
                 state.chain.append(&mut state.blobs, &block, &admission, 1_700_000_000).unwrap();
             });
         };
