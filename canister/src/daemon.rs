@@ -10,6 +10,8 @@
 //! Timers are lost on an upgrade, so they are armed at installation and after an upgrade. Missed intervals are replayed by
 //! `ic-cdk-timers`; a firing with nothing to do costs little.
 
+#[cfg(any(target_family = "wasm", test))]
+use crate::health::refusal;
 use crate::memory::growth;
 use crate::meter::{Hot, count};
 use crate::prune::Next;
@@ -185,6 +187,12 @@ pub fn forget() {
 
 /// Has the daemon come round within the policy's interval, for whoever has made work due, or may have; wakes timers that are overdue.
 pub fn arm_work() {
+    // First: what is armed anew is not overdue any more, and nobody would see that the platform's timer is lost.
+    watch();
+    arm_soon();
+}
+
+fn arm_soon() {
     let interval = state::read(|state| state.pruner.interval_secs());
     arm_at(runtime::time_ns() + interval * NS);
 }
@@ -193,12 +201,6 @@ pub fn arm_work() {
 /// left to that one, which asks again.
 pub fn arm_at(at: u64) {
     let now = runtime::time_ns();
-    // First: what is armed anew is not overdue any more, and nobody would see that the platform's timer is lost.
-    watch();
-    arm_soon();
-}
-
-fn arm_soon() {
     // What should have been done long ago is due from now on: who has not been waited for is not late.
     let net = net_at(now);
     let at = if BEAT.get() == Beat::All { at.max(now) } else { at.max(net) };
@@ -419,10 +421,14 @@ fn arm_growth() {
     timers::once(&timers::GROWTH, 0, false, grow);
 }
 
-#[cfg(target_family = "wasm")]
-fn grow() {
+/// Grows the memory that ticks wanted.
+#[cfg(any(target_family = "wasm", test))]
+pub fn grow() {
     match growth::grow_wanted() {
         Ok(()) => GROWTH_AT.set(None),
-        Err(why) => logs::error(&format!("memory that the pruner of UTXO records needs cannot be grown: {why:?}")),
+        Err(why) => {
+            let why = refusal(why);
+            logs::error(&format!("memory that the pruner of UTXO records needs cannot be grown: {why}"));
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::memory::{self, GrowError, WASM_PAGE, growth};
 use crate::prune::Due;
 use crate::state::State;
 use crate::{daemon, runtime};
-use coppice_interface::{Health, HeldBy, Problem, ProblemCode, Severity};
+use coppice_interface::{Health, HeldBy, Problem, ProblemCode, Severity, UtxoRefusal};
 
 const NS: u64 = 1_000_000_000;
 /// Buckets of memory whose growth is looked ahead to.
@@ -134,6 +134,18 @@ pub fn holder(held_by: &HeldBy) -> String {
         HeldBy::PruneLag => "nobody: the daemon has not come round yet".into(),
         HeldBy::Disabled => "the daemon, which is switched off".into(),
         HeldBy::LowCycles => "liquid cycles below min_liquid_cycles".into(),
+    }
+}
+
+/// Why something was refused, in words without figures of cycles: what is missing gives the balance away.
+pub fn refusal(why: impl Into<UtxoRefusal>) -> String {
+    let why = why.into();
+    match why {
+        UtxoRefusal::LowCycles { .. } => "cycles are missing for memory to grow".into(),
+        UtxoRefusal::ReservedCyclesLimit { .. } => {
+            "for memory to grow more cycles than reserved_cycles_limit would be reserved".into()
+        }
+        other => format!("{other:?}"),
     }
 }
 
@@ -273,18 +285,6 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_cannot_be_read_is_named_until_another_is_the_head() {
-        use crate::state;
-        use coppice_interface::{CanisterArg, InitArg};
-        runtime::native::reset();
-        memory::forget();
-        crate::logs::forget();
-        runtime::native::with(|world| world.time_ns = 1_700_000_000_000_000_000);
-        state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
-        let append = |number| {
-            state::mutate(|state| {
-                let (block, admission) = (crate::testing::block(number, &[], 10), state.admission());
-    #[test]
     fn the_severity_of_every_code_is_the_manuals() {
         let manual = include_str!("../../docs/operations.md");
         let row = |line: &str| {
@@ -300,6 +300,18 @@ mod tests {
         assert_eq!(said, all);
     }
 
+    #[test]
+    fn a_head_that_cannot_be_read_is_named_until_another_is_the_head() {
+        use crate::state;
+        use coppice_interface::{CanisterArg, InitArg};
+        runtime::native::reset();
+        memory::forget();
+        crate::logs::forget();
+        runtime::native::with(|world| world.time_ns = 1_700_000_000_000_000_000);
+        state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
+        let append = |number| {
+            state::mutate(|state| {
+                let (block, admission) = (crate::testing::block(number, &[], 10), state.admission());
                 state.chain.append(&mut state.blobs, &block, &admission, 1_700_000_000).unwrap();
             });
         };

@@ -209,14 +209,26 @@ impl UtxoPruner {
                 self.stored.running = Some(job);
             }
             Err(end) => {
-                logs::error(&format!("pruner: job {} failed: {end:?}", job.id));
+                let why = match &end {
+                    UtxoJobEnd::PreserveParents(blocked) => {
+                        self.stored.blocked_by = Some(blocked.clone());
+                        super::status::cannot_preserve(blocked)
+                    }
+                    other => format!("{other:?}"),
+                };
+                logs::error(&format!("pruner: job {} failed: {why}", job.id));
                 self.stored.failed += 1;
-                if let UtxoJobEnd::PreserveParents(blocked) = &end {
-                    self.stored.blocked_by = Some(blocked.clone());
-                }
                 self.end(job, UtxoJobState::Failed, Some(end));
             }
         }
+    }
+
+    /// Ends the job that waits as one whose phase 1 could not preserve parents.
+    #[cfg(test)]
+    pub fn fail(&mut self, by: coppice_interface::UtxoBlockedBy, utxo: &UtxoSettings) {
+        let now_ns = runtime::time_ns();
+        let job = self.job(now_ns).expect("a job waits");
+        self.finish(job, Err(UtxoJobEnd::PreserveParents(by)), utxo, now_ns);
     }
 
     /// A line of progress, every `utxo_progress_log_interval` seconds.
