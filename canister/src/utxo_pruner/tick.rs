@@ -231,7 +231,8 @@ impl UtxoPruner {
         self.finish(job, Err(UtxoJobEnd::PreserveParents(by)), utxo, now_ns);
     }
 
-    /// A line of progress, every `utxo_progress_log_interval` seconds.
+    /// A line of progress, every `utxo_progress_log_interval` seconds. The platform's log alone has it: in the canister's own it would
+    /// take the place of what was damaged.
     fn report(&mut self, job: &UtxoPruneJob, now_ns: u64) {
         let interval = self.stored.settings.utxo_progress_log_interval;
         if interval == 0 || now_ns - self.stored.reported_at < interval * NS {
@@ -239,7 +240,7 @@ impl UtxoPruner {
         }
         self.stored.reported_at = now_ns;
         let counts = &job.counts;
-        logs::info(&format!(
+        runtime::log(&format!(
             "pruner: job {} for height {} in {:?} after {} ticks: {} parents preserved, {} records looked at, {} deleted",
             job.id,
             job.height,
