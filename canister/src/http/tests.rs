@@ -88,6 +88,26 @@ fn health_is_json_with_a_status_for_monitors() {
     assert!(problem["action"].as_str().is_some_and(|action| action.contains("min_liquid_cycles")));
 }
 
+#[test]
+fn an_update_calls_answer_is_the_subnets() {
+    fresh();
+    for replicated in [false, true] {
+        native::with(|world| world.replicated = replicated);
+        let whose = match replicated {
+            true => "the subnet; its replicas agree on the content",
+            false => "one replica; the content is not certified",
+        };
+        for url in ["/", "/metrics", "/health", "/logs", "/nothing"] {
+            let response = ask("GET", url);
+            assert_eq!(header(&response, "X-Coppice-Source"), Some(whose), "{url}");
+            assert_eq!(header(&response, "IC-Certificate").is_none(), replicated, "{url}");
+        }
+        for url in ["/", "/metrics"] {
+            assert!(get(url).1.contains(&format!("Answered by {whose}.")), "{url}");
+        }
+    }
+}
+
 /// A job of the pruner of UTXO records that ends so.
 fn fail_to_preserve(error: UtxoError) {
     mutate(|state| {

@@ -111,6 +111,7 @@ fn answers_are_certified_as_not_certified_and_marked() {
     let reply = coppice.ic.update(coppice.id, Who::Controller.principal(), "http_request", argument.clone()).unwrap();
     let answer: HttpResponse = decode_one(&reply).unwrap();
     assert_eq!((answer.status_code, header(&answer, "IC-Certificate")), (200, None));
+    assert!(header(&answer, "X-Coppice-Source").unwrap().contains("the subnet"));
     assert!(coppice.ic.update(coppice.id, Who::Stranger.principal(), "http_request", argument).is_err());
 }
 
