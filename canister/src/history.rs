@@ -1,13 +1,13 @@
 //! What the canister was like: samples of a day and of a month, and since when something is wrong.
 //!
 //! **Design.** A sample is taken by a message or a tick that runs anyway, at most one a minute: a timer for it would cost what an idle
-//! canister was freed from. Its place is what its time says, so that there is no counter to write beside it, and a time without a sample is a
-//! gap: what lies in the place is of another day.
+//! canister was freed from. Where it lies is what its time says, so that there is no counter to write beside it, and a time without a sample is a
+//! gap: what lies there is of another day.
 //!
 //! ```text
 //! cell:    0 magic "CPHI"  4 version u16  6 reserved u16  8 appended blocks u64  16 when they became so many u64 (Unix seconds)
 //!          24 reserved  64 since when each of 64 codes is raised u64 (Unix nanoseconds; 0: it is not)  576 reserved, up to 2,048
-//! samples: minute m of the epoch lies in place m % 1,440; half hour h in place h % 1,488 of those of the month
+//! samples: minute m of the epoch is the m % 1,440th; half hour h the h % 1,488th of those of the month
 //! sample:  0 Unix seconds u64  8 kept bytes u64  16 appended blocks u64  24 pruned blocks u64  32 backlog in blocks u32
 //!          36 billed pages u32  40 reusable bytes u64  48 instructions u64  56 reserved u64
 //! ```
@@ -96,7 +96,7 @@ pub enum Span {
 }
 
 impl Span {
-    /// Seconds of a place.
+    /// Seconds from one sample to the next.
     pub fn every(self) -> u64 {
         match self {
             Self::Day => EVERY,
@@ -104,8 +104,8 @@ impl Span {
         }
     }
 
-    /// Places.
-    pub fn places(self) -> u64 {
+    /// Samples that are kept.
+    pub fn kept(self) -> u64 {
         match self {
             Self::Day => cell::SAMPLES_OF_A_DAY,
             Self::Month => cell::SAMPLES_OF_A_MONTH,
@@ -119,8 +119,8 @@ impl Span {
         }
     }
 
-    fn place(self, secs: u64) -> u64 {
-        self.begin() + secs / self.every() % self.places() * cell::SAMPLE_LEN as u64
+    fn address(self, secs: u64) -> u64 {
+        self.begin() + secs / self.every() % self.kept() * cell::SAMPLE_LEN as u64
     }
 }
 
@@ -214,11 +214,11 @@ impl History {
     /// The samples up to a moment, in Unix seconds, the oldest first. What is damaged, or of another time, is left out.
     pub fn samples(&self, span: Span, now_secs: u64) -> Vec<Sample> {
         let mut bytes = Vec::new();
-        self.cells.read_onto(&mut bytes, span.begin(), span.places() as usize * cell::SAMPLE_LEN);
+        self.cells.read_onto(&mut bytes, span.begin(), span.kept() as usize * cell::SAMPLE_LEN);
         let (all, _) = bytes.as_chunks::<{ cell::SAMPLE_LEN }>();
-        let oldest = (now_secs / span.every()).saturating_sub(span.places() - 1) * span.every();
+        let oldest = (now_secs / span.every()).saturating_sub(span.kept() - 1) * span.every();
         let is_meant = |at: usize, sample: &Sample| {
-            (oldest..=now_secs).contains(&sample.at) && sample.at / span.every() % span.places() == at as u64
+            (oldest..=now_secs).contains(&sample.at) && sample.at / span.every() % span.kept() == at as u64
         };
         let decoded = all.iter().map(Sample::decode).enumerate();
         let mut found: Vec<Sample> =
@@ -266,9 +266,9 @@ impl State {
         let due = self.due();
         let bytes = self.sample_now(now_secs, due.as_ref()).encode();
         let cells = &self.history.cells;
-        cells.write(Span::Day.place(now_secs), &bytes);
+        cells.write(Span::Day.address(now_secs), &bytes);
         // The first one of its half an hour stays, also where the canister was started since.
-        let coarse = Span::Month.place(now_secs);
+        let coarse = Span::Month.address(now_secs);
         let deep = now_secs / COARSE_EVERY != before / COARSE_EVERY;
         if deep && cells.read_u64(coarse) / COARSE_EVERY != now_secs / COARSE_EVERY {
             cells.write(coarse, &bytes);

@@ -72,9 +72,10 @@ fn inspect() {
     runtime::accept_message();
 }
 
-/// Appends a block in one message; a producer's. The argument has two megabytes at most, and the block no more transactions
-/// and keys than one message enters: larger blocks go through `begin_block`. Appending the same block again answers `Ok`
-/// and changes nothing, so a caller may repeat it when an answer was lost.
+/// Appends a block in one message; a producer's. The argument has two megabytes at most. A block of more than 12,500
+/// transactions and keys, or 100,000 while the index is small, answers `TooLarge`: larger blocks go through
+/// `begin_block`. An empty hash answers `BadEncoding`. Appending the same block again answers `Ok` and changes nothing,
+/// so a caller may repeat it when an answer was lost.
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
 fn append_block(block: AppendBlock) -> Result<(), AppendError> {
@@ -87,9 +88,10 @@ fn append_block(block: AppendBlock) -> Result<(), AppendError> {
     })
 }
 
-/// Begins the upload of a block that is larger than a message; a producer's. One upload is open at a time; the block has
-/// 256 MiB at most, and 100,000 transactions and keys. Beginning the same upload again answers its progress; of a block
-/// that is kept already, that nothing is missing. A `chunk_size` of 0 is refused.
+/// Begins the upload of a block that is larger than a message; a producer's. One upload is open at a time; the block
+/// has 256 MiB at most, 16,384 chunks, and 100,000 transactions and keys. Beginning the same upload again answers its
+/// progress; of a block that is kept already, that nothing is missing. A `chunk_size` of 0 and an empty hash answer
+/// `BadEncoding`.
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
@@ -131,9 +133,10 @@ fn abort_block(number: u64) -> Result<bool, UploadError> {
     aborted
 }
 
-/// Makes the block with this number the head, for a reorg. A producer may go as deep as `max_rollback_blocks`, an admin to
-/// the oldest kept block. One call does a bounded part: while `has_more`, the caller repeats it or lets ticks go on.
-/// Rolling back to the head changes nothing.
+/// Makes the block with this number the head, for a reorg. A producer may go as deep as `max_rollback_blocks`, an admin
+/// to the oldest kept block. One call does a bounded part: while `has_more`, the caller repeats it or lets ticks go on.
+/// Nobody may append meanwhile: ticks may bring the rollback to its end between two calls, and a repeated call takes
+/// out what was appended since. Rolling back to the head changes nothing.
 #[candid_method(update)]
 #[update(guard = "reverter", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn rollback_to(number: u64) -> Result<Rollback, RollbackError> {
@@ -246,7 +249,7 @@ fn export_blocks(cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportP
 /// Acknowledges all blocks up to the one with this number and hash: they may be pruned; for a registered exporter. Answers
 /// the number below which all blocks are acknowledged, which a lower or a repeated acknowledgement leaves as it is.
 #[candid_method(update)]
-#[update(guard = "exporter", hidden = true, decode_with = "wire::args")]
+#[update(guard = "exporter", hidden = true, decode_with = "wire::args", encode_with = "wire::answer")]
 fn ack_exported(number: u64, hash: BlockHash) -> Result<u64, AckError> {
     daemon::arm_work();
     counted(Hot::AckExported, || {

@@ -5,7 +5,7 @@
 //! ```text
 //! cell: 0 magic "CPLG"  4 version u16  6 reserved u16  8 lines ever written u64  16 reserved, up to 2,048
 //! line: 0 number u64  8 Unix nanoseconds u64  16 priority u8 (0 error, 1 info)  17 reserved  18 length u16  20 reserved u32
-//!       24 the text, UTF-8; line n lies in place n % 1,000
+//!       24 the text, UTF-8; line n is the n % 1,000th
 //! ```
 
 use crate::audit::cut;
@@ -78,7 +78,7 @@ fn write(priority: LogPriority, line: &str) {
     });
 }
 
-fn place(number: u64) -> u64 {
+fn line_at(number: u64) -> u64 {
     cell::LOG_ENTRIES + number % cell::LOG_ENTRIES_LEN * cell::LOG_ENTRY_LEN as u64
 }
 
@@ -92,7 +92,7 @@ impl Log {
         bytes.extend((text.len() as u16).to_le_bytes());
         bytes.extend([0; 4]);
         bytes.extend(text.as_bytes());
-        self.cells.write(place(self.written), &bytes);
+        self.cells.write(line_at(self.written), &bytes);
         self.written += 1;
         let mut header = [0; 16];
         header[..4].copy_from_slice(&MAGIC);
@@ -101,9 +101,9 @@ impl Log {
         self.cells.write(cell::LOG, &header);
     }
 
-    /// A line; none where its place holds another one, or nothing that this code writes.
+    /// A line; none where another one is there, or nothing that this code writes.
     fn entry(&self, number: u64) -> Option<LogEntry> {
-        let bytes: [u8; cell::LOG_ENTRY_LEN] = self.cells.read(place(number));
+        let bytes: [u8; cell::LOG_ENTRY_LEN] = self.cells.read(line_at(number));
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let priority = match bytes[16] {
             0 => LogPriority::Error,
@@ -206,9 +206,9 @@ mod tests {
         assert_eq!((found[0].len(), found[1].len(), found[2].len()), (0, 1_000, 1_000));
         assert!(found[2].ends_with('…') && found[3].ends_with('…') && found[3].len() > 990);
         let cells = memory::region(memory::CELLS);
-        cells.write(place(1) + 16, &[7]);
-        cells.write(place(2) + 18, &[0xFF, 0xFF]);
-        cells.write(place(3) + TEXT as u64, &[0xFF]);
+        cells.write(line_at(1) + 16, &[7]);
+        cells.write(line_at(2) + 18, &[0xFF, 0xFF]);
+        cells.write(line_at(3) + TEXT as u64, &[0xFF]);
         assert_eq!(numbers(&page(None, None, 0)), [0]);
     }
 

@@ -15,7 +15,7 @@ use crate::state;
 use crate::testing::{block, hash, id, with_keys};
 use candid::Principal;
 use coppice_interface::*;
-use model::{Made, Model, Place, Upload};
+use model::{Made, Model, Upload, Whereabouts};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -583,12 +583,12 @@ impl Machine {
             for id in ids.chain(model.upload.iter().flat_map(|upload| upload.made.ids.clone())) {
                 let found = chain.location(blobs, &id).map(|found| (found.block_number, found.position));
                 match (model.locate(&id), found) {
-                    (Place::At(place), found) => assert_eq!(found, place.ok_or(ReadError::NotFound)),
-                    (Place::OneOf(places), Ok(found)) => {
+                    (Whereabouts::At(place), found) => assert_eq!(found, place.ok_or(ReadError::NotFound)),
+                    (Whereabouts::OneOf(places), Ok(found)) => {
                         assert!(places.contains(&found), "{found:?} is none of {places:?}");
                     }
-                    (Place::OneOf(_), Err(ReadError::NotFound | ReadError::Corrupt { .. })) => {}
-                    (Place::OneOf(_), Err(error)) => panic!("{error:?}"),
+                    (Whereabouts::OneOf(_), Err(ReadError::NotFound | ReadError::Corrupt { .. })) => {}
+                    (Whereabouts::OneOf(_), Err(error)) => panic!("{error:?}"),
                 }
             }
             for key in (0..KEYS).map(|of| vec![of; usize::from(of)]) {

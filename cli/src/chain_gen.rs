@@ -3,7 +3,7 @@
 //! Sizes come from a deck of cards that is shuffled anew each time it is used up, so that any stretch of some dozen
 //! blocks has the whole distribution and the bytes of a retained window vary little.
 
-use crate::feed::{self, Place};
+use crate::feed::{self, Header};
 use anyhow::{Context, Result};
 use bitcoin::hashes::Hash;
 use coppice_interface::AppendBlock;
@@ -180,7 +180,7 @@ impl Iterator for Generator {
             _ => feed::sha256(&[&self.parent[..], &number.to_le_bytes()].concat()),
         };
         let timestamp = self.start_secs + position * self.interval_secs;
-        let block = feed::block(&Place { number, hash, parent: self.parent, timestamp }, segments);
+        let block = feed::block(&Header { number, hash, parent: self.parent, timestamp }, segments);
         self.parent = hash;
         self.next += 1;
         Some(block)

@@ -15,7 +15,7 @@ pub const ID: usize = 32;
 
 /// What a block has beside its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Header {
     /// Block number.
     pub number: u64,
     /// Block hash.
@@ -74,14 +74,14 @@ pub fn bitcoin_segments(raw: Vec<u8>, block: &bitcoin::Block) -> Segments {
 }
 
 /// A block as the canister takes it.
-pub fn block(place: &Place, segments: Segments) -> AppendBlock {
+pub fn block(header: &Header, segments: Segments) -> AppendBlock {
     let sha256 = segments.each_ref().map(|segment| ByteBuf::from(sha256(segment))).into();
     let [body, receipts, index] = segments.map(ByteBuf::from);
     AppendBlock {
-        number: place.number,
-        hash: place.hash.into(),
-        parent_hash: place.parent.into(),
-        timestamp: place.timestamp,
+        number: header.number,
+        hash: header.hash.into(),
+        parent_hash: header.parent.into(),
+        timestamp: header.timestamp,
         body,
         receipts,
         index,

@@ -6,7 +6,7 @@ use crate::blk::{self, Found};
 use crate::client::{Client, Wait};
 use crate::demo::{BLOCK_INTERVAL, healthy, settle, total};
 use crate::embedded::Embedded;
-use crate::feed::{self, Place};
+use crate::feed::{self, Header};
 use crate::ledger::Ledger;
 use crate::order::{Ordered, order};
 use crate::progress::Progress;
@@ -286,13 +286,13 @@ impl Fed {
         let progress = Progress::new("appending", chain.len() as u64);
         for (number, found) in (first_block..).zip(chain) {
             let (raw, transactions) = found.load()?;
-            let place = Place {
+            let header = Header {
                 number,
                 hash: found.hash.to_byte_array(),
                 parent: found.header.prev_blockhash.to_byte_array(),
                 timestamp: u64::from(found.header.time),
             };
-            let block = feed::block(&place, feed::bitcoin_segments(raw, &transactions));
+            let block = feed::block(&header, feed::bitcoin_segments(raw, &transactions));
             let new = number - first_block >= there;
             if new {
                 self.in_chunks += u64::from(feed::send(client, &block)?);

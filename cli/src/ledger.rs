@@ -76,7 +76,7 @@ impl Ledger {
 
     /// The ids that occur in no block from `number` on, in an order that is always the same.
     pub fn gone_before(&self, number: u64) -> Vec<[u8; ID]> {
-        let gone = self.newest.iter().filter(|(_, place)| place.0 < number);
+        let gone = self.newest.iter().filter(|(_, at)| at.0 < number);
         let mut ids: Vec<[u8; ID]> = gone.map(|(id, _)| *id).collect();
         ids.sort_unstable();
         ids
@@ -84,7 +84,7 @@ impl Ledger {
 
     /// How many different ids occur in blocks from `number` on.
     pub fn different_from(&self, number: u64) -> u64 {
-        self.newest.values().filter(|place| place.0 >= number).count() as u64
+        self.newest.values().filter(|at| at.0 >= number).count() as u64
     }
 
     /// Bytes of all payloads.
@@ -101,14 +101,14 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::feed::Place;
+    use crate::feed::Header;
 
     #[test]
     fn an_id_that_comes_again_is_where_it_came_last() {
         let mut ledger = Ledger::default();
         for (number, ids) in [(5, [[1; 32], [2; 32]]), (6, [[3; 32], [1; 32]])] {
-            let place = Place { number, hash: [number as u8; 32], parent: [0; 32], timestamp: 9 };
-            ledger.record(&feed::block(&place, [vec![0; 10], Vec::new(), feed::index_segment(ids.into_iter())]));
+            let header = Header { number, hash: [number as u8; 32], parent: [0; 32], timestamp: 9 };
+            ledger.record(&feed::block(&header, [vec![0; 10], Vec::new(), feed::index_segment(ids.into_iter())]));
         }
         assert_eq!((ledger.newest(&[1; 32]), ledger.newest(&[2; 32])), (Some((6, 1)), Some((5, 1))));
         assert_eq!(ledger.gone_before(6), [[2; 32]]);

@@ -4,7 +4,7 @@ use anyhow::Result;
 use coppice::chain_gen::Random;
 use coppice::client::{Client, Reach, Wait};
 use coppice::embedded::Embedded;
-use coppice::feed::{self, Place};
+use coppice::feed::{self, Header};
 use coppice::index::engine::Engine;
 use coppice::index::steps::{Checkpoint, Event, Options, Step};
 use coppice::index::store::{Origin, Payload, Store};
@@ -33,8 +33,8 @@ impl Feeder<'_> {
         let body: Vec<u8> = (0..body).map(|_| self.random.word() as u8).collect();
         let ids: Vec<[u8; 32]> =
             (0..self.random.below(5)).map(|_| feed::sha256(&self.random.word().to_le_bytes())).collect();
-        let place = Place { number, hash, parent, timestamp: self.client.transport().now_secs() };
-        let block = feed::block(&place, [body, Vec::new(), feed::index_segment(ids.into_iter())]);
+        let header = Header { number, hash, parent, timestamp: self.client.transport().now_secs() };
+        let block = feed::block(&header, [body, Vec::new(), feed::index_segment(ids.into_iter())]);
         feed::send(self.client, &block).unwrap();
         self.chain.push(block);
     }

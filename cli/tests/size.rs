@@ -2,7 +2,7 @@
 
 use coppice::client::Wait;
 use coppice::embedded::Embedded;
-use coppice::feed::{self, Place};
+use coppice::feed::{self, Header};
 use coppice::site::Site;
 use coppice::size::{Size, Workload};
 use coppice::wasm;
@@ -44,10 +44,10 @@ fn check(block_bytes: u64, transactions: u64) {
         }
         let hash = |number: u64| id(number, u64::MAX);
         let timestamp = client.transport().now_secs();
-        let place = Place { number, hash: hash(number), parent: hash(number.wrapping_sub(1)), timestamp };
+        let header = Header { number, hash: hash(number), parent: hash(number.wrapping_sub(1)), timestamp };
         let ids = (0..transactions as u32).map(|position| id(number, u64::from(position)));
         let body = vec![number as u8; (block_bytes - index) as usize];
-        feed::send(&client, &feed::block(&place, [body, Vec::new(), feed::index_segment(ids)])).unwrap();
+        feed::send(&client, &feed::block(&header, [body, Vec::new(), feed::index_segment(ids)])).unwrap();
         (0..workload.interval_secs / 20).for_each(|_| client.transport().pass(Duration::from_secs(20)));
         client.transport().costs().unwrap();
         let storage = client.get_storage_status().wait().unwrap();

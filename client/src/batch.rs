@@ -2,15 +2,20 @@
 
 use crate::{CallError, Client, Failure, Transport};
 use coppice_interface::*;
+use std::ops::Add;
 
 /// Bytes of a batch; a message may have 2 MiB in all.
 const MAX_BYTES: usize = 1_500_000;
-/// Items of a batch: more of them take more to decode than the canister allows.
+/// What a batch may take to decode, by `candid`'s measure; the canister allows 2,800,000, the types of a message among them.
+const MAX_UNITS: usize = 2_700_000;
+/// Items of a batch.
 const MAX_ITEMS: usize = 5_000;
-/// Bytes of an item that is a few hashes and numbers.
-const SMALL: usize = 128;
-/// Bytes of a record beside its transaction's.
-const RECORD: usize = 64;
+/// An item that is a few hashes and numbers.
+const SMALL: Size = Size { bytes: 128, units: 216 };
+/// A transaction's id, or a few bytes more.
+const ID: Size = Size { bytes: 48, units: 68 };
+/// A record beside its transaction.
+const RECORD: Size = Size { bytes: 64, units: 144 };
 
 /// Sending stopped in the middle of a batch. What was answered is done; sending all of it again is safe as far as the method is.
 #[derive(Debug, thiserror::Error)]
@@ -23,54 +28,87 @@ pub struct Interrupted<R: std::fmt::Debug> {
     pub error: CallError,
 }
 
+/// What something takes at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Size {
+    /// Bytes of Candid.
+    bytes: usize,
+    /// What decoding it costs: names of fields, too, which no message holds.
+    units: usize,
+}
+
+impl Size {
+    /// Of bytes that are not looked into.
+    fn of(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.len(), units: bytes.len() }
+    }
+
+    /// Of so many.
+    fn times(self, count: usize) -> Self {
+        Self { bytes: self.bytes.saturating_mul(count), units: self.units.saturating_mul(count) }
+    }
+}
+
+impl Add for Size {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { bytes: self.bytes.saturating_add(other.bytes), units: self.units.saturating_add(other.units) }
+    }
+}
+
 /// An item of a batch.
 trait Item: Clone {
-    /// Bytes of Candid that it takes at most.
-    fn bytes(&self) -> usize;
+    fn size(&self) -> Size;
 }
 
 impl Item for UtxoCreate {
-    fn bytes(&self) -> usize {
-        let blocks = self.mined.as_ref().map_or(0, |mined| 12 * mined.blocks.len());
+    fn size(&self) -> Size {
+        const BLOCK: Size = Size { bytes: 12, units: 59 };
+        const OUTPUT: Size = Size { bytes: 24, units: 58 };
+        const OUTPOINT: Size = Size { bytes: 44, units: 64 };
+        const HASH: Size = Size { bytes: 40, units: 38 };
+        const OUTSIDE: Size = Size { bytes: 128, units: 272 };
+        let blocks = self.mined.as_ref().map_or(0, |mined| mined.blocks.len());
         let source = match &self.source {
-            TransactionSource::Raw(bytes) => bytes.len(),
-            TransactionSource::Uploaded(txid) => txid.len(),
-            TransactionSource::Outputs(outputs) => {
-                SMALL + outputs.outputs.iter().map(|output| output.script.len() + 24).sum::<usize>()
+            TransactionSource::Raw(bytes) => Size::of(bytes),
+            TransactionSource::Uploaded(txid) => Size::of(txid),
+            TransactionSource::Outputs(PartialTransaction { outputs, .. }) => {
+                outputs.iter().fold(SMALL, |sum, output| sum + OUTPUT + Size::of(&output.script))
             }
-            TransactionSource::Outside(outside) => {
-                SMALL + outside.store.blob_key.len() + 44 * outside.inputs.len() + 40 * outside.utxo_hashes.len()
+            TransactionSource::Outside(OutsideTransaction { store, inputs, utxo_hashes, .. }) => {
+                OUTSIDE + Size::of(&store.blob_key) + OUTPOINT.times(inputs.len()) + HASH.times(utxo_hashes.len())
             }
         };
-        RECORD + blocks + source
+        RECORD + BLOCK.times(blocks) + source
     }
 }
 
 impl Item for TransactionSpends {
-    fn bytes(&self) -> usize {
-        48 + 80 * self.spends.len()
+    fn size(&self) -> Size {
+        ID + Size { bytes: 80, units: 128 }.times(self.spends.len())
     }
 }
 
 /// Items of fixed size.
 macro_rules! small {
-    ($($item:ty = $bytes:expr),*) => {
+    ($($item:ty = $size:expr),*) => {
         $(impl Item for $item {
-            fn bytes(&self) -> usize {
-                $bytes
+            fn size(&self) -> Size {
+                $size
             }
         })*
     };
 }
-small!(MinedTransaction = 48, Unspend = SMALL, FreezeTarget = SMALL, Reassign = SMALL, Txid = 48);
+small!(MinedTransaction = ID, Unspend = SMALL, FreezeTarget = SMALL, Reassign = SMALL, Txid = ID);
 
 /// How many items at the front one message holds: one at least.
 fn fitting<I: Item>(items: &[I]) -> usize {
-    let sums = items.iter().scan(0usize, |sum, item| {
-        *sum = sum.saturating_add(item.bytes());
+    let sums = items.iter().scan(Size::default(), |sum, item| {
+        *sum = *sum + item.size();
         Some(*sum)
     });
-    sums.take(MAX_ITEMS).take_while(|&sum| sum <= MAX_BYTES).count().max(1)
+    sums.take(MAX_ITEMS).take_while(|sum| sum.bytes <= MAX_BYTES && sum.units <= MAX_UNITS).count().max(1)
 }
 
 async fn in_batches<I: Item, R: std::fmt::Debug>(
@@ -82,7 +120,10 @@ async fn in_batches<I: Item, R: std::fmt::Debug>(
     while let rest @ [_, ..] = &items[answers.len()..] {
         let sent = fitting(rest);
         let error = match call(rest[..sent].to_vec()).await {
-            Ok(Batch { results, remaining }) if !results.is_empty() && results.len() + remaining as usize == sent => {
+            // As u64: on wasm a usize has 32 bits, and the sum may have more.
+            Ok(Batch { results, remaining })
+                if !results.is_empty() && results.len() as u64 + u64::from(remaining) == sent as u64 =>
+            {
                 answers.extend(results);
                 continue;
             }
@@ -149,6 +190,8 @@ batches! {
 mod tests {
     use super::*;
     use crate::testing::{Script, block_on};
+    use candid::CandidType;
+    use serde::de::DeserializeOwned;
     use serde_bytes::ByteBuf;
 
     type Answer = Result<(), UtxoError>;
@@ -175,7 +218,8 @@ mod tests {
 
     #[test]
     fn answers_that_do_not_add_up_end_it_and_what_was_answered_is_not_lost() {
-        for answer in [done(0, 3), done(1, 3), done(4, 0), done(1, u32::MAX), done(3, 1)] {
+        // The last one adds up where a sum wraps at 32 bits.
+        for answer in [done(0, 3), done(1, 3), done(4, 0), done(1, u32::MAX), done(3, 1), done(4, u32::MAX)] {
             let script = Script::default().answers("utxo_set_locked", answer);
             assert!(block_on(Client::new(script).utxo_set_locked_all(locked(3))).is_err());
         }
@@ -199,11 +243,23 @@ mod tests {
         assert_eq!(fitting(&vec![Txid::from([0; 32]); 5_001]), 5_000);
     }
 
+    /// What decoding a message costs, by `candid` itself.
+    fn units<B: CandidType + DeserializeOwned>(message: &[u8]) -> usize {
+        let mut config = candid::DecoderConfig::new();
+        config.set_decoding_quota(1 << 40);
+        let (_, cost) = candid::utils::decode_args_with_config_debug::<(B,)>(message, &config).unwrap();
+        cost.decoding_quota.unwrap()
+    }
+
     /// What an item is reckoned with is what it takes, or more.
-    fn generous<I: Item>(item: I, encoded: impl Fn(Vec<I>) -> Vec<u8>) {
-        let sizes = [1, 2, 101].map(|items| encoded(vec![item.clone(); items]).len());
-        assert!(sizes[2] - sizes[0] <= 100 * item.bytes(), "{sizes:?}, {}", item.bytes());
-        assert!(sizes[1] - sizes[0] <= item.bytes(), "{sizes:?}, {}", item.bytes());
+    fn generous<I: Item, B: CandidType + DeserializeOwned>(item: I, batch: impl Fn(Vec<I>) -> B) {
+        let encoded = |items| candid::encode_one(batch(vec![item.clone(); items])).unwrap();
+        let messages = [1, 2, 101].map(encoded);
+        let [bytes, units] = [messages.each_ref().map(Vec::len), messages.each_ref().map(|bytes| units::<B>(bytes))];
+        let size = item.size();
+        for (took, reckoned) in [(bytes, size.bytes), (units, size.units)] {
+            assert!(took[2] - took[0] <= 100 * reckoned && took[1] - took[0] <= reckoned, "{took:?}, {size:?}");
+        }
     }
 
     #[test]
@@ -214,7 +270,7 @@ mod tests {
         let spend = Spend { txid: hash(), vout: u32::MAX, utxo_hash: output(), vin: u32::MAX };
         let (height, unset) = (u32::MAX, true);
         let spends = TransactionSpends { spender: hash(), spends: vec![spend; 100] };
-        generous(spends, |items| candid::encode_one(UtxoSpendBatch { height, items }).unwrap());
+        generous(spends, |items| UtxoSpendBatch { height, items });
         let block = BlockRef { block_id: u32::MAX, height, subtree: u32::MAX };
         let mined = Some(MinedIn { blocks: vec![block; 9], on_longest_chain: true });
         let partial_output = PartialOutput { index: u32::MAX, satoshis: u64::MAX, script: ByteBuf::from([1; 200]) };
@@ -248,20 +304,75 @@ mod tests {
         ] {
             let record =
                 UtxoCreate { source, mined: mined.clone(), locked: Some(true), conflicting: true, fee: Some(u64::MAX) };
-            generous(record, |items| candid::encode_one(UtxoCreateBatch { height, items }).unwrap());
+            generous(record, |items| UtxoCreateBatch { height, items });
         }
         let unspend = Unspend { outpoint: outpoint.clone(), utxo_hash: output(), spender };
-        generous(unspend, |items| candid::encode_one(UtxoUnspendBatch { height, items }).unwrap());
+        generous(unspend, |items| UtxoUnspendBatch { height, items });
         let target = FreezeTarget { txid: hash(), vout: Some(u32::MAX), utxo_hash: Some(output()) };
-        generous(target, |items| candid::encode_one(UtxoFreezeBatch { height, items }).unwrap());
+        generous(target, |items| UtxoFreezeBatch { height, items });
         let reassign = Reassign { outpoint, utxo_hash: output(), new_utxo_hash: output() };
-        generous(reassign, |items| candid::encode_one(UtxoReassignBatch { height, items }).unwrap());
+        generous(reassign, |items| UtxoReassignBatch { height, items });
         let mined = MinedTransaction { txid: hash(), subtree: u32::MAX };
         generous(mined, |items| {
             let (block_id, block_height) = (u32::MAX, u32::MAX);
-            let batch = UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain: true, unset, items };
-            candid::encode_one(batch).unwrap()
+            UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain: true, unset, items }
         });
-        generous(hash(), |txids| candid::encode_one(UtxoPreserveBatch { until: height, txids }).unwrap());
+        generous(hash(), |txids| UtxoPreserveBatch { until: height, txids });
+    }
+
+    /// Batches of what costs most for its bytes: many blocks, many outputs without scripts, inputs, empty hashes, spends.
+    #[test]
+    fn no_batch_costs_more_to_decode_than_the_canister_allows() {
+        const QUOTA: usize = 2_800_000;
+        fn fits<I: Item, B: CandidType + DeserializeOwned>(items: &[I], batch: impl Fn(Vec<I>) -> B) {
+            let sent = fitting(items);
+            let message = candid::encode_one(batch(items[..sent].to_vec())).unwrap();
+            let units = units::<B>(&message);
+            assert!(sent < items.len() && sent > 1, "of {} items {sent}", items.len());
+            assert!(
+                units <= QUOTA && message.len() < 2_000_000,
+                "{sent} items: {units} units, {} bytes",
+                message.len()
+            );
+        }
+        let block = BlockRef { block_id: 1, height: 1, subtree: 1 };
+        let output = PartialOutput { index: 1, satoshis: 1, script: ByteBuf::new() };
+        let outpoint = Outpoint { txid: Txid::from([0; 32]), vout: 1 };
+        let raw = || TransactionSource::Raw(ByteBuf::from([1; 70]));
+        let outputs = |count| {
+            let (txid, outputs) = (Txid::from([0; 32]), vec![output.clone(); count]);
+            TransactionSource::Outputs(PartialTransaction { txid, coinbase: true, total_outputs: 1, outputs })
+        };
+        let outside = |inputs, hashes| {
+            let (file_type, store_type) = (FileType::Outputs, StoreType::PeerRegistry);
+            TransactionSource::Outside(OutsideTransaction {
+                txid: Txid::from([0; 32]),
+                store: ExternalStore { blob_key: ByteBuf::from([1; 32]), file_type, store_type },
+                coinbase: true,
+                version: 1,
+                lock_time: 1,
+                size: 1,
+                inputs: vec![outpoint.clone(); inputs],
+                utxo_hashes: vec![None; hashes],
+            })
+        };
+        for (source, blocks, count) in [
+            (raw(), 20, 5_001),
+            (raw(), 2_000, 100),
+            (outputs(1), 9, 5_001),
+            (outputs(2_000), 0, 100),
+            (outside(1_000, 0), 1, 100),
+            (outside(0, 1_000), 0, 100),
+            (outside(1, 1), 9, 5_001),
+        ] {
+            let mined = Some(MinedIn { blocks: vec![block; blocks], on_longest_chain: true });
+            let record = UtxoCreate { source, mined, locked: Some(true), conflicting: true, fee: Some(1) };
+            fits(&vec![record; count], |items| UtxoCreateBatch { height: 1, items });
+        }
+        let spend = Spend { txid: Txid::from([0; 32]), vout: 1, utxo_hash: UtxoHash::from([0; 32]), vin: 1 };
+        for (spends, count) in [(1, 5_001), (3, 5_001), (5_000, 10)] {
+            let spends = TransactionSpends { spender: Txid::from([0; 32]), spends: vec![spend.clone(); spends] };
+            fits(&vec![spends; count], |items| UtxoSpendBatch { height: 1, items });
+        }
     }
 }

@@ -18,16 +18,30 @@
 //! use coppice_client::{Client, Error, Retry, Sent, Transport};
 //! use coppice_interface::{AppendBlock, AppendError, HeldBy, UploadError};
 //!
-//! /// Feeds a block: `Ok(None)` when it is kept, else who holds pruning back.
+//! /// Feeds a block: `Ok(None)` when it is kept, else who holds pruning back. An error whose class is `Retry::Again` asks for the same block
+//! /// a little later: appending is idempotent.
 //! async fn feed<T: Transport>(client: &Client<T>, block: &AppendBlock) -> Result<Option<HeldBy>, Error<UploadError>> {
 //!     match client.send_block(block).await {
 //!         Ok(Sent::Whole | Sent::InChunks) => Ok(None),
 //!         // Send the same block again when something was pruned.
 //!         Err(Error::Refused(UploadError::Append(AppendError::CapacityExhausted { held_by }))) => Ok(Some(held_by)),
-//!         // Is `Retry::Again` where the canister was not reached: appending is idempotent.
-//!         Err(error) if error.retry() == Retry::Again => Box::pin(feed(client, block)).await,
 //!         Err(error) => Err(error),
 //!     }
+//! }
+//!
+//! /// Feeds a block, ten times at most, as it would be done with a `wait` of the caller's runtime, in seconds.
+//! async fn feed_patiently<T: Transport>(
+//!     client: &Client<T>,
+//!     block: &AppendBlock,
+//!     wait: impl AsyncFn(u64),
+//! ) -> Result<Option<HeldBy>, Error<UploadError>> {
+//!     for seconds in 1..10 {
+//!         match feed(client, block).await {
+//!             Err(error) if error.retry() == Retry::Again => wait(seconds).await,
+//!             fed => return fed,
+//!         }
+//!     }
+//!     feed(client, block).await
 //! }
 //! ```
 

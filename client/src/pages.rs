@@ -6,8 +6,15 @@ use coppice_interface::*;
 /// Goes through the chain from a cursor on, page by page. What was read is kept by the caller, with the cursor behind it: a pager that
 /// begins there goes on.
 ///
-/// On an error the pager stays where it was. `Reorged` and `Corrupt` name the cursor to go on with ([`resume`](Self::resume)); `Pruned` and
-/// `Reset` want a new pager, without a cursor, and what is missing in between is lost to this reader.
+/// On an error the pager stays where it was. What it asks for:
+///
+/// - `Behind`: the same again, a little later.
+/// - `Reorged`: take out what was read above `common_ancestor`, and [`resume`](Self::resume) at its cursor.
+/// - `Corrupt`: [`resume`](Self::resume) at `next`, which leaves the block out. Without one the block is the head: wait for the next one.
+/// - `Pruned`: a new pager, without a cursor, begins at the oldest block that is kept. What is missing before it is lost to this reader;
+///   with a `common_ancestor`, what was read above that is not the chain's.
+/// - `Reset`: a new pager, without a cursor. What was read is of another chain.
+/// - `BadCursor`: the cursor is not one that a page ended with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportPager {
     cursor: Option<ExportCursor>,

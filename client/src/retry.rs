@@ -46,12 +46,12 @@ impl Refusal for UploadError {
     fn retry(&self) -> Retry {
         match self {
             Self::Append(error) => error.retry(),
-            Self::NoUpload | Self::UploadOpen { .. } | Self::Incomplete { .. } | Self::Aborting => Again,
-            Self::OtherUpload { .. }
-            | Self::ChunkOutOfRange { .. }
-            | Self::WrongLength { .. }
-            | Self::ChunkMismatch
-            | Self::Damaged => Never,
+            Self::NoUpload
+            | Self::UploadOpen { .. }
+            | Self::OtherUpload { .. }
+            | Self::Incomplete { .. }
+            | Self::Aborting => Again,
+            Self::ChunkOutOfRange { .. } | Self::WrongLength { .. } | Self::ChunkMismatch | Self::Damaged => Never,
         }
     }
 }
@@ -204,8 +204,10 @@ impl Refusal for UtxoRefusal {
             | Self::OutOfSpace
             | Self::LowCycles { .. }
             | Self::ReservedCyclesLimit { .. } => AfterPruning,
-            // The chain grows, a block comes, an upload is completed.
-            Self::Locked | Self::CoinbaseImmature { .. } | Self::FrozenUntil { .. } => Again,
+            // Somebody unlocks the transaction.
+            Self::Locked => Again,
+            // These two are of the height that the call itself names: a later call, with a greater one, may succeed.
+            Self::CoinbaseImmature { .. } | Self::FrozenUntil { .. } => Never,
             Self::TxNotFound
             | Self::TxExists
             | Self::BlobTaken
@@ -271,11 +273,9 @@ impl Refusal for TransactionUploadError {
     fn retry(&self) -> Retry {
         match self {
             Self::Refused(error) => error.retry(),
-            Self::NoUpload | Self::TooMany { .. } => Again,
-            Self::OtherUpload { .. }
-            | Self::ChunkOutOfRange { .. }
-            | Self::WrongLength { .. }
-            | Self::ChunkMismatch => Never,
+            // Of the caller's one upload, too: it is completed, or expires.
+            Self::NoUpload | Self::OtherUpload { .. } | Self::TooMany { .. } => Again,
+            Self::ChunkOutOfRange { .. } | Self::WrongLength { .. } | Self::ChunkMismatch => Never,
         }
     }
 }
@@ -293,6 +293,14 @@ mod tests {
         assert_eq!(UploadError::NoUpload.retry(), Again);
         assert_eq!(AppendError::Gap { expected: 0 }.retry(), Never);
         assert_eq!(ExportError::Behind { head: None }.retry(), Again);
+    }
+
+    #[test]
+    fn what_the_calls_own_height_refuses_stays_so_and_another_upload_ends() {
+        assert_eq!(UtxoRefusal::CoinbaseImmature { spendable_at: 101 }.retry(), Never);
+        assert_eq!(UtxoSpendError::FrozenUntil { height: 2_000 }.retry(), Never);
+        assert_eq!(UploadError::OtherUpload { number: 7, hash: BlockHash::default() }.retry(), Again);
+        assert_eq!(TransactionUploadError::OtherUpload { txid: Txid::default() }.retry(), Again);
     }
 
     #[test]

@@ -70,9 +70,11 @@ impl<T: Transport> Client<T> {
     }
 
     /// `rollback_to`, until this block is the head. For producers, as deep as `max_rollback_blocks`; deeper for admins. Answers all the
-    /// blocks that these calls took out; those that the canister's own timer took out in between are not among them.
+    /// blocks that these calls took out; those that the canister's own timer took out in between are not among them. With `has_more` the
+    /// timer still clears what was kept of the last one, and an append answers `RollbackUnderway` until then.
     ///
-    /// Repeating it goes on.
+    /// Nobody may append meanwhile: the timer may bring the rollback to its end between two calls, and the next one takes out what was
+    /// appended since. Repeating it goes on, and takes that out too.
     ///
     /// # Errors
     /// When the canister refuses, or there is no answer. What was taken out until then stays so.
@@ -81,7 +83,8 @@ impl<T: Transport> Client<T> {
         loop {
             let step = self.rollback_to(number).await?;
             removed = removed.saturating_add(step.removed);
-            if !step.has_more {
+            // Another call, once the block is the head, would take out what is appended behind it: ticks do the rest.
+            if !step.has_more || step.head == number {
                 return Ok(Rollback { removed, ..step });
             }
         }
@@ -191,13 +194,21 @@ mod tests {
 
     #[test]
     fn a_rollback_goes_on_and_sums_up() {
-        let step = |removed, has_more| Ok::<_, RollbackError>(Rollback { head: 3, removed, has_more });
+        let step = |head, removed, has_more| Ok::<_, RollbackError>(Rollback { head, removed, has_more });
         let script = Script::default()
-            .answers("rollback_to", step(2, true))
-            .answers("rollback_to", step(0, true))
-            .answers("rollback_to", step(u64::MAX, false));
+            .answers("rollback_to", step(5, 2, true))
+            .answers("rollback_to", step(5, 0, true))
+            .answers("rollback_to", step(3, u64::MAX, false));
         let client = Client::new(script);
         assert_eq!(block_on(client.roll_back_to(3)).unwrap().removed, u64::MAX);
+        client.transport().ended();
+    }
+
+    #[test]
+    fn a_rollback_is_not_repeated_once_its_block_is_the_head() {
+        let step = Rollback { head: 3, removed: 2, has_more: true };
+        let client = Client::new(Script::default().answers("rollback_to", Ok::<_, RollbackError>(step.clone())));
+        assert_eq!(block_on(client.roll_back_to(3)).unwrap(), step);
         client.transport().ended();
     }
 

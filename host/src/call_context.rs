@@ -13,8 +13,8 @@ pub struct MessageId(pub(crate) u64);
 pub(crate) enum Origin {
     /// Someone outside.
     Ingress(MessageId),
-    /// A canister, by a callback of it.
-    Canister { caller: Principal, callback: u64 },
+    /// A canister, by a callback of it; `bounded` where it waits for a bounded time.
+    Canister { caller: Principal, callback: u64, bounded: bool },
     /// Nobody: a timer or a hook.
     System,
 }

@@ -5,7 +5,8 @@ use crate::subnet::{Message, Subnet};
 
 impl Subnet {
     /// Rejects the calls whose deadline has passed and that have no answer. A request that waits is not executed any more, and its cycles come
-    /// back; what a callee that has begun answers later is lost.
+    /// back; what a callee that has begun answers later is lost,
+    /// and so are the cycles that it did not take.
     pub(crate) fn expire_calls(&mut self) {
         let time = self.shared.time;
         let mut expired = Vec::new();
@@ -29,7 +30,7 @@ impl Subnet {
                 _ => 0,
             };
             let result = Err(RejectResponse::new(ErrorCode::DeadlineExpired, "Call deadline has expired."));
-            self.shared.queue.push_back(Message::Response { canister, callback, result, refund });
+            self.shared.queue.push_back(Message::Response { canister, callback, bounded: true, result, refund });
         }
     }
 }

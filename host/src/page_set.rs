@@ -13,13 +13,13 @@ pub(crate) struct PageSet {
 }
 
 impl PageSet {
-    fn place(page: u64) -> (u64, usize, u64) {
+    fn locate(page: u64) -> (u64, usize, u64) {
         (page / (WORDS as u64 * 64), (page / 64) as usize % WORDS, 1 << (page % 64))
     }
 
     /// Adds a page and says whether it is new.
     pub(crate) fn insert(&mut self, page: u64) -> bool {
-        let (block, word, bit) = Self::place(page);
+        let (block, word, bit) = Self::locate(page);
         let word = &mut self.blocks.entry(block).or_insert_with(|| Box::new([0; WORDS]))[word];
         let new = *word & bit == 0;
         *word |= bit;
@@ -28,7 +28,7 @@ impl PageSet {
     }
 
     pub(crate) fn contains(&self, page: u64) -> bool {
-        let (block, word, bit) = Self::place(page);
+        let (block, word, bit) = Self::locate(page);
         self.blocks.get(&block).is_some_and(|words| words[word] & bit != 0)
     }
 

@@ -59,8 +59,8 @@ impl Subnet {
                 self.arrive(canister, arrival);
             }
             Message::Request { caller, callback, call, deadline } => self.request(caller, callback, *call, deadline),
-            Message::Response { canister, callback, result, refund } => {
-                self.response(canister, callback, result, refund);
+            Message::Response { canister, callback, bounded, result, refund } => {
+                self.response(canister, callback, bounded, result, refund);
             }
             Message::Timer { canister } => return self.fire(canister),
         }
@@ -205,7 +205,7 @@ impl Subnet {
     }
 
     fn request(&mut self, caller: Principal, callback: u64, call: OutgoingCall, deadline: u64) {
-        let origin = Origin::Canister { caller, callback };
+        let origin = Origin::Canister { caller, callback, bounded: deadline != 0 };
         if call.callee == Principal::management_canister() {
             let result = self.management_call(&call.method);
             return self.answer(origin, result, call.cycles);
@@ -215,13 +215,24 @@ impl Subnet {
     }
 
     /// Runs the callback of a call that was answered.
-    fn response(&mut self, id: Principal, callback: u64, result: Result<Vec<u8>, RejectResponse>, refund: u128) {
+    fn response(
+        &mut self,
+        id: Principal,
+        callback: u64,
+        bounded: bool,
+        result: Result<Vec<u8>, RejectResponse>,
+        refund: u128,
+    ) {
         let limit = self.limits.update_instructions;
         let Ok((canister, mut around)) = self.split(id) else { return };
         let state = &mut canister.state;
-        state.balance += refund;
-        // Without a callback the canister was uninstalled meanwhile: the answer is lost, as on the platform.
-        let Some(callback) = state.callbacks.remove(&callback) else { return };
+        let callback = state.callbacks.remove(&callback);
+        // As on the platform: what comes back late, behind the deadline of a call that waits for a bounded time, is lost with the answer.
+        if callback.is_some() || !bounded {
+            state.balance += refund;
+        }
+        // Without a callback the deadline has passed, or the canister was uninstalled meanwhile: the answer is lost.
+        let Some(callback) = callback else { return };
         let Some(context) = state.contexts.get_mut(&callback.context) else { return };
         context.outstanding -= 1;
         let bytes = result.as_ref().map_or_else(|reject| reject.reject_message.len(), Vec::len) as u128;
@@ -332,8 +343,8 @@ impl Subnet {
                 self.shared.answers.insert(id, result);
                 self.shared.rounds.answer(id);
             }
-            Origin::Canister { caller, callback } => {
-                self.shared.queue.push_back(Message::Response { canister: caller, callback, result, refund });
+            Origin::Canister { caller, callback, bounded } => {
+                self.shared.queue.push_back(Message::Response { canister: caller, callback, bounded, result, refund });
             }
             Origin::System => {}
         }

@@ -23,10 +23,30 @@ const FIRST_MOMENT: u64 = 1_767_225_600_000_000_000;
 /// A message waiting to be executed.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
-    Ingress { id: MessageId, canister: Principal, sender: Principal, method: String, payload: Vec<u8> },
-    Request { caller: Principal, callback: u64, call: Box<OutgoingCall>, deadline: u64 },
-    Response { canister: Principal, callback: u64, result: Result<Vec<u8>, RejectResponse>, refund: u128 },
-    Timer { canister: Principal },
+    Ingress {
+        id: MessageId,
+        canister: Principal,
+        sender: Principal,
+        method: String,
+        payload: Vec<u8>,
+    },
+    Request {
+        caller: Principal,
+        callback: u64,
+        call: Box<OutgoingCall>,
+        deadline: u64,
+    },
+    Response {
+        canister: Principal,
+        callback: u64,
+        /// The call waits for a bounded time.
+        bounded: bool,
+        result: Result<Vec<u8>, RejectResponse>,
+        refund: u128,
+    },
+    Timer {
+        canister: Principal,
+    },
 }
 
 /// What is the same for all canisters and belongs to a checkpoint.

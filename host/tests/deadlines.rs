@@ -55,6 +55,24 @@ fn a_request_that_waits_too_long_is_not_executed_and_its_cycles_come_back() {
 }
 
 #[test]
+fn the_cycles_of_an_answer_that_comes_too_late_are_lost() {
+    let host = Host::new();
+    let canister = host.create_canister();
+    // It answers when it has called another method, and takes no cycles.
+    let slow = r#"(func (export "canister_update slow")
+        (call $call_self (i32.const 1032) (i32.const 4) (i32.const 0)) (drop (call $call_perform)))"#;
+    host.install_canister(canister, wasm_with(slow), vec![], None);
+    let id = submitted(&host, canister, b"slow", 1);
+    assert!(host.step() && host.step() && host.step());
+    host.advance_time(Duration::from_secs(2));
+    assert!(host.step() && host.step());
+    assert_eq!(told(&host, id), Some(vec![42, SYS_UNKNOWN]));
+    let before = host.cycle_balance(canister);
+    assert!(host.step() && !host.step(), "the answer");
+    assert_eq!(host.cycle_balance(canister), before);
+}
+
+#[test]
 fn an_answer_that_is_there_counts_whenever_it_is_taken() {
     let (host, canister) = installed();
     let id = submitted(&host, canister, b"take", 1);

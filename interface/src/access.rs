@@ -17,37 +17,37 @@ pub enum Required {
 }
 
 const ANYBODY: Required = Required::Nobody;
-/// Whose methods these are.
+/// Who writes the chain and the records.
 pub const PRODUCERS: &[Role] = &[Role::Producer];
 const PRODUCER: Required = Required::Role(PRODUCERS);
 /// An operator may end what a producer has begun.
 pub const UPLOADERS: &[Role] = &[Role::Producer, Role::Operator];
 const UPLOADER: Required = Required::Role(UPLOADERS);
-/// Whose methods these are.
-pub const SCHEDULERS: &[Role] = &[Role::Producer, Role::Operator];
+/// Who has blobs outside deleted: a producer, whose blobs these are, and an operator, as with an upload.
+pub const SCHEDULERS: &[Role] = UPLOADERS;
 const SCHEDULER: Required = Required::Role(SCHEDULERS);
 /// An admin may roll back deeper.
 pub const REVERTERS: &[Role] = &[Role::Producer, Role::Admin];
 const REVERTER: Required = Required::Role(REVERTERS);
-/// Whose methods these are.
+/// Who copies the chain, and says how far.
 pub const EXPORTERS: &[Role] = &[Role::Exporter];
 const EXPORTER: Required = Required::Role(EXPORTERS);
-/// Whose methods these are.
+/// Who freezes, unfreezes and reassigns outputs.
 pub const ALERTS: &[Role] = &[Role::Alert];
 const ALERT: Required = Required::Role(ALERTS);
-/// Whose methods these are.
+/// Who deletes blobs outside, and says what became of them.
 pub const BLOB_WORKERS: &[Role] = &[Role::BlobWorker];
 const BLOB_WORKER: Required = Required::Role(BLOB_WORKERS);
-/// Whose methods these are.
+/// Who sees to pruning, exporters and the queue.
 pub const OPERATORS: &[Role] = &[Role::Operator];
 const OPERATOR: Required = Required::Role(OPERATORS);
 /// An admin may take the last exporter out.
 pub const REMOVERS: &[Role] = &[Role::Operator, Role::Admin];
 const REMOVER: Required = Required::Role(REMOVERS);
-/// Whose methods these are.
+/// Who changes settings and roles, and may empty the chain.
 pub const ADMINS: &[Role] = &[Role::Admin];
 const ADMIN: Required = Required::Role(ADMINS);
-/// Whose methods these are.
+/// Who reads the audit log and the log.
 pub const AUDITORS: &[Role] = &[Role::Observer, Role::Operator, Role::Admin];
 const AUDITOR: Required = Required::Reader(AUDITORS);
 

@@ -44,7 +44,8 @@ pub struct BeginBlock {
     pub lengths: BySegment<u64>,
     /// The SHA-256 of each segment.
     pub sha256: BySegment<ByteBuf>,
-    /// Bytes of each chunk but the last, at most 1 MiB. Chunks cut body ‖ receipts ‖ index as one run of bytes.
+    /// Bytes of each chunk but the last: from 1 to 1 MiB, and so many that there are 16,384 chunks at most. Chunks cut
+    /// body ‖ receipts ‖ index as one run of bytes.
     pub chunk_size: u32,
 }
 
@@ -113,9 +114,10 @@ pub enum AppendError {
         /// The most that is allowed: bytes of a block, segment, hash or chunk; else chunks, entries, or a number.
         limit: u64,
     },
-    /// A segment is not encoded as it should be, or is not what its SHA-256 says.
+    /// A segment is not encoded as it should be, or is not what its SHA-256 says; also where a SHA-256 does not have 32
+    /// bytes, the block's hash is empty, or the `chunk_size` of an upload is 0.
     BadEncoding {
-        /// The segment: 0 body, 1 receipts, 2 index.
+        /// The segment: 0 body, 1 receipts, 2 index; 0 where the hash or `chunk_size` is at fault.
         segment: u8,
         /// The place of the fault, in bytes from the segment's start.
         at: u64,

@@ -256,7 +256,7 @@ pub struct BlobDeletionPage {
 /// Why something was refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum BlobDeletionError {
-    /// There is no such row, or not among those that were given up where these are meant.
+    /// There is no row with this number; of `retry_blob_deletion`, none that was given up.
     NotFound,
     /// The row is under a live lease: its holder has the say.
     Leased,

@@ -42,7 +42,8 @@ pub struct ConfigChange {
     pub verify_segments: Option<bool>,
     /// The seconds after which an upload that nobody touched is aborted; none: as it was.
     pub upload_expiry_secs: Option<u64>,
-    /// The liquid cycles below which the daemon does not prune, and only its net of ten minutes goes on; none: as it was.
+    /// The liquid cycles below which the daemon does not prune, and of its timers only the one of ten minutes runs,
+    /// which looks whether there are more again; none: as it was.
     pub min_liquid_cycles: Option<u128>,
     /// Nothing is pruned while no exporter is registered; none: as it was.
     pub require_export: Option<bool>,
@@ -76,7 +77,8 @@ pub struct Config {
     pub verify_segments: bool,
     /// The seconds after which an upload that nobody touched is aborted.
     pub upload_expiry_secs: u64,
-    /// The liquid cycles below which the daemon does not prune, and only its net of ten minutes goes on.
+    /// The liquid cycles below which the daemon does not prune, and of its timers only the one of ten minutes runs,
+    /// which looks whether there are more again.
     pub min_liquid_cycles: u128,
     /// Nothing is pruned while no exporter is registered.
     #[serde(default)]
@@ -178,7 +180,7 @@ pub enum Role {
     BlobWorker,
     /// Sees to the canister: policy, exporters, the pruners. Controllers are operators.
     Operator,
-    /// Reads the audit log.
+    /// Reads the audit log (`get_audit_log`) and the canister's log (`get_logs`).
     Observer,
     /// Grants roles, changes settings, gives up the export guard, resets the chain, and rolls back deep. Controllers are admins.
     Admin,

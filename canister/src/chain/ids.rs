@@ -45,7 +45,7 @@ pub(super) struct EnteredIds {
     replaced: Vec<(u32, u64)>,
     /// The links that the block gets for them.
     links: Vec<(u32, u64)>,
-    /// Links of slices before that a later occurrence has taken over: their places among the block's.
+    /// Links of slices before that a later occurrence has taken over: their indices among the block's.
     taken_over: Vec<u32>,
 }
 
@@ -65,7 +65,7 @@ impl EnteredIds {
         self.links.len() as u32
     }
 
-    /// Links of slices before that lead nowhere any more: their places among the block's links.
+    /// Links of slices before that lead nowhere any more: their indices among the block's links.
     pub fn taken_over(&self) -> &[u32] {
         &self.taken_over
     }
@@ -152,7 +152,7 @@ impl ChainStore {
         let (number, from) = (meta.number, entered.from);
         let mut gone = false;
         for &(position, before) in &entered.replaced {
-            let Some((block, earlier)) = self.index_place(before) else { continue };
+            let Some((block, earlier)) = self.index_position(before) else { continue };
             if block != number {
                 // What outlived a damaged block may name one that is not there yet.
                 if self.state.started && block >= self.state.oldest && block < number {
@@ -160,7 +160,7 @@ impl ChainStore {
                 }
                 continue;
             }
-            // Nor was it put there now where it names another hash, or a later place.
+            // Nor was it put there now where it names another hash, or a later position.
             let hash = entered.hashes[(position - from) as usize];
             let hash_there = match earlier.checked_sub(from) {
                 Some(in_slice) => entered.hashes.get(in_slice as usize).copied(),
@@ -225,7 +225,7 @@ impl ChainStore {
 
     /// Whether the block of a posting was not pruned.
     pub(super) fn is_behind_bound(&self, posting: u64) -> bool {
-        self.index_place(posting).is_some_and(|(block, _)| block >= self.state.oldest)
+        self.index_position(posting).is_some_and(|(block, _)| block >= self.state.oldest)
     }
 
     /// The posting before one of a kept block, or of one in transit, if there is a link.
@@ -237,7 +237,7 @@ impl ChainStore {
         Ok(self.id_link(blobs, meta, position)?.map(|(_, posting)| posting))
     }
 
-    /// The link of a position: its place among the block's links, and the posting that it leads to.
+    /// The link of a position: its index among the block's links, and the posting that it leads to.
     #[cold]
     fn id_link(&self, blobs: &BlobStore, meta: &BlockMeta, position: u32) -> Result<Option<(u32, u64)>, String> {
         let link = |at: u32| -> Result<(u32, u64), String> {

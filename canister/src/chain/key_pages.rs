@@ -1,7 +1,7 @@
 //! Looking a secondary key up: its postings from the newest on, a page at a time.
 //!
 //! A list is of a hash, and what it names may have outlived a damaged block, so nothing is believed of a posting: the key in
-//! the segment decides, and places must fall from one posting to the next. A call looks at a bounded number of them,
+//! the segment decides, and points must fall from one posting to the next. A call looks at a bounded number of them,
 //! whatever it finds there.
 //!
 //! The canister keeps nothing of its readers. A cursor names the posting that was read last, by block, hash and number;
@@ -43,7 +43,7 @@ struct Posting {
 
 /// How far a walk is.
 #[derive(Clone, Copy)]
-struct Place {
+struct Point {
     number: u64,
     /// The transaction of the posting that was read last, and that posting's number.
     transaction: u32,
@@ -54,23 +54,23 @@ struct Place {
 
 impl Posting {
     /// Whether its transaction was handed out: a transaction may have a key twice.
-    fn is_known(&self, place: Option<Place>) -> bool {
-        place.is_some_and(|place| place.number == self.number && self.transaction >= place.position)
+    fn is_known(&self, point: Option<Point>) -> bool {
+        point.is_some_and(|point| point.number == self.number && self.transaction >= point.position)
     }
 
-    /// Whether it comes behind a place.
-    fn is_behind(&self, place: Option<Place>) -> bool {
+    /// Whether it comes behind a point.
+    fn is_behind(&self, point: Option<Point>) -> bool {
         let at = (self.number, self.transaction, self.key);
-        place.is_none_or(|place| at < (place.number, place.transaction, place.key))
+        point.is_none_or(|point| at < (point.number, point.transaction, point.key))
     }
 
     /// Where a walk is behind it.
-    fn place(&self, before: Option<Place>) -> Place {
+    fn point(&self, before: Option<Point>) -> Point {
         // Behind another key of the same hash this transaction may still have the one that is looked up.
         let position = if self.matches { self.transaction } else { self.transaction + 1 };
-        let known = before.filter(|place| place.number == self.number).map_or(u32::MAX, |place| place.position);
+        let known = before.filter(|point| point.number == self.number).map_or(u32::MAX, |point| point.position);
         let Self { number, transaction, key, .. } = *self;
-        Place { number, transaction, key, position: position.min(known) }
+        Point { number, transaction, key, position: position.min(known) }
     }
 }
 
@@ -109,7 +109,7 @@ impl ChainStore {
         }
         let limit = if limit == 0 { MAX_KEY_PAGE } else { limit.min(MAX_KEY_PAGE) };
         let wanted = Wanted { key, hash: self.key_hash(key) };
-        let (mut next, mut place) = match cursor {
+        let (mut next, mut point) = match cursor {
             None => (self.behind_transit(blobs, self.keys.get(wanted.hash).unwrap_or(NONE), &wanted)?, None),
             Some(cursor) => self.resume(blobs, cursor, &wanted)?,
         };
@@ -118,7 +118,7 @@ impl ChainStore {
             if self.is_end(next) || transactions.len() == limit as usize {
                 break;
             }
-            match self.step(blobs, next, &mut place, &wanted, &mut transactions) {
+            match self.step(blobs, next, &mut point, &wanted, &mut transactions) {
                 Ok(previous) => next = previous,
                 // What comes before it is handed out; the next page says what is wrong.
                 Err(_) if looked_at > 0 => break,
@@ -126,12 +126,12 @@ impl ChainStore {
             }
         }
         let first = transactions.first().map(|first: &KeyTransaction| first.block_number);
-        let cursor = place.filter(|_| !self.is_end(next)).map(|place| KeyCursor {
-            block_number: place.number,
-            block_hash: self.hash(place.number).unwrap_or_default().to_bytes(),
-            position: place.position,
-            key: place.key,
-            newest: cursor.map(|cursor| cursor.newest).or(first).unwrap_or(place.number),
+        let cursor = point.filter(|_| !self.is_end(next)).map(|point| KeyCursor {
+            block_number: point.number,
+            block_hash: self.hash(point.number).unwrap_or_default().to_bytes(),
+            position: point.position,
+            key: point.key,
+            newest: cursor.map(|cursor| cursor.newest).or(first).unwrap_or(point.number),
             rollbacks: self.rollbacks.count(),
         });
         Ok(KeyPage { transactions, cursor })
@@ -141,7 +141,7 @@ impl ChainStore {
     fn behind_transit(&self, blobs: &BlobStore, mut posting: u64, wanted: &Wanted) -> Result<u64, KeyError> {
         // As many as a block has: some 150 M instructions.
         for _ in 0..MAX_ENTRIES {
-            let Some((number, _)) = self.index_place(posting).filter(|&(number, _)| self.in_transit(number)) else {
+            let Some((number, _)) = self.index_position(posting).filter(|&(number, _)| self.in_transit(number)) else {
                 break;
             };
             let Some(there) = self.posting(blobs, posting, wanted)? else { return Ok(NONE) };
@@ -153,35 +153,35 @@ impl ChainStore {
         Ok(posting)
     }
 
-    /// Reads the posting behind `place`, moves that behind it, adds what is handed out of it, and answers the one before it;
+    /// Reads the posting behind `point`, moves that behind it, adds what is handed out of it, and answers the one before it;
     /// `NONE` also where there is none of this hash, as the entry or the link that named it outlived a damaged block.
     #[inline(always)]
     fn step(
         &self,
         blobs: &BlobStore,
         posting: u64,
-        place: &mut Option<Place>,
+        point: &mut Option<Point>,
         wanted: &Wanted,
         transactions: &mut Vec<KeyTransaction>,
     ) -> Result<u64, KeyError> {
         let Some(posting) = self.posting(blobs, posting, wanted)? else { return Ok(NONE) };
         let Posting { number: block_number, transaction: position, previous, .. } = posting;
-        if !posting.is_behind(*place) {
+        if !posting.is_behind(*point) {
             return Err(corrupt(block_number, "a link of a key does not lead back"));
         }
-        let behind = posting.place(*place);
-        if posting.matches && !posting.is_known(*place) {
+        let behind = posting.point(*point);
+        if posting.matches && !posting.is_known(*point) {
             let id: [u8; ID] = self.log.read_array(blobs, posting.id).map_err(|error| corrupt(block_number, error))?;
             let (block_hash, id) = (posting.block_hash.to_bytes(), ByteBuf::from(id));
             transactions.push(KeyTransaction { block_number, block_hash, position, id });
         }
-        *place = Some(behind);
+        *point = Some(behind);
         Ok(previous)
     }
 
     /// Whether a list ends before this posting: there is none, or it went with its block.
     fn is_end(&self, posting: u64) -> bool {
-        posting == NONE || self.index_place(posting).is_none_or(|(number, _)| number < self.state.oldest)
+        posting == NONE || self.index_position(posting).is_none_or(|(number, _)| number < self.state.oldest)
     }
 
     /// Reads a posting. `None`: there is none of this hash, as the entry or the link that named it outlived a damaged block.
@@ -223,8 +223,8 @@ impl ChainStore {
         Ok(Some(Posting { number, block_hash, key, transaction, id, matches, previous }))
     }
 
-    /// Where a cursor goes on: the posting that comes next, and the place that it is behind.
-    fn resume(&self, blobs: &BlobStore, cursor: &KeyCursor, wanted: &Wanted) -> Result<(u64, Option<Place>), KeyError> {
+    /// Where a cursor goes on: the posting that comes next, and the point that it is behind.
+    fn resume(&self, blobs: &BlobStore, cursor: &KeyCursor, wanted: &Wanted) -> Result<(u64, Option<Point>), KeyError> {
         let KeyCursor { block_number: number, key, position, newest, .. } = *cursor;
         let rollbacks = self.rollbacks.count();
         if let Some(first_available) = self.reset_since(cursor.rollbacks) {
@@ -255,6 +255,6 @@ impl ChainStore {
             return Err(bad(format!("block {number} with this hash was never part of this chain")));
         }
         let Posting { transaction, previous, .. } = posting;
-        Ok((previous, Some(Place { number, transaction, key, position })))
+        Ok((previous, Some(Point { number, transaction, key, position })))
     }
 }

@@ -133,7 +133,7 @@ impl ChainStore {
                     (there.transaction, earlier) < (key.transaction, i) && self.key_hash(there.bytes) == hash
                 })
             };
-            let previous = entered.before[at as usize].filter(|&posting| match self.index_place(posting) {
+            let previous = entered.before[at as usize].filter(|&posting| match self.index_position(posting) {
                 Some((block, earlier)) if block == number => mine(earlier),
                 Some((block, _)) => self.state.started && block >= self.state.oldest && block < number,
                 None => false,

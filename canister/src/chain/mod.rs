@@ -193,7 +193,7 @@ impl ChainStore {
 
     /// Block and position that an index names; none of this chain where a reset came in between. What is damaged may name any.
     #[inline]
-    fn index_place(&self, value: u64) -> Option<(u64, u32)> {
+    fn index_position(&self, value: u64) -> Option<(u64, u32)> {
         let behind_first = (value >> 24).checked_sub(self.state.reset.start)?;
         Some((self.state.base.checked_add(behind_first)?, (value & 0xFF_FFFF) as u32))
     }
@@ -201,9 +201,9 @@ impl ChainStore {
     /// Block and position that an index names, if the block is kept, or is in transit.
     #[inline]
     fn reachable(&self, value: u64) -> Option<(u64, u32)> {
-        let place = self.index_place(value)?;
-        let kept = self.state.started && (self.state.oldest..self.state.next).contains(&place.0);
-        (kept || self.in_transit(place.0)).then_some(place)
+        let position = self.index_position(value)?;
+        let kept = self.state.started && (self.state.oldest..self.state.next).contains(&position.0);
+        (kept || self.in_transit(position.0)).then_some(position)
     }
 
     /// Whether block `number` is behind the head, and some of its references are in the indexes.

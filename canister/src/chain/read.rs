@@ -178,7 +178,7 @@ impl ChainStore {
                 }
             }
         }
-        let number = self.index_place(posting).map_or(0, |(number, _)| number);
+        let number = self.index_position(posting).map_or(0, |(number, _)| number);
         Err(corrupt(number, format!("more than {MOST_POSTINGS} other ids have the hash of this one")))
     }
 

@@ -38,8 +38,9 @@ fn scheduling<T>(
     result
 }
 
-/// Schedules the deletion of a blob that no record names; a producer's or an operator's. A row that is there already keeps
-/// its number, gets the height, and is tried from the start, as often as the call is repeated.
+/// Schedules the deletion of a blob that no record names; a producer's or an operator's. A row that is there already
+/// keeps its number, gets the height, and is tried from the start, also where it was leased, as often as the call is
+/// repeated.
 #[candid_method(update)]
 #[update(guard = "scheduler", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn schedule_blob_deletion(arg: ScheduleBlobDeletion) -> Result<ScheduledBlobDeletion, BlobDeletionError> {

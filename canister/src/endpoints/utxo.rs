@@ -52,8 +52,9 @@ fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreateErro
     })
 }
 
-/// Spends outputs, each transaction's all or none; a producer's. The batch goes as far as one message does. Spending again
-/// with the same spender answers `Ok` and counts nothing.
+/// Spends outputs, each transaction's all or none; a producer's. The batch goes as far as one message does. Spending
+/// again with the same spender answers `Ok` and counts nothing, but is refused where since then the output was frozen,
+/// its transaction was locked or marked as conflicting, or its record or the spender's was pruned.
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
 fn utxo_spend(arg: UtxoSpendBatch) -> Batch<Result<u32, Vec<RefusedSpend>>> {

@@ -52,9 +52,9 @@ fn build(
     cursor: Option<ExportCursor>,
     max_bytes: u64,
 ) -> Result<ExportPage, Stop> {
-    let place = match &cursor {
-        None => Place { number: chain.state().oldest, segment: 0, offset: 0 },
-        Some(cursor) => Place::behind(chain, cursor)?,
+    let point = match &cursor {
+        None => Point { number: chain.state().oldest, segment: 0, offset: 0 },
+        Some(cursor) => Point::behind(chain, cursor)?,
     };
     let mut builder = Builder {
         chain,
@@ -64,12 +64,12 @@ fn build(
         chunks: Vec::new(),
         done: None,
     };
-    builder.fill(place)?;
+    builder.fill(point)?;
     let Builder { chunks, done, .. } = builder;
     let cursor = match done {
         None => cursor,
-        Some((place, hash)) => {
-            let Place { number, segment, offset } = place;
+        Some((point, hash)) => {
+            let Point { number, segment, offset } = point;
             Some(ExportCursor { segment, offset, ..behind(chain, number, hash.to_bytes()) })
         }
     };
@@ -78,13 +78,13 @@ fn build(
 
 /// Where the next byte is.
 #[derive(Clone, Copy)]
-struct Place {
+struct Point {
     number: u64,
     segment: u8,
     offset: u64,
 }
 
-impl Place {
+impl Point {
     fn behind(chain: &ChainStore, cursor: &ExportCursor) -> Result<Self, Stop> {
         let ExportCursor { number, segment, offset, .. } = *cursor;
         let state = chain.state();
@@ -199,14 +199,14 @@ struct Builder<'a> {
     room: u64,
     chunks: Vec<ExportChunk>,
     /// What comes behind the last chunk, in that chunk's block.
-    done: Option<(Place, Hash)>,
+    done: Option<(Point, Hash)>,
 }
 
 impl Builder<'_> {
-    fn fill(&mut self, mut place: Place) -> Result<(), Stop> {
-        while place.number < self.chain.state().next {
-            match self.block(place) {
-                Ok(true) => place = Place { number: place.number + 1, segment: 0, offset: 0 },
+    fn fill(&mut self, mut point: Point) -> Result<(), Stop> {
+        while point.number < self.chain.state().next {
+            match self.block(point) {
+                Ok(true) => point = Point { number: point.number + 1, segment: 0, offset: 0 },
                 Ok(false) => break,
                 // What comes before it is handed out; the next page says what is wrong.
                 Err(_) if !self.chunks.is_empty() => break,
@@ -217,10 +217,10 @@ impl Builder<'_> {
     }
 
     /// Adds chunks of a block, and says whether they complete it.
-    fn block(&mut self, place: Place) -> Result<bool, Stop> {
-        let record = record(self.chain, place.number)?;
-        let mut offset = place.offset;
-        for segment in Segment::ALL.into_iter().skip(usize::from(place.segment)) {
+    fn block(&mut self, point: Point) -> Result<bool, Stop> {
+        let record = record(self.chain, point.number)?;
+        let mut offset = point.offset;
+        for segment in Segment::ALL.into_iter().skip(usize::from(point.segment)) {
             let total = u64::from(record.meta.lengths[segment.index()]);
             let rest = total
                 .checked_sub(offset)
@@ -231,9 +231,9 @@ impl Builder<'_> {
                 return Ok(false);
             }
             let bytes = self.chain.read_part(self.blobs, &record.meta, (segment, offset, len));
-            let bytes = bytes.map_err(|error| Stop::Damaged { number: place.number, why: format!("{error:?}") })?;
+            let bytes = bytes.map_err(|error| Stop::Damaged { number: point.number, why: format!("{error:?}") })?;
             self.chunks.push(ExportChunk {
-                number: place.number,
+                number: point.number,
                 hash: record.hash.to_bytes(),
                 parent_hash: record.parent.to_bytes(),
                 timestamp: record.meta.timestamp,
@@ -247,10 +247,10 @@ impl Builder<'_> {
             self.room = self.room.saturating_sub(CHUNK + len);
             let segment = segment.index() as u8;
             if len < rest {
-                self.done = Some((Place { segment, offset: offset + len, ..place }, record.hash));
+                self.done = Some((Point { segment, offset: offset + len, ..point }, record.hash));
                 return Ok(false);
             }
-            self.done = Some((Place { segment: segment + 1, offset: 0, ..place }, record.hash));
+            self.done = Some((Point { segment: segment + 1, offset: 0, ..point }, record.hash));
             offset = 0;
         }
         Ok(true)

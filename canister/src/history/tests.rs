@@ -84,8 +84,8 @@ fn a_damaged_sample_is_left_out() {
         note();
     }
     let cells = memory::region(memory::CELLS);
-    cells.write(Span::Day.place(T + 60), &[0xFF; 8]);
-    cells.write(Span::Day.place(T + 120), &(T + 180).to_le_bytes());
+    cells.write(Span::Day.address(T + 60), &[0xFF; 8]);
+    cells.write(Span::Day.address(T + 120), &(T + 180).to_le_bytes());
     assert_eq!(times(Span::Day, T + 240), [T, T + 180, T + 240]);
 }
 

@@ -70,7 +70,7 @@ pub struct Model {
 
 /// Where an id is, as far as the model can say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Whereabouts {
     /// Exactly there, or nowhere.
     At(Option<(u64, u32)>),
     /// One of these, or damage.
@@ -160,7 +160,7 @@ impl Model {
     }
 
     /// Where an id's newest occurrence is.
-    pub fn locate(&self, id: &[u8; 32]) -> Place {
+    pub fn locate(&self, id: &[u8; 32]) -> Whereabouts {
         let harmed = self.harmed_ids.get(id).copied();
         let newest_in = |made: &Made| {
             let position = made.ids.iter().rposition(|other| other == id)?;
@@ -168,9 +168,11 @@ impl Model {
         };
         let mut all = self.kept.iter().rev().filter_map(newest_in);
         match (all.next(), harmed) {
-            (None, None) => Place::At(None),
-            (Some((serial, place)), harmed) if harmed.is_none_or(|harmed| serial > harmed) => Place::At(Some(place)),
-            (first, _) => Place::OneOf(first.into_iter().chain(all).map(|(_, place)| place).collect()),
+            (None, None) => Whereabouts::At(None),
+            (Some((serial, place)), harmed) if harmed.is_none_or(|harmed| serial > harmed) => {
+                Whereabouts::At(Some(place))
+            }
+            (first, _) => Whereabouts::OneOf(first.into_iter().chain(all).map(|(_, place)| place).collect()),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::entry::{Entry, FROZEN, REASSIGNED, SPENT, UTXO};
 use super::extras::{Extras, Reassigned};
 use super::record::{ENTRY, Head, at, page_at, page_slot};
-use super::spend::EntryPlace;
+use super::spend::EntryAddress;
 use super::{Call, Found, UtxoStore, bad, hash_of};
 use crate::slots::SlotId;
 use coppice_interface::{FreezeTarget, Reassign, Spender, UtxoHash, UtxoRefusal};
@@ -18,38 +18,38 @@ impl UtxoStore {
         master: SlotId,
         head: &Head,
         (first, count): (u32, u32),
-        mut each: impl FnMut(u32, EntryPlace, Entry),
+        mut each: impl FnMut(u32, EntryAddress, Entry),
     ) {
         let end = first.saturating_add(count).min(head.outputs);
         let mut vout = first;
         let mut bytes = Vec::new();
         while vout < end {
             let page = vout / head.batch;
-            let Some(place) = self.entry_place(master, head, vout) else { return };
+            let Some(address) = self.entry_address(master, head, vout) else { return };
             let step = STEP.min(end - vout).min((page + 1) * head.batch - vout);
             bytes.clear();
-            self.slots.read_onto(&mut bytes, place.slot, place.at, (ENTRY * step) as usize);
+            self.slots.read_onto(&mut bytes, address.slot, address.at, (ENTRY * step) as usize);
             for (entry, i) in bytes.as_chunks::<{ ENTRY as usize }>().0.iter().zip(0..) {
-                each(vout + i, EntryPlace { at: place.at + ENTRY * i, ..place }, Entry::decode(entry));
+                each(vout + i, EntryAddress { at: address.at + ENTRY * i, ..address }, Entry::decode(entry));
             }
             vout += step;
         }
     }
 
     /// Changes how many UTXOs of a page are frozen, and with it how many pages have frozen ones.
-    fn count_frozen(&mut self, place: EntryPlace, change: i32) {
-        if place.page == 0 {
-            let frozen = self.slots.read_u32(place.slot, at::FROZEN).wrapping_add_signed(change);
-            self.slots.write_u32(place.slot, at::FROZEN, frozen);
+    fn count_frozen(&mut self, address: EntryAddress, change: i32) {
+        if address.page == 0 {
+            let frozen = self.slots.read_u32(address.slot, at::FROZEN).wrapping_add_signed(change);
+            self.slots.write_u32(address.slot, at::FROZEN, frozen);
             return;
         }
-        let before = self.slots.read_u32(place.slot, page_at::FROZEN);
+        let before = self.slots.read_u32(address.slot, page_at::FROZEN);
         let after = before.wrapping_add_signed(change);
-        self.slots.write_u32(place.slot, page_at::FROZEN, after);
+        self.slots.write_u32(address.slot, page_at::FROZEN, after);
         let pages = i32::from(after > 0) - i32::from(before > 0);
         if pages != 0 {
-            let frozen = self.slots.read_u32(place.master, at::FROZEN_EXTRA).wrapping_add_signed(pages);
-            self.slots.write_u32(place.master, at::FROZEN_EXTRA, frozen);
+            let frozen = self.slots.read_u32(address.master, at::FROZEN_EXTRA).wrapping_add_signed(pages);
+            self.slots.write_u32(address.master, at::FROZEN_EXTRA, frozen);
         }
     }
 
@@ -60,11 +60,11 @@ impl UtxoStore {
     pub fn set_frozen(&mut self, target: &FreezeTarget, frozen: bool, call: &Call) -> Result<u32, UtxoRefusal> {
         call.check()?;
         let found = self.find(&hash_of("txid", &target.txid)?)?;
-        let mut places = Vec::new();
+        let mut addresses = Vec::new();
         let mut utxos = 0;
         match target.vout {
             Some(vout) => {
-                let (place, entry) = self.utxo(&found, vout)?;
+                let (address, entry) = self.utxo(&found, vout)?;
                 if let Some(hash) = &target.utxo_hash
                     && hash_of("utxo_hash", hash)? != entry.hash
                 {
@@ -72,32 +72,32 @@ impl UtxoStore {
                 }
                 utxos = 1;
                 if entry.is(FROZEN) != frozen {
-                    places.push((place, entry.state));
+                    addresses.push((address, entry.state));
                 }
             }
             None if target.utxo_hash.is_some() => {
                 return Err(bad("utxo_hash", "it is given without the output that has it"));
             }
-            None => self.entries(found.slot, &found.head, (0, u32::MAX), |_, place, entry| {
+            None => self.entries(found.slot, &found.head, (0, u32::MAX), |_, address, entry| {
                 utxos += u32::from(entry.is(UTXO));
                 if entry.is(UTXO) && entry.is(FROZEN) != frozen {
-                    places.push((place, entry.state));
+                    addresses.push((address, entry.state));
                 }
             }),
         }
         if utxos == 0 {
             return Err(UtxoRefusal::UtxoNotFound);
         }
-        if places.is_empty() {
+        if addresses.is_empty() {
             return Err(if frozen { UtxoRefusal::AlreadyFrozen } else { UtxoRefusal::UtxoNotFrozen });
         }
         self.changing(|store| {
-            for &(place, state) in &places {
-                store.set_state(place, state ^ FROZEN);
-                store.count_frozen(place, if frozen { 1 } else { -1 });
+            for &(address, state) in &addresses {
+                store.set_state(address, state ^ FROZEN);
+                store.count_frozen(address, if frozen { 1 } else { -1 });
             }
             store.evaluate(found.slot, call)?;
-            Ok(places.len() as u32)
+            Ok(addresses.len() as u32)
         })
     }
 
@@ -112,7 +112,7 @@ impl UtxoStore {
         let new = hash_of("new_utxo_hash", &item.new_utxo_hash)?;
         let vout = item.outpoint.vout;
         let found = self.find(&txid)?;
-        let (place, entry) = self.utxo(&found, vout)?;
+        let (address, entry) = self.utxo(&found, vout)?;
         if entry.hash != old {
             return Err(UtxoRefusal::UtxoHashMismatch { stored: UtxoHash::from(entry.hash) });
         }
@@ -135,9 +135,9 @@ impl UtxoStore {
         });
         self.atomically(|store| {
             extras.save(&mut store.slots, slot, &mut head)?;
-            store.slots.write(place.slot, place.at, &new);
-            store.set_state(place, (entry.state & !FROZEN) | REASSIGNED);
-            store.count_frozen(place, -1);
+            store.slots.write(address.slot, address.at, &new);
+            store.set_state(address, (entry.state & !FROZEN) | REASSIGNED);
+            store.count_frozen(address, -1);
             store.evaluate(slot, call)
         })?;
         Ok(spendable_at)

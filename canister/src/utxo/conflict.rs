@@ -2,7 +2,7 @@
 
 use super::entry::{Entry, SPENT};
 use super::record::{Hash, flag, inputs, parents};
-use super::spend::{EntryPlace, Strictness};
+use super::spend::{EntryAddress, Strictness};
 use super::{Call, Found, UtxoStore, bad, hash_of};
 use crate::runtime;
 use crate::slots::SlotId;
@@ -43,7 +43,7 @@ struct Family {
 /// An output that a transaction holds.
 struct Hold {
     master: SlotId,
-    place: EntryPlace,
+    address: EntryAddress,
     entry: Entry,
     outpoint: (Hash, u32),
 }
@@ -115,8 +115,8 @@ impl UtxoStore {
             Err(UtxoRefusal::TxNotFound) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let Ok((place, entry)) = self.utxo(&found, outpoint.1) else { return Ok(None) };
-        Ok(entry.is(SPENT).then_some(Hold { master: found.slot, place, entry, outpoint }))
+        let Ok((address, entry)) = self.utxo(&found, outpoint.1) else { return Ok(None) };
+        Ok(entry.is(SPENT).then_some(Hold { master: found.slot, address, entry, outpoint }))
     }
 
     /// The outputs that a family holds.
@@ -248,8 +248,9 @@ impl UtxoStore {
         }
         let mut holds = self.holds(&family, deadline).map_err(unnamed)?;
         // A holder may have no record, or one that does not say what it spends.
-        let mut places: HashSet<(SlotId, u32)> = holds.iter().map(|hold| (hold.place.slot, hold.place.at)).collect();
-        holds.extend(contested.into_iter().filter(|hold| places.insert((hold.place.slot, hold.place.at))));
+        let mut addresses: HashSet<(SlotId, u32)> =
+            holds.iter().map(|hold| (hold.address.slot, hold.address.at)).collect();
+        holds.extend(contested.into_iter().filter(|hold| addresses.insert((hold.address.slot, hold.address.at))));
         if holds.len() > MOST {
             return Err(unnamed(too_large("outputs that double spends hold")));
         }
@@ -262,8 +263,8 @@ impl UtxoStore {
             self.root.take_back(&mut self.slots);
         }
         for hold in &holds {
-            self.forget_spender(hold.place, &hold.entry);
-            self.count_spent(hold.place, -1);
+            self.forget_spender(hold.address, &hold.entry);
+            self.count_spent(hold.address, -1);
             freed.push(hold.master);
         }
 
@@ -278,10 +279,10 @@ impl UtxoStore {
                 let parent = self.find(&outpoint.0).map_err(named)?;
                 let by = (txid, vin);
                 let checked = self.check_spend(&parent, outpoint.1, None, by, call, Strictness::Winner);
-                let (place, entry, new) = checked.map_err(named)?;
+                let (address, entry, new) = checked.map_err(named)?;
                 if new {
-                    self.set_entry(place, entry.state | SPENT, by);
-                    self.count_spent(place, 1);
+                    self.set_entry(address, entry.state | SPENT, by);
+                    self.count_spent(address, 1);
                     spent += 1;
                 }
                 touched.push(parent.slot);

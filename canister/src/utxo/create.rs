@@ -83,20 +83,20 @@ impl UtxoStore {
         self.check_absent(&parsed.txid)?;
 
         let mut head = draft.head(item, call);
-        let placed = draft.store(blobs, &mut head, call)?;
+        let stored = draft.store(blobs, &mut head, call)?;
         // The pages of its bytes, one of the blobs' table and one of what is free.
         let written = |part: &BlobPtr| u64::from(part.len).div_ceil(4_096) + 2;
-        self.changed.blobs += placed.blobs.iter().map(written).sum::<u64>();
+        self.changed.blobs += stored.blobs.iter().map(written).sum::<u64>();
         let made = if item.conflicting {
             self.atomically(|store| {
                 store.enter_with_parents(&parsed.txid, &parsed.inputs)?;
-                store.put(parsed, &placed.tail, &mut head, item.mined.as_ref(), call)
+                store.put(parsed, &stored.tail, &mut head, item.mined.as_ref(), call)
             })
         } else {
-            self.put(parsed, &placed.tail, &mut head, item.mined.as_ref(), call)
+            self.put(parsed, &stored.tail, &mut head, item.mined.as_ref(), call)
         };
         if let Err(error) = made {
-            place::release(blobs, &placed.blobs);
+            place::release(blobs, &stored.blobs);
             return Err(error);
         }
         if let Body::Uploaded(_, parts) = &draft.body {

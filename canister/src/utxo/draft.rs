@@ -136,7 +136,7 @@ fn check_outputs(outputs: usize) -> Result<(), UtxoRefusal> {
 }
 
 /// Where a transaction's bytes are now.
-pub(super) struct Placed<'a> {
+pub(super) struct Stored<'a> {
     /// The last bytes of the record: the transaction, or where it lies.
     pub tail: Cow<'a, [u8]>,
     /// New blobs, to be given back should the record not be made.
@@ -224,7 +224,7 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// `ExternalFull`, `OutOfSpace`, `LowCycles`; nothing has changed.
-    pub(super) fn store(&self, blobs: &mut BlobStore, head: &mut Head, call: &Call) -> Result<Placed<'_>, UtxoRefusal> {
+    pub(super) fn store(&self, blobs: &mut BlobStore, head: &mut Head, call: &Call) -> Result<Stored<'_>, UtxoRefusal> {
         let settings = call.settings;
         let limit = settings.max_external_bytes;
         let external = settings.externalize_all
@@ -256,6 +256,6 @@ impl<'a> Draft<'a> {
             }
         };
         head.transaction_len = tail.len() as u32;
-        Ok(Placed { tail, blobs: new })
+        Ok(Stored { tail, blobs: new })
     }
 }

@@ -42,14 +42,14 @@ pub fn is_utxo(satoshis: u64, script: &[u8]) -> bool {
 
 /// TxInpoints: u32 LE parents ‖ their ids, by first occurrence ‖ for each, u32 LE count ‖ u32 LE vouts.
 pub fn inpoints(inputs: &[(Hash, u32)]) -> Vec<u8> {
-    let mut places = std::collections::HashMap::new();
+    let mut indices = std::collections::HashMap::new();
     let mut parents: Vec<(&Hash, Vec<u32>)> = Vec::new();
     for (txid, vout) in inputs {
-        let place = *places.entry(txid).or_insert_with(|| {
+        let index = *indices.entry(txid).or_insert_with(|| {
             parents.push((txid, Vec::new()));
             parents.len() - 1
         });
-        parents[place].1.push(*vout);
+        parents[index].1.push(*vout);
     }
     let mut out = (parents.len() as u32).to_le_bytes().to_vec();
     parents.iter().for_each(|(txid, _)| out.extend_from_slice(*txid));

@@ -3,15 +3,16 @@
 use super::entry::{Entry, SPENDER_DELETED, SPENT};
 use super::order::{self, LATE, Order, Watch};
 use super::record::{EXTRA, HEAD, Hash, Head, at, flag, inputs_from, page_at, page_slot, parents};
-use super::spend::EntryPlace;
+use super::spend::EntryAddress;
 use super::{Call, Changed, Found, UtxoStore};
+use crate::health::refusal;
 use crate::slots::SlotId;
 use crate::slots::ring::Link;
 use crate::table::same_key;
 use coppice_interface::UtxoRefusal;
 use serde::{Deserialize, Serialize};
 
-/// A place in an ordered index: behind this record.
+/// A point in an ordered index: behind this record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
     /// The height.
@@ -136,7 +137,7 @@ pub type Blocked = (Hash, UtxoRefusal);
 /// Outputs of surviving parents that are to say that their spender was deleted, with what they say now.
 pub struct Parents {
     inputs: Vec<(Hash, u32)>,
-    held: Vec<(EntryPlace, u32)>,
+    held: Vec<(EntryAddress, u32)>,
 }
 
 /// What became of the outputs that a transaction held.
@@ -391,9 +392,9 @@ impl UtxoStore {
                 last = Some((parent, found));
             }
             let Some((_, Some(found))) = &last else { continue };
-            let Ok((place, entry)) = self.utxo(found, *vout) else { continue };
+            let Ok((address, entry)) = self.utxo(found, *vout) else { continue };
             if entry.held_by(of.txid(), vin) {
-                held.push((place, entry.state));
+                held.push((address, entry.state));
             }
         }
         Ok(Parents { inputs, held })
@@ -410,9 +411,9 @@ impl UtxoStore {
             return self.release(of, parents, call);
         }
         let mut told = Told::default();
-        for &(place, state) in &parents.held {
+        for &(address, state) in &parents.held {
             if state & SPENDER_DELETED == 0 {
-                self.set_state(place, state | SPENDER_DELETED);
+                self.set_state(address, state | SPENDER_DELETED);
                 told.marked += 1;
             }
         }
@@ -421,15 +422,15 @@ impl UtxoStore {
 
     fn release(&mut self, of: &Candidate, parents: &Parents, call: &Call) -> Result<Told, UtxoRefusal> {
         if let Err(error) = self.atomically(|store| store.leave_parents(of.txid(), &parents.inputs)) {
-            crate::logs::error(&format!("a double spend stays listed with a parent: {error:?}"));
+            crate::logs::error(&format!("a double spend stays listed with a parent: {}", refusal(error)));
         }
         self.atomically(|store| {
             let mut masters: Vec<SlotId> = Vec::new();
-            for &(place, _) in &parents.held {
-                let entry = store.entry(place);
-                store.forget_spender(place, &entry);
-                store.count_spent(place, -1);
-                masters.push(place.master);
+            for &(address, _) in &parents.held {
+                let entry = store.entry(address);
+                store.forget_spender(address, &entry);
+                store.count_spent(address, -1);
+                masters.push(address.master);
             }
             masters.sort_unstable();
             masters.dedup();

@@ -177,7 +177,7 @@ impl UtxoStore {
     fn spend_state(&self, found: &Found, vout: u32, at: u32) -> Result<UtxoSpendState, UtxoRefusal> {
         let absent = UtxoSpendState { status: SpendStatus::NotFound, utxo_hash: None, spender: None };
         let head = &found.head;
-        let entry = self.entry_place(found.slot, head, vout).map(|place| self.entry(place));
+        let entry = self.entry_address(found.slot, head, vout).map(|address| self.entry(address));
         let entry = entry.filter(|entry| entry.is(UTXO));
         let immature = |height: u32| (at < height).then_some(SpendStatus::Immature { spendable_at: height });
         let status = if head.is(flag::CONFLICTING) {

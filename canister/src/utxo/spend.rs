@@ -13,7 +13,7 @@ const MOST_ERRORS: usize = 1_000;
 
 /// Where an output's entry lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EntryPlace {
+pub(super) struct EntryAddress {
     pub master: SlotId,
     /// 0: the master.
     pub page: u32,
@@ -25,7 +25,7 @@ pub(super) struct EntryPlace {
 
 /// An output that a transaction is to spend.
 struct Planned {
-    place: EntryPlace,
+    address: EntryAddress,
     state: u32,
     vin: u32,
     /// Which of the transaction's spends.
@@ -51,15 +51,15 @@ struct UnspentRun {
     /// An output of it was named, held or not.
     touched: bool,
     /// How many outputs of a page were unspent that are not counted yet.
-    page: Option<(EntryPlace, i32)>,
+    page: Option<(EntryAddress, i32)>,
 }
 
-/// Finds outputs that one transaction spends twice, in its spends by place: by the same input that is once, and by another it
+/// Finds outputs that one transaction spends twice, in its spends by address: by the same input that is once, and by another it
 /// is refused.
 fn find_twice(planned: &mut [Planned], spender: &Hash, errors: &mut Vec<RefusedSpend>) {
     let mut first = 0;
     for i in 1..planned.len() {
-        if planned[i].place != planned[first].place {
+        if planned[i].address != planned[first].address {
             first = i;
             continue;
         }
@@ -75,58 +75,58 @@ fn find_twice(planned: &mut [Planned], spender: &Hash, errors: &mut Vec<RefusedS
 impl UtxoStore {
     /// Where an output's entry lies; none behind the last output.
     #[inline]
-    pub(super) fn entry_place(&self, master: SlotId, head: &Head, vout: u32) -> Option<EntryPlace> {
+    pub(super) fn entry_address(&self, master: SlotId, head: &Head, vout: u32) -> Option<EntryAddress> {
         if vout >= head.outputs {
             return None;
         }
         if vout < head.batch {
-            return Some(EntryPlace { master, page: 0, slot: master, at: HEAD + ENTRY * vout });
+            return Some(EntryAddress { master, page: 0, slot: master, at: HEAD + ENTRY * vout });
         }
         let page = vout / head.batch;
         let slot = page_slot(&self.slots, master, head, page);
-        Some(EntryPlace { master, page, slot, at: PAGE_HEAD + ENTRY * (vout % head.batch) })
+        Some(EntryAddress { master, page, slot, at: PAGE_HEAD + ENTRY * (vout % head.batch) })
     }
 
     #[inline]
-    pub(super) fn entry(&self, place: EntryPlace) -> Entry {
-        self.slots.read_with(place.slot, place.at, Entry::decode)
+    pub(super) fn entry(&self, address: EntryAddress) -> Entry {
+        self.slots.read_with(address.slot, address.at, Entry::decode)
     }
 
     /// The entry of an output that is a UTXO.
     #[inline]
-    pub(super) fn utxo(&self, found: &Found, vout: u32) -> Result<(EntryPlace, Entry), UtxoRefusal> {
-        let place = self.entry_place(found.slot, &found.head, vout).ok_or(UtxoRefusal::UtxoNotFound)?;
-        let entry = self.entry(place);
-        if entry.is(UTXO) { Ok((place, entry)) } else { Err(UtxoRefusal::UtxoNotFound) }
+    pub(super) fn utxo(&self, found: &Found, vout: u32) -> Result<(EntryAddress, Entry), UtxoRefusal> {
+        let address = self.entry_address(found.slot, &found.head, vout).ok_or(UtxoRefusal::UtxoNotFound)?;
+        let entry = self.entry(address);
+        if entry.is(UTXO) { Ok((address, entry)) } else { Err(UtxoRefusal::UtxoNotFound) }
     }
 
     /// Writes an entry's state and spending data.
     #[inline]
-    pub(super) fn set_entry(&mut self, place: EntryPlace, state: u32, spender: (&Hash, u32)) {
-        self.slots.write(place.slot, place.at + STATE, &Entry::encode_state(state, spender));
+    pub(super) fn set_entry(&mut self, address: EntryAddress, state: u32, spender: (&Hash, u32)) {
+        self.slots.write(address.slot, address.at + STATE, &Entry::encode_state(state, spender));
     }
 
     /// Writes an entry's state alone.
-    pub(super) fn set_state(&mut self, place: EntryPlace, state: u32) {
-        self.slots.write_u32(place.slot, place.at + STATE, state);
+    pub(super) fn set_state(&mut self, address: EntryAddress, state: u32) {
+        self.slots.write_u32(address.slot, address.at + STATE, state);
     }
 
     /// Changes how many UTXOs of a page are spent, and with it how many pages are.
-    pub(super) fn count_spent(&mut self, place: EntryPlace, change: i32) {
-        if place.page == 0 {
-            let spent = self.slots.read_u32(place.slot, at::SPENT).wrapping_add_signed(change);
-            self.slots.write_u32(place.slot, at::SPENT, spent);
+    pub(super) fn count_spent(&mut self, address: EntryAddress, change: i32) {
+        if address.page == 0 {
+            let spent = self.slots.read_u32(address.slot, at::SPENT).wrapping_add_signed(change);
+            self.slots.write_u32(address.slot, at::SPENT, spent);
             return;
         }
-        let utxos = self.slots.read_u32(place.slot, page_at::UTXOS);
-        let before = self.slots.read_u32(place.slot, page_at::SPENT);
+        let utxos = self.slots.read_u32(address.slot, page_at::UTXOS);
+        let before = self.slots.read_u32(address.slot, page_at::SPENT);
         let after = before.wrapping_add_signed(change);
-        self.slots.write_u32(place.slot, page_at::SPENT, after);
+        self.slots.write_u32(address.slot, page_at::SPENT, after);
         // The master hears of it only when that changes.
         let pages = i32::from(after == utxos) - i32::from(before == utxos);
         if pages != 0 {
-            let spent = self.slots.read_u32(place.master, at::SPENT_EXTRA).wrapping_add_signed(pages);
-            self.slots.write_u32(place.master, at::SPENT_EXTRA, spent);
+            let spent = self.slots.read_u32(address.master, at::SPENT_EXTRA).wrapping_add_signed(pages);
+            self.slots.write_u32(address.master, at::SPENT_EXTRA, spent);
         }
     }
 
@@ -167,9 +167,9 @@ impl UtxoStore {
         (spender, vin): (&Hash, u32),
         call: &Call,
         strictness: Strictness,
-    ) -> Result<(EntryPlace, Entry, bool), UtxoRefusal> {
+    ) -> Result<(EntryAddress, Entry, bool), UtxoRefusal> {
         Self::check_record(&found.head, call, strictness)?;
-        let (place, entry) = self.utxo(found, vout)?;
+        let (address, entry) = self.utxo(found, vout)?;
         if hash.is_some_and(|hash| !same_key(hash, &entry.hash)) {
             return Err(UtxoRefusal::UtxoHashMismatch { stored: UtxoHash::from(entry.hash) });
         }
@@ -183,14 +183,14 @@ impl UtxoStore {
             }
         }
         if !entry.is(SPENT) {
-            return Ok((place, entry, true));
+            return Ok((address, entry, true));
         }
         if !entry.held_by(spender, vin) {
             let (txid, vin) = entry.spender;
             return Err(UtxoRefusal::Spent { by: Spender { txid: txid.into(), vin } });
         }
         // It is the spender's again, but not if that was deleted: then this is a replay.
-        if entry.is(SPENDER_DELETED) { Err(UtxoRefusal::InvalidSpend) } else { Ok((place, entry, false)) }
+        if entry.is(SPENDER_DELETED) { Err(UtxoRefusal::InvalidSpend) } else { Ok((address, entry, false)) }
     }
 
     /// Spends all that a transaction spends, or nothing, and answers how many outputs were not spent before.
@@ -213,7 +213,7 @@ impl UtxoStore {
                 break;
             }
         }
-        planned.sort_unstable_by_key(|plan| (plan.place.slot, plan.place.at, plan.index));
+        planned.sort_unstable_by_key(|plan| (plan.address.slot, plan.address.at, plan.index));
         find_twice(&mut planned, &spender, &mut errors);
         if !errors.is_empty() {
             errors.sort_unstable_by_key(|error| error.spend);
@@ -223,22 +223,22 @@ impl UtxoStore {
         self.changing(|store| store.apply(&planned, &spender, call)).map_err(whole)
     }
 
-    /// Spends what was checked, by place.
+    /// Spends what was checked, by address.
     fn apply(&mut self, planned: &[Planned], spender: &Hash, call: &Call) -> Result<u32, UtxoRefusal> {
         let mut spent = 0;
         let mut masters: Vec<SlotId> = Vec::with_capacity(1);
-        for of_page in planned.chunk_by(|a, b| a.place.slot == b.place.slot) {
-            let place = of_page[0].place;
+        for of_page in planned.chunk_by(|a, b| a.address.slot == b.address.slot) {
+            let address = of_page[0].address;
             let mut new = 0;
             for plan in of_page.iter().filter(|plan| plan.new) {
                 new += 1;
-                self.set_entry(plan.place, (plan.state | SPENT) & !SPENDER_DELETED, (spender, plan.vin));
+                self.set_entry(plan.address, (plan.state | SPENT) & !SPENDER_DELETED, (spender, plan.vin));
             }
             if new > 0 {
-                self.count_spent(place, new);
+                self.count_spent(address, new);
                 spent += new as u32;
             }
-            masters.push(place.master);
+            masters.push(address.master);
         }
         masters.sort_unstable();
         masters.dedup();
@@ -260,9 +260,9 @@ impl UtxoStore {
             Some(found) => last.insert(found),
             None => last.insert(self.find(&txid)?),
         };
-        let (place, entry, new) =
+        let (address, entry, new) =
             self.check_spend(found, spend.vout, Some(&hash), (spender, spend.vin), call, Strictness::All)?;
-        Ok(Planned { place, state: entry.state, vin: spend.vin, index, new })
+        Ok(Planned { address, state: entry.state, vin: spend.vin, index, new })
     }
 
     /// Takes an output from its spender, and says whether that held it. Outputs of one record that follow each other are found,
@@ -295,18 +295,18 @@ impl UtxoStore {
             last.0 = Some(UnspentRun { found, touched: false, page: None });
         }
         let Some(run) = &mut last.0 else { return Err(UtxoRefusal::TxNotFound) };
-        let (place, entry) = self.utxo(&run.found, item.outpoint.vout)?;
+        let (address, entry) = self.utxo(&run.found, item.outpoint.vout)?;
         if !same_key(&entry.hash, &hash) {
             return Err(UtxoRefusal::UtxoHashMismatch { stored: UtxoHash::from(entry.hash) });
         }
         run.touched = true;
         let held = entry.held_by(&spender, item.spender.vin);
         if held {
-            self.forget_spender(place, &entry);
+            self.forget_spender(address, &entry);
             match &mut run.page {
-                Some((page, count)) if page.slot == place.slot => *count += 1,
+                Some((page, count)) if page.slot == address.slot => *count += 1,
                 page => {
-                    if let Some((page, count)) = page.replace((place, 1)) {
+                    if let Some((page, count)) = page.replace((address, 1)) {
                         self.count_spent(page, -count);
                     }
                 }
@@ -332,7 +332,7 @@ impl UtxoStore {
     }
 
     /// Makes an entry unspent. A frozen one stays frozen; its page is still to be counted.
-    pub(super) fn forget_spender(&mut self, place: EntryPlace, entry: &Entry) {
-        self.set_entry(place, entry.state & !(SPENT | SPENDER_DELETED), (&[0; 32], 0));
+    pub(super) fn forget_spender(&mut self, address: EntryAddress, entry: &Entry) {
+        self.set_entry(address, entry.state & !(SPENT | SPENDER_DELETED), (&[0; 32], 0));
     }
 }

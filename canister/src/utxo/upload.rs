@@ -5,12 +5,12 @@
 //! complete and takes the blobs over, or, where the record keeps its bytes itself, gives them back. What another producer has uploaded under
 //! the same txid does not matter to it.
 //!
-//! Each lies in a place of its own, so that a chunk costs the same however many are open; a bitmap says which places are taken, so that an
+//! Each lies in a cell of its own, so that a chunk costs the same however many are open; a bitmap says which cells are taken, so that an
 //! upgrade reads no other.
 //!
 //! ```text
-//! place 0: an upload as CBOR behind its length, up to 4,080 bytes
-//!          4,080 magic "CPTP"  4,084 version u16  4,086 reserved u16  4,088 which of the other places are taken u64
+//! cell 0:  an upload as CBOR behind its length, up to 4,080 bytes
+//!          4,080 magic "CPTP"  4,084 version u16  4,086 reserved u16  4,088 which of the other cells are taken u64
 //! others:  an upload, the same
 //! ```
 
@@ -67,17 +67,17 @@ impl Open {
     }
 }
 
-/// The open uploads of transactions, by their place.
+/// The open uploads of transactions, by the numbers of their cells.
 pub struct Uploads {
     cells: Rc<Region>,
     open: BTreeMap<u64, Open>,
 }
 
 /// Where an upload lies.
-fn address(place: u64) -> u64 {
-    match place.checked_sub(1) {
+fn address(nth: u64) -> u64 {
+    match nth.checked_sub(1) {
         None => cell::TRANSACTION_UPLOAD,
-        Some(place) => cell::TRANSACTION_UPLOADS + place * cell::TRANSACTION_UPLOAD_LEN as u64,
+        Some(nth) => cell::TRANSACTION_UPLOADS + nth * cell::TRANSACTION_UPLOAD_LEN as u64,
     }
 }
 
@@ -112,22 +112,22 @@ impl Uploads {
         }
         let taken = cells.read_u64(cell::TRANSACTION_PLACES + 8);
         let mut open = BTreeMap::new();
-        for place in (0..cell::TRANSACTION_UPLOADS_LEN).filter(|&place| place == 0 || taken & 1 << place != 0) {
-            let there: Option<Option<Open>> = cell::load(&cells, address(place), MAGIC, VERSION)?;
-            open.extend(there.flatten().map(|upload| (place, upload)));
+        for nth in (0..cell::TRANSACTION_UPLOADS_LEN).filter(|&nth| nth == 0 || taken & 1 << nth != 0) {
+            let there: Option<Option<Open>> = cell::load(&cells, address(nth), MAGIC, VERSION)?;
+            open.extend(there.flatten().map(|upload| (nth, upload)));
         }
         Ok(Self { open, cells })
     }
 
-    fn save(&self, place: u64) {
-        if let Err(why) = cell::save(&self.cells, (address(place), LEN), MAGIC, VERSION, &self.open.get(&place)) {
+    fn save(&self, nth: u64) {
+        if let Err(why) = cell::save(&self.cells, (address(nth), LEN), MAGIC, VERSION, &self.open.get(&nth)) {
             runtime::trap(&format!("the upload of a transaction: {why}"));
         }
     }
 
-    /// Notes which places are taken.
-    fn save_places(&self) {
-        let taken = self.open.keys().filter(|&&place| place > 0).fold(0u64, |taken, place| taken | 1 << place);
+    /// Notes which cells are taken.
+    fn save_taken(&self) {
+        let taken = self.open.keys().filter(|&&nth| nth > 0).fold(0u64, |taken, nth| taken | 1 << nth);
         let mut header = [0; 16];
         header[..4].copy_from_slice(&PLACES_MAGIC);
         header[4..6].copy_from_slice(&VERSION.to_le_bytes());
@@ -135,9 +135,9 @@ impl Uploads {
         self.cells.write(cell::TRANSACTION_PLACES, &header);
     }
 
-    /// The upload of a producer, and its place.
+    /// The upload of a producer, and its number.
     fn of(&self, by: Principal) -> Option<(u64, &Open)> {
-        self.open.iter().find(|(_, open)| open.is_of(by)).map(|(&place, open)| (place, open))
+        self.open.iter().find(|(_, open)| open.is_of(by)).map(|(&nth, open)| (nth, open))
     }
 
     /// Opens an upload. The same again is Ok and changes nothing.
@@ -160,17 +160,17 @@ impl Uploads {
             let why = format!("{} is no power of two from {MIN_CHUNK} to {MAX_CHUNK}", arg.chunk_size);
             return Err(bad("chunk_size", why).into());
         }
-        let place = match self.of(by) {
-            Some((place, open)) => {
+        let nth = match self.of(by) {
+            Some((nth, open)) => {
                 if (&open.txid, open.length, open.chunk_size) != (&arg.txid, arg.length, arg.chunk_size) {
                     return Err(TransactionUploadError::OtherUpload { txid: open.txid.clone() });
                 }
-                place
+                nth
             }
             None => {
-                let free = (0..cell::TRANSACTION_UPLOADS_LEN).find(|place| !self.open.contains_key(place));
+                let free = (0..cell::TRANSACTION_UPLOADS_LEN).find(|nth| !self.open.contains_key(nth));
                 let limit = cell::TRANSACTION_UPLOADS_LEN;
-                let place = free.ok_or(TransactionUploadError::TooMany { limit })?;
+                let nth = free.ok_or(TransactionUploadError::TooMany { limit })?;
                 let upload = Open {
                     by: Some(by),
                     txid: arg.txid.clone(),
@@ -180,15 +180,15 @@ impl Uploads {
                     received: ByteBuf::from(vec![0; arg.length.div_ceil(u64::from(arg.chunk_size)) as usize]),
                     touched: now,
                 };
-                self.open.insert(place, upload);
-                self.save_places();
-                place
+                self.open.insert(nth, upload);
+                self.save_taken();
+                nth
             }
         };
-        let open = self.open.get_mut(&place).ok_or(TransactionUploadError::NoUpload)?;
+        let open = self.open.get_mut(&nth).ok_or(TransactionUploadError::NoUpload)?;
         (open.by, open.touched) = (Some(by), now);
         let progress = open.progress();
-        self.save(place);
+        self.save(nth);
         Ok(progress)
     }
 
@@ -214,8 +214,8 @@ impl Uploads {
         by: Principal,
         now: u64,
     ) -> Result<UploadProgress, TransactionUploadError> {
-        let place = self.of(by).ok_or(TransactionUploadError::NoUpload)?.0;
-        let open = self.open.get_mut(&place).ok_or(TransactionUploadError::NoUpload)?;
+        let nth = self.of(by).ok_or(TransactionUploadError::NoUpload)?.0;
+        let open = self.open.get_mut(&nth).ok_or(TransactionUploadError::NoUpload)?;
         if open.txid != arg.txid {
             return Err(TransactionUploadError::OtherUpload { txid: open.txid.clone() });
         }
@@ -242,7 +242,7 @@ impl Uploads {
         }
         (open.by, open.touched) = (Some(by), now);
         let progress = open.progress();
-        self.save(place);
+        self.save(nth);
         Ok(progress)
     }
 
@@ -273,11 +273,11 @@ impl Uploads {
         } else {
             place::release(blobs, parts);
         }
-        let place = self.open.iter().find(|(_, open)| open.parts == parts).map(|(&place, _)| place);
-        if let Some(place) = place {
-            self.open.remove(&place);
-            self.save(place);
-            self.save_places();
+        let nth = self.open.iter().find(|(_, open)| open.parts == parts).map(|(&nth, _)| nth);
+        if let Some(nth) = nth {
+            self.open.remove(&nth);
+            self.save(nth);
+            self.save_taken();
         }
     }
 
@@ -291,8 +291,8 @@ impl Uploads {
             Some((_, open)) if open.txid.as_slice() != txid => {
                 Err(TransactionUploadError::OtherUpload { txid: open.txid.clone() })
             }
-            Some((place, _)) => {
-                self.drop_open(blobs, place);
+            Some((nth, _)) => {
+                self.drop_open(blobs, nth);
                 Ok(true)
             }
         }
@@ -306,16 +306,16 @@ impl Uploads {
     /// Drops the uploads that nobody has touched for `expiry` seconds, and says how many.
     pub fn expire(&mut self, blobs: &mut BlobStore, now: u64, expiry: u64) -> usize {
         let expired = self.open.iter().filter(|(_, open)| now.saturating_sub(open.touched) >= expiry);
-        let places: Vec<u64> = expired.map(|(&place, _)| place).collect();
-        places.iter().for_each(|&place| self.drop_open(blobs, place));
-        places.len()
+        let expired: Vec<u64> = expired.map(|(&nth, _)| nth).collect();
+        expired.iter().for_each(|&nth| self.drop_open(blobs, nth));
+        expired.len()
     }
 
-    fn drop_open(&mut self, blobs: &mut BlobStore, place: u64) {
-        if let Some(open) = self.open.remove(&place) {
+    fn drop_open(&mut self, blobs: &mut BlobStore, nth: u64) {
+        if let Some(open) = self.open.remove(&nth) {
             place::release(blobs, &open.parts);
-            self.save(place);
-            self.save_places();
+            self.save(nth);
+            self.save_taken();
         }
     }
 }

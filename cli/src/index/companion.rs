@@ -62,7 +62,7 @@ impl Indexed {
 
 /// How far both are.
 #[derive(Default)]
-struct Places {
+struct Progress {
     appended: u64,
     indexed: u64,
     /// No more blocks come.
@@ -74,18 +74,18 @@ struct Places {
 /// Where feeder and indexer meet.
 #[derive(Default)]
 pub struct Pace {
-    places: Mutex<Places>,
+    progress: Mutex<Progress>,
     moved: Condvar,
 }
 
 impl Pace {
-    fn change(&self, change: impl FnOnce(&mut Places)) {
-        change(&mut self.places());
+    fn change(&self, change: impl FnOnce(&mut Progress)) {
+        change(&mut self.progress());
         self.moved.notify_all();
     }
 
-    fn places(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One more block was appended. Waits where the indexer is too far behind.
@@ -93,22 +93,22 @@ impl Pace {
     /// # Errors
     /// When the indexer has ended; its own error says why.
     pub fn appended(&self) -> Result<()> {
-        self.change(|places| places.appended += 1);
-        let places = self
+        self.change(|progress| progress.appended += 1);
+        let progress = self
             .moved
-            .wait_while(self.places(), |places| !places.ended && places.appended > places.indexed + AHEAD)
+            .wait_while(self.progress(), |progress| !progress.ended && progress.appended > progress.indexed + AHEAD)
             .unwrap_or_else(PoisonError::into_inner);
-        ensure!(!places.ended, "the indexer has ended");
+        ensure!(!progress.ended, "the indexer has ended");
         Ok(())
     }
 
     /// Waits for blocks beyond those that are indexed; answers whether there will be any.
     fn has_more(&self, indexed: u64) -> bool {
-        let places = self
+        let progress = self
             .moved
-            .wait_while(self.places(), |places| !places.all_fed && places.appended <= indexed)
+            .wait_while(self.progress(), |progress| !progress.all_fed && progress.appended <= indexed)
             .unwrap_or_else(PoisonError::into_inner);
-        places.appended > indexed
+        progress.appended > indexed
     }
 }
 
@@ -156,11 +156,11 @@ impl<'a, T: Reach + Sync> Companion<'a, T> {
         std::thread::scope(|scope| {
             let indexer = scope.spawn(|| {
                 let result = keep_up(engine, &pace, before);
-                pace.change(|places| places.ended = true);
+                pace.change(|progress| progress.ended = true);
                 result
             });
             let fed = feed(&pace);
-            pace.change(|places| places.all_fed = true);
+            pace.change(|progress| progress.all_fed = true);
             let indexed = indexer.join().map_err(|_| anyhow!("the indexer has panicked"))?;
             // Where it has failed, the feeder knows no more than that.
             indexed.and(fed)
@@ -237,7 +237,7 @@ fn keep_up<T: Reach>(engine: &mut Engine<'_, T>, pace: &Pace, before: u64) -> Re
         };
         let indexed = engine.figures().handled() - before;
         match event {
-            Event::Stored => pace.change(|places| places.indexed = indexed),
+            Event::Stored => pace.change(|progress| progress.indexed = indexed),
             Event::Note(note) | Event::Behind(note) => eprintln!("note: {note}"),
             Event::CaughtUp if !pace.has_more(indexed) => return Ok(()),
             Event::CaughtUp | Event::Went => {}
@@ -263,10 +263,10 @@ mod tests {
             let feeder = scope.spawn(|| pace.appended());
             assert!(pace.has_more(AHEAD));
             assert!(!feeder.is_finished(), "it is one too far ahead");
-            pace.change(|places| places.indexed = 1);
+            pace.change(|progress| progress.indexed = 1);
             feeder.join().unwrap().unwrap();
         });
-        pace.change(|places| (places.all_fed, places.ended) = (true, true));
+        pace.change(|progress| (progress.all_fed, progress.ended) = (true, true));
         assert!(!pace.has_more(AHEAD + 1));
         assert!(pace.appended().is_err());
     }

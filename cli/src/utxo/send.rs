@@ -27,7 +27,7 @@ impl Block {
         Self { id: height, height }
     }
 
-    fn place(self) -> BlockRef {
+    fn block_ref(self) -> BlockRef {
         BlockRef { block_id: self.id, height: self.height, subtree: 0 }
     }
 }
@@ -56,7 +56,7 @@ impl NewRecord {
     }
 
     fn item(&self, source: TransactionSource) -> UtxoCreate {
-        let mined = self.mined.map(|block| MinedIn { blocks: vec![block.place()], on_longest_chain: true });
+        let mined = self.mined.map(|block| MinedIn { blocks: vec![block.block_ref()], on_longest_chain: true });
         UtxoCreate { source, mined, locked: Some(false), conflicting: self.conflicting, fee: self.fee }
     }
 }
@@ -140,7 +140,7 @@ pub fn set_mined(
     unset: bool,
     txids: &[Txid],
 ) -> Result<()> {
-    let BlockRef { block_id, height: block_height, subtree } = block.place();
+    let BlockRef { block_id, height: block_height, subtree } = block.block_ref();
     let item = |txid: &Txid| MinedTransaction { txid: txid.to_byte_array().into(), subtree };
     let items = txids.iter().map(item).collect();
     let batch = UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain: true, unset, items };

@@ -3,7 +3,7 @@
 use crate::net::Net;
 use anyhow::Result;
 use coppice::client::{Client, Wait};
-use coppice::feed::{self, Place};
+use coppice::feed::{self, Header};
 use coppice::index::assemble::behind;
 use coppice::index::engine::Engine;
 use coppice::index::steps::{Event, Onward, Options};
@@ -265,8 +265,8 @@ impl<'a> World<'a> {
         let ids = (0..self.salt % 4).map(|at| feed::sha256(&[&hash[..], &at.to_le_bytes()].concat()));
         let index = feed::index_segment(ids.collect::<Vec<_>>().into_iter());
         let body = (0..body).map(|at| (u64::from(at) * 31 + self.salt) as u8).collect();
-        let place = Place { number, hash, parent, timestamp: 1_700_000_000 + self.salt };
-        let block: AppendBlock = feed::block(&place, [body, Vec::new(), index]);
+        let header = Header { number, hash, parent, timestamp: 1_700_000_000 + self.salt };
+        let block: AppendBlock = feed::block(&header, [body, Vec::new(), index]);
         feed::send(self.feeder, &block).unwrap();
         let mut ledger = Ledger::default();
         ledger.record(&block);

@@ -34,7 +34,8 @@ methods! {
     /// Makes this block the head, or comes nearer to that: [`roll_back_to`](crate::Client::roll_back_to) goes on until it is done. For
     /// producers, as deep as `max_rollback_blocks`; deeper for admins.
     ///
-    /// Repeating it goes on; where the block is the head nothing changes.
+    /// Repeating it goes on; where the block is the head nothing changes. Nobody may append meanwhile: a repeated call takes out what was
+    /// appended since.
     update rollback_to(number: u64) -> Rollback, or RollbackError;
 
     /// Empties the chain, which may then begin at any number. For admins.

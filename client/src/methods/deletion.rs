@@ -6,7 +6,8 @@ use coppice_interface::*;
 methods! {
     /// Has a blob deleted from a height on. For producers and operators.
     ///
-    /// Repeating it changes nothing more; another height takes the place of the one before.
+    /// A row that is there already keeps its number, gets the height, and is tried from the start, also where it was leased, as often as the
+    /// call is repeated: where an answer is lost, look before it is sent again.
     update schedule_blob_deletion(blob: &ScheduleBlobDeletion) -> ScheduledBlobDeletion, or BlobDeletionError;
 
     /// Takes a blob out of the queue. For producers and operators. Answers whether it was there.
@@ -17,7 +18,7 @@ methods! {
     /// Rows of the queue, by number.
     query list_blob_deletions(list: &ListBlobDeletions) -> BlobDeletionList;
 
-    /// Rows that wait and are due at a height, the lowest first: `limit` of them, or a thousand.
+    /// Rows that wait and are due at a height, the lowest first: `limit` of them, a thousand at most; 0: 100.
     query get_pending_blob_deletions(height: u32, limit: u32) -> Vec<BlobDeletion>;
 
     /// Takes a row out whose blob is gone. For blob workers. Answers whether it was there.

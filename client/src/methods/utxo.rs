@@ -14,7 +14,8 @@ methods! {
 
     /// Spends outputs, each item whole or not at all. For producers. [`utxo_spend_all`](crate::Client::utxo_spend_all) takes any number.
     ///
-    /// Repeating it is Ok and counts nothing, but `InvalidSpend` where the spender was pruned since.
+    /// Repeating it is Ok and counts nothing, but is refused where the output was frozen since, its transaction locked or marked as
+    /// conflicting, its record pruned, or the spender's (`InvalidSpend`).
     update utxo_spend(batch: &UtxoSpendBatch) -> Batch<Result<u32, Vec<RefusedSpend>>>;
 
     /// Has outputs unspent that this spender holds. For producers.

@@ -39,12 +39,12 @@ methods! {
 
     /// Has phase 1 pass over an old unmined record that stops it. For operators.
     ///
-    /// Repeated, it is refused as `NotBlocking`.
+    /// Repeating it changes nothing.
     update set_aside_unmined(slot: u32) -> (), or UtxoPrunerError;
 
-    /// Takes back that a record is passed over. For operators.
+    /// Takes back that a record is set aside or left alone. For operators.
     ///
-    /// Repeating it changes nothing.
+    /// Repeated, it is refused as `NotBlocking`.
     update retry_record(slot: u32) -> (), or UtxoPrunerError;
 
     /// Heights, jobs, sums and metrics.

@@ -3,12 +3,13 @@
 //!
 //! - A block that was sealed is sent until Coppice has it: `append_block` is idempotent, so a lost answer does no harm.
 //! - When pruning is held back, `produce` answers who holds it; transactions wait, and the same block goes when there is room again.
+//! - Where Coppice refuses a block for good, as after a reorg, its transactions go into the next one.
 //! - It keeps nothing of the chain itself: the head, and old blocks, are read from Coppice.
 //!
 //! What waits is on the heap, and an upgrade forgets it: a real sequencer keeps it in stable memory.
 
 use candid::{CandidType, Principal};
-use coppice_client::{Client, Error, InterCanister, Retry};
+use coppice_client::{Client, Error, InterCanister, Refusal, Retry};
 use coppice_interface::segments::encode_index;
 use coppice_interface::{AppendBlock, AppendError, BlockHash, HeldBy, ReadError, UploadError};
 use ic_cdk::{init, post_upgrade, query, update};
@@ -20,7 +21,11 @@ use std::cell::RefCell;
 /// Transactions that wait at most.
 const MAX_WAITING: usize = 1_000;
 /// Bytes of a transaction at most.
-const MAX_BYTES: usize = 10_000;
+const MAX_TRANSACTION: usize = 10_000;
+/// Bytes of a block's body at most: with its index it fits in one message, and its transactions in one reply.
+const MAX_BODY: usize = 1_850_000;
+/// Bytes of a length in a body.
+const LENGTH: usize = 4;
 
 /// What became of a block.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
@@ -31,7 +36,7 @@ pub enum Produced {
     Held(HeldBy),
     /// It waits, for another reason that passes: a sentence.
     Later(String),
-    /// Coppice does not take it: a sentence.
+    /// Coppice does not take it, or cannot be asked: a sentence. Somebody's work is needed, unless the next block goes.
     Refused(String),
     /// There are no transactions, or another call produces at this moment.
     Nothing,
@@ -40,10 +45,17 @@ pub enum Produced {
 #[derive(Default)]
 struct Sequencer {
     coppice: Option<Principal>,
+    /// Transactions that Coppice is not known to have, those of the sealed block at the front.
     waiting: Vec<ByteBuf>,
-    /// A block that Coppice may have or not.
-    sealed: Option<AppendBlock>,
+    sealed: Option<Sealed>,
     producing: bool,
+}
+
+/// A block that Coppice may have or not.
+#[derive(Clone)]
+struct Sealed {
+    block: AppendBlock,
+    transactions: usize,
 }
 
 thread_local! {
@@ -72,8 +84,14 @@ fn coppice() -> Client<InterCanister> {
 #[update]
 fn submit(transaction: ByteBuf) -> Result<u64, String> {
     with(|Sequencer { waiting, .. }| {
-        if waiting.len() >= MAX_WAITING || transaction.len() > MAX_BYTES {
-            return Err(format!("at most {MAX_WAITING} transactions of {MAX_BYTES} bytes wait"));
+        if transaction.len() > MAX_TRANSACTION {
+            return Err(format!("a transaction has {MAX_TRANSACTION} bytes at most"));
+        }
+        let bytes: usize = waiting.iter().chain([&transaction]).map(|transaction| LENGTH + transaction.len()).sum();
+        if waiting.len() >= MAX_WAITING || bytes > MAX_BODY {
+            return Err(format!(
+                "at most {MAX_WAITING} transactions and {MAX_BODY} bytes wait: try again after the next block"
+            ));
         }
         waiting.push(transaction);
         Ok(waiting.len() as u64)
@@ -104,20 +122,36 @@ async fn produce() -> Produced {
         let parent = match client.get_head().await {
             Ok(head) => (head.number, head.hash),
             Err(Error::Refused(ReadError::NotFound)) => (0, [0; 32].into()),
-            Err(error) => return Produced::Later(format!("{error:?}")),
+            Err(error) => return failed(&error),
         };
-        with(|sequencer| sequencer.sealed = seal(parent, std::mem::take(&mut sequencer.waiting)));
+        with(|sequencer| sequencer.sealed = seal(parent, &sequencer.waiting));
     }
-    let Some(block) = with(|sequencer| sequencer.sealed.clone()) else { return Produced::Nothing };
+    let Some(Sealed { block, transactions }) = with(|sequencer| sequencer.sealed.clone()) else {
+        return Produced::Nothing;
+    };
     match client.send_block(&block).await {
         Ok(_) => {
-            with(|sequencer| sequencer.sealed = None);
+            with(|sequencer| {
+                sequencer.sealed = None;
+                sequencer.waiting.drain(..transactions);
+            });
             Produced::Appended(block.number)
         }
         Err(Error::Refused(UploadError::Append(AppendError::CapacityExhausted { held_by }))) => Produced::Held(held_by),
-        Err(error) if error.retry() == Retry::Never => Produced::Refused(format!("{error:?}")),
-        Err(error) => Produced::Later(format!("{error:?}")),
+        Err(error) => {
+            // Coppice does not have this block and never will: the next one is made behind the head as it is then. A call without an answer
+            // says nothing of whether an earlier one was heard: the same block goes again.
+            if matches!(&error, Error::Refused(why) if why.retry() == Retry::Never) {
+                with(|sequencer| sequencer.sealed = None);
+            }
+            failed(&error)
+        }
     }
+}
+
+fn failed<E: Refusal>(error: &Error<E>) -> Produced {
+    let why = format!("{error:?}");
+    if error.retry() == Retry::Never { Produced::Refused(why) } else { Produced::Later(why) }
 }
 
 fn controller() -> Result<(), String> {
@@ -126,9 +160,9 @@ fn controller() -> Result<(), String> {
 }
 
 /// A block of transactions behind a parent, each behind its length in the body, and found by its SHA-256; none of no transactions.
-fn seal((number, parent_hash): (u64, BlockHash), transactions: Vec<ByteBuf>) -> Option<AppendBlock> {
+fn seal((number, parent_hash): (u64, BlockHash), transactions: &[ByteBuf]) -> Option<Sealed> {
     let mut body = Vec::new();
-    for transaction in &transactions {
+    for transaction in transactions {
         body.extend((transaction.len() as u32).to_le_bytes());
         body.extend_from_slice(transaction);
     }
@@ -145,24 +179,30 @@ fn seal((number, parent_hash): (u64, BlockHash), transactions: Vec<ByteBuf>) -> 
     let mut block = block.sealed();
     let hash = Sha256::new_with_prefix(&block.parent_hash).chain_update(&block.sha256.body).finalize();
     block.hash = <[u8; 32]>::from(hash).into();
-    (!transactions.is_empty()).then_some(block)
+    (!transactions.is_empty()).then_some(Sealed { block, transactions: transactions.len() })
 }
 
 /// The transactions of a block, read back from Coppice; of a pruned one its reason.
 #[update]
 async fn transactions(number: u64) -> Result<Vec<ByteBuf>, String> {
     let (_, [body, ..]) = coppice().whole_block(number).await.map_err(|error| format!("{error:?}"))?;
-    let (mut rest, mut transactions) = (body.as_slice(), Vec::new());
-    while let Some((length, tail)) = rest.split_first_chunk() {
-        let (transaction, tail) = tail.split_at(u32::from_le_bytes(*length) as usize);
-        transactions.push(ByteBuf::from(transaction));
-        rest = tail;
-    }
-    Ok(transactions)
+    split(&body).ok_or_else(|| format!("block {number} was made by somebody else"))
 }
 
-/// How many transactions wait, those of a sealed block not among them, and the number of that block.
+/// The transactions of a body.
+fn split(mut body: &[u8]) -> Option<Vec<ByteBuf>> {
+    let mut transactions = Vec::new();
+    while !body.is_empty() {
+        let (length, rest) = body.split_first_chunk::<LENGTH>()?;
+        let (transaction, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        transactions.push(ByteBuf::from(transaction));
+        body = rest;
+    }
+    Some(transactions)
+}
+
+/// How many transactions wait, those of a sealed block among them, and the number of that block.
 #[query]
 fn waiting() -> (u64, Option<u64>) {
-    with(|sequencer| (sequencer.waiting.len() as u64, sequencer.sealed.as_ref().map(|block| block.number)))
+    with(|sequencer| (sequencer.waiting.len() as u64, sequencer.sealed.as_ref().map(|sealed| sealed.block.number)))
 }

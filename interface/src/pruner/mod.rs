@@ -39,7 +39,7 @@ pub enum UtxoNotifyOutcome {
 /// Why something was refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoPrunerError {
-    /// The height is 0, which means "none".
+    /// The height is 0; heights begin with 1.
     ZeroHeight,
     /// The height is no block's: 2^31 or more.
     BadHeight {

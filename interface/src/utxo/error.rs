@@ -15,7 +15,7 @@ pub enum UtxoCreateError {
     BeingDeleted,
     /// The blob outside is named by another record.
     BlobTaken,
-    /// The height is 0, which means "none".
+    /// The height is 0; heights begin with 1.
     ZeroHeight,
     /// A height is no block's: 2^31 or more.
     BadHeight {
@@ -113,7 +113,7 @@ pub enum UtxoSpendError {
         /// The spender that holds the output.
         by: Spender,
     },
-    /// The height is 0, which means "none".
+    /// The height is 0; heights begin with 1.
     ZeroHeight,
     /// A height is no block's: 2^31 or more.
     BadHeight {
@@ -175,7 +175,7 @@ pub enum UtxoError {
     NotConflicting,
     /// The winner spends an output of a transaction that loses against a winner.
     WinnerLoses,
-    /// The height is 0, which means "none".
+    /// The height is 0; heights begin with 1.
     ZeroHeight,
     /// A height is no block's: 2^31 or more.
     BadHeight {
@@ -272,7 +272,7 @@ pub enum UtxoRefusal {
     NotConflicting,
     /// The winner spends an output of a transaction that loses against a winner.
     WinnerLoses,
-    /// The height is 0, which means "none".
+    /// The height is 0; heights begin with 1.
     ZeroHeight,
     /// A height is no block's: 2^31 or more.
     BadHeight {

@@ -87,7 +87,8 @@ pub struct UtxoRecord {
     pub lock_time: u32,
     /// The transaction's bytes say what its inputs spend.
     pub extended: bool,
-    /// The record is going: its blob outside is waited for.
+    /// The record is being deleted: queries find it, and it waits for its blob outside to be deleted, or for its
+    /// parents to be told.
     pub being_deleted: bool,
 }
 
@@ -96,7 +97,7 @@ pub struct UtxoRecord {
 pub struct SpendableIn {
     /// The output's number, from 0.
     pub vout: u32,
-    /// The first height at which it is.
+    /// The first height at which the output is spendable.
     pub height: u32,
 }
 

@@ -167,7 +167,7 @@ pub struct BeginTransaction {
     pub txid: Txid,
     /// The transaction's size in bytes, at most 32 MiB.
     pub length: u64,
-    /// The bytes of a chunk, all but the last: at most 1 MiB, and a power of two.
+    /// The bytes of a chunk, all but the last: a power of two from 64 KiB to 1 MiB.
     pub chunk_size: u32,
 }
 

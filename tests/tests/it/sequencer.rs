@@ -5,6 +5,7 @@ use candid::{CandidType, Principal, decode_one, encode_args};
 use coppice_ic::Reject;
 use coppice_interface::*;
 use coppice_sequencer::Produced;
+use coppice_tests::blocks::seal;
 use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who};
 use coppice_tests::wasm;
@@ -20,15 +21,16 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::of(|coppice, _| coppice.id)
+    }
+
+    /// With a sequencer that takes another canister, even itself, for Coppice.
+    fn of(taken: impl FnOnce(&Coppice, Principal) -> Principal) -> Self {
         let coppice = Coppice::new();
         let controller = Who::Controller.principal();
         let sequencer = coppice.ic.create_canister(controller);
-        coppice.ic.install(
-            sequencer,
-            wasm::example("coppice_sequencer"),
-            encode_args((coppice.id,)).unwrap(),
-            controller,
-        );
+        let arg = encode_args((taken(&coppice, sequencer),)).unwrap();
+        coppice.ic.install(sequencer, wasm::example("coppice_sequencer"), arg, controller);
         coppice.operator().grant_role(&Grant { principal: sequencer, role: Role::Producer }).told().unwrap();
         Self { coppice, sequencer }
     }
@@ -109,7 +111,7 @@ fn it_is_told_when_pruning_is_held_and_goes_on_with_the_same_block() {
     // Nothing is lost meanwhile, however often it tries.
     assert_eq!(world.produce(), Produced::Held(by));
     world.submit(b"the next block's").unwrap();
-    assert_eq!(world.waiting(), (1, Some(number)));
+    assert_eq!(world.waiting(), (21, Some(number)));
     assert_eq!(coppice.head(), Some(number - 1));
 
     let head = coppice.anyone().get_head().told().unwrap();
@@ -137,7 +139,7 @@ fn what_passes_is_tried_again_and_who_may_not_is_told() {
     let grant = Grant { principal: world.sequencer, role: Role::Producer };
     world.coppice.operator().revoke_role(&grant).told().unwrap();
     assert!(matches!(world.produce(), Produced::Refused(_)));
-    assert_eq!(world.waiting(), (0, Some(1)), "the block is sealed and kept");
+    assert_eq!(world.waiting(), (1, Some(1)), "the block is sealed and kept");
     world.coppice.operator().grant_role(&grant).told().unwrap();
     assert_eq!(world.produce(), Produced::Appended(1));
     // An upgrade of either in between.
@@ -148,4 +150,61 @@ fn what_passes_is_tried_again_and_who_may_not_is_told() {
     world.submit(b"two").unwrap();
     assert_eq!(world.produce(), Produced::Appended(2));
     assert_eq!(world.transactions(1), Ok(vec![ByteBuf::from(b"one".as_slice())]));
+}
+
+#[test]
+fn a_block_that_is_refused_for_good_is_made_anew_behind_the_head() {
+    let world = World::new();
+    let World { coppice, .. } = &world;
+    world.submit(b"one").unwrap();
+    // Sealed, and not taken: whether it was heard before is not known, and the same block goes again.
+    let grant = Grant { principal: world.sequencer, role: Role::Producer };
+    coppice.operator().revoke_role(&grant).told().unwrap();
+    for _ in 0..2 {
+        assert!(matches!(world.produce(), Produced::Refused(_)));
+        assert_eq!(world.waiting(), (1, Some(1)));
+    }
+    coppice.operator().grant_role(&grant).told().unwrap();
+    // Somebody else's block takes its number meanwhile.
+    let mut others =
+        AppendBlock { number: 1, hash: [9; 32].into(), parent_hash: [0; 32].into(), ..AppendBlock::default() };
+    others.body = ByteBuf::from([5, 0, 0, 0, 1]);
+    seal(&mut others);
+    coppice.append(&others).unwrap();
+    world.submit(b"two").unwrap();
+    let Produced::Refused(why) = world.produce() else { panic!("the number is taken") };
+    assert!(why.contains("Conflict"), "{why}");
+    assert_eq!(world.waiting(), (2, None), "nothing is lost, and nothing stands in the way");
+    assert_eq!(world.produce(), Produced::Appended(2));
+    let transactions = [b"one", b"two"].map(|transaction| ByteBuf::from(transaction.as_slice()));
+    assert_eq!((world.transactions(2), world.waiting()), (Ok(transactions.into()), (0, None)));
+    assert!(world.transactions(1).unwrap_err().contains("somebody else"));
+}
+
+#[test]
+fn as_much_waits_as_can_be_read_back_at_once() {
+    let world = World::new();
+    let transaction = |at: u64| [&at.to_le_bytes()[..], &[7; 9_992]].concat();
+    // Each takes 10,004 bytes of 1,850,000.
+    for at in 0..184 {
+        assert_eq!(world.submit(&transaction(at)), Ok(at + 1));
+    }
+    assert!(world.submit(&transaction(184)).unwrap_err().contains("wait"));
+    assert_eq!(world.submit(&[1; 9_260]), Ok(185), "the last byte of them");
+    assert!(world.submit(&[]).unwrap_err().contains("wait"));
+    assert_eq!(world.produce(), Produced::Appended(1));
+    let read = world.transactions(1).unwrap();
+    assert_eq!((read.len(), read[183].as_slice(), read[184].len()), (185, &transaction(183)[..], 9_260));
+    assert_eq!(world.submit(&[]), Ok(1));
+}
+
+#[test]
+fn what_is_not_coppice_is_no_reason_to_try_again() {
+    for taken in [|_: &Coppice, sequencer| sequencer, |_: &Coppice, _| Principal::from_slice(&[1; 10])] {
+        let world = World::of(taken);
+        world.submit(b"one").unwrap();
+        let produced = world.produce();
+        assert!(matches!(produced, Produced::Refused(_)), "{produced:?}");
+        assert_eq!(world.waiting(), (1, None));
+    }
 }

@@ -87,7 +87,7 @@ fn patience(span: Span) -> u64 {
 
 /// Seconds of a whole plot.
 fn length(span: Span) -> u64 {
-    span.every() * span.places()
+    span.every() * span.kept()
 }
 
 /// Samples without a gap between them.
