@@ -10,6 +10,8 @@
 //! Timers are lost on an upgrade, so they are armed at installation and after an upgrade. Missed intervals are replayed by
 //! `ic-cdk-timers`; a firing with nothing to do costs little.
 
+#[cfg(any(target_family = "wasm", test))]
+use crate::health::refusal;
 use crate::memory::growth;
 use crate::meter::{Hot, count};
 use crate::prune::Next;
@@ -95,6 +97,10 @@ thread_local! {
     static DELETIONS_AT: Cell<Option<u64>> = const { Cell::new(None) };
     /// Since when a tick is due that has not ended.
     static DUE: Cell<Option<u64>> = const { Cell::new(None) };
+    /// When the timer was due of which the log says that it is overdue.
+    static SAID_OVERDUE: Cell<u64> = const { Cell::new(0) };
+    /// The log says that memory cannot be grown.
+    static SAID_REFUSED: Cell<bool> = const { Cell::new(false) };
     /// When the net fires next, or somewhat later: see [`net_at`].
     static NET_AT: Cell<u64> = const { Cell::new(0) };
 }
@@ -105,7 +111,7 @@ pub fn arm() {
     ARMED.set(None);
     GROWTH_AT.set(None);
     arm_net();
-    arm_work();
+    arm_soon();
     judge(runtime::liquid_cycles().saturating_add(growth::set_aside_by_hooks()));
 }
 
@@ -163,7 +169,7 @@ fn change_beat(before: Beat, beat: Beat) {
     } else if before == Beat::None {
         arm_net();
     }
-    arm_work();
+    arm_soon();
     arm_uploads();
     arm_undo();
     arm_records();
@@ -176,6 +182,8 @@ pub fn forget() {
     BEAT.set(Beat::All);
     TWO_CALLS.set(0);
     GROWTH_AT.set(None);
+    SAID_OVERDUE.set(0);
+    SAID_REFUSED.set(false);
     RECORDS_EVERY.set(None);
     ARMED.set(None);
     DUE.set(None);
@@ -183,8 +191,14 @@ pub fn forget() {
     NET_AT.set(0);
 }
 
-/// Has the daemon come round within the policy's interval: something has made work due, or may have.
+/// Has the daemon come round within the policy's interval, for whoever has made work due, or may have; wakes timers that are overdue.
 pub fn arm_work() {
+    // First: what is armed anew is not overdue any more, and nobody would see that the platform's timer is lost.
+    watch();
+    arm_soon();
+}
+
+fn arm_soon() {
     let interval = state::read(|state| state.pruner.interval_secs());
     arm_at(runtime::time_ns() + interval * NS);
 }
@@ -291,9 +305,8 @@ pub fn arm_deletions() {
     }
     let now = runtime::time_ns();
     // The platform's timer may be lost: see `watch`. Of the others' timers a worker wakes none.
-    if DELETIONS_AT.get().is_some_and(|at| now.saturating_sub(at) > QUEUE_SECS * NS) {
-        logs::error("deletion queue: its timer is overdue; woken");
-        runtime::wake_timers();
+    if let Some(due) = DELETIONS_AT.get().filter(|at| now.saturating_sub(*at) > QUEUE_SECS * NS) {
+        wake(due, "deletion queue: its timer is overdue; woken");
     }
     let Some(at) = state::read(|state| state.deletions.next_event()) else { return };
     let at = at.max(now);
@@ -319,8 +332,8 @@ pub fn tick_deletions() {
 
 /// Wakes the timers where one is overdue by more than an interval. The platform's timer is gone after a trap in
 /// `canister_global_timer` itself; `ic-cdk-timers` believes it to be still set, so that arming anew does not help, and
-/// nobody would see a daemon that silently died. Costs comparisons of times. Producers' messages call it; they do nothing of
-/// the daemon's work.
+/// nobody would see a daemon that silently died. Costs comparisons of times. Messages of producers, exporters and
+/// operators call it; they do nothing of the daemon's work.
 pub fn watch() {
     watch_at(runtime::time_ns());
 }
@@ -339,11 +352,18 @@ pub fn overdue(state: &state::State, now: u64) -> Option<(&'static str, u64)> {
 }
 
 fn watch_at(now: u64) {
-    let overdue = state::read(|state| overdue(state, now).is_some());
-    if overdue {
-        logs::error("prune: a timer is overdue; woken");
-        runtime::wake_timers();
+    if let Some((_, due)) = state::read(|state| overdue(state, now)) {
+        wake(due, "prune: a timer is overdue; woken");
     }
+}
+
+/// Wakes the timers, and logs it once for what was due then.
+#[cold]
+fn wake(due: u64, line: &str) {
+    if SAID_OVERDUE.replace(due) != due {
+        logs::error(line);
+    }
+    runtime::wake_timers();
 }
 
 /// What a firing of the net does. Of many missed intervals `ic-cdk-timers` skips some and counts the next from then: it comes an
@@ -413,10 +433,53 @@ fn arm_growth() {
     timers::once(&timers::GROWTH, 0, false, grow);
 }
 
-#[cfg(target_family = "wasm")]
-fn grow() {
+/// Grows the memory that ticks wanted.
+#[cfg(any(target_family = "wasm", test))]
+pub fn grow() {
     match growth::grow_wanted() {
-        Ok(()) => GROWTH_AT.set(None),
-        Err(why) => logs::error(&format!("memory that the pruner of UTXO records needs cannot be grown: {why:?}")),
+        Ok(()) => {
+            GROWTH_AT.set(None);
+            SAID_REFUSED.set(false);
+        }
+        Err(why) if !SAID_REFUSED.replace(true) => {
+            let why = refusal(why);
+            logs::error(&format!("memory that the pruner of UTXO records needs cannot be grown: {why}"));
+        }
+        Err(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory;
+    use crate::runtime::native;
+    use coppice_interface::{CanisterArg, InitArg};
+
+    fn lines(of: &str) -> usize {
+        native::with(|world| world.log.iter().filter(|line| line.contains(of)).count())
+    }
+
+    #[test]
+    fn what_lasts_is_logged_when_it_begins() {
+        native::reset();
+        memory::forget();
+        logs::forget();
+        forget();
+        state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
+        for said in [1, 2] {
+            arm();
+            native::with(|world| world.time_ns += 10_000 * NS);
+            (0..200).for_each(|_| watch());
+            assert_eq!(lines("a timer is overdue; woken"), said);
+        }
+        for said in [1, 2] {
+            let liquid = native::with(|world| std::mem::take(&mut world.liquid_cycles));
+            (0..200).for_each(|_| grow());
+            assert_eq!(lines("cannot be grown: cycles are missing"), said);
+            native::with(|world| world.liquid_cycles = liquid);
+            grow();
+            memory::region(memory::DELETIONS).reserve(1).unwrap();
+        }
     }
 }

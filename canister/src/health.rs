@@ -8,7 +8,7 @@ use crate::memory::{self, GrowError, WASM_PAGE, growth};
 use crate::prune::Due;
 use crate::state::State;
 use crate::{daemon, runtime};
-use coppice_interface::{Health, HeldBy, Problem, ProblemCode, Severity};
+use coppice_interface::{Health, HeldBy, Problem, ProblemCode, Severity, UtxoRefusal};
 
 const NS: u64 = 1_000_000_000;
 /// Buckets of memory whose growth is looked ahead to.
@@ -134,6 +134,18 @@ pub fn holder(held_by: &HeldBy) -> String {
         HeldBy::PruneLag => "nobody: the daemon has not come round yet".into(),
         HeldBy::Disabled => "the daemon, which is switched off".into(),
         HeldBy::LowCycles => "liquid cycles below min_liquid_cycles".into(),
+    }
+}
+
+/// Why something was refused, in words without figures of cycles: what is missing gives the balance away.
+pub fn refusal(why: impl Into<UtxoRefusal>) -> String {
+    let why = why.into();
+    match why {
+        UtxoRefusal::LowCycles { .. } => "cycles are missing for memory to grow".into(),
+        UtxoRefusal::ReservedCyclesLimit { .. } => {
+            "for memory to grow more cycles than reserved_cycles_limit would be reserved".into()
+        }
+        other => format!("{other:?}"),
     }
 }
 
@@ -270,6 +282,22 @@ mod tests {
             let (_, action) = of(code);
             assert!(action.ends_with('.') && action.len() > 20, "{code:?}: {action}");
         }
+    }
+
+    #[test]
+    fn the_severity_of_every_code_is_the_manuals() {
+        let manual = include_str!("../../docs/operations.md");
+        let row = |line: &str| {
+            let (code, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
+            let severity = rest.split(" | ").next().filter(|word| ["critical", "warning", "notice"].contains(word))?;
+            Some((code.to_string(), severity.to_string()))
+        };
+        let mut said: Vec<(String, String)> = manual.lines().filter_map(row).collect();
+        let is = |code: ProblemCode| (format!("{code:?}"), format!("{:?}", of(code).0).to_lowercase());
+        let mut all = ProblemCode::ALL.map(is);
+        said.sort();
+        all.sort();
+        assert_eq!(said, all);
     }
 
     #[test]

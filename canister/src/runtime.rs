@@ -119,12 +119,20 @@ pub fn wake_timers() {
     ic_cdk::api::global_timer_set(time_ns());
 }
 
+/// Whether all replicas of the subnet execute the message, and have to agree on what comes of it.
+pub fn in_replicated_execution() -> bool {
+    #[cfg(target_family = "wasm")]
+    return ic_cdk::api::in_replicated_execution();
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| world.replicated)
+}
+
 /// What the subnet certifies of the canister, signed; none in a call that is no query.
 pub fn data_certificate() -> Option<Vec<u8>> {
     #[cfg(target_family = "wasm")]
     return ic_cdk::api::data_certificate();
     #[cfg(not(target_family = "wasm"))]
-    native::with(|world| Some(world.certified_data.to_vec()))
+    native::with(|world| (!world.replicated).then(|| world.certified_data.to_vec()))
 }
 
 /// Has the subnet certify these bytes from now on.

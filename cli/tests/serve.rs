@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const HOUR: u64 = 3_600;
 
@@ -20,21 +21,6 @@ fn demonstration() -> Demonstration {
 
 fn bind() -> Gateway {
     Gateway::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap()
-}
-
-/// Runs something while a canister is served.
-fn served<T>(gateway: &Gateway, canister: &Client<Embedded>, run: impl FnOnce() -> T) -> T {
-    struct Stop<'a>(&'a Gateway);
-    impl Drop for Stop<'_> {
-        fn drop(&mut self) {
-            self.0.stop();
-        }
-    }
-    std::thread::scope(|scope| {
-        scope.spawn(|| gateway.serve(canister).unwrap());
-        let _stop = Stop(gateway);
-        run()
-    })
 }
 
 /// Status, headers and content of an answer.
@@ -54,7 +40,7 @@ fn the_demonstration_is_served_and_its_clock_runs() {
     demonstration.pass(HOUR / 2).unwrap();
     let (gateway, client) = (bind(), demonstration.client());
     let canister = &*client;
-    served(&gateway, canister, || {
+    gateway.serve_while(canister, || {
         let (status, head, body) = ask(&gateway, "GET", "/health");
         assert!(
             status == 200 && head.contains("content-type: application/json") && body.contains("\"healthy\":true"),
@@ -78,6 +64,21 @@ fn the_demonstration_is_served_and_its_clock_runs() {
     let address = gateway.url().replace("http://", "").parse().unwrap();
     let error = Gateway::bind(address).err().unwrap().to_string();
     assert!(error.contains("--port"), "{error}");
+}
+
+#[test]
+fn where_the_demonstration_fails_serving_ends_and_says_why() {
+    let mut demonstration = demonstration();
+    let canister = demonstration.client();
+    let producer = Grant { principal: canister.transport().principal(Role::Producer), role: Role::Producer };
+    canister.revoke_role(&producer).done().unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        tell.send(coppice::serve::show(&bind(), &mut demonstration, Duration::ZERO)).unwrap();
+    });
+    let ended = told.recv_timeout(Duration::from_secs(120)).expect("it ends");
+    let error = format!("{:#}", ended.unwrap_err());
+    assert!(error.contains("the demonstration") && error.contains("access denied"), "{error}");
 }
 
 /// A program in one of the directories of `PATH`.
@@ -176,7 +177,7 @@ fn a_browser_shows_the_dashboard_of_the_demonstration() {
     let (gateway, client) = (bind(), demonstration.client());
     let canister = &*client;
     let url = format!("{}/", gateway.url());
-    served(&gateway, canister, || {
+    gateway.serve_while(canister, || {
         let before = browser.look(&url, "well", &expected(canister));
         assert_eq!(before.len(), 10, "five plots over two spans");
         assert!(before["kept/day"]["samples"].as_u64().is_some_and(|samples| samples > 700), "{}", before["kept/day"]);

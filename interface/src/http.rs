@@ -19,7 +19,7 @@ pub struct HttpRequest {
     pub certificate_version: Option<u16>,
 }
 
-/// The answer, of one replica.
+/// The answer: a query's is one replica's.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct HttpResponse {
     /// The HTTP status.

@@ -307,7 +307,7 @@ impl Text {
 fn encode(state: &State) -> io::Result<Vec<u8>> {
     let now_millis = i64::try_from(runtime::time_ns() / 1_000_000).unwrap_or(i64::MAX);
     let mut begun = Vec::with_capacity(CAPACITY);
-    begun.extend_from_slice(b"# One replica's answer; its content is not certified.\n");
+    begun.extend_from_slice(format!("# Answered by {}.\n", super::source()).as_bytes());
     let mut text = Text(MetricsEncoder::new(begun, now_millis));
     text.health(state)?;
     text.chain(state)?;

@@ -1,7 +1,7 @@
 //! HTTP: `/` the dashboard, `/metrics`, `/logs`, `/health`.
 //!
-//! Every answer is one replica's, and says so: it is a query's, and its content is not certified. What the subnet vouches for is that
-//! nothing here is certified (`certified`), so that gateways which verify pass it on.
+//! Every answer says whose it is. A query's is one replica's, and its content is not certified: what the subnet vouches for is that
+//! nothing here is certified (`certified`), so that gateways which verify pass it on. An update call's is the subnet's.
 
 mod certified;
 mod json;
@@ -17,11 +17,17 @@ pub use certified::certify;
 
 /// Bytes of a URL.
 const MAX_URL: usize = 2_048;
-/// Says whose answer it is.
-const SOURCE: (&str, &str) = ("X-Coppice-Source", "one replica; the content is not certified");
 /// What a page may load: nothing, but for its own style.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
+
+/// Whose answer it is.
+fn source() -> &'static str {
+    match runtime::in_replicated_execution() {
+        true => "the subnet; its replicas agree on the content",
+        false => "one replica; the content is not certified",
+    }
+}
 
 /// An answer before it is marked and certified.
 pub struct Answer {
@@ -83,7 +89,7 @@ pub fn respond(state: &State, request: &HttpRequest) -> HttpResponse {
         ("Content-Security-Policy", POLICY),
         ("X-Content-Type-Options", "nosniff"),
         ("Referrer-Policy", "no-referrer"),
-        SOURCE,
+        ("X-Coppice-Source", source()),
     ];
     if answer.status == 405 {
         headers.push(("Allow", "GET, HEAD"));

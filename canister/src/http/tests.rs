@@ -89,20 +89,70 @@ fn health_is_json_with_a_status_for_monitors() {
 }
 
 #[test]
+fn an_update_calls_answer_is_the_subnets() {
+    fresh();
+    for replicated in [false, true] {
+        native::with(|world| world.replicated = replicated);
+        let whose = match replicated {
+            true => "the subnet; its replicas agree on the content",
+            false => "one replica; the content is not certified",
+        };
+        for url in ["/", "/metrics", "/health", "/logs", "/nothing"] {
+            let response = ask("GET", url);
+            assert_eq!(header(&response, "X-Coppice-Source"), Some(whose), "{url}");
+            assert_eq!(header(&response, "IC-Certificate").is_none(), replicated, "{url}");
+        }
+        for url in ["/", "/metrics"] {
+            assert!(get(url).1.contains(&format!("Answered by {whose}.")), "{url}");
+        }
+    }
+}
+
+/// A job of the pruner of UTXO records that ends so.
+fn fail_to_preserve(error: UtxoError) {
+    mutate(|state| {
+        let (pruner, records) = state.utxo_pruner();
+        pruner.set_assembly(UtxoBlockAssemblyState::Running);
+        pruner.notify_block(1_300, true, false).unwrap();
+        pruner.fail(UtxoBlockedBy { slot: 7, txid: Txid::default(), parent: None, error }, records.settings);
+    });
+}
+
+#[test]
 fn nothing_public_says_what_the_balance_is() {
     fresh();
     let change = ConfigChange { public_logs: Some(true), ..ConfigChange::default() };
     mutate(|state| state.set_config("set_config", &change)).unwrap();
+    // For no row of the deletion queue there is memory yet.
+    let schedule = || {
+        let name = BlobName { blob_key: vec![7].into(), file_type: "tx".into(), store_type: StoreType::Block };
+        mutate(|state| state.deletions.schedule(&(&name).into(), 1, runtime::time_ns()))
+    };
+    let mut not_grown = 0;
     // Distinct digits, in no figure else.
     for (liquid, frozen) in [(77_654_321_987u128, 0), (1_234_567_898_765, 3_456_789_876_543), (9, 8_765_432_123_456)] {
         native::with(|world| (world.liquid_cycles, world.frozen_cycles) = (liquid, frozen));
+        let missing = |liquid: u128| 100_000_000_000_000 - liquid;
+        fail_to_preserve(UtxoError::LowCycles { missing: missing(liquid) });
+        // Two calls of a timer are to be left.
+        let to_grow = native::with(|world| 2 * world.timer_call_cycles).saturating_sub(liquid);
+        crate::daemon::grow();
+        assert_eq!(schedule().is_err(), liquid == 77_654_321_987, "{liquid}");
         let said = read(State::health);
         let texts: String =
             said.problems.iter().map(|problem| format!("{} {}", problem.message, problem.action)).collect();
         let all = [texts, get("/").1, get("/metrics").1, get("/health").1, get("/logs").1].join("\n").replace(',', "");
-        for secret in [liquid, frozen, liquid + frozen].into_iter().filter(|secret| *secret > 9) {
-            assert!(!all.contains(&secret.to_string()[..6]), "{secret}");
+        let secrets = [liquid, frozen, liquid + frozen, missing(liquid), to_grow];
+        for secret in secrets.into_iter().filter(|secret| *secret > 9) {
+            assert!(!all.contains(&secret.to_string()[..6]), "{secret}: {all}");
         }
+        let said = "in slot 7 cannot be preserved: cycles are missing for memory to grow";
+        assert_eq!(get("/health").1.matches(said).count(), 1);
+        assert!(get("/logs").1.contains(said));
+        not_grown += usize::from(to_grow > 0);
+        let lines = get("/logs").1.matches("needs cannot be grown: cycles are missing").count();
+        assert_eq!(lines, not_grown, "{liquid}");
+        assert_eq!(get("/logs").1.matches("deletion queue: slots: cycles are missing").count(), 1);
     }
 }
 

@@ -113,6 +113,8 @@ pub struct Pruner {
     last_call: u64,
     /// Unix seconds since when ticks have ended with work left.
     behind_since: Option<u64>,
+    /// The log says that it is paused.
+    paused: bool,
 }
 
 impl Pruner {
@@ -123,7 +125,7 @@ impl Pruner {
     pub fn open(cells: Rc<Region>) -> Result<Self, String> {
         let stored = cell::load(&cells, cell::PRUNE, MAGIC, VERSION)?.unwrap_or_default();
         let rates = Rates::default();
-        Ok(Self { cells, stored, ticks: 0, next_tick: 0, rates, last_call: 0, behind_since: None })
+        Ok(Self { cells, stored, ticks: 0, next_tick: 0, rates, last_call: 0, behind_since: None, paused: false })
     }
 
     fn save(&self) {
@@ -312,6 +314,8 @@ impl Pruner {
     ) -> Next {
         let now = runtime::time_secs();
         self.rates.note(chain.state(), now);
+        let low_on_cycles = constraints.low_on_cycles();
+        self.paused &= low_on_cycles;
         let Some(policy) = self.policy().filter(|_| self.stored.enabled).cloned() else {
             self.behind_since = None;
             return Next::Whenever;
@@ -327,8 +331,10 @@ impl Pruner {
             self.behind_since = None;
             return self.next_without_work(chain, &policy);
         }
-        if constraints.low_on_cycles() {
-            logs::error("prune: paused, liquid cycles are below min_liquid_cycles");
+        if low_on_cycles {
+            if !std::mem::replace(&mut self.paused, true) {
+                logs::error("prune: paused, liquid cycles are below min_liquid_cycles");
+            }
             return Next::Whenever;
         }
         let mut limiter = Limiter::new(policy.max_ops_per_tick, policy.max_instructions_per_tick).of_pieces(pieces);

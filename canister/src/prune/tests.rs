@@ -231,6 +231,23 @@ fn the_daemon_stays_off_without_a_policy_cycles_or_permission() {
 }
 
 #[test]
+fn that_it_is_paused_is_logged_when_that_begins() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(1), max_ops_per_tick: Some(1), ..policy() });
+    world.append(10, 100, 1);
+    world.constraints.min_liquid_cycles = 6;
+    let paused = || native::with(|world| world.log.iter().filter(|line| line.contains("paused")).count());
+    for (liquid, lines) in [(5, 1), (6, 1), (5, 2)] {
+        native::with(|world| world.liquid_cycles = liquid);
+        (0..200).for_each(|_| {
+            if liquid < 6 || world.oldest() == 0 {
+                world.tick()
+            }
+        });
+        assert_eq!(paused(), lines);
+    }
+}
+
+#[test]
 fn a_first_policy_switches_the_daemon_on_and_survives_an_upgrade() {
     fresh(CLASS);
     let open = || Pruner::open(Rc::new(memory::region(memory::CELLS))).unwrap();

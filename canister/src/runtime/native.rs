@@ -51,6 +51,8 @@ pub struct World {
     pub controllers: Vec<Principal>,
     /// Raw pages at which growth is refused.
     pub max_pages: u64,
+    /// Whether all replicas execute the message; else it is a query.
+    pub replicated: bool,
     /// What the subnet certifies.
     pub certified_data: [u8; 32],
     /// Records, by their id, of which looking at one is a trap.
@@ -91,6 +93,7 @@ impl Default for World {
             argument_bytes: 0,
             controllers: Vec::new(),
             max_pages: 8_192_000,
+            replicated: false,
             certified_data: [0; 32],
             trapping: Vec::new(),
             log: Vec::new(),

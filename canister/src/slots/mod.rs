@@ -27,6 +27,7 @@ pub mod tree;
 
 pub use class::MAX_LEN;
 
+use crate::health::refusal;
 use crate::memory::{GrowError, Region};
 use class::{CLASSES, HEAD, UNIT, class_for, size_of};
 
@@ -133,7 +134,7 @@ impl Slots {
     /// A sentence that says what is wrong: memory could not be grown, or the header is not one that this code wrote.
     pub fn open(region: Region) -> Result<Self, String> {
         if region.is_empty() {
-            region.reserve(FIRST).map_err(|error| format!("slots: {error:?}"))?;
+            region.reserve(FIRST).map_err(|error| format!("slots: {}", refusal(error)))?;
             region.write(0, &MAGIC);
             region.write(4, &VERSION.to_le_bytes());
             region.write_u64(END, FIRST);

@@ -5,6 +5,7 @@ use super::order::{self, LATE, Order, Watch};
 use super::record::{EXTRA, HEAD, Hash, Head, at, flag, inputs_from, page_at, page_slot, parents};
 use super::spend::EntryAddress;
 use super::{Call, Changed, Found, UtxoStore};
+use crate::health::refusal;
 use crate::slots::SlotId;
 use crate::slots::ring::Link;
 use crate::table::same_key;
@@ -421,7 +422,7 @@ impl UtxoStore {
 
     fn release(&mut self, of: &Candidate, parents: &Parents, call: &Call) -> Result<Told, UtxoRefusal> {
         if let Err(error) = self.atomically(|store| store.leave_parents(of.txid(), &parents.inputs)) {
-            crate::logs::error(&format!("a double spend stays listed with a parent: {error:?}"));
+            crate::logs::error(&format!("a double spend stays listed with a parent: {}", refusal(error)));
         }
         self.atomically(|store| {
             let mut masters: Vec<SlotId> = Vec::new();

@@ -4,6 +4,7 @@ use super::phase::STEP_INPUTS;
 use super::run::MOST_PAGES;
 use super::{Records, UtxoPruner};
 use crate::deletion::{Completion, DeletionQueue, MOST_INSTRUCTIONS, RecordEnd};
+use crate::health::refusal;
 use crate::utxo::{Call, UtxoStore};
 use crate::{logs, runtime};
 use candid::Principal;
@@ -51,7 +52,7 @@ impl Completion for Rows<'_> {
         match self.take_out(txid) {
             Ok(()) | Err(UtxoRefusal::TxNotFound) => RecordEnd::Gone,
             Err(error) => {
-                logs::error(&format!("pruner: the record of a blob that is gone is kept: {error:?}"));
+                logs::error(&format!("pruner: the record of a blob that is gone is kept: {}", refusal(error)));
                 RecordEnd::Kept
             }
         }

@@ -4,6 +4,7 @@
 use super::phase::{Context, Done, Phase, STEP_INPUTS, Step, keep};
 use super::run::Run;
 use crate::deletion::{Name, Scheduled};
+use crate::health::refusal;
 use crate::utxo::{Call, Candidate, Cursor, ExternalData, Order, Parents, Unstable};
 use crate::{logs, runtime};
 use coppice_interface::{UtxoJobEnd, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal};
@@ -146,7 +147,11 @@ impl Phase for DeleteAtHeight {
                 Ok(true) => return Ok(Step::Left),
                 Err(error) => {
                     context.counts.external_errors += 1;
-                    logs::error(&format!("pruner: the record in slot {} keeps its data: {error:?}", of.slot()));
+                    logs::error(&format!(
+                        "pruner: the record in slot {} keeps its data: {}",
+                        of.slot(),
+                        refusal(error)
+                    ));
                     return Ok(Step::Stays);
                 }
             }

@@ -2,6 +2,7 @@
 
 use super::Records;
 use super::run::Run;
+use crate::health::refusal;
 use crate::utxo::{Candidate, Cursor, Order};
 use coppice_interface::{UtxoJobEnd, UtxoPruneCounts, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal};
 
@@ -79,5 +80,6 @@ pub trait Phase {
 /// Counts and logs a record that is kept as it cannot be read.
 pub fn keep(context: &mut Context, slot: u32, error: &UtxoRefusal) {
     context.counts.record_errors += 1;
-    crate::logs::error(&format!("pruner: the record in slot {slot} is kept: {error:?}"));
+    let why = refusal(error.clone());
+    crate::logs::error(&format!("pruner: the record in slot {slot} is kept: {why}"));
 }

@@ -4,15 +4,21 @@ use super::UtxoPruner;
 use super::run::At;
 use crate::audit::{Fields, field};
 use crate::deletion::DeletionQueue;
-use crate::health::{Finding, finding};
+use crate::health::{Finding, finding, refusal};
 use crate::utxo_pruner::settings::Settings as _;
 use coppice_interface::{
-    ProblemCode, UtxoBlockAssemblyState, UtxoPassedOver, UtxoPruneCounts, UtxoPruneJob, UtxoPruneJobPage,
-    UtxoPrunerStatus, UtxoSettings,
+    ProblemCode, UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPassedOver, UtxoPruneCounts, UtxoPruneJob,
+    UtxoPruneJobPage, UtxoPrunerStatus, UtxoSettings,
 };
 
 fn passed_over(at: &At) -> UtxoPassedOver {
     UtxoPassedOver { phase: at.phase, slot: at.cursor.slot, txid: at.cursor.txid.into() }
+}
+
+/// Why parents are not preserved, without figures of cycles.
+pub fn cannot_preserve(blocked: &UtxoBlockedBy) -> String {
+    let why = refusal(blocked.error.clone());
+    format!("parents of the unmined record in slot {} cannot be preserved: {why}", blocked.slot)
 }
 
 /// Adds to `counts` what has become more since `before`.
@@ -112,10 +118,7 @@ impl UtxoPruner {
             found.push(finding(ProblemCode::UnminedSetAside, message));
         }
         if let Some(blocked) = &stored.blocked_by {
-            let message = format!(
-                "UTXO records are not pruned: parents of the unmined record in slot {} cannot be preserved: {:?}",
-                blocked.slot, blocked.error
-            );
+            let message = format!("UTXO records are not pruned: {}", cannot_preserve(blocked));
             found.push(finding(ProblemCode::PreservationBlocked, message));
         }
         if let Some((id, phase)) = stored.trapped {

@@ -209,17 +209,30 @@ impl UtxoPruner {
                 self.stored.running = Some(job);
             }
             Err(end) => {
-                logs::error(&format!("pruner: job {} failed: {end:?}", job.id));
+                let why = match &end {
+                    UtxoJobEnd::PreserveParents(blocked) => {
+                        self.stored.blocked_by = Some(blocked.clone());
+                        super::status::cannot_preserve(blocked)
+                    }
+                    other => format!("{other:?}"),
+                };
+                logs::error(&format!("pruner: job {} failed: {why}", job.id));
                 self.stored.failed += 1;
-                if let UtxoJobEnd::PreserveParents(blocked) = &end {
-                    self.stored.blocked_by = Some(blocked.clone());
-                }
                 self.end(job, UtxoJobState::Failed, Some(end));
             }
         }
     }
 
-    /// A line of progress, every `utxo_progress_log_interval` seconds.
+    /// Ends the job that waits as one whose phase 1 could not preserve parents.
+    #[cfg(test)]
+    pub fn fail(&mut self, by: coppice_interface::UtxoBlockedBy, utxo: &UtxoSettings) {
+        let now_ns = runtime::time_ns();
+        let job = self.job(now_ns).expect("a job waits");
+        self.finish(job, Err(UtxoJobEnd::PreserveParents(by)), utxo, now_ns);
+    }
+
+    /// A line of progress, every `utxo_progress_log_interval` seconds. The platform's log alone has it: in the canister's own it would
+    /// take the place of what was damaged.
     fn report(&mut self, job: &UtxoPruneJob, now_ns: u64) {
         let interval = self.stored.settings.utxo_progress_log_interval;
         if interval == 0 || now_ns - self.stored.reported_at < interval * NS {
@@ -227,7 +240,7 @@ impl UtxoPruner {
         }
         self.stored.reported_at = now_ns;
         let counts = &job.counts;
-        logs::info(&format!(
+        runtime::log(&format!(
             "pruner: job {} for height {} in {:?} after {} ticks: {} parents preserved, {} records looked at, {} deleted",
             job.id,
             job.height,

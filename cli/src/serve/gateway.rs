@@ -46,6 +46,28 @@ impl Gateway {
         Ok(())
     }
 
+    /// Answers requests while something else runs, and ends with that, however it ends. Where serving fails the process ends: nobody
+    /// looks any more at what runs.
+    pub fn serve_while<T>(&self, canister: &Client<impl Transport + Sync>, run: impl FnOnce() -> T) -> T {
+        struct Stop<'a>(&'a Gateway);
+        impl Drop for Stop<'_> {
+            fn drop(&mut self) {
+                self.0.stop();
+            }
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                if let Err(error) = self.serve(canister) {
+                    eprintln!("{error:#}");
+                    std::process::exit(1);
+                }
+            });
+            // The scope waits for the thread.
+            let _stop = Stop(self);
+            run()
+        })
+    }
+
     /// Has [`serve`](Self::serve) end.
     pub fn stop(&self) {
         self.server.unblock();

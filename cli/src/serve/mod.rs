@@ -35,27 +35,23 @@ pub fn command(args: &ServeArgs) -> Result<()> {
     let mut demonstration = Demonstration::start(wasm, args.seed)?;
     eprintln!("a day passes first …");
     demonstration.pass(BEFORE)?;
-    let canister = demonstration.client();
     println!("{}/?refresh=5", gateway.url());
     eprintln!("a minute of the demonstration passes each {} ms; Ctrl-C ends it", args.minute_ms);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            // Where serving fails nobody looks at the clock any more.
-            if let Err(error) = gateway.serve(&canister) {
-                eprintln!("{error:#}");
-                std::process::exit(1);
-            }
-        });
-        run(&mut demonstration, Duration::from_millis(args.minute_ms))
-    })
+    show(&gateway, &mut demonstration, Duration::from_millis(args.minute_ms))
 }
 
-/// Lets the demonstration's clock run.
-fn run(demonstration: &mut Demonstration, minute: Duration) -> Result<()> {
-    let mut next = Instant::now();
-    loop {
-        demonstration.step().context("the demonstration")?;
-        next = (next + minute).max(Instant::now());
-        std::thread::sleep(next - Instant::now());
-    }
+/// Serves a demonstration, and lets its clock run.
+///
+/// # Errors
+/// When the demonstration fails; nothing is served any more then.
+pub fn show(gateway: &Gateway, demonstration: &mut Demonstration, minute: Duration) -> Result<()> {
+    let canister = demonstration.client();
+    gateway.serve_while(&canister, || {
+        let mut next = Instant::now();
+        loop {
+            demonstration.step().context("the demonstration")?;
+            next = (next + minute).max(Instant::now());
+            std::thread::sleep(next - Instant::now());
+        }
+    })
 }

@@ -111,6 +111,7 @@ fn answers_are_certified_as_not_certified_and_marked() {
     let reply = coppice.ic.update(coppice.id, Who::Controller.principal(), "http_request", argument.clone()).unwrap();
     let answer: HttpResponse = decode_one(&reply).unwrap();
     assert_eq!((answer.status_code, header(&answer, "IC-Certificate")), (200, None));
+    assert!(header(&answer, "X-Coppice-Source").unwrap().contains("the subnet"));
     assert!(coppice.ic.update(coppice.id, Who::Stranger.principal(), "http_request", argument).is_err());
 }
 
@@ -141,7 +142,7 @@ fn the_log_is_for_observers_until_it_is_made_public() {
     assert!(response.status_code == 200 && body.contains("upload of block 1 expired"), "{body}");
 }
 
-/// A scrape with as many exporters as there may be, and a log in which nothing is.
+/// With as many exporters as there may be, a backlog that nobody prunes, and a sample in each minute of some hours.
 #[test]
 fn a_scrape_takes_five_million_instructions_at_most() {
     let (coppice, host) = Coppice::embedded(coppice_tests::coppice::default_arg());
@@ -150,7 +151,18 @@ fn a_scrape_takes_five_million_instructions_at_most() {
         let exporter = Exporter { name: format!("exporter-{number}"), principal };
         coppice.operator().register_exporter(&exporter).told().unwrap();
     }
-    coppice.append_plain(0..100, 100);
+    let policy = PrunePolicyArg { retain_blocks: Some(50), target_bytes: Some(1 << 30), ..Default::default() };
+    coppice.set_policy(policy).unwrap();
+    coppice.operator().set_pruning_enabled(false).told().unwrap();
+    for number in 0..300 {
+        coppice.append_plain(number..number + 1, 100);
+        coppice.ic.advance_time(std::time::Duration::from_secs(60));
+    }
+    let page = get(&coppice, "/").1;
+    let samples: u64 = after(&page, "data-plot=\"backlog\" data-span=\"day\"", "data-samples").parse().unwrap();
+    assert!(samples >= 290, "{samples}");
+    let status = coppice.prune_status();
+    assert!(status.need_prune && status.held_by == Some(HeldBy::Disabled), "{status:?}");
     for (url, most) in [("/metrics", 5_000_000), ("/", 20_000_000), ("/health", 1_000_000), ("/nothing", 1_000_000)] {
         host.take_executions();
         get(&coppice, url);

@@ -1,6 +1,7 @@
 //! What `health` says, by code: each is raised and cleared. Those that want a fault, cycles taken away or a job of the pruner are with their
 //! like: `cycles`, `traps`, `pruner`, and the unit tests of the canister for damaged records.
 
+use coppice_host::TrapPoint;
 use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain, upload};
 use coppice_tests::client::Told;
@@ -66,6 +67,37 @@ fn a_timer_is_overdue_until_it_fires() {
     assert!(problem.since.abs_diff(start + 600 * NS) < 30 * NS, "since it was due: {problem:?}");
     coppice.pass(0);
     cleared(&coppice, ProblemCode::TimerOverdue);
+}
+
+/// A trap in the platform's timer itself leaves none. What an operator is told to call then, and what else it may call first.
+#[test]
+fn a_timer_that_is_lost_is_woken_by_an_operators_call() {
+    let calls: [(&str, fn(&Coppice)); 4] = [
+        ("prune_now", |coppice| assert_eq!(coppice.prune_now(1).blocks, 0)),
+        ("acknowledge_faults", |coppice| assert_eq!(coppice.operator().acknowledge_faults(0u64).told(), 0)),
+        ("set_pruning_enabled", |coppice| enable(coppice, true)),
+        ("set_prune_policy", |coppice| drop(coppice.set_policy(PrunePolicyArg::default()).unwrap())),
+    ];
+    let (coppice, host) = Coppice::embedded(default_arg());
+    coppice.append_plain(0..9, 10);
+    coppice.set_policy(policy(PrunePolicyArg { retain_blocks: Some(3), ..Default::default() })).unwrap();
+    coppice.pass(60);
+    for (name, call) in calls {
+        coppice.pass(600);
+        cleared(&coppice, ProblemCode::TimerOverdue);
+        let ticks = coppice.prune_status().ticks;
+        host.faults().trap_message(1, TrapPoint::Start);
+        coppice.pass(600);
+        for _ in 0..3 {
+            coppice.pass(1_000);
+        }
+        assert_eq!(coppice.prune_status().ticks, ticks, "{name}: nothing fires any more");
+        raised(&coppice, ProblemCode::TimerOverdue, Severity::Critical, "the timer for blocks is overdue by");
+        call(&coppice);
+        coppice.pass(0);
+        assert!(coppice.prune_status().ticks > ticks, "{name}");
+        cleared(&coppice, ProblemCode::TimerOverdue);
+    }
 }
 
 #[test]

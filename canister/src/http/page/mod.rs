@@ -320,7 +320,7 @@ fn page(view: &View, refresh: u64) -> Markup {
                     div.details { (view.words()) (view.exporters()) (view.jobs()) (view.queue()) (view.errors()) }
                 }
                 footer {
-                    p { "One replica’s answer: its content is not certified. Version " (view.health.version) ". Loaded anew each "
+                    p { "Answered by " (super::source()) ". Version " (view.health.version) ". Loaded anew each "
                         (crate::health::duration(refresh)) "." }
                     nav { a href="/metrics" { "/metrics" } " " a href="/health" { "/health" } " " a href="/logs" { "/logs" } }
                 }

@@ -3,6 +3,7 @@
 use super::service::Service;
 use crate::utxo::tests::world::{Tx, block};
 use coppice_interface::*;
+use std::rc::Rc;
 
 fn one_record_a_tick() -> UtxoPrunerSettingsChange {
     UtxoPrunerSettingsChange {
@@ -125,14 +126,19 @@ fn what_is_kept_is_looked_at_once_a_run() {
 }
 
 #[test]
-fn progress_is_logged_at_the_interval() {
+fn progress_is_logged_at_the_interval_and_by_the_platform_alone() {
     use crate::runtime::native;
     let lines = |interval: u64| {
         let mut s = Service::new();
+        crate::logs::open(Rc::new(crate::memory::region(crate::memory::CELLS))).unwrap();
         due(&mut s, 12);
         s.set(UtxoPrunerSettingsChange { utxo_progress_log_interval: Some(interval), ..one_record_a_tick() });
         s.pruner.notify_block(1_300, true, false).unwrap();
+        crate::logs::error("what was damaged");
         (0..13).for_each(|_| s.tick(10));
+        let kept = crate::logs::page(None, None, crate::logs::MAX_PAGE).entries;
+        assert_eq!(kept.iter().map(|line| line.message.as_str()).collect::<Vec<_>>(), ["what was damaged"]);
+        crate::logs::forget();
         native::with(|world| world.log.iter().filter(|line| line.contains("records looked at")).count())
     };
     assert_eq!((lines(0), lines(30), lines(1)), (0, 3, 10));

@@ -48,8 +48,9 @@ fn a_record_that_traps_when_it_is_deleted_is_passed_over_and_the_others_go() {
         let slot = s.slot(&txs[culprit]);
         let passed = UtxoPassedOver { phase: UtxoPrunerPhase::DeleteAtHeight, slot, txid: txs[culprit].id() };
         assert_eq!((status.passed_over, status.last_job.unwrap().state), (vec![passed], UtxoJobState::Completed));
-        let problem = format!("slot {slot}");
-        assert!(s.pruner.problems(&s.w.settings, &s.queue).iter().any(|found| found.message.contains(&problem)));
+        let problems = s.pruner.problems(&s.w.settings, &s.queue);
+        assert_eq!((problems.len(), problems[0].code), (1, ProblemCode::RecordsPassedOver));
+        assert!(problems[0].message.contains(&format!("slot {slot}")), "{problems:?}");
         // From now on it is in nobody's way.
         let more = Tx::orphan(99, 1);
         s.make_due(&more);
@@ -139,7 +140,9 @@ fn where_finding_the_next_record_traps_health_says_so_until_a_job_is_done() {
     let problems = |s: &Service| s.pruner.problems(&s.w.settings, &s.queue);
     let named = |s: &Service| {
         problems(s).iter().any(|found| {
-            found.message.contains(&format!("job {running} failed")) && found.message.contains("DeleteAtHeight")
+            found.code == ProblemCode::PrunerTrapped
+                && found.message.contains(&format!("job {running} failed"))
+                && found.message.contains("DeleteAtHeight")
         })
     };
     assert!(named(&s), "{:?}", problems(&s));
