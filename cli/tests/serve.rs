@@ -1,6 +1,6 @@
 //! `coppice serve`: the pages of a canister on a local port, and what a real browser makes of them.
 
-use coppice::client::{Client, Wait};
+use coppice::client::{Client, Reach, Wait};
 use coppice::embedded::Embedded;
 use coppice::serve::{Demonstration, Gateway};
 use coppice_interface::*;

@@ -18,7 +18,7 @@ methods! {
     /// Rows of the queue, by number.
     query list_blob_deletions(list: &ListBlobDeletions) -> BlobDeletionList;
 
-    /// Rows that wait and are due at a height, the lowest first: `limit` of them, a thousand at most; 0: 100.
+    /// Rows that wait and are due at a height, the lowest first: `limit` of them, 1,000 at most; 0: 100.
     query get_pending_blob_deletions(height: u32, limit: u32) -> Vec<BlobDeletion>;
 
     /// Takes a row out whose blob is gone. For blob workers. Answers whether it was there.
@@ -53,12 +53,12 @@ methods! {
     /// Repeating it answers as the first time.
     update complete_blob_deletion_batch(done: &CompleteBlobDeletionBatch) -> CompletedBlobDeletions, or BlobDeletionError;
 
-    /// Rows that were given up, by number.
+    /// Rows that were given up, by number, from the cursor on: `limit` of them, 1,000 at most; 0: 100.
     query list_dead_blob_deletions(cursor: Option<u64>, limit: u32) -> BlobDeletionPage;
 
     /// Has a row that was given up tried again. For operators.
     ///
-    /// Repeating it answers `NotFound`, or the row.
+    /// Repeated, it is refused as `NotFound`, as the row waits again.
     update retry_blob_deletion(id: u64) -> BlobDeletion, or BlobDeletionError;
 
     /// How many rows there are, by store and state, and the leases.

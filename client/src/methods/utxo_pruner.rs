@@ -37,7 +37,7 @@ methods! {
     /// The pruner's settings.
     query get_pruner_settings() -> UtxoPrunerSettings;
 
-    /// Has phase 1 pass over an old unmined record that stops it. For operators.
+    /// Sets aside the unmined record in this slot, which cannot be read and stops pruning: 100 of them at most. For operators.
     ///
     /// Repeating it changes nothing.
     update set_aside_unmined(slot: u32) -> (), or UtxoPrunerError;
@@ -50,7 +50,7 @@ methods! {
     /// Heights, jobs, sums and metrics.
     query get_pruner_status() -> UtxoPrunerStatus;
 
-    /// Jobs, the last first, from the cursor on: `limit` of them or, for 0, as many as a page holds.
+    /// Jobs, the last first, from the cursor on: `limit` of them, 500 at most; 0: 100.
     query list_prune_jobs(cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage;
 }
 

@@ -72,11 +72,14 @@ fn a_timer_is_overdue_until_it_fires() {
 /// A trap in the platform's timer itself leaves none. What an operator is told to call then, and what else it may call first.
 #[test]
 fn a_timer_that_is_lost_is_woken_by_an_operators_call() {
-    let calls: [(&str, fn(&Coppice)); 4] = [
+    type Call = fn(&Coppice);
+    let calls: [(&str, Call); 4] = [
         ("prune_now", |coppice| assert_eq!(coppice.prune_now(1).blocks, 0)),
         ("acknowledge_faults", |coppice| assert_eq!(coppice.operator().acknowledge_faults(0u64).told(), 0)),
         ("set_pruning_enabled", |coppice| enable(coppice, true)),
-        ("set_prune_policy", |coppice| drop(coppice.set_policy(PrunePolicyArg::default()).unwrap())),
+        ("set_prune_policy", |coppice| {
+            coppice.set_policy(PrunePolicyArg::default()).unwrap();
+        }),
     ];
     let (coppice, host) = Coppice::embedded(default_arg());
     coppice.append_plain(0..9, 10);
