@@ -1,7 +1,7 @@
 //! A worker against a queue in memory and a store that is in a mood.
 
 use super::super::marker::NAME;
-use super::super::queue::Heights;
+use super::super::queue::{Heights, Row};
 use super::super::store::Stores;
 use super::super::tests::{Fake, Mood, Moody, path, row, turned_away};
 use super::super::{all_done, mark};
