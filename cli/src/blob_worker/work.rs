@@ -117,9 +117,10 @@ impl Worker {
                 requests.into_iter().map(move |request| (store, request))
             })
             .collect();
+        let (again, fresh): (Vec<_>, Vec<_>) = requests.into_iter().partition(|(_, request)| request.failed_before);
         let (stores, term, stop, parallel) = (self.stores.clone(), term.clone(), stop.clone(), self.parallel);
         self.runtime().spawn(async move {
-            let requests = futures_util::stream::iter(requests).map(|(store, request)| {
+            let begin = |(store, request): (usize, Request)| {
                 let (stores, term, stop, states) = (stores.clone(), term.clone(), stop.clone(), states.clone());
                 // In a task of its own: what panics there is the request's failure, and no end.
                 let asked = request.clone();
@@ -132,11 +133,15 @@ impl Worker {
                     });
                     Answer { store, targets, fates, was_asked }
                 }
-            });
-            let mut answers = std::pin::pin!(requests.buffer_unordered(parallel.max(1)));
-            while let Some(answer) = answers.next().await {
-                if send.send(answer).is_err() {
-                    return;
+            };
+            // Not beside the others either: what fails at once would end them before they are asked for.
+            for requests in [fresh, again] {
+                let requests = futures_util::stream::iter(requests).map(begin);
+                let mut answers = std::pin::pin!(requests.buffer_unordered(parallel.max(1)));
+                while let Some(answer) = answers.next().await {
+                    if send.send(answer).is_err() {
+                        return;
+                    }
                 }
             }
         });
