@@ -276,8 +276,9 @@ impl Tally {
         if allows {
             past.allowed();
         }
+        let many = refused.len();
         for (id, why) in refused {
-            if past.is_refused(id, allows) {
+            if past.is_refused(id, allows, many) {
                 failed.push((id, why));
             } else {
                 back(past, why);

@@ -479,7 +479,7 @@ fn one_blob_that_is_denied_is_given_up_though_it_comes_alone_at_last() {
         let (ended, figures) = world.run(options(Until::Empty));
         ended.unwrap();
         assert_eq!((world.queue.state().dead.clone(), world.blobs()), (vec![1], 1));
-        assert_eq!((figures.deleted, figures.failed, figures.leases), (29, 3, 3), "{figures:?}");
+        assert_eq!((figures.deleted, figures.failed, figures.leases), (29, 3, 4), "{figures:?}");
     }
 }
 
@@ -659,4 +659,21 @@ fn waits_double_up_to_the_longest_and_differ() {
     }
     let other: Vec<Duration> = waits(Duration::from_secs(2)).take(6).collect();
     assert_ne!(all, other, "workers that fail together do not come back together");
+}
+
+#[test]
+fn a_store_that_becomes_read_only_while_it_works_costs_no_blob_a_try() {
+    let world = World { chunk: 1, parallel: 1, ..World::new(50) };
+    world.mood(Mood::Slow(Duration::from_millis(5)));
+    let (ended, figures) = thread::scope(|scope| {
+        let running = scope.spawn(|| world.run(options(Until::Empty)));
+        wait_for(|| world.moody.asked.lock().unwrap().len() >= 10);
+        world.mood(Mood::ReadOnly);
+        wait_for(|| world.queue.state().acquired >= 6);
+        assert!(world.rows() > 30 && world.failures() == 0, "{}, {}", world.rows(), world.failures());
+        world.mood(Mood::Willing);
+        running.join().unwrap()
+    });
+    ended.unwrap();
+    assert_eq!((figures.deleted, figures.dead, figures.undone, world.blobs()), (50, 0, 0, 0), "{figures:?}");
 }
