@@ -78,7 +78,7 @@ fn a_timer_that_is_lost_is_woken_by_an_operators_call() {
         ("acknowledge_faults", |coppice| assert_eq!(coppice.operator().acknowledge_faults(0u64).told(), 0)),
         ("set_pruning_enabled", |coppice| enable(coppice, true)),
         ("set_prune_policy", |coppice| {
-            coppice.set_policy(PrunePolicyArg::default()).unwrap();
+            assert_eq!(coppice.set_policy(PrunePolicyArg::default()).unwrap().retain_blocks, 3)
         }),
     ];
     let (coppice, host) = Coppice::embedded(default_arg());
