@@ -78,7 +78,7 @@ pub struct UploadProgress {
     pub missing: u32,
 }
 
-/// The block that `commit_block` and `abort_block` mean.
+/// A block, by its number and hash: what `commit_block` takes.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlockId {
     /// The block's number.

@@ -128,7 +128,7 @@ pub struct BlobDeletionRetry {
 pub struct AcquireBlobDeletions {
     /// The height that has come: rows of a higher one are not leased.
     pub height: u32,
-    /// The most rows of the lease, and 1,000; 0: 100.
+    /// The most rows of the lease; 0: 100. More than 1,000 are refused as `TooMany`.
     pub limit: u32,
     /// Seconds until the lease expires; 0: 300; 43,200 at most.
     pub lock_timeout_secs: u64,
@@ -216,7 +216,8 @@ pub struct BlobDeletionStatus {
     pub metrics: Vec<Metric>,
 }
 
-/// What a worker did of what it was given. Numbers that the queue does not know are skipped.
+/// What a worker without a lease did. Numbers that the queue does not know change nothing, and the answer does not name
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct CompleteBlobDeletions {
     /// Rows whose blob is gone, or was not there.
@@ -230,17 +231,19 @@ pub struct CompleteBlobDeletions {
 /// What became of the rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct CompletedBlobDeletions {
-    /// Rows that are not pending any more: completed, or given up at `max_retries`.
+    /// The number of rows that are not pending any more: completed, given up at `max_retries`, or given up because
+    /// their UTXO record made difficulties.
     pub removed: u64,
-    /// Rows that are to be tried again.
+    /// The number of rows that are to be tried again.
     pub retries_incremented: u64,
-    /// The number of removed rows that were given up: `list_dead_blob_deletions` names them.
+    /// The number of rows, among `removed`, that were given up: `list_dead_blob_deletions` names them.
     pub dead: u64,
     /// The count of numbers at the end, of the completed ones and then the failed ones, that were not looked at, as the
     /// message had no room for them. They are to be sent again; those before them are not, as a failure would count twice.
     /// A lease is live until nothing remains.
     pub remaining: u64,
-    /// Rows that were left alone: under a live lease where that was not shown; or not, or not any more, of the lease that was.
+    /// The numbers of the rows that were left alone: without a lease, rows under a live one; with a lease, rows that
+    /// are not, or not any more, of it, and numbers that the queue does not know.
     pub skipped: Vec<u64>,
 }
 

@@ -148,7 +148,8 @@ pub enum ExporterError {
     Unknown,
     /// The exporter is the last one: say `drop_guard = true`.
     LastExporter,
-    /// The exporter is the last one, and only an admin may take that out: nothing would guard what was not exported.
+    /// Without the exporter more blocks could be pruned, as it is the last one or further behind than all others: only
+    /// an admin may take it out.
     AdminOnly,
 }
 

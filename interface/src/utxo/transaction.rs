@@ -185,9 +185,10 @@ pub struct PutTransactionChunk {
 /// Why a transaction's upload was refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum TransactionUploadError {
-    /// The caller uploads another transaction: finish or abort it.
+    /// The caller has an upload open of another transaction, or of this one with another `length` or `chunk_size`:
+    /// finish or abort it.
     OtherUpload {
-        /// The transaction that the caller uploads.
+        /// The transaction whose upload is open.
         txid: Txid,
     },
     /// The caller uploads no such transaction.
