@@ -33,7 +33,7 @@ methods! {
     update increment_blob_deletion_retry(id: u64, max_retries: u32) -> BlobDeletionRetry, or BlobDeletionError;
 
     /// Takes out rows whose blobs are gone, and notes those that could not be deleted. For blob workers. With `remaining` the rest is sent
-    /// again.
+    /// again, as [`complete_blob_deletions_all`](crate::Client::complete_blob_deletions_all) does.
     ///
     /// Repeating it counts the failures once more; with a lease, [`complete_blob_deletion_batch`](Self::complete_blob_deletion_batch) does
     /// not.
@@ -49,7 +49,8 @@ methods! {
     /// Repeating it counts from the repeated call.
     update extend_blob_deletion_batch(token: &[u8], lock_timeout_secs: u64) -> u64, or BlobDeletionError;
 
-    /// Says what became of the rows of a lease. For its holder. With `remaining` the rest is sent again.
+    /// Says what became of the rows of a lease. For its holder. With `remaining` the rest is sent again, as
+    /// [`complete_blob_deletion_batch_all`](crate::Client::complete_blob_deletion_batch_all) does.
     ///
     /// Repeating it answers as the call did that ended the lease; where something remained, rows that were dealt with are `skipped`.
     update complete_blob_deletion_batch(done: &CompleteBlobDeletionBatch) -> CompletedBlobDeletions, or BlobDeletionError;
