@@ -144,8 +144,8 @@ pub enum AppendError {
     /// An upload is open: the producer who began it, or an operator, commits or aborts it. An upload that was aborted stays
     /// open until all of it is undone: try again.
     UploadOpen {
-        /// The producer that began it; `aaaaa-aa` where that was not noted.
-        by: Principal,
+        /// The producer that began it; none where that was not noted.
+        by: Option<Principal>,
         /// The moment at which the upload expires, in Unix seconds, unless somebody goes on with it before.
         expires_at: u64,
     },
@@ -183,8 +183,8 @@ pub enum UploadError {
     NoUpload,
     /// The open upload is another producer's.
     UploadOpen {
-        /// The producer that began the upload.
-        by: Principal,
+        /// The producer that began the upload; none where that was not noted.
+        by: Option<Principal>,
         /// The moment at which the upload expires, in Unix seconds, unless somebody goes on with it before.
         expires_at: u64,
     },
@@ -357,8 +357,8 @@ pub enum RollbackError {
     },
     /// An upload is open; abort it first.
     UploadOpen {
-        /// The producer that began the upload.
-        by: Principal,
+        /// The producer that began the upload; none where that was not noted.
+        by: Option<Principal>,
         /// The moment at which the upload expires, in Unix seconds, unless somebody goes on with it before.
         expires_at: u64,
     },
@@ -383,7 +383,8 @@ pub struct Rollback {
 /// Empties the chain, which may then begin at any number.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ResetChain {
-    /// The head's hash; empty where its record cannot be decoded.
+    /// The head's hash, so that nobody resets another chain than the one in mind. Where the head's record cannot be
+    /// decoded, nobody knows the hash, and it is empty here and in `WrongHash`.
     pub head_hash: BlockHash,
     /// True where the chain is to go though an exporter has not acknowledged all blocks, which are lost to it then.
     pub drop_unexported: bool,
@@ -410,8 +411,8 @@ pub enum ResetError {
     },
     /// An upload is open; abort it first.
     UploadOpen {
-        /// The producer that began the upload.
-        by: Principal,
+        /// The producer that began the upload; none where that was not noted.
+        by: Option<Principal>,
         /// The moment at which the upload expires, in Unix seconds, unless somebody goes on with it before.
         expires_at: u64,
     },

@@ -16,8 +16,8 @@ pub struct ExportCursor {
     pub segment: u8,
     /// Bytes of that segment that were handed out.
     pub offset: u64,
-    /// The number of blocks that had ever been rolled back when the block was read. A reader that does not know it says 0:
-    /// after a reorg it is then sent further back than need be, at worst to the oldest block.
+    /// The number of blocks that had ever been rolled back when the block was read. Any smaller number is safe, and 0
+    /// the safest: after a reorg the reader is then sent further back than need be, at worst to the oldest block.
     pub rollbacks: u64,
 }
 

@@ -73,7 +73,7 @@ impl UtxoStore {
             created_at: head.created_at,
             preserve_until: preserve,
             delete_at_height: head.delete_at(),
-            spending_height: head.spending_height,
+            spending_height: Some(head.spending_height).filter(|height| *height > 0),
             blocks,
             transaction: self.place(slot, &head)?,
             reassignments: extras

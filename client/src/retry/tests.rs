@@ -33,7 +33,7 @@ fn somebody() -> Principal {
 
 #[test]
 fn of_appending_and_rolling_back() {
-    let (by, expires_at) = (somebody(), 0);
+    let (by, expires_at) = (Some(somebody()), 0);
     let full = || AppendError::CapacityExhausted { held_by: HeldBy::Exporter("archive".into()) };
     holds(&[
         (

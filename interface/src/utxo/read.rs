@@ -60,8 +60,9 @@ pub struct UtxoRecord {
     pub preserve_until: Option<u32>,
     /// The height at which the record may be deleted; none where it is not eligible.
     pub delete_at_height: Option<u32>,
-    /// The first height at which a coinbase's outputs can be spent; 0 of other transactions, whose outputs need not wait.
-    pub spending_height: u32,
+    /// The first height at which a coinbase's outputs can be spent; none of other transactions, whose outputs need not
+    /// wait.
+    pub spending_height: Option<u32>,
     /// The blocks that have the transaction.
     pub blocks: Vec<BlockRef>,
     /// The place of the transaction's bytes.

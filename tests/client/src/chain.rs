@@ -70,7 +70,7 @@ pub async fn an_upload_that_was_interrupted_goes_on<T: Transport>(client: &Clien
     let error = client.send_block(&other).await.unwrap_err();
     assert_eq!(error.retry(), Retry::Again);
     let Error::Refused(UploadError::Append(AppendError::UploadOpen { by, .. })) = error else { panic!("{error:?}") };
-    assert_eq!(by, caller);
+    assert_eq!(by, Some(caller));
     assert_eq!(client.send_block(&long).await.unwrap(), Sent::InChunks);
     assert_eq!(client.get_head().await.unwrap().hash, long.hash);
     // One that nobody wants any more.
