@@ -104,8 +104,8 @@ fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
     begun
 }
 
-/// Stores a chunk of the open upload; for the producer that began it, or an operator. Chunks come in any order. The same
-/// chunk again answers `Ok`; other bytes in its place are refused.
+/// Stores a chunk of the open upload; for the producer that began it, or an operator. Chunks come in any order. The
+/// same chunk again answers `Ok`; other bytes under the same number are refused.
 #[candid_method(update)]
 #[update(guard = "uploader", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn put_block_chunk(chunk: PutBlockChunk) -> Result<UploadProgress, UploadError> {

@@ -56,7 +56,7 @@ pub struct ScheduledBlobDeletion {
     pub was_leased: bool,
 }
 
-/// Where a row stands. It is in one place only.
+/// The place of a row in the queue. A row has one place only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum BlobDeletionState {
     /// A live UTXO record names the blob: the row is not to be deleted yet.
@@ -98,13 +98,14 @@ pub struct ListBlobDeletions {
 pub struct ListedBlobDeletion {
     /// The row.
     pub row: BlobDeletion,
-    /// The place where the row stands.
+    /// The row's place in the queue.
     pub state: BlobDeletionState,
     /// The moment at which the row's lease expires, or the row waits again, in Unix nanoseconds; none in other states.
     pub until: Option<u64>,
 }
 
-/// A page of rows. A call looks at 10,000 rows at most: a page may be short, or empty, and there is more while there is a cursor.
+/// A page of rows with their states, as `list_blob_deletions` answers it. A call looks at 10,000 rows at most: a page
+/// may be short, or empty, and there is more while there is a cursor.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobDeletionList {
     /// The rows.
@@ -212,7 +213,7 @@ pub struct BlobDeletionStatus {
     pub oldest_due: Option<u32>,
     /// The leases, the oldest first.
     pub leases: Vec<BlobLeaseStatus>,
-    /// Figures for a monitor, with the names of the document's reference implementation.
+    /// Figures for a monitor: counts and durations, each by its name and labels.
     pub metrics: Vec<Metric>,
 }
 
@@ -228,7 +229,7 @@ pub struct CompleteBlobDeletions {
     pub max_retries: u32,
 }
 
-/// What became of the rows.
+/// What `complete_blob_deletions` or `complete_blob_deletion_batch` did to the rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct CompletedBlobDeletions {
     /// The number of rows that are not pending any more: completed, given up at `max_retries`, or given up because
@@ -247,7 +248,7 @@ pub struct CompletedBlobDeletions {
     pub skipped: Vec<u64>,
 }
 
-/// A page of rows.
+/// A page of rows that were given up, as `list_dead_blob_deletions` answers it.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobDeletionPage {
     /// The rows.

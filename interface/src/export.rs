@@ -5,7 +5,7 @@ use candid::{CandidType, Principal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-/// How far a reader of `export_blocks` is: everything before this place was handed out.
+/// How far a reader of `export_blocks` is: everything before this point was handed out.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ExportCursor {
     /// The number of the block that was read last.
@@ -171,7 +171,7 @@ pub enum AckError {
         /// The hash of the chain's block.
         expected: BlockHash,
     },
-    /// The block's record cannot be decoded; a later one can be acknowledged.
+    /// The block's header cannot be decoded; a later block can be acknowledged.
     Corrupt,
 }
 

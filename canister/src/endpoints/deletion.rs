@@ -92,9 +92,9 @@ fn increment_blob_deletion_retry(id: u64, max_retries: u32) -> Result<BlobDeleti
     message(|state, now| state.deletions.increment(id, max_retries, now))
 }
 
-/// Says what became of deletions that were not leased; a blob worker's. 10,000 numbers at most; those that the message had
-/// no room for are `remaining`. A row that is completed is unknown to a repeated call and passed over; one that failed
-/// counts again.
+/// Says what became of deletions that were not leased; a blob worker's. 10,000 numbers at most; those that the message
+/// had no room for are `remaining`. A row that is completed is unknown to a repeated call, which changes nothing of it;
+/// one that failed counts again.
 #[candid_method(update)]
 #[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDeletions, BlobDeletionError> {
@@ -104,8 +104,8 @@ fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDe
     })
 }
 
-/// Leases rows whose height has come; a blob worker's. None where nothing is due. The same caller with the same `request`
-/// gets the same lease again while it is live.
+/// Leases rows whose height has come; a blob worker's. None where nothing is due. There are 256 leases at most. The
+/// same caller with the same `request` gets the same lease again while it is live.
 #[candid_method(update)]
 #[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn acquire_blob_deletion_batch(arg: AcquireBlobDeletions) -> Result<Option<BlobDeletionLease>, BlobDeletionError> {

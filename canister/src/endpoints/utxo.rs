@@ -149,8 +149,9 @@ fn utxo_preserve(arg: UtxoPreserveBatch) -> Batch<Result<bool, UtxoError>> {
     batch(0, &arg.txids, |store, txid, _| store.preserve(txid, arg.until))
 }
 
-/// Begins the upload of a transaction that is longer than a message, 32 MiB at most; a producer's, who has one open. The
-/// same upload begun again answers its progress. `utxo_create` with `Uploaded` makes the record.
+/// Begins the upload of a transaction that is longer than a message, 32 MiB at most; a producer's, who has one open, as
+/// 64 producers may at a time. The same upload begun again answers its progress. `utxo_create` with `Uploaded` makes
+/// the record.
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, TransactionUploadError> {
@@ -160,8 +161,8 @@ fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, Trans
     begun
 }
 
-/// Stores a chunk of the caller's upload, in any order; a producer's. The same chunk again answers `Ok`; other bytes in its
-/// place are refused.
+/// Stores a chunk of the caller's upload, in any order; a producer's. The same chunk again answers `Ok`; other bytes
+/// under the same number are refused.
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_put_transaction_chunk(arg: PutTransactionChunk) -> Result<UploadProgress, TransactionUploadError> {
