@@ -82,6 +82,15 @@ enum Beat {
     All,
 }
 
+/// Until when timers stand still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// Until a firing of the net, or a call, finds more liquid cycles than `min_liquid_cycles`.
+    UntilTheNet,
+    /// Until a call finds cycles for two calls of a timer: the net stands still, too.
+    UntilACall,
+}
+
 thread_local! {
     /// Which timers run.
     static BEAT: Cell<Beat> = const { Cell::new(Beat::All) };
@@ -125,8 +134,17 @@ fn arm_net() {
 /// Stops timers that the balance does not pay for, and starts them where it does again; and takes a sample. Each message that changes
 /// something calls it: of a top-up no code of the canister is told.
 pub fn watch_cycles() {
-    history::note();
     judge(runtime::liquid_cycles());
+    history::note();
+}
+
+/// Whether timers stand still for want of cycles, as far as the last message saw it.
+pub fn pause() -> Option<Pause> {
+    match BEAT.get() {
+        Beat::All => None,
+        Beat::Net => Some(Pause::UntilTheNet),
+        Beat::None => Some(Pause::UntilACall),
+    }
 }
 
 /// Stops, or starts, timers by what is liquid.

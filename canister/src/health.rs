@@ -3,6 +3,7 @@
 //! What is wrong is found anew by whoever asks. Since when is noted by messages and ticks that run anyway, with the sample that they take
 //! (`history`), unless what is wrong knows it itself. Sentences say nothing of balances: anybody may read them.
 
+use crate::daemon::Pause;
 use crate::history::Since;
 use crate::memory::{self, GrowError, WASM_PAGE, growth};
 use crate::prune::Due;
@@ -118,6 +119,16 @@ fn of(code: ProblemCode) -> (Severity, &'static str) {
     }
 }
 
+/// Liquid cycles as the message of a timer sees them, by which the daemon goes: cycles for its execution are set aside, and a query's are
+/// not. A call sets aside somewhat more than a message.
+fn liquid_in_a_timer() -> u128 {
+    let liquid = runtime::liquid_cycles();
+    match runtime::in_replicated_execution() {
+        true => liquid,
+        false => liquid.saturating_sub(runtime::timer_call_cycles()),
+    }
+}
+
 /// Seconds in words: the two largest units.
 pub fn duration(secs: u64) -> String {
     let all = [(secs / 86_400, "d"), (secs / 3_600 % 24, "h"), (secs / 60 % 60, "min"), (secs % 60, "s")];
@@ -151,15 +162,25 @@ pub fn refusal(why: impl Into<UtxoRefusal>) -> String {
 
 impl State {
     fn cycles(&self, found: &mut Vec<Finding>) {
-        let (liquid, a_call) = (runtime::liquid_cycles(), runtime::timer_call_cycles());
-        if liquid < self.config.min_liquid_cycles {
-            let message = "liquid cycles are below min_liquid_cycles: the pruner is paused";
-            found.push(finding(ProblemCode::CyclesLow, message));
-        }
-        if liquid < 3 * a_call {
-            let message = "liquid cycles pay for less than two calls of a timer: no timer runs";
-            found.push(finding(ProblemCode::TimersStopped, message));
-        }
+        let (liquid, a_call) = (liquid_in_a_timer(), runtime::timer_call_cycles());
+        let low = match daemon::pause() {
+            _ if liquid < self.config.min_liquid_cycles => {
+                Some("liquid cycles are below min_liquid_cycles: the pruner is paused")
+            }
+            Some(Pause::UntilTheNet) => {
+                Some("liquid cycles were below min_liquid_cycles: the pruner is paused, and looks within ten minutes")
+            }
+            Some(Pause::UntilACall) | None => None,
+        };
+        found.extend(low.map(|message| finding(ProblemCode::CyclesLow, message)));
+        let stopped = match daemon::pause() {
+            _ if liquid < 2 * a_call => Some("liquid cycles pay for less than two calls of a timer: no timer runs"),
+            Some(Pause::UntilACall) => {
+                Some("liquid cycles paid for less than two calls of a timer: no timer runs until a call starts them")
+            }
+            Some(Pause::UntilTheNet) | None => None,
+        };
+        found.extend(stopped.map(|message| finding(ProblemCode::TimersStopped, message)));
         let (pages, mib) = (AHEAD_BUCKETS * memory::BUCKET / WASM_PAGE, (AHEAD_BUCKETS * memory::BUCKET) >> 20);
         match growth::refusal(pages) {
             Some(GrowError::LowCycles { .. }) => {
@@ -298,6 +319,42 @@ mod tests {
         said.sort();
         all.sort();
         assert_eq!(said, all);
+    }
+
+    /// A query's liquid cycles are more than those of the timer's message, by which the daemon goes.
+    #[test]
+    fn cycles_are_low_as_the_daemon_sees_them() {
+        use crate::runtime::native;
+        use crate::state;
+        use coppice_interface::{CanisterArg, ConfigChange, InitArg};
+        native::reset();
+        memory::forget();
+        crate::logs::forget();
+        state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
+        let change = ConfigChange { min_liquid_cycles: Some(1_000_000_000_000), ..ConfigChange::default() };
+        state::mutate(|state| state.set_config("set_config", &change)).unwrap();
+        daemon::arm();
+        let a_call = native::with(|world| world.timer_call_cycles);
+        let codes = |liquid: u128, replicated: bool| -> Vec<ProblemCode> {
+            native::with(|world| (world.liquid_cycles, world.replicated) = (liquid, replicated));
+            let problems = state::read(State::health).problems;
+            problems.into_iter().map(|problem| problem.code).filter(|code| *code != ProblemCode::GrowthUnpaid).collect()
+        };
+        let min = 1_000_000_000_000;
+        assert_eq!(codes(min + a_call, false), []);
+        assert_eq!(codes(min + a_call - 1, false), [ProblemCode::CyclesLow]);
+        assert_eq!((codes(min, true), codes(min - 1, true)), (vec![], vec![ProblemCode::CyclesLow]));
+        assert_eq!(codes(3 * a_call, false), [ProblemCode::CyclesLow]);
+        let stopped = [ProblemCode::CyclesLow, ProblemCode::TimersStopped];
+        assert_eq!((codes(3 * a_call - 1, false), codes(2 * a_call - 1, true)), (stopped.to_vec(), stopped.to_vec()));
+        // After a top-up the daemon stands still until the net, or a call, looks again: not all is well until then.
+        for (liquid, code) in [(min - 1, ProblemCode::CyclesLow), (9, ProblemCode::TimersStopped)] {
+            native::with(|world| world.liquid_cycles = liquid);
+            daemon::watch_cycles();
+            assert_eq!(codes(u128::MAX, false), [code]);
+            daemon::watch_cycles();
+            assert_eq!(codes(u128::MAX, false), []);
+        }
     }
 
     #[test]
