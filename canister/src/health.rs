@@ -14,8 +14,12 @@ use coppice_interface::{Health, HeldBy, Problem, ProblemCode, Severity, UtxoRefu
 const NS: u64 = 1_000_000_000;
 /// Buckets of memory whose growth is looked ahead to.
 const AHEAD_BUCKETS: u64 = 4;
-/// Share of `max_stable_pages` that is to be left.
+/// Share of `max_stable_pages` that is to be left, or reusable.
 const LEFT: u64 = 20;
+
+/// What to do where the cap on memory is near, or reached.
+const CAP_ACTION: &str =
+    "Raise max_stable_pages (set_config), or have less kept (set_prune_policy): new blobs take what pruned ones leave.";
 
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,13 +76,13 @@ fn of(code: ProblemCode) -> (Severity, &'static str) {
         Code::TimersStopped => {
             (Critical, "Top the canister up; then call any update with a role, which starts the timers again.")
         }
-        Code::GrowthUnpaid => (Critical, "Top the canister up before the next append is refused."),
+        Code::GrowthUnpaid => (Critical, "Top the canister up before an append that needs memory to grow is refused."),
         Code::ReservationLimit => (
             Critical,
             "Raise reserved_cycles_limit of the canister on the platform, then in set_config; or have less kept before memory grows.",
         ),
-        Code::MemoryNearCap => (Warning, "Raise max_stable_pages (set_config), or have less kept (set_prune_policy)."),
-        Code::MemoryAtCap => (Critical, "Raise max_stable_pages (set_config), or have less kept (set_prune_policy)."),
+        Code::MemoryNearCap => (Warning, CAP_ACTION),
+        Code::MemoryAtCap => (Critical, CAP_ACTION),
         Code::Damaged => (
             Critical,
             "Read the log (get_logs), which names each; feed what is lost again where it is needed; then acknowledge_faults with \
@@ -184,14 +188,15 @@ impl State {
         let (pages, mib) = (AHEAD_BUCKETS * memory::BUCKET / WASM_PAGE, (AHEAD_BUCKETS * memory::BUCKET) >> 20);
         match growth::refusal(pages) {
             Some(GrowError::LowCycles { .. }) => {
-                let message =
-                    format!("cycles are missing for stable memory to grow by {mib} MiB: appends will be refused");
+                let message = format!(
+                    "cycles are missing for stable memory to grow by {mib} MiB: what needs that will be refused"
+                );
                 found.push(finding(ProblemCode::GrowthUnpaid, message));
             }
             Some(GrowError::ReservedCyclesLimit { .. }) => {
                 let message = format!(
-                    "for stable memory to grow by {mib} MiB more cycles than reserved_cycles_limit would be reserved: appends will \
-                     be refused"
+                    "for stable memory to grow by {mib} MiB more cycles than reserved_cycles_limit would be reserved: what needs that \
+                     will be refused"
                 );
                 found.push(finding(ProblemCode::ReservationLimit, message));
             }
@@ -202,15 +207,21 @@ impl State {
     fn cap(&self) -> Option<Finding> {
         let (billed, cap) = (memory::billed_pages(), self.config.max_stable_pages);
         let (bucket, left) = (memory::BUCKET / WASM_PAGE, cap.saturating_sub(billed));
+        let reusable = self.blobs.reusable_bytes() / WASM_PAGE;
         let said = |code, what: &str| {
             finding(
                 code,
-                format!("stable memory {what} max_stable_pages: {billed} of {cap} pages of 64 KiB are billed"),
+                format!(
+                    "stable memory {what} max_stable_pages: {billed} of {cap} pages of 64 KiB are billed, and new blobs can take \
+                     {reusable} of them"
+                ),
             )
         };
         match left {
-            _ if left < bucket => Some(said(ProblemCode::MemoryAtCap, "has reached")),
-            _ if left < (AHEAD_BUCKETS * bucket).max(cap / LEFT) => {
+            _ if left < bucket && reusable < AHEAD_BUCKETS * bucket => {
+                Some(said(ProblemCode::MemoryAtCap, "has reached"))
+            }
+            _ if left.saturating_add(reusable) < (AHEAD_BUCKETS * bucket).max(cap / LEFT) => {
                 Some(said(ProblemCode::MemoryNearCap, "comes near"))
             }
             _ => None,
