@@ -30,11 +30,13 @@ pub struct Finding {
     pub message: String,
     /// Since when, in nanoseconds since the Unix epoch, where that is known.
     pub since: Option<u64>,
+    /// What to do, where that is not the same for all of its code.
+    pub action: Option<&'static str>,
 }
 
 /// Something that is wrong, which does not know since when.
 pub fn finding(code: ProblemCode, message: impl Into<String>) -> Finding {
-    Finding { code, message: message.into(), since: None }
+    Finding { code, message: message.into(), since: None, action: None }
 }
 
 impl Finding {
@@ -164,6 +166,24 @@ pub fn refusal(why: impl Into<UtxoRefusal>) -> String {
     }
 }
 
+/// What to do where parents are not preserved for this reason, if it is not the record that is looked at. The parents are whole: to set the
+/// record aside would have them pruned.
+pub fn remedy(why: impl Into<UtxoRefusal>) -> Option<&'static str> {
+    match why.into() {
+        UtxoRefusal::LowCycles { .. } => {
+            Some("Top the canister up; then notify_block, or prune_utxos with the height.")
+        }
+        UtxoRefusal::ReservedCyclesLimit { .. } => Some(
+            "Raise reserved_cycles_limit of the canister on the platform, then in set_config; then notify_block, or prune_utxos with the \
+             height.",
+        ),
+        UtxoRefusal::OutOfSpace => Some(
+            "Raise max_stable_pages (set_config), or have less kept (set_prune_policy); then notify_block, or prune_utxos with the height.",
+        ),
+        _ => None,
+    }
+}
+
 impl State {
     fn cycles(&self, found: &mut Vec<Finding>) {
         let (liquid, a_call) = (liquid_in_a_timer(), runtime::timer_call_cycles());
@@ -287,8 +307,9 @@ impl State {
     /// Whether all is well.
     pub fn health(&self) -> Health {
         let now = runtime::time_ns();
-        let problem = |Finding { code, message, since }: Finding| {
-            let (severity, action) = of(code);
+        let problem = |Finding { code, message, since, action }: Finding| {
+            let (severity, usual) = of(code);
+            let action = action.unwrap_or(usual);
             let since = since.or_else(|| self.history.since.of(code)).unwrap_or(now);
             Problem { code, severity, message, since: since.min(now), action: action.into() }
         };

@@ -221,6 +221,24 @@ fn nothing_public_says_what_the_balance_is() {
 }
 
 #[test]
+fn what_to_do_where_parents_are_not_preserved_is_said_by_the_reason() {
+    fresh();
+    for (error, action) in [
+        (UtxoError::LowCycles { missing: 1 }, "Top the canister up;"),
+        (UtxoError::ReservedCyclesLimit { missing: 1 }, "Raise reserved_cycles_limit"),
+        (UtxoError::OutOfSpace, "Raise max_stable_pages"),
+        (UtxoError::Corrupt { why: "magic".into() }, "set_aside_unmined(slot)"),
+    ] {
+        fail_to_preserve(error.clone());
+        let problems = read(State::health).problems;
+        let found = problems.iter().find(|problem| problem.code == ProblemCode::PreservationBlocked).unwrap();
+        assert!(found.action.contains(action), "{error:?}: {found:?}");
+        let aside = found.action.contains("set_aside_unmined");
+        assert_eq!(aside, matches!(error, UtxoError::Corrupt { .. }), "{error:?}: {found:?}");
+    }
+}
+
+#[test]
 fn the_log_is_public_by_a_setting_only_and_is_asked_as_other_canisters_are() {
     fresh();
     let at = |ns: u64| native::with(|world| world.time_ns = ns);

@@ -4,7 +4,7 @@ use super::UtxoPruner;
 use super::run::At;
 use crate::audit::{Fields, field};
 use crate::deletion::DeletionQueue;
-use crate::health::{Finding, finding, refusal};
+use crate::health::{Finding, finding, refusal, remedy};
 use crate::utxo_pruner::settings::Settings as _;
 use coppice_interface::{
     ProblemCode, UtxoBlockAssemblyState, UtxoBlockedBy, UtxoError, UtxoJobEnd, UtxoPassedOver, UtxoPruneCounts,
@@ -136,7 +136,8 @@ impl UtxoPruner {
         }
         if let Some(blocked) = &stored.blocked_by {
             let message = format!("UTXO records are not pruned: {}", cannot_preserve(blocked));
-            found.push(finding(ProblemCode::PreservationBlocked, message));
+            let action = remedy(blocked.error.clone());
+            found.push(Finding { action, ..finding(ProblemCode::PreservationBlocked, message) });
         }
         if let Some((id, phase)) = stored.trapped {
             let message = format!(
