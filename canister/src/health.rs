@@ -99,9 +99,10 @@ fn of(code: ProblemCode) -> (Severity, &'static str) {
         Code::RecordsPassedOver => {
             (Warning, "Look at get_pruner_status; retry_record(slot) has a record looked at again.")
         }
-        Code::UnminedSetAside => {
-            (Notice, "Their parents are not preserved: set their transactions as mined, or create them again.")
-        }
+        Code::UnminedSetAside => (
+            Notice,
+            "Their parents are not preserved: set their transactions as mined, or create them again; then retry_record(slot).",
+        ),
         Code::PreservationBlocked => {
             (Critical, "Look at blocked_by of get_pruner_status; set_aside_unmined(slot) goes on without that record.")
         }
@@ -224,6 +225,7 @@ impl State {
         }
     }
 
+    /// Billed pages never become fewer: what blobs leave is taken by new ones, so it counts as what is left.
     fn cap(&self) -> Option<Finding> {
         let (billed, cap) = (memory::billed_pages(), self.config.max_stable_pages);
         let (bucket, left) = (memory::BUCKET / WASM_PAGE, cap.saturating_sub(billed));
