@@ -262,14 +262,22 @@ fn the_log_is_public_by_a_setting_only_and_is_asked_as_other_canisters_are() {
     };
     let numbers = |url: &str| lines(url).into_iter().map(|(number, _)| number).collect::<Vec<_>>();
     assert_eq!(numbers("/logs"), [0, 1, 2, 3, 4]);
-    assert_eq!(numbers("/logs?sort=desc&time=1001"), [4, 3, 2]);
+    // As the minters of ckBTC and ckETH have it: a line of that very moment is among them, and with a moment the newest is first.
+    assert_eq!(numbers("/logs?sort=desc&time=1001"), [4, 3, 2, 1]);
+    assert_eq!(numbers("/logs?sort=asc&time=1001"), [1, 2, 3, 4]);
+    assert_eq!(numbers("/logs?time=1003"), [4, 3]);
+    assert_eq!(numbers("/logs?time=0"), [4, 3, 2, 1, 0]);
+    assert_eq!(numbers("/logs?sort=up"), [0, 1, 2, 3, 4]);
+    assert_eq!(numbers("/logs?sort=up&time=1003"), [4, 3]);
+    assert_eq!(numbers("/logs?sort=desc"), [4, 3, 2, 1, 0]);
+    for all in ["/logs?priority=loud", "/logs?priority=", "/logs?priority=debug"] {
+        assert_eq!(numbers(all), [0, 1, 2, 3, 4], "{all}");
+    }
     assert_eq!(numbers("/logs?priority=error"), [0, 2, 4]);
     assert_eq!(numbers("/logs?priority=P1&time=1002"), [3]);
     assert_eq!(lines("/logs?priority=Info")[0].1, "Info");
     assert_eq!(numbers(&format!("/logs?time={}", u64::MAX)), [] as [u64; 0]);
-    for bad in
-        ["/logs?priority=loud", "/logs?priority=", "/logs?time=-1", "/logs?time=18446744073709551616", "/logs?sort=up"]
-    {
+    for bad in ["/logs?time=-1", "/logs?time=18446744073709551616", "/logs?time=", "/logs?time=now&priority=error"] {
         assert_eq!(get(bad).0, 400, "{bad}");
     }
     // What a line says is text, and no part of the page.
@@ -277,15 +285,75 @@ fn the_log_is_public_by_a_setting_only_and_is_asked_as_other_canisters_are() {
     assert!(page.contains("&lt;b&gt;&quot;4&quot;&lt;/b&gt;") && !page.contains("<b>\"4"));
 }
 
+/// Numbers of the lines that are said, and how many are left out.
+fn said(url: &str) -> (Vec<u64>, u64) {
+    let (status, body) = get(url);
+    assert!(status == 200 && body.len() < 2_000_000, "{status}: {}", body.len());
+    let value: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let entries = value["entries"].as_array().unwrap();
+    (entries.iter().map(|entry| entry["counter"].as_u64().unwrap()).collect(), value["left_out"].as_u64().unwrap())
+}
+
 #[test]
 fn the_longest_log_fits_a_reply() {
     fresh();
     let change = ConfigChange { public_logs: Some(true), ..ConfigChange::default() };
     mutate(|state| state.set_config("set_config", &change)).unwrap();
-    (0..1_000).for_each(|_| crate::logs::error(&"\u{1}".repeat(1_000)));
-    let (status, body) = get("/logs");
-    assert!(status == 200 && body.len() < 1_900_000, "{}", body.len());
-    assert!(serde_json::from_str::<serde_json::Value>(&body).unwrap()["entries"].as_array().unwrap().len() > 200);
+    assert_eq!(said("/logs"), (vec![], 0));
+    (0..1_500).for_each(|_| crate::logs::error(&"x".repeat(1_000)));
+    assert_eq!(said("/logs"), ((500..1_500).collect(), 0));
+    assert_eq!(said("/logs?sort=desc"), ((500..1_500).rev().collect(), 0));
+}
+
+#[test]
+fn who_polls_a_log_of_lines_that_are_longer_in_json_gets_all_of_it() {
+    fresh();
+    let change = ConfigChange { public_logs: Some(true), ..ConfigChange::default() };
+    mutate(|state| state.set_config("set_config", &change)).unwrap();
+    for number in 0..1_000 {
+        native::with(|world| world.time_ns = 1_000 + number);
+        // Each character takes six.
+        crate::logs::error(&"\u{1}".repeat(1_000));
+    }
+    let (newest, left_out) = said("/logs?sort=desc");
+    assert!(newest.len() > 300 && newest.len() as u64 + left_out == 1_000, "{}", newest.len());
+    assert_eq!(newest, (0..1_000).rev().take(newest.len()).collect::<Vec<_>>());
+    let (mut all, mut from) = (Vec::new(), 0);
+    for calls in 1.. {
+        let (lines, left_out) = said(&format!("/logs?sort=asc&time={from}"));
+        let heard = all.last().copied();
+        all.extend(lines.into_iter().filter(|line| heard != Some(*line)));
+        from = 1_000 + all.last().unwrap();
+        if left_out == 0 {
+            break;
+        }
+        assert!(calls < 5);
+    }
+    assert_eq!(all, (0..1_000).collect::<Vec<u64>>());
+}
+
+#[test]
+fn the_page_says_whether_appends_go_on() {
+    fresh();
+    let sub = || {
+        let page = get("/").1;
+        let (_, after) = page.split_once("</h1><p>").expect("a verdict");
+        after.split_once("</p>").expect("it ends").0.to_string()
+    };
+    assert_eq!(sub(), "Nothing needs you. Appends go on.");
+    let append = |number| {
+        mutate(|state| {
+            let (block, admission) = (crate::testing::block(number, &[], 10), state.admission());
+            state.chain.append(&mut state.blobs, &block, &admission, runtime::time_secs()).unwrap();
+        });
+    };
+    (0..3).for_each(append);
+    let policy = PrunePolicyArg { retain_blocks: Some(1), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
+    mutate(|state| {
+        state.set_prune_policy(&policy).unwrap();
+        state.set_pruning_enabled(false).unwrap();
+    });
+    assert_eq!(sub(), "Appends go on. Below is what to do.");
 }
 
 #[test]
