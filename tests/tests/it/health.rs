@@ -158,6 +158,12 @@ fn an_exporter_that_holds_pruning_is_named_with_the_time_to_emergency() {
     assert!(problem.message.contains("emergency water in about "), "{problem:?}");
     let since = coppice.prune_status().backlog.held_since.unwrap();
     assert_eq!(problem.since, since * NS);
+    // An upgrade begins anew to measure how fast the chain grows.
+    coppice.upgrade();
+    raised(&coppice, ProblemCode::ExportHeld, Severity::Warning, "to emergency water is not known yet");
+    coppice.pass(600);
+    coppice.pass(600);
+    raised(&coppice, ProblemCode::ExportHeld, Severity::Warning, "emergency water is not coming nearer");
     coppice.ack(Who::Exporter, 9, &hash(9)).unwrap();
     coppice.pass(60);
     cleared(&coppice, ProblemCode::ExportHeld);
