@@ -132,7 +132,7 @@ fn arm_net() {
 }
 
 /// Stops timers that the balance does not pay for, and starts them where it does again; and takes a sample. Each message that changes
-/// something calls it: of a top-up no code of the canister is told.
+/// something calls it: of a top-up no code of the canister is told. Ticks take the sample behind their work.
 pub fn watch_cycles() {
     judge(runtime::liquid_cycles());
     history::note();
@@ -343,10 +343,11 @@ pub fn arm_deletions() {
 /// What a firing for the deletion queue does: leases that have expired are over, and rows wait again.
 pub fn tick_deletions() {
     DELETIONS_AT.set(None);
-    watch_cycles();
+    judge(runtime::liquid_cycles());
     let now = runtime::time_ns();
     state::mutate(|state| state.deletions.tick(now));
     arm_deletions();
+    history::note();
 }
 
 /// Wakes the timers where one is overdue by more than an interval. The platform's timer is gone after a trap in
@@ -399,7 +400,7 @@ fn tick_net() {
 /// What a firing for blocks does: drop uploads that nobody goes on with, then one bounded run if one is due. Then it is settled
 /// when the next one comes. `at`: when this one was to fire.
 pub fn tick(at: u64) {
-    watch_cycles();
+    judge(runtime::liquid_cycles());
     let now = runtime::time_ns();
     if ARMED.get().is_some_and(|armed| armed <= now) {
         ARMED.set(None);
@@ -421,12 +422,14 @@ pub fn tick(at: u64) {
     });
     arm_uploads();
     arm_deletions();
+    // What the tick has pruned is no backlog any more.
+    history::note();
     count(Hot::TimerBlocks, runtime::instructions());
 }
 
 /// What a firing for records does: a part of the job, if there is one.
 pub fn tick_records() {
-    watch_cycles();
+    judge(runtime::liquid_cycles());
     let low_on_cycles = BEAT.get() != Beat::All;
     // Where growing traps, so would each firing of an interval timer.
     growth::put_off(|| {
@@ -437,6 +440,7 @@ pub fn tick_records() {
     });
     arm_growth();
     arm_records();
+    history::note();
     count(Hot::TimerRecords, runtime::instructions());
 }
 
