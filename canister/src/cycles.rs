@@ -12,11 +12,20 @@ use std::cell::Cell;
 /// Calls of a timer that the balance must pay for: the firing, the call that it makes to itself, and one for what a message takes meanwhile.
 const CALLS: u128 = 3;
 
+/// Until when timers stand still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// Until a firing of the net, or a call, finds more liquid cycles than `min_liquid_cycles`.
+    UntilTheNet,
+    /// Until a call finds cycles for timers: the net stands still, too.
+    UntilACall,
+}
+
 thread_local! {
     /// What a call of a timer sets aside.
     static A_CALL: Cell<u128> = const { Cell::new(0) };
-    /// Timers were stopped, as the balance did not pay for them.
-    static STOPPED: Cell<bool> = const { Cell::new(false) };
+    /// Timers stand still, as the last message saw it.
+    static PAUSE: Cell<Option<Pause>> = const { Cell::new(None) };
     /// Calls of timers under way: this one, whose work the message does, and those of others that fire with it; 0 in other messages.
     static IN_TIMERS: Cell<u32> = const { Cell::new(0) };
 }
@@ -52,28 +61,27 @@ pub fn pay_timers(liquid: u128) -> bool {
     liquid.saturating_sub(not_sure) >= CALLS * A_CALL.get()
 }
 
-/// Notes that timers were stopped, as the balance does not pay for them, or run again.
-pub fn note_stopped(stopped: bool) {
-    STOPPED.set(stopped);
+/// Notes that timers stand still, or run again.
+pub fn note_pause(pause: Option<Pause>) {
+    PAUSE.set(pause);
 }
 
-/// Whether timers were stopped. Nobody tells a canister that it has cycles again: it stays so until a message that may change something
-/// asks.
-pub fn are_timers_stopped() -> bool {
-    STOPPED.get()
+/// Whether timers stand still. Nobody tells a canister that it has cycles again: it stays so until a message asks.
+pub fn pause() -> Option<Pause> {
+    PAUSE.get()
 }
 
 /// Whether so few cycles are liquid that pruning pauses.
 pub fn are_low(min_liquid_cycles: u128) -> bool {
     let liquid = between_messages();
-    liquid < min_liquid_cycles || !pay_timers(liquid) || are_timers_stopped()
+    liquid < min_liquid_cycles || !pay_timers(liquid) || pause().is_some()
 }
 
-/// Forgets what a call sets aside, and that timers were stopped, as an upgrade does.
+/// Forgets what a call sets aside, and that timers stand still, as an upgrade does.
 #[cfg(test)]
 pub fn forget() {
     A_CALL.set(0);
-    STOPPED.set(false);
+    PAUSE.set(None);
 }
 
 #[cfg(test)]
@@ -115,9 +123,9 @@ mod tests {
         assert!(in_three(5 * a_call) && !in_three(5 * a_call - 1));
         native::with(|world| world.liquid_cycles = 5 * a_call);
         assert!(are_low(5 * a_call + 1) && !are_low(5 * a_call));
-        note_stopped(true);
+        note_pause(Some(Pause::UntilTheNet));
         assert!(are_low(0));
-        note_stopped(false);
+        note_pause(None);
         native::with(|world| world.liquid_cycles = 3 * a_call - 1);
         assert!(are_low(0), "no timer runs");
         forget();

@@ -10,6 +10,7 @@
 //! Timers are lost on an upgrade, so they are armed at installation and after an upgrade. Missed intervals are replayed by
 //! `ic-cdk-timers`; a firing with nothing to do costs little.
 
+use crate::cycles::Pause;
 #[cfg(any(target_family = "wasm", test))]
 use crate::health::refusal;
 use crate::memory::growth;
@@ -147,7 +148,7 @@ impl Firing {
 /// Starts the timers for blocks, and looks soon whether there is anything to do.
 pub fn arm() {
     BEAT.set(Beat::All);
-    cycles::note_stopped(false);
+    cycles::note_pause(None);
     ARMED.set(None);
     GROWTH_AT.set(None);
     arm_net();
@@ -163,10 +164,10 @@ fn arm_net() {
 }
 
 /// Stops timers that the balance does not pay for, and starts them where it does again; and takes a sample. Each message that changes
-/// something calls it: of a top-up no code of the canister is told.
+/// something calls it: of a top-up no code of the canister is told. Ticks take the sample behind their work.
 pub fn watch_cycles() {
-    history::note();
     judge(0);
+    history::note();
 }
 
 /// Stops, or starts, timers by what is liquid between messages, of which so much is set aside beyond what any message sets aside.
@@ -181,7 +182,11 @@ fn judge(set_aside: u128) {
     };
     let before = BEAT.replace(beat);
     if beat != before {
-        cycles::note_stopped(beat == Beat::None);
+        cycles::note_pause(match beat {
+            Beat::All => None,
+            Beat::Net => Some(Pause::UntilTheNet),
+            Beat::None => Some(Pause::UntilACall),
+        });
         change_beat(before, beat);
     }
 }
@@ -369,10 +374,11 @@ pub fn arm_deletions() {
 pub fn tick_deletions() {
     Firing::Deletions.work(|| {
         DELETIONS_AT.set(None);
-        watch_cycles();
+        judge(0);
         let now = runtime::time_ns();
         state::mutate(|state| state.deletions.tick(now));
         arm_deletions();
+        history::note();
     });
 }
 
@@ -435,7 +441,7 @@ fn fire(timer: Firing, at: u64) {
 }
 
 fn tick_blocks(at: u64) {
-    watch_cycles();
+    judge(0);
     let now = runtime::time_ns();
     if ARMED.get().is_some_and(|armed| armed <= now) {
         ARMED.set(None);
@@ -457,12 +463,14 @@ fn tick_blocks(at: u64) {
     });
     arm_uploads();
     arm_deletions();
+    // What the tick has pruned is no backlog any more.
+    history::note();
 }
 
 /// What a firing for records does: a part of the job, if there is one.
 pub fn tick_records() {
     Firing::Records.work(|| {
-        watch_cycles();
+        judge(0);
         let low_on_cycles = BEAT.get() != Beat::All;
         // Where growing traps, so would each firing of an interval timer.
         growth::put_off(|| {
@@ -473,6 +481,7 @@ pub fn tick_records() {
         });
         arm_growth();
         arm_records();
+        history::note();
     });
     count(Hot::TimerRecords, runtime::instructions());
 }

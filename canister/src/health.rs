@@ -3,6 +3,7 @@
 //! What is wrong is found anew by whoever asks. Since when is noted by messages and ticks that run anyway, with the sample that they take
 //! (`history`), unless what is wrong knows it itself. Sentences say nothing of balances: anybody may read them.
 
+use crate::cycles::Pause;
 use crate::history::Since;
 use crate::memory::{self, GrowError, WASM_PAGE, growth};
 use crate::prune::Due;
@@ -13,8 +14,12 @@ use coppice_interface::{Health, HeldBy, Problem, ProblemCode, Severity, UtxoRefu
 const NS: u64 = 1_000_000_000;
 /// Buckets of memory whose growth is looked ahead to.
 const AHEAD_BUCKETS: u64 = 4;
-/// Share of `max_stable_pages` that is to be left.
+/// Share of `max_stable_pages` that is to be left, or reusable.
 const LEFT: u64 = 20;
+
+/// What to do where the cap on memory is near, or reached.
+const CAP_ACTION: &str =
+    "Raise max_stable_pages (set_config), or have less kept (set_prune_policy): new blobs take what pruned ones leave.";
 
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,11 +30,13 @@ pub struct Finding {
     pub message: String,
     /// Since when, in nanoseconds since the Unix epoch, where that is known.
     pub since: Option<u64>,
+    /// What to do, where that is not the same for all of its code.
+    pub action: Option<&'static str>,
 }
 
 /// Something that is wrong, which does not know since when.
 pub fn finding(code: ProblemCode, message: impl Into<String>) -> Finding {
-    Finding { code, message: message.into(), since: None }
+    Finding { code, message: message.into(), since: None, action: None }
 }
 
 impl Finding {
@@ -71,13 +78,13 @@ fn of(code: ProblemCode) -> (Severity, &'static str) {
         Code::TimersStopped => {
             (Critical, "Top the canister up; then call any update with a role, which starts the timers again.")
         }
-        Code::GrowthUnpaid => (Critical, "Top the canister up before the next append is refused."),
+        Code::GrowthUnpaid => (Critical, "Top the canister up before an append that needs memory to grow is refused."),
         Code::ReservationLimit => (
             Critical,
             "Raise reserved_cycles_limit of the canister on the platform, then in set_config; or have less kept before memory grows.",
         ),
-        Code::MemoryNearCap => (Warning, "Raise max_stable_pages (set_config), or have less kept (set_prune_policy)."),
-        Code::MemoryAtCap => (Critical, "Raise max_stable_pages (set_config), or have less kept (set_prune_policy)."),
+        Code::MemoryNearCap => (Warning, CAP_ACTION),
+        Code::MemoryAtCap => (Critical, CAP_ACTION),
         Code::Damaged => (
             Critical,
             "Read the log (get_logs), which names each; feed what is lost again where it is needed; then acknowledge_faults with \
@@ -92,9 +99,10 @@ fn of(code: ProblemCode) -> (Severity, &'static str) {
         Code::RecordsPassedOver => {
             (Warning, "Look at get_pruner_status; retry_record(slot) has a record looked at again.")
         }
-        Code::UnminedSetAside => {
-            (Notice, "Their parents are not preserved: set their transactions as mined, or create them again.")
-        }
+        Code::UnminedSetAside => (
+            Notice,
+            "Their parents are not preserved: set their transactions as mined, or create them again; then retry_record(slot).",
+        ),
         Code::PreservationBlocked => {
             (Critical, "Look at blocked_by of get_pruner_status; set_aside_unmined(slot) goes on without that record.")
         }
@@ -149,32 +157,55 @@ pub fn refusal(why: impl Into<UtxoRefusal>) -> String {
     }
 }
 
+/// What to do where parents are not preserved for this reason, if it is not the record that is looked at. The parents are whole: to set the
+/// record aside would have them pruned.
+pub fn remedy(why: impl Into<UtxoRefusal>) -> Option<&'static str> {
+    match why.into() {
+        UtxoRefusal::LowCycles { .. } => {
+            Some("Top the canister up; then notify_block, or prune_utxos with the height.")
+        }
+        UtxoRefusal::ReservedCyclesLimit { .. } => Some(
+            "Raise reserved_cycles_limit of the canister on the platform, then in set_config; then notify_block, or prune_utxos with the \
+             height.",
+        ),
+        UtxoRefusal::OutOfSpace => Some(
+            "Raise max_stable_pages (set_config), or have less kept (set_prune_policy); then notify_block, or prune_utxos with the height.",
+        ),
+        _ => None,
+    }
+}
+
 impl State {
     fn cycles(&self, found: &mut Vec<Finding>) {
-        let liquid = cycles::between_messages();
-        if liquid < self.config.min_liquid_cycles {
-            let message = "liquid cycles are below min_liquid_cycles: the pruner is paused";
-            found.push(finding(ProblemCode::CyclesLow, message));
-        }
-        if !cycles::pay_timers(liquid) {
-            let message = "liquid cycles do not pay for timers: none runs";
-            found.push(finding(ProblemCode::TimersStopped, message));
-        } else if cycles::are_timers_stopped() {
-            let message =
-                "no timer runs: cycles were missing, and no message with a role has come since there are some again";
-            found.push(finding(ProblemCode::TimersStopped, message));
-        }
+        let (liquid, pause) = (cycles::between_messages(), cycles::pause());
+        let low = if liquid < self.config.min_liquid_cycles {
+            Some("liquid cycles are below min_liquid_cycles: the pruner is paused")
+        } else if pause == Some(Pause::UntilTheNet) {
+            Some("liquid cycles were below min_liquid_cycles: the pruner is paused, and looks within ten minutes")
+        } else {
+            None
+        };
+        found.extend(low.map(|message| finding(ProblemCode::CyclesLow, message)));
+        let stopped = if !cycles::pay_timers(liquid) {
+            Some("liquid cycles do not pay for timers: none runs")
+        } else if pause == Some(Pause::UntilACall) {
+            Some("liquid cycles did not pay for timers: none runs until a call of somebody with a role starts them")
+        } else {
+            None
+        };
+        found.extend(stopped.map(|message| finding(ProblemCode::TimersStopped, message)));
         let (pages, mib) = (AHEAD_BUCKETS * memory::BUCKET / WASM_PAGE, (AHEAD_BUCKETS * memory::BUCKET) >> 20);
         match growth::refusal(pages) {
             Some(GrowError::LowCycles { .. }) => {
-                let message =
-                    format!("cycles are missing for stable memory to grow by {mib} MiB: appends will be refused");
+                let message = format!(
+                    "cycles are missing for stable memory to grow by {mib} MiB: what needs that will be refused"
+                );
                 found.push(finding(ProblemCode::GrowthUnpaid, message));
             }
             Some(GrowError::ReservedCyclesLimit { .. }) => {
                 let message = format!(
-                    "for stable memory to grow by {mib} MiB more cycles than reserved_cycles_limit would be reserved: appends will \
-                     be refused"
+                    "for stable memory to grow by {mib} MiB more cycles than reserved_cycles_limit would be reserved: what needs that \
+                     will be refused"
                 );
                 found.push(finding(ProblemCode::ReservationLimit, message));
             }
@@ -182,18 +213,25 @@ impl State {
         }
     }
 
+    /// Billed pages never become fewer: what blobs leave is taken by new ones, so it counts as what is left.
     fn cap(&self) -> Option<Finding> {
         let (billed, cap) = (memory::billed_pages(), self.config.max_stable_pages);
         let (bucket, left) = (memory::BUCKET / WASM_PAGE, cap.saturating_sub(billed));
+        let reusable = self.blobs.reusable_bytes() / WASM_PAGE;
         let said = |code, what: &str| {
             finding(
                 code,
-                format!("stable memory {what} max_stable_pages: {billed} of {cap} pages of 64 KiB are billed"),
+                format!(
+                    "stable memory {what} max_stable_pages: {billed} of {cap} pages of 64 KiB are billed, and new blobs can take \
+                     {reusable} of them"
+                ),
             )
         };
         match left {
-            _ if left < bucket => Some(said(ProblemCode::MemoryAtCap, "has reached")),
-            _ if left < (AHEAD_BUCKETS * bucket).max(cap / LEFT) => {
+            _ if left < bucket && reusable < AHEAD_BUCKETS * bucket => {
+                Some(said(ProblemCode::MemoryAtCap, "has reached"))
+            }
+            _ if left.saturating_add(reusable) < (AHEAD_BUCKETS * bucket).max(cap / LEFT) => {
                 Some(said(ProblemCode::MemoryNearCap, "comes near"))
             }
             _ => None,
@@ -261,8 +299,9 @@ impl State {
     /// Whether all is well.
     pub fn health(&self) -> Health {
         let now = runtime::time_ns();
-        let problem = |Finding { code, message, since }: Finding| {
-            let (severity, action) = of(code);
+        let problem = |Finding { code, message, since, action }: Finding| {
+            let (severity, usual) = of(code);
+            let action = action.unwrap_or(usual);
             let since = since.or_else(|| self.history.since.of(code)).unwrap_or(now);
             Problem { code, severity, message, since: since.min(now), action: action.into() }
         };
@@ -304,6 +343,42 @@ mod tests {
         said.sort();
         all.sort();
         assert_eq!(said, all);
+    }
+
+    /// An update sees fewer liquid cycles than a query, and a timer's work fewer still: all go by what is liquid between messages.
+    #[test]
+    fn cycles_are_low_as_the_daemon_sees_them() {
+        use crate::runtime::native;
+        use crate::state;
+        use coppice_interface::{CanisterArg, ConfigChange, InitArg};
+        native::reset();
+        memory::forget();
+        crate::logs::forget();
+        state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
+        let change = ConfigChange { min_liquid_cycles: Some(1_000_000_000_000), ..ConfigChange::default() };
+        state::mutate(|state| state.set_config("set_config", &change)).unwrap();
+        daemon::arm();
+        let a_call = native::with(|world| world.timer_call_cycles);
+        let codes = |liquid: u128, replicated: bool| -> Vec<ProblemCode> {
+            native::with(|world| (world.liquid_cycles, world.replicated) = (liquid, replicated));
+            let problems = state::read(State::health).problems;
+            problems.into_iter().map(|problem| problem.code).filter(|code| *code != ProblemCode::GrowthUnpaid).collect()
+        };
+        let min = 1_000_000_000_000;
+        assert_eq!(codes(min, false), []);
+        assert_eq!(codes(min - 1, false), [ProblemCode::CyclesLow]);
+        assert_eq!((codes(min - a_call, true), codes(min - a_call - 1, true)), (vec![], vec![ProblemCode::CyclesLow]));
+        assert_eq!(codes(3 * a_call, false), [ProblemCode::CyclesLow]);
+        let stopped = [ProblemCode::CyclesLow, ProblemCode::TimersStopped];
+        assert_eq!((codes(3 * a_call - 1, false), codes(2 * a_call - 1, true)), (stopped.to_vec(), stopped.to_vec()));
+        // After a top-up the daemon stands still until the net, or a call, looks again: not all is well until then.
+        for (liquid, code) in [(min - a_call - 1, ProblemCode::CyclesLow), (9, ProblemCode::TimersStopped)] {
+            native::with(|world| world.liquid_cycles = liquid);
+            daemon::watch_cycles();
+            assert_eq!(codes(u128::MAX, false), [code]);
+            daemon::watch_cycles();
+            assert_eq!(codes(u128::MAX, false), []);
+        }
     }
 
     #[test]

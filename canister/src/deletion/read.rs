@@ -144,26 +144,22 @@ impl DeletionQueue {
 
     fn metrics(&self) -> Vec<Metric> {
         let counters = self.store.as_ref().map(|store| store.root.counters).unwrap_or_default();
-        let metric = |name: &str, value: u64| Metric {
-            name: format!("pruner_blob_deletion_{name}"),
-            labels: Vec::new(),
-            value: value as f64,
-        };
+        let metric = |name: &str, value: u64| Metric { name: name.into(), labels: Vec::new(), value: value as f64 };
         vec![
-            metric("scheduled_total", counters.scheduled),
-            metric("cancelled_total", counters.cancelled),
-            metric("processed_total", counters.processed),
-            metric("not_found_total", counters.not_found),
-            metric("errors_total", counters.errors),
-            metric("duration_seconds_sum", counters.seconds),
-            metric("duration_seconds_count", counters.completed),
-            metric("pending", self.pending_count()),
-            metric("dead", self.dead_count()),
-            metric("given_up_total", counters.given_up),
-            metric("leases_acquired_total", counters.acquired),
-            metric("leases_extended_total", counters.extended),
-            metric("leases_completed_total", counters.completed),
-            metric("leases_expired_total", counters.expired),
+            metric("pruner_blob_deletion_scheduled_total", counters.scheduled),
+            metric("pruner_blob_deletion_cancelled_total", counters.cancelled),
+            metric("pruner_blob_deletion_processed_total", counters.processed),
+            metric("pruner_blob_deletion_not_found_total", counters.not_found),
+            metric("pruner_blob_deletion_errors_total", counters.errors),
+            metric("pruner_blob_deletion_duration_seconds_sum", counters.seconds),
+            metric("pruner_blob_deletion_duration_seconds_count", counters.completed),
+            metric("pruner_blob_deletion_pending", self.pending_count()),
+            metric("coppice_pruner_blob_deletion_dead", self.dead_count()),
+            metric("coppice_pruner_blob_deletion_given_up_total", counters.given_up),
+            metric("coppice_pruner_blob_deletion_leases_acquired_total", counters.acquired),
+            metric("coppice_pruner_blob_deletion_leases_extended_total", counters.extended),
+            metric("coppice_pruner_blob_deletion_leases_completed_total", counters.completed),
+            metric("coppice_pruner_blob_deletion_leases_expired_total", counters.expired),
         ]
     }
 }

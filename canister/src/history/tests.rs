@@ -1,8 +1,8 @@
 use super::*;
 use crate::memory;
 use crate::runtime::native;
-use crate::state::{self, read};
-use coppice_interface::{CanisterArg, InitArg};
+use crate::state::{self, mutate, read};
+use coppice_interface::{CanisterArg, InitArg, PrunePolicyArg};
 
 const NS: u64 = 1_000_000_000;
 /// A moment on a whole month's place.
@@ -74,6 +74,25 @@ fn a_clock_that_is_set_back_or_far_ahead_leaves_samples_that_are_right() {
     at(T + 120);
     note();
     assert_eq!(times(Span::Day, T + 120), [T, T + 60, T + 120]);
+}
+
+/// What a tick prunes in the message that takes the sample is no backlog any more.
+#[test]
+fn a_tick_takes_its_sample_behind_its_work() {
+    fresh();
+    let policy = PrunePolicyArg { retain_blocks: Some(1), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
+    mutate(|state| state.set_prune_policy(&policy)).unwrap();
+    for number in 0..5 {
+        mutate(|state| {
+            let (block, admission) = (crate::testing::block(number, &[], 10), state.admission());
+            state.chain.append(&mut state.blobs, &block, &admission, runtime::time_secs()).unwrap();
+        });
+    }
+    assert!(read(|state| state.sample_now(T, state.due().as_ref())).backlog > 0);
+    at(T + 60);
+    crate::daemon::tick(runtime::time_ns());
+    let last = read(|state| state.history.samples(Span::Day, T + 60)).pop().unwrap();
+    assert_eq!((last.at, last.backlog, last.pruned > 0), (T + 60, 0, true));
 }
 
 #[test]

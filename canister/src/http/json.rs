@@ -6,8 +6,8 @@ use crate::state::State;
 use coppice_interface::{LogEntry, LogPriority, Problem};
 use serde_json::{Value, json};
 
-/// Bytes of an answer's lines: a reply has 2 MiB.
-const MAX_LINES: usize = 1_500_000;
+/// Bytes of an answer's lines: an update call's reply has 2 MiB.
+const MAX_LINES: usize = 1_900_000;
 
 fn bytes(value: &Value) -> Vec<u8> {
     let mut bytes = value.to_string().into_bytes();
@@ -37,6 +37,7 @@ pub fn health(state: &State) -> Answer {
     Answer::json(if health.healthy { 200 } else { 503 }, bytes(&value))
 }
 
+/// None: all, as for any other name.
 fn priority(name: &str) -> Option<LogPriority> {
     // Other canisters count their priorities, or name them.
     let all = [
@@ -57,42 +58,44 @@ fn entry(entry: &LogEntry) -> Value {
     })
 }
 
-/// `/logs?priority=error&time=NANOSECONDS&sort=asc|desc`: lines of a priority, or of all; later than a moment; the oldest or the newest
-/// first, where nobody says otherwise the oldest.
+/// `/logs?priority=error&time=NANOSECONDS&sort=asc|desc`, as minters have it: lines of a priority, or of all where there is none of this name;
+/// at or after a moment; the oldest or the newest first, where nobody says so the oldest without a moment, and the newest with one.
+///
+/// Of more than a reply holds the last in this order are left out, and `left_out` says how many: with `sort=asc` who polls goes on with the
+/// `timestamp` of the last line, and hears that one again.
 pub fn logs(state: &State, parameters: &Parameters) -> Answer {
     if !state.config.public_logs {
         let why = "the log is not public: set_config(record { public_logs = opt true }) makes it so, and get_logs is for observers\n";
         return Answer::text(403, why);
     }
-    let bad = |what: &str| Answer::text(400, format!("{what}\n"));
-    let priority = match parameters.get("priority").map(priority) {
-        Some(None) => return bad("priority is error or info"),
-        given => given.flatten(),
-    };
-    let Ok(time) = parameters.get("time").map_or(Ok(0), str::parse::<u64>) else {
-        return bad("time is nanoseconds since the Unix epoch");
-    };
+    let time = parameters.get("time").map(str::parse::<u64>);
+    if let Some(Err(_)) = time {
+        return Answer::text(400, "time is nanoseconds since the Unix epoch\n");
+    }
     let oldest_first = match parameters.get("sort") {
-        None | Some("asc") => true,
+        Some("asc") => true,
         Some("desc") => false,
-        Some(_) => return bad("sort is asc or desc"),
+        _ => time.is_none(),
     };
-    let newest = logs::page(priority, None, logs::MAX_PAGE).entries;
-    let mut room = MAX_LINES;
-    let mut lines: Vec<Value> = newest
-        .iter()
-        .filter(|line| line.time > time)
-        .take_while(|line| {
-            // A character of the text may take six in JSON.
-            let needed = 6 * line.message.len() + 200;
-            let fits = room >= needed;
-            room = room.saturating_sub(needed);
-            fits
-        })
-        .map(entry)
-        .collect();
+    let from = time.and_then(Result::ok).unwrap_or(0);
+    let mut lines = logs::page(parameters.get("priority").and_then(priority), None, logs::MAX_PAGE).entries;
+    lines.retain(|line| line.time >= from);
     if oldest_first {
         lines.reverse();
     }
-    Answer::json(200, bytes(&json!({ "entries": lines })))
+    let mut text = String::from("{\"entries\":[");
+    let mut said = 0;
+    for line in &lines {
+        let line = entry(line).to_string();
+        if text.len() + line.len() > MAX_LINES {
+            break;
+        }
+        if said > 0 {
+            text.push(',');
+        }
+        text.push_str(&line);
+        said += 1;
+    }
+    text.push_str(&format!("],\"left_out\":{}}}\n", lines.len() - said));
+    Answer::json(200, text.into_bytes())
 }

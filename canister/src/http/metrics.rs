@@ -1,5 +1,4 @@
-//! `/metrics`: the text that Prometheus scrapes. Figures of the pruner of UTXO records and of the deletion queue have the names that the
-//! documents give them, all others begin with `coppice_`. Units are base units. There is no balance among them.
+//! `/metrics`: the text that Prometheus scrapes. Figures to which the documents give names have those, all others begin with `coppice_`. Units are base units. There is no balance among them.
 
 use super::Answer;
 use crate::chain::ChainState;
@@ -26,13 +25,13 @@ enum Kind {
     Sum,
 }
 
-/// The figures with the documents' names: what they are, in a sentence.
-const DOCUMENTED: [(&str, Kind, &str); 28] = [
+/// The figures of the services of the documents, of which most have their names from there: what they are, in a sentence.
+const SERVICES: [(&str, Kind, &str); 28] = [
     ("pruner_duration_seconds", Kind::Sum, "Seconds across ticks that the phases of jobs took."),
     ("utxo_cleanup_batch_duration_seconds", Kind::Sum, "Seconds across ticks that chunks of records took."),
     ("pruner_skipped_total", Kind::Counter, "Triggers that pruned nothing, by reason."),
     ("pruner_errors_total", Kind::Counter, "What failed, by operation."),
-    ("utxo_pruner_records_skipped_total", Kind::Counter, "Records that were looked at and kept, by reason."),
+    ("coppice_utxo_pruner_records_skipped_total", Kind::Counter, "Records that were looked at and kept, by reason."),
     ("pruner_processed_total", Kind::Counter, "Records that were looked at."),
     ("pruner_current_height", Kind::Gauge, "Height up to which records were pruned."),
     ("pruner_active", Kind::Gauge, "Jobs that run."),
@@ -43,7 +42,11 @@ const DOCUMENTED: [(&str, Kind, &str); 28] = [
         Kind::Counter,
         "Transactions in the blob store that went with their records.",
     ),
-    ("utxo_pruner_parents_preserved_total", Kind::Counter, "Parents of old unmined transactions that were preserved."),
+    (
+        "coppice_utxo_pruner_parents_preserved_total",
+        Kind::Counter,
+        "Parents of old unmined transactions that were preserved.",
+    ),
     ("pruner_blob_deletion_scheduled_total", Kind::Counter, "Blobs outside that were scheduled to be deleted."),
     ("pruner_blob_deletion_cancelled_total", Kind::Counter, "Blobs outside whose deletion was cancelled."),
     ("pruner_blob_deletion_processed_total", Kind::Counter, "Blobs outside that were deleted."),
@@ -51,13 +54,13 @@ const DOCUMENTED: [(&str, Kind, &str); 28] = [
     ("pruner_blob_deletion_errors_total", Kind::Counter, "Tries to delete a blob outside that failed."),
     ("pruner_blob_deletion_duration_seconds", Kind::Sum, "Seconds from the acquisition of a lease to its completion."),
     ("pruner_blob_deletion_pending", Kind::Gauge, "Blobs outside that are to be deleted."),
-    ("pruner_blob_deletion_dead", Kind::Gauge, "Blobs outside that were given up."),
-    ("pruner_blob_deletion_given_up_total", Kind::Counter, "Blobs outside that were ever given up."),
-    ("pruner_blob_deletion_leases_acquired_total", Kind::Counter, "Leases that were acquired."),
-    ("pruner_blob_deletion_leases_extended_total", Kind::Counter, "Leases that were extended."),
-    ("pruner_blob_deletion_leases_completed_total", Kind::Counter, "Leases that were completed."),
-    ("pruner_blob_deletion_leases_expired_total", Kind::Counter, "Leases that expired."),
-    // Not in the documents, and of the same services.
+    ("coppice_pruner_blob_deletion_dead", Kind::Gauge, "Blobs outside that were given up."),
+    ("coppice_pruner_blob_deletion_given_up_total", Kind::Counter, "Blobs outside that were ever given up."),
+    ("coppice_pruner_blob_deletion_leases_acquired_total", Kind::Counter, "Leases that were acquired."),
+    ("coppice_pruner_blob_deletion_leases_extended_total", Kind::Counter, "Leases that were extended."),
+    ("coppice_pruner_blob_deletion_leases_completed_total", Kind::Counter, "Leases that were completed."),
+    ("coppice_pruner_blob_deletion_leases_expired_total", Kind::Counter, "Leases that expired."),
+    // Not among what Candid answers as metrics.
     (
         "coppice_pruner_ticks_total",
         Kind::Counter,
@@ -97,9 +100,9 @@ impl Text {
         Ok(())
     }
 
-    /// Figures that have their names from the documents, those of one name together.
-    fn documented(&mut self, metrics: &[Metric]) -> io::Result<()> {
-        for (name, kind, help) in DOCUMENTED {
+    /// Figures of the documents' services, those of one name together.
+    fn services(&mut self, metrics: &[Metric]) -> io::Result<()> {
+        for (name, kind, help) in SERVICES {
             let of = |suffix: &str| {
                 metrics.iter().filter(move |m| m.name.strip_suffix(suffix) == Some(name)).collect::<Vec<_>>()
             };
@@ -300,7 +303,7 @@ impl Text {
             plain("coppice_pruner_persisted_height", f64::from(metrics.last_persisted_height.unwrap_or(0))),
         ]);
         metrics.metrics.extend(state.deletions.status().metrics);
-        self.documented(&metrics.metrics)
+        self.services(&metrics.metrics)
     }
 }
 
@@ -330,9 +333,48 @@ pub fn answer(state: &State) -> Answer {
 mod tests {
     use super::*;
 
+    /// What the documents name, histograms without their suffixes.
+    const DOCUMENTED: [&str; 17] = [
+        "pruner_duration_seconds",
+        "pruner_skipped_total",
+        "pruner_errors_total",
+        "pruner_processed_total",
+        "pruner_current_height",
+        "pruner_active",
+        "utxo_cleanup_batch_duration_seconds",
+        "utxo_pruner_records_deleted_total",
+        "utxo_pruner_parents_updated_total",
+        "utxo_pruner_external_files_deleted_total",
+        "pruner_blob_deletion_scheduled_total",
+        "pruner_blob_deletion_cancelled_total",
+        "pruner_blob_deletion_processed_total",
+        "pruner_blob_deletion_not_found_total",
+        "pruner_blob_deletion_errors_total",
+        "pruner_blob_deletion_duration_seconds",
+        "pruner_blob_deletion_pending",
+    ];
+
+    #[test]
+    fn the_documents_names_are_unchanged_and_all_others_are_the_canisters() {
+        let (own, named): (Vec<&str>, Vec<&str>) =
+            SERVICES.iter().map(|(name, _, _)| *name).partition(|name| name.starts_with("coppice_"));
+        let sorted =
+            |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<std::collections::BTreeSet<_>>();
+        assert_eq!(sorted(&named), sorted(&DOCUMENTED));
+        assert_eq!(named.len() + own.len(), SERVICES.len());
+        runtime::native::reset();
+        crate::memory::forget();
+        crate::state::init(None).unwrap();
+        let text = crate::state::read(|state| String::from_utf8(encode(state).unwrap()).unwrap());
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+        let (own, named): (Vec<&str>, Vec<&str>) = types.partition(|name| name.starts_with("coppice_"));
+        assert!(own.len() > 30);
+        assert_eq!(sorted(&named), sorted(&DOCUMENTED));
+    }
+
     /// A figure whose name is not in the table would be left out.
     #[test]
-    fn every_figure_with_a_documents_name_is_known() {
+    fn every_figure_of_the_services_is_known() {
         runtime::native::reset();
         crate::memory::forget();
         crate::state::init(None).unwrap();
@@ -340,7 +382,7 @@ mod tests {
             let mut all = state.utxo_pruner.status(&state.config.utxo, &state.deletions).metrics;
             all.extend(state.deletions.status().metrics);
             let known = |name: &str| {
-                DOCUMENTED.iter().any(|(known, kind, _)| match kind {
+                SERVICES.iter().any(|(known, kind, _)| match kind {
                     Kind::Sum => name.strip_suffix("_sum").or(name.strip_suffix("_count")) == Some(known),
                     _ => name == *known,
                 })

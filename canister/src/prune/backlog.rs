@@ -34,6 +34,11 @@ impl Rates {
         self.samples.push_back(Sample { at: now, pruned: state.pruned_blocks, appended: state.appended_blocks });
     }
 
+    /// Whether something was noted before `now`, in Unix seconds: an upgrade begins anew.
+    pub fn are_known(&self, now: u64) -> bool {
+        self.samples.front().is_some_and(|first| first.at < now)
+    }
+
     /// Blocks pruned and appended an hour; 0 where nothing was noted yet.
     pub fn per_hour(&self, state: &ChainState, now: u64) -> (u64, u64) {
         let Some(first) = self.samples.front().filter(|first| first.at < now) else { return (0, 0) };
@@ -52,10 +57,11 @@ mod tests {
         let mut rates = Rates::default();
         let state =
             |pruned_blocks, appended_blocks| ChainState { pruned_blocks, appended_blocks, ..ChainState::default() };
-        assert_eq!(rates.per_hour(&state(5, 5), 100), (0, 0));
+        assert_eq!((rates.per_hour(&state(5, 5), 100), rates.are_known(100)), ((0, 0), false));
         rates.note(&state(0, 0), 100);
         rates.note(&state(9, 9), 159);
         assert_eq!(rates.per_hour(&state(10, 20), 100), (0, 0), "no time has passed");
+        assert_eq!((rates.are_known(100), rates.are_known(101)), (false, true));
         assert_eq!(rates.per_hour(&state(10, 20), 200), (360, 720));
         for minute in 1..100 {
             rates.note(&state(minute, 2 * minute), 100 + 60 * minute);

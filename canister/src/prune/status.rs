@@ -154,6 +154,9 @@ impl Pruner {
         }
         let emergency = match Self::until_emergency(status) {
             Some(secs) => format!("emergency water in about {}", duration(secs)),
+            None if status.water_marks.is_some() && !self.rates.are_known(runtime::time_secs()) => {
+                "how long it is to emergency water is not known yet".into()
+            }
             None if status.water_marks.is_some() => "emergency water is not coming nearer".into(),
             None => "no capacity limit is set".into(),
         };

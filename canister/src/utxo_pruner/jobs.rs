@@ -1,5 +1,6 @@
 //! Jobs that ended: a ring in stable memory, so that ending one costs the same however many there are.
 
+use super::status::job_without_cycles;
 use crate::logs;
 use crate::memory::{Region, cell};
 use coppice_interface::{UtxoPruneJob, UtxoPruneJobPage};
@@ -43,7 +44,10 @@ impl Ended {
     /// The jobs that ended before the `before`th, the last first.
     fn backwards(self, cells: &Region, before: u64) -> impl Iterator<Item = (u64, UtxoPruneJob)> {
         let kept = self.oldest..before.min(self.count);
-        kept.rev().filter_map(|which| Some((which, cell::load(cells, slot_of(which), MAGIC, VERSION).ok()??)))
+        kept.rev().filter_map(|which| {
+            let job = cell::load(cells, slot_of(which), MAGIC, VERSION).ok()??;
+            Some((which, job_without_cycles(job)))
+        })
     }
 
     /// One of the jobs that ended last.

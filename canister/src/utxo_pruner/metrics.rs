@@ -50,7 +50,9 @@ impl UtxoPruner {
             ("record", totals.record_errors),
         ];
         all.extend(
-            kept.map(|(reason, count)| metric("utxo_pruner_records_skipped_total", &[("reason", reason)], count)),
+            kept.map(|(reason, count)| {
+                metric("coppice_utxo_pruner_records_skipped_total", &[("reason", reason)], count)
+            }),
         );
         let plain = [
             ("pruner_processed_total", totals.processed),
@@ -59,7 +61,7 @@ impl UtxoPruner {
             ("utxo_pruner_records_deleted_total", totals.records_deleted),
             ("utxo_pruner_parents_updated_total", totals.parents_updated),
             ("utxo_pruner_external_files_deleted_total", totals.external_files_deleted),
-            ("utxo_pruner_parents_preserved_total", totals.parents_preserved),
+            ("coppice_utxo_pruner_parents_preserved_total", totals.parents_preserved),
         ];
         all.extend(plain.map(|(name, value)| metric(name, &[], value)));
         all

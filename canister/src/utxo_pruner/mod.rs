@@ -144,7 +144,8 @@ impl UtxoPruner {
     pub fn open(cells: Rc<Region>) -> Result<Self, String> {
         let load = |magic| cell::load::<Stored>(&cells, cell::UTXO_PRUNER, magic, VERSION);
         let stored = load(MAGIC).or_else(|why| load(MAGIC_BEFORE).map_err(|_| why))?;
-        let stored = stored.unwrap_or_default();
+        let mut stored = stored.unwrap_or_default();
+        stored.blocked_by = stored.blocked_by.map(status::without_cycles);
         Ok(Self { cells, stored, ticks: 0, next_tick: 0, paused: false })
     }
 

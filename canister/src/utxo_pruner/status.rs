@@ -4,11 +4,11 @@ use super::UtxoPruner;
 use super::run::At;
 use crate::audit::{Fields, field};
 use crate::deletion::DeletionQueue;
-use crate::health::{Finding, finding, refusal};
+use crate::health::{Finding, finding, refusal, remedy};
 use crate::utxo_pruner::settings::Settings as _;
 use coppice_interface::{
-    ProblemCode, UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPassedOver, UtxoPruneCounts, UtxoPruneJob,
-    UtxoPruneJobPage, UtxoPrunerStatus, UtxoSettings,
+    ProblemCode, UtxoBlockAssemblyState, UtxoBlockedBy, UtxoError, UtxoJobEnd, UtxoPassedOver, UtxoPruneCounts,
+    UtxoPruneJob, UtxoPruneJobPage, UtxoPrunerStatus, UtxoSettings,
 };
 
 fn passed_over(at: &At) -> UtxoPassedOver {
@@ -19,6 +19,23 @@ fn passed_over(at: &At) -> UtxoPassedOver {
 pub fn cannot_preserve(blocked: &UtxoBlockedBy) -> String {
     let why = refusal(blocked.error.clone());
     format!("parents of the unmined record in slot {} cannot be preserved: {why}", blocked.slot)
+}
+
+/// Why parents were not preserved, as a job keeps it: everybody may read jobs, and how many cycles are missing gives the balance away.
+pub fn without_cycles(mut blocked: UtxoBlockedBy) -> UtxoBlockedBy {
+    if let UtxoError::LowCycles { missing } | UtxoError::ReservedCyclesLimit { missing } = &mut blocked.error {
+        *missing = 0;
+    }
+    blocked
+}
+
+/// The same of a job, as code before this one may have kept it.
+pub fn job_without_cycles(mut job: UtxoPruneJob) -> UtxoPruneJob {
+    job.end = job.end.map(|end| match end {
+        UtxoJobEnd::PreserveParents(blocked) => UtxoJobEnd::PreserveParents(without_cycles(blocked)),
+        other => other,
+    });
+    job
 }
 
 /// Adds to `counts` what has become more since `before`.
@@ -119,7 +136,8 @@ impl UtxoPruner {
         }
         if let Some(blocked) = &stored.blocked_by {
             let message = format!("UTXO records are not pruned: {}", cannot_preserve(blocked));
-            found.push(finding(ProblemCode::PreservationBlocked, message));
+            let action = remedy(blocked.error.clone());
+            found.push(Finding { action, ..finding(ProblemCode::PreservationBlocked, message) });
         }
         if let Some((id, phase)) = stored.trapped {
             let message = format!(

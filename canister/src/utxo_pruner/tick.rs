@@ -1,6 +1,7 @@
 //! What a firing of the timer does: a part of a job, within a budget (`pruner-service.md` 2.3, 2.7).
 
 use super::run::{At, Budget, Terms};
+use super::status::{cannot_preserve, without_cycles};
 use super::{MAX_PASSED_OVER, Records, Stored, UtxoPruner};
 use crate::marker::{self, Turn};
 use crate::utxo::{Cursor, Watch};
@@ -209,12 +210,17 @@ impl UtxoPruner {
                 self.stored.running = Some(job);
             }
             Err(end) => {
-                let why = match &end {
+                let (end, why) = match end {
                     UtxoJobEnd::PreserveParents(blocked) => {
+                        let blocked = without_cycles(blocked);
                         self.stored.blocked_by = Some(blocked.clone());
-                        super::status::cannot_preserve(blocked)
+                        let why = cannot_preserve(&blocked);
+                        (UtxoJobEnd::PreserveParents(blocked), why)
                     }
-                    other => format!("{other:?}"),
+                    other => {
+                        let why = format!("{other:?}");
+                        (other, why)
+                    }
                 };
                 logs::error(&format!("pruner: job {} failed: {why}", job.id));
                 self.stored.failed += 1;

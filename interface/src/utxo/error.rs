@@ -204,12 +204,12 @@ pub enum UtxoError {
     OutOfSpace,
     /// The balance would not pay for growing.
     LowCycles {
-        /// The number of cycles that are missing.
+        /// The number of cycles that are missing; 0 in what a job says, as everybody may read that.
         missing: u128,
     },
     /// Growing would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
     ReservedCyclesLimit {
-        /// The number of cycles by which the limit would be passed.
+        /// The number of cycles by which the limit would be passed; 0 in what a job says, as everybody may read that.
         missing: u128,
     },
     /// The record cannot be decoded; nothing is assumed of it.

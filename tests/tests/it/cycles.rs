@@ -453,6 +453,8 @@ fn health_as_an_update_says_what_a_query_says() {
     configure(&coppice, ConfigChange { min_liquid_cycles: Some(T), ..ConfigChange::default() }).unwrap();
     for (liquid, low) in [(990, true), (1_005, false), (1_030, false), (1_060, false)] {
         set_liquid(&coppice, &host, liquid * G);
+        coppice.operator().acknowledge_faults(0u64).told();
+        set_liquid(&coppice, &host, liquid * G);
         coppice.ic.tick();
         let query = problems(&coppice);
         let bytes = candid::encode_args(()).unwrap();

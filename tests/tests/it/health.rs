@@ -158,6 +158,12 @@ fn an_exporter_that_holds_pruning_is_named_with_the_time_to_emergency() {
     assert!(problem.message.contains("emergency water in about "), "{problem:?}");
     let since = coppice.prune_status().backlog.held_since.unwrap();
     assert_eq!(problem.since, since * NS);
+    // An upgrade begins anew to measure how fast the chain grows.
+    coppice.upgrade();
+    raised(&coppice, ProblemCode::ExportHeld, Severity::Warning, "to emergency water is not known yet");
+    coppice.pass(600);
+    coppice.pass(600);
+    raised(&coppice, ProblemCode::ExportHeld, Severity::Warning, "emergency water is not coming nearer");
     coppice.ack(Who::Exporter, 9, &hash(9)).unwrap();
     coppice.pass(60);
     cleared(&coppice, ProblemCode::ExportHeld);
@@ -225,6 +231,18 @@ fn the_cap_is_near_and_then_reached() {
     // A twentieth of a large cap is to be left.
     cap(8_192_000);
     cleared(&coppice, ProblemCode::MemoryNearCap);
+    // What is billed never becomes less, and what pruned blocks leave is taken anew.
+    cap(billed);
+    raised(&coppice, ProblemCode::MemoryAtCap, Severity::Critical, "of them");
+    let few = PrunePolicyArg { retain_blocks: Some(10), ..PrunePolicyArg::default() };
+    coppice.set_policy(policy(few)).unwrap();
+    (0..5).for_each(|_| coppice.pass(60));
+    let storage = coppice.storage();
+    assert!(storage.billed_bytes >> 16 == billed && storage.reusable_bytes > 100 << 20, "{storage:?}");
+    cleared(&coppice, ProblemCode::MemoryAtCap);
+    cleared(&coppice, ProblemCode::MemoryNearCap);
+    coppice.append_plain(number..number + 20, 1_900_000);
+    assert_eq!(coppice.storage().billed_bytes >> 16, billed);
 }
 
 #[test]

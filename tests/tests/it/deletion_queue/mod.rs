@@ -74,7 +74,12 @@ pub fn status(coppice: &Coppice) -> BlobDeletionStatus {
 
 fn metric(coppice: &Coppice, name: &str) -> f64 {
     let metrics = status(coppice).metrics;
-    metrics.iter().find(|metric| metric.name == format!("pruner_blob_deletion_{name}")).expect(name).value
+    let ends = format!("pruner_blob_deletion_{name}");
+    metrics
+        .iter()
+        .find(|metric| metric.name.strip_prefix("coppice_").unwrap_or(&metric.name) == ends)
+        .expect(name)
+        .value
 }
 
 /// The document's table: 1,001 calls, 2 and 2 for a thousand deletions, counted from what was executed.

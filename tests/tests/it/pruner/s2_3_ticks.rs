@@ -266,7 +266,7 @@ fn s2_3_phase_2_6_metrics_have_their_names_and_count() {
         ("pruner_processed_total", 7.0),
         ("utxo_pruner_records_deleted_total", 7.0),
         ("utxo_pruner_parents_updated_total", 1.0),
-        ("utxo_pruner_parents_preserved_total", 1.0),
+        ("coppice_utxo_pruner_parents_preserved_total", 1.0),
         ("utxo_pruner_external_files_deleted_total", 0.0),
     ] {
         assert_eq!(world.metric(name, None), count, "{name}");

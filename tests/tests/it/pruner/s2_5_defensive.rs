@@ -70,7 +70,7 @@ fn s2_5_2_a_child_without_a_record_is_not_stable() {
     }
     assert_eq!(world.heights(&parent).0, Some(20), "it is looked at again after so many blocks");
     for (reason, count) in [("child_absent", 2.0), ("child_unmined", 0.0), ("child_recent", 0.0)] {
-        assert_eq!(world.metric("utxo_pruner_records_skipped_total", Some(reason)), count);
+        assert_eq!(world.metric("coppice_utxo_pruner_records_skipped_total", Some(reason)), count);
     }
 }
 
