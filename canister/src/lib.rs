@@ -9,6 +9,7 @@ pub mod audit;
 pub mod blob;
 pub mod chain;
 pub mod config;
+pub mod cycles;
 pub mod daemon;
 pub mod deletion;
 mod endpoints;

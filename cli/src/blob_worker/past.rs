@@ -10,6 +10,8 @@ use std::collections::HashMap;
 
 /// How often a blob fails alone, while others of its store go, until that counts against it.
 pub const ALONE: u32 = 3;
+/// More refused blobs than these, where nothing goes, are the store's doing.
+pub const FEW: usize = 10;
 /// Blobs that are remembered at most. Where more would be, all are forgotten, and found again.
 const REMEMBERED: usize = 100_000;
 
@@ -41,12 +43,15 @@ pub struct Past {
     allowed: u64,
     /// What it refuses, and how many of these leases there were before.
     refused: HashMap<u64, u64>,
+    /// Blobs of the last lease that went back as they were, and of which it failed or refused a request, then or before. They come again at
+    /// once, and must not fill a lease, or nothing else is in it that could go.
+    pub held_up: usize,
 }
 
 impl Past {
-    /// Blobs that come again and again as they are. They must not fill a lease, or nothing else is in it that could go.
-    pub fn held_up(&self) -> usize {
-        self.suspects.len() + self.refused.len()
+    /// Whether a request for a blob failed before, or was refused.
+    pub fn is_known(&self, id: u64) -> bool {
+        self.suspects.contains_key(&id) || self.refused.contains_key(&id)
     }
 
     /// The requests for blobs: those of which nothing is known first, so many at a time; the others behind them, those that failed most
@@ -90,15 +95,23 @@ impl Past {
         self.allowed += 1;
     }
 
-    /// The store refuses a blob. Answers whether that is the blob's failure: it is where the store allows something else in this lease, or
-    /// has done so since it refused this blob first. A store that allows nothing, or nothing any more, refuses the worker.
-    pub fn is_refused(&mut self, id: u64, others_go: bool) -> bool {
+    /// The store refuses a blob, one of so many in this lease. Answers whether that is the blob's failure: it is where the store allowed
+    /// something else in a lease before, that in which it refused this blob first or a later one. What it allows in this lease may have
+    /// come when it was no longer read-only. Where it allows nothing in this lease and refuses more than [`FEW`], it has become so. Then
+    /// it refuses the worker.
+    pub fn is_refused(&mut self, id: u64, others_go: bool, many: usize) -> bool {
         self.suspects.remove(&id);
         if self.refused.len() >= REMEMBERED && !self.refused.contains_key(&id) {
             self.refused.clear();
         }
         let before = self.allowed.saturating_sub(u64::from(others_go));
-        *self.refused.entry(id).or_insert(before) < self.allowed
+        match self.refused.get(&id) {
+            Some(first) => *first < before && (others_go || many <= FEW),
+            None => {
+                self.refused.insert(id, before);
+                false
+            }
+        }
     }
 }
 
@@ -142,19 +155,21 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_the_stores_until_it_has_allowed_something_else_since() {
+    fn a_refusal_is_the_blobs_the_second_time_where_others_went_and_not_many_are_refused() {
         let mut past = Past::default();
-        assert!(!past.is_refused(1, false) && !past.is_refused(1, false), "it may be read-only");
+        assert!(!past.is_refused(1, false, 1) && !past.is_refused(1, false, 1), "it may be read-only");
         past.allowed();
-        assert!(past.is_refused(1, false), "others went, and it does not");
-        assert!(!past.is_refused(2, false), "it may have become read-only");
+        assert!(past.is_refused(1, false, 1), "others went, and it does not");
+        assert!(!past.is_refused(2, false, 1) && !past.is_refused(2, false, 1), "it may have become read-only");
         past.allowed();
-        assert!(past.is_refused(3, true) && past.is_refused(4, true), "beside others that go");
-        assert!(past.is_refused(3, false) && past.is_refused(4, false), "and then without them");
+        assert!(!past.is_refused(3, true, 1), "it may have been read-only a moment ago");
+        assert!(past.is_refused(3, false, FEW), "it is not, and refuses this one");
+        past.allowed();
+        assert!(past.is_refused(3, true, FEW + 1), "of many");
+        assert!(!past.is_refused(3, false, FEW + 1), "it has become read-only");
         past.is_settled(3);
-        assert!(!past.is_refused(3, false), "from the start");
-        assert_eq!(past.held_up(), 4);
-        (10..=10 + REMEMBERED as u64).for_each(|id| assert!(!past.is_refused(id, false)));
-        assert!(past.held_up() <= REMEMBERED);
+        assert!(!past.is_refused(3, true, 1), "from the start");
+        (10..=10 + REMEMBERED as u64).for_each(|id| assert!(!past.is_refused(id, true, 1)));
+        assert!(past.refused.len() <= REMEMBERED);
     }
 }

@@ -8,11 +8,16 @@
 //! What the network or a store does not do is done again, for ever, after waits that double and differ; what the canister refuses ends
 //! the worker. Nothing is said of a blob whose fate is not known.
 
+mod complete;
+mod dry;
+mod markers;
+
+pub use dry::{Found, dry_run};
+
 use super::args::{Options, Until};
 use super::lease::{Moment, Term};
 use super::log::{Level, Log};
-use super::marker::{self, WrongStore};
-use super::queue::{Ask, Done, Lease, Noted, Queue, Refusal, Row, Waiting};
+use super::queue::{Ask, Done, Lease, Queue, Refusal, Waiting};
 use super::work::{Outcome, Worker};
 use crate::client::{Failure, Retry};
 use crate::exit::Exit;
@@ -23,7 +28,7 @@ use candid::Principal;
 use coppice_client::CallError;
 use serde::Serialize;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,8 +51,6 @@ pub const PARTING: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 
 const FRESH: Duration = Duration::from_secs(5);
 /// The longest that a worker that is to end waits for a marker.
 pub const LAST_LOOK: Duration = Duration::from_secs(5);
-/// How often a store is asked for its marker before what was deleted is taken for unknown.
-const MARKER_TRIES: usize = 3;
 
 /// What a worker did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -78,9 +81,6 @@ pub struct Figures {
     /// Up to which height blobs went last.
     pub height: u32,
 }
-
-/// A store that is wrong, by its number, and why it is.
-type Wrong = (usize, WrongStore);
 
 /// What a round came to.
 enum Round {
@@ -334,159 +334,6 @@ impl<'a, Q: Queue> Run<'a, Q> {
         }
     }
 
-    /// Looks at the markers again: what was deleted where none is any more was not deleted where it lies. Then nothing is said of what
-    /// that store has. Answers which stores are wrong.
-    fn recheck(&self, lease: &Lease, outcome: &mut Outcome, meanwhile: &mut impl FnMut()) -> Vec<Wrong> {
-        if outcome.gone.is_empty() {
-            return Vec::new();
-        }
-        let mut delays = waits(Duration::from_secs(1));
-        let mut tries = 0;
-        let (away, wrong) = loop {
-            tries += 1;
-            let (away, wrong) = self.look_at_markers();
-            if away.is_empty() || tries >= MARKER_TRIES || self.stop.is_set() {
-                break (away, wrong);
-            }
-            self.stop.wait(delays.next().unwrap_or_default());
-            meanwhile();
-        };
-        let doubtful: BTreeSet<usize> =
-            away.iter().map(|(store, _)| *store).chain(wrong.iter().map(|(store, _)| *store)).collect();
-        if doubtful.is_empty() {
-            return wrong;
-        }
-        let stores = self.worker.stores();
-        let lies_there = |row: &&Row| stores.find(row).is_ok_and(|(store, _)| doubtful.contains(&store));
-        let there: BTreeSet<u64> = lease.rows.iter().filter(lies_there).map(|row| row.id).collect();
-        let gone = outcome.gone.len();
-        outcome.gone.retain(|id| !there.contains(id));
-        outcome.absent.retain(|id| !there.contains(id));
-        outcome.left += (gone - outcome.gone.len()) as u64;
-        outcome.errors.extend(away);
-        wrong
-    }
-
-    /// Looks at all markers once: stores that cannot be asked, by their number, and those that are wrong, and why.
-    fn look_at_markers(&self) -> (Vec<(usize, String)>, Vec<Wrong>) {
-        let (mut away, mut wrong) = (Vec::new(), Vec::new());
-        for (store, found) in self.check_markers().into_iter().enumerate() {
-            match found.map_err(|error| error.downcast::<WrongStore>()) {
-                Ok(()) => {}
-                Err(Ok(why)) => wrong.push((store, why)),
-                Err(Err(error)) => away.push((store, format!("{error:#}"))),
-            }
-        }
-        (away, wrong)
-    }
-
-    /// Says what became of a lease, each failure by its name.
-    fn tell(&self, lease: &Lease, outcome: &Outcome) {
-        let rows: BTreeMap<u64, &Row> = lease.rows.iter().map(|row| (row.id, row)).collect();
-        for (id, why) in &outcome.failed {
-            let name = rows.get(id).map_or(String::new(), |row| name(row));
-            self.log.note(Level::Warn, "failed", &format!("row {id}, {name}: {why}"));
-        }
-        let mut types: BTreeMap<(String, String), u64> = BTreeMap::new();
-        for row in outcome.no_store.iter().filter_map(|id| rows.get(id)) {
-            *types.entry((row.file_type.clone(), format!("{:?}", row.store))).or_default() += 1;
-        }
-        for ((file_type, store), many) in types {
-            let why =
-                format!("{many} blobs of file type {file_type:?}, store {store}, are put off: no --store has them");
-            self.log.note(Level::Warn, "no_store", &why);
-        }
-        for (store, why) in &outcome.errors {
-            let url = self.worker.stores().all().get(*store).map_or("", |store| store.url.as_str());
-            let why = format!("{url}: {why}; {} blobs go back and are tried again", outcome.left);
-            self.log.note(Level::Warn, "store", &why);
-        }
-        if !outcome.gone.is_empty() && outcome.absent.len() == outcome.gone.len() && outcome.absent.len() > 1 {
-            let why =
-                format!("none of {} blobs was there: are these the right stores and layout?", outcome.absent.len());
-            self.log.note(Level::Warn, "absent", &why);
-        }
-    }
-
-    /// Says to the canister what was done, until it has heard all.
-    fn complete(&self, lease: &Lease, mut done: Done, term: &Term, outcome: &Outcome) -> Result<()> {
-        let mut parting = None;
-        let mut delays = waits(self.options.max_wait);
-        let (mut dead, mut skipped) = (0, Vec::new());
-        let why = loop {
-            let many = done.gone.len() + done.failed.len();
-            match self.queue.complete(&lease.token, &done) {
-                Ok(Ok(noted)) => {
-                    let Noted { dead: now_dead, remaining, skipped: now_skipped } = noted;
-                    dead += now_dead;
-                    skipped.extend(now_skipped);
-                    if remaining == 0 {
-                        break None;
-                    }
-                    let heard = many.saturating_sub(remaining as usize);
-                    if heard == 0 {
-                        return Err(Exit::error(REFUSED, "the canister takes note of nothing that is completed"));
-                    }
-                    let gone = heard.min(done.gone.len());
-                    done.gone.drain(..gone);
-                    done.failed.drain(..heard - gone);
-                }
-                Ok(Err(Refusal::Over(why))) => break Some(why),
-                Ok(Err(Refusal::Later(why))) => self.again("completing", &why, &mut delays),
-                Err(error) if passes(&error) => self.again("completing", &format!("{error:#}"), &mut delays),
-                Err(error) => return Err(refused("completing", error)),
-            }
-            let is_last = parting.is_some() && term.left().is_zero();
-            if self.stop.is_set() && (self.has_parted(&mut parting) || is_last) {
-                let why = format!(
-                    "the canister could not be told of {} blobs: they are tried again when the lease has ended",
-                    many
-                );
-                return Err(Exit::error(UNTOLD, why));
-            }
-        };
-        self.count_undone(lease, outcome, &skipped, why.is_some());
-        let mut figures = self.figures.borrow_mut();
-        if let Some(why) = why {
-            figures.late += outcome.gone.len() as u64;
-            drop(figures);
-            self.log.note(
-                Level::Warn,
-                "lease",
-                &format!("too late to say what was deleted, others do it again: {why}"),
-            );
-            return Ok(());
-        }
-        let late = outcome.gone.iter().filter(|id| skipped.contains(id)).count() as u64;
-        figures.late += late;
-        figures.deleted += outcome.gone.len() as u64 - late;
-        figures.absent += outcome.absent.iter().filter(|id| !skipped.contains(id)).count() as u64;
-        figures.failed += outcome.failed.len() as u64;
-        figures.no_store += outcome.no_store.len() as u64;
-        figures.left += outcome.left;
-        figures.dead += dead;
-        Ok(())
-    }
-
-    /// Notes which rows of a lease, completed or over, are not known to be gone.
-    fn count_undone(&self, lease: &Lease, outcome: &Outcome, skipped: &[u64], is_over: bool) {
-        let mut undone = self.undone.borrow_mut();
-        let gone: BTreeSet<u64> = outcome.gone.iter().copied().collect();
-        let skipped: BTreeSet<u64> = skipped.iter().copied().collect();
-        let late = |id: &u64| gone.contains(id) && (is_over || skipped.contains(id));
-        match self.options.until {
-            Until::Stopped => {}
-            Until::Once => undone.extend(lease.rows.iter().map(|row| row.id)),
-            // What was put back comes again.
-            Until::Empty => {
-                let failed = outcome.failed.iter().map(|(id, _)| id).chain(&outcome.no_store);
-                undone.extend(failed.chain(gone.iter().filter(|id| late(id))));
-            }
-        }
-        undone.retain(|id| !gone.contains(id) || late(id));
-        self.figures.borrow_mut().undone = undone.len() as u64;
-    }
-
     fn again(&self, what: &str, why: &str, delays: &mut impl Iterator<Item = Duration>) {
         let mut delay = delays.next().unwrap_or(self.options.max_wait);
         self.figures.borrow_mut().retries += 1;
@@ -512,46 +359,6 @@ impl<'a, Q: Queue> Run<'a, Q> {
             }
         }
     }
-
-    /// Waits until all markers can be read. Answers whether they are right, and not the worker to end.
-    ///
-    /// # Errors
-    /// [`Exit`] with [`WRONG_STORE`].
-    pub fn await_markers(&self) -> Result<bool> {
-        let mut delays = waits(self.options.max_wait);
-        loop {
-            let (away, wrong) = self.look_at_markers();
-            if let Some((_, wrong)) = wrong.into_iter().next() {
-                return Err(Exit::error(WRONG_STORE, wrong.0));
-            }
-            match away.into_iter().next() {
-                None => return Ok(true),
-                Some(_) if self.stop.is_set() => return Ok(false),
-                Some((_, why)) => self.again("before anything is leased", &why, &mut delays),
-            }
-            if self.stop.is_set() {
-                return Ok(false);
-            }
-        }
-    }
-
-    /// What each store's marker says, asked for side by side.
-    fn check_markers(&self) -> Vec<Result<()>> {
-        let most = super::lease::most(self.options.lease);
-        let most = if self.stop.is_set() { most.min(LAST_LOOK) } else { most };
-        let stores = self.worker.stores().all();
-        let look = |store: &'_ super::store::Store| {
-            let store = store.clone();
-            async move { tokio::time::timeout(most, store.marker()).await }
-        };
-        let found = self.worker.wait_for(async { futures_util::future::join_all(stores.iter().map(look)).await });
-        let check = |(store, found): (&super::store::Store, _)| -> Result<()> {
-            let found: Result<Result<Option<marker::Marker>>, tokio::time::error::Elapsed> = found;
-            let found = found.map_err(|_| anyhow::anyhow!("its marker does not come within {most:?}"))??;
-            Ok(marker::check(store, self.canister, found.as_ref())?)
-        };
-        stores.iter().zip(found).map(check).collect()
-    }
 }
 
 /// Whether the same may go well later. Only what the canister itself says, or does not understand, is final: what stands between, a clock
@@ -571,71 +378,6 @@ pub fn refused(what: &str, error: anyhow::Error) -> anyhow::Error {
         REFUSED,
         format!("{what}: the canister refuses: {error:#}; a worker's identity needs the role BlobWorker"),
     )
-}
-
-/// What a blob is called.
-fn name(row: &Row) -> String {
-    let key: String = row.key.iter().take(32).map(|byte| format!("{byte:02x}")).collect();
-    let more = if row.key.len() > 32 { "…" } else { "" };
-    format!("{key}{more}, file type {:?}, store {:?}", row.file_type, row.store)
-}
-
-/// Says what would be deleted: of each row where its blob is, and whether it is there; nothing where it is to end before it knows.
-///
-/// # Errors
-/// As [`Run::run`]; when a store does not answer.
-pub fn dry_run<Q: Queue>(run: &Run<'_, Q>) -> Result<Option<(u32, Vec<Found>)>> {
-    let Some((heights, _)) = run.call("looking at the queue", |queue| queue.look())? else { return Ok(None) };
-    let height = heights.due(run.options.safety_window);
-    let rows = run.call("looking at the queue", |queue| queue.pending(height, run.options.batch))?;
-    let Some(rows) = rows else { return Ok(None) };
-    if !run.await_markers()? {
-        return Ok(None);
-    }
-    let found = rows
-        .into_iter()
-        .filter(|row| run.options.store_types.is_empty() || run.options.store_types.contains(&row.store));
-    let found = found.take_while(|_| !run.stop.is_set()).map(|row| {
-        let stores = run.worker.stores();
-        let (place, there) = match stores.find(&row) {
-            Err(why) => (format!("{why:?}"), None),
-            Ok((store, target)) => {
-                let store = &stores.all()[store];
-                let path = target.paths.last().map(ToString::to_string).unwrap_or_default();
-                (format!("{}/{path}", store.url.origin_and_root()), Some(run.worker.wait_for(store.has(&target))?))
-            }
-        };
-        Ok(Found { id: row.id, height: row.height, place, there })
-    });
-    let found = found.collect::<Result<_>>()?;
-    Ok((!run.stop.is_set()).then_some((height, found)))
-}
-
-/// A row that would be deleted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Found {
-    /// Its number.
-    pub id: u64,
-    /// Its height.
-    pub height: u32,
-    /// Where its blob is, or why it is nowhere.
-    pub place: String,
-    /// Whether it is there; none where it is nowhere.
-    pub there: Option<bool>,
-}
-
-/// A store's address without what paths in it begin with.
-trait Root {
-    fn origin_and_root(&self) -> String;
-}
-
-impl Root for url::Url {
-    fn origin_and_root(&self) -> String {
-        match self.scheme() {
-            "s3" => format!("s3://{}", self.host_str().unwrap_or_default()),
-            _ => self.as_str().trim_end_matches('/').to_string(),
-        }
-    }
 }
 
 #[cfg(test)]

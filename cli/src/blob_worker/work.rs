@@ -62,9 +62,9 @@ impl Worker {
         &self.stores
     }
 
-    /// Blobs that come again and again as they are.
+    /// Blobs of the last lease that went back as they were, and of which a request failed, or was refused, then or before.
     pub fn held_up(&self) -> usize {
-        self.past.borrow().iter().map(Past::held_up).sum()
+        self.past.borrow().iter().map(|past| past.held_up).sum()
     }
 
     /// Waits for something that a store is asked.
@@ -117,9 +117,10 @@ impl Worker {
                 requests.into_iter().map(move |request| (store, request))
             })
             .collect();
+        let (again, fresh): (Vec<_>, Vec<_>) = requests.into_iter().partition(|(_, request)| request.failed_before);
         let (stores, term, stop, parallel) = (self.stores.clone(), term.clone(), stop.clone(), self.parallel);
         self.runtime().spawn(async move {
-            let requests = futures_util::stream::iter(requests).map(|(store, request)| {
+            let begin = |(store, request): (usize, Request)| {
                 let (stores, term, stop, states) = (stores.clone(), term.clone(), stop.clone(), states.clone());
                 // In a task of its own: what panics there is the request's failure, and no end.
                 let asked = request.clone();
@@ -132,11 +133,15 @@ impl Worker {
                     });
                     Answer { store, targets, fates, was_asked }
                 }
-            });
-            let mut answers = std::pin::pin!(requests.buffer_unordered(parallel.max(1)));
-            while let Some(answer) = answers.next().await {
-                if send.send(answer).is_err() {
-                    return;
+            };
+            // Not beside the others either: what fails at once would end them before they are asked for.
+            for requests in [fresh, again] {
+                let requests = futures_util::stream::iter(requests).map(begin);
+                let mut answers = std::pin::pin!(requests.buffer_unordered(parallel.max(1)));
+                while let Some(answer) = answers.next().await {
+                    if send.send(answer).is_err() {
+                        return;
+                    }
                 }
             }
         });
@@ -219,7 +224,8 @@ struct Tally {
     refused: Vec<(u64, String)>,
     /// Blobs of requests that failed, of how many each, and why.
     unknown: Vec<(u64, usize, String)>,
-    left: u64,
+    /// Blobs that the store was not asked for.
+    left: Vec<u64>,
     error: Option<String>,
 }
 
@@ -237,7 +243,7 @@ impl Tally {
                 Fate::Refused(why) => self.refused.push((target.id, why.clone())),
                 Fate::Left(why) if answer.was_asked => self.unknown.push((target.id, many, why.clone())),
                 Fate::Left(why) => {
-                    self.left += 1;
+                    self.left.push(target.id);
                     if !why.is_empty() {
                         self.error.get_or_insert_with(|| why.clone());
                     }
@@ -248,12 +254,14 @@ impl Tally {
 
     fn into_outcome(self, store: usize, past: &mut Past, outcome: &mut Outcome) {
         let Self { gone, absent, mut failed, refused, unknown, left, mut error } = self;
-        outcome.left += left;
+        outcome.left += left.len() as u64;
+        past.held_up = left.iter().filter(|id| past.is_known(**id)).count();
         let goes = !gone.is_empty();
         gone.iter().for_each(|id| past.is_settled(*id));
         failed.iter().for_each(|(id, _)| past.is_settled(*id));
-        let mut back = |why: String| {
+        let mut back = |past: &mut Past, why: String| {
             outcome.left += 1;
+            past.held_up += 1;
             error.get_or_insert(why);
         };
         for (id, many, why) in unknown {
@@ -261,18 +269,19 @@ impl Tally {
                 let why = format!("each request for it alone fails, while others go: {why}");
                 failed.push((id, why));
             } else {
-                back(why);
+                back(past, why);
             }
         }
         let allows = gone.len() > absent.len();
         if allows {
             past.allowed();
         }
+        let many = refused.len();
         for (id, why) in refused {
-            if past.is_refused(id, allows) {
+            if past.is_refused(id, allows, many) {
                 failed.push((id, why));
             } else {
-                back(why);
+                back(past, why);
             }
         }
         outcome.absent.extend(absent);

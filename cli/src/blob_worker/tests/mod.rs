@@ -269,8 +269,8 @@ pub struct Moody {
     pub stubborn: Mutex<Option<Path>>,
     /// It does not allow it.
     pub denied: Mutex<Option<Path>>,
-    /// A request that has it fails as a whole.
-    pub poison: Mutex<Option<Path>>,
+    /// A request that has one of them fails as a whole.
+    pub poison: Mutex<Vec<Path>>,
     /// Nothing can be read there.
     pub unreadable: AtomicBool,
     /// When each path was asked to go.
@@ -317,8 +317,8 @@ impl ObjectStore for Moody {
         if let Mood::Fails(left) = now {
             *mood = if left > 1 { Mood::Fails(left - 1) } else { Mood::Willing };
         }
-        let [stubborn, denied, poison] =
-            [&self.stubborn, &self.denied, &self.poison].map(|path| path.lock().unwrap().clone());
+        let [stubborn, denied] = [&self.stubborn, &self.denied].map(|path| path.lock().unwrap().clone());
+        let poison = self.poison.lock().unwrap().clone();
         // What goes is known before it is polled, and the streams outlive this borrow: so the paths are taken out first.
         let paths: Vec<Path> =
             futures_util::FutureExt::now_or_never(locations.map(Result::unwrap).collect::<Vec<_>>()).unwrap();
@@ -332,7 +332,7 @@ impl ObjectStore for Moody {
                 Mood::Fails(_) => return vec![Err(generic("503"))],
                 _ => {}
             }
-            if poison.is_some_and(|poison| paths.contains(&poison)) {
+            if poison.iter().any(|poison| paths.contains(poison)) {
                 return vec![Err(generic("input/output error"))];
             }
             let mut answers = Vec::new();

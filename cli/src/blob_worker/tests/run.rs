@@ -1,7 +1,7 @@
 //! A worker against a queue in memory and a store that is in a mood.
 
 use super::super::marker::NAME;
-use super::super::queue::Heights;
+use super::super::queue::{Heights, Row};
 use super::super::store::Stores;
 use super::super::tests::{Fake, Mood, Moody, path, row, turned_away};
 use super::super::{all_done, mark};
@@ -435,21 +435,26 @@ fn a_dry_run_says_what_would_go_and_touches_nothing() {
 }
 
 #[test]
-fn one_blob_that_fails_every_request_that_has_it_holds_up_nobody_and_is_given_up() {
-    for (chunk, parallel, batch) in [(CHUNK, 4, 50), (CHUNK, 1, 50), (1, 4, 50), (1, 1, 10), (1, 1, 1)] {
-        let blobs = 20 * u64::from(batch);
-        let world = World { chunk, parallel, ..World::new(blobs) };
-        *world.moody.poison.lock().unwrap() = Some(path(1));
-        let (ended, figures) = world.run(Options { batch, ..options(Until::Empty) });
-        ended.unwrap();
-        let what = format!("{batch} by {chunk}, {parallel} at a time: {figures:?}");
-        assert_eq!((world.queue.state().dead.clone(), world.blobs()), (vec![1], 1), "{what}");
-        assert_eq!((figures.deleted, figures.failed, figures.dead, figures.undone), (blobs - 1, 3, 1, 1), "{what}");
-        assert_eq!(code(all_done(Until::Empty, &figures)), NOT_ALL);
-        // It is asked for last, and nothing waits for it more than a few times.
-        let asked = world.moody.asked.lock().unwrap();
-        let times = |id| asked.iter().filter(|(asked, _)| *asked == path(id)).count();
-        assert!((2..=blobs).all(|id| times(id) <= 5), "{what}");
+fn blobs_that_fail_every_request_that_has_one_hold_up_nobody_and_are_given_up() {
+    for (chunk, parallel, batch) in [(CHUNK, 4, 25), (CHUNK, 1, 25), (1, 4, 25), (1, 1, 10), (1, 1, 1)] {
+        let blobs = 20 * u64::from(batch).max(5);
+        for poison in [&[1][..], &[1, 2, 3, 15]] {
+            let world = World { chunk, parallel, ..World::new(blobs) };
+            *world.moody.poison.lock().unwrap() = poison.iter().copied().map(path).collect();
+            let (ended, figures) = world.run(Options { batch, ..options(Until::Empty) });
+            ended.unwrap();
+            let (what, many) = (format!("{batch} by {chunk}, {parallel} at a time: {figures:?}"), poison.len() as u64);
+            let mut dead = world.queue.state().dead.clone();
+            dead.sort_unstable();
+            assert_eq!((dead, world.blobs()), (poison.to_vec(), poison.len()), "{what}");
+            let found = (figures.deleted, figures.failed, figures.dead, figures.undone);
+            assert_eq!(found, (blobs - many, 3 * many, many, many), "{what}");
+            assert_eq!(code(all_done(Until::Empty, &figures)), NOT_ALL);
+            // They are asked for last, and nothing waits for them more than a few times.
+            let asked = world.moody.asked.lock().unwrap();
+            let times = |id| asked.iter().filter(|(asked, _)| *asked == path(id)).count();
+            assert!((1..=blobs).all(|id| poison.contains(&id) || times(id) <= 5), "{what}");
+        }
     }
 }
 
@@ -474,7 +479,7 @@ fn one_blob_that_is_denied_is_given_up_though_it_comes_alone_at_last() {
         let (ended, figures) = world.run(options(Until::Empty));
         ended.unwrap();
         assert_eq!((world.queue.state().dead.clone(), world.blobs()), (vec![1], 1));
-        assert_eq!((figures.deleted, figures.failed, figures.leases), (29, 3, 3), "{figures:?}");
+        assert_eq!((figures.deleted, figures.failed, figures.leases), (29, 3, 4), "{figures:?}");
     }
 }
 
@@ -654,4 +659,21 @@ fn waits_double_up_to_the_longest_and_differ() {
     }
     let other: Vec<Duration> = waits(Duration::from_secs(2)).take(6).collect();
     assert_ne!(all, other, "workers that fail together do not come back together");
+}
+
+#[test]
+fn a_store_that_becomes_read_only_while_it_works_costs_no_blob_a_try() {
+    let world = World { chunk: 1, parallel: 1, ..World::new(50) };
+    world.mood(Mood::Slow(Duration::from_millis(5)));
+    let (ended, figures) = thread::scope(|scope| {
+        let running = scope.spawn(|| world.run(options(Until::Empty)));
+        wait_for(|| world.moody.asked.lock().unwrap().len() >= 10);
+        world.mood(Mood::ReadOnly);
+        wait_for(|| world.queue.state().acquired >= 6);
+        assert!(world.rows() > 30 && world.failures() == 0, "{}, {}", world.rows(), world.failures());
+        world.mood(Mood::Willing);
+        running.join().unwrap()
+    });
+    ended.unwrap();
+    assert_eq!((figures.deleted, figures.dead, figures.undone, world.blobs()), (50, 0, 0, 0), "{figures:?}");
 }
