@@ -5,13 +5,10 @@ pub use coppice_client::{CHUNK, MAX_APPEND};
 use crate::client::{Client, Segments, Sent, Transport, Wait};
 use anyhow::{Context, Result};
 use bitcoin::hashes::Hash;
-use coppice_interface::AppendBlock;
-use coppice_interface::segments::{encode_index, encode_receipts};
+use coppice_interface::segments::{ID, Index, encode_index, encode_receipts};
+use coppice_interface::{AppendBlock, BySegment};
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
-
-/// Bytes of a transaction id.
-pub const ID: usize = 32;
 
 /// What a block has beside its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,23 +33,9 @@ pub fn index_segment(ids: impl ExactSizeIterator<Item = [u8; ID]>) -> Vec<u8> {
     encode_index(ids, [].into_iter()).expect("a block has fewer transactions than 32 bits count")
 }
 
-/// The ids of an index segment.
+/// The ids of an index segment; none of one that is not well-formed.
 pub fn ids_of(index: &[u8]) -> &[[u8; ID]] {
-    let Some((count, rest)) = index.split_first_chunk() else { return &[] };
-    let ids = rest.as_chunks::<ID>().0;
-    &ids[..ids.len().min(u32::from_le_bytes(*count) as usize)]
-}
-
-/// Receipt `position` of a receipts segment; `None` where there is no such receipt.
-pub fn receipt_of(receipts: &[u8], position: u32) -> Option<&[u8]> {
-    let (words, _) = receipts.as_chunks::<4>();
-    let word = |at: usize| words.get(at).map(|word| u32::from_le_bytes(*word) as usize);
-    let (count, position) = (word(0)?, position as usize);
-    if position >= count {
-        return None;
-    }
-    let start = if position == 0 { 0 } else { word(position)? };
-    receipts.get(4 + 4 * count..)?.get(start..word(position + 1)?)
+    Index::parse(index).map_or(&[], |index| index.all_ids())
 }
 
 /// The segments of a Bitcoin block whose bytes are `raw`: the block itself; a small record for each transaction, `u32
@@ -75,7 +58,6 @@ pub fn bitcoin_segments(raw: Vec<u8>, block: &bitcoin::Block) -> Segments {
 
 /// A block as the canister takes it.
 pub fn block(header: &Header, segments: Segments) -> AppendBlock {
-    let sha256 = segments.each_ref().map(|segment| ByteBuf::from(sha256(segment))).into();
     let [body, receipts, index] = segments.map(ByteBuf::from);
     AppendBlock {
         number: header.number,
@@ -85,8 +67,9 @@ pub fn block(header: &Header, segments: Segments) -> AppendBlock {
         body,
         receipts,
         index,
-        sha256,
+        sha256: BySegment::default(),
     }
+    .sealed()
 }
 
 /// Bytes of a block's payload.
@@ -107,7 +90,7 @@ pub fn send(client: &Client<impl Transport>, block: &AppendBlock) -> Result<bool
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coppice_interface::segments::{Index, check_receipts};
+    use coppice_interface::segments::{Receipts, check_receipts};
 
     #[test]
     fn segments_are_what_the_canister_checks() {
@@ -120,17 +103,16 @@ mod tests {
         assert_eq!(check_receipts(&receipts, receipts.len() as u64, parsed.transactions()), Ok(()));
         assert_eq!(ids_of(&index)[0], block.txdata[0].compute_txid().to_byte_array());
         assert_eq!(ids_of(&index).len(), block.txdata.len());
-        let coinbase = receipt_of(&receipts, 0).unwrap();
+        let count = parsed.transactions();
+        let receipts = Receipts::parse(&receipts, count).unwrap();
+        let coinbase = receipts.get(0).unwrap();
         assert_eq!((coinbase.len(), &coinbase[..4]), (20, &1u32.to_le_bytes()[..]));
-        assert_eq!(receipt_of(&receipts, parsed.transactions() - 1).unwrap().len(), 20);
-        assert_eq!(receipt_of(&receipts, parsed.transactions()), None);
+        assert_eq!(receipts.get(count - 1).unwrap().len(), 20);
+        assert_eq!(receipts.get(count), None);
     }
 
     #[test]
     fn odd_segments_have_nothing_in_them() {
         assert!(ids_of(&[]).is_empty() && ids_of(&[9, 0, 0, 0]).is_empty());
-        assert_eq!(receipt_of(&[], 0), None);
-        assert_eq!(receipt_of(&[1, 0, 0, 0, 5, 0, 0, 0, 7, 7, 7, 7], 0), None, "it ends behind the last byte");
-        assert_eq!(receipt_of(&encode_receipts(&[&b""[..], b"four"]).unwrap(), 0), Some(&[][..]));
     }
 }

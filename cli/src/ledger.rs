@@ -1,6 +1,7 @@
 //! What was appended, to hold the canister's answers against.
 
-use crate::feed::{self, ID};
+use crate::feed;
+use coppice_interface::segments::ID;
 use coppice_interface::{AppendBlock, BlockHash, BlockHeader, BySegment};
 use serde_bytes::ByteBuf;
 use std::collections::HashMap;

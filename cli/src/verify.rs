@@ -2,11 +2,12 @@
 
 use crate::chain_gen::Random;
 use crate::client::{Client, Segments, Transport, Wait};
-use crate::feed::{self, ID, sha256};
+use crate::feed::{self, sha256};
 use crate::ledger::{Entry, Ledger};
 use crate::progress::Progress;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use coppice_interface::ReadError;
+use coppice_interface::segments::{ID, Receipts};
 use serde::Serialize;
 
 /// How many transactions are looked up. Blocks are always read back whole, every one of them.
@@ -93,9 +94,12 @@ pub fn verify(client: &Client<impl Transport>, ledger: &Ledger, oldest: u64, dep
         let segments = read_back(client, entry)?;
         verified.blocks += 1;
         verified.bytes += entry.bytes();
+        let [_, receipts, index] = &segments;
+        let ids = feed::ids_of(index);
+        let receipts = Receipts::parse(receipts, ids.len() as u32).ok();
         for (at, position) in (0..).zip(positions(entry.transactions, depth, &mut random)) {
             let compare = at % COMPARED == 0;
-            verified.receipts += u64::from(look_up(client, ledger, entry, &segments, position, compare)?);
+            verified.receipts += u64::from(look_up(client, ledger, entry, (ids, receipts), position, compare)?);
             verified.transactions += 1;
         }
         progress.advance();
@@ -150,17 +154,14 @@ fn look_up(
     client: &Client<impl Transport>,
     ledger: &Ledger,
     entry: &Entry,
-    segments: &Segments,
+    (ids, receipts): (&[[u8; ID]], Option<Receipts>),
     position: u32,
     compare: bool,
 ) -> Result<bool> {
-    let [_, receipts, index] = segments;
-    let id = feed::ids_of(index)
-        .get(position as usize)
-        .with_context(|| format!("block {}: no id {position}", entry.number))?;
+    let id = ids.get(position as usize).with_context(|| format!("block {}: no id {position}", entry.number))?;
     let expected = ledger.newest(id);
     let is_here = expected == Some((entry.number, position));
-    let receipt = match feed::receipt_of(receipts, position).filter(|_| is_here) {
+    let receipt = match receipts.and_then(|receipts| receipts.get(position)).filter(|_| is_here) {
         Some(expected) => match client.get_receipt(id).wait()? {
             Ok(receipt) if *receipt.bytes == *expected => Some(receipt),
             answer => bail!(

@@ -13,7 +13,7 @@ use crate::cycles::{self, Saturation};
 use crate::execution::Kind;
 use crate::faults::{Faults, Planned, StableAccess, TrapPoint};
 use crate::limits::StablePagePrices;
-use crate::stable_memory::{Journal, PAGE, StableMemory};
+use crate::stable_memory::{Journal, OS_PAGE, StableMemory};
 use crate::trap::Trap;
 
 /// A callback: an index into the table and its environment.
@@ -219,7 +219,7 @@ impl Run {
     pub(crate) fn check_accesses(&self) -> Result<(), Trap> {
         let limit = self.environment.stable_accesses;
         if self.journal.pages_read() > limit || self.journal.pages_written() > limit {
-            return Err(Trap::StableAccessLimit(limit * PAGE as u64 / 1024));
+            return Err(Trap::StableAccessLimit(limit * OS_PAGE as u64 / 1024));
         }
         Ok(())
     }

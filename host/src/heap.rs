@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use crate::stable_memory::PAGE;
+use crate::stable_memory::OS_PAGE;
 
 /// Bytes of a chunk: one Wasm page.
 const CHUNK: usize = 65_536;
@@ -85,7 +85,7 @@ fn differing_pages(chunk: &[u8], part: &[u8]) -> u64 {
     if chunk == part {
         return 0;
     }
-    chunk.chunks_exact(PAGE).zip(part.chunks_exact(PAGE)).filter(|(before, after)| before != after).count() as u64
+    chunk.chunks_exact(OS_PAGE).zip(part.chunks_exact(OS_PAGE)).filter(|(before, after)| before != after).count() as u64
 }
 
 #[cfg(test)]
@@ -116,16 +116,16 @@ mod tests {
         image.commit(&memory);
         assert_eq!(image.pages_changed(&memory), 0);
         // Three neighbours, of which the first and the last change in one byte; the chunk's last byte too.
-        for byte in [PAGE - 1, PAGE, 2 * PAGE, CHUNK - 1] {
+        for byte in [OS_PAGE - 1, OS_PAGE, 2 * OS_PAGE, CHUNK - 1] {
             memory[byte] = 2;
         }
         assert_eq!(image.pages_changed(&memory), 4);
-        memory[PAGE] = 1;
+        memory[OS_PAGE] = 1;
         assert_eq!(image.pages_changed(&memory), 3, "the same bytes again are no change");
         // Of what was grown the pages that hold anything.
         memory.resize(3 * CHUNK, 0);
         assert_eq!(image.pages_changed(&memory), 3);
-        memory[2 * CHUNK + PAGE] = 1;
+        memory[2 * CHUNK + OS_PAGE] = 1;
         assert_eq!(image.pages_changed(&memory), 4);
         assert_eq!(image.commit(&memory), 4);
         assert_eq!(image.commit(&memory), 0);

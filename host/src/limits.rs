@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::execution::Kind;
-use crate::stable_memory::{MAX_WASM_PAGES, PAGE};
+use crate::stable_memory::{MAX_WASM_PAGES, OS_PAGE};
 
 /// Bytes of the largest ingress argument, and of the largest reply to an update: 2 MiB.
 pub const MAX_PAYLOAD: usize = 2 << 20;
@@ -106,6 +106,6 @@ impl Limits {
             Kind::InspectMessage | Kind::Query => self.query_stable_bytes,
             _ => self.update_stable_bytes,
         };
-        bytes / PAGE as u64
+        bytes / OS_PAGE as u64
     }
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use crate::call_context::MessageId;
 use crate::reject::RejectResponse;
-use crate::stable_memory::PAGE;
+use crate::stable_memory::OS_PAGE;
 use crate::subnet::{Message, Subnet};
 
 /// What was done in a round.
@@ -116,8 +116,10 @@ impl Subnet {
         let duration = u64::try_from(self.limits.round_duration.as_nanos()).unwrap_or(u64::MAX);
         self.set_time(self.shared.time.saturating_add(duration));
         self.shared.rounds.begun += 1;
-        let whole =
-            Work { instructions: self.limits.round_instructions, pages: self.limits.round_dirty_bytes / PAGE as u64 };
+        let whole = Work {
+            instructions: self.limits.round_instructions,
+            pages: self.limits.round_dirty_bytes / OS_PAGE as u64,
+        };
         let mut left = whole;
         let mut completed = Vec::new();
         if let Some(message) = self.shared.rounds.in_progress.take() {

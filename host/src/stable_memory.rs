@@ -12,7 +12,7 @@ use crate::limits::StablePagePrices;
 use crate::page_set::PageSet;
 
 /// Bytes of a page of the operating system, the unit in which the platform charges and tracks.
-pub(crate) const PAGE: usize = 4096;
+pub(crate) const OS_PAGE: usize = 4096;
 /// Bytes of a Wasm page, the unit in which stable memory grows.
 pub(crate) const WASM_PAGE: u64 = 65_536;
 /// Wasm pages of the largest stable memory: 500 GiB.
@@ -20,7 +20,7 @@ pub(crate) const MAX_WASM_PAGES: u64 = 500 * (1 << 30) / WASM_PAGE;
 
 const LEAF_PAGES: usize = 512;
 
-type Page = [u8; PAGE];
+type Page = [u8; OS_PAGE];
 
 #[derive(Clone)]
 struct Leaf([Option<Arc<Page>>; LEAF_PAGES]);
@@ -88,7 +88,7 @@ impl Journal {
 }
 
 fn pages_of(offset: u64, size: u64) -> std::ops::Range<u64> {
-    if size == 0 { 0..0 } else { offset / PAGE as u64..(offset + size - 1) / PAGE as u64 + 1 }
+    if size == 0 { 0..0 } else { offset / OS_PAGE as u64..(offset + size - 1) / OS_PAGE as u64 + 1 }
 }
 
 impl StableMemory {
@@ -144,9 +144,9 @@ impl StableMemory {
 
     fn copy_out(&self, mut offset: u64, mut target: &mut [u8]) {
         while !target.is_empty() {
-            let start = (offset % PAGE as u64) as usize;
-            let (part, rest) = target.split_at_mut((PAGE - start).min(target.len()));
-            match self.page(offset / PAGE as u64) {
+            let start = (offset % OS_PAGE as u64) as usize;
+            let (part, rest) = target.split_at_mut((OS_PAGE - start).min(target.len()));
+            match self.page(offset / OS_PAGE as u64) {
                 Some(page) => part.copy_from_slice(&page[start..start + part.len()]),
                 None => part.fill(0),
             }
@@ -164,20 +164,20 @@ impl StableMemory {
     ) -> Result<(), OutOfBounds> {
         self.check(offset, source.len() as u64)?;
         while !source.is_empty() {
-            let start = (offset % PAGE as u64) as usize;
-            let (part, rest) = source.split_at((PAGE - start).min(source.len()));
-            let index = offset / PAGE as u64;
+            let start = (offset % OS_PAGE as u64) as usize;
+            let (part, rest) = source.split_at((OS_PAGE - start).min(source.len()));
+            let index = offset / OS_PAGE as u64;
             let slot = self.slot(index);
             if journal.written.insert(index) {
                 journal.undo.push((index, slot.clone()));
             }
             match slot.as_mut() {
-                Some(page) if part.len() < PAGE => {
+                Some(page) if part.len() < OS_PAGE => {
                     Arc::make_mut(page)[start..start + part.len()].copy_from_slice(part);
                 }
                 // A page that is overwritten whole needs no copy of what a snapshot or the undo log still holds.
                 _ => {
-                    let mut page = [0; PAGE];
+                    let mut page = [0; OS_PAGE];
                     page[start..start + part.len()].copy_from_slice(part);
                     *slot = Some(Arc::new(page));
                 }

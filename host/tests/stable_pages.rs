@@ -9,7 +9,7 @@ use coppice_host::{ErrorCode, Host, Kind, Limits, Principal, StablePagePrices};
 const READ: u64 = 0;
 const WRITE: u64 = 1;
 const GROW: u64 = 2;
-const PAGE: u64 = 4_096;
+const OS_PAGE: u64 = 4_096;
 const FREE: StablePagePrices = StablePagePrices { first_access: 0, first_write: 0 };
 
 /// Takes steps of three numbers: reading (0) or writing (1) at an offset so many bytes, or growing (2) by Wasm pages. What is
@@ -71,13 +71,13 @@ fn tomorrow_the_first_access_and_the_first_write_of_a_page_cost_5_000_each() {
     let (host, canister) = touching();
     let cost = |steps: &[[u64; 3]]| pages_cost(&host, canister, StablePagePrices::TOMORROW, steps);
     assert_eq!(cost(&[[READ, 0, 1]]), 5_000);
-    assert_eq!(cost(&[[READ, 0, 1], [READ, 1, 1], [READ, 0, PAGE]]), 5_000, "the same page again is free");
+    assert_eq!(cost(&[[READ, 0, 1], [READ, 1, 1], [READ, 0, OS_PAGE]]), 5_000, "the same page again is free");
     assert_eq!(cost(&[[READ, 0, 1], [WRITE, 8, 1]]), 10_000);
     assert_eq!(cost(&[[WRITE, 8, 1]]), 10_000);
-    assert_eq!(cost(&[[WRITE, 8, 1], [READ, 0, 1], [WRITE, 0, PAGE]]), 10_000);
-    assert_eq!(cost(&[[READ, PAGE - 1, 2]]), 10_000, "two bytes over a border");
-    assert_eq!(cost(&[[WRITE, PAGE - 1, 2]]), 20_000);
-    assert_eq!(cost(&[[READ, 0, 1], [WRITE, PAGE - 1, 2], [READ, 0, 2 * PAGE]]), 20_000);
+    assert_eq!(cost(&[[WRITE, 8, 1], [READ, 0, 1], [WRITE, 0, OS_PAGE]]), 10_000);
+    assert_eq!(cost(&[[READ, OS_PAGE - 1, 2]]), 10_000, "two bytes over a border");
+    assert_eq!(cost(&[[WRITE, OS_PAGE - 1, 2]]), 20_000);
+    assert_eq!(cost(&[[READ, 0, 1], [WRITE, OS_PAGE - 1, 2], [READ, 0, 2 * OS_PAGE]]), 20_000);
     assert_eq!(cost(&[[READ, 0, 0], [WRITE, 77, 0], [WRITE, 16 << 16, 0]]), 0, "no bytes, no page");
     assert_eq!(cost(&[[GROW, 100, 0]]), 0);
     assert_eq!(cost(&[[GROW, 100, 0], [WRITE, 116 * 65_536 - 1, 1]]), 10_000);
@@ -91,7 +91,7 @@ fn today_reading_is_free_and_writing_costs_1_000() {
     let cost = |steps: &[[u64; 3]]| pages_cost(&host, canister, StablePagePrices::TODAY, steps);
     assert_eq!(cost(&[[READ, 0, 65_536]]), 0);
     assert_eq!(cost(&[[READ, 0, 1], [WRITE, 8, 1], [WRITE, 9, 1]]), 1_000);
-    assert_eq!(cost(&[[WRITE, PAGE - 1, 2]]), 2_000);
+    assert_eq!(cost(&[[WRITE, OS_PAGE - 1, 2]]), 2_000);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_page_that_is_not_left_in_the_limit_undoes_all() {
     // The counter there is 1; what the steps write are zeros.
     update(&host, canister, "bump", &[]).unwrap();
     let from = host.checkpoint();
-    for last in [[READ, 9 * PAGE, 1], [WRITE, 9 * PAGE, 1]] {
+    for last in [[READ, 9 * OS_PAGE, 1], [WRITE, 9 * OS_PAGE, 1]] {
         let steps = [[GROW, 5, 0], [WRITE, 0, 8], [WRITE, 20 << 16, 1], last].concat();
         host.set_limits(at(StablePagePrices::TOMORROW));
         update(&host, canister, "touch", &steps).unwrap();

@@ -144,7 +144,12 @@ impl<'a> Index<'a> {
 
     /// The ids, by position.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = &'a [u8; ID]> + DoubleEndedIterator + use<'a> {
-        self.ids.as_chunks::<ID>().0.iter()
+        self.all_ids().iter()
+    }
+
+    /// The ids in one piece, by position.
+    pub fn all_ids(&self) -> &'a [[u8; ID]] {
+        self.ids.as_chunks::<ID>().0
     }
 
     /// The id at a position.

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Blocks that are kept.
 const KEPT: u64 = 100;
 /// Bytes of a page.
-const PAGE: u64 = 1 << 20;
+const PAGE_BYTES: u64 = 1 << 20;
 /// Bytes of the longest argument of a message from outside.
 const LONGEST: u32 = 2 << 20;
 
@@ -137,7 +137,7 @@ pub fn chain(subject: &Subject, each: Each) -> Result<()> {
                 figure("append", body, &execution)?;
             }
         }
-        let arg = Encode!(&None::<ExportCursor>, &PAGE)?;
+        let arg = Encode!(&None::<ExportCursor>, &PAGE_BYTES)?;
         let reply = bench.host.query_call(bench.canister, bench.operator, "export_blocks", arg)?;
         let execution = bench.host.last_execution().context("the host counted nothing")?;
         let page = Decode!(&reply, Result<ExportPage, ExportError>)?.map_err(|error| anyhow!("{error:?}"))?;

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 /// Jobs of a page.
-const PAGE: u32 = 40;
+const JOBS_OF_A_PAGE: u32 = 40;
 
 /// The figures of all jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -136,7 +136,7 @@ impl<S: Site> Story<'_, S> {
         let mut ended: Vec<UtxoPruneJob> = Vec::new();
         let mut cursor = None;
         loop {
-            let page = self.client.list_prune_jobs(cursor, PAGE).wait()?;
+            let page = self.client.list_prune_jobs(cursor, JOBS_OF_A_PAGE).wait()?;
             let known = page.jobs.iter().any(|job| self.jobs.seen.contains(&job.id));
             let new = |job: &UtxoPruneJob| job.ended_at.is_some() && !self.jobs.seen.contains(&job.id);
             ended.extend(page.jobs.into_iter().filter(new));

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
 /// Bytes of a page where the reader names none.
-const PAGE: u64 = 1_900_000;
+const PAGE_BYTES: u64 = 1_900_000;
 
 /// A block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl Chain {
                 if at.segment == 3 { (at.number + 1, 0, 0) } else { (at.number, at.segment, at.offset) }
             }
         };
-        let mut room = if max_bytes == 0 { PAGE } else { max_bytes };
+        let mut room = if max_bytes == 0 { PAGE_BYTES } else { max_bytes };
         let (mut chunks, mut next) = (Vec::new(), cursor);
         while let Some(block) = self.blocks.get(&number) {
             if self.corrupt.contains(&number) {
