@@ -223,6 +223,9 @@ pub fn mark(worker: &Worker, canister: candid::Principal) -> Result<InitReport> 
 fn work(args: &WorkArgs) -> Result<()> {
     let started = Instant::now();
     let options = Options::from(args);
+    if args.log_format == LogFormat::Json {
+        log::panics_as_json();
+    }
     let stores = Stores::open(&args.stores.stores, args.stores.layout, lease::most(options.lease))?;
     let named: Vec<String> = stores.all().iter().map(|store| store.url.to_string()).collect();
     let stop = Stop::on_signals(match args.log_format {
