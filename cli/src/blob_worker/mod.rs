@@ -274,10 +274,11 @@ fn work(args: &WorkArgs) -> Result<()> {
     drop(run);
     drop(log);
     let report = report(figures);
-    report::print(&report, args.stores.json)?;
-    std::io::stdout().flush()?;
+    // How it ended is told by the code even where nobody reads what it did.
+    let printed = report::print(&report, args.stores.json);
     ended?;
-    all_done(until, &report.figures)
+    all_done(until, &report.figures)?;
+    printed
 }
 
 /// What a command ends with that has nothing to say yet.
