@@ -3,7 +3,7 @@
 //! For UTXO records an interval timer while there is a job, so that each has a message of its own. For the deletion queue a one-shot
 //! while there is a lease, or a row that backs off; the net looks after it, too.
 //!
-//! Where cycles are low the net is all there is, and where they do not pay for two calls of a timer not even that: `ic-cdk-timers`
+//! Where cycles are low the net is all there is, and where they do not pay for three calls of a timer not even that: `ic-cdk-timers`
 //! puts a timer whose call cannot be paid back at its past time, and fires in each round then, until the canister is frozen. The
 //! net notices cycles that are there again, else the next message does: the platform says nothing to a canister that it tops up.
 //!
@@ -15,7 +15,7 @@ use crate::health::refusal;
 use crate::memory::growth;
 use crate::meter::{Hot, count};
 use crate::prune::Next;
-use crate::{history, logs, runtime, state};
+use crate::{cycles, history, logs, runtime, state};
 use std::cell::Cell;
 
 #[cfg(target_family = "wasm")]
@@ -71,10 +71,13 @@ const GROWTH_SECS: u64 = 600;
 /// Seconds that a timer may stand in the queue of a busy subnet.
 const QUEUE_SECS: u64 = 10;
 
+/// Seconds within which calls of timers that fire together are done.
+const ROUNDS_SECS: u64 = 2;
+
 /// Which timers the balance leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Beat {
-    /// None: two calls of one could not be paid.
+    /// None: the balance does not pay for one.
     None,
     /// The net: liquid cycles are below `min_liquid_cycles`.
     Net,
@@ -85,8 +88,6 @@ enum Beat {
 thread_local! {
     /// Which timers run.
     static BEAT: Cell<Beat> = const { Cell::new(Beat::All) };
-    /// Liquid cycles below which none does.
-    static TWO_CALLS: Cell<u128> = const { Cell::new(0) };
     /// When memory that a tick wants was last to be grown, if it was not.
     static GROWTH_AT: Cell<Option<u64>> = const { Cell::new(None) };
     /// Seconds between two firings of the timer for records; none: it does not run.
@@ -101,37 +102,77 @@ thread_local! {
     static SAID_OVERDUE: Cell<u64> = const { Cell::new(0) };
     /// The log says that memory cannot be grown.
     static SAID_REFUSED: Cell<bool> = const { Cell::new(false) };
+    /// When each timer last fired, in nanoseconds since the Unix epoch.
+    static FIRED_AT: Cell<[u64; Firing::ALL.len()]> = const { Cell::new([0; Firing::ALL.len()]) };
     /// When the net fires next, or somewhat later: see [`net_at`].
     static NET_AT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A timer whose work asks for the balance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Firing {
+    Blocks,
+    Net,
+    Records,
+    Deletions,
+}
+
+impl Firing {
+    const ALL: [Self; 4] = [Self::Blocks, Self::Net, Self::Records, Self::Deletions];
+
+    /// When it is due; none where it does not run.
+    fn due(self) -> Option<u64> {
+        match self {
+            Self::Blocks => ARMED.get(),
+            Self::Net => Some(NET_AT.get()).filter(|&at| at > 0),
+            Self::Records => RECORDS_EVERY.get().map(|_| state::read(|state| state.utxo_pruner.next_tick())),
+            Self::Deletions => DELETIONS_AT.get(),
+        }
+    }
+
+    /// Does its work. Those that are due, or have fired a moment ago, have their calls under way, too.
+    fn work(self, work: impl FnOnce()) {
+        let now = runtime::time_ns();
+        let mut fired = FIRED_AT.get();
+        fired[self as usize] = now;
+        FIRED_AT.set(fired);
+        let is_under_way = |other: Self| {
+            fired[other as usize].saturating_add(ROUNDS_SECS * NS) >= now || other.due().is_some_and(|due| due <= now)
+        };
+        let others = Self::ALL.into_iter().filter(|&other| other != self && is_under_way(other)).count();
+        cycles::in_timer(others as u32, work);
+    }
 }
 
 /// Starts the timers for blocks, and looks soon whether there is anything to do.
 pub fn arm() {
     BEAT.set(Beat::All);
+    cycles::note_stopped(false);
     ARMED.set(None);
     GROWTH_AT.set(None);
     arm_net();
     arm_soon();
-    judge(runtime::liquid_cycles().saturating_add(growth::set_aside_by_hooks()));
+    judge(growth::set_aside_by_hooks());
 }
 
 fn arm_net() {
     #[cfg(target_family = "wasm")]
     timers::replace(&timers::NET, Some(NET_SECS), tick_net);
     NET_AT.set(runtime::time_ns() + NET_SECS * NS);
-    TWO_CALLS.set(2 * runtime::timer_call_cycles());
+    cycles::learn();
 }
 
 /// Stops timers that the balance does not pay for, and starts them where it does again; and takes a sample. Each message that changes
 /// something calls it: of a top-up no code of the canister is told.
 pub fn watch_cycles() {
     history::note();
-    judge(runtime::liquid_cycles());
+    judge(0);
 }
 
-/// Stops, or starts, timers by what is liquid.
-fn judge(liquid: u128) {
-    let beat = if liquid < TWO_CALLS.get() {
+/// Stops, or starts, timers by what is liquid between messages, of which so much is set aside beyond what any message sets aside.
+fn judge(set_aside: u128) {
+    let liquid = cycles::between_updates().saturating_add(set_aside);
+    let beat = if !cycles::pay_timers(liquid) {
         Beat::None
     } else if liquid < state::read(|state| state.config.min_liquid_cycles) {
         Beat::Net
@@ -140,6 +181,7 @@ fn judge(liquid: u128) {
     };
     let before = BEAT.replace(beat);
     if beat != before {
+        cycles::note_stopped(beat == Beat::None);
         change_beat(before, beat);
     }
 }
@@ -151,7 +193,7 @@ fn change_beat(before: Beat, beat: Beat) {
         Beat::Net => {
             logs::error("daemon: liquid cycles are below min_liquid_cycles: it comes round every ten minutes only")
         }
-        Beat::None => logs::error("daemon: liquid cycles pay for less than two calls of a timer: no timer runs"),
+        Beat::None => logs::error("daemon: liquid cycles do not pay for timers: none runs"),
     }
     if beat != Beat::All {
         #[cfg(target_family = "wasm")]
@@ -180,7 +222,7 @@ fn change_beat(before: Beat, beat: Beat) {
 #[cfg(test)]
 pub fn forget() {
     BEAT.set(Beat::All);
-    TWO_CALLS.set(0);
+    cycles::forget();
     GROWTH_AT.set(None);
     SAID_OVERDUE.set(0);
     SAID_REFUSED.set(false);
@@ -189,6 +231,7 @@ pub fn forget() {
     DUE.set(None);
     DELETIONS_AT.set(None);
     NET_AT.set(0);
+    FIRED_AT.set([0; Firing::ALL.len()]);
 }
 
 /// Has the daemon come round within the policy's interval, for whoever has made work due, or may have; wakes timers that are overdue.
@@ -324,11 +367,13 @@ pub fn arm_deletions() {
 
 /// What a firing for the deletion queue does: leases that have expired are over, and rows wait again.
 pub fn tick_deletions() {
-    DELETIONS_AT.set(None);
-    watch_cycles();
-    let now = runtime::time_ns();
-    state::mutate(|state| state.deletions.tick(now));
-    arm_deletions();
+    Firing::Deletions.work(|| {
+        DELETIONS_AT.set(None);
+        watch_cycles();
+        let now = runtime::time_ns();
+        state::mutate(|state| state.deletions.tick(now));
+        arm_deletions();
+    });
 }
 
 /// Wakes the timers where one is overdue by more than an interval. The platform's timer is gone after a trap in
@@ -373,14 +418,23 @@ fn wake(due: u64, line: &str) {
 fn tick_net() {
     let now = runtime::time_ns();
     let planned = NET_AT.replace(now + NET_SECS * NS);
-    TWO_CALLS.set(2 * runtime::timer_call_cycles());
+    cycles::learn();
     // Those between that one and now have trapped, or were missed.
-    tick(planned + now.saturating_sub(planned) / (NET_SECS * NS) * (NET_SECS * NS));
+    fire(Firing::Net, planned + now.saturating_sub(planned) / (NET_SECS * NS) * (NET_SECS * NS));
 }
 
 /// What a firing for blocks does: drop uploads that nobody goes on with, then one bounded run if one is due. Then it is settled
 /// when the next one comes. `at`: when this one was to fire.
 pub fn tick(at: u64) {
+    fire(Firing::Blocks, at);
+}
+
+fn fire(timer: Firing, at: u64) {
+    timer.work(|| tick_blocks(at));
+    count(Hot::TimerBlocks, runtime::instructions());
+}
+
+fn tick_blocks(at: u64) {
     watch_cycles();
     let now = runtime::time_ns();
     if ARMED.get().is_some_and(|armed| armed <= now) {
@@ -403,22 +457,23 @@ pub fn tick(at: u64) {
     });
     arm_uploads();
     arm_deletions();
-    count(Hot::TimerBlocks, runtime::instructions());
 }
 
 /// What a firing for records does: a part of the job, if there is one.
 pub fn tick_records() {
-    watch_cycles();
-    let low_on_cycles = BEAT.get() != Beat::All;
-    // Where growing traps, so would each firing of an interval timer.
-    growth::put_off(|| {
-        state::mutate(|state| {
-            let (pruner, mut records) = state.utxo_pruner();
-            pruner.tick(&mut records, low_on_cycles);
+    Firing::Records.work(|| {
+        watch_cycles();
+        let low_on_cycles = BEAT.get() != Beat::All;
+        // Where growing traps, so would each firing of an interval timer.
+        growth::put_off(|| {
+            state::mutate(|state| {
+                let (pruner, mut records) = state.utxo_pruner();
+                pruner.tick(&mut records, low_on_cycles);
+            });
         });
+        arm_growth();
+        arm_records();
     });
-    arm_growth();
-    arm_records();
     count(Hot::TimerRecords, runtime::instructions());
 }
 

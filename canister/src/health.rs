@@ -7,7 +7,7 @@ use crate::history::Since;
 use crate::memory::{self, GrowError, WASM_PAGE, growth};
 use crate::prune::Due;
 use crate::state::State;
-use crate::{daemon, runtime};
+use crate::{cycles, daemon, runtime};
 use coppice_interface::{Health, HeldBy, Problem, ProblemCode, Severity, UtxoRefusal};
 
 const NS: u64 = 1_000_000_000;
@@ -151,13 +151,17 @@ pub fn refusal(why: impl Into<UtxoRefusal>) -> String {
 
 impl State {
     fn cycles(&self, found: &mut Vec<Finding>) {
-        let (liquid, a_call) = (runtime::liquid_cycles(), runtime::timer_call_cycles());
+        let liquid = cycles::between_messages();
         if liquid < self.config.min_liquid_cycles {
             let message = "liquid cycles are below min_liquid_cycles: the pruner is paused";
             found.push(finding(ProblemCode::CyclesLow, message));
         }
-        if liquid < 3 * a_call {
-            let message = "liquid cycles pay for less than two calls of a timer: no timer runs";
+        if !cycles::pay_timers(liquid) {
+            let message = "liquid cycles do not pay for timers: none runs";
+            found.push(finding(ProblemCode::TimersStopped, message));
+        } else if cycles::are_timers_stopped() {
+            let message =
+                "no timer runs: cycles were missing, and no message with a role has come since there are some again";
             found.push(finding(ProblemCode::TimersStopped, message));
         }
         let (pages, mib) = (AHEAD_BUCKETS * memory::BUCKET / WASM_PAGE, (AHEAD_BUCKETS * memory::BUCKET) >> 20);
@@ -198,7 +202,9 @@ impl State {
 
     fn stale_head(&self, since: &Since) -> Option<Finding> {
         let (most, now) = (self.config.max_head_age_secs, runtime::time_secs());
-        let appended_at = since.appended_at(self.chain.state().appended_blocks)?;
+        // A clock that was set back makes no head of the future.
+        let noticed = || since.appended_at(self.chain.state().appended_blocks);
+        let appended_at = self.chain.appended_at().filter(|&at| at <= now).or_else(noticed)?;
         let age = now.saturating_sub(appended_at);
         if most == 0 || !self.chain.state().started || age <= most {
             return None;

@@ -169,11 +169,11 @@ impl Since {
         (self.appended == appended && self.appended_at > 0).then_some(self.appended_at)
     }
 
-    /// Notes how many blocks there are.
-    fn note_appended(&mut self, appended: u64, now_secs: u64) {
+    /// Notes how many blocks there are, the last of them since about this moment.
+    fn note_appended(&mut self, appended: u64, at_secs: u64) {
         // A clock that was set back must not make the head younger than it is for ever.
-        if self.appended != appended || self.appended_at == 0 || self.appended_at > now_secs {
-            (self.appended, self.appended_at) = (appended, now_secs);
+        if self.appended != appended || self.appended_at == 0 || self.appended_at > at_secs {
+            (self.appended, self.appended_at) = (appended, at_secs);
         }
     }
 
@@ -274,7 +274,10 @@ impl State {
             cells.write(coarse, &bytes);
         }
         let (now_ns, mut since) = (runtime::time_ns(), self.history.since.clone());
-        since.note_appended(self.chain.state().appended_blocks, now_secs);
+        since.note_appended(
+            self.chain.state().appended_blocks,
+            self.chain.appended_at().map_or(now_secs, |at| at.min(now_secs)),
+        );
         // What lies on a page of its own is looked at less often, and is till then what it was.
         let found = self.findings(due.as_ref(), deep).into_iter().map(|found| (found.code, found.since));
         let kept = since.of(ProblemCode::HeadUnreadable).filter(|_| !deep);

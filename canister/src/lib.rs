@@ -9,6 +9,7 @@ pub mod audit;
 pub mod blob;
 pub mod chain;
 pub mod config;
+pub mod cycles;
 pub mod daemon;
 pub mod deletion;
 mod endpoints;
@@ -104,8 +105,8 @@ fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
     begun
 }
 
-/// Stores a chunk of the open upload; for the producer that began it, or an operator. Chunks come in any order. The same
-/// chunk again answers `Ok`; other bytes in its place are refused.
+/// Stores a chunk of the open upload; for the producer that began it, or an operator. Chunks come in any order. The
+/// same chunk again answers `Ok`; other bytes under the same number are refused.
 #[candid_method(update)]
 #[update(guard = "uploader", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn put_block_chunk(chunk: PutBlockChunk) -> Result<UploadProgress, UploadError> {
@@ -122,8 +123,9 @@ fn commit_block(block: BlockId) -> Result<Commit, UploadError> {
     counted(Hot::CommitBlock, || mutate(|state| state.commit_upload(&block)))
 }
 
-/// Gives up the open upload of the block with this number, and says whether there was one; for the producer that began it,
-/// or an operator. Repeating the call is safe: it answers `false`.
+/// Gives up the open upload of the block with this number, and says whether there was one; for the producer that began
+/// it, or an operator. What was entered of the block is taken out a slice a call, or by ticks: until then a repeated
+/// call answers `true`, and after that `false`.
 #[candid_method(update)]
 #[update(guard = "uploader", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn abort_block(number: u64) -> Result<bool, UploadError> {
@@ -221,16 +223,18 @@ fn get_block_storage(number: u64) -> Result<BlockStorage, ReadError> {
     read(|state| state.chain.storage(number))
 }
 
-/// Registers an exporter and gives it the role `Exporter`; an operator's. Nothing is pruned from then on that it has not
-/// acknowledged. There are 32 exporters at most. Registering the same name with the same principal again changes nothing.
+/// Registers an exporter and gives it the role `Exporter`; an operator's. Nothing is pruned from then on that it has
+/// not acknowledged. There are 100 exporters at most. Registering the same name with the same principal again changes
+/// nothing.
 #[candid_method(update)]
 #[update(guard = "operator", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn register_exporter(exporter: Exporter) -> Result<(), ExporterError> {
     mutate(|state| state.register_exporter(&exporter))
 }
 
-/// Takes an exporter and its role out; an operator's, and of the last one an admin's, who says `drop_guard`. A second call
-/// answers `Unknown`.
+/// Takes an exporter and its role out; an operator's, but an admin's where more blocks could be pruned without it: of
+/// the last exporter, which takes `drop_guard` as well, and of one that is further behind than all others. A second
+/// call answers `Unknown`.
 #[candid_method(update)]
 #[update(guard = "remover", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn remove_exporter(which: RemoveExporter) -> Result<(), ExporterError> {

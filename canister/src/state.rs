@@ -16,7 +16,9 @@ use crate::roles::Roles;
 use crate::utxo::UtxoStore;
 use crate::utxo_pruner::{Records, UtxoPruner};
 use crate::{config, logs, runtime};
-use coppice_interface::{CanisterArg, ClassStorage, Config, Grant, OwnerStorage, RegionStorage, Role, StorageStatus};
+use coppice_interface::{
+    CanisterArg, ClassStorage, Config, Grant, OwnerStorage, ProblemCode, RegionStorage, Role, StorageStatus,
+};
 use std::cell::RefCell;
 use std::rc::Rc;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -113,11 +115,12 @@ fn open(cells: Rc<Region>, config: Config, roles: Roles) -> Result<(), String> {
     let chain = ChainStore::open(Rc::clone(&cells), config.class(), hash_seed())?;
     let utxo = UtxoStore::open(Rc::clone(&cells), hash_seed())?;
     let deletions = DeletionQueue::open(hash_seed())?;
-    let pruner = Pruner::open(Rc::clone(&cells))?;
+    let mut pruner = Pruner::open(Rc::clone(&cells))?;
     let utxo_pruner = UtxoPruner::open(Rc::clone(&cells))?;
     let exporters = Exporters::open(Rc::clone(&cells))?;
     let audit = AuditLog::open(Rc::clone(&cells))?;
     let history = History::open(Rc::clone(&cells))?;
+    pruner.is_behind_since(history.since.of(ProblemCode::PruneBehind).map(|since_ns| since_ns / 1_000_000_000));
     logs::open(Rc::clone(&cells))?;
     let state =
         State { cells, config, roles, blobs, chain, utxo, deletions, pruner, utxo_pruner, exporters, audit, history };

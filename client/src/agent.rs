@@ -47,9 +47,7 @@ fn may_pass(error: &AgentError) -> bool {
         | AgentError::RouteProviderError(_)
         | AgentError::TimeoutWaitingForResponse()
         | AgentError::RequestStatusDoneNoReply(_)
-        | AgentError::CertificateOutdated(_)
-        | AgentError::QuerySignatureVerificationFailed
-        | AgentError::MissingSignature => true,
+        | AgentError::CertificateOutdated(_) => true,
         AgentError::HttpError(http) => http.status == 429 || http.status >= 500,
         _ => false,
     }
@@ -62,5 +60,20 @@ impl Transport for OverHttp {
 
     async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
         Ok(self.agent.query(&self.canister, method).with_arg(arg).call().await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_not_believed_is_not_lost() {
+        for error in [AgentError::QuerySignatureVerificationFailed, AgentError::MissingSignature] {
+            let failure = Failure::from(error);
+            assert!(matches!(failure, Failure::Transport(_)), "{failure:?}");
+        }
+        let late = Failure::from(AgentError::TimeoutWaitingForResponse());
+        assert!(matches!(late, Failure::Lost(_)), "{late:?}");
     }
 }

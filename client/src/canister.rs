@@ -45,8 +45,9 @@ impl From<CallFailed> for Failure {
             CallFailed::CallRejected(rejected) => {
                 Self::Rejected(Reject::new(rejected.raw_reject_code(), None, rejected.reject_message().into()))
             }
-            CallFailed::InsufficientLiquidCycleBalance(why) => transient(why.to_string()),
             CallFailed::CallPerformFailed(why) => transient(why.to_string()),
+            // Somebody has to send the caller cycles.
+            CallFailed::InsufficientLiquidCycleBalance(why) => Self::Transport(Box::new(why)),
         }
     }
 }
@@ -59,5 +60,20 @@ impl Transport for InterCanister {
 
     async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
         self.update(method, arg).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CallError, Retry};
+    use ic_cdk::call::{CallPerformFailed, InsufficientLiquidCycleBalance};
+
+    #[test]
+    fn a_caller_without_cycles_is_not_helped_by_trying_again() {
+        let retry = |failed: CallFailed| CallError { method: "health".into(), failure: failed.into() }.retry();
+        let poor = InsufficientLiquidCycleBalance { available: 1, required: 2 };
+        assert_eq!(retry(CallFailed::InsufficientLiquidCycleBalance(poor)), Retry::Never);
+        assert_eq!(retry(CallFailed::CallPerformFailed(CallPerformFailed)), Retry::Again);
     }
 }

@@ -55,6 +55,7 @@ mod agent;
 mod batch;
 #[cfg(feature = "canister")]
 mod canister;
+mod completion;
 mod error;
 #[cfg(feature = "host")]
 mod host;
@@ -72,6 +73,7 @@ pub use agent::OverHttp;
 pub use batch::Interrupted;
 #[cfg(feature = "canister")]
 pub use canister::InterCanister;
+pub use completion::Unfinished;
 pub use error::{CallError, Cause, Error, Failure, Reject, heard};
 #[cfg(feature = "host")]
 pub use host::Embedded;

@@ -55,8 +55,14 @@ impl ExportPager {
 
 /// Goes through the transactions with a secondary key, newest first, page by page.
 ///
-/// On an error the pager stays where it was. `Reorged` names the cursor to go on with; without one the list begins anew
-/// ([`resume`](Self::resume)).
+/// On an error the pager stays where it was. What it asks for:
+///
+/// - `Behind`: the same again, a little later.
+/// - `Reorged`: take out what was read above `common_ancestor`, and [`resume`](Self::resume) at its cursor; without one the list begins
+///   anew.
+/// - `Reset`: [`resume`](Self::resume) without a cursor. What was read is of another chain.
+/// - `Corrupt`: the same again when the block was pruned; until then nobody knows which older transactions have the key.
+/// - `BadCursor`, `KeyTooLong`: no page ever ended with the cursor, or no transaction has such a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPager {
     key: Vec<u8>,

@@ -183,8 +183,8 @@ impl Refusal for BlobDeletionError {
 impl Refusal for UtxoPrunerError {
     fn retry(&self) -> Retry {
         match self {
-            Self::BlockAssemblyNotRunning => Again,
-            Self::ZeroHeight
+            Self::BlockAssemblyNotRunning
+            | Self::ZeroHeight
             | Self::BadHeight { .. }
             | Self::HeightJump { .. }
             | Self::NotOpen
@@ -204,11 +204,11 @@ impl Refusal for UtxoRefusal {
             | Self::OutOfSpace
             | Self::LowCycles { .. }
             | Self::ReservedCyclesLimit { .. } => AfterPruning,
-            // Somebody unlocks the transaction.
-            Self::Locked => Again,
             // These two are of the height that the call itself names: a later call, with a greater one, may succeed.
             Self::CoinbaseImmature { .. } | Self::FrozenUntil { .. } => Never,
             Self::TxNotFound
+            // Somebody has to unlock it.
+            | Self::Locked
             | Self::TxExists
             | Self::BlobTaken
             | Self::Conflicting
@@ -281,34 +281,4 @@ impl Refusal for TransactionUploadError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_pruning_makes_room_for_waits_for_it_and_what_passes_does_not() {
-        let held = AppendError::CapacityExhausted { held_by: HeldBy::Exporter("archive".into()) };
-        let by = candid::Principal::anonymous();
-        assert_eq!((held.retry(), UploadError::from(held).retry()), (AfterPruning, AfterPruning));
-        assert_eq!(AppendError::UploadOpen { by, expires_at: 0 }.retry(), Again);
-        assert_eq!(UploadError::NoUpload.retry(), Again);
-        assert_eq!(AppendError::Gap { expected: 0 }.retry(), Never);
-        assert_eq!(ExportError::Behind { head: None }.retry(), Again);
-    }
-
-    #[test]
-    fn what_the_calls_own_height_refuses_stays_so_and_another_upload_ends() {
-        assert_eq!(UtxoRefusal::CoinbaseImmature { spendable_at: 101 }.retry(), Never);
-        assert_eq!(UtxoSpendError::FrozenUntil { height: 2_000 }.retry(), Never);
-        assert_eq!(UploadError::OtherUpload { number: 7, hash: BlockHash::default() }.retry(), Again);
-        assert_eq!(TransactionUploadError::OtherUpload { txid: Txid::default() }.retry(), Again);
-    }
-
-    #[test]
-    fn a_transactions_spends_are_as_the_worst_of_them() {
-        let spend = |error| RefusedSpend { spend: 0, error };
-        assert_eq!(Vec::<RefusedSpend>::new().retry(), Never);
-        assert_eq!(vec![spend(UtxoSpendError::Locked)].retry(), Again);
-        assert_eq!(vec![spend(UtxoSpendError::Locked), spend(UtxoSpendError::OutOfSpace)].retry(), AfterPruning);
-        assert_eq!(vec![spend(UtxoSpendError::Frozen), spend(UtxoSpendError::Locked)].retry(), Never);
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Bytes of a slot, by size class.
 pub const SIZE_CLASSES: [u32; 7] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
 
-/// Where a blob lies, and which allocation of that place is meant (`pruning-spec-v1.md` 1.1).
+/// Where a blob lies, and which of the allocations that were ever there is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobPtr {
     /// Bytes from the start of the arena.

@@ -49,7 +49,7 @@ pub struct BeginBlock {
     pub chunk_size: u32,
 }
 
-/// Chunk `chunk` of the open upload.
+/// A chunk of the block upload that is open.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PutBlockChunk {
     /// The number of the block that is uploaded.
@@ -78,7 +78,7 @@ pub struct UploadProgress {
     pub missing: u32,
 }
 
-/// The block that `commit_block` and `abort_block` mean.
+/// A block, by its number and hash: what `commit_block` takes.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlockId {
     /// The block's number.
@@ -111,7 +111,8 @@ pub enum AppendError {
     TooLarge {
         /// The name of the part that is too large.
         what: String,
-        /// The most that is allowed: bytes of a block, segment, hash or chunk; else chunks, entries, or a number.
+        /// The most that is allowed, in what `what` says: bytes of a block, segment, hash or chunk; the number of
+        /// chunks, or of transactions and keys; the block's number itself.
         limit: u64,
     },
     /// A segment is not encoded as it should be, or is not what its SHA-256 says; also where a SHA-256 does not have 32
@@ -119,7 +120,7 @@ pub enum AppendError {
     BadEncoding {
         /// The segment: 0 body, 1 receipts, 2 index; 0 where the hash or `chunk_size` is at fault.
         segment: u8,
-        /// The place of the fault, in bytes from the segment's start.
+        /// The first byte that is wrong, counted from the segment's start.
         at: u64,
         /// The reason as a sentence.
         why: String,
@@ -144,8 +145,8 @@ pub enum AppendError {
     /// An upload is open: the producer who began it, or an operator, commits or aborts it. An upload that was aborted stays
     /// open until all of it is undone: try again.
     UploadOpen {
-        /// The producer that began it; `aaaaa-aa` where that was not noted.
-        by: Principal,
+        /// The producer that began it; none where that was not noted.
+        by: Option<Principal>,
         /// The moment at which the upload expires, in Unix seconds, unless somebody goes on with it before.
         expires_at: u64,
     },
@@ -176,15 +177,15 @@ pub enum Commit {
     },
 }
 
-/// Why a step of an upload failed. Nothing has changed.
+/// Why a step of an upload was refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UploadError {
     /// No upload is open (it may have expired).
     NoUpload,
     /// The open upload is another producer's.
     UploadOpen {
-        /// The producer that began the upload.
-        by: Principal,
+        /// The producer that began the upload; none where that was not noted.
+        by: Option<Principal>,
         /// The moment at which the upload expires, in Unix seconds, unless somebody goes on with it before.
         expires_at: u64,
     },
@@ -288,7 +289,7 @@ pub enum ReadError {
         /// The bytes that the segment has.
         length: u64,
     },
-    /// The record, or the blob that it names, cannot be read.
+    /// The block's header, or a blob of its payload, cannot be read.
     Corrupt {
         /// The reason as a sentence.
         why: String,
@@ -318,7 +319,7 @@ pub struct TransactionLocation {
 /// A transaction's receipt.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Receipt {
-    /// The place of the transaction that the receipt is of.
+    /// The block and the position of the transaction that the receipt is of.
     pub location: TransactionLocation,
     /// The receipt's bytes.
     pub bytes: ByteBuf,
@@ -357,8 +358,8 @@ pub enum RollbackError {
     },
     /// An upload is open; abort it first.
     UploadOpen {
-        /// The producer that began the upload.
-        by: Principal,
+        /// The producer that began the upload; none where that was not noted.
+        by: Option<Principal>,
         /// The moment at which the upload expires, in Unix seconds, unless somebody goes on with it before.
         expires_at: u64,
     },
@@ -383,7 +384,8 @@ pub struct Rollback {
 /// Empties the chain, which may then begin at any number.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ResetChain {
-    /// The head's hash; empty where its record cannot be decoded.
+    /// The head's hash, so that nobody resets another chain than the one in mind. Where the head's header cannot be
+    /// decoded, nobody knows the hash, and it is empty here and in `WrongHash`.
     pub head_hash: BlockHash,
     /// True where the chain is to go though an exporter has not acknowledged all blocks, which are lost to it then.
     pub drop_unexported: bool,
@@ -410,8 +412,8 @@ pub enum ResetError {
     },
     /// An upload is open; abort it first.
     UploadOpen {
-        /// The producer that began the upload.
-        by: Principal,
+        /// The producer that began the upload; none where that was not noted.
+        by: Option<Principal>,
         /// The moment at which the upload expires, in Unix seconds, unless somebody goes on with it before.
         expires_at: u64,
     },

@@ -56,7 +56,7 @@ pub struct ScheduledBlobDeletion {
     pub was_leased: bool,
 }
 
-/// Where a row stands. It is in one place only.
+/// The place of a row in the queue. A row has one place only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum BlobDeletionState {
     /// A live UTXO record names the blob: the row is not to be deleted yet.
@@ -98,13 +98,14 @@ pub struct ListBlobDeletions {
 pub struct ListedBlobDeletion {
     /// The row.
     pub row: BlobDeletion,
-    /// The place where the row stands.
+    /// The row's place in the queue.
     pub state: BlobDeletionState,
     /// The moment at which the row's lease expires, or the row waits again, in Unix nanoseconds; none in other states.
     pub until: Option<u64>,
 }
 
-/// A page of rows. A call looks at 10,000 rows at most: a page may be short, or empty, and there is more while there is a cursor.
+/// A page of rows with their states, as `list_blob_deletions` answers it. A call looks at 10,000 rows at most: a page
+/// may be short, or empty, and there is more while there is a cursor.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobDeletionList {
     /// The rows.
@@ -128,7 +129,7 @@ pub struct BlobDeletionRetry {
 pub struct AcquireBlobDeletions {
     /// The height that has come: rows of a higher one are not leased.
     pub height: u32,
-    /// The most rows of the lease, and 1,000; 0: 100.
+    /// The most rows of the lease; 0: 100. More than 1,000 are refused as `TooMany`.
     pub limit: u32,
     /// Seconds until the lease expires; 0: 300; 43,200 at most.
     pub lock_timeout_secs: u64,
@@ -212,11 +213,12 @@ pub struct BlobDeletionStatus {
     pub oldest_due: Option<u32>,
     /// The leases, the oldest first.
     pub leases: Vec<BlobLeaseStatus>,
-    /// Figures for a monitor, with the names of the document's reference implementation.
+    /// Figures for a monitor: counts and durations, each by its name and labels.
     pub metrics: Vec<Metric>,
 }
 
-/// What a worker did of what it was given. Numbers that the queue does not know are skipped.
+/// What a worker without a lease did. Numbers that the queue does not know change nothing, and the answer does not name
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct CompleteBlobDeletions {
     /// Rows whose blob is gone, or was not there.
@@ -227,24 +229,26 @@ pub struct CompleteBlobDeletions {
     pub max_retries: u32,
 }
 
-/// What became of the rows.
+/// What `complete_blob_deletions` or `complete_blob_deletion_batch` did to the rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct CompletedBlobDeletions {
-    /// Rows that are not pending any more: completed, or given up at `max_retries`.
+    /// The number of rows that are not pending any more: completed, given up at `max_retries`, or given up because
+    /// their UTXO record made difficulties.
     pub removed: u64,
-    /// Rows that are to be tried again.
+    /// The number of rows that are to be tried again.
     pub retries_incremented: u64,
-    /// The number of removed rows that were given up: `list_dead_blob_deletions` names them.
+    /// The number of rows, among `removed`, that were given up: `list_dead_blob_deletions` names them.
     pub dead: u64,
     /// The count of numbers at the end, of the completed ones and then the failed ones, that were not looked at, as the
     /// message had no room for them. They are to be sent again; those before them are not, as a failure would count twice.
     /// A lease is live until nothing remains.
     pub remaining: u64,
-    /// Rows that were left alone: under a live lease where that was not shown; or not, or not any more, of the lease that was.
+    /// The numbers of the rows that were left alone: without a lease, rows under a live one; with a lease, rows that
+    /// are not, or not any more, of it, and numbers that the queue does not know.
     pub skipped: Vec<u64>,
 }
 
-/// A page of rows.
+/// A page of rows that were given up, as `list_dead_blob_deletions` answers it.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobDeletionPage {
     /// The rows.

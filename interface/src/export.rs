@@ -5,7 +5,7 @@ use candid::{CandidType, Principal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-/// How far a reader of `export_blocks` is: everything before this place was handed out.
+/// How far a reader of `export_blocks` is: everything before this point was handed out.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ExportCursor {
     /// The number of the block that was read last.
@@ -16,8 +16,8 @@ pub struct ExportCursor {
     pub segment: u8,
     /// Bytes of that segment that were handed out.
     pub offset: u64,
-    /// The number of blocks that had ever been rolled back when the block was read. A reader that does not know it says 0:
-    /// after a reorg it is then sent further back than need be, at worst to the oldest block.
+    /// The number of blocks that had ever been rolled back when the block was read. Any smaller number is safe, and 0
+    /// the safest: after a reorg the reader is then sent further back than need be, at worst to the oldest block.
     pub rollbacks: u64,
 }
 
@@ -148,7 +148,8 @@ pub enum ExporterError {
     Unknown,
     /// The exporter is the last one: say `drop_guard = true`.
     LastExporter,
-    /// The exporter is the last one, and only an admin may take that out: nothing would guard what was not exported.
+    /// Without the exporter more blocks could be pruned, as it is the last one or further behind than all others: only
+    /// an admin may take it out.
     AdminOnly,
 }
 
@@ -170,7 +171,7 @@ pub enum AckError {
         /// The hash of the chain's block.
         expected: BlockHash,
     },
-    /// The block's record cannot be decoded; a later one can be acknowledged.
+    /// The block's header cannot be decoded; a later block can be acknowledged.
     Corrupt,
 }
 

@@ -13,7 +13,8 @@ pub struct KeyCursor {
     pub block_number: u64,
     /// The hash of the block that was read last.
     pub block_hash: BlockHash,
-    /// The position in the block that was read last, from which on the transactions that have the key were handed out.
+    /// A position in the block that was read last: its transactions from this position on were handed out, those before
+    /// it are still to come.
     pub position: u32,
     /// The key in the index segment of the block that was read last, from 0, with which the reading goes on.
     pub key: u32,

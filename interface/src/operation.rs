@@ -19,13 +19,13 @@ pub enum CanisterArg {
 pub struct InitArg {
     /// The bytes of a blob of the log, one of the seven size classes; default 1 MiB. Fixed for ever.
     pub log_class: Option<u32>,
-    /// The operator's cap on stable memory, in pages of 64 KiB; default 500 GiB.
+    /// The operator's cap on stable memory, in pages of 64 KiB, 4,096 to 8,192,000; default 500 GiB.
     pub max_stable_pages: Option<u64>,
     /// The first operators, who are no admins; controllers are operators always.
     pub operators: Vec<Principal>,
     /// The first producers.
     pub producers: Vec<Principal>,
-    /// The number of nodes of the subnet; default 13.
+    /// The number of nodes of the subnet, 1 to 1,000; default 13.
     pub nodes: Option<u32>,
     /// The `reserved_cycles_limit` of the canister's settings on the platform; default 5 T, the platform's.
     pub reserved_cycles_limit: Option<u128>,
@@ -36,18 +36,18 @@ pub struct InitArg {
 /// New settings; what is left out stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ConfigChange {
-    /// The operator's cap on stable memory, in pages of 64 KiB; none: as it was.
+    /// The operator's cap on stable memory, in pages of 64 KiB, 4,096 to 8,192,000; none: as it was.
     pub max_stable_pages: Option<u64>,
     /// Each segment is checked against its SHA-256 when a block is appended: 76 instructions a byte; none: as it was.
     pub verify_segments: Option<bool>,
-    /// The seconds after which an upload that nobody touched is aborted; none: as it was.
+    /// The seconds after which an upload that nobody touched is aborted, 1 at least; none: as it was.
     pub upload_expiry_secs: Option<u64>,
     /// The liquid cycles below which the daemon does not prune, and of its timers only the one of ten minutes runs,
     /// which looks whether there are more again; none: as it was.
     pub min_liquid_cycles: Option<u128>,
     /// Nothing is pruned while no exporter is registered; none: as it was.
     pub require_export: Option<bool>,
-    /// The number of nodes of the subnet: prices grow with them; none: as it was.
+    /// The number of nodes of the subnet, 1 to 1,000: prices grow with them; none: as it was.
     pub nodes: Option<u32>,
     /// The `reserved_cycles_limit` of the canister's settings on the platform, which the canister cannot see: growing that
     /// would reserve more cycles for storage is refused; none: as it was.
@@ -71,11 +71,11 @@ pub struct ConfigChange {
 pub struct Config {
     /// The bytes of a blob of the log.
     pub log_class: u32,
-    /// The operator's cap on stable memory, in pages of 64 KiB.
+    /// The operator's cap on stable memory, in pages of 64 KiB, 4,096 to 8,192,000.
     pub max_stable_pages: u64,
     /// Each segment is checked against its SHA-256 when a block is appended: 76 instructions a byte.
     pub verify_segments: bool,
-    /// The seconds after which an upload that nobody touched is aborted.
+    /// The seconds after which an upload that nobody touched is aborted, 1 at least.
     pub upload_expiry_secs: u64,
     /// The liquid cycles below which the daemon does not prune, and of its timers only the one of ten minutes runs,
     /// which looks whether there are more again.
@@ -83,7 +83,7 @@ pub struct Config {
     /// Nothing is pruned while no exporter is registered.
     #[serde(default)]
     pub require_export: bool,
-    /// The number of nodes of the subnet: prices grow with them.
+    /// The number of nodes of the subnet, 1 to 1,000: prices grow with them.
     #[serde(default = "default_nodes")]
     pub nodes: u32,
     /// The `reserved_cycles_limit` of the canister's settings on the platform, which the canister cannot see: growing that would

@@ -3,7 +3,7 @@
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 
-/// When and how blocks are pruned (`pruning-spec-v1.md` 5 and 6, `docs/design.md` 4).
+/// When and how blocks are pruned: what is retained goes by age, number and bytes; `docs/design.md` 4 says how.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PrunePolicy {
     /// The bytes of the chain (`capacity_bytes` of the status) that the capacity trigger aims at; 0 switches it off.
@@ -24,7 +24,7 @@ pub struct PrunePolicy {
     /// The most instructions of one tick.
     pub max_instructions_per_tick: u64,
     /// The number of blocks behind the head that capacity and age leave, so that a reorg has a way back. A smaller
-    /// `retain_blocks` that is not 0 takes its place.
+    /// `retain_blocks` that is not 0 counts instead.
     pub min_kept_blocks: u64,
     /// The seconds without a producer's call to the chain after which an index is swept; 0: at once.
     pub pause_after_secs: u64,
@@ -57,28 +57,30 @@ impl Default for PrunePolicy {
     }
 }
 
-/// A new policy; what is left out stays, and has its default where none was set before. 0 switches a limit off.
+/// A new policy; what is left out stays, and has its default where none was set before. A `target_bytes`, `retain_days`
+/// or `retain_blocks` of 0 switches that rule off.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PrunePolicyArg {
-    /// The bytes of the chain (`capacity_bytes` of the status) that the capacity trigger aims at; by default 0.
+    /// The bytes of the chain (`capacity_bytes` of the status) that the capacity trigger aims at; by default 0. Low
+    /// water and two blobs of the log must not be above high water.
     pub target_bytes: Option<u64>,
     /// The days for which blocks are retained; by default 0.
     pub retain_days: Option<u64>,
     /// The number of blocks behind the head that are retained; by default 0.
     pub retain_blocks: Option<u64>,
-    /// The headroom in basis points; by default 2000.
+    /// The headroom in basis points, 10,000 at most; by default 2,000.
     pub headroom_ratio_bps: Option<u32>,
-    /// The emergency mark in basis points; by default 9500.
+    /// The emergency mark in basis points, 10,000 at most; by default 9,500. High water must be below it.
     pub emergency_ratio_bps: Option<u32>,
-    /// The seconds within which the daemon sees to what has become due; by default 60.
+    /// The seconds within which the daemon sees to what has become due, 1 to 86,400; by default 60.
     pub timer_interval_secs: Option<u64>,
-    /// The most ops of one tick; by default 10,000.
+    /// The most ops of one tick, 1 to 15,000; by default 10,000.
     pub max_ops_per_tick: Option<u64>,
-    /// The most instructions of one tick; by default 1,000,000,000.
+    /// The most instructions of one tick, 1 to 2,000,000,000; by default 1,000,000,000.
     pub max_instructions_per_tick: Option<u64>,
     /// The number of blocks behind the head that capacity and age leave, so that a reorg has a way back; by default 128.
     pub min_kept_blocks: Option<u64>,
-    /// The seconds without a producer's call to the chain after which an index is swept; by default 5.
+    /// The seconds without a producer's call to the chain after which an index is swept, 3,600 at most; by default 5.
     pub pause_after_secs: Option<u64>,
     /// The most ticks for which a sweep waits for such a pause; by default 8.
     pub max_pending_ticks: Option<u64>,
@@ -356,6 +358,7 @@ pub struct PruneStatus {
     pub faults: u64,
     /// The number of faults that an operator has acknowledged.
     pub acknowledged_faults: u64,
-    /// The work that trapped again and again and is passed over: blocks, parts of an index, and kinds of work.
+    /// The work that is set aside, as ticks trapped at it again and again: blocks, parts of an index, and kinds of
+    /// work.
     pub set_aside: Vec<String>,
 }

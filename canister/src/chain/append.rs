@@ -367,6 +367,7 @@ impl ChainStore {
         state.appended_blocks += 1;
         state.appended_bytes += draft.payload_len();
         state.transit = None;
+        self.appended_at = crate::runtime::time_secs();
         self.save();
     }
 }

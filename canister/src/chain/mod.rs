@@ -64,6 +64,8 @@ pub struct ChainStore {
     rollbacks: Rollbacks,
     /// What could not be read where an upload was undone, until somebody counts it.
     faults: Vec<String>,
+    /// When a block was last appended, in Unix seconds; 0 where none was since the canister was started.
+    appended_at: u64,
     /// Has all ids and keys share four hashes.
     #[cfg(test)]
     few_hashes: bool,
@@ -83,6 +85,7 @@ impl ChainStore {
             state: ChainState::load(&cells)?,
             rollbacks: Rollbacks::load(&cells)?,
             faults: Vec::new(),
+            appended_at: 0,
             #[cfg(test)]
             few_hashes: false,
             #[cfg(test)]
@@ -98,6 +101,11 @@ impl ChainStore {
     /// Which blocks are kept.
     pub fn state(&self) -> &ChainState {
         &self.state
+    }
+
+    /// When a block was last appended, in Unix seconds; none where none was since the canister was started.
+    pub fn appended_at(&self) -> Option<u64> {
+        Some(self.appended_at).filter(|&at| at > 0)
     }
 
     /// The size class of the log's blobs.

@@ -41,8 +41,8 @@ const BITMAP: u64 = cell::UPLOAD + HEADER as u64;
 /// Whose upload is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// Who began it; the management canister where that was not noted.
-    pub by: Principal,
+    /// Who began it; none where that was not noted.
+    pub by: Option<Principal>,
     /// When it expires, in Unix seconds.
     pub expires_at: u64,
 }
@@ -81,8 +81,7 @@ impl Upload {
     }
 
     fn opened(&self, expiry: u64) -> Opened {
-        let by = self.by.unwrap_or(Principal::management_canister());
-        Opened { by, expires_at: self.touched.saturating_add(expiry) }
+        Opened { by: self.by, expires_at: self.touched.saturating_add(expiry) }
     }
 
     fn is_of_another(&self, caller: Principal) -> bool {

@@ -72,8 +72,9 @@ fn get_pending_blob_deletions(height: u32, limit: u32) -> Vec<BlobDeletion> {
     read(|state| state.deletions.pending(height, limit))
 }
 
-/// Takes a row out of the queue, with the record that waits for it, and says whether there was one; a blob worker's. A
-/// repeated call answers `false`.
+/// Takes a row out of the queue, with the record that waits for it, and says whether it is gone; a blob worker's.
+/// `false`: there is no such row, or it stays, given up, for the record that goes with it. A repeated call answers
+/// `false`.
 #[candid_method(update)]
 #[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn remove_blob_deletion(id: u64) -> Result<bool, BlobDeletionError> {
@@ -91,9 +92,9 @@ fn increment_blob_deletion_retry(id: u64, max_retries: u32) -> Result<BlobDeleti
     message(|state, now| state.deletions.increment(id, max_retries, now))
 }
 
-/// Says what became of deletions that were not leased; a blob worker's. 10,000 numbers at most; those that the message had
-/// no room for are `remaining`. A row that is completed is unknown to a repeated call and passed over; one that failed
-/// counts again.
+/// Says what became of deletions that were not leased; a blob worker's. 10,000 numbers at most; those that the message
+/// had no room for are `remaining`. A row that is completed is unknown to a repeated call, which changes nothing of it;
+/// one that failed counts again.
 #[candid_method(update)]
 #[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDeletions, BlobDeletionError> {
@@ -103,24 +104,25 @@ fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDe
     })
 }
 
-/// Leases rows whose height has come; a blob worker's. None where nothing is due. The same caller with the same `request`
-/// gets the same lease again while it is live.
+/// Leases rows whose height has come; a blob worker's. None where nothing is due. There are 256 leases at most. The
+/// same caller with the same `request` gets the same lease again while it is live.
 #[candid_method(update)]
 #[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn acquire_blob_deletion_batch(arg: AcquireBlobDeletions) -> Result<Option<BlobDeletionLease>, BlobDeletionError> {
     counted(Hot::AcquireDeletions, || message(|state, now| state.deletions.acquire(caller(), &arg, now)))
 }
 
-/// Has a lease expire so many seconds from now, 43,200 at most; 0: 300. For its holder, a blob worker. Answers the moment
-/// in Unix nanoseconds; repeating the call sets it anew.
+/// Has a lease expire so many seconds from now, 43,200 at most; 0: 300; a lease that would expire later stays as it is.
+/// For its holder, a blob worker. Answers the moment in Unix nanoseconds; a repeated call counts from its own time.
 #[candid_method(update)]
 #[update(guard = "blob_worker", hidden = true, decode_with = "wire::args", encode_with = "wire::answer")]
 fn extend_blob_deletion_batch(token: ByteBuf, lock_timeout_secs: u64) -> Result<u64, BlobDeletionError> {
     message(|state, now| state.deletions.extend(caller(), &token, lock_timeout_secs, now))
 }
 
-/// Says what became of leased rows, and ends the lease once nothing is `remaining`; for its holder, a blob worker. A
-/// repeated call is answered as the first one was.
+/// Says what became of leased rows, 2,000 numbers at most, and ends the lease once nothing is `remaining`; for its
+/// holder, a blob worker. A repeated call is answered as the one that ended the lease; before that it has the rows that
+/// were dealt with in `skipped`, and counts no failure twice.
 #[candid_method(update)]
 #[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn complete_blob_deletion_batch(arg: CompleteBlobDeletionBatch) -> Result<CompletedBlobDeletions, BlobDeletionError> {

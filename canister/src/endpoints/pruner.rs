@@ -73,7 +73,7 @@ fn set_block_assembly_state(assembly: UtxoBlockAssemblyState) {
 }
 
 /// Prunes records for this height at once, over as many ticks as that takes, also where the timer is switched off; an
-/// operator's. 0 is refused. Calling again finds what is left.
+/// operator's. The block assembly has to run. 0 is refused. Calling again finds what is left.
 #[candid_method(update)]
 #[update(guard = "operator", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn prune_utxos(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
@@ -85,8 +85,9 @@ fn prune_utxos(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
     job
 }
 
-/// Sets the heights by which records are pruned, in whichever direction; an operator's. A height of 0 is the one before any
-/// was notified, or pruned. Repeating the call changes nothing.
+/// Sets the heights by which records are pruned, in whichever direction; an operator's. A height of 0 is the one before
+/// any was notified, or pruned. Jobs that wait or run are cancelled, and one is made for what is due, by a repeated
+/// call as well.
 #[candid_method(update)]
 #[update(guard = "operator", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn set_heights(heights: UtxoSetHeights) -> Result<UtxoHeightsSet, UtxoPrunerError> {

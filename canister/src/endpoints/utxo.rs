@@ -8,7 +8,6 @@ use crate::{daemon, runtime, utxo_pruner, wire};
 use candid::candid_method;
 use coppice_interface::*;
 use ic_cdk::{query, update};
-use serde_bytes::ByteBuf;
 
 /// Does something with the store at a height.
 fn at<T>(
@@ -150,8 +149,9 @@ fn utxo_preserve(arg: UtxoPreserveBatch) -> Batch<Result<bool, UtxoError>> {
     batch(0, &arg.txids, |store, txid, _| store.preserve(txid, arg.until))
 }
 
-/// Begins the upload of a transaction that is longer than a message, 32 MiB at most; a producer's, who has one open. The
-/// same upload begun again answers its progress. `utxo_create` with `Uploaded` makes the record.
+/// Begins the upload of a transaction that is longer than a message, 32 MiB at most; a producer's, who has one open, as
+/// 64 producers may at a time. The same upload begun again answers its progress. `utxo_create` with `Uploaded` makes
+/// the record.
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, TransactionUploadError> {
@@ -161,8 +161,8 @@ fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, Trans
     begun
 }
 
-/// Stores a chunk of the caller's upload, in any order; a producer's. The same chunk again answers `Ok`; other bytes in its
-/// place are refused.
+/// Stores a chunk of the caller's upload, in any order; a producer's. The same chunk again answers `Ok`; other bytes
+/// under the same number are refused.
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_put_transaction_chunk(arg: PutTransactionChunk) -> Result<UploadProgress, TransactionUploadError> {
@@ -173,7 +173,7 @@ fn utxo_put_transaction_chunk(arg: PutTransactionChunk) -> Result<UploadProgress
 /// it answers `false`.
 #[candid_method(update)]
 #[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
-fn utxo_abort_transaction(txid: ByteBuf) -> Result<bool, TransactionUploadError> {
+fn utxo_abort_transaction(txid: Txid) -> Result<bool, TransactionUploadError> {
     mutate(|state| state.utxo.uploads.abort(&mut state.blobs, &txid, runtime::caller()))
 }
 
@@ -217,6 +217,6 @@ fn utxo_get_spend(arg: UtxoGetSpend) -> Result<Vec<UtxoSpendState>, UtxoError> {
 /// transactions at most; 0 and more than 2,000: 2,000. There is more while there is a cursor.
 #[candid_method(query)]
 #[query(hidden = true, decode_with = "wire::args")]
-fn utxo_list_unmined(cursor: Option<UnminedCursor>, limit: u32) -> UnminedPage {
-    read(|state| state.utxo.unmined(cursor.as_ref(), limit))
+fn utxo_list_unmined(cursor: Option<UnminedCursor>, limit: u32) -> Result<UnminedPage, UtxoError> {
+    read(|state| state.utxo.unmined(cursor.as_ref(), limit).map_err(UtxoError::from))
 }

@@ -143,8 +143,8 @@ impl Model {
     }
 
     /// Who has begun the open upload, and when it expires.
-    pub fn open(&self) -> Option<(Principal, u64)> {
-        self.upload.as_ref().map(|upload| (PRODUCER, upload.touched + EXPIRY))
+    pub fn open(&self) -> Option<(Option<Principal>, u64)> {
+        self.upload.as_ref().map(|upload| (Some(PRODUCER), upload.touched + EXPIRY))
     }
 
     /// What may be pruned by the daemon ends below this.

@@ -36,7 +36,7 @@ use crate::export::Guard;
 use crate::health::{Finding, finding};
 use crate::marker::Marker;
 use crate::memory::{Region, cell};
-use crate::{logs, runtime};
+use crate::{cycles, logs, runtime};
 use coppice_interface::{ProblemCode, PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -91,13 +91,13 @@ pub enum Next {
 pub struct Constraints {
     /// What was not exported.
     pub guard: Option<Guard>,
-    /// Liquid cycles below which the daemon pauses.
+    /// Liquid cycles, between messages, below which the daemon pauses.
     pub min_liquid_cycles: u128,
 }
 
 impl Constraints {
     fn low_on_cycles(&self) -> bool {
-        runtime::liquid_cycles() < self.min_liquid_cycles
+        cycles::are_low(self.min_liquid_cycles)
     }
 }
 
@@ -126,6 +126,11 @@ impl Pruner {
         let stored = cell::load(&cells, cell::PRUNE, MAGIC, VERSION)?.unwrap_or_default();
         let rates = Rates::default();
         Ok(Self { cells, stored, ticks: 0, next_tick: 0, rates, last_call: 0, behind_since: None, paused: false })
+    }
+
+    /// After an upgrade: ticks have ended with work left since this moment, in Unix seconds, as far as that was noticed.
+    pub fn is_behind_since(&mut self, noticed: Option<u64>) {
+        self.behind_since = noticed;
     }
 
     fn save(&self) {

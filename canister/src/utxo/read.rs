@@ -73,7 +73,7 @@ impl UtxoStore {
             created_at: head.created_at,
             preserve_until: preserve,
             delete_at_height: head.delete_at(),
-            spending_height: head.spending_height,
+            spending_height: Some(head.spending_height).filter(|height| *height > 0),
             blocks,
             transaction: self.place(slot, &head)?,
             reassignments: extras
@@ -208,11 +208,14 @@ impl UtxoStore {
 
     /// Unmined transactions by the second of `created_at`, and within one in the order in which they came. A cursor whose
     /// transaction may have left its place since begins its second again.
-    pub fn unmined(&self, cursor: Option<&UnminedCursor>, limit: u32) -> UnminedPage {
+    ///
+    /// # Errors
+    /// `BadArgument` where the cursor's txid does not have 32 bytes.
+    pub fn unmined(&self, cursor: Option<&UnminedCursor>, limit: u32) -> Result<UnminedPage, UtxoRefusal> {
         let limit = if limit == 0 { MAX_UNMINED } else { limit.min(MAX_UNMINED) } as usize;
         let mut next = match cursor {
             None => self.root.first(&self.slots, Order::CreatedAt, 0),
-            Some(cursor) => match self.listed(cursor) {
+            Some(cursor) => match self.listed(cursor, &hash_of("cursor.txid", &cursor.txid)?) {
                 Some(link) => self.behind_unmined(link),
                 None => self.root.first(&self.slots, Order::CreatedAt, second_of(cursor.created_at)),
             },
@@ -234,12 +237,12 @@ impl UtxoStore {
             txid: last.txid.clone(),
             taken_back: self.root.taken_back,
         });
-        UnminedPage { transactions, cursor }
+        Ok(UnminedPage { transactions, cursor })
     }
 
     /// A cursor's transaction, where it surely has not left its place: what comes back goes to the end of its second.
-    fn listed(&self, cursor: &UnminedCursor) -> Option<Link> {
-        let found = self.find_any(cursor.txid.as_slice().try_into().ok()?).ok()?;
+    fn listed(&self, cursor: &UnminedCursor, txid: &Hash) -> Option<Link> {
+        let found = self.find_any(txid).ok()?;
         let link = found.head.links[Order::CreatedAt as usize];
         let same = found.head.created_at == cursor.created_at && self.root.taken_back == cursor.taken_back;
         (link.next != 0 && same).then_some(link)

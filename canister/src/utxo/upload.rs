@@ -153,7 +153,10 @@ impl Uploads {
         now: u64,
     ) -> Result<UploadProgress, TransactionUploadError> {
         hash_of("txid", &arg.txid)?;
-        if arg.length == 0 || arg.length > MAX_TRANSACTION {
+        if arg.length == 0 {
+            return Err(bad("length", "no transaction has 0 bytes").into());
+        }
+        if arg.length > MAX_TRANSACTION {
             return Err(UtxoRefusal::TooLarge { what: "bytes of a transaction".into(), limit: MAX_TRANSACTION }.into());
         }
         if !arg.chunk_size.is_power_of_two() || !(MIN_CHUNK..=MAX_CHUNK).contains(&arg.chunk_size) {
@@ -214,6 +217,7 @@ impl Uploads {
         by: Principal,
         now: u64,
     ) -> Result<UploadProgress, TransactionUploadError> {
+        hash_of("txid", &arg.txid)?;
         let nth = self.of(by).ok_or(TransactionUploadError::NoUpload)?.0;
         let open = self.open.get_mut(&nth).ok_or(TransactionUploadError::NoUpload)?;
         if open.txid != arg.txid {
@@ -284,11 +288,12 @@ impl Uploads {
     /// Drops the open upload of a producer if it is of this transaction, and says whether it was.
     ///
     /// # Errors
-    /// `OtherUpload`.
-    pub fn abort(&mut self, blobs: &mut BlobStore, txid: &[u8], by: Principal) -> Result<bool, TransactionUploadError> {
+    /// `OtherUpload`; `BadArgument` where the txid does not have 32 bytes.
+    pub fn abort(&mut self, blobs: &mut BlobStore, txid: &Txid, by: Principal) -> Result<bool, TransactionUploadError> {
+        hash_of("txid", txid)?;
         match self.of(by) {
             None => Ok(false),
-            Some((_, open)) if open.txid.as_slice() != txid => {
+            Some((_, open)) if open.txid != *txid => {
                 Err(TransactionUploadError::OtherUpload { txid: open.txid.clone() })
             }
             Some((nth, _)) => {

@@ -108,7 +108,8 @@ fn record(client: &Client<impl Site>, ledger: &Ledger, entry: &Entry, children: 
         &(entry.conflicting, false, false, false),
         &(found.conflicting, found.locked, found.frozen, found.being_deleted),
     )?;
-    same("spending_height", &entry.spendable_at, &found.spending_height)?;
+    let spendable_at = Some(entry.spendable_at).filter(|height| *height > 0);
+    same("spending_height", &spendable_at, &found.spending_height)?;
     let blocks: Vec<(u32, u32)> = entry.blocks.iter().map(|block| (block.id, block.height)).collect();
     same("blocks", &blocks, &found.blocks.iter().map(|block| (block.block_id, block.height)).collect::<Vec<_>>())?;
     let entries = entry.outputs.iter().map(|output| {

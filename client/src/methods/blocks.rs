@@ -28,7 +28,7 @@ methods! {
 
     /// Drops the open upload of this number. For its producer, and operators. Answers whether there was one.
     ///
-    /// Repeating it answers that there is none.
+    /// Repeating it answers `true` while what was entered of the block is taken out, and then that there is none.
     update abort_block(number: u64) -> bool, or UploadError;
 
     /// Makes this block the head, or comes nearer to that: [`roll_back_to`](crate::Client::roll_back_to) goes on until it is done. For

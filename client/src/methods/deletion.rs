@@ -21,9 +21,10 @@ methods! {
     /// Rows that wait and are due at a height, the lowest first: `limit` of them, 1,000 at most; 0: 100.
     query get_pending_blob_deletions(height: u32, limit: u32) -> Vec<BlobDeletion>;
 
-    /// Takes a row out whose blob is gone. For blob workers. Answers whether it was there.
+    /// Takes a row out whose blob is gone. For blob workers. Answers whether the row is gone: it is not where there was none, or where it was
+    /// given up and has a record.
     ///
-    /// Repeating it answers that it is not there.
+    /// Repeating it answers `false`.
     update remove_blob_deletion(id: u64) -> bool, or BlobDeletionError;
 
     /// Notes that a blob could not be deleted. For blob workers.
@@ -32,7 +33,7 @@ methods! {
     update increment_blob_deletion_retry(id: u64, max_retries: u32) -> BlobDeletionRetry, or BlobDeletionError;
 
     /// Takes out rows whose blobs are gone, and notes those that could not be deleted. For blob workers. With `remaining` the rest is sent
-    /// again.
+    /// again, as [`complete_blob_deletions_all`](crate::Client::complete_blob_deletions_all) does.
     ///
     /// Repeating it counts the failures once more; with a lease, [`complete_blob_deletion_batch`](Self::complete_blob_deletion_batch) does
     /// not.
@@ -43,14 +44,15 @@ methods! {
     /// Repeating it with the same `request` answers the same lease while that is live; without one it takes another lease.
     update acquire_blob_deletion_batch(lease: &AcquireBlobDeletions) -> Option<BlobDeletionLease>, or BlobDeletionError;
 
-    /// Has a lease end so many seconds from now, and answers when that is, in Unix nanoseconds. For its holder.
+    /// Has a lease end so many seconds from now, where it would end before, and answers when it ends, in Unix nanoseconds. For its holder.
     ///
-    /// Repeating it extends it from then.
+    /// Repeating it counts from the repeated call.
     update extend_blob_deletion_batch(token: &[u8], lock_timeout_secs: u64) -> u64, or BlobDeletionError;
 
-    /// Says what became of the rows of a lease. For its holder. With `remaining` the rest is sent again.
+    /// Says what became of the rows of a lease. For its holder. With `remaining` the rest is sent again, as
+    /// [`complete_blob_deletion_batch_all`](crate::Client::complete_blob_deletion_batch_all) does.
     ///
-    /// Repeating it answers as the first time.
+    /// Repeating it answers as the call did that ended the lease; where something remained, rows that were dealt with are `skipped`.
     update complete_blob_deletion_batch(done: &CompleteBlobDeletionBatch) -> CompletedBlobDeletions, or BlobDeletionError;
 
     /// Rows that were given up, by number, from the cursor on: `limit` of them, 1,000 at most; 0: 100.

@@ -9,7 +9,7 @@ methods! {
     /// Repeating it changes nothing.
     update register_exporter(exporter: &Exporter) -> (), or ExporterError;
 
-    /// Takes an exporter out. For operators; the last one for admins.
+    /// Takes an exporter out. For operators; for admins, where more blocks could be pruned without it.
     ///
     /// Repeated, it is refused as `Unknown`.
     update remove_exporter(exporter: &RemoveExporter) -> (), or ExporterError;

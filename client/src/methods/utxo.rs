@@ -100,5 +100,5 @@ methods! {
     query utxo_get_spend(outpoints: &UtxoGetSpend) -> Vec<UtxoSpendState>, or UtxoError;
 
     /// Unmined transactions by age, from the cursor on: `limit` of them or, for 0, as many as a page holds.
-    query utxo_list_unmined(cursor: Option<&UnminedCursor>, limit: u32) -> UnminedPage;
+    query utxo_list_unmined(cursor: Option<&UnminedCursor>, limit: u32) -> UnminedPage, or UtxoError;
 }

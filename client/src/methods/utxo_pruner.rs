@@ -21,7 +21,7 @@ methods! {
 
     /// Sets the heights by hand. For operators.
     ///
-    /// Repeating it changes nothing.
+    /// Repeating it cancels the job that it made, and makes another one.
     update set_heights(heights: &UtxoSetHeights) -> UtxoHeightsSet, or UtxoPrunerError;
 
     /// Cancels a job that waits or runs. For operators.

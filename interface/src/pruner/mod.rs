@@ -107,7 +107,7 @@ pub enum UtxoJobState {
 /// Why a job ended before it was done.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoJobEnd {
-    /// A job for a higher height took its place.
+    /// A job for a higher height was made.
     Superseded,
     /// The block assembly is not running any more. The job's height is pending again.
     BlockAssemblyNotRunning,
@@ -115,7 +115,8 @@ pub enum UtxoJobEnd {
     Cancelled,
     /// `set_heights` ended the job: its heights were others.
     HeightsSet,
-    /// The job took longer than `job_timeout`. The job's height is pending again, and its place kept.
+    /// The job took longer than `job_timeout`. The job's height is pending again, and the next job goes on where this
+    /// one was.
     TimedOut,
     /// A parent of an old unmined transaction could not be preserved: nothing was deleted, or nothing more where phase 1 was done
     /// again.
@@ -151,7 +152,7 @@ pub struct UtxoPassedOver {
     pub txid: Txid,
 }
 
-/// A phase of a run.
+/// A phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum UtxoPrunerPhase {
     /// Phase 1: parents of old unmined transactions are preserved.
@@ -194,16 +195,16 @@ pub struct UtxoPruneCounts {
     pub skipped_child_recent: u64,
     /// Records that are kept in defensive mode: a spender has no record, and was not deleted as far as its parent knows.
     pub skipped_child_absent: u64,
-    /// Records that are kept: their data in the BlobStore or their place in the deletion queue made difficulties.
+    /// Records that are kept: their data in the BlobStore or their row in the deletion queue made difficulties.
     pub external_errors: u64,
-    /// Records that are kept: one or a parent of it cannot be decoded, is not what the index says, or there was no memory
-    /// for its place in another.
+    /// Records that are kept: one or a parent of it cannot be decoded, is not what the index says, or there was no
+    /// memory to list it under another height.
     pub record_errors: u64,
     /// Chunks of `utxo_chunk_size` records, and what was left at the end of a tick.
     pub chunks: u64,
 }
 
-/// A run for a height, and its outcome.
+/// The pruning of records for a height, over as many ticks as that takes, and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoPruneJob {
     /// The job's number, from 1.
@@ -280,7 +281,7 @@ pub struct MetricLabel {
     pub value: String,
 }
 
-/// A figure for a monitor, with the name that `pruner-service.md` gives it.
+/// A figure for a monitor.
 #[derive(Clone, Debug, PartialEq, CandidType, Serialize, Deserialize)]
 pub struct Metric {
     /// The figure's name.
@@ -314,7 +315,7 @@ pub struct UtxoPrunerStatus {
     pub running: Option<UtxoPruneJob>,
     /// The last job that ended; none where none did.
     pub last_job: Option<UtxoPruneJob>,
-    /// The record that stopped phase 1 of the last run; none where none did.
+    /// The record that stopped phase 1 of the last job; none where none did.
     pub blocked_by: Option<UtxoBlockedBy>,
     /// Slots of unmined records that cannot be read, or a parent of which cannot, and were set aside.
     pub set_aside: Vec<u32>,
@@ -330,6 +331,6 @@ pub struct UtxoPrunerStatus {
     pub ticks: u64,
     /// The moment at which the next tick is due, in Unix nanoseconds.
     pub next_tick: u64,
-    /// Figures for a monitor, with the names of `pruner-service.md` 2.3 and 4.
+    /// Figures for a monitor: counts, heights and durations, each by its name and labels.
     pub metrics: Vec<Metric>,
 }

@@ -12,12 +12,13 @@ pub enum UtxoUnminedRetention {
     Blocks(u32),
 }
 
-/// Up to which height records are deleted once blocks are persisted (`pruner-service.md` 2.3 and 2.4 disagree).
+/// Up to which height records are deleted once blocks are persisted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoSafeHeightRule {
-    /// `min(current, persisted)`: the worked example of 2.4.
+    /// `min(current, persisted)`: a block that is not persisted has nothing deleted.
     Persisted,
-    /// `min(current, persisted + the smallest block_height_retention ever in force)`: 2.3.
+    /// `min(current, persisted + the smallest block_height_retention ever in force)`: records that a persisted block
+    /// made eligible are deleted as soon as they are due.
     PersistedPlusRetention,
 }
 

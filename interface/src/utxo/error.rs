@@ -31,7 +31,7 @@ pub enum UtxoCreateError {
     },
     /// The bytes are no transaction.
     BadTransaction {
-        /// The place of the fault, in bytes from the start.
+        /// The first byte that is wrong, counted from the transaction's start.
         at: u64,
         /// The reason as a sentence.
         why: String,
@@ -288,7 +288,7 @@ pub enum UtxoRefusal {
     },
     /// The bytes are no transaction.
     BadTransaction {
-        /// The place of the fault, in bytes from the start.
+        /// The first byte that is wrong, counted from the transaction's start.
         at: u64,
         /// The reason as a sentence.
         why: String,

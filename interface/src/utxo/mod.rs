@@ -1,6 +1,6 @@
-//! UTXO records (`utxo-data-model.md`): arguments, answers and errors.
+//! UTXO records: arguments, answers and errors.
 //!
-//! Hashes are 32 bytes in internal order. Heights are block heights; 0 is none.
+//! Hashes are 32 bytes in internal order. Heights are block heights, from 1; where there is none, an option is empty.
 
 mod error;
 mod read;

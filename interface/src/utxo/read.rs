@@ -17,7 +17,7 @@ pub struct UtxoGet {
     pub limit: u32,
 }
 
-/// A record (`utxo-data-model.md`, UTXO Data Model).
+/// The record that is kept of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoRecord {
     /// The transaction's id.
@@ -60,8 +60,9 @@ pub struct UtxoRecord {
     pub preserve_until: Option<u32>,
     /// The height at which the record may be deleted; none where it is not eligible.
     pub delete_at_height: Option<u32>,
-    /// The first height at which a coinbase's outputs can be spent; 0 of other transactions, whose outputs need not wait.
-    pub spending_height: u32,
+    /// The first height at which a coinbase's outputs can be spent; none of other transactions, whose outputs need not
+    /// wait.
+    pub spending_height: Option<u32>,
     /// The blocks that have the transaction.
     pub blocks: Vec<BlockRef>,
     /// The place of the transaction's bytes.
@@ -128,7 +129,7 @@ pub struct Reassignment {
 pub struct UtxoGetPart {
     /// The transaction whose bytes are asked for.
     pub txid: Txid,
-    /// The place of the first byte that is wanted, from the start.
+    /// The first byte that is wanted, counted from the start.
     pub offset: u64,
     /// The number of bytes that are wanted; the answer has as many as a reply holds at most. 0 asks for no byte.
     pub length: u64,

@@ -115,7 +115,7 @@ pub struct ExternalStore {
     pub store_type: StoreType,
 }
 
-/// What kind of file keeps a transaction (`utxo-data-model.md`, External Blob Storage).
+/// What kind of file keeps a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum FileType {
     /// `.tx`: the whole transaction.
@@ -124,20 +124,20 @@ pub enum FileType {
     Outputs,
 }
 
-/// A store of blobs outside (`blob-deletion-api.md`).
+/// A store of blobs outside the canister, by what it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum StoreType {
-    /// Transactions.
+    /// The store of transactions.
     Tx,
-    /// Subtrees.
+    /// The store of blocks' subtrees.
     Subtree,
-    /// Blocks.
+    /// The store of blocks.
     Block,
-    /// Temporary files.
+    /// The store of temporary files.
     Temp,
-    /// The block persister's.
+    /// The block persister's store.
     BlockPersister,
-    /// The peer registry's.
+    /// The peer registry's store.
     PeerRegistry,
 }
 
@@ -185,9 +185,10 @@ pub struct PutTransactionChunk {
 /// Why a transaction's upload was refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum TransactionUploadError {
-    /// The caller uploads another transaction: finish or abort it.
+    /// The caller has an upload open of another transaction, or of this one with another `length` or `chunk_size`:
+    /// finish or abort it.
     OtherUpload {
-        /// The transaction that the caller uploads.
+        /// The transaction whose upload is open.
         txid: Txid,
     },
     /// The caller uploads no such transaction.

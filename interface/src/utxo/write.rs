@@ -84,7 +84,7 @@ pub struct UtxoSetMinedBatch {
     pub items: Vec<MinedTransaction>,
 }
 
-/// A transaction and its place in a block.
+/// A transaction, and the subtree of the block that has it.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct MinedTransaction {
     /// The transaction.
@@ -131,7 +131,7 @@ pub struct FreezeTarget {
     pub txid: Txid,
     /// The output's number; none: all outputs of the transaction.
     pub vout: Option<u32>,
-    /// The output's hash, checked where it is given.
+    /// The output's hash, checked where it is given. Without `vout` it is refused as `BadArgument`.
     pub utxo_hash: Option<UtxoHash>,
 }
 
@@ -174,7 +174,7 @@ pub struct Conflict {
     pub parent_spends: Vec<Unspend>,
 }
 
-/// Double spends that are to take the place of what they conflict with.
+/// Double spends that are to win over what they conflict with.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoProcessConflicting {
     /// The height at which the chain is.
@@ -208,6 +208,6 @@ pub struct ConflictError {
 pub struct UtxoPreserveBatch {
     /// The height until which the records are kept.
     pub until: u32,
-    /// The transactions. Those that have no record are passed over.
+    /// The transactions. Those that have no record answer `false`.
     pub txids: Vec<Txid>,
 }

@@ -345,3 +345,120 @@ fn below_min_liquid_cycles_only_the_net_goes_on() {
     coppice.pass(60);
     assert_eq!(coppice.prune_status().pruned_before_block, 34);
 }
+
+/// A policy by age of which 20 blocks become due after a day, with so many days of a freezing threshold.
+fn by_age(min: u128, days: u64) -> (Coppice, std::sync::Arc<Host>) {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    settings(&coppice, &host, CanisterSettings { freezing_threshold: Some(days * DAY), ..CanisterSettings::default() });
+    configure(
+        &coppice,
+        ConfigChange { min_liquid_cycles: Some(min), max_head_age_secs: Some(0), ..ConfigChange::default() },
+    )
+    .unwrap();
+    for number in 0..20 {
+        coppice.append(&AppendBlock { timestamp: u64::MAX, ..plain(number, 3, 1) }).unwrap();
+    }
+    let policy = PrunePolicyArg { retain_days: Some(1), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
+    coppice.set_policy(policy).unwrap();
+    (coppice, host)
+}
+
+/// Whatever the balance is: what is due is pruned, or `health` says that cycles are why it is not.
+#[test]
+fn blocks_are_pruned_or_health_says_that_cycles_are_missing() {
+    let (mut pruned, mut said) = (0, 0);
+    for (min, liquid, days) in [
+        (100, 90, 180),
+        (100, 125, 180),
+        (100, 130, 180),
+        (100, 150, 30),
+        (100, 180, 30),
+        (100, 205, 30),
+        (1_000, 990, 180),
+        (1_000, 1_005, 180),
+        (1_000, 1_030, 30),
+        (1_000, 1_060, 180),
+        (1_000, 1_100, 180),
+    ] {
+        let (coppice, host) = by_age(min * G, days);
+        coppice.producer().set_block_assembly_state(UtxoBlockAssemblyState::Running).told();
+        coppice.producer().notify_block(1_000, true).told().unwrap();
+        // Of an interval timer that missed firings each is a call of its own, which sets cycles aside: the last ones come in time.
+        for secs in [601; 160].into_iter().chain([10; 30]) {
+            set_liquid(&coppice, &host, liquid * G);
+            coppice.pass(secs);
+        }
+        set_liquid(&coppice, &host, liquid * G);
+        coppice.ic.tick();
+        let (status, problems) = (coppice.prune_status(), problems(&coppice));
+        let why = format!("at least {min} G, {liquid} G liquid, {days} days: {status:?} {problems:?}");
+        let missing = problems.contains(&ProblemCode::CyclesLow) || problems.contains(&ProblemCode::TimersStopped);
+        assert_eq!(missing, status.pruned_blocks == 0, "{why}");
+        assert_eq!(status.held_by, missing.then_some(HeldBy::LowCycles), "{why}");
+        let job = coppice.anyone().get_pruner_status().told();
+        assert_eq!(job.pending.is_some() || job.running.is_some(), missing, "{why}: {job:?}");
+        if missing { said += 1 } else { pruned += 1 }
+    }
+    assert!(pruned > 3 && said > 3, "{pruned} pruned, {said} said");
+}
+
+/// Timers that were stopped stay so after a top-up until somebody with a role calls, and `health` says so until then.
+#[test]
+fn after_a_top_up_health_says_that_timers_still_stand() {
+    let (coppice, host) = by_age(100 * G, 180);
+    set_liquid(&coppice, &host, 110 * G);
+    coppice.pass(700);
+    set_liquid(&coppice, &host, 110 * G);
+    coppice.ic.tick();
+    assert!(problems(&coppice).contains(&ProblemCode::TimersStopped));
+    set_liquid(&coppice, &host, 100 * T);
+    for _ in 0..200 {
+        coppice.pass(700);
+    }
+    assert_eq!(coppice.prune_status().pruned_blocks, 0);
+    assert_eq!(problems(&coppice), [ProblemCode::TimersStopped]);
+    coppice.operator().acknowledge_faults(0u64).told();
+    coppice.pass(700);
+    coppice.pass(700);
+    assert_eq!(problems(&coppice), []);
+    assert!(coppice.prune_status().pruned_blocks > 0);
+}
+
+/// Where pruning is paused for cycles, a refused append says so, and none is refused where it is not.
+#[test]
+fn an_append_that_is_refused_while_pruning_is_paused_names_cycles() {
+    for (liquid, paused) in [(990, true), (1_020, false), (1_060, false)] {
+        let (coppice, host) = Coppice::embedded(default_arg());
+        configure(&coppice, ConfigChange { min_liquid_cycles: Some(T), ..ConfigChange::default() }).unwrap();
+        let policy = PrunePolicyArg { target_bytes: Some(2_000_000), min_kept_blocks: Some(0), ..Default::default() };
+        coppice.set_policy(policy).unwrap();
+        let mut refused = Vec::new();
+        for _ in 0..200 {
+            set_liquid(&coppice, &host, liquid * G);
+            let next = coppice.head().map_or(0, |head| head + 1);
+            refused.extend(coppice.append(&plain(next, 3, 60_000)).err());
+            set_liquid(&coppice, &host, liquid * G);
+            coppice.pass(60);
+        }
+        assert_eq!(!refused.is_empty(), paused, "{liquid} G: {refused:?}");
+        let low = AppendError::CapacityExhausted { held_by: HeldBy::LowCycles };
+        assert!(refused.iter().all(|error| *error == low), "{liquid} G: {refused:?}");
+    }
+}
+
+/// The same question at the same balance.
+#[test]
+fn health_as_an_update_says_what_a_query_says() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    configure(&coppice, ConfigChange { min_liquid_cycles: Some(T), ..ConfigChange::default() }).unwrap();
+    for (liquid, low) in [(990, true), (1_005, false), (1_030, false), (1_060, false)] {
+        set_liquid(&coppice, &host, liquid * G);
+        coppice.ic.tick();
+        let query = problems(&coppice);
+        let bytes = candid::encode_args(()).unwrap();
+        let update = coppice.ic.update(coppice.id, Who::Controller.principal(), "health", bytes).unwrap();
+        let update: Health = candid::decode_one(&update).unwrap();
+        assert_eq!(query, update.problems.iter().map(|problem| problem.code).collect::<Vec<_>>(), "{liquid} G");
+        assert_eq!(query.contains(&ProblemCode::CyclesLow), low, "{liquid} G");
+    }
+}

@@ -304,3 +304,49 @@ fn unmined_records_must_be_old_before_their_parents_go() {
     set(UtxoUnminedRetention::HalfOfRetention);
     cleared(&coppice, ProblemCode::RetentionTooShort);
 }
+
+/// A backlog of a quarter of an hour, and an upgrade.
+#[test]
+fn pruning_that_is_behind_is_so_over_an_upgrade() {
+    let coppice = Coppice::new();
+    coppice.append_plain(0..400, 1);
+    let policy = PrunePolicyArg {
+        retain_blocks: Some(1),
+        min_kept_blocks: Some(0),
+        max_ops_per_tick: Some(1),
+        ..Default::default()
+    };
+    coppice.set_policy(policy).unwrap();
+    (0..14).for_each(|_| coppice.pass(60));
+    let since = || {
+        let health = coppice.anyone().health().told();
+        health
+            .problems
+            .into_iter()
+            .find(|problem| problem.code == ProblemCode::PruneBehind)
+            .map(|problem| problem.since)
+    };
+    let before = since();
+    assert!(before.is_some());
+    coppice.upgrade();
+    coppice.pass(60);
+    assert!(coppice.prune_status().backlog.blocks > 0);
+    assert_eq!(since(), before);
+    coppice.set_policy(PrunePolicyArg { max_ops_per_tick: Some(10_000), ..Default::default() }).unwrap();
+    (0..10).for_each(|_| coppice.pass(600));
+    cleared(&coppice, ProblemCode::PruneBehind);
+    coppice.upgrade();
+    cleared(&coppice, ProblemCode::PruneBehind);
+}
+
+/// The age of the head is reckoned from when it was appended, and not from the next sample.
+#[test]
+fn a_stale_head_is_as_old_as_it_is() {
+    let coppice = Coppice::new();
+    coppice.append_plain(0..1, 1);
+    configure(&coppice, ConfigChange { max_head_age_secs: Some(600), ..Default::default() });
+    let appended = coppice.anyone().health().told().time;
+    (0..3).for_each(|_| coppice.pass(601));
+    let problem = raised(&coppice, ProblemCode::HeadStale, Severity::Warning, "no block was appended for 30 min");
+    assert!(problem.since.abs_diff(appended) <= 5_000_000_000, "{problem:?}");
+}

@@ -20,6 +20,7 @@ mod keeps_up;
 mod keys;
 mod large_blocks;
 mod large_index;
+mod lengths;
 mod long_run;
 mod machine;
 mod minimum;

@@ -139,7 +139,7 @@ fn an_upload_is_its_producers_and_an_operators() {
     let (begin, chunks) = upload(&large, 100_000);
     let first = PutBlockChunk { number: 1, chunk: 0, bytes: ByteBuf::from(chunks[0].clone()) };
     coppice.producer().begin_block(&begin).told().unwrap();
-    let (by, expires_at) = (Who::Producer.principal(), seconds(&coppice) + 120);
+    let (by, expires_at) = (Some(Who::Producer.principal()), seconds(&coppice) + 120);
     let open = || UploadError::UploadOpen { by, expires_at };
     for _ in 0..3 {
         // The same block, another one, a block at once, a rollback: all of it waits.
@@ -192,7 +192,7 @@ fn an_upload_that_is_left_alone_for_two_minutes_is_anothers_to_begin() {
     coppice.pass(115);
     let begun: Result<UploadProgress, AppendError> = call(&coppice, Who::Rival, "begin_block", begin.clone());
     let Err(AppendError::UploadOpen { by, expires_at }) = begun else { panic!("{begun:?}") };
-    assert_eq!(by, Who::Producer.principal());
+    assert_eq!(by, Some(Who::Producer.principal()));
     assert!((1..=5).contains(&(expires_at - seconds(&coppice))), "a refused call does not put it off");
     coppice.pass(10);
     assert_eq!(

@@ -247,7 +247,7 @@ fn unmined_transactions_are_listed_as_they_came() {
     all_ok(set_mined(&coppice, 7, 1, &[&txs[3]], true));
     let (mut listed, mut cursor) = (Vec::new(), None::<UnminedCursor>);
     loop {
-        let page: UnminedPage = coppice.anyone().utxo_list_unmined(cursor.as_ref(), 7u32).told();
+        let page: UnminedPage = coppice.anyone().utxo_list_unmined(cursor.as_ref(), 7u32).told().unwrap();
         listed.extend(page.transactions);
         cursor = page.cursor;
         if cursor.is_none() {

@@ -147,7 +147,7 @@ impl Store for Real {
     }
 
     fn list_unmined(&self, after: Option<&UnminedCursor>, limit: u32) -> UnminedPage {
-        self.store.unmined(after, limit)
+        self.store.unmined(after, limit).expect("a cursor names a transaction")
     }
 
     fn indexes(&self) -> Indexes {

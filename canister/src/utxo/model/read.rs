@@ -40,7 +40,7 @@ impl Model {
             created_at: record.created_at,
             preserve_until: record.preserve_until,
             delete_at_height: record.delete_at_height,
-            spending_height: record.spending_height,
+            spending_height: Some(record.spending_height).filter(|height| *height > 0),
             blocks: record.blocks.clone(),
             transaction: record.given.place.clone(),
             reassignments: record.reassignments.clone(),

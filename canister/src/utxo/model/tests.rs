@@ -94,7 +94,7 @@ fn a_coinbase() {
     assert_eq!(model.create(&item, &call(5)), Err(UtxoRefusal::TxExists));
     let record = model.record(&txid, 0, 10).unwrap();
     assert!(record.is_coinbase && !record.locked && record.unmined_since.is_none());
-    assert_eq!((record.inputs, record.spending_height, record.fee, record.size_in_bytes), (0, 101, None, 204));
+    assert_eq!((record.inputs, record.spending_height, record.fee, record.size_in_bytes), (0, Some(101), None, 204));
     assert_eq!(record.blocks, [BlockRef { block_id: 9, height: 1, subtree: 2 }]);
     assert_eq!(record.inpoints, Some(ByteBuf::from([0; 4])));
 

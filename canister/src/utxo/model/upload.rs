@@ -53,6 +53,7 @@ impl Model {
     }
 
     pub fn put(&mut self, arg: &PutTransactionChunk) -> Result<UploadProgress, TransactionUploadError> {
+        hash_argument("txid", &arg.txid).map_err(TransactionUploadError::from)?;
         let open = self.upload.as_mut().ok_or(TransactionUploadError::NoUpload)?;
         if open.begun.txid != arg.txid {
             return Err(TransactionUploadError::OtherUpload { txid: open.begun.txid.clone() });
@@ -75,6 +76,7 @@ impl Model {
     }
 
     pub fn abort(&mut self, txid: &[u8]) -> Result<bool, TransactionUploadError> {
+        hash_argument("txid", txid).map_err(TransactionUploadError::from)?;
         if let Some(other) = self.upload.as_ref().filter(|open| open.begun.txid[..] != *txid) {
             return Err(TransactionUploadError::OtherUpload { txid: other.begun.txid.clone() });
         }

@@ -37,7 +37,7 @@ fn a_record_has_every_field_and_gives_its_bytes_back() {
         created_at: NOW,
         preserve_until: None,
         delete_at_height: None,
-        spending_height: 0,
+        spending_height: None,
         blocks: vec![],
         transaction: TransactionPlace::Record,
         reassignments: vec![],
@@ -118,7 +118,7 @@ fn a_coinbase_is_spendable_after_its_maturity() {
     let coinbase = Tx::coinbase(1, 1);
     w.create(&UtxoCreate { mined: mined(&[block(4, 900)]), ..raw(&coinbase) }).unwrap();
     let record = w.get(&coinbase);
-    assert_eq!((record.spending_height, record.is_coinbase, record.inputs), (1_000, true, 0));
+    assert_eq!((record.spending_height, record.is_coinbase, record.inputs), (Some(1_000), true, 0));
     assert_eq!((record.unmined_since, record.blocks[0].block_id, record.blocks.len()), (None, 4, 1));
     let by = Tx::of(2, &[(coinbase.txid, 0)], 1);
     w.height = 999;

@@ -114,10 +114,23 @@ fn a_transaction_that_no_message_holds_comes_in_chunks() {
     let bad = BeginTransaction { chunk_size: 100_000, ..begin.clone() };
     let settings = w.settings.clone();
     let at = |w: &mut World, begin: &BeginTransaction| w.store.begin_upload(&mut w.blobs, begin, &settings, BY, 10);
-    assert!(matches!(at(&mut w, &bad), Err(TransactionUploadError::Refused(UtxoCreateError::BadArgument { .. }))));
+    let empty = BeginTransaction { length: 0, ..begin.clone() };
+    for (begin, wrong) in [(bad, "chunk_size"), (empty, "length")] {
+        let refused = at(&mut w, &begin);
+        let Err(TransactionUploadError::Refused(UtxoCreateError::BadArgument { field, .. })) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(field, wrong);
+    }
     assert_eq!(at(&mut w, &begin), Ok(UploadProgress { chunks: 5, missing: 5 }));
-    let other = BeginTransaction { txid: [3; 32].into(), ..begin.clone() };
-    assert_eq!(at(&mut w, &other), Err(TransactionUploadError::OtherUpload { txid: tx.id() }));
+    // Another one, or the same of another shape, has to wait.
+    for other in [
+        BeginTransaction { txid: [3; 32].into(), ..begin.clone() },
+        BeginTransaction { length: length + 1, ..begin.clone() },
+        BeginTransaction { chunk_size: 1 << 19, ..begin.clone() },
+    ] {
+        assert_eq!(at(&mut w, &other), Err(TransactionUploadError::OtherUpload { txid: tx.id() }));
+    }
     let item = UtxoCreate { source: TransactionSource::Uploaded(tx.id()), ..raw(&tx) };
     assert_eq!(w.create(&item), Err(UtxoRefusal::NoUpload));
     let chunk = |i: u32| PutTransactionChunk {
@@ -156,8 +169,8 @@ fn a_transaction_that_no_message_holds_comes_in_chunks() {
             "whole" => assert!(!w.create(&item).unwrap().external),
             "another's" => {
                 assert!(matches!(w.create(&item), Err(UtxoRefusal::BadTransaction { .. })));
-                assert_eq!(w.store.uploads.abort(&mut w.blobs, &named.txid, BY), Ok(true));
-                assert_eq!(w.store.uploads.abort(&mut w.blobs, &named.txid, BY), Ok(false));
+                assert_eq!(w.store.uploads.abort(&mut w.blobs, &named.id(), BY), Ok(true));
+                assert_eq!(w.store.uploads.abort(&mut w.blobs, &named.id(), BY), Ok(false));
             }
             _ => {
                 assert_eq!(w.store.uploads.expire(&mut w.blobs, 79, 60), 0);
@@ -249,10 +262,10 @@ fn each_producer_has_an_upload_of_its_own() {
     assert_eq!(left.len(), 25);
     assert!(left.iter().all(|&touched| touched >= 40), "{left:?}");
     assert_eq!(
-        w.store.uploads.abort(&mut w.blobs, &tx(50).txid, of(51)),
+        w.store.uploads.abort(&mut w.blobs, &tx(50).id(), of(51)),
         Err(TransactionUploadError::OtherUpload { txid: tx(51).id() })
     );
-    assert_eq!(w.store.uploads.abort(&mut w.blobs, &tx(50).txid, of(50)), Ok(true));
+    assert_eq!(w.store.uploads.abort(&mut w.blobs, &tx(50).id(), of(50)), Ok(true));
     assert_eq!(w.store.uploads.expire(&mut w.blobs, 1_000, 60), 24);
     assert_eq!((w.blobs.kept_bytes(Owner::Upload), w.store.uploads.touched()), (0, None));
     w.reopen();
@@ -261,7 +274,7 @@ fn each_producer_has_an_upload_of_its_own() {
     for by in [1, 2, 3] {
         open(&mut w, by, by).unwrap();
     }
-    w.store.uploads.abort(&mut w.blobs, &tx(2).txid, of(2)).unwrap();
+    w.store.uploads.abort(&mut w.blobs, &tx(2).id(), of(2)).unwrap();
     let cells = memory::region(memory::CELLS);
     w.reopen();
     assert_eq!(w.store.uploads.list(60).len(), 2);

@@ -289,7 +289,7 @@ fn a_reassigned_output_is_live_and_waits_for_its_height() {
 
 /// Pages of one, and what is listed from a cursor on.
 fn listed(w: &World, cursor: Option<&UnminedCursor>, limit: u32) -> (Vec<Txid>, Option<UnminedCursor>) {
-    let page = w.store.unmined(cursor, limit);
+    let page = w.store.unmined(cursor, limit).unwrap();
     (page.transactions.into_iter().map(|tx| tx.txid).collect(), page.cursor)
 }
 
@@ -312,6 +312,15 @@ fn unmined_ones_are_listed_as_they_came_and_none_is_left_out() {
     w.set_mined(&txs[1], block(1, 900), true, true);
     assert_eq!(listed(&w, Some(&cursor), 9), (ids(&[0, 2, 4, 1]), None));
     assert_eq!(listed(&w, None, 0).0.len(), 4);
+    // A cursor that names no transaction does not begin again.
+    for length in [0, 31, 33] {
+        let cursor = UnminedCursor { txid: vec![9; length].into(), ..cursor.clone() };
+        let refused = w.store.unmined(Some(&cursor), 0);
+        assert!(
+            matches!(&refused, Err(UtxoRefusal::BadArgument { field, .. }) if field == "cursor.txid"),
+            "{refused:?}"
+        );
+    }
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub fn shown(txid: &Txid, record: &Record) -> UtxoRecord {
         created_at: 0,
         preserve_until: record.preserve_until,
         delete_at_height: record.delete_at_height,
-        spending_height: 0,
+        spending_height: None,
         blocks: record.blocks.clone(),
         transaction: record.blob.clone().map_or(TransactionPlace::Record, TransactionPlace::Outside),
         reassignments: Vec::new(),

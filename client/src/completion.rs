@@ -1,0 +1,232 @@
+//! What became of blobs outside, of any number of rows: as many at a time as a message has room for, and what a message left once more.
+
+use crate::{CallError, Client, Error, Failure, Retry, Transport};
+use coppice_interface::*;
+
+/// Numbers that a message without a lease takes.
+const MAX_IDS: usize = 10_000;
+
+/// Saying what became of rows stopped in the middle. Of the message that failed it is not known what was done, where there was no answer:
+/// without a lease its failures would count twice if it were sent again, so look first (`list_blob_deletions`).
+#[derive(Debug, thiserror::Error)]
+#[error("stopped after {heard} rows")]
+pub struct Unfinished {
+    /// The number of rows that were heard: those at the front, the completed ones before the failed ones.
+    pub heard: usize,
+    /// What was done of these. `remaining` is the number of rows behind them.
+    pub done: CompletedBlobDeletions,
+    /// Whether the rows were a lease's: then all of it may be sent again.
+    pub leased: bool,
+    /// Why.
+    #[source]
+    pub error: Error<BlobDeletionError>,
+}
+
+impl Unfinished {
+    /// Whether the rows that are not heard yet may be sent later as they are. Without a lease they never may where there was no answer.
+    pub fn retry(&self) -> Retry {
+        match &self.error {
+            Error::Call(_) if !self.leased => Retry::Never,
+            error => error.retry(),
+        }
+    }
+}
+
+/// Rows whose blobs are gone, and those whose blobs could not be deleted: a row in both is of the first.
+struct Rows {
+    all: Vec<u64>,
+    completed: usize,
+}
+
+impl Rows {
+    fn new(completed: &[u64], failed: &[u64]) -> Self {
+        let gone: std::collections::HashSet<u64> = completed.iter().copied().collect();
+        let failed = failed.iter().filter(|id| !gone.contains(id));
+        Self { all: completed.iter().chain(failed).copied().collect(), completed: completed.len() }
+    }
+
+    /// So many from a point on, apart again.
+    fn part(&self, from: usize, most: usize) -> (Vec<u64>, Vec<u64>) {
+        let to = self.all.len().min(from.saturating_add(most));
+        let middle = self.completed.clamp(from, to);
+        (self.all[from..middle].to_vec(), self.all[middle..to].to_vec())
+    }
+}
+
+/// Sends all rows, one message at least.
+async fn in_messages(
+    method: &str,
+    rows: &Rows,
+    leased: bool,
+    mut call: impl AsyncFnMut(Vec<u64>, Vec<u64>) -> Result<CompletedBlobDeletions, Error<BlobDeletionError>>,
+) -> Result<CompletedBlobDeletions, Unfinished> {
+    // A lease is over with the first message of which nothing remains: none may leave rows out.
+    let most = if leased { usize::MAX } else { MAX_IDS };
+    let (mut heard, mut done) = (0, CompletedBlobDeletions::default());
+    loop {
+        let (completed, failed) = rows.part(heard, most);
+        let sent = completed.len() + failed.len();
+        let error = match call(completed, failed).await {
+            Ok(some) if some.remaining < sent as u64 || sent == 0 && some.remaining == 0 => {
+                heard += sent - some.remaining as usize;
+                done.removed += some.removed;
+                done.retries_incremented += some.retries_incremented;
+                done.dead += some.dead;
+                done.skipped.extend(some.skipped);
+                if heard == rows.all.len() {
+                    return Ok(done);
+                }
+                continue;
+            }
+            Ok(some) => {
+                let why = format!("of {sent} rows {} are said to remain", some.remaining);
+                CallError { method: method.into(), failure: Failure::Transport(why.into()) }.into()
+            }
+            Err(error) => error,
+        };
+        done.remaining = (rows.all.len() - heard) as u64;
+        return Err(Unfinished { heard, done, leased, error });
+    }
+}
+
+impl<T: Transport> Client<T> {
+    /// [`complete_blob_deletions`](Self::complete_blob_deletions), for any number of rows: the answers' sums.
+    ///
+    /// # Errors
+    /// When the canister refuses, or there is no answer, in the middle: what was heard until then is done.
+    pub async fn complete_blob_deletions_all(
+        &self,
+        done: &CompleteBlobDeletions,
+    ) -> Result<CompletedBlobDeletions, Unfinished> {
+        let rows = Rows::new(&done.completed_ids, &done.failed_ids);
+        let max_retries = done.max_retries;
+        in_messages("complete_blob_deletions", &rows, false, async |completed_ids, failed_ids| {
+            self.complete_blob_deletions(&CompleteBlobDeletions { completed_ids, failed_ids, max_retries }).await
+        })
+        .await
+    }
+
+    /// [`complete_blob_deletion_batch`](Self::complete_blob_deletion_batch), until nothing remains and the lease is over: the answers'
+    /// sums. All of it may be sent again where an answer was lost: no failure counts twice. What was done before is `skipped` then.
+    ///
+    /// # Errors
+    /// When the canister refuses, or there is no answer, in the middle: what was heard until then is done.
+    pub async fn complete_blob_deletion_batch_all(
+        &self,
+        done: &CompleteBlobDeletionBatch,
+    ) -> Result<CompletedBlobDeletions, Unfinished> {
+        let rows = Rows::new(&done.completed_ids, &done.failed_ids);
+        in_messages("complete_blob_deletion_batch", &rows, true, async |completed_ids, failed_ids| {
+            let some = CompleteBlobDeletionBatch { completed_ids, failed_ids, ..done.clone() };
+            self.complete_blob_deletion_batch(&some).await
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::block_on;
+    use std::cell::RefCell;
+
+    /// A queue whose messages have room for so many rows; what it was told, message by message.
+    struct Queue {
+        room: usize,
+        told: RefCell<Vec<(Vec<u64>, Vec<u64>)>>,
+        /// The message to which no answer comes.
+        lost: usize,
+    }
+
+    impl Transport for Queue {
+        async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+            let (completed, failed) = match method {
+                "complete_blob_deletions" => {
+                    let (told,): (CompleteBlobDeletions,) = candid::decode_args(&arg).unwrap();
+                    assert_eq!(told.max_retries, 3);
+                    (told.completed_ids, told.failed_ids)
+                }
+                _ => {
+                    let (told,): (CompleteBlobDeletionBatch,) = candid::decode_args(&arg).unwrap();
+                    assert_eq!(told.token.as_slice(), b"lease");
+                    (told.completed_ids, told.failed_ids)
+                }
+            };
+            let all = completed.len() + failed.len();
+            let removed = completed.len().min(self.room);
+            let failures = failed.len().min(self.room - removed);
+            self.told.borrow_mut().push((completed, failed));
+            if self.told.borrow().len() == self.lost {
+                return Err(Failure::Lost("gone".into()));
+            }
+            let answer = CompletedBlobDeletions {
+                removed: removed as u64,
+                retries_incremented: failures as u64,
+                remaining: (all - removed - failures) as u64,
+                ..Default::default()
+            };
+            Ok(candid::encode_one(Ok::<_, BlobDeletionError>(answer)).unwrap())
+        }
+
+        async fn query(&self, method: &str, _: Vec<u8>) -> Result<Vec<u8>, Failure> {
+            panic!("{method} is asked")
+        }
+    }
+
+    fn queue(room: usize, lost: usize) -> Client<Queue> {
+        Client::new(Queue { room, told: RefCell::default(), lost })
+    }
+
+    fn rows(completed: &[u64], failed: &[u64]) -> CompleteBlobDeletions {
+        CompleteBlobDeletions { completed_ids: completed.into(), failed_ids: failed.into(), max_retries: 3 }
+    }
+
+    fn batch(rows: CompleteBlobDeletions) -> CompleteBlobDeletionBatch {
+        let token = b"lease".to_vec().into();
+        let CompleteBlobDeletions { completed_ids, failed_ids, max_retries } = rows;
+        CompleteBlobDeletionBatch { token, completed_ids, failed_ids, max_retries }
+    }
+
+    #[test]
+    fn what_remains_is_said_again_and_no_failure_twice() {
+        let client = queue(2, 0);
+        let done = block_on(client.complete_blob_deletions_all(&rows(&[1, 2, 3], &[3, 4, 5, 6]))).unwrap();
+        assert_eq!((done.removed, done.retries_incremented, done.remaining), (3, 3, 0));
+        let told = client.transport().told.borrow();
+        assert_eq!(*told, [(vec![1, 2, 3], vec![4, 5, 6]), (vec![3], vec![4, 5, 6]), (vec![], vec![5, 6])]);
+    }
+
+    #[test]
+    fn a_message_has_as_many_numbers_as_the_canister_takes() {
+        let client = queue(usize::MAX, 0);
+        let many: Vec<u64> = (0..25_000).collect();
+        assert_eq!(block_on(client.complete_blob_deletions_all(&rows(&many, &[]))).unwrap().removed, 25_000);
+        let told: Vec<usize> = client.transport().told.borrow().iter().map(|(completed, _)| completed.len()).collect();
+        assert_eq!(told, [10_000, 10_000, 5_000]);
+    }
+
+    #[test]
+    fn a_lease_is_ended_even_if_no_row_is_named() {
+        let client = queue(2, 0);
+        assert_eq!(block_on(client.complete_blob_deletion_batch_all(&batch(rows(&[], &[])))).unwrap().removed, 0);
+        let done = block_on(client.complete_blob_deletion_batch_all(&batch(rows(&[1], &[2, 3])))).unwrap();
+        assert_eq!((done.removed, done.retries_incremented), (1, 2));
+        assert_eq!(*client.transport().told.borrow(), [(vec![], vec![]), (vec![1], vec![2, 3]), (vec![], vec![3])]);
+    }
+
+    #[test]
+    fn a_lost_answer_ends_it_and_what_was_heard_is_not_lost() {
+        let client = queue(2, 2);
+        let stopped = block_on(client.complete_blob_deletions_all(&rows(&[1], &[2, 3, 4, 5]))).unwrap_err();
+        assert_eq!((stopped.heard, stopped.done.removed, stopped.done.retries_incremented), (2, 1, 1));
+        assert_eq!((stopped.done.remaining, stopped.retry()), (3, Retry::Never));
+        assert_eq!(client.transport().told.borrow().len(), 2, "nothing is sent blindly");
+        let client = queue(2, 1);
+        let stopped = block_on(client.complete_blob_deletion_batch_all(&batch(rows(&[1], &[])))).unwrap_err();
+        assert_eq!((stopped.heard, stopped.retry()), (0, Retry::Again), "of a lease it may be sent again");
+        // An answer that leads nowhere ends it, too.
+        let client = queue(0, 0);
+        let stopped = block_on(client.complete_blob_deletions_all(&rows(&[1], &[]))).unwrap_err();
+        assert!(matches!(stopped.error, Error::Call(CallError { failure: Failure::Transport(_), .. })));
+    }
+}

@@ -1,0 +1,366 @@
+use super::*;
+use candid::types::TypeInner;
+use candid::types::internal::TypeContainer;
+use candid::{CandidType, Principal};
+use serde_bytes::ByteBuf;
+use std::collections::BTreeSet;
+
+/// Holds a type's errors to their classes: those that are told are all that the interface has.
+fn holds<E: Refusal + CandidType>(classes: &[(Retry, &[E])]) {
+    let mut types = TypeContainer::new();
+    let of = types.add::<E>();
+    let of = types.env.trace_type(&of).unwrap();
+    let TypeInner::Variant(cases) = of.as_ref() else { panic!("{of:?}") };
+    let all: BTreeSet<String> = cases.iter().map(|case| case.id.to_string()).collect();
+    let mut told = BTreeSet::new();
+    for (class, errors) in classes {
+        for error in *errors {
+            assert_eq!(error.retry(), *class, "{error:?}");
+            let shown = format!("{error:?}");
+            told.extend(shown.split(|c: char| !c.is_alphanumeric()).next().map(str::to_string));
+        }
+    }
+    assert_eq!(told, all, "{}", std::any::type_name::<E>());
+}
+
+fn text() -> String {
+    "because".into()
+}
+
+fn somebody() -> Principal {
+    Principal::anonymous()
+}
+
+#[test]
+fn of_appending_and_rolling_back() {
+    let (by, expires_at) = (Some(somebody()), 0);
+    let full = || AppendError::CapacityExhausted { held_by: HeldBy::Exporter("archive".into()) };
+    holds(&[
+        (
+            Again,
+            &[
+                AppendError::UploadOpen { by, expires_at },
+                AppendError::RollbackUnderway { to: 0 },
+                AppendError::ResetUnderway { left: 0 },
+            ],
+        ),
+        (
+            AfterPruning,
+            &[
+                full(),
+                AppendError::OutOfSpace,
+                AppendError::LowCycles { missing: 0 },
+                AppendError::ReservedCyclesLimit { missing: 0 },
+            ],
+        ),
+        (
+            Never,
+            &[
+                AppendError::Conflict,
+                AppendError::Gap { expected: 0 },
+                AppendError::WrongParent { expected: BlockHash::default() },
+                AppendError::Pruned { first_available: 0 },
+                AppendError::TooLarge { what: text(), limit: 0 },
+                AppendError::BadEncoding { segment: 0, at: 0, why: text() },
+            ],
+        ),
+    ]);
+    holds(&[
+        (
+            Again,
+            &[
+                UploadError::NoUpload,
+                UploadError::UploadOpen { by, expires_at },
+                UploadError::OtherUpload { number: 7, hash: BlockHash::default() },
+                UploadError::Incomplete { missing: 1, first: 0 },
+                UploadError::Aborting,
+            ],
+        ),
+        (AfterPruning, &[UploadError::Append(full())]),
+        (
+            Never,
+            &[
+                UploadError::ChunkOutOfRange { chunks: 0 },
+                UploadError::WrongLength { expected: 0 },
+                UploadError::ChunkMismatch,
+                UploadError::Damaged,
+                UploadError::Append(AppendError::Conflict),
+            ],
+        ),
+    ]);
+    holds(&[
+        (Again, &[RollbackError::UploadOpen { by, expires_at }, RollbackError::RollbackUnderway { to: 0 }]),
+        (
+            Never,
+            &[
+                RollbackError::Empty,
+                RollbackError::AboveHead { head: 0 },
+                RollbackError::Pruned { first_available: 0 },
+                RollbackError::TooDeep { lowest: 0 },
+            ],
+        ),
+    ]);
+    holds(&[
+        (Again, &[ResetError::UploadOpen { by, expires_at }, ResetError::RollbackUnderway { to: 0 }]),
+        (
+            Never,
+            &[
+                ResetError::Empty,
+                ResetError::WrongHash { expected: BlockHash::default() },
+                ResetError::NotExported { exporter: text(), exported_before_block: 0 },
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn of_reading_and_exporting() {
+    let corrupt = || ReadError::Corrupt { why: text() };
+    holds(&[(
+        Never,
+        &[
+            ReadError::NotFound,
+            ReadError::Pruned { first_available: 0 },
+            ReadError::TooLarge { size: 0, limit: 0 },
+            ReadError::NoSuchSegment,
+            ReadError::OutOfRange { length: 0 },
+            corrupt(),
+        ],
+    )]);
+    let cursor = ExportCursor { number: 0, hash: BlockHash::default(), segment: 3, offset: 0, rollbacks: 0 };
+    holds(&[
+        (Again, &[ExportError::Behind { head: None }]),
+        (
+            Never,
+            &[
+                ExportError::Pruned { first_available: 0, common_ancestor: None },
+                ExportError::Reorged { common_ancestor: 0, cursor },
+                ExportError::Reset { first_available: None },
+                ExportError::BadCursor { why: text() },
+                ExportError::Corrupt { number: 0, why: text(), next: None },
+            ],
+        ),
+    ]);
+    holds(&[
+        (Again, &[KeyError::Behind { head: None }]),
+        (AfterPruning, &[KeyError::Corrupt { number: 0, why: text() }]),
+        (
+            Never,
+            &[
+                KeyError::KeyTooLong { limit: 0 },
+                KeyError::Reorged { common_ancestor: 0, cursor: None },
+                KeyError::Reset { first_available: None },
+                KeyError::BadCursor { why: text() },
+            ],
+        ),
+    ]);
+    holds(&[(
+        Never,
+        &[
+            ExporterError::BadName { why: text() },
+            ExporterError::Anonymous,
+            ExporterError::NameTaken { principal: somebody() },
+            ExporterError::PrincipalTaken { name: text() },
+            ExporterError::TooMany { limit: 0 },
+            ExporterError::Unknown,
+            ExporterError::LastExporter,
+            ExporterError::AdminOnly,
+        ],
+    )]);
+    holds(&[(
+        Never,
+        &[
+            AckError::NotRegistered { why: text() },
+            AckError::AboveHead { head: None },
+            AckError::WrongHash { expected: BlockHash::default() },
+            AckError::Corrupt,
+        ],
+    )]);
+}
+
+#[test]
+fn of_operating() {
+    let (field, why) = (text(), text());
+    holds(&[(Never, &[ConfigError::Invalid { field, why }])]);
+    let exports = RoleError::Exports { name: text() };
+    let register = RoleError::RegisterExporter { why: text() };
+    holds(&[(Never, &[RoleError::Anonymous, RoleError::TooMany { limit: 0 }, exports, register])]);
+    holds(&[(Never, &[PruneError::Invalid { field: text(), why: text() }, PruneError::NoPolicy])]);
+    holds(&[(
+        Never,
+        &[
+            UtxoPrunerError::ZeroHeight,
+            UtxoPrunerError::BadHeight { most: 0 },
+            UtxoPrunerError::HeightJump { current: 0, most: 0 },
+            UtxoPrunerError::NotOpen,
+            UtxoPrunerError::BlockAssemblyNotRunning,
+            UtxoPrunerError::Invalid { field: text(), why: text() },
+            UtxoPrunerError::NotBlocking,
+            UtxoPrunerError::TooMany { limit: 0 },
+        ],
+    )]);
+    holds(&[
+        (Again, &[BlobDeletionError::Leased, BlobDeletionError::TooManyLeases { limit: 0 }]),
+        (
+            AfterPruning,
+            &[
+                BlobDeletionError::OutOfSpace,
+                BlobDeletionError::LowCycles { missing: 0 },
+                BlobDeletionError::ReservedCyclesLimit { missing: 0 },
+            ],
+        ),
+        (
+            Never,
+            &[
+                BlobDeletionError::NotFound,
+                BlobDeletionError::HoldsRecord,
+                BlobDeletionError::Empty { what: text() },
+                BlobDeletionError::TooLarge { what: text(), limit: 0 },
+                BlobDeletionError::TooMany { limit: 0 },
+                BlobDeletionError::UnknownToken,
+                BlobDeletionError::NotHolder,
+                BlobDeletionError::Expired,
+                BlobDeletionError::Completed,
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn of_records() {
+    let by = || Spender { txid: Txid::default(), vin: 0 };
+    let stored = UtxoHash::default;
+    let bad = || (text(), text());
+    let (field, why) = bad();
+    holds(&[
+        (
+            AfterPruning,
+            &[
+                UtxoCreateError::BeingDeleted,
+                UtxoCreateError::ExternalFull { limit: 0 },
+                UtxoCreateError::OutOfSpace,
+                UtxoCreateError::LowCycles { missing: 0 },
+                UtxoCreateError::ReservedCyclesLimit { missing: 0 },
+            ],
+        ),
+        (
+            Never,
+            &[
+                UtxoCreateError::TxExists,
+                UtxoCreateError::BlobTaken,
+                UtxoCreateError::ZeroHeight,
+                UtxoCreateError::BadHeight { most: 0 },
+                UtxoCreateError::BadArgument { field, why },
+                UtxoCreateError::BadTransaction { at: 0, why: text() },
+                UtxoCreateError::NoOutputs,
+                UtxoCreateError::NotExtended { input: 0 },
+                UtxoCreateError::TooLarge { what: text(), limit: 0 },
+                UtxoCreateError::NoUpload,
+                UtxoCreateError::TooMuchWork,
+                UtxoCreateError::Corrupt { why: text() },
+            ],
+        ),
+    ]);
+    let (field, why) = bad();
+    holds(&[
+        (
+            AfterPruning,
+            &[
+                UtxoSpendError::OutOfSpace,
+                UtxoSpendError::LowCycles { missing: 0 },
+                UtxoSpendError::ReservedCyclesLimit { missing: 0 },
+            ],
+        ),
+        (
+            // Somebody has to unlock or unfreeze; and the two heights are those that the call itself names.
+            Never,
+            &[
+                UtxoSpendError::TxNotFound,
+                UtxoSpendError::Conflicting,
+                UtxoSpendError::Locked,
+                UtxoSpendError::CoinbaseImmature { spendable_at: 101 },
+                UtxoSpendError::UtxoNotFound,
+                UtxoSpendError::UtxoHashMismatch { stored: stored() },
+                UtxoSpendError::Frozen,
+                UtxoSpendError::FrozenUntil { height: 2_000 },
+                UtxoSpendError::InvalidSpend,
+                UtxoSpendError::Spent { by: by() },
+                UtxoSpendError::ZeroHeight,
+                UtxoSpendError::BadHeight { most: 0 },
+                UtxoSpendError::BadArgument { field, why },
+                UtxoSpendError::TooMuchWork,
+                UtxoSpendError::Corrupt { why: text() },
+            ],
+        ),
+    ]);
+    let (field, why) = bad();
+    let store = ExternalStore { blob_key: ByteBuf::new(), file_type: FileType::Tx, store_type: StoreType::Tx };
+    holds(&[
+        (
+            AfterPruning,
+            &[
+                UtxoError::OutOfSpace,
+                UtxoError::LowCycles { missing: 0 },
+                UtxoError::ReservedCyclesLimit { missing: 0 },
+                UtxoError::NotSpendable(Box::new(UtxoSpendError::OutOfSpace)),
+            ],
+        ),
+        (
+            Never,
+            &[
+                UtxoError::TxNotFound,
+                UtxoError::UtxoNotFound,
+                UtxoError::UtxoHashMismatch { stored: stored() },
+                UtxoError::Spent { by: by() },
+                UtxoError::AlreadyFrozen,
+                UtxoError::UtxoNotFrozen,
+                UtxoError::NotMined,
+                UtxoError::NotConflicting,
+                UtxoError::WinnerLoses,
+                UtxoError::ZeroHeight,
+                UtxoError::BadHeight { most: 0 },
+                UtxoError::BadArgument { field, why },
+                UtxoError::TooLarge { what: text(), limit: 0 },
+                UtxoError::Outside(store),
+                UtxoError::TooMuchWork,
+                UtxoError::Corrupt { why: text() },
+                UtxoError::NotSpendable(Box::new(UtxoSpendError::Locked)),
+            ],
+        ),
+    ]);
+    let conflict = |error| ConflictError { txid: Txid::default(), error };
+    assert_eq!(conflict(UtxoError::OutOfSpace).retry(), AfterPruning);
+    assert_eq!(conflict(UtxoError::NotConflicting).retry(), Never);
+}
+
+#[test]
+fn of_a_transactions_upload() {
+    holds(&[
+        (
+            Again,
+            &[
+                TransactionUploadError::NoUpload,
+                TransactionUploadError::OtherUpload { txid: Txid::default() },
+                TransactionUploadError::TooMany { limit: 0 },
+            ],
+        ),
+        (AfterPruning, &[TransactionUploadError::Refused(UtxoCreateError::OutOfSpace)]),
+        (
+            Never,
+            &[
+                TransactionUploadError::ChunkOutOfRange { chunks: 0 },
+                TransactionUploadError::WrongLength { expected: 0 },
+                TransactionUploadError::ChunkMismatch,
+                TransactionUploadError::Refused(UtxoCreateError::TxExists),
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn of_a_transactions_spends_the_worst() {
+    let spend = |error| RefusedSpend { spend: 0, error };
+    assert_eq!(Vec::<RefusedSpend>::new().retry(), Never);
+    assert_eq!(vec![spend(UtxoSpendError::OutOfSpace)].retry(), AfterPruning);
+    assert_eq!(vec![spend(UtxoSpendError::OutOfSpace), spend(UtxoSpendError::Locked)].retry(), Never);
+}
