@@ -6,11 +6,18 @@ use anyhow::{Result, anyhow};
 use candid::Principal;
 use coppice_client::{CallError, Error};
 use coppice_interface::{CanisterArg, InitArg, Role};
+use std::sync::Arc;
+
+/// Says whether a call that is not answered is waited for no more.
+pub type GivesUp = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// A way to reach a canister as whoever may make each call: one caller with several roles, or one for each.
 pub trait Reach: Transport {
     /// The principal that has a role.
     fn principal(&self, role: Role) -> Principal;
+
+    /// From now on a call ends, its answer lost, where this says so. What answers at once has no need of it.
+    fn limit(&self, _gives_up: GivesUp) {}
 }
 
 /// A call of the client, waited for.

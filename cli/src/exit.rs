@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// Exit code: the command line is wrong, as the parser of options has it.
+pub const WRONG_LINE: u8 = 2;
+
 /// An error with an exit code of its own; any other error has 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exit {

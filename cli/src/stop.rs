@@ -3,17 +3,32 @@
 use anyhow::{Context, Result};
 use std::io::Write as _;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What is noted of the first signal.
 pub const ENDING: &str = "ending; once more ends at once";
+
+/// How often somebody who waits looks whether to go on.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Waits for something until somebody gives up; none then.
+pub async fn unless<T>(gives_up: impl Fn() -> bool, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = std::pin::pin!(work);
+    loop {
+        match tokio::time::timeout(LOOK, &mut work).await {
+            Ok(done) => return Some(done),
+            Err(_) if gives_up() => return None,
+            Err(_) => {}
+        }
+    }
+}
 
 /// Exit code: it was ended by a signal, and has nothing to say.
 pub const INTERRUPTED: u8 = 130;
 
 /// Says that the run is to end, and wakes it where it waits.
 #[derive(Clone, Default)]
-pub struct Stop(Arc<(Mutex<bool>, Condvar)>);
+pub struct Stop(Arc<(Mutex<Option<Instant>>, Condvar)>);
 
 impl Stop {
     /// One that Ctrl-C and SIGTERM set, which is then noted on stderr. The second of them ends the process at once, which loses nothing
@@ -46,19 +61,24 @@ impl Stop {
 
     /// Ends the run after its current step.
     pub fn set(&self) {
-        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
         self.0.1.notify_all();
     }
 
     /// Whether it is to end.
     pub fn is_set(&self) -> bool {
+        self.set_at().is_some()
+    }
+
+    /// Since when it is to end.
+    pub fn set_at(&self) -> Option<Instant> {
         *self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits so long, or until it is to end.
     pub fn wait(&self, time: Duration) {
         let guard = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.0.1.wait_timeout_while(guard, time, |set| !*set));
+        drop(self.0.1.wait_timeout_while(guard, time, |set| set.is_none()));
     }
 }
 
@@ -104,10 +124,20 @@ mod tests {
     fn a_stop_wakes_who_waits() {
         let stop = Stop::default();
         let other = stop.clone();
-        let started = std::time::Instant::now();
+        let started = Instant::now();
         let waiting = std::thread::spawn(move || other.wait(Duration::from_secs(60)));
         stop.set();
         waiting.join().unwrap();
         assert!(stop.is_set() && started.elapsed() < Duration::from_secs(30));
+        let first = stop.set_at();
+        stop.set();
+        assert_eq!(stop.set_at(), first, "it was to end since the first time");
+    }
+
+    #[test]
+    fn who_gives_up_waits_no_more() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        assert_eq!(runtime.block_on(unless(|| true, std::future::ready(7))), Some(7));
+        assert_eq!(runtime.block_on(unless(|| true, std::future::pending::<u8>())), None);
     }
 }

@@ -72,8 +72,8 @@ pub struct WorkArgs {
     /// Blobs of a lease; those that come again and again as their requests fail are leased beside them
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub batch: u32,
-    /// Seconds of a lease, which is extended in time; no request to a store takes longer than a quarter of it
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(4..=43_200))]
+    /// Seconds of a lease, which is extended in time; no request to a store takes longer than a quarter of it, and a call takes some seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(30..=43_200))]
     pub lease: u64,
     /// Requests to the stores at a time
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1_024))]
@@ -96,7 +96,7 @@ pub struct WorkArgs {
     /// Seconds until the queue is asked again where nothing is due
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub poll: u64,
-    /// The most seconds between two attempts after an error of the network or of a store
+    /// Up to how many seconds the waits between attempts double after errors of the network or of a store; each may by chance be twice as long
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub max_wait: u64,
     /// How events are said on stderr
@@ -179,7 +179,7 @@ mod tests {
         let store = ["--store", "tx=s3://b"];
         for (option, taken, refused) in [
             ("--batch", &["1", "1000"][..], &["0", "1001", "-1"][..]),
-            ("--lease", &["4", "43200"], &["3", "43201"]),
+            ("--lease", &["30", "43200"], &["29", "43201"]),
             ("--parallel", &["1", "1024"], &["0", "1025"]),
             ("--safety-window", &["0", "4294967295"], &["4294967296", "-1"]),
             ("--max-retries", &["0", "4294967295"], &["x"]),

@@ -1,12 +1,16 @@
 //! The queue, over the client of the canister.
 
 use super::queue::{Ask, Done, Heights, Lease, Noted, Queue, Refusal, Row, Waiting};
-use crate::client::{Client, Transport, Wait};
+use crate::client::{Client, GivesUp, Reach, Wait};
 use anyhow::Result;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
-impl<T: Transport> Queue for Client<T> {
+impl<T: Reach> Queue for Client<T> {
+    fn limit(&self, gives_up: GivesUp) {
+        self.transport().limit(gives_up);
+    }
+
     fn heights(&self) -> Result<Heights> {
         Ok(heights(&self.replicated().get_pruner_status().wait()?))
     }

@@ -16,6 +16,9 @@ use std::fmt::{self, Write as _};
 /// Bytes of the longest key that S3 takes.
 pub const LONGEST_S3_KEY: usize = 1_024;
 
+/// What is behind a blob's name in that of its checksum.
+const CHECKSUM: &str = ".sha256";
+
 /// How blobs are named in a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Layout {
@@ -77,6 +80,9 @@ impl Layout {
         if row.key.is_empty() {
             return Err("its key is empty".into());
         }
+        if self.has_checksums(on_disk) && file_type.ends_with(CHECKSUM) {
+            return Err(format!("its file type {file_type:?} is that of another blob's checksum"));
+        }
         let mut path = root.clone();
         let name = match self {
             Self::Hex => hex(row.key.iter()),
@@ -93,9 +99,13 @@ impl Layout {
         if !on_disk && file.as_ref().len() > LONGEST_S3_KEY {
             return Err(format!("its name has {} bytes, and S3 takes {LONGEST_S3_KEY}", file.as_ref().len()));
         }
-        let checksum = path.join(format!("{name}.{file_type}.sha256"));
-        let beside = matches!(self, Self::Teranode(_)) && on_disk;
-        Ok([checksum].into_iter().filter(|_| beside).chain([file]).collect())
+        let checksum = path.join(format!("{name}.{file_type}{CHECKSUM}"));
+        Ok([checksum].into_iter().filter(|_| self.has_checksums(on_disk)).chain([file]).collect())
+    }
+
+    /// Whether there is a checksum beside each blob.
+    fn has_checksums(&self, on_disk: bool) -> bool {
+        matches!(self, Self::Teranode(_)) && on_disk
     }
 }
 
@@ -148,6 +158,10 @@ mod tests {
             assert_eq!(paths(&Layout::Hex, &row(&[1], taken), true).unwrap(), [format!("blobs/01.{taken}")]);
         }
         assert!(paths(&Layout::Hex, &row(&[], "tx"), true).is_err());
+        // A blob is not what goes with another one.
+        let checksum = row(&[1], "tx.sha256");
+        assert!(paths(&teranode(0, ""), &checksum, true).unwrap_err().contains("checksum"));
+        assert!(paths(&teranode(0, ""), &checksum, false).is_ok() && paths(&Layout::Hex, &checksum, true).is_ok());
     }
 
     #[test]

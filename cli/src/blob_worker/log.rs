@@ -94,6 +94,14 @@ impl Log {
     }
 }
 
+/// From now on what panics says so in a line of JSON. What panics in a request is its failure, and no end.
+pub fn panics_as_json() {
+    std::panic::set_hook(Box::new(|panic| {
+        let line = as_json(Level::Warn, "panic", &panic.to_string(), &json!({}), SystemTime::now());
+        drop(writeln!(std::io::stderr(), "{line}"));
+    }));
+}
+
 fn as_json(level: Level, event: &str, message: &str, fields: &Value, now: SystemTime) -> String {
     let time = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
     let level = match level {

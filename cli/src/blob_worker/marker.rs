@@ -23,6 +23,9 @@ pub struct Contents {
     pub canister: String,
     /// The store, as workers name it.
     pub store: String,
+    /// Where its S3 is, where that is not AWS: a bucket of that name elsewhere is another store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
     /// How blobs are named in it.
     pub layout: String,
     /// Which blobs are in it, as workers name them.
@@ -82,6 +85,7 @@ fn expected(store: &Store, canister: Principal) -> Contents {
         format: FORMAT,
         canister: canister.to_string(),
         store: store.url.to_string(),
+        endpoint: store.endpoint.clone(),
         layout: store.layout.to_string(),
         blobs: store.of.iter().map(ToString::to_string).collect(),
     }
@@ -114,6 +118,10 @@ pub fn check(store: &Store, canister: Principal, found: Option<&Marker>) -> Resu
     }
     if contents.store != expected.store {
         return differs("store", &contents.store, &expected.store);
+    }
+    if contents.endpoint != expected.endpoint {
+        let named = |endpoint: &Option<String>| endpoint.clone().unwrap_or_else(|| "AWS".into());
+        return differs("endpoint", &named(&contents.endpoint), &named(&expected.endpoint));
     }
     if contents.layout != expected.layout {
         return differs("layout", &contents.layout, &expected.layout);
@@ -177,6 +185,13 @@ mod tests {
             assert!(why(&tx, a, Some(&Marker::parse(bytes.as_bytes()))).contains(says), "{bytes}");
         }
         let Marker::Says(contents) = &marker else { panic!("{marker:?}") };
+        let mut mirror = tx.clone();
+        mirror.endpoint = Some("http://mirror".into());
+        assert!(why(&mirror, a, Some(&marker)).contains("names endpoint AWS, and this worker http://mirror"));
+        let there = merged(&mirror, a, None).unwrap().unwrap();
+        check(&mirror, a, Some(&Marker::parse(&there.to_bytes()))).unwrap();
+        assert!(why(&tx, a, Some(&there)).contains("names endpoint http://mirror"));
+        assert!(merged(&tx, a, Some(&there)).is_err(), "and init takes over none");
         let newer = Marker::Says(Contents { format: 2, ..contents.clone() });
         assert!(why(&tx, a, Some(&Marker::parse(&newer.to_bytes()))).contains("format 2"));
     }

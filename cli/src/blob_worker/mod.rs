@@ -24,25 +24,23 @@ mod tests;
 pub mod work;
 
 use crate::client::Client;
-use crate::exit::Exit;
+use crate::exit::{Exit, WRONG_LINE};
 use crate::network::{Network, NetworkArgs};
 use crate::report::{self, Report, count, seconds_since};
 use crate::stop::{ENDING, INTERRUPTED, Stop};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use args::{BlobWorkerArgs, Init, LogFormat, Options, StoreArgs, Until, WorkArgs};
 use log::{Level, Log};
 use queue::Queue;
 use run::{Figures, Found, NOT_ALL, Run, WRONG_STORE};
 use serde::Serialize;
-use std::io::Write as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::Stores;
 use work::Worker;
 
 /// The longest that `init` waits for a store.
 const INIT_MOST: Duration = Duration::from_secs(60);
-/// What is missing.
-const NO_NETWORK: &str = "--network and --canister say where the canister is";
 
 /// The figures of a worker's run.
 #[derive(Clone, Debug, Serialize)]
@@ -176,16 +174,22 @@ fn connect(args: &NetworkArgs, stop: &Stop, log: &Log, wait: Duration) -> Result
                 log.note(Level::Warn, "canister", &why);
                 stop.wait(delay);
             }
-            result => return result?.context(NO_NETWORK).map(Some),
+            result => return result?.ok_or_else(no_network).map(Some),
         }
     }
+}
+
+fn no_network() -> anyhow::Error {
+    Exit::error(WRONG_LINE, "--network and --canister say where the canister is")
 }
 
 /// Writes the markers.
 fn init(args: &StoreArgs) -> Result<()> {
     let stores = Stores::open(&args.stores, args.layout, INIT_MOST)?;
-    let client = args.network.connect()?.context(NO_NETWORK)?;
-    // A canister that does not let this identity work is not the one that is meant.
+    let client = args.network.connect()?.ok_or_else(no_network)?;
+    let began = Instant::now();
+    client.limit(Arc::new(move || began.elapsed() >= INIT_MOST));
+    // A canister that does not answer this identity is not the one that is meant. Whether it has the role, the first lease shows.
     let what = "asking for the height";
     client.heights().map_err(
         |error| {
@@ -210,7 +214,7 @@ pub fn mark(worker: &Worker, canister: candid::Principal) -> Result<InitReport> 
         match marker::merged(store, canister, found.as_ref()).map_err(wrong)? {
             None => report.had.push(store.url.to_string()),
             Some(marker) => {
-                worker.wait_for(store.mark(&marker))?;
+                worker.wait_for(store.mark(&marker, found.is_some()))?;
                 let read = worker.wait_for(store.marker())?;
                 marker::check(store, canister, read.as_ref()).map_err(wrong)?;
                 report.marked.push(store.url.to_string());
@@ -223,6 +227,9 @@ pub fn mark(worker: &Worker, canister: candid::Principal) -> Result<InitReport> 
 fn work(args: &WorkArgs) -> Result<()> {
     let started = Instant::now();
     let options = Options::from(args);
+    if args.log_format == LogFormat::Json {
+        log::panics_as_json();
+    }
     let stores = Stores::open(&args.stores.stores, args.stores.layout, lease::most(options.lease))?;
     let named: Vec<String> = stores.all().iter().map(|store| store.url.to_string()).collect();
     let stop = Stop::on_signals(match args.log_format {
@@ -231,7 +238,7 @@ fn work(args: &WorkArgs) -> Result<()> {
     })?;
     let log = Log::new(args.log_format);
     let client = connect(&args.stores.network, &stop, &log, options.max_wait)?;
-    let canister = args.stores.network.canister.context(NO_NETWORK)?;
+    let canister = args.stores.network.canister.ok_or_else(no_network)?;
     let report = |figures| WorkerReport {
         command: "blob-worker",
         canister: canister.to_string(),
@@ -271,10 +278,11 @@ fn work(args: &WorkArgs) -> Result<()> {
     drop(run);
     drop(log);
     let report = report(figures);
-    report::print(&report, args.stores.json)?;
-    std::io::stdout().flush()?;
+    // How it ended is told by the code even where nobody reads what it did.
+    let printed = report::print(&report, args.stores.json);
     ended?;
-    all_done(until, &report.figures)
+    all_done(until, &report.figures)?;
+    printed
 }
 
 /// What a command ends with that has nothing to say yet.

@@ -2,11 +2,11 @@
 //!
 //! A request that failed as a whole may have failed for one blob's sake, and the queue gives the same blobs again. So they are asked for
 //! behind the others, by requests of half as many, down to one. A blob that fails alone, again and again while others go, has failed
-//! itself. A store that is away fails all of them, and costs none a try. Likewise a blob that is refused, again after others went, has
-//! failed itself, and a store that allows nothing costs none a try.
+//! itself. A store that is away fails all of them, and costs none a try. Likewise a blob that is refused again, though others went behind its
+//! first refusal, has failed itself, and a store that allows nothing, or no more, costs none a try.
 
 use super::store::Target;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// How often a blob fails alone, while others of its store go, until that counts against it.
 pub const ALONE: u32 = 3;
@@ -39,10 +39,8 @@ struct Suspect {
 #[derive(Debug, Default)]
 pub struct Past {
     suspects: HashMap<u64, Suspect>,
-    /// Leases in which it has deleted something that was there.
-    allowed: u64,
-    /// What it refuses, and how many of these leases there were before.
-    refused: HashMap<u64, u64>,
+    /// What it refused in the last lease, and whether something else went behind that.
+    refused: HashMap<u64, bool>,
     /// Blobs of the last lease that went back as they were, and of which it failed or refused a request, then or before. They come again at
     /// once, and must not fill a lease, or nothing else is in it that could go.
     pub held_up: usize,
@@ -90,28 +88,25 @@ impl Past {
         self.refused.remove(&id);
     }
 
-    /// The store has deleted something that was there, in this lease.
-    pub fn allowed(&mut self) {
-        self.allowed += 1;
+    /// A lease had these blobs, refused or not asked for: of others it is not remembered that they were refused. Where they were meanwhile,
+    /// and how the store was then, is not known.
+    pub fn only_refused(&mut self, these: &BTreeSet<u64>) {
+        self.refused.retain(|id, _| these.contains(id));
     }
 
-    /// The store refuses a blob, one of so many in this lease. Answers whether that is the blob's failure: it is where the store allowed
-    /// something else in a lease before, that in which it refused this blob first or a later one. What it allows in this lease may have
-    /// come when it was no longer read-only. Where it allows nothing in this lease and refuses more than [`FEW`], it has become so. Then
-    /// it refuses the worker.
-    pub fn is_refused(&mut self, id: u64, others_go: bool, many: usize) -> bool {
+    /// The store refuses a blob, one of so many in this lease; others go in this lease, perhaps behind that. Answers whether that is the
+    /// blob's failure: it is where the store refused it in the lease before and then deleted something else that was there. What it
+    /// deleted before may have gone when it was not yet read-only. Where nothing goes in this lease and more than [`FEW`] are refused, it
+    /// has become so. Then it refuses the worker.
+    pub fn is_refused(&mut self, id: u64, others_go: bool, others_went_behind: bool, many: usize) -> bool {
         self.suspects.remove(&id);
         if self.refused.len() >= REMEMBERED && !self.refused.contains_key(&id) {
             self.refused.clear();
         }
-        let before = self.allowed.saturating_sub(u64::from(others_go));
-        match self.refused.get(&id) {
-            Some(first) => *first < before && (others_go || many <= FEW),
-            None => {
-                self.refused.insert(id, before);
-                false
-            }
-        }
+        let before = self.refused.get(&id).copied();
+        let is_its_own = before == Some(true);
+        self.refused.insert(id, is_its_own || others_went_behind || before.is_some() && others_go);
+        is_its_own && (others_go || many <= FEW)
     }
 }
 
@@ -155,21 +150,22 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_the_blobs_the_second_time_where_others_went_and_not_many_are_refused() {
+    fn a_refusal_is_the_blobs_where_others_went_behind_it_and_it_is_refused_again() {
         let mut past = Past::default();
-        assert!(!past.is_refused(1, false, 1) && !past.is_refused(1, false, 1), "it may be read-only");
-        past.allowed();
-        assert!(past.is_refused(1, false, 1), "others went, and it does not");
-        assert!(!past.is_refused(2, false, 1) && !past.is_refused(2, false, 1), "it may have become read-only");
-        past.allowed();
-        assert!(!past.is_refused(3, true, 1), "it may have been read-only a moment ago");
-        assert!(past.is_refused(3, false, FEW), "it is not, and refuses this one");
-        past.allowed();
-        assert!(past.is_refused(3, true, FEW + 1), "of many");
-        assert!(!past.is_refused(3, false, FEW + 1), "it has become read-only");
+        assert!(!past.is_refused(1, false, false, 1) && !past.is_refused(1, false, false, 1), "it may be read-only");
+        assert!(!past.is_refused(1, true, false, 1), "it may have been so a moment ago");
+        assert!(past.is_refused(1, false, false, 1), "others went, and it does not");
+        assert!(!past.is_refused(2, true, false, 1), "it may have become read-only behind them");
+        (0..9).for_each(|_| assert!(!past.is_refused(2, false, false, 1), "as it has"));
+        assert!(!past.is_refused(3, true, true, 1), "it may have been read-only a moment ago");
+        assert!(past.is_refused(3, false, false, FEW), "it is not, and refuses this one");
+        assert!(past.is_refused(3, true, false, FEW + 1), "of many");
+        assert!(!past.is_refused(3, false, false, FEW + 1), "it has become read-only");
         past.is_settled(3);
-        assert!(!past.is_refused(3, true, 1), "from the start");
-        (10..=10 + REMEMBERED as u64).for_each(|id| assert!(!past.is_refused(id, true, 1)));
+        assert!(!past.is_refused(3, true, true, 1), "from the start");
+        past.only_refused(&[4].into());
+        assert!(!past.is_refused(3, true, true, 1), "it was away for a lease, and the store may be read-only anew");
+        (10..=10 + REMEMBERED as u64).for_each(|id| assert!(!past.is_refused(id, true, true, 1)));
         assert!(past.refused.len() <= REMEMBERED);
     }
 }

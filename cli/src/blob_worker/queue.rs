@@ -1,5 +1,6 @@
 //! The deletion queue, as a worker sees it. What reaches it is behind [`Queue`].
 
+use crate::client::GivesUp;
 use anyhow::Result;
 use coppice_interface::StoreType;
 use std::fmt;
@@ -116,6 +117,9 @@ impl fmt::Display for Refusal {
 /// Every method's outer error is that of the way there: [`may_pass`](crate::client::may_pass) says whether it may be over when the same is
 /// tried again.
 pub trait Queue {
+    /// From now on a call ends, its answer lost, where this says so.
+    fn limit(&self, gives_up: GivesUp);
+
     /// How far the chain is, on the canister's word, and not on one replica's.
     fn heights(&self) -> Result<Heights>;
 

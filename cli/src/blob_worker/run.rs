@@ -17,8 +17,9 @@ pub use dry::{Found, dry_run};
 use super::args::{Options, Until};
 use super::lease::{Moment, Term};
 use super::log::{Level, Log};
+use super::marker::WrongStore;
 use super::queue::{Ask, Done, Lease, Queue, Refusal, Waiting};
-use super::work::{Outcome, Worker};
+use super::work::{Away, Outcome, Worker};
 use crate::client::{Failure, Retry};
 use crate::exit::Exit;
 use crate::stop::Stop;
@@ -27,10 +28,10 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use candid::Principal;
 use coppice_client::CallError;
 use serde::Serialize;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Exit code: a store has not the right marker.
 pub const WRONG_STORE: u8 = 3;
@@ -47,6 +48,10 @@ const MOST_ROWS: u32 = 1_000;
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// How long a worker that is to end tries to say what it did, or to have the answer that it waits for. A test has no time for it.
 pub const PARTING: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
+/// The longest that the canister is waited for in one call; then it is asked again.
+const CALL: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 60 });
+/// It is waited for so long at least, however little is left of a lease.
+const CALL_LEAST: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 10_000 });
 /// How old a look at the markers may be where blobs are deleted; less in a short lease.
 const FRESH: Duration = Duration::from_secs(5);
 /// The longest that a worker that is to end waits for a marker.
@@ -109,6 +114,10 @@ pub struct Run<'a, Q> {
     /// Names this process among all that call with its identity.
     nonce: [u8; 16],
     waiting: u64,
+    /// Rows of the last lease that no store has and that went back, as they could not be put off.
+    postponed: Cell<usize>,
+    /// Looks at the stores' markers.
+    looks: markers::Looks,
     /// Rows that count in [`Figures::undone`].
     undone: RefCell<BTreeSet<u64>>,
 }
@@ -142,7 +151,8 @@ impl<'a, Q: Queue> Run<'a, Q> {
         getrandom::fill(&mut nonce).map_err(|error| anyhow::anyhow!("no random bytes: {error}"))?;
         let figures = RefCell::default();
         let undone = RefCell::default();
-        Ok(Self { queue, canister, worker, options, stop, log, figures, nonce, waiting: 0, undone })
+        let (looks, postponed) = (markers::Looks::new(worker.stores()), Cell::new(0));
+        Ok(Self { queue, canister, worker, options, stop, log, figures, nonce, waiting: 0, postponed, looks, undone })
     }
 
     /// What it did so far.
@@ -157,7 +167,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
     pub fn run(&mut self) -> Result<()> {
         let mut after_errors = waits(self.options.max_wait);
         // A wrong store is known before anything is due.
-        if !self.await_markers()? {
+        if self.await_markers()?.is_none() {
             return Ok(());
         }
         loop {
@@ -197,9 +207,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
         if !is_due && self.options.until == Until::Stopped {
             return Ok(Round::Idle);
         }
-        if !self.await_markers()? {
-            return Ok(Round::Stopped);
-        }
+        let Some(away) = self.await_markers()? else { return Ok(Round::Stopped) };
         let looked = Moment::now();
         let Some(heights) = self.call("asking for the height", |queue| queue.heights())? else {
             return Ok(Round::Stopped);
@@ -210,14 +218,14 @@ impl<'a, Q: Queue> Run<'a, Q> {
         let Some(lease) = self.acquire(height)? else { return Ok(Round::Stopped) };
         match lease {
             None => Ok(Round::Idle),
-            Some(lease) => self.work(&lease, asked, looked),
+            Some(lease) => self.work(&lease, asked, looked, away),
         }
     }
 
     /// A lease, or none where nothing is due; nothing at all where the worker is to end.
     fn acquire(&self, height: u32) -> Result<Option<Option<Lease>>> {
         let number = self.figures.borrow().leases;
-        let held_up = u32::try_from(self.worker.held_up()).unwrap_or(MOST_ROWS);
+        let held_up = u32::try_from(self.worker.held_up() + self.postponed.get()).unwrap_or(MOST_ROWS);
         let ask = Ask {
             height,
             rows: self.options.batch.saturating_add(held_up).min(MOST_ROWS),
@@ -228,11 +236,12 @@ impl<'a, Q: Queue> Run<'a, Q> {
         let mut delays = waits(self.options.max_wait);
         // An answer was lost, so there may be a lease: the same request gets it again, and only who has it can give it back.
         let mut lost = false;
-        let mut parting = None;
+        let began = Instant::now();
         loop {
             if self.stop.is_set() && !lost {
                 return Ok(None);
             }
+            self.limit(began, CALL);
             let why = match self.queue.acquire(&ask) {
                 Ok(Ok(lease)) => return Ok(Some(lease)),
                 Ok(Err(why)) => {
@@ -245,7 +254,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
                 }
                 Err(error) => return Err(refused("leasing", error)),
             };
-            if self.stop.is_set() && lost && self.has_parted(&mut parting) {
+            if lost && self.has_parted(began) {
                 let why = format!(
                     "the canister does not say whether it has leased blobs, which then wait for the lease's end: {why}"
                 );
@@ -255,19 +264,28 @@ impl<'a, Q: Queue> Run<'a, Q> {
         }
     }
 
-    /// Whether it is enough that the worker was asked to end; it is not when that is seen first.
-    fn has_parted(&self, since: &mut Option<Moment>) -> bool {
-        match since {
-            Some(since) => since.elapsed() > PARTING,
-            None => {
-                *since = Some(Moment::now());
-                false
-            }
-        }
+    /// Whether it is enough that the worker was asked to end, and has tried since then what it began at this moment.
+    fn has_parted(&self, began: Instant) -> bool {
+        has_parted(self.stop, began)
+    }
+
+    /// Bounds the next call of something that was begun at a moment: by a time and, where the worker is to end, by what it has for that, in
+    /// which there is another attempt.
+    fn limit(&self, began: Instant, most: Duration) {
+        let (stop, called) = (self.stop.clone(), Instant::now());
+        self.queue.limit(Arc::new(move || {
+            let is_late = || stop.set_at().is_some_and(|at| at.max(called).elapsed() >= PARTING / 3);
+            called.elapsed() >= most || is_late() || has_parted(&stop, began)
+        }));
+    }
+
+    /// The longest that the canister is waited for where so much is left of a lease: it may have to be asked again.
+    fn most_of(term: &Term) -> Duration {
+        (term.left() / 4).clamp(CALL_LEAST, CALL)
     }
 
     /// Works through a lease.
-    fn work(&mut self, lease: &Lease, asked: Moment, looked: Moment) -> Result<Round> {
+    fn work(&mut self, lease: &Lease, asked: Moment, looked: Moment, mut away: Away) -> Result<Round> {
         self.figures.borrow_mut().leases += 1;
         let term = Arc::new(Term::new(self.options.lease, asked));
         let mut attempts = waits(self.options.max_wait.min(self.options.lease / 16));
@@ -282,24 +300,18 @@ impl<'a, Q: Queue> Run<'a, Q> {
             self.log.progress(&self.figures.borrow(), self.waiting);
         };
         extend();
-        let (mut outcome, mut wrong) = (Outcome::default(), Vec::new());
+        let mut wrong = Vec::new();
         // What a store's path was before the canister answered it may not be any more.
         if looked.elapsed() > FRESH.min(self.options.lease / 16) {
-            (outcome.errors, wrong) = self.look_at_markers();
+            (away, wrong) = self.look_at_markers(|_| true);
+            // All goes back.
+            let why = |(store, wrong): &(usize, WrongStore)| (*store, wrong.0.clone());
+            away.extend(wrong.iter().map(why));
         }
-        if !wrong.is_empty() || !outcome.errors.is_empty() {
-            outcome.left = lease.rows.len() as u64;
-        } else {
-            outcome = self.worker.delete(&lease.rows, &term, self.stop, &mut extend);
-            wrong = self.recheck(lease, &mut outcome, &mut extend);
-        }
+        let mut outcome = self.worker.delete(&lease.rows, &away, &term, self.stop, &mut extend);
+        wrong.extend(self.recheck(lease, &mut outcome, &mut extend));
+        let done = self.done(&mut outcome);
         self.tell(lease, &outcome);
-        let done = Done {
-            gone: outcome.gone.clone(),
-            failed: outcome.failed.iter().map(|(id, _)| *id).chain(outcome.no_store.iter().copied()).collect(),
-            // That this worker has no store for a blob does not kill it.
-            max_retries: if outcome.no_store.is_empty() { self.options.max_retries } else { u32::MAX },
-        };
         self.complete(lease, done, &term, &outcome)?;
         if let Some((_, wrong)) = wrong.into_iter().next() {
             return Err(Exit::error(WRONG_STORE, wrong.0));
@@ -309,9 +321,31 @@ impl<'a, Q: Queue> Run<'a, Q> {
         Ok(Round::Worked { progress, trouble: !progress || !outcome.errors.is_empty() })
     }
 
+    /// What the canister is told.
+    fn done(&self, outcome: &mut Outcome) -> Done {
+        let mut done = Done {
+            gone: outcome.gone.clone(),
+            failed: outcome.failed.iter().map(|(id, _)| *id).collect(),
+            max_retries: self.options.max_retries,
+        };
+        // That this worker has no store for a blob does not kill it. One completion has one maximum: where others failed, such a blob comes
+        // again in the next lease, and is put off there.
+        if done.failed.is_empty() {
+            done.max_retries = u32::MAX;
+        }
+        if done.max_retries == u32::MAX {
+            done.failed.extend(&outcome.no_store);
+        } else {
+            outcome.postponed = std::mem::take(&mut outcome.no_store).len();
+        }
+        self.postponed.set(outcome.postponed);
+        done
+    }
+
     /// Has a lease last longer. Answers whether that is settled.
     fn extend(&self, lease: &Lease, term: &Term) -> bool {
         let asked = Moment::now();
+        self.limit(Instant::now(), Self::most_of(term));
         match self.queue.extend(&lease.token, self.options.lease.as_secs()) {
             Ok(Ok(())) => {
                 term.extended(asked);
@@ -351,6 +385,8 @@ impl<'a, Q: Queue> Run<'a, Q> {
     fn call<R>(&self, what: &str, ask: impl Fn(&Q) -> Result<R>) -> Result<Option<R>> {
         let mut delays = waits(self.options.max_wait);
         loop {
+            let (stop, called) = (self.stop.clone(), Instant::now());
+            self.queue.limit(Arc::new(move || stop.is_set() || called.elapsed() >= CALL));
             match ask(self.queue) {
                 Ok(answer) => return Ok(Some(answer)),
                 Err(error) if !passes(&error) => return Err(refused(what, error)),
@@ -359,6 +395,11 @@ impl<'a, Q: Queue> Run<'a, Q> {
             }
         }
     }
+}
+
+/// Whether something that was begun at a moment was tried for long enough since the worker is to end.
+fn has_parted(stop: &Stop, began: Instant) -> bool {
+    stop.set_at().is_some_and(|at| at.max(began).elapsed() > PARTING)
 }
 
 /// Whether the same may go well later. Only what the canister itself says, or does not understand, is final: what stands between, a clock

@@ -14,11 +14,12 @@ use super::layout::Layout;
 use super::marker::Marker;
 use super::place::{LayoutName, Place, Selector, narrowest};
 use super::queue::Row;
-use anyhow::{Context, Result, bail};
+use crate::exit::{Exit, WRONG_LINE};
+use anyhow::{Context, Result};
 use futures_util::StreamExt as _;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt as _};
-use std::collections::{BTreeSet, HashMap};
+use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutPayload};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::error::Error as _;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -62,6 +63,8 @@ pub struct Store {
     pub of: BTreeSet<Selector>,
     /// How they are named.
     pub layout: Layout,
+    /// Where its S3 is, where that is not AWS.
+    pub endpoint: Option<String>,
     object_store: Arc<dyn ObjectStore>,
     /// Where its blobs and its marker are.
     root: Path,
@@ -93,21 +96,20 @@ impl Stores {
     pub fn open(places: &[Place], layout: LayoutName, most: Duration) -> Result<Self> {
         let mut stores: Vec<Store> = Vec::new();
         for place in places {
-            let (layout, of) = (place.layout(layout).map_err(anyhow::Error::msg)?, place.of.clone());
+            let wrong = |why: String| Exit::error(WRONG_LINE, why);
+            let (layout, of) = (place.layout(layout).map_err(wrong)?, place.of.clone());
             if stores.iter().any(|store| store.of.contains(&of)) {
-                bail!("--store {of}: it is said twice");
+                return Err(wrong(format!("--store {of}: it is said twice")));
             }
             match stores.iter_mut().find(|store| store.url == place.url) {
                 Some(store) if store.layout != layout => {
-                    bail!("--store {of}: {} is {} and {layout}", place.url, store.layout)
+                    return Err(wrong(format!("--store {of}: {} is {} and {layout}", place.url, store.layout)));
                 }
                 Some(store) => {
                     store.of.insert(of);
                 }
                 None => {
-                    let (object_store, root, chunk) = open(&place.url, most)?;
-                    let url = place.url.clone();
-                    stores.push(Store { url, of: [of].into(), layout, object_store, root, chunk });
+                    stores.push(open(&place.url, of, layout, most)?);
                 }
             }
         }
@@ -137,6 +139,7 @@ impl Stores {
             url: Url::parse(&format!("s3://{}", of.replace(['/', '*'], "-"))).unwrap(),
             of: [of.parse().unwrap()].into(),
             layout: Layout::Hex,
+            endpoint: None,
             object_store,
             root: Path::ROOT,
             chunk,
@@ -152,17 +155,21 @@ fn is_true(value: &str) -> bool {
 }
 
 #[cfg(feature = "s3")]
-fn open_s3(url: &Url, most: Duration) -> Result<(Arc<dyn ObjectStore>, usize)> {
+fn open_s3(url: &Url, most: Duration) -> Result<S3> {
     s3(object_store::aws::AmazonS3Builder::from_env(), url, most)
 }
 
-/// An S3, and how many blobs a request to it has: one where it is said that it cannot delete many at once.
+/// An S3.
+struct S3 {
+    object_store: Arc<dyn ObjectStore>,
+    /// Blobs of a request: one where it is said that it cannot delete many at once.
+    chunk: usize,
+    /// Where it is, where that is not AWS.
+    endpoint: Option<String>,
+}
+
 #[cfg(feature = "s3")]
-fn s3(
-    environment: object_store::aws::AmazonS3Builder,
-    url: &Url,
-    most: Duration,
-) -> Result<(Arc<dyn ObjectStore>, usize)> {
+fn s3(environment: object_store::aws::AmazonS3Builder, url: &Url, most: Duration) -> Result<S3> {
     use object_store::aws::AmazonS3ConfigKey;
     use object_store::{ClientConfigKey, RetryConfig};
     // A request is not begun anew after half of the time, and takes the other half at most.
@@ -175,23 +182,30 @@ fn s3(
         .with_config(client(ClientConfigKey::Timeout), text(half))
         .with_config(client(ClientConfigKey::ConnectTimeout), text(half.min(Duration::from_secs(5))));
     let single = builder.get_config_value(&AmazonS3ConfigKey::DisableBulkDelete).is_some_and(|value| is_true(&value));
+    // As the library takes them: the service's own first.
+    let said = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint];
+    let endpoint = said.iter().find_map(|key| builder.get_config_value(key));
+    let endpoint = endpoint.map(|endpoint| endpoint.trim_end_matches('/').to_string());
     let store = builder.build().with_context(|| format!("{url}: the environment says no S3"))?;
-    Ok((Arc::new(store), if single { 1 } else { BULK }))
+    Ok(S3 { object_store: Arc::new(store), chunk: if single { 1 } else { BULK }, endpoint })
 }
 
 #[cfg(not(feature = "s3"))]
-fn open_s3(url: &Url, _: Duration) -> Result<(Arc<dyn ObjectStore>, usize)> {
-    bail!("this command was built without S3, so {url} cannot be reached: build it with --features s3")
+fn open_s3(url: &Url, _: Duration) -> Result<S3> {
+    anyhow::bail!("this command was built without S3, so {url} cannot be reached: build it with --features s3")
 }
 
-fn open(url: &Url, most: Duration) -> Result<(Arc<dyn ObjectStore>, Path, usize)> {
+fn open(url: &Url, of: Selector, layout: Layout, most: Duration) -> Result<Store> {
+    let (of, named) = ([of].into(), url.clone());
     if url.scheme() == "s3" {
-        let (store, chunk) = open_s3(url, most)?;
-        return Ok((store, Path::from_url_path(url.path())?, chunk));
+        let S3 { object_store, chunk, endpoint } = open_s3(url, most)?;
+        let root = Path::from_url_path(url.path())?;
+        return Ok(Store { url: named, of, layout, endpoint, object_store, root, chunk });
     }
     let directory = url.to_file_path().ok().with_context(|| format!("{url} is no directory of this system"))?;
     let store = object_store::local::LocalFileSystem::new_with_prefix(&directory);
-    Ok((Arc::new(store.with_context(|| format!("{} cannot be opened", directory.display()))?), Path::ROOT, 1))
+    let store = store.with_context(|| format!("{} cannot be opened", directory.display()))?;
+    Ok(Store { url: named, of, layout, endpoint: None, object_store: Arc::new(store), root: Path::ROOT, chunk: 1 })
 }
 
 impl Store {
@@ -217,18 +231,28 @@ impl Store {
         };
         match found {
             Ok(bytes) => Ok(Some(Marker::parse(&bytes))),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(error).with_context(|| format!("{}: its marker cannot be read", self.url)),
         }
     }
 
-    /// Puts a marker at its root.
+    /// Puts a marker at its root, in the place of one or, where there was none, only where there is none yet.
     ///
     /// # Errors
-    /// When it cannot be written.
-    pub async fn mark(&self, marker: &Marker) -> Result<()> {
-        let put = self.object_store.put(&Marker::path(&self.root), marker.to_bytes().into()).await;
-        put.map(drop).with_context(|| format!("{}: its marker cannot be written", self.url))
+    /// When it cannot be written, or somebody else has written one meanwhile.
+    pub async fn mark(&self, marker: &Marker, instead: bool) -> Result<()> {
+        use object_store::Error::{AlreadyExists, Precondition};
+        let (path, bytes) = (Marker::path(&self.root), PutPayload::from(marker.to_bytes()));
+        let what = || format!("{}: its marker cannot be written", self.url);
+        if !instead {
+            match self.object_store.put_opts(&path, bytes.clone(), PutMode::Create.into()).await {
+                Ok(_) => return Ok(()),
+                Err(error @ (AlreadyExists { .. } | Precondition { .. })) => return Err(error).with_context(what),
+                // There are stores that do not know the condition.
+                Err(_) => {}
+            }
+        }
+        self.object_store.put(&path, bytes).await.map(drop).with_context(what)
     }
 
     /// Whether it has a blob.
@@ -253,7 +277,10 @@ impl Store {
             }
             return fates;
         }
-        let paths: Vec<Path> = targets.iter().flat_map(|target| target.paths.clone()).collect();
+        // Two rows may have one path, and then have one fate.
+        let mut seen = HashSet::new();
+        let all = targets.iter().flat_map(|target| target.paths.clone());
+        let paths: Vec<Path> = all.filter(|path| seen.insert(path.clone())).collect();
         let asked = futures_util::stream::iter(paths.clone().into_iter().map(Ok)).boxed();
         let answers: Vec<_> = self.object_store.delete_stream(asked).collect().await;
         let of: HashMap<Path, Fate> = by_path(&paths, answers);
@@ -317,6 +344,9 @@ fn by_path(asked: &[Path], answers: Vec<object_store::Result<Path>>) -> HashMap<
 /// What a bulk deletion says of one blob begins so, and ends with S3's code; `object_store` has no type for it.
 const NAMED: &str = "DeleteObjects request failed for key ";
 
+/// What S3 says with a 404; `object_store` has no type for it.
+const S3_ABSENT: [&str; 2] = ["<Code>NoSuchKey</Code>", "<Code>NoSuchBucket</Code>"];
+
 fn names_a_blob(error: &object_store::Error) -> bool {
     use object_store::Error::{InvalidPath, NotFound, PermissionDenied};
     // Of another store that deletes many at once, each answer is a blob's.
@@ -327,6 +357,13 @@ fn names_a_blob(error: &object_store::Error) -> bool {
 /// Whether an error is that of a whole request: it names all its paths.
 fn is_request(error: &object_store::Error) -> bool {
     error.source().is_some_and(|why| why.to_string().starts_with("Error performing "))
+}
+
+/// Whether an error is that a store has no such object. A 404 over HTTP may be of something that stands before the store: only S3's own word
+/// counts.
+fn is_absent(error: &object_store::Error) -> bool {
+    let is_s3s_own = || error.source().is_some_and(|why| S3_ABSENT.iter().any(|code| why.to_string().contains(code)));
+    matches!(error, object_store::Error::NotFound { .. }) && (!is_request(error) || is_s3s_own())
 }
 
 fn fate_of_named(error: &object_store::Error) -> Fate {
@@ -346,7 +383,7 @@ fn fate_of_one(error: &object_store::Error) -> Fate {
     let why = error.to_string();
     let io = io_error(error);
     match (error, io) {
-        (object_store::Error::NotFound { .. }, _) => Fate::Absent,
+        (object_store::Error::NotFound { .. }, _) if is_absent(error) && !why.contains(S3_ABSENT[1]) => Fate::Absent,
         (object_store::Error::InvalidPath { .. }, _) => Fate::Failed(why),
         (object_store::Error::PermissionDenied { .. }, _)
         | (_, Some(ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)) => Fate::Refused(why),

@@ -11,10 +11,11 @@ use crate::blob_worker::queue::Row;
 use crate::stop::Stop;
 use futures_util::StreamExt as _;
 use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 /// How often at least the caller is asked what else there is to do.
@@ -31,11 +32,28 @@ pub struct Outcome {
     pub failed: Vec<(u64, String)>,
     /// Rows of blobs for which there is no store.
     pub no_store: Vec<u64>,
-    /// Rows of which nothing is known: they go back as they were.
-    pub left: u64,
+    /// By store, how many rows there are of which nothing is known: they go back as they were.
+    pub left: BTreeMap<usize, u64>,
+    /// Rows that no store has, and that go back as they were.
+    pub postponed: usize,
     /// Stores, by their number, and what is wrong with them.
     pub errors: Vec<(usize, String)>,
 }
+
+impl Outcome {
+    /// Rows that go back as they were.
+    pub fn all_left(&self) -> u64 {
+        self.left.values().sum::<u64>() + self.postponed as u64
+    }
+
+    /// A row of a store goes back.
+    pub fn leave(&mut self, store: usize) {
+        *self.left.entry(store).or_default() += 1;
+    }
+}
+
+/// Stores that cannot be asked, by their number, and why.
+pub type Away = BTreeMap<usize, String>;
 
 /// Does the requests.
 pub struct Worker {
@@ -76,8 +94,15 @@ impl Worker {
         self.runtime.as_ref().expect("it is there until it is dropped")
     }
 
-    /// Deletes the blobs of rows, and calls `meanwhile` again and again until it is done.
-    pub fn delete(&self, rows: &[Row], term: &Arc<Term>, stop: &Stop, mut meanwhile: impl FnMut()) -> Outcome {
+    /// Deletes the blobs of rows but for those in stores that are away, and calls `meanwhile` again and again until it is done.
+    pub fn delete(
+        &self,
+        rows: &[Row],
+        away: &Away,
+        term: &Arc<Term>,
+        stop: &Stop,
+        mut meanwhile: impl FnMut(),
+    ) -> Outcome {
         let mut outcome = Outcome::default();
         let mut of: Vec<Vec<Target>> = vec![Vec::new(); self.stores.all().len()];
         for row in rows {
@@ -88,6 +113,9 @@ impl Worker {
             }
         }
         let mut tallies: Vec<Tally> = of.iter().map(|_| Tally::default()).collect();
+        for (store, why) in away {
+            tallies[*store].is_away(&std::mem::take(&mut of[*store]), why);
+        }
         let answers = self.begin(of, term, stop);
         loop {
             match answers.recv_timeout(PULSE) {
@@ -123,7 +151,7 @@ impl Worker {
             let begin = |(store, request): (usize, Request)| {
                 let (stores, term, stop, states) = (stores.clone(), term.clone(), stop.clone(), states.clone());
                 // In a task of its own: what panics there is the request's failure, and no end.
-                let asked = request.clone();
+                let (asked, began) = (request.clone(), Instant::now());
                 let task = tokio::spawn(async move { ask(&stores, store, &asked, &term, &stop, &states[store]).await });
                 async move {
                     let targets = request.targets;
@@ -131,7 +159,7 @@ impl Worker {
                         let why = format!("the store's answer cannot be read: {error}");
                         (vec![Fate::Left(why); targets.len()], true)
                     });
-                    Answer { store, targets, fates, was_asked }
+                    Answer { store, targets, fates, was_asked, began, ended: Instant::now() }
                 }
             };
             // Not beside the others either: what fails at once would end them before they are asked for.
@@ -165,6 +193,8 @@ struct Answer {
     fates: Vec<Fate>,
     /// The store was asked at all.
     was_asked: bool,
+    began: Instant,
+    ended: Instant,
 }
 
 /// How a store does in this lease.
@@ -215,35 +245,62 @@ async fn ask(
     (fates, true)
 }
 
+/// A blob that a store refuses.
+struct Refused {
+    id: u64,
+    why: String,
+    /// When it was said.
+    ended: Instant,
+    /// Others of its request went.
+    others_went: bool,
+}
+
 /// What became of the blobs of one store.
 #[derive(Default)]
 struct Tally {
     gone: Vec<u64>,
     absent: Vec<u64>,
     failed: Vec<(u64, String)>,
-    refused: Vec<(u64, String)>,
+    refused: Vec<Refused>,
     /// Blobs of requests that failed, of how many each, and why.
     unknown: Vec<(u64, usize, String)>,
     /// Blobs that the store was not asked for.
     left: Vec<u64>,
+    /// When the last request was begun that deleted something that was there.
+    last_allowed: Option<Instant>,
+    is_away: bool,
     error: Option<String>,
 }
 
 impl Tally {
+    /// The store is not asked for anything.
+    fn is_away(&mut self, targets: &[Target], why: &str) {
+        self.is_away = true;
+        self.left.extend(targets.iter().map(|target| target.id));
+        self.error = (!targets.is_empty()).then(|| why.to_string());
+    }
+
     fn add(&mut self, answer: &Answer) {
         let many = answer.targets.len();
+        let others_went = answer.fates.contains(&Fate::Gone);
+        if others_went {
+            self.last_allowed = self.last_allowed.max(Some(answer.began));
+        }
         for (target, fate) in answer.targets.iter().zip(&answer.fates) {
+            let id = target.id;
             match fate {
-                Fate::Gone => self.gone.push(target.id),
+                Fate::Gone => self.gone.push(id),
                 Fate::Absent => {
-                    self.absent.push(target.id);
-                    self.gone.push(target.id);
+                    self.absent.push(id);
+                    self.gone.push(id);
                 }
-                Fate::Failed(why) => self.failed.push((target.id, why.clone())),
-                Fate::Refused(why) => self.refused.push((target.id, why.clone())),
-                Fate::Left(why) if answer.was_asked => self.unknown.push((target.id, many, why.clone())),
+                Fate::Failed(why) => self.failed.push((id, why.clone())),
+                Fate::Refused(why) => {
+                    self.refused.push(Refused { id, why: why.clone(), ended: answer.ended, others_went });
+                }
+                Fate::Left(why) if answer.was_asked => self.unknown.push((id, many, why.clone())),
                 Fate::Left(why) => {
-                    self.left.push(target.id);
+                    self.left.push(id);
                     if !why.is_empty() {
                         self.error.get_or_insert_with(|| why.clone());
                     }
@@ -253,14 +310,15 @@ impl Tally {
     }
 
     fn into_outcome(self, store: usize, past: &mut Past, outcome: &mut Outcome) {
-        let Self { gone, absent, mut failed, refused, unknown, left, mut error } = self;
-        outcome.left += left.len() as u64;
-        past.held_up = left.iter().filter(|id| past.is_known(**id)).count();
+        let Self { gone, absent, mut failed, refused, unknown, left, last_allowed, is_away, mut error } = self;
+        left.iter().for_each(|_| outcome.leave(store));
+        let comes_again = |id: &&u64| is_away || past.is_known(**id);
+        past.held_up = left.iter().filter(comes_again).count();
         let goes = !gone.is_empty();
         gone.iter().for_each(|id| past.is_settled(*id));
         failed.iter().for_each(|(id, _)| past.is_settled(*id));
         let mut back = |past: &mut Past, why: String| {
-            outcome.left += 1;
+            outcome.leave(store);
             past.held_up += 1;
             error.get_or_insert(why);
         };
@@ -272,13 +330,14 @@ impl Tally {
                 back(past, why);
             }
         }
-        let allows = gone.len() > absent.len();
-        if allows {
-            past.allowed();
-        }
         let many = refused.len();
-        for (id, why) in refused {
-            if past.is_refused(id, allows, many) {
+        if goes || many > 0 {
+            let these: BTreeSet<u64> = refused.iter().map(|refused| refused.id).chain(left).collect();
+            past.only_refused(&these);
+        }
+        for Refused { id, why, ended, others_went } in refused {
+            let went_behind = others_went || last_allowed.is_some_and(|began| began >= ended);
+            if past.is_refused(id, last_allowed.is_some(), went_behind, many) {
                 failed.push((id, why));
             } else {
                 back(past, why);

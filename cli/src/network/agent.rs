@@ -1,9 +1,10 @@
 //! Over ic-agent: calls that are signed, and answers that are verified.
 
 use super::NetworkArgs;
-use crate::client::{Client, Failure, Reach, Transport};
+use crate::client::{Client, Failure, GivesUp, Reach, Transport};
 use crate::embedded::Costs;
 use crate::site::Site;
+use crate::stop::unless;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use candid::Principal;
 use coppice_client::{CallError, OverHttp, Reject};
@@ -12,12 +13,15 @@ use ic_agent::identity::{AnonymousIdentity, BasicIdentity, Prime256v1Identity, S
 use ic_agent::{Agent, AgentError, Identity};
 use std::mem::discriminant;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Runtime;
 use url::Url;
 
 /// Hosts, and those below them, whose root key is known and must not be asked for.
 const MAINNET: [&str; 4] = ["icp-api.io", "icp0.io", "ic0.app", "internetcomputer.org"];
+/// The longest that a network takes to name its root key.
+const ROOT_KEY: Duration = Duration::from_secs(30);
 /// How often the timer's work is looked at.
 const POLL: Duration = Duration::from_secs(2);
 /// How often at most: five minutes of the longest usual interval.
@@ -29,6 +33,7 @@ pub struct Network {
     runtime: Runtime,
     principal: Principal,
     url: String,
+    gives_up: Mutex<Option<GivesUp>>,
 }
 
 /// Connects, where a network is named.
@@ -39,11 +44,16 @@ pub(super) fn connect(args: &NetworkArgs) -> Result<Option<Client<Network>>> {
     let principal = identity.sender().map_err(|why| anyhow!("the identity has no principal: {why}"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let agent = Agent::builder().with_url(url.as_str()).with_boxed_identity(identity).build()?;
-    let network = Network { canister: OverHttp::new(agent, canister), runtime, principal, url: url.to_string() };
+    let (canister, url_said) = (OverHttp::new(agent, canister), url.to_string());
+    let network = Network { canister, runtime, principal, url: url_said, gives_up: Mutex::default() };
     if args.fetch_root_key {
         refuse_mainnet(url)?;
-        let fetched = network.runtime.block_on(network.canister.agent().fetch_root_key());
-        fetched.map_err(|error| CallError { method: "its root key".into(), failure: network.named(error.into()) })?;
+        let fetch = async { tokio::time::timeout(ROOT_KEY, network.canister.agent().fetch_root_key()).await };
+        let fetched = match network.runtime.block_on(fetch) {
+            Ok(fetched) => fetched.map_err(Failure::from),
+            Err(late) => Err(Failure::Lost(late.into())),
+        };
+        fetched.map_err(|failure| CallError { method: "its root key".into(), failure: network.named(failure) })?;
     }
     Ok(Some(Client::new(network)))
 }
@@ -86,6 +96,14 @@ impl Network {
         &self.url
     }
 
+    /// Waits for a call, as long as nobody gives it up. What was sent may be executed nevertheless.
+    fn wait<R>(&self, call: impl Future<Output = Result<R, Failure>>) -> Result<R, Failure> {
+        let gives_up = self.gives_up.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let answer = self.runtime.block_on(unless(|| gives_up.as_ref().is_some_and(|gives_up| gives_up()), call));
+        let late = || Failure::Lost("no answer in the time that there was for it".into());
+        answer.unwrap_or_else(|| Err(late())).map_err(|failure| self.named(failure))
+    }
+
     /// What happened, with the network's name, and what it needs.
     fn named(&self, failure: Failure) -> Failure {
         let url = &self.url;
@@ -113,17 +131,21 @@ impl Network {
 
 impl Transport for Network {
     async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        self.runtime.block_on(self.canister.update(method, arg)).map_err(|failure| self.named(failure))
+        self.wait(self.canister.update(method, arg))
     }
 
     async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        self.runtime.block_on(self.canister.query(method, arg)).map_err(|failure| self.named(failure))
+        self.wait(self.canister.query(method, arg))
     }
 }
 
 impl Reach for Network {
     fn principal(&self, _: Role) -> Principal {
         self.principal
+    }
+
+    fn limit(&self, gives_up: GivesUp) {
+        *self.gives_up.lock().unwrap_or_else(PoisonError::into_inner) = Some(gives_up);
     }
 }
 
@@ -207,5 +229,19 @@ mod tests {
         assert!(args("ftp://127.0.0.1").connect().is_err());
         assert_eq!(client.transport().costs().unwrap(), None);
         assert!(client.transport().now_secs() > 1_600_000_000);
+    }
+
+    #[test]
+    fn a_call_that_nobody_answers_is_lost_where_it_is_given_up() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = args(&format!("http://{}", listener.local_addr().unwrap())).connect().unwrap().unwrap();
+        let until = std::time::Instant::now() + Duration::from_millis(300);
+        client.transport().limit(std::sync::Arc::new(move || std::time::Instant::now() >= until));
+        for error in
+            [client.get_head().wait().err().unwrap(), client.ack_exported(1, &[1].into()).wait().err().unwrap()]
+        {
+            assert!(may_pass(&error) && format!("{error:#}").contains("in the time"), "{error:#}");
+        }
+        assert!(until.elapsed() < Duration::from_secs(20), "and not when the agent gives up");
     }
 }

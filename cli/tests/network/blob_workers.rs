@@ -119,6 +119,13 @@ fn signal(child: &Child, which: &str) {
     assert!(Command::new("kill").args([which, &child.id().to_string()]).status().unwrap().success());
 }
 
+/// Whether a worker has come so far that a signal does not simply end it: there is the thread that waits for them.
+fn listens(child: &Child) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", child.id())) else { return false };
+    let mut names = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("comm")).ok());
+    names.any(|name| name.trim() == "signals")
+}
+
 fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is() {
@@ -338,16 +345,23 @@ fn what_a_gateway_turns_away_is_tried_again_until_a_signal_ends_it() {
     answers.join().unwrap();
 }
 
+/// A directory hangs from now on: whoever opens its marker waits for somebody who writes it.
+fn let_hang(dir: &std::path::Path) {
+    let marker = dir.join(coppice::blob_worker::marker::NAME);
+    std::fs::remove_file(&marker).unwrap();
+    assert!(Command::new("mkfifo").arg(&marker).status().unwrap().success());
+}
+
 #[test]
 fn a_second_signal_ends_a_worker_that_waits_though_nobody_reads_what_it_says() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
     let dir = tempfile::tempdir().unwrap();
-    let mut child = without_a_canister(&url, dir.path(), &[]).spawn().unwrap();
+    let mut worker = without_a_canister("http://127.0.0.1:1", dir.path(), &["--log-format", "json"]);
+    let_hang(dir.path());
+    let mut child = worker.spawn().unwrap();
     drop(child.stderr.take());
-    // It has asked, and is not answered.
-    let _asked = listener.accept().unwrap();
     let began = Instant::now();
+    wait_for("it listens to signals", || listens(&child));
+    assert!(child.try_wait().unwrap().is_none(), "it waits for the store");
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
@@ -359,6 +373,46 @@ fn a_second_signal_ends_a_worker_that_waits_though_nobody_reads_what_it_says() {
         std::thread::sleep(Duration::from_millis(200));
     };
     assert_eq!(status.code(), Some(130));
+}
+
+#[test]
+fn a_worker_whose_call_nobody_answers_ends_well_at_the_first_signal_though_its_directory_may_hang() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let child = without_a_canister(&url, dir.path(), &["--json"]).spawn().unwrap();
+    // It has asked, and is not answered.
+    let _asked = listener.accept().unwrap();
+    let began = Instant::now();
+    signal(&child, "-TERM");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(json(&output, 0)["leases"], 0);
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    // One whose directory hangs when it begins ends some seconds behind the signal.
+    let mut worker = without_a_canister(&url, dir.path(), &["--json"]);
+    let_hang(dir.path());
+    let mut child = worker.spawn().unwrap();
+    wait_for("it listens to signals", || listens(&child));
+    assert!(child.try_wait().unwrap().is_none(), "it waits for the store");
+    signal(&child, "-TERM");
+    assert_eq!(json(&child.wait_with_output().unwrap(), 0)["leases"], 0);
+}
+
+#[test]
+fn a_wrong_command_line_is_said_as_the_parsers_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let [store, folders] = ["", "?hashPrefix=2"].map(|query| format!("tx=file://{}{query}", dir.path().display()));
+    let network = ["--network", "http://127.0.0.1:1", "--canister", "aaaaa-aa"];
+    for args in [
+        vec!["--store", &store],
+        vec!["init", "--store", &store],
+        [&["--store", &store, "--store", &store], &network[..]].concat(),
+        [&["--store", &folders], &network[..]].concat(),
+        vec!["--store", "tx=nothing"],
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_coppice")).arg("blob-worker").args(&args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", said(&output));
+    }
 }
 
 /// What `docs/blob-deletion.md` says, in billions of cycles a million blobs.
@@ -416,7 +470,7 @@ fn four_workers_empty_an_s3_bucket_though_one_request_in_ten_fails_and_one_is_ki
     // A store that allows nothing, and one that does not answer: nothing is lost, nothing counts against a blob.
     for mood in [Mood::ReadOnly, Mood::Hangs] {
         proxy.mood(mood);
-        let tried = on_s3("operator", "operator", &["--once", "--lease", "8", "--batch", "10"]).output().unwrap();
+        let tried = on_s3("operator", "operator", &["--once", "--lease", "30", "--batch", "10"]).output().unwrap();
         assert_eq!(json(&tried, 4)["left"], 10, "{mood:?}: {}", said(&tried));
         assert_eq!((waiting(&net), metric(&net, "errors_total")), (BLOBS, 0.0), "{mood:?}");
     }

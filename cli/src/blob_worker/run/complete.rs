@@ -9,6 +9,7 @@ use crate::blob_worker::work::Outcome;
 use crate::exit::Exit;
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 impl<Q: Queue> Run<'_, Q> {
     /// Says what became of a lease, each failure by its name.
@@ -29,7 +30,8 @@ impl<Q: Queue> Run<'_, Q> {
         }
         for (store, why) in &outcome.errors {
             let url = self.worker.stores().all().get(*store).map_or("", |store| store.url.as_str());
-            let why = format!("{url}: {why}; {} blobs go back and are tried again", outcome.left);
+            let left = outcome.left.get(store).copied().unwrap_or_default();
+            let why = format!("{url}: {why}; {left} blobs go back and are tried again");
             self.log.note(Level::Warn, "store", &why);
         }
         if !outcome.gone.is_empty() && outcome.absent.len() == outcome.gone.len() && outcome.absent.len() > 1 {
@@ -41,16 +43,22 @@ impl<Q: Queue> Run<'_, Q> {
 
     /// Says to the canister what was done, until it has heard all.
     pub(super) fn complete(&self, lease: &Lease, mut done: Done, term: &Term, outcome: &Outcome) -> Result<()> {
-        let mut parting = None;
         let mut delays = waits(self.options.max_wait);
         let (mut dead, mut skipped) = (0, Vec::new());
+        // An answer was lost to just these numbers: what it had looked at is not of the lease any more.
+        let mut lost = false;
+        let (began, mut is_last) = (Instant::now(), false);
         let why = loop {
             let many = done.gone.len() + done.failed.len();
+            self.limit(began, Self::most_of(term));
             match self.queue.complete(&lease.token, &done) {
                 Ok(Ok(noted)) => {
                     let Noted { dead: now_dead, remaining, skipped: now_skipped } = noted;
                     dead += now_dead;
-                    skipped.extend(now_skipped);
+                    let all = done.gone.iter().chain(&done.failed);
+                    let heard_before = if lost { all.zip(&now_skipped).take_while(|(a, b)| a == b).count() } else { 0 };
+                    skipped.extend(&now_skipped[heard_before..]);
+                    lost = false;
                     if remaining == 0 {
                         break None;
                     }
@@ -64,17 +72,21 @@ impl<Q: Queue> Run<'_, Q> {
                 }
                 Ok(Err(Refusal::Over(why))) => break Some(why),
                 Ok(Err(Refusal::Later(why))) => self.again("completing", &why, &mut delays),
-                Err(error) if passes(&error) => self.again("completing", &format!("{error:#}"), &mut delays),
+                Err(error) if passes(&error) => {
+                    lost = true;
+                    self.again("completing", &format!("{error:#}"), &mut delays);
+                }
                 Err(error) => return Err(refused("completing", error)),
             }
-            let is_last = parting.is_some() && term.left().is_zero();
-            if self.stop.is_set() && (self.has_parted(&mut parting) || is_last) {
+            if self.stop.is_set() && (self.has_parted(began) || is_last && term.left().is_zero()) {
                 let why = format!(
                     "the canister could not be told of {} blobs: they are tried again when the lease has ended",
                     many
                 );
                 return Err(Exit::error(UNTOLD, why));
             }
+            // An answer may be lost, so there is another attempt.
+            is_last = self.stop.is_set();
         };
         self.count_undone(lease, outcome, &skipped, why.is_some());
         let mut figures = self.figures.borrow_mut();
@@ -94,7 +106,7 @@ impl<Q: Queue> Run<'_, Q> {
         figures.absent += outcome.absent.iter().filter(|id| !skipped.contains(id)).count() as u64;
         figures.failed += outcome.failed.len() as u64;
         figures.no_store += outcome.no_store.len() as u64;
-        figures.left += outcome.left;
+        figures.left += outcome.all_left();
         figures.dead += dead;
         Ok(())
     }

@@ -1,39 +1,65 @@
 //! What would be deleted.
 
-use super::Run;
-use crate::blob_worker::queue::Queue;
+use super::{Run, waits};
+use crate::blob_worker::lease::most;
+use crate::blob_worker::queue::{Queue, Row};
+use crate::blob_worker::store::{Store, Target};
+use crate::stop::unless;
 use anyhow::Result;
 use serde::Serialize;
+use std::time::Instant;
 
-/// Says what would be deleted: of each row where its blob is, and whether it is there; nothing where it is to end before it knows.
+/// Says what would be deleted: of each row where its blob is, and whether it is there; nothing where it is to end before it knows. A store
+/// that does not answer is asked again.
 ///
 /// # Errors
-/// As [`Run::run`]; when a store does not answer.
+/// As [`Run::run`].
 pub fn dry_run<Q: Queue>(run: &Run<'_, Q>) -> Result<Option<(u32, Vec<Found>)>> {
     let Some((heights, _)) = run.call("looking at the queue", |queue| queue.look())? else { return Ok(None) };
     let height = heights.due(run.options.safety_window);
     let rows = run.call("looking at the queue", |queue| queue.pending(height, run.options.batch))?;
     let Some(rows) = rows else { return Ok(None) };
-    if !run.await_markers()? {
-        return Ok(None);
+    let mut delays = waits(run.options.max_wait);
+    loop {
+        let Some(away) = run.await_markers()? else { return Ok(None) };
+        let Some(why) = away.values().next() else { break };
+        run.again("looking at the stores", why, &mut delays);
     }
-    let found = rows
-        .into_iter()
-        .filter(|row| run.options.store_types.is_empty() || run.options.store_types.contains(&row.store));
-    let found = found.take_while(|_| !run.stop.is_set()).map(|row| {
+    let mine = |row: &Row| run.options.store_types.is_empty() || run.options.store_types.contains(&row.store);
+    let mut found = Vec::new();
+    for row in rows.into_iter().filter(mine) {
         let stores = run.worker.stores();
         let (place, there) = match stores.find(&row) {
             Err(why) => (format!("{why:?}"), None),
             Ok((store, target)) => {
                 let store = &stores.all()[store];
                 let path = target.paths.last().map(ToString::to_string).unwrap_or_default();
-                (format!("{}/{path}", store.url.origin_and_root()), Some(run.worker.wait_for(store.has(&target))?))
+                let Some(there) = is_there(run, store, &target) else { return Ok(None) };
+                (format!("{}/{path}", store.url.origin_and_root()), Some(there))
             }
         };
-        Ok(Found { id: row.id, height: row.height, place, there })
-    });
-    let found = found.collect::<Result<_>>()?;
+        found.push(Found { id: row.id, height: row.height, place, there });
+    }
     Ok((!run.stop.is_set()).then_some((height, found)))
+}
+
+/// Whether a store has a blob; nothing where the worker is to end.
+fn is_there<Q: Queue>(run: &Run<'_, Q>, store: &Store, target: &Target) -> Option<bool> {
+    let most = most(run.options.lease);
+    let mut delays = waits(run.options.max_wait);
+    while !run.stop.is_set() {
+        let began = Instant::now();
+        let gives_up = || run.stop.is_set() || began.elapsed() >= most;
+        let why = match run.worker.wait_for(unless(gives_up, store.has(target))) {
+            Some(Ok(there)) => return Some(there),
+            Some(Err(error)) => format!("{error:#}"),
+            None => format!("{}: it does not answer within {:.1} s", store.url, most.as_secs_f64()),
+        };
+        if !run.stop.is_set() {
+            run.again("looking at the stores", &why, &mut delays);
+        }
+    }
+    None
 }
 
 /// A row that would be deleted.

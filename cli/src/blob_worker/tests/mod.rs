@@ -1,7 +1,7 @@
 //! What tests share: a queue in memory, and a store that does what it is told.
 
 use super::queue::{Ask, Done, Heights, Lease, Noted, Queue, Refusal, Row, Waiting};
-use crate::client::Failure;
+use crate::client::{Failure, GivesUp};
 use anyhow::Result;
 use async_trait::async_trait;
 use coppice_interface::StoreType;
@@ -38,6 +38,11 @@ pub struct State {
     ended: Vec<(Vec<u8>, Noted)>,
     /// The next calls do not get through.
     pub unreachable: u32,
+    /// The next calls get no answer.
+    pub hangs: u32,
+    /// No acquire gets an answer.
+    pub acquire_hangs: bool,
+    gives_up: Option<GivesUp>,
     /// The next calls are turned away by what stands between, as where the worker's clock is wrong.
     pub turned_away: u32,
     /// How long an acquire takes.
@@ -100,8 +105,22 @@ impl Fake {
         self.state().leases.len()
     }
 
+    /// A call that nobody answers until it is given up.
+    fn hang(&self, state: MutexGuard<'_, State>) -> anyhow::Error {
+        let gives_up = state.gives_up.clone().unwrap();
+        drop(state);
+        while !gives_up() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        unreachable()
+    }
+
     fn called(&self) -> Result<MutexGuard<'_, State>> {
         let mut state = self.state();
+        if state.hangs > 0 {
+            state.hangs -= 1;
+            return Err(self.hang(state));
+        }
         let now = Instant::now();
         state.leases.retain(|lease| lease.ends > now);
         if state.refuses {
@@ -137,6 +156,10 @@ impl State {
 }
 
 impl Queue for Fake {
+    fn limit(&self, gives_up: GivesUp) {
+        self.state().gives_up = Some(gives_up);
+    }
+
     fn heights(&self) -> Result<Heights> {
         Ok(self.called()?.heights)
     }
@@ -156,6 +179,9 @@ impl Queue for Fake {
 
     fn acquire(&self, ask: &Ask) -> Result<Result<Option<Lease>, Refusal>> {
         let mut state = self.called()?;
+        if state.acquire_hangs {
+            return Err(self.hang(state));
+        }
         if state.later > 0 {
             state.later -= 1;
             return Ok(Err(Refusal::Later("TooManyLeases".into())));
@@ -233,6 +259,8 @@ impl Queue for Fake {
             if state.loses(token) {
                 return Err(unreachable());
             }
+        } else if state.loses(&[token, &all.len().to_be_bytes()].concat()) {
+            return Err(unreachable());
         }
         Ok(Ok(noted))
     }

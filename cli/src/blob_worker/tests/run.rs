@@ -651,6 +651,151 @@ fn what_stands_between_may_be_put_right_and_what_the_canister_says_is_final() {
 }
 
 #[test]
+fn an_extension_that_is_not_answered_is_asked_for_again_in_time() {
+    let world = World { chunk: 2, parallel: 1, ..World::new(30) };
+    world.mood(Mood::Slow(Duration::from_millis(300)));
+    let options = Options { lease: Duration::from_secs(4), ..options(Until::Once) };
+    let (ended, figures) = thread::scope(|scope| {
+        let running = scope.spawn(|| world.run(options));
+        wait_for(|| !world.moody.asked.lock().unwrap().is_empty());
+        world.queue.state().hangs = 1;
+        running.join().unwrap()
+    });
+    ended.unwrap();
+    assert_eq!((figures.deleted, figures.left, figures.late, world.queue.state().hangs), (30, 0, 0, 0), "{figures:?}");
+    assert!(figures.extended > 0);
+}
+
+#[test]
+fn a_worker_that_is_to_end_ends_though_a_call_is_not_answered() {
+    // What it looks at is of no use to it then.
+    let world = World::new(5);
+    world.queue.state().hangs = u32::MAX;
+    let began = Instant::now();
+    let asked = || world.queue.state().hangs < u32::MAX;
+    world.run_while(options(Until::Stopped), asked).0.unwrap();
+    assert!(began.elapsed() < PARTING, "at once");
+    // A lease may have been given, and what was deleted must be told: it tries both for a while.
+    let world = World::new(5);
+    world.queue.state().acquire_hangs = true;
+    let began = Instant::now();
+    let (ended, _) = world.run_while(options(Until::Stopped), || began.elapsed() > Duration::from_millis(300));
+    assert_eq!(code(ended), UNTOLD);
+    assert!(began.elapsed() < PARTING * 4, "{:?}", began.elapsed());
+    let world = World::new(5);
+    world.mood(Mood::Slow(Duration::from_millis(100)));
+    let (ended, _) = world.run_while(options(Until::Stopped), || {
+        let asked = !world.moody.asked.lock().unwrap().is_empty();
+        world.queue.state().hangs = if asked { u32::MAX } else { 0 };
+        asked
+    });
+    assert_eq!((code(ended), world.rows()), (UNTOLD, 5));
+    // One that is not to end has the answer to the next call.
+    let world = World::new(5);
+    world.queue.state().hangs = 2;
+    let (ended, figures) = world.run(options(Until::Empty));
+    ended.unwrap();
+    assert_eq!((figures.deleted, figures.retries), (5, 2));
+}
+
+#[test]
+fn a_store_that_is_away_keeps_its_own_blobs_waiting_alone() {
+    let rows = (1..=120).map(|id| Row { file_type: if id <= 60 { "outputs" } else { "tx" }.into(), ..row(id) });
+    let (queue, good, away) = (Fake::new(rows), Arc::<Moody>::default(), Arc::<Moody>::default());
+    let stores: Vec<(_, Arc<dyn ObjectStore>, _)> = vec![("tx", good.clone(), CHUNK), ("outputs", away.clone(), CHUNK)];
+    let worker = Worker::new(Stores::of(stores), 4).unwrap();
+    mark(&worker, canister()).unwrap();
+    away.unreadable.store(true, Ordering::Relaxed);
+    let (stop, log) = (Stop::default(), Log::silent());
+    let (ended, figures) = thread::scope(|scope| {
+        scope.spawn(|| {
+            // Leases of 50 have the blobs of the one that is away first, and are larger for them.
+            wait_for(|| queue.state().rows.len() <= 60);
+            assert_eq!((good.asked.lock().unwrap().len(), away.asked.lock().unwrap().len()), (60, 0));
+            away.unreadable.store(false, Ordering::Relaxed);
+        });
+        let mut run = Run::new(&queue, canister(), worker, options(Until::Empty), &stop, &log).unwrap();
+        (run.run(), run.figures())
+    });
+    ended.unwrap();
+    assert_eq!((figures.deleted, figures.failed, figures.undone, queue.live()), (120, 0, 0, 0), "{figures:?}");
+    assert!(queue.state().rows.is_empty() && figures.left >= 110, "{figures:?}");
+}
+
+#[test]
+fn a_store_whose_marker_is_gone_names_no_failure() {
+    let world = World::new(5);
+    *world.moody.stubborn.lock().unwrap() = Some(path(2));
+    world.mood(Mood::Vanishes);
+    let (ended, figures) = world.run(options(Until::Empty));
+    assert_eq!((code(ended), figures.failed, figures.left, world.failures()), (WRONG_STORE, 0, 5, 0));
+}
+
+#[test]
+fn a_blob_without_a_store_lends_no_other_its_tries() {
+    let world = World::new(5);
+    world.queue.state().rows.get_mut(&3).unwrap().0.file_type = "outputs".into();
+    *world.moody.stubborn.lock().unwrap() = Some(path(2));
+    // As long as one that counts fails it waits; then it is put off, and never given up.
+    let (ended, _) = world.run_while(options(Until::Stopped), || world.failures() > 10);
+    ended.unwrap();
+    let dead = world.queue.state().dead.clone();
+    assert_eq!((dead, world.rows()), (vec![2], 1));
+}
+
+#[test]
+fn what_was_noted_of_a_completion_whose_answer_was_lost_is_not_late() {
+    let world = World::new(30);
+    {
+        let mut state = world.queue.state();
+        (state.drops_answers, state.room) = (true, Some(7));
+    }
+    let (ended, figures) = world.run(options(Until::Once));
+    ended.unwrap();
+    assert_eq!((figures.deleted, figures.late, figures.undone, world.rows()), (30, 0, 0, 0), "{figures:?}");
+    all_done(Until::Once, &figures).unwrap();
+}
+
+#[test]
+fn a_dry_run_asks_a_store_again_and_ends_when_it_is_to() {
+    let world = World::new(3);
+    let (stop, log) = (Stop::default(), Log::silent());
+    let run = Run::new(&world.queue, canister(), world.worker(), options(Until::Stopped), &stop, &log).unwrap();
+    world.moody.unreadable.store(true, Ordering::Relaxed);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(100));
+            world.moody.unreadable.store(false, Ordering::Relaxed);
+        });
+        assert_eq!(dry_run(&run).unwrap().unwrap().1.len(), 3);
+        assert!(run.figures().retries > 0);
+        world.moody.unreadable.store(true, Ordering::Relaxed);
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(100));
+            stop.set();
+        });
+        assert!(dry_run(&run).unwrap().is_none());
+    });
+}
+
+#[test]
+fn a_store_that_becomes_read_only_behind_a_few_costs_none_a_try_however_few_are_left() {
+    let world = World { chunk: 1, parallel: 1, ..World::new(12) };
+    world.mood(Mood::Slow(Duration::from_millis(20)));
+    let (ended, figures) = thread::scope(|scope| {
+        let running = scope.spawn(|| world.run(options(Until::Empty)));
+        wait_for(|| world.moody.asked.lock().unwrap().len() >= 8);
+        world.mood(Mood::ReadOnly);
+        wait_for(|| world.queue.state().acquired >= 8);
+        assert!(world.rows() <= 5 && world.rows() > 0 && world.failures() == 0, "{}", world.failures());
+        world.mood(Mood::Willing);
+        running.join().unwrap()
+    });
+    ended.unwrap();
+    assert_eq!((figures.deleted, figures.failed, world.blobs()), (12, 0, 0), "{figures:?}");
+}
+
+#[test]
 fn waits_double_up_to_the_longest_and_differ() {
     let all: Vec<Duration> = waits(Duration::from_secs(2)).take(6).collect();
     for (wait, least) in all.iter().zip([250, 500, 1_000, 2_000, 2_000, 2_000]) {

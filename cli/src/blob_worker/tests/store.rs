@@ -111,7 +111,7 @@ fn a_store_that_cannot_delete_many_at_once_is_asked_for_one_whatever_says_so() {
     let url = Url::parse("s3://b/p").unwrap();
     let chunk = |value: &str| {
         let environment = AmazonS3Builder::new().with_config(AmazonS3ConfigKey::DisableBulkDelete, value);
-        s3(environment, &url, Duration::from_secs(1)).map(|(_, chunk)| chunk)
+        s3(environment, &url, Duration::from_secs(1)).map(|s3| s3.chunk)
     };
     for yes in ["1", "true", "TRUE", "on", "yes", "y"] {
         assert_eq!(chunk(yes).unwrap(), 1, "{yes}");
@@ -120,7 +120,71 @@ fn a_store_that_cannot_delete_many_at_once_is_asked_for_one_whatever_says_so() {
         assert_eq!(chunk(no).unwrap(), BULK, "{no}");
     }
     assert!(chunk("perhaps").is_err());
-    assert_eq!(s3(AmazonS3Builder::new(), &url, Duration::from_secs(1)).unwrap().1, BULK);
+    assert_eq!(s3(AmazonS3Builder::new(), &url, Duration::from_secs(1)).unwrap().chunk, BULK);
+}
+
+#[cfg(feature = "s3")]
+#[test]
+fn an_s3_is_where_its_own_endpoint_says_and_else_the_common_one() {
+    use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+    let url = Url::parse("s3://b/p").unwrap();
+    let common = || AmazonS3Builder::new().with_config(AmazonS3ConfigKey::Endpoint, "https://a/");
+    let own = common().with_config(AmazonS3ConfigKey::S3Endpoint, "https://b");
+    for (environment, endpoint) in
+        [(AmazonS3Builder::new(), None), (common(), Some("https://a")), (own, Some("https://b"))]
+    {
+        assert_eq!(s3(environment, &url, Duration::from_secs(1)).unwrap().endpoint.as_deref(), endpoint);
+    }
+}
+
+#[test]
+fn two_rows_with_one_path_are_asked_for_once_and_have_one_fate() {
+    use super::super::tests::Moody;
+    let moody = Arc::<Moody>::default();
+    let stores = Stores::of(vec![("tx", moody.clone(), 10)]);
+    let temp = Row { id: 2, store: coppice_interface::StoreType::Temp, ..row(1) };
+    let targets: Vec<Target> = [row(1), temp, row(3)].iter().map(|row| stores.find(row).unwrap().1).collect();
+    *moody.stubborn.lock().unwrap() = Some(path(1));
+    let fates = runtime().block_on(stores.all()[0].delete(&targets));
+    assert!(matches!(&fates[..], [Fate::Failed(_), Fate::Failed(_), Fate::Gone]), "{fates:?}");
+    assert_eq!(moody.asked.lock().unwrap().len(), 2);
+}
+
+#[cfg(feature = "s3")]
+#[test]
+fn what_stands_before_s3_does_not_say_what_is_not_there() {
+    use object_store::aws::AmazonS3Builder;
+    let server = Arc::new(tiny_http::Server::http("127.0.0.1:0").unwrap());
+    let builder = AmazonS3Builder::new()
+        .with_bucket_name("b")
+        .with_endpoint(format!("http://{}", server.server_addr().to_ip().unwrap()))
+        .with_allow_http(true)
+        .with_disable_bulk_delete(true)
+        .with_access_key_id("a")
+        .with_secret_access_key("b");
+    let stores = Stores::of(vec![("tx", Arc::new(builder.build().unwrap()), 1)]);
+    let (store, target) = (&stores.all()[0], stores.find(&row(1)).unwrap().1);
+    let runtime = runtime();
+    let said = |body: &'static str| {
+        let answering = server.clone();
+        let answers = std::thread::spawn(move || {
+            for _ in 0..2 {
+                let response = tiny_http::Response::from_string(body).with_status_code(404);
+                answering.recv().unwrap().respond(response).unwrap();
+            }
+        });
+        let marker = runtime.block_on(store.marker());
+        let fate = runtime.block_on(store.delete(std::slice::from_ref(&target))).remove(0);
+        answers.join().unwrap();
+        (marker.map_err(|error| format!("{error:#}")), fate)
+    };
+    assert_eq!(said("<Error><Code>NoSuchKey</Code></Error>"), (Ok(None), Fate::Absent));
+    let (marker, fate) = said("<Error><Code>NoSuchBucket</Code></Error>");
+    assert!(marker == Ok(None) && matches!(fate, Fate::Left(_)), "{fate:?}");
+    for body in ["", "<html>no such page</html>"] {
+        let (marker, fate) = said(body);
+        assert!(marker.unwrap_err().contains("404") && matches!(fate, Fate::Left(_)), "{fate:?}");
+    }
 }
 
 /// What `object_store` makes of an S3's answers, by a server that says what it is told.
