@@ -35,6 +35,18 @@ fn cleared(coppice: &Coppice, code: ProblemCode) {
     assert_eq!(found(coppice, code), None);
 }
 
+/// The dashboard.
+fn page(coppice: &Coppice) -> String {
+    let request = HttpRequest {
+        method: "GET".into(),
+        url: "/".into(),
+        headers: Vec::new(),
+        body: Default::default(),
+        certificate_version: None,
+    };
+    String::from_utf8(coppice.anyone().http_request(&request).told().body.into_vec()).unwrap()
+}
+
 fn policy(change: PrunePolicyArg) -> PrunePolicyArg {
     PrunePolicyArg { min_kept_blocks: Some(0), ..change }
 }
@@ -194,6 +206,8 @@ fn emergency_water_and_a_floor_that_holds() {
         Severity::Critical,
         "appends are refused; held by the daemon, which is switched off",
     );
+    let page = page(&coppice);
+    assert!(page.contains("Appends are refused.") && !page.contains("Appends go on"));
     enable(&coppice, true);
     coppice.pass(60);
     cleared(&coppice, ProblemCode::CapacityExhausted);
@@ -252,8 +266,12 @@ fn an_open_upload_is_a_notice_and_all_is_well() {
     coppice.producer().begin_block(&begin).told().unwrap();
     raised(&coppice, ProblemCode::UploadOpen, Severity::Notice, "the upload of block 0 is open");
     assert!(health(&coppice).healthy);
+    let open = "Nothing needs you. The upload of block 0 is open: no other block is appended";
+    assert!(page(&coppice).contains(open));
     coppice.producer().abort_block(0).told().unwrap();
     cleared(&coppice, ProblemCode::UploadOpen);
+    coppice.pass(0);
+    assert!(page(&coppice).contains("Nothing needs you. Appends go on."));
 }
 
 #[test]
