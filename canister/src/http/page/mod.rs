@@ -88,6 +88,7 @@ impl View<'_> {
                 format!("{} besides. {appends} Below is what to do.", things(warnings, "warning", "warnings")),
             ),
         };
+        let sub = sub.replace("  ", " ");
         html! {
             section class={ "verdict " (class) } data-verdict=(class) {
                 span.lamp aria-hidden="true" {}
@@ -182,7 +183,7 @@ impl View<'_> {
             Plot { id: "memory", title: "Stable memory", unit: Unit::Bytes, series: &memory, marks: &[] },
             Plot {
                 id: "instructions",
-                title: "Instructions an hour",
+                title: "Instructions an hour, of the twelve counted methods and timers",
                 unit: Unit::Count,
                 series: &instructions,
                 marks: &[],
