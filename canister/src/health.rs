@@ -126,14 +126,12 @@ fn of(code: ProblemCode) -> (Severity, &'static str) {
     }
 }
 
-/// Liquid cycles as the message of a timer sees them, by which the daemon goes: cycles for its execution are set aside, and a query's are
-/// not. A call sets aside somewhat more than a message.
+/// Liquid cycles as the message of a timer sees them, by which the daemon goes: cycles are set aside for its execution, and for the call
+/// that the timer has made; of another message's for its execution alone, of a query's none. A call sets aside somewhat more than a message.
 fn liquid_in_a_timer() -> u128 {
-    let liquid = runtime::liquid_cycles();
-    match runtime::in_replicated_execution() {
-        true => liquid,
-        false => liquid.saturating_sub(runtime::timer_call_cycles()),
-    }
+    let a_call = runtime::timer_call_cycles();
+    let set_aside = if runtime::in_replicated_execution() { a_call } else { 2 * a_call };
+    runtime::liquid_cycles().saturating_sub(set_aside)
 }
 
 /// Seconds in words: the two largest units.
@@ -375,12 +373,13 @@ mod tests {
             problems.into_iter().map(|problem| problem.code).filter(|code| *code != ProblemCode::GrowthUnpaid).collect()
         };
         let min = 1_000_000_000_000;
-        assert_eq!(codes(min + a_call, false), []);
-        assert_eq!(codes(min + a_call - 1, false), [ProblemCode::CyclesLow]);
-        assert_eq!((codes(min, true), codes(min - 1, true)), (vec![], vec![ProblemCode::CyclesLow]));
-        assert_eq!(codes(3 * a_call, false), [ProblemCode::CyclesLow]);
+        assert_eq!(codes(min + 2 * a_call, false), []);
+        assert_eq!(codes(min + 2 * a_call - 1, false), [ProblemCode::CyclesLow]);
+        let replicated = (codes(min + a_call, true), codes(min + a_call - 1, true));
+        assert_eq!(replicated, (vec![], vec![ProblemCode::CyclesLow]));
+        assert_eq!(codes(4 * a_call, false), [ProblemCode::CyclesLow]);
         let stopped = [ProblemCode::CyclesLow, ProblemCode::TimersStopped];
-        assert_eq!((codes(3 * a_call - 1, false), codes(2 * a_call - 1, true)), (stopped.to_vec(), stopped.to_vec()));
+        assert_eq!((codes(4 * a_call - 1, false), codes(3 * a_call - 1, true)), (stopped.to_vec(), stopped.to_vec()));
         // After a top-up the daemon stands still until the net, or a call, looks again: not all is well until then.
         for (liquid, code) in [(min - 1, ProblemCode::CyclesLow), (9, ProblemCode::TimersStopped)] {
             native::with(|world| world.liquid_cycles = liquid);
