@@ -6,10 +6,10 @@ use coppice::serve::{Demonstration, Gateway};
 use coppice_interface::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const HOUR: u64 = 3_600;
@@ -79,6 +79,42 @@ fn where_the_demonstration_fails_serving_ends_and_says_why() {
     let ended = told.recv_timeout(Duration::from_secs(120)).expect("it ends");
     let error = format!("{:#}", ended.unwrap_err());
     assert!(error.contains("the demonstration") && error.contains("access denied"), "{error}");
+}
+
+/// `coppice serve`, started; and the first line that it prints on stdout.
+fn serve(args: &[&str]) -> (Child, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_coppice"))
+        .arg("serve")
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    (child, line)
+}
+
+/// Nobody is asked before the first request comes, so there need not be a network.
+#[test]
+fn the_command_prints_its_url_and_ends_when_it_is_told_to() {
+    let network = ["--network", "http://127.0.0.1:9", "--canister", "aaaaa-aa"];
+    let (mut child, line) = serve(&[&network[..], &["--port", "0"]].concat());
+    let address = line.trim().strip_prefix("http://").and_then(|url| url.strip_suffix('/')).unwrap().to_string();
+    TcpStream::connect(&address).unwrap();
+    let port = address.split_once(':').unwrap().1;
+    let (taken, line) = serve(&[&network[..], &["--port", port]].concat());
+    let taken = taken.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&taken.stderr);
+    assert!(!taken.status.success() && line.is_empty() && said.contains("--port"), "{said}");
+    let (mut json, line) = serve(&[&network[..], &["--port", "0", "--json"]].concat());
+    let line: Value = serde_json::from_str(&line).unwrap();
+    assert!(line["url"].as_str().is_some_and(|url| url.starts_with("http://127.0.0.1:")), "{line}");
+    for (child, signal) in [(&mut child, "-INT"), (&mut json, "-TERM")] {
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        assert!(!child.wait().unwrap().success(), "{signal}");
+    }
+    TcpStream::connect(&address).unwrap_err();
 }
 
 /// A program in one of the directories of `PATH`.

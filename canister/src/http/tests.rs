@@ -295,7 +295,7 @@ fn said(url: &str) -> (Vec<u64>, u64) {
 }
 
 #[test]
-fn the_longest_log_fits_a_reply() {
+fn a_thousand_of_the_longest_lines_fit_a_reply() {
     fresh();
     let change = ConfigChange { public_logs: Some(true), ..ConfigChange::default() };
     mutate(|state| state.set_config("set_config", &change)).unwrap();

@@ -27,7 +27,8 @@ pub fn command(args: &ServeArgs) -> Result<()> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
     if let Some(client) = args.network.connect()? {
         let gateway = Gateway::bind(address)?;
-        eprintln!("{}/ shows canister {}; Ctrl-C ends it", gateway.url(), client.transport().canister());
+        say(&format!("{}/", gateway.url()), args.host.json);
+        eprintln!("canister {}; Ctrl-C ends it", client.transport().canister());
         return gateway.serve(&client);
     }
     let wasm = wasm::find(args.host.wasm.as_deref())?;
@@ -35,9 +36,17 @@ pub fn command(args: &ServeArgs) -> Result<()> {
     let mut demonstration = Demonstration::start(wasm, args.seed)?;
     eprintln!("a day passes first …");
     demonstration.pass(BEFORE)?;
-    println!("{}/?refresh=5", gateway.url());
+    say(&format!("{}/?refresh=5", gateway.url()), args.host.json);
     eprintln!("a minute of the demonstration passes each {} ms; Ctrl-C ends it", args.minute_ms);
     show(&gateway, &mut demonstration, Duration::from_millis(args.minute_ms))
+}
+
+/// Prints where the pages are: a line that whoever started the process may read.
+fn say(url: &str, json: bool) {
+    match json {
+        true => println!("{}", serde_json::json!({ "url": url })),
+        false => println!("{url}"),
+    }
 }
 
 /// Serves a demonstration, and lets its clock run.

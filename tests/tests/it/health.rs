@@ -35,6 +35,18 @@ fn cleared(coppice: &Coppice, code: ProblemCode) {
     assert_eq!(found(coppice, code), None);
 }
 
+/// The dashboard.
+fn page(coppice: &Coppice) -> String {
+    let request = HttpRequest {
+        method: "GET".into(),
+        url: "/".into(),
+        headers: Vec::new(),
+        body: Default::default(),
+        certificate_version: None,
+    };
+    String::from_utf8(coppice.anyone().http_request(&request).told().body.into_vec()).unwrap()
+}
+
 fn policy(change: PrunePolicyArg) -> PrunePolicyArg {
     PrunePolicyArg { min_kept_blocks: Some(0), ..change }
 }
@@ -194,6 +206,8 @@ fn emergency_water_and_a_floor_that_holds() {
         Severity::Critical,
         "appends are refused; held by the daemon, which is switched off",
     );
+    let page = page(&coppice);
+    assert!(page.contains("Appends are refused.") && !page.contains("Appends go on"));
     enable(&coppice, true);
     coppice.pass(60);
     cleared(&coppice, ProblemCode::CapacityExhausted);
@@ -220,10 +234,18 @@ fn the_cap_is_near_and_then_reached() {
         coppice.append_plain(number..number + 1, 1_900_000);
         number += 1;
     }
-    let billed = coppice.storage().billed_bytes >> 16;
-    for (left, near, at) in
-        [(0, false, true), (255, false, true), (256, true, false), (1_023, true, false), (1_024, false, false)]
-    {
+    coppice.append_plain(number..number + 40, 1_900_000);
+    number += 40;
+    let storage = coppice.storage();
+    let (billed, reusable) = (storage.billed_bytes >> 16, storage.reusable_bytes >> 16);
+    assert!(reusable < 500, "{reusable} pages");
+    for (left, near, at) in [
+        (0, false, true),
+        (255, false, true),
+        (256, true, false),
+        (1_023 - reusable, true, false),
+        (1_024 - reusable, false, false),
+    ] {
         cap(billed + left);
         assert_eq!(found(&coppice, ProblemCode::MemoryNearCap).is_some(), near, "{left} pages are left");
         assert_eq!(found(&coppice, ProblemCode::MemoryAtCap).is_some(), at, "{left} pages are left");
@@ -252,8 +274,12 @@ fn an_open_upload_is_a_notice_and_all_is_well() {
     coppice.producer().begin_block(&begin).told().unwrap();
     raised(&coppice, ProblemCode::UploadOpen, Severity::Notice, "the upload of block 0 is open");
     assert!(health(&coppice).healthy);
+    let open = "Nothing needs you. The upload of block 0 is open: no other block is appended";
+    assert!(page(&coppice).contains(open));
     coppice.producer().abort_block(0).told().unwrap();
     cleared(&coppice, ProblemCode::UploadOpen);
+    coppice.pass(0);
+    assert!(page(&coppice).contains("Nothing needs you. Appends go on."));
 }
 
 #[test]

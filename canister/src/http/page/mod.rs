@@ -47,6 +47,26 @@ struct View<'a> {
 }
 
 impl View<'_> {
+    /// Whether blocks are appended, as far as that is known; empty where something critical may refuse them.
+    fn appends(&self) -> String {
+        let chain = &self.state.chain;
+        let any = |wanted: &dyn Fn(&Problem) -> bool| self.health.problems.iter().any(wanted);
+        if any(&|problem| problem.code == ProblemCode::CapacityExhausted) {
+            "Appends are refused.".into()
+        } else if let Some(open) = chain.upload_progress() {
+            format!(
+                "The upload of block {} is open: no other block is appended until it is done or dropped.",
+                open.number
+            )
+        } else if chain.is_under_way() {
+            "A rollback, or what a reset or an upload has left, is under way: appends wait for it.".into()
+        } else if any(&|problem| problem.severity == Severity::Critical) {
+            String::new()
+        } else {
+            "Appends go on.".into()
+        }
+    }
+
     fn verdict(&self) -> Markup {
         let problems = &self.health.problems;
         let of = |severity| problems.iter().filter(|problem| problem.severity == severity).count();
@@ -54,19 +74,21 @@ impl View<'_> {
         let things = |number: usize, one: &str, more: &str| {
             if number == 1 { format!("1 {one}") } else { format!("{number} {more}") }
         };
+        let appends = self.appends();
         let (class, said, sub) = match (critical, warnings) {
-            (0, 0) => ("well", "All is well".to_string(), "Nothing needs you.".to_string()),
+            (0, 0) => ("well", "All is well".to_string(), format!("Nothing needs you. {appends}")),
             (0, _) => (
                 "warning",
                 things(warnings, "thing needs you", "things need you"),
-                "Appends go on. Below is what to do.".to_string(),
+                format!("{appends} Below is what to do."),
             ),
             _ => (
                 "critical",
                 things(critical, "thing needs you now", "things need you now"),
-                format!("{} besides. Below is what to do.", things(warnings, "warning", "warnings")),
+                format!("{} besides. {appends} Below is what to do.", things(warnings, "warning", "warnings")),
             ),
         };
+        let sub = sub.replace("  ", " ");
         html! {
             section class={ "verdict " (class) } data-verdict=(class) {
                 span.lamp aria-hidden="true" {}
@@ -161,7 +183,7 @@ impl View<'_> {
             Plot { id: "memory", title: "Stable memory", unit: Unit::Bytes, series: &memory, marks: &[] },
             Plot {
                 id: "instructions",
-                title: "Instructions an hour",
+                title: "Instructions an hour, of the twelve counted methods and timers",
                 unit: Unit::Count,
                 series: &instructions,
                 marks: &[],
