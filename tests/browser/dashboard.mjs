@@ -20,7 +20,11 @@ function look() {
   const plots = Object.fromEntries(
     all('svg[data-plot]').map((e) => [
       `${e.dataset.plot}/${e.dataset.span}`,
-      { samples: Number(e.dataset.samples), paths: [...e.querySelectorAll('path')].map((p) => p.getAttribute('d')) },
+      {
+        samples: Number(e.dataset.samples),
+        // How high each line is, point by point: where a point lies across is told by the time alone.
+        heights: [...e.querySelectorAll('path')].map((p) => [...p.getAttribute('d').matchAll(/[ML]\S+ ([\d.]+)/g)].map((at) => Number(at[1]))),
+      },
     ]),
   );
   const wrong = [];
@@ -53,7 +57,7 @@ function look() {
       const [a, b] = [lines[i].box, lines[j].box];
       const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
       const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
-      if (lines[i].node !== lines[j].node && across > 1 && down > 0.3 * Math.min(a.height, b.height)) {
+      if (lines[i].node !== lines[j].node && across > 1 && down > 0.12 * Math.min(a.height, b.height)) {
         wrong.push(`"${lines[i].text}" lies over "${lines[j].text}"`);
       }
     }
@@ -81,7 +85,7 @@ function look() {
     time: document.body.dataset.time,
     verdict: document.querySelector('[data-verdict]').dataset.verdict,
     problems: all('[data-problem]').map((e) => e.dataset.problem),
-    exporters: Object.fromEntries(all('[data-exporter]').map((e) => [e.dataset.exporter, e.dataset.lag])),
+    exporters: Object.fromEntries(all('[data-exporter]').map((e) => [e.dataset.exporter, e.dataset.lag]).sort(([a], [b]) => (a < b ? -1 : 1))),
     background: getComputedStyle(document.body).backgroundColor,
     lines: lines.length,
   };
