@@ -103,7 +103,7 @@ pub enum ExportError {
 /// Somebody who copies the chain. What an exporter has not acknowledged is not pruned.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub struct Exporter {
-    /// The exporter's name: 1 to 64 of `A-Z a-z 0-9 . _ -`.
+    /// The exporter's name: 1 to 32 of `A-Z a-z 0-9 . _ -`.
     pub name: String,
     /// The principal that acknowledges. It gets the role `Exporter`.
     pub principal: Principal,

@@ -31,7 +31,7 @@ const CAPACITY: usize = 32 << 10;
 const MAX_EXPORTERS: usize = 100;
 const NS: u64 = 1_000_000_000;
 /// Characters of the longest name.
-const MAX_NAME: usize = 64;
+const MAX_NAME: usize = 32;
 
 /// What pruning must not pass, and who says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,7 +237,7 @@ impl Exporters {
 fn check_name(name: &str) -> Result<(), ExporterError> {
     let bad = |why: &str| Err(ExporterError::BadName { why: why.into() });
     if name.is_empty() || name.len() > MAX_NAME {
-        return bad("a name has 1 to 64 characters");
+        return bad("a name has 1 to 32 characters");
     }
     if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
         return bad("a name consists of A-Z a-z 0-9 . _ -");

@@ -31,7 +31,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         ("utxo", "nothing_new", _) => (50_000_000, 220_000),
         // What counting a message adds to it, and a scrape with 100 exporters.
         ("observe", "count", _) => (2_000, 2_000),
-        ("observe", "scrape", _) => (5_000_000, 5_000_000),
+        ("observe", "scrape" | "scrape, longest names", _) => (5_000_000, 5_000_000),
         ("deletion", "lease", _) => (25_000, 34_700),
         ("deletion", "lease with records", _) => (48_000, 65_200),
         ("utxo", "create message", _) => (400_000, 214_000),

@@ -24,7 +24,7 @@ fn request(url: &str, headers: usize, header_bytes: usize) -> Result<Vec<u8>> {
     })?)
 }
 
-/// An exporter's name, of so many bytes: 20 is an ordinary one, 64 the longest.
+/// An exporter's name, of so many bytes: 20 is an ordinary one, 32 the longest.
 fn name(number: u64, bytes: usize) -> String {
     format!("exporter-{number:0digits$}", digits = bytes - "exporter-".len())
 }
@@ -96,7 +96,7 @@ pub fn observe(subject: &Subject, each: Each) -> Result<()> {
         let principal = Principal::self_authenticating(number.to_le_bytes());
         bench.done::<(), ExporterError>(
             "register_exporter",
-            Encode!(&Exporter { name: name(number, 64), principal })?,
+            Encode!(&Exporter { name: name(number, 32), principal })?,
         )?;
     }
     let (answer, execution) = ask(request("/metrics", 20, 30)?)?;
