@@ -47,9 +47,9 @@ fn any_canisters_pages_are_served_on_a_local_port() {
 fn the_command_serves_a_canister_of_a_network() {
     let net = Net::start();
     let mut command = net.command(&["serve", "--port", "0"]);
-    let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut said = String::new();
-    BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
     let address =
         said.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_else(|| panic!("{said}"));
     let answer = get(address, "/metrics");
