@@ -71,7 +71,7 @@ fn everybody(coppice: &Coppice) -> Vec<Caller> {
         for principal in [outside, inside] {
             if role == Role::Exporter {
                 let exporter = Exporter { name: format!("e{}", principal.to_text().replace('-', ".")), principal };
-                let exporter = Exporter { name: exporter.name.chars().take(64).collect(), ..exporter };
+                let exporter = Exporter { name: exporter.name.chars().take(32).collect(), ..exporter };
                 coppice.operator().register_exporter(&exporter).told().unwrap();
             } else {
                 let grant = Grant { principal, role };
