@@ -2,7 +2,8 @@
 //!
 //! A message sets cycles aside for all that it may execute, and gets back what it has not used, so that less is liquid inside than outside. A
 //! timer's work runs in a call that the canister makes to itself: two messages have set cycles aside then, some 84 G on 13 nodes, and one more
-//! for each other timer that fires with it. What is compared with a setting is what is liquid *between messages*, which is what an operator sees, and the same whoever asks.
+//! for each other timer that fires with it. What is compared with a setting is what is liquid *between messages*, which is what an operator
+//! sees, and the same whoever asks. Units are cycles.
 //!
 //! A message of any kind sets aside about what a call does ([`runtime::timer_call_cycles`]), somewhat less.
 
@@ -61,9 +62,9 @@ pub fn pay_timers(liquid: u128) -> bool {
     liquid.saturating_sub(not_sure) >= CALLS * A_CALL.get()
 }
 
-/// Notes that timers stand still, or run again.
-pub fn note_pause(pause: Option<Pause>) {
-    PAUSE.set(pause);
+/// Has timers stand still, or run again; answers what was before.
+pub fn set_pause(pause: Option<Pause>) -> Option<Pause> {
+    PAUSE.replace(pause)
 }
 
 /// Whether timers stand still. Nobody tells a canister that it has cycles again: it stays so until a message asks.
@@ -125,9 +126,9 @@ mod tests {
         assert!(in_three(5 * a_call) && !in_three(5 * a_call - 1));
         native::with(|world| world.liquid_cycles = 5 * a_call);
         assert!(are_low(5 * a_call + 1) && !are_low(5 * a_call));
-        note_pause(Some(Pause::UntilTheNet));
+        set_pause(Some(Pause::UntilTheNet));
         assert!(are_low(0));
-        note_pause(None);
+        set_pause(None);
         native::with(|world| world.liquid_cycles = 3 * a_call - 1);
         assert!(are_low(0), "no timer runs");
         forget();

@@ -75,20 +75,7 @@ const QUEUE_SECS: u64 = 10;
 /// Seconds within which calls of timers that fire together are done.
 const ROUNDS_SECS: u64 = 2;
 
-/// Which timers the balance leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Beat {
-    /// None: the balance does not pay for one.
-    None,
-    /// The net: liquid cycles are below `min_liquid_cycles`.
-    Net,
-    /// All.
-    All,
-}
-
 thread_local! {
-    /// Which timers run.
-    static BEAT: Cell<Beat> = const { Cell::new(Beat::All) };
     /// When memory that a tick wants was last to be grown, if it was not.
     static GROWTH_AT: Cell<Option<u64>> = const { Cell::new(None) };
     /// Seconds between two firings of the timer for records; none: it does not run.
@@ -147,8 +134,7 @@ impl Firing {
 
 /// Starts the timers for blocks, and looks soon whether there is anything to do.
 pub fn arm() {
-    BEAT.set(Beat::All);
-    cycles::note_pause(None);
+    cycles::set_pause(None);
     ARMED.set(None);
     GROWTH_AT.set(None);
     arm_net();
@@ -173,34 +159,29 @@ pub fn watch_cycles() {
 /// Stops, or starts, timers by what is liquid between messages, of which so much is set aside beyond what any message sets aside.
 fn judge(set_aside: u128) {
     let liquid = cycles::between_updates().saturating_add(set_aside);
-    let beat = if !cycles::pay_timers(liquid) {
-        Beat::None
+    let pause = if !cycles::pay_timers(liquid) {
+        Some(Pause::UntilACall)
     } else if liquid < state::read(|state| state.config.min_liquid_cycles) {
-        Beat::Net
+        Some(Pause::UntilTheNet)
     } else {
-        Beat::All
+        None
     };
-    let before = BEAT.replace(beat);
-    if beat != before {
-        cycles::note_pause(match beat {
-            Beat::All => None,
-            Beat::Net => Some(Pause::UntilTheNet),
-            Beat::None => Some(Pause::UntilACall),
-        });
-        change_beat(before, beat);
+    let before = cycles::set_pause(pause);
+    if pause != before {
+        change_pause(before, pause);
     }
 }
 
 #[cold]
-fn change_beat(before: Beat, beat: Beat) {
-    match beat {
-        Beat::All => logs::info("daemon: cycles are there again: all timers run"),
-        Beat::Net => {
+fn change_pause(before: Option<Pause>, pause: Option<Pause>) {
+    match pause {
+        None => logs::info("daemon: cycles are there again: all timers run"),
+        Some(Pause::UntilTheNet) => {
             logs::error("daemon: liquid cycles are below min_liquid_cycles: it comes round every ten minutes only")
         }
-        Beat::None => logs::error("daemon: liquid cycles do not pay for timers: none runs"),
+        Some(Pause::UntilACall) => logs::error("daemon: liquid cycles do not pay for timers: none runs"),
     }
-    if beat != Beat::All {
+    if pause.is_some() {
         #[cfg(target_family = "wasm")]
         timers::drop_once(&timers::BLOCKS);
         #[cfg(target_family = "wasm")]
@@ -209,11 +190,11 @@ fn change_beat(before: Beat, beat: Beat) {
         DUE.set(None);
         DELETIONS_AT.set(None);
     }
-    if beat == Beat::None {
+    if pause == Some(Pause::UntilACall) {
         #[cfg(target_family = "wasm")]
         timers::replace(&timers::NET, None, tick_net);
         NET_AT.set(u64::MAX);
-    } else if before == Beat::None {
+    } else if before == Some(Pause::UntilACall) {
         arm_net();
     }
     arm_soon();
@@ -226,7 +207,6 @@ fn change_beat(before: Beat, beat: Beat) {
 /// Forgets all timers, as an upgrade does.
 #[cfg(test)]
 pub fn forget() {
-    BEAT.set(Beat::All);
     cycles::forget();
     GROWTH_AT.set(None);
     SAID_OVERDUE.set(0);
@@ -258,7 +238,7 @@ pub fn arm_at(at: u64) {
     let now = runtime::time_ns();
     // What should have been done long ago is due from now on: who has not been waited for is not late.
     let net = net_at(now);
-    let at = if BEAT.get() == Beat::All { at.max(now) } else { at.max(net) };
+    let at = if cycles::pause().is_none() { at.max(now) } else { at.max(net) };
     if at < net && armed(now).is_none_or(|armed| at < armed) {
         let before = ARMED.replace(Some(at));
         note_due(at);
@@ -333,7 +313,7 @@ pub fn arm_undo() {
 /// Has the timer for records run where there is a job, with the interval in force, and stops it where there is none.
 pub fn arm_records() {
     let interval = state::read(|state| state.utxo_pruner.interval_secs());
-    run_records_every(interval.filter(|_| BEAT.get() == Beat::All));
+    run_records_every(interval.filter(|_| cycles::pause().is_none()));
 }
 
 fn run_records_every(interval: Option<u64>) {
@@ -349,7 +329,7 @@ fn run_records_every(interval: Option<u64>) {
 /// Has the timer for the deletion queue fire when time does something to it next. Where cycles are low each call on the queue sees to it,
 /// and nothing else.
 pub fn arm_deletions() {
-    if BEAT.get() != Beat::All {
+    if cycles::pause().is_some() {
         return;
     }
     let now = runtime::time_ns();
@@ -471,7 +451,7 @@ fn tick_blocks(at: u64) {
 pub fn tick_records() {
     Firing::Records.work(|| {
         judge(0);
-        let low_on_cycles = BEAT.get() != Beat::All;
+        let low_on_cycles = cycles::pause().is_some();
         // Where growing traps, so would each firing of an interval timer.
         growth::put_off(|| {
             state::mutate(|state| {

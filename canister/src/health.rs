@@ -141,7 +141,7 @@ pub fn holder(held_by: &HeldBy) -> String {
         HeldBy::NoExporter => "require_export, as no exporter is registered".into(),
         HeldBy::PruneLag => "nobody: the daemon has not come round yet".into(),
         HeldBy::Disabled => "the daemon, which is switched off".into(),
-        HeldBy::LowCycles => "liquid cycles below min_liquid_cycles".into(),
+        HeldBy::LowCycles => "too few liquid cycles (health says which)".into(),
     }
 }
 

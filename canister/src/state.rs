@@ -120,7 +120,7 @@ fn open(cells: Rc<Region>, config: Config, roles: Roles) -> Result<(), String> {
     let exporters = Exporters::open(Rc::clone(&cells))?;
     let audit = AuditLog::open(Rc::clone(&cells))?;
     let history = History::open(Rc::clone(&cells))?;
-    pruner.is_behind_since(history.since.of(ProblemCode::PruneBehind).map(|since_ns| since_ns / 1_000_000_000));
+    pruner.set_behind_since(history.since.of(ProblemCode::PruneBehind).map(|since_ns| since_ns / 1_000_000_000));
     logs::open(Rc::clone(&cells))?;
     let state =
         State { cells, config, roles, blobs, chain, utxo, deletions, pruner, utxo_pruner, exporters, audit, history };

@@ -20,7 +20,7 @@ pub enum ProblemCode {
     FloorHolds,
     /// Liquid cycles are below `min_liquid_cycles`: the pruner is paused.
     CyclesLow,
-    /// Liquid cycles do not pay for three calls of a timer, some 126 G on 13 nodes, or none has noticed yet that they do again: no timer runs.
+    /// Liquid cycles do not pay for three calls of a timer, some 126 G on 13 nodes; or did not, and no update of somebody with a role has come since: no timer runs.
     TimersStopped,
     /// Cycles are missing for stable memory to grow.
     GrowthUnpaid,

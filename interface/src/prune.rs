@@ -125,7 +125,7 @@ pub enum HeldBy {
     PruneLag,
     /// Pruning is switched off.
     Disabled,
-    /// The daemon is paused: liquid cycles are below `min_liquid_cycles`.
+    /// The daemon is paused: liquid cycles are below `min_liquid_cycles`, or do not pay for timers.
     LowCycles,
 }
 

@@ -129,7 +129,7 @@ impl Pruner {
     }
 
     /// After an upgrade: ticks have ended with work left since this moment, in Unix seconds, as far as that was noticed.
-    pub fn is_behind_since(&mut self, noticed: Option<u64>) {
+    pub fn set_behind_since(&mut self, noticed: Option<u64>) {
         self.behind_since = noticed;
     }
 
