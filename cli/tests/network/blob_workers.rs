@@ -2,11 +2,13 @@
 
 use crate::gateway::Made;
 use crate::net::Net;
+use axum::http::StatusCode;
 use candid::{CandidType, Principal};
 use coppice::blob_worker::place::LayoutName;
 use coppice::blob_worker::store::Stores;
 use coppice::blob_worker::work::Worker;
 use coppice::client::Wait;
+use coppice::http_server::Server;
 use coppice_interface::*;
 use ic_ed25519::{PrivateKey, PrivateKeyFormat};
 use serde_bytes::ByteBuf;
@@ -305,13 +307,13 @@ fn without_a_canister(url: &str, dir: &std::path::Path, args: &[&str]) -> Comman
 
 #[test]
 fn what_a_gateway_turns_away_is_tried_again_until_a_signal_ends_it() {
-    let server = Arc::new(tiny_http::Server::http("127.0.0.1:0").unwrap());
-    let url = format!("http://{}", server.server_addr().to_ip().unwrap());
+    let server = Arc::new(Server::bind(0).unwrap());
+    let url = server.url();
     let turning_away = server.clone();
     let answers = std::thread::spawn(move || {
-        while let Ok(request) = turning_away.recv() {
+        while let Some(request) = turning_away.recv() {
             let why = "Invalid request expiry: Specified ingress_expiry not within expected range";
-            drop(request.respond(tiny_http::Response::from_string(why).with_status_code(400)));
+            request.respond((StatusCode::BAD_REQUEST, why));
         }
     });
     let dir = tempfile::tempdir().unwrap();
