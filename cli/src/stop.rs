@@ -61,7 +61,12 @@ impl Stop {
 
     /// Ends the run after its current step.
     pub fn set(&self) {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
+        self.set_since(Instant::now());
+    }
+
+    /// Ends it as one that is to end since a moment.
+    pub fn set_since(&self, at: Instant) {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(at);
         self.0.1.notify_all();
     }
 

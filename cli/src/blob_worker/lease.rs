@@ -20,6 +20,13 @@ impl Moment {
         Self { counted: Instant::now(), wall: SystemTime::now() }
     }
 
+    /// So long ago.
+    #[cfg(test)]
+    pub fn ago(time: Duration) -> Self {
+        let now = Self::now();
+        Self { counted: now.counted.checked_sub(time).unwrap_or(now.counted), wall: now.wall - time }
+    }
+
     /// How long ago it was at the most.
     pub fn elapsed(&self) -> Duration {
         self.until(&Self::now())
@@ -102,19 +109,16 @@ mod tests {
 
     #[test]
     fn a_term_ends_is_extended_and_stays_over() {
-        let term = Term::new(Duration::from_secs(100), Moment::now());
-        assert!(term.left() > Duration::from_secs(90) && !term.is_half_over());
-        assert_eq!(term.most(), Duration::from_secs(25));
-        let ago = |secs| Moment {
-            counted: Instant::now().checked_sub(Duration::from_secs(secs)).unwrap(),
-            wall: SystemTime::now(),
-        };
-        term.extended(ago(60));
-        assert!(term.is_half_over() && term.left() > Duration::from_secs(30));
-        term.extended(ago(101));
+        let term = Term::new(Duration::from_secs(1_000), Moment::now());
+        assert!(term.left() > Duration::from_secs(900) && !term.is_half_over());
+        assert_eq!(term.most(), Duration::from_secs(250));
+        let ago = |secs| Moment::ago(Duration::from_secs(secs));
+        term.extended(ago(600));
+        assert!(term.is_half_over() && term.left() > Duration::from_secs(300));
+        term.extended(ago(1_001));
         assert_eq!(term.left(), Duration::ZERO);
         term.extended(Moment::now());
-        assert!(term.left() > Duration::from_secs(90));
+        assert!(term.left() > Duration::from_secs(900));
         term.end();
         term.extended(Moment::now());
         assert_eq!(term.left(), Duration::ZERO, "what is over stays so");

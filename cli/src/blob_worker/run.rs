@@ -46,12 +46,8 @@ pub const UNTOLD: u8 = 6;
 const MOST_ROWS: u32 = 1_000;
 /// The first wait after an error.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
-/// How long a worker that is to end tries to say what it did, or to have the answer that it waits for. A test has no time for it.
-pub const PARTING: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
-/// The longest that the canister is waited for in one call; then it is asked again.
-const CALL: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 60 });
-/// It is waited for so long at least, however little is left of a lease.
-const CALL_LEAST: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 10_000 });
+/// How long a worker that is to end tries to say what it did, or to have the answer that it waits for.
+pub const PARTING: Duration = Duration::from_secs(30);
 /// How old a look at the markers may be where blobs are deleted; less in a short lease.
 const FRESH: Duration = Duration::from_secs(5);
 /// The longest that a worker that is to end waits for a marker.
@@ -102,12 +98,37 @@ enum Round {
     Stopped,
 }
 
+/// How long a worker waits for the canister.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    /// Where it is to end: to say what it did, or to have the answer that it waits for.
+    parting: Duration,
+    /// In one call at most; then the canister is asked again.
+    call: Duration,
+    /// In one call at least, however little is left of a lease.
+    call_least: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { parting: PARTING, call: Duration::from_secs(60), call_least: Duration::from_secs(10) }
+    }
+}
+
+impl Patience {
+    /// Whether something that was begun at a moment was tried for long enough since the worker is to end.
+    fn has_parted(&self, stop: &Stop, began: Instant) -> bool {
+        stop.set_at().is_some_and(|at| at.max(began).elapsed() > self.parting)
+    }
+}
+
 /// A worker.
 pub struct Run<'a, Q> {
     queue: &'a Q,
     canister: Principal,
     worker: Worker,
     options: Options,
+    patience: Patience,
     stop: &'a Stop,
     log: &'a Log,
     figures: RefCell<Figures>,
@@ -152,7 +173,22 @@ impl<'a, Q: Queue> Run<'a, Q> {
         let figures = RefCell::default();
         let undone = RefCell::default();
         let (looks, postponed) = (markers::Looks::new(worker.stores()), Cell::new(0));
-        Ok(Self { queue, canister, worker, options, stop, log, figures, nonce, waiting: 0, postponed, looks, undone })
+        let patience = Patience::default();
+        Ok(Self {
+            queue,
+            canister,
+            worker,
+            options,
+            patience,
+            stop,
+            log,
+            figures,
+            nonce,
+            waiting: 0,
+            postponed,
+            looks,
+            undone,
+        })
     }
 
     /// What it did so far.
@@ -241,7 +277,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
             if self.stop.is_set() && !lost {
                 return Ok(None);
             }
-            self.limit(began, CALL);
+            self.limit(began, self.patience.call);
             let why = match self.queue.acquire(&ask) {
                 Ok(Ok(lease)) => return Ok(Some(lease)),
                 Ok(Err(why)) => {
@@ -266,22 +302,22 @@ impl<'a, Q: Queue> Run<'a, Q> {
 
     /// Whether it is enough that the worker was asked to end, and has tried since then what it began at this moment.
     fn has_parted(&self, began: Instant) -> bool {
-        has_parted(self.stop, began)
+        self.patience.has_parted(self.stop, began)
     }
 
     /// Bounds the next call of something that was begun at a moment: by a time and, where the worker is to end, by what it has for that, in
     /// which there is another attempt.
     fn limit(&self, began: Instant, most: Duration) {
-        let (stop, called) = (self.stop.clone(), Instant::now());
+        let (patience, stop, called) = (self.patience, self.stop.clone(), Instant::now());
         self.queue.limit(Arc::new(move || {
-            let is_late = || stop.set_at().is_some_and(|at| at.max(called).elapsed() >= PARTING / 3);
-            called.elapsed() >= most || is_late() || has_parted(&stop, began)
+            let is_late = || stop.set_at().is_some_and(|at| at.max(called).elapsed() >= patience.parting / 3);
+            called.elapsed() >= most || is_late() || patience.has_parted(&stop, began)
         }));
     }
 
     /// The longest that the canister is waited for where so much is left of a lease: it may have to be asked again.
-    fn most_of(term: &Term) -> Duration {
-        (term.left() / 4).clamp(CALL_LEAST, CALL)
+    fn most_of(&self, term: &Term) -> Duration {
+        (term.left() / 4).clamp(self.patience.call_least, self.patience.call)
     }
 
     /// Works through a lease.
@@ -345,7 +381,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
     /// Has a lease last longer. Answers whether that is settled.
     fn extend(&self, lease: &Lease, term: &Term) -> bool {
         let asked = Moment::now();
-        self.limit(Instant::now(), Self::most_of(term));
+        self.limit(Instant::now(), self.most_of(term));
         match self.queue.extend(&lease.token, self.options.lease.as_secs()) {
             Ok(Ok(())) => {
                 term.extended(asked);
@@ -385,8 +421,8 @@ impl<'a, Q: Queue> Run<'a, Q> {
     fn call<R>(&self, what: &str, ask: impl Fn(&Q) -> Result<R>) -> Result<Option<R>> {
         let mut delays = waits(self.options.max_wait);
         loop {
-            let (stop, called) = (self.stop.clone(), Instant::now());
-            self.queue.limit(Arc::new(move || stop.is_set() || called.elapsed() >= CALL));
+            let (stop, called, most) = (self.stop.clone(), Instant::now(), self.patience.call);
+            self.queue.limit(Arc::new(move || stop.is_set() || called.elapsed() >= most));
             match ask(self.queue) {
                 Ok(answer) => return Ok(Some(answer)),
                 Err(error) if !passes(&error) => return Err(refused(what, error)),
@@ -395,11 +431,6 @@ impl<'a, Q: Queue> Run<'a, Q> {
             }
         }
     }
-}
-
-/// Whether something that was begun at a moment was tried for long enough since the worker is to end.
-fn has_parted(stop: &Stop, began: Instant) -> bool {
-    stop.set_at().is_some_and(|at| at.max(began).elapsed() > PARTING)
 }
 
 /// Whether the same may go well later. Only what the canister itself says, or does not understand, is final: what stands between, a clock

@@ -50,7 +50,7 @@ impl<Q: Queue> Run<'_, Q> {
         let (began, mut is_last) = (Instant::now(), false);
         let why = loop {
             let many = done.gone.len() + done.failed.len();
-            self.limit(began, Self::most_of(term));
+            self.limit(began, self.most_of(term));
             match self.queue.complete(&lease.token, &done) {
                 Ok(Ok(noted)) => {
                     let Noted { dead: now_dead, remaining, skipped: now_skipped } = noted;

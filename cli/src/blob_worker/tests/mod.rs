@@ -5,16 +5,16 @@ use crate::client::{Failure, GivesUp};
 use anyhow::Result;
 use async_trait::async_trait;
 use coppice_interface::StoreType;
-use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
+use futures_util::{FutureExt as _, StreamExt as _};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -24,8 +24,14 @@ struct Live {
     token: Vec<u8>,
     request: Vec<u8>,
     rows: Vec<u64>,
-    ends: Instant,
 }
+
+/// What happens in the thread of the worker that asks for a lease.
+type AtAcquire = Box<dyn FnOnce(&mut State) + Send>;
+/// What happens in the thread that has a request to a store.
+type WhenAsked = Box<dyn FnOnce(&Moody) + Send>;
+/// Whether something is so.
+type IsSo = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// What [`Fake`] has.
 #[derive(Default)]
@@ -45,6 +51,7 @@ pub struct State {
     gives_up: Option<GivesUp>,
     /// The next calls are turned away by what stands between, as where the worker's clock is wrong.
     pub turned_away: u32,
+    at_acquire: VecDeque<AtAcquire>,
     /// How long an acquire takes.
     pub slow: Duration,
     /// The first answer of each acquire and complete is lost.
@@ -63,7 +70,7 @@ pub struct State {
     given: u64,
 }
 
-/// A queue in memory, with a clock of its own.
+/// A queue in memory. Its leases end when they are told to.
 #[derive(Clone, Default)]
 pub struct Fake(Arc<Mutex<State>>);
 
@@ -121,8 +128,6 @@ impl Fake {
             state.hangs -= 1;
             return Err(self.hang(state));
         }
-        let now = Instant::now();
-        state.leases.retain(|lease| lease.ends > now);
         if state.refuses {
             anyhow::bail!("IC0406: not for you");
         }
@@ -137,6 +142,11 @@ impl Fake {
         Ok(state)
     }
 
+    /// Does something as soon as the next lease is given, and not answered yet, or as an acquire hangs; said again, with the one behind it.
+    pub fn at_acquire(&self, hook: impl FnOnce(&mut State) + Send + 'static) {
+        self.state().at_acquire.push_back(Box::new(hook));
+    }
+
     /// All leases are over.
     pub fn expire(&self) {
         self.state().leases.clear();
@@ -146,6 +156,12 @@ impl Fake {
 impl State {
     fn is_leased(&self, id: u64) -> bool {
         self.leases.iter().any(|lease| lease.rows.contains(&id))
+    }
+
+    fn acquires(&mut self) {
+        if let Some(hook) = self.at_acquire.pop_front() {
+            hook(self);
+        }
     }
 
     fn loses(&mut self, call: &[u8]) -> bool {
@@ -180,6 +196,7 @@ impl Queue for Fake {
     fn acquire(&self, ask: &Ask) -> Result<Result<Option<Lease>, Refusal>> {
         let mut state = self.called()?;
         if state.acquire_hangs {
+            state.acquires();
             return Err(self.hang(state));
         }
         if state.later > 0 {
@@ -195,8 +212,9 @@ impl Queue for Fake {
             rows.iter().for_each(|id| *state.leased.entry(*id).or_default() += 1);
             state.given += 1;
             state.acquired += 1;
-            let (token, ends) = (state.given.to_be_bytes().to_vec(), Instant::now() + Duration::from_secs(ask.secs));
-            state.leases.push(Live { token, request: ask.request.clone(), rows, ends });
+            let token = state.given.to_be_bytes().to_vec();
+            state.leases.push(Live { token, request: ask.request.clone(), rows });
+            state.acquires();
         }
         if state.loses(&ask.request) {
             return Err(unreachable());
@@ -209,17 +227,11 @@ impl Queue for Fake {
         Ok(Ok(Some(lease)))
     }
 
-    fn extend(&self, token: &[u8], secs: u64) -> Result<Result<(), Refusal>> {
+    fn extend(&self, token: &[u8], _: u64) -> Result<Result<(), Refusal>> {
         let mut state = self.called()?;
         state.extended += 1;
-        let ends = Instant::now() + Duration::from_secs(secs);
-        Ok(match state.leases.iter_mut().find(|lease| lease.token == token) {
-            Some(lease) => {
-                lease.ends = lease.ends.max(ends);
-                Ok(())
-            }
-            None => Err(Refusal::Over("Expired".into())),
-        })
+        let lives = state.leases.iter().any(|lease| lease.token == token);
+        Ok(if lives { Ok(()) } else { Err(Refusal::Over("Expired".into())) })
     }
 
     fn complete(&self, token: &[u8], done: &Done) -> Result<Result<Noted, Refusal>> {
@@ -274,12 +286,12 @@ pub enum Mood {
     Willing,
     /// It allows nothing.
     ReadOnly,
+    /// It deletes in the next requests, and then allows nothing.
+    ReadOnlyAfter(u32),
     /// It never answers.
     Hangs,
     /// The next requests fail as a whole.
     Fails(u32),
-    /// It takes its time for each request.
-    Slow(Duration),
     /// It reads its own answer wrong.
     Panics,
     /// It deletes, and says that it failed.
@@ -289,7 +301,7 @@ pub enum Mood {
 }
 
 /// A store in memory that is in a mood. Some blobs it does not delete, if it is told which; and it keeps what it was asked for.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Moody {
     pub inner: InMemory,
     pub mood: Mutex<Mood>,
@@ -299,10 +311,42 @@ pub struct Moody {
     pub denied: Mutex<Option<Path>>,
     /// A request that has one of them fails as a whole.
     pub poison: Mutex<Vec<Path>>,
-    /// Nothing can be read there.
-    pub unreadable: AtomicBool,
-    /// When each path was asked to go.
-    pub asked: Mutex<Vec<(Path, Instant)>>,
+    /// The next reads fail.
+    pub unreadable: AtomicU32,
+    /// A request takes until this is so, or half a minute.
+    pub held_until: Mutex<Option<IsSo>>,
+    /// Which paths were asked to go.
+    pub asked: Mutex<Vec<Path>>,
+    /// By number of paths.
+    when_asked: Mutex<BTreeMap<usize, WhenAsked>>,
+}
+
+impl Moody {
+    /// Does something when it is asked for a path, the first one, the second, or another, before that one goes.
+    pub fn when_asked(&self, number: usize, hook: impl FnOnce(&Moody) + Send + 'static) {
+        self.when_asked.lock().unwrap().insert(number, Box::new(hook));
+    }
+
+    /// Its marker goes, as where a disk is unmounted.
+    pub fn loses_marker(&self) {
+        self.inner.delete(&Path::from(super::marker::NAME)).now_or_never().unwrap().unwrap();
+    }
+
+    /// A request for paths: what happens then.
+    fn ask(&self, paths: &[Path]) {
+        let mut asked = self.asked.lock().unwrap();
+        asked.extend_from_slice(paths);
+        let behind = self.when_asked.lock().unwrap().split_off(&(asked.len() + 1));
+        let hooks = std::mem::replace(&mut *self.when_asked.lock().unwrap(), behind);
+        drop(asked);
+        hooks.into_values().for_each(|hook| hook(self));
+    }
+}
+
+impl std::fmt::Debug for Moody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 impl std::fmt::Display for Moody {
@@ -330,7 +374,8 @@ impl ObjectStore for Moody {
     }
 
     async fn get_opts(&self, at: &Path, options: GetOptions) -> object_store::Result<GetResult> {
-        if self.unreadable.load(Ordering::Relaxed) {
+        let one_less = |left: u32| left.checked_sub(1);
+        if self.unreadable.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
             return Err(generic("503"));
         }
         self.inner.get_opts(at, options).await
@@ -340,22 +385,28 @@ impl ObjectStore for Moody {
         &self,
         locations: BoxStream<'static, object_store::Result<Path>>,
     ) -> BoxStream<'static, object_store::Result<Path>> {
+        // What goes is known before it is polled, and the streams outlive this borrow: so the paths are taken out first.
+        let paths: Vec<Path> = locations.map(Result::unwrap).collect::<Vec<_>>().now_or_never().unwrap();
+        self.ask(&paths);
         let mut mood = self.mood.lock().unwrap();
         let now = *mood;
-        if let Mood::Fails(left) = now {
-            *mood = if left > 1 { Mood::Fails(left - 1) } else { Mood::Willing };
-        }
+        *mood = match now {
+            Mood::Fails(0..=1) => Mood::Willing,
+            Mood::Fails(left) => Mood::Fails(left - 1),
+            Mood::ReadOnlyAfter(0..=1) => Mood::ReadOnly,
+            Mood::ReadOnlyAfter(left) => Mood::ReadOnlyAfter(left - 1),
+            other => other,
+        };
         let [stubborn, denied] = [&self.stubborn, &self.denied].map(|path| path.lock().unwrap().clone());
         let poison = self.poison.lock().unwrap().clone();
-        // What goes is known before it is polled, and the streams outlive this borrow: so the paths are taken out first.
-        let paths: Vec<Path> =
-            futures_util::FutureExt::now_or_never(locations.map(Result::unwrap).collect::<Vec<_>>()).unwrap();
-        self.asked.lock().unwrap().extend(paths.iter().map(|path| (path.clone(), Instant::now())));
+        let (held_until, began) = (self.held_until.lock().unwrap().clone(), Instant::now());
         let inner = self.inner.clone();
         futures_util::stream::once(async move {
+            while held_until.as_ref().is_some_and(|is_so| !is_so()) && began.elapsed() < Duration::from_secs(30) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
             match now {
                 Mood::Hangs => std::future::pending().await,
-                Mood::Slow(time) => tokio::time::sleep(time).await,
                 Mood::Panics => panic!("an answer that nobody can read"),
                 Mood::Fails(_) => return vec![Err(generic("503"))],
                 _ => {}

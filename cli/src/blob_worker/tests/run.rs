@@ -1,9 +1,9 @@
 //! A worker against a queue in memory and a store that is in a mood.
 
 use super::super::marker::NAME;
-use super::super::queue::{Heights, Row};
+use super::super::queue::{Ask, Heights, Row};
 use super::super::store::Stores;
-use super::super::tests::{Fake, Mood, Moody, path, row, turned_away};
+use super::super::tests::{Fake, Mood, Moody, State, path, row, turned_away};
 use super::super::{all_done, mark};
 use super::*;
 use object_store::path::Path;
@@ -14,6 +14,8 @@ use std::time::Instant;
 
 /// Blobs of a request in these tests.
 const CHUNK: usize = 10;
+/// A lease that no test sees the end of.
+const LEASE: Duration = Duration::from_secs(1_000);
 
 fn canister() -> Principal {
     Principal::management_canister()
@@ -23,13 +25,19 @@ fn options(until: Until) -> Options {
     Options {
         safety_window: 10,
         batch: 50,
-        lease: Duration::from_secs(8),
+        lease: LEASE,
         max_retries: 3,
         store_types: Vec::new(),
         until,
-        poll: Duration::from_millis(10),
-        max_wait: Duration::from_millis(20),
+        poll: Duration::from_millis(2),
+        max_wait: Duration::from_millis(2),
     }
+}
+
+/// One that waits for no answer for long.
+fn impatient() -> Patience {
+    let call = Duration::from_millis(20);
+    Patience { parting: Duration::from_millis(60), call, call_least: call }
 }
 
 struct World {
@@ -38,12 +46,14 @@ struct World {
     chunk: usize,
     /// Requests at a time.
     parallel: usize,
+    patience: Patience,
 }
 
 impl World {
     /// So many blobs, all due, and a row for each.
     fn new(blobs: u64) -> Self {
-        let world = Self { queue: Fake::new((1..=blobs).map(row)), moody: Arc::default(), chunk: CHUNK, parallel: 4 };
+        let queue = Fake::new((1..=blobs).map(row));
+        let world = Self { queue, moody: Arc::default(), chunk: CHUNK, parallel: 4, patience: Patience::default() };
         let worker = world.worker();
         for id in 1..=blobs {
             worker.wait_for(world.moody.inner.put(&path(id), "blob".into())).unwrap();
@@ -61,19 +71,15 @@ impl World {
         *self.moody.mood.lock().unwrap() = mood;
     }
 
-    /// A worker that runs until it ends by itself, as it does in less than half a minute.
+    /// A request takes until something is so in the queue.
+    fn hold_until(&self, is_so: impl Fn(&State) -> bool + Send + Sync + 'static) {
+        let queue = self.queue.clone();
+        *self.moody.held_until.lock().unwrap() = Some(Arc::new(move || is_so(&queue.state())));
+    }
+
+    /// A worker that runs until it ends by itself.
     fn run(&self, options: Options) -> (Result<()>, Figures) {
-        let (stop, ended) = (Stop::default(), Stop::default());
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                ended.wait(Duration::from_secs(30));
-                stop.set();
-            });
-            let result = self.run_until(options, &stop);
-            assert!(!stop.is_set(), "it does not end: {:?}", result.1);
-            ended.set();
-            result
-        })
+        self.run_until(options, &Stop::default())
     }
 
     /// A worker that is stopped when something is so.
@@ -87,12 +93,53 @@ impl World {
         })
     }
 
+    /// A worker that ends by itself or is stopped, as it is in less than a minute.
     fn run_until(&self, options: Options, stop: &Stop) -> (Result<()>, Figures) {
-        let (worker, log) = (self.worker(), Log::silent());
-        let mut run = Run::new(&self.queue, canister(), worker, options, stop, &log).unwrap();
-        let ended = run.run();
-        let figures = run.figures();
-        (ended, figures)
+        self.within_a_minute(options, stop, |run| run.run())
+    }
+
+    /// A worker that has a lease of all blobs, which it asked for so long ago.
+    fn work(&self, ago: Duration) -> (Result<()>, Figures) {
+        self.work_when(ago, |_| {})
+    }
+
+    /// As [`Self::work`], with what happens to the queue before the worker begins.
+    fn work_when(&self, ago: Duration, happens: impl FnOnce(&mut State) + Send) -> (Result<()>, Figures) {
+        let ask =
+            Ask { height: u32::MAX, rows: MOST_ROWS, secs: LEASE.as_secs(), stores: Vec::new(), request: vec![1] };
+        let lease = self.queue.acquire(&ask).unwrap().unwrap().unwrap();
+        happens(&mut self.queue.state());
+        let work = |run: &mut Run<'_, Fake>| run.work(&lease, Moment::ago(ago), Moment::now(), Away::new()).map(drop);
+        self.within_a_minute(options(Until::Once), &Stop::default(), work)
+    }
+
+    fn within_a_minute(
+        &self,
+        options: Options,
+        stop: &Stop,
+        does: impl FnOnce(&mut Run<'_, Fake>) -> Result<()> + Send,
+    ) -> (Result<()>, Figures) {
+        let ended = Stop::default();
+        thread::scope(|scope| {
+            let late = scope.spawn(|| {
+                ended.wait(Duration::from_secs(60));
+                let late = !ended.is_set();
+                if late {
+                    stop.set();
+                }
+                late
+            });
+            let running = scope.spawn(|| {
+                let (worker, log) = (self.worker(), Log::silent());
+                let mut run = Run::new(&self.queue, canister(), worker, options, stop, &log).unwrap();
+                run.patience = self.patience;
+                (does(&mut run), run.figures())
+            });
+            let done = running.join();
+            ended.set();
+            assert!(!late.join().unwrap(), "it does not end: {done:?}");
+            done.unwrap()
+        })
     }
 
     fn blobs(&self) -> usize {
@@ -206,15 +253,7 @@ fn a_name_that_no_file_has_and_a_type_without_a_store_stop_nobody() {
     ended.unwrap();
     assert_eq!((figures.deleted, figures.failed, figures.no_store, figures.dead), (3, 0, 2, 0));
     // A worker without a store for a blob does not kill it, however often it looks.
-    let stop = Stop::default();
-    thread::scope(|scope| {
-        let running = scope.spawn(|| world.run_until(options(Until::Stopped), &stop));
-        while world.failures() < 20 {
-            thread::sleep(Duration::from_millis(5));
-        }
-        stop.set();
-        running.join().unwrap().0.unwrap();
-    });
+    world.run_while(options(Until::Stopped), || world.failures() >= 20).0.unwrap();
     assert_eq!((world.rows(), world.blobs()), (2, 2));
 }
 
@@ -223,18 +262,15 @@ fn a_store_that_is_read_only_costs_no_blob_a_try_and_is_waited_for() {
     for chunk in [1, CHUNK] {
         let world = World { chunk, ..World::new(30) };
         world.mood(Mood::ReadOnly);
-        let stop = Stop::default();
-        let figures = thread::scope(|scope| {
-            let running = scope.spawn(|| world.run_until(options(Until::Empty), &stop));
-            while world.queue.state().acquired < 5 {
-                thread::sleep(Duration::from_millis(5));
-            }
+        let (ended, figures) = thread::scope(|scope| {
+            let running = scope.spawn(|| world.run(options(Until::Empty)));
+            wait_for(|| world.queue.state().acquired >= 5);
             assert_eq!((world.failures(), world.rows(), world.blobs()), (0, 30, 30));
             world.mood(Mood::Willing);
             running.join().unwrap()
         });
-        figures.0.unwrap();
-        assert_eq!((figures.1.deleted, figures.1.failed, world.blobs()), (30, 0, 0));
+        ended.unwrap();
+        assert_eq!((figures.deleted, figures.failed, world.blobs()), (30, 0, 0));
     }
 }
 
@@ -242,59 +278,59 @@ fn a_store_that_is_read_only_costs_no_blob_a_try_and_is_waited_for() {
 fn a_store_that_hangs_holds_no_lease_for_longer_than_a_quarter_and_ends_when_asked() {
     let world = World::new(30);
     world.mood(Mood::Hangs);
-    let stop = Stop::default();
-    let options = Options { lease: Duration::from_secs(2), ..options(Until::Stopped) };
-    thread::scope(|scope| {
-        let running = scope.spawn(|| world.run_until(options, &stop));
-        while world.queue.state().acquired < 3 {
-            thread::sleep(Duration::from_millis(5));
-        }
-        stop.set();
-        let (ended, figures) = running.join().unwrap();
-        ended.unwrap();
-        assert_eq!((figures.deleted, figures.failed, figures.late), (0, 0, 0));
-    });
+    let options = Options { lease: Duration::from_secs(1), ..options(Until::Stopped) };
+    let (ended, figures) = world.run_while(options, || world.queue.state().acquired >= 3);
+    ended.unwrap();
+    assert_eq!((figures.deleted, figures.failed, figures.late), (0, 0, 0));
     assert_eq!((world.rows(), world.blobs(), world.queue.live(), world.failures()), (30, 30, 0, 0));
 }
 
 #[test]
-fn a_lease_is_extended_in_time_and_no_request_begins_behind_its_end() {
-    // Ten requests of 300 ms, one after the other, in a lease of two seconds.
+fn a_lease_is_extended_as_soon_as_half_of_it_is_over_and_not_before() {
+    // Of the lease half is over a little later. The first request is answered when the lease is extended, or the store gives up waiting.
     let world = World { chunk: 2, parallel: 1, ..World::new(20) };
-    world.mood(Mood::Slow(Duration::from_millis(300)));
-    let options = Options { lease: Duration::from_secs(2), ..options(Until::Once) };
-    let (ended, figures) = world.run(options.clone());
+    world.hold_until(|queue| queue.extended == 1);
+    let (ended, figures) = world.work(LEASE / 2 - Duration::from_millis(200));
     ended.unwrap();
-    assert_eq!((figures.deleted, figures.late, figures.leases), (20, 0, 1));
-    assert!(figures.extended > 0, "{figures:?}");
+    // Then it is as good as new.
+    assert_eq!((figures.deleted, figures.left, figures.late, figures.extended), (20, 0, 0, 1), "{figures:?}");
+    let world = World { chunk: 2, parallel: 1, ..World::new(20) };
+    let (ended, figures) = world.work(LEASE / 3);
+    ended.unwrap();
+    assert_eq!((figures.deleted, figures.extended), (20, 0));
+}
 
-    // The queue does not answer meanwhile, so it cannot be extended: requests end before the lease, and the rest is tried again.
+#[test]
+fn no_request_begins_behind_the_end_of_a_lease() {
     let world = World { chunk: 2, parallel: 1, ..World::new(20) };
-    world.mood(Mood::Slow(Duration::from_millis(300)));
-    let ((ended, figures), began) = thread::scope(|scope| {
-        let running = scope.spawn(|| world.run(options));
-        while world.moody.asked.lock().unwrap().is_empty() {
-            thread::sleep(Duration::from_millis(1));
-        }
-        let began = Instant::now();
-        world.queue.state().unreachable = u32::MAX;
-        while began.elapsed() < Duration::from_millis(2_500) {
-            thread::sleep(Duration::from_millis(5));
-        }
-        world.queue.state().unreachable = 0;
-        (running.join().unwrap(), began)
+    let term = Arc::new(Term::new(LEASE, Moment::now()));
+    let end = term.clone();
+    // Of the lease less is left than a request needs, which is a quarter.
+    world.moody.when_asked(5, move |_| end.extended(Moment::ago(LEASE * 3 / 4 + Duration::from_secs(1))));
+    let rows: Vec<Row> = (1..=20).map(row).collect();
+    let outcome = world.worker().delete(&rows, &Away::new(), &term, &Stop::default(), || {});
+    assert_eq!((outcome.gone, outcome.left.get(&0)), ((1..=6).collect(), Some(&14)), "what is under way is finished");
+    assert_eq!((world.moody.asked.lock().unwrap().len(), world.blobs()), (6, 14));
+    assert!(outcome.errors[0].1.contains("the lease ends"), "{:?}", outcome.errors);
+}
+
+#[test]
+fn behind_a_lease_that_is_over_before_its_time_nothing_begins_and_others_do_it_again() {
+    // The queue does not answer at first, so it cannot be extended.
+    let world = World { chunk: 2, parallel: 1, ..World::new(20) };
+    let queue = world.queue.clone();
+    world.moody.when_asked(1, move |_| {
+        queue.expire();
+        queue.state().unreachable = 0;
     });
+    // Asked again, the worker has understood the first answer.
+    world.hold_until(|queue| queue.extended >= 2);
+    let (ended, figures) = world.work_when(LEASE * 6 / 10, |queue| queue.unreachable = u32::MAX);
     ended.unwrap();
-    let last = world.moody.asked.lock().unwrap().iter().map(|(_, at)| *at).max().unwrap();
-    assert!(
-        last.saturating_duration_since(began) < Duration::from_millis(1_600),
-        "a request needs a quarter of the lease"
-    );
-    assert_eq!(figures.deleted, 0);
-    assert!(figures.late > 0 && figures.late < 20, "{figures:?}");
-    assert_eq!(world.rows(), 20, "others do it again");
-    world.mood(Mood::Willing);
-    let (ended, _) = world.run(self::options(Until::Empty));
+    assert_eq!((figures.deleted, figures.late, figures.extended), (0, 2, 0), "{figures:?}");
+    assert_eq!((world.moody.asked.lock().unwrap().len(), world.rows(), world.blobs()), (2, 20, 18));
+    *world.moody.held_until.lock().unwrap() = None;
+    let (ended, _) = world.run(options(Until::Empty));
     ended.unwrap();
     assert_eq!((world.rows(), world.blobs(), world.failures()), (0, 0, 0));
 }
@@ -346,20 +382,13 @@ fn where_the_marker_goes_while_blobs_are_deleted_nothing_is_said_of_them() {
 #[test]
 fn a_worker_that_is_to_end_says_what_it_did_and_gives_the_rest_back() {
     let world = World { chunk: 1, ..World::new(50) };
-    world.mood(Mood::Slow(Duration::from_millis(30)));
     let stop = Stop::default();
-    let (ended, figures) = thread::scope(|scope| {
-        let running = scope.spawn(|| world.run_until(options(Until::Stopped), &stop));
-        while world.moody.asked.lock().unwrap().len() < 8 {
-            thread::sleep(Duration::from_millis(1));
-        }
-        stop.set();
-        running.join().unwrap()
-    });
+    let set = stop.clone();
+    world.moody.when_asked(8, move |_| set.set());
+    let (ended, figures) = world.run_until(options(Until::Stopped), &stop);
     ended.unwrap();
-    assert!(figures.deleted >= 8 && figures.left > 0, "{figures:?}");
-    assert_eq!(figures.deleted + figures.left, 50);
-    assert_eq!((world.rows() as u64, world.blobs() as u64, world.queue.live()), (figures.left, figures.left, 0));
+    assert_eq!((figures.deleted, figures.left), (8, 42), "what is under way is finished");
+    assert_eq!((world.rows(), world.blobs(), world.queue.live()), (42, 42, 0));
 }
 
 #[test]
@@ -370,12 +399,9 @@ fn errors_that_pass_are_outlived_and_one_that_does_not_ends_the_worker() {
         (state.unreachable, state.later, state.room) = (5, 2, Some(7));
     }
     world.mood(Mood::Panics);
-    let stop = Stop::default();
     let (ended, figures) = thread::scope(|scope| {
-        let running = scope.spawn(|| world.run_until(options(Until::Empty), &stop));
-        while world.queue.state().acquired < 2 {
-            thread::sleep(Duration::from_millis(5));
-        }
+        let running = scope.spawn(|| world.run(options(Until::Empty)));
+        wait_for(|| world.queue.state().acquired >= 2);
         world.mood(Mood::Willing);
         running.join().unwrap()
     });
@@ -390,21 +416,19 @@ fn errors_that_pass_are_outlived_and_one_that_does_not_ends_the_worker() {
 
 #[test]
 fn a_worker_that_cannot_say_what_it_did_before_it_ends_says_so() {
-    let world = World { chunk: 1, ..World::new(4) };
-    world.mood(Mood::Slow(Duration::from_millis(100)));
-    let stop = Stop::default();
-    let options = Options { lease: Duration::from_secs(1), ..options(Until::Stopped) };
-    let (ended, _) = thread::scope(|scope| {
-        let running = scope.spawn(|| world.run_until(options, &stop));
-        while world.moody.asked.lock().unwrap().is_empty() {
-            thread::sleep(Duration::from_millis(1));
-        }
-        world.queue.state().unreachable = u32::MAX;
-        stop.set();
-        running.join().unwrap()
-    });
-    assert_eq!(Exit::code_of(&ended.unwrap_err()), UNTOLD);
-    assert_eq!(world.rows(), 4, "they are tried again");
+    // It has tried for long enough; or the lease is over, and nobody wants to know any more.
+    let soon = Duration::from_secs(1);
+    for (patience, lease) in [(impatient(), LEASE), (Patience::default(), soon)] {
+        let world = World { chunk: 1, patience, ..World::new(4) };
+        let (stop, queue) = (Stop::default(), world.queue.clone());
+        let set = stop.clone();
+        world.moody.when_asked(1, move |_| {
+            queue.state().unreachable = u32::MAX;
+            set.set();
+        });
+        let (ended, _) = world.run_until(Options { lease, ..options(Until::Stopped) }, &stop);
+        assert_eq!((code(ended), world.rows()), (UNTOLD, 4), "they are tried again");
+    }
 }
 
 #[test]
@@ -452,7 +476,7 @@ fn blobs_that_fail_every_request_that_has_one_hold_up_nobody_and_are_given_up() 
             assert_eq!(code(all_done(Until::Empty, &figures)), NOT_ALL);
             // They are asked for last, and nothing waits for them more than a few times.
             let asked = world.moody.asked.lock().unwrap();
-            let times = |id| asked.iter().filter(|(asked, _)| *asked == path(id)).count();
+            let times = |id| asked.iter().filter(|asked| **asked == path(id)).count();
             assert!((1..=blobs).all(|id| poison.contains(&id) || times(id) <= 5), "{what}");
         }
     }
@@ -509,20 +533,16 @@ fn a_wrong_store_is_known_before_anything_is_due() {
 #[test]
 fn the_markers_are_looked_at_again_where_the_canister_took_long_to_answer() {
     let world = World::new(5);
-    world.queue.state().slow = Duration::from_millis(700);
-    let ((ended, figures), unreadable) = thread::scope(|scope| {
-        let running = scope.spawn(|| world.run(options(Until::Empty)));
-        // A store that cannot be asked gets nothing to do: all goes back, and is leased again.
-        wait_for(|| world.queue.state().acquired == 1);
-        world.moody.unreadable.store(true, Ordering::Relaxed);
-        wait_for(|| world.queue.live() == 0);
-        let unreadable = (world.moody.asked.lock().unwrap().len(), world.rows());
-        world.moody.unreadable.store(false, Ordering::Relaxed);
-        wait_for(|| world.queue.state().acquired == 2);
-        world.worker().wait_for(world.moody.inner.delete(&Path::from(NAME))).unwrap();
-        (running.join().unwrap(), unreadable)
-    });
-    assert_eq!((code(ended), unreadable), (WRONG_STORE, (0, 5)));
+    // More than a sixteenth of the lease.
+    let options = Options { lease: Duration::from_secs(4), ..options(Until::Empty) };
+    world.queue.state().slow = Duration::from_millis(260);
+    // A store that cannot be asked gets nothing to do: all goes back, and is leased again.
+    let moody = world.moody.clone();
+    world.queue.at_acquire(move |_| moody.unreadable.store(1, Ordering::Relaxed));
+    let moody = world.moody.clone();
+    world.queue.at_acquire(move |_| moody.loses_marker());
+    let (ended, figures) = world.run(options);
+    assert_eq!((code(ended), world.rows()), (WRONG_STORE, 5));
     assert_eq!((figures.leases, figures.left, world.blobs(), world.queue.live()), (2, 10, 5, 0));
     assert!(world.moody.asked.lock().unwrap().is_empty(), "nothing is deleted in a directory that is not mounted");
 }
@@ -535,17 +555,17 @@ fn a_store_whose_marker_goes_or_cannot_be_read_casts_no_doubt_on_the_others() {
         let stores: Vec<(_, Arc<dyn ObjectStore>, _)> = vec![("tx", good, CHUNK), ("outputs", bad.clone(), CHUNK)];
         let worker = Worker::new(Stores::of(stores), 4).unwrap();
         mark(&worker, canister()).unwrap();
-        *bad.mood.lock().unwrap() = if vanishes { Mood::Vanishes } else { Mood::Slow(Duration::from_millis(200)) };
-        let (stop, log) = (Stop::default(), Log::silent());
-        let (ended, figures) = thread::scope(|scope| {
-            scope.spawn(|| {
-                wait_for(|| !bad.asked.lock().unwrap().is_empty());
-                bad.unreadable.store(!vanishes, Ordering::Relaxed);
-            });
-            let mut run = Run::new(&queue, canister(), worker, options(Until::Once), &stop, &log).unwrap();
-            (run.run(), run.figures())
+        bad.when_asked(1, move |bad| {
+            if vanishes {
+                bad.loses_marker();
+            } else {
+                bad.unreadable.store(u32::MAX, Ordering::Relaxed);
+            }
         });
-        assert_eq!(code(ended), if vanishes { WRONG_STORE } else { 0 });
+        let (stop, log) = (Stop::default(), Log::silent());
+        let mut run = Run::new(&queue, canister(), worker, options(Until::Once), &stop, &log).unwrap();
+        assert_eq!(code(run.run()), if vanishes { WRONG_STORE } else { 0 });
+        let figures = run.figures();
         assert_eq!((figures.deleted, figures.left, figures.undone), (10, 10, 10), "{vanishes}: {figures:?}");
         let state = queue.state();
         assert!(state.rows.len() == 10 && state.rows.values().all(|(row, _)| row.file_type == "outputs"));
@@ -554,17 +574,18 @@ fn a_store_whose_marker_goes_or_cannot_be_read_casts_no_doubt_on_the_others() {
 
 #[test]
 fn the_time_to_say_what_was_done_begins_when_it_is_to_end() {
-    let world = World::new(10);
-    world.mood(Mood::Slow(Duration::from_millis(50)));
-    let stop = Stop::default();
+    let world = World { patience: impatient(), ..World::new(10) };
+    let (stop, queue) = (Stop::default(), world.queue.clone());
+    world.moody.when_asked(1, move |_| queue.state().unreachable = u32::MAX);
     let (ended, figures) = thread::scope(|scope| {
         let running = scope.spawn(|| world.run_until(options(Until::Stopped), &stop));
-        wait_for(|| !world.moody.asked.lock().unwrap().is_empty());
-        // It has tried for longer than it would then.
-        world.queue.state().unreachable = u32::MAX;
-        thread::sleep(PARTING + Duration::from_millis(500));
-        stop.set();
-        thread::sleep(Duration::from_millis(200));
+        let unreachable = || world.queue.state().unreachable;
+        // It has tried for longer than it would then: it waits for 2 ms at least between two calls.
+        wait_for(|| (1..u32::MAX - 50).contains(&unreachable()));
+        // That it is to end is news for an hour, so it has all of the time, however long this takes.
+        stop.set_since(Instant::now() + Duration::from_secs(3_600));
+        let then = unreachable();
+        wait_for(|| unreachable() < then - 2);
         world.queue.state().unreachable = 0;
         running.join().unwrap()
     });
@@ -572,9 +593,11 @@ fn the_time_to_say_what_was_done_begins_when_it_is_to_end() {
     assert_eq!((figures.deleted, world.rows(), world.queue.live()), (10, 0, 0));
     // And there is an attempt, however long what was under way took; more than one, as an answer may be lost.
     let world = World::new(10);
-    world.mood(Mood::Slow(PARTING + Duration::from_millis(300)));
+    let stop = Stop::default();
+    let set = stop.clone();
+    world.moody.when_asked(1, move |_| set.set_since(Instant::now().checked_sub(PARTING * 2).unwrap()));
     world.queue.state().drops_answers = true;
-    let (ended, figures) = world.run_while(options(Until::Stopped), || !world.moody.asked.lock().unwrap().is_empty());
+    let (ended, figures) = world.run_until(options(Until::Stopped), &stop);
     ended.unwrap();
     assert_eq!((figures.deleted, world.rows(), world.queue.live()), (10, 0, 0));
 }
@@ -582,35 +605,32 @@ fn the_time_to_say_what_was_done_begins_when_it_is_to_end() {
 #[test]
 fn a_lease_whose_answer_is_lost_is_given_back_by_one_that_is_to_end() {
     let world = World::new(5);
+    let stop = Stop::default();
+    let set = stop.clone();
     world.queue.state().drops_answers = true;
-    let slowly = Options { max_wait: Duration::from_secs(10), ..options(Until::Stopped) };
-    let (ended, figures) = world.run_while(slowly.clone(), || world.queue.state().acquired == 1);
+    world.queue.at_acquire(move |_| set.set());
+    let (ended, figures) = world.run_until(options(Until::Stopped), &stop);
     ended.unwrap();
     assert_eq!((figures.leases, figures.left, world.queue.live(), world.blobs()), (1, 5, 0, 5));
     // Where the canister does not answer any more, it says that there may be one.
-    let world = World::new(5);
-    world.queue.state().drops_answers = true;
+    let world = World { patience: impatient(), ..World::new(5) };
     let stop = Stop::default();
-    let (ended, _) = thread::scope(|scope| {
-        let running = scope.spawn(|| world.run_until(slowly, &stop));
-        wait_for(|| world.queue.state().acquired == 1);
-        world.queue.state().unreachable = u32::MAX;
-        stop.set();
-        running.join().unwrap()
+    let set = stop.clone();
+    world.queue.state().drops_answers = true;
+    world.queue.at_acquire(move |state| {
+        state.unreachable = u32::MAX;
+        set.set();
     });
+    let (ended, _) = world.run_until(options(Until::Stopped), &stop);
     assert_eq!((code(ended), world.queue.live()), (UNTOLD, 1));
 }
 
 #[test]
 fn what_was_deleted_in_a_lease_that_was_over_is_not_known_to_be_gone() {
     let world = World::new(5);
-    world.mood(Mood::Slow(Duration::from_millis(300)));
-    let (ended, figures) = thread::scope(|scope| {
-        let running = scope.spawn(|| world.run(options(Until::Once)));
-        wait_for(|| !world.moody.asked.lock().unwrap().is_empty());
-        world.queue.expire();
-        running.join().unwrap()
-    });
+    let queue = world.queue.clone();
+    world.moody.when_asked(1, move |_| queue.expire());
+    let (ended, figures) = world.run(options(Until::Once));
     ended.unwrap();
     assert_eq!((figures.deleted, figures.late, figures.undone, world.rows()), (0, 5, 5, 5));
     assert_eq!(code(all_done(Until::Once, &figures)), NOT_ALL);
@@ -652,46 +672,50 @@ fn what_stands_between_may_be_put_right_and_what_the_canister_says_is_final() {
 
 #[test]
 fn an_extension_that_is_not_answered_is_asked_for_again_in_time() {
-    let world = World { chunk: 2, parallel: 1, ..World::new(30) };
-    world.mood(Mood::Slow(Duration::from_millis(300)));
-    let options = Options { lease: Duration::from_secs(4), ..options(Until::Once) };
-    let (ended, figures) = thread::scope(|scope| {
-        let running = scope.spawn(|| world.run(options));
-        wait_for(|| !world.moody.asked.lock().unwrap().is_empty());
-        world.queue.state().hangs = 1;
-        running.join().unwrap()
-    });
+    // The first call is given up, and there is another while the first request is under way.
+    let world = World { chunk: 2, parallel: 1, patience: impatient(), ..World::new(30) };
+    world.hold_until(|queue| queue.extended == 1);
+    let (ended, figures) = world.work_when(LEASE * 6 / 10, |queue| queue.hangs = 1);
     ended.unwrap();
-    assert_eq!((figures.deleted, figures.left, figures.late, world.queue.state().hangs), (30, 0, 0, 0), "{figures:?}");
-    assert!(figures.extended > 0);
+    assert_eq!((figures.deleted, figures.left, figures.extended), (30, 0, 1), "{figures:?}");
+    assert_eq!(world.queue.state().hangs, 0);
+    // The less is left, the sooner it is given up.
+    let patience = Patience { call: LEASE, ..impatient() };
+    let world = World { patience, ..World::new(30) };
+    let began = Instant::now();
+    let (ended, figures) = world.work_when(LEASE - Duration::from_secs(1), |queue| queue.hangs = 1);
+    ended.unwrap();
+    assert_eq!((figures.deleted + figures.left, world.queue.live()), (30, 0));
+    assert_eq!(world.queue.state().hangs, 0);
+    assert!(began.elapsed() < LEASE / 4, "not for the longest time that there is");
 }
 
 #[test]
 fn a_worker_that_is_to_end_ends_though_a_call_is_not_answered() {
-    // What it looks at is of no use to it then.
+    // What it looks at is of no use to it then, so it does not look again.
     let world = World::new(5);
     world.queue.state().hangs = u32::MAX;
-    let began = Instant::now();
     let asked = || world.queue.state().hangs < u32::MAX;
     world.run_while(options(Until::Stopped), asked).0.unwrap();
-    assert!(began.elapsed() < PARTING, "at once");
+    assert_eq!(world.queue.state().hangs, u32::MAX - 1);
     // A lease may have been given, and what was deleted must be told: it tries both for a while.
-    let world = World::new(5);
+    let world = World { patience: impatient(), ..World::new(5) };
+    let stop = Stop::default();
+    let set = stop.clone();
     world.queue.state().acquire_hangs = true;
-    let began = Instant::now();
-    let (ended, _) = world.run_while(options(Until::Stopped), || began.elapsed() > Duration::from_millis(300));
-    assert_eq!(code(ended), UNTOLD);
-    assert!(began.elapsed() < PARTING * 4, "{:?}", began.elapsed());
-    let world = World::new(5);
-    world.mood(Mood::Slow(Duration::from_millis(100)));
-    let (ended, _) = world.run_while(options(Until::Stopped), || {
-        let asked = !world.moody.asked.lock().unwrap().is_empty();
-        world.queue.state().hangs = if asked { u32::MAX } else { 0 };
-        asked
+    world.queue.at_acquire(move |_| set.set());
+    assert_eq!(code(world.run_until(options(Until::Stopped), &stop).0), UNTOLD);
+    let world = World { patience: impatient(), ..World::new(5) };
+    let (stop, queue) = (Stop::default(), world.queue.clone());
+    let set = stop.clone();
+    world.moody.when_asked(1, move |_| {
+        queue.state().hangs = u32::MAX;
+        set.set();
     });
+    let (ended, _) = world.run_until(options(Until::Stopped), &stop);
     assert_eq!((code(ended), world.rows()), (UNTOLD, 5));
     // One that is not to end has the answer to the next call.
-    let world = World::new(5);
+    let world = World { patience: impatient(), ..World::new(5) };
     world.queue.state().hangs = 2;
     let (ended, figures) = world.run(options(Until::Empty));
     ended.unwrap();
@@ -705,14 +729,14 @@ fn a_store_that_is_away_keeps_its_own_blobs_waiting_alone() {
     let stores: Vec<(_, Arc<dyn ObjectStore>, _)> = vec![("tx", good.clone(), CHUNK), ("outputs", away.clone(), CHUNK)];
     let worker = Worker::new(Stores::of(stores), 4).unwrap();
     mark(&worker, canister()).unwrap();
-    away.unreadable.store(true, Ordering::Relaxed);
+    away.unreadable.store(u32::MAX, Ordering::Relaxed);
     let (stop, log) = (Stop::default(), Log::silent());
     let (ended, figures) = thread::scope(|scope| {
         scope.spawn(|| {
             // Leases of 50 have the blobs of the one that is away first, and are larger for them.
             wait_for(|| queue.state().rows.len() <= 60);
             assert_eq!((good.asked.lock().unwrap().len(), away.asked.lock().unwrap().len()), (60, 0));
-            away.unreadable.store(false, Ordering::Relaxed);
+            away.unreadable.store(0, Ordering::Relaxed);
         });
         let mut run = Run::new(&queue, canister(), worker, options(Until::Empty), &stop, &log).unwrap();
         (run.run(), run.figures())
@@ -761,17 +785,13 @@ fn a_dry_run_asks_a_store_again_and_ends_when_it_is_to() {
     let world = World::new(3);
     let (stop, log) = (Stop::default(), Log::silent());
     let run = Run::new(&world.queue, canister(), world.worker(), options(Until::Stopped), &stop, &log).unwrap();
-    world.moody.unreadable.store(true, Ordering::Relaxed);
+    world.moody.unreadable.store(2, Ordering::Relaxed);
+    assert_eq!(dry_run(&run).unwrap().unwrap().1.len(), 3);
+    assert_eq!(run.figures().retries, 2);
+    world.moody.unreadable.store(u32::MAX, Ordering::Relaxed);
     thread::scope(|scope| {
         scope.spawn(|| {
-            thread::sleep(Duration::from_millis(100));
-            world.moody.unreadable.store(false, Ordering::Relaxed);
-        });
-        assert_eq!(dry_run(&run).unwrap().unwrap().1.len(), 3);
-        assert!(run.figures().retries > 0);
-        world.moody.unreadable.store(true, Ordering::Relaxed);
-        scope.spawn(|| {
-            thread::sleep(Duration::from_millis(100));
+            wait_for(|| world.moody.unreadable.load(Ordering::Relaxed) < u32::MAX);
             stop.set();
         });
         assert!(dry_run(&run).unwrap().is_none());
@@ -781,13 +801,11 @@ fn a_dry_run_asks_a_store_again_and_ends_when_it_is_to() {
 #[test]
 fn a_store_that_becomes_read_only_behind_a_few_costs_none_a_try_however_few_are_left() {
     let world = World { chunk: 1, parallel: 1, ..World::new(12) };
-    world.mood(Mood::Slow(Duration::from_millis(20)));
+    world.mood(Mood::ReadOnlyAfter(8));
     let (ended, figures) = thread::scope(|scope| {
         let running = scope.spawn(|| world.run(options(Until::Empty)));
-        wait_for(|| world.moody.asked.lock().unwrap().len() >= 8);
-        world.mood(Mood::ReadOnly);
         wait_for(|| world.queue.state().acquired >= 8);
-        assert!(world.rows() <= 5 && world.rows() > 0 && world.failures() == 0, "{}", world.failures());
+        assert_eq!((world.rows(), world.failures()), (4, 0));
         world.mood(Mood::Willing);
         running.join().unwrap()
     });
@@ -809,13 +827,11 @@ fn waits_double_up_to_the_longest_and_differ() {
 #[test]
 fn a_store_that_becomes_read_only_while_it_works_costs_no_blob_a_try() {
     let world = World { chunk: 1, parallel: 1, ..World::new(50) };
-    world.mood(Mood::Slow(Duration::from_millis(5)));
+    world.mood(Mood::ReadOnlyAfter(10));
     let (ended, figures) = thread::scope(|scope| {
         let running = scope.spawn(|| world.run(options(Until::Empty)));
-        wait_for(|| world.moody.asked.lock().unwrap().len() >= 10);
-        world.mood(Mood::ReadOnly);
         wait_for(|| world.queue.state().acquired >= 6);
-        assert!(world.rows() > 30 && world.failures() == 0, "{}, {}", world.rows(), world.failures());
+        assert_eq!((world.rows(), world.failures()), (40, 0));
         world.mood(Mood::Willing);
         running.join().unwrap()
     });
