@@ -453,5 +453,5 @@ pub fn refused(what: &str, error: anyhow::Error) -> anyhow::Error {
 }
 
 #[cfg(test)]
-#[path = "tests/run.rs"]
+#[path = "tests/run/mod.rs"]
 mod tests;

@@ -1,0 +1,175 @@
+//! A worker against a queue in memory and a store that is in a mood.
+
+mod ends;
+mod failures;
+mod leases;
+mod markers;
+mod rounds;
+
+use super::super::marker::NAME;
+use super::super::queue::{Ask, Heights, Row};
+use super::super::store::Stores;
+use super::super::tests::{Fake, Mood, Moody, State, path, row, turned_away};
+use super::super::{all_done, mark};
+use super::*;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt as _};
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Instant;
+
+/// Blobs of a request in these tests.
+const CHUNK: usize = 10;
+/// A lease that no test sees the end of.
+const LEASE: Duration = Duration::from_secs(1_000);
+
+fn canister() -> Principal {
+    Principal::management_canister()
+}
+
+fn options(until: Until) -> Options {
+    Options {
+        safety_window: 10,
+        batch: 50,
+        lease: LEASE,
+        max_retries: 3,
+        store_types: Vec::new(),
+        until,
+        poll: Duration::from_millis(2),
+        max_wait: Duration::from_millis(2),
+    }
+}
+
+/// One that waits for no answer for long.
+fn impatient() -> Patience {
+    let call = Duration::from_millis(20);
+    Patience { parting: Duration::from_millis(60), call, call_least: call }
+}
+
+struct World {
+    queue: Fake,
+    moody: Arc<Moody>,
+    chunk: usize,
+    /// Requests at a time.
+    parallel: usize,
+    patience: Patience,
+}
+
+impl World {
+    /// So many blobs, all due, and a row for each.
+    fn new(blobs: u64) -> Self {
+        let queue = Fake::new((1..=blobs).map(row));
+        let world = Self { queue, moody: Arc::default(), chunk: CHUNK, parallel: 4, patience: Patience::default() };
+        let worker = world.worker();
+        for id in 1..=blobs {
+            worker.wait_for(world.moody.inner.put(&path(id), "blob".into())).unwrap();
+        }
+        mark(&worker, canister()).unwrap();
+        world
+    }
+
+    fn worker(&self) -> Worker {
+        let store: Arc<dyn ObjectStore> = self.moody.clone();
+        Worker::new(Stores::of(vec![("tx", store, self.chunk)]), self.parallel).unwrap()
+    }
+
+    fn mood(&self, mood: Mood) {
+        *self.moody.mood.lock().unwrap() = mood;
+    }
+
+    /// A request takes until something is so in the queue.
+    fn hold_until(&self, is_so: impl Fn(&State) -> bool + Send + Sync + 'static) {
+        let queue = self.queue.clone();
+        *self.moody.held_until.lock().unwrap() = Some(Arc::new(move || is_so(&queue.state())));
+    }
+
+    /// A worker that runs until it ends by itself.
+    fn run(&self, options: Options) -> (Result<()>, Figures) {
+        self.run_until(options, &Stop::default())
+    }
+
+    /// A worker that is stopped when something is so.
+    fn run_while(&self, options: Options, is_so: impl Fn() -> bool) -> (Result<()>, Figures) {
+        let stop = Stop::default();
+        thread::scope(|scope| {
+            let running = scope.spawn(|| self.run_until(options, &stop));
+            wait_for(|| is_so() || running.is_finished());
+            stop.set();
+            running.join().unwrap()
+        })
+    }
+
+    /// A worker that ends by itself or is stopped, as it is in less than a minute.
+    fn run_until(&self, options: Options, stop: &Stop) -> (Result<()>, Figures) {
+        self.within_a_minute(options, stop, |run| run.run())
+    }
+
+    /// A worker that has a lease of all blobs, which it asked for so long ago.
+    fn work(&self, ago: Duration) -> (Result<()>, Figures) {
+        self.work_when(ago, |_| {})
+    }
+
+    /// As [`Self::work`], with what happens to the queue before the worker begins.
+    fn work_when(&self, ago: Duration, happens: impl FnOnce(&mut State) + Send) -> (Result<()>, Figures) {
+        let ask =
+            Ask { height: u32::MAX, rows: MOST_ROWS, secs: LEASE.as_secs(), stores: Vec::new(), request: vec![1] };
+        let lease = self.queue.acquire(&ask).unwrap().unwrap().unwrap();
+        happens(&mut self.queue.state());
+        let work = |run: &mut Run<'_, Fake>| run.work(&lease, Moment::ago(ago), Moment::now(), Away::new()).map(drop);
+        self.within_a_minute(options(Until::Once), &Stop::default(), work)
+    }
+
+    fn within_a_minute(
+        &self,
+        options: Options,
+        stop: &Stop,
+        does: impl FnOnce(&mut Run<'_, Fake>) -> Result<()> + Send,
+    ) -> (Result<()>, Figures) {
+        let ended = Stop::default();
+        thread::scope(|scope| {
+            let late = scope.spawn(|| {
+                ended.wait(Duration::from_secs(60));
+                let late = !ended.is_set();
+                if late {
+                    stop.set();
+                }
+                late
+            });
+            let running = scope.spawn(|| {
+                let (worker, log) = (self.worker(), Log::silent());
+                let mut run = Run::new(&self.queue, canister(), worker, options, stop, &log).unwrap();
+                run.patience = self.patience;
+                (does(&mut run), run.figures())
+            });
+            let done = running.join();
+            ended.set();
+            assert!(!late.join().unwrap(), "it does not end: {done:?}");
+            done.unwrap()
+        })
+    }
+
+    fn blobs(&self) -> usize {
+        let all = self.worker().wait_for(self.moody.inner.list_with_delimiter(None)).unwrap().objects;
+        all.iter().filter(|object| object.location != Path::from(NAME)).count()
+    }
+
+    fn rows(&self) -> usize {
+        self.queue.state().rows.len()
+    }
+
+    fn failures(&self) -> u32 {
+        self.queue.state().rows.values().map(|(_, failures)| failures).sum()
+    }
+}
+
+/// Waits until something is so, as it is in less than half a minute.
+fn wait_for(is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() && began.elapsed() < Duration::from_secs(30) {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn code(result: Result<()>) -> u8 {
+    result.map_or_else(|error| Exit::code_of(&error), |()| 0)
+}

@@ -1,0 +1,189 @@
+//! What is due goes, whatever passes meanwhile.
+
+use super::*;
+
+#[test]
+fn what_is_due_goes_and_nothing_above_the_window() {
+    let world = World::new(120);
+    world.queue.state().heights = Heights { current: 130, persisted: 0 };
+    let (ended, figures) = world.run(options(Until::Empty));
+    ended.unwrap();
+    assert_eq!((figures.leases, figures.deleted, figures.height), (3, 120, 120));
+    let world = World::new(120);
+    // The persister is behind the chain: up to its height, less ten.
+    world.queue.state().heights = Heights { current: 130, persisted: 95 };
+    let (ended, figures) = world.run(options(Until::Empty));
+    ended.unwrap();
+    assert_eq!((figures.deleted, world.rows(), world.blobs()), (85, 35, 35));
+    all_done(Until::Empty, &figures).unwrap();
+    // Nothing at all: it ends at once, and has leased nothing.
+    let (ended, figures) = World::new(0).run(options(Until::Empty));
+    ended.unwrap();
+    assert_eq!(figures, Figures { height: 999_990, ..Figures::default() });
+}
+
+#[test]
+fn once_is_one_lease() {
+    let world = World::new(120);
+    let (ended, figures) = world.run(options(Until::Once));
+    ended.unwrap();
+    assert_eq!((figures.leases, figures.deleted, world.rows()), (1, 50, 70));
+}
+
+#[test]
+fn what_was_absent_counts_as_done() {
+    let world = World { chunk: 1, ..World::new(3) };
+    let worker = world.worker();
+    worker.wait_for(world.moody.inner.delete(&path(2))).unwrap();
+    let (ended, figures) = world.run(options(Until::Empty));
+    ended.unwrap();
+    assert_eq!((figures.deleted, world.rows()), (3, 0));
+}
+
+#[test]
+fn two_workers_of_one_identity_share_the_rows_and_nothing_is_deleted_twice() {
+    let world = World::new(200);
+    world.queue.state().drops_answers = true;
+    let figures: Vec<Figures> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..2).map(|_| scope.spawn(|| world.run(options(Until::Empty)))).collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap())
+            .map(|(ended, figures)| ended.map(|()| figures).unwrap())
+            .collect()
+    });
+    assert_eq!(figures.iter().map(|figures| figures.deleted).sum::<u64>(), 200);
+    assert_eq!((world.rows(), world.blobs(), world.queue.live()), (0, 0, 0), "no lease is left over");
+    assert!(world.queue.state().leased.values().all(|leases| *leases == 1));
+    assert_eq!(world.moody.asked.lock().unwrap().len(), 200);
+    assert!(figures.iter().map(|figures| figures.retries).sum::<u64>() >= 8, "{figures:?}");
+}
+
+#[test]
+fn a_name_that_no_file_has_and_a_type_without_a_store_stop_nobody() {
+    let world = World::new(5);
+    {
+        let mut state = world.queue.state();
+        state.rows.get_mut(&2).unwrap().0.file_type = "../tx".into();
+        state.rows.get_mut(&3).unwrap().0.file_type = "outputs".into();
+    }
+    let (ended, figures) = world.run(options(Until::Once));
+    ended.unwrap();
+    assert_eq!((figures.deleted, figures.failed, figures.no_store, figures.dead), (3, 0, 2, 0));
+    // A worker without a store for a blob does not kill it, however often it looks.
+    world.run_while(options(Until::Stopped), || world.failures() >= 20).0.unwrap();
+    assert_eq!((world.rows(), world.blobs()), (2, 2));
+}
+
+#[test]
+fn what_failed_and_went_later_is_done() {
+    let world = World::new(30);
+    *world.moody.stubborn.lock().unwrap() = Some(path(13));
+    let (ended, figures) = thread::scope(|scope| {
+        let running = scope.spawn(|| world.run(Options { max_retries: u32::MAX, ..options(Until::Empty) }));
+        wait_for(|| world.failures() > 0);
+        *world.moody.stubborn.lock().unwrap() = None;
+        running.join().unwrap()
+    });
+    ended.unwrap();
+    assert!(figures.failed > 0 && figures.deleted == 30 && figures.undone == 0, "{figures:?}");
+    all_done(Until::Empty, &figures).unwrap();
+}
+
+#[test]
+fn errors_that_pass_are_outlived_and_one_that_does_not_ends_the_worker() {
+    let world = World::new(30);
+    {
+        let mut state = world.queue.state();
+        (state.unreachable, state.later, state.room) = (5, 2, Some(7));
+    }
+    world.mood(Mood::Panics);
+    let (ended, figures) = thread::scope(|scope| {
+        let running = scope.spawn(|| world.run(options(Until::Empty)));
+        wait_for(|| world.queue.state().acquired >= 2);
+        world.mood(Mood::Willing);
+        running.join().unwrap()
+    });
+    ended.unwrap();
+    assert_eq!((figures.deleted, figures.failed, world.rows(), world.blobs()), (30, 0, 0, 0));
+    assert!(figures.retries >= 7, "{figures:?}");
+    world.queue.state().refuses = true;
+    let error = world.run(options(Until::Stopped)).0.unwrap_err();
+    assert_eq!(Exit::code_of(&error), REFUSED);
+    assert!(error.to_string().contains("BlobWorker"), "{error}");
+}
+
+#[test]
+fn what_stands_between_may_be_put_right_and_what_the_canister_says_is_final() {
+    let world = World::new(5);
+    world.queue.state().turned_away = 4;
+    let (ended, figures) = world.run(options(Until::Empty));
+    ended.unwrap();
+    assert_eq!((figures.deleted, world.rows()), (5, 0));
+    let said = |failure| -> anyhow::Error { CallError { method: "a method".into(), failure }.into() };
+    let rejected = |code| said(Failure::Rejected(coppice_client::Reject::new(code, None, "no".into())));
+    let garbled = || candid::Error::msg("no Candid");
+    for passing in [turned_away(), crate::client::lost("502"), rejected(2), turned_away().context("leasing")] {
+        assert!(passes(&passing), "{passing:#}");
+    }
+    for last in [rejected(3), rejected(4), said(Failure::Answer(garbled())), said(Failure::Argument(garbled()))] {
+        assert!(!passes(&last), "{last:#}");
+    }
+    assert!(!passes(&anyhow::anyhow!("no")));
+}
+
+#[test]
+fn waits_double_up_to_the_longest_and_differ() {
+    let all: Vec<Duration> = waits(Duration::from_secs(2)).take(6).collect();
+    for (wait, least) in all.iter().zip([250, 500, 1_000, 2_000, 2_000, 2_000]) {
+        let least = Duration::from_millis(least);
+        assert!(*wait >= least && *wait <= least * 2, "{all:?}");
+    }
+    let other: Vec<Duration> = waits(Duration::from_secs(2)).take(6).collect();
+    assert_ne!(all, other, "workers that fail together do not come back together");
+}
+
+#[test]
+fn a_dry_run_says_what_would_go_and_touches_nothing() {
+    let world = World::new(6);
+    world.queue.state().rows.get_mut(&3).unwrap().0.file_type = "outputs".into();
+    world.worker().wait_for(world.moody.inner.delete(&path(2))).unwrap();
+    let (stop, log) = (Stop::default(), Log::silent());
+    let run = Run::new(
+        &world.queue,
+        canister(),
+        world.worker(),
+        Options { batch: 4, ..options(Until::Stopped) },
+        &stop,
+        &log,
+    );
+    let run = run.unwrap();
+    let (height, found) = dry_run(&run).unwrap().unwrap();
+    assert_eq!(height, 999_990);
+    let there: Vec<_> = found.iter().map(|found| (found.id, found.there)).collect();
+    assert_eq!(there, [(1, Some(true)), (2, Some(false)), (3, None), (4, Some(true))]);
+    assert!(found[0].place.starts_with("s3://tx/") && found[0].place.ends_with("1.tx"), "{found:?}");
+    let acquired = world.queue.state().acquired;
+    assert_eq!((acquired, world.rows(), world.blobs()), (0, 6, 5));
+    // Ended before it knows all, it says nothing.
+    stop.set();
+    assert!(dry_run(&run).unwrap().is_none());
+}
+
+#[test]
+fn a_dry_run_asks_a_store_again_and_ends_when_it_is_to() {
+    let world = World::new(3);
+    let (stop, log) = (Stop::default(), Log::silent());
+    let run = Run::new(&world.queue, canister(), world.worker(), options(Until::Stopped), &stop, &log).unwrap();
+    world.moody.unreadable.store(2, Ordering::Relaxed);
+    assert_eq!(dry_run(&run).unwrap().unwrap().1.len(), 3);
+    assert_eq!(run.figures().retries, 2);
+    world.moody.unreadable.store(u32::MAX, Ordering::Relaxed);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            wait_for(|| world.moody.unreadable.load(Ordering::Relaxed) < u32::MAX);
+            stop.set();
+        });
+        assert!(dry_run(&run).unwrap().is_none());
+    });
+}
