@@ -54,11 +54,23 @@ pub enum ProblemCode {
     HeadStale,
     /// Blobs outside were given up: their UTXO records wait for an operator.
     DeadBlobDeletions,
+    /// A job of the pruner of UTXO records has waited for the block assembly for longer than an hour.
+    UtxoPrunerWaits,
+    /// A job of the pruner of UTXO records is to be done, and that pruner is switched off.
+    UtxoPrunerOff,
+    /// Blobs outside that are due have waited for longer than six hours, and no worker has taken one of their store type.
+    BlobDeletionsWait,
+    /// The transactions' data in the BlobStore comes near `max_external_bytes`.
+    ExternalNearFull,
+    /// The transactions' data in the BlobStore has reached `max_external_bytes`: large transactions are refused.
+    ExternalFull,
+    /// An upload was left alone for longer than an hour, and `upload_expiry_secs` keeps it open.
+    UploadAbandoned,
 }
 
 impl ProblemCode {
     /// All of them, in their order.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 30] = [
         Self::TimerOverdue,
         Self::PruneBehind,
         Self::PruningOff,
@@ -83,13 +95,19 @@ impl ProblemCode {
         Self::UploadOpen,
         Self::HeadStale,
         Self::DeadBlobDeletions,
+        Self::UtxoPrunerWaits,
+        Self::UtxoPrunerOff,
+        Self::BlobDeletionsWait,
+        Self::ExternalNearFull,
+        Self::ExternalFull,
+        Self::UploadAbandoned,
     ];
 }
 
 /// How bad a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum Severity {
-    /// Appends are refused or about to be, the daemon does not work, or data is damaged.
+    /// Appends or new UTXO records are refused or about to be, the daemon does not work, or data is damaged.
     Critical,
     /// The problem becomes critical where nobody does anything.
     Warning,

@@ -6,6 +6,9 @@ use coppice_interface::{ProblemCode, Severity};
 const CAP_ACTION: &str =
     "Raise max_stable_pages (set_config), or have less kept (set_prune_policy): new blobs take what pruned ones leave.";
 
+/// What to do where the limit of the transactions' data is near, or reached.
+const EXTERNAL_ACTION: &str = "Raise max_external_bytes of the UTXO settings (set_config), or keep transactions outside; records that are pruned give theirs back.";
+
 /// How bad it is, and what to do.
 pub fn advice(code: ProblemCode) -> (Severity, &'static str) {
     use ProblemCode as Code;
@@ -50,7 +53,10 @@ pub fn advice(code: ProblemCode) -> (Severity, &'static str) {
              `faults` of get_prune_status.",
         ),
         Code::DamageAcknowledged => (Notice, "Nothing: an operator has seen it."),
-        Code::HeadUnreadable => (Critical, "Roll back below the head, and append it again."),
+        Code::HeadUnreadable => (
+            Critical,
+            "Call rollback_to with the number below the head's, and append it again; where it is the only block, append the next one.",
+        ),
         Code::SetAside => (
             Critical,
             "Read the log (get_logs); acknowledge_faults has it tried again, after an upgrade to a module that can do it.",
@@ -82,5 +88,24 @@ pub fn advice(code: ProblemCode) -> (Severity, &'static str) {
         Code::DeadBlobDeletions => {
             (Warning, "Look at list_dead_blob_deletions; retry_blob_deletion(id) has one tried again.")
         }
+        Code::UtxoPrunerWaits => (
+            Warning,
+            "Start the block assembly, and have a producer say so with set_block_assembly_state(variant { Running }).",
+        ),
+        Code::UtxoPrunerOff => (
+            Warning,
+            "Call set_pruner_settings with pruner_enabled = opt true, or give the job up with cancel_prune_job.",
+        ),
+        Code::BlobDeletionsWait => (
+            Warning,
+            "Start a worker (coppice blob-worker) with a --store for these blobs; get_blob_deletion_status has the rows and leases.",
+        ),
+        Code::ExternalNearFull => (Warning, EXTERNAL_ACTION),
+        Code::ExternalFull => (Critical, EXTERNAL_ACTION),
+        Code::UploadAbandoned => (
+            Warning,
+            "Have its producer go on with it, or abort it (abort_block is an operator's, too); or lower upload_expiry_secs (set_config), \
+             for the daemon to drop it.",
+        ),
     }
 }

@@ -5,6 +5,7 @@
 
 mod advice;
 mod chain;
+mod deletions;
 mod room;
 mod words;
 
@@ -28,11 +29,13 @@ pub struct Finding {
     pub since: Option<u64>,
     /// What to do, where that is not the same for all of its code.
     pub action: Option<&'static str>,
+    /// It is wrong where it has lasted for longer than so many seconds; 0: at once.
+    pub patience_secs: u64,
 }
 
 /// Something that is wrong, which does not know since when.
 pub fn finding(code: ProblemCode, message: impl Into<String>) -> Finding {
-    Finding { code, message: message.into(), since: None, action: None }
+    Finding { code, message: message.into(), since: None, action: None, patience_secs: 0 }
 }
 
 impl Finding {
@@ -41,10 +44,17 @@ impl Finding {
     pub fn since_secs(self, secs: Option<u64>) -> Self {
         Self { since: secs.map(|secs| secs.saturating_mul(NS)), ..self }
     }
+
+    /// The same, wrong only where it has lasted for longer than so many seconds.
+    #[must_use]
+    pub fn lasting(self, patience_secs: u64) -> Self {
+        Self { patience_secs, ..self }
+    }
 }
 
 impl State {
-    /// What is wrong where this is due. `deep`: with all sentences, and the head's record is looked at, too, which lies on a page of its own.
+    /// What is wrong where this is due, also what has not lasted for long enough yet. `deep`: with all sentences, and what lies on pages of
+    /// its own is looked at, too: the head's record, and the first rows of the deletion queue.
     pub fn findings(&self, due: Option<&Due>, deep: bool) -> Vec<Finding> {
         let mut found = Vec::new();
         if let Some((timer, due)) = daemon::overdue(self, runtime::time_ns()) {
@@ -66,11 +76,13 @@ impl State {
         }
         self.cycles(&mut found);
         found.extend(self.cap());
+        found.extend(self.external());
         found.extend(self.pruner.damage(self.lost()));
         if deep && self.chain.state().head().is_some_and(|head| self.chain.meta(head).is_none()) {
             found.push(finding(ProblemCode::HeadUnreadable, "the head's record cannot be decoded"));
         }
         found.extend(self.utxo_pruner.problems(&self.config.utxo, &self.deletions));
+        found.extend(self.untaken(&self.history.since, deep));
         if let Some(open) = self.chain.upload_progress() {
             let (number, progress) = (open.number, open.progress);
             let message = format!(
@@ -79,6 +91,7 @@ impl State {
             );
             found.push(finding(ProblemCode::UploadOpen, message));
         }
+        found.extend(self.abandoned_upload());
         found.extend(self.stale_head(&self.history.since));
         found
     }
@@ -91,13 +104,15 @@ impl State {
     /// Whether all is well.
     pub fn health(&self) -> Health {
         let now = runtime::time_ns();
-        let problem = |Finding { code, message, since, action }: Finding| {
+        let problem = |Finding { code, message, since, action, patience_secs }: Finding| {
+            let since = since.or_else(|| self.history.since.of(code)).unwrap_or(now).min(now);
+            let has_lasted = patience_secs == 0 || now - since > patience_secs.saturating_mul(NS);
             let (severity, usual) = advice(code);
-            let action = action.unwrap_or(usual);
-            let since = since.or_else(|| self.history.since.of(code)).unwrap_or(now);
-            Problem { code, severity, message, since: since.min(now), action: action.into() }
+            let action = action.unwrap_or(usual).into();
+            has_lasted.then_some(Problem { code, severity, message, since, action })
         };
-        let mut problems: Vec<Problem> = self.findings(self.due().as_ref(), true).into_iter().map(problem).collect();
+        let found = self.findings(self.due().as_ref(), true);
+        let mut problems: Vec<Problem> = found.into_iter().filter_map(problem).collect();
         problems.sort_by_key(|problem| (problem.severity, problem.code));
         Health {
             healthy: problems.iter().all(|problem| problem.severity == Severity::Notice),

@@ -1,6 +1,7 @@
 //! What is left: cycles, and memory.
 
 use super::{Finding, finding};
+use crate::blob::{Class, Owner};
 use crate::cycles::{self, Pause};
 use crate::memory::{self, GrowError, WASM_PAGE, growth};
 use crate::state::State;
@@ -8,7 +9,7 @@ use coppice_interface::ProblemCode;
 
 /// Buckets of memory whose growth is looked ahead to.
 const AHEAD_BUCKETS: u64 = 4;
-/// Share of `max_stable_pages` that is to be left, or reusable.
+/// Share of `max_stable_pages` that is to be left, or reusable; and of `max_external_bytes` that is to be left.
 const LEFT: u64 = 20;
 
 impl State {
@@ -69,6 +70,27 @@ impl State {
             }
             _ if left.saturating_add(reusable) < (AHEAD_BUCKETS * bucket).max(cap / LEFT) => {
                 Some(said(ProblemCode::MemoryNearCap, "comes near"))
+            }
+            _ => None,
+        }
+    }
+
+    /// What transactions keep in the BlobStore against its limit. Where nothing is kept the limit is what an operator wants, 0 as well.
+    pub(super) fn external(&self) -> Option<Finding> {
+        let (kept, limit) = (self.blobs.kept_bytes(Owner::External), self.config.utxo.max_external_bytes);
+        let left = limit.saturating_sub(kept);
+        let smallest = Class::all().next().map_or(0, |class| u64::from(class.size()));
+        let said = |code, what: &str| {
+            finding(
+                code,
+                format!("transactions in the BlobStore take {kept} of max_external_bytes = {limit} bytes: {what}"),
+            )
+        };
+        match left {
+            _ if kept == 0 => None,
+            _ if left < smallest => Some(said(ProblemCode::ExternalFull, "more of them are refused")),
+            _ if left < limit / LEFT => {
+                Some(said(ProblemCode::ExternalNearFull, "what needs more than is left is refused"))
             }
             _ => None,
         }
