@@ -64,8 +64,8 @@ pub enum ProblemCode {
     ExternalNearFull,
     /// The transactions' data in the BlobStore has reached `max_external_bytes`: large transactions are refused.
     ExternalFull,
-    /// An upload was left alone for longer than an hour, and `upload_expiry_secs` keeps it open.
-    UploadAbandoned,
+    /// An upload is kept open for longer than an hour: by `upload_expiry_secs` where it was left alone, or, of a block, by calls.
+    UploadStuck,
 }
 
 impl ProblemCode {
@@ -100,7 +100,7 @@ impl ProblemCode {
         Self::BlobDeletionsWait,
         Self::ExternalNearFull,
         Self::ExternalFull,
-        Self::UploadAbandoned,
+        Self::UploadStuck,
     ];
 }
 

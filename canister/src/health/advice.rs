@@ -102,7 +102,7 @@ pub fn advice(code: ProblemCode) -> (Severity, &'static str) {
         ),
         Code::ExternalNearFull => (Warning, EXTERNAL_ACTION),
         Code::ExternalFull => (Critical, EXTERNAL_ACTION),
-        Code::UploadAbandoned => (
+        Code::UploadStuck => (
             Warning,
             "Have its producer go on with it, or abort it (abort_block is an operator's, too); or lower upload_expiry_secs (set_config), \
              for the daemon to drop it.",

@@ -91,7 +91,7 @@ impl State {
             );
             found.push(finding(ProblemCode::UploadOpen, message));
         }
-        found.extend(self.abandoned_upload());
+        found.extend(self.stuck_upload(&self.history.since));
         found.extend(self.stale_head(&self.history.since));
         found
     }
