@@ -3,7 +3,7 @@
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 
-/// What is wrong. `docs/operations.md` says of each what raises it, what clears it and what to do.
+/// What is wrong. `docs/operations.md` says of each code what raises it, what clears it and what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum ProblemCode {
     /// A timer is overdue: nothing is pruned, and nothing expires.
@@ -118,14 +118,14 @@ pub enum Severity {
 /// Something that is wrong. Whoever asks may read it: it says nothing of balances.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Problem {
-    /// What.
+    /// The code of what is wrong.
     pub code: ProblemCode,
-    /// How bad it is.
+    /// How bad the problem is.
     pub severity: Severity,
     /// A sentence with the figures of this case.
     pub message: String,
-    /// Since when, in nanoseconds since the Unix epoch: since it began, where that is known, else since a message or a tick noticed it, at
-    /// most one a minute. A problem that none has noticed yet has the time of the question.
+    /// The moment at which the problem began, in Unix nanoseconds, where that is known; else the moment at which a message
+    /// or a tick noticed it, at most one a minute. A problem that none has noticed yet has the time of the question.
     pub since: u64,
     /// What to do, as a sentence.
     pub action: String,
@@ -136,10 +136,10 @@ pub struct Problem {
 pub struct Health {
     /// There is no problem, or there are notices only.
     pub healthy: bool,
-    /// What is wrong, the worst first.
+    /// The problems, the worst first.
     pub problems: Vec<Problem>,
     /// The canister's version.
     pub version: String,
-    /// Nanoseconds since the Unix epoch.
+    /// The canister's time, in Unix nanoseconds.
     pub time: u64,
 }
