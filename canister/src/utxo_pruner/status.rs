@@ -168,7 +168,7 @@ impl UtxoPruner {
         let retention = utxo.block_height_retention;
         if retention > 0 && stored.settings.unmined_cutoff(utxo, u32::MAX) <= u32::MAX - retention {
             let message =
-                "unmined_tx_retention is not below block_height_retention: parents go before they are preserved";
+                "parents go before they are preserved: unmined_tx_retention is not below block_height_retention";
             found.push(finding(ProblemCode::RetentionTooShort, message));
         }
         match deletions.dead_count() {
