@@ -13,7 +13,7 @@ use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -51,6 +51,7 @@ pub struct State {
     gives_up: Option<GivesUp>,
     /// The next calls are turned away by what stands between, as where the worker's clock is wrong.
     pub turned_away: u32,
+    /// One of them is done with each of the next acquires.
     at_acquire: VecDeque<AtAcquire>,
     /// How long an acquire takes.
     pub slow: Duration,
@@ -63,6 +64,8 @@ pub struct State {
     pub room: Option<usize>,
     pub acquired: u64,
     pub extended: u64,
+    /// For how many seconds leases were asked for, and extended.
+    pub secs: BTreeSet<u64>,
     /// By row: leases that had it.
     pub leased: BTreeMap<u64, u32>,
     /// What is said of an identity.
@@ -212,6 +215,7 @@ impl Queue for Fake {
             rows.iter().for_each(|id| *state.leased.entry(*id).or_default() += 1);
             state.given += 1;
             state.acquired += 1;
+            state.secs.insert(ask.secs);
             let token = state.given.to_be_bytes().to_vec();
             state.leases.push(Live { token, request: ask.request.clone(), rows });
             state.acquires();
@@ -227,8 +231,9 @@ impl Queue for Fake {
         Ok(Ok(Some(lease)))
     }
 
-    fn extend(&self, token: &[u8], _: u64) -> Result<Result<(), Refusal>> {
+    fn extend(&self, token: &[u8], secs: u64) -> Result<Result<(), Refusal>> {
         let mut state = self.called()?;
+        state.secs.insert(secs);
         state.extended += 1;
         let lives = state.leases.iter().any(|lease| lease.token == token);
         Ok(if lives { Ok(()) } else { Err(Refusal::Over("Expired".into())) })

@@ -11,6 +11,7 @@ fn a_lease_is_extended_as_soon_as_half_of_it_is_over_and_not_before() {
     ended.unwrap();
     // Then it is as good as new.
     assert_eq!((figures.deleted, figures.left, figures.late, figures.extended), (20, 0, 0, 1), "{figures:?}");
+    assert_eq!(world.queue.state().secs, [LEASE.as_secs()].into());
     let world = World { chunk: 2, parallel: 1, ..World::new(20) };
     let (ended, figures) = world.work(LEASE / 3);
     ended.unwrap();
@@ -70,6 +71,7 @@ fn behind_a_lease_that_is_over_before_its_time_nothing_begins_and_others_do_it_a
     let (ended, _) = world.run(options(Until::Empty));
     ended.unwrap();
     assert_eq!((world.rows(), world.blobs(), world.failures()), (0, 0, 0));
+    assert_eq!(world.queue.state().secs, [LEASE.as_secs()].into());
 }
 
 #[test]

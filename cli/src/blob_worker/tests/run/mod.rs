@@ -99,7 +99,7 @@ impl World {
         })
     }
 
-    /// A worker that ends by itself or is stopped, as it is in less than a minute.
+    /// A worker that ends by itself or is stopped.
     fn run_until(&self, options: Options, stop: &Stop) -> (Result<()>, Figures) {
         self.within_a_minute(options, stop, |run| run.run())
     }
@@ -119,6 +119,7 @@ impl World {
         self.within_a_minute(options(Until::Once), &Stop::default(), work)
     }
 
+    /// A worker that does something, and is stopped where that takes longer than a minute; then the test fails.
     fn within_a_minute(
         &self,
         options: Options,
