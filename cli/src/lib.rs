@@ -27,6 +27,7 @@ pub mod demo_utxo;
 pub mod embedded;
 pub mod exit;
 pub mod feed;
+pub mod http_server;
 pub mod index;
 pub mod ingest;
 pub mod ledger;

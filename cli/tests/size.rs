@@ -8,6 +8,7 @@ use coppice::size::{Size, Workload};
 use coppice::wasm;
 use coppice_interface::BUCKET;
 use coppice_interface::PrunePolicyArg;
+use std::path::PathBuf;
 use std::time::Duration;
 
 fn id(number: u64, position: u64) -> [u8; 32] {
@@ -30,7 +31,8 @@ fn check(block_bytes: u64, transactions: u64) {
     };
     let size = Size::of(workload);
     coppice_host::set_module_cache(coppice_host::default_module_cache());
-    let client = Embedded::start(wasm::find(None).unwrap()).unwrap();
+    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
+    let client = Embedded::start(wasm::find(named.as_deref()).unwrap()).unwrap();
     let policy =
         PrunePolicyArg { retain_days: Some(1), target_bytes: Some(size.target_bytes), ..PrunePolicyArg::default() };
     client.set_prune_policy(&policy).done().unwrap();

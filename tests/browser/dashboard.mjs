@@ -95,6 +95,8 @@ const args = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run
   '--disable-component-update', '--disable-sync'];
 const profile = mkdtempSync(join(tmpdir(), 'coppice-browser-'));
 const context = await chromium.launchPersistentContext(profile, { executablePath, args, headless: true });
+// A hang, where it takes that long.
+context.setDefaultTimeout(180_000);
 try {
   for (const [width, height] of [[360, 780], [1280, 900]]) {
     for (const colorScheme of ['light', 'dark']) {
@@ -128,7 +130,8 @@ try {
   }
 } finally {
   await context.close();
-  rmSync(profile, { recursive: true, force: true });
+  // A process of the browser's may still be writing.
+  rmSync(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 200 });
 }
 if (backgrounds.size !== 2) problems.push(`light and dark look the same: ${[...backgrounds]}`);
 if (problems.length > 0) {

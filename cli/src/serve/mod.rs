@@ -13,7 +13,6 @@ pub use gateway::Gateway;
 use crate::args::ServeArgs;
 use crate::wasm;
 use anyhow::{Context, Result};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// Simulated time that has passed when the page is first shown: a day, so that its plots are full.
@@ -24,15 +23,15 @@ const BEFORE: u64 = 86_400;
 /// # Errors
 /// When the port is taken, the network cannot be reached, or the demonstration's canister refuses something.
 pub fn command(args: &ServeArgs) -> Result<()> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
     if let Some(client) = args.network.connect()? {
-        let gateway = Gateway::bind(address)?;
+        let gateway = Gateway::bind(args.port)?;
         say(&format!("{}/", gateway.url()), args.host.json);
         eprintln!("canister {}; Ctrl-C ends it", client.transport().canister());
-        return gateway.serve(&client);
+        gateway.serve(&client);
+        return Ok(());
     }
     let wasm = wasm::find(args.host.wasm.as_deref())?;
-    let gateway = Gateway::bind(address)?;
+    let gateway = Gateway::bind(args.port)?;
     let mut demonstration = Demonstration::start(wasm, args.seed)?;
     eprintln!("a day passes first …");
     demonstration.pass(BEFORE)?;

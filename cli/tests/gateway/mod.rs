@@ -4,7 +4,9 @@
 //! answers signed by a node whose key is in that tree. The clock of a certificate is the real one; the canister's stands
 //! still but for a second with every request, or goes as the real one does, however far off.
 
+use axum::http::StatusCode;
 use candid::Principal;
+use coppice::http_server::{Request, Server};
 use coppice_host::Host;
 use ic_certification::hash_tree::{fork, label, leaf};
 use ic_certification::{Certificate, HashTree};
@@ -19,7 +21,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
-use tiny_http::{Request, Response, Server};
 
 /// What a BLS public key begins with in DER.
 const BLS_DER: [u8; 37] = [
@@ -83,7 +84,7 @@ impl Gateway {
     pub fn start(host: Arc<Host>) -> Self {
         let inner = Arc::new(Inner {
             host,
-            server: Server::http("127.0.0.1:0").unwrap(),
+            server: Server::bind(0).unwrap(),
             root: PrivateKey::deserialize(&[[0; 31].as_slice(), &[7]].concat()).unwrap(),
             node: ic_ed25519::PrivateKey::generate_from_seed(b"node"),
             calls: Mutex::default(),
@@ -98,7 +99,7 @@ impl Gateway {
         });
         let serving = inner.clone();
         let thread = std::thread::spawn(move || {
-            for request in serving.server.incoming_requests() {
+            while let Some(request) = serving.server.recv() {
                 serving.answer(request);
             }
         });
@@ -106,7 +107,7 @@ impl Gateway {
     }
 
     pub fn url(&self) -> String {
-        format!("http://{}", self.inner.server.server_addr().to_ip().unwrap())
+        self.inner.server.url()
     }
 
     /// Requests that were answered so far.
@@ -222,9 +223,7 @@ impl Inner {
         self.node.public_key().serialize_rfc8410_der()
     }
 
-    fn answer(&self, mut request: Request) {
-        let mut body = Vec::new();
-        request.as_reader().read_to_end(&mut body).unwrap();
+    fn answer(&self, request: Request) {
         let status = self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         let (code, answer) = if status.is_ok() {
             (502, b"nobody behind it".to_vec())
@@ -236,11 +235,9 @@ impl Inner {
             };
             self.host.advance_time(passed);
             self.host.tick();
-            self.reply(request.url(), &body)
+            self.reply(request.path(), request.asked.body())
         };
-        let header = "content-type: application/cbor".parse::<tiny_http::Header>().unwrap();
-        // Who hangs up does not want the answer.
-        let _ = request.respond(Response::from_data(answer).with_status_code(code).with_header(header));
+        request.respond((StatusCode::from_u16(code).unwrap(), [("content-type", "application/cbor")], answer));
     }
 
     fn reply(&self, url: &str, body: &[u8]) -> (u16, Vec<u8>) {

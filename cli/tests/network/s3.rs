@@ -1,5 +1,9 @@
 //! A real S3 server on loopback, behind a proxy that keeps a record of every request and fails one in ten.
 
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::response::Response;
+use coppice::http_server::{Request, Server};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -8,7 +12,6 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
-use tiny_http::{Header, Request, Response, Server};
 
 /// The server's bucket.
 pub const BUCKET: &str = "blobs";
@@ -126,7 +129,7 @@ pub struct Proxy {
 impl Proxy {
     pub fn start(to: &str) -> Self {
         let inner = Arc::new(Inner {
-            server: Server::http("127.0.0.1:0").unwrap(),
+            server: Server::bind(0).unwrap(),
             to: to.into(),
             mood: Mutex::new(Mood::OneInTenFails),
             count: Mutex::default(),
@@ -135,7 +138,7 @@ impl Proxy {
         let serve = |_| {
             let inner = inner.clone();
             std::thread::spawn(move || {
-                while let Ok(request) = inner.server.recv() {
+                while let Some(request) = inner.server.recv() {
                     inner.answer(request);
                 }
             })
@@ -145,7 +148,7 @@ impl Proxy {
     }
 
     pub fn url(&self) -> String {
-        format!("http://{}", self.inner.server.server_addr().to_ip().unwrap())
+        self.inner.server.url()
     }
 
     pub fn mood(&self, mood: Mood) {
@@ -165,17 +168,14 @@ impl Drop for Proxy {
 }
 
 fn header<'a>(request: &'a Request, name: &'static str) -> &'a str {
-    let found = request.headers().iter().find(|header| header.field.equiv(name));
-    found.map_or("", |header| header.value.as_str())
+    request.asked.headers().get(name).map_or("", |value| value.to_str().unwrap())
 }
 
 impl Inner {
-    fn answer(&self, mut request: Request) {
+    fn answer(&self, request: Request) {
         let began = Instant::now();
-        let mut body = Vec::new();
-        request.as_reader().read_to_end(&mut body).unwrap();
-        let deletes: BTreeSet<String> = match request.url().ends_with("?delete") {
-            true => between(&String::from_utf8_lossy(&body), "<Key>", "</Key>"),
+        let deletes: BTreeSet<String> = match request.path().ends_with("?delete") {
+            true => between(&String::from_utf8_lossy(request.asked.body()), "<Key>", "</Key>"),
             false => BTreeSet::new(),
         };
         let by = header(&request, "authorization").split("Credential=").nth(1).unwrap_or_default();
@@ -206,7 +206,7 @@ impl Inner {
                 let errors: String = deletes.iter().map(error).collect();
                 let body =
                     format!("<DeleteResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">{errors}</DeleteResult>");
-                let _ = request.respond(Response::from_string(body));
+                request.respond(body);
                 return;
             }
             _ => {}
@@ -214,33 +214,29 @@ impl Inner {
         let fails = mood == Mood::OneInTenFails && number.is_multiple_of(10);
         if fails && number.is_multiple_of(20) {
             note(false, true);
-            let _ = request.respond(Response::from_string("slow down").with_status_code(503));
+            request.respond((StatusCode::SERVICE_UNAVAILABLE, "slow down"));
             return;
         }
-        let (status, headers, answer) = self.pass_on(&request, &body);
+        let (status, headers, answer) = self.pass_on(&request);
         note(true, fails || status >= 400);
         if fails {
-            let _ = request.respond(Response::from_string("the answer is lost").with_status_code(500));
+            request.respond((StatusCode::INTERNAL_SERVER_ERROR, "the answer is lost"));
             return;
         }
-        let mut response = Response::from_data(answer).with_status_code(status);
-        for (name, value) in headers {
-            if let Ok(header) = Header::from_bytes(name, value) {
-                response.add_header(header);
-            }
-        }
-        let _ = request.respond(response);
+        let begun = Response::builder().status(status);
+        let response = headers.into_iter().fold(begun, |response, (name, value)| response.header(name, value));
+        request.respond(response.body(Body::from(answer)).unwrap());
     }
 
-    fn pass_on(&self, request: &Request, body: &[u8]) -> (u16, Vec<(String, String)>, Vec<u8>) {
+    fn pass_on(&self, request: &Request) -> (u16, Vec<(String, String)>, Vec<u8>) {
         let mut stream = TcpStream::connect(&self.to).unwrap();
-        let mut head = format!("{} {} HTTP/1.1\r\nConnection: close\r\n", request.method(), request.url());
-        for header in request.headers() {
-            let name = header.field.as_str().as_str().to_ascii_lowercase();
+        let mut head = format!("{} {} HTTP/1.1\r\nConnection: close\r\n", request.asked.method(), request.path());
+        for (name, value) in request.asked.headers() {
             if !["connection", "content-length", "expect", "transfer-encoding"].contains(&name.as_str()) {
-                head += &format!("{name}: {}\r\n", header.value);
+                head += &format!("{name}: {}\r\n", value.to_str().unwrap());
             }
         }
+        let body = request.asked.body();
         head += &format!("Content-Length: {}\r\n\r\n", body.len());
         stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
         let mut answer = Vec::new();

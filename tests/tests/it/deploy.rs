@@ -85,10 +85,10 @@ fn icp() -> Option<PathBuf> {
 
 /// What icp-cli makes of a project: all environments, with what each has from elsewhere.
 fn show(icp: &Path, project: &Path) -> Output {
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("icp-home");
-    std::fs::create_dir_all(&home).unwrap();
+    // Of its own: others run at the same time.
+    let home = tempfile::tempdir().unwrap();
     let mut command = Command::new(icp);
-    command.args(["project", "show"]).current_dir(project).env("HOME", home).env("DO_NOT_TRACK", "1");
+    command.args(["project", "show"]).current_dir(project).env("HOME", home.path()).env("DO_NOT_TRACK", "1");
     command.output().unwrap_or_else(|error| panic!("{}: {error}", icp.display()))
 }
 

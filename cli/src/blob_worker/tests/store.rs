@@ -2,6 +2,10 @@
 
 use super::super::tests::{path, row};
 use super::*;
+#[cfg(feature = "s3")]
+use crate::http_server::Server;
+#[cfg(feature = "s3")]
+use axum::http::StatusCode;
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
@@ -154,10 +158,10 @@ fn two_rows_with_one_path_are_asked_for_once_and_have_one_fate() {
 #[test]
 fn what_stands_before_s3_does_not_say_what_is_not_there() {
     use object_store::aws::AmazonS3Builder;
-    let server = Arc::new(tiny_http::Server::http("127.0.0.1:0").unwrap());
+    let server = Arc::new(Server::bind(0).unwrap());
     let builder = AmazonS3Builder::new()
         .with_bucket_name("b")
-        .with_endpoint(format!("http://{}", server.server_addr().to_ip().unwrap()))
+        .with_endpoint(server.url())
         .with_allow_http(true)
         .with_disable_bulk_delete(true)
         .with_access_key_id("a")
@@ -169,8 +173,7 @@ fn what_stands_before_s3_does_not_say_what_is_not_there() {
         let answering = server.clone();
         let answers = std::thread::spawn(move || {
             for _ in 0..2 {
-                let response = tiny_http::Response::from_string(body).with_status_code(404);
-                answering.recv().unwrap().respond(response).unwrap();
+                answering.recv().unwrap().respond((StatusCode::NOT_FOUND, body));
             }
         });
         let marker = runtime.block_on(store.marker());
@@ -193,11 +196,10 @@ fn what_stands_before_s3_does_not_say_what_is_not_there() {
 fn answers_of_s3_come_to_what_they_mean() {
     use object_store::RetryConfig;
     use object_store::aws::AmazonS3Builder;
-    let server = Arc::new(tiny_http::Server::http("127.0.0.1:0").unwrap());
-    let endpoint = format!("http://{}", server.server_addr().to_ip().unwrap());
+    let server = Arc::new(Server::bind(0).unwrap());
     let builder = AmazonS3Builder::new()
         .with_bucket_name("b")
-        .with_endpoint(endpoint)
+        .with_endpoint(server.url())
         .with_allow_http(true)
         .with_access_key_id("a")
         .with_secret_access_key("b")
@@ -216,8 +218,7 @@ fn answers_of_s3_come_to_what_they_mean() {
         let targets: Vec<Target> = ids.iter().map(|id| stores.find(&row(*id)).unwrap().1).collect();
         let answering = server.clone();
         let answer = std::thread::spawn(move || {
-            let response = tiny_http::Response::from_string(body).with_status_code(code);
-            answering.recv().unwrap().respond(response).unwrap();
+            answering.recv().unwrap().respond((StatusCode::from_u16(code).unwrap(), body));
         });
         let stores = stores.clone();
         let fates =

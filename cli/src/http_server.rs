@@ -1,0 +1,182 @@
+//! Requests of HTTP for whoever takes them one after the other. The server is axum's; who answers need not be asynchronous.
+//!
+//! ```text
+//! connection ─┐
+//! connection ─┼─▶ axum, on a thread of its own ──▶ channel ──▶ recv ──▶ respond
+//! connection ─┘              ▲                                             │
+//!                            └─────────────────────────────────────────────┘
+//! ```
+//! A connection that is kept open takes nothing from the others: browsers keep some.
+
+use axum::Router;
+use axum::body::{Body, Bytes, HttpBody, to_bytes};
+use axum::extract;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use std::future::IntoFuture;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+
+/// Bytes of a request's content at most: more than a message to a canister has. A longer one is answered with 413.
+const MAX_BODY: usize = 8 << 20;
+
+/// A request that waits for its answer. One that is dropped is answered with 500.
+#[derive(Debug)]
+pub struct Request {
+    /// Method, URL and headers, with the whole content.
+    pub asked: axum::http::Request<Bytes>,
+    answer: oneshot::Sender<Response>,
+}
+
+impl Request {
+    /// Answers it. Who hung up does not want the answer.
+    pub fn respond(self, answer: impl IntoResponse) {
+        drop(self.answer.send(answer.into_response()));
+    }
+
+    /// The URL's path, with its query.
+    pub fn path(&self) -> &str {
+        self.asked.uri().path_and_query().map_or("/", |path| path.as_str())
+    }
+}
+
+/// A port of 127.0.0.1 that is listened to until this is dropped.
+pub struct Server {
+    address: SocketAddr,
+    came: Mutex<Receiver<Option<Request>>>,
+    wake: Sender<Option<Request>>,
+    runtime: Option<Runtime>,
+}
+
+impl Server {
+    /// Takes a port; 0: any that is free.
+    ///
+    /// # Errors
+    /// When the port is taken.
+    pub fn bind(port: u16) -> io::Result<Self> {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("http").enable_all().build()?;
+        let listener = {
+            let _inside = runtime.enter();
+            tokio::net::TcpListener::from_std(listener)?
+        };
+        let (wake, came) = channel();
+        let pass = wake.clone();
+        let pages = Router::new().fallback(move |request| answer(pass.clone(), request));
+        runtime.spawn(axum::serve(listener, pages).into_future());
+        Ok(Self { address, came: Mutex::new(came), wake, runtime: Some(runtime) })
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Waits for the next request; none behind [`unblock`](Self::unblock).
+    pub fn recv(&self) -> Option<Request> {
+        // Of those who wait at once, one has the channel, and the others have the lock to wait for.
+        self.came.lock().unwrap_or_else(PoisonError::into_inner).recv().ok().flatten()
+    }
+
+    /// Has one [`recv`](Self::recv) return without a request.
+    pub fn unblock(&self) {
+        // The receiver is here.
+        drop(self.wake.send(None));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Has a request answered by who takes it from the channel.
+async fn answer(pass: Sender<Option<Request>>, request: extract::Request) -> Response {
+    let (head, body) = request.into_parts();
+    // Who says how much will come is answered before it has.
+    let fits = body.size_hint().lower() <= MAX_BODY as u64;
+    let body = if fits { to_bytes(body, MAX_BODY).await.ok() } else { None };
+    let Some(body) = body else { return StatusCode::PAYLOAD_TOO_LARGE.into_response() };
+    let (answer, answered) = oneshot::channel();
+    let asked = axum::http::Request::from_parts(head, body);
+    drop(pass.send(Some(Request { asked, answer })));
+    answered.await.unwrap_or_else(|_| (StatusCode::INTERNAL_SERVER_ERROR, Body::empty()).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    /// An answer of one line at most.
+    fn read(stream: &mut TcpStream) -> String {
+        // A hang, where it takes that long.
+        stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
+        let (mut answer, mut byte) = (String::new(), [0]);
+        let length = |answer: &str| {
+            let (head, body) = answer.split_once("\r\n\r\n")?;
+            let said = head.lines().find_map(|line| line.strip_prefix("content-length: "))?;
+            Some((said.parse::<usize>().unwrap(), body.len()))
+        };
+        while length(&answer).is_none_or(|(said, came)| came < said) {
+            stream.read_exact(&mut byte).unwrap();
+            answer.push(byte[0].into());
+        }
+        answer
+    }
+
+    #[test]
+    fn who_keeps_a_connection_open_keeps_nobody_else_from_an_answer() {
+        for _ in 0..20 {
+            let server = Server::bind(0).unwrap();
+            // Before anything is accepted.
+            let mut open: Vec<TcpStream> = (0..16).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while let Some(request) = server.recv() {
+                        let path = request.path().to_string();
+                        request.respond(path);
+                    }
+                });
+                for page in ["/?a=b", "/next"] {
+                    // The first has nothing to say.
+                    for stream in &mut open[1..] {
+                        write!(stream, "GET {page} HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
+                    }
+                    for stream in &mut open[1..] {
+                        let answer = read(stream);
+                        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with(page), "{answer}");
+                    }
+                }
+                server.unblock();
+            });
+        }
+    }
+
+    #[test]
+    fn what_nobody_answers_or_is_too_long_is_told() {
+        let server = Server::bind(0).unwrap();
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        write!(stream, "POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 4\r\n\r\nbody").unwrap();
+        let request = server.recv().unwrap();
+        assert_eq!((request.asked.method().as_str(), &request.asked.body()[..]), ("POST", &b"body"[..]));
+        drop(request);
+        assert!(read(&mut stream).starts_with("HTTP/1.1 500"));
+        write!(stream, "POST / HTTP/1.1\r\nHost: here\r\nContent-Length: {}\r\n\r\n", MAX_BODY + 1).unwrap();
+        assert!(read(&mut stream).starts_with("HTTP/1.1 413"));
+        server.unblock();
+        assert!(server.recv().is_none());
+        assert!(Server::bind(server.address.port()).is_err(), "it is taken");
+    }
+}
