@@ -130,16 +130,19 @@ fn a_worker_that_takes_blobs_is_there_for_the_store_types_that_it_takes() {
     for of in 0..20 {
         schedule(&coppice, of, StoreType::Tx, 10);
     }
-    // One row in five hours, by a lease or without one, done or failed.
-    for round in 0..6 {
+    // One row in five hours, by a lease that is completed or expires, or without one, done or failed.
+    for round in 0..8 {
         pass(&coppice, 10);
         assert!(!is_raised(&coppice), "round {round}");
-        match round % 3 {
+        match round % 4 {
             0 => complete(&coppice, &lease(&coppice, 1, 0, &[])),
             1 => {
                 let rows = coppice.anyone().get_pending_blob_deletions(1_000u32, 1u32).told();
                 let arg = CompleteBlobDeletions { completed_ids: vec![rows[0].id], failed_ids: vec![], max_retries: 3 };
                 assert_eq!(coppice.by(Who::BlobWorker).complete_blob_deletions(&arg).told().unwrap().removed, 1);
+            }
+            2 => {
+                lease(&coppice, 1, 0, &[]);
             }
             _ => {
                 let rows = coppice.anyone().get_pending_blob_deletions(1_000u32, 1u32).told();
