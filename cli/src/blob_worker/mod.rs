@@ -236,7 +236,7 @@ fn work(args: &WorkArgs) -> Result<()> {
         LogFormat::Text => ENDING,
         LogFormat::Json => r#"{"level":"info","event":"ending","message":"once more ends at once"}"#,
     })?;
-    let log = Log::new(args.log_format);
+    let log = Log::with_progress(args.log_format)?;
     let client = connect(&args.stores.network, &stop, &log, options.max_wait)?;
     let canister = args.stores.network.canister.ok_or_else(no_network)?;
     let report = |figures| WorkerReport {
