@@ -17,6 +17,8 @@ pub mod marker;
 pub mod past;
 pub mod place;
 pub mod queue;
+#[cfg(feature = "s3")]
+mod requests;
 pub mod run;
 pub mod store;
 #[cfg(test)]
@@ -73,7 +75,10 @@ impl Report for WorkerReport {
             ("put back as they were", count(figures.left)),
             ("of leases that had ended", count(figures.late)),
             ("not known to be gone", count(figures.undone)),
-            ("tried again", count(figures.retries)),
+            (
+                "tried again",
+                format!("{} calls, {} requests to S3", count(figures.retries), count(figures.failed_requests)),
+            ),
             ("seconds", format!("{:.1}", self.seconds)),
         ]
     }
