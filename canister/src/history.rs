@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! cell:    0 magic "CPHI"  4 version u16  6 reserved u16  8 appended blocks u64  16 when they became so many u64 (Unix seconds)
-//!          24 reserved  64 since when each of 64 codes is raised u64 (Unix nanoseconds; 0: it is not)  576 reserved, up to 2,048
+//!          24 reserved  64 since when each of 64 codes is raised u64 (Unix nanoseconds; 0: it is not)  576 since when blobs of each of 6 store
+//!          types wait for a worker u64 (Unix seconds; 0: they do not)  624 reserved, up to 2,048
 //! samples: minute m of the epoch is the m % 1,440th; half hour h the h % 1,488th of those of the month
 //! sample:  0 Unix seconds u64  8 kept bytes u64  16 appended blocks u64  24 pruned blocks u64  32 backlog in blocks u32
 //!          36 billed pages u32  40 reusable bytes u64  48 instructions u64  56 reserved u64
@@ -17,7 +18,7 @@ use crate::memory::{Region, WASM_PAGE, billed_pages, cell};
 use crate::prune::Due;
 use crate::state::State;
 use crate::{meter, runtime};
-use coppice_interface::ProblemCode;
+use coppice_interface::{ProblemCode, StoreType};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -29,7 +30,9 @@ pub const EVERY: u64 = 60;
 pub const COARSE_EVERY: u64 = 1_800;
 const CODES_AT: usize = 64;
 const CODES: usize = 64;
-const BYTES: usize = CODES_AT + 8 * CODES;
+const STORES_AT: usize = CODES_AT + 8 * CODES;
+const STORES: usize = StoreType::ALL.len();
+const BYTES: usize = STORES_AT + 8 * STORES;
 
 /// What the canister was like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,6 +133,7 @@ pub struct Since {
     appended: u64,
     appended_at: u64,
     codes: [u64; CODES],
+    untaken: [u64; STORES],
 }
 
 impl Since {
@@ -144,6 +148,7 @@ impl Since {
             appended: word(8),
             appended_at: word(16),
             codes: std::array::from_fn(|code| word(CODES_AT + 8 * code)),
+            untaken: std::array::from_fn(|store| word(STORES_AT + 8 * store)),
         })
     }
 
@@ -153,8 +158,9 @@ impl Since {
         bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.appended.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.appended_at.to_le_bytes());
-        for (code, since) in self.codes.iter().enumerate() {
-            bytes[CODES_AT + 8 * code..CODES_AT + 8 * code + 8].copy_from_slice(&since.to_le_bytes());
+        // They lie one behind the other.
+        for (nth, since) in self.codes.iter().chain(&self.untaken).enumerate() {
+            bytes[CODES_AT + 8 * nth..CODES_AT + 8 * nth + 8].copy_from_slice(&since.to_le_bytes());
         }
         cells.write(cell::HISTORY, &bytes);
     }
@@ -174,6 +180,23 @@ impl Since {
         // A clock that was set back must not make the head younger than it is for ever.
         if self.appended != appended || self.appended_at == 0 || self.appended_at > at_secs {
             (self.appended, self.appended_at) = (appended, at_secs);
+        }
+    }
+
+    /// Since when blobs that are due wait for a worker, in Unix seconds, of the store types of which some do.
+    pub fn untaken(&self) -> impl Iterator<Item = (StoreType, u64)> {
+        StoreType::ALL.into_iter().zip(self.untaken).filter(|(_, since)| *since > 0)
+    }
+
+    /// Notes of which store types workers have taken blobs, and of which some wait, where that was looked up.
+    fn note_untaken(&mut self, taken: [bool; STORES], wait: Option<[bool; STORES]>, now_secs: u64) {
+        for (at, since) in self.untaken.iter_mut().enumerate() {
+            match wait.map(|wait| wait[at]) {
+                _ if taken[at] => *since = 0,
+                Some(false) => *since = 0,
+                Some(true) if *since == 0 || *since > now_secs => *since = now_secs,
+                _ => {}
+            }
         }
     }
 
@@ -278,6 +301,12 @@ impl State {
             self.chain.state().appended_blocks,
             self.chain.appended_at().map_or(now_secs, |at| at.min(now_secs)),
         );
+        let wait = deep.then(|| {
+            let due = self.blobs_due();
+            StoreType::ALL.map(|store| self.deletions.first_waiting(store).is_some_and(|height| height <= due))
+        });
+        since.note_untaken(self.deletions.taken(), wait, now_secs);
+        self.deletions.forget_taken();
         // What lies on a page of its own is looked at less often, and is till then what it was.
         let found = self.findings(due.as_ref(), deep).into_iter().map(|found| (found.code, found.since));
         let kept = since.of(ProblemCode::HeadUnreadable).filter(|_| !deep);

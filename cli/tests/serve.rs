@@ -1,9 +1,12 @@
 //! `coppice serve`: the pages of a canister on a local port, and what a real browser makes of them.
 
+use candid::Principal;
 use coppice::client::{Client, Reach, Wait};
 use coppice::embedded::Embedded;
 use coppice::serve::{Demonstration, Gateway};
+use coppice::site::Site;
 use coppice_interface::*;
+use serde_bytes::ByteBuf;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -237,5 +240,75 @@ fn a_browser_shows_the_dashboard_of_the_demonstration() {
             };
             assert_ne!(last(before), last(&after[plot]), "{plot} does not move");
         }
+        everything_at_once(canister);
+        let now = expected(canister);
+        assert!(now["verdict"] == "critical" && now["problems"].as_array().unwrap().len() >= 7, "{now}");
+        assert_eq!(now["exporters"].as_object().unwrap().len(), 20, "the page shows no more");
+        browser.look(&url, "everything", &now);
     });
+}
+
+/// All that the page has room for: problems of each severity, exporters of long names, jobs, a queue, an upload, errors.
+fn everything_at_once(canister: &Client<Embedded>) {
+    for number in 0..25_u8 {
+        let principal = Principal::self_authenticating([number]);
+        let name = format!("{number:02}-{}", "w".repeat(29));
+        canister.register_exporter(&Exporter { name, principal }).done().unwrap();
+    }
+    let short = UtxoUnminedRetention::Blocks(canister.get_config().wait().unwrap().utxo.block_height_retention);
+    let settings = UtxoPrunerSettingsChange {
+        unmined_tx_retention: Some(short),
+        max_height_jump: Some(i32::MAX as u32),
+        ..UtxoPrunerSettingsChange::default()
+    };
+    canister.set_pruner_settings(&settings).done().unwrap();
+    for height in [1, 20, 300, 4_000, 50_000, 600_000, 2_000_000_000] {
+        canister.notify_block(height, true).done().unwrap();
+        (0..2).for_each(|_| canister.transport().pass(Duration::from_secs(60)));
+    }
+    let (worker, role) = (canister.transport().principal(Role::BlobWorker), Role::BlobWorker);
+    canister.grant_role(&Grant { principal: worker, role }).done().unwrap();
+    for (number, store_type) in
+        (0_u8..).zip([StoreType::Tx, StoreType::BlockPersister, StoreType::Subtree].into_iter().cycle()).take(12)
+    {
+        let name = BlobName { blob_key: ByteBuf::from([number; 32]), file_type: "tx".into(), store_type };
+        canister.schedule_blob_deletion(&ScheduleBlobDeletion { name, delete_at_height: 1 }).done().unwrap();
+    }
+    let arg =
+        AcquireBlobDeletions { height: 1, limit: 4, lock_timeout_secs: 43_200, store_types: vec![], request: None };
+    let lease = || canister.acquire_blob_deletion_batch(&arg).wait().unwrap().unwrap().unwrap();
+    for max_retries in [1, 3] {
+        let lease = lease();
+        let failed_ids = lease.rows.iter().map(|row| row.id).collect();
+        let arg = CompleteBlobDeletionBatch { token: lease.token, completed_ids: vec![], failed_ids, max_retries };
+        canister.complete_blob_deletion_batch(&arg).done().unwrap();
+    }
+    lease();
+    let head = canister.get_head().wait().unwrap().unwrap();
+    let sha256 =
+        BySegment { body: ByteBuf::from([0; 32]), receipts: ByteBuf::from([0; 32]), index: ByteBuf::from([0; 32]) };
+    let begun = BeginBlock {
+        number: head.number + 1,
+        hash: [1; 32].into(),
+        parent_hash: head.hash,
+        timestamp: head.timestamp,
+        lengths: BySegment { body: 1 << 20, receipts: 0, index: 0 },
+        sha256,
+        chunk_size: 1 << 20,
+    };
+    canister.begin_block(&begun).done().unwrap();
+    let billed = canister.get_storage_status().wait().unwrap().billed_bytes >> 16;
+    let change = ConfigChange {
+        max_stable_pages: Some(billed),
+        reserved_cycles_limit: Some(1),
+        max_head_age_secs: Some(60),
+        require_export: Some(true),
+        upload_expiry_secs: Some(86_400),
+        ..ConfigChange::default()
+    };
+    canister.set_config(&change).done().unwrap();
+    let small = PrunePolicyArg { target_bytes: Some(64 << 20), ..PrunePolicyArg::default() };
+    canister.set_prune_policy(&small).done().unwrap();
+    canister.set_pruning_enabled(true).done().unwrap();
+    canister.transport().pass(Duration::from_secs(7_200));
 }

@@ -6,6 +6,9 @@ use candid::{CandidType, Principal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
+/// Blocks below the chain's height, or the persister's where one runs, up to which workers delete blobs if they are not told another number.
+pub const BLOB_SAFETY_WINDOW: u32 = 10;
+
 /// A blob that is to be deleted. (key, file type, store) is unique.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobDeletion {

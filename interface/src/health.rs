@@ -3,7 +3,7 @@
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 
-/// What is wrong. `docs/operations.md` says of each what raises it, what clears it and what to do.
+/// What is wrong. `docs/operations.md` says of each code what raises it, what clears it and what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum ProblemCode {
     /// A timer is overdue: nothing is pruned, and nothing expires.
@@ -54,11 +54,23 @@ pub enum ProblemCode {
     HeadStale,
     /// Blobs outside were given up: their UTXO records wait for an operator.
     DeadBlobDeletions,
+    /// A job of the pruner of UTXO records has waited for the block assembly for longer than an hour.
+    UtxoPrunerWaits,
+    /// A job of the pruner of UTXO records is to be done, and that pruner is switched off.
+    UtxoPrunerOff,
+    /// Blobs outside that are due have waited for longer than six hours, and no worker has taken one of their store type.
+    BlobDeletionsWait,
+    /// The transactions' data in the BlobStore comes near `max_external_bytes`.
+    ExternalNearFull,
+    /// The transactions' data in the BlobStore has reached `max_external_bytes`: large transactions are refused.
+    ExternalFull,
+    /// An upload is kept open for longer than an hour: by `upload_expiry_secs` where it was left alone, or, of a block, by calls.
+    UploadStuck,
 }
 
 impl ProblemCode {
     /// All of them, in their order.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 30] = [
         Self::TimerOverdue,
         Self::PruneBehind,
         Self::PruningOff,
@@ -83,13 +95,19 @@ impl ProblemCode {
         Self::UploadOpen,
         Self::HeadStale,
         Self::DeadBlobDeletions,
+        Self::UtxoPrunerWaits,
+        Self::UtxoPrunerOff,
+        Self::BlobDeletionsWait,
+        Self::ExternalNearFull,
+        Self::ExternalFull,
+        Self::UploadStuck,
     ];
 }
 
 /// How bad a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum Severity {
-    /// Appends are refused or about to be, the daemon does not work, or data is damaged.
+    /// Appends or new UTXO records are refused or about to be, the daemon does not work, or data is damaged.
     Critical,
     /// The problem becomes critical where nobody does anything.
     Warning,
@@ -100,14 +118,14 @@ pub enum Severity {
 /// Something that is wrong. Whoever asks may read it: it says nothing of balances.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Problem {
-    /// What.
+    /// The code of what is wrong.
     pub code: ProblemCode,
-    /// How bad it is.
+    /// How bad the problem is.
     pub severity: Severity,
     /// A sentence with the figures of this case.
     pub message: String,
-    /// Since when, in nanoseconds since the Unix epoch: since it began, where that is known, else since a message or a tick noticed it, at
-    /// most one a minute. A problem that none has noticed yet has the time of the question.
+    /// The moment at which the problem began, in Unix nanoseconds, where that is known; else the moment at which a message
+    /// or a tick noticed it, at most one a minute. A problem that none has noticed yet has the time of the question.
     pub since: u64,
     /// What to do, as a sentence.
     pub action: String,
@@ -118,10 +136,10 @@ pub struct Problem {
 pub struct Health {
     /// There is no problem, or there are notices only.
     pub healthy: bool,
-    /// What is wrong, the worst first.
+    /// The problems, the worst first.
     pub problems: Vec<Problem>,
     /// The canister's version.
     pub version: String,
-    /// Nanoseconds since the Unix epoch.
+    /// The canister's time, in Unix nanoseconds.
     pub time: u64,
 }

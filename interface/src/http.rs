@@ -4,30 +4,30 @@ use candid::CandidType;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-/// A request, from a gateway or anybody else.
+/// A request over HTTP, from a gateway or anybody else.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct HttpRequest {
-    /// `GET` or `HEAD`; all else is answered with status 405.
+    /// The method: `GET` or `HEAD`; all else is answered with status 405.
     pub method: String,
-    /// Path and query.
+    /// Path and query, of 2,048 bytes at most.
     pub url: String,
-    /// Name and value of each header. None of them matters.
+    /// The headers. None of them matters.
     pub headers: Vec<(String, String)>,
-    /// Not looked at.
+    /// The body, which is not looked at.
     pub body: ByteBuf,
     /// The version of certification that the gateway wants. Answers are of version 2.
     pub certificate_version: Option<u16>,
 }
 
-/// The answer: a query's is one replica's.
+/// The answer over HTTP: a query's is one replica's.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct HttpResponse {
     /// The HTTP status.
     pub status_code: u16,
-    /// Name and value of each header.
+    /// The headers.
     pub headers: Vec<(String, String)>,
     /// The content.
     pub body: ByteBuf,
-    /// Whether the gateway is to ask again with an update call: never.
+    /// The gateway is to ask again with an update call: never.
     pub upgrade: Option<bool>,
 }

@@ -15,21 +15,21 @@ pub enum LogPriority {
 /// A line of the log.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct LogEntry {
-    /// Its number, from 0.
+    /// The line's number, from 0.
     pub number: u64,
-    /// When it was written, in nanoseconds since the Unix epoch.
+    /// The moment at which the line was written, in Unix nanoseconds.
     pub time: u64,
-    /// How much it matters.
+    /// How much the line matters.
     pub priority: LogPriority,
-    /// At most 1,000 bytes of it; what was longer ends with `…`.
+    /// At most 1,000 bytes of the text; what was longer ends with `…`.
     pub message: String,
 }
 
-/// Lines of the log, the newest first.
+/// A page of the log.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct LogPage {
-    /// The lines.
+    /// The lines, the newest first.
     pub entries: Vec<LogEntry>,
-    /// Where to go on; none where there is nothing older.
+    /// The cursor with which older lines are asked for; none where these are the oldest.
     pub cursor: Option<u64>,
 }

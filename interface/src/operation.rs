@@ -58,9 +58,10 @@ pub struct ConfigChange {
     /// Anybody may call a query as an update, with an argument of fewer than 10,000 bytes. Else only who has a role may;
     /// none: as it was.
     pub open_queries: Option<bool>,
-    /// See [`Config::max_head_age_secs`].
+    /// The seconds without a new block after which `health` calls the head stale; 0: never; none: as it was.
     pub max_head_age_secs: Option<u64>,
-    /// See [`Config::public_logs`].
+    /// Anybody may read the log, at `/logs`. Else only observers, operators and admins may, with `get_logs`; none: as it
+    /// was.
     pub public_logs: Option<bool>,
     /// The settings of the UTXO store; none: as it was.
     pub utxo: Option<UtxoSettingsChange>,
@@ -97,10 +98,10 @@ pub struct Config {
     /// Anybody may call a query as an update, with an argument of fewer than 10,000 bytes. Else only who has a role may.
     #[serde(default)]
     pub open_queries: bool,
-    /// Seconds without a new block after which `health` calls the head stale; 0: it never does.
+    /// The seconds without a new block after which `health` calls the head stale; 0: never.
     #[serde(default = "default_max_head_age_secs")]
     pub max_head_age_secs: u64,
-    /// Whether anybody may read the log, at `/logs`. Else observers, operators and admins may, with `get_logs`.
+    /// Anybody may read the log, at `/logs`. Else only observers, operators and admins may, with `get_logs`.
     #[serde(default)]
     pub public_logs: bool,
     /// The settings of the UTXO store.

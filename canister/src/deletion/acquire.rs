@@ -214,6 +214,7 @@ impl Store {
             // One that cannot be decoded stays where it is.
             if let Some(mut row) = Row::read(&self.slots, slot).filter(|row| row.state == BlobDeletionState::Waiting) {
                 self.move_to(&mut row, Place::Leased(token.number));
+                self.taken[row.store_type as usize] = true;
             }
         }
         Ok(Some(self.given(token)))

@@ -224,6 +224,7 @@ impl Store {
 
     /// A row's blob is gone, and its record goes, too. Where that makes difficulties the row is given up; none: it was already.
     fn succeeded(&mut self, row: &mut Row, completion: &mut impl Completion) -> Option<RecordEnd> {
+        self.taken[row.store_type as usize] = true;
         let end = row.txid.map_or(RecordEnd::Gone, |txid| completion.record_end(&txid));
         match end {
             RecordEnd::Gone => {
@@ -239,6 +240,7 @@ impl Store {
     /// A row's blob could not be deleted, of a row that was not given up.
     fn failed(&mut self, row: &mut Row, failures: Failures) {
         let was_leased = self.is_leased(row);
+        self.taken[row.store_type as usize] = true;
         row.retries = row.retries.saturating_add(1);
         row.last_retry = failures.now_ns;
         self.root.counters.errors += 1;

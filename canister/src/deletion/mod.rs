@@ -33,7 +33,7 @@ use crate::slots::tree::{self, NODE};
 use crate::slots::{FIRST_SLOT, Slots, chain};
 use crate::{logs, runtime};
 pub use complete::{Completion, RecordEnd};
-use coppice_interface::{BlobDeletionError, BlobDeletionState};
+use coppice_interface::{BlobDeletionError, BlobDeletionState, StoreType};
 use lease::Leases;
 use root::{ROOT, Root};
 pub use row::Name;
@@ -67,6 +67,8 @@ struct Store {
     slots: Slots,
     root: Root,
     leases: Leases,
+    /// Of which store types workers have taken, or dealt with, a row since that was asked for last. On the heap.
+    taken: [bool; StoreType::ALL.len()],
 }
 
 /// Where a row goes.
@@ -137,7 +139,7 @@ impl DeletionQueue {
         let slots = Slots::open(region)?;
         let root = Root::load(&slots)?;
         let leases = Leases::load(&slots, root.leases, root.ended)?;
-        Ok(Self { store: Some(Store { slots, root, leases }), seed })
+        Ok(Self { store: Some(Store { slots, root, leases, taken: Default::default() }), seed })
     }
 
     /// The store, made where there is none yet.
@@ -153,7 +155,7 @@ impl DeletionQueue {
             debug_assert_eq!(slot, FIRST_SLOT);
             let mut root = Root::new(self.seed);
             root.save(&mut slots);
-            self.store = Some(Store { slots, root, leases: Leases::default() });
+            self.store = Some(Store { slots, root, leases: Leases::default(), taken: Default::default() });
         }
         self.store.as_mut().ok_or(GrowError::OutOfSpace)
     }

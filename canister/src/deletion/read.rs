@@ -57,6 +57,26 @@ impl DeletionQueue {
         self.store.as_ref().map_or(0, |store| store.root.count(BlobDeletionState::Dead))
     }
 
+    /// Of which store types a worker has a row, or has dealt with one since the last [`forget_taken`](Self::forget_taken). It touches no row.
+    pub fn taken(&self) -> [bool; STORES] {
+        let Some(store) = &self.store else { return [false; STORES] };
+        let is_live = store.leases.all().iter().any(|lease| !lease.over);
+        let leased = &store.root.counts[BlobDeletionState::Leased as usize];
+        std::array::from_fn(|at| store.taken[at] || is_live && leased[at] > 0)
+    }
+
+    /// Has [`taken`](Self::taken) begin anew.
+    pub fn forget_taken(&mut self) {
+        if let Some(store) = &mut self.store {
+            store.taken = [false; STORES];
+        }
+    }
+
+    /// The lowest height of a row of this store type that waits; some dozen nodes of a tree are read for it.
+    pub fn first_waiting(&self, store_type: StoreType) -> Option<u32> {
+        self.store.as_ref().and_then(|store| store.oldest(store_type))
+    }
+
     /// Rows that wait and may be deleted at a height, by height and then by number; 0 rows: a hundred.
     pub fn pending(&self, height: u32, rows: u32) -> Vec<BlobDeletion> {
         let Some(store) = &self.store else { return Vec::new() };

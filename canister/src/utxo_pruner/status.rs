@@ -1,7 +1,7 @@
 //! What an operator sees.
 
-use super::UtxoPruner;
 use super::run::At;
+use super::{Stored, UtxoPruner};
 use crate::audit::{Fields, field};
 use crate::deletion::DeletionQueue;
 use crate::health::{Finding, finding, refusal, remedy};
@@ -10,6 +10,9 @@ use coppice_interface::{
     ProblemCode, UtxoBlockAssemblyState, UtxoBlockedBy, UtxoError, UtxoJobEnd, UtxoPassedOver, UtxoPruneCounts,
     UtxoPruneJob, UtxoPruneJobPage, UtxoPrunerStatus, UtxoSettings,
 };
+
+/// Seconds for which a job may wait for the block assembly before `health` calls it a problem: it stops for a reorg, or to be started anew.
+const ASSEMBLY_PATIENCE_SECS: u64 = 3_600;
 
 fn passed_over(at: &At) -> UtxoPassedOver {
     UtxoPassedOver { phase: at.phase, slot: at.cursor.slot, txid: at.cursor.txid.into() }
@@ -118,7 +121,13 @@ impl UtxoPruner {
         }
     }
 
-    /// What is wrong.
+    /// The height that the chain has reached, or its persister, where one runs; 0: none was told.
+    pub fn reached(&self) -> u32 {
+        let Stored { current, persisted, .. } = self.stored;
+        if persisted == 0 { current } else { current.min(persisted) }
+    }
+
+    /// What is wrong, also what has not lasted for long enough yet.
     pub fn problems(&self, utxo: &UtxoSettings, deletions: &DeletionQueue) -> Vec<Finding> {
         let mut found = Vec::new();
         let stored = &self.stored;
@@ -145,10 +154,21 @@ impl UtxoPruner {
             );
             found.push(finding(ProblemCode::PrunerTrapped, message));
         }
+        if let Some(job) = stored.running.as_ref().or(stored.pending.as_ref()) {
+            let job = format!("UTXO records are not pruned: job {} for height {}", job.id, job.height);
+            if !stored.assembly_running {
+                let message = format!("{job} waits for the block assembly, of which nobody says that it runs");
+                found.push(finding(ProblemCode::UtxoPrunerWaits, message).lasting(ASSEMBLY_PATIENCE_SECS));
+            }
+            if !stored.settings.pruner_enabled {
+                let message = format!("{job} is to be done, and pruner_enabled is off");
+                found.push(finding(ProblemCode::UtxoPrunerOff, message));
+            }
+        }
         let retention = utxo.block_height_retention;
         if retention > 0 && stored.settings.unmined_cutoff(utxo, u32::MAX) <= u32::MAX - retention {
             let message =
-                "unmined_tx_retention is not below block_height_retention: parents go before they are preserved";
+                "parents go before they are preserved: unmined_tx_retention is not below block_height_retention";
             found.push(finding(ProblemCode::RetentionTooShort, message));
         }
         match deletions.dead_count() {

@@ -2,7 +2,7 @@
 
 use super::place::{LayoutName, Place, store_type};
 use crate::network::NetworkArgs;
-use coppice_interface::StoreType;
+use coppice_interface::{BLOB_SAFETY_WINDOW, StoreType};
 use std::time::Duration;
 
 /// What is said behind the options.
@@ -67,7 +67,7 @@ pub struct WorkArgs {
     #[command(flatten)]
     pub stores: StoreArgs,
     /// Blocks below the chain's height, or the persister's where one runs, up to which blobs may go
-    #[arg(long, value_name = "BLOCKS", default_value_t = 10)]
+    #[arg(long, value_name = "BLOCKS", default_value_t = BLOB_SAFETY_WINDOW)]
     pub safety_window: u32,
     /// Blobs of a lease; those that come again and again as their requests fail are leased beside them
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000))]

@@ -77,6 +77,28 @@ fn parse(text: &str) -> (BTreeMap<String, (String, IDLType)>, Methods) {
     (types, methods.into_iter().map(|of| (of.id, said(&of.docs), of.typ)).collect())
 }
 
+/// What is said of each type, and of each of its fields (`Type.field`, `Type.Variant.field`).
+pub fn types(text: &str) -> BTreeMap<String, String> {
+    fn of(name: String, docs: &[String], typ: &IDLType, found: &mut BTreeMap<String, String>) {
+        if let IDLType::RecordT(fields) | IDLType::VariantT(fields) = typ {
+            for field in fields {
+                // The parser forgets the comment before a name in quotes.
+                if let candid::types::Label::Named(label) = &field.label
+                    && !QUOTED.contains(&label.as_str())
+                {
+                    of(format!("{name}.{label}"), &field.docs, &field.typ, found);
+                }
+            }
+        }
+        found.insert(name, said(docs));
+    }
+    let (mut found, (types, _)) = (BTreeMap::new(), parse(text));
+    for (name, (docs, typ)) in types {
+        of(name, &[docs], &typ, &mut found);
+    }
+    found
+}
+
 /// What is not as it should be, a sentence each.
 pub fn findings(text: &str) -> Vec<String> {
     let mut found = Vec::new();

@@ -2,6 +2,7 @@
 //! interface of the last release. That it is the code's is a test of the canister.
 
 mod lint;
+mod types;
 
 use candid::types::subtype::{OptReport, subtype_with_config};
 use candid::types::{Field, Label, Type, TypeInner};
@@ -122,10 +123,30 @@ fn a_methods_comment_is_its_endpoints() {
     }
 }
 
-/// Methods of which not the same is said, by name.
-fn differing(methods: &BTreeMap<String, String>, endpoints: &BTreeMap<String, String>) -> Vec<String> {
-    let names: BTreeSet<&String> = methods.keys().chain(endpoints.keys()).collect();
-    names.into_iter().filter(|name| methods.get(*name) != endpoints.get(*name)).cloned().collect()
+/// Names of which not the same is said here and there.
+fn differing(here: &BTreeMap<String, String>, there: &BTreeMap<String, String>) -> Vec<String> {
+    let names: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
+    names.into_iter().filter(|name| here.get(*name) != there.get(*name)).cloned().collect()
+}
+
+/// Who depends on the crate reads what who has the file reads. Each has types that the other has not: results have no name in Rust.
+#[test]
+fn a_types_comment_is_the_crates() {
+    let (text, mut crates) = (interface(), types::comments(&root().join("interface/src")));
+    let compare = |text: &str, crates: &BTreeMap<String, String>| {
+        let mut file = lint::types(text);
+        file.retain(|name, _| crates.contains_key(name));
+        let both = crates.iter().filter(|(name, _)| file.contains_key(*name));
+        (file.len(), differing(&file, &both.map(|(name, said)| (name.clone(), said.clone())).collect()))
+    };
+    let (compared, found) = compare(&text, &crates);
+    assert!(compared > 1_200, "{compared} are compared");
+    assert_eq!(found, [""; 0]);
+    let number = "  // The block's number.\n";
+    assert!(text.contains(number));
+    assert!(!compare(&text.replacen(number, "  // Its number.\n", 1), &crates).1.is_empty());
+    *crates.get_mut("UtxoCreateError.TooLarge").unwrap() += " More.";
+    assert_eq!(compare(&text, &crates).1, ["UtxoCreateError.TooLarge"]);
 }
 
 /// Whether who speaks the old interface is understood by the new one: every method, and the argument of installation, which Candid's own

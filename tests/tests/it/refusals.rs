@@ -10,7 +10,14 @@ use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;
 
 /// Writes to stable memory `at` bytes before the place where `bytes` lie behind `before`.
-fn damage(coppice: &Coppice, host: &Host, bytes: &[u8], is_there: impl Fn(&[u8]) -> bool, head: usize, with: &[u8]) {
+pub fn damage(
+    coppice: &Coppice,
+    host: &Host,
+    bytes: &[u8],
+    is_there: impl Fn(&[u8]) -> bool,
+    head: usize,
+    with: &[u8],
+) {
     let mut memory = host.get_stable_memory(coppice.id);
     let finder = memory.windows(bytes.len()).enumerate().filter(|(_, window)| *window == bytes);
     let places = finder.map(|(at, _)| at).filter(|&at| at >= head && is_there(&memory[at - head..at]));

@@ -1,5 +1,10 @@
-//! What `health` says, by code: each is raised and cleared. Those that want a fault, cycles taken away or a job of the pruner are with their
-//! like: `cycles`, `traps`, `pruner`, and the unit tests of the canister for damaged records.
+//! What `health` says, by code: each is raised and cleared. Those that want a fault, cycles taken away or a run of the pruner are with their
+//! like: `cycles`, `traps`, `pruner`.
+
+mod deletions;
+mod head;
+mod records;
+mod uploads;
 
 use coppice_host::TrapPoint;
 use coppice_interface::*;

@@ -1,0 +1,98 @@
+//! What is left: cycles, and memory.
+
+use super::{Finding, finding};
+use crate::blob::{Class, Owner};
+use crate::cycles::{self, Pause};
+use crate::memory::{self, GrowError, WASM_PAGE, growth};
+use crate::state::State;
+use coppice_interface::ProblemCode;
+
+/// Buckets of memory whose growth is looked ahead to.
+const AHEAD_BUCKETS: u64 = 4;
+/// Share of `max_stable_pages` that is to be left, or reusable; and of `max_external_bytes` that is to be left.
+const LEFT: u64 = 20;
+
+impl State {
+    pub(super) fn cycles(&self, found: &mut Vec<Finding>) {
+        let (liquid, pause) = (cycles::between_messages(), cycles::pause());
+        let low = if liquid < self.config.min_liquid_cycles {
+            Some("liquid cycles are below min_liquid_cycles: the pruner is paused")
+        } else if pause == Some(Pause::UntilTheNet) {
+            Some("liquid cycles were below min_liquid_cycles: the pruner is paused, and looks within ten minutes")
+        } else {
+            None
+        };
+        found.extend(low.map(|message| finding(ProblemCode::CyclesLow, message)));
+        let stopped = if !cycles::pay_timers(liquid) {
+            Some("liquid cycles do not pay for timers: none runs")
+        } else if pause == Some(Pause::UntilACall) {
+            Some("liquid cycles did not pay for timers: none runs until a call of somebody with a role starts them")
+        } else {
+            None
+        };
+        found.extend(stopped.map(|message| finding(ProblemCode::TimersStopped, message)));
+        let (pages, mib) = (AHEAD_BUCKETS * memory::BUCKET / WASM_PAGE, (AHEAD_BUCKETS * memory::BUCKET) >> 20);
+        match growth::refusal(pages) {
+            Some(GrowError::LowCycles { .. }) => {
+                let message = format!(
+                    "cycles are missing for stable memory to grow by {mib} MiB: what needs that will be refused"
+                );
+                found.push(finding(ProblemCode::GrowthUnpaid, message));
+            }
+            Some(GrowError::ReservedCyclesLimit { .. }) => {
+                let message = format!(
+                    "for stable memory to grow by {mib} MiB more cycles than reserved_cycles_limit would be reserved: what needs that \
+                     will be refused"
+                );
+                found.push(finding(ProblemCode::ReservationLimit, message));
+            }
+            None | Some(GrowError::OutOfSpace | GrowError::Later) => {}
+        }
+    }
+
+    /// Billed pages never become fewer: what blobs leave is taken by new ones, so it counts as what is left.
+    pub(super) fn cap(&self) -> Option<Finding> {
+        let (billed, cap) = (memory::billed_pages(), self.config.max_stable_pages);
+        let (bucket, left) = (memory::BUCKET / WASM_PAGE, cap.saturating_sub(billed));
+        let reusable = self.blobs.reusable_bytes() / WASM_PAGE;
+        let said = |code, what: &str| {
+            finding(
+                code,
+                format!(
+                    "stable memory {what} max_stable_pages: {billed} of {cap} pages of 64 KiB are billed, and new blobs can take \
+                     {reusable} of them"
+                ),
+            )
+        };
+        match left {
+            _ if left < bucket && reusable < AHEAD_BUCKETS * bucket => {
+                Some(said(ProblemCode::MemoryAtCap, "has reached"))
+            }
+            _ if left.saturating_add(reusable) < (AHEAD_BUCKETS * bucket).max(cap / LEFT) => {
+                Some(said(ProblemCode::MemoryNearCap, "comes near"))
+            }
+            _ => None,
+        }
+    }
+
+    /// What transactions keep in the BlobStore against its limit. Where nothing is kept the limit is what an operator wants, 0 as well.
+    pub(super) fn external(&self) -> Option<Finding> {
+        let (kept, limit) = (self.blobs.kept_bytes(Owner::External), self.config.utxo.max_external_bytes);
+        let left = limit.saturating_sub(kept);
+        let smallest = Class::all().next().map_or(0, |class| u64::from(class.size()));
+        let said = |code, what: &str| {
+            finding(
+                code,
+                format!("transactions in the BlobStore take {kept} of max_external_bytes = {limit} bytes: {what}"),
+            )
+        };
+        match left {
+            _ if kept == 0 => None,
+            _ if left < smallest => Some(said(ProblemCode::ExternalFull, "more of them are refused")),
+            _ if left < limit / LEFT => {
+                Some(said(ProblemCode::ExternalNearFull, "what needs more than is left is refused"))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Blobs outside that are due, while no worker takes them.
+
+use super::*;
+use coppice_interface::UtxoBlockAssemblyState::Running;
+use serde_bytes::ByteBuf;
+
+const HALF_AN_HOUR: u64 = 1_800;
+/// Half hours after which what waits is named at the latest: six hours, and until it is looked at.
+const NAMED: u32 = 14;
+
+fn start() -> Coppice {
+    let coppice = Coppice::new();
+    coppice.grant(Who::BlobWorker, Role::BlobWorker);
+    coppice.producer().set_block_assembly_state(Running).told();
+    coppice
+}
+
+/// A block has this height.
+fn block(coppice: &Coppice, height: u32) {
+    coppice.producer().notify_block(height, true).heard().unwrap().unwrap();
+    coppice.pass(60);
+}
+
+fn name(of: u64, store_type: StoreType) -> BlobName {
+    BlobName { blob_key: ByteBuf::from(of.to_le_bytes()), file_type: "tx".into(), store_type }
+}
+
+fn schedule(coppice: &Coppice, of: u64, store_type: StoreType, delete_at_height: u32) -> u64 {
+    let row = ScheduleBlobDeletion { name: name(of, store_type), delete_at_height };
+    coppice.producer().schedule_blob_deletion(&row).told().unwrap().id
+}
+
+fn pass(coppice: &Coppice, half_hours: u32) {
+    (0..half_hours).for_each(|_| coppice.pass(HALF_AN_HOUR));
+}
+
+fn lease(coppice: &Coppice, limit: u32, secs: u64, stores: &[StoreType]) -> BlobDeletionLease {
+    let store_types = stores.to_vec();
+    let arg = AcquireBlobDeletions { height: 1_000, limit, lock_timeout_secs: secs, store_types, request: None };
+    coppice.by(Who::BlobWorker).acquire_blob_deletion_batch(&arg).told().unwrap().expect("a row waits")
+}
+
+fn complete(coppice: &Coppice, lease: &BlobDeletionLease) {
+    let completed_ids = lease.rows.iter().map(|row| row.id).collect();
+    let arg =
+        CompleteBlobDeletionBatch { token: lease.token.clone(), completed_ids, failed_ids: vec![], max_retries: 3 };
+    coppice.by(Who::BlobWorker).complete_blob_deletion_batch(&arg).told().unwrap();
+}
+
+fn is_raised(coppice: &Coppice) -> bool {
+    found(coppice, ProblemCode::BlobDeletionsWait).is_some()
+}
+
+#[test]
+fn blobs_that_are_due_and_that_no_worker_takes_are_named_after_six_hours() {
+    let coppice = start();
+    pass(&coppice, NAMED);
+    assert_eq!(health(&coppice).problems, [], "there is no queue");
+    // Workers leave ten blocks alone: 91 is due from 101 on.
+    block(&coppice, 100);
+    schedule(&coppice, 1, StoreType::Tx, 91);
+    pass(&coppice, NAMED);
+    assert_eq!(health(&coppice).problems, []);
+    block(&coppice, 101);
+    let mut waited = 0;
+    let problem = loop {
+        coppice.pass(HALF_AN_HOUR);
+        waited += 1;
+        if let Some(problem) = found(&coppice, ProblemCode::BlobDeletionsWait) {
+            break problem;
+        }
+        assert!(waited < NAMED, "{:?}", health(&coppice));
+    };
+    assert!(waited > 12 && health(&coppice).time - problem.since > 6 * 3_600 * NS, "{waited}: {problem:?}");
+    let says = "of store type Tx: the first is due from height 91 on, and workers may take what is due at 91";
+    raised(&coppice, ProblemCode::BlobDeletionsWait, Severity::Warning, says);
+    assert!(page(&coppice).contains("BlobDeletionsWait"));
+    coppice.upgrade();
+    pass(&coppice, 1);
+    let later = raised(&coppice, ProblemCode::BlobDeletionsWait, Severity::Warning, says);
+    assert_eq!(later.since, problem.since);
+    // A worker comes.
+    let row = lease(&coppice, 1, 0, &[]);
+    cleared(&coppice, ProblemCode::BlobDeletionsWait);
+    complete(&coppice, &row);
+    pass(&coppice, NAMED);
+    assert_eq!(health(&coppice).problems, []);
+}
+
+#[test]
+fn a_persister_bounds_what_is_due_and_the_lowest_chain_has_height_zero() {
+    let coppice = start();
+    // No height was told: workers take what is due at 0.
+    schedule(&coppice, 1, StoreType::Tx, 1);
+    pass(&coppice, NAMED);
+    assert!(!is_raised(&coppice));
+    let id = schedule(&coppice, 2, StoreType::Tx, 0);
+    pass(&coppice, NAMED);
+    raised(&coppice, ProblemCode::BlobDeletionsWait, Severity::Warning, "due from height 0 on");
+    assert!(coppice.by(Who::BlobWorker).remove_blob_deletion(id).told().unwrap());
+    cleared(&coppice, ProblemCode::BlobDeletionsWait);
+    // The chain is at 100, its persister at 50.
+    assert!(coppice.producer().cancel_blob_deletion(&name(1, StoreType::Tx)).told().unwrap());
+    coppice.producer().notify_block_persisted(50u32).told().unwrap();
+    block(&coppice, 100);
+    schedule(&coppice, 3, StoreType::Temp, 41);
+    pass(&coppice, NAMED);
+    assert_eq!(health(&coppice).problems, []);
+    schedule(&coppice, 4, StoreType::Temp, 40);
+    pass(&coppice, NAMED);
+    raised(
+        &coppice,
+        ProblemCode::BlobDeletionsWait,
+        Severity::Warning,
+        "store type Temp: the first is due from height 40",
+    );
+    // What is taken back waits no more.
+    assert!(coppice.producer().cancel_blob_deletion(&name(4, StoreType::Temp)).told().unwrap());
+    cleared(&coppice, ProblemCode::BlobDeletionsWait);
+    pass(&coppice, 1);
+    schedule(&coppice, 5, StoreType::Temp, 40);
+    pass(&coppice, 2);
+    cleared(&coppice, ProblemCode::BlobDeletionsWait);
+}
+
+#[test]
+fn a_worker_that_takes_blobs_is_there_for_the_store_types_that_it_takes() {
+    let coppice = start();
+    block(&coppice, 100);
+    for of in 0..20 {
+        schedule(&coppice, of, StoreType::Tx, 10);
+    }
+    // One row in five hours, by a lease or without one, done or failed.
+    for round in 0..6 {
+        pass(&coppice, 10);
+        assert!(!is_raised(&coppice), "round {round}");
+        match round % 3 {
+            0 => complete(&coppice, &lease(&coppice, 1, 0, &[])),
+            1 => {
+                let rows = coppice.anyone().get_pending_blob_deletions(1_000u32, 1u32).told();
+                let arg = CompleteBlobDeletions { completed_ids: vec![rows[0].id], failed_ids: vec![], max_retries: 3 };
+                assert_eq!(coppice.by(Who::BlobWorker).complete_blob_deletions(&arg).told().unwrap().removed, 1);
+            }
+            _ => {
+                let rows = coppice.anyone().get_pending_blob_deletions(1_000u32, 1u32).told();
+                let failed = coppice.by(Who::BlobWorker).increment_blob_deletion_retry(rows[0].id, 9u32).heard();
+                assert!(!failed.unwrap().unwrap().should_remove);
+            }
+        }
+    }
+    // A lease of twelve hours: somebody is at it. When it is over, it is as if nobody had come.
+    lease(&coppice, 1, 43_200, &[]);
+    pass(&coppice, 23);
+    assert!(!is_raised(&coppice));
+    pass(&coppice, NAMED + 2);
+    assert!(is_raised(&coppice));
+    // He takes of one store type, and nobody of the other.
+    schedule(&coppice, 100, StoreType::BlockPersister, 90);
+    for _ in 0..3 {
+        complete(&coppice, &lease(&coppice, 1, 0, &[StoreType::Tx]));
+        assert!(!is_raised(&coppice));
+        pass(&coppice, 5);
+    }
+    let only = "of store type BlockPersister: the first is due from height 90 on";
+    raised(&coppice, ProblemCode::BlobDeletionsWait, Severity::Warning, only);
+    complete(&coppice, &lease(&coppice, 1, 0, &[StoreType::BlockPersister]));
+    cleared(&coppice, ProblemCode::BlobDeletionsWait);
+    assert!(coppice.anyone().get_blob_deletion_status().told().oldest_due.is_some(), "others wait");
+}

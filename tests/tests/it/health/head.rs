@@ -1,0 +1,64 @@
+//! A head whose record is damaged, and what `health` says to do.
+
+use super::*;
+use coppice_tests::blocks::plain_id;
+
+/// Overwrites the mark of the record of a block.
+fn damage_record(coppice: &Coppice, host: &coppice_host::Host, number: u64) {
+    // The number lies at 8, the hash at 64.
+    let is_record = |head: &[u8]| head[..2] == [0x0C, 0xB1] && head[8..16] == number.to_le_bytes();
+    crate::refusals::damage(coppice, host, &hash(number), is_record, 64, &[0xEE; 4]);
+}
+
+#[test]
+fn a_head_that_cannot_be_read_is_rolled_back_and_appended_again() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    coppice.append_plain(0..6, 1_000);
+    cleared(&coppice, ProblemCode::HeadUnreadable);
+    damage_record(&coppice, &host, 5);
+    let problem = raised(&coppice, ProblemCode::HeadUnreadable, Severity::Critical, "cannot be decoded");
+    assert!(problem.action.contains("rollback_to"), "{problem:?}");
+    // What is noticed each half an hour stays noticed in between, and over an upgrade.
+    coppice.pass(1_800);
+    let since = || raised(&coppice, ProblemCode::HeadUnreadable, Severity::Critical, "").since;
+    let noticed = since();
+    coppice.pass(600);
+    coppice.upgrade();
+    coppice.pass(600);
+    assert_eq!(since(), noticed);
+    let rolled_back = coppice.producer().rollback_to(4u64).told().unwrap();
+    assert_eq!((rolled_back.head, rolled_back.has_more), (4, false));
+    cleared(&coppice, ProblemCode::HeadUnreadable);
+    coppice.append_plain(5..6, 1_000);
+    cleared(&coppice, ProblemCode::HeadUnreadable);
+    // The block is there as if nothing had been, and goes like any other one; that there was damage is said until somebody has seen it.
+    let check = |number: u64| {
+        assert_eq!(coppice.block(number).unwrap().body, plain(number, 3, 1_000).body);
+        (0..3).for_each(|nth| assert_eq!(coppice.location(plain_id(number, u64::from(nth))), Ok((number, nth))));
+    };
+    (0..6).for_each(check);
+    raised(&coppice, ProblemCode::Damaged, Severity::Critical, "");
+    let faults = coppice.prune_status().faults;
+    coppice.operator().acknowledge_faults(faults).told();
+    assert!(health(&coppice).healthy);
+    coppice.append_plain(6..12, 1_000);
+    coppice.set_policy(policy(PrunePolicyArg { retain_blocks: Some(2), ..Default::default() })).unwrap();
+    coppice.settle(60);
+    assert_eq!((coppice.prune_status().oldest_kept_block, coppice.head()), (Some(9), Some(11)));
+    (9..12).for_each(check);
+    assert_eq!(coppice.location(plain_id(5, 0)), Err(ReadError::NotFound));
+    assert!(health(&coppice).healthy, "{:?}", health(&coppice));
+}
+
+/// Nothing lies below it, so the chain goes on above.
+#[test]
+fn the_only_block_cannot_be_read_and_the_next_one_is_appended() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    coppice.append_plain(0..1, 1_000);
+    damage_record(&coppice, &host, 0);
+    let problem = raised(&coppice, ProblemCode::HeadUnreadable, Severity::Critical, "cannot be decoded");
+    assert!(problem.action.contains("append the next one"), "{problem:?}");
+    coppice.append_plain(1..3, 1_000);
+    cleared(&coppice, ProblemCode::HeadUnreadable);
+    assert_eq!(coppice.block(2).unwrap().body, plain(2, 3, 1_000).body);
+}

@@ -1,0 +1,156 @@
+//! UTXO records: jobs of the pruner that wait, and the limit of the transactions' data in the BlobStore.
+
+use super::*;
+use crate::pruner::world::World;
+use crate::utxo::{all_ok, configure as configure_utxo, create};
+use coppice_interface::UtxoBlockAssemblyState::{NotRunning, Running};
+use coppice_tests::transactions::Tx;
+
+const HOUR: u64 = 3_600;
+/// Bytes of the smallest blob.
+const BLOB: u64 = 64 << 10;
+
+/// A job, named when it has waited for more than an hour since a tick noticed it; who never has any is well.
+#[test]
+fn a_job_that_waits_for_the_block_assembly_is_named_after_an_hour() {
+    let world = World::as_installed();
+    let coppice = &world.coppice;
+    (0..20).for_each(|_| coppice.pass(600));
+    assert_eq!(health(coppice).problems, [], "nobody tells heights");
+    World::scheduled(world.block(10, true));
+    coppice.pass(600);
+    // It is noticed by now. What takes its place waits no less, and an upgrade forgets nothing.
+    let noticed = health(coppice).time;
+    World::scheduled(world.block(11, true));
+    coppice.upgrade();
+    coppice.pass(HOUR - 600 - 60);
+    World::scheduled(world.persisted(12));
+    assert_eq!(health(coppice).problems, []);
+    coppice.pass(600 + 61);
+    let job = world.status().pending.unwrap();
+    let says = format!("job {} for height 12 waits for the block assembly", job.id);
+    let problem = raised(coppice, ProblemCode::UtxoPrunerWaits, Severity::Warning, &says);
+    assert!(problem.since <= noticed && problem.since + HOUR * NS < health(coppice).time, "{problem:?}, {noticed}");
+    assert!(problem.action.contains("set_block_assembly_state"));
+    coppice.upgrade();
+    assert_eq!(raised(coppice, ProblemCode::UtxoPrunerWaits, Severity::Warning, &says).since, problem.since);
+    assert!(page(coppice).contains("UtxoPrunerWaits"));
+    world.assembly(Running);
+    cleared(coppice, ProblemCode::UtxoPrunerWaits);
+    world.finish(job.id);
+    // It stops, and there is nothing to do.
+    world.assembly(NotRunning);
+    (0..12).for_each(|_| coppice.pass(600));
+    assert_eq!(health(coppice).problems, []);
+    // Twice it stops for less than an hour while there is.
+    for height in [13, 14] {
+        World::scheduled(world.persisted(height));
+        (0..5).for_each(|_| coppice.pass(600));
+        world.assembly(Running);
+        world.finish(world.status().pending.unwrap().id);
+        coppice.pass(60);
+        assert_eq!(health(coppice).problems, []);
+        world.assembly(NotRunning);
+    }
+    // An operator may give the job up.
+    let job = World::scheduled(world.persisted(15));
+    (0..8).for_each(|_| coppice.pass(600));
+    raised(coppice, ProblemCode::UtxoPrunerWaits, Severity::Warning, "height 15");
+    coppice.operator().cancel_prune_job(job.id).told().unwrap();
+    cleared(coppice, ProblemCode::UtxoPrunerWaits);
+}
+
+#[test]
+fn a_pruner_that_is_switched_off_with_a_job_to_do() {
+    let world = World::new();
+    let coppice = &world.coppice;
+    let switch = |on: bool| {
+        world.set(UtxoPrunerSettingsChange { pruner_enabled: Some(on), ..Default::default() });
+    };
+    switch(false);
+    coppice.pass(600);
+    assert_eq!(health(coppice).problems, [], "there is nothing to do");
+    let job = World::scheduled(world.persisted(20));
+    let raised = || raised(coppice, ProblemCode::UtxoPrunerOff, Severity::Warning, "height 20 is to be done");
+    assert!(raised().action.contains("pruner_enabled"));
+    coppice.upgrade();
+    coppice.pass(600);
+    let since = raised().since;
+    coppice.pass(600);
+    assert_eq!(raised().since, since);
+    switch(true);
+    cleared(coppice, ProblemCode::UtxoPrunerOff);
+    world.finish(job.id);
+    // A job that is under way is no less to be done, and may be given up.
+    world.slow();
+    let txs = crate::pruner::world::orphans(0..4);
+    world.done(10, &txs);
+    let job = World::scheduled(world.persisted(21));
+    world.ticks(1);
+    switch(false);
+    let problem = found(coppice, ProblemCode::UtxoPrunerOff).unwrap();
+    assert!(problem.message.contains(&format!("job {} for height 21 is to be done", job.id)), "{problem:?}");
+    // What is off may also wait.
+    world.assembly(NotRunning);
+    (0..8).for_each(|_| coppice.pass(600));
+    let codes = |health: Health| health.problems.into_iter().map(|problem| problem.code).collect::<Vec<_>>();
+    assert_eq!(codes(health(coppice)), [ProblemCode::UtxoPrunerWaits, ProblemCode::UtxoPrunerOff]);
+    coppice.operator().cancel_prune_job(job.id).told().unwrap();
+    assert_eq!(health(coppice).problems, []);
+}
+
+#[test]
+fn transactions_fill_what_they_may_of_the_blob_store() {
+    let world = World::new();
+    let coppice = &world.coppice;
+    let limit = |bytes: u64| {
+        let change = UtxoSettingsChange { max_external_bytes: Some(bytes), ..Default::default() };
+        configure_utxo(coppice, change).unwrap();
+    };
+    world.configure(UtxoSettingsChange { externalize_all: Some(true), ..Default::default() });
+    // Nothing is kept: the limit is as it was meant.
+    for bytes in [0, 1, BLOB, u64::MAX] {
+        limit(bytes);
+        assert_eq!(health(coppice).problems, [], "{bytes}");
+    }
+    // A twentieth is two blobs: 38 leave as much, 39 less, 40 nothing.
+    limit(40 * BLOB);
+    let txs: Vec<Tx> = (0..40).map(|salt| Tx::orphan(salt, 1)).collect();
+    let near = || found(coppice, ProblemCode::ExternalNearFull).is_some();
+    let full = || found(coppice, ProblemCode::ExternalFull).is_some();
+    world.done(10, &txs[..38]);
+    assert!(!near() && !full());
+    world.done(10, &txs[38..39]);
+    raised(coppice, ProblemCode::ExternalNearFull, Severity::Warning, "2555904 of max_external_bytes = 2621440 bytes");
+    assert!(!full());
+    world.done(10, &txs[39..]);
+    assert!(!near());
+    let problem = raised(coppice, ProblemCode::ExternalFull, Severity::Critical, "more of them are refused");
+    assert!(problem.action.contains("max_external_bytes"));
+    assert!(page(coppice).contains("ExternalFull"));
+    let refused = create(coppice, 10, vec![Tx::orphan(99, 1).record()]).results;
+    assert_eq!(refused, [Err(UtxoCreateError::ExternalFull { limit: 40 * BLOB })]);
+    coppice.upgrade();
+    assert!(full());
+    // The limits at which each begins, and ends.
+    for (bytes, is_near, is_full) in [
+        (0, false, true),
+        (40 * BLOB - 1, false, true),
+        (41 * BLOB - 1, false, true),
+        (41 * BLOB, true, false),
+        (40 * BLOB * 20 / 19 - 20, true, false),
+        (40 * BLOB * 20 / 19, false, false),
+        (u64::MAX, false, false),
+    ] {
+        limit(bytes);
+        assert_eq!((near(), full()), (is_near, is_full), "{bytes}");
+    }
+    limit(41 * BLOB);
+    all_ok(create(coppice, 10, vec![Tx::orphan(99, 1).record()]));
+    assert!(full());
+    // Records that are pruned give theirs back.
+    world.prune(20);
+    assert_eq!(world.count(&txs), 0);
+    assert!(!near() && !full());
+    assert_eq!(health(coppice).problems, []);
+}
