@@ -2,11 +2,14 @@
 
 use super::args::LogFormat;
 use super::run::Figures;
-use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use anyhow::{Context, Result};
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
-use std::cell::Cell;
-use std::io::{IsTerminal, Write as _};
-use std::time::{Duration, Instant, SystemTime};
+use std::io::{IsTerminal, Write};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
 
 /// How often the figures are said where there is no terminal.
 const EVERY: Duration = Duration::from_secs(60);
@@ -24,72 +27,168 @@ pub enum Level {
     Error,
 }
 
+/// How far a worker is: what it did, and how many blobs are in the queue.
+type Progress = (Figures, u64);
+
 /// Where a worker's events go.
 pub struct Log {
-    format: Option<LogFormat>,
-    bar: Option<ProgressBar>,
-    said: Cell<Instant>,
+    lines: Lines,
+    shown: Shown,
+}
+
+/// How the worker's progress is shown.
+enum Shown {
+    /// Not at all.
+    Never,
+    /// By a bar.
+    Bar(ProgressBar),
+    /// By a line again and again.
+    Lines(Reporter),
 }
 
 impl Log {
-    /// On stderr.
+    /// Notes on stderr, and no progress.
     pub fn new(format: LogFormat) -> Self {
-        let bar = (format == LogFormat::Text && std::io::stderr().is_terminal()).then(|| {
-            let template = "{prefix:10} [{bar:40}] {human_pos}/{human_len} blobs, {msg}, {elapsed}";
-            let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-            let bar = ProgressBar::new(0).with_style(style.progress_chars("=> ")).with_prefix("deleting");
-            bar.enable_steady_tick(TICK);
-            bar
-        });
-        Self { format: Some(format), bar, said: Cell::new(Instant::now()) }
+        Self { lines: Lines::new(format, std::io::stderr()), shown: Shown::Never }
+    }
+
+    /// Notes and progress on stderr.
+    ///
+    /// # Errors
+    /// When there is no thread to be had that says the progress.
+    pub fn with_progress(format: LogFormat) -> Result<Self> {
+        let lines = Lines::new(format, std::io::stderr());
+        let shown = if format == LogFormat::Text && std::io::stderr().is_terminal() {
+            Shown::Bar(bar(ProgressDrawTarget::stderr()))
+        } else {
+            Shown::Lines(Reporter::start(lines.clone(), EVERY)?)
+        };
+        Ok(Self { lines, shown })
     }
 
     /// Nowhere.
     pub fn silent() -> Self {
-        Self { format: None, bar: None, said: Cell::new(Instant::now()) }
+        Self { lines: Lines::default(), shown: Shown::Never }
     }
 
     /// Says something at once.
     pub fn note(&self, level: Level, event: &str, message: &str) {
-        self.line(level, event, message, &json!({}));
+        let say = || self.lines.say(level, event, message, &json!({}));
+        match &self.shown {
+            Shown::Bar(bar) => bar.suspend(say),
+            _ => say(),
+        }
     }
 
-    /// Says how far the worker is, where it is time to.
+    /// How far the worker is from now on.
     pub fn progress(&self, figures: &Figures, waiting: u64) {
-        let message = format!("{} failed, {} put back", HumanCount(figures.failed), HumanCount(figures.left));
-        if let Some(bar) = &self.bar {
-            bar.set_length(figures.deleted + waiting);
-            bar.set_position(figures.deleted);
-            bar.set_message(message);
-            return;
+        match &self.shown {
+            Shown::Never => {}
+            Shown::Bar(bar) => {
+                bar.set_length(figures.deleted + waiting);
+                bar.set_position(figures.deleted);
+                bar.set_message(failures(figures));
+            }
+            Shown::Lines(reporter) => reporter.set((figures.clone(), waiting)),
         }
-        if self.said.get().elapsed() < EVERY {
-            return;
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        if let Shown::Bar(bar) = &self.shown {
+            bar.finish_and_clear();
         }
-        self.said.set(Instant::now());
+    }
+}
+
+fn bar(target: ProgressDrawTarget) -> ProgressBar {
+    let template = "{prefix:10} [{bar:40}] {human_pos}/{human_len} blobs, {msg}, {elapsed}";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::with_draw_target(Some(0), target).with_style(style.progress_chars("=> "));
+    let bar = bar.with_prefix("deleting");
+    bar.enable_steady_tick(TICK);
+    bar
+}
+
+fn failures(figures: &Figures) -> String {
+    format!("{} failed, {} put back", HumanCount(figures.failed), HumanCount(figures.left))
+}
+
+/// Lines of text, or of JSON.
+#[derive(Clone, Default)]
+struct Lines {
+    format: LogFormat,
+    /// Where they go, if anywhere.
+    out: Option<Arc<Mutex<dyn Write + Send>>>,
+}
+
+impl Lines {
+    fn new(format: LogFormat, out: impl Write + Send + 'static) -> Self {
+        Self { format, out: Some(Arc::new(Mutex::new(out))) }
+    }
+
+    fn say(&self, level: Level, event: &str, message: &str, fields: &Value) {
+        let Some(out) = &self.out else { return };
+        let line = match self.format {
+            LogFormat::Text if level == Level::Warn => format!("note: {message}\n"),
+            LogFormat::Text => format!("{message}\n"),
+            LogFormat::Json => as_json(level, event, message, fields, SystemTime::now()) + "\n",
+        };
+        // In one piece, as others write there, too. Who does not read it any more does not end the worker.
+        drop(out.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes()));
+    }
+
+    fn say_progress(&self, (figures, waiting): &Progress) {
         let line = format!(
-            "{} blobs deleted, {message}, {} in the queue, up to height {}",
+            "{} blobs deleted, {}, {} in the queue, up to height {}",
             HumanCount(figures.deleted),
-            HumanCount(waiting),
+            failures(figures),
+            HumanCount(*waiting),
             figures.height
         );
         let mut fields = serde_json::to_value(figures).unwrap_or_default();
-        fields["waiting"] = waiting.into();
-        self.line(Level::Info, "progress", &line, &fields);
+        fields["waiting"] = (*waiting).into();
+        self.say(Level::Info, "progress", &line, &fields);
+    }
+}
+
+/// Says how far the worker is again and again, whatever the worker waits for meanwhile: a call, a store, more to do.
+struct Reporter {
+    /// Nothing before the worker knows anything.
+    latest: Arc<Mutex<Option<Progress>>>,
+    ends: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reporter {
+    fn start(lines: Lines, every: Duration) -> Result<Self> {
+        let latest: Arc<Mutex<Option<Progress>>> = Arc::default();
+        let (ends, ended) = channel();
+        let read = latest.clone();
+        let report = move || {
+            while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                let progress = read.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                if let Some(progress) = progress {
+                    lines.say_progress(&progress);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("progress".into()).spawn(report);
+        Ok(Self { latest, ends: Some(ends), thread: Some(thread.context("no thread for the progress")?) })
     }
 
-    fn line(&self, level: Level, event: &str, message: &str, fields: &Value) {
-        let line = match self.format {
-            None => return,
-            Some(LogFormat::Text) if level == Level::Warn => format!("note: {message}"),
-            Some(LogFormat::Text) => message.to_string(),
-            Some(LogFormat::Json) => as_json(level, event, message, fields, SystemTime::now()),
-        };
-        // Who does not read stderr any more does not end the worker.
-        let say = || drop(writeln!(std::io::stderr(), "{line}"));
-        match &self.bar {
-            Some(bar) => bar.suspend(say),
-            None => say(),
+    fn set(&self, progress: Progress) {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+    }
+}
+
+impl Drop for Reporter {
+    fn drop(&mut self) {
+        drop(self.ends.take());
+        // No line comes behind the last one.
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
         }
     }
 }
@@ -116,26 +215,6 @@ fn as_json(level: Level, event: &str, message: &str, fields: &Value, now: System
     line.to_string()
 }
 
-impl Drop for Log {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_of_json_has_when_how_grave_what_and_its_figures() {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_millis(1_500);
-        let line = as_json(Level::Warn, "store", "no\nanswer", &json!({"failed": 3}), now);
-        assert!(!line.contains('\n'), "{line}");
-        let read: Value = serde_json::from_str(&line).unwrap();
-        let expected =
-            json!({"time_ms": 1_500, "level": "warn", "event": "store", "message": "no\nanswer", "failed": 3});
-        assert_eq!(read, expected);
-    }
-}
+#[path = "tests/log.rs"]
+pub mod tests;

@@ -17,6 +17,8 @@ pub mod marker;
 pub mod past;
 pub mod place;
 pub mod queue;
+#[cfg(feature = "s3")]
+mod requests;
 pub mod run;
 pub mod store;
 #[cfg(test)]
@@ -73,7 +75,10 @@ impl Report for WorkerReport {
             ("put back as they were", count(figures.left)),
             ("of leases that had ended", count(figures.late)),
             ("not known to be gone", count(figures.undone)),
-            ("tried again", count(figures.retries)),
+            (
+                "tried again",
+                format!("{} calls, {} requests to S3", count(figures.retries), count(figures.failed_requests)),
+            ),
             ("seconds", format!("{:.1}", self.seconds)),
         ]
     }
@@ -236,7 +241,7 @@ fn work(args: &WorkArgs) -> Result<()> {
         LogFormat::Text => ENDING,
         LogFormat::Json => r#"{"level":"info","event":"ending","message":"once more ends at once"}"#,
     })?;
-    let log = Log::new(args.log_format);
+    let log = Log::with_progress(args.log_format)?;
     let client = connect(&args.stores.network, &stop, &log, options.max_wait)?;
     let canister = args.stores.network.canister.ok_or_else(no_network)?;
     let report = |figures| WorkerReport {

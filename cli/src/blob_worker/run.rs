@@ -74,8 +74,10 @@ pub struct Figures {
     pub late: u64,
     /// Leases that were extended.
     pub extended: u64,
-    /// Calls and requests that were tried again.
+    /// Calls that were tried again, and looks at the stores.
     pub retries: u64,
+    /// Requests to an S3 that had no answer, or an error of the server's; each is tried again.
+    pub failed_requests: u64,
     /// Blobs of which it is not known that they are gone, where the worker ends by itself: what failed, had no store, or whose lease was
     /// over, and did not go later; of `--once` also what was put back.
     pub undone: u64,
@@ -193,7 +195,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
 
     /// What it did so far.
     pub fn figures(&self) -> Figures {
-        self.figures.borrow().clone()
+        Figures { failed_requests: self.worker.stores().failed_requests(), ..self.figures.borrow().clone() }
     }
 
     /// Works until it is to end.
@@ -211,7 +213,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
                 return Ok(());
             }
             let round = self.round()?;
-            self.log.progress(&self.figures.borrow(), self.waiting);
+            self.log.progress(&self.figures(), self.waiting);
             match round {
                 Round::Stopped => return Ok(()),
                 Round::Idle if self.options.until != Until::Stopped => return Ok(()),
@@ -333,7 +335,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
                 (next, pause) =
                     (Moment::now(), if extended { Duration::ZERO } else { attempts.next().unwrap_or_default() });
             }
-            self.log.progress(&self.figures.borrow(), self.waiting);
+            self.log.progress(&self.figures(), self.waiting);
         };
         extend();
         let mut wrong = Vec::new();

@@ -14,6 +14,8 @@ use super::layout::Layout;
 use super::marker::Marker;
 use super::place::{LayoutName, Place, Selector, narrowest};
 use super::queue::Row;
+#[cfg(feature = "s3")]
+use super::requests::Counting;
 use crate::exit::{Exit, WRONG_LINE};
 use anyhow::{Context, Result};
 use futures_util::StreamExt as _;
@@ -23,6 +25,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::error::Error as _;
 use std::io::ErrorKind;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use url::Url;
 
@@ -66,6 +69,8 @@ pub struct Store {
     /// Where its S3 is, where that is not AWS.
     pub endpoint: Option<String>,
     object_store: Arc<dyn ObjectStore>,
+    /// Requests to its S3 that failed.
+    failed_requests: Arc<AtomicU64>,
     /// Where its blobs and its marker are.
     root: Path,
     /// Blobs of a request.
@@ -121,6 +126,11 @@ impl Stores {
         &self.0
     }
 
+    /// Requests to an S3 that failed so far.
+    pub fn failed_requests(&self) -> u64 {
+        self.0.iter().map(|store| store.failed_requests.load(Ordering::Relaxed)).sum()
+    }
+
     /// Where a blob is.
     pub fn find(&self, row: &Row) -> Found {
         let selectors = self.0.iter().enumerate().flat_map(|(at, store)| store.of.iter().map(move |of| (at, of)));
@@ -141,6 +151,7 @@ impl Stores {
             layout: Layout::Hex,
             endpoint: None,
             object_store,
+            failed_requests: Arc::default(),
             root: Path::ROOT,
             chunk,
         };
@@ -166,6 +177,7 @@ struct S3 {
     chunk: usize,
     /// Where it is, where that is not AWS.
     endpoint: Option<String>,
+    failed_requests: Arc<AtomicU64>,
 }
 
 #[cfg(feature = "s3")]
@@ -186,8 +198,10 @@ fn s3(environment: object_store::aws::AmazonS3Builder, url: &Url, most: Duration
     let said = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint];
     let endpoint = said.iter().find_map(|key| builder.get_config_value(key));
     let endpoint = endpoint.map(|endpoint| endpoint.trim_end_matches('/').to_string());
-    let store = builder.build().with_context(|| format!("{url}: the environment says no S3"))?;
-    Ok(S3 { object_store: Arc::new(store), chunk: if single { 1 } else { BULK }, endpoint })
+    let failed_requests: Arc<AtomicU64> = Arc::default();
+    let store = builder.with_http_connector(Counting { failed: failed_requests.clone() }).build();
+    let store = store.with_context(|| format!("{url}: the environment says no S3"))?;
+    Ok(S3 { object_store: Arc::new(store), chunk: if single { 1 } else { BULK }, endpoint, failed_requests })
 }
 
 #[cfg(not(feature = "s3"))]
@@ -198,14 +212,23 @@ fn open_s3(url: &Url, _: Duration) -> Result<S3> {
 fn open(url: &Url, of: Selector, layout: Layout, most: Duration) -> Result<Store> {
     let (of, named) = ([of].into(), url.clone());
     if url.scheme() == "s3" {
-        let S3 { object_store, chunk, endpoint } = open_s3(url, most)?;
+        let S3 { object_store, chunk, endpoint, failed_requests } = open_s3(url, most)?;
         let root = Path::from_url_path(url.path())?;
-        return Ok(Store { url: named, of, layout, endpoint, object_store, root, chunk });
+        return Ok(Store { url: named, of, layout, endpoint, object_store, failed_requests, root, chunk });
     }
     let directory = url.to_file_path().ok().with_context(|| format!("{url} is no directory of this system"))?;
     let store = object_store::local::LocalFileSystem::new_with_prefix(&directory);
     let store = store.with_context(|| format!("{} cannot be opened", directory.display()))?;
-    Ok(Store { url: named, of, layout, endpoint: None, object_store: Arc::new(store), root: Path::ROOT, chunk: 1 })
+    Ok(Store {
+        url: named,
+        of,
+        layout,
+        endpoint: None,
+        object_store: Arc::new(store),
+        failed_requests: Arc::default(),
+        root: Path::ROOT,
+        chunk: 1,
+    })
 }
 
 impl Store {

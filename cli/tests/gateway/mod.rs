@@ -69,6 +69,8 @@ struct Inner {
     lost: Mutex<(Vec<String>, BTreeSet<Vec<u8>>)>,
     /// Callers whose calls of a method do not get through.
     cut_off: Mutex<Vec<(Principal, String)>>,
+    /// Whose next call of a method has its answer held back, and whether one is.
+    held: Mutex<Option<(Principal, String, bool)>>,
     /// When the canister's clock was last set to go as the real one.
     follows: Mutex<Option<Instant>>,
 }
@@ -95,6 +97,7 @@ impl Gateway {
             made: Mutex::default(),
             lost: Mutex::default(),
             cut_off: Mutex::default(),
+            held: Mutex::default(),
             follows: Mutex::default(),
         });
         let serving = inner.clone();
@@ -163,6 +166,21 @@ impl Gateway {
         self.inner.cut_off.lock().unwrap().push((sender, method.into()));
     }
 
+    /// Holds back the answer to somebody's next call of a method, and all others behind it: the call was executed, and nobody knows.
+    pub fn hold(&self, sender: Principal, method: &str) {
+        *self.inner.held.lock().unwrap() = Some((sender, method.into(), false));
+    }
+
+    /// Whether an answer is held back.
+    pub fn is_holding(&self) -> bool {
+        self.inner.held.lock().unwrap().as_ref().is_some_and(|(_, _, holds)| *holds)
+    }
+
+    /// Lets go what is held back.
+    pub fn let_go(&self) {
+        *self.inner.held.lock().unwrap() = None;
+    }
+
     /// Answers that were lost.
     pub fn lost(&self) -> usize {
         self.inner.lost.lock().unwrap().1.len()
@@ -181,6 +199,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
+        self.let_go();
         self.inner.server.unblock();
         let _ = self.thread.take().unwrap().join();
     }
@@ -263,6 +282,7 @@ impl Inner {
                     .update_call(canister_id, sender, &method_name, arg.clone())
                     .map_err(|reject| reject_of(&reject));
                 self.calls.lock().unwrap().insert(id, outcome.clone());
+                self.wait_where_held(sender, &method_name);
                 if self.note(sender, method_name, arg, outcome.ok()) {
                     return (502, b"the answer is lost".to_vec());
                 }
@@ -300,6 +320,19 @@ impl Inner {
                 (200, cbor(&BTreeMap::from([("certificate", certificate)])))
             }
             (what, _) => panic!("{what} at {url}"),
+        }
+    }
+
+    fn wait_where_held(&self, sender: Principal, method: &str) {
+        let is_held = || match &mut *self.held.lock().unwrap() {
+            Some((of, named, holds)) if *of == sender && named == method => {
+                *holds = true;
+                true
+            }
+            _ => false,
+        };
+        while is_held() {
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 

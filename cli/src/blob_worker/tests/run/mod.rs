@@ -4,6 +4,7 @@ mod ends;
 mod failures;
 mod leases;
 mod markers;
+mod progress;
 mod rounds;
 
 use super::super::marker::NAME;

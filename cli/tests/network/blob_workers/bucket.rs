@@ -1,0 +1,176 @@
+//! An S3 bucket in memory that holds a deletion back until it is told: what a worker does meanwhile is up to no clock. The other tests have a
+//! real server; this one is there wherever tests run.
+
+use axum::body::{Body, Bytes};
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use coppice::http_server::{Request, Server};
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+
+/// Its name.
+pub const NAME: &str = "bucket";
+/// Requests that it has under way at a time: more than one worker repeats while one is held back.
+const THREADS: usize = 8;
+
+/// What becomes of deletions.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Mood {
+    /// They are done.
+    #[default]
+    Deletes,
+    /// Those are held back that would be the one of this number, or a later one.
+    Holds(usize),
+    /// They fail.
+    Fails,
+}
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<String, Bytes>,
+    /// Objects that were deleted, in the order in which they were.
+    deleted: Vec<String>,
+    mood: Mood,
+    /// Deletions that are held back.
+    held: usize,
+    /// Deletions that failed.
+    failed: usize,
+}
+
+struct Inner {
+    server: Server,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// A bucket; dropping it ends its server.
+pub struct Bucket {
+    inner: Arc<Inner>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Inner {
+    fn answer(&self, request: &Request) -> (StatusCode, Bytes) {
+        let name = request.path().trim_start_matches(&format!("/{NAME}/")).to_string();
+        let mut state = self.state.lock().unwrap();
+        match *request.asked.method() {
+            Method::PUT => {
+                state.objects.insert(name, request.asked.body().clone());
+                (StatusCode::OK, Bytes::new())
+            }
+            Method::GET => match state.objects.get(&name) {
+                Some(object) => (StatusCode::OK, object.clone()),
+                None => (StatusCode::NOT_FOUND, Bytes::from_static(b"<Error><Code>NoSuchKey</Code></Error>")),
+            },
+            Method::DELETE => {
+                let is_held =
+                    |state: &State| matches!(state.mood, Mood::Holds(from) if state.deleted.len() + 1 >= from);
+                state.held += 1;
+                let mut state = self.changed.wait_while(state, |state| is_held(state)).unwrap();
+                state.held -= 1;
+                self.changed.notify_all();
+                if state.mood == Mood::Fails {
+                    state.failed += 1;
+                    return (StatusCode::SERVICE_UNAVAILABLE, Bytes::from_static(b"slow down"));
+                }
+                // As in S3, what is not there can be deleted.
+                state.objects.remove(&name);
+                state.deleted.push(name);
+                (StatusCode::NO_CONTENT, Bytes::new())
+            }
+            _ => panic!("{request:?}"),
+        }
+    }
+}
+
+impl Bucket {
+    /// One that has these objects.
+    pub fn start(objects: impl IntoIterator<Item = String>) -> Self {
+        let objects = objects.into_iter().map(|name| (name, Bytes::from_static(b"a blob"))).collect();
+        let state = Mutex::new(State { objects, ..State::default() });
+        let inner = Arc::new(Inner { server: Server::bind(0).unwrap(), state, changed: Condvar::new() });
+        let serve = |_| {
+            let inner = inner.clone();
+            std::thread::spawn(move || {
+                while let Some(request) = inner.server.recv() {
+                    let (status, body) = inner.answer(&request);
+                    let head = Response::builder().status(status).header("etag", "\"1\"");
+                    let head = head.header("last-modified", "Thu, 01 Jan 2026 00:00:00 GMT");
+                    request.respond(head.body(Body::from(body)).unwrap());
+                }
+            })
+        };
+        let threads = (0..THREADS).map(serve).collect();
+        Self { inner, threads }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock().unwrap()
+    }
+
+    fn mood(&self, mood: Mood) {
+        self.state().mood = mood;
+        self.inner.changed.notify_all();
+    }
+
+    /// A worker's command has it where its store says S3, and asks for each deletion by itself.
+    pub fn of(&self, mut command: Command) -> Command {
+        command
+            .env("AWS_ACCESS_KEY_ID", "access")
+            .env("AWS_SECRET_ACCESS_KEY", "secret")
+            .env("AWS_REGION", "us-east-1");
+        command.env("AWS_ENDPOINT_URL", self.inner.server.url()).env("AWS_ALLOW_HTTP", "true");
+        command.env("AWS_DISABLE_BULK_DELETE", "true");
+        command
+    }
+
+    /// Deletions are held back from this one on, the first of all being 1.
+    pub fn hold_from(&self, number: usize) {
+        self.mood(Mood::Holds(number));
+    }
+
+    /// Deletions fail from now on, those that are held back among them: of these none is left.
+    pub fn fail(&self) {
+        self.mood(Mood::Fails);
+        drop(self.inner.changed.wait_while(self.state(), |state| state.held > 0).unwrap());
+    }
+
+    /// Deletions are done from now on, those that are held back among them.
+    pub fn delete(&self) {
+        self.mood(Mood::Deletes);
+    }
+
+    /// Whether a deletion is held back.
+    pub fn is_holding(&self) -> bool {
+        matches!(self.state().mood, Mood::Holds(_)) && self.state().held > 0
+    }
+
+    /// Deletions that failed so far.
+    pub fn failed(&self) -> usize {
+        self.state().failed
+    }
+
+    /// Objects that are there.
+    pub fn objects(&self) -> Vec<String> {
+        self.state().objects.keys().cloned().collect()
+    }
+
+    /// Objects that were deleted, as often as they were.
+    pub fn deleted(&self) -> Vec<String> {
+        self.state().deleted.clone()
+    }
+}
+
+impl Drop for Bucket {
+    fn drop(&mut self) {
+        // A panic in an answer has poisoned it.
+        if let Ok(mut state) = self.inner.state.lock() {
+            state.mood = Mood::Fails;
+        }
+        self.inner.changed.notify_all();
+        self.threads.iter().for_each(|_| self.inner.server.unblock());
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}

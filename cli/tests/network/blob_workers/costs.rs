@@ -1,0 +1,35 @@
+//! What workers cost.
+
+use super::*;
+
+/// What `docs/blob-deletion.md` says, in billions of cycles a million blobs.
+#[test]
+fn a_million_blobs_cost_what_the_page_says() {
+    const ROWS: u64 = 3_000;
+    let net = world(ROWS, SystemTime::now());
+    // What the chain's new block has timers do is done before: nothing is due for minutes then.
+    net.host.advance_time(Duration::from_secs(60));
+    (0..10).for_each(|_| net.host.tick());
+    let dir = net.dir.path().join("blobs");
+    std::fs::create_dir(&dir).unwrap();
+    let store = format!("tx=file://{}", dir.display());
+    identity(&net, "w0");
+    json(&command(&net, "w0", &["init", "--store", &store]).output().unwrap(), 0);
+    let cost = |batch: &str, once: &str| {
+        let before = net.host.cycle_balance(net.canister);
+        let report = json(&command(&net, "w0", &["--store", &store, "--batch", batch, once]).output().unwrap(), 0);
+        let blobs = report["deleted"].as_u64().unwrap();
+        (before - net.host.cycle_balance(net.canister)) / u128::from(blobs) / 1_000
+    };
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/blob-deletion.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for (batch, once) in [("100", "--once"), ("1000", "--until-empty")] {
+        let (found, row) = (cost(batch, once), format!("| {batch} | "));
+        let said = page.lines().find_map(|line| line.strip_prefix(&row)).unwrap_or_else(|| panic!("{row}: {found}"));
+        let said: u128 = said.split(' ').next().unwrap().parse().unwrap();
+        assert!(
+            found.abs_diff(said) * 20 <= said,
+            "leases of {batch}: {found} G cycles a million blobs, and the page says {said}"
+        );
+    }
+}
