@@ -78,10 +78,16 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// Waits for the next request; none behind [`unblock`](Self::unblock).
+    /// Waits for the next request that somebody still waits for; none behind [`unblock`](Self::unblock).
     pub fn recv(&self) -> Option<Request> {
         // Of those who wait at once, one has the channel, and the others have the lock to wait for.
-        self.came.lock().unwrap_or_else(PoisonError::into_inner).recv().ok().flatten()
+        let came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let request = came.recv().ok().flatten()?;
+            if !request.answer.is_closed() {
+                return Some(request);
+            }
+        }
     }
 
     /// Has one [`recv`](Self::recv) return without a request.

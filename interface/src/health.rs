@@ -56,7 +56,7 @@ pub enum ProblemCode {
     DeadBlobDeletions,
     /// A job of the pruner of UTXO records has waited for the block assembly for longer than an hour.
     UtxoPrunerWaits,
-    /// A job of the pruner of UTXO records is to be done, and that pruner is switched off.
+    /// A job of the pruner of UTXO records has been there for longer than an hour, and that pruner is switched off.
     UtxoPrunerOff,
     /// Blobs outside that are due have waited for longer than six hours, and no worker has taken one of their store type.
     BlobDeletionsWait,

@@ -11,6 +11,8 @@ use coppice_interface::{
 
 /// Rows that a list looks at.
 const MAX_LOOKED_AT: usize = 10_000;
+/// Nodes of a tree that are read for one that is looked for beside other work: some hundred rows that cannot be decoded are passed over.
+const MAX_NODES: usize = 256;
 const STORES: usize = StoreType::ALL.len();
 
 /// The rows that wait, of several stores, by height and then by number. A row that it has given may leave.
@@ -72,9 +74,12 @@ impl DeletionQueue {
         }
     }
 
-    /// The lowest height of a row of this store type that waits; some dozen nodes of a tree are read for it.
+    /// The lowest height of a row of this store type that waits; some dozen nodes of a tree are read for it. What workers are not given, as it
+    /// cannot be decoded, is passed over; none where that is all within reach.
     pub fn first_waiting(&self, store_type: StoreType) -> Option<u32> {
-        self.store.as_ref().and_then(|store| store.oldest(store_type))
+        let store = self.store.as_ref()?;
+        let mut by_height = store.treap().walk(&store.slots, store.root.waiting[store_type as usize], MAX_NODES);
+        by_height.find_map(|slot| Row::read(&store.slots, slot)).map(|row| row.height)
     }
 
     /// Rows that wait and may be deleted at a height, by height and then by number; 0 rows: a hundred.
@@ -142,7 +147,7 @@ impl DeletionQueue {
             backing_off: store
                 .map_or(0, |store| store.root.counts[BlobDeletionState::BackingOff as usize][store_type as usize]),
             dead: store.map_or(0, |store| store.root.counts[BlobDeletionState::Dead as usize][store_type as usize]),
-            oldest_due: store.and_then(|store| store.oldest(store_type)),
+            oldest_due: self.first_waiting(store_type),
         };
         let stores: Vec<_> = StoreType::ALL.map(of).into();
         let leases = store.into_iter().flat_map(|store| store.leases.all()).map(|lease| BlobLeaseStatus {
@@ -185,11 +190,6 @@ impl DeletionQueue {
 }
 
 impl Store {
-    fn oldest(&self, store_type: StoreType) -> Option<u32> {
-        let first = self.treap().first(&self.slots, self.root.waiting[store_type as usize])?;
-        Some(self.treap().key(&self.slots, first).0 as u32)
-    }
-
     fn listed(&self, row: &Row) -> Option<ListedBlobDeletion> {
         let until = match row.state {
             BlobDeletionState::Leased => self.leases.get(row.lease).map(|lease| lease.expires_at),

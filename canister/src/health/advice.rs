@@ -7,7 +7,8 @@ const CAP_ACTION: &str =
     "Raise max_stable_pages (set_config), or have less kept (set_prune_policy): new blobs take what pruned ones leave.";
 
 /// What to do where the limit of the transactions' data is near, or reached.
-const EXTERNAL_ACTION: &str = "Raise max_external_bytes of the UTXO settings (set_config), or keep transactions outside; records that are pruned give theirs back.";
+const EXTERNAL_ACTION: &str = "Raise max_external_bytes of the UTXO settings (set_config); records that are pruned give theirs back. Who keeps \
+     transactions outside from now on sets it to 0.";
 
 /// How bad it is, and what to do.
 pub fn advice(code: ProblemCode) -> (Severity, &'static str) {
@@ -94,7 +95,7 @@ pub fn advice(code: ProblemCode) -> (Severity, &'static str) {
         ),
         Code::UtxoPrunerOff => (
             Warning,
-            "Call set_pruner_settings with pruner_enabled = opt true, or give the job up with cancel_prune_job.",
+            "Call set_pruner_settings with pruner_enabled = opt true. cancel_prune_job gives the job up, and the next height makes another.",
         ),
         Code::BlobDeletionsWait => (
             Warning,
@@ -104,8 +105,8 @@ pub fn advice(code: ProblemCode) -> (Severity, &'static str) {
         Code::ExternalFull => (Critical, EXTERNAL_ACTION),
         Code::UploadStuck => (
             Warning,
-            "Have its producer go on with it, or abort it (abort_block is an operator's, too); or lower upload_expiry_secs (set_config), \
-             for the daemon to drop it.",
+            "Have its producer go on with it, or abort it (abort_block is an operator's, too); or lower upload_expiry_secs (set_config) for a \
+             while, for the daemon to drop it: other uploads whose calls come less often go, too.",
         ),
     }
 }

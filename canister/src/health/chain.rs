@@ -44,7 +44,8 @@ impl State {
         };
         let block = self.chain.upload_touched().filter(|touched| stays(touched) && !self.chain.is_aborting());
         let block = block.and_then(|touched| {
-            let number = self.chain.upload_progress().map_or(0, |open| open.number);
+            let open = self.chain.upload_progress();
+            let (number, missing) = open.map_or((0, 0), |open| (open.number, open.progress.missing));
             if is_long(touched) {
                 return Some(left(touched, &format!("the upload of block {number}")));
             }
@@ -52,13 +53,20 @@ impl State {
             let open = since.of(ProblemCode::UploadOpen)? / NS;
             let open = self.appended_at(since, now).map_or(open, |appended| appended.max(open));
             let message = format!(
-                "calls have kept the upload of block {number} open for {}, and no block came",
+                "calls have kept the upload of block {number} open for {}, and no block came: {missing} chunks are missing",
                 duration(now.saturating_sub(open))
             );
-            let action = Some("Call abort_block, as an operator, and see to the upload's producer.");
+            let action =
+                Some("Where its missing chunks (get_upload) become no fewer, call abort_block, as an operator, and see to its producer.");
             is_long(open).then(|| Finding { action, ..said(open, message) })
         });
         let transaction = || self.utxo.uploads.touched().filter(|touched| stays(touched) && is_long(*touched));
-        block.or_else(|| transaction().map(|touched| left(touched, "the upload of a transaction")))
+        block.or_else(|| {
+            let action = Some(
+                "Have its producer (utxo_list_uploads) go on, or call utxo_abort_transaction; or lower upload_expiry_secs (set_config) for a \
+                 while, for the daemon to drop it: other uploads whose calls come less often go, too.",
+            );
+            transaction().map(|touched| Finding { action, ..left(touched, "the upload of a transaction") })
+        })
     }
 }

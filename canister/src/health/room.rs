@@ -75,11 +75,13 @@ impl State {
         }
     }
 
-    /// What transactions keep in the BlobStore against its limit. Where nothing is kept the limit is what an operator wants, 0 as well.
+    /// What transactions keep in the BlobStore against its limit. Where nothing is kept the limit is what an operator wants; and who sets it to 0
+    /// wants no more there.
     pub(super) fn external(&self) -> Option<Finding> {
         let (kept, limit) = (self.blobs.kept_bytes(Owner::External), self.config.utxo.max_external_bytes);
         let left = limit.saturating_sub(kept);
-        let smallest = Class::all().next().map_or(0, |class| u64::from(class.size()));
+        let size = |class: Option<Class>| class.map_or(0, |class| u64::from(class.size()));
+        let (smallest, largest) = (size(Class::all().next()), size(Class::all().last()));
         let said = |code, what: &str| {
             finding(
                 code,
@@ -87,9 +89,9 @@ impl State {
             )
         };
         match left {
-            _ if kept == 0 => None,
+            _ if kept == 0 || limit == 0 => None,
             _ if left < smallest => Some(said(ProblemCode::ExternalFull, "more of them are refused")),
-            _ if left < limit / LEFT => {
+            _ if left < (limit / LEFT).max(largest.min(limit / 2)) => {
                 Some(said(ProblemCode::ExternalNearFull, "what needs more than is left is refused"))
             }
             _ => None,

@@ -144,6 +144,26 @@ impl Treap {
         }
     }
 
+    /// The slots by key, for who must not stop at damage: at most so many nodes are read, and none that is no slot.
+    pub fn walk(self, slots: &Slots, root: Root, mut nodes: usize) -> impl Iterator<Item = SlotId> {
+        let (mut above, mut next) = (Vec::new(), root);
+        std::iter::from_fn(move || {
+            while next != 0 {
+                if nodes == 0 || !slots.holds(next, u64::from(self.at + NODE)) {
+                    nodes = 0;
+                    return None;
+                }
+                nodes -= 1;
+                let node = self.node(slots, next);
+                above.push((next, node.right));
+                next = node.left;
+            }
+            let (slot, right) = above.pop()?;
+            next = right;
+            Some(slot)
+        })
+    }
+
     /// The slot with the next larger key.
     pub fn next(self, slots: &Slots, slot: SlotId) -> Option<SlotId> {
         let node = self.node(slots, slot);
@@ -238,7 +258,9 @@ mod tests {
                     model.insert(key, enter(&mut slots, &mut root, key));
                 }
                 let expected: Vec<_> = model.iter().map(|(key, slot)| (*key, *slot)).collect();
-                prop_assert_eq!(all(&slots, root), expected);
+                prop_assert_eq!(all(&slots, root), &expected[..]);
+                let walked: Vec<_> = TREAP.walk(&slots, root, model.len()).collect();
+                prop_assert_eq!(walked, model.values().copied().collect::<Vec<_>>());
                 for from in [(0, 0), (2, u64::from(which) % 100), (u64::MAX, u64::MAX)] {
                     let expected = model.range(from..).next().map(|(_, slot)| *slot);
                     prop_assert_eq!(TREAP.from(&slots, root, from), expected);
@@ -246,6 +268,24 @@ mod tests {
                 depth(&slots, root, 0);
             }
         }
+    }
+
+    #[test]
+    fn a_walk_ends_where_links_are_damaged_and_when_it_has_read_enough() {
+        let (mut slots, mut root) = (open(), 0);
+        let made: Vec<SlotId> = (0..50).map(|at| enter(&mut slots, &mut root, (at, at))).collect();
+        let freed = slots.allocate(4 + NODE).unwrap();
+        slots.free(freed);
+        let walk = |slots: &Slots, nodes| TREAP.walk(slots, root, nodes).collect::<Vec<_>>();
+        assert_eq!((walk(&slots, 50), walk(&slots, 0)), (made.clone(), vec![]));
+        assert!(made.starts_with(&walk(&slots, 49)));
+        for to in [made[0], root, 1, freed, u32::MAX] {
+            TREAP.set(&mut slots, made[0], LEFT, to);
+            assert_eq!(walk(&slots, 1_000), vec![0; 0], "to {to}");
+        }
+        TREAP.set(&mut slots, made[0], LEFT, 0);
+        TREAP.set(&mut slots, made[49], RIGHT, u32::MAX);
+        assert_eq!(walk(&slots, 1_000), made);
     }
 
     #[test]

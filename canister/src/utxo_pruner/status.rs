@@ -7,12 +7,14 @@ use crate::deletion::DeletionQueue;
 use crate::health::{Finding, finding, refusal, remedy};
 use crate::utxo_pruner::settings::Settings as _;
 use coppice_interface::{
-    ProblemCode, UtxoBlockAssemblyState, UtxoBlockedBy, UtxoError, UtxoJobEnd, UtxoPassedOver, UtxoPruneCounts,
-    UtxoPruneJob, UtxoPruneJobPage, UtxoPrunerStatus, UtxoSettings,
+    ProblemCode, UtxoBlockAssemblyState, UtxoBlockedBy, UtxoError, UtxoJobEnd, UtxoJobTrigger, UtxoPassedOver,
+    UtxoPruneCounts, UtxoPruneJob, UtxoPruneJobPage, UtxoPrunerStatus, UtxoSettings,
 };
 
 /// Seconds for which a job may wait for the block assembly before `health` calls it a problem: it stops for a reorg, or to be started anew.
 const ASSEMBLY_PATIENCE_SECS: u64 = 3_600;
+/// Seconds for which the pruner may be switched off while there is a job before `health` calls it a problem: somebody looks at something.
+const OFF_PATIENCE_SECS: u64 = 3_600;
 
 fn passed_over(at: &At) -> UtxoPassedOver {
     UtxoPassedOver { phase: at.phase, slot: at.cursor.slot, txid: at.cursor.txid.into() }
@@ -160,10 +162,17 @@ impl UtxoPruner {
                 let message = format!("{job} waits for the block assembly, of which nobody says that it runs");
                 found.push(finding(ProblemCode::UtxoPrunerWaits, message).lasting(ASSEMBLY_PATIENCE_SECS));
             }
-            if !stored.settings.pruner_enabled {
-                let message = format!("{job} is to be done, and pruner_enabled is off");
-                found.push(finding(ProblemCode::UtxoPrunerOff, message));
-            }
+        }
+        // An operator's own job is done, switched off or not.
+        let mut jobs = stored.running.iter().chain(&stored.pending);
+        if let Some(job) =
+            jobs.find(|job| job.trigger != UtxoJobTrigger::Manual).filter(|_| !stored.settings.pruner_enabled)
+        {
+            let message = format!(
+                "job {} for height {} of UTXO records is to be done, and pruner_enabled is off",
+                job.id, job.height
+            );
+            found.push(finding(ProblemCode::UtxoPrunerOff, message).lasting(OFF_PATIENCE_SECS));
         }
         let retention = utxo.block_height_retention;
         if retention > 0 && stored.settings.unmined_cutoff(utxo, u32::MAX) <= u32::MAX - retention {

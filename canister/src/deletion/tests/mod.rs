@@ -136,9 +136,38 @@ fn a_row_of_another_version_is_none() {
         region.write(at + byte, &[wrong]);
         assert_eq!((queue.pending(1, 0).len(), complete(&mut queue, &[1], &[], 9).removed), (0, 0), "byte {byte}");
         assert_eq!(queue.acquire(worker(1), &want(0), NOW).unwrap().map_or(0, |lease| lease.rows.len()), 0);
+        assert_eq!(queue.first_waiting(StoreType::Tx), None);
         region.write(at + byte, &right);
     }
+    assert_eq!(queue.first_waiting(StoreType::Tx), Some(0));
     assert_eq!((queue.pending(1, 0).len(), complete(&mut queue, &[1], &[], 9).removed), (1, 1));
+}
+
+/// A tick looks at it: damage there must not stop all else.
+#[test]
+fn what_waits_first_is_told_or_not_whatever_is_damaged() {
+    let mut queue = fresh();
+    fill(&mut queue, 300);
+    assert_eq!(queue.first_waiting(StoreType::Tx), Some(0));
+    let region = memory::region(memory::DELETIONS);
+    let rows: Vec<u64> = (4_096..region.size())
+        .step_by(8)
+        .filter(|at| region.read::<4>(*at) == [3, 2, BlobDeletionState::Waiting as u8, 0])
+        .collect();
+    assert_eq!(rows.len(), 300);
+    // Those that cannot be decoded are passed over, for a while.
+    for (lost, first) in [(1, Some(1)), (100, Some(100)), (300, None)] {
+        rows[..lost].iter().for_each(|row| region.write(row + 1, &[9]));
+        assert_eq!(queue.first_waiting(StoreType::Tx), first, "{lost}");
+    }
+    rows.iter().for_each(|row| region.write(row + 1, &[2]));
+    // Links of the first that lead to itself, and nowhere.
+    let first = rows.iter().find(|row| region.read(**row + 24) == 0_u32.to_le_bytes()).unwrap();
+    for link in [(first / 64) as u32, u32::MAX] {
+        region.write(first + 44, &link.to_le_bytes());
+        assert_eq!(queue.first_waiting(StoreType::Tx), None);
+        assert_eq!(queue.status().stores[StoreType::Tx as usize].oldest_due, None);
+    }
 }
 
 #[test]

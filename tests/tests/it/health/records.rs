@@ -71,7 +71,15 @@ fn a_pruner_that_is_switched_off_with_a_job_to_do() {
     coppice.pass(600);
     assert_eq!(health(coppice).problems, [], "there is nothing to do");
     let job = World::scheduled(world.persisted(20));
-    let raised = || raised(coppice, ProblemCode::UtxoPrunerOff, Severity::Warning, "height 20 is to be done");
+    let raised = || {
+        let says = format!("job {} for height 20 of UTXO records is to be done", job.id);
+        raised(coppice, ProblemCode::UtxoPrunerOff, Severity::Warning, &says)
+    };
+    // Somebody looks at something.
+    coppice.pass(600);
+    coppice.pass(HOUR - 120);
+    assert_eq!(health(coppice).problems, []);
+    coppice.pass(600);
     assert!(raised().action.contains("pruner_enabled"));
     coppice.upgrade();
     coppice.pass(600);
@@ -88,8 +96,9 @@ fn a_pruner_that_is_switched_off_with_a_job_to_do() {
     let job = World::scheduled(world.persisted(21));
     world.ticks(1);
     switch(false);
+    (0..8).for_each(|_| coppice.pass(600));
     let problem = found(coppice, ProblemCode::UtxoPrunerOff).unwrap();
-    assert!(problem.message.contains(&format!("job {} for height 21 is to be done", job.id)), "{problem:?}");
+    assert!(problem.message.contains(&format!("job {} for height 21 of", job.id)), "{problem:?}");
     // What is off may also wait.
     world.assembly(NotRunning);
     (0..8).for_each(|_| coppice.pass(600));
@@ -97,6 +106,13 @@ fn a_pruner_that_is_switched_off_with_a_job_to_do() {
     assert_eq!(codes(health(coppice)), [ProblemCode::UtxoPrunerWaits, ProblemCode::UtxoPrunerOff]);
     coppice.operator().cancel_prune_job(job.id).told().unwrap();
     assert_eq!(health(coppice).problems, []);
+    // Who drives it by hand has it switched off on purpose.
+    world.assembly(Running);
+    coppice.operator().prune_utxos(22).told().unwrap();
+    world.assembly(NotRunning);
+    (0..5).for_each(|_| coppice.pass(600));
+    cleared(coppice, ProblemCode::UtxoPrunerOff);
+    assert!(world.status().pending.is_some() || world.status().running.is_some());
 }
 
 #[test]
@@ -113,14 +129,16 @@ fn transactions_fill_what_they_may_of_the_blob_store() {
         limit(bytes);
         assert_eq!(health(coppice).problems, [], "{bytes}");
     }
-    // A twentieth is two blobs: 38 leave as much, 39 less, 40 nothing.
+    // Of a small limit half is to be left: 20 leave as much, 21 less, 40 nothing.
     limit(40 * BLOB);
     let txs: Vec<Tx> = (0..40).map(|salt| Tx::orphan(salt, 1)).collect();
     let near = || found(coppice, ProblemCode::ExternalNearFull).is_some();
     let full = || found(coppice, ProblemCode::ExternalFull).is_some();
-    world.done(10, &txs[..38]);
+    world.done(10, &txs[..20]);
     assert!(!near() && !full());
-    world.done(10, &txs[38..39]);
+    world.done(10, &txs[20..21]);
+    assert!(near());
+    world.done(10, &txs[21..39]);
     raised(coppice, ProblemCode::ExternalNearFull, Severity::Warning, "2555904 of max_external_bytes = 2621440 bytes");
     assert!(!full());
     world.done(10, &txs[39..]);
@@ -134,12 +152,13 @@ fn transactions_fill_what_they_may_of_the_blob_store() {
     assert!(full());
     // The limits at which each begins, and ends.
     for (bytes, is_near, is_full) in [
-        (0, false, true),
+        (0, false, false),
+        (1, false, true),
         (40 * BLOB - 1, false, true),
         (41 * BLOB - 1, false, true),
         (41 * BLOB, true, false),
-        (40 * BLOB * 20 / 19 - 20, true, false),
-        (40 * BLOB * 20 / 19, false, false),
+        (80 * BLOB - 2, true, false),
+        (80 * BLOB, false, false),
         (u64::MAX, false, false),
     ] {
         limit(bytes);

@@ -66,7 +66,8 @@ fn the_upload_of_a_transaction_that_is_left_and_kept_open() {
     coppice.pass(30);
     let raised = || {
         let says = "the upload of a transaction for 1 h, and upload_expiry_secs = 2592000 keeps it open";
-        raised(&coppice, ProblemCode::UploadStuck, Severity::Warning, says)
+        let problem = raised(&coppice, ProblemCode::UploadStuck, Severity::Warning, says);
+        assert!(problem.action.contains("utxo_abort_transaction"), "{problem:?}");
     };
     raised();
     coppice.upgrade();
@@ -113,7 +114,7 @@ fn the_upload_of_a_block_that_calls_keep_open() {
     cleared(&coppice, ProblemCode::UploadStuck);
     coppice.upgrade();
     touch(3);
-    let says = "calls have kept the upload of block 9 open for 1 h";
+    let says = "calls have kept the upload of block 9 open for 1 h 3 min, and no block came: 6 chunks are missing";
     let problem = raised(&coppice, ProblemCode::UploadStuck, Severity::Warning, says);
     assert!(problem.action.contains("abort_block") && !problem.action.contains("upload_expiry_secs"), "{problem:?}");
     assert!(coppice.operator().abort_block(9).told().unwrap());
