@@ -8,14 +8,15 @@
 //!
 //! What waits is on the heap, and an upgrade forgets it: a real sequencer keeps it in stable memory.
 
+mod block;
+
+use block::{LENGTH, Sealed, seal, split};
 use candid::{CandidType, Principal};
 use coppice_client::{Client, Error, InterCanister, Refusal, Retry};
-use coppice_interface::segments::encode_index;
-use coppice_interface::{AppendBlock, AppendError, BlockHash, HeldBy, ReadError, UploadError};
+use coppice_interface::{AppendError, HeldBy, ReadError, UploadError};
 use ic_cdk::{init, post_upgrade, query, update};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use sha2::{Digest, Sha256};
 use std::cell::RefCell;
 
 /// Transactions that wait at most.
@@ -24,8 +25,6 @@ const MAX_WAITING: usize = 1_000;
 const MAX_TRANSACTION: usize = 10_000;
 /// Bytes of a block's body at most: with its index it fits in one message, and its transactions in one reply.
 const MAX_BODY: usize = 1_850_000;
-/// Bytes of a length in a body.
-const LENGTH: usize = 4;
 
 /// What became of a block.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
@@ -49,13 +48,6 @@ struct Sequencer {
     waiting: Vec<ByteBuf>,
     sealed: Option<Sealed>,
     producing: bool,
-}
-
-/// A block that Coppice may have or not.
-#[derive(Clone)]
-struct Sealed {
-    block: AppendBlock,
-    transactions: usize,
 }
 
 thread_local! {
@@ -159,46 +151,11 @@ fn controller() -> Result<(), String> {
     allowed.then_some(()).ok_or_else(|| "only a controller may do this".into())
 }
 
-/// A block of transactions behind a parent, each behind its length in the body, and found by its SHA-256; none of no transactions.
-fn seal((number, parent_hash): (u64, BlockHash), transactions: &[ByteBuf]) -> Option<Sealed> {
-    let mut body = Vec::new();
-    for transaction in transactions {
-        body.extend((transaction.len() as u32).to_le_bytes());
-        body.extend_from_slice(transaction);
-    }
-    let ids = transactions.iter().map(|transaction| Sha256::digest(transaction.as_slice()).into());
-    let index = encode_index(ids, [].into_iter()).expect("there are few");
-    let block = AppendBlock {
-        number: number + 1,
-        parent_hash,
-        timestamp: ic_cdk::api::time() / 1_000_000_000,
-        body: ByteBuf::from(body),
-        index: ByteBuf::from(index),
-        ..AppendBlock::default()
-    };
-    let mut block = block.sealed();
-    let hash = Sha256::new_with_prefix(&block.parent_hash).chain_update(&block.sha256.body).finalize();
-    block.hash = <[u8; 32]>::from(hash).into();
-    (!transactions.is_empty()).then_some(Sealed { block, transactions: transactions.len() })
-}
-
 /// The transactions of a block, read back from Coppice; of a pruned one its reason.
 #[update]
 async fn transactions(number: u64) -> Result<Vec<ByteBuf>, String> {
     let (_, [body, ..]) = coppice().whole_block(number).await.map_err(|error| format!("{error:?}"))?;
     split(&body).ok_or_else(|| format!("block {number} was made by somebody else"))
-}
-
-/// The transactions of a body.
-fn split(mut body: &[u8]) -> Option<Vec<ByteBuf>> {
-    let mut transactions = Vec::new();
-    while !body.is_empty() {
-        let (length, rest) = body.split_first_chunk::<LENGTH>()?;
-        let (transaction, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-        transactions.push(ByteBuf::from(transaction));
-        body = rest;
-    }
-    Some(transactions)
 }
 
 /// How many transactions wait, those of a sealed block among them, and the number of that block.
