@@ -38,24 +38,13 @@ impl Stop {
     /// When signals cannot be listened to.
     pub fn on_signals(note: &'static str) -> Result<Self> {
         let stop = Self::default();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let set = stop.clone();
-        // Both are listened to before anything else is done.
-        let mut signals = {
-            let _inside = runtime.enter();
-            Signals::new().context("cannot listen to signals")?
-        };
-        std::thread::Builder::new()
-            .name("signals".into())
-            .spawn(move || {
-                runtime.block_on(signals.next());
-                set.set();
-                // Who does not read stderr any more does not keep the second signal from ending it.
-                drop(writeln!(std::io::stderr(), "{note}"));
-                runtime.block_on(signals.next());
-                std::process::exit(INTERRUPTED.into());
-            })
-            .context("cannot listen to signals")?;
+        exit_on_signals(move |wait| {
+            wait();
+            set.set();
+            // Who does not read stderr any more does not keep the second signal from ending it.
+            drop(writeln!(std::io::stderr(), "{note}"));
+        })?;
         Ok(stop)
     }
 
@@ -85,6 +74,30 @@ impl Stop {
         let guard = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.0.1.wait_timeout_while(guard, time, |set| set.is_none()));
     }
+}
+
+/// Has Ctrl-C and SIGTERM end the process with [`INTERRUPTED`], also where whoever started it ignores them, as a shell does for what runs in
+/// the background. What is to happen `before` may wait for signals of its own.
+///
+/// # Errors
+/// When signals cannot be listened to.
+pub fn exit_on_signals(before: impl FnOnce(&mut dyn FnMut()) + Send + 'static) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Both are listened to before anything else is done.
+    let mut signals = {
+        let _inside = runtime.enter();
+        Signals::new().context("cannot listen to signals")?
+    };
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            let mut wait = || runtime.block_on(signals.next());
+            before(&mut wait);
+            wait();
+            std::process::exit(INTERRUPTED.into());
+        })
+        .context("cannot listen to signals")?;
+    Ok(())
 }
 
 /// SIGINT and SIGTERM.

@@ -11,6 +11,7 @@ pub use demonstration::Demonstration;
 pub use gateway::Gateway;
 
 use crate::args::ServeArgs;
+use crate::stop::exit_on_signals;
 use crate::wasm;
 use anyhow::{Context, Result};
 use std::time::{Duration, Instant};
@@ -18,11 +19,12 @@ use std::time::{Duration, Instant};
 /// Simulated time that has passed when the page is first shown: a day, so that its plots are full.
 const BEFORE: u64 = 86_400;
 
-/// Serves until the process is ended.
+/// Serves until the process is ended by Ctrl-C or SIGTERM.
 ///
 /// # Errors
 /// When the port is taken, the network cannot be reached, or the demonstration's canister refuses something.
 pub fn command(args: &ServeArgs) -> Result<()> {
+    exit_on_signals(|_| {})?;
     if let Some(client) = args.network.connect()? {
         let gateway = Gateway::bind(args.port)?;
         say(&format!("{}/", gateway.url()), args.host.json);
