@@ -40,7 +40,7 @@ pub struct Log {
 enum Shown {
     /// Not at all.
     Never,
-    /// By a bar.
+    /// By a bar, which clears its line at its end.
     Bar(ProgressBar),
     /// By a line again and again.
     Lines(Reporter),
@@ -90,14 +90,6 @@ impl Log {
                 bar.set_message(failures(figures));
             }
             Shown::Lines(reporter) => reporter.set((figures.clone(), waiting)),
-        }
-    }
-}
-
-impl Drop for Log {
-    fn drop(&mut self) {
-        if let Shown::Bar(bar) = &self.shown {
-            bar.finish_and_clear();
         }
     }
 }

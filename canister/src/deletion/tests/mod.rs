@@ -143,6 +143,24 @@ fn a_row_of_another_version_is_none() {
     assert_eq!((queue.pending(1, 0).len(), complete(&mut queue, &[1], &[], 9).removed), (1, 1));
 }
 
+#[test]
+fn a_worker_was_there_for_the_stores_of_which_it_has_or_had_rows() {
+    let mut queue = fresh();
+    assert_eq!(queue.taken(), [false; 6], "there is no queue");
+    fill(&mut queue, 2);
+    let only_tx = std::array::from_fn(|at| at == StoreType::Tx as usize);
+    assert_eq!(queue.taken(), [false; 6]);
+    let lease = acquire(&mut queue, 1, 1, NOW);
+    assert_eq!(queue.taken(), only_tx);
+    queue.forget_taken();
+    assert_eq!(queue.taken(), only_tx, "the lease lives");
+    let id = lease.rows[0].id;
+    queue.complete_batch(worker(1), &batch(&lease.token, &[id], &[], 9), (NOW, 0), &mut gone()).unwrap();
+    assert_eq!(queue.taken(), only_tx, "a row was dealt with");
+    queue.forget_taken();
+    assert_eq!(queue.taken(), [false; 6]);
+}
+
 /// A tick looks at it: damage there must not stop all else.
 #[test]
 fn what_waits_first_is_told_or_not_whatever_is_damaged() {
