@@ -181,6 +181,11 @@ mod tests {
         assert!(read(&mut stream).starts_with("HTTP/1.1 500"));
         write!(stream, "POST / HTTP/1.1\r\nHost: here\r\nContent-Length: {}\r\n\r\n", MAX_BODY + 1).unwrap();
         assert!(read(&mut stream).starts_with("HTTP/1.1 413"));
+        // Who has hung up meanwhile is not asked for.
+        let (answer, answered) = oneshot::channel();
+        drop(answered);
+        let asked = axum::http::Request::new(Bytes::new());
+        server.wake.send(Some(Request { asked, answer })).unwrap();
         server.unblock();
         assert!(server.recv().is_none());
         assert!(Server::bind(server.address.port()).is_err(), "it is taken");

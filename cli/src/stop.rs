@@ -39,8 +39,11 @@ impl Stop {
     pub fn on_signals(note: &'static str) -> Result<Self> {
         let stop = Self::default();
         let set = stop.clone();
-        exit_on_signals(move |wait| {
-            wait();
+        let mut is_first = true;
+        at_each_signal(move || {
+            if !std::mem::take(&mut is_first) {
+                std::process::exit(INTERRUPTED.into());
+            }
             set.set();
             // Who does not read stderr any more does not keep the second signal from ending it.
             drop(writeln!(std::io::stderr(), "{note}"));
@@ -77,26 +80,28 @@ impl Stop {
 }
 
 /// Has Ctrl-C and SIGTERM end the process with [`INTERRUPTED`], also where whoever started it ignores them, as a shell does for what runs in
-/// the background. What is to happen `before` may wait for signals of its own.
+/// the background.
 ///
 /// # Errors
 /// When signals cannot be listened to.
-pub fn exit_on_signals(before: impl FnOnce(&mut dyn FnMut()) + Send + 'static) -> Result<()> {
+pub fn exit_on_signals() -> Result<()> {
+    at_each_signal(|| std::process::exit(INTERRUPTED.into()))
+}
+
+/// Does something at each Ctrl-C and SIGTERM, on a thread of its own; they are listened to when this returns.
+fn at_each_signal(mut does: impl FnMut() + Send + 'static) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // Both are listened to before anything else is done.
     let mut signals = {
         let _inside = runtime.enter();
         Signals::new().context("cannot listen to signals")?
     };
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || {
-            let mut wait = || runtime.block_on(signals.next());
-            before(&mut wait);
-            wait();
-            std::process::exit(INTERRUPTED.into());
-        })
-        .context("cannot listen to signals")?;
+    let listen = move || {
+        loop {
+            runtime.block_on(signals.next());
+            does();
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(listen).context("cannot listen to signals")?;
     Ok(())
 }
 

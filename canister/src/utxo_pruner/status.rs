@@ -156,17 +156,19 @@ impl UtxoPruner {
             );
             found.push(finding(ProblemCode::PrunerTrapped, message));
         }
-        if let Some(job) = stored.running.as_ref().or(stored.pending.as_ref()) {
-            let job = format!("UTXO records are not pruned: job {} for height {}", job.id, job.height);
-            if !stored.assembly_running {
-                let message = format!("{job} waits for the block assembly, of which nobody says that it runs");
-                found.push(finding(ProblemCode::UtxoPrunerWaits, message).lasting(ASSEMBLY_PATIENCE_SECS));
-            }
+        let mut jobs = stored.running.iter().chain(&stored.pending);
+        if let Some(job) = jobs.clone().next()
+            && !stored.assembly_running
+        {
+            let message = format!(
+                "UTXO records are not pruned: job {} for height {} waits for the block assembly, of which nobody says that it runs",
+                job.id, job.height
+            );
+            found.push(finding(ProblemCode::UtxoPrunerWaits, message).lasting(ASSEMBLY_PATIENCE_SECS));
         }
         // An operator's own job is done, switched off or not.
-        let mut jobs = stored.running.iter().chain(&stored.pending);
-        if let Some(job) =
-            jobs.find(|job| job.trigger != UtxoJobTrigger::Manual).filter(|_| !stored.settings.pruner_enabled)
+        if !stored.settings.pruner_enabled
+            && let Some(job) = jobs.find(|job| job.trigger != UtxoJobTrigger::Manual)
         {
             let message = format!(
                 "job {} for height {} of UTXO records is to be done, and pruner_enabled is off",

@@ -24,7 +24,7 @@ const BEFORE: u64 = 86_400;
 /// # Errors
 /// When the port is taken, the network cannot be reached, or the demonstration's canister refuses something.
 pub fn command(args: &ServeArgs) -> Result<()> {
-    exit_on_signals(|_| {})?;
+    exit_on_signals()?;
     if let Some(client) = args.network.connect()? {
         let gateway = Gateway::bind(args.port)?;
         say(&format!("{}/", gateway.url()), args.host.json);

@@ -104,33 +104,21 @@ fn a_store_that_is_read_only_costs_no_blob_a_try_and_is_waited_for() {
 }
 
 #[test]
-fn a_store_that_becomes_read_only_behind_a_few_costs_none_a_try_however_few_are_left() {
-    let world = World { chunk: 1, parallel: 1, ..World::new(12) };
-    world.mood(Mood::ReadOnlyAfter(8));
-    let (ended, figures) = thread::scope(|scope| {
-        let running = scope.spawn(|| world.run(options(Until::Empty)));
-        wait_for(|| world.queue.state().acquired >= 8);
-        assert_eq!((world.rows(), world.failures()), (4, 0));
-        world.mood(Mood::Willing);
-        running.join().unwrap()
-    });
-    ended.unwrap();
-    assert_eq!((figures.deleted, figures.failed, world.blobs()), (12, 0, 0), "{figures:?}");
-}
-
-#[test]
-fn a_store_that_becomes_read_only_while_it_works_costs_no_blob_a_try() {
-    let world = World { chunk: 1, parallel: 1, ..World::new(50) };
-    world.mood(Mood::ReadOnlyAfter(10));
-    let (ended, figures) = thread::scope(|scope| {
-        let running = scope.spawn(|| world.run(options(Until::Empty)));
-        wait_for(|| world.queue.state().acquired >= 6);
-        assert_eq!((world.rows(), world.failures()), (40, 0));
-        world.mood(Mood::Willing);
-        running.join().unwrap()
-    });
-    ended.unwrap();
-    assert_eq!((figures.deleted, figures.dead, figures.undone, world.blobs()), (50, 0, 0, 0), "{figures:?}");
+fn a_store_that_becomes_read_only_while_it_works_costs_no_blob_a_try_however_few_are_left() {
+    for (blobs, goes, leases) in [(12_u32, 8, 8), (50, 10, 6)] {
+        let world = World { chunk: 1, parallel: 1, ..World::new(blobs.into()) };
+        world.mood(Mood::ReadOnlyAfter(goes));
+        let (ended, figures) = thread::scope(|scope| {
+            let running = scope.spawn(|| world.run(options(Until::Empty)));
+            wait_for(|| world.queue.state().acquired >= leases);
+            assert_eq!((world.rows(), world.failures()), ((blobs - goes) as usize, 0));
+            world.mood(Mood::Willing);
+            running.join().unwrap()
+        });
+        ended.unwrap();
+        let found = (figures.deleted, figures.failed, figures.dead, figures.undone, world.blobs());
+        assert_eq!(found, (blobs.into(), 0, 0, 0, 0), "{figures:?}");
+    }
 }
 
 #[test]
