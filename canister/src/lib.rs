@@ -40,7 +40,7 @@ pub mod wire;
 #[cfg(feature = "bench")]
 pub mod bench;
 
-use access::{admin, auditor, exporter, operator, producer, remover, reverter, uploader};
+use access::{admin, auditor, exporter, operator, producer, registrar, reverter, uploader};
 use candid::candid_method;
 use config::Settings as _;
 use coppice_interface::*;
@@ -223,20 +223,20 @@ fn get_block_storage(number: u64) -> Result<BlockStorage, ReadError> {
     read(|state| state.chain.storage(number))
 }
 
-/// Registers an exporter and gives it the role `Exporter`; an operator's. Nothing is pruned from then on that it has
-/// not acknowledged. There are 100 exporters at most. Registering the same name with the same principal again changes
-/// nothing.
+/// Registers an exporter and gives it the role `Exporter`; an operator's or an admin's. Nothing is pruned from then on that
+/// the exporter has not acknowledged. There are 100 exporters at most. Registering the same name with the same principal
+/// again changes nothing. Under a name whose key was revoked only an admin registers a principal, which goes on at the
+/// name's bound.
 #[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(guard = "registrar", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn register_exporter(exporter: Exporter) -> Result<(), ExporterError> {
     mutate(|state| state.register_exporter(&exporter))
 }
 
-/// Takes an exporter and its role out; an operator's, but an admin's where more blocks could be pruned without it: of
-/// the last exporter, which takes `drop_guard` as well, and of one that is further behind than all others. A second
-/// call answers `Unknown`.
+/// Takes an exporter and its role out; an admin's. The last exporter takes `drop_guard` as well. A second call answers
+/// `Unknown`.
 #[candid_method(update)]
-#[update(guard = "remover", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(guard = "admin", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn remove_exporter(which: RemoveExporter) -> Result<(), ExporterError> {
     daemon::arm_work();
     mutate(|state| state.remove_exporter(&which))
@@ -348,10 +348,11 @@ fn grant_role(grant: Grant) -> Result<(), RoleError> {
     mutate(|state| state.grant_role(grant))
 }
 
-/// Takes a role back, and says whether it was granted; an admin's. A repeated call answers `false`.
+/// Takes a role back, and says whether it was granted; an admin's. The name and the bound of a registered exporter stay,
+/// without a key, and hold pruning. A repeated call answers `false`.
 #[candid_method(update)]
 #[update(guard = "admin", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
-fn revoke_role(grant: Grant) -> Result<bool, RoleError> {
+fn revoke_role(grant: Grant) -> bool {
     mutate(|state| state.revoke_role(&grant))
 }
 

@@ -74,7 +74,7 @@ fn where_the_demonstration_fails_serving_ends_and_says_why() {
     let mut demonstration = demonstration();
     let canister = demonstration.client();
     let producer = Grant { principal: canister.transport().principal(Role::Producer), role: Role::Producer };
-    canister.revoke_role(&producer).done().unwrap();
+    assert!(canister.revoke_role(&producer).done().unwrap());
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         tell.send(coppice::serve::show(&bind(), &mut demonstration, Duration::ZERO)).unwrap();

@@ -123,7 +123,7 @@ impl Refusal for ExporterError {
             | Self::TooMany { .. }
             | Self::Unknown
             | Self::LastExporter
-            | Self::AdminOnly => Never,
+            | Self::Keyless => Never,
         }
     }
 }
@@ -147,7 +147,7 @@ impl Refusal for ConfigError {
 impl Refusal for RoleError {
     fn retry(&self) -> Retry {
         match self {
-            Self::Anonymous | Self::TooMany { .. } | Self::Exports { .. } | Self::RegisterExporter { .. } => Never,
+            Self::Anonymous | Self::TooMany { .. } | Self::RegisterExporter { .. } => Never,
         }
     }
 }

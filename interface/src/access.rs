@@ -41,9 +41,9 @@ const BLOB_WORKER: Required = Required::Role(BLOB_WORKERS);
 /// Who sees to pruning, exporters and the queue.
 pub const OPERATORS: &[Role] = &[Role::Operator];
 const OPERATOR: Required = Required::Role(OPERATORS);
-/// An admin may take the last exporter out.
-pub const REMOVERS: &[Role] = &[Role::Operator, Role::Admin];
-const REMOVER: Required = Required::Role(REMOVERS);
+/// Callers that register an exporter. Only an admin gives a key to an exporter that has lost its own.
+pub const REGISTRARS: &[Role] = &[Role::Operator, Role::Admin];
+const REGISTRAR: Required = Required::Role(REGISTRARS);
 /// Who changes settings and roles, and may empty the chain.
 pub const ADMINS: &[Role] = &[Role::Admin];
 const ADMIN: Required = Required::Role(ADMINS);
@@ -69,8 +69,8 @@ pub const TABLE: &[(&str, Required)] = &[
     ("find_by_index_key", ANYBODY),
     ("get_block_storage", ANYBODY),
     ("get_upload", ANYBODY),
-    ("register_exporter", OPERATOR),
-    ("remove_exporter", REMOVER),
+    ("register_exporter", REGISTRAR),
+    ("remove_exporter", ADMIN),
     ("export_blocks", ANYBODY),
     ("ack_exported", EXPORTER),
     ("get_export_status", ANYBODY),

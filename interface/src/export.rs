@@ -114,8 +114,7 @@ pub struct Exporter {
 pub struct RemoveExporter {
     /// The exporter's name.
     pub name: String,
-    /// True where the last exporter is to go, after which nothing guards what was not exported. Only an admin may take the
-    /// last one out.
+    /// True where the last exporter is to go, after which nothing guards what was not exported.
     pub drop_guard: bool,
 }
 
@@ -148,9 +147,8 @@ pub enum ExporterError {
     Unknown,
     /// The exporter is the last one: say `drop_guard = true`.
     LastExporter,
-    /// Without the exporter more blocks could be pruned, as it is the last one or further behind than all others: only
-    /// an admin may take it out.
-    AdminOnly,
+    /// The name is that of an exporter whose key was revoked: an admin registers a principal under it, or removes it.
+    Keyless,
 }
 
 /// Why an acknowledgement was refused. Nothing has changed.
@@ -180,8 +178,9 @@ pub enum AckError {
 pub struct ExporterStatus {
     /// The exporter's name.
     pub name: String,
-    /// The principal that acknowledges.
-    pub principal: Principal,
+    /// The principal that acknowledges; none since an admin revoked its role. The exporter then holds pruning at its bound
+    /// until an admin registers a principal under its name, which goes on at that bound, or removes the exporter.
+    pub principal: Option<Principal>,
     /// The number below which the exporter has acknowledged all blocks.
     pub exported_before_block: u64,
     /// The number of kept blocks that the exporter has not acknowledged.

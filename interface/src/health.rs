@@ -66,11 +66,13 @@ pub enum ProblemCode {
     ExternalFull,
     /// An upload is kept open for longer than an hour: by `upload_expiry_secs` where it was left alone, or, of a block, by calls.
     UploadStuck,
+    /// An exporter has no key since an admin revoked its role, and holds pruning back.
+    ExporterKeyless,
 }
 
 impl ProblemCode {
     /// All of them, in their order.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::TimerOverdue,
         Self::PruneBehind,
         Self::PruningOff,
@@ -101,6 +103,7 @@ impl ProblemCode {
         Self::ExternalNearFull,
         Self::ExternalFull,
         Self::UploadStuck,
+        Self::ExporterKeyless,
     ];
 }
 

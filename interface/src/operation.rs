@@ -196,7 +196,7 @@ pub struct Grant {
     pub role: Role,
 }
 
-/// Why a role was not granted or revoked. Nothing has changed.
+/// Why a role was not granted. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum RoleError {
     /// The anonymous principal has no roles: anyone can be it.
@@ -205,12 +205,6 @@ pub enum RoleError {
     TooMany {
         /// The most grants that there may be.
         limit: u64,
-    },
-    /// The principal is registered as an exporter, which would hold pruning back and could not acknowledge any more:
-    /// `remove_exporter` takes the role with it.
-    Exports {
-        /// The name under which the principal exports.
-        name: String,
     },
     /// The role `Exporter` alone acknowledges nothing: an operator's `register_exporter` grants it.
     RegisterExporter {

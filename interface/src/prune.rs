@@ -119,6 +119,8 @@ pub enum PruneError {
 pub enum HeldBy {
     /// An exporter, by its name, has not acknowledged what comes next.
     Exporter(String),
+    /// An exporter, by its name, has no key since an admin revoked its role, and has not acknowledged what comes next.
+    KeylessExporter(String),
     /// `require_export` is set and no exporter is registered.
     NoExporter,
     /// Nothing holds pruning back: the daemon has not come round yet.

@@ -42,9 +42,15 @@ pub struct Guard {
     pub held_by: HeldBy,
 }
 
+/// Whether an exporter holds pruning back, or that there is none.
+pub fn is_of_exporters(held_by: &HeldBy) -> bool {
+    matches!(held_by, HeldBy::Exporter(_) | HeldBy::KeylessExporter(_) | HeldBy::NoExporter)
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
-    principal: Principal,
+    /// None: the key was revoked. The name and its bound stay, and hold pruning.
+    principal: Option<Principal>,
     /// Blocks below this number were acknowledged.
     bound: u64,
     acknowledged_at: Option<u64>,
@@ -74,28 +80,40 @@ impl Exporters {
     }
 
     /// Registers an exporter, whose bound is `pruned_before_block`: nothing more is pruned until it acknowledges. The same
-    /// one again changes nothing.
+    /// one again changes nothing. Where `may_bind`, a name whose key was revoked gets this one, and goes on at its bound.
     ///
     /// # Errors
     /// [`ExporterError`], and nothing has changed.
-    pub fn register(&mut self, exporter: &Exporter, pruned_before_block: u64) -> Result<(), ExporterError> {
+    pub fn register(
+        &mut self,
+        exporter: &Exporter,
+        pruned_before_block: u64,
+        may_bind: bool,
+    ) -> Result<(), ExporterError> {
         let Exporter { name, principal } = exporter;
         check_name(name)?;
         if *principal == Principal::anonymous() {
             return Err(ExporterError::Anonymous);
         }
-        if let Some(known) = self.by_name.get(name) {
-            let same = known.principal == *principal;
-            return if same { Ok(()) } else { Err(ExporterError::NameTaken { principal: known.principal }) };
+        match self.by_name.get(name).map(|known| known.principal) {
+            Some(Some(known)) if known == *principal => return Ok(()),
+            Some(Some(principal)) => return Err(ExporterError::NameTaken { principal }),
+            Some(None) if !may_bind => return Err(ExporterError::Keyless),
+            Some(None) | None => {}
         }
         if let Some(name) = self.name_of(*principal) {
             return Err(ExporterError::PrincipalTaken { name: name.into() });
+        }
+        if let Some(keyless) = self.by_name.get_mut(name) {
+            keyless.principal = Some(*principal);
+            self.save();
+            return Ok(());
         }
         if self.by_name.len() >= MAX_EXPORTERS {
             return Err(ExporterError::TooMany { limit: MAX_EXPORTERS as u64 });
         }
         let entry = Entry {
-            principal: *principal,
+            principal: Some(*principal),
             bound: pruned_before_block,
             acknowledged_at: None,
             registered_at: runtime::time_ns(),
@@ -107,30 +125,39 @@ impl Exporters {
 
     /// The name under which a principal exports.
     pub fn name_of(&self, principal: Principal) -> Option<&str> {
-        let (name, _) = self.by_name.iter().find(|(_, entry)| entry.principal == principal)?;
+        let (name, _) = self.by_name.iter().find(|(_, entry)| entry.principal == Some(principal))?;
         Some(name)
     }
 
-    /// The principal of an exporter, and its bound.
-    pub fn bound_of(&self, name: &str) -> Option<(Principal, u64)> {
+    /// The principal of an exporter, none where its key was revoked, and its bound.
+    pub fn bound_of(&self, name: &str) -> Option<(Option<Principal>, u64)> {
         self.by_name.get(name).map(|entry| (entry.principal, entry.bound))
     }
 
-    /// Takes an exporter out, and answers its principal. What only it held back may then be pruned.
+    /// The names of the exporters whose key was revoked, and their bounds.
+    pub fn keyless(&self) -> impl Iterator<Item = (&str, u64)> {
+        let keyless = self.by_name.iter().filter(|(_, entry)| entry.principal.is_none());
+        keyless.map(|(name, entry)| (name.as_str(), entry.bound))
+    }
+
+    /// Takes the key from the exporter that has this one, if one has. Its name and its bound stay: a thief's key acknowledges nothing
+    /// more, and nothing is pruned in its name.
+    pub fn revoke(&mut self, principal: Principal) {
+        let exporter = self.by_name.values_mut().find(|entry| entry.principal == Some(principal));
+        if let Some(exporter) = exporter {
+            exporter.principal = None;
+            self.save();
+        }
+    }
+
+    /// Takes an exporter out, and answers its principal. Blocks that only this exporter held back may then be pruned.
     ///
     /// # Errors
-    /// `Unknown`; of the last one `LastExporter` without `drop_guard`; and `AdminOnly` where more may be pruned without it, for whom
-    /// `may_drop_guard` does not allow that: who operates can register an exporter, and must not put it in another one's place. Nothing has
-    /// changed.
-    pub fn remove(&mut self, which: &RemoveExporter, may_drop_guard: bool) -> Result<Principal, ExporterError> {
+    /// `Unknown`; of the last one `LastExporter` without `drop_guard`. Nothing has changed.
+    pub fn remove(&mut self, which: &RemoveExporter) -> Result<Option<Principal>, ExporterError> {
         let entry = self.by_name.get(&which.name).ok_or(ExporterError::Unknown)?;
         if self.by_name.len() == 1 && !which.drop_guard {
             return Err(ExporterError::LastExporter);
-        }
-        let others = self.by_name.iter().filter(|(name, _)| **name != which.name);
-        let holds_back = others.map(|(_, other)| other.bound).min().is_none_or(|bound| bound > entry.bound);
-        if holds_back && !may_drop_guard {
-            return Err(ExporterError::AdminOnly);
         }
         let principal = entry.principal;
         self.by_name.remove(&which.name);
@@ -150,7 +177,7 @@ impl Exporters {
         number: u64,
         hash: &[u8],
     ) -> Result<u64, AckError> {
-        let entry = self.by_name.values_mut().find(|entry| entry.principal == caller);
+        let entry = self.by_name.values_mut().find(|entry| entry.principal == Some(caller));
         let entry = entry.ok_or_else(|| AckError::NotRegistered {
             why: format!("{caller} is not a registered exporter; an operator can call register_exporter"),
         })?;
@@ -200,7 +227,10 @@ impl Exporters {
     pub fn guard(&self, require_export: bool) -> Option<Guard> {
         let slowest = self.by_name.iter().min_by_key(|(_, entry)| entry.bound);
         match slowest {
-            Some((name, entry)) => Some(Guard { before: entry.bound, held_by: HeldBy::Exporter(name.clone()) }),
+            Some((name, entry)) => {
+                let named = if entry.principal.is_some() { HeldBy::Exporter } else { HeldBy::KeylessExporter };
+                Some(Guard { before: entry.bound, held_by: named(name.clone()) })
+            }
             None => require_export.then_some(Guard { before: 0, held_by: HeldBy::NoExporter }),
         }
     }

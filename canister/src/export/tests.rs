@@ -249,9 +249,9 @@ fn the_slowest_exporter_is_the_guard() {
     let mut exporters = open();
     assert_eq!(exporters.guard(false), None);
     assert_eq!(exporters.guard(true), Some(Guard { before: 0, held_by: HeldBy::NoExporter }));
-    exporters.register(&exporter("a", 1), 2).unwrap();
-    exporters.register(&exporter("b", 2), 2).unwrap();
-    exporters.register(&exporter("b", 2), 9).unwrap();
+    exporters.register(&exporter("a", 1), 2, false).unwrap();
+    exporters.register(&exporter("b", 2), 2, false).unwrap();
+    exporters.register(&exporter("b", 2), 9, false).unwrap();
     let by = |name: &str, before| Some(Guard { before, held_by: HeldBy::Exporter(name.into()) });
     assert_eq!(exporters.guard(false), by("a", 2), "nothing more is pruned until they acknowledge");
     let acknowledge = |exporters: &mut Exporters, of: u8, number: u64| {
@@ -289,21 +289,34 @@ fn exporters_come_and_go_by_name() {
     let _world = world();
     let mut exporters = open();
     for name in ["", "with space", "ü", &"x".repeat(33)] {
-        let error = exporters.register(&exporter(name, 1), 0).unwrap_err();
+        let error = exporters.register(&exporter(name, 1), 0, true).unwrap_err();
         assert!(matches!(error, ExporterError::BadName { .. }), "{name:?}: {error:?}");
     }
     let anonymous = Exporter { name: "x".into(), principal: Principal::anonymous() };
-    assert_eq!(exporters.register(&anonymous, 0), Err(ExporterError::Anonymous));
+    assert_eq!(exporters.register(&anonymous, 0, true), Err(ExporterError::Anonymous));
     for of in 0..MAX_EXPORTERS as u8 {
-        exporters.register(&exporter(&format!("{}{of:02}", "n".repeat(30)), of), u64::MAX - 1).unwrap();
+        exporters.register(&exporter(&format!("{}{of:02}", "n".repeat(30)), of), u64::MAX - 1, false).unwrap();
     }
-    let many = exporters.register(&exporter("one-more", 200), 0);
+    let many = exporters.register(&exporter("one-more", 200), 0, true);
     assert_eq!(many, Err(ExporterError::TooMany { limit: MAX_EXPORTERS as u64 }));
-    let last = format!("{}31", "n".repeat(30));
-    assert_eq!(exporters.register(&exporter(&last, 200), 0), Err(ExporterError::NameTaken { principal: who(31) }));
-    assert_eq!(exporters.register(&exporter("y", 31), 0), Err(ExporterError::PrincipalTaken { name: last }));
+    let nth = |of: u8| format!("{}{of:02}", "n".repeat(30));
+    let last = nth(31);
+    assert_eq!(exporters.register(&exporter(&last, 200), 0, true), Err(ExporterError::NameTaken { principal: who(31) }));
+    assert_eq!(exporters.register(&exporter("y", 31), 0, true), Err(ExporterError::PrincipalTaken { name: last.clone() }));
+    // One that has lost its key takes its place among the hundred, and gets another one at its bound.
+    exporters.revoke(who(200));
+    assert_eq!(exporters.keyless().count(), 0);
+    exporters.revoke(who(31));
+    let again = exporter(&last, 200);
+    assert_eq!(open().keyless().collect::<Vec<_>>(), [(last.as_str(), u64::MAX - 1)]);
+    let many = exporters.register(&exporter("one-more", 31), 0, true);
+    assert_eq!(many, Err(ExporterError::TooMany { limit: MAX_EXPORTERS as u64 }));
+    assert_eq!(exporters.register(&again, 0, false), Err(ExporterError::Keyless));
+    assert_eq!(exporters.register(&exporter(&last, 30), 0, true).unwrap_err(), ExporterError::PrincipalTaken { name: nth(30) });
+    assert_eq!(exporters.register(&again, 0, true), Ok(()));
+    assert_eq!(open().bound_of(&last), Some((Some(who(200)), u64::MAX - 1)));
     let remove = |exporters: &mut Exporters, name: &str, drop_guard| {
-        exporters.remove(&RemoveExporter { name: name.into(), drop_guard }, true)
+        exporters.remove(&RemoveExporter { name: name.into(), drop_guard })
     };
     let names: Vec<String> = exporters.by_name.keys().cloned().collect();
     for name in &names[1..] {
@@ -312,7 +325,7 @@ fn exporters_come_and_go_by_name() {
     assert_eq!(remove(&mut exporters, "nobody", true), Err(ExporterError::Unknown));
     assert_eq!(remove(&mut exporters, &names[0], false), Err(ExporterError::LastExporter));
     assert_eq!(open().by_name.len(), 1);
-    assert_eq!(remove(&mut exporters, &names[0], true), Ok(who(0)));
+    assert_eq!(remove(&mut exporters, &names[0], true), Ok(Some(who(0))));
     assert_eq!(open().guard(false), None);
 }
 

@@ -28,8 +28,8 @@ pub fn advice(code: ProblemCode) -> (Severity, &'static str) {
         Code::PruningOff => (Warning, "Call set_pruning_enabled(true), or give the policy up."),
         Code::ExportHeld => (
             Warning,
-            "See to the exporter that is named (get_export_status), or take it out with remove_exporter; where none is registered, \
-             register one or set require_export = false.",
+            "See to the exporter that is named (get_export_status), or have an admin take it out with remove_exporter; where none is \
+             registered, register one or set require_export = false.",
         ),
         Code::CapacityExhausted => (
             Critical,
@@ -103,6 +103,11 @@ pub fn advice(code: ProblemCode) -> (Severity, &'static str) {
         ),
         Code::ExternalNearFull => (Warning, EXTERNAL_ACTION),
         Code::ExternalFull => (Critical, EXTERNAL_ACTION),
+        Code::ExporterKeyless => (
+            Warning,
+            "As an admin, call register_exporter with the same name and the exporter's new principal, or remove_exporter where it is \
+             gone for good.",
+        ),
         Code::UploadStuck => (
             Warning,
             "Have its producer go on with it, or abort it (abort_block is an operator's, too); or lower upload_expiry_secs (set_config) for a \

@@ -63,6 +63,7 @@ impl State {
             found.push(Finding { since: Some(due), ..finding(ProblemCode::TimerOverdue, message) });
         }
         found.extend(self.pruner.problems(&self.chain, &self.blobs, &self.constraints(), due, deep));
+        found.extend(self.keyless_exporters());
         if !deep && self.pruner.at_emergency(&self.chain, &self.blobs) {
             // Who holds it is asked anew for a sentence only.
             found.push(finding(ProblemCode::CapacityExhausted, ""));
@@ -94,6 +95,18 @@ impl State {
         found.extend(self.stuck_upload(&self.history.since));
         found.extend(self.stale_head(&self.history.since));
         found
+    }
+
+    /// Exporters whose key was revoked: the one that holds pruning back most is named.
+    fn keyless_exporters(&self) -> Option<Finding> {
+        let (name, bound) = self.exporters.keyless().min_by_key(|(_, bound)| *bound)?;
+        let bound = bound.max(self.chain.state().oldest);
+        let more = match self.exporters.keyless().count() - 1 {
+            0 => String::new(),
+            more => format!("; {more} more exporters have no key (get_export_status)"),
+        };
+        let message = format!("exporter {name} has no key since its role was revoked: no block from {bound} on is pruned{more}");
+        Some(finding(ProblemCode::ExporterKeyless, message))
     }
 
     /// What is due.

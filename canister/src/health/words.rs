@@ -14,6 +14,7 @@ pub fn duration(secs: u64) -> String {
 pub fn holder(held_by: &HeldBy) -> String {
     match held_by {
         HeldBy::Exporter(name) => format!("exporter {name}"),
+        HeldBy::KeylessExporter(name) => format!("exporter {name}, whose key was revoked"),
         HeldBy::NoExporter => "require_export, as no exporter is registered".into(),
         HeldBy::PruneLag => "nobody: the daemon has not come round yet".into(),
         HeldBy::Disabled => "the daemon, which is switched off".into(),

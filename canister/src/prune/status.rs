@@ -4,6 +4,7 @@ use super::policy::{Due, retain_min_block};
 use super::{Constraints, Pruner, is_possible, sweeper};
 use crate::blob::{BlobStore, Owner};
 use crate::chain::{ChainStore, IndexTable};
+use crate::export::is_of_exporters;
 use crate::health::{Finding, duration, finding, holder};
 use crate::prune::policy::Policy as _;
 use crate::runtime;
@@ -144,7 +145,7 @@ impl Pruner {
     /// What an exporter, or that there is none, holds back for too long or above high water.
     pub fn held(&self, status: &PruneStatus) -> Option<Finding> {
         let held_by = status.held_by.as_ref()?;
-        let exporter = matches!(held_by, HeldBy::Exporter(_) | HeldBy::NoExporter);
+        let exporter = is_of_exporters(held_by);
         let backlog = &status.backlog;
         let held = backlog.held_since.map_or(0, |since| runtime::time_secs().saturating_sub(since));
         let patience = self.policy()?.max_export_lag_secs;
@@ -192,7 +193,7 @@ impl Pruner {
         let longer = |since: Option<u64>, secs: u64| since.is_some_and(|since| now.saturating_sub(since) > secs);
         let patience = self.policy().map_or(0, |policy| policy.max_export_lag_secs);
         let held = longer(self.stored.held_since, patience) || due.reason == PruneReason::Capacity;
-        let exporter = matches!(due.held_by, Some(HeldBy::Exporter(_) | HeldBy::NoExporter));
+        let exporter = due.held_by.as_ref().is_some_and(is_of_exporters);
         if !wanted && exporter && held && self.stored.enabled {
             found.push(finding(ProblemCode::ExportHeld, "").since_secs(self.stored.held_since));
         } else if longer(self.behind_since, PATIENCE_SECS) || exporter && held {

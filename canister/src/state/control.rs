@@ -66,37 +66,37 @@ impl State {
         )
     }
 
-    /// Takes a role back, and says whether it was granted.
-    ///
-    /// # Errors
-    /// `Exports` for a registered exporter's.
-    pub fn revoke_role(&mut self, grant: &Grant) -> Result<bool, RoleError> {
+    /// Takes a role back, and says whether it was granted. The name and the bound of a registered exporter stay, without a key, and hold
+    /// pruning.
+    pub fn revoke_role(&mut self, grant: &Grant) -> bool {
         let argument = format!("{:?} {}", grant.role, grant.principal);
-        self.noting(
-            "revoke_role",
-            argument,
-            |state| state.shown_grant(grant),
-            |state| {
-                if grant.role == Role::Exporter
-                    && let Some(name) = state.exporters.name_of(grant.principal)
-                {
-                    return Err(RoleError::Exports { name: name.into() });
-                }
-                let revoked = state.roles.revoke(grant);
-                state.save_config();
-                Ok(revoked)
-            },
-        )
+        let name = self.exporters.name_of(grant.principal).filter(|_| grant.role == Role::Exporter).map(String::from);
+        let shown = |state: &Self| {
+            let mut shown = state.shown_grant(grant);
+            shown.extend(name.iter().flat_map(|name| state.shown_exporter(name)));
+            shown
+        };
+        let Ok(revoked) = self.noting::<_, Infallible>("revoke_role", argument, shown, |state| {
+            let revoked = state.roles.revoke(grant);
+            if grant.role == Role::Exporter {
+                state.exporters.revoke(grant.principal);
+            }
+            state.save_config();
+            Ok(revoked)
+        });
+        revoked
     }
 
     fn shown_exporter(&self, name: &str) -> Fields {
         let is = self.exporters.bound_of(name).map_or("absent".into(), |(principal, bound)| {
-            format!("{principal}, has acknowledged all blocks below {bound}")
+            let key = principal.map_or("without a key".into(), |principal| principal.to_text());
+            format!("{key}, has acknowledged all blocks below {bound}")
         });
         vec![field(&format!("exporter {name}"), is)]
     }
 
-    /// Registers an exporter and gives it its role.
+    /// Registers an exporter and gives it its role. Under a name whose key was revoked only an admin does: else an operator, who may be a
+    /// thief, would acknowledge in that name.
     ///
     /// # Errors
     /// [`ExporterError`], and nothing has changed.
@@ -113,7 +113,8 @@ impl State {
                     RoleError::TooMany { limit } => ExporterError::TooMany { limit },
                     _ => ExporterError::Anonymous,
                 })?;
-                state.exporters.register(exporter, state.chain.state().oldest)?;
+                let may_bind = state.caller_is(Role::Admin);
+                state.exporters.register(exporter, state.chain.state().oldest, may_bind)?;
                 state.roles = roles;
                 state.save_config();
                 Ok(())
@@ -121,7 +122,8 @@ impl State {
         )
     }
 
-    /// Takes an exporter out, and its role with it. The last one an admin takes out.
+    /// Takes an exporter out, and its role with it. An admin's, whatever the bounds: an operator registers an exporter of its own, which
+    /// could take the place of an honest one.
     ///
     /// # Errors
     /// [`ExporterError`], and nothing has changed.
@@ -132,10 +134,10 @@ impl State {
             argument,
             |state| state.shown_exporter(&which.name),
             |state| {
-                let may_drop_guard = state.caller_is(Role::Admin);
-                let principal = state.exporters.remove(which, may_drop_guard)?;
-                state.roles.revoke(&Grant { principal, role: Role::Exporter });
-                state.save_config();
+                if let Some(principal) = state.exporters.remove(which)? {
+                    state.roles.revoke(&Grant { principal, role: Role::Exporter });
+                    state.save_config();
+                }
                 Ok(())
             },
         )

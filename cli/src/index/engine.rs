@@ -334,7 +334,7 @@ fn late(head: Option<u64>) -> String {
 pub fn ensure_registered<T: Reach>(client: &Client<T>) -> Result<()> {
     let principal = client.transport().principal(Role::Exporter);
     let registered =
-        client.get_export_status().wait()?.exporters.iter().any(|exporter| exporter.principal == principal);
+        client.get_export_status().wait()?.exporters.iter().any(|exporter| exporter.principal == Some(principal));
     if registered { Ok(()) } else { Err(not_registered(client)) }
 }
 
@@ -347,7 +347,7 @@ fn not_registered<T: Reach>(client: &Client<T>) -> anyhow::Error {
     }
     anyhow!(
         "{principal} is no registered exporter, so it may not acknowledge; the operator registers it with \
-         register_exporter(record {{ name = \"indexer\"; principal = principal \"{principal}\" }}), or --no-ack reads \
-         without acknowledging"
+         register_exporter(record {{ name = \"indexer\"; principal = principal \"{principal}\" }}), an admin under a name whose key was \
+         revoked (get_export_status); or --no-ack reads without acknowledging"
     )
 }

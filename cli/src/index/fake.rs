@@ -322,7 +322,7 @@ impl Fake {
                 let exporters = if chain.registered { vec![self.principal(Role::Exporter)] } else { Vec::new() };
                 let exporters = exporters.into_iter().map(|principal| ExporterStatus {
                     name: "indexer".into(),
-                    principal,
+                    principal: Some(principal),
                     exported_before_block: chain.bound,
                     lag_blocks: 0,
                     lag_seconds: 0,

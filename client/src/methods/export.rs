@@ -4,12 +4,13 @@ use super::methods;
 use coppice_interface::*;
 
 methods! {
-    /// Makes somebody an exporter: what it has not acknowledged is not pruned. For operators.
+    /// Makes somebody an exporter: what it has not acknowledged is not pruned. For operators and admins; for admins alone under a name whose
+    /// key was revoked.
     ///
     /// Repeating it changes nothing.
     update register_exporter(exporter: &Exporter) -> (), or ExporterError;
 
-    /// Takes an exporter out. For operators; for admins, where more blocks could be pruned without it.
+    /// Takes an exporter out. For admins.
     ///
     /// Repeated, it is refused as `Unknown`.
     update remove_exporter(exporter: &RemoveExporter) -> (), or ExporterError;

@@ -17,10 +17,11 @@ methods! {
     /// Repeating it changes nothing.
     update grant_role(grant: &Grant) -> (), or RoleError;
 
-    /// Takes a role from somebody. For admins. Answers whether there was such a grant.
+    /// Takes a role from somebody. For admins. Answers whether there was such a grant. An exporter keeps its name and its bound, without a
+    /// key, and holds pruning until an admin registers a principal under that name or removes it.
     ///
     /// Repeating it answers that there is none.
-    update revoke_role(grant: &Grant) -> bool, or RoleError;
+    update revoke_role(grant: &Grant) -> bool;
 
     /// Who has which role; controllers, who are operators and admins, are not among them.
     query list_roles() -> Vec<Grant>;

@@ -164,7 +164,7 @@ fn of_reading_and_exporting() {
             ExporterError::TooMany { limit: 0 },
             ExporterError::Unknown,
             ExporterError::LastExporter,
-            ExporterError::AdminOnly,
+            ExporterError::Keyless,
         ],
     )]);
     holds(&[(
@@ -182,9 +182,8 @@ fn of_reading_and_exporting() {
 fn of_operating() {
     let (field, why) = (text(), text());
     holds(&[(Never, &[ConfigError::Invalid { field, why }])]);
-    let exports = RoleError::Exports { name: text() };
     let register = RoleError::RegisterExporter { why: text() };
-    holds(&[(Never, &[RoleError::Anonymous, RoleError::TooMany { limit: 0 }, exports, register])]);
+    holds(&[(Never, &[RoleError::Anonymous, RoleError::TooMany { limit: 0 }, register])]);
     holds(&[(Never, &[PruneError::Invalid { field: text(), why: text() }, PruneError::NoPolicy])]);
     holds(&[(
         Never,

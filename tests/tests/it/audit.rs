@@ -55,7 +55,8 @@ fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
     world.noted("grant_role", stranger, [&absent, &granted, "Ok"]);
     assert_eq!(newest(&world.coppice).unwrap().argument, name);
     world.noted("grant_role", stranger, same);
-    world.noted("revoke_role", stranger, [&granted, &absent, "Ok"]);
+    world.noted("revoke_role", stranger, [&granted, &absent, "true"]);
+    world.noted("revoke_role", stranger, ["", "", "false"]);
     let exporter = Grant { role: Role::Exporter, ..stranger };
     world.noted("grant_role", exporter, ["", "", "RegisterExporter"]);
 
@@ -71,6 +72,13 @@ fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
     let exporter = Exporter { name: "archive".into(), principal: Who::Archive.principal() };
     let is = format!("exporter archive = {}, has acknowledged all blocks below 0", exporter.principal);
     world.noted("register_exporter", exporter, ["exporter archive = absent", &is, "Ok"]);
+    let without = "exporter archive = without a key, has acknowledged all blocks below 0";
+    let role = Grant { principal: Who::Archive.principal(), role: Role::Exporter };
+    let name = format!("Exporter {}", role.principal);
+    let (has, has_not) = (format!("{name} = granted; {is}"), format!("{name} = absent; {without}"));
+    world.noted("revoke_role", role, [&has, &has_not, "true"]);
+    let exporter = Exporter { name: "archive".into(), principal: Who::Archive.principal() };
+    world.noted("register_exporter", exporter, [without, &is, "Ok"]);
     let remove = |drop_guard| RemoveExporter { name: "archive".into(), drop_guard };
     world.noted("remove_exporter", remove(false), ["", "", "LastExporter"]);
     world.noted("remove_exporter", remove(true), [&is, "exporter archive = absent", "Ok"]);

@@ -274,7 +274,7 @@ fn a_reorg_moves_acknowledgements_back_and_tells_readers() {
     assert_eq!(old, Err(AckError::WrongHash { expected: blocks[3].hash.clone() }));
 }
 
-/// Registering grants the role, removing takes it back, and it cannot be taken from under a registered exporter.
+/// Registering grants the role, and removing takes it back.
 #[test]
 fn the_role_comes_and_goes_with_the_exporter() {
     let coppice = Coppice::new();
@@ -282,13 +282,133 @@ fn the_role_comes_and_goes_with_the_exporter() {
     let has = |coppice: &Coppice| coppice.anyone().list_roles().told().contains(&role);
     coppice.register(Who::Exporter);
     assert!(has(&coppice));
-    let revoked: Result<bool, RoleError> = coppice.operator().revoke_role(&role).told();
-    assert_eq!(revoked, Err(RoleError::Exports { name: "Exporter".into() }));
-    assert!(has(&coppice));
     coppice.register(Who::Archive);
     coppice.remove_exporter(Who::Exporter, false).unwrap();
     assert!(!has(&coppice));
     let reject = coppice.by(Who::Exporter).ack_exported(0u64, &BlockHash::default()).heard();
     assert!(reject.unwrap_err().message.contains("access denied"));
-    assert_eq!(coppice.operator().revoke_role(&role).told(), Ok(false));
+    assert!(!coppice.operator().revoke_role(&role).told());
+}
+
+/// A canister with an operator who is no admin, an admin who is no operator, and a policy that retains one block.
+fn with_an_operator_and_an_admin() -> Coppice {
+    let coppice = Coppice::new();
+    coppice.grant(Who::Operator, Role::Operator);
+    coppice.grant(Who::Admin, Role::Admin);
+    coppice.set_policy(PrunePolicyArg { min_kept_blocks: Some(0), ..retain(1) }).unwrap();
+    coppice
+}
+
+fn register(coppice: &Coppice, by: Who, name: &str, principal: Who) -> Result<(), ExporterError> {
+    let exporter = Exporter { name: name.into(), principal: principal.principal() };
+    coppice.by(by).register_exporter(&exporter).told()
+}
+
+/// A stolen operator's key: an exporter of its own never takes the place of the honest one, however far that one is.
+#[test]
+fn an_operator_with_an_exporter_of_its_own_prunes_no_block_that_the_honest_one_lacks() {
+    for honest in [None, Some(99), Some(399)] {
+        let coppice = with_an_operator_and_an_admin();
+        coppice.register(Who::Exporter);
+        coppice.append_plain(0..400, 100);
+        if let Some(number) = honest {
+            coppice.ack(Who::Exporter, number, &hash(number)).unwrap();
+        }
+        let bound = honest.map_or(0, |number| number + 1);
+        let attack = |name: &str| {
+            let _ = register(&coppice, Who::Operator, name, Who::Operator);
+            let which = RemoveExporter { name: Who::Exporter.name(), drop_guard: true };
+            let removed = coppice.by(Who::Operator).remove_exporter(&which).heard();
+            assert!(removed.unwrap_err().message.contains("access denied"));
+            let _ = coppice.ack(Who::Operator, 399, &hash(399));
+            for _ in 0..3 {
+                coppice.by(Who::Operator).prune_now(15_000).told().unwrap();
+                coppice.pass(60);
+            }
+            let status = coppice.prune_status();
+            assert_eq!(status.pruned_before_block, bound.min(398), "{status:?}");
+        };
+        attack("thief");
+        // Nor under the honest name, nor with the name's own principal again.
+        let taken = ExporterError::NameTaken { principal: Who::Exporter.principal() };
+        assert_eq!(register(&coppice, Who::Operator, &Who::Exporter.name(), Who::Stranger), Err(taken));
+        assert_eq!(register(&coppice, Who::Operator, &Who::Exporter.name(), Who::Exporter), Ok(()));
+        attack("thief");
+        assert_eq!(coppice.export_status().exporters[0].exported_before_block, bound.max(coppice.prune_status().pruned_before_block));
+    }
+}
+
+/// An exporter's stolen key is revoked: its name and its bound hold pruning, over upgrades, rollbacks and a reset, and only an admin gives the
+/// name a key again, which goes on at the bound, or removes the name.
+#[test]
+fn an_exporter_whose_key_was_revoked_holds_pruning_until_an_admin_gives_it_one() {
+    let coppice = with_an_operator_and_an_admin();
+    coppice.register(Who::Exporter);
+    coppice.append_plain(0..30, 100);
+    coppice.ack(Who::Exporter, 9, &hash(9)).unwrap();
+    let role = Grant { principal: Who::Exporter.principal(), role: Role::Exporter };
+    assert!(coppice.by(Who::Admin).revoke_role(&role).told());
+    assert!(!coppice.by(Who::Admin).revoke_role(&role).told());
+    let reject = coppice.by(Who::Exporter).ack_exported(29u64, &hash(29).into()).heard();
+    assert!(reject.unwrap_err().message.contains("access denied"));
+    let name = Who::Exporter.name();
+    let holds = |coppice: &Coppice, bound: u64| {
+        coppice.pass(60);
+        coppice.prune_now(15_000);
+        let held_by = Some(HeldBy::KeylessExporter(name.clone()));
+        let status = coppice.prune_status();
+        assert_eq!((status.pruned_before_block, status.held_by), (bound, held_by.clone()));
+        assert_eq!(coppice.plan().unwrap().held_by, held_by);
+        let exporters = coppice.export_status().exporters;
+        let keyless: Vec<_> = exporters.iter().filter(|exporter| exporter.principal.is_none()).collect();
+        assert_eq!((keyless.len(), &keyless[0].name, keyless[0].exported_before_block), (1, &name, bound));
+        let health = coppice.anyone().health().told();
+        let problem = health.problems.iter().find(|problem| problem.code == ProblemCode::ExporterKeyless).unwrap();
+        assert!(problem.message.contains(&format!("exporter {name} has no key")), "{problem:?}");
+        assert!(problem.message.contains(&format!("no block from {bound} on")), "{problem:?}");
+        assert!(problem.action.contains("register_exporter") && !health.healthy, "{problem:?}");
+    };
+    holds(&coppice, 10);
+    coppice.upgrade();
+    holds(&coppice, 10);
+    // An operator gives the name no key: not the old one, not its own, not after it exports under another name.
+    for principal in [Who::Exporter, Who::Operator] {
+        assert_eq!(register(&coppice, Who::Operator, &name, principal), Err(ExporterError::Keyless));
+    }
+    assert_eq!(register(&coppice, Who::Operator, "thief", Who::Operator), Ok(()));
+    coppice.ack(Who::Operator, 29, &hash(29)).unwrap();
+    assert_eq!(register(&coppice, Who::Operator, &name, Who::Operator), Err(ExporterError::Keyless));
+    holds(&coppice, 10);
+    // Nor does an admin by mistake give it the key of another exporter.
+    let taken = ExporterError::PrincipalTaken { name: "thief".into() };
+    assert_eq!(register(&coppice, Who::Admin, &name, Who::Operator), Err(taken));
+    // A rollback moves its bound, as anybody's.
+    coppice.by(Who::Admin).rollback_to(10u64).told().unwrap();
+    coppice.pass(60);
+    coppice.append_plain(11..30, 100);
+    holds(&coppice, 10);
+    assert_eq!(register(&coppice, Who::Admin, &name, Who::Archive), Ok(()));
+    let exporter = coppice.export_status().exporters.into_iter().find(|exporter| exporter.name == name).unwrap();
+    assert_eq!((exporter.principal, exporter.exported_before_block), (Some(Who::Archive.principal()), 10));
+    assert!(!coppice.anyone().health().told().problems.iter().any(|p| p.code == ProblemCode::ExporterKeyless));
+    assert_eq!(coppice.ack(Who::Archive, 19, &hash(19)), Ok(20));
+    coppice.ack(Who::Operator, 29, &hash(29)).unwrap();
+    coppice.pass(60);
+    assert_eq!(coppice.prune_status().pruned_before_block, 20);
+    // Again, and a reset: the chain that comes is not exported either, and removing the name ends it.
+    let role = Grant { principal: Who::Archive.principal(), role: Role::Exporter };
+    assert!(coppice.by(Who::Admin).revoke_role(&role).told());
+    let reset = |drop_unexported| ResetChain { head_hash: hash(29).into(), drop_unexported };
+    let refused: Result<ChainReset, ResetError> = coppice.by(Who::Admin).reset_chain(&reset(false)).told();
+    assert_eq!(refused, Err(ResetError::NotExported { exporter: name.clone(), exported_before_block: 20 }));
+    coppice.by(Who::Admin).reset_chain(&reset(true)).told().unwrap();
+    coppice.pass(60);
+    coppice.append_plain(0..30, 100);
+    coppice.ack(Who::Operator, 29, &hash(29)).unwrap();
+    holds(&coppice, 0);
+    let which = RemoveExporter { name: name.clone(), drop_guard: false };
+    coppice.by(Who::Admin).remove_exporter(&which).told().unwrap();
+    coppice.pass(60);
+    assert_eq!(coppice.prune_status().pruned_before_block, 28);
+    assert_eq!(coppice.anyone().health().told().problems, []);
 }

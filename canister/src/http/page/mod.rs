@@ -207,7 +207,7 @@ impl View<'_> {
                         tbody {
                             @for exporter in exporters.iter().take(EXPORTERS) {
                                 tr data-exporter=(exporter.name) data-lag=(exporter.lag_blocks) {
-                                    th { (exporter.name) }
+                                    th { (exporter.name) @if exporter.principal.is_none() { " (without a key)" } }
                                     td data-label="acknowledged below" { (count(exporter.exported_before_block)) }
                                     td data-label="blocks behind" { (count(exporter.lag_blocks)) }
                                     td data-label="waiting for" { (crate::health::duration(exporter.lag_seconds)) }

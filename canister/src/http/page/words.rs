@@ -1,8 +1,9 @@
 //! Figures, the policy and the plan in words.
 
+use crate::export::is_of_exporters;
 use crate::health::{duration, holder};
 use crate::prune::Policy;
-use coppice_interface::{HeldBy, PrunePlan, PrunePolicy, PruneProgress, PruneReason, StopReason};
+use coppice_interface::{PrunePlan, PrunePolicy, PruneProgress, PruneReason, StopReason};
 use time::UtcDateTime;
 
 /// A number with commas.
@@ -126,7 +127,7 @@ pub fn plan(plan: Option<&PrunePlan>) -> Vec<String> {
     let mut said = vec![format!("{why}: those below block {} are to go.", count(plan.target))];
     match &plan.held_by {
         None => {}
-        Some(held_by @ (HeldBy::Exporter(_) | HeldBy::NoExporter)) => {
+        Some(held_by) if is_of_exporters(held_by) => {
             said.push(format!(
                 "Only those below block {} may: the others are held by {}.",
                 count(plan.before),
