@@ -13,8 +13,8 @@ use crate::{daemon, runtime, state};
 use candid::Principal;
 use coppice_interface::Role;
 use coppice_interface::access::{
-    ADMINS, ALERTS, AUDITORS, BLOB_WORKERS, EXPORTERS, OPERATORS, PRODUCERS, QUERY_ARGUMENT, REGISTRARS, REVERTERS,
-    Required, SCHEDULERS, TABLE, UPLOADERS,
+    ADMINS, ALERTS, AUDITORS, BLOB_WORKERS, BLOCK_PRODUCERS, EXPORTERS, OPERATORS, QUERY_ARGUMENT, REGISTRARS,
+    REVERTERS, Required, SCHEDULERS, TABLE, UPLOADERS, UTXO_FEEDERS,
 };
 
 /// Whether the sender of the message has one of these roles.
@@ -70,12 +70,17 @@ fn admit(roles: &[Role]) -> Result<(), String> {
     Ok(())
 }
 
-/// Guard of a producer's methods.
-pub fn producer() -> Result<(), String> {
-    admit(PRODUCERS)
+/// Guard of the methods that begin a block.
+pub fn block_producer() -> Result<(), String> {
+    admit(BLOCK_PRODUCERS)
 }
 
-/// Guard of methods with which an upload goes on, or ends.
+/// Guard of a feeder's methods.
+pub fn utxo_feeder() -> Result<(), String> {
+    admit(UTXO_FEEDERS)
+}
+
+/// Guard of methods with which a block's upload goes on, or ends.
 pub fn uploader() -> Result<(), String> {
     admit(UPLOADERS)
 }

@@ -40,7 +40,7 @@ pub mod wire;
 #[cfg(feature = "bench")]
 pub mod bench;
 
-use access::{admin, auditor, exporter, operator, producer, registrar, reverter, uploader};
+use access::{admin, auditor, block_producer, exporter, operator, registrar, reverter, uploader};
 use candid::candid_method;
 use config::Settings as _;
 use coppice_interface::*;
@@ -78,7 +78,7 @@ fn inspect() {
 /// `begin_block`. An empty hash answers `BadEncoding`. Appending the same block again answers `Ok` and changes nothing,
 /// so a caller may repeat it when an answer was lost.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
+#[update(guard = "block_producer", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
 fn append_block(block: AppendBlock) -> Result<(), AppendError> {
     daemon::on_call();
     counted(Hot::AppendBlock, || {
@@ -94,7 +94,7 @@ fn append_block(block: AppendBlock) -> Result<(), AppendError> {
 /// progress; of a block that is kept already, that nothing is missing. A `chunk_size` of 0 and an empty hash answer
 /// `BadEncoding`.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(guard = "block_producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
     daemon::on_call();
     let begun = mutate(|state| {

@@ -141,7 +141,7 @@ impl Reach for Embedded {
             Role::Operator | Role::Admin | Role::Observer => self.operator,
             Role::Exporter => self.exporter,
             Role::BlobWorker => self.blob_worker,
-            Role::Producer | Role::Alert => self.producer,
+            Role::Producer | Role::BlockProducer | Role::UtxoFeeder | Role::Alert => self.producer,
         }
     }
 }

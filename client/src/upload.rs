@@ -91,7 +91,7 @@ impl<T: Transport> Client<T> {
     }
 
     /// Uploads a transaction that no message holds; [`utxo_create`](Self::utxo_create) then makes its record, from
-    /// `TransactionSource::Uploaded`. For producers; each has one upload at a time.
+    /// `TransactionSource::Uploaded`. For feeders; each has one upload at a time.
     ///
     /// Repeating it is Ok: an upload that was interrupted goes on. One of the same transaction in another form takes its place.
     ///

@@ -17,17 +17,20 @@ pub enum Required {
 }
 
 const ANYBODY: Required = Required::Nobody;
-/// Who writes the chain and the records.
-pub const PRODUCERS: &[Role] = &[Role::Producer];
-const PRODUCER: Required = Required::Role(PRODUCERS);
-/// An operator may end what a producer has begun.
-pub const UPLOADERS: &[Role] = &[Role::Producer, Role::Operator];
+/// Callers that write the chain.
+pub const BLOCK_PRODUCERS: &[Role] = &[Role::Producer, Role::BlockProducer];
+const BLOCK_PRODUCER: Required = Required::Role(BLOCK_PRODUCERS);
+/// Callers that write UTXO records, and say where the chain is.
+pub const UTXO_FEEDERS: &[Role] = &[Role::Producer, Role::UtxoFeeder];
+const UTXO_FEEDER: Required = Required::Role(UTXO_FEEDERS);
+/// An operator may end a block's upload that a producer has begun.
+pub const UPLOADERS: &[Role] = &[Role::Producer, Role::BlockProducer, Role::Operator];
 const UPLOADER: Required = Required::Role(UPLOADERS);
-/// Who has blobs outside deleted: a producer, whose blobs these are, and an operator, as with an upload.
-pub const SCHEDULERS: &[Role] = UPLOADERS;
+/// Callers that have blobs outside deleted: a feeder, whose blobs these are, and an operator.
+pub const SCHEDULERS: &[Role] = &[Role::Producer, Role::UtxoFeeder, Role::Operator];
 const SCHEDULER: Required = Required::Role(SCHEDULERS);
 /// An admin may roll back deeper.
-pub const REVERTERS: &[Role] = &[Role::Producer, Role::Admin];
+pub const REVERTERS: &[Role] = &[Role::Producer, Role::BlockProducer, Role::Admin];
 const REVERTER: Required = Required::Role(REVERTERS);
 /// Who copies the chain, and says how far.
 pub const EXPORTERS: &[Role] = &[Role::Exporter];
@@ -53,8 +56,8 @@ const AUDITOR: Required = Required::Reader(AUDITORS);
 
 /// Every method of the interface.
 pub const TABLE: &[(&str, Required)] = &[
-    ("append_block", PRODUCER),
-    ("begin_block", PRODUCER),
+    ("append_block", BLOCK_PRODUCER),
+    ("begin_block", BLOCK_PRODUCER),
     ("put_block_chunk", UPLOADER),
     ("commit_block", UPLOADER),
     ("abort_block", UPLOADER),
@@ -74,30 +77,30 @@ pub const TABLE: &[(&str, Required)] = &[
     ("export_blocks", ANYBODY),
     ("ack_exported", EXPORTER),
     ("get_export_status", ANYBODY),
-    ("utxo_create", PRODUCER),
-    ("utxo_spend", PRODUCER),
-    ("utxo_unspend", PRODUCER),
-    ("utxo_set_mined", PRODUCER),
-    ("utxo_set_on_longest_chain", PRODUCER),
-    ("utxo_set_locked", PRODUCER),
+    ("utxo_create", UTXO_FEEDER),
+    ("utxo_spend", UTXO_FEEDER),
+    ("utxo_unspend", UTXO_FEEDER),
+    ("utxo_set_mined", UTXO_FEEDER),
+    ("utxo_set_on_longest_chain", UTXO_FEEDER),
+    ("utxo_set_locked", UTXO_FEEDER),
     ("utxo_freeze", ALERT),
     ("utxo_unfreeze", ALERT),
     ("utxo_reassign", ALERT),
-    ("utxo_set_conflicting", PRODUCER),
-    ("utxo_process_conflicting", PRODUCER),
-    ("utxo_preserve", PRODUCER),
-    ("utxo_begin_transaction", PRODUCER),
-    ("utxo_put_transaction_chunk", PRODUCER),
-    ("utxo_abort_transaction", PRODUCER),
+    ("utxo_set_conflicting", UTXO_FEEDER),
+    ("utxo_process_conflicting", UTXO_FEEDER),
+    ("utxo_preserve", UTXO_FEEDER),
+    ("utxo_begin_transaction", UTXO_FEEDER),
+    ("utxo_put_transaction_chunk", UTXO_FEEDER),
+    ("utxo_abort_transaction", UTXO_FEEDER),
     ("utxo_list_uploads", ANYBODY),
     ("utxo_get", ANYBODY),
     ("utxo_get_transaction", ANYBODY),
     ("utxo_get_inpoints", ANYBODY),
     ("utxo_get_spend", ANYBODY),
     ("utxo_list_unmined", ANYBODY),
-    ("notify_block_persisted", PRODUCER),
-    ("notify_block", PRODUCER),
-    ("set_block_assembly_state", PRODUCER),
+    ("notify_block_persisted", UTXO_FEEDER),
+    ("notify_block", UTXO_FEEDER),
+    ("set_block_assembly_state", UTXO_FEEDER),
     ("prune_utxos", OPERATOR),
     ("set_heights", OPERATOR),
     ("cancel_prune_job", OPERATOR),

@@ -23,7 +23,7 @@ pub struct InitArg {
     pub max_stable_pages: Option<u64>,
     /// The first operators, who are no admins; controllers are operators always.
     pub operators: Vec<Principal>,
-    /// The first producers.
+    /// The first principals with the role `Producer`; `grant_role` grants its halves.
     pub producers: Vec<Principal>,
     /// The number of nodes of the subnet, 1 to 1,000; default 13.
     pub nodes: Option<u32>,
@@ -171,8 +171,12 @@ pub enum ConfigError {
 /// What a principal may do; `docs/design.md` 8 has the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum Role {
-    /// Appends blocks and changes UTXO records.
+    /// Has both roles, `BlockProducer` and `UtxoFeeder`.
     Producer,
+    /// Appends blocks, uploads them, and rolls back `max_rollback_blocks`.
+    BlockProducer,
+    /// Changes UTXO records, says where the chain is (`notify_block`), and schedules the deletion of blobs outside.
+    UtxoFeeder,
     /// Freezes, unfreezes and reassigns outputs.
     Alert,
     /// Acknowledges blocks.
@@ -185,6 +189,21 @@ pub enum Role {
     Observer,
     /// Grants roles, changes settings, gives up the export guard, resets the chain, and rolls back deep. Controllers are admins.
     Admin,
+}
+
+impl Role {
+    /// All of them, in their order.
+    pub const ALL: [Self; 9] = [
+        Self::Producer,
+        Self::BlockProducer,
+        Self::UtxoFeeder,
+        Self::Alert,
+        Self::Exporter,
+        Self::BlobWorker,
+        Self::Operator,
+        Self::Observer,
+        Self::Admin,
+    ];
 }
 
 /// A principal's role.

@@ -8,6 +8,7 @@ use crate::runtime::{caller, time_ns};
 use crate::state::{State, mutate, read};
 use crate::{daemon, wire};
 use candid::candid_method;
+use coppice_interface::access::UTXO_FEEDERS;
 use coppice_interface::*;
 use ic_cdk::{query, update};
 use serde_bytes::ByteBuf;
@@ -19,13 +20,13 @@ fn message<T>(run: impl FnOnce(&mut State, u64) -> T) -> T {
     result
 }
 
-/// As [`message`]; what one does who is no producer is an operator's, and noted.
+/// As [`message`]. A call of somebody who is no feeder is an operator's, and noted.
 fn scheduling<T>(
     method: &str,
     name: &BlobName,
     run: impl FnOnce(&mut State, u64) -> Result<T, BlobDeletionError>,
 ) -> Result<T, BlobDeletionError> {
-    let result = match read(|state| state.caller_is(Role::Producer)) {
+    let result = match read(|state| UTXO_FEEDERS.iter().any(|&role| state.caller_is(role))) {
         true => mutate(|state| run(state, time_ns())),
         false => {
             // A name may be as long as a message, and what is noted is short.
@@ -38,7 +39,7 @@ fn scheduling<T>(
     result
 }
 
-/// Schedules the deletion of a blob that no record names; a producer's or an operator's. A row that is there already
+/// Schedules the deletion of a blob that no record names; a feeder's or an operator's. A row that is there already
 /// keeps its number, gets the height, and is tried from the start, also where it was leased, as often as the call is
 /// repeated.
 #[candid_method(update)]
@@ -49,7 +50,7 @@ fn schedule_blob_deletion(arg: ScheduleBlobDeletion) -> Result<ScheduledBlobDele
     })
 }
 
-/// Takes a blob's row out of the queue, and says whether there was one; a producer's or an operator's. A repeated call
+/// Takes a blob's row out of the queue, and says whether there was one; a feeder's or an operator's. A repeated call
 /// answers `false`.
 #[candid_method(update)]
 #[update(guard = "scheduler", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]

@@ -1,6 +1,6 @@
 //! The pruner of UTXO records (`docs/design.md` 7).
 
-use crate::access::{operator, producer};
+use crate::access::{operator, utxo_feeder};
 use crate::audit::{field, fields};
 use crate::state::{State, mutate, read};
 use crate::{daemon, wire};
@@ -37,10 +37,10 @@ fn notifying<T: Debug>(
     }
 }
 
-/// Says that blocks up to this height are persisted, and schedules the pruning of what is due; a producer's. A height far
+/// Says that blocks up to this height are persisted, and schedules the pruning of what is due; a feeder's. A height far
 /// above the highest before it is an operator's to say; 0 is refused. The same height again answers what became of it.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn notify_block_persisted(height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
     daemon::watch();
     let answer = notifying("notify_block_persisted", height, |state, by_operator| {
@@ -50,11 +50,11 @@ fn notify_block_persisted(height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerEr
     answer
 }
 
-/// Says that a block of this height was validated, and whether its transactions are marked as mined; a producer's. It
+/// Says that a block of this height was validated, and whether its transactions are marked as mined; a feeder's. It
 /// schedules pruning while nothing was ever persisted. A height far above the highest before it is an operator's to say; 0
 /// is refused. The same height again answers what became of it.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::args", encode_with = "wire::answer")]
+#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::args", encode_with = "wire::answer")]
 fn notify_block(height: u32, mined_set: bool) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
     daemon::watch();
     let answer = notifying("notify_block", height, |state, by_operator| {
@@ -64,9 +64,9 @@ fn notify_block(height: u32, mined_set: bool) -> Result<UtxoNotifyOutcome, UtxoP
     answer
 }
 
-/// Says whether the block assembly runs: records are pruned only then; a producer's. Repeating the call changes nothing.
+/// Says whether the block assembly runs: records are pruned only then; a feeder's. Repeating the call changes nothing.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg")]
+#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg")]
 fn set_block_assembly_state(assembly: UtxoBlockAssemblyState) {
     mutate(|state| state.utxo_pruner.set_assembly(assembly));
     daemon::arm_records();

@@ -1,6 +1,6 @@
 //! UTXO records (`docs/design.md` 6).
 
-use crate::access::{alert, producer};
+use crate::access::{alert, utxo_feeder};
 use crate::meter::{Hot, counted};
 use crate::state::{State, mutate, read};
 use crate::utxo::{Call, Item, LastUnspent, UtxoStore, Weight};
@@ -35,10 +35,10 @@ where
     })
 }
 
-/// Creates records of transactions; a producer's. The batch goes as far as one message does, and its items are independent
+/// Creates records of transactions; a feeder's. The batch goes as far as one message does, and its items are independent
 /// of each other. A record that is there already answers `TxExists`, which is how a repeated call shows.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
+#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
 fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreateError>> {
     counted(Hot::UtxoCreate, || {
         mutate(|state| {
@@ -51,19 +51,19 @@ fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreateErro
     })
 }
 
-/// Spends outputs, each transaction's all or none; a producer's. The batch goes as far as one message does. Spending
+/// Spends outputs, each transaction's all or none; a feeder's. The batch goes as far as one message does. Spending
 /// again with the same spender answers `Ok` and counts nothing, but is refused where since then the output was frozen,
 /// its transaction was locked or marked as conflicting, or its record or the spender's was pruned.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
+#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
 fn utxo_spend(arg: UtxoSpendBatch) -> Batch<Result<u32, Vec<RefusedSpend>>> {
     counted(Hot::UtxoSpend, || batch(arg.height, &arg.items, |store, item, call| store.spend(item, call)))
 }
 
-/// Takes spends back; a producer's. The batch goes as far as one message does. Answers whether the named spender held the
+/// Takes spends back; a feeder's. The batch goes as far as one message does. Answers whether the named spender held the
 /// output: a repeated call answers `false`.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
     mutate(|state| {
         at(state, arg.height, |store, _, call| {
@@ -77,26 +77,26 @@ fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
     })
 }
 
-/// Notes that a block has transactions, or has them no more; a producer's. The batch goes as far as one message does.
+/// Notes that a block has transactions, or has them no more; a feeder's. The batch goes as far as one message does.
 /// Answers the ids of the blocks that have the transaction now; repeating the call changes nothing.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
+#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
 fn utxo_set_mined(arg: UtxoSetMinedBatch) -> Batch<Result<Vec<u32>, UtxoError>> {
     counted(Hot::UtxoSetMined, || batch(arg.height, &arg.items, |store, item, call| store.set_mined(&arg, item, call)))
 }
 
-/// Notes whether the blocks of transactions are on the longest chain; a producer's. The batch goes as far as one message
+/// Notes whether the blocks of transactions are on the longest chain; a feeder's. The batch goes as far as one message
 /// does; repeating the call changes nothing.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_set_on_longest_chain(arg: UtxoSetOnLongestChainBatch) -> Batch<Result<(), UtxoError>> {
     batch(arg.height, &arg.txids, |store, txid, call| store.set_on_longest_chain(txid, arg.on_longest_chain, call))
 }
 
-/// Locks transactions, whose outputs cannot be spent then, or unlocks them; a producer's. The batch goes as far as one
+/// Locks transactions, whose outputs cannot be spent then, or unlocks them; a feeder's. The batch goes as far as one
 /// message does; repeating the call changes nothing.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_set_locked(arg: UtxoSetLockedBatch) -> Batch<Result<(), UtxoError>> {
     batch(arg.height, &arg.txids, |store, txid, call| store.set_locked(txid, arg.locked, call))
 }
@@ -125,35 +125,35 @@ fn utxo_reassign(arg: UtxoReassignBatch) -> Batch<Result<u32, UtxoError>> {
     batch(arg.height, &arg.items, |store, item, call| store.reassign(item, call))
 }
 
-/// Marks transactions as double spends, with all that spends from them; a producer's. The batch goes as far as one message
+/// Marks transactions as double spends, with all that spends from them; a feeder's. The batch goes as far as one message
 /// does. Repeating the call marks nothing more.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_set_conflicting(arg: UtxoSetConflictingBatch) -> Batch<Result<Conflict, UtxoError>> {
     batch(arg.height, &arg.txids, |store, txid, call| store.set_conflicting(txid, call))
 }
 
-/// Has conflicting transactions win over those that they conflict with, all of them or none, in one message; a producer's.
+/// Has conflicting transactions win over those that they conflict with, all of them or none, in one message; a feeder's.
 /// A repeated call answers `NotConflicting`, as the winners are conflicting no more.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_process_conflicting(arg: UtxoProcessConflicting) -> Result<ConflictResolution, ConflictError> {
     mutate(|state| at(state, arg.height, |store, _, call| store.process_conflicting(&arg, call)))
 }
 
-/// Keeps records from being pruned until a height; a producer's. The batch goes as far as one message does. Answers whether
+/// Keeps records from being pruned until a height; a feeder's. The batch goes as far as one message does. Answers whether
 /// there is such a record; repeating the call changes nothing.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_preserve(arg: UtxoPreserveBatch) -> Batch<Result<bool, UtxoError>> {
     batch(0, &arg.txids, |store, txid, _| store.preserve(txid, arg.until))
 }
 
-/// Begins the upload of a transaction that is longer than a message, 32 MiB at most; a producer's, who has one open, as
-/// 64 producers may at a time. The same upload begun again answers its progress. `utxo_create` with `Uploaded` makes
+/// Begins the upload of a transaction that is longer than a message, 32 MiB at most; a feeder's, who has one open, as
+/// 64 feeders may at a time. The same upload begun again answers its progress. `utxo_create` with `Uploaded` makes
 /// the record.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, TransactionUploadError> {
     let (by, now) = (runtime::caller(), runtime::time_secs());
     let begun = mutate(|state| state.utxo.begin_upload(&mut state.blobs, &arg, &state.config.utxo, by, now));
@@ -161,18 +161,18 @@ fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, Trans
     begun
 }
 
-/// Stores a chunk of the caller's upload, in any order; a producer's. The same chunk again answers `Ok`; other bytes
+/// Stores a chunk of the caller's upload, in any order; a feeder's. The same chunk again answers `Ok`; other bytes
 /// under the same number are refused.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_put_transaction_chunk(arg: PutTransactionChunk) -> Result<UploadProgress, TransactionUploadError> {
     mutate(|state| state.utxo.uploads.put(&mut state.blobs, &arg, runtime::caller(), runtime::time_secs()))
 }
 
-/// Gives up the caller's upload of a transaction, and says whether there was one; a producer's. Repeating the call is safe:
+/// Gives up the caller's upload of a transaction, and says whether there was one; a feeder's. Repeating the call is safe:
 /// it answers `false`.
 #[candid_method(update)]
-#[update(guard = "producer", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn utxo_abort_transaction(txid: Txid) -> Result<bool, TransactionUploadError> {
     mutate(|state| state.utxo.uploads.abort(&mut state.blobs, &txid, runtime::caller()))
 }

@@ -91,7 +91,7 @@ pub fn advice(code: ProblemCode) -> (Severity, &'static str) {
         }
         Code::UtxoPrunerWaits => (
             Warning,
-            "Start the block assembly, and have a producer say so with set_block_assembly_state(variant { Running }).",
+            "Start the block assembly, and have a feeder say so with set_block_assembly_state(variant { Running }).",
         ),
         Code::UtxoPrunerOff => (
             Warning,

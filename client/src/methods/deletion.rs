@@ -4,13 +4,13 @@ use super::methods;
 use coppice_interface::*;
 
 methods! {
-    /// Has a blob deleted from a height on. For producers and operators.
+    /// Has a blob deleted from a height on. For feeders and operators.
     ///
     /// A row that is there already keeps its number, gets the height, and is tried from the start, also where it was leased, as often as the
     /// call is repeated: where an answer is lost, look before it is sent again.
     update schedule_blob_deletion(blob: &ScheduleBlobDeletion) -> ScheduledBlobDeletion, or BlobDeletionError;
 
-    /// Takes a blob out of the queue. For producers and operators. Answers whether it was there.
+    /// Takes a blob out of the queue. For feeders and operators. Answers whether it was there.
     ///
     /// Repeating it answers that it is not there.
     update cancel_blob_deletion(name: &BlobName) -> bool, or BlobDeletionError;

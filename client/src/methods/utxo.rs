@@ -7,33 +7,33 @@ use super::methods;
 use coppice_interface::*;
 
 methods! {
-    /// Makes records. For producers. [`utxo_create_all`](crate::Client::utxo_create_all) takes any number.
+    /// Makes records. For feeders. [`utxo_create_all`](crate::Client::utxo_create_all) takes any number.
     ///
     /// Repeated, an item is refused as `TxExists`.
     update utxo_create(batch: &UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreateError>>;
 
-    /// Spends outputs, each item whole or not at all. For producers. [`utxo_spend_all`](crate::Client::utxo_spend_all) takes any number.
+    /// Spends outputs, each item whole or not at all. For feeders. [`utxo_spend_all`](crate::Client::utxo_spend_all) takes any number.
     ///
     /// Repeating it is Ok and counts nothing, but is refused where the output was frozen since, its transaction locked or marked as
     /// conflicting, its record pruned, or the spender's (`InvalidSpend`).
     update utxo_spend(batch: &UtxoSpendBatch) -> Batch<Result<u32, Vec<RefusedSpend>>>;
 
-    /// Has outputs unspent that this spender holds. For producers.
+    /// Has outputs unspent that this spender holds. For feeders.
     ///
     /// Repeating it changes nothing.
     update utxo_unspend(batch: &UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>>;
 
-    /// Says that a block has transactions, or has them no more. For producers.
+    /// Says that a block has transactions, or has them no more. For feeders.
     ///
     /// Repeating it changes nothing.
     update utxo_set_mined(batch: &UtxoSetMinedBatch) -> Batch<Result<Vec<u32>, UtxoError>>;
 
-    /// Says that the longest chain has transactions, or has them no more. For producers.
+    /// Says that the longest chain has transactions, or has them no more. For feeders.
     ///
     /// Repeating it changes nothing.
     update utxo_set_on_longest_chain(batch: &UtxoSetOnLongestChainBatch) -> Batch<Result<(), UtxoError>>;
 
-    /// Locks or unlocks transactions. For producers.
+    /// Locks or unlocks transactions. For feeders.
     ///
     /// Repeating it changes nothing.
     update utxo_set_locked(batch: &UtxoSetLockedBatch) -> Batch<Result<(), UtxoError>>;
@@ -53,33 +53,33 @@ methods! {
     /// Repeated, an item is refused, as the output has another hash or is not frozen.
     update utxo_reassign(batch: &UtxoReassignBatch) -> Batch<Result<u32, UtxoError>>;
 
-    /// Marks transactions as double spends, with everything that spends from them. For producers.
+    /// Marks transactions as double spends, with everything that spends from them. For feeders.
     ///
     /// Repeating it marks nothing more.
     update utxo_set_conflicting(batch: &UtxoSetConflictingBatch) -> Batch<Result<Conflict, UtxoError>>;
 
-    /// Has double spends take the place of what they conflict with. For producers. All of them or none.
+    /// Has double spends take the place of what they conflict with. For feeders. All of them or none.
     ///
     /// Repeated, it is refused as `NotConflicting`.
     update utxo_process_conflicting(winners: &UtxoProcessConflicting) -> ConflictResolution, or ConflictError;
 
-    /// Keeps records from being deleted up to a height. For producers.
+    /// Keeps records from being deleted up to a height. For feeders.
     ///
     /// Repeating it changes nothing.
     update utxo_preserve(batch: &UtxoPreserveBatch) -> Batch<Result<bool, UtxoError>>;
 
-    /// Begins a transaction that no message holds. For producers; each has one at a time.
+    /// Begins a transaction that no message holds. For feeders; each has one at a time.
     /// [`upload_transaction`](crate::Client::upload_transaction) does the whole.
     ///
     /// Repeating it answers how far the upload is.
     update utxo_begin_transaction(transaction: &BeginTransaction) -> UploadProgress, or TransactionUploadError;
 
-    /// Puts a chunk of the caller's upload, in any order. For producers.
+    /// Puts a chunk of the caller's upload, in any order. For feeders.
     ///
     /// Repeating it with the same bytes changes nothing.
     update utxo_put_transaction_chunk(chunk: &PutTransactionChunk) -> UploadProgress, or TransactionUploadError;
 
-    /// Drops the caller's upload of this transaction. For producers. Answers whether there was one.
+    /// Drops the caller's upload of this transaction. For feeders. Answers whether there was one.
     ///
     /// Repeating it answers that there is none.
     update utxo_abort_transaction(txid: &Txid) -> bool, or TransactionUploadError;

@@ -4,12 +4,12 @@ use super::methods;
 use coppice_interface::*;
 
 methods! {
-    /// Says that blocks are persisted up to this height. For producers.
+    /// Says that blocks are persisted up to this height. For feeders.
     ///
     /// Repeating it changes nothing.
     update notify_block_persisted(height: u32) -> UtxoNotifyOutcome, or UtxoPrunerError;
 
-    /// Says that the chain is at this height, and whether the block's transactions are set mined. For producers.
+    /// Says that the chain is at this height, and whether the block's transactions are set mined. For feeders.
     ///
     /// Repeating it changes nothing.
     update notify_block(height: u32, mined_set: bool) -> UtxoNotifyOutcome, or UtxoPrunerError;
@@ -55,7 +55,7 @@ methods! {
 }
 
 impl<T: crate::Transport> crate::Client<T> {
-    /// Says whether blocks are being assembled: nothing is pruned while they are not. For producers.
+    /// Says whether blocks are being assembled: nothing is pruned while they are not. For feeders.
     ///
     /// Repeating it changes nothing.
     ///

@@ -1,5 +1,5 @@
 //! A sequencer of a rollup, as small as one can be: it makes blocks of the transactions that it is sent, and keeps them in Coppice, which
-//! prunes the old ones. It needs the role `Producer` there.
+//! prunes the old ones. It needs the role `BlockProducer` there.
 //!
 //! - A block that was sealed is sent until Coppice has it: `append_block` is idempotent, so a lost answer does no harm.
 //! - When pruning is held back, `produce` answers who holds it; transactions wait, and the same block goes when there is room again.

@@ -207,9 +207,9 @@ pub enum TransactionUploadError {
     ChunkMismatch,
     /// The upload itself is not acceptable.
     Refused(UtxoCreateError),
-    /// As many producers have uploads open as may: wait until one is done or expires.
+    /// As many feeders have uploads open as may: wait until one is done or expires.
     TooMany {
-        /// The most producers that may have uploads open.
+        /// The most feeders that may have uploads open.
         limit: u64,
     },
 }
@@ -223,13 +223,13 @@ impl From<UtxoRefusal> for TransactionUploadError {
 /// An upload that is open.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct OpenTransaction {
-    /// The producer that began the upload; none where that was not noted.
+    /// The feeder that began the upload; none where that was not noted.
     pub by: Option<Principal>,
     /// The transaction that is uploaded.
     pub txid: Txid,
     /// How many chunks there are, and how many are still to come.
     pub progress: UploadProgress,
-    /// The moment at which the upload expires, in Unix seconds, unless the producer goes on with it before.
+    /// The moment at which the upload expires, in Unix seconds, unless the feeder goes on with it before.
     pub expires_at: u64,
 }
 

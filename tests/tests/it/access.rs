@@ -48,9 +48,6 @@ struct Caller {
     inside: Option<Proxy>,
 }
 
-const ROLES: [Role; 7] =
-    [Role::Producer, Role::Alert, Role::Exporter, Role::BlobWorker, Role::Operator, Role::Observer, Role::Admin];
-
 /// Nobody, a stranger, each role, a controller; each of them outside and as a canister.
 fn everybody(coppice: &Coppice) -> Vec<Caller> {
     let ic = coppice.ic.as_ref();
@@ -64,7 +61,7 @@ fn everybody(coppice: &Coppice) -> Vec<Caller> {
         caller("a stranger", &[], Who::Stranger.principal()),
         caller("a controller", &[Role::Operator, Role::Admin], controller),
     ];
-    for role in ROLES {
+    for role in Role::ALL {
         let outside = Principal::self_authenticating(format!("{role:?}"));
         let caller = caller(&format!("{role:?}"), &[role], outside);
         let inside = caller.inside.as_ref().expect("it is not anonymous").principal();
@@ -97,15 +94,15 @@ fn state(coppice: &Coppice) -> (Vec<Grant>, Config, UtxoPrunerStatus, Option<Pru
     )
 }
 
-/// Every method of the Candid file, by everybody, both ways in, with an argument that cannot be decoded: who may not is refused before that
-/// is found out.
+/// Every method of the Candid file, by everybody and every way in, with an argument that cannot be decoded: callers that may not are refused
+/// before that is found out.
 #[test]
-fn every_method_is_for_whom_the_table_says_by_both_ways_in() {
+fn every_method_is_for_whom_the_table_says_by_ingress_by_query_and_from_a_canister() {
     let coppice = Coppice::new();
     let everybody = everybody(&coppice);
     let table: BTreeMap<&str, Required> = TABLE.iter().copied().collect();
     let before = state(&coppice);
-    let (mut outside, mut inside, mut admitted) = (0, 0, 0);
+    let (mut outside, mut queried, mut inside, mut admitted) = (0, 0, 0, 0);
     for (method, is_query) in methods() {
         let garbage = b"not candid".to_vec();
         for caller in &everybody {
@@ -126,13 +123,21 @@ fn every_method_is_for_whom_the_table_says_by_both_ways_in() {
             check(coppice.ic.update(coppice.id, caller.outside, &method, garbage.clone()), may_outside, "from outside");
             outside += 1;
             admitted += usize::from(may_outside);
+            // A query passes no door; an update is nobody's by query.
+            let answer = coppice.ic.query(coppice.id, caller.outside, &method, garbage.clone());
+            match is_query {
+                true => check(answer, may_inside, "by query"),
+                false => assert!(answer.is_err(), "{method} by {} is answered by query", caller.name),
+            }
+            queried += 1;
             if let Some(proxy) = &caller.inside {
                 check(proxy.update(coppice.ic.as_ref(), coppice.id, &method, &garbage), may_inside, "as a canister");
                 inside += 1;
             }
         }
     }
-    assert_eq!((outside, inside), (10 * TABLE.len(), 9 * TABLE.len()));
+    // Nine roles, a controller, a stranger; and the anonymous principal, which is no canister.
+    assert_eq!((outside, queried, inside), (12 * TABLE.len(), 12 * TABLE.len(), 11 * TABLE.len()));
     assert!(admitted > 100, "{admitted}");
     assert_eq!(state(&coppice), before, "nothing has changed");
 }
@@ -147,8 +152,13 @@ fn every_role_does_its_own() {
     let parts = |deletions: CompleteBlobDeletions| encode_args((deletions,)).unwrap();
     let none = CompleteBlobDeletions { completed_ids: vec![], failed_ids: vec![], max_retries: 1 };
     let freeze = UtxoFreezeBatch { height: 1, items: vec![] };
+    let blob = BlobName { blob_key: vec![1].into(), file_type: "tx".into(), store_type: StoreType::Tx };
     let own = [
         ("Producer", "rollback_to", encode_args((2u64,)).unwrap()),
+        ("Producer", "set_block_assembly_state", encode_args((UtxoBlockAssemblyState::Running,)).unwrap()),
+        ("BlockProducer", "rollback_to", encode_args((2u64,)).unwrap()),
+        ("UtxoFeeder", "notify_block", encode_args((7u32, true)).unwrap()),
+        ("UtxoFeeder", "cancel_blob_deletion", encode_args((blob,)).unwrap()),
         ("Alert", "utxo_freeze", encode_args((freeze,)).unwrap()),
         ("Exporter", "ack_exported", encode_args((1u64, BlockHash::from(hash(1)))).unwrap()),
         ("BlobWorker", "complete_blob_deletions", parts(none)),

@@ -36,6 +36,7 @@ mod reset;
 mod rollback;
 mod sequencer;
 mod slices;
+mod stolen_keys;
 mod tomorrow;
 mod traps;
 mod uploads;

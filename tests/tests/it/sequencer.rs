@@ -31,7 +31,7 @@ impl World {
         let sequencer = coppice.ic.create_canister(controller);
         let arg = encode_args((taken(&coppice, sequencer),)).unwrap();
         coppice.ic.install(sequencer, wasm::example("coppice_sequencer"), arg, controller);
-        coppice.operator().grant_role(&Grant { principal: sequencer, role: Role::Producer }).told().unwrap();
+        coppice.operator().grant_role(&Grant { principal: sequencer, role: Role::BlockProducer }).told().unwrap();
         Self { coppice, sequencer }
     }
 
@@ -136,7 +136,7 @@ fn what_passes_is_tried_again_and_who_may_not_is_told() {
     world.coppice.ic.stop(world.coppice.id, controller).unwrap();
     assert!(matches!(world.produce(), Produced::Later(_)));
     world.coppice.ic.start(world.coppice.id, controller).unwrap();
-    let grant = Grant { principal: world.sequencer, role: Role::Producer };
+    let grant = Grant { principal: world.sequencer, role: Role::BlockProducer };
     assert!(world.coppice.operator().revoke_role(&grant).told());
     assert!(matches!(world.produce(), Produced::Refused(_)));
     assert_eq!(world.waiting(), (1, Some(1)), "the block is sealed and kept");
@@ -158,7 +158,7 @@ fn a_block_that_is_refused_for_good_is_made_anew_behind_the_head() {
     let World { coppice, .. } = &world;
     world.submit(b"one").unwrap();
     // Sealed, and not taken: whether it was heard before is not known, and the same block goes again.
-    let grant = Grant { principal: world.sequencer, role: Role::Producer };
+    let grant = Grant { principal: world.sequencer, role: Role::BlockProducer };
     assert!(coppice.operator().revoke_role(&grant).told());
     for _ in 0..2 {
         assert!(matches!(world.produce(), Produced::Refused(_)));

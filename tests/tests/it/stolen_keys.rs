@@ -1,0 +1,104 @@
+//! The table of what a stolen key does, in `SECURITY.md` and `docs/operations.md`, against the access table: a role, or a method, that is
+//! added to the one fails here until it is in the other.
+
+use coppice_interface::Role;
+use coppice_interface::access::{Required, TABLE};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The lines of a page's table.
+fn table(text: &str) -> Vec<&str> {
+    let lines = text.lines().skip_while(|line| !line.starts_with("| role | give it to |"));
+    lines.take_while(|line| line.starts_with('|')).collect()
+}
+
+/// The names of a cell that stand as code, without arguments.
+fn names(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).map(|name| name.split('(').next().unwrap_or(name)).collect()
+}
+
+/// The roles of which one is enough for a method; none: there is no such method, or it is for anyone.
+fn roles_of(method: &str) -> Option<&'static [Role]> {
+    TABLE.iter().find(|(name, _)| *name == method).and_then(|(_, required)| match required {
+        Required::Role(roles) | Required::Reader(roles) => Some(*roles),
+        Required::Nobody => None,
+    })
+}
+
+fn methods_of(role: Role) -> BTreeSet<&'static str> {
+    let names = TABLE.iter().map(|(name, _)| *name);
+    names.filter(|name| roles_of(name).is_some_and(|roles| roles.contains(&role))).collect()
+}
+
+/// The names in a cell: methods, and all methods of a role.
+fn methods_named(cell: &str) -> BTreeSet<&str> {
+    let role = |name: &str| Role::ALL.into_iter().find(|role| format!("{role:?}") == name);
+    names(cell)
+        .into_iter()
+        .flat_map(|name| role(name).map_or_else(|| [name].into(), methods_of))
+        .collect()
+}
+
+/// What the table's rows lack, or say too much.
+fn problems(rows: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    let cells = |row: &str| -> Vec<String> { row.trim_matches('|').split(" | ").map(|cell| cell.trim().into()).collect() };
+    let rows: Vec<Vec<String>> = rows.iter().skip(2).map(|row| cells(row)).collect();
+    let mut wanted: Vec<(String, Vec<Role>)> =
+        Role::ALL.map(|role| (format!("`{role:?}`"), vec![role])).into_iter().collect();
+    wanted.push(("controllers".into(), vec![Role::Operator, Role::Admin]));
+    for row in rows.iter().filter(|row| !wanted.iter().any(|(name, _)| *name == row[0])) {
+        found.push(format!("{} is no role", row[0]));
+    }
+    for (name, roles) in wanted {
+        let mut its = rows.iter().filter(|row| row[0] == name);
+        let (Some(row), None) = (its.next(), its.next()) else {
+            found.push(format!("{name} has not one row"));
+            continue;
+        };
+        let [_, holder, may, worst, lever] = row.as_slice() else {
+            found.push(format!("{name} has not five cells"));
+            continue;
+        };
+        if holder.is_empty() || worst.is_empty() {
+            found.push(format!("{name}: an empty cell"));
+        }
+        let all: BTreeSet<&str> = roles.iter().flat_map(|&role| methods_of(role)).collect();
+        found.extend(all.symmetric_difference(&methods_named(may)).map(|method| format!("{name}: {method}")));
+        // Somebody else must have it: another role, and above all roles a controller.
+        let of_others = |method: &str| roles_of(method).is_some_and(|may| may.iter().any(|role| !roles.contains(role)));
+        if !names(lever).into_iter().any(of_others) && !lever.contains("controller") {
+            found.push(format!("{name}: nobody else has the lever"));
+        }
+        let unknown = names(lever).into_iter().filter(|name| roles_of(name).is_none());
+        found.extend(unknown.map(|method| format!("{name}: the lever {method} is no role's method")));
+    }
+    found
+}
+
+#[test]
+fn each_role_has_all_its_methods_its_worst_and_a_lever_of_somebody_else() {
+    let read = |path: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap();
+    let (security, operations) = (read("SECURITY.md"), read("docs/operations.md"));
+    assert_eq!(table(&security), table(&operations), "the table of both pages is the same");
+    assert_eq!(problems(&table(&security)), [""; 0]);
+    // The check misses nothing that is planted.
+    for (from, to, finds) in [
+        ("| `Alert` |", "| `Alarm` |", vec!["`Alarm` is no role", "`Alert` has not one row"]),
+        ("`utxo_freeze`, ", "", vec!["`Alert`: utxo_freeze"]),
+        ("`ack_exported`", "`ack_exported`, `prune_now`", vec!["`Exporter`: prune_now"]),
+        ("| auditors |", "|  |", vec!["`Observer`: an empty cell"]),
+        ("all of `Operator` and `Admin`", "all of `Admin`", vec!["controllers: abort_block"]),
+        ("| `revoke_role` |", "| `get_audit_log` |", vec![]),
+        ("| `revoke_role` |", "| `forget_it` |", vec!["`Observer`: nobody else has the lever"]),
+        ("by a controller, whose rights no admin takes", "", vec!["`Admin`: nobody else has the lever"]),
+    ] {
+        assert!(security.contains(from), "nothing to plant in: {from}");
+        let planted = security.replace(from, to);
+        let found = problems(&table(&planted));
+        for finding in &finds {
+            assert!(found.iter().any(|found| found == finding), "{to}: {found:?}");
+        }
+        assert_eq!(found.is_empty(), finds.is_empty(), "{to}: {found:?}");
+    }
+}
