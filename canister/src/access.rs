@@ -13,7 +13,7 @@ use crate::{daemon, runtime, state};
 use candid::Principal;
 use coppice_interface::Role;
 use coppice_interface::access::{
-    ADMINS, ALERTS, AUDITORS, BLOB_WORKERS, BLOCK_PRODUCERS, EXPORTERS, OPERATORS, QUERY_ARGUMENT, REGISTRARS,
+    ADMINS, ALERTS, AUDITORS, BLOB_WORKERS, BLOCK_PRODUCERS, EXPORTERS, GUARDIANS, OPERATORS, QUERY_ARGUMENT,
     REVERTERS, Required, SCHEDULERS, TABLE, UPLOADERS, UTXO_FEEDERS,
 };
 
@@ -115,9 +115,9 @@ pub fn operator() -> Result<(), String> {
     admit(OPERATORS)
 }
 
-/// Guard of registering an exporter.
-pub fn registrar() -> Result<(), String> {
-    admit(REGISTRARS)
+/// Guard of what makes pruning safer.
+pub fn guardian() -> Result<(), String> {
+    admit(GUARDIANS)
 }
 
 /// Guard of an admin's methods.

@@ -146,23 +146,25 @@ fn apply_utxo(settings: &mut UtxoSettings, change: &UtxoSettingsChange) -> Resul
     Ok(())
 }
 
-/// What the cell holds.
-#[derive(Serialize, Deserialize)]
-struct Stored {
-    config: Config,
-    roles: Roles,
+/// The settings, and all else that the cell holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stored {
+    /// The settings in force.
+    pub config: Config,
+    /// Who may do what.
+    pub roles: Roles,
+    /// Since when deletions are stopped, in Unix nanoseconds; none: they are not.
+    pub deletions_stopped: Option<u64>,
 }
 
-/// Reads settings and roles; `None` where they were never written.
-pub fn load(cells: &Region) -> Result<Option<(Config, Roles)>, String> {
-    let stored: Option<Stored> = cell::load(cells, cell::CONFIG, MAGIC, VERSION)?;
-    Ok(stored.map(|stored| (stored.config, stored.roles)))
+/// Reads the cell; `None` where it was never written.
+pub fn load(cells: &Region) -> Result<Option<Stored>, String> {
+    cell::load(cells, cell::CONFIG, MAGIC, VERSION)
 }
 
-/// Writes settings and roles.
-pub fn save(cells: &Region, config: &Config, roles: &Roles) -> Result<(), String> {
-    let stored = Stored { config: config.clone(), roles: roles.clone() };
-    cell::save(cells, (cell::CONFIG, CAPACITY), MAGIC, VERSION, &stored)
+/// Writes the cell.
+pub fn save(cells: &Region, stored: &Stored) -> Result<(), String> {
+    cell::save(cells, (cell::CONFIG, CAPACITY), MAGIC, VERSION, stored)
 }
 
 #[cfg(test)]

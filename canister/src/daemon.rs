@@ -310,9 +310,10 @@ pub fn arm_undo() {
     }
 }
 
-/// Has the timer for records run where there is a job, with the interval in force, and stops it where there is none.
+/// Has the timer for records run where there is a job, with the interval in force, and stops it where there is none, or deletions are stopped.
 pub fn arm_records() {
-    let interval = state::read(|state| state.utxo_pruner.interval_secs());
+    let of_job = |state: &state::State| state.utxo_pruner.interval_secs().filter(|_| state.deletions_stopped.is_none());
+    let interval = state::read(of_job);
     run_records_every(interval.filter(|_| cycles::pause().is_none()));
 }
 
@@ -455,8 +456,11 @@ pub fn tick_records() {
         // Where growing traps, so would each firing of an interval timer.
         growth::put_off(|| {
             state::mutate(|state| {
-                let (pruner, mut records) = state.utxo_pruner();
-                pruner.tick(&mut records, low_on_cycles);
+                // Its message may have been on the way when deletions were stopped.
+                if state.deletions_stopped.is_none() {
+                    let (pruner, mut records) = state.utxo_pruner();
+                    pruner.tick(&mut records, low_on_cycles);
+                }
             });
         });
         arm_growth();

@@ -40,7 +40,7 @@ pub mod wire;
 #[cfg(feature = "bench")]
 pub mod bench;
 
-use access::{admin, auditor, block_producer, exporter, operator, registrar, reverter, uploader};
+use access::{admin, auditor, block_producer, exporter, guardian, operator, reverter, uploader};
 use candid::candid_method;
 use config::Settings as _;
 use coppice_interface::*;
@@ -228,7 +228,7 @@ fn get_block_storage(number: u64) -> Result<BlockStorage, ReadError> {
 /// again changes nothing. Under a name whose key was revoked only an admin registers a principal, which goes on at the
 /// name's bound.
 #[candid_method(update)]
-#[update(guard = "registrar", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(guard = "guardian", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn register_exporter(exporter: Exporter) -> Result<(), ExporterError> {
     mutate(|state| state.register_exporter(&exporter))
 }

@@ -33,6 +33,8 @@ pub struct State {
     pub config: Config,
     /// Who may do what.
     pub roles: Roles,
+    /// Since when deletions are stopped, in Unix nanoseconds; none: they are not.
+    pub deletions_stopped: Option<u64>,
     /// All blobs.
     pub blobs: BlobStore,
     /// The kept blocks.
@@ -88,8 +90,9 @@ pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
     }
     let cells = Rc::new(memory::region(memory::CELLS));
     cells.reserve(cell::END).map_err(|error| format!("{error:?}"))?;
-    config::save(&cells, &config, &roles)?;
-    open(cells, config, roles)
+    let stored = config::Stored { config, roles, deletions_stopped: None };
+    config::save(&cells, &stored)?;
+    open(cells, stored)
 }
 
 /// Opens the state of a canister that was upgraded. The cost does not depend on what is kept.
@@ -102,14 +105,15 @@ pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
         return Err("stable memory holds no Coppice; install it anew".into());
     }
     cells.reserve(cell::END).map_err(|error| format!("{error:?}"))?;
-    let (config, roles) = config::load(&cells)?.ok_or("the settings are missing")?;
-    open(cells, config, roles)?;
+    let stored = config::load(&cells)?.ok_or("the settings are missing")?;
+    open(cells, stored)?;
     let Some(CanisterArg::Upgrade(Some(change))) = arg else { return Ok(()) };
     mutate(|state| state.set_config("canister_post_upgrade", &change)).map_err(|error| format!("{error:?}"))?;
     Ok(())
 }
 
-fn open(cells: Rc<Region>, config: Config, roles: Roles) -> Result<(), String> {
+fn open(cells: Rc<Region>, stored: config::Stored) -> Result<(), String> {
+    let config::Stored { config, roles, deletions_stopped } = stored;
     config.bound_memory();
     let blobs = BlobStore::open()?;
     let chain = ChainStore::open(Rc::clone(&cells), config.class(), hash_seed())?;
@@ -122,9 +126,21 @@ fn open(cells: Rc<Region>, config: Config, roles: Roles) -> Result<(), String> {
     let history = History::open(Rc::clone(&cells))?;
     pruner.set_behind_since(history.since.of(ProblemCode::PruneBehind).map(|since_ns| since_ns / 1_000_000_000));
     logs::open(Rc::clone(&cells))?;
-    let state =
-        State { cells, config, roles, blobs, chain, utxo, deletions, pruner, utxo_pruner, exporters, audit, history };
-    STATE.set(Some(state));
+    STATE.set(Some(State {
+        cells,
+        config,
+        roles,
+        deletions_stopped,
+        blobs,
+        chain,
+        utxo,
+        deletions,
+        pruner,
+        utxo_pruner,
+        exporters,
+        audit,
+        history,
+    }));
     Ok(())
 }
 
@@ -134,9 +150,12 @@ fn hash_seed() -> u64 {
 }
 
 impl State {
-    /// Persists settings and roles.
+    /// Persists settings and roles, and whether deletions are stopped.
     pub fn save_config(&self) {
-        if let Err(why) = config::save(&self.cells, &self.config, &self.roles) {
+        let Self { config, roles, deletions_stopped, .. } = self;
+        let stored =
+            config::Stored { config: config.clone(), roles: roles.clone(), deletions_stopped: *deletions_stopped };
+        if let Err(why) = config::save(&self.cells, &stored) {
             runtime::trap(&format!("settings and roles: {why}"));
         }
         self.config.bound_memory();
@@ -155,7 +174,8 @@ impl State {
     /// What stands above the policy.
     pub fn constraints(&self) -> Constraints {
         Constraints {
-            guard: self.exporters.guard(self.config.require_export),
+            exported: self.exporters.guard(self.config.require_export),
+            stopped_since: self.deletions_stopped,
             min_liquid_cycles: self.config.min_liquid_cycles,
         }
     }

@@ -155,7 +155,15 @@ impl Refusal for RoleError {
 impl Refusal for PruneError {
     fn retry(&self) -> Retry {
         match self {
-            Self::Invalid { .. } | Self::NoPolicy => Never,
+            Self::Invalid { .. } | Self::NoPolicy | Self::Stopped => Never,
+        }
+    }
+}
+
+impl Refusal for DeletionsError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::AdminOnly => Never,
         }
     }
 }
@@ -175,7 +183,8 @@ impl Refusal for BlobDeletionError {
             | Self::UnknownToken
             | Self::NotHolder
             | Self::Expired
-            | Self::Completed => Never,
+            | Self::Completed
+            | Self::Stopped => Never,
         }
     }
 }
@@ -184,6 +193,7 @@ impl Refusal for UtxoPrunerError {
     fn retry(&self) -> Retry {
         match self {
             Self::BlockAssemblyNotRunning
+            | Self::Stopped
             | Self::ZeroHeight
             | Self::BadHeight { .. }
             | Self::HeightJump { .. }

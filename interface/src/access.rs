@@ -44,9 +44,10 @@ const BLOB_WORKER: Required = Required::Role(BLOB_WORKERS);
 /// Who sees to pruning, exporters and the queue.
 pub const OPERATORS: &[Role] = &[Role::Operator];
 const OPERATOR: Required = Required::Role(OPERATORS);
-/// Callers that register an exporter. Only an admin gives a key to an exporter that has lost its own.
-pub const REGISTRARS: &[Role] = &[Role::Operator, Role::Admin];
-const REGISTRAR: Required = Required::Role(REGISTRARS);
+/// Callers that make pruning safer: they register exporters, and stop deletions. Only an admin gives a key to an exporter that has lost its
+/// own, and starts deletions again.
+pub const GUARDIANS: &[Role] = &[Role::Operator, Role::Admin];
+const GUARDIAN: Required = Required::Role(GUARDIANS);
 /// Who changes settings and roles, and may empty the chain.
 pub const ADMINS: &[Role] = &[Role::Admin];
 const ADMIN: Required = Required::Role(ADMINS);
@@ -72,7 +73,7 @@ pub const TABLE: &[(&str, Required)] = &[
     ("find_by_index_key", ANYBODY),
     ("get_block_storage", ANYBODY),
     ("get_upload", ANYBODY),
-    ("register_exporter", REGISTRAR),
+    ("register_exporter", GUARDIAN),
     ("remove_exporter", ADMIN),
     ("export_blocks", ANYBODY),
     ("ack_exported", EXPORTER),
@@ -126,6 +127,7 @@ pub const TABLE: &[(&str, Required)] = &[
     ("set_prune_policy", OPERATOR),
     ("get_prune_policy", ANYBODY),
     ("set_pruning_enabled", OPERATOR),
+    ("set_deletions_stopped", GUARDIAN),
     ("prune_now", OPERATOR),
     ("acknowledge_faults", OPERATOR),
     ("plan_prune", ANYBODY),

@@ -210,6 +210,8 @@ pub struct StoreDeletions {
 /// Everything that an operator needs to see of the queue.
 #[derive(Clone, Debug, PartialEq, CandidType, Serialize, Deserialize)]
 pub struct BlobDeletionStatus {
+    /// The moment at which deletions were stopped (`set_deletions_stopped`), in Unix nanoseconds; none where they are not.
+    pub deletions_stopped_since: Option<u64>,
     /// The rows by store.
     pub stores: Vec<StoreDeletions>,
     /// The lowest height among the rows that wait; none where no row waits.
@@ -299,6 +301,8 @@ pub enum BlobDeletionError {
     Expired,
     /// The lease was completed.
     Completed,
+    /// Deletions are stopped (`set_deletions_stopped`): no lease is given or extended.
+    Stopped,
     /// The operator's cap on stable memory is reached, or the platform has no more.
     OutOfSpace,
     /// The balance would not pay for growing.

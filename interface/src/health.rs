@@ -68,11 +68,13 @@ pub enum ProblemCode {
     UploadStuck,
     /// An exporter has no key since an admin revoked its role, and holds pruning back.
     ExporterKeyless,
+    /// Deletions are stopped: nothing is pruned, and workers get no blob to delete.
+    DeletionsStopped,
 }
 
 impl ProblemCode {
     /// All of them, in their order.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::TimerOverdue,
         Self::PruneBehind,
         Self::PruningOff,
@@ -104,6 +106,7 @@ impl ProblemCode {
         Self::ExternalFull,
         Self::UploadStuck,
         Self::ExporterKeyless,
+        Self::DeletionsStopped,
     ];
 }
 

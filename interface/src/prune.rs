@@ -112,6 +112,15 @@ pub enum PruneError {
     },
     /// No policy was set, so there is nothing to go by.
     NoPolicy,
+    /// Deletions are stopped (`set_deletions_stopped`): an admin starts them again.
+    Stopped,
+}
+
+/// Why deletions were not started again. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum DeletionsError {
+    /// Operators stop deletions, and only an admin starts them again.
+    AdminOnly,
 }
 
 /// The reason that holds pruning back.
@@ -129,6 +138,8 @@ pub enum HeldBy {
     Disabled,
     /// The daemon is paused: liquid cycles are below `min_liquid_cycles`, or do not pay for timers.
     LowCycles,
+    /// Deletions are stopped (`set_deletions_stopped`): an admin starts them again.
+    Stopped,
 }
 
 /// Why a run is due.
@@ -155,6 +166,8 @@ pub enum StopReason {
     Chunks,
     /// Stable memory must grow first, which a message of its own does (UTXO records).
     Memory,
+    /// Deletions are stopped (`set_deletions_stopped`).
+    Stopped,
 }
 
 /// How far a run came.
@@ -265,7 +278,7 @@ pub struct PruneBacklog {
     pub blocks: u64,
     /// The number of transactions and secondary keys of the blocks that may go now.
     pub references: u64,
-    /// The number of blocks that are due, and that an exporter keeps.
+    /// The number of blocks that are due, and that an exporter, or `set_deletions_stopped`, keeps.
     pub held_blocks: u64,
     /// The moment since when an exporter, or that there is none, has kept what is due, in Unix seconds; none where nothing
     /// is kept.
@@ -304,6 +317,8 @@ pub struct WaterMarks {
 pub struct PruneStatus {
     /// The daemon may prune.
     pub enabled: bool,
+    /// The moment at which deletions were stopped (`set_deletions_stopped`), in Unix nanoseconds; none where they are not.
+    pub deletions_stopped_since: Option<u64>,
     /// Something is due now, whether the daemon may prune or not.
     pub need_prune: bool,
     /// The reason why something is due; none where nothing is.

@@ -160,6 +160,8 @@ impl DeletionQueue {
             over: lease.over,
         });
         BlobDeletionStatus {
+            // Of the canister as a whole.
+            deletions_stopped_since: None,
             oldest_due: stores.iter().filter_map(|store| store.oldest_due).min(),
             leases: leases.collect(),
             metrics: self.metrics(),

@@ -67,10 +67,14 @@ fn list_blob_deletions(arg: ListBlobDeletions) -> BlobDeletionList {
 }
 
 /// Rows that wait and whose height is this one or lower, by height; for anyone. `limit` rows at most, and 1,000; 0: 100.
+/// None while deletions are stopped.
 #[candid_method(query)]
 #[query(hidden = true, decode_with = "wire::args")]
 fn get_pending_blob_deletions(height: u32, limit: u32) -> Vec<BlobDeletion> {
-    read(|state| state.deletions.pending(height, limit))
+    read(|state| match state.deletions_stopped {
+        None => state.deletions.pending(height, limit),
+        Some(_) => Vec::new(),
+    })
 }
 
 /// Takes a row out of the queue, with the record that waits for it, and says whether it is gone; a blob worker's.
@@ -105,20 +109,29 @@ fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDe
     })
 }
 
-/// Leases rows whose height has come; a blob worker's. None where nothing is due. There are 256 leases at most. The
-/// same caller with the same `request` gets the same lease again while it is live.
+/// Leases rows whose height has come; a blob worker's. None where nothing is due, and while deletions are stopped. There
+/// are 256 leases at most. The same caller with the same `request` gets the same lease again while it is live.
 #[candid_method(update)]
 #[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn acquire_blob_deletion_batch(arg: AcquireBlobDeletions) -> Result<Option<BlobDeletionLease>, BlobDeletionError> {
-    counted(Hot::AcquireDeletions, || message(|state, now| state.deletions.acquire(caller(), &arg, now)))
+    counted(Hot::AcquireDeletions, || {
+        message(|state, now| match state.deletions_stopped {
+            None => state.deletions.acquire(caller(), &arg, now),
+            Some(_) => Ok(None),
+        })
+    })
 }
 
 /// Has a lease expire so many seconds from now, 43,200 at most; 0: 300; a lease that would expire later stays as it is.
-/// For its holder, a blob worker. Answers the moment in Unix nanoseconds; a repeated call counts from its own time.
+/// For its holder, a blob worker. Answers the moment in Unix nanoseconds; a repeated call counts from its own time. Refused
+/// while deletions are stopped: leases run out, and are completed until then.
 #[candid_method(update)]
 #[update(guard = "blob_worker", hidden = true, decode_with = "wire::args", encode_with = "wire::answer")]
 fn extend_blob_deletion_batch(token: ByteBuf, lock_timeout_secs: u64) -> Result<u64, BlobDeletionError> {
-    message(|state, now| state.deletions.extend(caller(), &token, lock_timeout_secs, now))
+    message(|state, now| match state.deletions_stopped {
+        None => state.deletions.extend(caller(), &token, lock_timeout_secs, now),
+        Some(_) => Err(BlobDeletionError::Stopped),
+    })
 }
 
 /// Says what became of leased rows, 2,000 numbers at most, and ends the lease once nothing is `remaining`; for its
@@ -155,5 +168,5 @@ fn retry_blob_deletion(id: u64) -> Result<BlobDeletion, BlobDeletionError> {
 /// Everything that an operator needs to see of the queue; for anyone.
 #[query]
 fn get_blob_deletion_status() -> BlobDeletionStatus {
-    read(|state| state.deletions.status())
+    read(|state| BlobDeletionStatus { deletions_stopped_since: state.deletions_stopped, ..state.deletions.status() })
 }

@@ -4,4 +4,5 @@ mod deletion;
 mod http;
 mod logs;
 mod pruner;
+mod stop;
 mod utxo;

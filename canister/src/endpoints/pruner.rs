@@ -78,6 +78,9 @@ fn set_block_assembly_state(assembly: UtxoBlockAssemblyState) {
 #[update(guard = "operator", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn prune_utxos(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
     let job = noting("prune_utxos", height, |state| {
+        if state.deletions_stopped.is_some() {
+            return Err(UtxoPrunerError::Stopped);
+        }
         let (pruner, mut records) = state.utxo_pruner();
         pruner.prune(height, &mut records)
     });
@@ -146,7 +149,10 @@ fn retry_record(slot: u32) -> Result<(), UtxoPrunerError> {
 /// Everything that an operator needs to see of the pruning of records; for anyone.
 #[query]
 fn get_pruner_status() -> UtxoPrunerStatus {
-    read(|state| state.utxo_pruner.status(&state.config.utxo, &state.deletions))
+    read(|state| UtxoPrunerStatus {
+        deletions_stopped_since: state.deletions_stopped,
+        ..state.utxo_pruner.status(&state.config.utxo, &state.deletions)
+    })
 }
 
 /// Jobs that wait or run, then those that ended, the last first, from the cursor on; for anyone. A page has `limit` jobs at

@@ -301,8 +301,14 @@ fn exporters_come_and_go_by_name() {
     assert_eq!(many, Err(ExporterError::TooMany { limit: MAX_EXPORTERS as u64 }));
     let nth = |of: u8| format!("{}{of:02}", "n".repeat(30));
     let last = nth(31);
-    assert_eq!(exporters.register(&exporter(&last, 200), 0, true), Err(ExporterError::NameTaken { principal: who(31) }));
-    assert_eq!(exporters.register(&exporter("y", 31), 0, true), Err(ExporterError::PrincipalTaken { name: last.clone() }));
+    assert_eq!(
+        exporters.register(&exporter(&last, 200), 0, true),
+        Err(ExporterError::NameTaken { principal: who(31) })
+    );
+    assert_eq!(
+        exporters.register(&exporter("y", 31), 0, true),
+        Err(ExporterError::PrincipalTaken { name: last.clone() })
+    );
     // One that has lost its key takes its place among the hundred, and gets another one at its bound.
     exporters.revoke(who(200));
     assert_eq!(exporters.keyless().count(), 0);
@@ -312,7 +318,10 @@ fn exporters_come_and_go_by_name() {
     let many = exporters.register(&exporter("one-more", 31), 0, true);
     assert_eq!(many, Err(ExporterError::TooMany { limit: MAX_EXPORTERS as u64 }));
     assert_eq!(exporters.register(&again, 0, false), Err(ExporterError::Keyless));
-    assert_eq!(exporters.register(&exporter(&last, 30), 0, true).unwrap_err(), ExporterError::PrincipalTaken { name: nth(30) });
+    assert_eq!(
+        exporters.register(&exporter(&last, 30), 0, true).unwrap_err(),
+        ExporterError::PrincipalTaken { name: nth(30) }
+    );
     assert_eq!(exporters.register(&again, 0, true), Ok(()));
     assert_eq!(open().bound_of(&last), Some((Some(who(200)), u64::MAX - 1)));
     let remove = |exporters: &mut Exporters, name: &str, drop_guard| {

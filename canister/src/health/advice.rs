@@ -108,6 +108,11 @@ pub fn advice(code: ProblemCode) -> (Severity, &'static str) {
             "As an admin, call register_exporter with the same name and the exporter's new principal, or remove_exporter where it is \
              gone for good.",
         ),
+        Code::DeletionsStopped => (
+            Warning,
+            "As an admin, call set_deletions_stopped(false) when the policy, the heights and the queue are right again and stolen keys are \
+             revoked.",
+        ),
         Code::UploadStuck => (
             Warning,
             "Have its producer go on with it, or abort it (abort_block is an operator's, too); or lower upload_expiry_secs (set_config) for a \

@@ -63,6 +63,11 @@ impl State {
             found.push(Finding { since: Some(due), ..finding(ProblemCode::TimerOverdue, message) });
         }
         found.extend(self.pruner.problems(&self.chain, &self.blobs, &self.constraints(), due, deep));
+        found.extend(self.deletions_stopped.map(|since| {
+            let message =
+                "set_deletions_stopped(true): no block and no UTXO record is pruned, and workers get no blob to delete";
+            Finding { since: Some(since), ..finding(ProblemCode::DeletionsStopped, message) }
+        }));
         found.extend(self.keyless_exporters());
         if !deep && self.pruner.at_emergency(&self.chain, &self.blobs) {
             // Who holds it is asked anew for a sentence only.
@@ -83,7 +88,10 @@ impl State {
             found.push(finding(ProblemCode::HeadUnreadable, "the head's record cannot be decoded"));
         }
         found.extend(self.utxo_pruner.problems(&self.config.utxo, &self.deletions));
-        found.extend(self.untaken(&self.history.since, deep));
+        // No worker is given any while deletions are stopped.
+        if self.deletions_stopped.is_none() {
+            found.extend(self.untaken(&self.history.since, deep));
+        }
         if let Some(open) = self.chain.upload_progress() {
             let (number, progress) = (open.number, open.progress);
             let message = format!(
@@ -105,13 +113,14 @@ impl State {
             0 => String::new(),
             more => format!("; {more} more exporters have no key (get_export_status)"),
         };
-        let message = format!("exporter {name} has no key since its role was revoked: no block from {bound} on is pruned{more}");
+        let message =
+            format!("exporter {name} has no key since its role was revoked: no block from {bound} on is pruned{more}");
         Some(finding(ProblemCode::ExporterKeyless, message))
     }
 
     /// What is due.
     pub fn due(&self) -> Option<Due> {
-        self.pruner.due(&self.chain, &self.blobs, self.constraints().guard.as_ref())
+        self.pruner.due(&self.chain, &self.blobs, self.constraints().guard().as_ref())
     }
 
     /// Whether all is well.

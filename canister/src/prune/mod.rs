@@ -32,12 +32,12 @@ pub use segment::{Blocks, PruneSegment, Pruned};
 
 use crate::blob::BlobStore;
 use crate::chain::ChainStore;
-use crate::export::Guard;
+use crate::export::{Guard, is_of_exporters};
 use crate::health::{Finding, finding};
 use crate::marker::Marker;
 use crate::memory::{Region, cell};
 use crate::{cycles, logs, runtime};
-use coppice_interface::{ProblemCode, PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
+use coppice_interface::{HeldBy, ProblemCode, PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
@@ -88,14 +88,23 @@ pub enum Next {
 }
 
 /// What stands beside the policy, and above it.
+#[derive(Clone, Debug)]
 pub struct Constraints {
     /// What was not exported.
-    pub guard: Option<Guard>,
+    pub exported: Option<Guard>,
+    /// Since when deletions are stopped, in Unix nanoseconds; none: they are not.
+    pub stopped_since: Option<u64>,
     /// Liquid cycles, between messages, below which the daemon pauses.
     pub min_liquid_cycles: u128,
 }
 
 impl Constraints {
+    /// What pruning must not pass: nothing at all while deletions are stopped, else what was exported.
+    pub fn guard(&self) -> Option<Guard> {
+        let stopped = self.stopped_since.map(|_| Guard { before: 0, held_by: HeldBy::Stopped });
+        stopped.or_else(|| self.exported.clone())
+    }
+
     fn low_on_cycles(&self) -> bool {
         cycles::are_low(self.min_liquid_cycles)
     }
@@ -325,7 +334,7 @@ impl Pruner {
             self.behind_since = None;
             return Next::Whenever;
         };
-        let due = self.due(chain, blobs, constraints.guard.as_ref());
+        let due = self.due(chain, blobs, constraints.guard().as_ref());
         self.note_held(due.as_ref(), now);
         let due = due.filter(|due| is_possible(due, chain));
         let need = sweeper::need(chain, &policy);
@@ -354,7 +363,7 @@ impl Pruner {
             None => Swept::default(),
         });
         self.rates.note(chain.state(), now);
-        let due = self.due(chain, blobs, constraints.guard.as_ref()).filter(|due| is_possible(due, chain));
+        let due = self.due(chain, blobs, constraints.guard().as_ref()).filter(|due| is_possible(due, chain));
         let sweep = self.sweep_now(sweeper::need(chain, &policy), &policy);
         if due.is_none() && sweep.is_none() {
             self.behind_since = None;
@@ -395,7 +404,7 @@ impl Pruner {
 
     /// Notes since when what is due is held back by those who copy.
     fn note_held(&mut self, due: Option<&Due>, now: u64) {
-        let held = due.is_some_and(|due| due.held_by.is_some());
+        let held = due.and_then(|due| due.held_by.as_ref()).is_some_and(is_of_exporters);
         if held != self.stored.held_since.is_some() {
             self.stored.held_since = held.then_some(now);
             self.save();

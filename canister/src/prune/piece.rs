@@ -110,7 +110,7 @@ impl Pruner {
         if sweep == Some(sweeper::Need::First) {
             return slice();
         }
-        let due = self.due(chain, blobs, constraints.guard.as_ref()).filter(|due| is_possible(due, chain));
+        let due = self.due(chain, blobs, constraints.guard().as_ref()).filter(|due| is_possible(due, chain));
         due.map(|_| Piece::Block(chain.state().oldest)).or_else(|| sweep.and_then(|_| slice()))
     }
 }

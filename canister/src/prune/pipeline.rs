@@ -4,7 +4,7 @@ use super::limiter::Limiter;
 use super::policy::Due;
 use super::segment::PruneSegment;
 use crate::{logs, runtime};
-use coppice_interface::{PruneProgress, PruneRun, StopReason};
+use coppice_interface::{HeldBy, PruneProgress, PruneRun, StopReason};
 
 /// Prunes what is due, as far as the budget goes. Being interrupted is a value, not an error.
 pub fn run(segment: &mut impl PruneSegment, due: Option<&Due>, limiter: &mut Limiter) -> PruneRun {
@@ -48,6 +48,7 @@ pub fn run(segment: &mut impl PruneSegment, due: Option<&Due>, limiter: &mut Lim
 /// How far a run comes that no budget stops.
 pub fn end(due: Option<&Due>) -> PruneProgress {
     match due {
+        Some(due) if due.held_by == Some(HeldBy::Stopped) => PruneProgress::HasMore { reason: StopReason::Stopped },
         Some(due) if due.before < due.target => PruneProgress::HasMore { reason: StopReason::Guard },
         _ => PruneProgress::Finished,
     }

@@ -19,13 +19,13 @@ impl Pruner {
         constraints: &Constraints,
         change: Option<(&PrunePolicyArg, Class)>,
     ) -> Result<PrunePlan, PruneError> {
-        let guard = constraints.guard.as_ref();
+        let guard = constraints.guard();
         let (policy, due) = match change {
-            None => (self.policy().cloned().ok_or(PruneError::NoPolicy)?, self.due(chain, blobs, guard)),
+            None => (self.policy().cloned().ok_or(PruneError::NoPolicy)?, self.due(chain, blobs, guard.as_ref())),
             Some((change, class)) => {
                 let policy = self.policy().cloned().unwrap_or_default().changed(change, class)?;
                 // A new policy begins anew: pruning goes down to low water only once high water is passed.
-                let due = due(&policy, chain, blobs, guard, false);
+                let due = due(&policy, chain, blobs, guard.as_ref(), false);
                 (policy, due)
             }
         };

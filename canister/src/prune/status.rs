@@ -56,7 +56,7 @@ impl Pruner {
             return None;
         }
         let constraints = constraints();
-        let due = self.due(chain, blobs, constraints.guard.as_ref());
+        let due = self.due(chain, blobs, constraints.guard().as_ref());
         // What may go has only not gone yet.
         let stuck = due.filter(|due| !is_possible(due, chain));
         Some(self.held_by(stuck.as_ref(), &constraints).unwrap_or(HeldBy::PruneLag))
@@ -69,6 +69,10 @@ impl Pruner {
 
     /// The same, were the daemon switched on, or off.
     pub(super) fn held_by_if(&self, enabled: bool, due: Option<&Due>, constraints: &Constraints) -> Option<HeldBy> {
+        // No hand prunes either then.
+        if constraints.stopped_since.is_some() {
+            return Some(HeldBy::Stopped);
+        }
         if !enabled {
             return Some(HeldBy::Disabled);
         }
@@ -215,16 +219,17 @@ impl Pruner {
     /// Everything that an operator needs to see.
     pub fn status(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> PruneStatus {
         let state = chain.state();
-        let due = self.due(chain, blobs, constraints.guard.as_ref());
+        let due = self.due(chain, blobs, constraints.guard().as_ref());
         let oldest = state.started.then_some(state.oldest);
         PruneStatus {
             enabled: self.stored.enabled,
+            deletions_stopped_since: constraints.stopped_since,
             need_prune: due.is_some(),
             reason: due.as_ref().map(|due| due.reason),
             target: due.as_ref().map_or(state.oldest, |due| due.target),
             held_by: due.as_ref().and_then(|due| self.held_by(Some(due), constraints)),
             retain_min_block: self.policy().map_or(0, |policy| retain_min_block(policy, chain)),
-            exported_before_block: constraints.guard.as_ref().map(|guard| guard.before.max(state.oldest)),
+            exported_before_block: constraints.exported.as_ref().map(|guard| guard.before.max(state.oldest)),
             pruned_before_block: state.oldest,
             prune_cursor: oldest.filter(|_| due.as_ref().is_some_and(|due| is_possible(due, chain))),
             backlog: self.backlog(chain, due.as_ref()),

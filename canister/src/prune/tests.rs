@@ -23,7 +23,12 @@ fn world(policy: PrunePolicyArg) -> World {
     let cells = Rc::new(memory::region(memory::CELLS));
     let mut pruner = Pruner::open(cells).unwrap();
     pruner.set_policy(PrunePolicy::new(&policy, chain.log_class()).unwrap());
-    World { chain, blobs, pruner, constraints: Constraints { guard: None, min_liquid_cycles: 0 } }
+    World {
+        chain,
+        blobs,
+        pruner,
+        constraints: Constraints { exported: None, stopped_since: None, min_liquid_cycles: 0 },
+    }
 }
 
 impl World {
@@ -43,12 +48,12 @@ impl World {
     }
 
     fn due(&self) -> Option<(PruneReason, u64)> {
-        let due = self.pruner.due(&self.chain, &self.blobs, self.constraints.guard.as_ref());
+        let due = self.pruner.due(&self.chain, &self.blobs, self.constraints.guard().as_ref());
         due.map(|due| (due.reason, due.before))
     }
 
     fn prune(&mut self, ops: u64) -> PruneRun {
-        self.pruner.prune_now(&mut self.chain, &mut self.blobs, self.constraints.guard.as_ref(), ops).unwrap()
+        self.pruner.prune_now(&mut self.chain, &mut self.blobs, self.constraints.guard().as_ref(), ops).unwrap()
     }
 
     fn tick(&mut self) {
@@ -60,7 +65,7 @@ impl World {
     }
 
     fn hold_at(&mut self, before: u64) {
-        self.constraints.guard = guard(before);
+        self.constraints.exported = guard(before);
     }
 
     fn plan(&self) -> coppice_interface::PrunePlan {
@@ -68,10 +73,7 @@ impl World {
     }
 
     fn exhausted(&self) -> Option<HeldBy> {
-        self.pruner.exhausted(&self.chain, &self.blobs, || Constraints {
-            guard: self.constraints.guard.clone(),
-            min_liquid_cycles: self.constraints.min_liquid_cycles,
-        })
+        self.pruner.exhausted(&self.chain, &self.blobs, || self.constraints.clone())
     }
 
     fn oldest(&self) -> u64 {
@@ -288,17 +290,17 @@ fn guard(before: u64) -> Option<Guard> {
 fn retention_never_passes_the_guard() {
     let mut world = world(PrunePolicyArg { retain_blocks: Some(10), ..policy() });
     world.append(30, 100, 1);
-    world.constraints.guard = guard(0);
+    world.constraints.exported = guard(0);
     world.tick();
     let status = world.status();
     assert_eq!((status.need_prune, status.target, status.prune_cursor), (true, 19, None));
     assert_eq!((status.held_by, world.oldest()), (Some(HeldBy::Exporter("slow".into())), 0));
     assert_eq!((status.runs, status.last_run), (0, None), "what may not go is no run");
-    world.constraints.guard = guard(7);
+    world.constraints.exported = guard(7);
     assert_eq!(world.status().prune_cursor, Some(0));
     let run = world.prune(1_000);
     assert_eq!((run.blocks, run.progress), (7, PruneProgress::HasMore { reason: StopReason::Guard }));
-    world.constraints.guard = guard(25);
+    world.constraints.exported = guard(25);
     world.tick();
     assert_eq!(world.oldest(), 19, "retention is the limit then");
     assert_eq!(world.status().held_by, None);
@@ -310,11 +312,11 @@ fn capacity_never_passes_the_guard() {
     let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
     // Four blocks to a blob.
     world.append(4 * 96, CLASS as usize / 4 - 53, 1);
-    world.constraints.guard = guard(0);
+    world.constraints.exported = guard(0);
     assert_eq!(world.exhausted(), Some(HeldBy::Exporter("slow".into())));
     world.tick();
     assert_eq!(world.oldest(), 0);
-    world.constraints.guard = guard(11);
+    world.constraints.exported = guard(11);
     assert_eq!(world.exhausted(), Some(HeldBy::PruneLag), "eleven blocks may go, and have only not gone yet");
     world.tick();
     assert_eq!(world.oldest(), 11, "the last three free no blob, but their records");
@@ -325,7 +327,7 @@ fn capacity_never_passes_the_guard() {
     world.pruner.set_enabled(false).unwrap();
     assert_eq!(world.exhausted(), Some(HeldBy::Disabled));
     world.pruner.set_enabled(true).unwrap();
-    world.constraints.guard = None;
+    world.constraints.exported = None;
     world.constraints.min_liquid_cycles = u128::MAX;
     assert_eq!(world.exhausted(), Some(HeldBy::LowCycles));
     world.constraints.min_liquid_cycles = 0;
@@ -346,7 +348,7 @@ fn the_plan_is_what_the_next_run_does() {
     world.append(4 * 95, CLASS as usize / 4 - 53, 1);
     let mut runs = 0;
     for limit in [5, 30, u64::MAX] {
-        world.constraints.guard = guard(limit);
+        world.constraints.exported = guard(limit);
         loop {
             let (plan, oldest) = (world.plan(), world.oldest());
             let run = world.prune(5);
@@ -380,7 +382,12 @@ fn the_plan_is_what_the_next_run_does() {
 fn a_plan_of_a_change_is_what_the_next_run_does_once_it_is_made() {
     let (chain, blobs) = fresh(CLASS);
     let pruner = Pruner::open(Rc::new(memory::region(memory::CELLS))).unwrap();
-    let mut world = World { chain, blobs, pruner, constraints: Constraints { guard: None, min_liquid_cycles: 0 } };
+    let mut world = World {
+        chain,
+        blobs,
+        pruner,
+        constraints: Constraints { exported: None, stopped_since: None, min_liquid_cycles: 0 },
+    };
     world.append(4 * 95, CLASS as usize / 4 - 53, 1);
     let class = world.chain.log_class();
     let plan = |world: &World, change: &PrunePolicyArg| {

@@ -5,13 +5,13 @@ use super::State;
 use crate::audit::{Fields, field, fields};
 use crate::chain::Opened;
 use crate::config::Settings as _;
+use crate::prune::Piece;
 use crate::prune::policy::Policy as _;
-use crate::prune::{Constraints, Piece};
 use crate::{logs, runtime};
 use coppice_interface::{
-    BlockId, ChainReset, Commit, Config, ConfigChange, ConfigError, Exporter, ExporterError, Grant, OpenBlock,
-    PruneError, PrunePolicyArg, PrunePolicyChange, PruneRun, PutBlockChunk, RemoveExporter, ResetChain, ResetError,
-    Role, RoleError, Rollback, RollbackError, UploadError, UploadProgress,
+    BlockId, ChainReset, Commit, Config, ConfigChange, ConfigError, DeletionsError, Exporter, ExporterError, Grant,
+    OpenBlock, PruneError, PrunePolicyArg, PrunePolicyChange, PruneRun, PutBlockChunk, RemoveExporter, ResetChain,
+    ResetError, Role, RoleError, Rollback, RollbackError, UploadError, UploadProgress,
 };
 use std::convert::Infallible;
 
@@ -166,14 +166,39 @@ impl State {
         self.noting("set_pruning_enabled", enabled.to_string(), shown, |state| state.pruner.set_enabled(enabled))
     }
 
+    /// Stops deletions, or starts them again. The running job of the pruner of UTXO records ends, and its height waits. Only an admin starts
+    /// deletions again, because the key that deletes too much may be an operator's.
+    ///
+    /// # Errors
+    /// `AdminOnly`, and nothing has changed.
+    pub fn set_deletions_stopped(&mut self, stopped: bool) -> Result<(), DeletionsError> {
+        let shown = |state: &Self| vec![field("deletions stopped", state.deletions_stopped.is_some())];
+        self.noting("set_deletions_stopped", stopped.to_string(), shown, |state| {
+            if !stopped && !state.caller_is(Role::Admin) {
+                return Err(DeletionsError::AdminOnly);
+            }
+            if stopped != state.deletions_stopped.is_some() {
+                state.deletions_stopped = stopped.then(runtime::time_ns);
+                state.save_config();
+                if stopped {
+                    state.utxo_pruner.stop();
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// One bounded run by hand.
     ///
     /// # Errors
-    /// As [`Pruner::prune_now`](crate::prune::Pruner::prune_now).
+    /// `Stopped` while deletions are; else as [`Pruner::prune_now`](crate::prune::Pruner::prune_now).
     pub fn prune_now(&mut self, max_ops: u64) -> Result<PruneRun, PruneError> {
         let shown = |state: &Self| vec![field("pruned_before_block", state.chain.state().oldest)];
         self.noting("prune_now", max_ops.to_string(), shown, |state| {
-            let Constraints { guard, .. } = state.constraints();
+            if state.deletions_stopped.is_some() {
+                return Err(PruneError::Stopped);
+            }
+            let guard = state.constraints().guard();
             state.pruner.prune_now(&mut state.chain, &mut state.blobs, guard.as_ref(), max_ops)
         })
     }

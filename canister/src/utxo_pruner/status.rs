@@ -99,6 +99,8 @@ impl UtxoPruner {
         let stored = &self.stored;
         UtxoPrunerStatus {
             enabled: stored.settings.pruner_enabled,
+            // Of the canister as a whole.
+            deletions_stopped_since: None,
             block_assembly: match stored.assembly_running {
                 true => UtxoBlockAssemblyState::Running,
                 false => UtxoBlockAssemblyState::NotRunning,

@@ -88,15 +88,28 @@ impl UtxoPruner {
         Ok(still.or_else(|| self.stored.ended.find(&self.cells, job.id)).unwrap_or(job))
     }
 
+    /// Deletions were stopped: the job that runs ends, and its height waits. The next job begins with its first phase.
+    pub fn stop(&mut self) {
+        if self.put_back(UtxoJobEnd::Stopped, "deletions are stopped") {
+            self.save();
+        }
+    }
+
+    /// Ends the job that runs, if one does, and has its height wait.
+    fn put_back(&mut self, end: UtxoJobEnd, why: &str) -> bool {
+        let Some(job) = self.stored.running.take() else { return false };
+        self.stored.run = None;
+        let (height, trigger) = (job.height, job.trigger);
+        logs::info(&format!("pruner: job {} stopped: {why}", job.id));
+        self.end(job, UtxoJobState::Cancelled, Some(end));
+        self.wait_again(height, trigger);
+        true
+    }
+
     /// The block assembly is not running: the job that runs ends, and its height waits.
     fn stop_for_assembly(&mut self) {
-        if let Some(job) = self.stored.running.take() {
-            self.stored.run = None;
+        if self.put_back(UtxoJobEnd::BlockAssemblyNotRunning, "the block assembly is not running") {
             self.stored.skipped.assembly_not_running += 1;
-            let (height, trigger) = (job.height, job.trigger);
-            logs::info(&format!("pruner: job {} stopped: the block assembly is not running", job.id));
-            self.end(job, UtxoJobState::Cancelled, Some(UtxoJobEnd::BlockAssemblyNotRunning));
-            self.wait_again(height, trigger);
             self.stored.pending_skipped = true;
             self.save();
         } else if !self.stored.pending_skipped {

@@ -16,12 +16,15 @@ impl<T: Reach> Queue for Client<T> {
     }
 
     fn look(&self) -> Result<(Heights, Vec<Waiting>)> {
+        let status = self.get_blob_deletion_status().wait()?;
+        // While deletions are stopped nothing is due: no update is spent on hearing that there is no lease.
+        let is_stopped = status.deletions_stopped_since.is_some();
         let waiting = |store: &StoreDeletions| Waiting {
             store: store.store_type,
             rows: store.waiting + store.leased + store.backing_off,
-            oldest: store.oldest_due,
+            oldest: store.oldest_due.filter(|_| !is_stopped),
         };
-        let stores = self.get_blob_deletion_status().wait()?.stores.iter().map(waiting).collect();
+        let stores = status.stores.iter().map(waiting).collect();
         Ok((heights(&self.get_pruner_status().wait()?), stores))
     }
 

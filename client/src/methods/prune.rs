@@ -17,6 +17,11 @@ methods! {
     /// Repeating it changes nothing.
     update set_pruning_enabled(enabled: bool) -> (), or PruneError;
 
+    /// Stops deletions of blocks, of records and of blobs outside, or starts them again. For operators and admins; only admins start them.
+    ///
+    /// Repeating it changes nothing.
+    update set_deletions_stopped(stopped: bool) -> (), or DeletionsError;
+
     /// Prunes what is due, in one bounded run of so many ops, 1 at least; also where pruning is switched off. For operators.
     ///
     /// Repeating it prunes what is due then.

@@ -184,7 +184,8 @@ fn of_operating() {
     holds(&[(Never, &[ConfigError::Invalid { field, why }])]);
     let register = RoleError::RegisterExporter { why: text() };
     holds(&[(Never, &[RoleError::Anonymous, RoleError::TooMany { limit: 0 }, register])]);
-    holds(&[(Never, &[PruneError::Invalid { field: text(), why: text() }, PruneError::NoPolicy])]);
+    holds(&[(Never, &[PruneError::Invalid { field: text(), why: text() }, PruneError::NoPolicy, PruneError::Stopped])]);
+    holds(&[(Never, &[DeletionsError::AdminOnly])]);
     holds(&[(
         Never,
         &[
@@ -193,6 +194,7 @@ fn of_operating() {
             UtxoPrunerError::HeightJump { current: 0, most: 0 },
             UtxoPrunerError::NotOpen,
             UtxoPrunerError::BlockAssemblyNotRunning,
+            UtxoPrunerError::Stopped,
             UtxoPrunerError::Invalid { field: text(), why: text() },
             UtxoPrunerError::NotBlocking,
             UtxoPrunerError::TooMany { limit: 0 },
@@ -220,6 +222,7 @@ fn of_operating() {
                 BlobDeletionError::NotHolder,
                 BlobDeletionError::Expired,
                 BlobDeletionError::Completed,
+                BlobDeletionError::Stopped,
             ],
         ),
     ]);

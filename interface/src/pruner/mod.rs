@@ -58,6 +58,8 @@ pub enum UtxoPrunerError {
     NotOpen,
     /// The block assembly is not running: `set_block_assembly_state`.
     BlockAssemblyNotRunning,
+    /// Deletions are stopped (`set_deletions_stopped`): an admin starts them again.
+    Stopped,
     /// The value of a setting makes no sense.
     Invalid {
         /// The name of the setting.
@@ -111,6 +113,8 @@ pub enum UtxoJobEnd {
     Superseded,
     /// The block assembly is not running any more. The job's height is pending again.
     BlockAssemblyNotRunning,
+    /// Deletions were stopped (`set_deletions_stopped`). The job's height is pending again.
+    Stopped,
     /// `cancel_prune_job` ended the job: its height is neither processed nor pending.
     Cancelled,
     /// `set_heights` ended the job: its heights were others.
@@ -297,6 +301,8 @@ pub struct Metric {
 pub struct UtxoPrunerStatus {
     /// The timer prunes records: the setting `pruner_enabled`.
     pub enabled: bool,
+    /// The moment at which deletions were stopped (`set_deletions_stopped`), in Unix nanoseconds; none where they are not.
+    pub deletions_stopped_since: Option<u64>,
     /// The state of the block assembly, as it was told.
     pub block_assembly: UtxoBlockAssemblyState,
     /// The highest height ever notified.

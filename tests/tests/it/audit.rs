@@ -55,8 +55,8 @@ fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
     world.noted("grant_role", stranger, [&absent, &granted, "Ok"]);
     assert_eq!(newest(&world.coppice).unwrap().argument, name);
     world.noted("grant_role", stranger, same);
-    world.noted("revoke_role", stranger, [&granted, &absent, "true"]);
-    world.noted("revoke_role", stranger, ["", "", "false"]);
+    world.noted("revoke_role", stranger, [&granted, &absent, "Ok"]);
+    world.noted("revoke_role", stranger, same);
     let exporter = Grant { role: Role::Exporter, ..stranger };
     world.noted("grant_role", exporter, ["", "", "RegisterExporter"]);
 
@@ -76,7 +76,7 @@ fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
     let role = Grant { principal: Who::Archive.principal(), role: Role::Exporter };
     let name = format!("Exporter {}", role.principal);
     let (has, has_not) = (format!("{name} = granted; {is}"), format!("{name} = absent; {without}"));
-    world.noted("revoke_role", role, [&has, &has_not, "true"]);
+    world.noted("revoke_role", role, [&has, &has_not, "Ok"]);
     let exporter = Exporter { name: "archive".into(), principal: Who::Archive.principal() };
     world.noted("register_exporter", exporter, [without, &is, "Ok"]);
     let remove = |drop_guard| RemoveExporter { name: "archive".into(), drop_guard };
@@ -91,6 +91,10 @@ fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
     let policy = PrunePolicyArg { retain_blocks: Some(15), ..PrunePolicyArg::default() };
     world.noted("set_prune_policy", policy, ["retain_blocks = 9", "retain_blocks = 15", "Ok"]);
     world.noted("set_pruning_enabled", false, ["enabled = true", "enabled = false", "Ok"]);
+    world.noted("set_deletions_stopped", true, ["deletions stopped = false", "deletions stopped = true", "Ok"]);
+    world.noted("set_deletions_stopped", true, same);
+    world.noted("prune_now", 100u64, ["", "", "Stopped"]);
+    world.noted("set_deletions_stopped", false, ["deletions stopped = true", "deletions stopped = false", "Ok"]);
     world.noted("prune_now", 100u64, ["pruned_before_block = 0", "pruned_before_block = 4", "Ok"]);
     world.noted("prune_now", 0u64, ["", "", "Invalid"]);
     world.noted("acknowledge_faults", 0u64, same);

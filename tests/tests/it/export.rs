@@ -299,6 +299,12 @@ fn with_an_operator_and_an_admin() -> Coppice {
     coppice
 }
 
+fn page(coppice: &Coppice, url: &str) -> String {
+    let (headers, body) = (Vec::new(), ByteBuf::new());
+    let request = HttpRequest { method: "GET".into(), url: url.into(), headers, body, certificate_version: None };
+    String::from_utf8(coppice.anyone().http_request(&request).told().body.into_vec()).unwrap()
+}
+
 fn register(coppice: &Coppice, by: Who, name: &str, principal: Who) -> Result<(), ExporterError> {
     let exporter = Exporter { name: name.into(), principal: principal.principal() };
     coppice.by(by).register_exporter(&exporter).told()
@@ -334,7 +340,10 @@ fn an_operator_with_an_exporter_of_its_own_prunes_no_block_that_the_honest_one_l
         assert_eq!(register(&coppice, Who::Operator, &Who::Exporter.name(), Who::Stranger), Err(taken));
         assert_eq!(register(&coppice, Who::Operator, &Who::Exporter.name(), Who::Exporter), Ok(()));
         attack("thief");
-        assert_eq!(coppice.export_status().exporters[0].exported_before_block, bound.max(coppice.prune_status().pruned_before_block));
+        assert_eq!(
+            coppice.export_status().exporters[0].exported_before_block,
+            bound.max(coppice.prune_status().pruned_before_block)
+        );
     }
 }
 
@@ -367,6 +376,10 @@ fn an_exporter_whose_key_was_revoked_holds_pruning_until_an_admin_gives_it_one()
         assert!(problem.message.contains(&format!("exporter {name} has no key")), "{problem:?}");
         assert!(problem.message.contains(&format!("no block from {bound} on")), "{problem:?}");
         assert!(problem.action.contains("register_exporter") && !health.healthy, "{problem:?}");
+        assert!(page(coppice, "/").contains(&format!("{name} (without a key)")));
+        let metrics = page(coppice, "/metrics");
+        assert!(metrics.contains("coppice_problem{code=\"ExporterKeyless\"} 1"));
+        assert!(metrics.contains(&format!("coppice_exporter_lag_seconds{{exporter=\"{name}\"}}")));
     };
     holds(&coppice, 10);
     coppice.upgrade();

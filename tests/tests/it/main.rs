@@ -37,6 +37,7 @@ mod rollback;
 mod sequencer;
 mod slices;
 mod stolen_keys;
+mod stop;
 mod tomorrow;
 mod traps;
 mod uploads;

@@ -33,16 +33,14 @@ fn methods_of(role: Role) -> BTreeSet<&'static str> {
 /// The names in a cell: methods, and all methods of a role.
 fn methods_named(cell: &str) -> BTreeSet<&str> {
     let role = |name: &str| Role::ALL.into_iter().find(|role| format!("{role:?}") == name);
-    names(cell)
-        .into_iter()
-        .flat_map(|name| role(name).map_or_else(|| [name].into(), methods_of))
-        .collect()
+    names(cell).into_iter().flat_map(|name| role(name).map_or_else(|| [name].into(), methods_of)).collect()
 }
 
 /// What the table's rows lack, or say too much.
 fn problems(rows: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
-    let cells = |row: &str| -> Vec<String> { row.trim_matches('|').split(" | ").map(|cell| cell.trim().into()).collect() };
+    let cells =
+        |row: &str| -> Vec<String> { row.trim_matches('|').split(" | ").map(|cell| cell.trim().into()).collect() };
     let rows: Vec<Vec<String>> = rows.iter().skip(2).map(|row| cells(row)).collect();
     let mut wanted: Vec<(String, Vec<Role>)> =
         Role::ALL.map(|role| (format!("`{role:?}`"), vec![role])).into_iter().collect();
@@ -78,7 +76,8 @@ fn problems(rows: &[&str]) -> Vec<String> {
 
 #[test]
 fn each_role_has_all_its_methods_its_worst_and_a_lever_of_somebody_else() {
-    let read = |path: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap();
+    let read =
+        |path: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap();
     let (security, operations) = (read("SECURITY.md"), read("docs/operations.md"));
     assert_eq!(table(&security), table(&operations), "the table of both pages is the same");
     assert_eq!(problems(&table(&security)), [""; 0]);

@@ -112,6 +112,7 @@ fn stop(reason: StopReason) -> &'static str {
         StopReason::Guard => "an exporter has not acknowledged what comes behind",
         StopReason::Pages => "it would change more pages than a message should",
         StopReason::Chunks => "its chunks are used up then",
+        StopReason::Stopped => "deletions are stopped",
         StopReason::Memory => "memory must grow first",
     }
 }

@@ -3,6 +3,7 @@
 //! exact about it, and what is large, is in the canister's own tests.
 
 mod life;
+mod stopped;
 
 use coppice_host::Kind;
 use coppice_interface::*;

@@ -136,6 +136,25 @@ fn s2_6_2_without_inputs_it_is_an_outputs_file_and_goes_all_the_same() {
     assert_eq!((kept_bytes(&world), world.record(&tx)), (0, None));
 }
 
+/// The blob was deleted before the worker hears that deletions are stopped: the record goes with it, and no other one.
+#[test]
+fn s2_6_2_a_completed_blob_takes_its_record_along_while_deletions_are_stopped() {
+    let world = with_worker();
+    let (_, child) = scheduled(&world, &[7; 32]);
+    let later = Tx::orphan(5, 1);
+    outside(&world, &[(&later, store(&[8; 32], FileType::Tx, StoreType::Tx))]);
+    let (row, worker) = (pending(&world, 20).remove(0), world.coppice.by(Who::Archive));
+    let stop = |stopped: bool| world.coppice.operator().set_deletions_stopped(stopped).told().unwrap();
+    stop(true);
+    assert_eq!((pending(&world, u32::MAX), world.by_hand(30)), (vec![], Err(UtxoPrunerError::Stopped)));
+    assert_eq!(complete(&world, &[row.id], &[], 3).removed, 1);
+    assert_eq!((world.record(&child), world.record(&later).is_some()), (None, true));
+    assert_eq!(worker.remove_blob_deletion(row.id).told(), Ok(false));
+    stop(false);
+    world.by_hand(30).unwrap();
+    assert_eq!(pending(&world, 30).len(), 1);
+}
+
 #[test]
 fn s2_6_2_the_row_has_the_records_key_file_type_and_store() {
     let world = with_worker();

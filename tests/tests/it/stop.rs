@@ -1,0 +1,194 @@
+//! The switch `set_deletions_stopped`. Its tests with blobs outside are in `deletion_queue`, and with their records in
+//! `pruner::s2_6_external`.
+
+use crate::pruner::world::{World, orphans, which};
+use coppice_interface::*;
+use coppice_tests::blocks::{plain, upload};
+use coppice_tests::client::Told;
+use coppice_tests::coppice::{Coppice, Who};
+use coppice_tests::transactions::Tx;
+
+/// `set_deletions_stopped`.
+pub fn stop(coppice: &Coppice, who: Who, stopped: bool) -> Result<(), DeletionsError> {
+    coppice.by(who).set_deletions_stopped(stopped).told()
+}
+
+/// Grants an operator who is no admin, and an admin who is no operator, their roles.
+pub fn with_an_operator_and_an_admin(coppice: &Coppice) {
+    coppice.grant(Who::Operator, Role::Operator);
+    coppice.grant(Who::Admin, Role::Admin);
+}
+
+fn stopped_problem(coppice: &Coppice) -> Option<Problem> {
+    let health = coppice.anyone().health().told();
+    let found = health.problems.into_iter().find(|problem| problem.code == ProblemCode::DeletionsStopped);
+    assert!(!(found.is_some() && health.healthy));
+    found
+}
+
+fn metrics(coppice: &Coppice) -> String {
+    let request = HttpRequest {
+        method: "GET".into(),
+        url: "/metrics".into(),
+        headers: Vec::new(),
+        body: Default::default(),
+        certificate_version: None,
+    };
+    String::from_utf8(coppice.anyone().http_request(&request).told().body.into_vec()).unwrap()
+}
+
+/// What names it, in every place: since when, and by whom pruning is held.
+fn is_named(coppice: &Coppice, since: u64, before: u64) {
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.held_by), (before, Some(HeldBy::Stopped)));
+    assert_eq!((status.deletions_stopped_since, status.exported_before_block), (Some(since), None));
+    assert_eq!((status.need_prune, status.prune_cursor, status.backlog.held_since), (true, None, None));
+    let plan = coppice.plan().unwrap();
+    let progress = PruneProgress::HasMore { reason: StopReason::Stopped };
+    assert_eq!((plan.held_by, plan.blocks, plan.progress), (Some(HeldBy::Stopped), 0, progress));
+    let problem = stopped_problem(coppice).unwrap();
+    assert_eq!((problem.severity, problem.since), (Severity::Warning, since));
+    assert!(problem.action.contains("As an admin, call set_deletions_stopped(false)"), "{problem:?}");
+    assert!(metrics(coppice).contains("coppice_problem{code=\"DeletionsStopped\"} 1"));
+    let status = coppice.anyone().get_blob_deletion_status().told();
+    assert_eq!(status.deletions_stopped_since, Some(since));
+    assert_eq!(coppice.anyone().get_pruner_status().told().deletions_stopped_since, Some(since));
+}
+
+#[test]
+fn stopped_deletions_keep_every_block_and_delay_no_rollback_expiry_or_sweep() {
+    let coppice = Coppice::new();
+    with_an_operator_and_an_admin(&coppice);
+    for number in 0..50 {
+        coppice.append(&plain(number, 300, 10)).unwrap();
+    }
+    let policy = PrunePolicyArg { retain_blocks: Some(5), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
+    coppice.set_policy(PrunePolicyArg { pause_after_secs: Some(0), ..policy }).unwrap();
+    // Without ops for the sweep.
+    let pruned = coppice.prune_now(30).blocks;
+    let debt = || coppice.prune_status().transaction_index.debt;
+    assert!((20..=30).contains(&pruned) && debt() >= coppice.prune_status().transaction_index.begins_at, "{}", debt());
+    let before = coppice.prune_status().pruned_before_block;
+    assert_eq!((stopped_problem(&coppice), coppice.prune_status().deletions_stopped_since), (None, None));
+    stop(&coppice, Who::Operator, true).unwrap();
+    let since = coppice.prune_status().deletions_stopped_since.unwrap();
+    is_named(&coppice, since, before);
+    // Ticks sweep, and neither they nor a hand prune.
+    for _ in 0..3 {
+        coppice.pass(60);
+        assert_eq!(coppice.operator().prune_now(15_000).told(), Err(PruneError::Stopped));
+    }
+    assert_eq!(debt(), 0, "the index is swept");
+    is_named(&coppice, since, before);
+    // Again, a thousand times, is the first; and no operator starts.
+    for _ in 0..1_000 {
+        stop(&coppice, Who::Operator, true).unwrap();
+    }
+    for _ in 0..2 {
+        assert_eq!(stop(&coppice, Who::Operator, false), Err(DeletionsError::AdminOnly));
+        assert_eq!(stop(&coppice, Who::Admin, true), Ok(()));
+    }
+    coppice.upgrade();
+    coppice.pass(600);
+    is_named(&coppice, since, before);
+    // The switch of the daemon is another one, and does not start them either.
+    for enabled in [false, true] {
+        coppice.by(Who::Operator).set_pruning_enabled(enabled).told().unwrap();
+        coppice.pass(60);
+        is_named(&coppice, since, before);
+    }
+    coppice.producer().rollback_to(47u64).told().unwrap();
+    assert_eq!(coppice.head(), Some(47));
+    coppice.append(&plain(48, 300, 10)).unwrap();
+    let (begin, _) = upload(&plain(49, 2, 1_000), 600);
+    coppice.producer().begin_block(&begin).told().unwrap();
+    coppice.pass(200);
+    assert_eq!(coppice.anyone().get_upload().told(), None, "it has expired");
+    is_named(&coppice, since, before);
+    stop(&coppice, Who::Admin, false).unwrap();
+    assert_eq!((stopped_problem(&coppice), coppice.prune_status().deletions_stopped_since), (None, None));
+    coppice.pass(60);
+    coppice.pass(60);
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.held_by), (43, None));
+    assert_eq!(stop(&coppice, Who::Admin, false), Ok(()));
+}
+
+/// Appends at emergency water name it, and a reset empties the chain all the same.
+#[test]
+fn a_full_chain_names_the_stop_and_a_reset_empties_it() {
+    let coppice = Coppice::new();
+    let target_bytes = Some(3 << 20);
+    let policy = PrunePolicyArg { target_bytes, min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
+    coppice.set_policy(policy).unwrap();
+    stop(&coppice, Who::Controller, true).unwrap();
+    let mut next = 0;
+    let refused = loop {
+        match coppice.append(&plain(next, 3, 60_000)) {
+            Ok(()) => next += 1,
+            Err(error) => break error,
+        }
+        coppice.pass(60);
+        assert!(next < 100, "it never fills up");
+    };
+    assert_eq!(refused, AppendError::CapacityExhausted { held_by: HeldBy::Stopped });
+    let full = coppice.anyone().health().told().problems.into_iter().find(|p| p.code == ProblemCode::CapacityExhausted);
+    let full = full.unwrap().message;
+    assert!(full.contains("held by set_deletions_stopped(true), until an admin calls"), "{full}");
+    let head = coppice.anyone().get_head().told().unwrap();
+    let reset = ResetChain { head_hash: head.hash, drop_unexported: true };
+    coppice.operator().reset_chain(&reset).told().unwrap();
+    coppice.pass(60);
+    assert_eq!(coppice.prune_status().capacity_bytes, 0);
+    coppice.append(&plain(next, 3, 60_000)).unwrap();
+}
+
+/// In the middle of phase 2, with a record that is marked and whose parents are not told yet.
+#[test]
+fn a_job_stopped_in_phase_2_deletes_each_record_once_after_the_restart() {
+    let world = World::new();
+    let coppice = &world.coppice;
+    with_an_operator_and_an_admin(coppice);
+    let parents: Vec<Tx> = (0..3).map(|salt| Tx::orphan(salt, 2)).collect();
+    world.create(9, &parents.iter().collect::<Vec<_>>());
+    world.mine(9, &parents.iter().collect::<Vec<_>>());
+    let mut inputs: Vec<([u8; 32], u32)> = (0..25_000).map(|i| ([7; 32], i)).collect();
+    for (at, parent) in [0, 12_000, 24_999].into_iter().zip(&parents) {
+        inputs[at] = (parent.txid, 0);
+    }
+    let large = Tx::of(10, &inputs, 1);
+    let small = orphans(20..24);
+    world.spend(9, &large, &parents.iter().collect::<Vec<_>>());
+    world.done(10, std::slice::from_ref(&large));
+    world.done(10, &small);
+    world.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1_001), ..Default::default() });
+    let told = || which(parents.iter().map(|parent| world.record(parent).unwrap().deleted_children.pop()));
+    let job = World::scheduled(world.persisted(20));
+    world.ticks(2);
+    assert!(world.record(&large).unwrap().being_deleted && world.status().running.is_some());
+    let (before, totals) = ((told(), world.count(&small)), world.status().totals);
+    stop(coppice, Who::Operator, true).unwrap();
+    let last = world.last();
+    assert_eq!((last.id, last.state, last.end), (job.id, UtxoJobState::Cancelled, Some(UtxoJobEnd::Stopped)));
+    let pending = world.status().pending.unwrap();
+    assert_eq!((pending.height, pending.trigger, world.status().running), (20, UtxoJobTrigger::Resumed, None));
+    for _ in 0..3 {
+        world.ticks(3);
+        assert_eq!(world.by_hand(20), Err(UtxoPrunerError::Stopped));
+        assert_eq!(((told(), world.count(&small)), world.status().totals), (before.clone(), totals));
+        assert_eq!(world.status().pending, Some(pending.clone()), "no job is begun, or lost");
+        coppice.upgrade();
+    }
+    // Heights that are told meanwhile make the job that waits.
+    assert_eq!(World::scheduled(world.persisted(21)).height, 21);
+    world.ticks(3);
+    assert_eq!((world.status().totals, world.status().next_tick), (totals, 0), "and its timer costs nothing");
+    stop(coppice, Who::Admin, false).unwrap();
+    let pending = world.status().pending.unwrap();
+    world.finish(pending.id);
+    assert_eq!((told(), world.record(&large), world.count(&small)), (vec![true; 3], None, 0));
+    let totals = world.status().totals;
+    assert_eq!((totals.records_deleted, totals.parents_updated), (5, 3), "each once");
+    // Phase 1 of the job that goes on went by the heights that were told meanwhile, and an operator's hand works again.
+    assert_eq!(world.by_hand(22).unwrap().state, UtxoJobState::Completed);
+}
