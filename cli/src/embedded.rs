@@ -124,6 +124,8 @@ impl Embedded {
 }
 
 impl Transport for Embedded {
+    const REPLICATED: bool = true;
+
     async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let sender = self.sender(method);
         coppice_client::Embedded::new(self.host.clone(), self.canister, sender).update(method, arg).await

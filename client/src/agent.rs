@@ -2,9 +2,12 @@
 
 use crate::{Failure, Reject, Transport};
 use candid::Principal;
+use ic_agent::agent::RejectResponse;
 use ic_agent::{Agent, AgentError};
 
-/// A canister on a network: calls are signed by the agent's identity, and answers verified. Runs in a tokio runtime, as ic-agent does.
+/// A canister on a network: the agent's identity signs calls, and the agent verifies answers. Runs in a tokio runtime, as ic-agent does.
+///
+/// Bound what a gateway may answer: build the agent `with_max_response_body_size`; no answer of the canister is longer than 3 MiB.
 #[derive(Clone, Debug)]
 pub struct OverHttp {
     agent: Agent,
@@ -31,13 +34,18 @@ impl OverHttp {
 impl From<AgentError> for Failure {
     fn from(error: AgentError) -> Self {
         match error {
-            AgentError::CertifiedReject { reject, .. } | AgentError::UncertifiedReject { reject, .. } => {
-                Self::Rejected(Reject::new(reject.reject_code as u32, reject.error_code, reject.reject_message))
+            AgentError::CertifiedReject { reject, .. } => Self::Rejected(rejected(reject)),
+            AgentError::UncertifiedReject { reject, .. } => {
+                Self::Rejected(Reject { certified: false, ..rejected(reject) })
             }
             error if may_pass(&error) => Self::Lost(Box::new(error)),
             error => Self::Transport(Box::new(error)),
         }
     }
+}
+
+fn rejected(reject: RejectResponse) -> Reject {
+    Reject::new(reject.reject_code as u32, reject.error_code, reject.reject_message)
 }
 
 /// Whether the same call may succeed a little later.
@@ -72,6 +80,18 @@ mod tests {
         for error in [AgentError::QuerySignatureVerificationFailed, AgentError::MissingSignature] {
             let failure = Failure::from(error);
             assert!(matches!(failure, Failure::Transport(_)), "{failure:?}");
+        }
+        let reject = RejectResponse {
+            reject_code: ic_agent::agent::RejectCode::CanisterReject,
+            reject_message: "no".into(),
+            error_code: None,
+        };
+        for (certified, error) in [
+            (true, AgentError::CertifiedReject { reject: reject.clone(), operation: None }),
+            (false, AgentError::UncertifiedReject { reject, operation: None }),
+        ] {
+            let failure = Failure::from(error);
+            assert!(matches!(&failure, Failure::Rejected(reject) if reject.certified == certified), "{failure:?}");
         }
         let late = Failure::from(AgentError::TimeoutWaitingForResponse());
         assert!(matches!(late, Failure::Lost(_)), "{late:?}");

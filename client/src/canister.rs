@@ -53,6 +53,8 @@ impl From<CallFailed> for Failure {
 }
 
 impl Transport for InterCanister {
+    const REPLICATED: bool = true;
+
     async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let call = Call::bounded_wait(self.canister, method).change_timeout(self.timeout_secs).take_raw_args(arg);
         Ok(call.await?.into_bytes())

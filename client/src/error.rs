@@ -104,7 +104,8 @@ pub enum Failure {
     /// The argument cannot be encoded. Nothing was sent.
     #[error("the argument cannot be encoded")]
     Argument(#[source] candid::Error),
-    /// The answer is not what the interface says: the canister is of another version, or another canister. What was called was executed.
+    /// The subnet's answer is not what the interface says: the canister is of another version, or another canister. What was called was
+    /// executed. An answer of a single replica that is no better is [`Transport`](Self::Transport).
     #[error("the answer is not what the interface says")]
     Answer(#[source] candid::Error),
     /// The canister, or the platform, rejects the call.
@@ -113,7 +114,7 @@ pub enum Failure {
     /// The canister could not be reached, or there was no answer in time. What was called may have been executed, or will be.
     #[error("there is no answer")]
     Lost(#[source] Cause),
-    /// The transport cannot do it, or does not believe the answer.
+    /// The transport cannot do the call, or the answer is not to be believed.
     #[error("the call fails")]
     Transport(#[source] Cause),
 }
@@ -138,6 +139,9 @@ pub struct Reject {
     pub error_code: Option<String>,
     /// What was said.
     pub message: String,
+    /// Whether the subnet vouches for the reject. Else one replica rejects a query, or a gateway or the ingress filter of one replica an
+    /// update call: each of these may lie.
+    pub certified: bool,
 }
 
 impl Reject {
@@ -147,13 +151,13 @@ impl Reject {
     /// Stopped, and stopping: while it is upgraded a canister is that.
     const STOPPED: [&str; 2] = ["IC0508", "IC0509"];
 
-    /// A reject. Where the platform tells the error code only in front of the message, it is taken from there.
+    /// A reject for which the subnet vouches. Where the platform tells the error code only in front of the message, it is taken from there.
     pub fn new(code: u32, error_code: Option<String>, message: String) -> Self {
         let is_code = |code: &&str| {
             code.len() == 6 && code.starts_with("IC") && code[2..].bytes().all(|byte| byte.is_ascii_digit())
         };
         let told = message.split(':').next().filter(is_code).map(Into::into);
-        Self { code, error_code: error_code.or(told), message }
+        Self { code, error_code: error_code.or(told), message, certified: true }
     }
 
     fn retry(&self) -> Retry {

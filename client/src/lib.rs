@@ -56,6 +56,7 @@ mod batch;
 #[cfg(feature = "canister")]
 mod canister;
 mod completion;
+mod decode;
 mod error;
 #[cfg(feature = "host")]
 mod host;
@@ -119,7 +120,7 @@ impl<T: Transport> Client<T> {
         R: CandidType + DeserializeOwned,
     {
         let call = async |arg| self.transport.update(method, arg).await;
-        let (reply,): (R,) = exchange(method, args, call).await?;
+        let (reply,): (R,) = exchange(method, args, true, call).await?;
         Ok(reply)
     }
 
@@ -133,19 +134,21 @@ impl<T: Transport> Client<T> {
         R: CandidType + DeserializeOwned,
     {
         let call = async |arg| self.transport.query(method, arg).await;
-        let (reply,): (R,) = exchange(method, args, call).await?;
+        let (reply,): (R,) = exchange(method, args, T::REPLICATED, call).await?;
         Ok(reply)
     }
 
     /// Calls an update method that answers nothing.
     async fn update_silent<A: ArgumentEncoder>(&self, method: &str, args: A) -> Result<(), CallError> {
-        exchange(method, args, async |arg| self.transport.update(method, arg).await).await
+        exchange(method, args, true, async |arg| self.transport.update(method, arg).await).await
     }
 }
 
+/// Encodes the argument, calls, and decodes the reply, for which the whole subnet vouches or one replica.
 async fn exchange<A, R>(
     method: &str,
     args: A,
+    is_certified: bool,
     call: impl AsyncFnOnce(Vec<u8>) -> Result<Vec<u8>, Failure>,
 ) -> Result<R, CallError>
 where
@@ -155,5 +158,29 @@ where
     let failed = |failure| CallError { method: method.into(), failure };
     let arg = candid::encode_args(args).map_err(|error| failed(Failure::Argument(error)))?;
     let reply = call(arg).await.map_err(failed)?;
-    candid::decode_args(&reply).map_err(|error| failed(Failure::Answer(error)))
+    decode::decode(&reply).map_err(|error| {
+        failed(if is_certified { Failure::Answer(error) } else { Failure::Transport(Box::new(Garbled(error))) })
+    })
+}
+
+/// One replica's answer that is not what the interface says.
+#[derive(Debug, thiserror::Error)]
+#[error("a replica's answer is not what the interface says")]
+struct Garbled(#[source] candid::Error);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Script, block_on};
+
+    #[test]
+    fn an_answer_that_is_no_candid_counts_as_the_canisters_only_where_the_subnet_vouches_for_it() {
+        let client =
+            Client::new(Script::default().says("health", Ok(b"noise".into())).says("health", Ok(b"noise".into())));
+        let error = block_on(client.health()).unwrap_err();
+        assert!(matches!(error.failure, Failure::Transport(_)), "{error:?}");
+        let error = block_on(client.replicated().health()).unwrap_err();
+        assert!(matches!(error.failure, Failure::Answer(_)), "{error:?}");
+        client.transport().ended();
+    }
 }

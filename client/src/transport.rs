@@ -6,6 +6,9 @@ use crate::Failure;
 ///
 /// The future of a [`Client`](crate::Client)'s method is `Send` where those of its transport are.
 pub trait Transport {
+    /// Whether the answer to a query is the whole subnet's, as that to an update call is, and not one replica's.
+    const REPLICATED: bool = false;
+
     /// Calls an update method, or a query method as one, and waits for the answer of the whole subnet.
     ///
     /// # Errors
@@ -20,6 +23,8 @@ pub trait Transport {
 }
 
 impl<T: Transport> Transport for &T {
+    const REPLICATED: bool = T::REPLICATED;
+
     fn update(&self, method: &str, arg: Vec<u8>) -> impl Future<Output = Result<Vec<u8>, Failure>> {
         T::update(self, method, arg)
     }
@@ -35,6 +40,8 @@ impl<T: Transport> Transport for &T {
 pub struct Replicated<T>(pub T);
 
 impl<T: Transport> Transport for Replicated<T> {
+    const REPLICATED: bool = true;
+
     fn update(&self, method: &str, arg: Vec<u8>) -> impl Future<Output = Result<Vec<u8>, Failure>> {
         self.0.update(method, arg)
     }

@@ -57,7 +57,7 @@ impl<F: Future<Output: Outcome>> Told for F {
 
     fn heard(self) -> Result<Self::Answer, Reject> {
         pollster::block_on(self).heard().map_err(|error| match error.failure {
-            Failure::Rejected(coppice_client::Reject { code, error_code, message }) => {
+            Failure::Rejected(coppice_client::Reject { code, error_code, message, .. }) => {
                 Reject { reject_code: code.into(), error_code: error_code.unwrap_or_default(), message }
             }
             failure => panic!("{}: {failure:?}", error.method),

@@ -59,11 +59,28 @@ use methods;
 
 /// What Candid says of a method.
 #[cfg(test)]
-pub(super) struct Signature {
-    method: &'static str,
+pub(crate) struct Signature {
+    pub(crate) method: &'static str,
     query: bool,
     args: Vec<candid::types::Type>,
-    replies: Vec<candid::types::Type>,
+    pub(crate) replies: Vec<candid::types::Type>,
+}
+
+/// All methods.
+#[cfg(test)]
+pub(crate) fn signatures(types: &mut candid::types::internal::TypeContainer) -> Vec<Signature> {
+    let areas = [
+        blocks::signatures,
+        deletion::signatures,
+        export::signatures,
+        operation::signatures,
+        prune::signatures,
+        utxo::signatures,
+        utxo_pruner::signatures,
+    ];
+    let mut all: Vec<Signature> = areas.into_iter().flat_map(|area| area(types)).collect();
+    all.push(utxo_pruner::assembly(types));
+    all
 }
 
 #[cfg(test)]
@@ -79,17 +96,7 @@ mod tests {
     /// The service, as this client speaks to it.
     fn spoken() -> String {
         let mut types = TypeContainer::new();
-        let areas = [
-            blocks::signatures,
-            deletion::signatures,
-            export::signatures,
-            operation::signatures,
-            prune::signatures,
-            utxo::signatures,
-            utxo_pruner::signatures,
-        ];
-        let mut all: Vec<Signature> = areas.into_iter().flat_map(|area| area(&mut types)).collect();
-        all.push(utxo_pruner::assembly(&mut types));
+        let mut all = signatures(&mut types);
         all.sort_by_key(|signature| signature.method);
         let methods = all.into_iter().map(|Signature { method, query, args, replies }| {
             let modes = if query { vec![FuncMode::Query] } else { Vec::new() };

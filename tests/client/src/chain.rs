@@ -195,6 +195,6 @@ pub async fn what_is_refused_says_whether_it_may_succeed_later<T: Transport>(cli
     assert_eq!((error.method.as_str(), error.retry()), ("no_such_method", Retry::Never));
     let error = client.update::<_, u64>("acknowledge_faults", ("text",)).await.unwrap_err();
     assert!(error.reject().is_some() && error.retry() == Retry::Never, "{error:?}");
-    let error = client.query::<_, u64>("health", ()).await.unwrap_err();
+    let error = client.replicated().query::<_, u64>("health", ()).await.unwrap_err();
     assert!(matches!(error.failure, Failure::Answer(_)) && error.retry() == Retry::Never, "{error:?}");
 }
