@@ -1,12 +1,18 @@
-//! Counts the requests to an S3 that fail. The library tries them again by itself, and says so to nobody.
+//! The HTTP client under S3: counts requests that fail, because the library tries them again without a word, and bounds responses.
 
 use async_trait::async_trait;
+use http_body_util::{BodyExt as _, Limited};
 use object_store::ClientOptions;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
+    ReqwestConnector,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of a response at most, because one that never ends would take all memory. The longest honest one names a thousand blobs that
+/// could not be deleted, by keys of 1,024 bytes.
+const MAX_RESPONSE: usize = 4 << 20;
 
 /// Counts those that it connects: without an answer, with one that is an error of the server (500 and more), or that says to come later (408,
 /// 429).
@@ -39,8 +45,16 @@ impl HttpService for Counted {
             let status = answer.status();
             status.is_server_error() || [408, 429].contains(&status.as_u16())
         });
-        answer
+        answer.map(|answer| answer.map(bounded))
     }
+}
+
+/// A response's body that ends with an error after [`MAX_RESPONSE`] bytes.
+fn bounded(body: HttpResponseBody) -> HttpResponseBody {
+    HttpResponseBody::new(Limited::new(body, MAX_RESPONSE).map_err(|error| match error.downcast::<HttpError>() {
+        Ok(error) => *error,
+        Err(too_long) => HttpError::new_boxed(HttpErrorKind::Decode, too_long),
+    }))
 }
 
 /// A request. One that is given up before its answer is there has failed, too.

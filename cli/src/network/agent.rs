@@ -20,6 +20,8 @@ use url::Url;
 
 /// Hosts, and those below them, whose root key is known and must not be asked for.
 const MAINNET: [&str; 4] = ["icp-api.io", "icp0.io", "ic0.app", "internetcomputer.org"];
+/// Bytes of a response at most, because one that never ends would take all memory: the platform's replies have 3 MiB at most.
+const MAX_RESPONSE: usize = 4 << 20;
 /// The longest that a network takes to name its root key.
 const ROOT_KEY: Duration = Duration::from_secs(30);
 /// How often the timer's work is looked at.
@@ -43,7 +45,8 @@ pub(super) fn connect(args: &NetworkArgs) -> Result<Option<Client<Network>>> {
     let identity = identity(args.identity.as_deref())?;
     let principal = identity.sender().map_err(|why| anyhow!("the identity has no principal: {why}"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let agent = Agent::builder().with_url(url.as_str()).with_boxed_identity(identity).build()?;
+    let agent = Agent::builder().with_url(url.as_str()).with_boxed_identity(identity);
+    let agent = agent.with_max_response_body_size(MAX_RESPONSE).build()?;
     let (canister, url_said) = (OverHttp::new(agent, canister), url.to_string());
     let network = Network { canister, runtime, principal, url: url_said, gives_up: Mutex::default() };
     if args.fetch_root_key {
