@@ -167,3 +167,38 @@ fn a_database_that_cannot_be_is_said_first() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && stderr.contains("mysql") && stderr.contains("sqlite:"), "{stderr}");
 }
+
+/// The driver takes the host and the mode of TLS from the environment, too.
+#[cfg(feature = "postgres")]
+#[test]
+fn postgresql_elsewhere_without_a_verified_certificate_is_refused_whoever_names_it() {
+    let index = |database: &str, environment: &[(&str, &str)], more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
+        command.args(["index", "--no-ack", "--network", "http://127.0.0.1:1", "--canister", "aaaaa-aa"]).args(more);
+        for name in ["PGHOST", "PGHOSTADDR", "PGSSLMODE", "PGPORT"] {
+            command.env_remove(name);
+        }
+        command.envs(environment.iter().copied()).env("COPPICE_DATABASE", database);
+        let Output { status, stderr, .. } = command.output().unwrap();
+        assert!(!status.success());
+        String::from_utf8(stderr).unwrap()
+    };
+    let elsewhere = "postgres://u:secret@db.invalid/x";
+    for (database, environment, more, refused) in [
+        (elsewhere, &[][..], &[][..], true),
+        (elsewhere, &[("PGSSLMODE", "require")], &[], true),
+        ("postgres:///x", &[("PGHOST", "db.invalid")], &[], true),
+        ("postgres:///x", &[("PGHOST", "localhost"), ("PGHOSTADDR", "192.0.2.1")], &[], true),
+        // These go on, and find no server.
+        (elsewhere, &[("PGSSLMODE", "verify-full")], &[], false),
+        (elsewhere, &[], &["--insecure-database"], false),
+        ("postgres:///x", &[("PGHOST", "127.0.0.1"), ("PGPORT", "1")], &[], false),
+        ("postgres:///x", &[("PGHOST", "/nowhere")], &[], false),
+    ] {
+        let said = index(database, environment, more);
+        let names_both = said.contains("sslmode=verify-full") && said.contains("--insecure-database");
+        assert_eq!(names_both, refused, "{database} {environment:?} {more:?}: {said}");
+        assert!(refused || said.contains("cannot open the PostgreSQL database"), "{said}");
+        assert!(!said.contains("secret"), "{said}");
+    }
+}

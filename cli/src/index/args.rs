@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = schema::HELP)]
 pub struct IndexArgs {
-    /// Where blocks go: sqlite://FILE or postgres://USER@HOST/NAME
+    /// Where blocks go: sqlite://FILE or, on another machine, postgres://USER@HOST/NAME?sslmode=verify-full
     #[arg(
         long,
         value_name = "URL",
@@ -19,6 +19,9 @@ pub struct IndexArgs {
         hide_env_values = true
     )]
     pub database: String,
+    /// Reach PostgreSQL on another machine without sslmode=verify-full: whoever stands between can read and change all
+    #[arg(long)]
+    pub insecure_database: bool,
     /// What is kept of a block's payload, all of which is verified
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Payload::All)]
     pub payload: Payload,

@@ -113,7 +113,11 @@ impl Report for IndexReport {
 /// As [`Engine::step`]; when the network, the canister or the database cannot be used.
 pub fn command(args: &IndexArgs) -> Result<()> {
     // A database that cannot be is said before anything is built or reached.
-    database::Kind::of(&args.database)?;
+    if args.insecure_database {
+        database::Kind::of(&args.database)?;
+    } else {
+        database::ensure_secure(&args.database)?;
+    }
     ensure!(
         args.network.network.is_some() || args.acknowledges(),
         "with --payload headers nothing is acknowledged, so that the canister in this process would prune nothing: --ack-headers \
