@@ -12,6 +12,7 @@ use crate::order::{Ordered, order};
 use crate::progress::Progress;
 use crate::report::{self, Amount, Instructions, Report, Storage, amount, blocks, common_rows, count, seconds_since};
 use crate::site::Site;
+use crate::terminal::say;
 use crate::utxo::{self, Replay, Replayed};
 use crate::verify::{Depth, Verified, verify};
 use crate::wasm;
@@ -122,11 +123,11 @@ pub fn command(args: &IngestArgs) -> Result<()> {
 /// When a file cannot be read, or no block is found.
 pub fn read(paths: &[PathBuf]) -> Result<Ordered> {
     let scan = blk::scan(paths)?;
-    scan.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    scan.notes.iter().for_each(|note| say!("note: {note}"));
     let ordered = order(scan.blocks);
-    ordered.left_out.iter().for_each(|run| eprintln!("note: {run}"));
+    ordered.left_out.iter().for_each(|run| say!("note: {run}"));
     if ordered.duplicates > 0 {
-        eprintln!("note: {} found more than once", blocks(ordered.duplicates as u64));
+        say!("note: {} found more than once", blocks(ordered.duplicates as u64));
     }
     Ok(ordered)
 }
@@ -170,9 +171,9 @@ pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Res
         utxo::check_numbers(first, first_block, last_block)?;
         utxo::check_maturity(client, coinbase_maturity)?;
     }
-    eprintln!("{} from number {first_block} on ({why})", blocks(length));
+    say!("{} from number {first_block} on ({why})", blocks(length));
     if there.blocks > 0 {
-        eprintln!("{} of them are there already", count(there.blocks));
+        say!("{} of them are there already", count(there.blocks));
     }
 
     let mut interval = None;
@@ -180,7 +181,7 @@ pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Res
         let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
         let PrunePolicyChange { old, new } = client.set_prune_policy(&policy).done()?;
         if let Some(old) = old.filter(|old| old.retain_blocks != retain_blocks) {
-            eprintln!("the policy's retain_blocks was {}, and is {retain_blocks} now", old.retain_blocks);
+            say!("the policy's retain_blocks was {}, and is {retain_blocks} now", old.retain_blocks);
         }
         interval = Some(Duration::from_secs(new.timer_interval_secs));
     }

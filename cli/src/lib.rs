@@ -16,6 +16,9 @@
 //! Everything that talks to the canister does so through [`client::Client`], which knows of no host: what there is beside
 //! calls, a clock that can be moved and counts of instructions, is behind [`site::Site`].
 
+// All output passes `terminal`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod args;
 pub mod bench;
 pub mod blk;
@@ -39,6 +42,7 @@ pub mod serve;
 pub mod site;
 pub mod size;
 pub mod stop;
+pub mod terminal;
 pub mod utxo;
 pub mod verify;
 pub mod wasm;

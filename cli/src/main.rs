@@ -1,7 +1,6 @@
 //! `coppice`: see the library.
 
 use clap::Parser;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -11,7 +10,7 @@ fn main() -> ExitCode {
             let why = format!("{error:#}");
             // Where nothing is said, it was said already.
             if !why.is_empty() {
-                drop(writeln!(std::io::stderr(), "coppice: {why}"));
+                coppice::terminal::write_line(&format!("coppice: {why}"));
             }
             ExitCode::from(coppice::exit::Exit::code_of(&error))
         }

@@ -1,5 +1,6 @@
 //! Progress on stderr: a bar on a terminal, a line now and then elsewhere.
 
+use crate::terminal::say;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::Cell;
 use std::io::IsTerminal;
@@ -32,7 +33,7 @@ impl Progress {
         match &self.bar {
             Some(bar) => bar.inc(1),
             None if before * LINES / self.total.max(1) != (before + 1) * LINES / self.total.max(1) => {
-                eprintln!("{}: {} of {} blocks", self.what, before + 1, self.total);
+                say!("{}: {} of {} blocks", self.what, before + 1, self.total);
             }
             None => {}
         }

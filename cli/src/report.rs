@@ -1,6 +1,7 @@
 //! What a command prints at its end: a table, and one line of JSON with the same figures.
 
 use crate::embedded::Costs;
+use crate::terminal::{self, printable};
 use crate::verify::Verified;
 use anyhow::Result;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
@@ -8,7 +9,6 @@ use comfy_table::{CellAlignment, Table};
 use coppice_interface::StorageStatus;
 use indicatif::HumanCount;
 use serde::Serialize;
-use std::io::Write;
 use std::time::Instant;
 
 /// Something that can be printed as a table and as JSON.
@@ -175,7 +175,7 @@ pub fn table(report: &impl Report) -> String {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);
     for (name, value) in report.rows() {
-        table.add_row([name.to_string(), value]);
+        table.add_row([name.to_string(), printable(&value).into_owned()]);
     }
     if let Some(column) = table.column_mut(1) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -189,15 +189,13 @@ pub fn table(report: &impl Report) -> String {
 /// When it cannot be written.
 pub fn print(report: &impl Report, only_json: bool) -> Result<()> {
     let json = serde_json::to_string(report)?;
-    let mut out = std::io::stdout().lock();
     if !only_json {
         if let Some(preface) = report.preface() {
-            writeln!(out, "{preface}")?;
+            terminal::print(&preface)?;
         }
-        writeln!(out, "{}", table(report))?;
+        terminal::print(&table(report))?;
     }
-    writeln!(out, "{json}")?;
-    Ok(out.flush()?)
+    Ok(terminal::print(&json)?)
 }
 
 #[cfg(test)]

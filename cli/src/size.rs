@@ -5,6 +5,7 @@
 
 use crate::args::SizeArgs;
 use crate::feed;
+use crate::terminal;
 use anyhow::Result;
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
@@ -295,13 +296,12 @@ pub fn command(args: &SizeArgs) -> Result<()> {
     let sizes = sizes(args);
     if args.json {
         for size in &sizes {
-            println!("{}", serde_json::to_string(size)?);
+            terminal::print(&serde_json::to_string(size)?)?;
         }
         return Ok(());
     }
-    println!("{}", table(&sizes));
-    warnings(&sizes).iter().for_each(|warning| println!("{warning}"));
-    Ok(())
+    terminal::print(&table(&sizes))?;
+    Ok(warnings(&sizes).iter().try_for_each(|warning| terminal::print(warning))?)
 }
 
 #[cfg(test)]

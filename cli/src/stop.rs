@@ -1,7 +1,7 @@
 //! What ends a command that runs for ever: Ctrl-C, SIGTERM.
 
+use crate::terminal::say;
 use anyhow::{Context, Result};
-use std::io::Write as _;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -45,8 +45,7 @@ impl Stop {
                 std::process::exit(INTERRUPTED.into());
             }
             set.set();
-            // Who does not read stderr any more does not keep the second signal from ending it.
-            drop(writeln!(std::io::stderr(), "{note}"));
+            say!("{note}");
         })?;
         Ok(stop)
     }

@@ -1,5 +1,6 @@
 //! Finds the canister's wasm, or builds it.
 
+use crate::terminal::say;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -33,7 +34,7 @@ fn build(workspace: &Path) -> Result<Vec<u8>> {
     if !script.is_file() {
         bail!("there is no {} to build the canister with; name its wasm with --wasm or COPPICE_WASM", script.display());
     }
-    eprintln!("building the canister (scripts/build-wasm)");
+    say!("building the canister (scripts/build-wasm)");
     // Only results go to this process's stdout.
     let output = Command::new(&script)
         .stderr(Stdio::inherit())

@@ -17,10 +17,12 @@ mod observe;
 mod sweep;
 mod utxo;
 
+use crate::terminal::{self, say};
 use anyhow::{Context, Result, bail};
 use candid::{CandidType, Decode, Encode, Principal};
 use coppice_host::{Checkpoint, Host, Kind, Limits, StablePagePrices};
 use figure::{Figure, Row};
+use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
@@ -88,7 +90,7 @@ impl Subject<'_> {
     /// Says what is measured now; of the two that measure it at the same time, one says it.
     fn say(&self, what: &str) {
         if self.price == Price::Today {
-            eprintln!("{what}");
+            say!("{what}");
         }
     }
 }
@@ -267,15 +269,15 @@ pub fn command(args: &BenchArgs) -> Result<()> {
     let mut all = Vec::new();
     rows(&wasm, args.family.as_deref(), |row| {
         if args.json {
-            match serde_json::to_string(&row) {
-                Ok(line) => println!("{line}"),
-                Err(error) => eprintln!("{error}"),
+            let printed = serde_json::to_string(&row).map_err(io::Error::from).and_then(|line| terminal::print(&line));
+            if let Err(error) = printed {
+                say!("{error}");
             }
         }
         all.push(row);
     })?;
     if !args.json {
-        println!("{}", figure::table(&all));
+        terminal::print(&figure::table(&all).to_string())?;
     }
     let over: Vec<String> = all.iter().flat_map(Row::over).collect();
     if !over.is_empty() {

@@ -2,6 +2,7 @@
 
 use super::args::LogFormat;
 use super::run::Figures;
+use crate::terminal::{printable, shortened};
 use anyhow::{Context, Result};
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
@@ -85,7 +86,7 @@ impl Log {
         match &self.shown {
             Shown::Never => {}
             Shown::Bar(bar) => {
-                bar.set_length(figures.deleted + waiting);
+                bar.set_length(figures.deleted.saturating_add(waiting));
                 bar.set_position(figures.deleted);
                 bar.set_message(failures(figures));
             }
@@ -123,8 +124,8 @@ impl Lines {
     fn say(&self, level: Level, event: &str, message: &str, fields: &Value) {
         let Some(out) = &self.out else { return };
         let line = match self.format {
-            LogFormat::Text if level == Level::Warn => format!("note: {message}\n"),
-            LogFormat::Text => format!("{message}\n"),
+            LogFormat::Text if level == Level::Warn => format!("note: {}\n", shortened(message)),
+            LogFormat::Text => format!("{}\n", shortened(message)),
             LogFormat::Json => as_json(level, event, message, fields, SystemTime::now()) + "\n",
         };
         // In one piece, as others write there, too. Who does not read it any more does not end the worker.
@@ -200,11 +201,11 @@ fn as_json(level: Level, event: &str, message: &str, fields: &Value, now: System
         Level::Warn => "warn",
         Level::Error => "error",
     };
-    let mut line = json!({"time_ms": time, "level": level, "event": event, "message": message});
+    let mut line = json!({"time_ms": time, "level": level, "event": event, "message": shortened(message)});
     if let (Some(line), Some(fields)) = (line.as_object_mut(), fields.as_object()) {
         line.extend(fields.clone());
     }
-    line.to_string()
+    printable(&line.to_string()).into_owned()
 }
 
 #[cfg(test)]

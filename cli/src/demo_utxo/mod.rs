@@ -30,6 +30,7 @@ use crate::embedded::Embedded;
 use crate::report::{print, seconds_since};
 use crate::site::Site;
 use crate::stop::Stop;
+use crate::terminal::say;
 use crate::utxo::UtxoInstructions;
 use crate::wasm;
 use anyhow::{Result, ensure};
@@ -92,7 +93,7 @@ fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, outside: Option<Outside<
     story.play()?;
 
     let costs = client.transport().costs()?;
-    eprintln!("verifying {} transactions", story.ledger.transactions());
+    say!("verifying {} transactions", story.ledger.transactions());
     let verified = verify::verify(client, &story.ledger, plan.blocks)?;
     let outside = story.outside.as_ref().map(|outside| outside.verify(&story.ledger)).transpose()?;
     healthy(client)?;

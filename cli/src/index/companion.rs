@@ -7,6 +7,7 @@ use super::store::{Origin, Store};
 use crate::client::{Client, Reach, Wait, may_pass};
 use crate::ledger::Ledger;
 use crate::report::{blocks, bytes, count};
+use crate::terminal::say;
 use anyhow::{Result, anyhow, ensure};
 use coppice_interface::{Exporter, RemoveExporter, Role};
 use serde::Serialize;
@@ -215,7 +216,7 @@ impl<T: Reach> Drop for Companion<'_, T> {
         if self.registered
             && let Err(error) = self.client.remove_exporter(&leaving()).done()
         {
-            eprintln!("note: the exporter {NAME} is still registered: {error:#}");
+            say!("note: the exporter {NAME} is still registered: {error:#}");
         }
     }
 }
@@ -229,7 +230,7 @@ fn keep_up<T: Reach>(engine: &mut Engine<'_, T>, pace: &Pace, before: u64) -> Re
         let event = match engine.step() {
             // Over a network: it is tried again.
             Err(error) if may_pass(&error) => {
-                eprintln!("{error:#}; trying again");
+                say!("{error:#}; trying again");
                 std::thread::sleep(RETRY);
                 continue;
             }
@@ -238,7 +239,7 @@ fn keep_up<T: Reach>(engine: &mut Engine<'_, T>, pace: &Pace, before: u64) -> Re
         let indexed = engine.figures().handled() - before;
         match event {
             Event::Stored => pace.change(|progress| progress.indexed = indexed),
-            Event::Note(note) | Event::Behind(note) => eprintln!("note: {note}"),
+            Event::Note(note) | Event::Behind(note) => say!("note: {note}"),
             Event::CaughtUp if !pace.has_more(indexed) => return Ok(()),
             Event::CaughtUp | Event::Went => {}
         }

@@ -39,6 +39,7 @@ use crate::report::{self, Report, blocks, bytes, count, seconds_since};
 use crate::site::Site;
 use crate::stop::{ENDING, Stop};
 use crate::{feed, wasm};
+use crate::terminal::say;
 use anyhow::{Result, ensure};
 use args::IndexArgs;
 use companion::{Companion, Indexed};
@@ -142,7 +143,7 @@ pub fn network(args: &IndexArgs, client: &Client<Network>, stop: &Stop) -> Resul
     let store = Store::open(&args.database, &origin)?;
     let ack_every = args.acknowledges().then_some(args.ack_every);
     if !args.acknowledges() && !args.no_ack {
-        eprintln!("note: nothing is acknowledged, as no payload is kept; --ack-headers acknowledges all the same");
+        say!("note: nothing is acknowledged, as no payload is kept; --ack-headers acknowledges all the same");
     }
     if ack_every.is_some() {
         // Said now, and not after the first gigabyte.

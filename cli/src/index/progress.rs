@@ -1,6 +1,7 @@
 //! Progress of an indexer on stderr: how far it is and how far behind. Nothing where there is no terminal.
 
 use super::steps::Figures;
+use crate::terminal::say;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -26,7 +27,7 @@ impl Progress {
     /// Shows how far it is.
     pub fn show(&self, figures: &Figures) {
         if let Some(bar) = &self.0 {
-            bar.set_length(figures.blocks + figures.lag);
+            bar.set_length(figures.blocks.saturating_add(figures.lag));
             bar.set_position(figures.blocks);
             bar.set_message(format!("{} behind", figures.lag));
         }
@@ -35,8 +36,8 @@ impl Progress {
     /// Says something on a line of its own, with or without a terminal.
     pub fn say(&self, line: &str) {
         match &self.0 {
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some(bar) => bar.suspend(|| say!("{line}")),
+            None => say!("{line}"),
         }
     }
 }

@@ -5,6 +5,7 @@ use super::progress::Progress;
 use super::steps::{Checkpoint, Event};
 use crate::client::{Reach, may_pass};
 use crate::stop::Stop;
+use crate::terminal::say;
 use anyhow::{Result, bail};
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use std::time::Duration;
@@ -40,7 +41,7 @@ pub fn retried<R>(max_wait: Duration, stop: &Stop, mut work: impl FnMut() -> Res
         match work() {
             Err(error) if may_pass(&error) && !stop.is_set() => {
                 let delay = delays.next().unwrap_or(max_wait);
-                eprintln!("{error:#}; trying again in {:.1} s", delay.as_secs_f64());
+                say!("{error:#}; trying again in {:.1} s", delay.as_secs_f64());
                 stop.wait(delay);
             }
             result => return result,

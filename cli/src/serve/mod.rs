@@ -12,6 +12,7 @@ pub use gateway::Gateway;
 
 use crate::args::ServeArgs;
 use crate::stop::exit_on_signals;
+use crate::terminal::{self, say};
 use crate::wasm;
 use anyhow::{Context, Result};
 use std::time::{Duration, Instant};
@@ -27,27 +28,25 @@ pub fn command(args: &ServeArgs) -> Result<()> {
     exit_on_signals()?;
     if let Some(client) = args.network.connect()? {
         let gateway = Gateway::bind(args.port)?;
-        say(&format!("{}/", gateway.url()), args.host.json);
-        eprintln!("canister {}; Ctrl-C ends it", client.transport().canister());
+        announce(&format!("{}/", gateway.url()), args.host.json)?;
+        say!("canister {}; Ctrl-C ends it", client.transport().canister());
         gateway.serve(&client);
         return Ok(());
     }
     let wasm = wasm::find(args.host.wasm.as_deref())?;
     let gateway = Gateway::bind(args.port)?;
     let mut demonstration = Demonstration::start(wasm, args.seed)?;
-    eprintln!("a day passes first …");
+    say!("a day passes first …");
     demonstration.pass(BEFORE)?;
-    say(&format!("{}/?refresh=5", gateway.url()), args.host.json);
-    eprintln!("a minute of the demonstration passes each {} ms; Ctrl-C ends it", args.minute_ms);
+    announce(&format!("{}/?refresh=5", gateway.url()), args.host.json)?;
+    say!("a minute of the demonstration passes each {} ms; Ctrl-C ends it", args.minute_ms);
     show(&gateway, &mut demonstration, Duration::from_millis(args.minute_ms))
 }
 
 /// Prints where the pages are: a line that whoever started the process may read.
-fn say(url: &str, json: bool) {
-    match json {
-        true => println!("{}", serde_json::json!({ "url": url })),
-        false => println!("{url}"),
-    }
+fn announce(url: &str, json: bool) -> Result<()> {
+    let line = if json { serde_json::json!({ "url": url }).to_string() } else { url.into() };
+    Ok(terminal::print(&line)?)
 }
 
 /// Serves a demonstration, and lets its clock run.

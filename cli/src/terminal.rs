@@ -1,0 +1,109 @@
+//! The way of all text to stdout and stderr, because part of it comes from replicas, gateways, stores and databases, which may lie.
+//!
+//! A terminal obeys control characters: they clear it, rename its window, write into its input. Others make text look like another one. So
+//! each line passes [`printable`]; lints keep `println!` and its kin out of the rest of the command.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+
+/// Characters of a line on stderr at most: an HTTP error may carry megabytes.
+const MAX_LINE: usize = 4_096;
+
+/// Whether a character could do anything but be seen: controls (C0, DEL, C1), whatever changes the direction of text, has no width, joins
+/// the character before, breaks lines, or has no meaning yet. These are the ones that Rust's own `Debug` escapes.
+fn is_escaped(character: char) -> bool {
+    !character.is_ascii_graphic() && character != ' ' && character.escape_debug().len() > 1
+}
+
+/// The text in one line, in which characters that a terminal could obey, line breaks included, are written as JSON writes them: `\u001b`. A
+/// JSON text remains the same JSON text.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_escaped) {
+        return text.into();
+    }
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_escaped(character) {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                let _ = write!(escaped, "\\u{unit:04x}");
+            }
+        } else {
+            escaped.push(character);
+        }
+    }
+    escaped.into()
+}
+
+/// Lines, each [`printable`], with their line breaks.
+pub fn printable_lines(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}
+
+/// A [`printable`] line that is not longer than a person reads.
+pub fn shortened(line: &str) -> Cow<'_, str> {
+    match line.char_indices().nth(MAX_LINE) {
+        None => printable(line),
+        Some((end, _)) => format!("{} … ({} bytes more)", printable(&line[..end]), line.len() - end).into(),
+    }
+}
+
+/// Writes a line to stderr. A reader that hung up does not end the command.
+pub fn write_line(line: &str) {
+    drop(writeln!(io::stderr(), "{}", shortened(line)));
+}
+
+/// Writes lines to stdout.
+///
+/// # Errors
+/// When nobody reads them.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", printable_lines(text))?;
+    out.flush()
+}
+
+/// Writes a line to stderr, with the arguments of `format!`.
+macro_rules! say {
+    ($($arg:tt)*) => { $crate::terminal::write_line(&format!($($arg)*)) };
+}
+pub(crate) use say;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_a_terminal_could_obey_is_written_out() {
+        for (text, expected) in [
+            ("plain: 1 \"x\" 'y' \\ {z}", "plain: 1 \"x\" 'y' \\ {z}"),
+            ("déjà vu … 区块 ✓ │", "déjà vu … 区块 ✓ │"),
+            ("\x1b[2J\x07\0\t\r\n\x7f", "\\u001b[2J\\u0007\\u0000\\u0009\\u000d\\u000a\\u007f"),
+            ("\u{9b}2J\u{85}\u{9d}0;x\u{9c}", "\\u009b2J\\u0085\\u009d0;x\\u009c"),
+            ("a\u{202e}b\u{2066}c\u{200f}d\u{61c}", "a\\u202eb\\u2066c\\u200fd\\u061c"),
+            ("\u{200b}\u{feff}\u{2028}\u{ad}\u{301}", "\\u200b\\ufeff\\u2028\\u00ad\\u0301"),
+            ("\u{e0041}", "\\udb40\\udc41"),
+            ("", ""),
+        ] {
+            assert_eq!(printable(text), expected);
+        }
+        assert!((0..=u32::from(char::MAX)).filter_map(char::from_u32).filter(|c| c.is_control()).all(is_escaped));
+    }
+
+    #[test]
+    fn json_remains_the_same_json() {
+        let value = serde_json::json!({ "why\u{9b}": "a\x1b[2J\u{9b}b\u{202e}\u{e0041}\n\"\\" });
+        let line = serde_json::to_string(&value).unwrap();
+        let printed = printable(&line);
+        assert!(printed.is_ascii() && printed != line);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&printed).unwrap(), value);
+    }
+
+    #[test]
+    fn lines_stay_lines_and_a_long_one_is_cut() {
+        assert_eq!(printable_lines("a\u{7}\nb\n"), "a\\u0007\nb\n");
+        assert_eq!(shortened(&"é".repeat(MAX_LINE)), "é".repeat(MAX_LINE));
+        let cut = shortened(&"é".repeat(MAX_LINE + 3)).into_owned();
+        assert!(cut.ends_with("é … (6 bytes more)"), "{cut}");
+    }
+}
