@@ -105,6 +105,78 @@ pub fn may_pass(error: &anyhow::Error) -> bool {
     error.chain().any(|error| error.downcast_ref().is_some_and(passes))
 }
 
+/// Whether an error is that the call was refused for good: by the canister, or by whatever stands before it.
+pub fn is_rejected(error: &anyhow::Error) -> bool {
+    let is_rejected = |error: &CallError| error.reject().is_some() && error.retry() != Retry::Again;
+    error.chain().any(|error| error.downcast_ref().is_some_and(is_rejected))
+}
+
+/// Refusals in a row, on the word of one replica or gateway, after which they are believed.
+const BELIEVED: u32 = 20;
+
+/// A refusal on one replica's word, where there is no better one.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Hearsay(pub String);
+
+/// How final an error is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finality {
+    /// Whatever stands between fails, an HTTP 400 or 403 and a wrong clock included: it may be put right while the command runs.
+    Passing,
+    /// One replica, its ingress filter or a gateway refuses, each of which may lie or be wrong.
+    Hearsay,
+    /// The subnet vouches for it, or it is the command's own.
+    Final,
+}
+
+impl Finality {
+    fn of(error: &anyhow::Error) -> Self {
+        let of_call = |error: &CallError| match &error.failure {
+            Failure::Lost(_) | Failure::Transport(_) => Self::Passing,
+            Failure::Rejected(_) if error.retry() == Retry::Again => Self::Passing,
+            Failure::Rejected(reject) if !reject.certified => Self::Hearsay,
+            Failure::Rejected(_) | Failure::Argument(_) | Failure::Answer(_) => Self::Final,
+        };
+        let of = |error: &(dyn std::error::Error + 'static)| {
+            let hearsay = error.downcast_ref::<Hearsay>().map(|_| Self::Hearsay);
+            hearsay.or_else(|| error.downcast_ref().map(of_call))
+        };
+        error.chain().find_map(of).unwrap_or(Self::Final)
+    }
+}
+
+/// Whether an error is one of what stands between, and no refusal.
+pub fn is_passing(error: &anyhow::Error) -> bool {
+    Finality::of(error) == Finality::Passing
+}
+
+/// Decides after which errors the same is tried again: always after those of the network, and at most so often in a row after a refusal for
+/// which the subnet does not vouch, so that no single lie ends a run.
+#[derive(Clone, Debug, Default)]
+pub struct Trials {
+    refused: u32,
+}
+
+impl Trials {
+    /// Whether the same is tried again after this error.
+    pub fn go_on(&mut self, error: &anyhow::Error) -> bool {
+        match Finality::of(error) {
+            Finality::Passing => true,
+            Finality::Hearsay => {
+                self.refused += 1;
+                self.refused < BELIEVED
+            }
+            Finality::Final => false,
+        }
+    }
+
+    /// Notes an answer, after which refusals are counted anew.
+    pub fn answered(&mut self) {
+        self.refused = 0;
+    }
+}
+
 /// The argument that installs a canister with one producer.
 ///
 /// # Errors
@@ -123,6 +195,41 @@ pub(crate) fn lost(why: &str) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use coppice_client::Reject;
+
+    #[test]
+    fn one_word_against_another_ends_nothing_and_the_subnets_word_does() {
+        let call = |failure| -> anyhow::Error { CallError { method: "m".into(), failure }.into() };
+        let reject = |code, certified| {
+            let reject = Reject { certified, ..Reject::new(code, None, "no".into()) };
+            call(Failure::Rejected(reject)).context("a call")
+        };
+        let garbled = || candid::Error::msg("no Candid");
+        let many = |error: anyhow::Error| {
+            let mut trials = Trials::default();
+            (0..1_000).take_while(|_| trials.go_on(&error)).count()
+        };
+        for (error, tries) in [
+            (lost("502"), 1_000),
+            (call(Failure::Transport("HTTP 403".into())).context("a call"), 1_000),
+            (reject(2, true), 1_000),
+            (reject(2, false), 1_000),
+            (reject(4, false), 19),
+            (anyhow::Error::from(Hearsay("no role".into())).context("a call"), 19),
+            (reject(4, true), 0),
+            (call(Failure::Answer(garbled())), 0),
+            (call(Failure::Argument(garbled())), 0),
+            (anyhow!("no"), 0),
+        ] {
+            let what = format!("{error:#}");
+            assert_eq!(many(error), tries, "{what}");
+        }
+        let mut trials = Trials::default();
+        for _ in 0..100 {
+            assert!(trials.go_on(&reject(4, false)) && trials.go_on(&reject(4, false)));
+            trials.answered();
+        }
+    }
 
     #[test]
     fn what_may_pass_is_seen_through_what_is_said_of_it() {

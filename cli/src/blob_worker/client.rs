@@ -1,7 +1,7 @@
 //! The queue, over the client of the canister.
 
 use super::queue::{Ask, Done, Heights, Lease, Noted, Queue, Refusal, Row, Waiting};
-use crate::client::{Client, GivesUp, Reach, Wait};
+use crate::client::{Client, GivesUp, Reach, Transport, Wait};
 use anyhow::Result;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
@@ -15,17 +15,8 @@ impl<T: Reach> Queue for Client<T> {
         Ok(heights(&self.replicated().get_pruner_status().wait()?))
     }
 
-    fn look(&self) -> Result<(Heights, Vec<Waiting>)> {
-        let status = self.get_blob_deletion_status().wait()?;
-        // While deletions are stopped nothing is due: no update is spent on hearing that there is no lease.
-        let is_stopped = status.deletions_stopped_since.is_some();
-        let waiting = |store: &StoreDeletions| Waiting {
-            store: store.store_type,
-            rows: store.waiting + store.leased + store.backing_off,
-            oldest: store.oldest_due.filter(|_| !is_stopped),
-        };
-        let stores = status.stores.iter().map(waiting).collect();
-        Ok((heights(&self.get_pruner_status().wait()?), stores))
+    fn look(&self, replicated: bool) -> Result<(Heights, Vec<Waiting>)> {
+        if replicated { look(&self.replicated()) } else { look(self) }
     }
 
     fn pending(&self, height: u32, rows: u32) -> Result<Vec<Row>> {
@@ -65,6 +56,20 @@ impl<T: Reach> Queue for Client<T> {
         };
         Ok(self.complete_blob_deletion_batch(&arg).wait()?.map(noted).map_err(refusal))
     }
+}
+
+fn look<T: Transport>(client: &Client<T>) -> Result<(Heights, Vec<Waiting>)> {
+    let status = client.get_blob_deletion_status().wait()?;
+    // While deletions are stopped nothing is due: no update is spent on hearing that there is no lease.
+    let is_stopped = status.deletions_stopped_since.is_some();
+    let waiting = |store: &StoreDeletions| Waiting {
+        store: store.store_type,
+        // One replica's figures may be any.
+        rows: store.waiting.saturating_add(store.leased).saturating_add(store.backing_off),
+        oldest: store.oldest_due.filter(|_| !is_stopped),
+    };
+    let stores = status.stores.iter().map(waiting).collect();
+    Ok((heights(&client.get_pruner_status().wait()?), stores))
 }
 
 fn heights(status: &UtxoPrunerStatus) -> Heights {

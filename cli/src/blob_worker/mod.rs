@@ -25,7 +25,7 @@ pub mod store;
 mod tests;
 pub mod work;
 
-use crate::client::Client;
+use crate::client::{Client, Trials, is_passing};
 use crate::exit::{Exit, WRONG_LINE};
 use crate::network::{Network, NetworkArgs};
 use crate::report::{self, Report, count, seconds_since};
@@ -167,10 +167,10 @@ pub fn command(args: &BlobWorkerArgs) -> Result<()> {
 
 /// The client, as soon as the network answers; none where the worker is to end before that.
 fn connect(args: &NetworkArgs, stop: &Stop, log: &Log, wait: Duration) -> Result<Option<Client<Network>>> {
-    let mut delays = run::waits(wait);
+    let (mut delays, mut trials) = (run::waits(wait), Trials::default());
     loop {
         match args.connect() {
-            Err(error) if run::passes(&error) => {
+            Err(error) if trials.go_on(&error) => {
                 if stop.is_set() {
                     return Ok(None);
                 }
@@ -198,7 +198,7 @@ fn init(args: &StoreArgs) -> Result<()> {
     let what = "asking for the height";
     client.heights().map_err(
         |error| {
-            if run::passes(&error) { error.context(what) } else { run::refused(what, error) }
+            if is_passing(&error) { error.context(what) } else { run::refused(what, error) }
         },
     )?;
     let canister = client.transport().canister();

@@ -114,8 +114,7 @@ impl fmt::Display for Refusal {
 
 /// The queue of one canister.
 ///
-/// Every method's outer error is that of the way there: [`may_pass`](crate::client::may_pass) says whether it may be over when the same is
-/// tried again.
+/// Every method's outer error is that of the way there: [`Trials`](crate::client::Trials) decides whether the same is tried again.
 pub trait Queue {
     /// From now on a call ends, its answer lost, where this says so.
     fn limit(&self, gives_up: GivesUp);
@@ -123,8 +122,8 @@ pub trait Queue {
     /// How far the chain is, on the canister's word, and not on one replica's.
     fn heights(&self) -> Result<Heights>;
 
-    /// How far the chain is and what there is in the queue, on one replica's word.
-    fn look(&self) -> Result<(Heights, Vec<Waiting>)>;
+    /// How far the chain is and what there is in the queue: on one replica's word or, `replicated`, on the canister's.
+    fn look(&self, replicated: bool) -> Result<(Heights, Vec<Waiting>)>;
 
     /// The first rows that wait and whose height is this one or a lower one, a thousand at most, on one replica's word.
     fn pending(&self, height: u32, rows: u32) -> Result<Vec<Row>>;

@@ -20,13 +20,12 @@ use super::log::{Level, Log};
 use super::marker::WrongStore;
 use super::queue::{Ask, Done, Lease, Queue, Refusal, Waiting};
 use super::work::{Away, Outcome, Worker};
-use crate::client::{Failure, Retry};
+use crate::client::Trials;
 use crate::exit::Exit;
 use crate::stop::Stop;
 use anyhow::Result;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use candid::Principal;
-use coppice_client::CallError;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -232,14 +231,17 @@ impl<'a, Q: Queue> Run<'a, Q> {
     }
 
     fn round(&mut self) -> Result<Round> {
-        let Some((heights, waiting)) = self.call("looking at the queue", |queue| queue.look())? else {
+        // A replica that refuses, or says nothing that can be read, is not asked twice: the canister is, next.
+        let doubts = Cell::new(false);
+        let look = |queue: &Q| queue.look(doubts.replace(true));
+        let Some((heights, waiting)) = self.call("looking at the queue", look)? else {
             return Ok(Round::Stopped);
         };
         let height = heights.due(self.options.safety_window);
         let mine = |waiting: &&Waiting| {
             self.options.store_types.is_empty() || self.options.store_types.contains(&waiting.store)
         };
-        self.waiting = waiting.iter().filter(mine).map(|waiting| waiting.rows).sum();
+        self.waiting = waiting.iter().filter(mine).map(|waiting| waiting.rows).fold(0, u64::saturating_add);
         let is_due = waiting.iter().filter(mine).any(|waiting| waiting.oldest.is_some_and(|oldest| oldest <= height));
         // Where the worker is to end then, that nothing is due is the canister's word.
         if !is_due && self.options.until == Until::Stopped {
@@ -274,7 +276,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
         let mut delays = waits(self.options.max_wait);
         // An answer was lost, so there may be a lease: the same request gets it again, and only who has it can give it back.
         let mut lost = false;
-        let began = Instant::now();
+        let (began, mut trials) = (Instant::now(), Trials::default());
         loop {
             if self.stop.is_set() && !lost {
                 return Ok(None);
@@ -284,9 +286,10 @@ impl<'a, Q: Queue> Run<'a, Q> {
                 Ok(Ok(lease)) => return Ok(Some(lease)),
                 Ok(Err(why)) => {
                     lost = false;
+                    trials.answered();
                     why.to_string()
                 }
-                Err(error) if passes(&error) => {
+                Err(error) if trials.go_on(&error) => {
                     lost = true;
                     format!("{error:#}")
                 }
@@ -421,29 +424,18 @@ impl<'a, Q: Queue> Run<'a, Q> {
 
     /// Asks the queue, and again where it cannot be reached; none where the worker is to end.
     fn call<R>(&self, what: &str, ask: impl Fn(&Q) -> Result<R>) -> Result<Option<R>> {
-        let mut delays = waits(self.options.max_wait);
+        let (mut delays, mut trials) = (waits(self.options.max_wait), Trials::default());
         loop {
             let (stop, called, most) = (self.stop.clone(), Instant::now(), self.patience.call);
             self.queue.limit(Arc::new(move || stop.is_set() || called.elapsed() >= most));
             match ask(self.queue) {
                 Ok(answer) => return Ok(Some(answer)),
-                Err(error) if !passes(&error) => return Err(refused(what, error)),
+                Err(error) if !trials.go_on(&error) => return Err(refused(what, error)),
                 Err(_) if self.stop.is_set() => return Ok(None),
                 Err(error) => self.again(what, &format!("{error:#}"), &mut delays),
             }
         }
     }
-}
-
-/// Whether the same may go well later. Only what the canister itself says, or does not understand, is final: what stands between, a clock
-/// that is wrong among it, may be put right while the worker runs.
-pub fn passes(error: &anyhow::Error) -> bool {
-    let passes = |error: &CallError| match &error.failure {
-        Failure::Rejected(_) => error.retry() == Retry::Again,
-        Failure::Argument(_) | Failure::Answer(_) => false,
-        Failure::Lost(_) | Failure::Transport(_) => true,
-    };
-    error.chain().any(|error| error.downcast_ref().is_some_and(passes))
 }
 
 /// What is no error of the network is one that does not pass.

@@ -13,7 +13,7 @@
 use super::assemble::Misfit;
 use super::engine::{Engine, Next, ensure_registered};
 use super::steps::{Checkpoint, Event};
-use crate::client::{Reach, Wait, may_pass};
+use crate::client::{Reach, Wait, is_rejected, may_pass};
 use anyhow::Result;
 use coppice_interface::{ExportCursor, ExportError, ExportPage, Role};
 use std::mem::discriminant;
@@ -62,10 +62,10 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     /// Asks as an update call.
     pub(super) fn ask_canister(&self, cursor: Option<&ExportCursor>, max_bytes: u64) -> Result<Answer> {
         match self.client.replicated().export_blocks(cursor, max_bytes).wait() {
-            Err(error) if !may_pass(&error) => {
+            Err(error) if is_rejected(&error) => {
                 if self.options.ack_every.is_some() {
-                    // One without the role is not even heard: the status says whether that is why.
-                    ensure_registered(self.client)?;
+                    // A caller without the role is not even heard: the status says whether that is why.
+                    ensure_registered(self.client, Word::Update)?;
                     return Err(error);
                 }
                 let principal = self.client.transport().principal(Role::Exporter);

@@ -4,7 +4,7 @@
 use super::engine::Engine;
 use super::steps::{Event, Figures, Onward, Options};
 use super::store::{Origin, Store};
-use crate::client::{Client, Reach, Wait, may_pass};
+use crate::client::{Client, Reach, Trials, Wait};
 use crate::ledger::Ledger;
 use crate::report::{blocks, bytes, count};
 use crate::terminal::say;
@@ -226,16 +226,18 @@ fn leaving() -> RemoveExporter {
 }
 
 fn keep_up<T: Reach>(engine: &mut Engine<'_, T>, pace: &Pace, before: u64) -> Result<()> {
+    let mut trials = Trials::default();
     loop {
         let event = match engine.step() {
             // Over a network: it is tried again.
-            Err(error) if may_pass(&error) => {
+            Err(error) if trials.go_on(&error) => {
                 say!("{error:#}; trying again");
                 std::thread::sleep(RETRY);
                 continue;
             }
             event => event?,
         };
+        trials.answered();
         let indexed = engine.figures().handled() - before;
         match event {
             Event::Stored => pace.change(|progress| progress.indexed = indexed),

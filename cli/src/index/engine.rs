@@ -19,7 +19,7 @@ use super::assemble::{Assembly, Misfit, SEGMENTS, Tip};
 use super::reorg::RollBack;
 use super::steps::{Checkpoint, Event, Figures, Onward, Options, Step};
 use super::store::Store;
-use crate::client::{Client, Reach, Wait, may_pass};
+use crate::client::{Client, Hearsay, Reach, Wait, is_rejected};
 use anyhow::{Result, anyhow, bail, ensure};
 use candid::Principal;
 use coppice_interface::{AckError, ExportCursor, ExportError, ExportPage, Role};
@@ -96,6 +96,11 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         self.figures
     }
 
+    /// Counts steps that were tried again.
+    pub fn count_retried(&mut self, steps: u64) {
+        self.figures.retried += steps;
+    }
+
     /// The database.
     pub fn store(&mut self) -> &mut Store {
         &mut self.store
@@ -168,12 +173,16 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         let Some(tip) = self.at.tip.clone() else { return Ok(Event::Went) };
         self.checkpoint.reached(Step::Acknowledge)?;
         let answer = match self.client.ack_exported(tip.number, &tip.hash[..].into()).wait() {
-            // One without the role is not even heard: the status says whether that is why.
-            Err(error) if !may_pass(&error) => {
-                ensure_registered(self.client)?;
+            Err(error) => {
+                // The same again, if this may be over.
+                self.next = Next::Acknowledge;
+                // A caller without the role is not even heard: the status says whether that is why.
+                if is_rejected(&error) {
+                    ensure_registered(self.client, Word::Update)?;
+                }
                 return Err(error);
             }
-            answer => answer?,
+            Ok(answer) => answer,
         };
         self.pending = 0;
         match answer {
@@ -327,15 +336,27 @@ fn late(head: Option<u64>) -> String {
     )
 }
 
-/// Checks that the caller may acknowledge.
+/// Checks that the caller may acknowledge, by one replica's word or the canister's.
 ///
 /// # Errors
-/// When it is not a registered exporter; when the canister cannot be reached.
-pub fn ensure_registered<T: Reach>(client: &Client<T>) -> Result<()> {
+/// When the caller is not a registered exporter, as [`Hearsay`] where that is one replica's word; when the canister cannot be reached.
+pub(super) fn ensure_registered<T: Reach>(client: &Client<T>, word: Word) -> Result<()> {
     let principal = client.transport().principal(Role::Exporter);
-    let registered =
-        client.get_export_status().wait()?.exporters.iter().any(|exporter| exporter.principal == Some(principal));
-    if registered { Ok(()) } else { Err(not_registered(client)) }
+    if principal == Principal::anonymous() {
+        return Err(not_registered(client));
+    }
+    let status = match word {
+        Word::Query => client.get_export_status().wait(),
+        Word::Update => client.replicated().get_export_status().wait(),
+    };
+    match status {
+        Ok(status) if status.exporters.iter().any(|exporter| exporter.principal == Some(principal)) => Ok(()),
+        Ok(_) if word == Word::Update => Err(not_registered(client)),
+        Ok(_) => Err(Hearsay(format!("a replica says that {:#}", not_registered(client))).into()),
+        // The ingress filter lets nobody without a role ask.
+        Err(error) if is_rejected(&error) => Err(error.context(not_registered(client))),
+        Err(error) => Err(error),
+    }
 }
 
 fn not_registered<T: Reach>(client: &Client<T>) -> anyhow::Error {

@@ -5,6 +5,7 @@ use crate::client::{Failure, Reach, Transport};
 use crate::feed::{index_segment, sha256};
 use anyhow::{Result, bail};
 use candid::Principal;
+use coppice_client::Reject;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
@@ -270,13 +271,18 @@ impl Fake {
     }
 }
 
+/// As the canister rejects a call.
+fn refused(error: anyhow::Error) -> Failure {
+    Failure::Rejected(Reject::new(4, None, format!("{error:#}")))
+}
+
 impl Transport for Fake {
     async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        self.called(method, &arg).map_err(|error| Failure::Transport(error.into()))
+        self.called(method, &arg).map_err(refused)
     }
 
     async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        self.asked(method, &arg).map_err(|error| Failure::Transport(error.into()))
+        self.asked(method, &arg).map_err(refused)
     }
 }
 
@@ -302,6 +308,7 @@ impl Fake {
                 }
                 Ok(candid::encode_one(chain.answer(arg)?)?)
             }
+            "get_export_status" => self.asked(method, arg),
             _ => bail!("nobody calls {method}"),
         }
     }

@@ -38,10 +38,11 @@ use crate::progress::Progress;
 use crate::report::{self, Report, blocks, bytes, count, seconds_since};
 use crate::site::Site;
 use crate::stop::{ENDING, Stop};
-use crate::{feed, wasm};
 use crate::terminal::say;
+use crate::{feed, wasm};
 use anyhow::{Result, ensure};
 use args::IndexArgs;
+use ask::Word;
 use companion::{Companion, Indexed};
 use coppice_interface::PrunePolicyArg;
 use engine::{Engine, ensure_registered};
@@ -91,6 +92,7 @@ impl Report for IndexReport {
             ("reorgs followed", format!("{}, {} taken out", count(figures.reorgs), blocks(figures.removed_blocks))),
             ("gaps left", format!("{}, {}", count(figures.gaps), blocks(figures.gap_blocks))),
             ("answers to queries not confirmed", count(figures.unconfirmed)),
+            ("tried again", count(figures.retried)),
             ("acknowledgements", count(figures.acks)),
             ("acknowledged before block", number(figures.acknowledged_before)),
             ("lag", blocks(figures.lag)),
@@ -145,9 +147,14 @@ pub fn network(args: &IndexArgs, client: &Client<Network>, stop: &Stop) -> Resul
     if !args.acknowledges() && !args.no_ack {
         say!("note: nothing is acknowledged, as no payload is kept; --ack-headers acknowledges all the same");
     }
+    let until = Until { caught_up: args.until_caught_up, max_wait: args.max_wait() };
+    run::bound_calls(client, stop, run::LAST_CALL);
+    let mut retried = 0;
     if ack_every.is_some() {
-        // Said now, and not after the first gigabyte.
-        run::retried(args.max_wait(), stop, || ensure_registered(client))?;
+        // Said now, and not after the first gigabyte. The second time the canister itself is asked.
+        let mut word = Word::Query;
+        let ensure = || ensure_registered(client, std::mem::replace(&mut word, Word::Update));
+        run::retried(&until, stop, &mut retried, ensure)?;
     }
     let options = Options {
         page_bytes: args.page_bytes,
@@ -157,7 +164,8 @@ pub fn network(args: &IndexArgs, client: &Client<Network>, stop: &Stop) -> Resul
         keep_orphaned: args.keep_orphaned,
     };
     let mut engine = Engine::open(client, store, options, Onward)?;
-    run::run(&mut engine, &Until { caught_up: args.until_caught_up, max_wait: args.max_wait() }, stop)?;
+    engine.count_retried(retried);
+    run::run(&mut engine, &until, stop)?;
     report_of(&mut engine, canister, started)
 }
 

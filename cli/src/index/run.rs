@@ -3,11 +3,12 @@
 use super::engine::Engine;
 use super::progress::Progress;
 use super::steps::{Checkpoint, Event};
-use crate::client::{Reach, may_pass};
+use crate::client::{Client, Reach, Trials};
 use crate::stop::Stop;
 use crate::terminal::say;
 use anyhow::{Result, bail};
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Attempts in vain, one after the other, after which a run that is to end at the head gives up.
@@ -31,39 +32,57 @@ fn waits(max_wait: Duration) -> ExponentialBackoff {
     ExponentialBuilder::default().with_min_delay(first).with_max_delay(max_wait).without_max_times().build()
 }
 
-/// Does something, and again where the canister cannot be reached, until it is to end.
+/// How long a call may still take once the run is to end.
+pub const LAST_CALL: Duration = Duration::from_secs(10);
+/// How long after that moment the last acknowledgement may take.
+const LAST_ACK: Duration = Duration::from_secs(30);
+
+/// Has each call end, its answer lost, so long after the run is to end, because a gateway may answer at whatever pace.
+pub fn bound_calls<T: Reach>(client: &Client<T>, stop: &Stop, after: Duration) {
+    let stop = stop.clone();
+    client.transport().limit(Arc::new(move || stop.set_at().is_some_and(|at| at.elapsed() >= after)));
+}
+
+/// Does something, and the same again after errors that are not final ([`Trials`]), until it is to end; counts how often.
 ///
 /// # Errors
 /// The work's own; when it is to end before the canister could be reached.
-pub fn retried<R>(max_wait: Duration, stop: &Stop, mut work: impl FnMut() -> Result<R>) -> Result<R> {
-    let mut delays = waits(max_wait);
+pub fn retried<R>(until: &Until, stop: &Stop, retried: &mut u64, mut work: impl FnMut() -> Result<R>) -> Result<R> {
+    let (mut delays, mut trials, mut in_vain) = (waits(until.max_wait), Trials::default(), 0);
     loop {
-        match work() {
-            Err(error) if may_pass(&error) && !stop.is_set() => {
-                let delay = delays.next().unwrap_or(max_wait);
-                say!("{error:#}; trying again in {:.1} s", delay.as_secs_f64());
-                stop.wait(delay);
-            }
-            result => return result,
+        let error = match work() {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
+        in_vain += 1;
+        let enough = until.caught_up && in_vain > PATIENCE;
+        if enough || stop.is_set() || !trials.go_on(&error) {
+            return Err(error);
         }
+        *retried += 1;
+        let delay = delays.next().unwrap_or(until.max_wait);
+        say!("{error:#}; trying again in {:.1} s", delay.as_secs_f64());
+        stop.wait(delay);
     }
 }
 
-/// Runs an engine until it is to end. Where the canister cannot be reached, it is tried again.
+/// Runs an engine until it is to end. After errors that are not final ([`Trials`]) the same is tried again.
 ///
 /// # Errors
-/// As [`Engine::step`], but for what may be over when it is tried again.
+/// As [`Engine::step`], except for what may be over when it is tried again.
 pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until, stop: &Stop) -> Result<()> {
     let progress = Progress::new();
     let mut delays = waits(until.max_wait);
-    let (mut said, mut in_vain) = (None, 0);
+    let (mut said, mut in_vain, mut trials) = (None, 0, Trials::default());
     while !stop.is_set() {
         let event = engine.step();
         in_vain = match &event {
-            Ok(Event::Behind(_)) => in_vain + 1,
-            Err(error) if may_pass(error) => in_vain + 1,
-            _ => 0,
+            Ok(Event::Behind(_)) | Err(_) => in_vain + 1,
+            Ok(_) => 0,
         };
+        if event.is_ok() {
+            trials.answered();
+        }
         let enough = until.caught_up && in_vain > PATIENCE;
         match event {
             Ok(Event::CaughtUp) if until.caught_up => return Ok(()),
@@ -84,7 +103,8 @@ pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until
                 progress.say(&format!("note: {note}"));
                 delays = waits(until.max_wait);
             }
-            Err(error) if may_pass(&error) && !enough => {
+            Err(error) if !enough && trials.go_on(&error) => {
+                engine.count_retried(1);
                 let delay = delays.next().unwrap_or(until.max_wait);
                 progress.say(&format!("{error:#}; trying again in {:.1} s", delay.as_secs_f64()));
                 stop.wait(delay);
@@ -93,6 +113,7 @@ pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until
         }
         progress.show(&engine.figures());
     }
+    bound_calls(engine.client, stop, LAST_ACK);
     engine.acknowledge_all()
 }
 
@@ -109,18 +130,22 @@ mod tests {
 
     #[test]
     fn what_cannot_be_reached_is_tried_again_and_nothing_else() {
-        let (mut tries, stop) = (0, Stop::default());
-        let wait = Duration::from_millis(1);
-        let mut work = |error: fn() -> anyhow::Error| {
-            tries = 0;
-            retried(wait, &stop, || {
+        let stop = Stop::default();
+        let until = |caught_up| Until { caught_up, max_wait: Duration::from_millis(1) };
+        let work = |until: Until, good_after: u64, error: fn() -> anyhow::Error| {
+            let (mut tries, mut again) = (0, 0);
+            let result = retried(&until, &stop, &mut again, || {
                 tries += 1;
-                if tries < 3 { Err(error()) } else { Ok(tries) }
-            })
+                if tries <= good_after { Err(error()) } else { Ok(tries) }
+            });
+            (result.map_err(|error| error.to_string()), again)
         };
-        assert_eq!(work(|| crate::client::lost("no")).unwrap(), 3);
-        assert_eq!(work(|| anyhow::anyhow!("no")).unwrap_err().to_string(), "no");
+        let lost = || crate::client::lost("no");
+        assert_eq!(work(until(false), 50, lost), (Ok(51), 50));
+        assert_eq!(work(until(true), 20, lost), (Ok(21), 20));
+        assert_eq!(work(until(true), 21, lost).1, 20, "a run that is to end at the head gives up");
+        assert_eq!(work(until(false), 1, || anyhow::anyhow!("no")), (Err("no".into()), 0));
         stop.set();
-        assert!(retried(wait, &stop, || -> Result<()> { Err(crate::client::lost("no")) }).is_err());
+        assert_eq!(work(until(false), 1, lost).1, 0);
     }
 }

@@ -100,6 +100,8 @@ pub struct Figures {
     pub gap_blocks: u64,
     /// Answers to queries that an update call did not confirm: of a replica that was late, or that lied.
     pub unconfirmed: u64,
+    /// Steps that were tried again: after an error of the network, or a refusal for which the subnet does not vouch.
+    pub retried: u64,
     /// Acknowledgements that were heard.
     pub acks: u64,
     /// Blocks below this number are acknowledged, as the canister said last.

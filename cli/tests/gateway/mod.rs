@@ -4,6 +4,7 @@
 //! answers signed by a node whose key is in that tree. The clock of a certificate is the real one; the canister's stands
 //! still but for a second with every request, or goes as the real one does, however far off.
 
+use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use candid::Principal;
 use coppice::http_server::{Request, Server};
@@ -17,6 +18,7 @@ use ic_transport_types::{
 use ic_verify_bls_signature::PrivateKey;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -27,6 +29,9 @@ const BLS_DER: [u8; 37] = [
     0x30, 0x81, 0x82, 0x30, 0x1D, 0x06, 0x0D, 0x2B, 0x06, 0x01, 0x04, 0x01, 0x82, 0xDC, 0x7C, 0x05, 0x03, 0x01, 0x02,
     0x01, 0x06, 0x0C, 0x2B, 0x06, 0x01, 0x04, 0x01, 0x82, 0xDC, 0x7C, 0x05, 0x03, 0x02, 0x01, 0x03, 0x61, 0x00,
 ];
+
+/// What is said where the ingress filter does not take a call: by the host, and by the filter where it traps.
+const NOT_TAKEN: [&str; 2] = ["Canister rejected the message", "access denied: "];
 
 /// What became of a call.
 type Outcome = Result<Vec<u8>, RejectResponse>;
@@ -49,6 +54,20 @@ pub struct Made {
 /// What a replica makes of its answer to a query of a method.
 pub type Lie = Box<dyn FnMut(&str, Vec<u8>) -> Vec<u8> + Send>;
 
+/// What a gateway answers of its own to a request, by the last part of its path: `status`, `query`, `call` or `read_state`.
+pub type Own = Box<dyn FnMut(&str) -> Option<Forged> + Send>;
+
+/// Why a call of a method is rejected, on nobody's word but the gateway's, or a query on its replica's.
+pub type Rejects = Box<dyn FnMut(&str) -> Option<String> + Send>;
+
+/// An answer of the gateway's own.
+pub enum Forged {
+    /// A status with a body.
+    Body(u16, Vec<u8>),
+    /// A body that never ends.
+    Endless,
+}
+
 struct Inner {
     host: Arc<Host>,
     server: Server,
@@ -63,6 +82,10 @@ struct Inner {
     accept_only: AtomicBool,
     /// What becomes of answers to queries, before they are signed.
     lie: Mutex<Option<Lie>>,
+    /// What is answered without a replica.
+    own: Mutex<Option<Own>>,
+    /// What is rejected although the canister would take it.
+    rejects: Mutex<Option<Rejects>>,
     /// Calls in the order in which they were executed, where somebody wants to know.
     made: Mutex<Option<Vec<Made>>>,
     /// Methods of which the first answer to each call does not arrive, and the calls of which it has not.
@@ -94,6 +117,8 @@ impl Gateway {
             answered: AtomicU64::new(0),
             accept_only: AtomicBool::new(false),
             lie: Mutex::default(),
+            own: Mutex::default(),
+            rejects: Mutex::default(),
             made: Mutex::default(),
             lost: Mutex::default(),
             cut_off: Mutex::default(),
@@ -131,6 +156,16 @@ impl Gateway {
     /// The replica that answers queries lies from now on, or tells the truth again. It signs what it says.
     pub fn lie(&self, lie: Option<Lie>) {
         *self.inner.lie.lock().unwrap() = lie;
+    }
+
+    /// The gateway answers requests itself from now on, or none any more.
+    pub fn forge(&self, own: Option<Own>) {
+        *self.inner.own.lock().unwrap() = own;
+    }
+
+    /// Calls and queries are rejected from now on, or none any more.
+    pub fn reject(&self, rejects: Option<Rejects>) {
+        *self.inner.rejects.lock().unwrap() = rejects;
     }
 
     /// The key of the root, in DER.
@@ -243,6 +278,23 @@ impl Inner {
     }
 
     fn answer(&self, request: Request) {
+        let path = request.path().rsplit('/').next().unwrap_or_default().to_string();
+        let forged = self.own.lock().unwrap().as_mut().and_then(|own| own(&path));
+        if let Some(forged) = forged {
+            let (code, body) = match forged {
+                Forged::Body(code, body) => (code, Body::from(body)),
+                Forged::Endless => {
+                    let noise = Bytes::from(vec![0x41; 1 << 16]);
+                    (
+                        200,
+                        Body::from_stream(futures_util::stream::repeat_with(move || {
+                            Ok::<_, Infallible>(noise.clone())
+                        })),
+                    )
+                }
+            };
+            return request.respond((StatusCode::from_u16(code).unwrap(), body));
+        }
         let status = self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         let (code, answer) = if status.is_ok() {
             (502, b"nobody behind it".to_vec())
@@ -277,10 +329,19 @@ impl Inner {
                 if self.cut_off.lock().unwrap().contains(&(sender, method_name.clone())) {
                     return (502, b"it does not get through".to_vec());
                 }
+                if let Some(why) = self.rejected(&method_name) {
+                    return (200, cbor(&TransportCallResponse::NonReplicatedRejection(rejection(why))));
+                }
                 let outcome = self
                     .host
                     .update_call(canister_id, sender, &method_name, arg.clone())
                     .map_err(|reject| reject_of(&reject));
+                // The ingress filter's answer is that of one replica, and nobody certifies it.
+                if let Err(reject) = &outcome
+                    && NOT_TAKEN.iter().any(|said| reject.reject_message.contains(said))
+                {
+                    return (200, cbor(&TransportCallResponse::NonReplicatedRejection(reject.clone())));
+                }
                 self.calls.lock().unwrap().insert(id, outcome.clone());
                 self.wait_where_held(sender, &method_name);
                 if self.note(sender, method_name, arg, outcome.ok()) {
@@ -292,15 +353,17 @@ impl Inner {
                 (200, cbor(&TransportCallResponse::Replied { certificate: self.certificate(Some(&id[..])) }))
             }
             ("query", EnvelopeContent::Query { canister_id, method_name, arg, .. }) => {
-                let mut response = match self.host.query_call(canister_id, sender, &method_name, arg) {
-                    Ok(arg) => {
+                let answer = self.host.query_call(canister_id, sender, &method_name, arg);
+                let mut response = match self.rejected(&method_name).map_or(Ok(answer), Err) {
+                    Err(why) => QueryResponse::Rejected { reject: rejection(why), signatures: Vec::new() },
+                    Ok(Ok(arg)) => {
                         let arg = match &mut *self.lie.lock().unwrap() {
                             Some(lie) => lie(&method_name, arg),
                             None => arg,
                         };
                         QueryResponse::Replied { reply: ReplyResponse { arg }, signatures: Vec::new() }
                     }
-                    Err(reject) => QueryResponse::Rejected { reject: reject_of(&reject), signatures: Vec::new() },
+                    Ok(Err(reject)) => QueryResponse::Rejected { reject: reject_of(&reject), signatures: Vec::new() },
                 };
                 let timestamp = now();
                 let signature = self.node.sign_message(&response.signable(id, timestamp)).to_vec();
@@ -321,6 +384,10 @@ impl Inner {
             }
             (what, _) => panic!("{what} at {url}"),
         }
+    }
+
+    fn rejected(&self, method: &str) -> Option<String> {
+        self.rejects.lock().unwrap().as_mut().and_then(|rejects| rejects(method))
     }
 
     fn wait_where_held(&self, sender: Principal, method: &str) {
@@ -391,6 +458,10 @@ impl Inner {
         let signature = self.root.sign(&message).serialize().to_vec();
         cbor(&Certificate { tree, signature, delegation: None })
     }
+}
+
+fn rejection(why: String) -> RejectResponse {
+    RejectResponse { reject_code: RejectCode::CanisterReject, reject_message: why, error_code: None }
 }
 
 fn reject_of(reject: &coppice_host::RejectResponse) -> RejectResponse {

@@ -1,5 +1,6 @@
 //! The indexer over a network of which one replica lies, and signs what it says: random histories of the chain, of runs and of lies.
 
+use crate::bombs::bombs;
 use crate::net::Net;
 use anyhow::Result;
 use coppice::client::{Client, Wait};
@@ -62,6 +63,8 @@ enum Lie {
     /// An answer of before, by its number.
     Old(usize),
     Noise(Vec<u8>),
+    /// The truth, with more that cannot be read, by its number.
+    Bomb(usize),
 }
 
 impl Lie {
@@ -96,6 +99,7 @@ fn lies() -> impl Strategy<Value = Lie> {
         1 => Just(Lie::Hashes),
         2 => (0..40usize).prop_map(Lie::Old),
         1 => prop::collection::vec(any::<u8>(), 0..40).prop_map(Lie::Noise),
+        1 => (0..7usize).prop_map(Lie::Bomb),
     ]
 }
 
@@ -171,6 +175,7 @@ impl Knows {
         let lied = match lie.clone() {
             Lie::Truth => return truth,
             Lie::Noise(bytes) => return bytes,
+            Lie::Bomb(at) => return bombs(&truth)[at].clone(),
             Lie::Old(at) => return self.answers[at % self.answers.len()].clone(),
             Lie::Pruned { first, ancestor } => {
                 let common_ancestor = ancestor.map(|ancestor| head.saturating_sub(ancestor));
@@ -419,6 +424,8 @@ fn each_lie_alone_changes_nothing() {
         Lie::Hashes,
         Lie::Old(0),
         Lie::Noise(b"DIDL".to_vec()),
+        Lie::Bomb(0),
+        Lie::Bomb(3),
     ];
     let index = |lies| Action::Index { steps: 30, lies };
     let mut actions = vec![Action::Append(vec![10; 6]), index(vec![])];

@@ -2,8 +2,10 @@
 //! the names of their modules.
 
 mod blob_workers;
+mod bombs;
 #[path = "../gateway/mod.rs"]
 mod gateway;
+mod hostile;
 mod lying_replica;
 mod net;
 mod over_http;

@@ -1,11 +1,12 @@
 //! What a worker says of a lease, to whoever reads and to the canister.
 
-use super::{REFUSED, Run, UNTOLD, passes, refused, waits};
+use super::{REFUSED, Run, UNTOLD, refused, waits};
 use crate::blob_worker::args::Until;
 use crate::blob_worker::lease::Term;
 use crate::blob_worker::log::Level;
 use crate::blob_worker::queue::{Done, Lease, Noted, Queue, Refusal, Row};
 use crate::blob_worker::work::Outcome;
+use crate::client::Trials;
 use crate::exit::Exit;
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +48,7 @@ impl<Q: Queue> Run<'_, Q> {
         let (mut dead, mut skipped) = (0, Vec::new());
         // An answer was lost to just these numbers: what it had looked at is not of the lease any more.
         let mut lost = false;
-        let (began, mut is_last) = (Instant::now(), false);
+        let (began, mut is_last, mut trials) = (Instant::now(), false, Trials::default());
         let why = loop {
             let many = done.gone.len() + done.failed.len();
             self.limit(began, self.most_of(term));
@@ -59,6 +60,7 @@ impl<Q: Queue> Run<'_, Q> {
                     let heard_before = if lost { all.zip(&now_skipped).take_while(|(a, b)| a == b).count() } else { 0 };
                     skipped.extend(&now_skipped[heard_before..]);
                     lost = false;
+                    trials.answered();
                     if remaining == 0 {
                         break None;
                     }
@@ -72,7 +74,7 @@ impl<Q: Queue> Run<'_, Q> {
                 }
                 Ok(Err(Refusal::Over(why))) => break Some(why),
                 Ok(Err(Refusal::Later(why))) => self.again("completing", &why, &mut delays),
-                Err(error) if passes(&error) => {
+                Err(error) if trials.go_on(&error) => {
                     lost = true;
                     self.again("completing", &format!("{error:#}"), &mut delays);
                 }

@@ -15,7 +15,7 @@ use std::time::Instant;
 /// # Errors
 /// As [`Run::run`].
 pub fn dry_run<Q: Queue>(run: &Run<'_, Q>) -> Result<Option<(u32, Vec<Found>)>> {
-    let Some((heights, _)) = run.call("looking at the queue", |queue| queue.look())? else { return Ok(None) };
+    let Some((heights, _)) = run.call("looking at the queue", |queue| queue.look(false))? else { return Ok(None) };
     let height = heights.due(run.options.safety_window);
     let rows = run.call("looking at the queue", |queue| queue.pending(height, run.options.batch))?;
     let Some(rows) = rows else { return Ok(None) };

@@ -183,7 +183,7 @@ impl Queue for Fake {
         Ok(self.called()?.heights)
     }
 
-    fn look(&self) -> Result<(Heights, Vec<Waiting>)> {
+    fn look(&self, _: bool) -> Result<(Heights, Vec<Waiting>)> {
         let state = self.called()?;
         let oldest = state.rows.values().filter(|(row, _)| !state.is_leased(row.id)).map(|(row, _)| row.height).min();
         let waiting = Waiting { store: StoreType::Tx, rows: state.rows.len() as u64, oldest };

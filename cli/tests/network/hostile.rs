@@ -1,0 +1,348 @@
+//! The built command against a replica and a gateway that answer what they like: bombs of Candid, bodies without an end, refusals, and text for
+//! the terminal. The command reports each, tries again, and ends when it is asked to.
+
+use crate::bombs::bombs;
+use crate::gateway::Forged;
+use crate::net::Net;
+use coppice::client::{Reach, Wait};
+use coppice::terminal::printable_lines;
+use coppice_interface::*;
+use serde_bytes::ByteBuf;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Blocks of a chain.
+const BLOCKS: u64 = 20;
+/// Bytes that a command may take at most: the tests' build takes some 100 MB, and a body without an end takes gigabytes in seconds.
+const MAX_MEMORY: u64 = 400 << 20;
+
+fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is() {
+        // A hang, where it takes that long.
+        assert!(started.elapsed() < Duration::from_secs(300), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A process, and what it has said so far on stderr. It does not outlive this.
+struct Running {
+    child: Child,
+    said: Arc<Mutex<Vec<u8>>>,
+    reads: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let said: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let (mut stderr, heard): (ChildStderr, _) = (child.stderr.take().unwrap(), said.clone());
+        let reads = std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count) = stderr.read(&mut bytes)
+                && count > 0
+            {
+                heard.lock().unwrap().extend(&bytes[..count]);
+            }
+        });
+        Self { child, said, reads: Some(reads) }
+    }
+
+    fn said(&self) -> String {
+        String::from_utf8_lossy(&self.said.lock().unwrap()).into_owned()
+    }
+
+    /// Waits until it has said something so often.
+    fn says(&mut self, what: &str, times: usize) {
+        wait_for(what, || {
+            let ended = self.child.try_wait().unwrap();
+            let many = self.said().matches(what).count();
+            assert!(ended.is_none() || many >= times, "{ended:?}: {}", self.said());
+            many >= times
+        });
+    }
+
+    /// The most memory that it ever had.
+    fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
+    /// Has it end by SIGTERM, which takes effect within the time that a service manager waits.
+    fn terminate(mut self) -> Output {
+        let asked = Instant::now();
+        assert!(Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap().success());
+        wait_for("SIGTERM ends it", || self.child.try_wait().unwrap().is_some());
+        assert!(asked.elapsed() < Duration::from_secs(60), "{:?}", asked.elapsed());
+        self.end()
+    }
+
+    /// Waits until it has ended.
+    fn end(mut self) -> Output {
+        let mut stdout = Vec::new();
+        self.child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
+        let status = self.child.wait().unwrap();
+        self.reads.take().unwrap().join().unwrap();
+        let stderr = self.said.lock().unwrap().clone();
+        Output { status, stdout, stderr }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    assert!(output.status.success(), "{}", said(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A canister with a chain, whose indexer is registered, and blobs that are due in a directory that is marked.
+fn world() -> (Net, String) {
+    let net = Net::start();
+    let client = net.client();
+    let principal = client.transport().principal(Role::Exporter);
+    client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
+    for block in coppice::chain_gen::Generator::new(3, BLOCKS, 1_700_000_000, 15).unwrap() {
+        coppice::feed::send(&client, &block).unwrap();
+    }
+    client.grant_role(&Grant { principal, role: Role::BlobWorker }).done().unwrap();
+    client.notify_block(1_000, true).done().unwrap();
+    let dir = net.dir.path().join("blobs");
+    std::fs::create_dir(&dir).unwrap();
+    let store = format!("*=file://{}", dir.display());
+    json(&net.run(&["blob-worker", "init", "--store", &store]));
+    schedule(&net, &dir, 1);
+    (net, store)
+}
+
+fn schedule(net: &Net, dir: &Path, blob: u8) {
+    let name = BlobName { blob_key: ByteBuf::from([blob; 32]), file_type: "tx".into(), store_type: StoreType::Tx };
+    net.client().schedule_blob_deletion(&ScheduleBlobDeletion { name, delete_at_height: 1 }).done().unwrap();
+    std::fs::write(dir.join(format!("{}.tx", format!("{blob:02x}").repeat(32))), "a blob").unwrap();
+}
+
+fn index(net: &Net, database: &str, args: &[&str]) -> Command {
+    let database = format!("sqlite://{}", net.path(database));
+    net.command(&[&["index", "--database", &database, "--max-wait", "1"], args].concat())
+}
+
+fn worker(net: &Net, store: &str, args: &[&str]) -> Command {
+    net.command(&[&["blob-worker", "--store", store, "--max-wait", "1", "--poll", "1"], args].concat())
+}
+
+#[test]
+fn a_bomb_in_each_answer_to_a_query_is_reported_and_all_work_is_done() {
+    let (net, store) = world();
+    let mut at = 0;
+    net.gateway.lie(Some(Box::new(move |_, truth| {
+        let bombs = bombs(&truth);
+        at += 1;
+        bombs[at % bombs.len()].clone()
+    })));
+    let mut acknowledging = Running::start(index(&net, "acknowledging.db", &[]));
+    let reading = Running::start(index(&net, "reading.db", &["--no-ack"]));
+    let mut deleting = Running::start(worker(&net, &store, &[]));
+    acknowledging.says("trying again", 1);
+    deleting.says("trying again", 1);
+    let status = || {
+        let reply =
+            net.host.query_call(net.canister, net.principal, "get_export_status", candid::encode_args(()).unwrap());
+        candid::decode_one::<ExportStatus>(&reply.unwrap()).unwrap()
+    };
+    wait_for("all is acknowledged", || status().exporters[0].lag_blocks == 0);
+    let blob = net.dir.path().join("blobs").join(format!("{}.tx", "01".repeat(32)));
+    wait_for("the blob is deleted", || !blob.exists());
+    let rows = |name: &str| {
+        let origin = coppice::index::store::Origin {
+            canister: net.canister.to_string(),
+            network: String::new(),
+            payload: coppice::index::store::Payload::All,
+        };
+        let mut store = coppice::index::store::Store::open(&format!("sqlite://{}", net.path(name)), &origin).unwrap();
+        store.held().unwrap().blocks
+    };
+    wait_for("the reader has all", || rows("reading.db") == BLOCKS);
+    for (what, running) in [("acknowledging", acknowledging), ("reading", reading)] {
+        let report = json(&running.terminate());
+        assert_eq!(report["held"]["blocks"], BLOCKS, "{what}: {report}");
+        let counted = |name: &str| report[name].as_u64().unwrap();
+        assert!(counted("retried") + counted("unconfirmed") > 0, "{what}: {report}");
+    }
+    let report = json(&deleting.terminate());
+    assert_eq!(report["deleted"], 1, "{report}");
+    assert!(report["retries"].as_u64().unwrap() > 0, "{report}");
+}
+
+#[test]
+fn a_body_that_never_ends_takes_no_memory_and_ends_no_run() {
+    let (net, store) = world();
+    // Each at rest first.
+    let indexing = Running::start(index(&net, "index.db", &[]));
+    let deleting = Running::start(worker(&net, &store, &[]));
+    let blob = net.dir.path().join("blobs").join(format!("{}.tx", "01".repeat(32)));
+    wait_for("the blob is deleted", || !blob.exists());
+    for path in ["query", "call", "read_state", ""] {
+        net.gateway.forge(Some(Box::new(move |of| (path.is_empty() || of == path).then_some(Forged::Endless))));
+        std::thread::sleep(Duration::from_secs(2));
+    }
+    let mut running = [indexing, deleting];
+    for running in &mut running {
+        running.says("trying again", 3);
+        assert!(running.memory() < MAX_MEMORY, "{} bytes", running.memory());
+    }
+    let [indexing, deleting] = running;
+    drop(json(&deleting.terminate()));
+    // Said once more by another run: there the first answer of all has no end.
+    let mut beginning = Running::start(worker(&net, &store, &[]));
+    beginning.says("trying again", 1);
+    assert!(beginning.memory() < MAX_MEMORY);
+    drop(beginning.terminate());
+    net.gateway.forge(None);
+    let blocks = || {
+        json(&net.run(&[
+            "index",
+            "--no-ack",
+            "--until-caught-up",
+            "--database",
+            &format!("sqlite://{}", net.path("other.db")),
+        ]))
+    };
+    assert_eq!(blocks()["held"]["blocks"], BLOCKS);
+    assert_eq!(json(&indexing.terminate())["held"]["blocks"], BLOCKS);
+}
+
+/// Whatever is said once, or some times, ends nothing: an HTTP 400 or 403 to each kind of request, a reject of each call and query on nobody's
+/// word, an answer that nobody is registered.
+#[test]
+fn refusals_that_nobody_vouches_for_are_reported_counted_and_outlived() {
+    let (net, store) = world();
+    let head = net.client().get_head().done().unwrap().number;
+    let forge = || {
+        let mut left: Vec<(&str, u16)> = ["query", "call", "read_state"].map(|of| [(of, 400), (of, 403)]).concat();
+        net.gateway.forge(Some(Box::new(move |of| {
+            let at = left.iter().position(|(path, _)| *path == of)?;
+            let (_, code) = left.remove(at);
+            Some(Forged::Body(code, format!("not you ({code})").into_bytes()))
+        })));
+        let mut rejected: Vec<String> = Vec::new();
+        net.gateway.reject(Some(Box::new(move |method| {
+            // Of the way as a query and that as an update, each once.
+            let many = rejected.iter().filter(|before| *before == method).count();
+            rejected.push(method.into());
+            (many < 2).then(|| "the caller has no role".into())
+        })));
+    };
+    // A status in which nobody is registered, from a replica that never says anything else.
+    net.gateway.lie(Some(Box::new(|method, truth| {
+        if method != "get_export_status" {
+            return truth;
+        }
+        let status: ExportStatus = candid::decode_one(&truth).unwrap();
+        candid::encode_one(ExportStatus { exporters: Vec::new(), ..status }).unwrap()
+    })));
+    let indexed = index(&net, "lied-to.db", &["--until-caught-up"]).output().unwrap();
+    let report = json(&indexed);
+    assert_eq!((&report["held"]["blocks"], &report["retried"]), (&BLOCKS.into(), &1.into()), "{}", said(&indexed));
+    assert!(said(&indexed).contains("a replica says that"), "{}", said(&indexed));
+    net.gateway.lie(None);
+    forge();
+    let indexed = index(&net, "index.db", &["--until-caught-up"]).output().unwrap();
+    let report = json(&indexed);
+    assert_eq!((&report["held"]["blocks"], &report["lag"]), (&BLOCKS.into(), &0.into()));
+    assert_eq!(report["acknowledged_before"], head + 1);
+    assert!(report["retried"].as_u64().unwrap() >= 6, "{report}");
+    let lines = said(&indexed);
+    for what in ["400", "403", "no role", "trying again"] {
+        assert!(lines.contains(what), "{what}: {lines}");
+    }
+    forge();
+    let deleted = worker(&net, &store, &["--until-empty"]).output().unwrap();
+    let report = json(&deleted);
+    assert_eq!(report["deleted"], 1, "{}", said(&deleted));
+    assert!(report["retries"].as_u64().unwrap() >= 4, "{report}");
+}
+
+/// The filter of an update call is one replica's, too: without a role nobody vouches for the refusal, which is believed after twenty times.
+#[test]
+fn an_identity_without_a_role_hears_so_at_once_and_ends_after_twenty_refusals() {
+    let (net, store) = world();
+    let key = ic_ed25519::PrivateKey::generate_from_seed(b"stranger");
+    let stranger = net.path("stranger.pem");
+    std::fs::write(&stranger, key.serialize_pkcs8_pem(ic_ed25519::PrivateKeyFormat::Pkcs8v2)).unwrap();
+    let end = |mut command: Command| {
+        command.env("COPPICE_IDENTITY", &stranger);
+        Running::start(command)
+    };
+    let own = |command: Command| {
+        // Without the identity that the network's tests have.
+        let args: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+        let at = args.iter().position(|arg| arg == "--identity").unwrap();
+        let mut without = Command::new(command.get_program());
+        without.args(&args[..at]).args(&args[at + 2..]);
+        without
+    };
+    let indexing = end(own(index(&net, "index.db", &[])));
+    let deleting = end(own(worker(&net, &store, &[])));
+    let output = indexing.end();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let (lines, times) = (said(&output), said(&output).matches("trying again").count());
+    assert!(lines.contains("register_exporter(record") && (15..=25).contains(&times), "{times}: {lines}");
+    let output = deleting.end();
+    assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+    assert!(said(&output).contains("needs the role BlobWorker"), "{}", said(&output));
+}
+
+/// Clears a screen, renames its window, turns its text round, and looks like a line of the command's own.
+const TEXT: &str = "\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}\r\nnote: all is well\u{7f}";
+
+#[test]
+fn no_control_character_of_an_answer_comes_to_a_terminal() {
+    let (net, store) = world();
+    let forge = |errors: usize| {
+        let mut left = errors;
+        net.gateway.forge(Some(Box::new(move |of| {
+            left = left.saturating_sub(usize::from(of == "query"));
+            (of == "query" && left > 0).then(|| Forged::Body(403, TEXT.into()))
+        })));
+        let mut rejected = 0;
+        net.gateway.reject(Some(Box::new(move |_| {
+            rejected += 1;
+            (rejected <= 6).then(|| TEXT.into())
+        })));
+    };
+    let commands: [(&str, Command); 4] = [
+        ("index", index(&net, "a.db", &["--until-caught-up"])),
+        ("index --no-ack", index(&net, "b.db", &["--until-caught-up", "--no-ack"])),
+        ("blob-worker", worker(&net, &store, &["--until-empty"])),
+        ("blob-worker, in JSON", worker(&net, &store, &["--until-empty", "--log-format", "json"])),
+    ];
+    for (what, mut command) in commands {
+        forge(3);
+        let output = command.output().unwrap();
+        drop(json(&output));
+        let text = said(&output) + std::str::from_utf8(&output.stdout).unwrap();
+        assert_eq!(text, printable_lines(&text), "{what}");
+        assert!(text.contains("u001b[2J") && text.contains("u202e") && text.contains("u009b"), "{what}: {text}");
+        assert!(!text.contains("\nnote: all is well"), "{what}: {text}");
+    }
+    // A reject that is final, as the last line of all.
+    net.gateway.forge(None);
+    net.gateway.reject(Some(Box::new(|_| Some(TEXT.into()))));
+    std::fs::write(net.path("block.raw"), bitcoin_test_data::blocks::mainnet_702861()).unwrap();
+    let output = net.run(&["ingest", "--blk", &net.path("block.raw")]);
+    let text = said(&output);
+    assert!(!output.status.success() && text.contains("u001b[2J") && text == printable_lines(&text), "{text:?}");
+}
