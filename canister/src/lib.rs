@@ -185,6 +185,17 @@ fn get_block_header(number: u64) -> Result<BlockHeader, ReadError> {
     read(|state| state.chain.header(number))
 }
 
+/// The headers of kept blocks, the oldest first, from block `from` to block `to`, both included; for anyone. A page has
+/// at most 1,000 headers and less than 1 MiB; `next` continues it. Where `to` is above the head, the page ends at the
+/// head. Where `from` is above `to`, the page is empty; otherwise the block `from` answers as in `get_block_header`:
+/// `NotFound` above the head and on an empty chain, `Pruned`, or `Corrupt`. A later block that is damaged ends the page
+/// before it, and is its `next`.
+#[candid_method(query)]
+#[query(hidden = true, decode_with = "wire::args")]
+fn get_block_headers(from: u64, to: u64) -> Result<HeaderPage, ReadError> {
+    read(|state| state.chain.headers(from, to))
+}
+
 /// Bytes of a segment of a kept block: 0 body, 1 receipts, 2 index; for anyone. The answer has as many of the `length`
 /// bytes from `offset` on as there are and as a reply holds, some 2,000,000; a length of 0 asks for none, and learns how
 /// long the segment is.

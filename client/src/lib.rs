@@ -78,7 +78,7 @@ pub use completion::Unfinished;
 pub use error::{CallError, Cause, Error, Failure, Reject, heard};
 #[cfg(feature = "host")]
 pub use host::Embedded;
-pub use pages::{ExportPager, KeyPager};
+pub use pages::{ExportPager, HeaderPager, KeyPager};
 pub use read::Segments;
 pub use retry::{Refusal, Retry};
 pub use transport::{Replicated, Transport};

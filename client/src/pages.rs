@@ -1,4 +1,4 @@
-//! What comes in pages: exports, and transactions with a secondary key.
+//! Answers that come in pages: exports, headers, and transactions with a secondary key.
 
 use crate::{Client, Error, Transport};
 use coppice_interface::*;
@@ -50,6 +50,55 @@ impl ExportPager {
         }
         self.cursor.clone_from(&page.cursor);
         Ok(Some(page))
+    }
+}
+
+/// Reads the headers of blocks `from` to `to`, both included, page by page, the oldest first.
+///
+/// On an error the pager stays where it was. What it asks for:
+///
+/// - `Pruned`: [`resume`](Self::resume) at `first_available`.
+/// - `Corrupt`: [`resume`](Self::resume) behind [`next_number`](Self::next_number), which leaves that block out.
+/// - `NotFound`: the first block is above the head, or there is no block.
+///
+/// A reorg between two pages is not noticed: the parent hash of a page's first header then differs from the hash before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderPager {
+    next: Option<u64>,
+    to: u64,
+}
+
+impl HeaderPager {
+    /// The headers of blocks `from` to `to`, both included; without any where `from` is above `to`.
+    pub fn new(from: u64, to: u64) -> Self {
+        Self { next: (from <= to).then_some(from), to }
+    }
+
+    /// The block with which the next page begins; none at the end.
+    pub fn next_number(&self) -> Option<u64> {
+        self.next
+    }
+
+    /// Continues with another block; ends where that is above the last.
+    pub fn resume(&mut self, from: u64) {
+        *self = Self::new(from, self.to);
+    }
+
+    /// The next headers; none at the end. A single replica answers, which may be late or lie: [`Client::replicated`] asks
+    /// the subnet.
+    ///
+    /// # Errors
+    /// When there is no page, or no answer.
+    pub async fn next<T: Transport>(
+        &mut self,
+        client: &Client<T>,
+    ) -> Result<Option<Vec<BlockHeader>>, Error<ReadError>> {
+        let Some(from) = self.next else { return Ok(None) };
+        let page = client.get_block_headers(from, self.to).await?;
+        // A page that does not lead on is the last one, because a lie could otherwise be repeated without end.
+        let behind = from.saturating_add(page.headers.len() as u64);
+        self.next = page.next.filter(|&next| next == behind && from < next && next <= self.to);
+        Ok(Some(page.headers))
     }
 }
 
@@ -154,6 +203,38 @@ mod tests {
         assert_eq!((block_on(pager.next(&client)).unwrap(), pager.cursor()), (None, Some(&at(4))));
         assert!(block_on(pager.next(&client)).unwrap().is_some());
         assert_eq!(pager.cursor(), Some(&at(5)));
+    }
+
+    #[test]
+    fn headers_are_read_to_the_last_page_and_a_page_that_leads_back_is_the_last() {
+        let header = |number| BlockHeader {
+            number,
+            hash: [1].into(),
+            parent_hash: [0].into(),
+            timestamp: 0,
+            monotonic_timestamp: 0,
+            transactions: 0,
+            keys: 0,
+            lengths: [0; 3].into(),
+            sha256: BySegment::default(),
+        };
+        let page = |numbers: &[u64], next| {
+            Ok::<_, ReadError>(HeaderPage { headers: numbers.iter().copied().map(header).collect(), next })
+        };
+        let script = Script::default()
+            .answers("get_block_headers", page(&[3, 4], Some(5)))
+            .answers("get_block_headers", Err::<HeaderPage, _>(ReadError::Corrupt { why: "no".into() }))
+            .answers("get_block_headers", page(&[6], Some(6)));
+        let (client, mut pager) = (Client::new(script), HeaderPager::new(3, 9));
+        let numbers = |page: Option<Vec<BlockHeader>>| page.unwrap().iter().map(|at| at.number).collect::<Vec<_>>();
+        assert_eq!(numbers(block_on(pager.next(&client)).unwrap()), [3, 4]);
+        assert!(matches!(block_on(pager.next(&client)), Err(Error::Refused(ReadError::Corrupt { .. }))));
+        assert_eq!(pager.next_number(), Some(5));
+        pager.resume(6);
+        assert_eq!(numbers(block_on(pager.next(&client)).unwrap()), [6]);
+        assert_eq!(block_on(pager.next(&client)).unwrap(), None);
+        client.transport().ended();
+        assert_eq!(block_on(HeaderPager::new(4, 3).next(&client)).unwrap(), None);
     }
 
     #[test]

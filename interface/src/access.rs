@@ -67,6 +67,7 @@ pub const TABLE: &[(&str, Required)] = &[
     ("get_head", ANYBODY),
     ("get_block", ANYBODY),
     ("get_block_header", ANYBODY),
+    ("get_block_headers", ANYBODY),
     ("read_segment", ANYBODY),
     ("get_receipt", ANYBODY),
     ("get_transaction_location", ANYBODY),

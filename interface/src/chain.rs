@@ -252,6 +252,15 @@ pub struct BlockHeader {
     pub sha256: BySegment<ByteBuf>,
 }
 
+/// A page of `get_block_headers`.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct HeaderPage {
+    /// The headers of consecutive blocks, the oldest first: at most 1,000, which have less than 1 MiB.
+    pub headers: Vec<BlockHeader>,
+    /// The block with which the next page begins; none where this page reaches `to` or the head.
+    pub next: Option<u64>,
+}
+
 /// A whole block.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Block {

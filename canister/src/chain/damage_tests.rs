@@ -461,3 +461,18 @@ fn a_reset_may_give_up_what_cannot_be_undone() {
         check_space(&chain, &blobs);
     }
 }
+
+/// A page ends before a damaged record, which the next call names; the blocks behind it can be read.
+#[test]
+fn a_page_of_headers_ends_before_a_damaged_record() {
+    let (mut chain, _) = chain_of(8);
+    chain.poison_record(5);
+    let page = |from: u64, to: u64| {
+        let page = chain.headers(from, to);
+        page.map(|page| (page.headers.iter().map(|header| header.number).collect::<Vec<_>>(), page.next))
+    };
+    assert_eq!(page(2, 7), Ok((vec![2, 3, 4], Some(5))));
+    assert_eq!(page(2, 4), Ok((vec![2, 3, 4], None)));
+    assert!(matches!(page(5, 7), Err(ReadError::Corrupt { why }) if why.contains("block 5")));
+    assert_eq!(page(6, u64::MAX), Ok((vec![6, 7], None)));
+}

@@ -5,11 +5,16 @@ use super::records::{BlockMeta, BlockRecord};
 use crate::blob::BlobStore;
 use crate::table::same_key;
 use coppice_interface::segments::{ID, Segment, id_offset, receipts_table_len};
-use coppice_interface::{Block, BlockHeader, BlockStorage, ReadError, Receipt, SegmentPart, TransactionLocation};
+use coppice_interface::{
+    Block, BlockHeader, BlockStorage, HeaderPage, ReadError, Receipt, SegmentPart, TransactionLocation,
+};
 use serde_bytes::ByteBuf;
 
 /// Bytes of payload in one reply: 2 MiB less room for everything else that a reply holds.
 pub const MAX_REPLY: u64 = (2 << 20) - (64 << 10);
+
+/// Headers of the longest page: 240 KB.
+pub const MAX_HEADERS: usize = 1_000;
 
 /// Postings of other ids that a look-up passes: a producer has to search for ids with the same hash.
 const MOST_POSTINGS: u32 = 10_000;
@@ -71,6 +76,29 @@ impl ChainStore {
     /// As [`find`](Self::find).
     pub fn header(&self, number: u64) -> Result<BlockHeader, ReadError> {
         Ok(self.record(number)?.header())
+    }
+
+    /// The headers of blocks from `from` to `to`, both included: at most [`MAX_HEADERS`], and none above the head.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find) of `from`. A later block that is damaged ends the page before it.
+    pub fn headers(&self, from: u64, to: u64) -> Result<HeaderPage, ReadError> {
+        let mut page = HeaderPage { headers: Vec::new(), next: None };
+        if from > to {
+            return Ok(page);
+        }
+        page.headers.push(self.header(from)?);
+        let last = to.min(self.state.next - 1);
+        for number in from + 1..=last {
+            match self.header(number) {
+                Ok(header) if page.headers.len() < MAX_HEADERS => page.headers.push(header),
+                _ => {
+                    page.next = Some(number);
+                    break;
+                }
+            }
+        }
+        Ok(page)
     }
 
     /// All that is known of a block beside its payload.

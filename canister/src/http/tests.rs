@@ -155,6 +155,7 @@ fn all_queries_are_searched_for_the_balance() {
     // Blocks, transactions and records, as they were put in; and what roles guard.
     let others = [
         "get_block_header",
+        "get_block_headers",
         "get_block",
         "read_segment",
         "get_transaction_location",

@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// Blocks that are kept.
 const KEPT: u64 = 100;
+/// Headers of the longest page.
+const HEADERS: u64 = 1_000;
 /// Bytes of a page.
 const PAGE_BYTES: u64 = 1 << 20;
 /// Bytes of the longest argument of a message from outside.
@@ -170,6 +172,18 @@ pub fn chain(subject: &Subject, each: Each) -> Result<()> {
         }
     }
     let bench = Bench::start(subject)?;
+    (0..HEADERS).try_for_each(|_| bench.call::<()>("bench_append", &0u64))?;
+    let arg = Encode!(&0u64, &u64::MAX)?;
+    for (op, as_update) in [("1,000 headers by query", false), ("1,000 headers by update", true)] {
+        let reply = match as_update {
+            false => bench.host.query_call(bench.canister, bench.operator, "get_block_headers", arg.clone())?,
+            true => bench.host.update_call(bench.canister, bench.operator, "get_block_headers", arg.clone())?,
+        };
+        let execution = bench.host.last_execution().context("the host counted nothing")?;
+        let page = Decode!(&reply, Result<HeaderPage, ReadError>)?.map_err(|error| anyhow!("{error:?}"))?;
+        ensure!(page.headers.len() as u64 == HEADERS, "{} headers", page.headers.len());
+        each(bench.of_message("chain", op, reply.len() as u32, HEADERS, &execution))?;
+    }
     let stranger = Principal::self_authenticating(b"stranger");
     let refused = bench.host.update_call(bench.canister, stranger, "append_block", vec![1; LONGEST as usize]);
     let execution = bench.host.last_execution().context("the host counted nothing")?;

@@ -52,6 +52,10 @@ methods! {
     /// A block without its payload.
     query get_block_header(number: u64) -> BlockHeader, or ReadError;
 
+    /// Blocks without their payload, from `from` to `to`, both included; at most 1,000.
+    /// [`HeaderPager`](crate::HeaderPager) goes through all of them.
+    query get_block_headers(from: u64, to: u64) -> HeaderPage, or ReadError;
+
     /// A block, where a reply holds it: [`whole_block`](crate::Client::whole_block) reads any.
     query get_block(number: u64) -> Block, or ReadError;
 

@@ -2,7 +2,9 @@
 
 use crate::blocks::{append, block, id, next, seal};
 use candid::Principal;
-use coppice_client::{CHUNK, Client, Error, ExportPager, Failure, KeyPager, MAX_APPEND, Retry, Sent, Transport};
+use coppice_client::{
+    CHUNK, Client, Error, ExportPager, Failure, HeaderPager, KeyPager, MAX_APPEND, Retry, Sent, Transport,
+};
 use coppice_interface::segments::encode_index;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
@@ -18,6 +20,9 @@ pub async fn blocks_are_appended_once_and_read_back<T: Transport>(client: &Clien
     assert_eq!(header, client.get_block_header(number).await.unwrap());
     assert_eq!((&header.hash, &header.sha256), (&appended.hash, &appended.sha256));
     assert_eq!(segments.concat(), [&appended.body[..], &appended.receipts, &appended.index].concat());
+    let mut pager = HeaderPager::new(number, u64::MAX);
+    assert_eq!(pager.next(client).await.unwrap(), Some(vec![header.clone()]));
+    assert_eq!(pager.next(client).await.unwrap(), None);
     let location = client.get_transaction_location(&id(number, 1)).await.unwrap();
     assert_eq!((location.block_number, location.position), (number, 1));
     assert_eq!(**client.get_receipt(&id(number, 1)).await.unwrap().bytes, *b"two!");

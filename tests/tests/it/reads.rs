@@ -127,6 +127,46 @@ fn what_was_pruned_says_so_and_what_never_was_does_not() {
 }
 
 #[test]
+fn headers_are_read_from_and_to_both_included_and_end_at_the_head() {
+    let coppice = pruned();
+    let page = |from: u64, to: u64| coppice.anyone().get_block_headers(from, to).told();
+    let one = |number: u64| coppice.anyone().get_block_header(number).told().unwrap();
+    let all =
+        |numbers: std::ops::RangeInclusive<u64>| Ok(HeaderPage { headers: numbers.map(one).collect(), next: None });
+    assert_eq!(page(105, 109), all(105..=109));
+    assert_eq!(page(107, 107), all(107..=107));
+    assert_eq!(page(106, 108), all(106..=108));
+    assert_eq!((page(108, 110), page(108, u64::MAX)), (all(108..=109), all(108..=109)), "no block is above the head");
+    let none = Ok(HeaderPage { headers: Vec::new(), next: None });
+    assert_eq!((page(107, 106), page(u64::MAX, 0)), (none.clone(), none.clone()), "from is above to");
+    assert_eq!(page(104, 109), Err(ReadError::Pruned { first_available: 105 }));
+    assert_eq!(page(99, 109), Err(ReadError::NotFound), "before the first block");
+    assert_eq!(page(110, u64::MAX), Err(ReadError::NotFound), "above the head");
+    assert_eq!(page(u64::MAX, u64::MAX), Err(ReadError::NotFound));
+    assert_eq!(coppice.operator().replicated().get_block_headers(105, 109).told(), all(105..=109), "as an update call");
+    let empty = Coppice::new();
+    assert_eq!(empty.anyone().get_block_headers(0, u64::MAX).told(), Err(ReadError::NotFound));
+    assert_eq!(empty.anyone().get_block_headers(1, 0).told(), none);
+}
+
+#[test]
+fn a_page_of_headers_has_at_most_1000_and_less_than_a_mebibyte() {
+    let coppice = Coppice::new();
+    coppice.append_plain(0..1_002, 1);
+    let page = |from: u64, to: u64| coppice.anyone().get_block_headers(from, to).told().unwrap();
+    let (first, second) = (page(0, u64::MAX), page(1_000, u64::MAX));
+    assert_eq!((first.headers.len(), first.next), (1_000, Some(1_000)));
+    assert_eq!((second.headers.len(), second.next), (2, None));
+    assert!(first.headers.iter().chain(&second.headers).map(|header| header.number).eq(0..1_002));
+    assert_eq!((page(0, 999).headers.len(), page(0, 999).next), (1_000, None), "all that was asked for");
+    assert_eq!((page(0, 1_000).headers.len(), page(0, 1_000).next), (1_000, Some(1_000)));
+    // The longest header there can be: all its numbers have a fixed size, a hash has at most 32 bytes.
+    let header = &first.headers[500];
+    assert_eq!((header.hash.len(), header.parent_hash.len()), (32, 32));
+    assert!(candid::encode_one(Ok::<_, ReadError>(first)).unwrap().len() < 1 << 20);
+}
+
+#[test]
 fn storage_says_which_blobs_a_block_touches() {
     let coppice = pruned();
     let mut end = None;

@@ -81,6 +81,7 @@ fn small(host: &Host, what: &str) -> usize {
 struct View {
     head: Option<u64>,
     headers: Vec<Result<BlockHeader, ReadError>>,
+    page: Result<HeaderPage, ReadError>,
     newest: Result<Block, ReadError>,
     locations: Vec<Result<(u64, u32), ReadError>>,
     transactions: Vec<Vec<(u64, u32)>>,
@@ -106,6 +107,7 @@ fn view(coppice: &Coppice, of: &AppendBlock) -> View {
     View {
         head,
         headers: (LARGE - 4..NEXT + 2).map(|number| coppice.anyone().get_block_header(number).told()).collect(),
+        page: coppice.anyone().get_block_headers(LARGE - 4, u64::MAX).told(),
         newest: coppice.block(NEXT - 1),
         locations: wanted.into_iter().map(|id| coppice.location(id)).collect(),
         transactions: keys.iter().map(|key| coppice.find_all(key, 0)).collect(),
