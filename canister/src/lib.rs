@@ -186,10 +186,10 @@ fn get_block_header(number: u64) -> Result<BlockHeader, ReadError> {
 }
 
 /// The headers of kept blocks, the oldest first, from block `from` to block `to`, both included; for anyone. A page has
-/// at most 1,000 headers and less than 1 MiB; `next` continues it. Where `to` is above the head, the page ends at the
-/// head. Where `from` is above `to`, the page is empty; otherwise the block `from` answers as in `get_block_header`:
-/// `NotFound` above the head and on an empty chain, `Pruned`, or `Corrupt`. A later block that is damaged ends the page
-/// before it, and is its `next`.
+/// at most 1,000 headers and less than 1 MiB; `next` continues it. The page ends at the head if `to` is above the head,
+/// and is empty if `from` is above `to`. Otherwise the block `from` answers as in `get_block_header`: `NotFound` above
+/// the head and on an empty chain, `Pruned`, or `Corrupt`. A later block that is damaged ends the page before it, and
+/// is its `next`.
 #[candid_method(query)]
 #[query(hidden = true, decode_with = "wire::args")]
 fn get_block_headers(from: u64, to: u64) -> Result<HeaderPage, ReadError> {

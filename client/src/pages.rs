@@ -55,7 +55,7 @@ impl ExportPager {
 
 /// Reads the headers of blocks `from` to `to`, both included, page by page, the oldest first.
 ///
-/// On an error the pager stays where it was. What it asks for:
+/// On an error the pager stays at its place. The caller then acts by the error:
 ///
 /// - `Pruned`: [`resume`](Self::resume) at `first_available`.
 /// - `Corrupt`: [`resume`](Self::resume) behind [`next_number`](Self::next_number), which leaves that block out.

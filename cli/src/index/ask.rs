@@ -4,11 +4,11 @@
 //!
 //! | answered by query | is |
 //! |---|---|
-//! | nothing new; a replica that is late | believed: nothing changes, and it is asked again later |
-//! | blocks, where nobody acknowledges them | stored, but the first behind a gap |
+//! | nothing new; a replica that is late | believed for ten minutes (`rest.rs`), and not where an update call has named a later block: nothing changes, and it is asked again |
+//! | blocks, where nobody acknowledges them | stored as one replica's word, but the first behind a gap |
 //! | all else, and what does not fit | asked again as an update call, and that answer alone counts |
 //!
-//! So nothing leaves the database, nothing is left out, and nothing is acknowledged on a query's word.
+//! So nothing leaves the database, nothing is left out, and nothing is acknowledged on a query's word; nor does the lag go by it.
 
 use super::assemble::Misfit;
 use super::engine::{Engine, Next, ensure_registered};
@@ -33,24 +33,77 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     /// Asks for the page behind the cursor.
     pub(super) fn ask(&mut self) -> Result<(Answer, Word)> {
         let by_query = self.options.by_query() && !self.doubt;
-        let page_bytes = self.options.page_bytes;
         if !by_query && !self.at_rest {
-            return Ok((self.ask_canister(self.cursor.as_ref(), page_bytes)?, Word::Update));
+            return Ok((self.ask_next()?, Word::Update));
+        }
+        let due = self.rest.is_due((self.clock)());
+        // A run begins with the canister's word, so that the lag is known.
+        if self.rest.is_new()
+            && let Some(answer) = self.ask_where_allowed()?
+        {
+            return Ok((answer, Word::Update));
         }
         // At the head a query need only say that there is something.
-        let said = match self.client.export_blocks(self.cursor.as_ref(), if by_query { page_bytes } else { 1 }).wait() {
+        let page_bytes = if by_query { self.options.page_bytes } else { 1 };
+        let said = match self.client.export_blocks(self.cursor.as_ref(), page_bytes).wait() {
             Err(error) if may_pass(&error) => return Err(error),
             // What is not even Candid is an answer that does not fit.
             said => said.ok(),
         };
-        match said {
-            Some(Ok(page)) if page.chunks.is_empty() || by_query && !self.begins_anew() => Ok((Ok(page), Word::Query)),
-            Some(Err(ExportError::Behind { head })) => Ok((Err(ExportError::Behind { head }), Word::Query)),
-            said => {
-                let answer = self.ask_canister(self.cursor.as_ref(), page_bytes)?;
-                self.figures.unconfirmed += u64::from(!said.is_some_and(|said| is_confirmed(&said, &answer)));
-                Ok((answer, Word::Update))
+        let Some(said) = said else { return self.ask_again(None) };
+        let rollbacks = |cursor: Option<&ExportCursor>| cursor.map_or(0, |cursor| cursor.rollbacks);
+        let says_nothing_new = match &said {
+            Ok(page) if page.chunks.is_empty() => true,
+            Ok(page) => by_query && rollbacks(page.cursor.as_ref()) < rollbacks(self.cursor.as_ref()),
+            Err(error) => matches!(error, ExportError::Behind { .. }),
+        };
+        if says_nothing_new {
+            let is_known_to_lag = self.figures.lag.is_some_and(|lag| lag > 0);
+            if (due || is_known_to_lag)
+                && let Some(answer) = self.ask_where_allowed()?
+            {
+                return Ok(self.instead_of(Some(&said), answer));
             }
+            return Ok((said, Word::Query));
+        }
+        if by_query && said.is_ok() && !self.begins_anew() {
+            return Ok((said, Word::Query));
+        }
+        self.ask_again(Some(said))
+    }
+
+    /// Asks as an update call where a query's answer is not believed.
+    fn ask_again(&mut self, said: Option<Answer>) -> Result<(Answer, Word)> {
+        let answer = self.ask_next()?;
+        Ok(self.instead_of(said.as_ref(), answer))
+    }
+
+    /// The canister's answer instead of a query's, which is counted where the two differ.
+    fn instead_of(&mut self, said: Option<&Answer>, answer: Answer) -> (Answer, Word) {
+        self.figures.unconfirmed += u64::from(!said.is_some_and(|said| is_confirmed(said, &answer)));
+        (answer, Word::Update)
+    }
+
+    /// Asks for the page behind the cursor as an update call, and remembers when that was.
+    fn ask_next(&mut self) -> Result<Answer> {
+        let answer = self.ask_canister(self.cursor.as_ref(), self.options.page_bytes)?;
+        self.rest.note((self.clock)(), answer.as_ref().ok().and_then(|page| page.head));
+        Ok(answer)
+    }
+
+    /// The same; without an answer where a reader may not make update calls, who goes by what queries say.
+    fn ask_where_allowed(&mut self) -> Result<Option<Answer>> {
+        match self.ask_next() {
+            Err(error) if self.options.by_query() && !may_pass(&error) => {
+                if self.rest.is_new() || self.figures.head.take().is_some() {
+                    self.figures.lag = None;
+                    self.note =
+                        Some(format!("the lag is not known, and \"nothing new\" is one replica's word: {error:#}"));
+                }
+                self.rest.note((self.clock)(), None);
+                Ok(None)
+            }
+            answer => answer.map(Some),
         }
     }
 
@@ -81,7 +134,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     /// An answer does not fit: that of a query is asked for again as an update call. That of an update call ends the run, but where it
     /// goes on with a block that was begun by query: all of that block is then asked for anew.
     pub(super) fn misfit(&mut self, word: Word, why: Misfit) -> Result<Event> {
-        if word == Word::Update && !self.forget_unreplicated()? {
+        if word == Word::Update && !self.forget_unconfirmed()? {
             return Err(why.into());
         }
         let note = format!("a query was answered with what does not fit, and is asked again as an update call: {why}");
@@ -91,8 +144,8 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     }
 
     /// Forgets what has come of a block that was begun by query. Answers whether there was any.
-    pub(super) fn forget_unreplicated(&mut self) -> Result<bool> {
-        let Some(block) = self.at.block.take_if(|block| !block.replicated) else { return Ok(false) };
+    pub(super) fn forget_unconfirmed(&mut self) -> Result<bool> {
+        let Some(block) = self.at.block.take_if(|block| !block.confirmed) else { return Ok(false) };
         let start = self.at.start_of(&block, self.cursor.as_ref().map_or(0, |cursor| cursor.rollbacks));
         self.store.change(|change| {
             change.drop_incomplete()?;

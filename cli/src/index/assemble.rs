@@ -58,11 +58,11 @@ pub struct Incomplete {
     /// What the chunks said of the segments; of those that have begun.
     pub segments: [Option<Declared>; SEGMENTS],
     /// Whether all chunks came as answers of update calls.
-    pub replicated: bool,
+    pub confirmed: bool,
 }
 
 impl Incomplete {
-    fn begun(chunk: &ExportChunk, replicated: bool) -> Self {
+    fn begun(chunk: &ExportChunk, confirmed: bool) -> Self {
         Self {
             number: chunk.number,
             hash: chunk.hash.to_vec(),
@@ -71,7 +71,7 @@ impl Incomplete {
             segment: 0,
             received: 0,
             segments: Default::default(),
-            replicated,
+            confirmed,
         }
     }
 
@@ -148,18 +148,18 @@ impl Assembly {
     ///
     /// # Errors
     /// When one is not what comes next. The copy may then not be used any more.
-    pub fn take(&mut self, chunks: &[ExportChunk], replicated: bool) -> Result<Taken> {
+    pub fn take(&mut self, chunks: &[ExportChunk], confirmed: bool) -> Result<Taken> {
         let (mut from_start, mut gap) = (false, None);
         let mut block = match (self.block.take(), chunks.first()) {
             (Some(block), _) => block,
             (None, Some(chunk)) => {
                 from_start = true;
                 gap = self.begin(chunk)?;
-                Incomplete::begun(chunk, replicated)
+                Incomplete::begun(chunk, confirmed)
             }
             (None, None) => bail!("there are no chunks"),
         };
-        block.replicated &= replicated;
+        block.confirmed &= confirmed;
         for chunk in chunks {
             ensure!(
                 chunk.number == block.number,

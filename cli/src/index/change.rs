@@ -9,6 +9,7 @@ use super::database::{Tx, Value};
 use super::schema::INLINE;
 use super::store::{Payload, int};
 use anyhow::{Context, Result, bail, ensure};
+use coppice_interface::BlockHeader;
 use coppice_interface::segments::{ID, Index};
 use sha2::{Digest, Sha256};
 
@@ -17,6 +18,22 @@ use sha2::{Digest, Sha256};
 pub struct Damaged {
     /// A sentence.
     pub why: String,
+}
+
+/// A stored block beside the subnet's header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// No block with this number stands on one replica's word.
+    Absent,
+    /// The block is the subnet's, and is marked as confirmed.
+    Same,
+    /// The subnet has another block, with another hash.
+    Another,
+    /// The subnet has a block with this hash, and something else of the block differs.
+    Differs {
+        /// A sentence.
+        why: String,
+    },
 }
 
 /// A change that is being made.
@@ -56,7 +73,7 @@ impl<'a, 'b> Change<'a, 'b> {
     pub fn set_incomplete(&mut self, block: &Incomplete) -> Result<()> {
         self.tx.execute("DELETE FROM incomplete", &[])?;
         let sql = "INSERT INTO incomplete (number, hash, parent_hash, timestamp, segment, received, body_length, \
-                   receipts_length, index_length, body_sha256, receipts_sha256, index_sha256, replicated) \
+                   receipts_length, index_length, body_sha256, receipts_sha256, index_sha256, confirmed) \
                    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
         let mut values: Vec<Value<'_>> = vec![
             int(block.number)?.into(),
@@ -71,7 +88,7 @@ impl<'a, 'b> Change<'a, 'b> {
             values.push(Value::Int(segment.as_ref().map(|segment| int(segment.length)).transpose()?));
         }
         values.extend(block.segments.iter().map(|s| Value::Bytes(s.as_ref().map(|s| s.sha256.as_slice()))));
-        values.push(i64::from(block.replicated).into());
+        values.push(i64::from(block.confirmed).into());
         self.tx.execute(sql, &values).map(drop)
     }
 
@@ -100,22 +117,26 @@ impl<'a, 'b> Change<'a, 'b> {
     pub fn check_parts(&mut self, block: &Incomplete, segment: u8) -> Result<Result<(), Damaged>> {
         let declared = declared(block, segment)?;
         let mut sha256 = Sha256::new();
-        self.for_each_part(block.number, segment, declared.length, |bytes| sha256.update(bytes))?;
+        let are_there = self.for_each_part(block.number, segment, declared.length, |bytes| sha256.update(bytes))?;
+        ensure!(are_there, "block {}: a part is lost", block.number);
         Ok(matches(declared, &sha256.finalize(), block.number, segment))
     }
 
-    fn for_each_part(&mut self, block: u64, segment: u8, length: u64, mut each: impl FnMut(&[u8])) -> Result<()> {
+    /// Reads a segment in parts, and answers whether all of them are there.
+    fn for_each_part(&mut self, block: u64, segment: u8, length: u64, mut each: impl FnMut(&[u8])) -> Result<bool> {
         let sql = "SELECT bytes FROM parts WHERE number = $1 AND segment = $2 AND starts_at = $3";
         let mut at = 0;
         while at < length {
             let values = [int(block)?.into(), i64::from(segment).into(), int(at)?.into()];
-            let row = self.tx.one(sql, &values)?;
-            let bytes: Vec<u8> = row.with_context(|| format!("block {block}: a part is lost"))?.get(0)?;
-            ensure!(!bytes.is_empty(), "block {block}: a part is empty");
+            let Some(row) = self.tx.one(sql, &values)? else { return Ok(false) };
+            let bytes: Vec<u8> = row.get(0)?;
+            if bytes.is_empty() {
+                return Ok(false);
+            }
             each(&bytes);
             at += bytes.len() as u64;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Stores a whole block whose chunks are in `parts`, where all segments were checked. Answers its transactions.
@@ -132,7 +153,9 @@ impl<'a, 'b> Change<'a, 'b> {
             }
             if length <= INLINE && (index || self.payload == Payload::All) {
                 let mut whole = Vec::with_capacity(length as usize);
-                self.for_each_part(block.number, segment, length, |part| whole.extend_from_slice(part))?;
+                let are_there =
+                    self.for_each_part(block.number, segment, length, |part| whole.extend_from_slice(part))?;
+                ensure!(are_there, "block {}: a part is lost", block.number);
                 *bytes = Some(whole);
             }
             if length <= INLINE || self.payload == Payload::Headers {
@@ -165,7 +188,8 @@ impl<'a, 'b> Change<'a, 'b> {
         let transactions = i64::from(index.transactions());
         let sql = "INSERT INTO blocks (number, hash, parent_hash, timestamp, transactions, body_length, \
                    receipts_length, index_length, body_sha256, receipts_sha256, index_sha256, body, receipts, \
-                   index_segment) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+                   index_segment, confirmed) \
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
         let mut values: Vec<Value<'_>> = vec![
             int(block.number)?.into(),
             block.hash.as_slice().into(),
@@ -181,6 +205,7 @@ impl<'a, 'b> Change<'a, 'b> {
         }
         let kept = self.payload == Payload::All;
         values.extend(segments.map(|bytes| Value::from(bytes.filter(|_| kept))));
+        values.push(i64::from(block.confirmed).into());
         self.tx.execute(sql, &values)?;
         if transactions > 0 {
             // The ids travel as the one run of bytes that they are, and are cut up in the database.
@@ -193,6 +218,56 @@ impl<'a, 'b> Change<'a, 'b> {
             self.tx.execute(sql, &[int(block.number)?.into(), ids.into(), transactions.into()])?;
         }
         Ok(Ok(transactions as u64))
+    }
+
+    /// Compares a block that stands on one replica's word with the header that the subnet has, and its payload with the
+    /// digests there. A block that is the same is marked as confirmed; one that differs stays as it is.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn confirm(&mut self, header: &BlockHeader) -> Result<Compared> {
+        let number = header.number;
+        let sql = "SELECT hash, parent_hash, timestamp, transactions, body_length, receipts_length, index_length, \
+                   body_sha256, receipts_sha256, index_sha256, body, receipts, index_segment FROM blocks \
+                   WHERE number = $1 AND confirmed = 0";
+        let Some(row) = self.tx.one(sql, &[int(number)?.into()])? else { return Ok(Compared::Absent) };
+        let differs = |what: &str| Ok(Compared::Differs { why: format!("the subnet has another {what}") });
+        if row.get::<Vec<u8>>(0)? != header.hash.as_slice() {
+            return Ok(Compared::Another);
+        }
+        if row.get::<Vec<u8>>(1)? != header.parent_hash.as_slice() {
+            return differs("parent");
+        }
+        if row.get::<i64>(2)? as u64 != header.timestamp {
+            return differs("time");
+        }
+        for (segment, (length, sha256)) in header.lengths.each().into_iter().zip(header.sha256.each()).enumerate() {
+            if row.get::<i64>(4 + segment)? as u64 != *length {
+                return differs(&format!("length of segment {segment}"));
+            }
+            if row.get::<Vec<u8>>(4 + SEGMENTS + segment)? != sha256.as_slice() {
+                return differs(&format!("digest of segment {segment}"));
+            }
+            if self.payload == Payload::Headers {
+                continue;
+            }
+            let mut found = Sha256::new();
+            let are_there = match row.get::<Option<Vec<u8>>>(4 + 2 * SEGMENTS + segment)? {
+                Some(bytes) => {
+                    found.update(bytes);
+                    true
+                }
+                None => self.for_each_part(number, segment as u8, *length, |bytes| found.update(bytes))?,
+            };
+            if !are_there || *found.finalize() != **sha256 {
+                return Ok(Compared::Differs { why: format!("segment {segment} is not what its digest says") });
+            }
+        }
+        if row.get::<i64>(3)? != i64::from(header.transactions) {
+            return differs("number of transactions");
+        }
+        self.tx.execute("UPDATE blocks SET confirmed = 1 WHERE number = $1", &[int(number)?.into()])?;
+        Ok(Compared::Same)
     }
 
     /// Notes that blocks are missing, both numbers inclusive.
@@ -228,9 +303,9 @@ impl<'a, 'b> Change<'a, 'b> {
     fn orphan_above(&mut self, above: Value<'_>, keep: i64) -> Result<()> {
         let blocks = "INSERT INTO orphaned (removal, number, hash, parent_hash, timestamp, transactions, body_length, \
                       receipts_length, index_length, body_sha256, receipts_sha256, index_sha256, body, receipts, \
-                      index_segment) SELECT $2, number, hash, parent_hash, timestamp, transactions, body_length, \
-                      receipts_length, index_length, body_sha256, receipts_sha256, index_sha256, body, receipts, \
-                      index_segment FROM blocks WHERE number > $1 ORDER BY number DESC LIMIT $3";
+                      index_segment, confirmed) SELECT $2, number, hash, parent_hash, timestamp, transactions, \
+                      body_length, receipts_length, index_length, body_sha256, receipts_sha256, index_sha256, body, \
+                      receipts, index_segment, confirmed FROM blocks WHERE number > $1 ORDER BY number DESC LIMIT $3";
         self.tx.execute(blocks, &[above, self.removal.into(), keep.into()])?;
         let theirs = [
             "INSERT INTO orphaned_transactions (removal, number, position, id) SELECT $2, number, position, id \

@@ -55,7 +55,7 @@ impl Indexed {
             ("indexed", indexed),
             ("indexed: in the database as appended", blocks(self.verified_blocks)),
             ("indexed: acknowledgements", count(figures.acks)),
-            ("largest lag of the indexer", blocks(figures.largest_lag)),
+            ("largest lag of the indexer", blocks(figures.largest_lag.unwrap_or_default())),
             ("pruned before they were indexed", blocks(self.pruned_before_indexed)),
         ]
     }

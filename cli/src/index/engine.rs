@@ -17,12 +17,15 @@
 use super::ask::Word;
 use super::assemble::{Assembly, Misfit, SEGMENTS, Tip};
 use super::reorg::RollBack;
+use super::rest::Rest;
 use super::steps::{Checkpoint, Event, Figures, Onward, Options, Step};
 use super::store::Store;
 use crate::client::{Client, Hearsay, Reach, Wait, is_rejected};
 use anyhow::{Result, anyhow, bail, ensure};
 use candid::Principal;
-use coppice_interface::{AckError, ExportCursor, ExportError, ExportPage, Role};
+use coppice_interface::{AckError, BlockHeader, ExportCursor, ExportError, ExportPage, Role};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 /// What the next step is.
 #[derive(Debug)]
@@ -33,6 +36,10 @@ pub(super) enum Next {
     Rest,
     Store(ExportPage, Word),
     RollBack(RollBack),
+    /// Headers of blocks that came by query are to be asked for.
+    Confirm,
+    /// These headers are to be held against what is stored.
+    Compare(VecDeque<BlockHeader>),
     Skip {
         number: u64,
         last: u64,
@@ -59,17 +66,40 @@ pub struct Engine<'a, T, C = Onward> {
     pub(super) at_rest: bool,
     /// A query was answered with what does not fit: the next block is asked for as an update call.
     pub(super) doubt: bool,
+    /// The first block that may stand on one replica's word and that the canister may still have. Nothing is acknowledged
+    /// before there is none.
+    pub(super) unconfirmed: Option<u64>,
+    /// The canister does not know the cursor, as this sentence says, and blocks that came by query may be why.
+    pub(super) lost: Option<String>,
+    /// The head as the last page said, where that was the answer of an update call.
+    pub(super) head: Option<u64>,
+    pub(super) rest: Rest,
+    /// Time since any moment.
+    pub(super) clock: Clock,
+    /// A user should read this next.
+    pub(super) note: Option<String>,
     pub(super) figures: Figures,
 }
 
+/// Time since any moment.
+pub type Clock = Box<dyn Fn() -> Duration + Send>;
+
 impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
-    /// Goes on where the database is. A block of which parts came by query, where blocks may not, is begun anew.
+    /// Goes on at the database's cursor. A run that acknowledges begins a block anew if parts of it came by query, and confirms
+    /// whole blocks that came by query before it acknowledges anything.
     ///
     /// # Errors
     /// When the database fails.
     pub fn open(client: &'a Client<T>, mut store: Store, options: Options, checkpoint: C) -> Result<Self> {
         let (cursor, at) = store.load()?;
-        let next = if options.ack_every.is_some() && at.tip.is_some() { Next::Acknowledge } else { Next::Pull };
+        let unconfirmed = match options.by_query() {
+            true => None,
+            false => store.unconfirmed_from(0, 1)?.map(|(first, _)| first),
+        };
+        // The canister has the first word on blocks that came by query, because there may have been a reorg.
+        let heard = options.ack_every.is_some() && at.tip.is_some() && unconfirmed.is_none();
+        let next = if heard { Next::Acknowledge } else { Next::Pull };
+        let began = Instant::now();
         let mut engine = Self {
             client,
             store,
@@ -83,12 +113,24 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
             refused: None,
             at_rest: false,
             doubt: false,
+            unconfirmed,
+            lost: None,
+            head: None,
+            rest: Rest::default(),
+            clock: Box::new(move || began.elapsed()),
+            note: None,
             figures: Figures::default(),
         };
         if !options.by_query() {
-            engine.forget_unreplicated()?;
+            engine.forget_unconfirmed()?;
         }
         Ok(engine)
+    }
+
+    /// Goes by another clock.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
     }
 
     /// What was done so far.
@@ -135,7 +177,8 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
     /// # Errors
     /// As [`step`](Self::step).
     pub fn acknowledge_all(&mut self) -> Result<()> {
-        if self.is_behind_with_acks() { self.acknowledge().map(drop) } else { Ok(()) }
+        let may = self.unconfirmed.is_none() && self.is_behind_with_acks();
+        if may { self.acknowledge().map(drop) } else { Ok(()) }
     }
 
     /// Does the next step. After an error of the transport the same may be tried again.
@@ -145,8 +188,11 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
     /// acknowledgement; when the database fails.
     pub fn step(&mut self) -> Result<Event> {
         match std::mem::replace(&mut self.next, Next::Pull) {
+            Next::Acknowledge if self.unconfirmed.is_some() => self.confirm(),
             Next::Acknowledge => self.acknowledge(),
             Next::Pull => self.pull(),
+            Next::Confirm => self.confirm(),
+            Next::Compare(headers) => self.compare(headers),
             Next::Rest => {
                 self.at_rest = true;
                 Ok(Event::CaughtUp)
@@ -157,9 +203,9 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         }
     }
 
-    /// Whether the last page had the head, so that there is no need to ask for another one to know.
+    /// True if the last page had the head, as an update call said: then no other page need be asked for.
     pub(super) fn is_at_head(&self) -> bool {
-        self.figures.head.is_some() && self.figures.head == self.tip() && self.at.block.is_none()
+        self.head.is_some() && self.head == self.tip() && self.at.block.is_none()
     }
 
     pub(super) fn is_behind_with_acks(&self) -> bool {
@@ -215,14 +261,15 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         }
         let page = match answer {
             Ok(page) => page,
-            Err(error) => return self.no_page(error),
+            Err(error) => return self.no_page(error, word),
         };
         let rollbacks = |cursor: Option<&ExportCursor>| cursor.map_or(0, |cursor| cursor.rollbacks);
         if word == Word::Query && rollbacks(page.cursor.as_ref()) < rollbacks(self.cursor.as_ref()) {
             // It would hand out what was rolled back since.
             return Ok(Event::Behind("a replica that has not come to the last reorg answers: it is late".into()));
         }
-        if word == Word::Update || self.options.by_query() {
+        self.head = page.head.filter(|_| word == Word::Update);
+        if word == Word::Update {
             self.figures.head = page.head;
         }
         let Some(first) = page.chunks.first() else {
@@ -231,7 +278,7 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
                 self.next = Next::Acknowledge;
                 return Ok(Event::Went);
             }
-            return Ok(Event::CaughtUp);
+            return Ok(self.note.take().map_or(Event::CaughtUp, Event::Note));
         };
         self.measure_lag(self.at.expected.or(Some(first.number)));
         if word == Word::Update && self.cursor.is_none() {
@@ -251,14 +298,14 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
             // Of the blocks before the oldest kept one no more is known than the last one's hash.
             let ancestor = tip.number.saturating_sub(1);
             self.refuse_below_pruned(ancestor)?;
-            self.next = Next::RollBack(RollBack { ancestor: Some(ancestor), cursor: None });
+            self.next = Next::RollBack(RollBack::above(Some(ancestor), None));
             return Ok(Event::Went);
         }
         self.next = Next::Store(page, word);
         Ok(Event::Went)
     }
 
-    fn no_page(&mut self, error: ExportError) -> Result<Event> {
+    fn no_page(&mut self, error: ExportError, word: Word) -> Result<Event> {
         match error {
             ExportError::Pruned { first_available, common_ancestor } => {
                 ensure!(
@@ -271,7 +318,7 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
                 let ancestor = common_ancestor.map(|common| self.shared(common)).transpose()?;
                 if let Some(ancestor) = ancestor.filter(|&ancestor| self.tip() > Some(ancestor)) {
                     self.refuse_below_pruned(ancestor)?;
-                    self.next = Next::RollBack(RollBack { ancestor: Some(ancestor), cursor: None });
+                    self.next = Next::RollBack(RollBack::above(Some(ancestor), None));
                     return Ok(Event::Went);
                 }
                 self.cursor = None;
@@ -285,14 +332,23 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
             }
             ExportError::Reorged { common_ancestor, cursor } => self.reorged(common_ancestor, cursor),
             ExportError::Reset { .. } => self.reset(),
+            // Blocks that came by query may never have been.
+            ExportError::Behind { .. } if word == Word::Update && self.unconfirmed.is_some() => {
+                self.next = Next::Confirm;
+                Ok(Event::Went)
+            }
             ExportError::Behind { head } => Ok(Event::Behind(late(head))),
-            ExportError::BadCursor { why } => self.misfit(
-                Word::Update,
-                Misfit(format!(
+            ExportError::BadCursor { why } => {
+                let why = format!(
                     "the canister does not know the place where this database is ({why}): the database is of another chain, \
                      or the canister was installed anew. Nothing was changed"
-                )),
-            ),
+                );
+                if self.unconfirmed.is_some() {
+                    (self.lost, self.next) = (Some(why), Next::Confirm);
+                    return Ok(Event::Went);
+                }
+                self.misfit(Word::Update, Misfit(why))
+            }
             ExportError::Corrupt { number, why, next } => {
                 ensure!(
                     self.options.skip_damaged,
@@ -321,14 +377,15 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         }
     }
 
-    fn measure_lag(&mut self, expected: Option<u64>) {
+    /// Blocks from here to the head, as an update call said last.
+    pub(super) fn measure_lag(&mut self, expected: Option<u64>) {
         let behind = |head: u64| head.saturating_add(1).saturating_sub(expected.unwrap_or(head));
-        self.figures.lag = self.figures.head.map_or(0, behind);
+        self.figures.lag = self.figures.head.map(behind);
         self.figures.largest_lag = self.figures.largest_lag.max(self.figures.lag);
     }
 }
 
-fn late(head: Option<u64>) -> String {
+pub(super) fn late(head: Option<u64>) -> String {
     let head = head.map_or("nothing".into(), |head| format!("block {head}"));
     format!(
         "the canister answers with {head} as its head, which is behind what was indexed: a replica that is late, or, where it \

@@ -6,6 +6,7 @@ use crate::feed::{index_segment, sha256};
 use anyhow::{Result, bail};
 use candid::Principal;
 use coppice_client::Reject;
+use coppice_interface::segments::Index;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +50,9 @@ pub struct Chain {
     pub lie: Option<Lie>,
     /// Queries and update calls for pages.
     pub asked: (u64, u64),
+    /// Update calls for headers, by the first block asked for.
+    pub asked_headers: Vec<u64>,
+    pub headers_of_a_page: usize,
     /// Whether the canister finds common ancestors exactly.
     pub exact: bool,
 }
@@ -170,7 +174,7 @@ impl Chain {
                 number,
                 hash: block.hash.clone().into(),
                 parent_hash: block.parent.clone().into(),
-                timestamp: u64::MAX - number,
+                timestamp: time(number),
                 segment,
                 offset,
                 total: bytes.len() as u64,
@@ -221,7 +225,7 @@ impl Chain {
         })
     }
 
-    fn header(&self, number: u64) -> Result<BlockHeader, ReadError> {
+    pub fn header(&self, number: u64) -> Result<BlockHeader, ReadError> {
         let Some(block) = self.blocks.get(&number) else {
             let oldest = self.blocks.keys().next().copied().unwrap_or_default();
             return Err(if number < oldest {
@@ -230,18 +234,35 @@ impl Chain {
                 ReadError::NotFound
             });
         };
+        if self.corrupt.contains(&number) {
+            return Err(ReadError::Corrupt { why: "it is lost".into() });
+        }
         Ok(BlockHeader {
             number,
             hash: block.hash.clone().into(),
             parent_hash: block.parent.clone().into(),
-            timestamp: 0,
+            timestamp: time(number),
             monotonic_timestamp: 0,
-            transactions: 0,
+            transactions: Index::parse(&block.segments[2]).map_or(0, |index| index.transactions()),
             keys: 0,
-            lengths: BySegment::default(),
-            sha256: BySegment::default(),
+            lengths: block.segments.each_ref().map(|segment| segment.len() as u64).into(),
+            sha256: block.digests.clone().map(ByteBuf::from).into(),
         })
     }
+
+    /// As many headers as the page of the test has.
+    fn headers(&self, from: u64, to: u64) -> Result<HeaderPage, ReadError> {
+        let mut headers = vec![self.header(from)?];
+        let rest = (from + 1..=to).map_while(|number| self.header(number).ok());
+        headers.extend(rest.take(self.headers_of_a_page - 1));
+        let next = Some(from + headers.len() as u64).filter(|next| *next <= to && self.blocks.contains_key(next));
+        Ok(HeaderPage { headers, next })
+    }
+}
+
+/// A block's time, with all 64 bits.
+fn time(number: u64) -> u64 {
+    u64::MAX - number
 }
 
 /// The canister.
@@ -262,6 +283,8 @@ impl Fake {
             garble: None,
             lie: None,
             asked: (0, 0),
+            asked_headers: Vec::new(),
+            headers_of_a_page: 4,
             exact: true,
         }))
     }
@@ -309,6 +332,17 @@ impl Fake {
                 Ok(candid::encode_one(chain.answer(arg)?)?)
             }
             "get_export_status" => self.asked(method, arg),
+            "get_block_headers" => {
+                let mut chain = self.chain();
+                let (from, to): (u64, u64) = candid::decode_args(arg)?;
+                chain.asked_headers.push(from);
+                Ok(candid::encode_one(chain.headers(from, to))?)
+            }
+            "get_head" => {
+                let chain = self.chain();
+                let head = chain.head().ok_or(ReadError::NotFound).and_then(|head| chain.header(head));
+                Ok(candid::encode_one(head)?)
+            }
             _ => bail!("nobody calls {method}"),
         }
     }

@@ -14,6 +14,7 @@ mod ask;
 pub mod assemble;
 pub mod change;
 pub mod companion;
+mod confirm;
 pub mod database;
 pub mod engine;
 #[cfg(test)]
@@ -21,6 +22,7 @@ mod fake;
 mod page;
 pub mod progress;
 mod reorg;
+mod rest;
 pub mod run;
 pub mod schema;
 pub mod steps;
@@ -52,6 +54,21 @@ use std::time::{Duration, Instant};
 use steps::{Figures, Onward, Options};
 use store::{Held, Origin, Store};
 
+/// The most ranges of numbers in a report.
+const RANGES: usize = 1_000;
+/// The most ranges of numbers in a line.
+const RANGES_IN_LINE: usize = 20;
+
+/// Numbers of blocks as ranges.
+fn on_one_word(ranges: &[(u64, u64)]) -> String {
+    let one = |&(first, last): &(u64, u64)| match last - first {
+        0 => first.to_string(),
+        _ => format!("{first} to {last}"),
+    };
+    let listed = ranges.iter().take(RANGES_IN_LINE).map(one).collect::<Vec<_>>().join(", ");
+    listed + if ranges.len() > RANGES_IN_LINE { ", and more" } else { "" }
+}
+
 /// The figures of an indexer's run.
 #[derive(Clone, Debug, Serialize)]
 pub struct IndexReport {
@@ -66,6 +83,8 @@ pub struct IndexReport {
     pub figures: Figures,
     /// What the database holds, of this run and those before.
     pub held: Held,
+    /// Blocks that stand on one replica's word: ranges of numbers, both inclusive, the lowest 1,000 ranges.
+    pub unconfirmed_ranges: Vec<(u64, u64)>,
     /// Of a canister in this process: blocks that its timer pruned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pruned_blocks: Option<u64>,
@@ -80,6 +99,7 @@ impl Report for IndexReport {
     fn rows(&self) -> Vec<(&'static str, String)> {
         let Self { figures, held, .. } = self;
         let number = |number: Option<u64>| number.map_or("none".into(), count);
+        let lag = |lag: Option<u64>| lag.map_or("unknown: no update call has named a head".into(), blocks);
         let mut rows = vec![
             ("canister", self.canister.clone()),
             ("database", self.database.into()),
@@ -87,6 +107,8 @@ impl Report for IndexReport {
             ("holds", format!("{}, {} transactions", blocks(held.blocks), count(held.transactions))),
             ("missing between them", blocks(held.gap_blocks)),
             ("taken out by reorgs, and kept", blocks(held.orphaned_blocks)),
+            ("on one replica's word", blocks(held.unconfirmed_blocks)),
+            ("confirmed by the subnet now", blocks(figures.confirmed)),
             ("indexed now", format!("{}, {} transactions", blocks(figures.blocks), count(figures.transactions))),
             ("verified: SHA-256 of every segment", bytes(figures.bytes)),
             ("reorgs followed", format!("{}, {} taken out", count(figures.reorgs), blocks(figures.removed_blocks))),
@@ -95,9 +117,12 @@ impl Report for IndexReport {
             ("tried again", count(figures.retried)),
             ("acknowledgements", count(figures.acks)),
             ("acknowledged before block", number(figures.acknowledged_before)),
-            ("lag", blocks(figures.lag)),
-            ("largest lag", blocks(figures.largest_lag)),
+            ("lag", lag(figures.lag)),
+            ("largest lag", lag(figures.largest_lag)),
         ];
+        if !self.unconfirmed_ranges.is_empty() {
+            rows.push(("of one replica: blocks", on_one_word(&self.unconfirmed_ranges)));
+        }
         if let Some(pruned) = self.pruned_blocks {
             rows.push(("pruned by the timer", blocks(pruned)));
         }
@@ -176,6 +201,7 @@ fn report_of<T: Reach>(engine: &mut Engine<'_, T>, canister: String, started: In
         canister,
         figures: engine.figures(),
         held: engine.store().held()?,
+        unconfirmed_ranges: engine.store().unconfirmed_ranges(RANGES)?,
         pruned_blocks: None,
         checked: None,
         seconds: seconds_since(started),

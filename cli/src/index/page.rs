@@ -26,7 +26,7 @@ struct Loss {
     number: u64,
     why: String,
     /// All of it came as answers of update calls, so that the canister has no better.
-    replicated: bool,
+    confirmed: bool,
 }
 
 impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
@@ -71,8 +71,8 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
                     Err(Damaged { why }) => {
                         change.drop_parts(block.number)?;
                         at = Assembly { block: None, restart: false, ..before };
-                        let replicated = block.replicated;
-                        if skip && replicated {
+                        let confirmed = block.confirmed;
+                        if skip && confirmed {
                             change.add_gap(block.number, block.number, &why)?;
                             stored.gaps += 1;
                             stored.gap_blocks += 1;
@@ -84,7 +84,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
                             at.restart = cursor.is_none();
                             at.expected = at.expected.map(|_| block.number);
                         }
-                        stored.damaged = Some(Loss { number: block.number, why, replicated });
+                        stored.damaged = Some(Loss { number: block.number, why, confirmed });
                         break;
                     }
                 }
@@ -107,8 +107,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         figures.gap_blocks += stored.gap_blocks;
         self.pending += stored.blocks;
         self.doubt &= word == Word::Query || stored.blocks + stored.gaps == 0;
-        let behind = |head: u64| head.saturating_add(1).saturating_sub(self.at.expected.unwrap_or(head));
-        figures.lag = figures.head.map_or(0, behind);
+        self.measure_lag(self.at.expected);
         let at_head = self.is_at_head();
         if self.is_behind_with_acks() && (at_head || self.options.ack_every.is_some_and(|every| self.pending >= every))
         {
@@ -119,7 +118,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         self.checkpoint.reached(Step::Committed)?;
         match stored.damaged {
             None => Ok(Event::Stored),
-            Some(Loss { why, replicated: false, .. }) => self.misfit(Word::Query, Misfit(why)),
+            Some(Loss { why, confirmed: false, .. }) => self.misfit(Word::Query, Misfit(why)),
             Some(Loss { number, why, .. }) if skip => Ok(Event::Note(format!("block {number} is left out: {why}"))),
             Some(Loss { number, why, .. }) => bail!("block {number} is damaged: {why}; --skip-damaged leaves it out"),
         }

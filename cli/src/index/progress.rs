@@ -27,9 +27,9 @@ impl Progress {
     /// Shows how far it is.
     pub fn show(&self, figures: &Figures) {
         if let Some(bar) = &self.0 {
-            bar.set_length(figures.blocks.saturating_add(figures.lag));
+            bar.set_length(figures.blocks.saturating_add(figures.lag.unwrap_or_default()));
             bar.set_position(figures.blocks);
-            bar.set_message(format!("{} behind", figures.lag));
+            bar.set_message(figures.lag.map_or("lag unknown".into(), |lag| format!("{lag} behind")));
         }
     }
 

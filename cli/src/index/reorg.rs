@@ -18,6 +18,17 @@ pub(super) struct RollBack {
     pub ancestor: Option<u64>,
     /// The cursor behind it; none: from the oldest kept block.
     pub cursor: Option<ExportCursor>,
+    /// A sentence, where what goes came by query and the subnet has something else.
+    pub forged: Option<String>,
+    /// A block that goes and that the canister no longer has.
+    pub gap: Option<u64>,
+}
+
+impl RollBack {
+    /// The canister says that its chain is another one above a block.
+    pub fn above(ancestor: Option<u64>, cursor: Option<ExportCursor>) -> Self {
+        Self { ancestor, cursor, forged: None, gap: None }
+    }
 }
 
 impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
@@ -30,7 +41,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
              is of another chain, or the canister was installed anew. Nothing was changed"
         );
         self.refuse_below_pruned(ancestor)?;
-        self.next = Next::RollBack(RollBack { ancestor: Some(ancestor), cursor: Some(cursor) });
+        self.next = Next::RollBack(RollBack::above(Some(ancestor), Some(cursor)));
         Ok(Event::Went)
     }
 
@@ -64,14 +75,25 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         let (checkpoint, keep) = (&mut self.checkpoint, self.options.keep_orphaned);
         let removed = self.store.change(|change| {
             let removed = change.remove_above(plan.ancestor, keep)?;
+            if let Some(gap) = plan.gap {
+                change.add_gap(gap, gap, "one replica named another block, and the canister has pruned its own")?;
+            }
             checkpoint.reached(Step::Written)?;
             Ok((removed, plan.cursor.clone()))
         })?;
         (self.cursor, self.at) = self.store.load()?;
         (self.acknowledged, self.refused, self.pending) = (None, None, 0);
         self.at_rest = false;
-        self.figures.reorgs += 1;
         self.figures.removed_blocks += removed;
+        if let Some(why) = &plan.forged {
+            self.lost = None;
+            self.figures.unconfirmed += 1;
+            self.checkpoint.reached(Step::Committed)?;
+            return Ok(Event::Note(format!(
+                "{removed} blocks that came by query are taken out, and come again: {why}"
+            )));
+        }
+        self.figures.reorgs += 1;
         self.checkpoint.reached(Step::Committed)?;
         Ok(Event::Note(match plan.ancestor {
             Some(ancestor) => {
@@ -88,7 +110,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
             "the canister's chain was reset, and what this database has is of the one before. --accept-reset takes all of it out, \
              and begins with the chain that is there now; keep a copy of the database, or use another one. Nothing was changed"
         );
-        self.next = Next::RollBack(RollBack { ancestor: None, cursor: None });
+        self.next = Next::RollBack(RollBack::above(None, None));
         Ok(Event::Went)
     }
 }

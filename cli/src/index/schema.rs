@@ -1,11 +1,12 @@
 //! The tables of an index.
 //!
 //! A reader needs `blocks` and `transactions`, which hold nothing but whole and verified blocks, and `parts` for segments
-//! that are longer than a row should be. `gaps` says what is missing and why, `state` where the copy goes on. What a reorg or a
-//! reset took out of these is in `orphaned` and its two companions, as far as a bound allows.
+//! that are longer than a row should be. `blocks.confirmed` is 1 where the subnet vouches for the row, and 0 where one replica
+//! does. `gaps` says what is missing and why, `state` where the copy goes on. Blocks that a reorg, a reset or the subnet's
+//! headers took out of these are in `orphaned` and its two companions, as far as a bound allows.
 
-/// The number of this schema. A database with an older one is brought to it, one with a newer one is refused.
-pub const VERSION: i64 = 2;
+/// The number of this schema. A database with another one is refused.
+pub const VERSION: i64 = 3;
 
 /// Bytes of the longest segment that lies in its block's row; a longer one stays in `parts`.
 pub const INLINE: u64 = 8 << 20;
@@ -38,10 +39,12 @@ CREATE TABLE blocks (
     body_sha256 {bytes} NOT NULL,
     receipts_sha256 {bytes} NOT NULL,
     index_sha256 {bytes} NOT NULL,
+    confirmed BIGINT NOT NULL,
     body {bytes},
     receipts {bytes},
     index_segment {bytes}
 );
+CREATE INDEX blocks_unconfirmed ON blocks (number) WHERE confirmed = 0;
 CREATE INDEX blocks_by_hash ON blocks (hash);
 CREATE TABLE transactions (
     number BIGINT NOT NULL,
@@ -70,7 +73,7 @@ CREATE TABLE incomplete (
     body_sha256 {bytes},
     receipts_sha256 {bytes},
     index_sha256 {bytes},
-    replicated BIGINT NOT NULL DEFAULT 0
+    confirmed BIGINT NOT NULL
 );
 CREATE TABLE gaps (
     first {key},
@@ -94,6 +97,7 @@ CREATE TABLE orphaned (
     body_sha256 {bytes} NOT NULL,
     receipts_sha256 {bytes} NOT NULL,
     index_sha256 {bytes} NOT NULL,
+    confirmed BIGINT NOT NULL,
     body {bytes},
     receipts {bytes},
     index_segment {bytes},
@@ -117,17 +121,10 @@ CREATE TABLE orphaned_parts (
 );
 ";
 
-/// What brings schema 1 to schema 2, beside [`ORPHANED`].
-pub const FROM_1: &str = "
-ALTER TABLE state ADD COLUMN pruned_before BIGINT;
-ALTER TABLE incomplete ADD COLUMN replicated BIGINT NOT NULL DEFAULT 0;
-UPDATE state SET schema_version = 2;
-";
-
 /// What a user is told of the tables, for the command's help.
 pub const HELP: &str = "\
-Tables: blocks (number, hash, parent_hash, timestamp, transactions, *_length, *_sha256, body, receipts, index_segment), \
-transactions (number, position, id), gaps (first, last, why), state. A segment longer than 8 MiB is not in its block's \
+Tables: blocks (number, hash, parent_hash, timestamp, transactions, *_length, *_sha256, body, receipts, index_segment, \
+confirmed), transactions (number, position, id), gaps (first, last, why), state. A segment longer than 8 MiB is not in its block's \
 row but in parts (number, segment, starts_at, bytes), in the order of starts_at. A block is in blocks once it is whole and \
-verified. What a reorg or a reset took out is in orphaned, orphaned_transactions and orphaned_parts, each with a column removal \
-before.";
+verified; confirmed is 1 where the subnet has said its header and digests, and 0 where one replica has. Blocks that a reorg, a \
+reset or the subnet's headers took out are in orphaned, orphaned_transactions and orphaned_parts, each with a column removal before.";

@@ -33,6 +33,10 @@ pub enum Step {
     Acknowledge,
     /// It was heard.
     Acknowledged,
+    /// Headers are about to be asked for.
+    Confirm,
+    /// The headers have come.
+    Confirmed,
     /// A page is about to be asked for.
     Pull,
     /// It has come.
@@ -98,20 +102,23 @@ pub struct Figures {
     pub gaps: u64,
     /// Blocks in them.
     pub gap_blocks: u64,
-    /// Answers to queries that an update call did not confirm: of a replica that was late, or that lied.
+    /// Answers to queries, and blocks that came by query, that an update call did not confirm: of a replica that was late, or
+    /// that lied.
     pub unconfirmed: u64,
     /// Steps that were tried again: after an error of the network, or a refusal for which the subnet does not vouch.
     pub retried: u64,
+    /// Stored blocks of one replica's word that the subnet has confirmed.
+    pub confirmed: u64,
     /// Acknowledgements that were heard.
     pub acks: u64,
     /// Blocks below this number are acknowledged, as the canister said last.
     pub acknowledged_before: Option<u64>,
-    /// The head, as the canister said last.
+    /// The head, as an update call said last; none where none has named one.
     pub head: Option<u64>,
-    /// Blocks from the newest stored one to the head.
-    pub lag: u64,
-    /// The most that these ever were when a page came.
-    pub largest_lag: u64,
+    /// Blocks from the newest stored one to that head; none without one.
+    pub lag: Option<u64>,
+    /// The largest lag so far.
+    pub largest_lag: Option<u64>,
 }
 
 impl Figures {

@@ -3,7 +3,7 @@
 use super::assemble::{Assembly, Declared, Incomplete, Misfit, SEGMENTS, Tip};
 use super::change::Change;
 use super::database::{Database, Kind, Row, Tx, Value};
-use super::schema::{FROM_1, ORPHANED, TABLES, VERSION};
+use super::schema::{ORPHANED, TABLES, VERSION};
 use crate::ledger::Entry;
 use anyhow::{Context, Result, ensure};
 use coppice_interface::ExportCursor;
@@ -51,6 +51,8 @@ pub struct Held {
     pub transactions: u64,
     /// Blocks that are missing between others.
     pub gap_blocks: u64,
+    /// Blocks that stand on one replica's word.
+    pub unconfirmed_blocks: u64,
     /// Blocks that a reorg or a reset took out and that are kept beside the others.
     pub orphaned_blocks: u64,
 }
@@ -81,10 +83,10 @@ fn optional(row: &Row, column: usize) -> Result<Option<u64>> {
 }
 
 impl Store {
-    /// Opens a database, makes the tables where it has none, and brings older ones to what they are now.
+    /// Opens a database, and makes the tables where it has none.
     ///
     /// # Errors
-    /// When it cannot be opened, holds the chain of another canister or in another way, or was made by a newer version.
+    /// When it cannot be opened, holds the chain of another canister or in another way, or has another schema.
     pub fn open(url: &str, origin: &Origin) -> Result<Self> {
         let mut database = Database::open(url)?;
         let (revision, pruned_before) = database.transaction(|tx| {
@@ -99,12 +101,7 @@ impl Store {
             }
             let row = tx.one("SELECT schema_version FROM state", &[])?;
             let version: i64 = row.context("the database has the tables, and no state in them")?.get(0)?;
-            if version == 1 {
-                tx.define(FROM_1)?;
-                tx.define(ORPHANED)?;
-            } else {
-                ensure!(version == VERSION, "the database has schema {version}, and this command knows {VERSION}");
-            }
+            ensure!(version == VERSION, "the database has schema {version}, and this command knows {VERSION}");
             let sql = "SELECT schema_version, canister, payload, revision, pruned_before FROM state";
             let row = tx.one(sql, &[])?.context("the database has no state")?;
             let canister: String = row.get(1)?;
@@ -205,15 +202,90 @@ impl Store {
             let row = tx.one(sql, &[])?.context("no answer")?;
             let gaps = tx.one("SELECT CAST(sum(last - first + 1) AS BIGINT) FROM gaps", &[])?.context("no answer")?;
             let orphaned = tx.one("SELECT count(*) FROM orphaned", &[])?.context("no answer")?;
+            let sql = "SELECT count(*) FROM blocks WHERE confirmed = 0";
+            let unconfirmed = tx.one(sql, &[])?.context("no answer")?;
             Ok(Held {
                 first: optional(&row, 0)?,
                 last: optional(&row, 1)?,
                 blocks: number(&row, 2)?,
                 transactions: number(&row, 3)?,
                 gap_blocks: optional(&gaps, 0)?.unwrap_or_default(),
+                unconfirmed_blocks: number(&unconfirmed, 0)?,
                 orphaned_blocks: number(&orphaned, 0)?,
             })
         })
+    }
+
+    /// The first block from `from` on that stands on one replica's word, and the last such block among the `most` numbers
+    /// from there on.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn unconfirmed_from(&mut self, from: u64, most: u64) -> Result<Option<(u64, u64)>> {
+        // No block has a number of more than 63 bits.
+        let Ok(from) = int(from) else { return Ok(None) };
+        self.database.transaction(|tx| {
+            let sql = "SELECT min(number) FROM blocks WHERE confirmed = 0 AND number >= $1";
+            let row = tx.one(sql, &[from.into()])?.context("no answer")?;
+            let Some(first) = optional(&row, 0)? else { return Ok(None) };
+            let sql = "SELECT max(number) FROM blocks WHERE confirmed = 0 AND number >= $1 AND number <= $2";
+            let end = i64::try_from(first.saturating_add(most - 1)).unwrap_or(i64::MAX);
+            let row = tx.one(sql, &[int(first)?.into(), end.into()])?.context("no answer")?;
+            Ok(Some((first, number(&row, 0)?)))
+        })
+    }
+
+    /// The blocks that stand on one replica's word, as ranges of numbers, both inclusive: the lowest `most` ranges.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn unconfirmed_ranges(&mut self, most: usize) -> Result<Vec<(u64, u64)>> {
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        while ranges.len() < most {
+            let from = ranges.last().map_or(0, |(_, last)| last + 1);
+            let Some((first, _)) = self.unconfirmed_from(from, 1)? else { break };
+            ranges.push((first, self.last_of_range(first)?));
+        }
+        Ok(ranges)
+    }
+
+    /// The last block of a range that begins with `first`: twice as many are counted each time, and then half as many, which
+    /// takes no memory and reads each entry of the index about twice.
+    fn last_of_range(&mut self, first: u64) -> Result<u64> {
+        let sql = "SELECT count(*) FROM blocks WHERE confirmed = 0 AND number >= $1 AND number <= $2";
+        let (mut last, mut step, mut grows) = (first, 1, true);
+        while step > 0 {
+            let count = match int(last + step) {
+                Ok(end) => number(&self.one(sql, &[int(last + 1)?.into(), end.into()])?.context("no answer")?, 0)?,
+                // No block has a number of more than 63 bits.
+                Err(_) => 0,
+            };
+            if count == step {
+                last += step;
+            } else {
+                grows = false;
+            }
+            step = if grows { step * 2 } else { step / 2 };
+        }
+        Ok(last)
+    }
+
+    /// True if the subnet vouches for any block from `from` on.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn has_confirmed_from(&mut self, from: u64) -> Result<bool> {
+        let sql = "SELECT 1 FROM blocks WHERE confirmed <> 0 AND number >= $1 LIMIT 1";
+        Ok(self.one(sql, &[int(from)?.into()])?.is_some())
+    }
+
+    /// The hash of a stored block, and whether the subnet vouches for it.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn word_of(&mut self, block: u64) -> Result<Option<(Vec<u8>, bool)>> {
+        let row = self.one("SELECT hash, confirmed FROM blocks WHERE number = $1", &[int(block)?.into()])?;
+        row.map(|row| Ok((row.get(0)?, row.get::<i64>(1)? != 0))).transpose()
     }
 
     /// How many of these blocks are stored just so, with as many transaction ids; of every sixteenth the ids themselves are
@@ -299,7 +371,7 @@ impl Store {
 
 fn load_incomplete(tx: &mut Tx<'_>) -> Result<Option<Incomplete>> {
     let sql = "SELECT number, hash, parent_hash, timestamp, segment, received, body_length, receipts_length, \
-               index_length, body_sha256, receipts_sha256, index_sha256, replicated FROM incomplete";
+               index_length, body_sha256, receipts_sha256, index_sha256, confirmed FROM incomplete";
     let Some(row) = tx.one(sql, &[])? else { return Ok(None) };
     let mut segments: [Option<Declared>; SEGMENTS] = Default::default();
     for (column, segment) in (6..).zip(&mut segments) {
@@ -315,6 +387,6 @@ fn load_incomplete(tx: &mut Tx<'_>) -> Result<Option<Incomplete>> {
         segment: u8::try_from(number(&row, 4)?)?,
         received: number(&row, 5)?,
         segments,
-        replicated: row.get::<i64>(12)? != 0,
+        confirmed: row.get::<i64>(12)? != 0,
     }))
 }

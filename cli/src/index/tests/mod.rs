@@ -1,13 +1,14 @@
 //! The engine against a canister in memory, on both databases.
 
 mod acknowledge;
+mod confirm;
 mod copies;
 mod deaths;
 mod lies;
 mod orphans;
 mod refusals;
 mod resets;
-mod schema;
+mod rest;
 
 use super::database::{Database, Row};
 use super::engine::Engine;
@@ -95,16 +96,16 @@ fn dump(url: &str) -> Vec<String> {
         ),
         (
             "SELECT number, hash, parent_hash, timestamp, transactions, body_length, receipts_length, index_length, \
-          body_sha256, receipts_sha256, index_sha256, body, receipts, index_segment FROM blocks ORDER BY number",
-            "ibbiiiiibbbbbb",
+          body_sha256, receipts_sha256, index_sha256, body, receipts, index_segment, confirmed FROM blocks ORDER BY number",
+            "ibbiiiiibbbbbbi",
         ),
         ("SELECT number, position, id FROM transactions ORDER BY number, position", "iib"),
         ("SELECT number, segment, starts_at, bytes FROM parts ORDER BY number, segment, starts_at", "iiib"),
-        ("SELECT number, hash, segment, received, replicated FROM incomplete", "ibiii"),
+        ("SELECT number, hash, segment, received, confirmed FROM incomplete", "ibiii"),
         (
             "SELECT number, hash, parent_hash, timestamp, transactions, body_length, receipts_length, index_length, \
-          body_sha256, receipts_sha256, index_sha256, body, receipts, index_segment FROM orphaned ORDER BY removal, number",
-            "ibbiiiiibbbbbb",
+          body_sha256, receipts_sha256, index_sha256, body, receipts, index_segment, confirmed FROM orphaned ORDER BY removal, number",
+            "ibbiiiiibbbbbbi",
         ),
         ("SELECT number, position, id FROM orphaned_transactions ORDER BY removal, number, position", "iib"),
         (

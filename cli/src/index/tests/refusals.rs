@@ -130,7 +130,7 @@ fn damaged_blocks_are_left_out_where_that_is_asked_for() {
     let notes = engine.catch_up().unwrap();
     assert_eq!(notes.len(), 3, "{notes:?}");
     let figures = engine.figures();
-    assert_eq!((figures.blocks, figures.gaps, figures.gap_blocks, figures.lag), (2, 3, 3, 0));
+    assert_eq!((figures.blocks, figures.gaps, figures.gap_blocks, figures.lag), (2, 3, 3, Some(0)));
     assert_eq!(client.transport().chain().bound, 16);
     let held = engine.store().held().unwrap();
     assert_eq!((held.blocks, held.gap_blocks), (3, 3));

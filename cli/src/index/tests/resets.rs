@@ -54,7 +54,7 @@ fn a_reset_changes_nothing_until_it_is_accepted_and_then_the_new_chain_is_copied
                 "{what}: {notes:?}"
             );
             let figures = accepting.figures();
-            assert_eq!((figures.blocks, figures.removed_blocks, figures.lag), (4, 5, 0), "{what}");
+            assert_eq!((figures.blocks, figures.removed_blocks, figures.lag), (4, 5, Some(0)), "{what}");
             assert_eq!(accepting.catch_up().unwrap(), Vec::<String>::new(), "{what}: it is done");
             let held = accepting.store().held().unwrap();
             assert_eq!(

@@ -1,0 +1,197 @@
+//! Confirming what came by query, before anything is acknowledged.
+//!
+//! A run that acknowledges nothing stores blocks on one replica's word. A run that acknowledges first holds these blocks
+//! against the subnet's headers:
+//!
+//! 1. It asks for the headers of up to 1,000 blocks, as an update call.
+//! 2. It compares them with the rows, and the payload with the digests, and marks rows that are the same.
+//! 3. A row that differs goes, with all above it, to `orphaned`, as after a reorg; these blocks come again by update calls.
+//!
+//! Marks are committed with each step, so that a run goes on where the one before ended. Blocks that the canister has pruned
+//! stay as they are, are listed, and hold nothing up. As after a reorg, nothing is taken out for a doubt: where nothing shows
+//! that the canister's chain is the one that the database holds, the run ends and nothing has changed.
+
+use super::assemble::{Misfit, behind};
+use super::change::Compared;
+use super::engine::{Engine, Next, ensure_registered, late};
+use super::on_one_word;
+use super::reorg::RollBack;
+use super::steps::{Checkpoint, Event, Step};
+use crate::client::{Reach, Wait, may_pass};
+use anyhow::{Result, bail, ensure};
+use coppice_interface::{BlockHeader, ExportError, ReadError};
+use std::collections::VecDeque;
+
+/// Blocks of one question: as many headers as a reply has.
+const HEADERS: u64 = 1_000;
+/// Payload bytes after which a transaction ends.
+const STEP_BYTES: u64 = 32 << 20;
+/// Ranges of numbers that a note lists.
+const RANGES: usize = 21;
+
+impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
+    /// Asks for the headers of the next blocks that stand on one replica's word.
+    pub(super) fn confirm(&mut self) -> Result<Event> {
+        let from = self.unconfirmed.unwrap_or(u64::MAX);
+        let Some((first, last)) = self.store.unconfirmed_from(from, HEADERS)? else { return self.all_confirmed() };
+        self.next = Next::Confirm;
+        self.checkpoint.reached(Step::Confirm)?;
+        let answer = match self.client.replicated().get_block_headers(first, last).wait() {
+            // One without the role is not even heard: the status says whether that is why.
+            Err(error) if !may_pass(&error) => {
+                ensure_registered(self.client)?;
+                return Err(error);
+            }
+            answer => answer?,
+        };
+        self.checkpoint.reached(Step::Confirmed)?;
+        match answer {
+            Ok(page) => {
+                let fits = page.headers.iter().map(|header| header.number).eq((first..=last).take(page.headers.len()));
+                ensure!(fits && !page.headers.is_empty(), "headers from block {first} on are not in their order");
+                self.next = Next::Compare(page.headers.into());
+            }
+            Err(ReadError::Pruned { first_available }) if first_available > first => {
+                self.unconfirmed = Some(first_available);
+            }
+            Err(ReadError::NotFound) => return self.outside(first),
+            Err(ReadError::Corrupt { why }) => {
+                ensure!(
+                    self.options.skip_damaged,
+                    "the canister cannot read the header of block {first}, which stands on one replica's word: {why}; \
+                     --skip-damaged leaves it so"
+                );
+                self.unconfirmed = Some(first + 1);
+                return Ok(Event::Note(format!(
+                    "block {first} stays on one replica's word, as the canister cannot read its header: {why}"
+                )));
+            }
+            Err(error) => bail!("the canister refuses headers from block {first} on: {error:?}"),
+        }
+        Ok(Event::Went)
+    }
+
+    /// Compares stored blocks with the subnet's headers, as many as one transaction should.
+    pub(super) fn compare(&mut self, mut headers: VecDeque<BlockHeader>) -> Result<Event> {
+        self.checkpoint.reached(Step::Write)?;
+        let (checkpoint, cursor) = (&mut self.checkpoint, self.cursor.clone());
+        let (compared, same, other) = self.store.change(|change| {
+            let (mut compared, mut same, mut bytes, mut other) = (0, 0, 0u64, None);
+            for header in &headers {
+                match change.confirm(header)? {
+                    Compared::Absent => {}
+                    Compared::Same => {
+                        same += 1;
+                        bytes = bytes.saturating_add(header.lengths.sum());
+                    }
+                    differs => {
+                        other = Some(differs);
+                        break;
+                    }
+                }
+                compared += 1;
+                if bytes >= STEP_BYTES {
+                    break;
+                }
+            }
+            checkpoint.reached(Step::Written)?;
+            Ok(((compared, same, other), cursor))
+        })?;
+        self.figures.confirmed += same;
+        let behind = headers.drain(..compared).next_back().map(|header| header.number + 1);
+        self.unconfirmed = behind.or(self.unconfirmed);
+        self.next = match (other, headers.pop_front()) {
+            (Some(other), Some(header)) => Next::RollBack(self.replace(&header, &other)?),
+            (_, Some(header)) => {
+                headers.push_front(header);
+                Next::Compare(headers)
+            }
+            (_, None) => Next::Confirm,
+        };
+        self.checkpoint.reached(Step::Committed)?;
+        Ok(Event::Went)
+    }
+
+    /// Plans the removal of a block that is not the subnet's: the block, all above it, and the one below if that is on another chain.
+    fn replace(&mut self, header: &BlockHeader, differs: &Compared) -> Result<RollBack> {
+        let number = header.number;
+        let why = match differs {
+            Compared::Differs { why } => format!("of block {number} {why}"),
+            _ => format!("the subnet has another block {number}"),
+        };
+        let Some(before) = number.checked_sub(1) else {
+            return Ok(RollBack { ancestor: None, cursor: None, forged: Some(why), gap: None });
+        };
+        let below = self.store.word_of(before)?.filter(|(hash, _)| *hash != header.parent_hash.as_slice());
+        let is_joined = below.is_none() && self.store.hash_of(before)?.is_some();
+        let is_doubtful = match (&below, differs) {
+            (Some((_, confirmed)), _) => *confirmed || self.lost.is_some(),
+            (None, Compared::Another) => !is_joined && self.lost.is_some(),
+            (None, _) => false,
+        };
+        ensure!(
+            !is_doubtful,
+            "{why}, and nothing shows that the database is of the canister's chain: it is of another chain, the canister was \
+             installed anew, or one replica has made up the blocks from there down, which are pruned. Begin another database \
+             (--database). Nothing was changed"
+        );
+        let rollbacks = self.cursor.as_ref().map_or(0, |cursor| cursor.rollbacks);
+        let cursor = Some(behind(before, &header.parent_hash, rollbacks));
+        let (ancestor, gap) = match below {
+            None => (Some(before), None),
+            Some(_) => (before.checked_sub(1), Some(before)),
+        };
+        Ok(RollBack { ancestor, cursor, forged: Some(why), gap })
+    }
+
+    /// The canister has no block with this number: it lies above the head, or below where the chain begins.
+    fn outside(&mut self, first: u64) -> Result<Event> {
+        let Ok(head) = self.client.replicated().get_head().wait()? else {
+            self.next = Next::Pull;
+            return Ok(Event::Behind(late(None)));
+        };
+        if head.number >= first {
+            let oldest = match self.ask_canister(None, 1)? {
+                Ok(page) => page.chunks.first().map(|chunk| chunk.number),
+                Err(ExportError::Corrupt { number, .. }) => Some(number),
+                Err(_) => None,
+            };
+            return match oldest.filter(|&oldest| oldest > first) {
+                Some(oldest) => {
+                    self.unconfirmed = Some(oldest);
+                    Ok(Event::Went)
+                }
+                // It was appended meanwhile.
+                None => Ok(Event::Behind(late(Some(head.number)))),
+            };
+        }
+        let is_ours = self.store.hash_of(head.number)?.is_some_and(|own| own == head.hash.as_slice());
+        if is_ours && !self.store.has_confirmed_from(first)? {
+            let rollbacks = self.cursor.as_ref().map_or(0, |cursor| cursor.rollbacks);
+            let cursor = Some(behind(head.number, &head.hash, rollbacks));
+            let forged = Some(format!("the subnet's chain ends with block {}", head.number));
+            self.next = Next::RollBack(RollBack { ancestor: Some(head.number), cursor, forged, gap: None });
+            return Ok(Event::Went);
+        }
+        // The next page tells whether that is a reorg or a reset.
+        self.next = Next::Pull;
+        Ok(Event::Behind(late(Some(head.number))))
+    }
+
+    /// All is confirmed that the canister still has.
+    fn all_confirmed(&mut self) -> Result<Event> {
+        self.unconfirmed = None;
+        if let Some(why) = self.lost.take() {
+            return Err(Misfit(why).into());
+        }
+        self.next = if self.is_behind_with_acks() { Next::Acknowledge } else { Next::Pull };
+        let left = self.store.unconfirmed_ranges(RANGES)?;
+        if left.is_empty() {
+            return Ok(Event::Went);
+        }
+        Ok(Event::Note(format!(
+            "the canister has pruned or cannot read these blocks, which stay on one replica's word: {}",
+            on_one_word(&left)
+        )))
+    }
+}
