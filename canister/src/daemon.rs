@@ -17,6 +17,7 @@ use crate::memory::growth;
 use crate::meter::{Hot, count};
 use crate::prune::Next;
 use crate::{cycles, history, logs, runtime, state};
+use coppice_interface::HeldBy;
 use std::cell::Cell;
 
 #[cfg(target_family = "wasm")]
@@ -226,8 +227,16 @@ pub fn arm_work() {
     arm_soon();
 }
 
-/// As [`arm_work`], but wakes no timer: for acknowledgements, which are many, and would be 1.3 % dearer.
-pub fn arm_soon() {
+/// Has the daemon see to what an acknowledgement lets go: at once while appends are refused and pruning can end that. Wakes no timer, as
+/// acknowledgements are many, and would be 1.3 % dearer.
+pub fn on_ack() {
+    match state::read(|state| state.admission().exhausted) {
+        Some(HeldBy::PruneLag) => arm_at(runtime::time_ns()),
+        _ => arm_soon(),
+    }
+}
+
+fn arm_soon() {
     let interval = state::read(|state| state.pruner.interval_secs());
     arm_at(runtime::time_ns() + interval * NS);
 }

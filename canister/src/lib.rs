@@ -266,10 +266,11 @@ fn export_blocks(cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportP
 #[candid_method(update)]
 #[update(guard = "exporter", hidden = true, decode_with = "wire::args", encode_with = "wire::answer")]
 fn ack_exported(number: u64, hash: BlockHash) -> Result<u64, AckError> {
-    daemon::arm_soon();
-    counted(Hot::AckExported, || {
+    let acknowledged = counted(Hot::AckExported, || {
         mutate(|state| state.exporters.acknowledge(&state.chain, runtime::caller(), number, &hash))
-    })
+    });
+    daemon::on_ack();
+    acknowledged
 }
 
 /// How far all exporters are, and what they guard; for anyone.

@@ -370,7 +370,7 @@ mod tests {
         };
         let cycles = Size::of(workload).daemon_cycles;
         assert!((700_000_000_000..1_000_000_000_000).contains(&cycles), "{cycles}");
-        assert_eq!(Size::of(workload).blocks, 128 + 2 + 1, "so many stay however old they are");
+        assert_eq!(Size::of(workload).blocks, 16 + 2 + 1, "so many stay however old they are");
     }
 
     /// However fast blocks come, there is a firing an interval, and the net.

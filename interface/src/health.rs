@@ -16,7 +16,8 @@ pub enum ProblemCode {
     ExportHeld,
     /// Kept bytes have reached emergency water: appends are refused.
     CapacityExhausted,
-    /// Kept bytes are above high water, and `min_kept_blocks` leave nothing to prune.
+    /// The head and the block before it, which capacity leaves, are above high water: the message names the `target_bytes`
+    /// that they need.
     FloorHolds,
     /// Liquid cycles are below `min_liquid_cycles`: the pruner is paused.
     CyclesLow,

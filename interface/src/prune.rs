@@ -23,8 +23,8 @@ pub struct PrunePolicy {
     pub max_ops_per_tick: u64,
     /// The most instructions of one tick.
     pub max_instructions_per_tick: u64,
-    /// The number of blocks behind the head that capacity and age leave, so that a reorg has a way back. A smaller
-    /// `retain_blocks` that is not 0 counts instead.
+    /// The number of blocks behind the head that age leaves, so that a reorg has a way back. A smaller `retain_blocks` that
+    /// is not 0 counts instead. Capacity leaves the head and the block before it.
     pub min_kept_blocks: u64,
     /// The seconds without a producer's call to the chain after which an index is swept; 0: at once.
     pub pause_after_secs: u64,
@@ -48,7 +48,7 @@ impl Default for PrunePolicy {
             timer_interval_secs: 60,
             max_ops_per_tick: 10_000,
             max_instructions_per_tick: 1_000_000_000,
-            min_kept_blocks: 128,
+            min_kept_blocks: 16,
             pause_after_secs: 5,
             max_pending_ticks: 8,
             max_collected_keys: 0,
@@ -78,7 +78,8 @@ pub struct PrunePolicyArg {
     pub max_ops_per_tick: Option<u64>,
     /// The most instructions of one tick, 1 to 2,000,000,000; by default 1,000,000,000.
     pub max_instructions_per_tick: Option<u64>,
-    /// The number of blocks behind the head that capacity and age leave, so that a reorg has a way back; by default 128.
+    /// The number of blocks behind the head that age leaves, so that a reorg has a way back; by default 16. Capacity leaves
+    /// the head and the block before it.
     pub min_kept_blocks: Option<u64>,
     /// The seconds without a producer's call to the chain after which an index is swept, 3,600 at most; by default 5.
     pub pause_after_secs: Option<u64>,
@@ -136,6 +137,9 @@ pub enum HeldBy {
     PruneLag,
     /// Pruning is switched off.
     Disabled,
+    /// The floor keeps what age or capacity would take: `min_kept_blocks` from age, the head and the block before it from
+    /// capacity. Appends are never refused in its name.
+    Floor,
     /// The daemon is paused: liquid cycles are below `min_liquid_cycles`, or do not pay for timers.
     LowCycles,
     /// Deletions are stopped (`set_deletions_stopped`): an admin starts them again.
@@ -214,6 +218,8 @@ pub struct PruneRun {
 /// What the next run would do.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PrunePlan {
+    /// The policy by which the run is planned: the one in force, or the one that the change would make of it.
+    pub policy: PrunePolicy,
     /// The reason why something is due; none where nothing is.
     pub reason: Option<PruneReason>,
     /// The number below which age and count no longer retain blocks.
@@ -222,8 +228,11 @@ pub struct PrunePlan {
     pub target: u64,
     /// The number below which blocks may go: as far as the export guard allows.
     pub before: u64,
-    /// The reason that holds pruning back: the daemon as a whole, or at `before`; none where nothing does.
+    /// The reason that holds pruning back: the daemon as a whole, or at `before`; `Floor` where nothing else does and the
+    /// floor keeps blocks; none where nothing does.
     pub held_by: Option<HeldBy>,
+    /// The number from which on the floor keeps blocks that age or capacity would take; none where it keeps none of them.
+    pub floor_block: Option<u64>,
     /// The number of blocks that one tick with the policy's budget would take, from `pruned_before_block` on.
     pub blocks: u64,
     /// The ops of that tick: 1 a block, 2 a blob that would become free. Index entries are dropped by sweeps, which are not
@@ -325,10 +334,13 @@ pub struct PruneStatus {
     pub reason: Option<PruneReason>,
     /// The number below which blocks are to go.
     pub target: u64,
-    /// The reason that holds pruning back, where something is due; none where nothing does.
+    /// The reason that holds pruning back, where something is due; `Floor` where nothing else does and the floor keeps
+    /// blocks; none where nothing does.
     pub held_by: Option<HeldBy>,
     /// The number below which age and count no longer retain blocks.
     pub retain_min_block: u64,
+    /// The number from which on the floor keeps blocks that age or capacity would take; none where it keeps none of them.
+    pub floor_block: Option<u64>,
     /// The number from which on no block may be pruned, as not every exporter has acknowledged it; none where nothing
     /// guards.
     pub exported_before_block: Option<u64>,

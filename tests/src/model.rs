@@ -29,6 +29,9 @@ pub struct Due {
     pub before: u64,
 }
 
+/// The triggers' aim: why, below which block, and whether the floor keeps more of what they would take.
+struct Wanted(PruneReason, u64, bool);
+
 /// The model.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
@@ -51,7 +54,7 @@ pub struct Model {
     log_first: u64,
 }
 
-/// Blocks behind the head that capacity and age leave.
+/// Blocks behind the head that age leaves.
 fn floor(policy: &PrunePolicy) -> u64 {
     if policy.retain_blocks > 0 { policy.retain_blocks.min(policy.min_kept_blocks) } else { policy.min_kept_blocks }
 }
@@ -163,7 +166,7 @@ impl Model {
     pub fn exhausted(&self, now: u64) -> Option<HeldBy> {
         let policy = self.policy.as_ref()?;
         let emergency = policy.target_bytes * u64::from(policy.emergency_ratio_bps) / 10_000;
-        let frees = self.oldest() < self.head()?.saturating_sub(floor(policy));
+        let frees = self.oldest() < self.head()?.saturating_sub(1);
         if emergency == 0 || self.capacity_bytes() < emergency || !frees {
             return None;
         }
@@ -179,47 +182,52 @@ impl Model {
         self.get(bound).map_or(0, |kept| (kept.offset / CLASS).saturating_sub(self.log_first))
     }
 
-    /// The lowest bound that gives back `bytes`, at most `last`.
-    fn freeing(&self, bytes: u64, last: u64) -> u64 {
+    /// The lowest bound that gives back `bytes`, at most `last`; and whether that gives back less.
+    fn freeing(&self, bytes: u64, last: u64) -> (u64, bool) {
         let mut beside = 0;
         for kept in &self.kept {
-            if kept.block.number >= last || self.frees(kept.block.number) * CLASS + beside >= bytes {
-                return kept.block.number;
+            let number = kept.block.number;
+            let is_enough = self.frees(number) * CLASS + beside >= bytes;
+            if number >= last || is_enough {
+                return (number, !is_enough);
             }
             beside += kept.beside_the_log();
         }
-        last
+        (last, true)
     }
 
-    /// What is due at `now`.
-    pub fn due(&self, now: u64) -> Option<Due> {
+    fn wanted(&self, now: u64) -> Option<Wanted> {
         let policy = self.policy.as_ref()?;
         let head = self.head()?;
         let by_count = if policy.retain_blocks > 0 { head.saturating_sub(policy.retain_blocks) } else { 0 };
         let young = |kept: &&Kept| kept.monotonic + policy.retain_days * DAY >= now;
-        let by_age = match policy.retain_days {
+        let aged = match policy.retain_days {
             0 => 0,
-            _ => self
-                .kept
-                .iter()
-                .find(young)
-                .map_or(head, |kept| kept.block.number)
-                .min(head.saturating_sub(floor(policy))),
+            _ => self.kept.iter().find(young).map_or(head, |kept| kept.block.number),
         };
-        let retention = by_count.max(by_age).min(head);
+        let retention = by_count.max(aged.min(head.saturating_sub(floor(policy))));
         let (kept, target) = (self.capacity_bytes(), policy.target_bytes);
         let low = target * u64::from(10_000 - policy.headroom_ratio_bps) / 10_000;
         let high = target * u64::from(20_000 - policy.headroom_ratio_bps) / 20_000;
         let fires = target > 0 && (kept > high || self.to_low_water && kept > low);
-        let most = head.saturating_sub(floor(policy));
-        let capacity = if fires { self.freeing(kept - low, most) } else { 0 };
-        let target = retention.max(capacity);
-        if target <= self.oldest() {
-            return None;
-        }
+        let last = head.saturating_sub(1);
+        let (capacity, too_few) = if fires { self.freeing(kept - low, last) } else { (0, false) };
         let reason = if capacity > retention { PruneReason::Capacity } else { PruneReason::Retention };
+        let target = retention.max(capacity);
+        Some(Wanted(reason, target, aged > target || too_few && target <= last.max(self.oldest())))
+    }
+
+    /// What is due at `now`.
+    pub fn due(&self, now: u64) -> Option<Due> {
+        let Wanted(reason, target, _) = self.wanted(now).filter(|Wanted(_, target, _)| *target > self.oldest())?;
         let before = self.guard().map_or(target, |(guard, _)| guard.min(target));
         Some(Due { reason, target, before })
+    }
+
+    /// The block from which on the floor keeps what age or capacity would take.
+    pub fn floor_block(&self, now: u64) -> Option<u64> {
+        let Wanted(_, target, holds) = self.wanted(now)?;
+        holds.then_some(target.max(self.oldest()))
     }
 
     /// One run with this many ops: the first block always, the others as long as they fit.
@@ -247,13 +255,14 @@ impl Model {
         })
     }
 
-    /// Who holds back what is due.
+    /// Who holds back what is due; the floor, where nobody else does and it keeps blocks.
     pub fn held_by(&self, now: u64) -> Option<HeldBy> {
-        let due = self.due(now)?;
+        let floor = self.floor_block(now).map(|_| HeldBy::Floor);
+        let Some(due) = self.due(now) else { return floor };
         if !self.enabled {
             return Some(HeldBy::Disabled);
         }
-        self.guard().filter(|_| due.before < due.target).map(|(_, held_by)| held_by)
+        self.guard().filter(|_| due.before < due.target).map(|(_, held_by)| held_by).or(floor)
     }
 
     /// Ticks of the daemon until nothing is left of what may go.

@@ -36,7 +36,9 @@ pub fn advice(code: ProblemCode) -> (Severity, &'static str) {
             "See to who holds pruning back: an exporter, cycles, or the daemon that is switched off; or raise target_bytes \
              (set_prune_policy).",
         ),
-        Code::FloorHolds => (Warning, "Raise target_bytes or lower min_kept_blocks (set_prune_policy)."),
+        Code::FloorHolds => {
+            (Warning, "Raise target_bytes to the one that the message names, or above (set_prune_policy).")
+        }
         Code::CyclesLow => (Critical, "Top the canister up, above min_liquid_cycles."),
         Code::TimersStopped => {
             (Critical, "Top the canister up; then call any update with a role, which starts the timers again.")

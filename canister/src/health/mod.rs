@@ -76,10 +76,7 @@ impl State {
             let message = format!("emergency water is reached, appends are refused; held by {}", holder(&held_by));
             found.push(finding(ProblemCode::CapacityExhausted, message));
         }
-        if self.pruner.floor_holds(&self.chain, &self.blobs) {
-            let message = "kept bytes are above high water, and min_kept_blocks leave nothing to prune";
-            found.push(finding(ProblemCode::FloorHolds, message));
-        }
+        found.extend(self.pruner.too_small(&self.chain, &self.blobs));
         self.cycles(&mut found);
         found.extend(self.cap());
         found.extend(self.external());

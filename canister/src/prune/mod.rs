@@ -39,6 +39,7 @@ use crate::memory::{Region, cell};
 use crate::{cycles, logs, runtime};
 use coppice_interface::{HeldBy, ProblemCode, PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::rc::Rc;
 
 const MAGIC: [u8; 4] = *b"CPPR";
@@ -193,6 +194,17 @@ impl Pruner {
         due(self.policy()?, chain, blobs, guard, self.stored.to_low_water)
     }
 
+    /// The blocks that are due and that the daemon may prune: none while pruning is switched off.
+    fn wanted(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> Option<Due> {
+        self.due(chain, blobs, constraints.guard().as_ref()).filter(|_| self.stored.enabled)
+    }
+
+    /// The policy of sweeps: the default one where none is set. A reset leaves stale entries whether blocks are pruned or not, so sweeps ask
+    /// neither for a policy nor for the switch.
+    fn sweep_policy(&self) -> Cow<'_, PrunePolicy> {
+        self.policy().map_or_else(|| Cow::Owned(PrunePolicy::default()), Cow::Borrowed)
+    }
+
     /// Notes a producer's call to the chain, at `now` in nanoseconds: a sweep waits until there is none for a while.
     pub fn note_call(&mut self, now: u64) {
         self.last_call = now;
@@ -318,7 +330,8 @@ impl Pruner {
         (run, swept)
     }
 
-    /// One firing of the timer, for at most so many blocks and slices, and when the next is wanted. Does next to nothing where nothing is due.
+    /// One firing of the timer, for at most so many blocks and slices, and when the next is wanted. Sweeps go on where pruning is switched off.
+    /// Does next to nothing where nothing is due.
     pub fn tick(
         &mut self,
         chain: &mut ChainStore,
@@ -330,12 +343,11 @@ impl Pruner {
         self.rates.note(chain.state(), now);
         let low_on_cycles = constraints.low_on_cycles();
         self.paused &= low_on_cycles;
-        let Some(policy) = self.policy().filter(|_| self.stored.enabled).cloned() else {
-            self.behind_since = None;
-            return Next::Whenever;
-        };
-        let due = self.due(chain, blobs, constraints.guard().as_ref());
-        self.note_held(due.as_ref(), now);
+        let policy = self.sweep_policy().into_owned();
+        let due = self.wanted(chain, blobs, constraints);
+        if self.stored.enabled {
+            self.note_held(due.as_ref(), now);
+        }
         let due = due.filter(|due| is_possible(due, chain));
         let need = sweeper::need(chain, &policy);
         let sweep = self.sweep_now(need, &policy);
@@ -363,7 +375,7 @@ impl Pruner {
             None => Swept::default(),
         });
         self.rates.note(chain.state(), now);
-        let due = self.due(chain, blobs, constraints.guard().as_ref()).filter(|due| is_possible(due, chain));
+        let due = self.wanted(chain, blobs, constraints).filter(|due| is_possible(due, chain));
         let sweep = self.sweep_now(sweeper::need(chain, &policy), &policy);
         if due.is_none() && sweep.is_none() {
             self.behind_since = None;
@@ -396,7 +408,8 @@ impl Pruner {
         let waits = sweeper::need(chain, policy) == Need::Pause;
         let pause = waits.then(|| self.last_call.saturating_add(policy.pause_after_secs * NS));
         let now = runtime::time_ns();
-        let age = policy::next_age(policy, chain).map(|secs| secs.saturating_mul(NS)).filter(|&at| at > now);
+        let age = policy::next_age(policy, chain).filter(|_| self.stored.enabled);
+        let age = age.map(|secs| secs.saturating_mul(NS)).filter(|&at| at > now);
         // Blocks that become due one after the other share a firing.
         let age = age.map(|at| at.max(now.saturating_add(policy.timer_interval_secs * NS)));
         pause.into_iter().chain(age).min().map_or(Next::Whenever, Next::At)

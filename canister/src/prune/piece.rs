@@ -104,13 +104,13 @@ impl Pruner {
 
     /// What the daemon would prune or sweep next.
     pub fn next_piece(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> Option<Piece> {
-        let policy = self.policy().filter(|_| self.stored.enabled)?;
-        let sweep = self.sweep_now(sweeper::need(chain, policy), policy);
+        let policy = self.sweep_policy();
+        let sweep = self.sweep_now(sweeper::need(chain, &policy), &policy);
         let slice = || sweeper::next(chain).map(|(table, bucket)| Piece::Slice(table, bucket));
         if sweep == Some(sweeper::Need::First) {
             return slice();
         }
-        let due = self.due(chain, blobs, constraints.guard().as_ref()).filter(|due| is_possible(due, chain));
+        let due = self.wanted(chain, blobs, constraints).filter(|due| is_possible(due, chain));
         due.map(|_| Piece::Block(chain.state().oldest)).or_else(|| sweep.and_then(|_| slice()))
     }
 }

@@ -7,6 +7,8 @@ use crate::runtime;
 use coppice_interface::{HeldBy, PruneError, PrunePolicy, PrunePolicyArg, PruneReason};
 
 const BPS: u64 = 10_000;
+/// Blocks behind the head that capacity leaves: the one before it, so that a reorg of one block has a way back.
+pub const CAPACITY_FLOOR: u64 = 1;
 const DAY: u64 = 86_400;
 /// Most ops of a prune message: each dropped index entry may dirty a page of 4 KiB, now and then two, and a message is to
 /// dirty less than 75 MiB (`docs/design.md` 4).
@@ -32,7 +34,7 @@ pub trait Policy: Sized {
     /// # Errors
     /// [`PruneError::Invalid`] with the field and a sentence.
     fn changed(&self, change: &PrunePolicyArg, class: Class) -> Result<Self, PruneError>;
-    /// Blocks behind the head that no trigger but a smaller count takes.
+    /// Blocks behind the head that age leaves; a smaller count takes its place.
     fn floor(&self) -> u64;
     /// Kept bytes above which the capacity trigger fires; 0 without one.
     fn high_water(&self) -> u64;
@@ -40,6 +42,8 @@ pub trait Policy: Sized {
     fn low_water(&self) -> u64;
     /// Kept bytes at which appends are refused; 0 without a capacity trigger.
     fn emergency(&self) -> u64;
+    /// The least `target_bytes`, in whole MiB, whose high water is not below so many kept bytes.
+    fn target_for(&self, kept: u64) -> u64;
 }
 
 impl Policy for PrunePolicy {
@@ -84,6 +88,12 @@ impl Policy for PrunePolicy {
 
     fn emergency(&self) -> u64 {
         share(self.target_bytes, 2 * u64::from(self.emergency_ratio_bps))
+    }
+
+    fn target_for(&self, kept: u64) -> u64 {
+        let high = u128::from(2 * BPS - u64::from(self.headroom_ratio_bps));
+        let target = (u128::from(kept) * u128::from(2 * BPS)).div_ceil(high).next_multiple_of(1 << 20);
+        u64::try_from(target).unwrap_or(u64::MAX)
     }
 }
 
@@ -139,7 +149,32 @@ pub struct Due {
     pub held_by: Option<HeldBy>,
 }
 
-/// What is due now. `to_low_water`: the capacity trigger has fired and low water was not reached yet.
+/// The triggers' aim.
+struct Wanted {
+    reason: PruneReason,
+    /// Blocks below this number are to go.
+    target: u64,
+    /// A trigger would take more, and the floor keeps it.
+    floor_holds: bool,
+}
+
+/// The triggers' aim now, whatever was exported. `to_low_water`: the capacity trigger has fired and low water was not reached yet.
+fn wanted(policy: &PrunePolicy, chain: &ChainStore, blobs: &BlobStore, to_low_water: bool) -> Option<Wanted> {
+    let head = chain.state().coming_head()?;
+    let aged = aged_below(policy, chain, head);
+    let retention = retained_from(policy, head, aged);
+    let kept = chain.capacity_bytes(blobs);
+    let fires = policy.target_bytes > 0 && (kept > policy.high_water() || to_low_water && kept > policy.low_water());
+    let too_much = if fires { kept - policy.low_water() } else { 0 };
+    let last = head.saturating_sub(CAPACITY_FLOOR);
+    let (capacity, too_few) = if fires { before_freeing(chain, last, too_much) } else { (0, false) };
+    let target = retention.max(capacity);
+    let reason = if capacity > retention { PruneReason::Capacity } else { PruneReason::Retention };
+    let floor_holds = aged > target || too_few && target <= last.max(chain.state().oldest);
+    Some(Wanted { reason, target, floor_holds })
+}
+
+/// The blocks that are due now.
 pub fn due(
     policy: &PrunePolicy,
     chain: &ChainStore,
@@ -147,38 +182,43 @@ pub fn due(
     guard: Option<&Guard>,
     to_low_water: bool,
 ) -> Option<Due> {
-    let state = chain.state();
-    let head = state.coming_head()?;
-    let floor = head.saturating_sub(policy.floor());
-    let retention = retain_min_block(policy, chain).min(head);
-    let kept = chain.capacity_bytes(blobs);
-    let fires = policy.target_bytes > 0 && (kept > policy.high_water() || to_low_water && kept > policy.low_water());
-    let capacity = if fires { before_freeing(chain, floor, kept - policy.low_water()) } else { 0 };
-    let target = retention.max(capacity);
-    if target <= state.oldest {
+    let Wanted { reason, target, .. } = wanted(policy, chain, blobs, to_low_water)?;
+    if target <= chain.state().oldest {
         return None;
     }
-    let reason = if capacity > retention { PruneReason::Capacity } else { PruneReason::Retention };
     let Some(guard) = guard.filter(|guard| guard.before < target) else {
         return Some(Due { reason, target, before: target, held_by: None });
     };
     Some(Due { reason, target, before: guard.before, held_by: Some(guard.held_by.clone()) })
 }
 
+/// The block from which on the floor keeps what age or capacity would take; none where it keeps nothing of that.
+pub fn floor_block(policy: &PrunePolicy, chain: &ChainStore, blobs: &BlobStore, to_low_water: bool) -> Option<u64> {
+    let wanted = wanted(policy, chain, blobs, to_low_water).filter(|wanted| wanted.floor_holds)?;
+    Some(wanted.target.max(chain.state().oldest))
+}
+
 /// `retain_min_block`: blocks below it are no longer retained. 0 where neither age nor count retains.
 pub fn retain_min_block(policy: &PrunePolicy, chain: &ChainStore) -> u64 {
     let Some(head) = chain.state().coming_head() else { return 0 };
-    let now_secs = runtime::time_secs();
+    retained_from(policy, head, aged_below(policy, chain, head))
+}
+
+/// The number below which age and count no longer retain blocks, where those below `aged` are old enough.
+fn retained_from(policy: &PrunePolicy, head: u64, aged: u64) -> u64 {
     let by_count = match policy.retain_blocks {
         0 => 0,
         blocks => head.saturating_sub(blocks),
     };
-    let by_age = match policy.retain_days {
+    by_count.max(aged.min(head.saturating_sub(policy.floor())))
+}
+
+/// The number below which blocks are older than age retains, the head never among them; 0 where age does not retain.
+fn aged_below(policy: &PrunePolicy, chain: &ChainStore, head: u64) -> u64 {
+    match policy.retain_days {
         0 => 0,
-        days => block_at(chain, head, now_secs.saturating_sub(days.saturating_mul(DAY)))
-            .min(head.saturating_sub(policy.floor())),
-    };
-    by_count.max(by_age)
+        days => block_at(chain, head, runtime::time_secs().saturating_sub(days.saturating_mul(DAY))).min(head),
+    }
 }
 
 /// When age next makes a block prunable, in Unix seconds: the oldest one, unless the floor keeps it.
@@ -209,11 +249,15 @@ fn block_at(chain: &ChainStore, head: u64, secs: u64) -> u64 {
     first_where(chain, head, |record| record.monotonic >= secs)
 }
 
-/// The lowest bound that gives back at least `bytes`, or `last` where no bound up to there does.
-fn before_freeing(chain: &ChainStore, last: u64, bytes: u64) -> u64 {
-    let bound = first_where(chain, last, |record| chain.freed_below(record) >= bytes);
+/// The lowest bound that gives back at least `bytes`; or `last`, and that it gives back less, where no bound up to there does.
+fn before_freeing(chain: &ChainStore, last: u64, bytes: u64) -> (u64, bool) {
+    let frees_enough = |record: &BlockMeta| chain.freed_below(record) >= bytes;
+    let bound = first_where(chain, last, frees_enough);
     // A damaged record does not say where its block starts, so that what lies before it stays until a later one goes.
-    (bound..last).find(|&number| chain.meta(number).is_some()).unwrap_or(last)
+    match (bound..last).find(|&number| chain.meta(number).is_some()) {
+        Some(bound) => (bound, false),
+        None => (last, chain.meta(last).is_none_or(|record| !frees_enough(&record))),
+    }
 }
 
 #[cfg(test)]
@@ -237,6 +281,19 @@ mod tests {
         assert_eq!((policy.low_water(), policy.high_water(), policy.emergency()), (800_000, 900_000, 950_000));
         let policy = PrunePolicy { target_bytes: u64::MAX, ..PrunePolicy::default() };
         assert!(policy.low_water() < policy.high_water() && policy.high_water() < policy.emergency());
+    }
+
+    #[test]
+    fn the_target_for_what_is_kept_is_the_least_of_whole_mib() {
+        for headroom_ratio_bps in [0, 1, 2_000, 10_000] {
+            let policy = |target_bytes| PrunePolicy { target_bytes, headroom_ratio_bps, ..PrunePolicy::default() };
+            for kept in [1, (1 << 20) - 1, 1 << 20, 943_718, 943_719, 123_456_789_012, 1 << 60] {
+                let target = policy(0).target_for(kept);
+                assert!(target % (1 << 20) == 0 && policy(target).high_water() >= kept, "{kept}");
+                assert!(policy(target - (1 << 20)).high_water() < kept, "{kept}");
+            }
+            assert_eq!(policy(0).target_for(u64::MAX), u64::MAX);
+        }
     }
 
     #[test]

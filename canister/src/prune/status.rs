@@ -1,6 +1,6 @@
 //! What is said of pruning, and who holds it back.
 
-use super::policy::{Due, retain_min_block};
+use super::policy::{self, CAPACITY_FLOOR, Due, retain_min_block};
 use super::{Constraints, Pruner, is_possible, sweeper};
 use crate::blob::{BlobStore, Owner};
 use crate::chain::{ChainStore, IndexTable};
@@ -15,34 +15,47 @@ use coppice_interface::{
 /// Seconds for which ticks may end with work left before `health` calls it a problem.
 const PATIENCE_SECS: u64 = 600;
 
+/// Whether there is a block that capacity could take.
+fn can_free(chain: &ChainStore) -> bool {
+    let state = chain.state();
+    state.coming_head().is_some_and(|head| state.oldest < head.saturating_sub(CAPACITY_FLOOR))
+}
+
 impl Pruner {
     fn index_debt(&self, chain: &ChainStore, table: IndexTable) -> IndexDebt {
-        sweeper::status(chain, self.policy().unwrap_or(&PrunePolicy::default()), table)
+        sweeper::status(chain, &self.sweep_policy(), table)
     }
 
-    /// Whether kept bytes have reached emergency water.
+    /// Whether kept bytes have reached emergency water, and pruning could free some of them.
     ///
-    /// What an upload reserves is not the chain's yet, and a block that alone is over the mark can only be pruned once
-    /// `min_kept_blocks` stand behind it: where pruning could free nothing, refusing appends would be for ever.
+    /// The blocks that capacity leaves are never freed, so refusing appends because of those alone would be for ever. An upload's reservation
+    /// is not the chain's yet.
     pub fn at_emergency(&self, chain: &ChainStore, blobs: &BlobStore) -> bool {
-        self.above_emergency(chain, blobs) && self.can_free(chain)
-    }
-
-    fn above_emergency(&self, chain: &ChainStore, blobs: &BlobStore) -> bool {
         let emergency = self.policy().map_or(0, PrunePolicy::emergency);
-        emergency > 0 && chain.capacity_bytes(blobs) >= emergency
+        emergency > 0 && chain.capacity_bytes(blobs) >= emergency && can_free(chain)
     }
 
-    /// Whether there is a block that pruning could take and leave the floor.
-    fn can_free(&self, chain: &ChainStore) -> bool {
-        let (floor, state) = (self.policy().map_or(0, PrunePolicy::floor), chain.state());
-        state.coming_head().is_some_and(|head| state.oldest < head.saturating_sub(floor))
+    /// The head and the block before it are all that is kept, and above high water: appends go on, and the target is too small.
+    pub fn too_small(&self, chain: &ChainStore, blobs: &BlobStore) -> Option<Finding> {
+        let (policy, kept) = (self.policy()?, chain.capacity_bytes(blobs));
+        if policy.target_bytes == 0 || kept <= policy.high_water() || can_free(chain) {
+            return None;
+        }
+        let (water, mark) = match policy.emergency() {
+            emergency if kept >= emergency => ("emergency", emergency),
+            _ => ("high", policy.high_water()),
+        };
+        let message = format!(
+            "the head and the block before it, which capacity leaves, take {kept} bytes, and {water} water is at {mark}: appends go on; \
+             blocks of this size need a target_bytes of {} at least",
+            policy.target_for(kept)
+        );
+        Some(finding(ProblemCode::FloorHolds, message))
     }
 
-    /// Whether kept bytes are above high water, and nothing of them may go as all of it is among the newest blocks.
-    pub fn floor_holds(&self, chain: &ChainStore, blobs: &BlobStore) -> bool {
-        let high = self.policy().map_or(0, PrunePolicy::high_water);
-        high > 0 && chain.capacity_bytes(blobs) > high && !self.can_free(chain)
+    /// The block from which on the floor keeps what age or capacity would take, by the policy in force.
+    fn floor_block(&self, chain: &ChainStore, blobs: &BlobStore) -> Option<u64> {
+        policy::floor_block(self.policy()?, chain, blobs, self.stored.to_low_water)
     }
 
     /// Who makes appends be refused: kept bytes have reached emergency water.
@@ -117,7 +130,7 @@ impl Pruner {
     pub fn behind(&self, status: &PruneStatus) -> Option<Finding> {
         let (backlog, now) = (&status.backlog, runtime::time_secs());
         let behind = backlog.behind_since.map_or(0, |since| now.saturating_sub(since));
-        if behind <= PATIENCE_SECS.max(2 * self.policy()?.timer_interval_secs) {
+        if behind <= PATIENCE_SECS.max(2 * self.interval_secs()) {
             return None;
         }
         let left = match backlog.empty_in_secs {
@@ -220,6 +233,7 @@ impl Pruner {
     pub fn status(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> PruneStatus {
         let state = chain.state();
         let due = self.due(chain, blobs, constraints.guard().as_ref());
+        let floor_block = self.floor_block(chain, blobs);
         let oldest = state.started.then_some(state.oldest);
         PruneStatus {
             enabled: self.stored.enabled,
@@ -227,13 +241,17 @@ impl Pruner {
             need_prune: due.is_some(),
             reason: due.as_ref().map(|due| due.reason),
             target: due.as_ref().map_or(state.oldest, |due| due.target),
-            held_by: due.as_ref().and_then(|due| self.held_by(Some(due), constraints)),
+            held_by: due
+                .as_ref()
+                .and_then(|due| self.held_by(Some(due), constraints))
+                .or(floor_block.map(|_| HeldBy::Floor)),
             retain_min_block: self.policy().map_or(0, |policy| retain_min_block(policy, chain)),
+            floor_block,
             exported_before_block: constraints.exported.as_ref().map(|guard| guard.before.max(state.oldest)),
             pruned_before_block: state.oldest,
             prune_cursor: oldest.filter(|_| due.as_ref().is_some_and(|due| is_possible(due, chain))),
             backlog: self.backlog(chain, due.as_ref()),
-            sweep: sweeper::phase(chain, self.policy().unwrap_or(&PrunePolicy::default())),
+            sweep: sweeper::phase(chain, &self.sweep_policy()),
             transaction_index: self.index_debt(chain, IndexTable::Ids),
             key_index: self.index_debt(chain, IndexTable::Keys),
             running: self.stored.running,

@@ -719,37 +719,66 @@ fn what_an_exporter_holds_too_long_is_a_problem() {
 }
 
 #[test]
-fn capacity_and_age_leave_a_floor_and_a_smaller_count_wins() {
-    let target = 40 * u64::from(CLASS);
-    let arg = PrunePolicyArg { target_bytes: Some(target), min_kept_blocks: Some(10), ..PrunePolicyArg::default() };
-    let mut world = world(arg.clone());
-    // Fewer blocks than the floor, and more bytes than the target: nothing may go, and appends go on.
-    world.append(9, 6 * CLASS as usize, 1);
-    assert_eq!((world.due(), world.exhausted()), (None, None));
-    assert!(world.pruner.floor_holds(&world.chain, &world.blobs));
-    world.append(3, 6 * CLASS as usize, 1);
-    assert_eq!(world.due(), Some((PruneReason::Capacity, 1)), "the head, and ten blocks behind it");
-    world.come_round();
-    assert_eq!(world.oldest(), 1);
-    world.chain.remove_head(&mut world.blobs).unwrap();
-    assert_eq!(world.chain.check_rollback(1, 120), Ok(()), "a reorg has a way back");
-    // Age.
-    world.pruner.set_policy(PrunePolicy { retain_days: 1, min_kept_blocks: 4, ..PrunePolicy::default() });
+fn age_leaves_a_floor_and_a_smaller_count_wins() {
+    let floor = |world: &World| (world.status().held_by, world.status().floor_block);
+    let holds = |block| (Some(HeldBy::Floor), Some(block));
+    let mut world = world(PrunePolicyArg { retain_days: Some(1), min_kept_blocks: Some(4), ..policy() });
+    world.append(11, 100, 1);
+    assert_eq!((world.due(), floor(&world)), (None, (None, None)));
     world.wait(10 * DAY);
     assert_eq!((world.due(), world.status().retain_min_block), (Some((PruneReason::Retention, 6)), 6));
-    // A count that is smaller than the floor says what is kept.
-    world.pruner.set_policy(PrunePolicy {
+    assert_eq!(floor(&world), holds(6));
+    world.hold_at(5);
+    assert_eq!(floor(&world), (Some(HeldBy::Exporter("slow".into())), Some(6)));
+    world.constraints.guard = None;
+    let aged = |retain_blocks, min_kept_blocks| PrunePolicy {
         retain_days: 1,
-        retain_blocks: 2,
-        min_kept_blocks: 4,
+        retain_blocks,
+        min_kept_blocks,
         ..PrunePolicy::default()
-    });
-    assert_eq!(world.due(), Some((PruneReason::Retention, 8)));
+    };
+    // A count that is smaller than the floor says what is kept.
+    world.pruner.set_policy(aged(2, 4));
+    assert_eq!((world.due(), floor(&world)), (Some((PruneReason::Retention, 8)), holds(8)));
     // Zero: the head alone. All: nothing.
-    world.pruner.set_policy(PrunePolicy { retain_days: 1, min_kept_blocks: 0, ..PrunePolicy::default() });
-    assert_eq!(world.due(), Some((PruneReason::Retention, 10)));
-    world.pruner.set_policy(PrunePolicy { retain_days: 1, min_kept_blocks: u64::MAX, ..PrunePolicy::default() });
-    assert_eq!(world.due(), None);
+    world.pruner.set_policy(aged(0, 0));
+    assert_eq!((world.due(), floor(&world)), (Some((PruneReason::Retention, 10)), (None, None)));
+    world.pruner.set_policy(aged(0, u64::MAX));
+    assert_eq!((world.due(), floor(&world)), (None, holds(0)));
+}
+
+#[test]
+fn capacity_leaves_the_head_and_the_block_before_it() {
+    let target = 40 * u64::from(CLASS);
+    let mut world = world(PrunePolicyArg { target_bytes: Some(target), min_kept_blocks: Some(1_000), ..policy() });
+    let large = 30 * CLASS as usize;
+    for blocks in 1..=2 {
+        world.append(1, large, 1);
+        let said = world.pruner.too_small(&world.chain, &world.blobs);
+        assert_eq!((world.due(), world.exhausted(), said.is_some()), (None, None, blocks == 2), "{blocks} blocks");
+    }
+    world.append(1, large, 1);
+    assert_eq!((world.due(), world.exhausted()), (Some((PruneReason::Capacity, 1)), Some(HeldBy::PruneLag)));
+    assert_eq!(world.pruner.too_small(&world.chain, &world.blobs), None);
+    world.come_round();
+    assert_eq!((world.oldest(), world.due(), world.exhausted()), (1, None, None));
+    // The target that is named is the least one with which nothing is due.
+    let needed = world.pruner.policy().unwrap().target_for(world.chain.capacity_bytes(&world.blobs));
+    let message = world.pruner.too_small(&world.chain, &world.blobs).unwrap().message;
+    assert!(message.contains("emergency water") && message.contains(&needed.to_string()), "{message}");
+    for (target_bytes, is_enough) in [(needed, true), (needed - (1 << 20), false)] {
+        world.set_policy(PrunePolicyArg { target_bytes: Some(target_bytes), ..policy() });
+        assert_eq!(world.pruner.too_small(&world.chain, &world.blobs).is_none(), is_enough);
+    }
+    world.chain.remove_head(&mut world.blobs).unwrap();
+    assert_eq!((world.exhausted(), world.oldest()), (None, 1), "a reorg of one block, and the chain goes on");
+    world.append(1, large, 1);
+    // A policy that retains less leaves the head alone.
+    world.set_policy(PrunePolicyArg { target_bytes: Some(target), retain_days: Some(1), ..policy() });
+    world.wait(10 * DAY);
+    world.come_round();
+    assert_eq!(world.oldest(), 2);
+    assert_eq!((world.exhausted(), world.status().floor_block), (None, None));
 }
 
 #[test]

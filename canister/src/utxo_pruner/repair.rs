@@ -56,7 +56,7 @@ impl UtxoPruner {
         let due = (safe_height > heights.processed).then(|| self.make_pending(safe_height, UtxoJobTrigger::Due));
         self.save();
         let unmined_cutoff_height = self.stored.settings.unmined_cutoff(utxo, heights.current);
-        Ok(UtxoHeightsSet { safe_height, unmined_cutoff_height, due })
+        Ok(UtxoHeightsSet { heights: *heights, safe_height, unmined_cutoff_height, due })
     }
 
     /// Ends a job that waits or runs. Its height is neither processed nor pending; what of a record was begun is finished by

@@ -256,9 +256,11 @@ pub struct UtxoSetHeights {
     pub processed: u32,
 }
 
-/// The work that is due at the heights that were set.
+/// The heights that were set, and the work that is due at them.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoHeightsSet {
+    /// The heights that are in force now.
+    pub heights: UtxoSetHeights,
     /// The height up to which records are due.
     pub safe_height: u32,
     /// The height below which unmined transactions are old.

@@ -324,7 +324,7 @@ impl Machine {
             assert_eq!((status.reason, status.target), (Some(due.reason), due.target));
             assert_eq!(status.prune_cursor.is_some(), due.before > model.oldest());
         }
-        assert_eq!(status.held_by, model.held_by(now));
+        assert_eq!((status.held_by.clone(), status.floor_block), (model.held_by(now), model.floor_block(now)));
         let plan = self.coppice.plan();
         assert_eq!(plan.is_ok(), model.policy.is_some());
         if let Ok(plan) = plan {

@@ -3,6 +3,7 @@
 mod access;
 mod append;
 mod audit;
+mod capacity;
 mod client;
 mod clocks;
 mod cycles;

@@ -1,5 +1,6 @@
 //! What an operator sees and sets.
 
+use candid::CandidType;
 use coppice_interface::*;
 use coppice_tests::blocks::plain;
 use coppice_tests::client::Told;
@@ -24,6 +25,49 @@ fn settings_are_checked_changed_and_kept() {
     assert_eq!((changed.upload_expiry_secs, changed.min_liquid_cycles), (7, 5_000_000_000_000));
     coppice.upgrade();
     assert_eq!(coppice.anyone().get_config().told(), changed);
+}
+
+/// Candid drops a field that the receiver does not know, so a misspelt one changes nothing: each answer has what is in force.
+#[test]
+fn a_misspelt_field_changes_nothing_and_the_answer_says_what_is_in_force() {
+    #[derive(CandidType)]
+    struct Misspelt {
+        retain_blcoks: Option<u64>,
+        upload_expiry_sec: Option<u64>,
+        job_time_out: Option<u64>,
+        current: u32,
+        persited: Option<u32>,
+        processed: u32,
+    }
+    let misspelt = || Misspelt {
+        retain_blcoks: Some(1),
+        upload_expiry_sec: Some(1),
+        job_time_out: Some(1),
+        current: 5,
+        persited: Some(4),
+        processed: 3,
+    };
+    let coppice = Coppice::new();
+    coppice.append_plain(0..3, 10);
+    let policy = coppice.set_policy(PrunePolicyArg { retain_blocks: Some(9), ..PrunePolicyArg::default() }).unwrap();
+    let config: Config = coppice.anyone().get_config().told();
+    let settings: UtxoPrunerSettings = coppice.anyone().get_pruner_settings().told();
+    let by = Who::Controller;
+    let set: Result<PrunePolicyChange, PruneError> = coppice.call(by, "set_prune_policy", (misspelt(),)).unwrap();
+    assert_eq!(set, Ok(PrunePolicyChange { old: Some(policy.clone()), new: policy.clone() }));
+    let plan: Result<PrunePlan, PruneError> = coppice.call(by, "plan_prune", (Some(misspelt()),)).unwrap();
+    assert_eq!(plan.unwrap().policy, policy);
+    let set: Result<Config, ConfigError> = coppice.call(by, "set_config", (misspelt(),)).unwrap();
+    assert_eq!(set, Ok(config));
+    let set: Result<UtxoPrunerSettings, UtxoPrunerError> =
+        coppice.call(by, "set_pruner_settings", (misspelt(),)).unwrap();
+    assert_eq!(set, Ok(settings));
+    let set: Result<UtxoHeightsSet, UtxoPrunerError> = coppice.call(by, "set_heights", (misspelt(),)).unwrap();
+    assert_eq!(set.unwrap().heights, UtxoSetHeights { current: 5, persisted: None, processed: 3 });
+    // A plan of a change has the policy that the change would make.
+    let would = PrunePolicyArg { retain_days: Some(3), ..PrunePolicyArg::default() };
+    assert_eq!(coppice.plan_with(Some(would)).unwrap().policy, PrunePolicy { retain_days: 3, ..policy.clone() });
+    assert_eq!(coppice.plan().unwrap().policy, policy);
 }
 
 #[test]

@@ -282,3 +282,34 @@ fn many_resets_in_a_row_leave_nothing_behind() {
         (0, 1)
     );
 }
+
+/// Stale entries of a reset are swept without a policy, and while pruning is switched off.
+#[test]
+fn resets_leave_no_index_entries_whether_blocks_are_pruned_or_not() {
+    let coppice = Coppice::new();
+    let status = || coppice.prune_status();
+    for (round, with_policy) in [(0, false), (1, false), (2, true)] {
+        if with_policy {
+            let off = PrunePolicyArg { retain_blocks: Some(1_000), ..PrunePolicyArg::default() };
+            coppice.set_policy(off).unwrap();
+            coppice.operator().set_pruning_enabled(false).told().unwrap();
+        }
+        for number in 0..2 {
+            let ids: Vec<_> = (0..8_000).map(|of| id(round << 40 | number << 20 | of)).collect();
+            let keys: Vec<_> =
+                (0..3_000).map(|of: u32| (of, [&of.to_le_bytes()[..], &number.to_le_bytes()].concat())).collect();
+            let keys: Vec<_> = keys.iter().map(|(transaction, key)| (*transaction, key.as_slice())).collect();
+            coppice.append(&with_keys(block(number, &ids, 10), &keys)).unwrap();
+        }
+        assert_eq!((status().transaction_index.entries, status().key_index.entries), (16_000, 6_000));
+        reset(&coppice, 1);
+        (0..3).for_each(|_| coppice.pass(60));
+        let after = status();
+        assert_eq!((after.transaction_index.entries, after.key_index.entries), (0, 0), "{after:?}");
+        assert_eq!((after.sweep, after.enabled), (SweepPhase::Idle, false));
+        // Nothing is left to do, so no timer fires but the net.
+        (0..4).for_each(|_| coppice.pass(60));
+        assert_eq!(status().ticks, after.ticks);
+    }
+    assert_eq!(status().transaction_index.dropped, 3 * 16_000);
+}

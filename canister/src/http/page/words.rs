@@ -95,7 +95,9 @@ pub fn policy(policy: Option<&PrunePolicy>, enabled: bool) -> Vec<String> {
             bytes(policy.emergency())
         ));
     }
-    said.push(format!("Whatever bytes and age say, {} stay behind the head.", blocks(policy.floor())));
+    if policy.retain_days > 0 {
+        said.push(format!("Whatever age says, {} stay behind the head.", blocks(policy.floor())));
+    }
     said.push(format!(
         "The daemon sees to what is due within {}, with at most {} ops and {} instructions a tick.",
         duration(policy.timer_interval_secs),
@@ -120,14 +122,15 @@ fn stop(reason: StopReason) -> &'static str {
 /// What the next run would do, a sentence each.
 pub fn plan(plan: Option<&PrunePlan>) -> Vec<String> {
     let Some(plan) = plan else { return vec!["Without a policy there is no plan.".into()] };
-    let Some(reason) = plan.reason else { return vec!["Nothing is due.".into()] };
+    let floor = plan.floor_block.map(|block| format!("The floor keeps the blocks from {} on.", count(block)));
+    let Some(reason) = plan.reason else { return ["Nothing is due.".into()].into_iter().chain(floor).collect() };
     let why = match reason {
         PruneReason::Retention => "Age or count has made blocks due",
         PruneReason::Capacity => "Kept bytes are above their mark",
     };
     let mut said = vec![format!("{why}: those below block {} are to go.", count(plan.target))];
     match &plan.held_by {
-        None => {}
+        None | Some(HeldBy::Floor) => {}
         Some(held_by) if is_of_exporters(held_by) => {
             said.push(format!(
                 "Only those below block {} may: the others are held by {}.",
@@ -137,6 +140,7 @@ pub fn plan(plan: Option<&PrunePlan>) -> Vec<String> {
         }
         Some(held_by) => said.push(format!("None goes, because of {}.", holder(held_by))),
     }
+    said.extend(floor);
     said.push(format!(
         "The next tick would prune {} with {} of payload, and free {}.",
         blocks(plan.blocks),
@@ -181,7 +185,7 @@ mod tests {
             "Above 921.6 MiB",
             "819.2 MiB are left",
             "972.8 MiB",
-            "128 blocks stay",
+            "16 blocks stay",
         ] {
             assert!(said.contains(part), "{part}: {said}");
         }

@@ -196,7 +196,7 @@ fn an_exporter_that_holds_pruning_is_named_with_the_time_to_emergency() {
 }
 
 #[test]
-fn emergency_water_and_a_floor_that_holds() {
+fn emergency_water_says_who_holds_pruning_back() {
     let coppice = Coppice::new();
     let target_bytes = Some(20 * u64::from(LOG_CLASS));
     coppice.set_policy(policy(PrunePolicyArg { target_bytes, ..Default::default() })).unwrap();
@@ -216,16 +216,6 @@ fn emergency_water_and_a_floor_that_holds() {
     enable(&coppice, true);
     coppice.pass(60);
     cleared(&coppice, ProblemCode::CapacityExhausted);
-    // The floor is more than there is.
-    coppice.set_policy(PrunePolicyArg { min_kept_blocks: Some(1_000), ..Default::default() }).unwrap();
-    for next in 0..20 {
-        coppice.append(&plain(number + next, 3, 50_000)).unwrap();
-    }
-    coppice.pass(60);
-    raised(&coppice, ProblemCode::FloorHolds, Severity::Warning, "min_kept_blocks");
-    coppice.set_policy(PrunePolicyArg { min_kept_blocks: Some(1), ..Default::default() }).unwrap();
-    coppice.pass(60);
-    cleared(&coppice, ProblemCode::FloorHolds);
 }
 
 #[test]

@@ -94,10 +94,8 @@ impl State {
         }
     }
 
-    pub fn set_heights(
-        &mut self,
-        UtxoSetHeights { current, persisted, processed }: UtxoSetHeights,
-    ) -> Result<UtxoHeightsSet, UtxoPrunerError> {
+    pub fn set_heights(&mut self, heights: UtxoSetHeights) -> Result<UtxoHeightsSet, UtxoPrunerError> {
+        let UtxoSetHeights { current, persisted, processed } = heights;
         let most = u32::MAX / 2;
         if current > most
             || processed > current
@@ -116,7 +114,7 @@ impl State {
         self.processed = processed;
         let safe_height = self.settings.safe_height(current, self.heights.persisted);
         let due = (safe_height > processed).then(|| self.make(safe_height, UtxoJobTrigger::Due));
-        Ok(UtxoHeightsSet { safe_height, unmined_cutoff_height: self.settings.cutoff(current), due })
+        Ok(UtxoHeightsSet { heights, safe_height, unmined_cutoff_height: self.settings.cutoff(current), due })
     }
 
     pub fn cancel(&mut self, id: u64) -> Result<UtxoPruneJob, UtxoPrunerError> {
