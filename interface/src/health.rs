@@ -49,6 +49,12 @@ pub enum ProblemCode {
     PrunerTrapped,
     /// `unmined_tx_retention` is not below `block_height_retention`.
     RetentionTooShort,
+    /// Heights are notified that are far below those that were notified before: no record is pruned by them.
+    HeightsAhead,
+    /// A producer may raise heights as it likes: `heights_per_day` is 0.
+    HeightsUnlimited,
+    /// `max_height_jump` is above `block_height_retention`: a producer has deleted at once what retention would keep.
+    HeightJumpWide,
     /// The upload of a block is open: no other block is appended.
     UploadOpen,
     /// No block was appended for `max_head_age_secs`.
@@ -75,7 +81,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// All of them, in their order.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 35] = [
         Self::TimerOverdue,
         Self::PruneBehind,
         Self::PruningOff,
@@ -97,6 +103,9 @@ impl ProblemCode {
         Self::PreservationBlocked,
         Self::PrunerTrapped,
         Self::RetentionTooShort,
+        Self::HeightsAhead,
+        Self::HeightsUnlimited,
+        Self::HeightJumpWide,
         Self::UploadOpen,
         Self::HeadStale,
         Self::DeadBlobDeletions,

@@ -3,6 +3,7 @@
 use crate::access::{operator, utxo_feeder};
 use crate::audit::{field, fields};
 use crate::state::{State, mutate, read};
+use crate::utxo_pruner::NotifiedHeight;
 use crate::{daemon, wire};
 use candid::candid_method;
 use coppice_interface::*;
@@ -24,40 +25,43 @@ pub(super) fn noting<T, E: Debug>(
     mutate(|state| state.noting(method, argument.to_string(), shown, change))
 }
 
-/// Tells the pruner a height. One that only an operator may tell is an operator's change, and noted.
+/// Tells the pruner a height. One that a producer may not tell is an operator's change, and noted.
 fn notifying<T: Debug>(
     method: &str,
-    height: u32,
+    (height, which): (u32, NotifiedHeight),
     notify: impl FnOnce(&mut State, bool) -> Result<T, UtxoPrunerError>,
 ) -> Result<T, UtxoPrunerError> {
     let by_operator = operator().is_ok();
-    match by_operator && read(|state| state.utxo_pruner.is_jump(height)) {
-        true => noting(method, height, |state| notify(state, true)),
-        false => mutate(|state| notify(state, by_operator)),
+    let refused = read(|state| state.utxo_pruner.check_feeder(height, which, state.chain.state().head()));
+    match refused {
+        Err(_) if by_operator => noting(method, height, |state| notify(state, true)),
+        Err(error) => Err(error),
+        Ok(()) => mutate(|state| notify(state, by_operator)),
     }
 }
 
-/// Says that blocks up to this height are persisted, and schedules the pruning of what is due; a feeder's. A height far
-/// above the highest before it is an operator's to say; 0 is refused. The same height again answers what became of it.
+/// Says that blocks up to this height are persisted, and schedules the pruning of what is due; a feeder's, as far as
+/// `max_height_jump` and `heights_per_day` let it raise the height, or an operator's; 0 is refused. The same height again
+/// answers what became of it.
 #[candid_method(update)]
 #[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn notify_block_persisted(height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
     daemon::watch();
-    let answer = notifying("notify_block_persisted", height, |state, by_operator| {
+    let answer = notifying("notify_block_persisted", (height, NotifiedHeight::Persisted), |state, by_operator| {
         state.utxo_pruner.notify_persisted(height, by_operator)
     });
     daemon::arm_records();
     answer
 }
 
-/// Says that a block of this height was validated, and whether its transactions are marked as mined; a feeder's. It
-/// schedules pruning while nothing was ever persisted. A height far above the highest before it is an operator's to say; 0
-/// is refused. The same height again answers what became of it.
+/// Says that a block of this height was validated, and whether its transactions are marked as mined; a producer's, as far
+/// as `max_height_jump` and `heights_per_day` let it raise the height, or an operator's; 0 is refused. It schedules pruning
+/// while nothing was ever persisted. The same height again answers what became of it.
 #[candid_method(update)]
 #[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::args", encode_with = "wire::answer")]
 fn notify_block(height: u32, mined_set: bool) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
     daemon::watch();
-    let answer = notifying("notify_block", height, |state, by_operator| {
+    let answer = notifying("notify_block", (height, NotifiedHeight::Current), |state, by_operator| {
         state.utxo_pruner.notify_block(height, mined_set, by_operator)
     });
     daemon::arm_records();
@@ -89,8 +93,8 @@ fn prune_utxos(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
 }
 
 /// Sets the heights by which records are pruned, in whichever direction; an operator's. A height of 0 is the one before
-/// any was notified, or pruned. Jobs that wait or run are cancelled, and one is made for what is due, by a repeated
-/// call as well.
+/// any was notified, or pruned. Producers may raise them by `max_height_jump` again. Jobs that wait or run are cancelled,
+/// and one is made for what is due, by a repeated call as well.
 #[candid_method(update)]
 #[update(guard = "operator", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
 fn set_heights(heights: UtxoSetHeights) -> Result<UtxoHeightsSet, UtxoPrunerError> {

@@ -81,6 +81,19 @@ pub fn advice(code: ProblemCode) -> (Severity, &'static str) {
         Code::RetentionTooShort => {
             (Warning, "Set unmined_tx_retention below block_height_retention (set_pruner_settings, set_config).")
         }
+        Code::HeightsAhead => (
+            Warning,
+            "See who notified the higher height: where a key was stolen, revoke_role; then set_heights with where the chain is. A replay of \
+             older blocks needs nothing.",
+        ),
+        Code::HeightsUnlimited => (
+            Notice,
+            "When the replay is done, set heights_per_day to what the chain grows in a day (set_pruner_settings).",
+        ),
+        Code::HeightJumpWide => (
+            Notice,
+            "Set max_height_jump and heights_per_day to the blocks of a day (set_pruner_settings): 144 for Bitcoin.",
+        ),
         Code::UploadOpen => {
             (Notice, "Its producer commits it; an operator's abort_block drops it, and so does its expiry.")
         }

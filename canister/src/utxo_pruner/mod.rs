@@ -12,11 +12,13 @@
 //! Policy (`trigger`), mechanism (`phase` and its three) and budget (`run`) are apart. Jobs, heights and the run's place are in
 //! one cell, written with each message that changes them.
 
+mod bucket;
 mod complete;
 mod delete;
 mod hold;
 mod jobs;
 mod metrics;
+mod notified;
 mod pass;
 mod phase;
 mod preserve;
@@ -41,6 +43,8 @@ use coppice_interface::{
 use coppice_interface::{UtxoPrunerSettingsChange, UtxoSettings};
 pub use hold::create;
 use jobs::Ended;
+use notified::Feeds;
+pub use notified::NotifiedHeight;
 use pass::FullPass;
 use run::{At, Durations, Run};
 use serde::{Deserialize, Serialize};
@@ -88,6 +92,8 @@ struct Stored {
     current: u32,
     persisted: u32,
     processed: u32,
+    /// How far feeders may raise them, and how far below them they notify.
+    feeds: Feeds,
     /// The smallest retention, but 0, that was in force before the one that is; 0: there was none.
     smallest_retention: u32,
     pending: Option<UtxoPruneJob>,
@@ -165,7 +171,9 @@ impl UtxoPruner {
     /// # Errors
     /// `Invalid`.
     pub fn set_settings(&mut self, change: &UtxoPrunerSettingsChange) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
+        let old = self.stored.settings.limits();
         self.stored.settings.apply(change)?;
+        self.stored.feeds.change((old, self.stored.settings.limits()), runtime::time_ns());
         let most = self.stored.settings.max_job_history;
         self.stored.ended.trim(most);
         self.save();

@@ -2,6 +2,7 @@
 
 use super::UtxoPruner;
 use super::trigger::is_height;
+use crate::runtime;
 use crate::utxo_pruner::settings::Settings as _;
 use coppice_interface::{
     MAX_HEIGHT, UtxoHeightsSet, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoPruneJob, UtxoPrunerError,
@@ -51,6 +52,7 @@ impl UtxoPruner {
         self.stored.current = heights.current;
         self.stored.persisted = heights.persisted.unwrap_or(0);
         self.stored.processed = heights.processed;
+        self.stored.feeds.set(runtime::time_ns());
         self.stored.look_again = true;
         let safe_height = self.safe_height(utxo, heights.current);
         let due = (safe_height > heights.processed).then(|| self.make_pending(safe_height, UtxoJobTrigger::Due));

@@ -1,5 +1,6 @@
 //! The pruner's settings, checked.
 
+use super::bucket::Limits;
 use crate::config::within;
 use coppice_interface::{
     ConfigError, MAX_HEIGHT, UtxoPrunerError, UtxoPrunerSettings, UtxoPrunerSettingsChange, UtxoSettings,
@@ -17,6 +18,8 @@ pub trait Settings {
     /// # Errors
     /// `Invalid`.
     fn apply(&mut self, change: &UtxoPrunerSettingsChange) -> Result<(), UtxoPrunerError>;
+    /// What bounds how far a feeder raises a height.
+    fn limits(&self) -> Limits;
     /// Unmined transactions below this height are old when the chain is at `current`; 0: none is.
     fn unmined_cutoff(&self, utxo: &UtxoSettings, current: u32) -> u32;
     /// Blocks after which an unmined transaction is old.
@@ -31,6 +34,10 @@ impl Settings for UtxoPrunerSettings {
         })?;
         *self = new;
         Ok(())
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { size: self.max_height_jump, per_day: self.heights_per_day }
     }
 
     fn unmined_cutoff(&self, utxo: &UtxoSettings, current: u32) -> u32 {
@@ -67,6 +74,8 @@ fn set(settings: &mut UtxoPrunerSettings, change: &UtxoPrunerSettingsChange) -> 
     within("max_instructions_per_tick", max_instructions, instructions, &mut settings.max_instructions_per_tick)?;
     within("max_job_history", change.max_job_history, (1, 1_000), &mut settings.max_job_history)?;
     within("max_height_jump", change.max_height_jump, (1, MAX_HEIGHT), &mut settings.max_height_jump)?;
+    within("heights_per_day", change.heights_per_day, (0, MAX_HEIGHT), &mut settings.heights_per_day)?;
+    settings.heights_are_block_numbers = change.heights_are_block_numbers.unwrap_or(settings.heights_are_block_numbers);
     within("retry_base_secs", change.retry_base_secs, (0, 3_600), &mut settings.retry_base_secs)?;
     if let Some(retention) = change.unmined_tx_retention {
         if let UtxoUnminedRetention::Blocks(blocks) = retention {

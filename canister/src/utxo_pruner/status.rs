@@ -106,6 +106,7 @@ impl UtxoPruner {
                 false => UtxoBlockAssemblyState::NotRunning,
             },
             current_height: stored.current,
+            most_height: self.most_height(),
             last_persisted_height: Some(stored.persisted).filter(|height| *height > 0),
             last_processed_height: stored.processed,
             safe_height: self.safe_height(utxo, stored.current),
@@ -184,6 +185,7 @@ impl UtxoPruner {
                 "parents go before they are preserved: unmined_tx_retention is not below block_height_retention";
             found.push(finding(ProblemCode::RetentionTooShort, message));
         }
+        found.extend(self.problems_of_heights(utxo));
         match deletions.dead_count() {
             0 => {}
             dead => found.push(finding(ProblemCode::DeadBlobDeletions, format!("{dead} blobs outside were given up"))),

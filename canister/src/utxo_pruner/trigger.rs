@@ -1,6 +1,7 @@
 //! Policy: which heights make a job (`pruner-service.md` 2.2, 2.4, 2.7).
 
 use super::UtxoPruner;
+use super::notified::NotifiedHeight;
 use super::run::Heights;
 use crate::runtime;
 use crate::utxo_pruner::settings::Settings as _;
@@ -27,38 +28,12 @@ enum Triggered {
 }
 
 impl UtxoPruner {
-    /// The highest height that a producer may tell.
-    fn highest_told(&self) -> u32 {
-        self.stored.current.saturating_add(self.stored.settings.max_height_jump)
-    }
-
-    /// Whether a height is so far above the one before it that only an operator may tell it.
-    pub fn is_jump(&self, height: u32) -> bool {
-        height > self.highest_told() && self.stored.current > 0
-    }
-
-    /// Takes note of where the chain is. One wrong height would have everything below it pruned: only an operator's may be
-    /// far above the one before it.
-    ///
-    /// # Errors
-    /// `ZeroHeight`, `BadHeight`, `HeightJump`, and nothing has changed.
-    fn note(&mut self, height: u32, by_operator: bool) -> Result<(), UtxoPrunerError> {
-        is_height(height)?;
-        let current = self.stored.current;
-        if self.is_jump(height) && !by_operator {
-            return Err(UtxoPrunerError::HeightJump { current, most: self.highest_told() });
-        }
-        self.stored.current = current.max(height);
-        Ok(())
-    }
-
     /// The primary trigger: blocks up to this height are persisted.
     ///
     /// # Errors
     /// `ZeroHeight`, `BadHeight`, `HeightJump`, and nothing has changed.
     pub fn notify_persisted(&mut self, height: u32, by_operator: bool) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
-        self.note(height, by_operator)?;
-        self.stored.persisted = self.stored.persisted.max(height);
+        self.note(height, NotifiedHeight::Persisted, by_operator)?;
         let answer = self.answer(height, UtxoJobTrigger::BlockPersisted);
         self.save();
         Ok(answer)
@@ -74,7 +49,7 @@ impl UtxoPruner {
         mined_set: bool,
         by_operator: bool,
     ) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
-        self.note(height, by_operator)?;
+        self.note(height, NotifiedHeight::Current, by_operator)?;
         let answer = if self.stored.persisted > 0 {
             self.stored.skipped.persister_active += 1;
             UtxoNotifyOutcome::PersisterActive { last_persisted_height: self.stored.persisted }

@@ -191,7 +191,7 @@ fn of_operating() {
         &[
             UtxoPrunerError::ZeroHeight,
             UtxoPrunerError::BadHeight { most: 0 },
-            UtxoPrunerError::HeightJump { current: 0, most: 0 },
+            UtxoPrunerError::HeightJump { highest: 0, most: 0, accepted_at: None },
             UtxoPrunerError::NotOpen,
             UtxoPrunerError::BlockAssemblyNotRunning,
             UtxoPrunerError::Stopped,

@@ -41,18 +41,22 @@ pub enum UtxoNotifyOutcome {
 pub enum UtxoPrunerError {
     /// The height is 0; heights begin with 1.
     ZeroHeight,
-    /// The height is no block's: 2^31 or more.
+    /// The height is no block's: 2^31 or more; or, with `heights_are_block_numbers`, a producer's is more than
+    /// `max_height_jump` above the chain's head.
     BadHeight {
-        /// The largest height.
+        /// The largest height; 0 where the chain has no block, and heights are block numbers.
         most: u32,
     },
-    /// The height is more than `max_height_jump` above the highest one that was notified. An operator's `set_heights` says
-    /// where the chain is.
+    /// A producer may not raise the height so far: by `max_height_jump` at once, and by `heights_per_day` in a day. An
+    /// operator's `set_heights` says where the chain is.
     HeightJump {
-        /// The highest height that was notified.
-        current: u32,
-        /// The highest height that may be notified now.
+        /// The highest height that was notified, or persisted.
+        highest: u32,
+        /// The highest height that is accepted now.
         most: u32,
+        /// The moment from which on the refused height is accepted, in Unix nanoseconds; none: `max_height_jump` is too
+        /// small for it.
+        accepted_at: Option<u64>,
     },
     /// No job with this number waits or runs.
     NotOpen,
@@ -309,6 +313,8 @@ pub struct UtxoPrunerStatus {
     pub block_assembly: UtxoBlockAssemblyState,
     /// The highest height ever notified.
     pub current_height: u32,
+    /// The highest height that `max_height_jump` and `heights_per_day` let a producer notify now.
+    pub most_height: u32,
     /// The highest block that is persisted; none: the block persister does not run.
     pub last_persisted_height: Option<u32>,
     /// The height up to which records were pruned.

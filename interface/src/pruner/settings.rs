@@ -57,9 +57,15 @@ pub struct UtxoPrunerSettings {
     pub max_instructions_per_tick: u64,
     /// Jobs that ended and are kept, 1 to 1,000.
     pub max_job_history: u32,
-    /// Blocks by which a notified height may be above the highest one before it, 1 to 2^31 - 1. The first height, and an
-    /// operator's, may be any.
+    /// Blocks by which a producer may raise a height at once, 1 to 2^31 - 1; they come back by `heights_per_day`. The first
+    /// height, and an operator's, may be any.
     pub max_height_jump: u32,
+    /// Blocks by which a producer may raise a height in a day for long, 0 to 2^31 - 1; 0: it may raise a height as it
+    /// likes, for a replay.
+    pub heights_per_day: u32,
+    /// Whether heights are the numbers of the chain's blocks: a producer's height that is more than `max_height_jump` above
+    /// the head is refused.
+    pub heights_are_block_numbers: bool,
     /// Seconds that a blob's deletion backs off when it has failed once under a lease, doubling up to 3,600; 0: it does not. 0 to 3,600.
     pub retry_base_secs: u64,
 }
@@ -83,6 +89,8 @@ impl Default for UtxoPrunerSettings {
             max_instructions_per_tick: 1_000_000_000,
             max_job_history: 1_000,
             max_height_jump: 10_000,
+            heights_per_day: 10_000,
+            heights_are_block_numbers: false,
             retry_base_secs: 10,
         }
     }
@@ -125,9 +133,15 @@ pub struct UtxoPrunerSettingsChange {
     pub max_instructions_per_tick: Option<u64>,
     /// Jobs that ended and are kept, 1 to 1,000; none: as it was.
     pub max_job_history: Option<u32>,
-    /// Blocks by which a notified height may be above the highest one before it, 1 to 2^31 - 1. The first height, and an
-    /// operator's, may be any; none: as it was.
+    /// Blocks by which a producer may raise a height at once, 1 to 2^31 - 1; they come back by `heights_per_day`. The first
+    /// height, and an operator's, may be any; none: as it was.
     pub max_height_jump: Option<u32>,
+    /// Blocks by which a producer may raise a height in a day for long, 0 to 2^31 - 1; 0: it may raise a height as it
+    /// likes, for a replay; none: as it was.
+    pub heights_per_day: Option<u32>,
+    /// Whether heights are the numbers of the chain's blocks: a producer's height that is more than `max_height_jump` above
+    /// the head is refused; none: as it was.
+    pub heights_are_block_numbers: Option<bool>,
     /// Seconds that a blob's deletion backs off when it has failed once under a lease, doubling up to 3,600; 0: it does
     /// not. 0 to 3,600; none: as it was.
     pub retry_base_secs: Option<u64>,

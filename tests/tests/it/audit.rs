@@ -193,7 +193,7 @@ fn a_height_that_only_an_operator_may_tell_is_noted() {
     };
     tell(Who::Producer, 100).unwrap();
     tell(Who::Controller, 101).unwrap();
-    assert!(matches!(tell(Who::Producer, 3_000_000), Err(UtxoPrunerError::HeightJump { current: 101, .. })));
+    assert!(matches!(tell(Who::Producer, 3_000_000), Err(UtxoPrunerError::HeightJump { highest: 101, .. })));
     assert_eq!(newest(&coppice).unwrap(), granted);
     tell(Who::Controller, 3_000_000).unwrap();
     let noted = newest(&coppice).unwrap();

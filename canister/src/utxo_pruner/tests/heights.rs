@@ -144,7 +144,7 @@ fn a_height_that_jumps_is_refused_but_for_the_first_and_an_operators() {
     s.w.height = 1_000;
     scheduled(s.pruner.notify_block(1_000_000, true, false).unwrap());
     s.settle();
-    let refused = Err(UtxoPrunerError::HeightJump { current: 1_000_000, most: 1_010_000 });
+    let refused = Err(UtxoPrunerError::HeightJump { highest: 1_000_000, most: 1_010_000, accepted_at: None });
     for height in [1_010_001, NONE - 1] {
         assert_eq!(s.pruner.notify_block(height, true, false), refused);
         assert_eq!(s.pruner.notify_block(height, false, false), refused);

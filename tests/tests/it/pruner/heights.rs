@@ -57,7 +57,7 @@ fn one_wrong_notification_deletes_nothing_and_is_repaired() {
     world.done(10, &txs);
     world.prune(12);
     for wrong in [NONE - 1, 10_013] {
-        let refused = Err(UtxoPrunerError::HeightJump { current: 12, most: 10_012 });
+        let refused = Err(UtxoPrunerError::HeightJump { highest: 12, most: 10_012, accepted_at: None });
         assert_eq!((persisted(&world, wrong), block(&world, wrong)), (refused.clone(), refused));
     }
     assert_eq!((world.status().current_height, world.count(&txs)), (12, 3));
@@ -77,6 +77,119 @@ fn one_wrong_notification_deletes_nothing_and_is_repaired() {
     World::scheduled(block(&world, 20).unwrap());
     world.ticks(3);
     assert_eq!(world.count(&txs), 0);
+}
+
+/// A key that was stolen tells heights in steps, each as large as one may be: the attack that deleted every record that was due.
+#[test]
+fn ninety_steps_of_the_largest_jump_raise_a_height_by_one_jump() {
+    const JUMP: u32 = 10_000;
+    let world = World::new();
+    // Due at 12, at 12 + 1 to 4 jumps, and two retentions above the first jump.
+    let txs: Vec<Tx> = orphans(0..6);
+    for (tx, height) in txs.iter().zip([2, 2 + JUMP, 3 + 2 * JUMP, 3 * JUMP, 4 * JUMP, 23 + JUMP]) {
+        world.done(height, std::slice::from_ref(tx));
+    }
+    world.prune(12);
+    assert_eq!(world.count(&txs), 5);
+    let started = world.coppice.ic.now();
+    let mut height = 12;
+    let mut refused = 0;
+    for call in 0..90_u32 {
+        let answer = if call % 2 == 0 { persisted(&world, height + JUMP) } else { block(&world, height + JUMP) };
+        match answer {
+            Ok(_) => height += JUMP,
+            Err(UtxoPrunerError::HeightJump { highest, most, accepted_at }) => {
+                assert_eq!(highest, height);
+                assert!(most < height + JUMP && accepted_at.is_some_and(|at| at > world.coppice.ic.now()), "{most}");
+                refused += 1;
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+        if call == 45 {
+            world.coppice.upgrade();
+        }
+        world.ticks(1);
+    }
+    assert_eq!((height, refused), (12 + JUMP, 89), "an upgrade fills nothing");
+    // The rest comes back by the day, also for what is persisted.
+    let most = world.status().most_height;
+    let minutes = (world.coppice.ic.now() - started) / 60_000_000_000;
+    assert!((1..=7 * (minutes as u32 + 1)).contains(&(most - height)), "{most} after {minutes} minutes");
+    persisted(&world, most).unwrap();
+    world.ticks(3);
+    assert_eq!(world.there(&txs), [false, false, true, true, true, most < 33 + JUMP], "{most}");
+    // Honest heights make no job for 10,000 blocks, and that is said.
+    assert!(matches!(persisted(&world, 13), Ok(UtxoNotifyOutcome::Processed(_))));
+    let ahead = world.health().problems.into_iter().find(|problem| problem.code == ProblemCode::HeightsAhead).unwrap();
+    let command = "set_heights '(record { current = ";
+    assert_eq!((ahead.severity, ahead.message.contains(command)), (Severity::Warning, true), "{}", ahead.message);
+    set(&world, 13, Some(13), 13).unwrap();
+    assert!(!world.health().problems.iter().any(|problem| problem.code == ProblemCode::HeightsAhead));
+    World::scheduled(persisted(&world, 14).unwrap());
+}
+
+/// What a day gives is given to the nanosecond, and no more; the refusal says when.
+#[test]
+fn a_refused_height_is_accepted_at_the_moment_that_the_refusal_names() {
+    let world = World::new();
+    let day = |blocks: u32| UtxoPrunerSettingsChange {
+        max_height_jump: Some(blocks),
+        heights_per_day: Some(blocks),
+        ..Default::default()
+    };
+    world.set(day(144));
+    block(&world, 1_000).unwrap();
+    block(&world, 1_144).unwrap();
+    let Err(UtxoPrunerError::HeightJump { highest: 1_144, most: 1_144, accepted_at: Some(at) }) = block(&world, 1_146)
+    else {
+        panic!("a height above the bucket is accepted");
+    };
+    let wait = (at - world.coppice.ic.now()) / 1_000_000_000;
+    assert!((1_190..=1_200).contains(&wait), "20 minutes are 2 of 144 heights, not {wait} s");
+    assert!(matches!(block(&world, 1_289), Err(UtxoPrunerError::HeightJump { accepted_at: None, .. })));
+    world.coppice.pass(wait - 5);
+    assert!(block(&world, 1_146).is_err());
+    world.coppice.upgrade();
+    world.coppice.pass(10);
+    block(&world, 1_146).unwrap();
+    // Persisted blocks have their own heights to rise by: they were notified before. The first may be any.
+    persisted(&world, 900).unwrap();
+    persisted(&world, 1_044).unwrap();
+    let refused = persisted(&world, 1_146);
+    assert!(matches!(refused, Err(UtxoPrunerError::HeightJump { highest: 1_044, .. })), "{refused:?}");
+    // A replay is not bounded, and health says so while it is so.
+    let codes = || -> Vec<ProblemCode> { world.health().problems.iter().map(|problem| problem.code).collect() };
+    assert_eq!(codes(), [ProblemCode::HeightJumpWide], "144 blocks, and 10 are retained");
+    world.set(UtxoPrunerSettingsChange { heights_per_day: Some(0), ..Default::default() });
+    block(&world, 1_000_000).unwrap();
+    assert_eq!(codes(), [ProblemCode::HeightsUnlimited]);
+    world.set(day(10));
+    assert_eq!((codes(), world.health().healthy), (vec![], true));
+    assert!(block(&world, 1_000_011).is_err());
+}
+
+/// A feeder's height is no further above the head than it may jump; an operator's may be any.
+#[test]
+fn heights_that_are_block_numbers_are_bounded_by_the_head() {
+    let world = World::new();
+    let change = UtxoPrunerSettingsChange {
+        heights_are_block_numbers: Some(true),
+        max_height_jump: Some(5),
+        ..Default::default()
+    };
+    world.set(change);
+    assert_eq!(block(&world, 1), Err(UtxoPrunerError::BadHeight { most: 0 }), "there is no block");
+    world.coppice.append_plain(100..103, 50);
+    for wrong in [108, NONE - 1] {
+        let refused = Err(UtxoPrunerError::BadHeight { most: 107 });
+        assert_eq!((block(&world, wrong), persisted(&world, wrong)), (refused.clone(), refused));
+    }
+    block(&world, 107).unwrap();
+    persisted(&world, 107).unwrap();
+    let both = Grant { principal: Who::Controller.principal(), role: Role::Producer };
+    world.coppice.operator().grant_role(&both).told().unwrap();
+    world.coppice.operator().notify_block(1_000_000, true).told().unwrap();
+    assert_eq!(world.status().current_height, 1_000_000);
 }
 
 #[test]

@@ -71,6 +71,8 @@ fn s7_a_value_that_makes_no_sense_is_refused_by_name_and_nothing_changes() {
         ("max_ops_per_tick", Change { max_ops_per_tick: Some(10_000_001), ..Default::default() }),
         ("max_instructions_per_tick", Change { max_instructions_per_tick: Some(999_999), ..Default::default() }),
         ("max_instructions_per_tick", Change { max_instructions_per_tick: Some(2_000_000_001), ..Default::default() }),
+        ("max_height_jump", Change { max_height_jump: Some(0), ..Default::default() }),
+        ("heights_per_day", Change { heights_per_day: Some(1 << 31), ..Default::default() }),
         ("retry_base_secs", Change { retry_base_secs: Some(3_601), ..Default::default() }),
         ("max_job_history", Change { max_job_history: Some(0), ..Default::default() }),
         ("max_job_history", Change { max_job_history: Some(1_001), ..Default::default() }),
@@ -109,6 +111,8 @@ fn s7_settings_change_at_run_time_and_survive_an_upgrade() {
         max_instructions_per_tick: Some(1_000_000),
         max_job_history: Some(10),
         max_height_jump: Some(11),
+        heights_per_day: Some(13),
+        heights_are_block_numbers: Some(true),
         retry_base_secs: Some(12),
     };
     let expected = UtxoPrunerSettings {
@@ -128,6 +132,8 @@ fn s7_settings_change_at_run_time_and_survive_an_upgrade() {
         max_instructions_per_tick: 1_000_000,
         max_job_history: 10,
         max_height_jump: 11,
+        heights_per_day: 13,
+        heights_are_block_numbers: true,
         retry_base_secs: 12,
     };
     assert_eq!(world.set(change), expected);

@@ -37,6 +37,8 @@ pub struct Machine {
     pub records: Records,
     pub settings: Settings,
     pub heights: Heights,
+    /// By how much a producer has raised the current and the persisted height since they were set.
+    pub drawn: (u32, u32),
     /// The highest height for which a job completed.
     pub processed: u32,
     /// The block assembly runs.
@@ -92,6 +94,7 @@ impl Machine {
             records: Records::default(),
             settings: Settings::default(),
             heights: Heights::default(),
+            drawn: (0, 0),
             processed: 0,
             running: false,
             tip: TIP,

@@ -141,6 +141,8 @@ struct State {
     records: Records,
     settings: Settings,
     heights: Heights,
+    /// By how much feeders have raised them since they were set.
+    drawn: (u32, u32),
     processed: u32,
     last_completed: Option<UtxoPruneJob>,
     running: bool,
@@ -189,6 +191,7 @@ pub fn canister(family: Family, fault: Option<Fault>) -> (Coppice, Trapping) {
         records: Records::default(),
         settings: Settings::default(),
         heights: Heights::default(),
+        drawn: (0, 0),
         processed: 0,
         last_completed: None,
         running: false,

@@ -25,6 +25,8 @@ pub enum Setting {
     ExternalizeAll(bool),
     /// More liquid cycles are asked for than there are.
     Low(bool),
+    /// Heights that a feeder may raise in a day. With one, nothing comes back in a history.
+    HeightsPerDay(u32),
 }
 
 fn ops() -> impl Strategy<Value = Setting> {
@@ -90,8 +92,9 @@ pub fn setting() -> impl Strategy<Value = Setting> {
 pub fn first() -> impl Strategy<Value = Vec<Setting>> {
     let pruner = (timeout(), chunk(), defensive(), unmined_retention(), preservation(), ops());
     let store = (rule(), retention(), page(), prop_oneof![2 => Just(false), 1 => Just(true)]);
-    (pruner, store)
-        .prop_map(|((a, b, c, d, e, f), (g, h, i, all))| vec![a, b, c, d, e, f, g, h, i, Setting::ExternalizeAll(all)])
+    (pruner, store).prop_map(|((a, b, c, d, e, f), (g, h, i, all))| {
+        vec![a, b, c, d, e, f, g, h, i, Setting::ExternalizeAll(all), Setting::HeightsPerDay(1)]
+    })
 }
 
 /// The settings in force.
@@ -137,6 +140,7 @@ impl Setting {
             Self::Preservation(to) => UtxoPrunerSettingsChange { parent_preservation_blocks: Some(to), ..pruner },
             Self::SafeHeight(to) => UtxoPrunerSettingsChange { safe_height_rule: Some(to), ..pruner },
             Self::Ops(to) => UtxoPrunerSettingsChange { max_ops_per_tick: Some(to), ..pruner },
+            Self::HeightsPerDay(to) => UtxoPrunerSettingsChange { heights_per_day: Some(to), ..pruner },
             Self::Retention(to) => {
                 return Change::Utxo(UtxoSettingsChange { block_height_retention: Some(to), ..utxo });
             }
@@ -173,6 +177,7 @@ impl Settings {
             Setting::Page(to) => utxo.utxo_batch_size = to,
             Setting::ExternalizeAll(to) => utxo.externalize_all = to,
             Setting::Low(to) => *low = to,
+            Setting::HeightsPerDay(to) => pruner.heights_per_day = to,
         }
     }
 }

@@ -24,27 +24,46 @@ enum Expected {
 }
 
 impl Machine {
-    /// Whether a height is one, and where the chain may be.
-    fn refused(&self, height: u32, by: By) -> Option<UtxoPrunerError> {
-        let (current, jump) = (self.heights.current, self.settings.pruner.max_height_jump);
+    /// Whether a height is one, and a producer may raise the heights so far. Of a jump the moment at which it is accepted is not
+    /// compared.
+    fn refused(&self, height: u32, by: By, persisted: bool) -> Option<UtxoPrunerError> {
+        let jump = self.settings.pruner.max_height_jump;
+        let notified = [(self.heights.persisted, self.drawn.1), (self.heights.current, self.drawn.0)];
         match height {
             0 => Some(UtxoPrunerError::ZeroHeight),
             _ if height > MOST => Some(UtxoPrunerError::BadHeight { most: MOST }),
-            _ if by == By::Producer && current > 0 && height > current.saturating_add(jump) => {
-                Some(UtxoPrunerError::HeightJump { current, most: current.saturating_add(jump) })
+            _ if by != By::Producer => None,
+            _ => {
+                let first = usize::from(!persisted);
+                let mut jumps = notified[first..].iter().map(|(highest, drawn)| (*highest, highest + (jump - drawn)));
+                let (highest, most) = jumps.find(|(highest, most)| *highest > 0 && height > *most)?;
+                Some(UtxoPrunerError::HeightJump { highest, most, accepted_at: None })
             }
-            _ => None,
+        }
+    }
+
+    /// A height was notified and not refused.
+    fn raise(&mut self, height: u32, by: By, persisted: bool) {
+        let raise = |highest: &mut u32, drawn: &mut u32| {
+            if *highest > 0 && by == By::Producer {
+                *drawn += height.saturating_sub(*highest);
+            }
+            *highest = height.max(*highest);
+        };
+        raise(&mut self.heights.current, &mut self.drawn.0);
+        if persisted {
+            raise(&mut self.heights.persisted, &mut self.drawn.1);
         }
     }
 
     /// By hand a height is never processed; and a job by hand that runs may be for a height above the chain's.
-    fn expected(&self, height: u32, by: By) -> Expected {
+    fn expected(&self, height: u32, by: By, persisted: bool) -> Expected {
         let by_hand = by == By::Hand;
         let status = &self.sight.as_ref().expect("the history has begun").status;
         let mut open = status.pending.iter().chain(&status.running);
         let reached =
             |job: &UtxoPruneJob| by_hand || job.state == UtxoJobState::Pending || job.current_height >= Some(height);
-        match self.refused(height, by) {
+        match self.refused(height, by, persisted) {
             Some(error) => Expected::Refused(error),
             None if height <= self.processed && !by_hand => Expected::Processed,
             None if open.any(|job| height <= job.height && reached(job)) => Expected::Underway,
@@ -98,13 +117,13 @@ impl Machine {
 
     fn persisted_by(&mut self, who: Who, height: u32) -> Outcome {
         self.note(format!("{height} is persisted, says {who:?}"));
-        let expected = self.expected(height, if who == Who::Controller { By::Operator } else { By::Producer });
+        let by = if who == Who::Controller { By::Operator } else { By::Producer };
+        let expected = self.expected(height, by, true);
         let answer = self.call(who, "notify_block_persisted", (height,))?;
         if let Expected::Refused(error) = expected {
             return self.was_refused(answer, error);
         }
-        self.heights.current = self.heights.current.max(height);
-        self.heights.persisted = self.heights.persisted.max(height);
+        self.raise(height, by, true);
         self.triggered(expected, answer, height, UtxoJobTrigger::BlockPersisted)
     }
 
@@ -114,12 +133,13 @@ impl Machine {
 
     fn block_by(&mut self, who: Who, height: u32, mined: bool) -> Outcome {
         self.note(format!("block {height}, mined {mined}, says {who:?}"));
-        let expected = self.expected(height, if who == Who::Controller { By::Operator } else { By::Producer });
+        let by = if who == Who::Controller { By::Operator } else { By::Producer };
+        let expected = self.expected(height, by, false);
         let answer = self.call(who, "notify_block", (height, mined))?;
         if let Expected::Refused(error) = expected {
             return self.was_refused(answer, error);
         }
-        self.heights.current = self.heights.current.max(height);
+        self.raise(height, by, false);
         let last_persisted_height = self.heights.persisted;
         match answer {
             Ok(UtxoNotifyOutcome::NotMined) if !mined => self.look(Cause::Nothing),
@@ -162,7 +182,13 @@ impl Machine {
             UtxoPrunerError::HeightJump { .. } => "a height that jumps is refused",
             _ => "a height that is none is refused",
         });
-        let refused = matches!(&answer, Err(refused) if *refused == error);
+        let without_moment = |refused: &UtxoPrunerError| match refused {
+            UtxoPrunerError::HeightJump { highest, most, .. } => {
+                UtxoPrunerError::HeightJump { highest: *highest, most: *most, accepted_at: None }
+            }
+            other => other.clone(),
+        };
+        let refused = matches!(&answer, Err(refused) if without_moment(refused) == error);
         ensure!(refused, "it is to be refused as {error:?}, and is answered {answer:?}");
         self.look(Cause::Nothing)
     }
@@ -207,6 +233,7 @@ impl Machine {
         }
         self.seen("heights are set");
         (self.heights.current, self.heights.persisted, self.processed) = (current, persisted.unwrap_or(0), processed);
+        self.drawn = (0, 0);
         self.run = None;
         self.again = true;
         self.look(Cause::Repaired)?;
@@ -240,7 +267,7 @@ impl Machine {
 
     pub fn prune(&mut self, height: u32) -> Outcome {
         self.note(format!("prune_utxos({height})"));
-        let expected = self.expected(height, By::Hand);
+        let expected = self.expected(height, By::Hand, false);
         let answer: Result<UtxoPruneJob, UtxoPrunerError> = self.call(Who::Controller, "prune_utxos", (height,))?;
         let newest = self.jobs.keys().next_back().copied();
         self.look(Cause::Prune)?;

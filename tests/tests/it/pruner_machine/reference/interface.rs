@@ -62,15 +62,15 @@ impl State {
             }
             "notify_block_persisted" => {
                 let (height,) = args(arg);
-                reply(self.checked(height, true).map(|()| self.persisted(height)))
+                reply(self.raised(height, true).map(|()| self.persisted(height)))
             }
             "notify_block" => {
                 let (height, mined) = args(arg);
-                reply(self.checked(height, true).map(|()| self.block(height, mined)))
+                reply(self.raised(height, false).map(|()| self.block(height, mined)))
             }
             "prune_utxos" => {
                 let (height,) = args(arg);
-                reply(self.checked(height, false).and_then(|()| self.prune(height)))
+                reply(self.checked(height).and_then(|()| self.prune(height)))
             }
             "set_heights" => {
                 let (heights,): (UtxoSetHeights,) = args(arg);
@@ -264,6 +264,7 @@ impl State {
             change.parent_preservation_blocks.map(Setting::Preservation),
             change.safe_height_rule.map(Setting::SafeHeight),
             change.max_ops_per_tick.map(Setting::Ops),
+            change.heights_per_day.map(Setting::HeightsPerDay),
         ];
         all.into_iter().flatten().for_each(|setting| self.settings.apply(setting));
     }
@@ -314,6 +315,7 @@ impl State {
                 false => UtxoBlockAssemblyState::NotRunning,
             },
             current_height: self.heights.current,
+            most_height: self.heights.current,
             last_persisted_height: Some(self.heights.persisted).filter(|height| *height > 0),
             last_processed_height: self.processed,
             safe_height: self.settings.safe_height(self.heights.current, self.heights.persisted),

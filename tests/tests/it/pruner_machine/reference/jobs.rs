@@ -75,23 +75,33 @@ impl State {
         }
     }
 
-    /// Whether it is a height, and where the chain may be.
-    pub fn checked(&self, height: u32, notified: bool) -> Result<(), UtxoPrunerError> {
-        let (current, most) = (self.heights.current, u32::MAX / 2);
-        let limit = current.saturating_add(self.settings.pruner.max_height_jump);
-        match height {
-            0 => Err(UtxoPrunerError::ZeroHeight),
-            _ if height > most => Err(UtxoPrunerError::BadHeight { most }),
-            _ if notified
-                && !self.by_operator
-                && current > 0
-                && height > limit
-                && !self.has(Fault::BelievesAnything) =>
-            {
-                Err(UtxoPrunerError::HeightJump { current, most: limit })
-            }
+    /// Whether it is a height.
+    pub fn checked(&self, height: u32) -> Result<(), UtxoPrunerError> {
+        match (height, u32::MAX / 2) {
+            (0, _) => Err(UtxoPrunerError::ZeroHeight),
+            (height, most) if height > most => Err(UtxoPrunerError::BadHeight { most }),
             _ => Ok(()),
         }
+    }
+
+    /// Whether it is a height that the caller may raise so far. What it raises is drawn.
+    pub fn raised(&mut self, height: u32, persisted: bool) -> Result<(), UtxoPrunerError> {
+        self.checked(height)?;
+        if self.by_operator || self.has(Fault::BelievesAnything) {
+            return Ok(());
+        }
+        let jump = self.settings.pruner.max_height_jump;
+        let mut drawn = self.drawn;
+        let both = [(self.heights.persisted, &mut drawn.1), (self.heights.current, &mut drawn.0)];
+        for (highest, drawn) in both.into_iter().skip(usize::from(!persisted)).filter(|(highest, _)| *highest > 0) {
+            let most = highest + (jump - *drawn);
+            if height > most {
+                return Err(UtxoPrunerError::HeightJump { highest, most, accepted_at: None });
+            }
+            *drawn += height.saturating_sub(highest);
+        }
+        self.drawn = drawn;
+        Ok(())
     }
 
     pub fn set_heights(&mut self, heights: UtxoSetHeights) -> Result<UtxoHeightsSet, UtxoPrunerError> {
@@ -103,6 +113,7 @@ impl State {
         {
             return Err(UtxoPrunerError::BadHeight { most });
         }
+        self.drawn = (0, 0);
         self.run = None;
         self.again = true;
         for state in [UtxoJobState::Running, UtxoJobState::Pending] {
