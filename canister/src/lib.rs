@@ -374,8 +374,8 @@ fn list_roles() -> Vec<Grant> {
     read(|state| state.roles.list())
 }
 
-/// What operators and admins have changed, the newest first, from before the entry with the number `cursor`; for observers,
-/// operators and admins. A page has `limit` entries at most, and 500; 0: 100.
+/// Calls by which operators and admins changed something, or tried to, the newest first, from before the entry with the
+/// number `cursor`; for observers, operators and admins. A page has `limit` entries at most, and 250; 0: 100.
 #[candid_method(query)]
 #[query(guard = "auditor", hidden = true, decode_with = "wire::args")]
 fn get_audit_log(cursor: Option<u64>, limit: u32) -> AuditPage {

@@ -220,7 +220,7 @@ mod tests {
         info("no");
         error("hm");
         let cells = memory::region(memory::CELLS);
-        assert_eq!((cell::LOG, cell::LOG_ENTRIES), (4_622_336, 4_812_800));
+        assert_eq!((cell::LOG, cell::LOG_ENTRIES), (12_814_336, 13_004_800));
         assert_eq!(cells.read::<16>(cell::LOG), *b"CPLG\x01\0\0\0\x02\0\0\0\0\0\0\0");
         let line: [u8; 26] = cells.read(cell::LOG_ENTRIES + 1_024);
         assert_eq!(line, *b"\x01\0\0\0\0\0\0\0\x02\x01\0\0\0\0\0\0\0\0\x02\0\0\0\0\0hm");

@@ -1,7 +1,7 @@
-//! What a change is about, as names and values, of which the differences are noted.
+//! Names and values of the state that a call may change; their differences are the change.
 
 use ciborium::Value;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Names and values.
 pub type Fields = Vec<(String, String)>;
@@ -49,13 +49,28 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// What has changed, before and after.
-pub(super) fn differences(before: &Fields, after: &Fields) -> (String, String) {
-    let only = |these: &Fields, those: &Fields| {
-        let new = these.iter().filter(|field| !those.contains(field));
-        new.map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join("; ")
-    };
-    (only(before, after), only(after, before))
+/// A field that a call changed. A field that was not there before, or is there no more, has no value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// The field's name.
+    pub name: String,
+    /// The value before.
+    pub before: Option<String>,
+    /// The value after.
+    pub after: Option<String>,
+}
+
+/// The fields that differ, in the order in which they are shown.
+pub(super) fn changes(before: Fields, mut after: Fields) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for (name, before) in before {
+        let now = after.iter().position(|(other, _)| *other == name).map(|at| after.remove(at).1);
+        if now.as_ref() != Some(&before) {
+            changes.push(Change { name, before: Some(before), after: now });
+        }
+    }
+    changes.extend(after.into_iter().map(|(name, after)| Change { name, before: None, after: Some(after) }));
+    changes
 }
 
 #[cfg(test)]
@@ -63,21 +78,30 @@ mod tests {
     use super::*;
     use coppice_interface::{Config, PrunePolicy};
 
+    fn change(name: &str, before: Option<&str>, after: Option<&str>) -> Change {
+        Change { name: name.into(), before: before.map(Into::into), after: after.map(Into::into) }
+    }
+
     #[test]
-    fn only_what_has_changed_is_told() {
+    fn changes_are_the_fields_that_differ() {
         let config = Config::default();
         let mut changed = config.clone();
         changed.min_liquid_cycles = u128::MAX;
         changed.open_queries = true;
         changed.utxo.block_height_retention = 7;
-        let (before, after) = differences(&fields(&config), &fields(&changed));
-        assert_eq!(before, "min_liquid_cycles = 100000000000; open_queries = false; utxo.block_height_retention = 288");
-        let most = u128::MAX;
-        assert_eq!(after, format!("min_liquid_cycles = {most}; open_queries = true; utxo.block_height_retention = 7"));
-        assert_eq!(differences(&fields(&config), &fields(&config)), (String::new(), String::new()));
-        // What was not there at all.
-        let (before, after) = differences(&fields(&None::<PrunePolicy>), &fields(&Some(PrunePolicy::default())));
-        assert_eq!(before, "value = none");
-        assert!(after.starts_with("target_bytes = 0; retain_days = 0; "), "{after}");
+        let expected = [
+            change("min_liquid_cycles", Some("100000000000"), Some(&u128::MAX.to_string())),
+            change("open_queries", Some("false"), Some("true")),
+            change("utxo.block_height_retention", Some("288"), Some("7")),
+        ];
+        assert_eq!(changes(fields(&config), fields(&changed)), expected);
+        assert_eq!(changes(fields(&config), fields(&config)), []);
+        // A structure that was not there at all, and one that is there no more.
+        let policy = PrunePolicy::default();
+        let first = changes(fields(&None::<PrunePolicy>), fields(&Some(policy.clone())));
+        assert_eq!(first[..2], [change("value", Some("none"), None), change("target_bytes", None, Some("0"))]);
+        let last = changes(fields(&Some(policy)), fields(&None::<PrunePolicy>));
+        assert_eq!(last[0], change("target_bytes", Some("0"), None));
+        assert_eq!(last.last(), Some(&change("value", None, Some("none"))));
     }
 }

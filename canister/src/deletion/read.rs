@@ -54,6 +54,13 @@ impl DeletionQueue {
         self.store.as_ref().map_or(0, |store| [Waiting, Leased, BackingOff].map(|at| store.root.count(at)).iter().sum())
     }
 
+    /// The row of a blob in a few words, for the audit log.
+    pub fn describe(&self, name: &Name) -> String {
+        let store = self.store.as_ref().filter(|_| name.check().is_ok());
+        let row = store.and_then(|store| store.find_name(name, store.hash(name)));
+        row.map_or("none".into(), |row| format!("row {} from height {}, {:?}", row.id, row.height, row.state))
+    }
+
     /// Rows that were given up.
     pub fn dead_count(&self) -> u64 {
         self.store.as_ref().map_or(0, |store| store.root.count(BlobDeletionState::Dead))

@@ -2,6 +2,7 @@
 
 use super::pruner::noting;
 use crate::access::{blob_worker, operator, scheduler};
+use crate::audit::field;
 use crate::deletion::Name;
 use crate::meter::{Hot, counted};
 use crate::runtime::{caller, time_ns};
@@ -20,7 +21,7 @@ fn message<T>(run: impl FnOnce(&mut State, u64) -> T) -> T {
     result
 }
 
-/// As [`message`]. A call of somebody who is no feeder is an operator's, and noted.
+/// As [`message`]; a call by an operator who is no feeder is noted, with the blob's row.
 fn scheduling<T>(
     method: &str,
     name: &BlobName,
@@ -30,9 +31,15 @@ fn scheduling<T>(
         true => mutate(|state| run(state, time_ns())),
         false => {
             // A name may be as long as a message, and what is noted is short.
-            let key = &name.blob_key[..name.blob_key.len().min(64)];
+            let key = |most: usize| {
+                let some = &name.blob_key[..name.blob_key.len().min(most)];
+                some.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+            };
             let (of, bytes) = (name.store_type, name.blob_key.len());
-            noting(method, format!("{of:?}, a key of {bytes} bytes: {key:02x?}"), |state| run(state, time_ns()))
+            let argument = format!("{of:?}, a key of {bytes} bytes: {}", key(64));
+            let row = format!("{of:?} {}", key(32));
+            let shown = |state: &State| vec![field(&row, state.deletions.describe(&Name::from(name)))];
+            mutate(|state| state.noting(method, argument, shown, |state| run(state, time_ns())))
         }
     };
     daemon::arm_deletions();

@@ -134,7 +134,7 @@ fn since_when_is_noted_kept_over_an_upgrade_and_forgotten_when_it_is_over() {
 
 #[test]
 fn the_layout_is_what_it_was() {
-    assert_eq!((cell::HISTORY, cell::SAMPLES, cell::COARSE_SAMPLES), (4_620_288, 4_624_384, 4_716_544));
+    assert_eq!((cell::HISTORY, cell::SAMPLES, cell::COARSE_SAMPLES), (12_812_288, 12_816_384, 12_908_544));
     let sample = Sample {
         at: 1,
         kept_bytes: 2,

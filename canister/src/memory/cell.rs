@@ -36,14 +36,14 @@ pub const JOBS_LEN: u64 = 1_000;
 pub const TRANSACTION_UPLOADS: u64 = JOBS + JOBS_LEN * JOB_LEN as u64;
 /// Uploads of transactions that may be open.
 pub const TRANSACTION_UPLOADS_LEN: u64 = 64;
-/// What operators and admins have changed: a header, and a ring of 1,000 entries.
+/// The audit log: a header, and three rings of entries, each slot a page of its own.
 pub const AUDIT: u64 = TRANSACTION_UPLOADS + (TRANSACTION_UPLOADS_LEN - 1) * TRANSACTION_UPLOAD_LEN as u64;
-/// Bytes of an entry, and of the header.
-pub const AUDIT_LEN: usize = 2_048;
-/// Entries of the ring.
-pub const AUDIT_ENTRIES: u64 = 1_000;
+/// Bytes of an entry's slot, and of the header's.
+pub const AUDIT_LEN: usize = 4_096;
+/// Entries of the rings of admins' changes, of other changes, and of calls that changed nothing.
+pub const AUDIT_ENTRIES: [u64; 3] = [1_000, 1_000, 500];
 /// What `history` notes beside its samples; up to 2 KiB. The header of the log shares its page.
-pub const HISTORY: u64 = (AUDIT + (1 + AUDIT_ENTRIES) * AUDIT_LEN as u64).next_multiple_of(4_096);
+pub const HISTORY: u64 = AUDIT + (1 + AUDIT_ENTRIES[0] + AUDIT_ENTRIES[1] + AUDIT_ENTRIES[2]) * AUDIT_LEN as u64;
 /// The header of the log.
 pub const LOG: u64 = HISTORY + 2_048;
 /// A day of samples, one a minute.

@@ -30,6 +30,7 @@ pub use piece::Piece;
 pub use policy::{Due, MAX_OPS, Policy, due};
 pub use segment::{Blocks, PruneSegment, Pruned};
 
+use crate::audit::{Fields, field};
 use crate::blob::BlobStore;
 use crate::chain::ChainStore;
 use crate::export::{Guard, is_of_exporters};
@@ -159,9 +160,14 @@ impl Pruner {
         self.stored.enabled
     }
 
-    /// Faults that an operator has acknowledged.
-    pub fn acknowledged_faults(&self) -> u64 {
-        self.stored.acknowledged_faults
+    /// The fields of the state that an acknowledgement of faults changes.
+    pub fn shown_faults(&self) -> Fields {
+        let aside: Vec<String> = self.stored.set_aside.iter().map(ToString::to_string).collect();
+        vec![
+            field("acknowledged_faults", self.stored.acknowledged_faults),
+            field("acknowledged_lost_slots", self.stored.acknowledged_lost),
+            field("set_aside", format!("[{}]", aside.join(", "))),
+        ]
     }
 
     /// Puts a policy in force. The first one also switches the daemon on.

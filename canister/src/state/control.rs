@@ -205,7 +205,7 @@ impl State {
 
     /// Notes that an operator has seen the first `up_to` faults, and has what was set aside tried again.
     pub fn acknowledge_faults(&mut self, up_to: u64) -> u64 {
-        let shown = |state: &Self| vec![field("acknowledged_faults", state.pruner.acknowledged_faults())];
+        let shown = |state: &Self| state.pruner.shown_faults();
         let Ok(acknowledged) = self.noting::<_, Infallible>("acknowledge_faults", up_to.to_string(), shown, |state| {
             Ok(state.pruner.acknowledge_faults(up_to, state.lost()))
         });

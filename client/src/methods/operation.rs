@@ -26,8 +26,8 @@ methods! {
     /// Who has which role; controllers, who are operators and admins, are not among them.
     query list_roles() -> Vec<Grant>;
 
-    /// What operators and admins changed, the last first: from the cursor on, `limit` entries, 500 at most; 0: 100. For observers, operators
-    /// and admins.
+    /// Calls by which operators and admins changed something, or tried to, the newest first: from the cursor on, `limit` entries, at most 250;
+    /// 0: 100. For observers, operators and admins.
     query get_audit_log(cursor: Option<u64>, limit: u32) -> AuditPage;
 
     /// The log's lines of a priority, or of all, the last first: from the cursor on, `limit` lines, 1,000 at most; 0: 100. For observers,

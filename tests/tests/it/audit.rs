@@ -8,6 +8,7 @@ use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 fn page(coppice: &Coppice, cursor: Option<u64>, limit: u32) -> AuditPage {
     let arg = encode_args((cursor, limit)).unwrap();
@@ -19,9 +20,10 @@ fn newest(coppice: &Coppice) -> Option<AuditEntry> {
     page(coppice, None, 1).entries.pop()
 }
 
-/// A call of one who has every role that operators and admins have.
+/// A canister, and callers that are operators and admins; each of them calls once, so that each call has an entry of its own.
 struct World {
     coppice: Coppice,
+    callers: Vec<Principal>,
     called: BTreeSet<&'static str>,
 }
 
@@ -30,23 +32,25 @@ impl World {
     fn noted(&mut self, method: &'static str, arg: impl CandidType, [before, after, result]: [&str; 3]) {
         let count = newest(&self.coppice).map_or(0, |entry| entry.number + 1);
         let arg = encode_args((arg,)).unwrap();
-        let caller = Who::Controller.principal();
+        let caller = self.callers.pop().expect("enough callers");
         self.coppice.ic.update(self.coppice.id, caller, method, arg).unwrap_or_else(|r| panic!("{method}: {r:?}"));
         let entry = newest(&self.coppice).unwrap();
         assert_eq!((entry.number, entry.caller, entry.method.as_str()), (count, caller, method), "{entry:?}");
         assert_eq!([entry.before.as_str(), &entry.after], [before, after], "{entry:?}");
         assert!(entry.result.starts_with(result), "{entry:?}");
-        assert!(entry.time.abs_diff(self.coppice.ic.now()) < 10_000_000_000, "{entry:?}");
+        assert!(entry.first_time.abs_diff(self.coppice.ic.now()) < 10_000_000_000, "{entry:?}");
+        assert_eq!((entry.last_time, entry.calls), (entry.first_time, 1));
         self.called.insert(method);
     }
 }
 
 #[test]
 fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
-    let coppice = Coppice::new();
+    let callers: Vec<Principal> = (0..60u8).map(|byte| Principal::self_authenticating([byte])).collect();
+    let coppice = Coppice::with(InitArg { operators: callers.clone(), admins: Some(callers.clone()), ..default_arg() });
     coppice.append_plain(0..20, 1_000);
     assert_eq!(page(&coppice, None, 0), AuditPage { entries: vec![], cursor: None }, "producers are not noted");
-    let mut world = World { coppice, called: BTreeSet::new() };
+    let mut world = World { coppice, callers, called: BTreeSet::new() };
     let same = ["", "", "Ok"];
 
     let stranger = Grant { principal: Who::Stranger.principal(), role: Role::Observer };
@@ -143,9 +147,12 @@ fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
     let name =
         |key: &[u8]| BlobName { blob_key: ByteBuf::from(key), file_type: "tx".into(), store_type: StoreType::Tx };
     let scheduled = ScheduleBlobDeletion { name: name(b"a"), delete_at_height: 7 };
-    let [none, one] = ["pending blob deletions = 0", "pending blob deletions = 1"];
-    world.noted("schedule_blob_deletion", scheduled, [none, one, "Ok"]);
-    world.noted("cancel_blob_deletion", name(b"a"), [one, none, "Ok"]);
+    let later = ScheduleBlobDeletion { delete_at_height: 8, ..scheduled.clone() };
+    let [none, one, two] = ["none", "row 1 from height 7, Waiting", "row 1 from height 8, Waiting"];
+    let [none, one, two] = [none, one, two].map(|row| format!("Tx 61 = {row}"));
+    world.noted("schedule_blob_deletion", scheduled, [&none, &one, "Ok"]);
+    world.noted("schedule_blob_deletion", later, [&one, &two, "Ok"]);
+    world.noted("cancel_blob_deletion", name(b"a"), [&two, &none, "Ok"]);
     world.noted("cancel_blob_deletion", name(b""), ["", "", "Empty"]);
 
     // That is all of them.
@@ -158,6 +165,8 @@ fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
 fn entries_outlive_upgrades_and_an_upgrade_that_changes_settings_is_one() {
     let coppice = Coppice::with(default_arg());
     for round in 0..3u64 {
+        // Entries of their own, as those before are an hour old.
+        coppice.ic.advance_time(Duration::from_secs(3_600));
         let change = ConfigChange { max_rollback_blocks: Some(round), ..ConfigChange::default() };
         coppice.configure(change);
         let before = page(&coppice, None, 0);
@@ -199,6 +208,71 @@ fn a_height_that_only_an_operator_may_tell_is_noted() {
     let noted = newest(&coppice).unwrap();
     assert_eq!((noted.method.as_str(), noted.argument.as_str()), ("notify_block_persisted", "3000000"));
     assert_eq!((noted.caller, noted.result.as_str()), (Who::Controller.principal(), "Ok"));
+}
+
+/// Changes through one method within an hour are one entry; so are refused calls, and an upgrade in between changes nothing of that.
+#[test]
+fn calls_of_an_hour_are_one_entry_with_the_first_state_and_the_last() {
+    let coppice = Coppice::new();
+    let set = |max_rollback_blocks, open_queries| {
+        coppice.configure(ConfigChange { max_rollback_blocks, open_queries, ..ConfigChange::default() });
+    };
+    set(Some(7), None);
+    let first = newest(&coppice).unwrap();
+    coppice.ic.advance_time(Duration::from_secs(1_800));
+    coppice.upgrade();
+    set(Some(8), Some(true));
+    set(Some(9), None);
+    coppice.operator().prune_now(0).told().unwrap_err();
+    coppice.operator().prune_now(1).told().unwrap_err();
+    let entries = page(&coppice, None, 0).entries;
+    let [refused, changed] = &entries[..] else { panic!("{entries:?}") };
+    assert_eq!((changed.number, changed.first_time, changed.calls), (0, first.first_time, 3));
+    assert!(changed.last_time >= first.first_time + 1_800_000_000_000);
+    assert_eq!(changed.before, "max_rollback_blocks = 1000; open_queries = false");
+    assert_eq!(changed.after, "max_rollback_blocks = 9; open_queries = true");
+    assert!(changed.argument.contains("max_rollback_blocks: Some(9)"), "{changed:?}");
+    assert_eq!((refused.calls, refused.before.as_str(), refused.after.as_str()), (2, "", ""));
+    assert_eq!(
+        (refused.method.as_str(), refused.argument.as_str(), refused.result.as_str()),
+        ("prune_now", "1", "NoPolicy")
+    );
+    coppice.ic.advance_time(Duration::from_secs(1_800));
+    set(Some(10), None);
+    let third = newest(&coppice).unwrap();
+    assert_eq!((third.number, third.calls, third.before.as_str()), (2, 1, "max_rollback_blocks = 9"));
+}
+
+#[test]
+fn no_number_of_an_operators_calls_overwrites_the_entries_of_others() {
+    let operators = vec![Who::Operator.principal(), Who::Rival.principal()];
+    let coppice = Coppice::with(InitArg { operators, ..default_arg() });
+    let history = |who: Who, max_job_history: u32| {
+        let change = UtxoPrunerSettingsChange { max_job_history: Some(max_job_history), ..Default::default() };
+        coppice.by(who).set_pruner_settings(&change).told().unwrap();
+    };
+    coppice.grant(Who::Observer, Role::Observer);
+    history(Who::Rival, 20);
+    let others = page(&coppice, None, 0).entries;
+    assert_eq!(others.len(), 2);
+    for call in 0..10_000 {
+        history(Who::Operator, 20 + call % 2);
+        if call % 10 == 0 {
+            coppice.by(Who::Operator).prune_now(0).told().unwrap_err();
+            coppice.by(Who::Operator).acknowledge_faults(0).told();
+        }
+    }
+    let all = page(&coppice, None, 0).entries;
+    assert_eq!(all[all.len() - 2..], others);
+    let of = |method: &str, is: fn(&AuditEntry) -> bool| -> u64 {
+        let its = all.iter().filter(|entry| entry.method == method && entry.caller == Who::Operator.principal());
+        its.filter(|entry| is(entry)).map(|entry| entry.calls).sum()
+    };
+    // The first one changes nothing.
+    assert_eq!(of("set_pruner_settings", |entry| !entry.after.is_empty()), 9_999);
+    assert_eq!(of("set_pruner_settings", |entry| entry.after.is_empty()), 1);
+    assert_eq!(of("prune_now", |entry| entry.result.starts_with("Invalid")), 1_000);
+    assert_eq!(of("acknowledge_faults", |entry| entry.result == "Ok"), 1_000);
 }
 
 /// Who sends the longest argument that there may be has an entry of 2 KiB all the same.

@@ -1,0 +1,94 @@
+//! Ring of slots of 4 KiB: the last entries of one kind, each found by its place.
+//!
+//! ```text
+//! slot: 0 place u64  8 number u64  16 time of the first call u64  24 hash of caller and method u64  32 length u32
+//!       36 the entry, CBOR; entry `place` lies in slot `place` % slots
+//! ```
+
+use super::entry::{Call, Entry};
+use crate::memory::{Region, cell};
+
+/// Bytes before an entry.
+const HEAD: usize = 36;
+/// Bytes of the longest entry.
+pub const MOST: usize = cell::AUDIT_LEN - HEAD;
+/// Nanoseconds within which the calls of one caller through one method are one entry.
+pub const HOUR: u64 = 3_600_000_000_000;
+
+/// An entry's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The number of entries of the ring that were written before.
+    pub place: u64,
+    /// The number over all rings.
+    pub number: u64,
+    /// The time of the first call, in Unix nanoseconds.
+    pub first: u64,
+    /// Hash of caller and method.
+    pub key: u64,
+}
+
+/// The last entries of one kind.
+#[derive(Debug)]
+pub struct Ring {
+    /// Where the slots begin.
+    at: u64,
+    slots: u64,
+    /// Entries ever written.
+    pub written: u64,
+}
+
+impl Ring {
+    /// The ring of so many slots at a place of the cells.
+    pub fn new(at: u64, slots: u64, written: u64) -> Self {
+        Self { at, slots, written }
+    }
+
+    /// Where the slot of an entry begins.
+    pub fn slot_of(&self, place: u64) -> u64 {
+        self.at + place % self.slots * cell::AUDIT_LEN as u64
+    }
+
+    /// The heads of the kept entries, the newest first. A slot that holds no entry of its place is left out.
+    pub fn heads(&self, cells: &Region) -> impl Iterator<Item = Head> {
+        let kept = self.written.saturating_sub(self.slots)..self.written;
+        kept.rev().filter_map(move |place| {
+            let head: [u8; 32] = cells.read(self.slot_of(place));
+            let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
+            let head = Head { place: word(0), number: word(8), first: word(16), key: word(24) };
+            (head.place == place).then_some(head)
+        })
+    }
+
+    /// Reads an entry; `None` where its bytes are none.
+    pub fn entry(&self, cells: &Region, head: &Head) -> Option<Entry> {
+        let slot: [u8; cell::AUDIT_LEN] = cells.read(self.slot_of(head.place));
+        let len = u32::from_le_bytes(slot[HEAD - 4..HEAD].try_into().expect("four bytes")) as usize;
+        ciborium::from_reader(slot[HEAD..].get(..len)?).ok()
+    }
+
+    /// The entry to which a call belongs: the newest of this caller and method, if the clock is less than an hour from its first call.
+    ///
+    /// Entries lie in the order of their first calls, so the search ends at the first one that is an hour or more away: one caller has one
+    /// entry for each method in an hour. A clock that goes back an hour or more begins new entries.
+    pub fn find(&self, cells: &Region, call: &Call) -> Option<(Head, Entry)> {
+        let key = call.key();
+        let recent = self.heads(cells).take_while(|head| head.first.abs_diff(call.time) < HOUR);
+        recent.filter(|head| head.key == key).find_map(|head| {
+            let entry = self.entry(cells, &head)?;
+            entry.is_of(call).then_some((head, entry))
+        })
+    }
+
+    /// Writes an entry to its place.
+    pub fn write(&mut self, cells: &Region, head: &Head, entry: &[u8]) {
+        let mut slot = Vec::with_capacity(HEAD + entry.len());
+        for word in [head.place, head.number, head.first, head.key] {
+            slot.extend(word.to_le_bytes());
+        }
+        slot.extend((entry.len() as u32).to_le_bytes());
+        slot.extend(entry);
+        cells.write(self.slot_of(head.place), &slot);
+        self.written = self.written.max(head.place + 1);
+    }
+}
