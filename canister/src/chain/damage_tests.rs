@@ -465,7 +465,7 @@ fn a_reset_may_give_up_what_cannot_be_undone() {
 /// A page ends before a damaged record, which the next call names; the blocks behind it can be read.
 #[test]
 fn a_page_of_headers_ends_before_a_damaged_record() {
-    let (mut chain, _) = chain_of(8);
+    let (chain, _) = chain_of(8);
     chain.poison_record(5);
     let page = |from: u64, to: u64| {
         let page = chain.headers(from, to);

@@ -1,6 +1,6 @@
 //! What is read of the queue.
 
-use super::row::{Row, at};
+use super::row::{Name, Row, at};
 use super::{DeletionQueue, Store, limit};
 use crate::slots::treap::Key;
 use crate::slots::{SlotId, chain, tree};

@@ -730,7 +730,7 @@ fn age_leaves_a_floor_and_a_smaller_count_wins() {
     assert_eq!(floor(&world), holds(6));
     world.hold_at(5);
     assert_eq!(floor(&world), (Some(HeldBy::Exporter("slow".into())), Some(6)));
-    world.constraints.guard = None;
+    world.constraints.exported = None;
     let aged = |retain_blocks, min_kept_blocks| PrunePolicy {
         retain_days: 1,
         retain_blocks,

@@ -11,6 +11,7 @@
 //! stay as they are, are listed, and hold nothing up. As after a reorg, nothing is taken out for a doubt: where nothing shows
 //! that the canister's chain is the one that the database holds, the run ends and nothing has changed.
 
+use super::ask::Word;
 use super::assemble::{Misfit, behind};
 use super::change::Compared;
 use super::engine::{Engine, Next, ensure_registered, late};
@@ -39,7 +40,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         let answer = match self.client.replicated().get_block_headers(first, last).wait() {
             // One without the role is not even heard: the status says whether that is why.
             Err(error) if !may_pass(&error) => {
-                ensure_registered(self.client)?;
+                ensure_registered(self.client, Word::Update)?;
                 return Err(error);
             }
             answer => answer?,

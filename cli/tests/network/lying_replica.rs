@@ -448,7 +448,7 @@ fn each_lie_alone_changes_nothing() {
 
 /// The command, run to its end, and its report.
 fn command(net: &Net, args: &[&str]) -> serde_json::Value {
-    let output = net.run(&[&["index", "--until-caught-up", "--database", &net.database()], args].concat());
+    let output = net.run(&[&["index", "--until-caught-up", "--database", &net.database()][..], args].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }

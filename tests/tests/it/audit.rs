@@ -1,6 +1,6 @@
 //! The audit log: what operators and admins change, and nobody else.
 
-use candid::{CandidType, encode_args};
+use candid::{CandidType, Principal, encode_args};
 use coppice_interface::access::{Required, TABLE};
 use coppice_interface::*;
 use coppice_tests::blocks::{block_id, hash, plain, upload};

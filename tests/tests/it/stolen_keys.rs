@@ -33,7 +33,10 @@ fn methods_of(role: Role) -> BTreeSet<&'static str> {
 /// The names in a cell: methods, and all methods of a role.
 fn methods_named(cell: &str) -> BTreeSet<&str> {
     let role = |name: &str| Role::ALL.into_iter().find(|role| format!("{role:?}") == name);
-    names(cell).into_iter().flat_map(|name| role(name).map_or_else(|| [name].into(), methods_of)).collect()
+    names(cell)
+        .into_iter()
+        .flat_map(|name| role(name).map_or_else(|| vec![name], |role| methods_of(role).into_iter().collect()))
+        .collect()
 }
 
 /// What the table's rows lack, or say too much.

@@ -3,7 +3,7 @@
 use crate::export::is_of_exporters;
 use crate::health::{duration, holder};
 use crate::prune::Policy;
-use coppice_interface::{PrunePlan, PrunePolicy, PruneProgress, PruneReason, StopReason};
+use coppice_interface::{HeldBy, PrunePlan, PrunePolicy, PruneProgress, PruneReason, StopReason};
 use time::UtcDateTime;
 
 /// A number with commas.

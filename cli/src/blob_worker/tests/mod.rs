@@ -82,7 +82,7 @@ fn unreachable() -> anyhow::Error {
 }
 
 /// What a gateway's 400 comes to.
-pub fn turned_away() -> anyhow::Error {
+fn turned_away() -> anyhow::Error {
     let failure = Failure::Transport("400: the ingress expiry is not within what is expected".into());
     coppice_client::CallError { method: "a method".into(), failure }.into()
 }

@@ -10,7 +10,7 @@ mod rounds;
 use super::super::marker::NAME;
 use super::super::queue::{Ask, Heights, Row};
 use super::super::store::Stores;
-use super::super::tests::{Fake, Mood, Moody, State, path, row, turned_away};
+use super::super::tests::{Fake, Mood, Moody, State, path, row};
 use super::super::{all_done, mark};
 use super::*;
 use object_store::path::Path;

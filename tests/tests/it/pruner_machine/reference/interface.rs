@@ -326,6 +326,7 @@ impl State {
             blocked_by: None,
             set_aside: Vec::new(),
             passed_over: Vec::new(),
+            deletions_stopped_since: None,
             blobs_pending: rows(false),
             blobs_dead: rows(true),
             totals: self.totals,
