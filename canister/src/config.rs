@@ -1,18 +1,18 @@
 //! The settings, persisted with the roles in one cell.
 
 use crate::blob::{Class, GRANULE, MAX_GRANULES};
-use crate::memory::{self, Region, cell, growth};
+use crate::memory::{self, Region, cell, growth, records};
 use crate::roles::Roles;
 use coppice_interface::{
-    Config, ConfigChange, ConfigError, InitArg, MAX_STABLE_PAGES, UtxoSettings, UtxoSettingsChange,
+    Config, ConfigChange, ConfigError, InitArg, MAX_STABLE_PAGES, UtxoSettings, UtxoSettingsChange, chain_begins,
 };
 use serde::{Deserialize, Serialize};
 
 const MAGIC: [u8; 4] = *b"CPCF";
 const VERSION: u16 = 1;
 const CAPACITY: usize = 64 << 10;
-/// Fewest pages with which an empty canister starts: a bucket for each region and one to spare.
-const MIN_PAGES: u64 = 4_096;
+/// Fewest pages with which an empty canister starts: a bucket for each region, one to spare, and the reserve of records.
+const MIN_PAGES: u64 = 4_096 + records::RESERVE / memory::WASM_PAGE;
 
 /// Most pages of a canister: 500 GiB.
 const MAX_PAGES: u64 = MAX_GRANULES * GRANULE / memory::WASM_PAGE;
@@ -36,6 +36,8 @@ pub trait Settings: Sized {
     fn class(&self) -> Class;
     /// Says to memory what bounds it.
     fn bound_memory(&self);
+    /// The bytes that may be billed for new records, where the chain's target is this (`max_utxo_bytes`).
+    fn records_cap(&self, target_bytes: u64) -> u64;
     /// Changes the settings, or none of them.
     ///
     /// # Errors
@@ -68,6 +70,15 @@ impl Settings for Config {
     fn bound_memory(&self) {
         memory::set_max_pages(self.max_stable_pages);
         growth::set_terms(growth::Terms { nodes: self.nodes, reserved_cycles_limit: self.reserved_cycles_limit });
+    }
+
+    fn records_cap(&self, target_bytes: u64) -> u64 {
+        let left = (self.max_stable_pages * memory::WASM_PAGE).saturating_sub(records::RESERVE);
+        match (self.utxo.max_utxo_bytes, target_bytes) {
+            (0, 0) => left / 2,
+            (0, target) => left.saturating_sub(target.saturating_add(chain_begins(self.log_class))),
+            (bytes, _) => bytes,
+        }
     }
 
     fn apply(&mut self, change: &ConfigChange) -> Result<(), ConfigError> {
@@ -139,6 +150,8 @@ fn apply_utxo(settings: &mut UtxoSettings, change: &UtxoSettingsChange) -> Resul
     within("reassign_spendable_after", after, (0, most), &mut settings.reassign_spendable_after)?;
     within("max_tx_size_in_store", change.max_tx_size_in_store, (0, 1 << 20), &mut settings.max_tx_size_in_store)?;
     within("max_external_bytes", change.max_external_bytes, (0, u64::MAX), &mut settings.max_external_bytes)?;
+    settings.max_utxo_bytes = change.max_utxo_bytes.unwrap_or(settings.max_utxo_bytes);
+    settings.max_deletion_rows = change.max_deletion_rows.unwrap_or(settings.max_deletion_rows);
     let range = (1_000_000, 20_000_000_000);
     within("batch_instructions", change.batch_instructions, range, &mut settings.batch_instructions)?;
     settings.externalize_all = change.externalize_all.unwrap_or(settings.externalize_all);
@@ -146,15 +159,28 @@ fn apply_utxo(settings: &mut UtxoSettings, change: &UtxoSettingsChange) -> Resul
     Ok(())
 }
 
+/// The cap on the memory of records, and what was billed for them when it was set, in bytes. Above both begins the reserve, which
+/// an upgrade does not give back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordsCap {
+    /// The cap.
+    pub cap: u64,
+    /// The bytes that were billed when the cap was set.
+    pub billed: u64,
+}
+
 /// The settings, and all else that the cell holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Stored {
-    /// The settings in force.
+    /// The settings.
     pub config: Config,
-    /// Who may do what.
+    /// The roles.
     pub roles: Roles,
     /// Since when deletions are stopped, in Unix nanoseconds; none: they are not.
     pub deletions_stopped: Option<u64>,
+    /// The cap on the memory of records.
+    pub records: RecordsCap,
 }
 
 /// Reads the cell; `None` where it was never written.

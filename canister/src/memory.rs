@@ -14,6 +14,7 @@
 
 pub mod cell;
 pub mod growth;
+pub mod records;
 
 use crate::runtime::StableMemory;
 pub use coppice_interface::{BUCKET, WASM_PAGE};
@@ -97,6 +98,8 @@ pub enum GrowError {
         /// By so many.
         missing: u128,
     },
+    /// The memory of UTXO records has reached its own cap (`max_utxo_bytes`).
+    RecordsFull,
     /// It is left to a message of its own: see [`growth::put_off`].
     Later,
 }
@@ -141,6 +144,7 @@ pub fn forget() {
     MANAGER.set(None);
     MAX_PAGES.set(u64::MAX);
     growth::forget();
+    records::forget();
 }
 
 fn with_manager<T>(f: impl FnOnce(&MemoryManager<StableMemory>) -> T) -> T {
@@ -154,17 +158,12 @@ fn with_manager<T>(f: impl FnOnce(&MemoryManager<StableMemory>) -> T) -> T {
 pub fn region(id: u8) -> Region {
     let memory = with_manager(|manager| manager.get(MemoryId::new(id)));
     let size = memory.size() * WASM_PAGE;
-    Region {
-        #[cfg(test)]
-        id,
-        memory,
-        size: Cell::new(size),
-    }
+    records::set_size(id, size);
+    Region { id, memory, size: Cell::new(size) }
 }
 
 /// One structure's own address space in stable memory. Exactly one exists for an id.
 pub struct Region {
-    #[cfg(test)]
     id: u8,
     memory: VirtualMemory<StableMemory>,
     size: Cell<u64>,
@@ -179,6 +178,12 @@ impl Region {
     /// Bytes that may be addressed without growing.
     pub fn size(&self) -> u64 {
         self.size.get()
+    }
+
+    /// The byte at which what is made now must end: the cap on UTXO records, where it makes any.
+    #[inline]
+    pub fn end_of_new(&self) -> u64 {
+        records::end_of(self.id)
     }
 
     /// Makes `[0, end)` addressable. New bytes are zero.
@@ -197,9 +202,13 @@ impl Region {
     fn grow(&self, end: u64) -> Result<(), GrowError> {
         let have = self.size.get() / BUCKET;
         let need = end.div_ceil(BUCKET);
-        let generous = need.max(have + (have / GROWTH_FRACTION).min(MAX_GROWTH_BUCKETS));
+        let most = records::most_of(self.id) / BUCKET;
+        if need > most {
+            return Err(GrowError::RecordsFull);
+        }
+        let generous = need.max(have + (have / GROWTH_FRACTION).min(MAX_GROWTH_BUCKETS)).min(most);
         let mut buckets = generous;
-        while let Err(error) = reserve_raw(buckets - have) {
+        while let Err(error) = reserve_raw(buckets - have, records::draws_on_reserve(self.id)) {
             if buckets == need {
                 if error == GrowError::Later {
                     growth::want();
@@ -213,6 +222,7 @@ impl Region {
             return Err(GrowError::OutOfSpace);
         }
         self.size.set(buckets * BUCKET);
+        records::set_size(self.id, buckets * BUCKET);
         Ok(())
     }
 
@@ -300,8 +310,8 @@ pub fn bench_memory(which: u8) -> BenchMemory {
     with_manager(|manager| manager.get(MemoryId::new(200 + which)))
 }
 
-/// Grows raw stable memory so that `buckets` more can be handed out.
-fn reserve_raw(buckets: u64) -> Result<(), GrowError> {
+/// Grows raw stable memory so that `buckets` more can be handed out, from the reserve as well or not.
+fn reserve_raw(buckets: u64, from_reserve: bool) -> Result<(), GrowError> {
     let handed_out: u64 = region_pages().iter().map(|pages| pages / BUCKET_PAGES).sum();
     let raw = StableMemory::default();
     let wanted = 1 + (handed_out + buckets) * BUCKET_PAGES;
@@ -309,7 +319,8 @@ fn reserve_raw(buckets: u64) -> Result<(), GrowError> {
     if missing == 0 {
         return Ok(());
     }
-    if wanted > MAX_PAGES.get() {
+    let kept = if from_reserve { 0 } else { records::RESERVE / WASM_PAGE };
+    if wanted.saturating_add(kept) > MAX_PAGES.get() {
         return Err(GrowError::OutOfSpace);
     }
     growth::grow(missing)
@@ -319,6 +330,8 @@ fn reserve_raw(buckets: u64) -> Result<(), GrowError> {
 mod tests {
     use super::*;
     use crate::runtime::native;
+
+    const RESERVED: u64 = records::RESERVE / WASM_PAGE;
 
     fn fresh() {
         native::reset();
@@ -346,7 +359,7 @@ mod tests {
     fn refused_growth_changes_nothing_and_says_why() {
         fresh();
         let a = region(BLOB_ARENA);
-        set_max_pages(1 + BUCKET_PAGES);
+        set_max_pages(1 + BUCKET_PAGES + RESERVED);
         a.reserve(5).unwrap();
         assert_eq!(a.reserve(BUCKET + 1), Err(GrowError::OutOfSpace));
         assert_eq!(a.size(), BUCKET);
@@ -368,7 +381,7 @@ mod tests {
         fresh();
         let a = region(BLOB_ARENA);
         a.reserve(100 * BUCKET).unwrap();
-        set_max_pages(1 + 101 * BUCKET_PAGES);
+        set_max_pages(1 + 101 * BUCKET_PAGES + RESERVED);
         a.reserve(100 * BUCKET + 1).unwrap();
         assert_eq!(a.size(), 101 * BUCKET);
     }

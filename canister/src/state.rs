@@ -5,7 +5,7 @@ mod control;
 use crate::audit::AuditLog;
 use crate::blob::{BlobStore, Class, Owner};
 use crate::chain::{Admission, ChainStore, IndexTable};
-use crate::config::Settings as _;
+use crate::config::{RecordsCap, Settings as _};
 use crate::deletion::DeletionQueue;
 use crate::export::Exporters;
 use crate::history::History;
@@ -35,6 +35,8 @@ pub struct State {
     pub roles: Roles,
     /// Since when deletions are stopped, in Unix nanoseconds; none: they are not.
     pub deletions_stopped: Option<u64>,
+    /// The cap on the memory of records.
+    records: RecordsCap,
     /// All blobs.
     pub blobs: BlobStore,
     /// The kept blocks.
@@ -90,9 +92,9 @@ pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
     }
     let cells = Rc::new(memory::region(memory::CELLS));
     cells.reserve(cell::END).map_err(|error| format!("{error:?}"))?;
-    let stored = config::Stored { config, roles, deletions_stopped: None };
-    config::save(&cells, &stored)?;
-    open(cells, stored)
+    open(cells, config::Stored { config, roles, ..config::Stored::default() })?;
+    mutate(|state| state.save_config());
+    Ok(())
 }
 
 /// Opens the state of a canister that was upgraded. The cost does not depend on what is kept.
@@ -113,9 +115,10 @@ pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
 }
 
 fn open(cells: Rc<Region>, stored: config::Stored) -> Result<(), String> {
-    let config::Stored { config, roles, deletions_stopped } = stored;
+    let config::Stored { config, roles, deletions_stopped, records } = stored;
     config.bound_memory();
-    let blobs = BlobStore::open()?;
+    let mut blobs = BlobStore::open()?;
+    blobs.set_log_class(config.class());
     let chain = ChainStore::open(Rc::clone(&cells), config.class(), hash_seed())?;
     let utxo = UtxoStore::open(Rc::clone(&cells), hash_seed())?;
     let deletions = DeletionQueue::open(hash_seed())?;
@@ -126,11 +129,12 @@ fn open(cells: Rc<Region>, stored: config::Stored) -> Result<(), String> {
     let history = History::open(Rc::clone(&cells))?;
     pruner.set_behind_since(history.since.of(ProblemCode::PruneBehind).map(|since_ns| since_ns / 1_000_000_000));
     logs::open(Rc::clone(&cells))?;
-    STATE.set(Some(State {
+    let mut state = State {
         cells,
         config,
         roles,
         deletions_stopped,
+        records,
         blobs,
         chain,
         utxo,
@@ -140,7 +144,9 @@ fn open(cells: Rc<Region>, stored: config::Stored) -> Result<(), String> {
         exporters,
         audit,
         history,
-    }));
+    };
+    state.bound_records();
+    STATE.set(Some(state));
     Ok(())
 }
 
@@ -150,15 +156,30 @@ fn hash_seed() -> u64 {
 }
 
 impl State {
-    /// Persists settings and roles, and whether deletions are stopped.
-    pub fn save_config(&self) {
-        let Self { config, roles, deletions_stopped, .. } = self;
-        let stored =
-            config::Stored { config: config.clone(), roles: roles.clone(), deletions_stopped: *deletions_stopped };
+    /// Persists settings, roles, and whether deletions are stopped, and has memory bounded by the settings.
+    pub fn save_config(&mut self) {
+        self.config.bound_memory();
+        self.bound_records();
+        let Self { config, roles, deletions_stopped, records, .. } = &*self;
+        let stored = config::Stored {
+            config: config.clone(),
+            roles: roles.clone(),
+            deletions_stopped: *deletions_stopped,
+            records: *records,
+        };
         if let Err(why) = config::save(&self.cells, &stored) {
             runtime::trap(&format!("settings and roles: {why}"));
         }
-        self.config.bound_memory();
+    }
+
+    /// Bounds the memory of records by the settings and the chain's target. Only another cap moves the reserve.
+    fn bound_records(&mut self) {
+        let cap = self.config.records_cap(self.pruner.policy().map_or(0, |policy| policy.target_bytes));
+        if cap != self.records.cap {
+            self.records = RecordsCap { cap, billed: memory::records::billed() };
+        }
+        memory::records::set_limits(cap, self.records.billed);
+        self.deletions.set_max_rows(self.config.utxo.max_deletion_rows);
     }
 
     /// What settings and state say of appends by the caller.

@@ -10,7 +10,7 @@ use anyhow::Result;
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
 use coppice_interface::PrunePolicy;
-use coppice_interface::{BLOCK_BYTES, BUCKET, REFERENCE_BYTES, SIZE_CLASSES, WASM_PAGE};
+use coppice_interface::{BLOCK_BYTES, BUCKET, RECORDS_RESERVE, REFERENCE_BYTES, SIZE_CLASSES, WASM_PAGE, chain_begins};
 use indicatif::HumanCount;
 use serde::Serialize;
 
@@ -72,6 +72,8 @@ pub struct Size {
     pub target_bytes: u64,
     /// Stable memory at the plateau.
     pub billed_bytes: u64,
+    /// The least `max_stable_pages` for the target and the reserve; UTXO records come on top.
+    pub max_stable_pages: u64,
     /// Cycles a year for it.
     pub storage_cycles: u128,
     /// Cycles a year for the messages that bring the blocks.
@@ -102,6 +104,7 @@ impl Size {
             kept_bytes,
             target_bytes,
             billed_bytes,
+            max_stable_pages: least_pages(target_bytes, log_class),
             storage_cycles: (u128::from(billed_bytes) * GIB_SECOND * YEAR) >> 30,
             feeding_cycles: 0,
             daemon_cycles: 0,
@@ -174,6 +177,13 @@ fn max_ops() -> f64 {
 /// Messages that bring a block: `append_block`, or chunks between a beginning and a commit.
 fn messages(block_bytes: u64) -> u64 {
     if block_bytes <= feed::MAX_APPEND as u64 { 1 } else { block_bytes.div_ceil(u64::from(feed::CHUNK)) + 2 }
+}
+
+/// The least cap with which a chain reaches its target: with what the regions of an empty canister begin with, two of them the UTXO
+/// records', and their reserve. An empty canister asks for 5,120 pages.
+fn least_pages(target_bytes: u64, log_class: u64) -> u64 {
+    let bytes = target_bytes + chain_begins(log_class as u32) + 2 * BUCKET + RECORDS_RESERVE;
+    (1 + bytes / WASM_PAGE).max(5_120)
 }
 
 /// Stable memory that is grown for this much, by whole buckets of each region.
@@ -250,6 +260,7 @@ fn table(sizes: &[Size]) -> String {
         "blocks kept",
         "kept",
         "`target_bytes`",
+        "`max_stable_pages`",
         "billed",
         "storage a year",
         "feeding a year",
@@ -262,6 +273,7 @@ fn table(sizes: &[Size]) -> String {
             HumanCount(at.blocks).to_string(),
             size(at.kept_bytes),
             at.target_bytes.to_string(),
+            at.max_stable_pages.to_string(),
             if at.fits() { size(at.billed_bytes) } else { "over 500 GiB".into() },
             tera(at.storage_cycles),
             tera(at.feeding_cycles),

@@ -174,7 +174,11 @@ impl Refusal for BlobDeletionError {
             // Leases end, by their holders or by time.
             Self::Leased | Self::TooManyLeases { .. } => Again,
             // What phase 2 deletes leaves room for the queue.
-            Self::OutOfSpace | Self::LowCycles { .. } | Self::ReservedCyclesLimit { .. } => AfterPruning,
+            Self::TooManyRows { .. }
+            | Self::RecordsFull { .. }
+            | Self::OutOfSpace
+            | Self::LowCycles { .. }
+            | Self::ReservedCyclesLimit { .. } => AfterPruning,
             Self::NotFound
             | Self::HoldsRecord
             | Self::Empty { .. }
@@ -211,6 +215,8 @@ impl Refusal for UtxoRefusal {
             // Pruning deletes the record that stands in the way, or leaves room for a new one.
             Self::BeingDeleted
             | Self::ExternalFull { .. }
+            | Self::TooManyRows { .. }
+            | Self::RecordsFull { .. }
             | Self::OutOfSpace
             | Self::LowCycles { .. }
             | Self::ReservedCyclesLimit { .. } => AfterPruning,

@@ -214,6 +214,10 @@ pub struct BlobDeletionStatus {
     pub deletions_stopped_since: Option<u64>,
     /// The rows by store.
     pub stores: Vec<StoreDeletions>,
+    /// The number of all rows.
+    pub rows: u64,
+    /// The number of rows above which no new ones come in: the setting `max_deletion_rows`.
+    pub max_rows: u64,
     /// The lowest height among the rows that wait; none where no row waits.
     pub oldest_due: Option<u32>,
     /// The leases, the oldest first.
@@ -303,6 +307,16 @@ pub enum BlobDeletionError {
     Completed,
     /// Deletions are stopped (`set_deletions_stopped`): no lease is given or extended.
     Stopped,
+    /// The queue has reached `max_deletion_rows`: no new row comes in.
+    TooManyRows {
+        /// The most rows that there may be.
+        limit: u64,
+    },
+    /// The memory of records, the queue's among it, has reached `max_utxo_bytes`.
+    RecordsFull {
+        /// The most bytes that may be billed for records.
+        limit: u64,
+    },
     /// The operator's cap on stable memory is reached, or the platform has no more.
     OutOfSpace,
     /// The balance would not pay for growing.

@@ -71,6 +71,11 @@ pub enum ProblemCode {
     ExternalNearFull,
     /// The transactions' data in the BlobStore has reached `max_external_bytes`: large transactions are refused.
     ExternalFull,
+    /// The memory of UTXO records comes near `max_utxo_bytes`, or the deletion queue near `max_deletion_rows`.
+    RecordsNearFull,
+    /// The memory of UTXO records has reached `max_utxo_bytes`, or the deletion queue `max_deletion_rows`: new ones are
+    /// refused.
+    RecordsFull,
     /// An upload is kept open for longer than an hour: by `upload_expiry_secs` where it was left alone, or, of a block, by calls.
     UploadStuck,
     /// An exporter has no key since an admin revoked its role, and holds pruning back.
@@ -81,7 +86,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// All of them, in their order.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 37] = [
         Self::TimerOverdue,
         Self::PruneBehind,
         Self::PruningOff,
@@ -114,6 +119,8 @@ impl ProblemCode {
         Self::BlobDeletionsWait,
         Self::ExternalNearFull,
         Self::ExternalFull,
+        Self::RecordsNearFull,
+        Self::RecordsFull,
         Self::UploadStuck,
         Self::ExporterKeyless,
         Self::DeletionsStopped,

@@ -19,7 +19,7 @@ pub enum CanisterArg {
 pub struct InitArg {
     /// The bytes of a blob of the log, one of the seven size classes; default 1 MiB. Fixed for ever.
     pub log_class: Option<u32>,
-    /// The operator's cap on stable memory, in pages of 64 KiB, 4,096 to 8,192,000; default 500 GiB.
+    /// The operator's cap on stable memory, in pages of 64 KiB, 5,120 to 8,192,000; default 500 GiB.
     pub max_stable_pages: Option<u64>,
     /// The first operators, who are no admins; controllers are operators always.
     pub operators: Vec<Principal>,
@@ -36,7 +36,7 @@ pub struct InitArg {
 /// New settings; what is left out stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ConfigChange {
-    /// The operator's cap on stable memory, in pages of 64 KiB, 4,096 to 8,192,000; none: as it was.
+    /// The operator's cap on stable memory, in pages of 64 KiB, 5,120 to 8,192,000; none: as it was.
     pub max_stable_pages: Option<u64>,
     /// Each segment is checked against its SHA-256 when a block is appended: 76 instructions a byte; none: as it was.
     pub verify_segments: Option<bool>,
@@ -72,7 +72,7 @@ pub struct ConfigChange {
 pub struct Config {
     /// The bytes of a blob of the log.
     pub log_class: u32,
-    /// The operator's cap on stable memory, in pages of 64 KiB, 4,096 to 8,192,000.
+    /// The operator's cap on stable memory, in pages of 64 KiB, 5,120 to 8,192,000.
     pub max_stable_pages: u64,
     /// Each segment is checked against its SHA-256 when a block is appended: 76 instructions a byte.
     pub verify_segments: bool,
@@ -115,6 +115,15 @@ pub const WASM_PAGE: u64 = 65_536;
 pub const BUCKET: u64 = 256 * WASM_PAGE;
 /// Most pages of 64 KiB of a canister's stable memory: 500 GiB.
 pub const MAX_STABLE_PAGES: u64 = 500 << 14;
+/// Bytes below `max_stable_pages` that only operations on UTXO records and rows that are there may take.
+pub const RECORDS_RESERVE: u64 = 64 << 20;
+
+/// Bytes with which the regions of an empty chain begin, by the size of the log's blobs: seven of a bucket, and the directory of the
+/// log with 8 bytes for each blob that 500 GiB hold.
+pub fn chain_begins(log_class: u32) -> u64 {
+    let directory = MAX_STABLE_PAGES * WASM_PAGE / u64::from(log_class) * 8;
+    7 * BUCKET + directory.next_multiple_of(BUCKET)
+}
 
 impl Default for Config {
     fn default() -> Self {

@@ -34,6 +34,8 @@ pub struct BlobStore {
     granules: GranuleTable,
     sets: GranuleSets,
     counters: Counters,
+    /// The class of the chain's log. Slots of all others are of no use to the chain.
+    log: Option<Class>,
 }
 
 impl BlobStore {
@@ -50,7 +52,53 @@ impl BlobStore {
             GranuleSets::reserve(&sets).map_err(|error| format!("blob store: {error:?}"))?;
         }
         let counters = if new { Counters::create(&sets) } else { Counters::open(&sets)? };
-        Ok(Self { arena, granules: GranuleTable::new(granules), sets: GranuleSets::open(sets), counters })
+        Ok(Self { arena, granules: GranuleTable::new(granules), sets: GranuleSets::open(sets), counters, log: None })
+    }
+
+    /// Says which class the chain's log has, from when on the bytes of records are known.
+    pub fn set_log_class(&mut self, class: Class) {
+        self.log = Some(class);
+        self.note_records();
+    }
+
+    /// Notes how many bytes of the arena belong to UTXO records: those that records keep of the log's class, and all slots of the other
+    /// classes, free or not, as the log cannot take them.
+    fn note_records(&self) {
+        let Some(log) = self.log else { return };
+        let bytes = |class: Class| {
+            let of = self.counters.class(class);
+            let kept = |owner: Owner| u64::from(of.kept[owner.index()]);
+            let slots = match class == log {
+                true => kept(Owner::External),
+                false => u64::from(of.free) + u64::from(of.lost) + Owner::ALL.into_iter().map(kept).sum::<u64>(),
+            };
+            slots * u64::from(class.size())
+        };
+        memory::records::set_blobs(Class::all().map(bytes).sum());
+    }
+
+    /// Checks that blobs of these lengths fit the memory of records.
+    ///
+    /// # Errors
+    /// `RecordsFull`.
+    pub fn check_room_for_records(&self, lens: impl Iterator<Item = u32>) -> Result<(), GrowError> {
+        let Some(log) = self.log else { return Ok(()) };
+        let mut wanted = [0_u64; Class::COUNT];
+        lens.filter_map(Class::for_len).for_each(|class| wanted[class.index()] += 1);
+        let more = |class: Class| {
+            let free = if class == log { 0 } else { u64::from(self.counters.class(class).free) };
+            wanted[class.index()].saturating_sub(free) * u64::from(class.size())
+        };
+        memory::records::check_blobs(Class::all().map(more).sum())
+    }
+
+    /// The same of blobs that are there, of an upload, by the bytes of their classes.
+    ///
+    /// # Errors
+    /// `RecordsFull`.
+    pub fn check_records(&self, classes: impl Iterator<Item = u32>) -> Result<(), GrowError> {
+        let Some(log) = self.log else { return Ok(()) };
+        memory::records::check_blobs(classes.filter(|class| *class == log.size()).map(u64::from).sum())
     }
 
     /// Grows memory so that the next `count` allocations of `class` succeed, unless others come between.
@@ -96,6 +144,7 @@ impl BlobStore {
             }
         };
         self.granules.set(granule, &Slot { generation, len, state: SlotState::Used, class, owner });
+        self.note_records();
         Ok(BlobPtr { offset: granule * GRANULE, len, class: class.size(), generation })
     }
 
@@ -269,6 +318,7 @@ impl BlobStore {
             c.free += 1;
             c.kept[slot.owner.index()] -= 1;
         });
+        self.note_records();
         slot.owner
     }
 
@@ -324,6 +374,7 @@ impl BlobStore {
             c.kept[old.index()] -= 1;
             c.kept[owner.index()] += 1;
         });
+        self.note_records();
         Ok(())
     }
 

@@ -79,7 +79,7 @@ impl From<GrowError> for AppendError {
     fn from(error: GrowError) -> Self {
         match error {
             // Only a tick's work is put off, and a tick that meets it goes on later.
-            GrowError::OutOfSpace | GrowError::Later => Self::OutOfSpace,
+            GrowError::OutOfSpace | GrowError::RecordsFull | GrowError::Later => Self::OutOfSpace,
             GrowError::LowCycles { missing } => Self::LowCycles { missing },
             GrowError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
         }

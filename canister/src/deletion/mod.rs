@@ -60,6 +60,8 @@ const SHARE_INSTRUCTIONS: u64 = 500_000_000;
 pub struct DeletionQueue {
     store: Option<Store>,
     seed: u64,
+    /// Rows above which no new ones come in (`max_deletion_rows`).
+    max_rows: u64,
 }
 
 /// A queue that has been made.
@@ -116,6 +118,7 @@ impl From<GrowError> for BlobDeletionError {
         match error {
             // Only a tick's work is put off, and a tick that meets it goes on later.
             GrowError::OutOfSpace | GrowError::Later => Self::OutOfSpace,
+            GrowError::RecordsFull => Self::RecordsFull { limit: memory::records::cap() },
             GrowError::LowCycles { missing } => Self::LowCycles { missing },
             GrowError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
         }
@@ -134,12 +137,29 @@ impl DeletionQueue {
     pub fn open(seed: u64) -> Result<Self, String> {
         let region = memory::region(memory::DELETIONS);
         if region.is_empty() {
-            return Ok(Self { store: None, seed });
+            return Ok(Self { store: None, seed, max_rows: u64::MAX });
         }
         let slots = Slots::open(region)?;
         let root = Root::load(&slots)?;
         let leases = Leases::load(&slots, root.leases, root.ended)?;
-        Ok(Self { store: Some(Store { slots, root, leases, taken: Default::default() }), seed })
+        let store = Some(Store { slots, root, leases, taken: Default::default() });
+        Ok(Self { store, seed, max_rows: u64::MAX })
+    }
+
+    /// Sets the number of rows above which no new ones come in.
+    pub fn set_max_rows(&mut self, rows: u64) {
+        self.max_rows = rows;
+    }
+
+    /// Rows that there are, in whatever state, and the most that there may be.
+    pub fn rows(&self) -> (u64, u64) {
+        (self.store.as_ref().map_or(0, |store| store.root.rows()), self.max_rows)
+    }
+
+    /// True where a new row may come in.
+    fn has_room(&self) -> bool {
+        let (rows, most) = self.rows();
+        rows < most
     }
 
     /// The store, made where there is none yet.

@@ -166,9 +166,12 @@ impl DeletionQueue {
             rows: lease.rows,
             over: lease.over,
         });
+        let (rows, max_rows) = self.rows();
         BlobDeletionStatus {
             // Of the canister as a whole.
             deletions_stopped_since: None,
+            rows,
+            max_rows,
             oldest_due: stores.iter().filter_map(|store| store.oldest_due).min(),
             leases: leases.collect(),
             metrics: self.metrics(),

@@ -125,6 +125,11 @@ impl Root {
         slots.write(FIRST_SLOT, 0, words.map(u64::to_le_bytes).as_flattened());
     }
 
+    /// All rows.
+    pub fn rows(&self) -> u64 {
+        self.counts.iter().flatten().sum()
+    }
+
     /// Rows that stand somewhere.
     pub fn count(&self, state: BlobDeletionState) -> u64 {
         self.counts[state as usize].iter().sum()

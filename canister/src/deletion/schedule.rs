@@ -2,7 +2,7 @@
 
 use super::row::{Name, Row};
 use super::{DeletionQueue, Place, Store};
-use crate::memory::GrowError;
+use crate::memory::{GrowError, records};
 use coppice_interface::{BlobDeletion, BlobDeletionError, BlobDeletionState, ScheduledBlobDeletion, UtxoRefusal};
 
 /// What scheduling the blob of a record that goes came to.
@@ -19,7 +19,7 @@ impl DeletionQueue {
     /// which it is, and is tried from the start.
     ///
     /// # Errors
-    /// `Empty`, `TooLarge`, `HoldsRecord`, `OutOfSpace`, `LowCycles`, and nothing has changed.
+    /// `Empty`, `TooLarge`, `HoldsRecord`, `TooManyRows`, `RecordsFull`, `OutOfSpace`, `LowCycles`, and nothing has changed.
     pub fn schedule(
         &mut self,
         name: &Name,
@@ -27,8 +27,12 @@ impl DeletionQueue {
         now_ns: u64,
     ) -> Result<ScheduledBlobDeletion, BlobDeletionError> {
         name.check()?;
-        self.made()?;
-        self.message(now_ns, |store| store.schedule(name, height)).unwrap_or(Err(BlobDeletionError::OutOfSpace))
+        let most = self.max_rows;
+        records::creating(|| {
+            self.made()?;
+            self.message(now_ns, |store| store.schedule(name, height, most))
+                .unwrap_or(Err(BlobDeletionError::OutOfSpace))
+        })
     }
 
     /// Takes a row out that is not leased and goes with no record, and says whether there was one.
@@ -57,8 +61,13 @@ impl DeletionQueue {
     /// Whether a record may be created that names this blob, and then [`hold`](Self::hold) has the memory that it needs.
     ///
     /// # Errors
-    /// `BeingDeleted`, `BlobTaken`, `OutOfSpace`, `LowCycles`.
+    /// `BeingDeleted`, `BlobTaken`, `TooManyRows`, `RecordsFull`, `OutOfSpace`, `LowCycles`.
     pub fn admits(&mut self, name: &Name, txid: &[u8; 32]) -> Result<(), UtxoRefusal> {
+        records::creating(|| self.admits_new(name, txid))
+    }
+
+    fn admits_new(&mut self, name: &Name, txid: &[u8; 32]) -> Result<(), UtxoRefusal> {
+        let (has_room, limit) = (self.has_room(), self.max_rows);
         let store = self.made()?;
         let hash = store.hash(name);
         match store.find_name(name, hash) {
@@ -66,6 +75,7 @@ impl DeletionQueue {
             Some(row) if row.state == BlobDeletionState::Held && row.txid.as_ref() == Some(txid) => Ok(()),
             Some(row) if row.state == BlobDeletionState::Held => Err(UtxoRefusal::BlobTaken),
             Some(_) => Err(UtxoRefusal::BeingDeleted),
+            None if !has_room => Err(UtxoRefusal::TooManyRows { limit }),
             None => Ok(store.reserve(name, hash)?),
         }
     }
@@ -100,7 +110,7 @@ impl DeletionQueue {
 }
 
 impl Store {
-    fn schedule(&mut self, name: &Name, height: u32) -> Result<ScheduledBlobDeletion, BlobDeletionError> {
+    fn schedule(&mut self, name: &Name, height: u32, most: u64) -> Result<ScheduledBlobDeletion, BlobDeletionError> {
         let hash = self.hash(name);
         let (id, was_leased) = match self.find_name(name, hash) {
             Some(row) if row.txid.is_some() => return Err(BlobDeletionError::HoldsRecord),
@@ -109,6 +119,7 @@ impl Store {
                 self.reschedule(&mut row, height);
                 (row.id, was_leased)
             }
+            None if self.root.rows() >= most => return Err(BlobDeletionError::TooManyRows { limit: most }),
             None => {
                 self.reserve(name, hash)?;
                 (self.add(name, hash, None, height, Place::Waiting).id, false)

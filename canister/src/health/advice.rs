@@ -10,6 +10,10 @@ const CAP_ACTION: &str =
 const EXTERNAL_ACTION: &str = "Raise max_external_bytes of the UTXO settings (set_config); records that are pruned give theirs back. Who keeps \
      transactions outside from now on sets it to 0.";
 
+/// Advice for caps of UTXO records that are near, or reached.
+const RECORDS_ACTION: &str = "See who makes so many: where a key was stolen, revoke_role. Else raise max_utxo_bytes or max_deletion_rows of the UTXO settings \
+     (set_config), or have records pruned and blobs outside deleted: new ones take what they leave.";
+
 /// How bad it is, and what to do.
 pub fn advice(code: ProblemCode) -> (Severity, &'static str) {
     use ProblemCode as Code;
@@ -128,6 +132,8 @@ pub fn advice(code: ProblemCode) -> (Severity, &'static str) {
             "As an admin, call set_deletions_stopped(false) when the policy, the heights and the queue are right again and stolen keys are \
              revoked.",
         ),
+        Code::RecordsNearFull => (Warning, RECORDS_ACTION),
+        Code::RecordsFull => (Critical, RECORDS_ACTION),
         Code::UploadStuck => (
             Warning,
             "Have its producer go on with it, or abort it (abort_block is an operator's, too); or lower upload_expiry_secs (set_config) for a \

@@ -80,6 +80,7 @@ impl State {
         self.cycles(&mut found);
         found.extend(self.cap());
         found.extend(self.external());
+        found.extend(self.records());
         found.extend(self.pruner.damage(self.lost()));
         if deep && self.chain.state().head().is_some_and(|head| self.chain.meta(head).is_none()) {
             found.push(finding(ProblemCode::HeadUnreadable, "the head's record cannot be decoded"));

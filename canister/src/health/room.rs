@@ -3,12 +3,14 @@
 use super::{Finding, finding};
 use crate::blob::{Class, Owner};
 use crate::cycles::{self, Pause};
-use crate::memory::{self, GrowError, WASM_PAGE, growth};
+use crate::memory::{self, GrowError, WASM_PAGE, growth, records};
 use crate::state::State;
 use coppice_interface::ProblemCode;
 
 /// Buckets of memory whose growth is looked ahead to.
 const AHEAD_BUCKETS: u64 = 4;
+/// Bytes that are to be free for new records where their memory does not grow any more.
+const FREE: u64 = 4 << 20;
 /// Share of `max_stable_pages` that is to be left, or reusable; and of `max_external_bytes` that is to be left.
 const LEFT: u64 = 20;
 
@@ -46,21 +48,23 @@ impl State {
                 );
                 found.push(finding(ProblemCode::ReservationLimit, message));
             }
-            None | Some(GrowError::OutOfSpace | GrowError::Later) => {}
+            None | Some(GrowError::OutOfSpace | GrowError::RecordsFull | GrowError::Later) => {}
         }
     }
 
     /// Billed pages never become fewer: what blobs leave is taken by new ones, so it counts as what is left.
     pub(super) fn cap(&self) -> Option<Finding> {
         let (billed, cap) = (memory::billed_pages(), self.config.max_stable_pages);
-        let (bucket, left) = (memory::BUCKET / WASM_PAGE, cap.saturating_sub(billed));
+        // The reserve is for UTXO records that are there.
+        let kept = records::RESERVE / WASM_PAGE;
+        let (bucket, left) = (memory::BUCKET / WASM_PAGE, cap.saturating_sub(billed + kept));
         let reusable = self.blobs.reusable_bytes() / WASM_PAGE;
         let said = |code, what: &str| {
             finding(
                 code,
                 format!(
-                    "stable memory {what} max_stable_pages: {billed} of {cap} pages of 64 KiB are billed, and new blobs can take \
-                     {reusable} of them"
+                    "stable memory {what} max_stable_pages: {billed} of {cap} pages of 64 KiB are billed, of which new blobs can take \
+                     {reusable}, and {kept} are the reserve of UTXO records"
                 ),
             )
         };
@@ -73,6 +77,36 @@ impl State {
             }
             _ => None,
         }
+    }
+
+    /// Holds the memory of records, and the rows of the deletion queue, against their caps. New records take slots that pruned ones left.
+    /// A small cap over nothing is an operator's wish.
+    pub(super) fn records(&self) -> Option<Finding> {
+        let (storage, (rows, most_rows)) = (self.utxo.storage(), self.deletions.rows());
+        let (billed, cap) = (storage.billed_bytes, storage.max_bytes);
+        let left = cap.saturating_sub(billed);
+        // Above the cap new records take slots that others left, and no others.
+        let free = storage.reusable_bytes + if billed > cap { 0 } else { self.utxo.unused_bytes() };
+        let any = storage.records > 0 || rows > 0;
+        let rows_left = most_rows.saturating_sub(rows);
+        let memory = |what: &str| {
+            format!(
+                "UTXO records {what} max_utxo_bytes: {billed} of {cap} bytes are billed for them, and new ones can take {free}"
+            )
+        };
+        let queue =
+            |what: &str| format!("the deletion queue {what} max_deletion_rows: it has {rows} of {most_rows} rows");
+        let (code, message) = match any {
+            false => return None,
+            _ if left < memory::BUCKET && free < FREE => (ProblemCode::RecordsFull, memory("have reached")),
+            _ if rows > 0 && rows_left == 0 => (ProblemCode::RecordsFull, queue("has reached")),
+            _ if left.saturating_add(free) < (cap / LEFT).max(memory::BUCKET) => {
+                (ProblemCode::RecordsNearFull, memory("come near"))
+            }
+            _ if rows > 0 && rows_left < most_rows / LEFT => (ProblemCode::RecordsNearFull, queue("comes near")),
+            _ => return None,
+        };
+        Some(finding(code, message))
     }
 
     /// What transactions keep in the BlobStore against its limit. Where nothing is kept the limit is what an operator wants; and who sets it to 0

@@ -47,6 +47,9 @@ pub fn remedy(why: impl Into<UtxoRefusal>) -> Option<&'static str> {
             "Raise reserved_cycles_limit of the canister on the platform, then in set_config; then notify_block, or prune_utxos with the \
              height.",
         ),
+        UtxoRefusal::RecordsFull { .. } => Some(
+            "Raise max_utxo_bytes of the UTXO settings (set_config); then notify_block, or prune_utxos with the height.",
+        ),
         UtxoRefusal::OutOfSpace => Some(
             "Raise max_stable_pages (set_config), or have less kept (set_prune_policy); then notify_block, or prune_utxos with the height.",
         ),

@@ -223,7 +223,8 @@ impl Text {
     fn storage(&mut self, state: &State) -> io::Result<()> {
         use Kind::Gauge;
         let storage = state.storage();
-        let all: [Plain; 8] = [
+        let (rows, max_rows) = state.deletions.rows();
+        let all: [Plain; 12] = [
             (
                 "coppice_stable_billed_bytes",
                 Gauge,
@@ -247,6 +248,15 @@ impl Text {
             ("coppice_payload_bytes", Gauge, "Payload bytes of the kept blocks.", storage.payload_bytes as f64),
             ("coppice_utxo_records", Gauge, "UTXO records.", storage.utxo.records as f64),
             ("coppice_utxo_unmined_records", Gauge, "Of them, unmined ones.", storage.utxo.unmined as f64),
+            (
+                "coppice_utxo_billed_bytes",
+                Gauge,
+                "Bytes of stable memory that are billed for UTXO records.",
+                storage.utxo.billed_bytes as f64,
+            ),
+            ("coppice_utxo_max_bytes", Gauge, "The cap on them.", storage.utxo.max_bytes as f64),
+            ("coppice_deletion_rows", Gauge, "Rows of the deletion queue.", rows as f64),
+            ("coppice_deletion_max_rows", Gauge, "The cap on them.", max_rows as f64),
         ];
         all.into_iter().try_for_each(|figure| self.plain(figure))?;
         let owners: Vec<(String, f64)> = storage

@@ -211,7 +211,7 @@ pub fn is_wanted() -> bool {
 /// # Errors
 /// [`GrowError`].
 pub fn grow_wanted() -> Result<(), GrowError> {
-    super::reserve_raw(1)?;
+    super::reserve_raw(1, true)?;
     WANTED.set(false);
     Ok(())
 }

@@ -165,7 +165,7 @@ impl Slots {
     pub fn has_room(&self, bytes: u64, slots: u64) -> bool {
         // A class is at most a quarter larger than what it is for, or a unit.
         self.header.end + bytes + bytes / 4 + slots * (UNIT + 2 * u64::from(HEAD)) + self.spare()
-            <= self.region.size().min(MOST)
+            <= self.region.size().min(MOST).min(self.region.end_of_new())
     }
 
     /// Grows memory so that these slots can be allocated, each so many bytes so many times. What is free is counted.
@@ -192,6 +192,9 @@ impl Slots {
     fn grow(&self, end: u64) -> Result<(), GrowError> {
         if end > MOST {
             return Err(GrowError::OutOfSpace);
+        }
+        if end + self.spare() > self.region.end_of_new() {
+            return Err(GrowError::RecordsFull);
         }
         self.region.reserve(end + self.spare())
     }
@@ -385,6 +388,11 @@ impl Slots {
             self.region.write(*at, bytes);
         }
         self.header = journal.before;
+    }
+
+    /// Bytes that were grown and never used.
+    pub fn unused_bytes(&self) -> u64 {
+        self.region.size().saturating_sub(self.header.end + self.spare)
     }
 
     /// What the slots hold.

@@ -153,6 +153,8 @@ impl State {
             let old = state.pruner.policy().cloned();
             let new = old.clone().unwrap_or_default().changed(change, state.config.class())?;
             state.pruner.set_policy(new.clone());
+            // The cap on records goes by the target.
+            state.save_config();
             Ok(PrunePolicyChange { old, new })
         })
     }

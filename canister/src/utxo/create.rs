@@ -7,6 +7,7 @@ use super::parse::Parsed;
 use super::record::{ENTRY, EXTRA, HEAD_BLOCKS, Hash, Head, INPUT, INPUTS_OF_PAGE, PAGE_HEAD, flag, parents};
 use super::{Call, Found, UtxoStore, entry, place};
 use crate::blob::{BlobPtr, BlobStore};
+use crate::memory::records;
 use crate::slots::{MAX_LEN, SlotId};
 use coppice_interface::{MinedIn, Txid, UtxoCreate, UtxoCreated, UtxoRefusal};
 
@@ -54,8 +55,10 @@ impl UtxoStore {
         call: &Call,
     ) -> Result<UtxoCreated, UtxoRefusal> {
         call.check()?;
-        let draft = Draft::new(self, blobs, item, call)?;
-        self.insert(blobs, draft, item, call)
+        records::creating(|| {
+            let draft = Draft::new(self, blobs, item, call)?;
+            self.insert(blobs, draft, item, call)
+        })
     }
 
     /// Makes a record of what is known of its transaction.

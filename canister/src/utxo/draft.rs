@@ -241,6 +241,7 @@ impl<'a> Draft<'a> {
                 if kept > limit {
                     return Err(UtxoRefusal::ExternalFull { limit });
                 }
+                blobs.check_records(parts.iter().map(|part| part.class))?;
                 head.flags |= flag::EXTERNAL;
                 Cow::Owned(place::encode_parts(parts))
             }

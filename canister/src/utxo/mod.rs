@@ -115,6 +115,7 @@ impl From<GrowError> for UtxoRefusal {
         match error {
             // Only a tick's work is put off, and a tick that meets it goes on later.
             GrowError::OutOfSpace | GrowError::Later => Self::OutOfSpace,
+            GrowError::RecordsFull => Self::RecordsFull { limit: memory::records::cap() },
             GrowError::LowCycles { missing } => Self::LowCycles { missing },
             GrowError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
         }
@@ -160,7 +161,7 @@ impl UtxoStore {
         Ok(Self { table, slots, root, changed: Changed::default(), uploads: Uploads::open(cells)? })
     }
 
-    /// How many records there are.
+    /// Counts of records, and their memory.
     pub fn storage(&self) -> UtxoStorage {
         let slots = self.slots.stats();
         UtxoStorage {
@@ -171,7 +172,14 @@ impl UtxoStore {
             preserved: self.root.count(Order::PreserveUntil),
             used_bytes: slots.used_bytes,
             reusable_bytes: slots.free_bytes,
+            billed_bytes: memory::records::billed(),
+            max_bytes: memory::records::cap(),
         }
+    }
+
+    /// Bytes of the slots' region that were grown and never used.
+    pub fn unused_bytes(&self) -> u64 {
+        self.slots.unused_bytes()
     }
 
     /// The record of a transaction, going or not.

@@ -51,7 +51,7 @@ pub fn class_bytes(len: u64) -> u64 {
 /// Stores bytes in parts, or none of them.
 ///
 /// # Errors
-/// `ExternalFull`, `OutOfSpace`, `LowCycles`; nothing has changed.
+/// `ExternalFull`, `RecordsFull`, `OutOfSpace`, `LowCycles`; nothing has changed.
 pub fn store(blobs: &mut BlobStore, bytes: &[u8], limit: u64) -> Result<Vec<BlobPtr>, UtxoRefusal> {
     let parts = allocate(blobs, bytes.len() as u64, Owner::External, limit)?;
     for (part, bytes) in parts.iter().zip(bytes.chunks(MAX_BLOB as usize)) {
@@ -71,6 +71,8 @@ pub fn allocate(blobs: &mut BlobStore, len: u64, owner: Owner, limit: u64) -> Re
     if kept.saturating_add(class_bytes(len)) > limit {
         return Err(UtxoRefusal::ExternalFull { limit });
     }
+    let lens = (0..len.div_ceil(u64::from(MAX_BLOB))).map(|part| len - part * u64::from(MAX_BLOB));
+    blobs.check_room_for_records(lens.map(|rest| rest.min(u64::from(MAX_BLOB)) as u32))?;
     let mut parts = Vec::new();
     let mut rest = len;
     while rest > 0 {

@@ -92,7 +92,7 @@ struct Stored {
     current: u32,
     persisted: u32,
     processed: u32,
-    /// How far feeders may raise them, and how far below them they notify.
+    /// The notifications of both: their buckets, and low heights among them.
     feeds: Feeds,
     /// The smallest retention, but 0, that was in force before the one that is; 0: there was none.
     smallest_retention: u32,

@@ -14,16 +14,16 @@ const FAR: u32 = 100;
 /// Nanoseconds for which such a notification is shown: twelve blocks of ten minutes.
 const SHOWN_NS: u64 = 2 * 3_600 * 1_000_000_000;
 
-/// Which of the two heights is notified.
+/// The height that is notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotifiedHeight {
-    /// Where the chain is (`notify_block`).
+    /// The chain's (`notify_block`).
     Current,
-    /// Up to where blocks are persisted (`notify_block_persisted`).
+    /// The persister's (`notify_block_persisted`).
     Persisted,
 }
 
-/// What is noted of the notifications of one height.
+/// The notifications of one height.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct Feed {
@@ -32,7 +32,7 @@ struct Feed {
     low: Option<(u32, u64)>,
 }
 
-/// What is noted of the notifications of both heights. Each has a bucket of its own, because a block that is persisted was notified
+/// The notifications of both heights. Each has a bucket of its own, because a block that is persisted was notified
 /// before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -96,7 +96,7 @@ impl Feeds {
 }
 
 impl UtxoPruner {
-    /// Whether a feeder may notify a height, where the chain's head is `head`.
+    /// Checks that a feeder may notify a height, where the chain's head is `head`.
     ///
     /// # Errors
     /// `ZeroHeight`, `BadHeight`, `HeightJump`.
@@ -154,7 +154,7 @@ impl UtxoPruner {
         Ok(())
     }
 
-    /// What is wrong with heights, and with their bounds.
+    /// Problems of heights and of their bounds.
     pub(super) fn problems_of_heights(&self, utxo: &UtxoSettings) -> Vec<Finding> {
         let (stored, mut found) = (&self.stored, Vec::new());
         let now = runtime::time_ns();

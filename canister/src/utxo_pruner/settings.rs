@@ -18,7 +18,7 @@ pub trait Settings {
     /// # Errors
     /// `Invalid`.
     fn apply(&mut self, change: &UtxoPrunerSettingsChange) -> Result<(), UtxoPrunerError>;
-    /// What bounds how far a feeder raises a height.
+    /// The bounds on how far a feeder raises a height.
     fn limits(&self) -> Limits;
     /// Unmined transactions below this height are old when the chain is at `current`; 0: none is.
     fn unmined_cutoff(&self, utxo: &UtxoSettings, current: u32) -> u32;

@@ -205,6 +205,8 @@ fn of_operating() {
         (
             AfterPruning,
             &[
+                BlobDeletionError::TooManyRows { limit: 0 },
+                BlobDeletionError::RecordsFull { limit: 0 },
                 BlobDeletionError::OutOfSpace,
                 BlobDeletionError::LowCycles { missing: 0 },
                 BlobDeletionError::ReservedCyclesLimit { missing: 0 },
@@ -240,6 +242,8 @@ fn of_records() {
             &[
                 UtxoCreateError::BeingDeleted,
                 UtxoCreateError::ExternalFull { limit: 0 },
+                UtxoCreateError::TooManyRows { limit: 0 },
+                UtxoCreateError::RecordsFull { limit: 0 },
                 UtxoCreateError::OutOfSpace,
                 UtxoCreateError::LowCycles { missing: 0 },
                 UtxoCreateError::ReservedCyclesLimit { missing: 0 },
@@ -268,6 +272,7 @@ fn of_records() {
         (
             AfterPruning,
             &[
+                UtxoSpendError::RecordsFull { limit: 0 },
                 UtxoSpendError::OutOfSpace,
                 UtxoSpendError::LowCycles { missing: 0 },
                 UtxoSpendError::ReservedCyclesLimit { missing: 0 },
@@ -301,6 +306,7 @@ fn of_records() {
         (
             AfterPruning,
             &[
+                UtxoError::RecordsFull { limit: 0 },
                 UtxoError::OutOfSpace,
                 UtxoError::LowCycles { missing: 0 },
                 UtxoError::ReservedCyclesLimit { missing: 0 },

@@ -63,7 +63,7 @@ pub struct UtxoPrunerSettings {
     /// Blocks by which a producer may raise a height in a day for long, 0 to 2^31 - 1; 0: it may raise a height as it
     /// likes, for a replay.
     pub heights_per_day: u32,
-    /// Whether heights are the numbers of the chain's blocks: a producer's height that is more than `max_height_jump` above
+    /// Heights are the numbers of the chain's blocks: a producer's height that is more than `max_height_jump` above
     /// the head is refused.
     pub heights_are_block_numbers: bool,
     /// Seconds that a blob's deletion backs off when it has failed once under a lease, doubling up to 3,600; 0: it does not. 0 to 3,600.
@@ -139,7 +139,7 @@ pub struct UtxoPrunerSettingsChange {
     /// Blocks by which a producer may raise a height in a day for long, 0 to 2^31 - 1; 0: it may raise a height as it
     /// likes, for a replay; none: as it was.
     pub heights_per_day: Option<u32>,
-    /// Whether heights are the numbers of the chain's blocks: a producer's height that is more than `max_height_jump` above
+    /// Heights are the numbers of the chain's blocks: a producer's height that is more than `max_height_jump` above
     /// the head is refused; none: as it was.
     pub heights_are_block_numbers: Option<bool>,
     /// Seconds that a blob's deletion backs off when it has failed once under a lease, doubling up to 3,600; 0: it does

@@ -55,10 +55,20 @@ pub enum UtxoCreateError {
         /// The most bytes of such data.
         limit: u64,
     },
+    /// The deletion queue has reached `max_deletion_rows`: no record that names a blob outside is made.
+    TooManyRows {
+        /// The most rows that there may be.
+        limit: u64,
+    },
     /// No upload of this transaction is complete.
     NoUpload,
     /// More instructions than a message has would be needed.
     TooMuchWork,
+    /// The memory of records has reached `max_utxo_bytes`, and no record that was pruned leaves room.
+    RecordsFull {
+        /// The most bytes that may be billed for records.
+        limit: u64,
+    },
     /// The operator's cap on stable memory is reached, or the platform has no more.
     OutOfSpace,
     /// The balance would not pay for growing.
@@ -129,6 +139,11 @@ pub enum UtxoSpendError {
     },
     /// More instructions than a message has would be needed.
     TooMuchWork,
+    /// The memory of records has reached `max_utxo_bytes`, and no record that was pruned leaves room.
+    RecordsFull {
+        /// The most bytes that may be billed for records.
+        limit: u64,
+    },
     /// The operator's cap on stable memory is reached, or the platform has no more.
     OutOfSpace,
     /// The balance would not pay for growing.
@@ -200,6 +215,11 @@ pub enum UtxoError {
     Outside(ExternalStore),
     /// More instructions than a message has would be needed.
     TooMuchWork,
+    /// The memory of records has reached `max_utxo_bytes`, and no record that was pruned leaves room.
+    RecordsFull {
+        /// The most bytes that may be billed for records.
+        limit: u64,
+    },
     /// The operator's cap on stable memory is reached, or the platform has no more.
     OutOfSpace,
     /// The balance would not pay for growing.
@@ -312,12 +332,22 @@ pub enum UtxoRefusal {
         /// The most bytes of such data.
         limit: u64,
     },
+    /// The deletion queue has reached `max_deletion_rows`: no record that names a blob outside is made.
+    TooManyRows {
+        /// The most rows that there may be.
+        limit: u64,
+    },
     /// No upload of this transaction is complete.
     NoUpload,
     /// The transaction's bytes are kept outside the canister, there.
     Outside(ExternalStore),
     /// More instructions than a message has would be needed.
     TooMuchWork,
+    /// The memory of records has reached `max_utxo_bytes`, and no record that was pruned leaves room.
+    RecordsFull {
+        /// The most bytes that may be billed for records.
+        limit: u64,
+    },
     /// The operator's cap on stable memory is reached, or the platform has no more.
     OutOfSpace,
     /// The balance would not pay for growing.
@@ -383,8 +413,10 @@ part! {
         NotExtended { input },
         TooLarge { what, limit },
         ExternalFull { limit },
+        TooManyRows { limit },
         NoUpload,
         TooMuchWork,
+        RecordsFull { limit },
         OutOfSpace,
         LowCycles { missing },
         ReservedCyclesLimit { missing },
@@ -408,6 +440,7 @@ part! {
         BadHeight { most },
         BadArgument { field, why },
         TooMuchWork,
+        RecordsFull { limit },
         OutOfSpace,
         LowCycles { missing },
         ReservedCyclesLimit { missing },
@@ -432,6 +465,7 @@ part! {
         TooLarge { what, limit },
         Outside(store),
         TooMuchWork,
+        RecordsFull { limit },
         OutOfSpace,
         LowCycles { missing },
         ReservedCyclesLimit { missing },

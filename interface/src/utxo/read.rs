@@ -254,4 +254,9 @@ pub struct UtxoStorage {
     pub used_bytes: u64,
     /// Bytes of slots that can be used again.
     pub reusable_bytes: u64,
+    /// Bytes of stable memory that were grown for records, and never become fewer: their index, their slots, the deletion
+    /// queue, and of the arena what the chain's log cannot take.
+    pub billed_bytes: u64,
+    /// The bytes above which nothing more is grown for new records: `max_utxo_bytes`, as it is in force.
+    pub max_bytes: u64,
 }

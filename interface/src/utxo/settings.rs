@@ -21,6 +21,11 @@ pub struct UtxoSettings {
     pub externalize_all: bool,
     /// Class bytes that transactions may keep in the BlobStore.
     pub max_external_bytes: u64,
+    /// Bytes of stable memory that may be billed for new records, the deletion queue and their data in the BlobStore; 0: what
+    /// `max_stable_pages` leaves beside `target_bytes` and a reserve of 64 MiB, or without a target half of it.
+    pub max_utxo_bytes: u64,
+    /// Rows of the deletion queue above which no new ones come in.
+    pub max_deletion_rows: u64,
     /// Refuse a transaction whose inputs do not say what they spend.
     pub require_extended: bool,
     /// Instructions after which a message begins no other item of a batch, 1 million to 20 billion.
@@ -37,6 +42,8 @@ impl Default for UtxoSettings {
             max_tx_size_in_store: 1 << 20,
             externalize_all: false,
             max_external_bytes: 64 << 30,
+            max_utxo_bytes: 0,
+            max_deletion_rows: 10_000_000,
             require_extended: false,
             batch_instructions: 10_000_000_000,
         }
@@ -61,6 +68,12 @@ pub struct UtxoSettingsChange {
     pub externalize_all: Option<bool>,
     /// Class bytes that transactions may keep in the BlobStore; none: as it was.
     pub max_external_bytes: Option<u64>,
+    /// Bytes of stable memory that may be billed for new records, the deletion queue and their data in the BlobStore; 0: what
+    /// `max_stable_pages` leaves beside `target_bytes` and a reserve of 64 MiB, or without a target half of it; none: as it
+    /// was.
+    pub max_utxo_bytes: Option<u64>,
+    /// Rows of the deletion queue above which no new ones come in; none: as it was.
+    pub max_deletion_rows: Option<u64>,
     /// Refuse a transaction whose inputs do not say what they spend; none: as it was.
     pub require_extended: Option<bool>,
     /// Instructions after which a message begins no other item of a batch, 1 million to 20 billion; none: as it was.

@@ -151,7 +151,7 @@ fn at_emergency_water_it_says_who_holds_pruning_back() {
 
 #[test]
 fn at_the_operators_cap_it_is_out_of_space() {
-    let coppice = Coppice::with(InitArg { max_stable_pages: Some(4_096), ..default_arg() });
+    let coppice = Coppice::with(InitArg { max_stable_pages: Some(5_120), ..default_arg() });
     let mut number = 0;
     let error = loop {
         let block = plain(number, 1, 1_900_000);
@@ -161,7 +161,7 @@ fn at_the_operators_cap_it_is_out_of_space() {
         }
     };
     assert_eq!(error, AppendError::OutOfSpace);
-    assert!(number > 10, "{number} blocks of 1.9 MB fit into 256 MiB");
+    assert!(number > 10, "{number} blocks of 1.9 MB fit into 256 MiB beside the reserve");
     assert_eq!(refused(&coppice, &plain(number, 1, 1_900_000)), AppendError::OutOfSpace);
     let health: Health = coppice.anyone().health().told();
     assert!(health.problems.iter().any(|problem| problem.code == ProblemCode::MemoryAtCap), "{health:?}");

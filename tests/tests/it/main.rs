@@ -32,6 +32,7 @@ mod prune;
 mod pruner;
 mod pruner_machine;
 mod reads;
+mod records_cap;
 mod refusals;
 mod reset;
 mod rollback;

@@ -228,7 +228,8 @@ impl View<'_> {
             section.card {
                 h3 { "UTXO records" }
                 p { (figure("utxo_records", self.storage.utxo.records, &count(self.storage.utxo.records))) " records, "
-                    (count(self.storage.utxo.unmined)) " of them unmined. Height " (count(pruner.current_height.into()))
+                    (count(self.storage.utxo.unmined)) " of them unmined, on " (bytes(self.storage.utxo.billed_bytes)) " of at most "
+                    (bytes(self.storage.utxo.max_bytes)) ". Height " (count(pruner.current_height.into()))
                     ", persisted " (pruner.last_persisted_height.map_or("none".into(), |height| count(height.into()))) ", pruned to " (count(pruner.last_processed_height.into()))
                     ". The block assembly is " (if pruner.block_assembly == UtxoBlockAssemblyState::Running { "running" } else { "not running" }) "." }
                 @if jobs.is_empty() { p.note { "There was no job yet." } }
@@ -264,7 +265,7 @@ impl View<'_> {
             section.card {
                 h3 { "Blobs outside" }
                 p { (figure("blobs_pending", self.pruner.blobs_pending, &count(self.pruner.blobs_pending))) " are to be deleted, "
-                    (figure("blobs_dead", self.pruner.blobs_dead, &count(self.pruner.blobs_dead))) " were given up; "
+                    (figure("blobs_dead", self.pruner.blobs_dead, &count(self.pruner.blobs_dead))) " were given up, of at most " (count(self.queue.max_rows)) " rows; "
                     (words::many(self.queue.leases.len() as u64, "lease")) "." }
                 @if !stores.is_empty() {
                     table {

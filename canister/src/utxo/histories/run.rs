@@ -514,7 +514,8 @@ impl<S: Store> Run<'_, S> {
         let (store, model) = (&self.store, &self.model);
         same(&"indexes", store.indexes(), model.indexes())?;
         same(&"blobs", store.blob_bytes(), model.blob_bytes())?;
-        let counters = UtxoStorage { used_bytes: 0, reusable_bytes: 0, ..store.storage() };
+        let counters =
+            UtxoStorage { used_bytes: 0, reusable_bytes: 0, billed_bytes: 0, max_bytes: 0, ..store.storage() };
         same(&"counters", counters, model.storage())?;
         let mut names: Vec<Txid> = self.transactions.iter().map(|one| Txid::from(one.txid)).collect();
         names.push(Txid::from([0x55; 32]));

@@ -163,6 +163,8 @@ impl Model {
             preserved: count(&|record| record.preserve_until.is_some()),
             used_bytes: 0,
             reusable_bytes: 0,
+            billed_bytes: 0,
+            max_bytes: 0,
         }
     }
 }

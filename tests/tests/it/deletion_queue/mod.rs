@@ -45,7 +45,7 @@ pub fn wanted(limit: u32, request: Option<&[u8]>) -> AcquireBlobDeletions {
     AcquireBlobDeletions { height: 1_000_000, limit, lock_timeout_secs: 0, store_types: vec![], request }
 }
 
-fn acquire(coppice: &Coppice, who: Who, arg: AcquireBlobDeletions) -> Option<BlobDeletionLease> {
+pub fn acquire(coppice: &Coppice, who: Who, arg: AcquireBlobDeletions) -> Option<BlobDeletionLease> {
     let lease: Result<_, BlobDeletionError> = coppice.by(who).acquire_blob_deletion_batch(&arg).told();
     lease.unwrap()
 }

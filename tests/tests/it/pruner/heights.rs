@@ -128,7 +128,7 @@ fn ninety_steps_of_the_largest_jump_raise_a_height_by_one_jump() {
     World::scheduled(persisted(&world, 14).unwrap());
 }
 
-/// What a day gives is given to the nanosecond, and no more; the refusal says when.
+/// Heights come back to the nanosecond, and no more of them; the refusal says when.
 #[test]
 fn a_refused_height_is_accepted_at_the_moment_that_the_refusal_names() {
     let world = World::new();

@@ -113,7 +113,7 @@ fn s2_3_phase_1_3_at_the_cap_on_memory_parents_are_preserved_and_records_deleted
         let change = ConfigChange { max_stable_pages: Some(pages), ..ConfigChange::default() };
         world.coppice.operator().set_config(&change).told().unwrap();
     };
-    let pages = (world.coppice.storage().billed_bytes / 65_536).max(4_096);
+    let pages = (world.coppice.storage().billed_bytes / 65_536).max(5_120);
     cap(pages);
     for (bytes, salts) in [(3_000, 1u32..), (10, 1 << 31..)] {
         let fillers = salts.map(|salt| Tx::new(&[([1; 32], salt)], &[(5, vec![0x51; bytes])]));

@@ -12,7 +12,7 @@ use coppice_tests::coppice::Who;
 use serde_bytes::ByteBuf;
 
 /// Pages of 64 KiB: fewest with which a canister starts, and most.
-const PAGES: (u64, u64) = (4_096, 8_192_000);
+const PAGES: (u64, u64) = (5_120, 8_192_000);
 /// Outputs of the largest record that fills.
 const FILL: usize = 200_000;
 
@@ -25,7 +25,8 @@ pub struct Fillers {
 
 /// Whether an answer says that there is no memory.
 pub fn is_refused(answer: &impl std::fmt::Debug) -> bool {
-    format!("{answer:?}").contains("OutOfSpace")
+    let answer = format!("{answer:?}");
+    ["OutOfSpace", "RecordsFull"].iter().any(|refusal| answer.contains(refusal))
 }
 
 impl Machine {
@@ -80,7 +81,7 @@ impl Machine {
                     self.fillers.records += 1;
                     self.fillers.pages += u64::from(made.extra_pages);
                 }
-                [Err(UtxoCreateError::OutOfSpace)] => outputs /= 4,
+                [Err(UtxoCreateError::OutOfSpace | UtxoCreateError::RecordsFull { .. })] => outputs /= 4,
                 other => return Err(format!("memory is filled, and {other:?}")),
             }
             self.look(Cause::Nothing)?;

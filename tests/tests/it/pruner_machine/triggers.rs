@@ -24,8 +24,7 @@ enum Expected {
 }
 
 impl Machine {
-    /// Whether a height is one, and a producer may raise the heights so far. Of a jump the moment at which it is accepted is not
-    /// compared.
+    /// The refusal of a height that is none, or that a producer may not raise so far; without the moment at which a jump is accepted.
     fn refused(&self, height: u32, by: By, persisted: bool) -> Option<UtxoPrunerError> {
         let jump = self.settings.pruner.max_height_jump;
         let notified = [(self.heights.persisted, self.drawn.1), (self.heights.current, self.drawn.0)];

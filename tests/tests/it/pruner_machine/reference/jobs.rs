@@ -75,7 +75,7 @@ impl State {
         }
     }
 
-    /// Whether it is a height.
+    /// Checks that it is a height.
     pub fn checked(&self, height: u32) -> Result<(), UtxoPrunerError> {
         match (height, u32::MAX / 2) {
             (0, _) => Err(UtxoPrunerError::ZeroHeight),
@@ -84,7 +84,7 @@ impl State {
         }
     }
 
-    /// Whether it is a height that the caller may raise so far. What it raises is drawn.
+    /// Checks that it is a height that the caller may raise so far, and draws what it raises.
     pub fn raised(&mut self, height: u32, persisted: bool) -> Result<(), UtxoPrunerError> {
         self.checked(height)?;
         if self.by_operator || self.has(Fault::BelievesAnything) {

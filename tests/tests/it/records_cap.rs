@@ -1,0 +1,266 @@
+//! Caps on UTXO records and on rows of the deletion queue: one producer's key fills them, and neither the chain nor the pruning of
+//! records is refused memory.
+
+use crate::deletion_queue::{WORKER, acquire, grant_workers, status, wanted};
+use crate::pruner::world::{World, orphans};
+use crate::utxo::{all_ok, configure, create, set_mined};
+use coppice_interface::*;
+use coppice_tests::blocks::{id, plain};
+use coppice_tests::client::Told;
+use coppice_tests::coppice::{Coppice, default_arg};
+use coppice_tests::transactions::Tx;
+use serde_bytes::ByteBuf;
+
+const MIB: u64 = 1 << 20;
+/// Bytes that are kept below `max_stable_pages` for records that are there.
+const RESERVE: u64 = 64 * MIB;
+/// The target of the chain in these tests.
+const TARGET: u64 = 64 * MIB;
+
+/// A canister of 640 MiB, of which the chain may keep some.
+fn small() -> World {
+    let coppice = Coppice::with(InitArg { max_stable_pages: Some(10_240), ..default_arg() });
+    let policy = PrunePolicyArg { target_bytes: Some(TARGET), min_kept_blocks: Some(1), ..PrunePolicyArg::default() };
+    coppice.set_policy(policy).unwrap();
+    World::on(coppice)
+}
+
+fn storage(world: &World) -> UtxoStorage {
+    world.coppice.storage().utxo
+}
+
+/// A record whose bytes lie outside, with so many outputs of 72 bytes.
+fn outside(number: u64, outputs: usize) -> UtxoCreate {
+    let blob_key = ByteBuf::from(number.to_le_bytes());
+    let source = TransactionSource::Outside(OutsideTransaction {
+        txid: id(number).into(),
+        store: ExternalStore { blob_key, file_type: FileType::Outputs, store_type: StoreType::Tx },
+        coinbase: false,
+        version: 1,
+        lock_time: 0,
+        size: 9,
+        inputs: Vec::new(),
+        utxo_hashes: vec![None; outputs],
+    });
+    UtxoCreate { source, mined: None, locked: Some(true), conflicting: false, fee: None }
+}
+
+/// Makes records, ever smaller ones, until none is made any more; and why not.
+fn fill(world: &World, from: u64) -> UtxoCreateError {
+    let mut outputs = 200_000;
+    for number in from.. {
+        let made = create(&world.coppice, 1_000, vec![outside(number, outputs)]).results.remove(0);
+        match made {
+            Ok(_) => {}
+            Err(error) if outputs == 1 => return error,
+            Err(_) => outputs = (outputs / 4).max(1),
+        }
+    }
+    unreachable!("numbers do not end")
+}
+
+fn problem(world: &World, code: ProblemCode) -> Option<Problem> {
+    world.health().problems.into_iter().find(|problem| problem.code == code)
+}
+
+/// The attack: one key makes records until no more are taken. The chain then appends four times its target, and is pruned.
+#[test]
+fn records_of_one_key_leave_the_chain_what_its_target_says() {
+    let world = small();
+    let cap = storage(&world).max_bytes;
+    // 640 MiB less the target, the reserve, and eleven buckets with which the chain's regions begin.
+    assert_eq!(cap, 640 * MIB - RESERVE - TARGET - 11 * 16 * MIB);
+    assert_eq!(fill(&world, 1 << 32), UtxoCreateError::RecordsFull { limit: cap });
+    let full = storage(&world);
+    assert!(full.billed_bytes <= cap && full.billed_bytes > cap - 16 * MIB, "{full:?}");
+    let told = problem(&world, ProblemCode::RecordsFull).unwrap();
+    assert_eq!((told.severity, told.message.contains("max_utxo_bytes")), (Severity::Critical, true), "{told:?}");
+    for number in 0..4 * TARGET / 1_900_000 {
+        let block = plain(number, 1, 1_900_000);
+        let appended = world.coppice.append(&block).or_else(|error| {
+            assert!(matches!(error, AppendError::CapacityExhausted { .. }), "block {number}: {error:?}");
+            world.coppice.settle(60);
+            world.coppice.append(&block)
+        });
+        assert_eq!(appended, Ok(()), "block {number}");
+        world.coppice.pass(60);
+    }
+    assert!(world.coppice.prune_status().capacity_bytes > TARGET / 2);
+    world.coppice.upgrade();
+    assert_eq!(storage(&world), full);
+    assert_eq!(
+        create(&world.coppice, 1, vec![outside(1, 100_000)]).results,
+        [Err(UtxoCreateError::RecordsFull { limit: cap })]
+    );
+}
+
+/// Whatever changes or deletes records that are there goes on at the cap, also where it needs memory for a height that is far away.
+#[test]
+fn records_at_the_cap_are_marked_spent_preserved_pruned_and_completed() {
+    let world = small();
+    grant_workers(&world.coppice);
+    let done = orphans(0..4);
+    world.done(10, &done);
+    let txs = orphans(10..30);
+    world.create(10, &txs.iter().collect::<Vec<_>>());
+    // Nothing of these can be spent, so that they are done with when they are mined.
+    let mined = MinedIn { blocks: vec![BlockRef { block_id: 1, height: 10, subtree: 0 }], on_longest_chain: true };
+    let is_mined = |item: UtxoCreate| UtxoCreate { mined: Some(mined.clone()), locked: Some(false), ..item };
+    all_ok(create(&world.coppice, 10, vec![is_mined(outside(77, 1)), is_mined(outside(78, 1))]));
+    let cap = storage(&world).max_bytes;
+    assert_eq!(fill(&world, 1 << 32), UtxoCreateError::RecordsFull { limit: cap });
+
+    for (tx, far) in txs.iter().zip((1..).map(|step| step * 50_000_000)) {
+        // Each height has nodes of its own in the ordered indexes; many blocks, a slot of its own.
+        for block_id in 0..5 {
+            all_ok(set_mined(&world.coppice, far, block_id, &[tx], false));
+        }
+        world.spent(far, tx, 0..1);
+        assert!(world.heights(tx).0.is_some());
+        let preserve = UtxoPreserveBatch { until: far + 30_000_000, txids: vec![tx.id()] };
+        assert_eq!(all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).told()), [true]);
+        let lock = |locked| UtxoSetLockedBatch { height: far, locked, txids: vec![tx.id()] };
+        for locked in [true, false] {
+            all_ok::<(), UtxoError>(world.coppice.producer().utxo_set_locked(&lock(locked)).told());
+        }
+        all_ok(set_mined(&world.coppice, far, 0, &[tx], true));
+    }
+    let drawn = storage(&world);
+    assert!(drawn.billed_bytes > cap && drawn.billed_bytes <= cap + RESERVE, "{drawn:?}");
+    assert_eq!(
+        create(&world.coppice, 1, vec![outside(1, 20_000)]).results,
+        [Err(UtxoCreateError::RecordsFull { limit: cap })]
+    );
+
+    let job = world.prune(20);
+    assert_eq!((job.counts.records_deleted, job.counts.records_deleting, world.count(&done)), (4, 2, 0), "{job:?}");
+    world.persisted(100);
+    let lease = acquire(&world.coppice, WORKER, wanted(30, None)).unwrap();
+    assert_eq!(lease.rows.len(), 2);
+    let completed_ids = lease.rows.iter().map(|row| row.id).collect();
+    let arg = CompleteBlobDeletionBatch { token: lease.token, completed_ids, failed_ids: vec![], max_retries: 1 };
+    assert_eq!(world.coppice.by(WORKER).complete_blob_deletion_batch(&arg).told().unwrap().removed, 2);
+    // The slots of those that went are used again.
+    let again = create(&world.coppice, 1_000, done.iter().map(|tx| is_mined(tx.record())).collect());
+    assert!(again.results.iter().all(Result::is_ok), "{again:?}");
+}
+
+/// A cap of the operator's, at its last byte, below use and up again; and a target that changes what is left.
+#[test]
+fn the_cap_follows_the_settings_and_takes_nothing_away() {
+    let world = small();
+    let set = |bytes: u64| {
+        configure(&world.coppice, UtxoSettingsChange { max_utxo_bytes: Some(bytes), ..Default::default() }).unwrap();
+    };
+    let by_default = storage(&world).max_bytes;
+    let large = |number: u64| create(&world.coppice, 10, vec![outside(number, 100_000)]).results.remove(0);
+    // A bucket each for index, slots and queue; two records of 7.9 MB fit one.
+    set(48 * MIB);
+    assert_eq!(storage(&world).max_bytes, 48 * MIB);
+    assert!(large(1).is_ok() && large(2).is_ok());
+    let used = storage(&world);
+    assert_eq!(used.billed_bytes, 48 * MIB, "no bucket more");
+    for cap in [48 * MIB, 64 * MIB - 1] {
+        set(cap);
+        assert_eq!(large(3), Err(UtxoCreateError::RecordsFull { limit: cap }));
+    }
+    assert_eq!(storage(&world).records, used.records);
+    set(64 * MIB);
+    assert!(large(3).is_ok());
+    // Below use: what is there stays, and nothing comes behind it.
+    set(1);
+    assert_eq!(large(4), Err(UtxoCreateError::RecordsFull { limit: 1 }));
+    assert!(problem(&world, ProblemCode::RecordsFull).is_some());
+    world.coppice.upgrade();
+    assert_eq!(large(4), Err(UtxoCreateError::RecordsFull { limit: 1 }));
+    assert_eq!(storage(&world).records, 3);
+    set(0);
+    assert_eq!(storage(&world).max_bytes, by_default);
+    assert!(large(4).is_ok());
+    let target = |bytes: u64| {
+        world.coppice.set_policy(PrunePolicyArg { target_bytes: Some(bytes), ..PrunePolicyArg::default() }).unwrap();
+    };
+    for (bytes, cap) in [(2 * TARGET, by_default - TARGET), (0, (640 * MIB - RESERVE) / 2), (600 * MIB, 0)] {
+        target(bytes);
+        assert_eq!(storage(&world).max_bytes, cap, "with a target of {bytes}");
+    }
+    assert_eq!(large(5), Err(UtxoCreateError::RecordsFull { limit: 0 }));
+    world.coppice.upgrade();
+    assert_eq!(storage(&world).max_bytes, 0);
+    target(TARGET);
+    assert!(large(5).is_ok());
+}
+
+/// Data in the BlobStore belongs to records, too: what they leave of a class that the log does not take counts for ever, and is
+/// taken by their next.
+#[test]
+fn what_records_keep_in_the_blob_store_counts() {
+    let world = small();
+    world.configure(UtxoSettingsChange { externalize_all: Some(true), ..Default::default() });
+    let script = vec![0x51; 900_000];
+    let txs: Vec<Tx> = (0..40).map(|salt| Tx::new(&[(id(salt), 0)], &[(5, script.clone())])).collect();
+    let before = storage(&world).billed_bytes;
+    let cap = before + 20 * MIB;
+    world.configure(UtxoSettingsChange { max_utxo_bytes: Some(cap), ..Default::default() });
+    let made = |txs: &[Tx]| -> Vec<Result<UtxoCreated, UtxoCreateError>> {
+        txs.iter().map(|tx| create(&world.coppice, 10, vec![tx.record()]).results.remove(0)).collect()
+    };
+    let first = made(&txs[..21]);
+    assert!(first[..20].iter().all(Result::is_ok), "{first:?}");
+    assert_eq!(first[20], Err(UtxoCreateError::RecordsFull { limit: cap }));
+    assert_eq!(storage(&world).billed_bytes, cap);
+    let begin = BeginTransaction { txid: Txid::from([7; 32]), length: MIB, chunk_size: 1 << 20 };
+    assert_eq!(
+        world.coppice.producer().utxo_begin_transaction(&begin).told(),
+        Err(TransactionUploadError::Refused(UtxoCreateError::RecordsFull { limit: cap }))
+    );
+    world.mine(10, &txs[..2].iter().collect::<Vec<_>>());
+    txs[..2].iter().for_each(|tx| world.spent(10, tx, 0..1));
+    assert_eq!(world.prune(20).counts.external_files_deleted, 2);
+    assert_eq!(storage(&world).billed_bytes, cap, "the log has no use for a slot of 1 MiB");
+    let again = made(&txs[20..23]);
+    assert!(again[..2].iter().all(Result::is_ok) && again[2].is_err(), "{again:?}");
+}
+
+/// Rows are counted: at the cap no new one comes in, and all that are there go on.
+#[test]
+fn rows_of_the_queue_end_at_their_cap() {
+    let world = World::new();
+    let coppice = &world.coppice;
+    grant_workers(coppice);
+    let schedule = |number: u8| {
+        let name = BlobName { blob_key: ByteBuf::from([number]), file_type: "tx".into(), store_type: StoreType::Tx };
+        coppice.producer().schedule_blob_deletion(&ScheduleBlobDeletion { name, delete_at_height: 1 }).told()
+    };
+    let most = |rows: u64| {
+        configure(coppice, UtxoSettingsChange { max_deletion_rows: Some(rows), ..Default::default() }).unwrap();
+    };
+    assert_eq!(status(coppice).max_rows, 10_000_000);
+    most(0);
+    assert_eq!(schedule(1), Err(BlobDeletionError::TooManyRows { limit: 0 }));
+    most(3);
+    (1..4).for_each(|number| drop(schedule(number).unwrap()));
+    assert_eq!(schedule(4), Err(BlobDeletionError::TooManyRows { limit: 3 }));
+    assert_eq!(schedule(3).unwrap().id, 3, "a row that is there is scheduled anew");
+    assert_eq!(create(coppice, 10, vec![outside(1, 1)]).results, [Err(UtxoCreateError::TooManyRows { limit: 3 })]);
+    assert_eq!((status(coppice).rows, status(coppice).max_rows), (3, 3));
+    let told = problem(&world, ProblemCode::RecordsFull).unwrap();
+    assert!(told.message.contains("max_deletion_rows"), "{told:?}");
+    coppice.upgrade();
+    assert_eq!(schedule(4), Err(BlobDeletionError::TooManyRows { limit: 3 }));
+    // Below use: everything that takes rows away goes on.
+    most(1);
+    world.persisted(100);
+    let lease = acquire(coppice, WORKER, wanted(30, None)).unwrap();
+    let arg =
+        CompleteBlobDeletionBatch { token: lease.token, completed_ids: vec![1], failed_ids: vec![2], max_retries: 1 };
+    let done = coppice.by(WORKER).complete_blob_deletion_batch(&arg).told().unwrap();
+    assert_eq!((done.removed, done.dead), (2, 1));
+    coppice.operator().retry_blob_deletion(2).told().unwrap();
+    assert_eq!(schedule(5), Err(BlobDeletionError::TooManyRows { limit: 1 }));
+    let name = BlobName { blob_key: ByteBuf::from([3]), file_type: "tx".into(), store_type: StoreType::Tx };
+    assert_eq!(coppice.producer().cancel_blob_deletion(&name).told(), Ok(true));
+    assert_eq!(schedule(5), Err(BlobDeletionError::TooManyRows { limit: 1 }));
+    most(2);
+    schedule(5).unwrap();
+}
