@@ -1,6 +1,7 @@
 //! The pruner over a world of records, and short ways to call it.
 
 use crate::deletion::DeletionQueue;
+use crate::health::Finding;
 use crate::memory::{self, cell};
 use crate::runtime::native;
 use crate::utxo::tests::world::{Tx, World, block, mined, raw};
