@@ -202,7 +202,7 @@ impl Pruner {
 
     /// The blocks that are due and that the daemon may prune: none while pruning is switched off.
     fn wanted(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> Option<Due> {
-        self.due(chain, blobs, constraints.guard().as_ref()).filter(|_| self.stored.enabled)
+        if self.stored.enabled { self.due(chain, blobs, constraints.guard().as_ref()) } else { None }
     }
 
     /// The policy of sweeps: the default one where none is set. A reset leaves stale entries whether blocks are pruned or not, so sweeps ask
@@ -414,7 +414,7 @@ impl Pruner {
         let waits = sweeper::need(chain, policy) == Need::Pause;
         let pause = waits.then(|| self.last_call.saturating_add(policy.pause_after_secs * NS));
         let now = runtime::time_ns();
-        let age = policy::next_age(policy, chain).filter(|_| self.stored.enabled);
+        let age = if self.stored.enabled { policy::next_age(policy, chain) } else { None };
         let age = age.map(|secs| secs.saturating_mul(NS)).filter(|&at| at > now);
         // Blocks that become due one after the other share a firing.
         let age = age.map(|at| at.max(now.saturating_add(policy.timer_interval_secs * NS)));

@@ -307,9 +307,9 @@ fn resets_leave_no_index_entries_whether_blocks_are_pruned_or_not() {
         let after = status();
         assert_eq!((after.transaction_index.entries, after.key_index.entries), (0, 0), "{after:?}");
         assert_eq!((after.sweep, after.enabled), (SweepPhase::Idle, false));
-        // Nothing is left to do, so no timer fires but the net.
+        // Nothing is left to do, so no timer fires but the net, once in ten minutes.
         (0..4).for_each(|_| coppice.pass(60));
-        assert_eq!(status().ticks, after.ticks);
+        assert!(status().ticks <= after.ticks + 1, "{} after {}", status().ticks, after.ticks);
     }
     assert_eq!(status().transaction_index.dropped, 3 * 16_000);
 }
