@@ -159,10 +159,8 @@ impl UtxoPruner {
         let (stored, mut found) = (&self.stored, Vec::new());
         let now = runtime::time_ns();
         let lows = (stored.feeds.current.low(stored.current, now), stored.feeds.persisted.low(stored.persisted, now));
-        if let (Some(height), highest) = match lows {
-            (Some(height), _) => (Some(height), stored.current),
-            (None, persisted) => (persisted, stored.persisted),
-        } {
+        let low = lows.0.map(|height| (height, stored.current));
+        if let Some((height, highest)) = low.or(lows.1.map(|height| (height, stored.persisted))) {
             let current = lows.0.unwrap_or(stored.current);
             let persisted = Some(lows.1.unwrap_or(stored.persisted).min(current)).filter(|height| *height > 0);
             let processed = stored.processed.min(persisted.unwrap_or(current));

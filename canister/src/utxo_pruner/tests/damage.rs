@@ -33,7 +33,7 @@ fn an_unmined_record_that_cannot_be_read_stops_everything_until_it_is_set_aside(
     assert!(blocked.parent.is_none() && matches!(blocked.error, UtxoError::Corrupt { .. }));
     assert!(s.there(&due) && s.there(&parent), "nothing is deleted");
     assert_eq!(job.counts.records_deleted, 0);
-    let problems = |s: &Service| s.pruner.problems(&s.w.settings, &s.queue);
+    let problems = Service::problems;
     let blocked = problems(&s);
     assert_eq!((blocked.len(), blocked[0].code), (1, ProblemCode::PreservationBlocked));
     assert!(blocked[0].message.contains(&format!("slot {slot}")), "{blocked:?}");

@@ -48,7 +48,7 @@ fn a_record_that_traps_when_it_is_deleted_is_passed_over_and_the_others_go() {
         let slot = s.slot(&txs[culprit]);
         let passed = UtxoPassedOver { phase: UtxoPrunerPhase::DeleteAtHeight, slot, txid: txs[culprit].id() };
         assert_eq!((status.passed_over, status.last_job.unwrap().state), (vec![passed], UtxoJobState::Completed));
-        let problems = s.pruner.problems(&s.w.settings, &s.queue);
+        let problems = s.problems();
         assert_eq!((problems.len(), problems[0].code), (1, ProblemCode::RecordsPassedOver));
         assert!(problems[0].message.contains(&format!("slot {slot}")), "{problems:?}");
         // From now on it is in nobody's way.
@@ -60,7 +60,7 @@ fn a_record_that_traps_when_it_is_deleted_is_passed_over_and_the_others_go() {
         native::with(|world| world.trapping.clear());
         assert_eq!(s.pruner.retry(slot + 1), Err(UtxoPrunerError::NotBlocking));
         assert_eq!(s.pruner.retry(slot), Ok(()));
-        assert_eq!(s.pruner.problems(&s.w.settings, &s.queue), []);
+        assert_eq!(s.problems(), []);
         s.pruner.notify_block(1_302, true, false).unwrap();
         settle(&mut s);
         assert!(!s.there(&txs[culprit]));
@@ -137,7 +137,7 @@ fn where_finding_the_next_record_traps_health_says_so_until_a_job_is_done() {
     let job = s.status().last_job.unwrap();
     let end = UtxoJobEnd::Trapped { phase: UtxoPrunerPhase::DeleteAtHeight };
     assert_eq!((job.id, job.state, &job.end), (running, UtxoJobState::Failed, &Some(end)));
-    let problems = |s: &Service| s.pruner.problems(&s.w.settings, &s.queue);
+    let problems = Service::problems;
     let named = |s: &Service| {
         problems(s).iter().any(|found| {
             found.code == ProblemCode::PrunerTrapped
