@@ -94,7 +94,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     /// The same; without an answer where a reader may not make update calls, who goes by what queries say.
     fn ask_where_allowed(&mut self) -> Result<Option<Answer>> {
         match self.ask_next() {
-            Err(error) if self.options.by_query() && !may_pass(&error) => {
+            Err(error) if self.options.by_query() && is_rejected(&error) => {
                 if self.rest.is_new() || self.figures.head.take().is_some() {
                     self.figures.lag = None;
                     self.note =

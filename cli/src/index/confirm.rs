@@ -18,7 +18,7 @@ use super::engine::{Engine, Next, ensure_registered, late};
 use super::on_one_word;
 use super::reorg::RollBack;
 use super::steps::{Checkpoint, Event, Step};
-use crate::client::{Reach, Wait, may_pass};
+use crate::client::{Reach, Wait, is_rejected};
 use anyhow::{Result, bail, ensure};
 use coppice_interface::{BlockHeader, ExportError, ReadError};
 use std::collections::VecDeque;
@@ -38,8 +38,8 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         self.next = Next::Confirm;
         self.checkpoint.reached(Step::Confirm)?;
         let answer = match self.client.replicated().get_block_headers(first, last).wait() {
-            // One without the role is not even heard: the status says whether that is why.
-            Err(error) if !may_pass(&error) => {
+            // A caller without the role is not even heard: the status says whether that is why.
+            Err(error) if is_rejected(&error) => {
                 ensure_registered(self.client, Word::Update)?;
                 return Err(error);
             }
