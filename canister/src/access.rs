@@ -1,21 +1,22 @@
-//! Who may call what (`docs/design.md` 8).
+//! Who may call what, how long the argument may be, and how often (`docs/design.md` 8).
 //!
-//! [`TABLE`], in the interface, names every method of the Candid interface once. It is asked twice:
+//! `TABLE`, in the interface, names every method of the Candid interface once, and `LARGEST` beside it says how long its argument may be:
 //!
 //! ```text
-//! from outside ─▶ canister_inspect_message: the table, and how long a query's argument is ─▶ guard ─▶ method
-//! from a canister ───────────────────────────────────────────────────────────────────────▶ guard ─▶ method
+//! from outside ─▶ canister_inspect_message: role, length, bucket ─▶ guard: role; draws ─▶ guard: decodes ─▶ method
+//! from a canister ────────────────────────────────────────────────▶ guard: role ────────▶ guard: decodes ─▶ method
 //! ```
-//! What the door refuses costs the canister nothing, however long it is. A call from another canister does not pass the door, so the guards
-//! ask the same roles, before the argument is decoded. A test holds table, guards and Candid file together.
+//! A message that the filter refuses costs the canister nothing, however long it is. A call from another canister does not pass the filter,
+//! so the guards ask the same roles, before the argument is decoded. A test holds tables, guards and Candid file together.
 
-use crate::{daemon, runtime, state};
+use crate::{buckets, daemon, runtime, state};
 use candid::Principal;
 use coppice_interface::Role;
 use coppice_interface::access::{
-    ADMINS, ALERTS, AUDITORS, BLOB_WORKERS, BLOCK_PRODUCERS, EXPORTERS, GUARDIANS, OPERATORS, QUERY_ARGUMENT,
-    REVERTERS, Required, SCHEDULERS, TABLE, UPLOADERS, UTXO_FEEDERS,
+    ADMINS, ALERTS, AUDITORS, BLOB_WORKERS, BLOCK_PRODUCERS, EXPORTERS, GUARDIANS, OPERATORS, RATE_LIMITED, REVERTERS,
+    Required, SCHEDULERS, TABLE, UPLOADERS, UTXO_FEEDERS,
 };
+use coppice_interface::arguments::LARGEST;
 
 /// Whether the sender of the message has one of these roles.
 fn check(roles: &[Role]) -> Result<(), String> {
@@ -32,8 +33,8 @@ fn check(roles: &[Role]) -> Result<(), String> {
     Err(format!("access denied: {caller} is not {}; {how}", names.join(" or ")))
 }
 
-/// Whether a message from outside comes in: `canister_inspect_message`. Its argument is not looked at, so that this costs the same however
-/// long it is.
+/// Whether a message from outside comes in: `canister_inspect_message`. Its argument is not read, so that this costs the same however long the
+/// argument is.
 ///
 /// # Errors
 /// A sentence for the sender.
@@ -41,14 +42,15 @@ pub fn inspect() -> Result<(), String> {
     let method = runtime::method_name();
     #[cfg(feature = "bench")]
     if method.starts_with("bench_") {
-        return operator();
+        return check(OPERATORS);
     }
-    let Some((_, required)) = TABLE.iter().find(|(name, _)| *name == method) else {
+    // The tables have the same order.
+    let row = TABLE.iter().zip(LARGEST).find(|((name, _), _)| *name == method);
+    let Some(((_, required), &(_, largest))) = row else {
         return Err(format!("access denied: there is no method {method}"));
     };
     match required {
-        Required::Role(roles) => return check(roles),
-        Required::Reader(roles) => check(roles)?,
+        Required::Role(roles) | Required::Reader(roles) => check(roles)?,
         Required::Nobody => {
             let caller = runtime::caller();
             if !state::read(|state| state.config.open_queries || state.roles.has_any(caller)) {
@@ -56,17 +58,51 @@ pub fn inspect() -> Result<(), String> {
             }
         }
     }
-    if runtime::argument_bytes() >= QUERY_ARGUMENT {
-        let most = QUERY_ARGUMENT - 1;
-        return Err(format!("access denied: more than {most} bytes of argument; call {method} as a query"));
+    let bytes = runtime::argument_bytes();
+    if bytes > largest {
+        let what = format!("access denied: {bytes} bytes of argument, {method} takes at most {largest}");
+        return Err(match required {
+            Required::Role(_) => what,
+            Required::Nobody | Required::Reader(_) => format!("{what}; call {method} as a query"),
+        });
     }
+    let caller = runtime::caller();
+    state::read(|state| {
+        if buckets::has_one(caller, runtime::time_ns(), &state.config, &state.roles) {
+            return Ok(());
+        }
+        let rate = state.config.messages_per_minute;
+        Err(format!("{RATE_LIMITED}{caller} may have {rate} messages a minute executed; send it again later"))
+    })
+}
+
+/// Draws the message from its sender's bucket.
+fn draw() {
+    let (caller, now) = (runtime::caller(), runtime::time_ns());
+    state::read(|state| buckets::draw(caller, now, &state.config, &state.roles));
+}
+
+/// Draws the message and checks its sender, then looks whether there are cycles: guard of what may change something.
+fn admit(roles: &[Role]) -> Result<(), String> {
+    draw();
+    check(roles)?;
+    daemon::watch_cycles();
     Ok(())
 }
 
-/// As [`check`], of a message that may then change something: it is also the one that notices whether there are cycles.
-fn admit(roles: &[Role]) -> Result<(), String> {
-    check(roles)?;
+/// Guard of the methods that measure. They draw nothing, because a measurement takes thousands of messages.
+#[cfg(feature = "bench")]
+pub fn bench() -> Result<(), String> {
+    check(OPERATORS)?;
     daemon::watch_cycles();
+    Ok(())
+}
+
+/// Guard of queries for anyone. A query that is called as an update draws from its sender's bucket.
+pub fn anyone() -> Result<(), String> {
+    if runtime::in_replicated_execution() {
+        draw();
+    }
     Ok(())
 }
 
@@ -127,6 +163,7 @@ pub fn admin() -> Result<(), String> {
 
 /// Guard of looking at the audit log, and at the log.
 pub fn auditor() -> Result<(), String> {
+    anyone()?;
     check(AUDITORS)
 }
 
@@ -145,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_door_goes_by_the_table_and_by_how_long_a_querys_argument_is() {
+    fn the_filter_goes_by_the_tables_of_roles_and_of_lengths() {
         native::reset();
         memory::forget();
         let of = |byte: u8| Principal::from_slice(&[byte, 1]);
@@ -158,17 +195,21 @@ mod tests {
             ..InitArg::default()
         };
         state::init(Some(CanisterArg::Init(init))).unwrap();
-        // An update is as long as it is, a query is not.
-        for bytes in [0, QUERY_ARGUMENT - 1, QUERY_ARGUMENT, u64::MAX] {
-            assert_eq!(inspected(producer, "append_block", bytes), Ok(()));
-            for caller in [producer, operator, admin, controller] {
-                assert_eq!(inspected(caller, "get_block", bytes).is_ok(), bytes < QUERY_ARGUMENT);
+        for (&(method, required), &(_, largest)) in TABLE.iter().zip(LARGEST) {
+            for (caller, roles) in [
+                (producer, &[Role::Producer][..]),
+                (operator, &[Role::Operator]),
+                (admin, &[Role::Admin]),
+                (controller, &[Role::Operator, Role::Admin]),
+            ] {
+                let may = match required {
+                    Required::Nobody => true,
+                    Required::Role(some) | Required::Reader(some) => some.iter().any(|role| roles.contains(role)),
+                };
+                for bytes in [0, largest, largest + 1, u64::MAX] {
+                    assert_eq!(inspected(caller, method, bytes).is_ok(), may && bytes <= largest, "{method}, {bytes}");
+                }
             }
-            for caller in [operator, admin, controller] {
-                assert_eq!(inspected(caller, "get_audit_log", bytes).is_ok(), bytes < QUERY_ARGUMENT);
-                assert!(inspected(caller, "append_block", bytes).is_err());
-            }
-            assert!(inspected(producer, "get_audit_log", bytes).is_err());
         }
         for (method, may) in [
             ("rollback_to", [true, false, true, true]),
@@ -197,8 +238,7 @@ mod tests {
         state::mutate(|state| state.set_config("set_config", &change)).unwrap();
         for stranger in [Principal::anonymous(), of(9)] {
             for (method, required) in TABLE {
-                assert_eq!(inspected(stranger, method, 9_999).is_ok(), *required == Required::Nobody, "{method}");
-                assert!(inspected(stranger, method, 10_000).is_err(), "{method}");
+                assert_eq!(inspected(stranger, method, 0).is_ok(), *required == Required::Nobody, "{method}");
             }
         }
         let grant = coppice_interface::Grant { principal: producer, role: Role::Producer };

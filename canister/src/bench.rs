@@ -92,7 +92,7 @@ fn append(state: &mut State, block: &AppendBlock) -> Result<(), String> {
 }
 
 /// Appends one block of so many new ids, as a producer's message does.
-#[update(guard = "access::operator")]
+#[update(guard = "access::bench")]
 fn bench_append(ids: u64) -> Result<(), String> {
     crate::daemon::on_call();
     PREPARED.with_borrow_mut(|prepared| {
@@ -107,13 +107,13 @@ fn bench_append(ids: u64) -> Result<(), String> {
 }
 
 /// Allocates `n` live blobs of 64 KiB; nothing is written to them.
-#[update(guard = "access::operator")]
+#[update(guard = "access::bench")]
 fn bench_fill_blobs(n: u64) -> Result<(), String> {
     mutate(|state| (0..n).try_for_each(|_| said(state.blobs.allocate(65_536, Owner::Chain)).map(drop)))
 }
 
 /// Appends blocks until the chain's index has `n` entries. Answers whether it has; call it until then.
-#[update(guard = "access::operator")]
+#[update(guard = "access::bench")]
 fn bench_fill_index(n: u64) -> Result<bool, String> {
     PREPARED.with_borrow_mut(|prepared| {
         mutate(|state| {
@@ -133,7 +133,7 @@ fn bench_fill_index(n: u64) -> Result<bool, String> {
 }
 
 /// Fills the B-tree that the index is compared with to `n` entries. Answers whether it has them; call it until then.
-#[update(guard = "access::operator")]
+#[update(guard = "access::bench")]
 fn bench_fill_btree(n: u64) -> Result<bool, String> {
     PREPARED.with_borrow_mut(|prepared| {
         let btree = prepared.btree.get_or_insert_with(|| StableBTreeMap::init(memory::bench_memory(0)));
@@ -146,7 +146,7 @@ fn bench_fill_btree(n: u64) -> Result<bool, String> {
 }
 
 /// Makes what `bench_run` with the same argument needs.
-#[update(guard = "access::operator")]
+#[update(guard = "access::bench")]
 fn bench_prepare(arg: BenchArg) -> Result<(), String> {
     PREPARED.with_borrow_mut(|prepared| {
         mutate(|state| {
@@ -202,7 +202,7 @@ fn bench_prepare(arg: BenchArg) -> Result<(), String> {
 }
 
 /// Runs the operation `rounds` times and answers the average instructions of one.
-#[update(guard = "access::operator")]
+#[update(guard = "access::bench")]
 fn bench_run(arg: BenchArg) -> Result<u64, String> {
     PREPARED.with_borrow_mut(|prepared| {
         mutate(|state| {

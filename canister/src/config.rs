@@ -18,6 +18,9 @@ const MIN_PAGES: u64 = 4_096 + records::RESERVE / memory::WASM_PAGE;
 const MAX_PAGES: u64 = MAX_GRANULES * GRANULE / memory::WASM_PAGE;
 const _: () = assert!(MAX_PAGES == MAX_STABLE_PAGES);
 
+/// Most messages of a bucket, and most by which it refills in a minute.
+const MAX_MESSAGES: u32 = 1_000_000;
+
 /// Most nodes that a subnet is taken to have.
 const MAX_NODES: u32 = 1_000;
 
@@ -108,6 +111,8 @@ impl Settings for Config {
         new.require_export = change.require_export.unwrap_or(new.require_export);
         new.max_rollback_blocks = change.max_rollback_blocks.unwrap_or(new.max_rollback_blocks);
         new.open_queries = change.open_queries.unwrap_or(new.open_queries);
+        within("message_bucket", change.message_bucket, (10, MAX_MESSAGES), &mut new.message_bucket)?;
+        within("messages_per_minute", change.messages_per_minute, (1, MAX_MESSAGES), &mut new.messages_per_minute)?;
         new.max_head_age_secs = change.max_head_age_secs.unwrap_or(new.max_head_age_secs);
         new.public_logs = change.public_logs.unwrap_or(new.public_logs);
         if let Some(change) = &change.utxo {
@@ -217,7 +222,14 @@ mod tests {
         before.open_queries = true;
         let mut value = ciborium::Value::serialized(&before).unwrap();
         let fields = value.as_map_mut().unwrap();
-        let new = ["max_rollback_blocks", "open_queries", "max_head_age_secs", "public_logs"];
+        let new = [
+            "max_rollback_blocks",
+            "open_queries",
+            "message_bucket",
+            "messages_per_minute",
+            "max_head_age_secs",
+            "public_logs",
+        ];
         fields.retain(|(name, _)| name.as_text().is_some_and(|name| !new.contains(&name)));
         let read: Config = value.deserialized().unwrap();
         assert_eq!(

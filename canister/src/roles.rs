@@ -2,6 +2,7 @@
 
 use crate::runtime;
 use candid::Principal;
+use coppice_interface::access::FEEDERS;
 use coppice_interface::{Grant, Role, RoleError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -27,6 +28,11 @@ impl Roles {
     pub fn has_any(&self, principal: Principal) -> bool {
         principal != Principal::anonymous()
             && (self.0.iter().any(|grant| grant.principal == principal) || runtime::is_controller(&principal))
+    }
+
+    /// Whether a principal feeds the chain or the records: its messages are not limited, because payload must not wait.
+    pub fn is_feeder(&self, principal: Principal) -> bool {
+        FEEDERS.iter().any(|&role| self.has(principal, role))
     }
 
     /// Whether the grant is there.

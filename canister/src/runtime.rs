@@ -91,6 +91,14 @@ pub fn argument_bytes() -> u64 {
     native::with(|world| world.argument_bytes)
 }
 
+/// The message's argument, copied.
+pub fn argument() -> Vec<u8> {
+    #[cfg(target_family = "wasm")]
+    return ic_cdk::api::msg_arg_data();
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| world.argument.clone())
+}
+
 /// Lets an ingress message in, in `canister_inspect_message` only.
 pub fn accept_message() {
     #[cfg(target_family = "wasm")]

@@ -1,6 +1,6 @@
 //! Candid, in and out.
 //!
-//! *In*: an argument is decoded within quotas, the same for all methods. Two megabytes can otherwise say things that take
+//! *In*: an argument is decoded in the guard, within quotas, the same for all methods. Two megabytes can otherwise say things that take
 //! billions of instructions: a million empty elements, types of types. What is called often is read without its types where these are
 //! the expected ones (`wire/known.rs`).
 //!
@@ -17,7 +17,7 @@ use candid::{CandidType, DecoderConfig};
 use coppice_interface::{CanisterArg, HttpRequest};
 use known::Known;
 use serde::de::DeserializeOwned;
-use std::any::TypeId;
+use std::any::{Any, TypeId};
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -43,18 +43,41 @@ fn quotas() -> DecoderConfig {
     config
 }
 
-fn refuse(error: &candid::Error) -> ! {
-    runtime::trap(&format!("the argument cannot be decoded: {error}"))
+fn undecodable(error: &candid::Error) -> String {
+    format!("the argument cannot be decoded: {error}")
 }
 
-/// The arguments of a method.
-pub fn args<T: for<'a> ArgumentDecoder<'a>>(bytes: Vec<u8>) -> T {
-    decode_args_with_config(if bytes.is_empty() { NOTHING } else { &bytes }, &quotas())
-        .unwrap_or_else(|error| refuse(&error))
+thread_local! {
+    /// The arguments of the message that is executed, between its guard and its method.
+    static READ: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
 }
 
-/// The argument of a method that has one.
-pub fn arg<T: CandidType + DeserializeOwned>(bytes: Vec<u8>) -> T {
+fn decode<T: for<'a> ArgumentDecoder<'a> + 'static>(bytes: &[u8], config: &DecoderConfig) -> Result<(), String> {
+    let bytes = if bytes.is_empty() { NOTHING } else { bytes };
+    let args: T = decode_args_with_config(bytes, config).map_err(|error| undecodable(&error))?;
+    READ.set(Some(Box::new(args)));
+    Ok(())
+}
+
+/// Guard that decodes the arguments of a method, which [`arg`] or [`args`] then hands over.
+///
+/// A message whose arguments cannot be decoded is rejected in the guard and does not trap, because a trap would undo that the message was
+/// drawn from its sender's bucket.
+///
+/// # Errors
+/// A sentence where the message is not of these types, or costs more than the quotas.
+pub fn readable<T: for<'a> ArgumentDecoder<'a> + 'static>() -> Result<(), String> {
+    decode::<T>(&runtime::argument(), &quotas())
+}
+
+/// Hands over the arguments that the guard has decoded.
+pub fn args<T: 'static>(_: Vec<u8>) -> T {
+    let read = READ.take().and_then(|args| args.downcast().ok());
+    *read.unwrap_or_else(|| runtime::trap("the guard of the method decodes other arguments"))
+}
+
+/// Hands over the argument of a method that has one.
+pub fn arg<T: 'static>(bytes: Vec<u8>) -> T {
     let (one,) = args::<(T,)>(bytes);
     one
 }
@@ -62,17 +85,24 @@ pub fn arg<T: CandidType + DeserializeOwned>(bytes: Vec<u8>) -> T {
 /// What decoding an HTTP request may cost: anybody may send one. A URL of 2 KiB, fifty headers and a small body take a tenth of it.
 const HTTP_QUOTA: usize = 200_000;
 
-/// The argument of `http_request`.
-pub fn http_arg(bytes: Vec<u8>) -> HttpRequest {
+/// Guard that decodes the argument of `http_request`.
+///
+/// # Errors
+/// As [`readable`].
+pub fn readable_http() -> Result<(), String> {
     let mut config = quotas();
     config.set_decoding_quota(HTTP_QUOTA);
-    let (request,) = decode_args_with_config(&bytes, &config).unwrap_or_else(|error| refuse(&error));
-    request
+    decode::<(HttpRequest,)>(&runtime::argument(), &config)
 }
 
-/// The argument of a method that is called often: read straight off the message where its types are the expected ones.
+/// The argument of a feeder's method that is called often: read straight off the message where its types are the expected ones. A message
+/// that cannot be decoded traps: a feeder has no bucket.
 pub fn known_arg<T: Known + CandidType + DeserializeOwned + 'static>(bytes: Vec<u8>) -> T {
-    known::read(&bytes, &header::<T>()).unwrap_or_else(|| arg(bytes))
+    known::read(&bytes, &header::<T>()).unwrap_or_else(|| {
+        let (one,) =
+            decode_args_with_config(&bytes, &quotas()).unwrap_or_else(|error| runtime::trap(&undecodable(&error)));
+        one
+    })
 }
 
 /// The bytes that stand before a message of a type: the table of its types.
@@ -128,7 +158,7 @@ pub fn decode_canister_arg(bytes: Vec<u8>) -> Option<CanisterArg> {
     if bytes.is_empty() || bytes == NOTHING {
         return None;
     }
-    candid::decode_one(&bytes).unwrap_or_else(|error| refuse(&error))
+    candid::decode_one(&bytes).unwrap_or_else(|error| runtime::trap(&undecodable(&error)))
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub struct Interrupted<R: std::fmt::Debug> {
 
 /// What something takes at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Size {
+pub(crate) struct Size {
     /// Bytes of Candid.
     bytes: usize,
     /// What decoding it costs: names of fields, too, which no message holds.
@@ -58,7 +58,7 @@ impl Add for Size {
 }
 
 /// An item of a batch.
-trait Item: Clone {
+pub(crate) trait Item: Clone {
     fn size(&self) -> Size;
 }
 
@@ -109,6 +109,14 @@ fn fitting<I: Item>(items: &[I]) -> usize {
         Some(*sum)
     });
     sums.take(MAX_ITEMS).take_while(|sum| sum.bytes <= MAX_BYTES && sum.units <= MAX_UNITS).count().max(1)
+}
+
+/// As many copies of an item as a message holds.
+#[cfg(test)]
+pub(crate) fn longest_batch<I: Item>(item: I) -> Vec<I> {
+    let mut items = vec![item; MAX_ITEMS];
+    items.truncate(fitting(&items));
+    items
 }
 
 async fn in_batches<I: Item, R: std::fmt::Debug>(

@@ -4,7 +4,7 @@ use crate::{CallError, Client, Error, Failure, Retry, Transport};
 use coppice_interface::*;
 
 /// Numbers that a message without a lease takes.
-const MAX_IDS: usize = 10_000;
+pub(crate) const MAX_IDS: usize = 10_000;
 
 /// Saying what became of rows stopped in the middle. Of the message that failed it is not known what was done, where there was no answer:
 /// without a lease its failures would count twice if it were sent again, so look first (`list_blob_deletions`).

@@ -1,6 +1,7 @@
 //! Why a call has no answer, and what else goes wrong.
 
 use crate::{Refusal, Retry};
+use coppice_interface::access::RATE_LIMITED;
 use std::fmt;
 
 /// What a boxed cause is.
@@ -170,9 +171,11 @@ impl Reject {
                     && self.message.contains(" is stop")
             }
         };
+        // The sender's bucket refills.
+        let limited = self.message.contains(RATE_LIMITED);
         match self.code {
             Self::SYS_TRANSIENT | Self::SYS_UNKNOWN => Retry::Again,
-            _ if stopped => Retry::Again,
+            _ if stopped || limited => Retry::Again,
             _ => Retry::Never,
         }
     }
@@ -212,6 +215,10 @@ mod tests {
         for code in [0, 1, 3, 4, 5, 7, u32::MAX] {
             assert_eq!(retry(code, ""), Retry::Never, "{code}");
         }
+        assert_eq!(
+            retry(5, "IC0503: Canister aaaaa-aa trapped: rate limited: x may have 300 messages a minute"),
+            Retry::Again
+        );
         assert_eq!(retry(5, "IC0508: stopped"), Retry::Again);
         assert_eq!(retry(5, "IC0503: trapped"), Retry::Never);
         assert_eq!(retry(5, "Canister aaaaa-aa is stopped"), Retry::Again);

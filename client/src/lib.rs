@@ -52,6 +52,8 @@ struct Page;
 
 #[cfg(feature = "agent")]
 mod agent;
+#[cfg(test)]
+mod arguments;
 mod batch;
 #[cfg(feature = "canister")]
 mod canister;

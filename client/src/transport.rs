@@ -35,7 +35,7 @@ impl<T: Transport> Transport for &T {
 }
 
 /// A transport whose queries are update calls: slower, and the answers are the subnet's, not one replica's. The caller needs a role for
-/// that, whichever, and the argument fewer than 10,000 bytes.
+/// that, whichever; the canister refuses arguments that are longer than twice the longest of the method, and than 10,000 bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Replicated<T>(pub T);
 

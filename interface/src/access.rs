@@ -2,9 +2,6 @@
 
 use crate::Role;
 
-/// A query that is called as an update has an argument of fewer bytes.
-pub const QUERY_ARGUMENT: u64 = 10_000;
-
 /// What a method asks of its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Required {
@@ -15,6 +12,11 @@ pub enum Required {
     /// The same of a query.
     Reader(&'static [Role]),
 }
+
+/// The ingress filter begins a refusal with this where the sender's message bucket is empty: the same message may pass later.
+pub const RATE_LIMITED: &str = "rate limited: ";
+/// Roles whose messages are not limited, because payload must not wait.
+pub const FEEDERS: &[Role] = &[Role::Producer, Role::BlockProducer, Role::UtxoFeeder];
 
 const ANYBODY: Required = Required::Nobody;
 /// Callers that write the chain.

@@ -1,6 +1,7 @@
 //! The types of the Candid interface (`candid/coppice.did`), one file an area.
 
 pub mod access;
+pub mod arguments;
 mod audit;
 mod blob;
 mod chain;

@@ -55,9 +55,14 @@ pub struct ConfigChange {
     /// The number of blocks below the highest head since the last reset that a producer may roll back to. An admin may go
     /// deeper; none: as it was.
     pub max_rollback_blocks: Option<u64>,
-    /// Anybody may call a query as an update, with an argument of fewer than 10,000 bytes. Else only who has a role may;
-    /// none: as it was.
+    /// Anybody may call a query as an update. Else only callers with a role may; none: as it was.
     pub open_queries: Option<bool>,
+    /// The messages that a principal with a role, except feeders, may send at once, 10 to 1,000,000; principals without a
+    /// role share one such bucket. A message of which the bucket is empty is refused before it costs anything; none: as it
+    /// was.
+    pub message_bucket: Option<u32>,
+    /// The messages by which such a bucket refills in a minute, 1 to 1,000,000; none: as it was.
+    pub messages_per_minute: Option<u32>,
     /// The seconds without a new block after which `health` calls the head stale; 0: never; none: as it was.
     pub max_head_age_secs: Option<u64>,
     /// Anybody may read the log, at `/logs`. Else only observers, operators and admins may, with `get_logs`; none: as it
@@ -95,9 +100,16 @@ pub struct Config {
     /// deeper.
     #[serde(default = "default_max_rollback_blocks")]
     pub max_rollback_blocks: u64,
-    /// Anybody may call a query as an update, with an argument of fewer than 10,000 bytes. Else only who has a role may.
+    /// Anybody may call a query as an update. Else only callers with a role may.
     #[serde(default)]
     pub open_queries: bool,
+    /// The messages that a principal with a role, except feeders, may send at once, 10 to 1,000,000; principals without a
+    /// role share one such bucket. A message of which the bucket is empty is refused before it costs anything.
+    #[serde(default = "default_message_bucket")]
+    pub message_bucket: u32,
+    /// The messages by which such a bucket refills in a minute, 1 to 1,000,000.
+    #[serde(default = "default_messages_per_minute")]
+    pub messages_per_minute: u32,
     /// The seconds without a new block after which `health` calls the head stale; 0: never.
     #[serde(default = "default_max_head_age_secs")]
     pub max_head_age_secs: u64,
@@ -138,6 +150,8 @@ impl Default for Config {
             reserved_cycles_limit: default_reserved_cycles_limit(),
             max_rollback_blocks: 1_000,
             open_queries: false,
+            message_bucket: default_message_bucket(),
+            messages_per_minute: default_messages_per_minute(),
             max_head_age_secs: default_max_head_age_secs(),
             public_logs: false,
             utxo: UtxoSettings::default(),
@@ -158,6 +172,16 @@ pub(crate) fn default_reserved_cycles_limit() -> u128 {
 /// What is persisted from before there was the setting gets its default.
 fn default_max_rollback_blocks() -> u64 {
     Config::default().max_rollback_blocks
+}
+
+/// Ten minutes' worth.
+fn default_message_bucket() -> u32 {
+    3_000
+}
+
+/// Five a second.
+fn default_messages_per_minute() -> u32 {
+    300
 }
 
 /// A day.

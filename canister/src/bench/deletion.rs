@@ -21,7 +21,7 @@ thread_local! {
 }
 
 /// Schedules rows until there are `n`. Answers whether there are; call it until then.
-#[update(guard = "access::operator")]
+#[update(guard = "access::bench")]
 fn bench_fill_deletions(n: u64, random: bool) -> Result<bool, String> {
     let first = FILLED.get();
     let last = n.min(first + STEP);
@@ -39,7 +39,7 @@ fn bench_fill_deletions(n: u64, random: bool) -> Result<bool, String> {
 }
 
 /// Leases rows, a thousand at a time, until `n` are. Answers whether they are; call it until then.
-#[update(guard = "access::operator")]
+#[update(guard = "access::bench")]
 fn bench_lease_deletions(n: u64) -> Result<bool, String> {
     mutate(|state| {
         for _ in 0..LEASES {

@@ -25,7 +25,7 @@ fn next(state: &State, first: u64, keys: u64) -> AppendBlock {
 }
 
 /// Appends blocks until the chain has `n` different keys. Answers whether it has; call it until then.
-#[update(guard = "access::operator")]
+#[update(guard = "access::bench")]
 fn bench_fill_keys(n: u64) -> Result<bool, String> {
     PREPARED.with_borrow_mut(|prepared| {
         mutate(|state| {

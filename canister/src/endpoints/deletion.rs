@@ -1,7 +1,7 @@
 //! The queue of blobs outside that are to be deleted (`docs/design.md` 7).
 
 use super::pruner::noting;
-use crate::access::{blob_worker, operator, scheduler};
+use crate::access::{anyone, blob_worker, operator, scheduler};
 use crate::audit::field;
 use crate::deletion::Name;
 use crate::meter::{Hot, counted};
@@ -50,7 +50,13 @@ fn scheduling<T>(
 /// keeps its number, gets the height, and is tried from the start, also where it was leased, as often as the call is
 /// repeated.
 #[candid_method(update)]
-#[update(guard = "scheduler", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "scheduler",
+    guard = "wire::readable::<(ScheduleBlobDeletion,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn schedule_blob_deletion(arg: ScheduleBlobDeletion) -> Result<ScheduledBlobDeletion, BlobDeletionError> {
     scheduling("schedule_blob_deletion", &arg.name, |state, now| {
         state.deletions.schedule(&Name::from(&arg.name), arg.delete_at_height, now)
@@ -60,7 +66,13 @@ fn schedule_blob_deletion(arg: ScheduleBlobDeletion) -> Result<ScheduledBlobDele
 /// Takes a blob's row out of the queue, and says whether there was one; a feeder's or an operator's. A repeated call
 /// answers `false`.
 #[candid_method(update)]
-#[update(guard = "scheduler", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "scheduler",
+    guard = "wire::readable::<(BlobName,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn cancel_blob_deletion(name: BlobName) -> Result<bool, BlobDeletionError> {
     scheduling("cancel_blob_deletion", &name, |state, now| state.deletions.cancel(&Name::from(&name), now))
 }
@@ -68,7 +80,7 @@ fn cancel_blob_deletion(name: BlobName) -> Result<bool, BlobDeletionError> {
 /// Rows of the queue, by number, as far as they answer to what is asked; for anyone. A call looks at 10,000 rows at most:
 /// there is more while there is a cursor.
 #[candid_method(query)]
-#[query(hidden = true, decode_with = "wire::arg")]
+#[query(guard = "anyone", guard = "wire::readable::<(ListBlobDeletions,)>", hidden = true, decode_with = "wire::arg")]
 fn list_blob_deletions(arg: ListBlobDeletions) -> BlobDeletionList {
     read(|state| state.deletions.list(&arg))
 }
@@ -76,7 +88,7 @@ fn list_blob_deletions(arg: ListBlobDeletions) -> BlobDeletionList {
 /// Rows that wait and whose height is this one or lower, by height; for anyone. `limit` rows at most, and 1,000; 0: 100.
 /// None while deletions are stopped.
 #[candid_method(query)]
-#[query(hidden = true, decode_with = "wire::args")]
+#[query(guard = "anyone", guard = "wire::readable::<(u32, u32,)>", hidden = true, decode_with = "wire::args")]
 fn get_pending_blob_deletions(height: u32, limit: u32) -> Vec<BlobDeletion> {
     read(|state| match state.deletions_stopped {
         None => state.deletions.pending(height, limit),
@@ -88,7 +100,13 @@ fn get_pending_blob_deletions(height: u32, limit: u32) -> Vec<BlobDeletion> {
 /// `false`: there is no such row, or it stays, given up, for the record that goes with it. A repeated call answers
 /// `false`.
 #[candid_method(update)]
-#[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "blob_worker",
+    guard = "wire::readable::<(u64,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn remove_blob_deletion(id: u64) -> Result<bool, BlobDeletionError> {
     message(|state, _| {
         let (pruner, mut records) = state.utxo_pruner();
@@ -99,7 +117,13 @@ fn remove_blob_deletion(id: u64) -> Result<bool, BlobDeletionError> {
 /// Counts a failure of a row that is not leased, and gives it up at `max_retries`, of which 0 means 1; a blob worker's. A
 /// repeated call counts again.
 #[candid_method(update)]
-#[update(guard = "blob_worker", hidden = true, decode_with = "wire::args", encode_with = "wire::answer")]
+#[update(
+    guard = "blob_worker",
+    guard = "wire::readable::<(u64, u32,)>",
+    hidden = true,
+    decode_with = "wire::args",
+    encode_with = "wire::answer"
+)]
 fn increment_blob_deletion_retry(id: u64, max_retries: u32) -> Result<BlobDeletionRetry, BlobDeletionError> {
     message(|state, now| state.deletions.increment(id, max_retries, now))
 }
@@ -108,7 +132,13 @@ fn increment_blob_deletion_retry(id: u64, max_retries: u32) -> Result<BlobDeleti
 /// had no room for are `remaining`. A row that is completed is unknown to a repeated call, which changes nothing of it;
 /// one that failed counts again.
 #[candid_method(update)]
-#[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "blob_worker",
+    guard = "wire::readable::<(CompleteBlobDeletions,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDeletions, BlobDeletionError> {
     message(|state, _| {
         let (pruner, mut records) = state.utxo_pruner();
@@ -119,7 +149,13 @@ fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDe
 /// Leases rows whose height has come; a blob worker's. None where nothing is due, and while deletions are stopped. There
 /// are 256 leases at most. The same caller with the same `request` gets the same lease again while it is live.
 #[candid_method(update)]
-#[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "blob_worker",
+    guard = "wire::readable::<(AcquireBlobDeletions,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn acquire_blob_deletion_batch(arg: AcquireBlobDeletions) -> Result<Option<BlobDeletionLease>, BlobDeletionError> {
     counted(Hot::AcquireDeletions, || {
         message(|state, now| match state.deletions_stopped {
@@ -133,7 +169,13 @@ fn acquire_blob_deletion_batch(arg: AcquireBlobDeletions) -> Result<Option<BlobD
 /// For its holder, a blob worker. Answers the moment in Unix nanoseconds; a repeated call counts from its own time. Refused
 /// while deletions are stopped: leases run out, and are completed until then.
 #[candid_method(update)]
-#[update(guard = "blob_worker", hidden = true, decode_with = "wire::args", encode_with = "wire::answer")]
+#[update(
+    guard = "blob_worker",
+    guard = "wire::readable::<(ByteBuf, u64,)>",
+    hidden = true,
+    decode_with = "wire::args",
+    encode_with = "wire::answer"
+)]
 fn extend_blob_deletion_batch(token: ByteBuf, lock_timeout_secs: u64) -> Result<u64, BlobDeletionError> {
     message(|state, now| match state.deletions_stopped {
         None => state.deletions.extend(caller(), &token, lock_timeout_secs, now),
@@ -145,7 +187,13 @@ fn extend_blob_deletion_batch(token: ByteBuf, lock_timeout_secs: u64) -> Result<
 /// holder, a blob worker. A repeated call is answered as the one that ended the lease; before that it has the rows that
 /// were dealt with in `skipped`, and counts no failure twice.
 #[candid_method(update)]
-#[update(guard = "blob_worker", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "blob_worker",
+    guard = "wire::readable::<(CompleteBlobDeletionBatch,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn complete_blob_deletion_batch(arg: CompleteBlobDeletionBatch) -> Result<CompletedBlobDeletions, BlobDeletionError> {
     counted(Hot::CompleteDeletions, || {
         message(|state, _| {
@@ -157,7 +205,7 @@ fn complete_blob_deletion_batch(arg: CompleteBlobDeletionBatch) -> Result<Comple
 
 /// Rows that were given up, by number, from the cursor on; for anyone. `limit` rows at most, and 1,000; 0: 100.
 #[candid_method(query)]
-#[query(hidden = true, decode_with = "wire::args")]
+#[query(guard = "anyone", guard = "wire::readable::<(Option<u64>, u32,)>", hidden = true, decode_with = "wire::args")]
 fn list_dead_blob_deletions(cursor: Option<u64>, limit: u32) -> BlobDeletionPage {
     read(|state| state.deletions.dead(cursor, limit))
 }
@@ -165,7 +213,13 @@ fn list_dead_blob_deletions(cursor: Option<u64>, limit: u32) -> BlobDeletionPage
 /// Has a row that was given up tried again from the start; an operator's. A second call answers `NotFound`, as the row
 /// waits again.
 #[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "operator",
+    guard = "wire::readable::<(u64,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn retry_blob_deletion(id: u64) -> Result<BlobDeletion, BlobDeletionError> {
     let revived = noting("retry_blob_deletion", id, |state| state.deletions.revive(id, time_ns()));
     daemon::arm_deletions();
@@ -173,7 +227,7 @@ fn retry_blob_deletion(id: u64) -> Result<BlobDeletion, BlobDeletionError> {
 }
 
 /// Everything that an operator needs to see of the queue; for anyone.
-#[query]
+#[query(guard = "anyone")]
 fn get_blob_deletion_status() -> BlobDeletionStatus {
     read(|state| BlobDeletionStatus { deletions_stopped_since: state.deletions_stopped, ..state.deletions.status() })
 }

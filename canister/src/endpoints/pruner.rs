@@ -1,6 +1,6 @@
 //! The pruner of UTXO records (`docs/design.md` 7).
 
-use crate::access::{operator, utxo_feeder};
+use crate::access::{anyone, operator, utxo_feeder};
 use crate::audit::{field, fields};
 use crate::state::{State, mutate, read};
 use crate::utxo_pruner::NotifiedHeight;
@@ -44,7 +44,13 @@ fn notifying<T: Debug>(
 /// `max_height_jump` and `heights_per_day` let it raise the height, or an operator's; 0 is refused. The same height again
 /// answers what became of it.
 #[candid_method(update)]
-#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "utxo_feeder",
+    guard = "wire::readable::<(u32,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn notify_block_persisted(height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
     daemon::watch();
     let answer = notifying("notify_block_persisted", (height, NotifiedHeight::Persisted), |state, by_operator| {
@@ -58,7 +64,13 @@ fn notify_block_persisted(height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerEr
 /// as `max_height_jump` and `heights_per_day` let it raise the height, or an operator's; 0 is refused. It schedules pruning
 /// while nothing was ever persisted. The same height again answers what became of it.
 #[candid_method(update)]
-#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::args", encode_with = "wire::answer")]
+#[update(
+    guard = "utxo_feeder",
+    guard = "wire::readable::<(u32, bool,)>",
+    hidden = true,
+    decode_with = "wire::args",
+    encode_with = "wire::answer"
+)]
 fn notify_block(height: u32, mined_set: bool) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
     daemon::watch();
     let answer = notifying("notify_block", (height, NotifiedHeight::Current), |state, by_operator| {
@@ -70,7 +82,12 @@ fn notify_block(height: u32, mined_set: bool) -> Result<UtxoNotifyOutcome, UtxoP
 
 /// Says whether the block assembly runs: records are pruned only then; a feeder's. Repeating the call changes nothing.
 #[candid_method(update)]
-#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg")]
+#[update(
+    guard = "utxo_feeder",
+    guard = "wire::readable::<(UtxoBlockAssemblyState,)>",
+    hidden = true,
+    decode_with = "wire::arg"
+)]
 fn set_block_assembly_state(assembly: UtxoBlockAssemblyState) {
     mutate(|state| state.utxo_pruner.set_assembly(assembly));
     daemon::arm_records();
@@ -79,7 +96,13 @@ fn set_block_assembly_state(assembly: UtxoBlockAssemblyState) {
 /// Prunes records for this height at once, over as many ticks as that takes, also where the timer is switched off; an
 /// operator's. The block assembly has to run. 0 is refused. Calling again finds what is left.
 #[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "operator",
+    guard = "wire::readable::<(u32,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn prune_utxos(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
     let job = noting("prune_utxos", height, |state| {
         if state.deletions_stopped.is_some() {
@@ -96,7 +119,13 @@ fn prune_utxos(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
 /// any was notified, or pruned. Producers may raise them by `max_height_jump` again. Jobs that wait or run are cancelled,
 /// and one is made for what is due, by a repeated call as well.
 #[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "operator",
+    guard = "wire::readable::<(UtxoSetHeights,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn set_heights(heights: UtxoSetHeights) -> Result<UtxoHeightsSet, UtxoPrunerError> {
     let set = noting("set_heights", format!("{heights:?}"), |state| {
         state.utxo_pruner.set_heights(&heights, &state.config.utxo)
@@ -107,7 +136,13 @@ fn set_heights(heights: UtxoSetHeights) -> Result<UtxoHeightsSet, UtxoPrunerErro
 
 /// Cancels the job with this number while it waits or runs; an operator's. A second call answers `NotOpen`.
 #[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "operator",
+    guard = "wire::readable::<(u64,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn cancel_prune_job(id: u64) -> Result<UtxoPruneJob, UtxoPrunerError> {
     let job = noting("cancel_prune_job", id, |state| state.utxo_pruner.cancel(id))?;
     daemon::arm_records();
@@ -117,7 +152,13 @@ fn cancel_prune_job(id: u64) -> Result<UtxoPruneJob, UtxoPrunerError> {
 /// Changes the settings by which records are pruned; an operator's. What is left out stays; repeating the call changes
 /// nothing.
 #[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "operator",
+    guard = "wire::readable::<(UtxoPrunerSettingsChange,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn set_pruner_settings(change: UtxoPrunerSettingsChange) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
     let shown = |state: &State| fields(state.utxo_pruner.settings());
     let settings = mutate(|state| {
@@ -129,7 +170,7 @@ fn set_pruner_settings(change: UtxoPrunerSettingsChange) -> Result<UtxoPrunerSet
 }
 
 /// The settings by which records are pruned; for anyone.
-#[query]
+#[query(guard = "anyone")]
 fn get_pruner_settings() -> UtxoPrunerSettings {
     read(|state| state.utxo_pruner.settings().clone())
 }
@@ -137,7 +178,13 @@ fn get_pruner_settings() -> UtxoPrunerSettings {
 /// Sets aside the unmined record in this slot, which cannot be read and stops pruning; an operator's. 100 records at most.
 /// Repeating the call changes nothing.
 #[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "operator",
+    guard = "wire::readable::<(u32,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn set_aside_unmined(slot: u32) -> Result<(), UtxoPrunerError> {
     noting("set_aside_unmined", slot, |state| state.utxo_pruner.set_aside(slot))
 }
@@ -145,13 +192,19 @@ fn set_aside_unmined(slot: u32) -> Result<(), UtxoPrunerError> {
 /// Takes back that the record in this slot is set aside or left alone: it is looked at again; an operator's. A second call
 /// answers `NotBlocking`.
 #[candid_method(update)]
-#[update(guard = "operator", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "operator",
+    guard = "wire::readable::<(u32,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn retry_record(slot: u32) -> Result<(), UtxoPrunerError> {
     noting("retry_record", slot, |state| state.utxo_pruner.retry(slot))
 }
 
 /// Everything that an operator needs to see of the pruning of records; for anyone.
-#[query]
+#[query(guard = "anyone")]
 fn get_pruner_status() -> UtxoPrunerStatus {
     read(|state| UtxoPrunerStatus {
         deletions_stopped_since: state.deletions_stopped,
@@ -162,7 +215,7 @@ fn get_pruner_status() -> UtxoPrunerStatus {
 /// Jobs that wait or run, then those that ended, the last first, from the cursor on; for anyone. A page has `limit` jobs at
 /// most, and 500; 0: 100. There is more while there is a cursor.
 #[candid_method(query)]
-#[query(hidden = true, decode_with = "wire::args")]
+#[query(guard = "anyone", guard = "wire::readable::<(Option<u64>, u32,)>", hidden = true, decode_with = "wire::args")]
 fn list_prune_jobs(cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage {
     read(|state| state.utxo_pruner.jobs(cursor, limit))
 }

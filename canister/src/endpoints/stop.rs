@@ -11,7 +11,13 @@ use ic_cdk::update;
 /// stopped, ticks and calls prune no block and no UTXO record, and workers get no blob to delete; rollbacks, resets, the
 /// expiry of uploads and sweeps of the indexes continue. The switch survives upgrades. Repeating the call changes nothing.
 #[candid_method(update)]
-#[update(guard = "guardian", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "guardian",
+    guard = "wire::readable::<(bool,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn set_deletions_stopped(stopped: bool) -> Result<(), DeletionsError> {
     let done = mutate(|state| state.set_deletions_stopped(stopped));
     daemon::arm_work();

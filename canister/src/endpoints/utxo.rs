@@ -1,6 +1,6 @@
 //! UTXO records (`docs/design.md` 6).
 
-use crate::access::{alert, utxo_feeder};
+use crate::access::{alert, anyone, utxo_feeder};
 use crate::meter::{Hot, counted};
 use crate::state::{State, mutate, read};
 use crate::utxo::{Call, Item, LastUnspent, UtxoStore, Weight};
@@ -63,7 +63,13 @@ fn utxo_spend(arg: UtxoSpendBatch) -> Batch<Result<u32, Vec<RefusedSpend>>> {
 /// Takes spends back; a feeder's. The batch goes as far as one message does. Answers whether the named spender held the
 /// output: a repeated call answers `false`.
 #[candid_method(update)]
-#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "utxo_feeder",
+    guard = "wire::readable::<(UtxoUnspendBatch,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
     mutate(|state| {
         at(state, arg.height, |store, _, call| {
@@ -88,7 +94,13 @@ fn utxo_set_mined(arg: UtxoSetMinedBatch) -> Batch<Result<Vec<u32>, UtxoError>> 
 /// Notes whether the blocks of transactions are on the longest chain; a feeder's. The batch goes as far as one message
 /// does; repeating the call changes nothing.
 #[candid_method(update)]
-#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "utxo_feeder",
+    guard = "wire::readable::<(UtxoSetOnLongestChainBatch,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn utxo_set_on_longest_chain(arg: UtxoSetOnLongestChainBatch) -> Batch<Result<(), UtxoError>> {
     batch(arg.height, &arg.txids, |store, txid, call| store.set_on_longest_chain(txid, arg.on_longest_chain, call))
 }
@@ -96,7 +108,13 @@ fn utxo_set_on_longest_chain(arg: UtxoSetOnLongestChainBatch) -> Batch<Result<()
 /// Locks transactions, whose outputs cannot be spent then, or unlocks them; a feeder's. The batch goes as far as one
 /// message does; repeating the call changes nothing.
 #[candid_method(update)]
-#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "utxo_feeder",
+    guard = "wire::readable::<(UtxoSetLockedBatch,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn utxo_set_locked(arg: UtxoSetLockedBatch) -> Batch<Result<(), UtxoError>> {
     batch(arg.height, &arg.txids, |store, txid, call| store.set_locked(txid, arg.locked, call))
 }
@@ -104,7 +122,13 @@ fn utxo_set_locked(arg: UtxoSetLockedBatch) -> Batch<Result<(), UtxoError>> {
 /// Freezes outputs, or all outputs of a transaction; for the role `Alert`. The batch goes as far as one message does.
 /// Answers how many were frozen; what is frozen already answers `AlreadyFrozen`.
 #[candid_method(update)]
-#[update(guard = "alert", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "alert",
+    guard = "wire::readable::<(UtxoFreezeBatch,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn utxo_freeze(arg: UtxoFreezeBatch) -> Batch<Result<u32, UtxoError>> {
     batch(arg.height, &arg.items, |store, item, call| store.set_frozen(item, true, call))
 }
@@ -112,7 +136,13 @@ fn utxo_freeze(arg: UtxoFreezeBatch) -> Batch<Result<u32, UtxoError>> {
 /// Unfreezes outputs, or all outputs of a transaction; for the role `Alert`. The batch goes as far as one message does.
 /// Answers how many were unfrozen; what is not frozen answers `UtxoNotFrozen`.
 #[candid_method(update)]
-#[update(guard = "alert", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "alert",
+    guard = "wire::readable::<(UtxoFreezeBatch,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn utxo_unfreeze(arg: UtxoFreezeBatch) -> Batch<Result<u32, UtxoError>> {
     batch(arg.height, &arg.items, |store, item, call| store.set_frozen(item, false, call))
 }
@@ -120,7 +150,13 @@ fn utxo_unfreeze(arg: UtxoFreezeBatch) -> Batch<Result<u32, UtxoError>> {
 /// Gives frozen outputs a new owner; for the role `Alert`. The batch goes as far as one message does. Answers the height
 /// from which the output is spendable. A repeated call answers `UtxoHashMismatch`, as the output has its new hash.
 #[candid_method(update)]
-#[update(guard = "alert", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "alert",
+    guard = "wire::readable::<(UtxoReassignBatch,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn utxo_reassign(arg: UtxoReassignBatch) -> Batch<Result<u32, UtxoError>> {
     batch(arg.height, &arg.items, |store, item, call| store.reassign(item, call))
 }
@@ -128,7 +164,13 @@ fn utxo_reassign(arg: UtxoReassignBatch) -> Batch<Result<u32, UtxoError>> {
 /// Marks transactions as double spends, with all that spends from them; a feeder's. The batch goes as far as one message
 /// does. Repeating the call marks nothing more.
 #[candid_method(update)]
-#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "utxo_feeder",
+    guard = "wire::readable::<(UtxoSetConflictingBatch,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn utxo_set_conflicting(arg: UtxoSetConflictingBatch) -> Batch<Result<Conflict, UtxoError>> {
     batch(arg.height, &arg.txids, |store, txid, call| store.set_conflicting(txid, call))
 }
@@ -136,7 +178,13 @@ fn utxo_set_conflicting(arg: UtxoSetConflictingBatch) -> Batch<Result<Conflict, 
 /// Has conflicting transactions win over those that they conflict with, all of them or none, in one message; a feeder's.
 /// A repeated call answers `NotConflicting`, as the winners are conflicting no more.
 #[candid_method(update)]
-#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "utxo_feeder",
+    guard = "wire::readable::<(UtxoProcessConflicting,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn utxo_process_conflicting(arg: UtxoProcessConflicting) -> Result<ConflictResolution, ConflictError> {
     mutate(|state| at(state, arg.height, |store, _, call| store.process_conflicting(&arg, call)))
 }
@@ -144,7 +192,13 @@ fn utxo_process_conflicting(arg: UtxoProcessConflicting) -> Result<ConflictResol
 /// Keeps records from being pruned until a height; a feeder's. The batch goes as far as one message does. Answers whether
 /// there is such a record; repeating the call changes nothing.
 #[candid_method(update)]
-#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "utxo_feeder",
+    guard = "wire::readable::<(UtxoPreserveBatch,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn utxo_preserve(arg: UtxoPreserveBatch) -> Batch<Result<bool, UtxoError>> {
     batch(0, &arg.txids, |store, txid, _| store.preserve(txid, arg.until))
 }
@@ -153,7 +207,13 @@ fn utxo_preserve(arg: UtxoPreserveBatch) -> Batch<Result<bool, UtxoError>> {
 /// 64 feeders may at a time. The same upload begun again answers its progress. `utxo_create` with `Uploaded` makes
 /// the record.
 #[candid_method(update)]
-#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "utxo_feeder",
+    guard = "wire::readable::<(BeginTransaction,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, TransactionUploadError> {
     let (by, now) = (runtime::caller(), runtime::time_secs());
     let begun = mutate(|state| state.utxo.begin_upload(&mut state.blobs, &arg, &state.config.utxo, by, now));
@@ -164,7 +224,13 @@ fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, Trans
 /// Stores a chunk of the caller's upload, in any order; a feeder's. The same chunk again answers `Ok`; other bytes
 /// under the same number are refused.
 #[candid_method(update)]
-#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "utxo_feeder",
+    guard = "wire::readable::<(PutTransactionChunk,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn utxo_put_transaction_chunk(arg: PutTransactionChunk) -> Result<UploadProgress, TransactionUploadError> {
     mutate(|state| state.utxo.uploads.put(&mut state.blobs, &arg, runtime::caller(), runtime::time_secs()))
 }
@@ -172,20 +238,26 @@ fn utxo_put_transaction_chunk(arg: PutTransactionChunk) -> Result<UploadProgress
 /// Gives up the caller's upload of a transaction, and says whether there was one; a feeder's. Repeating the call is safe:
 /// it answers `false`.
 #[candid_method(update)]
-#[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::arg", encode_with = "wire::answer")]
+#[update(
+    guard = "utxo_feeder",
+    guard = "wire::readable::<(Txid,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
 fn utxo_abort_transaction(txid: Txid) -> Result<bool, TransactionUploadError> {
     mutate(|state| state.utxo.uploads.abort(&mut state.blobs, &txid, runtime::caller()))
 }
 
 /// Uploads of transactions that are open; for anyone.
-#[query]
+#[query(guard = "anyone")]
 fn utxo_list_uploads() -> Vec<OpenTransaction> {
     read(|state| state.utxo.uploads.list(state.config.upload_expiry_secs))
 }
 
 /// A record, with as many of its outputs' entries as are asked for, 5,000 at most; for anyone. A limit of 0 asks for none.
 #[candid_method(query)]
-#[query(hidden = true, decode_with = "wire::arg")]
+#[query(guard = "anyone", guard = "wire::readable::<(UtxoGet,)>", hidden = true, decode_with = "wire::arg")]
 fn utxo_get(arg: UtxoGet) -> Result<UtxoRecord, UtxoError> {
     read(|state| state.utxo.get(&arg).map_err(UtxoError::from))
 }
@@ -193,7 +265,7 @@ fn utxo_get(arg: UtxoGet) -> Result<UtxoRecord, UtxoError> {
 /// Bytes of a record's transaction, as many as are asked for and as a reply holds; for anyone. A length of 0 asks for none,
 /// and learns how long the transaction is.
 #[candid_method(query)]
-#[query(hidden = true, decode_with = "wire::arg")]
+#[query(guard = "anyone", guard = "wire::readable::<(UtxoGetPart,)>", hidden = true, decode_with = "wire::arg")]
 fn utxo_get_transaction(arg: UtxoGetPart) -> Result<TransactionPart, UtxoError> {
     read(|state| state.utxo.transaction(&state.blobs, &arg).map_err(UtxoError::from))
 }
@@ -201,14 +273,14 @@ fn utxo_get_transaction(arg: UtxoGetPart) -> Result<TransactionPart, UtxoError> 
 /// Bytes of what a record's inputs spend, as many as are asked for and as a reply holds; for anyone. A length of 0 asks for
 /// none, and learns how long they are.
 #[candid_method(query)]
-#[query(hidden = true, decode_with = "wire::arg")]
+#[query(guard = "anyone", guard = "wire::readable::<(UtxoGetPart,)>", hidden = true, decode_with = "wire::arg")]
 fn utxo_get_inpoints(arg: UtxoGetPart) -> Result<InpointsPart, UtxoError> {
     read(|state| state.utxo.inpoints(&arg).map_err(UtxoError::from))
 }
 
 /// Whether outputs can be spent at a height, and who spends them; for anyone. 5,000 outputs at most.
 #[candid_method(query)]
-#[query(hidden = true, decode_with = "wire::arg")]
+#[query(guard = "anyone", guard = "wire::readable::<(UtxoGetSpend,)>", hidden = true, decode_with = "wire::arg")]
 fn utxo_get_spend(arg: UtxoGetSpend) -> Result<Vec<UtxoSpendState>, UtxoError> {
     read(|state| state.utxo.spend_states(&arg.outpoints, arg.height).map_err(UtxoError::from))
 }
@@ -216,7 +288,12 @@ fn utxo_get_spend(arg: UtxoGetSpend) -> Result<Vec<UtxoSpendState>, UtxoError> {
 /// Transactions that the longest chain does not have, from the cursor on, the oldest first; for anyone. A page has `limit`
 /// transactions at most; 0 and more than 2,000: 2,000. There is more while there is a cursor.
 #[candid_method(query)]
-#[query(hidden = true, decode_with = "wire::args")]
+#[query(
+    guard = "anyone",
+    guard = "wire::readable::<(Option<UnminedCursor>, u32,)>",
+    hidden = true,
+    decode_with = "wire::args"
+)]
 fn utxo_list_unmined(cursor: Option<UnminedCursor>, limit: u32) -> Result<UnminedPage, UtxoError> {
     read(|state| state.utxo.unmined(cursor.as_ref(), limit).map_err(UtxoError::from))
 }

@@ -47,6 +47,8 @@ pub struct World {
     pub method: String,
     /// Bytes of the message's argument.
     pub argument_bytes: u64,
+    /// The message's argument.
+    pub argument: Vec<u8>,
     /// The canister's controllers.
     pub controllers: Vec<Principal>,
     /// Raw pages at which growth is refused.
@@ -91,6 +93,7 @@ impl Default for World {
             caller: Principal::anonymous(),
             method: String::new(),
             argument_bytes: 0,
+            argument: Vec::new(),
             controllers: Vec::new(),
             max_pages: 8_192_000,
             replicated: false,

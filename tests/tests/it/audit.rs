@@ -6,6 +6,7 @@ use coppice_interface::*;
 use coppice_tests::blocks::{block_id, hash, plain, upload};
 use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
+use coppice_tests::proxy::Proxy;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -251,7 +252,8 @@ fn no_number_of_an_operators_calls_overwrites_the_entries_of_others() {
         let change = UtxoPrunerSettingsChange { max_job_history: Some(max_job_history), ..Default::default() };
         coppice.by(who).set_pruner_settings(&change).told().unwrap();
     };
-    coppice.grant(Who::Observer, Role::Observer);
+    let (message_bucket, messages_per_minute) = (Some(1_000_000), None);
+    coppice.configure(ConfigChange { message_bucket, messages_per_minute, ..ConfigChange::default() });
     history(Who::Rival, 20);
     let others = page(&coppice, None, 0).entries;
     assert_eq!(others.len(), 2);
@@ -275,12 +277,16 @@ fn no_number_of_an_operators_calls_overwrites_the_entries_of_others() {
     assert_eq!(of("acknowledge_faults", |entry| entry.result == "Ok"), 1_000);
 }
 
-/// Who sends the longest argument that there may be has an entry of 2 KiB all the same.
+/// The longest argument comes from a canister, whose calls do not pass the ingress filter.
 #[test]
 fn the_longest_argument_is_cut() {
     let coppice = Coppice::new();
+    let proxy = Proxy::new(coppice.ic.as_ref(), Who::Controller.principal());
+    let grant = Grant { principal: proxy.principal(), role: Role::Operator };
+    coppice.operator().grant_role(&grant).told().unwrap();
     let exporter = Exporter { name: "x".repeat(1_900_000), principal: Who::Archive.principal() };
-    coppice.operator().register_exporter(&exporter).told().unwrap_err();
+    let arg = encode_args((exporter,)).unwrap();
+    proxy.update(coppice.ic.as_ref(), coppice.id, "register_exporter", &arg).unwrap();
     let entry = newest(&coppice).unwrap();
     assert_eq!(entry.argument, format!("{}…", "x".repeat(509)));
     assert!(entry.result.starts_with("BadName"), "{entry:?}");

@@ -1,13 +1,15 @@
-//! The door: what strangers send costs the canister nothing.
+//! The ingress filter: messages that it refuses cost the canister nothing.
 
-use candid::encode_args;
+use candid::{Principal, encode_args};
 use coppice_host::Kind;
-use coppice_interface::access::QUERY_ARGUMENT;
+use coppice_interface::access::{FEEDERS, RATE_LIMITED, Required, TABLE};
+use coppice_interface::arguments::{INGRESS, LARGEST};
 use coppice_interface::*;
 use coppice_tests::blocks::plain;
 use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::proxy::Proxy;
+use std::time::Duration;
 
 /// Bytes of the longest ingress message.
 const LONGEST: usize = 2 << 20;
@@ -48,7 +50,7 @@ fn the_door_does_not_look_at_the_argument() {
     assert_eq!(kinds, [Kind::InspectMessage, Kind::Update]);
 }
 
-/// A query as an update: with a role, and a short argument; by everybody where the setting says so.
+/// A query as an update: with a role, and an argument that is no longer than the method takes; by everybody where the setting says so.
 #[test]
 fn queries_come_in_as_updates_from_who_has_a_role_and_with_a_short_argument() {
     let coppice = Coppice::new();
@@ -74,7 +76,7 @@ fn queries_come_in_as_updates_from_who_has_a_role_and_with_a_short_argument() {
             }
         };
     let open = |open| coppice.configure(ConfigChange { open_queries: Some(open), ..ConfigChange::default() });
-    let short = QUERY_ARGUMENT as usize - 1;
+    let short = LARGEST.iter().find(|(method, _)| *method == "plan_prune").expect("it is there").1 as usize;
     for is_open in [false, true, false] {
         open(is_open);
         for who in [Who::Stranger, Who::Anonymous] {
@@ -105,4 +107,181 @@ fn queries_come_in_as_updates_from_who_has_a_role_and_with_a_short_argument() {
     coppice.operator().grant_role(&grant).told().unwrap();
     assert!(call("append_block", &append).is_ok());
     assert_eq!(coppice.head(), Some(2));
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A principal with every role that has a bucket.
+fn everything(coppice: &Coppice) -> Principal {
+    let principal = Who::Operator.principal();
+    coppice.register(Who::Operator);
+    for role in [Role::Alert, Role::BlobWorker, Role::Operator, Role::Observer, Role::Admin] {
+        coppice.operator().grant_role(&Grant { principal, role }).told().unwrap();
+    }
+    principal
+}
+
+/// Buckets of ten messages, which refill by one a minute.
+fn small_buckets(coppice: &Coppice) {
+    let (message_bucket, messages_per_minute) = (Some(10), Some(1));
+    coppice.configure(ConfigChange { message_bucket, messages_per_minute, ..ConfigChange::default() });
+}
+
+fn is_limited(coppice: &Coppice, who: Principal, method: &str, arg: &[u8]) -> bool {
+    match coppice.ic.update(coppice.id, who, method, arg.to_vec()) {
+        Ok(_) => false,
+        Err(reject) => reject.message.contains(RATE_LIMITED),
+    }
+}
+
+#[test]
+fn an_argument_above_the_largest_of_its_method_is_refused_and_costs_nothing() {
+    let coppice = Coppice::new();
+    coppice.configure(ConfigChange { message_bucket: Some(1_000_000), ..ConfigChange::default() });
+    let bucketed = everything(&coppice);
+    let (mut refused, mut payloads) = (0, 0);
+    for (&(method, required), &(_, largest)) in TABLE.iter().zip(LARGEST) {
+        let is_feeders = matches!(required, Required::Role(roles) if roles.iter().all(|role| FEEDERS.contains(role)));
+        let who = if is_feeders { Who::Producer.principal() } else { bucketed };
+        let send = |bytes: u64| coppice.ic.update(coppice.id, who, method, vec![0; bytes as usize]);
+        let before = coppice.ic.cycles(coppice.id);
+        if largest < INGRESS {
+            for bytes in [largest + 1, INGRESS] {
+                let reject = send(bytes).unwrap_err();
+                assert!(reject.message.contains("access denied") && reject.message.contains("at most"), "{reject:?}");
+                refused += 1;
+            }
+            assert_eq!(coppice.ic.cycles(coppice.id), before, "{method}");
+        } else {
+            payloads += 1;
+        }
+        // The largest one comes in, is no Candid, and is refused in the guard.
+        match send(largest) {
+            Ok(_) => assert!(!matches!(required, Required::Role(_)), "{method}"),
+            Err(reject) => assert!(!reject.message.contains("access denied"), "{method}: {reject:?}"),
+        }
+        assert!(coppice.ic.cycles(coppice.id) < before, "{method}");
+    }
+    assert_eq!((refused, payloads), (2 * (TABLE.len() - payloads), 5));
+}
+
+/// Every method draws, whatever becomes of the message: here it cannot be decoded, or is a query.
+#[test]
+fn every_message_of_a_bucketed_principal_draws_whatever_becomes_of_it() {
+    let coppice = Coppice::new();
+    let who = everything(&coppice);
+    small_buckets(&coppice);
+    let nothing = encode_args(()).unwrap();
+    for &(method, required) in TABLE {
+        if matches!(required, Required::Role(roles) if roles.iter().all(|role| FEEDERS.contains(role))) {
+            continue;
+        }
+        // Full again.
+        coppice.ic.advance_time(10 * MINUTE);
+        assert!(!is_limited(&coppice, who, method, b"nonsense"), "{method}");
+        for _ in 1..10 {
+            assert!(!is_limited(&coppice, who, "get_head", &nothing), "{method} draws more than one");
+        }
+        let before = coppice.ic.cycles(coppice.id);
+        assert!(is_limited(&coppice, who, "get_head", &nothing), "{method} draws nothing");
+        assert_eq!(coppice.ic.cycles(coppice.id), before);
+    }
+    // Queries draw nothing.
+    coppice.ic.advance_time(10 * MINUTE);
+    for _ in 0..20 {
+        coppice.ic.query(coppice.id, who, "get_audit_log", encode_args((None::<u64>, 1u32)).unwrap()).unwrap();
+    }
+    assert!((0..10).all(|_| !is_limited(&coppice, who, "get_head", &nothing)));
+}
+
+#[test]
+fn an_empty_bucket_holds_up_nobody_else_and_refills() {
+    let coppice = Coppice::new();
+    coppice.grant(Who::Operator, Role::Operator);
+    coppice.grant(Who::Rival, Role::Operator);
+    small_buckets(&coppice);
+    let stop = |who: Who| coppice.by(who).prune_now(0).heard();
+    // Calls that the method refuses.
+    for _ in 0..10 {
+        stop(Who::Operator).unwrap().unwrap_err();
+    }
+    let limited = |who: Who| stop(who).is_err();
+    assert!(limited(Who::Operator) && !limited(Who::Rival) && !limited(Who::Controller));
+    // A feeder has no bucket.
+    coppice.append_plain(0..30, 10);
+    assert_eq!(coppice.head(), Some(29));
+    coppice.ic.advance_time(MINUTE);
+    assert!(!limited(Who::Operator) && limited(Who::Operator));
+    // The lever: without the role there is no bucket, and nothing comes in.
+    let grant = Grant { principal: Who::Operator.principal(), role: Role::Operator };
+    assert!(coppice.operator().revoke_role(&grant).told());
+    let denied = coppice.ic.update(coppice.id, grant.principal, "prune_now", encode_args((0u64,)).unwrap());
+    assert!(denied.unwrap_err().message.contains("access denied"));
+    // An upgrade fills the buckets.
+    for _ in 0..30 {
+        let _ = stop(Who::Rival);
+    }
+    assert!(limited(Who::Rival));
+    coppice.upgrade();
+    assert!(!limited(Who::Rival));
+}
+
+/// What arrives before the first of it is executed passes, and is refilled before anything else comes in.
+#[test]
+fn messages_that_arrive_at_once_pass_and_are_a_debt() {
+    let coppice = Coppice::new();
+    coppice.grant(Who::Operator, Role::Operator);
+    small_buckets(&coppice);
+    let (who, zero) = (Who::Operator.principal(), encode_args((0u64,)).unwrap());
+    let sent: Vec<_> =
+        (0..30).map(|_| coppice.ic.submit(coppice.id, who, "prune_now", zero.clone()).unwrap()).collect();
+    sent.into_iter().for_each(|call| drop(coppice.ic.wait(call).unwrap()));
+    coppice.ic.advance_time(20 * MINUTE - Duration::from_secs(1));
+    assert!(is_limited(&coppice, who, "prune_now", &zero));
+    coppice.ic.advance_time(MINUTE + Duration::from_secs(1));
+    assert!(!is_limited(&coppice, who, "prune_now", &zero));
+}
+
+/// Callers without a role share one bucket; canisters pay for their calls and do not draw from it.
+#[test]
+fn strangers_share_a_bucket_and_canisters_have_none() {
+    let coppice = Coppice::new();
+    small_buckets(&coppice);
+    coppice.configure(ConfigChange { open_queries: Some(true), ..ConfigChange::default() });
+    let nothing = encode_args(()).unwrap();
+    let proxy = Proxy::new(coppice.ic.as_ref(), Who::Controller.principal());
+    let operator = Proxy::new(coppice.ic.as_ref(), Who::Controller.principal());
+    let grant = Grant { principal: operator.principal(), role: Role::Operator };
+    coppice.operator().grant_role(&grant).told().unwrap();
+    for proxy in [&proxy, &operator] {
+        for _ in 0..30 {
+            proxy.update(coppice.ic.as_ref(), coppice.id, "get_head", &nothing).unwrap();
+        }
+    }
+    for call in 0..10 {
+        let who = [Who::Stranger, Who::Anonymous, Who::Archive][call % 3];
+        assert!(!is_limited(&coppice, who.principal(), "get_head", &nothing));
+    }
+    for who in [Who::Stranger, Who::Anonymous, Who::Archive, Who::Rival] {
+        assert!(is_limited(&coppice, who.principal(), "get_head", &nothing), "{who:?}");
+    }
+    // Queries are not limited.
+    coppice.anyone().get_head().told().unwrap_err();
+    assert!(!is_limited(&coppice, Who::Controller.principal(), "get_head", &nothing));
+}
+
+#[test]
+fn settings_of_buckets_have_bounds() {
+    let coppice = Coppice::new();
+    let set = |message_bucket, messages_per_minute| {
+        let change = ConfigChange { message_bucket, messages_per_minute, ..ConfigChange::default() };
+        coppice.operator().set_config(&change).told()
+    };
+    for (bucket, rate) in [(Some(9), None), (Some(1_000_001), None), (None, Some(0)), (None, Some(1_000_001))] {
+        assert!(matches!(set(bucket, rate), Err(ConfigError::Invalid { .. })), "{bucket:?}, {rate:?}");
+    }
+    let config = set(Some(1_000_000), Some(1_000_000)).unwrap();
+    assert_eq!((config.message_bucket, config.messages_per_minute), (1_000_000, 1_000_000));
+    let config = set(Some(10), Some(1)).unwrap();
+    assert_eq!((config.message_bucket, config.messages_per_minute), (10, 1));
 }

@@ -1,14 +1,15 @@
 //! Arguments that are made to cost: for each method of the Candid file, by each list that its argument has. Each is refused, or is an
 //! argument like others; none takes a billion instructions, and where one is refused nothing has changed.
 
+use candid::TypeEnv;
 use candid::types::{Type, TypeInner};
-use candid::{Principal, TypeEnv};
 use candid_parser::utils::CandidSource;
 use coppice_host::{Checkpoint, Host, Kind, Outcome};
 use coppice_interface::access::{Required, TABLE};
 use coppice_interface::*;
 use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
+use coppice_tests::proxy::Proxy;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -279,15 +280,19 @@ fn by_list(env: &TypeEnv, types: &[Type]) -> Vec<(String, Vec<u8>)> {
 }
 
 /// A canister that has a bit of everything.
-fn busy() -> (Coppice, Arc<Host>) {
+fn busy() -> (Coppice, Arc<Host>, Proxy) {
     let (coppice, host) = Coppice::embedded(default_arg());
     coppice.append_plain(0..5, 1_000);
     coppice.register(Who::Exporter);
-    for (who, role) in [(Who::Alert, Role::Alert), (Who::Archive, Role::BlobWorker)] {
-        let grant = Grant { principal: who.principal(), role };
+    // Long arguments come from a canister, whose calls do not pass the ingress filter.
+    let proxy = Proxy::new(coppice.ic.as_ref(), Who::Controller.principal());
+    let exporter = Exporter { name: "proxy".into(), principal: proxy.principal() };
+    coppice.operator().register_exporter(&exporter).told().unwrap();
+    for role in [Role::Producer, Role::Alert, Role::BlobWorker, Role::Operator, Role::Admin] {
+        let grant = Grant { principal: proxy.principal(), role };
         coppice.operator().grant_role(&grant).told().unwrap();
     }
-    (coppice, host)
+    (coppice, host, proxy)
 }
 
 fn memory(coppice: &Coppice, host: &Host) -> [u8; 32] {
@@ -297,18 +302,19 @@ fn memory(coppice: &Coppice, host: &Host) -> [u8; 32] {
 struct World {
     coppice: Coppice,
     host: Arc<Host>,
+    proxy: Proxy,
     clean: Checkpoint,
     worst: (u64, String),
 }
 
 impl World {
     /// Sends an argument, and says whether it was taken.
-    fn send(&mut self, method: &str, who: Principal, query: bool, what: &str, argument: &[u8]) -> bool {
+    fn send(&mut self, method: &str, query: bool, what: &str, argument: &[u8]) -> bool {
         self.host.take_executions();
         let ic = &self.coppice.ic;
         let answer = match query {
-            true => ic.query(self.coppice.id, who, method, argument.to_vec()),
-            false => ic.update(self.coppice.id, who, method, argument.to_vec()),
+            true => ic.query(self.coppice.id, Who::Controller.principal(), method, argument.to_vec()),
+            false => self.proxy.update(ic.as_ref(), self.coppice.id, method, argument),
         };
         let executions = self.host.take_executions();
         for execution in
@@ -332,10 +338,10 @@ fn no_argument_costs_a_billion_instructions_or_changes_anything_where_it_is_refu
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../candid/coppice.did");
     let (env, actor) = CandidSource::File(&path).load().expect("the Candid file parses");
     let actor = actor.expect("it has a service");
-    let (coppice, host) = busy();
+    let (coppice, host, proxy) = busy();
     let clean = host.checkpoint();
     let before = memory(&coppice, &host);
-    let mut world = World { coppice, host, clean, worst: (0, String::new()) };
+    let mut world = World { coppice, host, proxy, clean, worst: (0, String::new()) };
     let (mut sent, mut taken) = (0, 0);
     for &(method, required) in TABLE {
         let types = env.get_method(&actor, method).expect("it is in the file").args.clone();
@@ -343,19 +349,12 @@ fn no_argument_costs_a_billion_instructions_or_changes_anything_where_it_is_refu
             // Nothing is decoded.
             continue;
         }
-        let who = match required {
-            Required::Role([Role::Producer, ..]) => Who::Producer,
-            Required::Role([Role::Exporter, ..]) => Who::Exporter,
-            Required::Role([Role::Alert, ..]) => Who::Alert,
-            Required::Role([Role::BlobWorker, ..]) => Who::Archive,
-            _ => Who::Controller,
-        };
         world.worst = (0, String::new());
         for (what, argument) in general(&env, &types).into_iter().chain(by_list(&env, &types)) {
             sent += 1;
             let ways: &[bool] = if !matches!(required, Required::Role(_)) { &[true, false] } else { &[false] };
             for &query in ways {
-                if world.send(method, who.principal(), query, &what, &argument) && !query {
+                if world.send(method, query, &what, &argument) && !query {
                     // An argument like others: what it does is not this test's business.
                     taken += 1;
                     world.host.restore(&world.clean);

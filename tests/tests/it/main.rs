@@ -44,3 +44,4 @@ mod tomorrow;
 mod traps;
 mod uploads;
 mod utxo;
+mod worst_hour;

@@ -75,7 +75,7 @@ fn insert_outside(state: &mut State, tx: &Transaction, item: &UtxoCreate, call: 
 }
 
 /// Makes records of two outputs until there are `n`. Answers whether there are; call it until then.
-#[update(guard = "access::operator")]
+#[update(guard = "access::bench")]
 fn bench_fill_utxo(n: u64, baseline: bool) -> Result<bool, String> {
     PREPARED.with_borrow_mut(|prepared| {
         mutate(|state| {
@@ -97,7 +97,7 @@ fn bench_fill_utxo(n: u64, baseline: bool) -> Result<bool, String> {
 }
 
 /// Makes what `bench_run_utxo` with the same argument needs: transactions, with records in the state before the operation.
-#[update(guard = "access::operator")]
+#[update(guard = "access::bench")]
 fn bench_prepare_utxo(arg: UtxoBenchArg) -> Result<(), String> {
     PREPARED.with_borrow_mut(|prepared| {
         prepared.transactions = (0..arg.rounds)
@@ -119,7 +119,7 @@ fn bench_prepare_utxo(arg: UtxoBenchArg) -> Result<(), String> {
 }
 
 /// Runs the operation on each transaction and answers the average instructions of one.
-#[update(guard = "access::operator")]
+#[update(guard = "access::bench")]
 fn bench_run_utxo(arg: UtxoBenchArg) -> Result<u64, String> {
     PREPARED.with_borrow_mut(|prepared| {
         let start = instructions();

@@ -64,7 +64,7 @@ fn nothing_new(state: &mut State) -> Result<(), String> {
 }
 
 /// Makes transactions that are due, and parents of theirs that are not.
-#[update(guard = "access::operator")]
+#[update(guard = "access::bench")]
 fn bench_prepare_prune(arg: UtxoBenchArg) -> Result<(), String> {
     PREPARED.with_borrow_mut(|prepared| {
         if arg.op == "nothing_new" {
@@ -141,7 +141,7 @@ fn make_due(
 }
 
 /// Prunes, and answers the average instructions of a record; of `prune_tick`, its share of a tick of a billion.
-#[update(guard = "access::operator")]
+#[update(guard = "access::bench")]
 fn bench_run_prune(arg: UtxoBenchArg) -> Result<u64, String> {
     PREPARED.with_borrow_mut(|prepared| {
         let start = instructions();

@@ -1,0 +1,274 @@
+//! The longest argument that this client encodes for each method, against the table of the ingress filter.
+
+use crate::batch::longest_batch;
+use crate::completion::MAX_IDS;
+use candid::types::{Type, TypeInner};
+use candid::utils::ArgumentEncoder;
+use candid::{CandidType, Principal, encode_args};
+use coppice_interface::access::{Required, TABLE};
+use coppice_interface::arguments::{INGRESS, LARGEST, QUERY};
+use coppice_interface::segments::MAX_KEY;
+use coppice_interface::*;
+use serde_bytes::ByteBuf;
+use std::collections::BTreeMap;
+
+const N32: u32 = u32::MAX;
+const N64: u64 = u64::MAX;
+/// Rows of a lease that one message completes.
+const LEASED: usize = 2_000;
+/// Winners of one message.
+const WINNERS: usize = 5_000;
+
+fn bytes(length: usize) -> ByteBuf {
+    ByteBuf::from(vec![255; length])
+}
+
+fn text(length: usize) -> String {
+    "x".repeat(length)
+}
+
+fn txid() -> Txid {
+    Txid::from([255; 32])
+}
+
+fn output() -> UtxoHash {
+    UtxoHash::from([255; 32])
+}
+
+fn hash() -> BlockHash {
+    BlockHash::from([255; 32])
+}
+
+fn principal() -> Principal {
+    Principal::from_slice(&[255; 29])
+}
+
+fn length(args: impl ArgumentEncoder) -> u64 {
+    encode_args(args).unwrap().len() as u64
+}
+
+/// The longest argument of each method of which a client sends less than half a message.
+fn longest() -> BTreeMap<&'static str, u64> {
+    let mut all = blocks();
+    all.extend(records());
+    all.extend(deletions());
+    all.extend(operation());
+    all
+}
+
+fn blocks() -> BTreeMap<&'static str, u64> {
+    let begin = BeginBlock {
+        number: N64,
+        hash: hash(),
+        parent_hash: hash(),
+        timestamp: N64,
+        lengths: [N64; 3].into(),
+        sha256: [bytes(32), bytes(32), bytes(32)].into(),
+        chunk_size: N32,
+    };
+    let cursor =
+        KeyCursor { block_number: N64, block_hash: hash(), position: N32, key: N32, newest: N64, rollbacks: N64 };
+    let export = ExportCursor { number: N64, hash: hash(), segment: 3, offset: N64, rollbacks: N64 };
+    [
+        ("begin_block", length((&begin,))),
+        ("commit_block", length((&BlockId { number: N64, hash: hash() },))),
+        ("abort_block", length((N64,))),
+        ("rollback_to", length((N64,))),
+        ("reset_chain", length((&ResetChain { head_hash: hash(), drop_unexported: true },))),
+        ("get_head", length(())),
+        ("get_block", length((N64,))),
+        ("get_block_header", length((N64,))),
+        ("get_block_headers", length((N64, N64))),
+        ("read_segment", length((N64, 2u8, N64, N64))),
+        ("get_receipt", length((&bytes(32),))),
+        ("get_transaction_location", length((&bytes(32),))),
+        ("find_by_index_key", length((&bytes(usize::from(MAX_KEY)), Some(&cursor), N32))),
+        ("get_block_storage", length((N64,))),
+        ("get_upload", length(())),
+        ("export_blocks", length((Some(&export), N64))),
+        ("ack_exported", length((N64, &hash()))),
+        ("get_export_status", length(())),
+    ]
+    .into()
+}
+
+fn records() -> BTreeMap<&'static str, u64> {
+    let height = N32;
+    let outpoint = || Outpoint { txid: txid(), vout: N32 };
+    let spender = Spender { txid: txid(), vin: N32 };
+    let unspend = Unspend { outpoint: outpoint(), utxo_hash: output(), spender };
+    let target = FreezeTarget { txid: txid(), vout: Some(N32), utxo_hash: Some(output()) };
+    let reassign = Reassign { outpoint: outpoint(), utxo_hash: output(), new_utxo_hash: output() };
+    let mined = MinedTransaction { txid: txid(), subtree: N32 };
+    let mined = UtxoSetMinedBatch {
+        height,
+        block_id: N32,
+        block_height: N32,
+        on_longest_chain: true,
+        unset: true,
+        items: longest_batch(mined),
+    };
+    let txids = || longest_batch(txid());
+    let freeze = UtxoFreezeBatch { height, items: longest_batch(target) };
+    let part = UtxoGetPart { txid: txid(), offset: N64, length: N64 };
+    let begin = BeginTransaction { txid: txid(), length: N64, chunk_size: N32 };
+    let cursor = UnminedCursor { created_at: N64, txid: txid(), taken_back: N64 };
+    [
+        ("utxo_unspend", length((&UtxoUnspendBatch { height, items: longest_batch(unspend) },))),
+        ("utxo_set_mined", length((&mined,))),
+        (
+            "utxo_set_on_longest_chain",
+            length((&UtxoSetOnLongestChainBatch { height, on_longest_chain: true, txids: txids() },)),
+        ),
+        ("utxo_set_locked", length((&UtxoSetLockedBatch { height, locked: true, txids: txids() },))),
+        ("utxo_freeze", length((&freeze,))),
+        ("utxo_unfreeze", length((&freeze,))),
+        ("utxo_reassign", length((&UtxoReassignBatch { height, items: longest_batch(reassign) },))),
+        ("utxo_set_conflicting", length((&UtxoSetConflictingBatch { height, txids: txids() },))),
+        ("utxo_process_conflicting", length((&UtxoProcessConflicting { height, winners: vec![txid(); WINNERS] },))),
+        ("utxo_preserve", length((&UtxoPreserveBatch { until: height, txids: txids() },))),
+        ("utxo_begin_transaction", length((&begin,))),
+        ("utxo_abort_transaction", length((&txid(),))),
+        ("utxo_list_uploads", length(())),
+        ("utxo_get", length((&UtxoGet { txid: txid(), first: N32, limit: N32 },))),
+        ("utxo_get_transaction", length((&part,))),
+        ("utxo_get_inpoints", length((&part,))),
+        // Longer ones are called as queries only.
+        ("utxo_get_spend", QUERY),
+        ("utxo_list_unmined", length((Some(&cursor), N32))),
+        ("notify_block_persisted", length((N32,))),
+        ("notify_block", length((N32, true))),
+        ("set_block_assembly_state", length((UtxoBlockAssemblyState::NotRunning,))),
+        ("prune_utxos", length((N32,))),
+        ("set_heights", length((&UtxoSetHeights { current: N32, persisted: Some(N32), processed: N32 },))),
+        ("cancel_prune_job", length((N64,))),
+        ("set_aside_unmined", length((N32,))),
+        ("retry_record", length((N32,))),
+        ("get_pruner_settings", length(())),
+        ("get_pruner_status", length(())),
+        ("list_prune_jobs", length((Some(N64), N32))),
+    ]
+    .into()
+}
+
+fn deletions() -> BTreeMap<&'static str, u64> {
+    let name = BlobName { blob_key: bytes(1_024), file_type: text(32), store_type: StoreType::PeerRegistry };
+    let list = ListBlobDeletions {
+        cursor: Some(N64),
+        limit: N32,
+        min_height: Some(N32),
+        max_height: Some(N32),
+        store_type: Some(StoreType::PeerRegistry),
+        state: Some(BlobDeletionState::BackingOff),
+    };
+    let lease = AcquireBlobDeletions {
+        height: N32,
+        limit: N32,
+        lock_timeout_secs: N64,
+        store_types: vec![StoreType::PeerRegistry; 8],
+        request: Some(bytes(64)),
+    };
+    let ids = |count: usize| vec![N64; count];
+    let unleased = CompleteBlobDeletions { completed_ids: ids(MAX_IDS), failed_ids: vec![], max_retries: N32 };
+    let leased = CompleteBlobDeletionBatch {
+        token: bytes(32),
+        completed_ids: ids(LEASED),
+        failed_ids: vec![],
+        max_retries: N32,
+    };
+    [
+        ("schedule_blob_deletion", length((&ScheduleBlobDeletion { name: name.clone(), delete_at_height: N32 },))),
+        ("cancel_blob_deletion", length((&name,))),
+        ("list_blob_deletions", length((&list,))),
+        ("get_pending_blob_deletions", length((N32, N32))),
+        ("complete_blob_deletions", length((&unleased,))),
+        ("remove_blob_deletion", length((N64,))),
+        ("increment_blob_deletion_retry", length((N64, N32))),
+        ("acquire_blob_deletion_batch", length((&lease,))),
+        ("extend_blob_deletion_batch", length((&bytes(32), N64))),
+        ("complete_blob_deletion_batch", length((&leased,))),
+        ("list_dead_blob_deletions", length((Some(N64), N32))),
+        ("retry_blob_deletion", length((N64,))),
+        ("get_blob_deletion_status", length(())),
+    ]
+    .into()
+}
+
+fn operation() -> BTreeMap<&'static str, u64> {
+    let exporter = Exporter { name: text(32), principal: principal() };
+    let grant = Grant { principal: principal(), role: Role::BlobWorker };
+    [
+        ("register_exporter", length((&exporter,))),
+        ("remove_exporter", length((&RemoveExporter { name: text(32), drop_guard: true },))),
+        ("set_prune_policy", length_of_all::<PrunePolicyArg>()),
+        ("plan_prune", length((Some(&PrunePolicyArg::default()),)) + length_of_values::<PrunePolicyArg>()),
+        ("get_prune_policy", length(())),
+        ("set_pruning_enabled", length((true,))),
+        ("set_deletions_stopped", length((true,))),
+        ("prune_now", length((N64,))),
+        ("acknowledge_faults", length((N64,))),
+        ("get_prune_status", length(())),
+        ("set_pruner_settings", length_of_all::<UtxoPrunerSettingsChange>()),
+        ("get_config", length(())),
+        ("set_config", length_of_all::<ConfigChange>()),
+        ("grant_role", length((&grant,))),
+        ("revoke_role", length((&grant,))),
+        ("list_roles", length(())),
+        ("get_audit_log", length((Some(N64), N32))),
+        ("get_logs", length((Some(LogPriority::Error), Some(N64), N32))),
+        ("get_storage_status", length(())),
+        ("health", length(())),
+        // A gateway sends the headers of a browser.
+        ("http_request", QUERY),
+    ]
+    .into()
+}
+
+/// The longest encoding of a structure all of whose fields are optional, with every field set.
+fn length_of_all<T: CandidType + Default>() -> u64 {
+    length((&T::default(),)) + length_of_values::<T>()
+}
+
+/// Bytes by which the longest values are longer than none in each field.
+fn length_of_values<T: CandidType>() -> u64 {
+    let TypeInner::Record(fields) = T::ty().as_ref().clone() else { panic!("a structure") };
+    fields.iter().map(|field| most(&field.ty) - 1).sum()
+}
+
+/// Bytes of the longest value of a type that has one.
+fn most(ty: &Type) -> u64 {
+    match ty.as_ref() {
+        TypeInner::Null => 0,
+        TypeInner::Bool | TypeInner::Nat8 => 1,
+        TypeInner::Nat32 => 4,
+        TypeInner::Nat64 => 8,
+        // A u128 in LEB128.
+        TypeInner::Nat => 19,
+        TypeInner::Opt(inner) => 1 + most(inner),
+        TypeInner::Record(fields) => fields.iter().map(|field| most(&field.ty)).sum(),
+        TypeInner::Variant(fields) => 1 + fields.iter().map(|field| most(&field.ty)).max().unwrap_or(0),
+        other => panic!("no longest value of {other:?}"),
+    }
+}
+
+/// Twice the longest, and at most as much as the platform lets in, or as a query may cost.
+#[test]
+fn the_largest_argument_of_each_method_is_twice_the_longest_that_is_sent() {
+    let longest = longest();
+    let mut wrong = Vec::new();
+    for ((method, required), (_, largest)) in TABLE.iter().zip(LARGEST) {
+        let most = if matches!(required, Required::Role(_)) { INGRESS } else { QUERY };
+        // A method without a longest argument carries payload, and may be as long as a message.
+        let twice = longest.get(method).map_or(INGRESS, |longest| 2 * longest).min(most);
+        // Settings come and go: theirs may be up to a quarter above.
+        let slack = if method.starts_with("set_") || *method == "plan_prune" { twice / 4 } else { 0 };
+        if !(twice..=twice + slack).contains(largest) {
+            wrong.push(format!("(\"{method}\", {twice}), not {largest}"));
+        }
+    }
+    assert!(wrong.is_empty(), "twice the longest is\n{}", wrong.join("\n"));
+    let payload = TABLE.iter().map(|(method, _)| *method).filter(|method| !longest.contains_key(method));
+    let expected = ["append_block", "put_block_chunk", "utxo_create", "utxo_spend", "utxo_put_transaction_chunk"];
+    assert_eq!(payload.collect::<Vec<_>>(), expected);
+    assert_eq!(longest.len() + expected.len(), TABLE.len(), "a method that is not there");
+}
