@@ -6,13 +6,11 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 #[cfg(feature = "postgres")]
-use sqlx::postgres::{PgConnectOptions, PgRow, PgSslMode};
+use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, Connection, Decode, Executor, Row as _, Sqlite, SqliteConnection, Transaction, Type};
 #[cfg(feature = "postgres")]
 use sqlx::{PgConnection, Postgres};
-#[cfg(feature = "postgres")]
-use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -90,41 +88,6 @@ impl Kind {
             Self::Postgres => "PostgreSQL",
         }
     }
-}
-
-/// Refuses a PostgreSQL server that would be reached without a verified certificate, because whoever stands between could read the password
-/// and change what is stored. A server on this machine, by loopback or a socket, needs none.
-///
-/// # Errors
-/// When the URL names such a server, or is none.
-pub fn ensure_secure(url: &str) -> Result<()> {
-    if Kind::of(url)? == Kind::Sqlite {
-        return Ok(());
-    }
-    #[cfg(not(feature = "postgres"))]
-    return Err(no_postgres());
-    #[cfg(feature = "postgres")]
-    {
-        // As the driver takes them: of the URL, of the environment (PGHOST, PGHOSTADDR, PGSSLMODE), or its own.
-        let options = PgConnectOptions::from_str(url).context("cannot read the URL of the PostgreSQL database")?;
-        ensure_secure_options(&options)
-    }
-}
-
-#[cfg(feature = "postgres")]
-fn ensure_secure_options(options: &PgConnectOptions) -> Result<()> {
-    let host = options.get_host();
-    let is_socket = options.get_socket().is_some() || host.starts_with('/');
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    let is_loopback =
-        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.to_canonical().is_loopback());
-    anyhow::ensure!(
-        is_socket || is_loopback || matches!(options.get_ssl_mode(), PgSslMode::VerifyFull),
-        "PostgreSQL on {host} would be reached without a verified certificate: add sslmode=verify-full to the URL \
-         (postgres://USER@HOST/NAME?sslmode=verify-full, and &sslrootcert=FILE where the certificate is of an authority of your own), or \
-         say --insecure-database where nobody can stand between"
-    );
-    Ok(())
 }
 
 enum Link {
@@ -252,7 +215,7 @@ impl Database {
 
 /// What is said where PostgreSQL was not built in.
 #[cfg(any(test, not(feature = "postgres")))]
-fn no_postgres() -> anyhow::Error {
+pub(super) fn no_postgres() -> anyhow::Error {
     anyhow!("this command was built without PostgreSQL: build it with --features postgres, or name a file with sqlite:")
 }
 
@@ -384,57 +347,6 @@ mod tests {
         assert!(error.contains("--features postgres") && error.contains("sqlite:"), "{error}");
         if cfg!(not(feature = "postgres")) {
             assert_eq!(Database::open("postgres://localhost/x").err().unwrap().to_string(), error);
-        }
-    }
-
-    /// What the environment says is tested with the built command.
-    #[cfg(feature = "postgres")]
-    #[test]
-    fn a_server_elsewhere_without_a_verified_certificate_is_refused() {
-        for url in [
-            "sqlite://coppice.db",
-            "postgres://localhost/x",
-            "postgres://u:p@LOCALHOST:5433/x?sslmode=disable",
-            "postgres://127.0.0.1/x",
-            "postgres://127.9.8.7/x",
-            "postgres://[::1]/x",
-            "postgres://[::ffff:127.0.0.1]/x",
-            "postgres://%2Fvar%2Frun%2Fpostgresql/x",
-            "postgres:///x?host=/var/run/postgresql",
-            "postgres://db.example/x?host=/var/run/postgresql",
-            "postgres://db.example/x?host=localhost",
-            "postgres://db.example/x?sslmode=verify-full",
-            "postgres://db.example/x?ssl-mode=verify-full&sslrootcert=ca.pem",
-            "postgres://db.example/x?sslmode=disable&sslmode=verify-full",
-            "postgres://db.example/x?%73slmode=verify%2Dfull",
-        ] {
-            ensure_secure(url).unwrap_or_else(|error| panic!("{url}: {error:#}"));
-        }
-        for url in [
-            "postgres://db.example/x",
-            "postgresql://db.example/x?sslmode=prefer",
-            "postgres://db.example/x?sslmode=require",
-            "postgres://db.example/x?sslmode=verify-ca",
-            "postgres://db.example/x?sslmode=verify-full&sslmode=disable",
-            "postgres://localhost/x?host=db.example",
-            "postgres://localhost/x?hostaddr=192.0.2.1",
-            "postgres://127.0.0.1/x?%68ost=db.example",
-            "postgres://localhost,db.example/x",
-            "postgres://localhost/x?host=127.0.0.1,db.example",
-            "postgres://localhost.example/x",
-            "postgres://127.0.0.1.example/x",
-            "postgres://[::2]/x",
-            "postgres://[::ffff:192.0.2.1]/x",
-            "postgres://0.0.0.0/x",
-            "postgres://u:secret@db.example/x",
-        ] {
-            let error = ensure_secure(url).expect_err(url).to_string();
-            assert!(error.contains("sslmode=verify-full") && error.contains("--insecure-database"), "{url}: {error}");
-            assert!(!error.contains("secret"), "{error}");
-        }
-        for url in ["postgres://db.example/x?sslmode=verify", "postgres://localhost/x?hostaddr=db.example", "mysql://x"]
-        {
-            assert!(ensure_secure(url).is_err(), "{url}");
         }
     }
 

@@ -25,6 +25,7 @@ mod reorg;
 mod rest;
 pub mod run;
 pub mod schema;
+mod secure;
 pub mod steps;
 pub mod store;
 #[cfg(test)]
@@ -144,7 +145,7 @@ pub fn command(args: &IndexArgs) -> Result<()> {
     if args.insecure_database {
         database::Kind::of(&args.database)?;
     } else {
-        database::ensure_secure(&args.database)?;
+        secure::ensure_secure(&args.database)?;
     }
     ensure!(
         args.network.network.is_some() || args.acknowledges(),
