@@ -60,7 +60,7 @@ fn notify_block_persisted(height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerEr
     answer
 }
 
-/// Says that a block of this height was validated, and whether its transactions are marked as mined; a producer's, as far
+/// Says that a block of this height was validated, and whether its transactions are marked as mined; a feeder's, as far
 /// as `max_height_jump` and `heights_per_day` let it raise the height, or an operator's; 0 is refused. It schedules pruning
 /// while nothing was ever persisted. The same height again answers what became of it.
 #[candid_method(update)]

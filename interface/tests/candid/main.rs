@@ -84,12 +84,13 @@ fn endpoints() -> BTreeMap<String, String> {
     files.extend(others.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|of| of == "rs")));
     let mut found = BTreeMap::new();
     for file in files {
-        let (mut said, mut is_endpoint) = (Vec::new(), false);
+        let (mut said, mut is_endpoint, mut in_attribute) = (Vec::new(), false, false);
         for line in std::fs::read_to_string(file).unwrap().lines() {
             if let Some(sentence) = line.strip_prefix("///") {
                 said.push(sentence.trim().to_string());
-            } else if line.starts_with("#[") {
+            } else if line.starts_with("#[") || in_attribute {
                 is_endpoint |= line.starts_with("#[query") || line.starts_with("#[update");
+                in_attribute = !line.ends_with(']');
             } else {
                 if let Some(name) = line.strip_prefix("fn ").and_then(|rest| rest.split('(').next())
                     && is_endpoint
