@@ -1,6 +1,6 @@
 //! Message buckets: how many more messages from outside a principal may have executed.
 //!
-//! Each executed message draws one from its sender's bucket, in the guard, whatever becomes of it later; the bucket refills with time. The
+//! Each executed update draws one from its sender's bucket, in the guard, whatever becomes of it later; the bucket refills with time. The
 //! ingress filter refuses a message whose bucket is empty, and only reads: a message that was let in is executed. So messages that arrive
 //! before the first of them is executed all pass; they leave a debt, of at most an hour's refill, which is refilled first.
 //!
@@ -9,7 +9,7 @@
 //! | a feeder (`FEEDERS` of the access table) | none: payload must not wait |
 //! | a canister | none: it does not pass the filter, and pays for its calls |
 //! | any other principal with a role, controllers included | its own |
-//! | all principals without a role | one in common; they come in where `open_queries` is set |
+//! | a principal without a role | none: it calls no update, and the platform discards what a query changes, so that nothing can count queries |
 //!
 //! Buckets lie on the heap, so that an upgrade fills all of them. A bucket that is full needs no entry, so there are at most as many entries
 //! as principals with a role and [`SPARE`] more.
@@ -63,11 +63,8 @@ impl Bucket {
 
 /// The key of the sender's bucket, or `None` where the sender has none.
 fn owner(sender: Principal, roles: &Roles) -> Option<Principal> {
-    if roles.is_feeder(sender) || sender.as_slice().last() == Some(&CANISTER) && sender.as_slice().len() <= 10 {
-        return None;
-    }
-    // The anonymous principal has no role, so its key stands for all principals without one.
-    Some(if roles.has_any(sender) { sender } else { Principal::anonymous() })
+    let is_canister = sender.as_slice().last() == Some(&CANISTER) && sender.as_slice().len() <= 10;
+    (roles.has_any(sender) && !roles.is_feeder(sender) && !is_canister).then_some(sender)
 }
 
 /// Whether the sender's bucket has a message left. The ingress filter asks.
@@ -84,7 +81,7 @@ pub fn draw(sender: Principal, now: u64, config: &Config, roles: &Roles) {
     BUCKETS.with_borrow_mut(|buckets| {
         if buckets.len() >= SPARE && !buckets.contains_key(&owner) {
             let is_full = |bucket: &Bucket| bucket.units(now, config) == capacity(config);
-            buckets.retain(|key, bucket| !is_full(bucket) && (roles.has_any(*key) || *key == Principal::anonymous()));
+            buckets.retain(|key, bucket| !is_full(bucket) && roles.has_any(*key));
         }
         let bucket = buckets.entry(owner).or_insert(Bucket { units: capacity(config), at: now });
         *bucket = Bucket { units: bucket.units(now, config) - MINUTE, at: now };
@@ -172,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn feeders_and_canisters_have_no_bucket_and_strangers_have_one_in_common() {
+    fn feeders_canisters_and_strangers_have_no_bucket() {
         forget();
         native::reset();
         let canister = Principal::from_slice(&[0, 0, 0, 0, 0, 0, 0, 7, 1, 1]);
@@ -180,13 +177,10 @@ mod tests {
         let roles = granted(&[&feeder[..], &[(canister, Role::Operator), (of(3), Role::Observer)]].concat());
         native::with(|world| world.controllers = vec![of(4)]);
         let config = Config::default();
-        for without in [of(1), canister, Principal::from_slice(&[0, 0, 0, 0, 0, 0, 0, 8, 1, 1])] {
+        let other = Principal::from_slice(&[0, 0, 0, 0, 0, 0, 0, 8, 1, 1]);
+        for without in [of(1), canister, other, of(5), Principal::anonymous()] {
             (0..4_000).for_each(|_| draw(without, NOW, &config, &roles));
             assert!(has_one(without, NOW, &config, &roles));
-        }
-        assert_eq!(passing(of(5), NOW, &config, &roles), 3_000);
-        for stranger in [of(6), Principal::anonymous()] {
-            assert!(!has_one(stranger, NOW, &config, &roles), "{stranger}");
         }
         // An observer and a controller have their own.
         assert_eq!(passing(of(3), NOW, &config, &roles), 3_000);

@@ -41,7 +41,7 @@ pub mod wire;
 #[cfg(feature = "bench")]
 pub mod bench;
 
-use access::{admin, anyone, auditor, block_producer, exporter, guardian, operator, reverter, uploader};
+use access::{admin, auditor, block_producer, exporter, guardian, operator, reverter, uploader};
 use candid::candid_method;
 use config::Settings as _;
 use coppice_interface::*;
@@ -197,27 +197,27 @@ fn reset_chain(reset: ResetChain) -> Result<ChainReset, ResetError> {
 }
 
 /// The block upload that is open, if one is; for anyone.
-#[query(guard = "anyone")]
+#[query]
 fn get_upload() -> Option<OpenBlock> {
     read(|state| state.chain.upload_progress())
 }
 
 /// The header of the newest block; for anyone. `NotFound` where there is no block yet.
-#[query(guard = "anyone")]
+#[query]
 fn get_head() -> Result<BlockHeader, ReadError> {
     read(|state| state.chain.header(state.chain.state().head().ok_or(ReadError::NotFound)?))
 }
 
 /// A whole kept block; for anyone. One that is longer than a reply answers `TooLarge`: `read_segment` gives it in parts.
 #[candid_method(query)]
-#[query(guard = "anyone", guard = "wire::readable::<(u64,)>", hidden = true, decode_with = "wire::arg")]
+#[query(guard = "wire::readable::<(u64,)>", hidden = true, decode_with = "wire::arg")]
 fn get_block(number: u64) -> Result<Block, ReadError> {
     read(|state| state.chain.block(&state.blobs, number))
 }
 
 /// The header of a kept block; for anyone.
 #[candid_method(query)]
-#[query(guard = "anyone", guard = "wire::readable::<(u64,)>", hidden = true, decode_with = "wire::arg")]
+#[query(guard = "wire::readable::<(u64,)>", hidden = true, decode_with = "wire::arg")]
 fn get_block_header(number: u64) -> Result<BlockHeader, ReadError> {
     read(|state| state.chain.header(number))
 }
@@ -228,7 +228,7 @@ fn get_block_header(number: u64) -> Result<BlockHeader, ReadError> {
 /// the head and on an empty chain, `Pruned`, or `Corrupt`. A later block that is damaged ends the page before it, and
 /// is its `next`.
 #[candid_method(query)]
-#[query(guard = "anyone", guard = "wire::readable::<(u64, u64,)>", hidden = true, decode_with = "wire::args")]
+#[query(guard = "wire::readable::<(u64, u64,)>", hidden = true, decode_with = "wire::args")]
 fn get_block_headers(from: u64, to: u64) -> Result<HeaderPage, ReadError> {
     read(|state| state.chain.headers(from, to))
 }
@@ -237,21 +237,21 @@ fn get_block_headers(from: u64, to: u64) -> Result<HeaderPage, ReadError> {
 /// bytes from `offset` on as there are and as a reply holds, some 2,000,000; a length of 0 asks for none, and learns how
 /// long the segment is.
 #[candid_method(query)]
-#[query(guard = "anyone", guard = "wire::readable::<(u64, u8, u64, u64,)>", hidden = true, decode_with = "wire::args")]
+#[query(guard = "wire::readable::<(u64, u8, u64, u64,)>", hidden = true, decode_with = "wire::args")]
 fn read_segment(number: u64, segment: u8, offset: u64, length: u64) -> Result<SegmentPart, ReadError> {
     read(|state| state.chain.segment(&state.blobs, number, segment, offset, length))
 }
 
 /// The receipt of the newest kept transaction with this id; for anyone.
 #[candid_method(query)]
-#[query(guard = "anyone", guard = "wire::readable::<(ByteBuf,)>", hidden = true, decode_with = "wire::arg")]
+#[query(guard = "wire::readable::<(ByteBuf,)>", hidden = true, decode_with = "wire::arg")]
 fn get_receipt(id: ByteBuf) -> Result<Receipt, ReadError> {
     read(|state| state.chain.receipt(&state.blobs, &id))
 }
 
 /// Where the newest kept transaction with this id is; for anyone.
 #[candid_method(query)]
-#[query(guard = "anyone", guard = "wire::readable::<(ByteBuf,)>", hidden = true, decode_with = "wire::arg")]
+#[query(guard = "wire::readable::<(ByteBuf,)>", hidden = true, decode_with = "wire::arg")]
 fn get_transaction_location(id: ByteBuf) -> Result<TransactionLocation, ReadError> {
     read(|state| state.chain.location(&state.blobs, &id))
 }
@@ -259,19 +259,14 @@ fn get_transaction_location(id: ByteBuf) -> Result<TransactionLocation, ReadErro
 /// Transactions that have a secondary key, the newest first; for anyone. A page has `limit` transactions at most; 0 and
 /// more than 1,000: 1,000. A page may have fewer, even none, and a cursor: there is more while there is a cursor.
 #[candid_method(query)]
-#[query(
-    guard = "anyone",
-    guard = "wire::readable::<(ByteBuf, Option<KeyCursor>, u32,)>",
-    hidden = true,
-    decode_with = "wire::args"
-)]
+#[query(guard = "wire::readable::<(ByteBuf, Option<KeyCursor>, u32,)>", hidden = true, decode_with = "wire::args")]
 fn find_by_index_key(key: ByteBuf, cursor: Option<KeyCursor>, limit: u32) -> Result<KeyPage, KeyError> {
     read(|state| state.chain.find_by_key(&state.blobs, &key, cursor.as_ref(), limit))
 }
 
 /// Where the payload of a kept block lies in stable memory; for anyone.
 #[candid_method(query)]
-#[query(guard = "anyone", guard = "wire::readable::<(u64,)>", hidden = true, decode_with = "wire::arg")]
+#[query(guard = "wire::readable::<(u64,)>", hidden = true, decode_with = "wire::arg")]
 fn get_block_storage(number: u64) -> Result<BlockStorage, ReadError> {
     read(|state| state.chain.storage(number))
 }
@@ -310,12 +305,7 @@ fn remove_exporter(which: RemoveExporter) -> Result<(), ExporterError> {
 /// Blocks in order, in chunks, from the cursor on, or from the oldest kept block where there is none; for anyone. A page
 /// has `max_bytes` of payload at most; 0: as many as a reply holds. Asking again with the same cursor is safe.
 #[candid_method(query)]
-#[query(
-    guard = "anyone",
-    guard = "wire::readable::<(Option<ExportCursor>, u64,)>",
-    hidden = true,
-    decode_with = "wire::args"
-)]
+#[query(guard = "wire::readable::<(Option<ExportCursor>, u64,)>", hidden = true, decode_with = "wire::args")]
 fn export_blocks(cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportPage, ExportError> {
     counted(Hot::ExportBlocks, || read(|state| export::page(&state.chain, &state.blobs, cursor, max_bytes)))
 }
@@ -339,7 +329,7 @@ fn ack_exported(number: u64, hash: BlockHash) -> Result<u64, AckError> {
 }
 
 /// How far all exporters are, and what they guard; for anyone.
-#[query(guard = "anyone")]
+#[query]
 fn get_export_status() -> ExportStatus {
     read(|state| state.exporters.status(&state.chain, state.config.require_export))
 }
@@ -361,7 +351,7 @@ fn set_prune_policy(change: PrunePolicyArg) -> Result<PrunePolicyChange, PruneEr
 }
 
 /// The policy in force; none where none was set. For anyone.
-#[query(guard = "anyone")]
+#[query]
 fn get_prune_policy() -> Option<PrunePolicy> {
     read(|state| state.pruner.policy().cloned())
 }
@@ -413,12 +403,7 @@ fn acknowledge_faults(up_to: u64) -> u64 {
 /// What the next run would do, why, and what holds it back, under the policy in force, or with these changes of it; for
 /// anyone. Nothing is pruned.
 #[candid_method(query)]
-#[query(
-    guard = "anyone",
-    guard = "wire::readable::<(Option<PrunePolicyArg>,)>",
-    hidden = true,
-    decode_with = "wire::arg"
-)]
+#[query(guard = "wire::readable::<(Option<PrunePolicyArg>,)>", hidden = true, decode_with = "wire::arg")]
 fn plan_prune(change: Option<PrunePolicyArg>) -> Result<PrunePlan, PruneError> {
     read(|state| {
         let change = change.as_ref().map(|change| (change, state.config.class()));
@@ -427,13 +412,13 @@ fn plan_prune(change: Option<PrunePolicyArg>) -> Result<PrunePlan, PruneError> {
 }
 
 /// Everything that an operator needs to see of the pruning of blocks; for anyone.
-#[query(guard = "anyone")]
+#[query]
 fn get_prune_status() -> PruneStatus {
     read(|state| state.pruner.status(&state.chain, &state.blobs, &state.constraints()))
 }
 
 /// The settings in force; for anyone.
-#[query(guard = "anyone")]
+#[query]
 fn get_config() -> Config {
     read(|state| state.config.clone())
 }
@@ -481,7 +466,7 @@ fn revoke_role(grant: Grant) -> bool {
 }
 
 /// All roles that were granted; for anyone. Controllers are operators and admins besides.
-#[query(guard = "anyone")]
+#[query]
 fn list_roles() -> Vec<Grant> {
     read(|state| state.roles.list())
 }
@@ -495,13 +480,13 @@ fn get_audit_log(cursor: Option<u64>, limit: u32) -> AuditPage {
 }
 
 /// Where the bytes of stable memory are; for anyone.
-#[query(guard = "anyone")]
+#[query]
 fn get_storage_status() -> StorageStatus {
     read(state::State::storage)
 }
 
 /// Whether all is well, and what is not; for anyone.
-#[query(guard = "anyone")]
+#[query]
 fn health() -> Health {
     read(state::State::health)
 }

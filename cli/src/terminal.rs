@@ -40,17 +40,17 @@ pub fn printable_lines(text: &str) -> String {
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }
 
-/// A [`printable`] line that is not longer than a person reads.
+/// A line that is not longer than a person reads.
 pub fn shortened(line: &str) -> Cow<'_, str> {
     match line.char_indices().nth(MAX_LINE) {
-        None => printable(line),
-        Some((end, _)) => format!("{} … ({} bytes more)", printable(&line[..end]), line.len() - end).into(),
+        None => line.into(),
+        Some((end, _)) => format!("{} … ({} bytes more)", &line[..end], line.len() - end).into(),
     }
 }
 
 /// Writes a line to stderr. A reader that hung up does not end the command.
 pub fn write_line(line: &str) {
-    drop(writeln!(io::stderr(), "{}", shortened(line)));
+    drop(writeln!(io::stderr(), "{}", printable(&shortened(line))));
 }
 
 /// Writes lines to stdout.

@@ -1,7 +1,7 @@
 //! The queue of blobs outside that are to be deleted (`docs/design.md` 7).
 
 use super::pruner::noting;
-use crate::access::{anyone, blob_worker, operator, scheduler};
+use crate::access::{blob_worker, operator, scheduler};
 use crate::audit::field;
 use crate::deletion::Name;
 use crate::meter::{Hot, counted};
@@ -80,7 +80,7 @@ fn cancel_blob_deletion(name: BlobName) -> Result<bool, BlobDeletionError> {
 /// Rows of the queue, by number, as far as they answer to what is asked; for anyone. A call looks at 10,000 rows at most:
 /// there is more while there is a cursor.
 #[candid_method(query)]
-#[query(guard = "anyone", guard = "wire::readable::<(ListBlobDeletions,)>", hidden = true, decode_with = "wire::arg")]
+#[query(guard = "wire::readable::<(ListBlobDeletions,)>", hidden = true, decode_with = "wire::arg")]
 fn list_blob_deletions(arg: ListBlobDeletions) -> BlobDeletionList {
     read(|state| state.deletions.list(&arg))
 }
@@ -88,7 +88,7 @@ fn list_blob_deletions(arg: ListBlobDeletions) -> BlobDeletionList {
 /// Rows that wait and whose height is this one or lower, by height; for anyone. `limit` rows at most, and 1,000; 0: 100.
 /// None while deletions are stopped.
 #[candid_method(query)]
-#[query(guard = "anyone", guard = "wire::readable::<(u32, u32,)>", hidden = true, decode_with = "wire::args")]
+#[query(guard = "wire::readable::<(u32, u32,)>", hidden = true, decode_with = "wire::args")]
 fn get_pending_blob_deletions(height: u32, limit: u32) -> Vec<BlobDeletion> {
     read(|state| match state.deletions_stopped {
         None => state.deletions.pending(height, limit),
@@ -205,7 +205,7 @@ fn complete_blob_deletion_batch(arg: CompleteBlobDeletionBatch) -> Result<Comple
 
 /// Rows that were given up, by number, from the cursor on; for anyone. `limit` rows at most, and 1,000; 0: 100.
 #[candid_method(query)]
-#[query(guard = "anyone", guard = "wire::readable::<(Option<u64>, u32,)>", hidden = true, decode_with = "wire::args")]
+#[query(guard = "wire::readable::<(Option<u64>, u32,)>", hidden = true, decode_with = "wire::args")]
 fn list_dead_blob_deletions(cursor: Option<u64>, limit: u32) -> BlobDeletionPage {
     read(|state| state.deletions.dead(cursor, limit))
 }
@@ -227,7 +227,7 @@ fn retry_blob_deletion(id: u64) -> Result<BlobDeletion, BlobDeletionError> {
 }
 
 /// Everything that an operator needs to see of the queue; for anyone.
-#[query(guard = "anyone")]
+#[query]
 fn get_blob_deletion_status() -> BlobDeletionStatus {
     read(|state| BlobDeletionStatus { deletions_stopped_since: state.deletions_stopped, ..state.deletions.status() })
 }

@@ -1,6 +1,5 @@
 //! HTTP, as gateways ask for it.
 
-use crate::access::anyone;
 use crate::state::read;
 use crate::{http, wire};
 use candid::candid_method;
@@ -12,7 +11,7 @@ use ic_cdk::query;
 /// status 403; 400 is a parameter that makes no sense, 404 another path, 405 another method than `GET` and `HEAD`, 414
 /// a longer `url` than 2,048 bytes. A query's answer is one replica's: its content is not certified.
 #[candid_method(query)]
-#[query(guard = "anyone", guard = "wire::readable_http", hidden = true, decode_with = "wire::arg")]
+#[query(guard = "wire::readable_http", hidden = true, decode_with = "wire::arg")]
 fn http_request(request: HttpRequest) -> HttpResponse {
     read(|state| http::respond(state, &request))
 }

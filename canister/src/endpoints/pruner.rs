@@ -1,6 +1,6 @@
 //! The pruner of UTXO records (`docs/design.md` 7).
 
-use crate::access::{anyone, operator, utxo_feeder};
+use crate::access::{operator, utxo_feeder};
 use crate::audit::{field, fields};
 use crate::state::{State, mutate, read};
 use crate::utxo_pruner::NotifiedHeight;
@@ -170,7 +170,7 @@ fn set_pruner_settings(change: UtxoPrunerSettingsChange) -> Result<UtxoPrunerSet
 }
 
 /// The settings by which records are pruned; for anyone.
-#[query(guard = "anyone")]
+#[query]
 fn get_pruner_settings() -> UtxoPrunerSettings {
     read(|state| state.utxo_pruner.settings().clone())
 }
@@ -204,7 +204,7 @@ fn retry_record(slot: u32) -> Result<(), UtxoPrunerError> {
 }
 
 /// Everything that an operator needs to see of the pruning of records; for anyone.
-#[query(guard = "anyone")]
+#[query]
 fn get_pruner_status() -> UtxoPrunerStatus {
     read(|state| UtxoPrunerStatus {
         deletions_stopped_since: state.deletions_stopped,
@@ -215,7 +215,7 @@ fn get_pruner_status() -> UtxoPrunerStatus {
 /// Jobs that wait or run, then those that ended, the last first, from the cursor on; for anyone. A page has `limit` jobs at
 /// most, and 500; 0: 100. There is more while there is a cursor.
 #[candid_method(query)]
-#[query(guard = "anyone", guard = "wire::readable::<(Option<u64>, u32,)>", hidden = true, decode_with = "wire::args")]
+#[query(guard = "wire::readable::<(Option<u64>, u32,)>", hidden = true, decode_with = "wire::args")]
 fn list_prune_jobs(cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage {
     read(|state| state.utxo_pruner.jobs(cursor, limit))
 }

@@ -1,6 +1,6 @@
 //! UTXO records (`docs/design.md` 6).
 
-use crate::access::{alert, anyone, utxo_feeder};
+use crate::access::{alert, utxo_feeder};
 use crate::meter::{Hot, counted};
 use crate::state::{State, mutate, read};
 use crate::utxo::{Call, Item, LastUnspent, UtxoStore, Weight};
@@ -250,14 +250,14 @@ fn utxo_abort_transaction(txid: Txid) -> Result<bool, TransactionUploadError> {
 }
 
 /// Uploads of transactions that are open; for anyone.
-#[query(guard = "anyone")]
+#[query]
 fn utxo_list_uploads() -> Vec<OpenTransaction> {
     read(|state| state.utxo.uploads.list(state.config.upload_expiry_secs))
 }
 
 /// A record, with as many of its outputs' entries as are asked for, 5,000 at most; for anyone. A limit of 0 asks for none.
 #[candid_method(query)]
-#[query(guard = "anyone", guard = "wire::readable::<(UtxoGet,)>", hidden = true, decode_with = "wire::arg")]
+#[query(guard = "wire::readable::<(UtxoGet,)>", hidden = true, decode_with = "wire::arg")]
 fn utxo_get(arg: UtxoGet) -> Result<UtxoRecord, UtxoError> {
     read(|state| state.utxo.get(&arg).map_err(UtxoError::from))
 }
@@ -265,7 +265,7 @@ fn utxo_get(arg: UtxoGet) -> Result<UtxoRecord, UtxoError> {
 /// Bytes of a record's transaction, as many as are asked for and as a reply holds; for anyone. A length of 0 asks for none,
 /// and learns how long the transaction is.
 #[candid_method(query)]
-#[query(guard = "anyone", guard = "wire::readable::<(UtxoGetPart,)>", hidden = true, decode_with = "wire::arg")]
+#[query(guard = "wire::readable::<(UtxoGetPart,)>", hidden = true, decode_with = "wire::arg")]
 fn utxo_get_transaction(arg: UtxoGetPart) -> Result<TransactionPart, UtxoError> {
     read(|state| state.utxo.transaction(&state.blobs, &arg).map_err(UtxoError::from))
 }
@@ -273,14 +273,14 @@ fn utxo_get_transaction(arg: UtxoGetPart) -> Result<TransactionPart, UtxoError> 
 /// Bytes of what a record's inputs spend, as many as are asked for and as a reply holds; for anyone. A length of 0 asks for
 /// none, and learns how long they are.
 #[candid_method(query)]
-#[query(guard = "anyone", guard = "wire::readable::<(UtxoGetPart,)>", hidden = true, decode_with = "wire::arg")]
+#[query(guard = "wire::readable::<(UtxoGetPart,)>", hidden = true, decode_with = "wire::arg")]
 fn utxo_get_inpoints(arg: UtxoGetPart) -> Result<InpointsPart, UtxoError> {
     read(|state| state.utxo.inpoints(&arg).map_err(UtxoError::from))
 }
 
 /// Whether outputs can be spent at a height, and who spends them; for anyone. 5,000 outputs at most.
 #[candid_method(query)]
-#[query(guard = "anyone", guard = "wire::readable::<(UtxoGetSpend,)>", hidden = true, decode_with = "wire::arg")]
+#[query(guard = "wire::readable::<(UtxoGetSpend,)>", hidden = true, decode_with = "wire::arg")]
 fn utxo_get_spend(arg: UtxoGetSpend) -> Result<Vec<UtxoSpendState>, UtxoError> {
     read(|state| state.utxo.spend_states(&arg.outpoints, arg.height).map_err(UtxoError::from))
 }
@@ -288,12 +288,7 @@ fn utxo_get_spend(arg: UtxoGetSpend) -> Result<Vec<UtxoSpendState>, UtxoError> {
 /// Transactions that the longest chain does not have, from the cursor on, the oldest first; for anyone. A page has `limit`
 /// transactions at most; 0 and more than 2,000: 2,000. There is more while there is a cursor.
 #[candid_method(query)]
-#[query(
-    guard = "anyone",
-    guard = "wire::readable::<(Option<UnminedCursor>, u32,)>",
-    hidden = true,
-    decode_with = "wire::args"
-)]
+#[query(guard = "wire::readable::<(Option<UnminedCursor>, u32,)>", hidden = true, decode_with = "wire::args")]
 fn utxo_list_unmined(cursor: Option<UnminedCursor>, limit: u32) -> Result<UnminedPage, UtxoError> {
     read(|state| state.utxo.unmined(cursor.as_ref(), limit).map_err(UtxoError::from))
 }

@@ -209,11 +209,12 @@ impl Pruner {
         let now = runtime::time_secs();
         let longer = |since: Option<u64>, secs: u64| since.is_some_and(|since| now.saturating_sub(since) > secs);
         let patience = self.policy().map_or(0, |policy| policy.max_export_lag_secs);
-        let held = longer(self.stored.held_since, patience) || due.reason == PruneReason::Capacity;
-        let exporter = due.held_by.as_ref().is_some_and(is_of_exporters);
-        if !wanted && exporter && held && self.stored.enabled {
+        let long = longer(self.stored.held_since, patience) || due.reason == PruneReason::Capacity;
+        // While pruning is switched off, the switch holds it and no exporter.
+        let held = long && self.stored.enabled && due.held_by.as_ref().is_some_and(is_of_exporters);
+        if !wanted && held {
             found.push(finding(ProblemCode::ExportHeld, "").since_secs(self.stored.held_since));
-        } else if longer(self.behind_since, PATIENCE_SECS) || exporter && held {
+        } else if longer(self.behind_since, PATIENCE_SECS) || held {
             let status = self.status(chain, blobs, constraints);
             found.extend(self.behind(&status));
             found.extend(self.held(&status));

@@ -108,11 +108,8 @@ impl UtxoPruner {
 
     /// The block assembly is not running: the job that runs ends, and its height waits.
     fn stop_for_assembly(&mut self) {
-        if self.put_back(UtxoJobEnd::BlockAssemblyNotRunning, "the block assembly is not running") {
-            self.stored.skipped.assembly_not_running += 1;
-            self.stored.pending_skipped = true;
-            self.save();
-        } else if !self.stored.pending_skipped {
+        let ended = self.put_back(UtxoJobEnd::BlockAssemblyNotRunning, "the block assembly is not running");
+        if ended || !self.stored.pending_skipped {
             self.stored.skipped.assembly_not_running += 1;
             self.stored.pending_skipped = true;
             self.save();

@@ -124,8 +124,8 @@ impl Lines {
     fn say(&self, level: Level, event: &str, message: &str, fields: &Value) {
         let Some(out) = &self.out else { return };
         let line = match self.format {
-            LogFormat::Text if level == Level::Warn => format!("note: {}\n", shortened(message)),
-            LogFormat::Text => format!("{}\n", shortened(message)),
+            LogFormat::Text if level == Level::Warn => format!("note: {}\n", printable(&shortened(message))),
+            LogFormat::Text => format!("{}\n", printable(&shortened(message))),
             LogFormat::Json => as_json(level, event, message, fields, SystemTime::now()) + "\n",
         };
         // In one piece, as others write there, too. Who does not read it any more does not end the worker.

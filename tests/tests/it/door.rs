@@ -165,33 +165,38 @@ fn an_argument_above_the_largest_of_its_method_is_refused_and_costs_nothing() {
     assert_eq!((refused, payloads), (2 * (TABLE.len() - payloads), 5));
 }
 
-/// Every method draws, whatever becomes of the message: here it cannot be decoded, or is a query.
+/// Every update draws, whatever becomes of the message: here it cannot be decoded.
 #[test]
-fn every_message_of_a_bucketed_principal_draws_whatever_becomes_of_it() {
+fn every_update_of_a_bucketed_principal_draws_whatever_becomes_of_it() {
     let coppice = Coppice::new();
     let who = everything(&coppice);
     small_buckets(&coppice);
-    let nothing = encode_args(()).unwrap();
-    for &(method, required) in TABLE {
-        if matches!(required, Required::Role(roles) if roles.iter().all(|role| FEEDERS.contains(role))) {
-            continue;
-        }
+    let zero = encode_args((0u64,)).unwrap();
+    let is_bucketed = |required: Required| matches!(required, Required::Role(roles) if !roles.iter().all(|role| FEEDERS.contains(role)));
+    for &(method, _) in TABLE.iter().filter(|(_, required)| is_bucketed(*required)) {
         // Full again.
         coppice.ic.advance_time(10 * MINUTE);
         assert!(!is_limited(&coppice, who, method, b"nonsense"), "{method}");
         for _ in 1..10 {
-            assert!(!is_limited(&coppice, who, "get_head", &nothing), "{method} draws more than one");
+            assert!(!is_limited(&coppice, who, "prune_now", &zero), "{method} draws more than one");
         }
         let before = coppice.ic.cycles(coppice.id);
-        assert!(is_limited(&coppice, who, "get_head", &nothing), "{method} draws nothing");
+        assert!(is_limited(&coppice, who, "prune_now", &zero), "{method} draws nothing");
         assert_eq!(coppice.ic.cycles(coppice.id), before);
     }
-    // Queries draw nothing.
-    coppice.ic.advance_time(10 * MINUTE);
-    for _ in 0..20 {
-        coppice.ic.query(coppice.id, who, "get_audit_log", encode_args((None::<u64>, 1u32)).unwrap()).unwrap();
-    }
-    assert!((0..10).all(|_| !is_limited(&coppice, who, "get_head", &nothing)));
+}
+
+/// The platform discards what a query changes, so a query that is called as an update draws nothing; an empty bucket refuses it all the same.
+#[test]
+fn a_query_that_is_called_as_an_update_draws_nothing() {
+    let coppice = Coppice::new();
+    let who = everything(&coppice);
+    small_buckets(&coppice);
+    let (nothing, zero) = (encode_args(()).unwrap(), encode_args((0u64,)).unwrap());
+    assert!((0..20).all(|_| !is_limited(&coppice, who, "get_head", &nothing)));
+    assert!((0..10).all(|_| !is_limited(&coppice, who, "prune_now", &zero)));
+    assert!(is_limited(&coppice, who, "get_head", &nothing));
+    coppice.ic.query(coppice.id, who, "get_head", nothing).unwrap();
 }
 
 #[test]
@@ -242,32 +247,19 @@ fn messages_that_arrive_at_once_pass_and_are_a_debt() {
     assert!(!is_limited(&coppice, who, "prune_now", &zero));
 }
 
-/// Callers without a role share one bucket; canisters pay for their calls and do not draw from it.
+/// Canisters pay for their calls, which do not pass the filter.
 #[test]
-fn strangers_share_a_bucket_and_canisters_have_none() {
+fn canisters_have_no_bucket() {
     let coppice = Coppice::new();
     small_buckets(&coppice);
-    coppice.configure(ConfigChange { open_queries: Some(true), ..ConfigChange::default() });
-    let nothing = encode_args(()).unwrap();
-    let proxy = Proxy::new(coppice.ic.as_ref(), Who::Controller.principal());
+    let zero = encode_args((0u64,)).unwrap();
     let operator = Proxy::new(coppice.ic.as_ref(), Who::Controller.principal());
     let grant = Grant { principal: operator.principal(), role: Role::Operator };
     coppice.operator().grant_role(&grant).told().unwrap();
-    for proxy in [&proxy, &operator] {
-        for _ in 0..30 {
-            proxy.update(coppice.ic.as_ref(), coppice.id, "get_head", &nothing).unwrap();
-        }
+    for _ in 0..30 {
+        operator.update(coppice.ic.as_ref(), coppice.id, "prune_now", &zero).unwrap();
     }
-    for call in 0..10 {
-        let who = [Who::Stranger, Who::Anonymous, Who::Archive][call % 3];
-        assert!(!is_limited(&coppice, who.principal(), "get_head", &nothing));
-    }
-    for who in [Who::Stranger, Who::Anonymous, Who::Archive, Who::Rival] {
-        assert!(is_limited(&coppice, who.principal(), "get_head", &nothing), "{who:?}");
-    }
-    // Queries are not limited.
-    coppice.anyone().get_head().told().unwrap_err();
-    assert!(!is_limited(&coppice, Who::Controller.principal(), "get_head", &nothing));
+    assert!(!is_limited(&coppice, Who::Controller.principal(), "prune_now", &zero));
 }
 
 #[test]

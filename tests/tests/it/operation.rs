@@ -35,18 +35,15 @@ fn a_misspelt_field_changes_nothing_and_the_answer_says_what_is_in_force() {
         retain_blcoks: Option<u64>,
         upload_expiry_sec: Option<u64>,
         job_time_out: Option<u64>,
+    }
+    #[derive(CandidType)]
+    struct Heights {
         current: u32,
         persited: Option<u32>,
         processed: u32,
     }
-    let misspelt = || Misspelt {
-        retain_blcoks: Some(1),
-        upload_expiry_sec: Some(1),
-        job_time_out: Some(1),
-        current: 5,
-        persited: Some(4),
-        processed: 3,
-    };
+    let misspelt = || Misspelt { retain_blcoks: Some(1), upload_expiry_sec: Some(1), job_time_out: Some(1) };
+    let heights = Heights { current: 5, persited: Some(4), processed: 3 };
     let coppice = Coppice::new();
     coppice.append_plain(0..3, 10);
     let policy = coppice.set_policy(PrunePolicyArg { retain_blocks: Some(9), ..PrunePolicyArg::default() }).unwrap();
@@ -62,7 +59,7 @@ fn a_misspelt_field_changes_nothing_and_the_answer_says_what_is_in_force() {
     let set: Result<UtxoPrunerSettings, UtxoPrunerError> =
         coppice.call(by, "set_pruner_settings", (misspelt(),)).unwrap();
     assert_eq!(set, Ok(settings));
-    let set: Result<UtxoHeightsSet, UtxoPrunerError> = coppice.call(by, "set_heights", (misspelt(),)).unwrap();
+    let set: Result<UtxoHeightsSet, UtxoPrunerError> = coppice.call(by, "set_heights", (heights,)).unwrap();
     assert_eq!(set.unwrap().heights, UtxoSetHeights { current: 5, persisted: None, processed: 3 });
     // A plan of a change has the policy that the change would make.
     let would = PrunePolicyArg { retain_days: Some(3), ..PrunePolicyArg::default() };

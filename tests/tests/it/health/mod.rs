@@ -255,7 +255,7 @@ fn the_cap_is_near_and_then_reached() {
     cleared(&coppice, ProblemCode::MemoryNearCap);
     // What is billed never becomes less, and what pruned blocks leave is taken anew.
     cap(billed + RESERVE);
-    raised(&coppice, ProblemCode::MemoryAtCap, Severity::Critical, "of them");
+    raised(&coppice, ProblemCode::MemoryAtCap, Severity::Critical, "of which new blobs can take");
     let few = PrunePolicyArg { retain_blocks: Some(10), ..PrunePolicyArg::default() };
     coppice.set_policy(policy(few)).unwrap();
     (0..5).for_each(|_| coppice.pass(60));
