@@ -32,11 +32,14 @@ pub async fn who_holds_pruning_back_is_told_and_the_same_block_goes_on_after_it<
     }
     let (block, held_by) = held.expect("emergency water is reached");
     assert_eq!(held_by, HeldBy::Exporter(name.clone()));
-    assert_eq!(client.get_prune_status().await.unwrap().held_by, Some(held_by));
+    let status = client.get_prune_status().await.unwrap();
+    assert_eq!(status.held_by, Some(held_by));
+    let before = status.pruned_before_block;
     let head = client.get_head().await.unwrap();
     client.ack_exported(head.number, &head.hash).await.unwrap();
+    // The acknowledgement has a tick come at once, which may be the one that prunes.
     let pruned = client.prune_now(1_000).await.unwrap();
-    assert!(pruned.blocks > 0, "{pruned:?}");
+    assert!(client.get_prune_status().await.unwrap().pruned_before_block > before, "{pruned:?}");
     client.send_block(&block).await.unwrap();
     assert_eq!(client.get_head().await.unwrap().hash, block.hash);
     let off = PrunePolicyArg { target_bytes: Some(0), ..PrunePolicyArg::default() };
