@@ -45,10 +45,10 @@ pub fn inspect() -> Result<(), String> {
         return check(OPERATORS);
     }
     // The tables have the same order.
-    let row = TABLE.iter().zip(LARGEST).find(|((name, _), _)| *name == method);
-    let Some(((_, required), &(_, largest))) = row else {
+    let Some(row) = TABLE.iter().position(|(name, _)| *name == method) else {
         return Err(format!("access denied: there is no method {method}"));
     };
+    let ((_, required), (_, largest)) = (&TABLE[row], LARGEST[row]);
     match required {
         Required::Role(roles) | Required::Reader(roles) => check(roles)?,
         Required::Nobody => {

@@ -64,7 +64,7 @@ impl Bucket {
 /// The key of the sender's bucket, or `None` where the sender has none.
 fn owner(sender: Principal, roles: &Roles) -> Option<Principal> {
     let is_canister = sender.as_slice().last() == Some(&CANISTER) && sender.as_slice().len() <= 10;
-    (roles.has_any(sender) && !roles.is_feeder(sender) && !is_canister).then_some(sender)
+    (!roles.is_feeder(sender) && !is_canister && roles.has_any(sender)).then_some(sender)
 }
 
 /// Whether the sender's bucket has a message left. The ingress filter asks.

@@ -299,7 +299,7 @@ fn everything_at_once(canister: &Client<Embedded>) {
     canister.begin_block(&begun).done().unwrap();
     let billed = canister.get_storage_status().wait().unwrap().billed_bytes >> 16;
     let change = ConfigChange {
-        max_stable_pages: Some(billed),
+        max_stable_pages: Some(billed.max(5_120)),
         reserved_cycles_limit: Some(1),
         max_head_age_secs: Some(60),
         require_export: Some(true),

@@ -77,6 +77,15 @@ impl BlobStore {
         memory::records::set_blobs(Class::all().map(bytes).sum());
     }
 
+    /// Notes the bytes of records where a slot is taken or given back that they keep of the log's class. Slots of the other classes are
+    /// records' from when they are made.
+    #[inline]
+    fn note_slot(&self, class: Class, owner: Owner) {
+        if owner == Owner::External && self.log == Some(class) {
+            self.note_records();
+        }
+    }
+
     /// Checks that blobs of these lengths fit the memory of records.
     ///
     /// # Errors
@@ -140,11 +149,14 @@ impl BlobStore {
                 self.reserve_arena(end)?;
                 self.counters.set_arena_end(self.sets.region(), end);
                 self.counters.change(self.sets.region(), class, |c| c.kept[owner.index()] += 1);
+                if self.log != Some(class) {
+                    self.note_records();
+                }
                 (start / GRANULE, 1)
             }
         };
         self.granules.set(granule, &Slot { generation, len, state: SlotState::Used, class, owner });
-        self.note_records();
+        self.note_slot(class, owner);
         Ok(BlobPtr { offset: granule * GRANULE, len, class: class.size(), generation })
     }
 
@@ -318,7 +330,7 @@ impl BlobStore {
             c.free += 1;
             c.kept[slot.owner.index()] -= 1;
         });
-        self.note_records();
+        self.note_slot(slot.class, slot.owner);
         slot.owner
     }
 
@@ -374,7 +386,8 @@ impl BlobStore {
             c.kept[old.index()] -= 1;
             c.kept[owner.index()] += 1;
         });
-        self.note_records();
+        self.note_slot(slot.class, old);
+        self.note_slot(slot.class, owner);
         Ok(())
     }
 
