@@ -82,13 +82,18 @@ impl State {
     /// Holds the memory of records, and the rows of the deletion queue, against their caps. New records take slots that pruned ones left.
     /// A small cap over nothing is an operator's wish.
     pub(super) fn records(&self) -> Option<Finding> {
-        let (storage, (rows, most_rows)) = (self.utxo.storage(), self.deletions.rows());
-        let (billed, cap) = (storage.billed_bytes, storage.max_bytes);
+        let (billed, cap) = (memory::records::billed(), memory::records::cap());
+        let (rows, most_rows) = self.deletions.rows();
         let left = cap.saturating_sub(billed);
+        let rows_left = most_rows.saturating_sub(rows);
+        // Each sample asks, and reading the slots' statistics takes 5,000 instructions: only near a cap.
+        if left >= (cap / LEFT).max(memory::BUCKET) && (rows == 0 || rows_left >= most_rows / LEFT) {
+            return None;
+        }
+        let storage = self.utxo.storage();
         // Above the cap new records take slots that others left, and no others.
         let free = storage.reusable_bytes + if billed > cap { 0 } else { self.utxo.unused_bytes() };
         let any = storage.records > 0 || rows > 0;
-        let rows_left = most_rows.saturating_sub(rows);
         let memory = |what: &str| {
             format!(
                 "UTXO records {what} max_utxo_bytes: {billed} of {cap} bytes are billed for them, and new ones can take {free}"
