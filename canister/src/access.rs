@@ -17,20 +17,27 @@ use coppice_interface::access::{
     Required, SCHEDULERS, TABLE, UPLOADERS, UTXO_FEEDERS,
 };
 use coppice_interface::arguments::LARGEST;
+use std::fmt::Write;
 
-/// Whether the sender of the message has one of these roles.
-fn check(roles: &[Role]) -> Result<(), String> {
-    let caller = runtime::caller();
-    if caller == Principal::anonymous() {
-        return Err("access denied: anonymous callers change nothing".into());
-    }
+/// Whether a caller has one of these roles.
+fn check(caller: Principal, roles: &[Role]) -> Result<(), String> {
     if state::read(|state| roles.iter().any(|&role| state.roles.has(caller, role))) {
         return Ok(());
     }
-    let names: Vec<String> = roles.iter().map(|role| format!("{role:?}")).collect();
-    let how =
-        if roles == EXPORTERS { "an operator can call register_exporter" } else { "an admin can call grant_role" };
-    Err(format!("access denied: {caller} is not {}; {how}", names.join(" or ")))
+    if caller == Principal::anonymous() {
+        return Err("access denied: anonymous callers change nothing".into());
+    }
+    let mut refused = format!("access denied: {caller} is not");
+    for (number, role) in roles.iter().enumerate() {
+        refused.push_str(if number == 0 { " " } else { " or " });
+        let _ = write!(refused, "{role:?}");
+    }
+    refused.push_str(if roles == EXPORTERS {
+        "; an operator can call register_exporter"
+    } else {
+        "; an admin can call grant_role"
+    });
+    Err(refused)
 }
 
 /// Whether a message from outside comes in: `canister_inspect_message`. Its argument is not read, so that this costs the same however long the
@@ -39,10 +46,10 @@ fn check(roles: &[Role]) -> Result<(), String> {
 /// # Errors
 /// A sentence for the sender.
 pub fn inspect() -> Result<(), String> {
-    let method = runtime::method_name();
+    let (method, caller) = (runtime::method_name(), runtime::caller());
     #[cfg(feature = "bench")]
     if method.starts_with("bench_") {
-        return check(OPERATORS);
+        return check(caller, OPERATORS);
     }
     // The tables have the same order.
     let Some(row) = TABLE.iter().position(|(name, _)| *name == method) else {
@@ -50,9 +57,8 @@ pub fn inspect() -> Result<(), String> {
     };
     let ((_, required), (_, largest)) = (&TABLE[row], LARGEST[row]);
     match required {
-        Required::Role(roles) | Required::Reader(roles) => check(roles)?,
+        Required::Role(roles) | Required::Reader(roles) => check(caller, roles)?,
         Required::Nobody => {
-            let caller = runtime::caller();
             if !state::read(|state| state.config.open_queries || state.roles.has_any(caller)) {
                 return Err(format!("access denied: {caller} has no role; call {method} as a query"));
             }
@@ -66,7 +72,6 @@ pub fn inspect() -> Result<(), String> {
             Required::Nobody | Required::Reader(_) => format!("{what}; call {method} as a query"),
         });
     }
-    let caller = runtime::caller();
     state::read(|state| {
         if buckets::has_one(caller, runtime::time_ns(), &state.config, &state.roles) {
             return Ok(());
@@ -79,9 +84,16 @@ pub fn inspect() -> Result<(), String> {
 /// Draws the message from its sender's bucket and checks its sender, then looks whether there are cycles: guard of what may change something.
 /// A query that is called as an update draws nothing, because the platform discards whatever a query changes.
 fn admit(roles: &[Role]) -> Result<(), String> {
-    let (caller, now) = (runtime::caller(), runtime::time_ns());
-    state::read(|state| buckets::draw(caller, now, &state.config, &state.roles));
-    check(roles)?;
+    let caller = runtime::caller();
+    state::read(|state| buckets::draw(caller, runtime::time_ns(), &state.config, &state.roles));
+    check(caller, roles)?;
+    daemon::watch_cycles();
+    Ok(())
+}
+
+/// Guard of what only feeders call, who have no bucket.
+fn admit_feeder(roles: &[Role]) -> Result<(), String> {
+    check(runtime::caller(), roles)?;
     daemon::watch_cycles();
     Ok(())
 }
@@ -89,19 +101,19 @@ fn admit(roles: &[Role]) -> Result<(), String> {
 /// Guard of the methods that measure. They draw nothing, because a measurement takes thousands of messages.
 #[cfg(feature = "bench")]
 pub fn bench() -> Result<(), String> {
-    check(OPERATORS)?;
+    check(runtime::caller(), OPERATORS)?;
     daemon::watch_cycles();
     Ok(())
 }
 
 /// Guard of the methods that begin a block.
 pub fn block_producer() -> Result<(), String> {
-    admit(BLOCK_PRODUCERS)
+    admit_feeder(BLOCK_PRODUCERS)
 }
 
 /// Guard of a feeder's methods.
 pub fn utxo_feeder() -> Result<(), String> {
-    admit(UTXO_FEEDERS)
+    admit_feeder(UTXO_FEEDERS)
 }
 
 /// Guard of methods with which a block's upload goes on, or ends.
@@ -151,7 +163,7 @@ pub fn admin() -> Result<(), String> {
 
 /// Guard of looking at the audit log, and at the log.
 pub fn auditor() -> Result<(), String> {
-    check(AUDITORS)
+    check(runtime::caller(), AUDITORS)
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ impl State {
     /// Holds the memory of records, and the rows of the deletion queue, against their caps. New records take slots that pruned ones left.
     /// A small cap over nothing is an operator's wish.
     pub(super) fn records(&self) -> Option<Finding> {
-        let (billed, cap) = (memory::records::billed(), memory::records::cap());
+        let (billed, cap) = (records::billed(), records::cap());
         let (rows, most_rows) = self.deletions.rows();
         let left = cap.saturating_sub(billed);
         let rows_left = most_rows.saturating_sub(rows);
