@@ -59,21 +59,25 @@ impl Figure {
 /// One line of the result: a figure by today's price, and what is another one by tomorrow's.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
+    /// By today's price.
     #[serde(flatten)]
-    today: Figure,
-    tomorrow: Tomorrow,
+    pub today: Figure,
+    /// By tomorrow's.
+    pub tomorrow: Tomorrow,
 }
 
 /// What differs where newer replicas charge for pages. A tick, which goes by instructions, touches other pages, too.
 #[derive(Clone, Debug, Serialize)]
-struct Tomorrow {
-    instructions: u64,
+pub struct Tomorrow {
+    /// Instructions of one operation; of a whole message, those inside it.
+    pub instructions: u64,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     whole: Option<Whole>,
     pages_read: f64,
     pages_written: f64,
+    /// The most that may be counted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<u64>,
+    pub limit: Option<u64>,
     #[serde(skip)]
     over: bool,
 }
@@ -107,7 +111,8 @@ impl Row {
 }
 
 impl Tomorrow {
-    fn counted(&self) -> u64 {
+    /// What is held against the limit.
+    pub fn counted(&self) -> u64 {
         self.whole.map_or(self.instructions, |whole| whole.charged)
     }
 }

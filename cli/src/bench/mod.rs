@@ -14,6 +14,7 @@ mod figure;
 mod limits;
 mod messages;
 mod observe;
+mod pages;
 mod sweep;
 mod utxo;
 
@@ -42,6 +43,12 @@ pub struct BenchArgs {
     /// One JSON object a line instead of a table
     #[arg(long)]
     pub json: bool,
+    /// Write the tables of figures into this page; all families are measured
+    #[arg(long, value_name = "PAGE", conflicts_with = "family")]
+    pub write: Option<PathBuf>,
+    /// End with an error where the tables of this page have other figures
+    #[arg(long, value_name = "PAGE", conflicts_with_all = ["family", "write"])]
+    pub check: Option<PathBuf>,
 }
 
 /// The argument of the bench endpoints.
@@ -280,8 +287,11 @@ pub fn command(args: &BenchArgs) -> Result<()> {
         terminal::print(&figure::table(&all).to_string())?;
     }
     let over: Vec<String> = all.iter().flat_map(Row::over).collect();
+    if let Some(page) = &args.write {
+        pages::write(page, &all)?;
+    }
     if !over.is_empty() {
         bail!("above the limit: {}", over.join("; "));
     }
-    Ok(())
+    args.check.as_ref().map_or(Ok(()), |page| pages::check(page, &all))
 }
