@@ -35,11 +35,12 @@ pub struct ClassCounters {
 }
 
 impl ClassCounters {
+    #[inline]
     fn encode(&self) -> [u8; LINE] {
         let mut line = [0; LINE];
         let words = [self.free, self.quarantined, self.lost, self.kept[0], self.kept[1], self.kept[2]];
-        for (at, word) in words.iter().enumerate() {
-            line[4 * at..4 * at + 4].copy_from_slice(&word.to_le_bytes());
+        for (bytes, word) in line.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
         }
         line
     }

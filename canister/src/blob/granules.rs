@@ -40,6 +40,7 @@ pub struct Slot {
 }
 
 impl Slot {
+    #[inline(always)]
     fn encode(&self) -> [u8; ENTRY as usize] {
         let mut entry = [0; ENTRY as usize];
         entry[0..4].copy_from_slice(&self.generation.to_le_bytes());
@@ -56,7 +57,7 @@ impl Slot {
     }
 
     /// `None` where nothing starts; an unknown state, class or owner fails closed.
-    #[inline]
+    #[inline(always)]
     fn decode(entry: [u8; ENTRY as usize]) -> Result<Option<Self>, PtrError> {
         let word = |at: usize| u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]]);
         let state = match entry[8] {
@@ -90,8 +91,8 @@ impl GranuleTable {
         self.0.reserve(arena_end / GRANULE * ENTRY)
     }
 
-    /// The slot that starts at `granule`, which lies inside the arena.
-    #[inline]
+    /// The slot that starts at `granule`, which lies inside the arena. A call would hand the slot over through memory.
+    #[inline(always)]
     pub fn get(&self, granule: u64) -> Result<Option<Slot>, PtrError> {
         Slot::decode(self.0.read(granule * ENTRY))
     }

@@ -54,13 +54,14 @@ impl Class {
     /// Bytes of a slot.
     #[inline]
     pub fn size(self) -> u32 {
-        (GRANULE as u32) << self.0
+        // An index is below 7.
+        (GRANULE as u32).wrapping_shl(u32::from(self.0))
     }
 
     /// Granules of a slot.
     #[inline]
     pub fn granules(self) -> u64 {
-        1 << self.0
+        1_u64.wrapping_shl(u32::from(self.0))
     }
 }
 

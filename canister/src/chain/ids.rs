@@ -130,7 +130,7 @@ impl ChainStore {
         let hashes = ids.map(|id| self.id_hash(id)).collect();
         let mut entered = EnteredIds { from: positions.start, hashes, ..EnteredIds::default() };
         let first = self.index_value(meta.number, 0);
-        for (position, &hash) in (positions.start..).zip(&entered.hashes) {
+        for (position, &hash) in positions.clone().zip(&entered.hashes) {
             match self.index.put(hash, first | u64::from(position)) {
                 Ok(None) => {}
                 Ok(Some(before)) => entered.replaced.push((position, before)),

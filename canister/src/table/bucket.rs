@@ -9,6 +9,9 @@
 //! ```
 //! `next` is the first overflow bucket, 0 for none. A tag is the top 16 bits of the entry's hash: a search reads the head
 //! only, and an entry where its tag agrees.
+//!
+//! A slot is below 28, so that sums of slots cannot overflow: they wrap, because each search and each split adds dozens of them, and checks
+//! would make an insertion dearer by a sixth.
 
 /// Bytes of a bucket.
 pub const BUCKET: u64 = 512;
@@ -43,7 +46,7 @@ impl Entry {
 /// Where entry `slot` lies in its bucket.
 #[inline]
 pub const fn entry_offset(slot: usize) -> u64 {
-    (HEAD + slot * ENTRY) as u64
+    HEAD.wrapping_add(slot.wrapping_mul(ENTRY)) as u64
 }
 
 fn tag(hash: u64) -> [u8; 2] {
@@ -93,12 +96,13 @@ impl Head {
     pub fn push(&mut self, hash: u64) -> usize {
         let slot = self.count();
         self.set_tag(slot, tag(hash));
-        self.set_count(slot + 1);
+        self.set_count(slot.wrapping_add(1));
         slot
     }
 
     fn set_tag(&mut self, slot: usize, tag: [u8; 2]) {
-        self.0[8 + 2 * slot..10 + 2 * slot].copy_from_slice(&tag);
+        let at = TAGS.wrapping_add(slot.wrapping_mul(2));
+        self.0[at..at.wrapping_add(2)].copy_from_slice(&tag);
     }
 
     /// Puts the tag of `hash` where another entry was.
@@ -118,17 +122,22 @@ impl Head {
     #[inline]
     pub fn candidates(&self, hash: u64) -> impl Iterator<Item = usize> {
         const ONES: u64 = 0x0001_0001_0001_0001;
-        let wanted = (hash >> 48) * ONES;
+        let wanted = (hash >> 48).wrapping_mul(ONES);
         let count = self.count();
-        let words = self.0[8..].as_chunks::<8>().0.iter().zip((0..).step_by(4));
+        let mut next = 0_usize;
+        let words = self.0[TAGS..].as_chunks::<8>().0.iter().map(move |word| {
+            let first = next;
+            next = first.wrapping_add(4);
+            (word, first)
+        });
         words.take_while(move |(_, first)| *first < count).flat_map(move |(word, first)| {
             let lanes = u64::from_le_bytes(*word) ^ wanted;
             let mut zeros = lanes.wrapping_sub(ONES) & !lanes & (ONES << 15);
             std::iter::from_fn(move || {
                 (zeros != 0).then(|| {
                     let lane = zeros.trailing_zeros() as usize / 16;
-                    zeros &= zeros - 1;
-                    first + lane
+                    zeros &= zeros.wrapping_sub(1);
+                    first.wrapping_add(lane)
                 })
             })
             .filter(move |slot| *slot < count)

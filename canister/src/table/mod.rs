@@ -27,7 +27,7 @@ pub use sweep::Slice;
 
 use crate::memory::{GrowError, Region};
 use bucket::{BUCKET, Entry, Head, SLOTS};
-use pool::{BucketRef, PAGE_BUCKETS, Pool};
+use pool::{BucketRef, Header, PAGE_BUCKETS, Pool};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Entries for each hundred primary slots at which the table grows.
@@ -127,9 +127,10 @@ impl HashTable {
     #[inline]
     fn bucket_of(&self, hash: u64) -> u64 {
         let buckets = self.pool.header.buckets;
-        let round = 1 << (63 - buckets.leading_zeros());
-        let wide = hash & (2 * round - 1);
-        if wide < buckets { wide } else { hash & (round - 1) }
+        // A table has from 128 to 2^26 buckets, so that nothing overflows.
+        let round = 1_u64.wrapping_shl(63_u32.wrapping_sub(buckets.leading_zeros()));
+        let wide = hash & round.wrapping_mul(2).wrapping_sub(1);
+        if wide < buckets { wide } else { hash & round.wrapping_sub(1) }
     }
 
     /// Adds an entry. The same may be there already.
@@ -157,7 +158,9 @@ impl HashTable {
         }
         self.pool.header.entries += 1;
         self.pool.save_entries();
-        if self.pool.header.entries * 100 > self.pool.header.buckets * (LOAD * SLOTS as u64) {
+        // A table has at most 2^33 entries. Checked products of 64 bits are calls of a hundred instructions.
+        let Header { entries, buckets, .. } = self.pool.header;
+        if entries.wrapping_mul(100) > buckets.wrapping_mul(LOAD * SLOTS as u64) {
             self.split();
         }
         Ok(())

@@ -134,8 +134,9 @@ impl Pool {
     /// Where a primary bucket lies.
     #[inline]
     pub fn primary(&self, bucket: u64) -> BucketRef {
-        let page = self.region.read_u32(DIRECTORY + bucket / PAGE_BUCKETS * 4) - 1;
-        page * PAGE_BUCKETS as u32 + (bucket % PAGE_BUCKETS) as u32
+        // A table has at most 2^19 pages, so that neither overflows.
+        let page = self.region.read_u32(DIRECTORY + bucket / PAGE_BUCKETS * 4).wrapping_sub(1);
+        page.wrapping_mul(PAGE_BUCKETS as u32).wrapping_add((bucket % PAGE_BUCKETS) as u32)
     }
 
     /// Takes an overflow bucket: one given back, else a fresh one. The caller saves the header.

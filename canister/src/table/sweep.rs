@@ -97,8 +97,8 @@ fn entries(bytes: &[u8; BUCKET as usize]) -> &[[u8; ENTRY]] {
 /// The slots of a bucket whose value is below `bound`, a bit each.
 fn stale(bytes: &[u8; BUCKET as usize], bound: u64) -> u32 {
     const { assert!(SLOTS <= 32) };
-    let each = (0..).zip(entries(bytes));
-    each.fold(0, |stale, (slot, entry)| stale | u32::from(Entry::decode(*entry).value < bound) << slot)
+    let each = (0..SLOTS as u32).zip(entries(bytes));
+    each.fold(0, |stale, (slot, entry)| stale | u32::from(Entry::decode(*entry).value < bound).wrapping_shl(slot))
 }
 
 /// How many of these slots have a value that is not below `first_bound`.

@@ -1,6 +1,6 @@
 //! Creating records.
 
-use super::draft::{Body, Draft, check_mined};
+use super::draft::{Body, Draft, check_mined, utxos_among};
 use super::extras::Extras;
 use super::order::Order;
 use super::parse::Parsed;
@@ -16,7 +16,7 @@ const LONG_TAIL: usize = 4_096;
 
 /// The bytes of a page: its head is all zeros but for the kind and its own numbers.
 fn page_bytes(number: u32, master: SlotId, outputs: &[Option<Hash>], out: &mut Vec<u8>) {
-    let utxos = outputs.iter().flatten().count() as u32;
+    let utxos = utxos_among(outputs);
     out.clear();
     out.extend(EXTRA);
     out.extend([0; 2]);

@@ -128,6 +128,11 @@ fn outside_of(outside: &OutsideTransaction) -> Result<Draft<'_>, UtxoRefusal> {
     })
 }
 
+/// How many of these outputs are UTXOs. There are at most [`MAX_OUTPUTS`], so that the sum wraps never; a check would take a tenth of the loop.
+pub(super) fn utxos_among(outputs: &[Option<Hash>]) -> u32 {
+    outputs.iter().fold(0, |utxos: u32, output| utxos.wrapping_add(u32::from(output.is_some())))
+}
+
 fn check_outputs(outputs: usize) -> Result<(), UtxoRefusal> {
     if outputs > MAX_OUTPUTS as usize {
         return Err(UtxoRefusal::TooLarge { what: "outputs".into(), limit: u64::from(MAX_OUTPUTS) });
@@ -166,8 +171,7 @@ impl<'a> Draft<'a> {
     pub(super) fn head(&self, item: &UtxoCreate, call: &Call) -> Head {
         let parsed = &self.parsed;
         let batch = call.settings.utxo_batch_size;
-        let utxos = |outputs: &[Option<Hash>]| outputs.iter().flatten().count() as u32;
-        let mut pages = parsed.outputs.chunks(batch as usize).map(utxos);
+        let mut pages = parsed.outputs.chunks(batch as usize).map(utxos_among);
         let own = pages.next().unwrap_or(0);
         let (mut extra_pages, mut spent_extra, mut total_utxos) = (0, 0, own);
         for page in pages {

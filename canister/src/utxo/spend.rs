@@ -54,6 +54,12 @@ struct UnspentRun {
     page: Option<(EntryAddress, i32)>,
 }
 
+/// Where an entry lies in its slot. A slot has at most 4 MiB, so that nothing overflows.
+#[inline]
+fn entry_at(head: u32, number: u32) -> u32 {
+    head.wrapping_add(ENTRY.wrapping_mul(number))
+}
+
 /// Finds outputs that one transaction spends twice, in its spends by address: by the same input that is once, and by another it
 /// is refused.
 fn find_twice(planned: &mut [Planned], spender: &Hash, errors: &mut Vec<RefusedSpend>) {
@@ -80,11 +86,11 @@ impl UtxoStore {
             return None;
         }
         if vout < head.batch {
-            return Some(EntryAddress { master, page: 0, slot: master, at: HEAD + ENTRY * vout });
+            return Some(EntryAddress { master, page: 0, slot: master, at: entry_at(HEAD, vout) });
         }
         let page = vout / head.batch;
         let slot = page_slot(&self.slots, master, head, page);
-        Some(EntryAddress { master, page, slot, at: PAGE_HEAD + ENTRY * (vout % head.batch) })
+        Some(EntryAddress { master, page, slot, at: entry_at(PAGE_HEAD, vout % head.batch) })
     }
 
     #[inline]
@@ -204,7 +210,7 @@ impl UtxoStore {
         let mut planned: Vec<Planned> = Vec::with_capacity(transaction.spends.len());
         let mut errors = Vec::new();
         let mut last: Option<Found> = None;
-        for (spend, index) in transaction.spends.iter().zip(0..) {
+        for (spend, index) in transaction.spends.iter().zip(0..u32::MAX) {
             match self.plan((spend, index), &spender, call, &mut last) {
                 Ok(plan) => planned.push(plan),
                 Err(error) => errors.push(RefusedSpend { spend: index, error: error.into() }),
