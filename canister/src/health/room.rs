@@ -87,7 +87,7 @@ impl State {
         let left = cap.saturating_sub(billed);
         let rows_left = most_rows.saturating_sub(rows);
         // Each sample asks, and reading the slots' statistics takes 5,000 instructions: only near a cap.
-        if left >= (cap / LEFT).max(memory::BUCKET) && (rows == 0 || rows_left >= most_rows / LEFT) {
+        if left >= (cap / LEFT).max(memory::BUCKET) && (rows == 0 || rows_left > 0 && rows_left >= most_rows / LEFT) {
             return None;
         }
         let storage = self.utxo.storage();

@@ -126,7 +126,9 @@ impl UtxoPruner {
     /// Ends the job that runs if it took too long. Its run stays, for the next one.
     fn time_out(&mut self, now_ns: u64) {
         let timeout = self.stored.settings.job_timeout * NS;
-        let Some(job) = self.stored.running.take_if(|job| now_ns - job.started_at.unwrap_or(now_ns) >= timeout) else {
+        let Some(job) =
+            self.stored.running.take_if(|job| now_ns.saturating_sub(job.started_at.unwrap_or(now_ns)) >= timeout)
+        else {
             return;
         };
         let (height, trigger) = (job.height, job.trigger);
@@ -251,7 +253,7 @@ impl UtxoPruner {
     /// take the place of what was damaged.
     fn report(&mut self, job: &UtxoPruneJob, now_ns: u64) {
         let interval = self.stored.settings.utxo_progress_log_interval;
-        if interval == 0 || now_ns - self.stored.reported_at < interval * NS {
+        if interval == 0 || now_ns.saturating_sub(self.stored.reported_at) < interval * NS {
             return;
         }
         self.stored.reported_at = now_ns;
