@@ -378,7 +378,7 @@ pub fn write(path: &Path, rows: &[Row]) -> Result<()> {
 /// Compares the tables of a page.
 ///
 /// # Errors
-/// As [`write`]; and where the page has other figures: the first of its lines.
+/// As [`write()`]; and where the page has other figures: the first of its lines.
 pub fn check(path: &Path, rows: &[Row]) -> Result<()> {
     let page = read(path)?;
     let measured = with_tables(&page, rows)?;
