@@ -208,7 +208,8 @@ impl Region {
         }
         let generous = need.max(have + (have / GROWTH_FRACTION).min(MAX_GROWTH_BUCKETS)).min(most);
         let mut buckets = generous;
-        while let Err(error) = reserve_raw(buckets - have, records::draws_on_reserve(self.id)) {
+        // Of the reserve no more is taken than is needed.
+        while let Err(error) = reserve_raw(buckets - have, buckets == need && records::draws_on_reserve(self.id)) {
             if buckets == need {
                 if error == GrowError::Later {
                     growth::want();

@@ -183,4 +183,22 @@ mod tests {
         assert_eq!(slots.reserve(5 * BUCKET), Ok(()));
         assert_eq!(slots.reserve(5 * BUCKET + 1), Err(GrowError::OutOfSpace));
     }
+
+    #[test]
+    fn growth_takes_no_more_of_the_reserve_than_it_needs() {
+        fresh();
+        let slots = region(UTXO_SLOTS);
+        slots.reserve(100 * BUCKET).unwrap();
+        set_max_pages(billed_pages() + RESERVE / WASM_PAGE);
+        slots.reserve(100 * BUCKET + 1).unwrap();
+        assert_eq!(slots.size(), 101 * BUCKET, "a thirty-second more, where there is room");
+        // Above the cap, too.
+        forget();
+        native::reset();
+        let slots = region(UTXO_SLOTS);
+        slots.reserve(100 * BUCKET).unwrap();
+        set_limits(100 * BUCKET, 0);
+        slots.reserve(100 * BUCKET + 1).unwrap();
+        assert_eq!(slots.size(), 101 * BUCKET);
+    }
 }
