@@ -90,22 +90,32 @@ impl Entry {
             let new = Change { name: cut(&new.name, NAME), before: value(new.before), after: value(new.after) };
             match self.changes.iter_mut().find(|change| change.name == new.name) {
                 Some(change) => change.after = new.after,
-                None if self.more => {}
                 None => self.changes.push(new),
             }
         }
     }
 
-    /// The bytes of the entry. Of changes that have no room the last ones go, and the entry says that there were more.
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let Err(why) = ciborium::into_writer(self, &mut bytes) {
+            runtime::trap(&format!("the audit log: {why}"));
+        }
+        bytes
+    }
+
+    /// Whether all changes of the entry fit its slot.
+    pub fn has_room(&self) -> bool {
+        !self.more && self.bytes().len() <= MOST
+    }
+
+    /// The bytes of the entry. Of changes that have no room the oldest go, and the entry says that there were more.
     pub fn encode(&mut self) -> Vec<u8> {
         loop {
-            let mut bytes = Vec::new();
-            if let Err(why) = ciborium::into_writer(self, &mut bytes) {
-                runtime::trap(&format!("the audit log: {why}"));
-            }
-            if bytes.len() <= MOST || self.changes.pop().is_none() {
+            let bytes = self.bytes();
+            if bytes.len() <= MOST || self.changes.is_empty() {
                 return bytes;
             }
+            self.changes.remove(0);
             self.more = true;
         }
     }

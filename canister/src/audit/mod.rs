@@ -1,7 +1,8 @@
 //! Audit log: changes by operators and admins, and who made them.
 //!
 //! All calls of one caller through one method within an hour are one entry, with the state before the first and after the last, so that no
-//! number of calls overwrites the log. Three rings keep the entries apart:
+//! number of calls overwrites the log. An entry that is full is followed by another, up to four in the hour; the fourth keeps its newest
+//! changes. Three rings keep the entries apart:
 //!
 //! | ring | entries | calls |
 //! |---|---|---|
@@ -44,6 +45,8 @@ const ADMINS: usize = 0;
 const OPERATORS: usize = 1;
 /// The ring of calls that changed nothing.
 const UNCHANGED: usize = 2;
+/// Entries of one caller and method in an hour.
+const IN_AN_HOUR: usize = 4;
 /// Entries of one answer: 250 of 4 KiB, whose names stand there twice, fit a reply.
 const MAX_PAGE: u32 = 250;
 /// Entries of one answer where the caller does not say.
@@ -101,12 +104,19 @@ impl AuditLog {
             (false, false) => OPERATORS,
         };
         let ring = &mut self.rings[which];
-        let (head, mut entry) = ring.find(&self.cells, call).unwrap_or_else(|| {
+        let joined = ring.find(&self.cells, call).map(|(head, mut entry)| {
+            entry.add(call, changes.clone());
+            (head, entry)
+        });
+        // One key's flood of changes takes a few entries, so that it overwrites no other's.
+        let may_join = |entry: &Entry| entry.has_room() || ring.count(&self.cells, call) >= IN_AN_HOUR;
+        let (head, mut entry) = joined.filter(|(_, entry)| may_join(entry)).unwrap_or_else(|| {
             let head = Head { place: ring.written, number: self.written, first: call.time, key: call.key() };
             self.written += 1;
-            (head, Entry::new(call))
+            let mut entry = Entry::new(call);
+            entry.add(call, changes);
+            (head, entry)
         });
-        entry.add(call, changes);
         ring.write(&self.cells, &head, &entry.encode());
         let mut header = [0; HEADER];
         header[..4].copy_from_slice(&MAGIC);

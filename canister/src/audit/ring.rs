@@ -80,6 +80,12 @@ impl Ring {
         })
     }
 
+    /// Entries of a caller and method within the hour of a call.
+    pub fn count(&self, cells: &Region, call: &Call) -> usize {
+        let recent = self.heads(cells).take_while(|head| head.first.abs_diff(call.time) < HOUR);
+        recent.filter(|head| head.key == call.key()).count()
+    }
+
     /// Writes an entry to its place.
     pub fn write(&mut self, cells: &Region, head: &Head, entry: &[u8]) {
         let mut slot = Vec::with_capacity(HEAD + entry.len());

@@ -148,25 +148,46 @@ fn a_text_that_is_too_long_is_cut_between_two_characters_and_changes_without_roo
     let [long, wide] = ["x".repeat(5_000), "ß".repeat(5_000)];
     for (caller, text) in [&long, &wide].into_iter().enumerate() {
         let call = Call { time: NOON, caller: of(caller as u8), method: text, argument: text, result: text };
-        for digit in 0..9 {
+        for digit in 0..8 {
             audit.note(false, &call, vec![change(&format!("{digit}{text}"), text, &text[2..])]);
         }
-        let entry = all(&audit).remove(0);
-        assert_eq!(entry.calls, 9, "a cut method is found again");
+        let mut entries = all(&audit);
+        let entry = entries.remove(0);
+        assert_eq!((entry.calls, entries[0].calls), (4, 4), "a cut method is found again; four changes fill an entry");
         for (found, most) in [(&entry.method, 48), (&entry.argument, 512), (&entry.result, 384)] {
             assert!(found.len() <= most && found.len() + 4 > most, "{} of {most}", found.len());
             assert!(found.strip_suffix('…').is_some_and(|begin| text.starts_with(begin)), "{found}");
         }
         for found in [entry.before, entry.after] {
             let fields: Vec<&str> = found.split("; ").collect();
-            assert!(fields.len() >= 5 && fields.last() == Some(&"…"), "{} fields", fields.len());
-            assert!(fields[0].starts_with('0') && fields[3].starts_with('3'), "the first ones are kept");
+            assert_eq!(fields.len(), 4);
+            assert!(fields[0].starts_with('4') && fields[3].starts_with('7'), "{fields:?}");
         }
     }
     let mut entry = Entry::new(&call(1, "set", 0));
     entry.add(&call(1, "set", 0), (0..1_000).map(|name| change(&name.to_string(), "a", "b")).collect());
     assert!(entry.encode().len() <= MOST);
     assert_eq!([cut("abc", 3), cut("abcd", 3), cut("äöü", 5), cut("", 3)], ["abc", "…", "ä…", ""]);
+}
+
+/// A thief's forty grants hide no grant: full entries are followed by others, and the last one keeps what was done last.
+#[test]
+fn changes_that_fill_an_entry_begin_another_up_to_four_in_an_hour() {
+    let mut audit = fresh();
+    let name = |grant: usize| format!("{grant:03}{}", "x".repeat(100));
+    for grant in 0..400 {
+        audit.note(true, &call(1, "grant_role", NOON + grant as u64), vec![change(&name(grant), "none", "Admin")]);
+    }
+    let entries = all(&audit);
+    assert_eq!((entries.len(), entries.iter().map(|entry| entry.calls).sum::<u64>()), (4, 400));
+    let shown = |entry: &AuditEntry, grant: usize| entry.after.contains(&name(grant));
+    let whole: usize = entries[1..].iter().map(|entry| entry.calls as usize).sum();
+    assert!(whole > 60, "{whole}");
+    assert!((0..whole).all(|grant| entries[1..].iter().any(|entry| shown(entry, grant))), "the first ones");
+    assert!(shown(&entries[0], 399) && shown(&entries[0], 390) && entries[0].after.ends_with('…'), "the last ones");
+    assert!(entries[1..].iter().all(|entry| !entry.after.contains('…')));
+    audit.note(true, &call(1, "grant_role", NOON + HOUR), vec![change(&name(0), "Admin", "none")]);
+    assert_eq!(all(&audit).len(), 5, "another hour begins anew");
 }
 
 #[test]
