@@ -51,6 +51,8 @@ pub enum ProblemCode {
     RetentionTooShort,
     /// Heights are notified that are far below those that were notified before: no record is pruned by them.
     HeightsAhead,
+    /// A feeder's height was refused within two hours: `max_height_jump` and `heights_per_day` do not let it raise heights so far.
+    HeightsRefused,
     /// A producer may raise heights as it likes: `heights_per_day` is 0.
     HeightsUnlimited,
     /// `max_height_jump` is above `block_height_retention`: a producer has deleted at once what retention would keep.
@@ -86,7 +88,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// All of them, in their order.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::TimerOverdue,
         Self::PruneBehind,
         Self::PruningOff,
@@ -109,6 +111,7 @@ impl ProblemCode {
         Self::PrunerTrapped,
         Self::RetentionTooShort,
         Self::HeightsAhead,
+        Self::HeightsRefused,
         Self::HeightsUnlimited,
         Self::HeightJumpWide,
         Self::UploadOpen,

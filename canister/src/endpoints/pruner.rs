@@ -35,7 +35,10 @@ fn notifying<T: Debug>(
     let refused = read(|state| state.utxo_pruner.check_feeder(height, which, state.chain.state().head()));
     match refused {
         Err(_) if by_operator => noting(method, height, |state| notify(state, true)),
-        Err(error) => Err(error),
+        Err(error) => {
+            mutate(|state| state.utxo_pruner.note_refused(height, which, &error));
+            Err(error)
+        }
         Ok(()) => mutate(|state| notify(state, by_operator)),
     }
 }

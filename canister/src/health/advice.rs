@@ -90,13 +90,18 @@ pub fn advice(code: ProblemCode) -> (Severity, &'static str) {
             "See who notified the higher height: where a key was stolen, revoke_role; then set_heights with where the chain is. A replay of \
              older blocks needs nothing.",
         ),
+        Code::HeightsRefused => (
+            Warning,
+            "Where the chain grows faster, raise heights_per_day (set_pruner_settings); after an outage, set_heights; where the height is \
+             wrong, see who notified it: where a key was stolen, revoke_role.",
+        ),
         Code::HeightsUnlimited => (
             Notice,
             "When the replay is done, set heights_per_day to what the chain grows in a day (set_pruner_settings).",
         ),
         Code::HeightJumpWide => (
             Notice,
-            "Set max_height_jump and heights_per_day to the blocks of a day (set_pruner_settings): 144 for Bitcoin.",
+            "Set max_height_jump to the blocks of a day, and heights_per_day to twice as many (set_pruner_settings): 144 and 288 for Bitcoin.",
         ),
         Code::UploadOpen => {
             (Notice, "Its producer commits it; an operator's abort_block drops it, and so does its expiry.")

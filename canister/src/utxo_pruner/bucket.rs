@@ -134,6 +134,17 @@ mod tests {
         }
     }
 
+    /// Bitcoin has 150 blocks a day: refills of 144 run dry within 24 days, and refills of twice as many never do.
+    #[test]
+    fn a_chain_a_little_faster_than_its_average_is_refused_nothing_with_twice_the_heights_of_a_day() {
+        for (per_day, refused) in [(144, true), (288, false)] {
+            let limits = Limits { size: 144, per_day };
+            let mut bucket = Bucket::default();
+            let is_refused = |block: u64| bucket.draw(limits, 1, NOW + block * DAY_NS / 150).is_err();
+            assert_eq!((0..24 * 150).any(is_refused), refused, "{per_day}");
+        }
+    }
+
     #[test]
     fn refused_draws_neither_gain_nor_lose() {
         let mut bucket = empty(BY_144);

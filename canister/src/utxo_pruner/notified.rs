@@ -30,6 +30,8 @@ struct Feed {
     bucket: Bucket,
     /// The last notification that was far below the highest one, and its moment in Unix nanoseconds.
     low: Option<(u32, u64)>,
+    /// The last height that was refused as too high, and its moment in Unix nanoseconds.
+    refused: Option<(u32, u64)>,
 }
 
 /// The notifications of both heights. Each has a bucket of its own, because a block that is persisted was notified
@@ -61,6 +63,12 @@ impl Feed {
         let is_far = height.saturating_add(FAR) < highest;
         (is_far && now.saturating_sub(at) < SHOWN_NS).then_some(height)
     }
+
+    /// A height that was refused of late, and that no other has reached since.
+    fn refused(&self, highest: u32, now: u64) -> Option<u32> {
+        let (height, at) = self.refused?;
+        (height > highest && now.saturating_sub(at) < SHOWN_NS).then_some(height)
+    }
 }
 
 impl Feeds {
@@ -90,7 +98,7 @@ impl Feeds {
     pub fn set(&mut self, now: u64) {
         for feed in [&mut self.current, &mut self.persisted] {
             feed.bucket.fill(now);
-            feed.low = None;
+            (feed.low, feed.refused) = (None, None);
         }
     }
 }
@@ -112,6 +120,19 @@ impl UtxoPruner {
         let highest = (self.stored.current, self.stored.persisted);
         let mut feeds = self.stored.feeds;
         feeds.raise(settings.limits(), (height, which), highest, runtime::time_ns())
+    }
+
+    /// Takes note of a feeder's height that was refused, for `health`.
+    pub fn note_refused(&mut self, height: u32, which: NotifiedHeight, why: &UtxoPrunerError) {
+        if let UtxoPrunerError::HeightJump { .. } = why {
+            let feeds = &mut self.stored.feeds;
+            let feed = match which {
+                NotifiedHeight::Current => &mut feeds.current,
+                NotifiedHeight::Persisted => &mut feeds.persisted,
+            };
+            feed.refused = Some((height, runtime::time_ns()));
+            self.save();
+        }
     }
 
     /// The highest height of the chain that a feeder may notify.
@@ -161,17 +182,24 @@ impl UtxoPruner {
         let lows = (stored.feeds.current.low(stored.current, now), stored.feeds.persisted.low(stored.persisted, now));
         let low = lows.0.map(|height| (height, stored.current));
         if let Some((height, highest)) = low.or(lows.1.map(|height| (height, stored.persisted))) {
-            let current = lows.0.unwrap_or(stored.current);
-            let persisted = Some(lows.1.unwrap_or(stored.persisted).min(current)).filter(|height| *height > 0);
-            let processed = stored.processed.min(persisted.unwrap_or(current));
-            let persisted = persisted.map_or("null".into(), |height| format!("opt {height}"));
+            // A thief may have notified either: the height to set is a node's, so the command has none.
             found.push(finding(
                 ProblemCode::HeightsAhead,
                 format!(
-                    "height {height} is notified, and {highest} was before: no UTXO record is pruned until the chain is there. Where the chain is \
-                     at {height}: set_heights '(record {{ current = {current}; persisted = {persisted}; processed = {processed} }})'"
+                    "height {height} is notified, and {highest} was before: no UTXO record is pruned until the chain is there. Ask a node that \
+                     you trust for the chain's height; where it is far below {highest}: set_heights '(record {{ current = …; persisted = opt …; \
+                     processed = … }})'"
                 ),
             ));
+        }
+        let refused = stored.feeds.persisted.refused(stored.persisted, now);
+        if let Some(height) = refused.or_else(|| stored.feeds.current.refused(stored.current, now)) {
+            let Limits { size, per_day } = stored.settings.limits();
+            let message = format!(
+                "a feeder's height {height} was refused, because max_height_jump = {size} and heights_per_day = {per_day} do not let it raise \
+                 heights so far: records stay for as long as it waits"
+            );
+            found.push(finding(ProblemCode::HeightsRefused, message));
         }
         let (limits, retention) = (stored.settings.limits(), utxo.block_height_retention);
         if limits.per_day == 0 {

@@ -121,7 +121,8 @@ fn ninety_steps_of_the_largest_jump_raise_a_height_by_one_jump() {
     // Honest heights make no job for 10,000 blocks, and that is said.
     assert!(matches!(persisted(&world, 13), Ok(UtxoNotifyOutcome::Processed(_))));
     let ahead = world.health().problems.into_iter().find(|problem| problem.code == ProblemCode::HeightsAhead).unwrap();
-    let command = "set_heights '(record { current = ";
+    // The height to set is that of a node, and no height of a thief.
+    let command = "set_heights '(record { current = …;";
     assert_eq!((ahead.severity, ahead.message.contains(command)), (Severity::Warning, true), "{}", ahead.message);
     set(&world, 13, Some(13), 13).unwrap();
     assert!(!world.health().problems.iter().any(|problem| problem.code == ProblemCode::HeightsAhead));
@@ -159,13 +160,21 @@ fn a_refused_height_is_accepted_at_the_moment_that_the_refusal_names() {
     assert!(matches!(refused, Err(UtxoPrunerError::HeightJump { highest: 1_044, .. })), "{refused:?}");
     // A replay is not bounded, and health says so while it is so.
     let codes = || -> Vec<ProblemCode> { world.health().problems.iter().map(|problem| problem.code).collect() };
-    assert_eq!(codes(), [ProblemCode::HeightJumpWide], "144 blocks, and 10 are retained");
+    let both = [ProblemCode::HeightsRefused, ProblemCode::HeightJumpWide];
+    assert_eq!(codes(), both, "144 blocks, and 10 are retained; a persister waits");
+    world.coppice.pass(2 * 3_600);
+    assert_eq!(codes(), [ProblemCode::HeightJumpWide], "it has not asked again for two hours");
     world.set(UtxoPrunerSettingsChange { heights_per_day: Some(0), ..Default::default() });
     block(&world, 1_000_000).unwrap();
     assert_eq!(codes(), [ProblemCode::HeightsUnlimited]);
     world.set(day(10));
     assert_eq!((codes(), world.health().healthy), (vec![], true));
     assert!(block(&world, 1_000_011).is_err());
+    assert_eq!((codes(), world.health().healthy), (vec![ProblemCode::HeightsRefused], false));
+    world.coppice.upgrade();
+    assert_eq!(codes(), [ProblemCode::HeightsRefused], "an upgrade forgets no refusal");
+    set(&world, 1_000_011, None, 1_000_000).unwrap();
+    assert_eq!(codes(), []);
 }
 
 /// A feeder's height is no further above the head than it may jump; an operator's may be any.
