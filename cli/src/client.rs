@@ -111,8 +111,13 @@ pub fn is_rejected(error: &anyhow::Error) -> bool {
     error.chain().any(|error| error.downcast_ref().is_some_and(is_rejected))
 }
 
+/// Whether an error is a refusal for which the subnet does not vouch.
+pub fn is_hearsay(error: &anyhow::Error) -> bool {
+    Finality::of(error) == Finality::Hearsay
+}
+
 /// Refusals in a row, on the word of one replica or gateway, after which they are believed.
-const BELIEVED: u32 = 20;
+pub const BELIEVED: u32 = 20;
 
 /// A refusal on one replica's word, where there is no better one.
 #[derive(Clone, Debug, thiserror::Error)]

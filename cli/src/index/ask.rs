@@ -13,7 +13,7 @@
 use super::assemble::Misfit;
 use super::engine::{Engine, Next, ensure_registered};
 use super::steps::{Checkpoint, Event};
-use crate::client::{Reach, Wait, is_rejected, may_pass};
+use crate::client::{BELIEVED, Reach, Wait, is_hearsay, is_rejected, may_pass};
 use anyhow::Result;
 use coppice_interface::{ExportCursor, ExportError, ExportPage, Role};
 use std::mem::discriminant;
@@ -36,12 +36,13 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         if !by_query && !self.at_rest {
             return Ok((self.ask_next()?, Word::Update));
         }
-        let due = self.rest.is_due((self.clock)());
+        let mut due = self.rest.is_due((self.clock)());
         // A run begins with the canister's word, so that the lag is known.
-        if self.rest.is_new()
-            && let Some(answer) = self.ask_where_allowed()?
-        {
-            return Ok((answer, Word::Update));
+        if self.rest.is_new() {
+            if let Some(answer) = self.ask_where_allowed()? {
+                return Ok((answer, Word::Update));
+            }
+            due = false;
         }
         // At the head a query need only say that there is something.
         let page_bytes = if by_query { self.options.page_bytes } else { 1 };
@@ -91,19 +92,26 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         Ok(answer)
     }
 
-    /// The same; without an answer where a reader may not make update calls, who goes by what queries say.
+    /// The same; without an answer where a reader may not make update calls, who goes by what queries say. The refusal itself is a gateway's word,
+    /// as the ingress filter has no other: until so many in a row are heard, the next query that says "nothing new" has the subnet asked again.
     fn ask_where_allowed(&mut self) -> Result<Option<Answer>> {
         match self.ask_next() {
             Err(error) if self.options.by_query() && is_rejected(&error) => {
-                if self.rest.is_new() || self.figures.head.take().is_some() {
+                if self.refusals == 0 || self.figures.head.take().is_some() {
                     self.figures.lag = None;
                     self.note =
                         Some(format!("the lag is not known, and \"nothing new\" is one replica's word: {error:#}"));
                 }
-                self.rest.note((self.clock)(), None);
+                self.refusals = self.refusals.saturating_add(1);
+                if !is_hearsay(&error) || self.refusals >= BELIEVED {
+                    self.rest.note((self.clock)(), None);
+                }
                 Ok(None)
             }
-            answer => answer.map(Some),
+            answer => {
+                self.refusals = 0;
+                answer.map(Some)
+            }
         }
     }
 

@@ -102,7 +102,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         let behind = headers.drain(..compared).next_back().map(|header| header.number + 1);
         self.unconfirmed = behind.or(self.unconfirmed);
         self.next = match (other, headers.pop_front()) {
-            (Some(other), Some(header)) => Next::RollBack(self.replace(&header, &other)?),
+            (Some(other), Some(header)) => self.replace(&header, &other)?.map_or(Next::Pull, Next::RollBack),
             (_, Some(header)) => {
                 headers.push_front(header);
                 Next::Compare(headers)
@@ -113,17 +113,22 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         Ok(Event::Went)
     }
 
-    /// Plans the removal of a block that is not the subnet's: the block, all above it, and the one below if that is on another chain.
-    fn replace(&mut self, header: &BlockHeader, differs: &Compared) -> Result<RollBack> {
+    /// Plans the removal of a block that is not the subnet's: the block, all above it, and the one below if that is on another chain. Above a
+    /// confirmed block there is no plan at first: there may have been a reorg since that was confirmed, as the next page tells.
+    fn replace(&mut self, header: &BlockHeader, differs: &Compared) -> Result<Option<RollBack>> {
         let number = header.number;
         let why = match differs {
             Compared::Differs { why } => format!("of block {number} {why}"),
             _ => format!("the subnet has another block {number}"),
         };
         let Some(before) = number.checked_sub(1) else {
-            return Ok(RollBack { ancestor: None, cursor: None, forged: Some(why), gap: None });
+            return Ok(Some(RollBack { ancestor: None, cursor: None, forged: Some(why), gap: None }));
         };
         let below = self.store.word_of(before)?.filter(|(hash, _)| *hash != header.parent_hash.as_slice());
+        let is_above_confirmed = below.as_ref().is_some_and(|(_, confirmed)| *confirmed);
+        if is_above_confirmed && self.lost.is_none() && self.disputed.replace(number) != Some(number) {
+            return Ok(None);
+        }
         let is_joined = below.is_none() && self.store.hash_of(before)?.is_some();
         let is_doubtful = match (&below, differs) {
             (Some((_, confirmed)), _) => *confirmed || self.lost.is_some(),
@@ -142,7 +147,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
             None => (Some(before), None),
             Some(_) => (before.checked_sub(1), Some(before)),
         };
-        Ok(RollBack { ancestor, cursor, forged: Some(why), gap })
+        Ok(Some(RollBack { ancestor, cursor, forged: Some(why), gap }))
     }
 
     /// The canister has no block with this number: it lies above the head, or below where the chain begins.

@@ -71,9 +71,13 @@ pub struct Engine<'a, T, C = Onward> {
     pub(super) unconfirmed: Option<u64>,
     /// The canister does not know the cursor, as this sentence says, and blocks that came by query may be why.
     pub(super) lost: Option<String>,
+    /// The last block that is not the subnet's, above one that the subnet confirmed.
+    pub(super) disputed: Option<u64>,
     /// The head as the last page said, where that was the answer of an update call.
     pub(super) head: Option<u64>,
     pub(super) rest: Rest,
+    /// Update calls in a row that were refused, without the subnet's word for it.
+    pub(super) refusals: u32,
     /// Time since any moment.
     pub(super) clock: Clock,
     /// A user should read this next.
@@ -115,8 +119,10 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
             doubt: false,
             unconfirmed,
             lost: None,
+            disputed: None,
             head: None,
             rest: Rest::default(),
+            refusals: 0,
             clock: Box::new(move || began.elapsed()),
             note: None,
             figures: Figures::default(),

@@ -294,9 +294,9 @@ impl Fake {
     }
 }
 
-/// As the canister rejects a call.
+/// As one replica, or its ingress filter, rejects a call.
 fn refused(error: anyhow::Error) -> Failure {
-    Failure::Rejected(Reject::new(4, None, format!("{error:#}")))
+    Failure::Rejected(Reject { certified: false, ..Reject::new(4, None, format!("{error:#}")) })
 }
 
 impl Transport for Fake {

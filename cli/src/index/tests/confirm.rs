@@ -388,6 +388,55 @@ fn a_reorg_since_is_followed_and_a_chain_that_is_another_changes_nothing() {
     }
 }
 
+/// Blocks that were confirmed a moment ago are on another chain now.
+#[test]
+fn a_reorg_while_blocks_are_confirmed_is_followed() {
+    let mut server = Sqlite::new();
+    let (url, client) = (server.fresh(), chain(&[10, 20]));
+    let mut engine = open(&client, &url, reader());
+    engine.catch_up().unwrap();
+    client.transport().chain().append(1, &[30; 10]);
+    engine.catch_up().unwrap();
+    drop(engine);
+    let mut engine = open(&client, &url, options());
+    while engine.figures().confirmed < 4 {
+        engine.step().unwrap();
+    }
+    client.transport().chain().roll_back_to(13);
+    client.transport().chain().append(2, &[70; 12]);
+    watch_acks(client.transport(), &url);
+    engine.catch_up().unwrap();
+    assert_eq!(engine.figures().reorgs, 1);
+    drop(engine);
+    is_whole(client.transport(), &url);
+}
+
+/// Headers that contradict what was confirmed, and no reorg: asked once more, and the run ends.
+#[test]
+fn headers_above_a_confirmed_block_of_another_chain_end_the_run_and_change_nothing() {
+    let mut server = Sqlite::new();
+    let (url, client) = (server.fresh(), chain(&[10, 20]));
+    let mut engine = open(&client, &url, reader());
+    engine.catch_up().unwrap();
+    client.transport().chain().append(1, &[30; 10]);
+    engine.catch_up().unwrap();
+    drop(engine);
+    let mut database = Database::open(&url).unwrap();
+    for (sql, number) in [
+        ("UPDATE blocks SET hash = $1 WHERE number = 15", 15),
+        ("UPDATE blocks SET hash = $1, confirmed = 1 WHERE number = 14", 14),
+    ] {
+        assert_eq!(database.transaction(|tx| tx.execute(sql, &[[number; 32].as_slice().into()])).unwrap(), 1);
+    }
+    drop(database);
+    let before = dump(&url);
+    let error = open(&client, &url, options()).catch_up().unwrap_err().to_string();
+    assert!(error.contains("block 15") && error.contains("Nothing was changed"), "{error}");
+    let confirmed = |line: &String| line.replace(", Some(1)", "").replace(", Some(0)", "");
+    assert_eq!(dump(&url).iter().map(confirmed).collect::<Vec<_>>(), before.iter().map(confirmed).collect::<Vec<_>>());
+    assert_eq!(client.transport().chain().bound, 0);
+}
+
 #[test]
 fn a_header_that_cannot_be_read_ends_the_run_or_stays_unconfirmed() {
     let (mut server, client) = (Sqlite::new(), chain(&[10, 20]));

@@ -1,6 +1,7 @@
 //! A replica that says "nothing new", for ever.
 
 use super::*;
+use crate::client::BELIEVED;
 use crate::index::rest::AT_REST;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -116,16 +117,40 @@ fn a_reader_without_a_role_reads_on_and_its_lag_is_unknown() {
     let mut engine = by_clock(&client, &server.fresh(), reader(), &seconds);
     let notes = engine.catch_up().unwrap();
     assert!(notes.len() == 1 && notes[0].contains("lag is not known") && notes[0].contains("--identity"), "{notes:?}");
+    // The ingress filter's refusal is one gateway's word, and believed when it came often.
+    while client.transport().chain().asked.1 < u64::from(BELIEVED) {
+        assert!(engine.catch_up().unwrap().is_empty(), "it is said once");
+    }
     for _ in 0..3 {
         seconds.pass(AT_REST.as_secs());
         assert!(engine.catch_up().unwrap().is_empty(), "it is said once");
     }
     let figures = engine.figures();
     assert_eq!((engine.tip(), figures.lag, figures.largest_lag, figures.head), (Some(14), None, None, None));
-    assert_eq!(client.transport().chain().asked.1, 4, "once at the start, and every ten minutes");
+    assert_eq!(client.transport().chain().asked.1, u64::from(BELIEVED) + 3, "at the start, and every ten minutes");
     // As soon as it has a role, the lag is known.
     client.transport().chain().registered = true;
     seconds.pass(AT_REST.as_secs());
     engine.catch_up().unwrap();
     assert_eq!(engine.figures().lag, Some(0));
+}
+
+/// A replica says "nothing new", and its gateway refuses update calls as if the reader had no role.
+#[test]
+fn a_few_refusals_without_the_subnets_word_do_not_make_nothing_new_believed() {
+    let (mut server, client, seconds) = (Sqlite::new(), chain(&[10; 5]), Seconds::default());
+    let mut engine = by_clock(&client, &server.fresh(), reader(), &seconds);
+    engine.catch_up().unwrap();
+    nothing_new(&client);
+    client.transport().chain().append(1, &[10; 50]);
+    seconds.pass(AT_REST.as_secs());
+    client.transport().chain().registered = false;
+    let before = client.transport().chain().asked.1;
+    while client.transport().chain().asked.1 < before + u64::from(BELIEVED) - 2 {
+        engine.catch_up().unwrap();
+    }
+    assert_eq!((engine.tip(), engine.figures().lag), (Some(14), None));
+    client.transport().chain().registered = true;
+    engine.catch_up().unwrap();
+    assert_eq!((engine.tip(), engine.figures().lag), (Some(64), Some(0)), "without a wait of ten minutes");
 }
