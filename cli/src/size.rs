@@ -32,11 +32,11 @@ const NET_SECS: u64 = 600;
 /// Instructions charged, heap pages included, for an idle firing, for a message that appends or uploads, and for what comes
 /// with bytes and transactions; for pruning a block, and for sweeping what a transaction leaves in the index (`docs/costs.md`).
 /// One instruction is one cycle.
-const IDLE: u64 = 43_000;
+const IDLE: u64 = 70_000;
 const APPEND: u64 = 125_000;
 const APPEND_BYTE: u64 = 4;
 const APPEND_TRANSACTION: u64 = 2_800;
-const PRUNE: u64 = 50_000;
+const PRUNE: u64 = 65_000;
 const SWEEP: u64 = 1_000;
 /// Bytes of a transaction in the table of the manual.
 const TRANSACTION_BYTES: u64 = 500;
