@@ -202,11 +202,11 @@ impl Region {
     fn grow(&self, end: u64) -> Result<(), GrowError> {
         let have = self.size.get() / BUCKET;
         let need = end.div_ceil(BUCKET);
-        let most = records::most_of(self.id) / BUCKET;
-        if need > most {
+        if need > records::most_of(self.id) / BUCKET {
             return Err(GrowError::RecordsFull);
         }
-        let generous = need.max(have + (have / GROWTH_FRACTION).min(MAX_GROWTH_BUCKETS)).min(most);
+        let more = have + (have / GROWTH_FRACTION).min(MAX_GROWTH_BUCKETS);
+        let generous = need.max(more.min(records::most_without_reserve(self.id) / BUCKET));
         let mut buckets = generous;
         // Of the reserve no more is taken than is needed.
         while let Err(error) = reserve_raw(buckets - have, buckets == need && records::draws_on_reserve(self.id)) {

@@ -95,9 +95,18 @@ pub(super) fn draws_on_reserve(id: u8) -> bool {
 
 /// The largest size that a region may have now, in bytes.
 pub(super) fn most_of(id: u8) -> u64 {
-    let Some(place) = REGIONS.iter().position(|of_records| *of_records == id) else { return u64::MAX };
     let Limits { cap, floor } = LIMITS.get();
-    let most = if CREATING.get() { cap } else { cap.max(floor).saturating_add(RESERVE) };
+    beside_the_rest(id, if CREATING.get() { cap } else { cap.max(floor).saturating_add(RESERVE) })
+}
+
+/// The largest size that a region may have without the reserve, in bytes.
+pub(super) fn most_without_reserve(id: u8) -> u64 {
+    beside_the_rest(id, LIMITS.get().cap)
+}
+
+/// What a region may have where all that belongs to records may have so much.
+fn beside_the_rest(id: u8, most: u64) -> u64 {
+    let Some(place) = REGIONS.iter().position(|of_records| *of_records == id) else { return u64::MAX };
     most.saturating_sub(billed() - SIZES.get()[place])
 }
 
