@@ -62,7 +62,7 @@ impl State {
             let message = format!("the timer for {timer} is overdue by {}", duration(late));
             found.push(Finding { since: Some(due), ..finding(ProblemCode::TimerOverdue, message) });
         }
-        found.extend(self.pruner.problems(&self.chain, &self.blobs, &self.constraints(), due, deep));
+        found.extend(self.pruner.problems(&self.chain, &self.blobs, || self.constraints(), due, deep));
         found.extend(self.deletions_stopped.map(|since| {
             let message =
                 "set_deletions_stopped(true): no block and no UTXO record is pruned, and workers get no blob to delete";

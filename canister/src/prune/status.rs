@@ -188,12 +188,13 @@ impl Pruner {
         Some(finding(ProblemCode::ExportHeld, message).since_secs(backlog.held_since))
     }
 
-    /// What is wrong with pruning, where this is due. Without sentences, unless they are wanted, that costs little.
+    /// What is wrong with pruning, where this is due. Without sentences, unless they are wanted, that costs little: only a sentence asks for
+    /// the constraints.
     pub fn problems(
         &self,
         chain: &ChainStore,
         blobs: &BlobStore,
-        constraints: &Constraints,
+        constraints: impl Fn() -> Constraints,
         due: Option<&Due>,
         wanted: bool,
     ) -> Vec<Finding> {
@@ -201,7 +202,7 @@ impl Pruner {
             // A sweep may be behind where no block is due.
             return self
                 .behind_since
-                .and_then(|_| self.behind(&self.status(chain, blobs, constraints)))
+                .and_then(|_| self.behind(&self.status(chain, blobs, &constraints())))
                 .into_iter()
                 .collect();
         };
@@ -215,7 +216,7 @@ impl Pruner {
         if !wanted && held {
             found.push(finding(ProblemCode::ExportHeld, "").since_secs(self.stored.held_since));
         } else if longer(self.behind_since, PATIENCE_SECS) || held {
-            let status = self.status(chain, blobs, constraints);
+            let status = self.status(chain, blobs, &constraints());
             found.extend(self.behind(&status));
             found.extend(self.held(&status));
         }

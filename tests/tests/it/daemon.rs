@@ -41,7 +41,7 @@ fn an_idle_firing_costs_little() {
         assert_eq!(fired.len(), 3, "{what}: {fired:?}");
         let cost = instructions(&fired);
         println!("an idle firing, {what}: {cost} instructions");
-        assert!(cost <= 110_000, "{what}: {cost}");
+        assert!(cost <= 100_000, "{what}: {cost}");
     };
     idle("nothing due");
     let exporter = Exporter { name: "archive".into(), principal: Who::Stranger.principal() };
