@@ -12,7 +12,7 @@
 //! | a principal without a role | none: it calls no update, and the platform discards what a query changes, so that nothing can count queries |
 //!
 //! Buckets lie on the heap, so that an upgrade fills all of them. A bucket that is full needs no entry, so there are at most as many entries
-//! as principals with a role and 512 more.
+//! as principals with a role, and `SPARE` (512) more.
 
 use crate::roles::Roles;
 use candid::Principal;

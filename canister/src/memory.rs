@@ -208,7 +208,7 @@ impl Region {
         let more = have + (have / GROWTH_FRACTION).min(MAX_GROWTH_BUCKETS);
         let generous = need.max(more.min(records::most_without_reserve(self.id) / BUCKET));
         let mut buckets = generous;
-        // Of the reserve no more is taken than is needed.
+        // Growth takes no more of the reserve than it needs.
         while let Err(error) = reserve_raw(buckets - have, buckets == need && records::draws_on_reserve(self.id)) {
             if buckets == need {
                 if error == GrowError::Later {

@@ -111,7 +111,7 @@ pub fn is_rejected(error: &anyhow::Error) -> bool {
     error.chain().any(|error| error.downcast_ref().is_some_and(is_rejected))
 }
 
-/// Whether an error is a refusal for which the subnet does not vouch.
+/// True if an error is a refusal for which the subnet does not vouch.
 pub fn is_hearsay(error: &anyhow::Error) -> bool {
     Finality::of(error) == Finality::Hearsay
 }

@@ -103,7 +103,7 @@ impl Entry {
         bytes
     }
 
-    /// Whether all changes of the entry fit its slot.
+    /// True if all changes of the entry fit its slot.
     pub fn has_room(&self) -> bool {
         !self.more && self.bytes().len() <= MOST
     }

@@ -45,7 +45,7 @@ const ADMINS: usize = 0;
 const OPERATORS: usize = 1;
 /// The ring of calls that changed nothing.
 const UNCHANGED: usize = 2;
-/// Entries of one caller and method in an hour.
+/// The most entries of one caller and method in an hour.
 const IN_AN_HOUR: usize = 4;
 /// Entries of one answer: 250 of 4 KiB, whose names stand there twice, fit a reply.
 const MAX_PAGE: u32 = 250;
@@ -108,7 +108,7 @@ impl AuditLog {
             entry.add(call, changes.clone());
             (head, entry)
         });
-        // One key's flood of changes takes a few entries, so that it overwrites no other's.
+        // A flood of changes by one key takes four entries an hour, so that it overwrites no entries of others.
         let may_join = |entry: &Entry| entry.has_room() || ring.count(&self.cells, call) >= IN_AN_HOUR;
         let (head, mut entry) = joined.filter(|(_, entry)| may_join(entry)).unwrap_or_else(|| {
             let head = Head { place: ring.written, number: self.written, first: call.time, key: call.key() };

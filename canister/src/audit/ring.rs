@@ -67,23 +67,26 @@ impl Ring {
         ciborium::from_reader(slot[HEAD..].get(..len)?).ok()
     }
 
-    /// The entry to which a call belongs: the newest of this caller and method, if the clock is less than an hour from its first call.
+    /// The heads of a caller's entries of a method within an hour of a call, the newest first.
     ///
-    /// Entries lie in the order of their first calls, so the search ends at the first one that is an hour or more away: one caller has one
-    /// entry for each method in an hour. A clock that goes back an hour or more begins new entries.
+    /// Entries lie in the order of their first calls, so the walk ends at the first one that is an hour or more away. A clock that goes back an
+    /// hour or more begins new entries.
+    fn recent(&self, cells: &Region, call: &Call) -> impl Iterator<Item = Head> {
+        let (key, time) = (call.key(), call.time);
+        self.heads(cells).take_while(move |head| head.first.abs_diff(time) < HOUR).filter(move |head| head.key == key)
+    }
+
+    /// The entry to which a call belongs: the newest of this caller and method within the hour.
     pub fn find(&self, cells: &Region, call: &Call) -> Option<(Head, Entry)> {
-        let key = call.key();
-        let recent = self.heads(cells).take_while(|head| head.first.abs_diff(call.time) < HOUR);
-        recent.filter(|head| head.key == key).find_map(|head| {
+        self.recent(cells, call).find_map(|head| {
             let entry = self.entry(cells, &head)?;
             entry.is_of(call).then_some((head, entry))
         })
     }
 
-    /// Entries of a caller and method within the hour of a call.
+    /// The number of entries of this caller and method within the hour.
     pub fn count(&self, cells: &Region, call: &Call) -> usize {
-        let recent = self.heads(cells).take_while(|head| head.first.abs_diff(call.time) < HOUR);
-        recent.filter(|head| head.key == call.key()).count()
+        self.recent(cells, call).count()
     }
 
     /// Writes an entry to its place.

@@ -78,7 +78,7 @@ impl ChainStore {
         Ok(self.record(number)?.header())
     }
 
-    /// The headers of blocks from `from` to `to`, both included: at most a page (`MAX_HEADERS`), and none above the head.
+    /// The headers of blocks from `from` to `to`, both included: at most `MAX_HEADERS` (1,000), and none above the head.
     ///
     /// # Errors
     /// As [`find`](Self::find) of `from`. A later block that is damaged ends the page before it.

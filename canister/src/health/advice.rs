@@ -87,8 +87,8 @@ pub fn advice(code: ProblemCode) -> (Severity, &'static str) {
         }
         Code::HeightsAhead => (
             Warning,
-            "See who notified the higher height: where a key was stolen, revoke_role; then set_heights with where the chain is. A replay of \
-             older blocks needs nothing.",
+            "See who notified which height: where a key was stolen, revoke_role; then set_heights with the height of a node that you trust. \
+             A replay of older blocks needs nothing.",
         ),
         Code::HeightsRefused => (
             Warning,
@@ -97,7 +97,7 @@ pub fn advice(code: ProblemCode) -> (Severity, &'static str) {
         ),
         Code::HeightsUnlimited => (
             Notice,
-            "When the replay is done, set heights_per_day to what the chain grows in a day (set_pruner_settings).",
+            "When the replay is done, set heights_per_day to twice what the chain grows in a day (set_pruner_settings).",
         ),
         Code::HeightJumpWide => (
             Notice,

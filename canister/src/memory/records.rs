@@ -104,7 +104,7 @@ pub(super) fn most_without_reserve(id: u8) -> u64 {
     beside_the_rest(id, LIMITS.get().cap)
 }
 
-/// What a region may have where all that belongs to records may have so much.
+/// The largest size of a region, in bytes, where all regions and blobs of records together may take `most`.
 fn beside_the_rest(id: u8, most: u64) -> u64 {
     let Some(place) = REGIONS.iter().position(|of_records| *of_records == id) else { return u64::MAX };
     most.saturating_sub(billed() - SIZES.get()[place])

@@ -355,7 +355,7 @@ fn with_tables(page: &str, rows: &[Row]) -> Result<String> {
     Ok(text)
 }
 
-/// Whether two lines have the same words, and numbers that differ by less than a twentieth: a page is written anew where a figure has changed, not
+/// True if two lines have the same words, and numbers that differ by less than a twentieth: a page is written anew where a figure has changed, not
 /// where a compiler has laid out its code in another way.
 fn agree(page: &str, measured: &str) -> bool {
     let number = |word: &str| word.replace(',', "").parse::<f64>().ok();

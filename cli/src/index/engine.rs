@@ -71,7 +71,7 @@ pub struct Engine<'a, T, C = Onward> {
     pub(super) unconfirmed: Option<u64>,
     /// The canister does not know the cursor, as this sentence says, and blocks that came by query may be why.
     pub(super) lost: Option<String>,
-    /// The last block that is not the subnet's, above one that the subnet confirmed.
+    /// The last block that was not the subnet's although the one below it was confirmed: the next page has been asked about it.
     pub(super) disputed: Option<u64>,
     /// The head as the last page said, where that was the answer of an update call.
     pub(super) head: Option<u64>,

@@ -335,17 +335,20 @@ fn a_made_up_block_below_the_oldest_kept_one_leaves_a_gap() {
     );
 }
 
+/// A database with two blocks that the canister has said, and ten on one replica's word, which are true.
+fn filled(server: &mut Sqlite) -> (String, Client<Fake>) {
+    let (url, client) = (server.fresh(), chain(&[10, 20]));
+    let mut engine = open(&client, &url, reader());
+    engine.catch_up().unwrap();
+    client.transport().chain().append(1, &[30; 10]);
+    engine.catch_up().unwrap();
+    drop(engine);
+    (url, client)
+}
+
 /// The canister tells of a reorg and of a reset; a difference alone is neither.
 #[test]
 fn a_reorg_since_is_followed_and_a_chain_that_is_another_changes_nothing() {
-    let filled = |server: &mut Sqlite| {
-        let (url, client) = (server.fresh(), chain(&[10, 20]));
-        let mut engine = open(&client, &url, reader());
-        engine.catch_up().unwrap();
-        client.transport().chain().append(1, &[30; 10]);
-        engine.catch_up().unwrap();
-        (url, client)
-    };
     let mut server = Sqlite::new();
     for appended in [0, 1, 9] {
         let (url, client) = filled(&mut server);
@@ -392,12 +395,7 @@ fn a_reorg_since_is_followed_and_a_chain_that_is_another_changes_nothing() {
 #[test]
 fn a_reorg_while_blocks_are_confirmed_is_followed() {
     let mut server = Sqlite::new();
-    let (url, client) = (server.fresh(), chain(&[10, 20]));
-    let mut engine = open(&client, &url, reader());
-    engine.catch_up().unwrap();
-    client.transport().chain().append(1, &[30; 10]);
-    engine.catch_up().unwrap();
-    drop(engine);
+    let (url, client) = filled(&mut server);
     let mut engine = open(&client, &url, options());
     while engine.figures().confirmed < 4 {
         engine.step().unwrap();
@@ -415,12 +413,7 @@ fn a_reorg_while_blocks_are_confirmed_is_followed() {
 #[test]
 fn headers_above_a_confirmed_block_of_another_chain_end_the_run_and_change_nothing() {
     let mut server = Sqlite::new();
-    let (url, client) = (server.fresh(), chain(&[10, 20]));
-    let mut engine = open(&client, &url, reader());
-    engine.catch_up().unwrap();
-    client.transport().chain().append(1, &[30; 10]);
-    engine.catch_up().unwrap();
-    drop(engine);
+    let (url, client) = filled(&mut server);
     let mut database = Database::open(&url).unwrap();
     for (sql, number) in [
         ("UPDATE blocks SET hash = $1 WHERE number = 15", 15),
