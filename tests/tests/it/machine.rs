@@ -193,6 +193,10 @@ impl Machine {
         assert_eq!(answer, expected);
         if let Ok(bound) = answer {
             self.model.bounds.insert(who, bound);
+            if self.model.exhausted(self.now()) == Some(HeldBy::PruneLag) {
+                // While appends are refused, a tick comes at once for what the acknowledgement lets go.
+                self.settle(60);
+            }
         }
     }
 
@@ -247,11 +251,16 @@ impl Machine {
             self.model.roll_back(number);
             if calls > 0 {
                 // Ticks were woken to go on with it, and go on with what is due.
-                self.coppice.settle(60);
-                let now = self.now();
-                self.model.settle(now, EXPIRY);
+                self.settle(60);
             }
         }
+    }
+
+    /// Lets ticks of the daemon come for `secs`, and until they have nothing left.
+    fn settle(&mut self, secs: u64) {
+        self.coppice.settle(secs);
+        let now = self.now();
+        self.model.settle(now, EXPIRY);
     }
 
     fn step(&mut self, step: Step) {
@@ -301,11 +310,7 @@ impl Machine {
                 self.model.require_export = require;
             }
             Step::Rollback(depth) => self.roll_back(depth),
-            Step::Time(secs) => {
-                self.coppice.settle(secs.max(60));
-                let now = self.now();
-                self.model.settle(now, EXPIRY);
-            }
+            Step::Time(secs) => self.settle(secs.max(60)),
             Step::Upgrade => self.coppice.upgrade(),
         }
         self.check();
