@@ -205,7 +205,7 @@ mod tests {
             let mined =
                 Some(MinedIn { blocks: vec![BlockRef { block_id: 1, height: 2, subtree: 3 }], on_longest_chain: true });
             let source = TransactionSource::Raw(blob(2, len));
-            let item = UtxoCreate { source, mined, locked: None, conflicting: false, fee: Some(9) };
+            let item = UtxoCreate { source, mined, locked: None, conflicting: false, fee: Some(9), is_new: false };
             UtxoCreateBatch { height: 9, items: vec![item; n] }
         };
         let spend = Spend { txid: [3; 32].into(), vout: 5, utxo_hash: [4; 32].into(), vin: 7 };

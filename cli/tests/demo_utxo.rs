@@ -154,6 +154,7 @@ fn a_canister_with_records_is_left_alone() {
         locked: None,
         conflicting: false,
         fee: None,
+        is_new: false,
     };
     let batch = client.utxo_create(&UtxoCreateBatch { height: 1, items: vec![item] }).wait().unwrap();
     batch.results[0].as_ref().unwrap();

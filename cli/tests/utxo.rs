@@ -221,6 +221,38 @@ fn interrupted_again_and_again_it_ends_with_the_same_store() {
     expected.check(&client);
 }
 
+/// Blocks that were pruned, and the same files again: nothing of them is sent, and what is left is as the blocks imply.
+#[test]
+fn a_replay_after_pruning_sends_nothing_of_pruned_blocks() {
+    let chain = Chain::new();
+    let expected = Expected::of(chain::FIRST, &chain.blocks);
+    let (_dir, ordered) = read(&chain.bytes());
+    let client = start();
+    let at_once = UtxoSettingsChange { block_height_retention: Some(1), ..UtxoSettingsChange::default() };
+    client.set_config(&ConfigChange { utxo: Some(at_once), ..ConfigChange::default() }).done().unwrap();
+    let (_, first) = replay(&client, &ordered);
+    assert_eq!((first.left_out_blocks, first.verified.pruned), (0, 0));
+    client.set_block_assembly_state(UtxoBlockAssemblyState::Running).wait().unwrap();
+    client.notify_block_persisted(chain.height()).done().unwrap();
+    for _ in 0..100 {
+        client.transport().pass(Duration::from_secs(60));
+    }
+    let storage = client.get_storage_status().wait().unwrap().utxo;
+    let gone = first.records - storage.records;
+    assert!(gone > 0 && storage.pruned_height >= chain::FIRST && storage.pruned_height < chain.height(), "{storage:?}");
+
+    let (_, again) = replay(&client, &ordered);
+    assert_eq!(again.left_out_blocks, u64::from(storage.pruned_height - chain::FIRST + 1));
+    assert_eq!((again.verified.pruned, again.records), (gone, storage.records));
+    assert_eq!(again.verified.unspent, expected.unspent.len() as u64);
+    assert_eq!(again.transactions, again.already_there, "nothing is made that was there before");
+    // What comes next goes on from what is left.
+    let next = chain.next();
+    let (_dir, later) = read(&chain::framed(std::slice::from_ref(&next)));
+    let (_, utxo) = replay(&client, &later);
+    assert_eq!((utxo.left_out_blocks, utxo.spent_outputs, utxo.spends_without_record), (0, 1, 0));
+}
+
 #[test]
 fn a_store_that_is_not_what_the_blocks_imply_is_noticed() {
     let chain = Chain::new();

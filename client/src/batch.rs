@@ -245,6 +245,7 @@ mod tests {
             locked: None,
             conflicting: false,
             fee: None,
+            is_new: false,
         };
         assert_eq!(fitting(&[create(1_000_000), create(400_000), create(100_000)]), 2);
         assert_eq!(fitting(&[create(3_000_000), create(1)]), 1);
@@ -310,8 +311,14 @@ mod tests {
             TransactionSource::Outputs(partial),
             TransactionSource::Outside(outside),
         ] {
-            let record =
-                UtxoCreate { source, mined: mined.clone(), locked: Some(true), conflicting: true, fee: Some(u64::MAX) };
+            let record = UtxoCreate {
+                source,
+                mined: mined.clone(),
+                locked: Some(true),
+                conflicting: true,
+                fee: Some(u64::MAX),
+                is_new: false,
+            };
             generous(record, |items| UtxoCreateBatch { height, items });
         }
         let unspend = Unspend { outpoint: outpoint.clone(), utxo_hash: output(), spender };
@@ -374,7 +381,8 @@ mod tests {
             (outside(1, 1), 9, 5_001),
         ] {
             let mined = Some(MinedIn { blocks: vec![block; blocks], on_longest_chain: true });
-            let record = UtxoCreate { source, mined, locked: Some(true), conflicting: true, fee: Some(1) };
+            let record =
+                UtxoCreate { source, mined, locked: Some(true), conflicting: true, fee: Some(1), is_new: false };
             fits(&vec![record; count], |items| UtxoCreateBatch { height: 1, items });
         }
         let spend = Spend { txid: Txid::from([0; 32]), vout: 1, utxo_hash: UtxoHash::from([0; 32]), vin: 1 };

@@ -227,6 +227,7 @@ impl Refusal for UtxoRefusal {
             | Self::Locked
             | Self::TxExists
             | Self::BlobTaken
+            | Self::Pruned
             | Self::Conflicting
             | Self::UtxoNotFound
             | Self::UtxoHashMismatch { .. }

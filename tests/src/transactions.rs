@@ -91,6 +91,7 @@ impl Tx {
             locked: Some(false),
             conflicting: false,
             fee: None,
+            is_new: false,
         }
     }
 }

@@ -15,7 +15,7 @@ export async function append(block: AppendBlock): Promise<bigint | undefined> {
 export async function create(raw: Uint8Array): Promise<number> {
   const done: UtxoCreateBatchResult = await coppice.utxo_create({
     height: 7,
-    items: [{ source: { Raw: raw }, mined: [], locked: [], conflicting: false, fee: [] }],
+    items: [{ source: { Raw: raw }, mined: [], locked: [], conflicting: false, fee: [], is_new: false }],
   });
   return done.results.filter((result) => "Ok" in result).length + done.remaining;
 }

@@ -1,6 +1,7 @@
 //! Creating records.
 
 use super::draft::{Body, Draft, check_mined, utxos_among};
+use super::entry::SPENDER_DELETED;
 use super::extras::Extras;
 use super::order::Order;
 use super::parse::Parsed;
@@ -9,10 +10,14 @@ use super::{Call, Found, UtxoStore, entry, place};
 use crate::blob::{BlobPtr, BlobStore};
 use crate::memory::records;
 use crate::slots::{MAX_LEN, SlotId};
+use crate::table::same_key;
 use coppice_interface::{MinedIn, Txid, UtxoCreate, UtxoCreated, UtxoRefusal};
 
 /// Bytes of a transaction that are not copied, but written by themselves.
 const LONG_TAIL: usize = 4_096;
+/// Parents of a replayed transaction that a message looks up: each lies on pages of its own, in the table and as a record, and the
+/// platform lets a message read 524,288 pages.
+const MOST_LOOKUPS: u32 = 150_000;
 
 /// The bytes of a page: its head is all zeros but for the kind and its own numbers.
 fn page_bytes(number: u32, master: SlotId, outputs: &[Option<Hash>], out: &mut Vec<u8>) {
@@ -84,6 +89,7 @@ impl UtxoStore {
             check_mined(mined)?;
         }
         self.check_absent(&parsed.txid)?;
+        self.check_replay(parsed, item)?;
 
         let mut head = draft.head(item, call);
         let stored = draft.store(blobs, &mut head, call)?;
@@ -124,6 +130,40 @@ impl UtxoStore {
             Ok(found) if found.head.is(flag::DELETING) => Err(UtxoRefusal::BeingDeleted),
             Ok(_) => Err(UtxoRefusal::TxExists),
         }
+    }
+
+    /// Whether a record may be made again of a transaction whose blocks lie where records were pruned: another transaction might
+    /// spend then what it had spent already. Above the pruned height nothing is looked up.
+    ///
+    /// # Errors
+    /// `Pruned`, `TooMuchWork`, `Corrupt`.
+    fn check_replay(&self, parsed: &Parsed, item: &UtxoCreate) -> Result<(), UtxoRefusal> {
+        let blocks = item.mined.as_ref().map_or(&[][..], |mined| &mined.blocks);
+        if blocks.is_empty() || blocks.iter().any(|block| block.height > self.root.pruned) {
+            return Ok(());
+        }
+        let (mut has_parent, mut last, mut lookups): (_, Option<(&Hash, Option<Found>)>, _) = (false, None, 0);
+        for ((parent, vout), vin) in parsed.inputs.iter().zip(0..) {
+            if last.as_ref().is_none_or(|(known, _)| !same_key(known, parent)) {
+                lookups += 1;
+                if lookups > MOST_LOOKUPS {
+                    return Err(UtxoRefusal::TooMuchWork);
+                }
+                let found = match self.find_any(parent) {
+                    Ok(found) => Some(found),
+                    Err(UtxoRefusal::TxNotFound) => None,
+                    Err(error) => return Err(error),
+                };
+                last = Some((parent, found));
+            }
+            let Some((_, Some(found))) = &last else { continue };
+            has_parent |= !found.head.is(flag::DELETING);
+            let entry = self.entry_address(found.slot, &found.head, *vout).map(|address| self.entry(address));
+            if entry.is_some_and(|entry| entry.is(SPENDER_DELETED) && entry.held_by(&parsed.txid, vin)) {
+                return Err(UtxoRefusal::Pruned);
+            }
+        }
+        if has_parent || item.is_new { Ok(()) } else { Err(UtxoRefusal::Pruned) }
     }
 
     /// Writes the record, its pages, and enters it everywhere. Nothing has changed where it fails, but within

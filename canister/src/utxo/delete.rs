@@ -61,6 +61,11 @@ impl UtxoStore {
         // A parent that has back what a double spend held has left the index, and may have been its neighbour there.
         let now = head.is(flag::CONFLICTING).then(|| self.head(slot));
         let head = now.as_ref().unwrap_or(head);
+        if !head.is(flag::CONFLICTING) {
+            // What cannot be read is not deleted: its parents would not have been told.
+            let highest = self.highest_block(head).unwrap_or(0);
+            self.root.raise_pruned(&mut self.slots, highest);
+        }
         for order in [Order::DeleteAt, Order::UnminedSince, Order::PreserveUntil, Order::CreatedAt] {
             self.root.leave(&mut self.slots, order, slot, head.links[order as usize]);
         }

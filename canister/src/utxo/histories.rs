@@ -272,7 +272,7 @@ proptest! {
 
 /// What histories must have seen: of each call, how it may end.
 const OUTCOMES: [(&str, &str); 17] = [
-    ("Create", "Ok BadArgument BadTransaction ExternalFull NoOutputs NoUpload NotExtended TxExists ZeroHeight"),
+    ("Create", "Ok BadArgument BadTransaction ExternalFull NoOutputs NoUpload NotExtended Pruned TxExists ZeroHeight"),
     (
         "Spend",
         "Ok BadArgument CoinbaseImmature Conflicting Frozen FrozenUntil InvalidSpend Locked Spent TxNotFound \

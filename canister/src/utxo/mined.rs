@@ -17,6 +17,18 @@ impl UtxoStore {
         Ok(blocks)
     }
 
+    /// The highest of them; 0: there are none.
+    ///
+    /// # Errors
+    /// `Corrupt`, where there are more than the head has room for.
+    #[inline]
+    pub(super) fn highest_block(&self, head: &Head) -> Result<u32, UtxoRefusal> {
+        if head.blocks > HEAD_BLOCKS {
+            return Ok(self.blocks(head)?.iter().map(|block| block.height).max().unwrap_or(0));
+        }
+        Ok(head.head_blocks[..head.blocks as usize].iter().map(|block| block.height).max().unwrap_or(0))
+    }
+
     /// Writes them. Where there are more than the head has room for, now or before, this may fail in its middle.
     fn set_blocks(&mut self, slot: SlotId, head: &mut Head, blocks: &[BlockRef]) -> Result<(), UtxoRefusal> {
         let rest = blocks.get(HEAD_BLOCKS as usize..).unwrap_or_default();

@@ -75,6 +75,8 @@ pub struct Indexes {
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     pub records: BTreeMap<Hash, Record>,
+    /// The highest block of any record that was deleted as spent.
+    pub pruned: u32,
     /// The transaction that is being uploaded.
     pub upload: Option<Upload>,
 }
@@ -238,6 +240,18 @@ impl Model {
         }
         if self.records.contains_key(&given.txid) {
             return Err(UtxoRefusal::TxExists);
+        }
+        if !blocks.is_empty() && blocks.iter().all(|block| block.height <= self.pruned) {
+            let output =
+                |&(parent, vout): &(Hash, u32)| self.records.get(&parent)?.outputs.get(vout as usize)?.as_ref();
+            let is_told = |(input, vin): (&(Hash, u32), u32)| {
+                let hold = output(input).and_then(|output| output.hold.as_ref());
+                hold.is_some_and(|hold| hold.deleted && hold.is(&given.txid, vin))
+            };
+            let has_parent = given.inputs.iter().any(|(parent, _)| self.records.contains_key(parent));
+            if given.inputs.iter().zip(0..).any(is_told) || !has_parent && !item.is_new {
+                return Err(UtxoRefusal::Pruned);
+            }
         }
         let limit = call.settings.max_external_bytes;
         if self.external_bytes() + given.class_bytes() > limit && given.class_bytes() > 0 {
@@ -490,6 +504,10 @@ impl Model {
     /// outputs that changes.
     pub fn delete(&mut self, txid: &Hash, call: &Call) -> Result<u32, UtxoRefusal> {
         let record = self.records.remove(txid).ok_or(UtxoRefusal::TxNotFound)?;
+        if !record.conflicting {
+            let highest = record.blocks.iter().map(|block| block.height).max();
+            self.pruned = self.pruned.max(highest.unwrap_or(0));
+        }
         if record.conflicting {
             for parent in record.parents() {
                 if let Some(parent) = self.records.get_mut(&parent) {

@@ -4,6 +4,7 @@
 //! the first slot: 0 records u64  8 extra pages u64
 //!                 16 four lines, one an index: root u32, ! lowest key that was entered u32, records u64
 //!                 80 statuses taken back u64   88 run u32   92 its bound u32   96 the cutoff u32
+//!                100 pruned height u32
 //! ```
 //! Of an unmined record that enters below the cutoff, up to which phase 1 of the pruner has looked, the key has the highest bit
 //! set, which no height has: it is found behind all others, until somebody has [looked](super::UtxoStore::on_time).
@@ -28,9 +29,11 @@ pub enum Order {
 }
 
 const ORDERS: usize = 4;
-const ROOT: u32 = 100;
+const ROOT: u32 = 104;
 /// Where the lines end.
 const WATCH: u32 = 80;
+/// Where the pruned height is.
+const PRUNED: u32 = 100;
 /// The highest bit of a key: the record entered where phase 1 had looked already.
 pub const LATE: u32 = 1 << 31;
 
@@ -45,6 +48,8 @@ pub struct Root {
     pub taken_back: u64,
     /// What runs.
     pub watch: Watch,
+    /// The highest block of any record that was deleted as spent; 0: there was none.
+    pub pruned: u32,
     indexes: [Index; ORDERS],
 }
 
@@ -95,6 +100,7 @@ impl Root {
         let word = |at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().expect("four bytes"));
         root.taken_back = long(80);
         root.watch = Watch { run: word(88), bound: word(92), cutoff: word(96) };
+        root.pruned = word(PRUNED as usize);
         root
     }
 
@@ -102,6 +108,15 @@ impl Root {
     pub fn take_back(&mut self, slots: &mut Slots) {
         self.taken_back += 1;
         slots.write(FIRST_SLOT, WATCH, &self.taken_back.to_le_bytes());
+    }
+
+    /// A record of which this is the highest block is deleted as spent.
+    #[inline]
+    pub fn raise_pruned(&mut self, slots: &mut Slots, highest: u32) {
+        if highest > self.pruned {
+            self.pruned = highest;
+            slots.write_u32(FIRST_SLOT, PRUNED, highest);
+        }
     }
 
     /// Takes note of what runs.

@@ -369,16 +369,17 @@ impl UtxoStore {
         if !head.mined() {
             return Ok(Some(Unstable::Unmined));
         }
-        let highest = self.blocks(&head)?.iter().map(|block| block.height).max().unwrap_or(0);
-        let stable_at = highest.saturating_add(retention);
+        let stable_at = self.highest_block(&head)?.saturating_add(retention);
         Ok((current < stable_at).then_some(Unstable::Recent(stable_at)))
     }
 
     /// Outputs that inputs `first` to `first + most` spend, of parents that have a record.
     ///
     /// # Errors
-    /// `Corrupt` where a parent cannot be read: it is there, and would not be told.
+    /// `Corrupt` where a parent cannot be read: it is there, and would not be told. Or the record's blocks cannot be, by which a
+    /// replay of it is refused.
     pub fn parents(&self, of: &Candidate, (first, most): (u32, u32)) -> Result<Parents, UtxoRefusal> {
+        self.highest_block(&of.head)?;
         let inputs = inputs_from(&self.slots, of.slot, &of.head, (first, most));
         let mut held = Vec::with_capacity(inputs.len());
         let mut last: Option<(&Hash, Option<Found>)> = None;

@@ -151,7 +151,7 @@ record! {
     AppendBlock { sha256, body, hash, number, timestamp, index, receipts, parent_hash }
     BySegment<ByteBuf> { body, index, receipts }
     UtxoCreateBatch { height, items }
-    UtxoCreate { fee, mined, source, locked, conflicting }
+    UtxoCreate { fee, mined, source, locked, is_new, conflicting }
     MinedIn { on_longest_chain, blocks }
     BlockRef { height, block_id, subtree }
     PartialTransaction { txid, total_outputs, coinbase, outputs }

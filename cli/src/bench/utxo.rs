@@ -118,7 +118,7 @@ fn one_by_one(bench: &Bench, number: u8) -> Result<Vec<(&'static str, Execution)
         output: vec![TxOut { value: bitcoin::Amount::ONE_BTC, script_pubkey: vec![0x51; 25].into() }],
     };
     let source = TransactionSource::Raw(ByteBuf::from(consensus::serialize(&transaction)));
-    let record = UtxoCreate { source, mined: None, locked: Some(false), conflicting: false, fee: None };
+    let record = UtxoCreate { source, mined: None, locked: Some(false), conflicting: false, fee: None, is_new: false };
     let batch = UtxoCreateBatch { height: 1, items: vec![record] };
     let create = message::<UtxoCreated, UtxoCreateError>(bench, "utxo_create", Encode!(&batch)?)?;
     let output = OutPoint::new(transaction.compute_txid(), 0);

@@ -5,7 +5,8 @@
 //!                      └────▶ what inputs spend ─▶ utxo_spend ... behind the last block: verify, against the set
 //! ```
 //! **Constraint.** An interrupted replay is started again from the first block: every step can be repeated, and changes nothing
-//! where it was done. A spend is only sent where there is a record of its output's transaction: of the blocks here, or, where
+//! where it was done. Of blocks at or below the canister's `pruned_height` nothing is sent, because their records may have been
+//! pruned since; a block during which that height passes it is left out as well. A spend is only sent where there is a record of its output's transaction: of the blocks here, or, where
 //! the store has other records, of theirs.
 
 pub(crate) mod form;
@@ -22,10 +23,11 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash;
 use bitcoin::{Amount, Block, Denomination, Network, OutPoint, Txid};
-use coppice_interface::{Outpoint, Spend, UtxoGetSpend, UtxoSpendState};
+use coppice_interface::{Outpoint, Spend, UtxoGetSpend, UtxoSpendState, UtxoStorage};
 use send::{Immature, NewRecord, Outcome};
 use serde::Serialize;
 use set::{Foreign, RecordId, Set, UtxoHash};
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 pub use verify::Verified;
 
@@ -35,7 +37,9 @@ const OUTPOINTS: usize = 5_000;
 /// The figures of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Replayed {
-    /// Transactions of the blocks: each has a record.
+    /// Blocks at or below the canister's `pruned_height`: nothing of them was sent.
+    pub left_out_blocks: u64,
+    /// Transactions of the other blocks: each has a record.
     pub transactions: u64,
     /// Of them, those that had one before, from a run before.
     pub already_there: u64,
@@ -89,6 +93,8 @@ impl Replayed {
             ("outputs spent already", self.already_spent),
             ("transactions repeated by a later block", self.repeated),
             ("transactions uploaded in chunks", self.uploaded_in_chunks),
+            ("blocks left out, as their records may be pruned", self.left_out_blocks),
+            ("transactions of these without a record", self.verified.pruned),
         ] {
             if number > 0 {
                 rows.push((name, count(number)));
@@ -98,7 +104,7 @@ impl Replayed {
             rows.push(("instructions per record created, inside", count(instructions.per_transaction_created)));
             rows.push(("instructions per output spent, inside", count(instructions.per_output_spent)));
         }
-        let Verified { unspent, spent, transactions, bytes: read } = self.verified;
+        let Verified { unspent, spent, transactions, bytes: read, .. } = self.verified;
         rows.push(("verified: unspent, with its hash", format!("{} outputs", count(unspent))));
         rows.push(("verified: spent by the right input", format!("{} outputs", count(spent))));
         let read = format!("{} transactions, {}", count(transactions), bytes(read));
@@ -142,7 +148,10 @@ pub fn check_maturity(client: &Client<impl Site>, asked: Option<u32>) -> Result<
 pub struct Replay {
     set: Set,
     figures: Replayed,
-    records_before: u64,
+    /// The store, as it was found.
+    before: UtxoStorage,
+    /// The highest block of a record that the canister has pruned, as far as is known.
+    pruned_height: u32,
     costs_before: Option<Costs>,
     coinbase_maturity: u32,
     height: u32,
@@ -155,10 +164,12 @@ impl Replay {
     /// # Errors
     /// When the canister does not answer.
     pub fn start(client: &Client<impl Site>) -> Result<Self> {
+        let before = client.get_storage_status().wait()?.utxo;
         Ok(Self {
             set: Set::default(),
             figures: Replayed::default(),
-            records_before: client.get_storage_status().wait()?.utxo.records,
+            before,
+            pruned_height: before.pruned_height,
             costs_before: client.transport().costs()?,
             coinbase_maturity: client.get_config().wait()?.utxo.coinbase_maturity,
             height: 0,
@@ -174,11 +185,44 @@ impl Replay {
         let started = Instant::now();
         self.height = u32::try_from(number).context("heights have 32 bits")?;
         if self.height > 0 {
-            let ids = self.create(client, block).with_context(|| format!("records of block {number}"))?;
-            self.spend(client, block, &ids).with_context(|| format!("spends of block {number}"))?;
+            let added: Vec<(RecordId, bool)> =
+                block.txdata.iter().map(|transaction| self.set.add(transaction, self.height)).collect();
+            if !self.is_left_out() {
+                let sent = self.send(client, block, &added);
+                if let Err(error) = sent {
+                    // Records that it needs may have been pruned meanwhile.
+                    self.pruned_height = client.get_storage_status().wait()?.utxo.pruned_height;
+                    ensure!(self.is_left_out(), error.context(format!("block {number}")));
+                }
+            }
+            if self.is_left_out() {
+                self.leave_out(block, &added)?;
+            }
         }
         self.spent += started.elapsed();
         Ok(())
+    }
+
+    /// Whether records of the block may have been pruned.
+    fn is_left_out(&self) -> bool {
+        self.height <= self.pruned_height
+    }
+
+    /// Takes note of what a block spends of which nothing is sent.
+    fn leave_out(&mut self, block: &Block, added: &[(RecordId, bool)]) -> Result<()> {
+        self.figures.left_out_blocks += 1;
+        for (transaction, &(id, _)) in block.txdata.iter().zip(added) {
+            self.set.record_mut(id).existed = true;
+            for (input, vin) in transaction.input.iter().zip(0..).filter(|_| !transaction.is_coinbase()) {
+                self.set.spend(&input.previous_output, (id, vin))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, client: &Client<impl Site>, block: &Block, added: &[(RecordId, bool)]) -> Result<()> {
+        self.create(client, block, added).context("its records")?;
+        self.spend(client, block, added).context("its spends")
     }
 
     fn block_at(&self) -> send::Block {
@@ -186,11 +230,10 @@ impl Replay {
         send::Block::only(self.height)
     }
 
-    /// Creates the block's records, and answers their places.
-    fn create(&mut self, client: &Client<impl Site>, block: &Block) -> Result<Vec<RecordId>> {
-        let added: Vec<(RecordId, bool)> = block.txdata.iter().map(|transaction| self.set.add(transaction)).collect();
+    /// Creates the block's records.
+    fn create(&mut self, client: &Client<impl Site>, block: &Block, added: &[(RecordId, bool)]) -> Result<()> {
         let mut records = Vec::with_capacity(added.len());
-        for (transaction, &(id, new)) in block.txdata.iter().zip(&added) {
+        for (transaction, &(id, new)) in block.txdata.iter().zip(added) {
             let (bytes, fee) = match new {
                 true => self.set.form(id, transaction),
                 false => (bitcoin::consensus::serialize(transaction), None),
@@ -207,7 +250,7 @@ impl Replay {
         }
         let outcomes = send::create(client, self.height, &records)?;
         let mut existed = Vec::new();
-        for ((sent, outcome), &(id, new)) in records.iter().zip(outcomes).zip(&added) {
+        for ((sent, outcome), &(id, new)) in records.iter().zip(outcomes).zip(added) {
             let record = self.set.record_mut(id);
             self.figures.transactions += u64::from(new);
             self.figures.repeated += u64::from(!new);
@@ -224,15 +267,15 @@ impl Replay {
                 }
             }
         }
-        send::set_mined(client, self.height, self.block_at(), false, &existed)?;
-        Ok(added.into_iter().map(|(id, _)| id).collect())
+        send::set_mined(client, self.height, self.block_at(), false, &existed)
     }
 
     /// Spends what the block's inputs spend.
-    fn spend(&mut self, client: &Client<impl Site>, block: &Block, ids: &[RecordId]) -> Result<()> {
+    fn spend(&mut self, client: &Client<impl Site>, block: &Block, added: &[(RecordId, bool)]) -> Result<()> {
         let mut known: Vec<(OutPoint, UtxoHash, (RecordId, u32))> = Vec::new();
         let mut unknown = Vec::new();
-        for (transaction, &id) in block.txdata.iter().zip(ids).filter(|(transaction, _)| !transaction.is_coinbase()) {
+        let spenders = block.txdata.iter().zip(added).filter(|(transaction, _)| !transaction.is_coinbase());
+        for (transaction, &(id, _)) in spenders {
             for (input, vin) in transaction.input.iter().zip(0..) {
                 match self.set.spend(&input.previous_output, (id, vin))? {
                     Some(hash) => known.push((input.previous_output, hash, (id, vin))),
@@ -241,8 +284,17 @@ impl Replay {
             }
         }
         self.figures.spends_without_record += unknown.len() as u64;
+        // A record of a block that was left out may be gone: then this was spent before.
+        let doubtful = known.iter().map(|(outpoint, ..)| *outpoint);
+        let doubtful: Vec<OutPoint> =
+            doubtful.filter(|outpoint| self.set.height_of(&outpoint.txid) <= Some(self.pruned_height)).collect();
+        let doubtful = doubtful.iter().zip(states(client, self.height, &doubtful)?);
+        let gone: HashSet<OutPoint> =
+            doubtful.filter(|(_, state)| state.utxo_hash.is_none()).map(|(outpoint, _)| *outpoint).collect();
+        known.retain(|(outpoint, ..)| !gone.contains(outpoint));
+        self.figures.spends_without_record += gone.len() as u64;
         // Records that none of these blocks has are from a run before.
-        if self.records_before > 0 {
+        if self.before.records > 0 {
             let outpoints: Vec<OutPoint> = unknown.iter().map(|(outpoint, _)| *outpoint).collect();
             let states = states(client, self.height, &outpoints)?;
             for ((outpoint, by), state) in unknown.into_iter().zip(states) {
@@ -294,7 +346,7 @@ impl Replay {
     /// # Errors
     /// When they differ.
     pub fn finish(self, client: &Client<impl Site>) -> Result<Replayed> {
-        let Self { set, mut figures, records_before, costs_before, height, spent, .. } = self;
+        let Self { set, mut figures, before, costs_before, height, spent, .. } = self;
         let costs = client.transport().costs()?.zip(costs_before);
         figures.instructions = costs.map(|(after, before)| {
             let per = |after: u64, before: u64, by: u64| (after - before).checked_div(by).unwrap_or(0);
@@ -308,11 +360,17 @@ impl Replay {
             }
         });
         let storage = client.get_storage_status().wait()?.utxo;
-        let expected = records_before + figures.transactions - figures.already_there;
-        ensure!(storage.records == expected, "the store should have {expected} records, and has {}", storage.records);
+        let expected = before.records + figures.transactions - figures.already_there;
+        // Where the canister prunes meanwhile, there are fewer.
+        let is_pruning = storage.pruned_height > before.pruned_height;
+        ensure!(
+            storage.records == expected || is_pruning,
+            "the store should have {expected} records, and has {}",
+            storage.records
+        );
         (figures.unspent_outputs, figures.unspent_satoshis) = set.unspent();
         (figures.records, figures.record_bytes) = (storage.records, storage.used_bytes);
-        figures.verified = verify::verify(client, &set, height)?;
+        figures.verified = verify::verify(client, &set, height, storage.pruned_height)?;
         figures.seconds = spent.as_millis() as f64 / 1e3;
         Ok(figures)
     }

@@ -57,7 +57,7 @@ impl NewRecord {
 
     fn item(&self, source: TransactionSource) -> UtxoCreate {
         let mined = self.mined.map(|block| MinedIn { blocks: vec![block.block_ref()], on_longest_chain: true });
-        UtxoCreate { source, mined, locked: Some(false), conflicting: self.conflicting, fee: self.fee }
+        UtxoCreate { source, mined, locked: Some(false), conflicting: self.conflicting, fee: self.fee, is_new: false }
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Record {
     pub txid: Txid,
     /// It is a coinbase.
     pub coinbase: bool,
+    /// The height of the first block that has it.
+    pub height: u32,
     /// SHA-256 of its bytes, as they were sent.
     pub sent: [u8; 32],
     /// It had a record before, perhaps of another form of its bytes.
@@ -105,9 +107,14 @@ impl Set {
         &mut self.records[id as usize]
     }
 
+    /// The height of the first block that has a transaction; none where none of the blocks has it.
+    pub fn height_of(&self, txid: &Txid) -> Option<u32> {
+        Some(self.records[*self.by_txid.get(txid)? as usize].height)
+    }
+
     /// Adds a transaction's outputs. Answers its place, and whether it is new: before BIP 30 two coinbases were repeated,
     /// and the later ones add nothing.
-    pub fn add(&mut self, transaction: &Transaction) -> (RecordId, bool) {
+    pub fn add(&mut self, transaction: &Transaction, height: u32) -> (RecordId, bool) {
         let txid = transaction.compute_txid();
         let id = self.records.len() as RecordId;
         if let Some(&first) = self.by_txid.get(&txid) {
@@ -121,7 +128,8 @@ impl Set {
             })
         });
         let outputs = outputs.collect();
-        self.records.push(Record { txid, coinbase: transaction.is_coinbase(), sent: [0; 32], existed: false, outputs });
+        let coinbase = transaction.is_coinbase();
+        self.records.push(Record { txid, coinbase, height, sent: [0; 32], existed: false, outputs });
         (id, true)
     }
 
@@ -183,7 +191,10 @@ mod tests {
         let block: Block = bitcoin::consensus::deserialize(bitcoin_test_data::blocks::mainnet_702861()).unwrap();
         let mut set = Set::default();
         let [parent, child] = [&block.txdata[1], &block.txdata[2]];
-        assert_eq!([parent, child, parent].map(|transaction| set.add(transaction)), [(0, true), (1, true), (0, false)]);
+        assert_eq!(
+            [parent, child, parent].map(|transaction| set.add(transaction, 9)),
+            [(0, true), (1, true), (0, false)]
+        );
         let outpoint = |vout| OutPoint { txid: parent.compute_txid(), vout };
         let (count, satoshis) = set.unspent();
         let hash = utxo_hash(outpoint(0), &parent.output[0]);

@@ -9,8 +9,9 @@ use crate::verify::hex;
 use anyhow::{Result, bail, ensure};
 use bitcoin::OutPoint;
 use bitcoin::hashes::Hash;
-use coppice_interface::{FileType, SpendStatus, UtxoSpendState};
+use coppice_interface::{FileType, SpendStatus, UtxoError, UtxoSpendState};
 use serde::Serialize;
+use std::collections::HashSet;
 
 /// What was verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -23,6 +24,9 @@ pub struct Verified {
     pub transactions: u64,
     /// Those bytes.
     pub bytes: u64,
+    /// Transactions without a record, all of whose outputs no record has: their block is at or below the canister's
+    /// `pruned_height`.
+    pub pruned: u64,
 }
 
 /// What the store must say of an output.
@@ -33,12 +37,26 @@ struct Expected<'a> {
     spender: Option<Input>,
 }
 
-/// Verifies every output and every transaction.
+/// Verifies every output and every transaction. Of a block at or below the pruned height a record may be gone.
 ///
 /// # Errors
 /// At the first answer that is not what the blocks imply.
-pub fn verify(client: &Client<impl Site>, set: &Set, height: u32) -> Result<Verified> {
+pub fn verify(client: &Client<impl Site>, set: &Set, height: u32, pruned_height: u32) -> Result<Verified> {
     let mut verified = Verified::default();
+    let mut gone = HashSet::new();
+    for record in set.records() {
+        match read_back(client, record)? {
+            Some(bytes) => {
+                verified.bytes += bytes;
+                verified.transactions += 1;
+            }
+            None => {
+                ensure!(record.height <= pruned_height, "transaction {} has no record", record.txid);
+                gone.insert(record.txid);
+                verified.pruned += 1;
+            }
+        }
+    }
     let of_others = set.foreign.iter().map(|foreign| Expected {
         outpoint: foreign.outpoint,
         hash: &foreign.hash,
@@ -48,12 +66,16 @@ pub fn verify(client: &Client<impl Site>, set: &Set, height: u32) -> Result<Veri
     let expected: Vec<Expected> = set.records().iter().flat_map(outputs).chain(of_others).collect();
     let outpoints: Vec<OutPoint> = expected.iter().map(|expected| expected.outpoint).collect();
     for (expected, state) in expected.iter().zip(states(client, height, &outpoints)?) {
+        if gone.contains(&expected.outpoint.txid) {
+            ensure!(
+                state.status == SpendStatus::NotFound,
+                "{} has no record, and answers {state:?}",
+                expected.outpoint
+            );
+            continue;
+        }
         let spent = check(set, expected, &state, height)?;
         *if spent { &mut verified.spent } else { &mut verified.unspent } += 1;
-    }
-    for record in set.records() {
-        verified.bytes += read_back(client, record)?;
-        verified.transactions += 1;
     }
     Ok(verified)
 }
@@ -98,17 +120,18 @@ fn check(set: &Set, expected: &Expected, state: &UtxoSpendState, height: u32) ->
     }
 }
 
-/// Reads a transaction back, and answers how many bytes it has.
-fn read_back(client: &Client<impl Site>, record: &Record) -> Result<u64> {
+/// Reads a transaction back, and answers how many bytes it has; none where it has no record.
+fn read_back(client: &Client<impl Site>, record: &Record) -> Result<Option<u64>> {
     let txid = record.txid;
     match client.whole_transaction(&txid.to_byte_array().into()).wait()? {
         Ok((FileType::Tx, bytes)) => {
             // A record that existed may have been made of another form.
             let same = sha256(&bytes) == record.sent || record.existed && form::txid(&bytes) == Some(txid);
             ensure!(same, "transaction {txid} reads back as something else: {} bytes", bytes.len());
-            Ok(bytes.len() as u64)
+            Ok(Some(bytes.len() as u64))
         }
         Ok((FileType::Outputs, _)) => bail!("transaction {txid} was stored as outputs only"),
+        Err(UtxoError::TxNotFound) => Ok(None),
         Err(error) => bail!("transaction {txid} has a record, yet reading it answers {error:?}"),
     }
 }
@@ -123,7 +146,7 @@ mod tests {
         let block: bitcoin::Block =
             bitcoin::consensus::deserialize(bitcoin_test_data::blocks::mainnet_702861()).unwrap();
         let mut set = Set::default();
-        block.txdata.iter().take(2).for_each(|transaction| assert!(set.add(transaction).1));
+        block.txdata.iter().take(2).for_each(|transaction| assert!(set.add(transaction, 9).1));
         let [coinbase, spender] = [0, 1].map(|at: usize| set.records()[at].txid);
         let by = |txid: bitcoin::Txid, vin| Some(Spender { txid: txid.to_byte_array().into(), vin });
         let hash = [7; 32];

@@ -254,6 +254,7 @@ fn of_records() {
             &[
                 UtxoCreateError::TxExists,
                 UtxoCreateError::BlobTaken,
+                UtxoCreateError::Pruned,
                 UtxoCreateError::ZeroHeight,
                 UtxoCreateError::BadHeight { most: 0 },
                 UtxoCreateError::BadArgument { field, why },

@@ -15,6 +15,9 @@ pub enum UtxoCreateError {
     BeingDeleted,
     /// The blob outside is named by another record.
     BlobTaken,
+    /// The record was pruned: an output that the transaction spends names it as deleted. Or it may have been pruned: all its
+    /// blocks are at or below `pruned_height`, none of its parents has a record, and the item does not have `is_new`.
+    Pruned,
     /// The height is 0; heights begin with 1.
     ZeroHeight,
     /// A height is no block's: 2^31 or more.
@@ -252,6 +255,9 @@ pub enum UtxoRefusal {
     BeingDeleted,
     /// The blob outside is named by another record.
     BlobTaken,
+    /// The record was pruned: an output that the transaction spends names it as deleted. Or it may have been pruned: all its
+    /// blocks are at or below `pruned_height`, none of its parents has a record, and the item does not have `is_new`.
+    Pruned,
     /// The transaction is a double spend.
     Conflicting,
     /// The transaction's outputs cannot be spent yet: `utxo_set_locked`, or a block with it.
@@ -405,6 +411,7 @@ part! {
         TxExists,
         BeingDeleted,
         BlobTaken,
+        Pruned,
         ZeroHeight,
         BadHeight { most },
         BadArgument { field, why },

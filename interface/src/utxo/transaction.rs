@@ -31,6 +31,9 @@ pub struct UtxoCreate {
     /// The transaction's fee in satoshis; none where it is not known. The fee that an extended transaction says goes before
     /// this one.
     pub fee: Option<u64>,
+    /// The transaction was never recorded before: a record is made also where none of its parents has one and all its blocks
+    /// are at or below `pruned_height`. An output that names the transaction as pruned refuses it all the same.
+    pub is_new: bool,
 }
 
 /// Blocks that have a transaction.

@@ -20,6 +20,7 @@ fn record(txid: [u8; 32]) -> UtxoCreate {
         locked: Some(false),
         conflicting: false,
         fee: None,
+        is_new: false,
     }
 }
 

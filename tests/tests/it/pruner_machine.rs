@@ -161,7 +161,7 @@ const SURE: [&str; 13] = [
 ];
 
 /// What histories must have seen.
-const SEEN: [&str; 47] = [
+const SEEN: [&str; 48] = [
     "a call trapped",
     "a double spend won",
     "a tick trapped",
@@ -181,6 +181,7 @@ const SEEN: [&str; 47] = [
     "a blob was given up",
     "a deleted spender was refused",
     "a deleted transaction was made again",
+    "a replay of what was pruned is refused",
     "a double spend was deleted",
     "a job completed",
     "a job timed out",

@@ -42,7 +42,7 @@ fn outside(number: u64, outputs: usize) -> UtxoCreate {
         inputs: Vec::new(),
         utxo_hashes: vec![None; outputs],
     });
-    UtxoCreate { source, mined: None, locked: Some(true), conflicting: false, fee: None }
+    UtxoCreate { source, mined: None, locked: Some(true), conflicting: false, fee: None, is_new: false }
 }
 
 /// Makes records, ever smaller ones, until none is made any more; and why not.

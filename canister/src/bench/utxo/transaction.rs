@@ -80,6 +80,7 @@ impl Transaction {
             locked: Some(false),
             conflicting: false,
             fee: None,
+            is_new: false,
         }
     }
 }

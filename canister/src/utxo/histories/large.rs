@@ -20,7 +20,7 @@ fn outside(number: u64, inputs: Vec<Outpoint>, outputs: u32) -> UtxoCreate {
         inputs,
         utxo_hashes: (0..outputs).map(hash).collect(),
     });
-    UtxoCreate { source, mined: None, locked: Some(false), conflicting: false, fee: None }
+    UtxoCreate { source, mined: None, locked: Some(false), conflicting: false, fee: None, is_new: false }
 }
 
 fn call(height: u32) -> Call {

@@ -232,7 +232,10 @@ impl<S: Store> Run<'_, S> {
             conflicting = errors.iter().any(|refused| first(&refused.error));
         }
         let (source, txid) = (one.source, Txid::from(one.txid));
-        self.apply(Op::Create(UtxoCreate { source, mined: None, locked: None, conflicting, fee: None }), height)?;
+        self.apply(
+            Op::Create(UtxoCreate { source, mined: None, locked: None, conflicting, fee: None, is_new: false }),
+            height,
+        )?;
         if unlock {
             self.apply(Op::SetLocked(txid, false), height)?;
         }
@@ -281,7 +284,8 @@ impl<S: Store> Run<'_, S> {
             self.store.reopen();
         }
         let source = TransactionSource::Uploaded(txid.clone());
-        let item = UtxoCreate { source, mined: None, locked: Some(false), conflicting: false, fee: None };
+        let item =
+            UtxoCreate { source, mined: None, locked: Some(false), conflicting: false, fee: None, is_new: false };
         self.apply(Op::Create(item), height)?;
         if !how.is_multiple_of(4) {
             self.apply(Op::Abort(txid), height)?;
@@ -303,8 +307,8 @@ impl<S: Store> Run<'_, S> {
             let blocks = ids.into_iter().map(block).collect();
             MinedIn { blocks, on_longest_chain }
         });
-        let Creation { locked, conflicting, fee, .. } = creation;
-        UtxoCreate { source, mined, locked, conflicting, fee }
+        let Creation { locked, conflicting, fee, is_new, .. } = creation;
+        UtxoCreate { source, mined, locked, conflicting, fee, is_new }
     }
 
     /// What the transaction's inputs name, as it would spend it.

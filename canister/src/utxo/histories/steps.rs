@@ -34,6 +34,7 @@ pub struct Creation {
     pub locked: Option<bool>,
     pub conflicting: bool,
     pub fee: Option<u64>,
+    pub is_new: bool,
     /// What is wrong with its source.
     pub bad: Option<u8>,
 }
@@ -122,11 +123,13 @@ fn creation() -> impl Strategy<Value = Creation> {
     let locked = prop_oneof![2 => Just(None), 4 => Just(Some(false)), 1 => Just(Some(true))];
     let fee = prop::option::of(0u64..9);
     let bad = prop::option::weighted(0.08, any::<u8>());
-    (mined, locked, prop::bool::weighted(0.1), fee, bad).prop_map(|(mined, locked, conflicting, fee, bad)| Creation {
+    let flags = (prop::bool::weighted(0.1), prop::bool::weighted(0.6));
+    (mined, locked, flags, fee, bad).prop_map(|(mined, locked, (conflicting, is_new), fee, bad)| Creation {
         mined,
         locked,
         conflicting,
         fee,
+        is_new,
         bad,
     })
 }

@@ -31,7 +31,7 @@ fn outside(txid: u8, inputs: &[(u8, u32)], outputs: usize) -> UtxoCreate {
         utxo_hashes: vec![Some(UtxoHash::from([0xcc; 32])); outputs],
     };
     let source = TransactionSource::Outside(source);
-    UtxoCreate { source, mined: None, locked: Some(false), conflicting: false, fee: None }
+    UtxoCreate { source, mined: None, locked: Some(false), conflicting: false, fee: None, is_new: false }
 }
 
 fn holding(spender: u8, spends: &[(u8, u32)]) -> TransactionSpends {
@@ -87,7 +87,7 @@ fn a_coinbase() {
     let mut model = Model::default();
     let mined = Some(MinedIn { blocks: vec![BlockRef { block_id: 9, height: 1, subtree: 2 }], on_longest_chain: true });
     let source = TransactionSource::Raw(ByteBuf::from(hex(GENESIS)));
-    let item = UtxoCreate { source, mined, locked: None, conflicting: false, fee: None };
+    let item = UtxoCreate { source, mined, locked: None, conflicting: false, fee: None, is_new: false };
     let created = model.create(&item, &call(5)).unwrap();
     let txid = reversed("4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b");
     assert_eq!(created, UtxoCreated { txid: buf(&txid), utxos: 1, extra_pages: 0, external: false });

@@ -339,7 +339,7 @@ fn a_winner_of_which_nobody_knows_what_it_spends_is_refused() {
             inputs: vec![],
             utxo_hashes: vec![Some(UtxoHash::from([3; 32]))],
         });
-        let item = UtxoCreate { source, mined: None, locked: Some(false), conflicting: true, fee: None };
+        let item = UtxoCreate { source, mined: None, locked: Some(false), conflicting: true, fee: None, is_new: false };
         w.create(&item).unwrap();
         let call = w.call();
         let arg = UtxoProcessConflicting { height: w.height, winners: vec![txid.clone()] };

@@ -111,6 +111,7 @@ pub fn raw(tx: &Tx) -> UtxoCreate {
         locked: Some(false),
         conflicting: false,
         fee: None,
+        is_new: false,
     }
 }
 

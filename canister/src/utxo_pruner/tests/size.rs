@@ -115,8 +115,14 @@ fn outside(s: &mut Service, rows: u32, of_each: u32, among: u32) -> Vec<[u8; 32]
             inputs: inputs.iter().map(|(parent, vout)| parents[*parent as usize].outpoint(*vout)).collect(),
             utxo_hashes: vec![None],
         });
-        let item =
-            UtxoCreate { source, mined: mined(&[block(900, 900)]), locked: Some(false), conflicting: false, fee: None };
+        let item = UtxoCreate {
+            source,
+            mined: mined(&[block(900, 900)]),
+            locked: Some(false),
+            conflicting: false,
+            fee: None,
+            is_new: false,
+        };
         s.w.store.create(&mut s.w.blobs, &item, &call).unwrap();
         let spends =
             inputs.iter().zip(0..).map(|((parent, vout), vin)| parents[*parent as usize].spend(*vout, vin)).collect();

@@ -135,10 +135,10 @@ fn source() -> impl Strategy<Value = TransactionSource> {
 prop_compose! {
     fn creation()(
         source in source(), mined in prop::option::of((vec(block_ref(), 0..3), any::<bool>())), locked: Option<bool>,
-        conflicting: bool, fee: Option<u64>,
+        conflicting: bool, fee: Option<u64>, is_new: bool,
     ) -> UtxoCreate {
         let mined = mined.map(|(blocks, on_longest_chain)| MinedIn { blocks, on_longest_chain });
-        UtxoCreate { source, mined, locked, conflicting, fee }
+        UtxoCreate { source, mined, locked, conflicting, fee, is_new }
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod heights;
 mod jobs;
+mod replays;
 mod s2_1_settings;
 mod s2_2_triggers;
 mod s2_3_assembly;

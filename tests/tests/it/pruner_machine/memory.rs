@@ -72,7 +72,7 @@ impl Machine {
             });
             let block = BlockRef { block_id: block_id(self.tip, 0), height: self.tip, subtree: 1 };
             let mined = Some(MinedIn { blocks: vec![block], on_longest_chain: true });
-            let item = UtxoCreate { source, mined, locked: Some(true), conflicting: false, fee: None };
+            let item = UtxoCreate { source, mined, locked: Some(true), conflicting: false, fee: None, is_new: false };
             let batch = UtxoCreateBatch { height: self.tip, items: vec![item] };
             let made: Batch<Result<UtxoCreated, UtxoCreateError>> =
                 self.call(Who::Producer, "utxo_create", (batch,))?;

@@ -52,9 +52,9 @@ pub struct At {
     pub retention: u32,
 }
 
-/// All records.
+/// All records, and the highest block of any that was deleted as spent.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Records(pub BTreeMap<Txid, Record>);
+pub struct Records(pub BTreeMap<Txid, Record>, pub u32);
 
 pub fn hash_of(txid: &[u8]) -> Txid {
     txid.try_into().expect("the history's hashes have 32 bytes")
@@ -184,6 +184,9 @@ impl Records {
             }
             None => {}
         }
+        if item.mined.as_ref().is_some_and(|mined| mined.blocks.iter().all(|block| block.height <= self.1)) {
+            self.check_replay(one, item)?;
+        }
         let output = |vout: usize| Output { hash: one.hashes[vout], hold: None, frozen: false };
         let record = Record {
             inputs: one.tx.inputs.clone(),
@@ -205,6 +208,18 @@ impl Records {
         }
         self.evaluate([one.tx.txid], at);
         Ok(())
+    }
+
+    /// A replay from where records were pruned is refused, unless a parent is there that does not say so.
+    fn check_replay(&self, one: &Transaction, item: &UtxoCreate) -> Result<(), UtxoCreateError> {
+        let is_told = |(&(parent, vout), vin): (&(Txid, u32), u32)| {
+            let output = self.0.get(&parent).and_then(|parent| parent.outputs.get(vout as usize)?.as_ref());
+            let hold = output.and_then(|output| output.hold.as_ref());
+            hold.is_some_and(|hold| hold.deleted && hold.is(&one.tx.txid, vin))
+        };
+        let has_parent = one.tx.inputs.iter().any(|(parent, _)| self.get(parent).is_ok());
+        let is_replay = one.tx.inputs.iter().zip(0..).any(is_told) || !has_parent && !item.is_new;
+        if is_replay { Err(UtxoCreateError::Pruned) } else { Ok(()) }
     }
 
     pub fn enter_with_parents(&mut self, txid: &Txid) {
@@ -356,6 +371,9 @@ impl Records {
     /// back. Answers how many outputs say so that did not before.
     pub fn remove(&mut self, txid: &Txid, at: At) -> u64 {
         let record = self.0.remove(txid).expect("it is there");
+        if !record.conflicting {
+            self.1 = self.1.max(record.blocks.iter().map(|block| block.height).max().unwrap_or(0));
+        }
         for parent in record.parents() {
             if let Ok(parent) = self.get_mut(&parent) {
                 parent.conflicting_children.remove(txid);

@@ -202,6 +202,7 @@ impl Machine {
             locked: if kind == Kind::Locked { None } else { Some(false) },
             conflicting: kind == Kind::Conflicting,
             fee: None,
+            is_new: false,
         };
         let batch = UtxoCreateBatch { height, items: vec![item.clone()] };
         let answer: Result<UtxoCreated, UtxoCreateError> = only(self.call(Who::Producer, "utxo_create", (batch,))?)?;
@@ -212,6 +213,9 @@ impl Machine {
         let expected = self.records.create(&one, &item, self.settings.utxo.utxo_batch_size, self.at(height), is_queued);
         if expected == Err(UtxoCreateError::BlobTaken) {
             self.seen("a second record of a blob was refused");
+        }
+        if expected == Err(UtxoCreateError::Pruned) {
+            self.seen("a replay of what was pruned is refused");
         }
         if expected == Err(UtxoCreateError::BeingDeleted) {
             self.seen("a record that is going cannot be made again");

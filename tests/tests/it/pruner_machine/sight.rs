@@ -164,16 +164,18 @@ impl Sight {
         if all().any(|record| record.deleting) {
             return Ok(());
         }
-        let UtxoStorage { records: there, extra_pages, deletable, unmined, preserved, .. } = self.storage;
-        let shown = (there, extra_pages, deletable, unmined, preserved);
+        let UtxoStorage { records: there, extra_pages, deletable, unmined, preserved, pruned_height, .. } =
+            self.storage;
+        let shown = (there, extra_pages, deletable, unmined, preserved, pruned_height);
         let expected = (
             all().count() as u64 + fillers.records,
             all().map(Record::pages).sum::<u64>() + fillers.pages,
             all().filter(|record| record.delete_at_height.is_some()).count() as u64,
             all().filter(|record| record.unmined_since.is_some()).count() as u64,
             all().filter(|record| record.preserve_until.is_some()).count() as u64,
+            records.1,
         );
-        let what = "(records, pages, deletable, unmined, preserved)";
+        let what = "(records, pages, deletable, unmined, preserved, pruned height)";
         ensure!(shown == expected, "{what} are {shown:?}, and ought be {expected:?}");
         Ok(())
     }

@@ -36,6 +36,7 @@ pub fn wide_record(tx: &Tx, mined: Option<u32>) -> UtxoCreate {
         locked: Some(false),
         conflicting: false,
         fee: None,
+        is_new: false,
     }
 }
 

@@ -344,6 +344,7 @@ impl State {
             deletable: count(&|record| record.delete_at_height.is_some()),
             unmined: count(&|record| record.unmined_since.is_some()),
             preserved: count(&|record| record.preserve_until.is_some()),
+            pruned_height: self.records.1,
             ..UtxoStorage::default()
         };
         StorageStatus {
