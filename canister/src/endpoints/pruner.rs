@@ -96,8 +96,9 @@ fn set_block_assembly_state(assembly: UtxoBlockAssemblyState) {
     daemon::arm_records();
 }
 
-/// Prunes records for this height at once, over as many ticks as that takes, also where the timer is switched off; an
-/// operator's. The block assembly has to run. 0 is refused. Calling again finds what is left.
+/// Prunes records as if the chain were at this height at once, over as many ticks as that takes, also where the timer is
+/// switched off; an operator's. The block assembly has to run. 0 is refused, and a height above the highest that was
+/// notified, if one was. Calling again finds what is left.
 #[candid_method(update)]
 #[update(
     guard = "operator",

@@ -17,16 +17,16 @@ fn blocks_until(retention: u32) -> u32 {
     retention.max(1)
 }
 
-/// Whether a record that the run comes by is one that it looks at. An operator's bound may be above the chain, and what is kept
-/// waits for the chain. Where heights were set to lower ones, it may wait for one far above.
+/// Whether a record that the run comes by is one that it looks at. Where heights were set to lower ones, what is kept may wait for
+/// one far above.
 fn is_due(context: &Context, of: &Candidate) -> bool {
     let Context { records, run, .. } = context;
-    let (key, until) = (of.key(DeleteAtHeight::ORDER), run.safe.min(run.current));
-    if !of.is_postponed() {
+    let key = of.key(DeleteAtHeight::ORDER);
+    if key <= run.safe || !of.is_postponed() {
         return key <= run.safe;
     }
-    let longest = until.saturating_add(blocks_until(records.settings.block_height_retention));
-    key <= until || (run.again && key > longest && of.delete_at() <= run.safe)
+    let longest = run.safe.saturating_add(blocks_until(records.settings.block_height_retention));
+    run.again && key > longest && of.delete_at() <= run.safe
 }
 
 /// What looking up some spenders of a record came to.
@@ -50,7 +50,7 @@ fn children(context: &mut Context, of: &Candidate, first: u32) -> Result<Childre
     };
     *count += 1;
     // Without memory for that it stays, and is looked at again in the next run.
-    let moved = records.utxo.postpone(of, run.safe.min(run.current).saturating_add(blocks));
+    let moved = records.utxo.postpone(of, run.safe.saturating_add(blocks));
     Ok(Children::Unstable(if moved == Ok(true) { Step::Left } else { Step::Stays }))
 }
 

@@ -66,17 +66,21 @@ impl UtxoPruner {
     /// An operator's: a job for this height, whether it was processed or not. Doing so again finds what there is.
     ///
     /// # Errors
-    /// `ZeroHeight`, `BadHeight`, `BlockAssemblyNotRunning`.
+    /// `ZeroHeight`, `BadHeight` where it is above what was notified, `BlockAssemblyNotRunning`.
     pub(super) fn trigger_by_hand(&mut self, height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
         is_height(height)?;
         if !self.stored.assembly_running {
             return Err(UtxoPrunerError::BlockAssemblyNotRunning);
         }
+        let most = self.stored.current;
+        if most > 0 && height > most {
+            return Err(UtxoPrunerError::BadHeight { most });
+        }
         Ok(self.open_job(height, true).unwrap_or_else(|| self.make_pending(height, UtxoJobTrigger::Manual)))
     }
 
     /// The job that runs or waits and does what a trigger for this height would: a slot of one, the highest height wins. An
-    /// operator's job that runs may be for a height far above the chain's, and does of some phases only what is due there.
+    /// operator's job that was made before a height was notified may be for one that the chain has not reached.
     fn open_job(&self, height: u32, by_hand: bool) -> Option<UtxoPruneJob> {
         let covers = |job: &&UtxoPruneJob| {
             let reached = job.state != UtxoJobState::Running || job.current_height >= Some(height);
@@ -137,7 +141,7 @@ impl UtxoPruner {
     pub(super) fn end(&mut self, mut job: UtxoPruneJob, state: UtxoJobState, end: Option<UtxoJobEnd>) -> UtxoPruneJob {
         (job.state, job.end, job.ended_at) = (state, end, Some(runtime::time_ns()));
         if state == UtxoJobState::Completed {
-            // What was not persisted is not done, and an operator's height may be far above the chain's.
+            // What was not persisted is not done, and an operator's height counts only as far as it was notified.
             let reached = job
                 .height
                 .min(job.safe_height.unwrap_or(0))
@@ -172,8 +176,8 @@ impl UtxoPruner {
         }
     }
 
-    /// Where the chain is for a job that begins: an operator's height is taken for it only where it is lower, or nothing was
-    /// notified. What is old, and which preservations are over, must not go by a height that the chain has not reached.
+    /// The height of a job that begins, by which all its phases go: an operator's is the one that was named, and no higher than
+    /// what was notified, if anything was. A bound of its own for deletions would have parents go whose children are not old yet.
     pub(super) fn current_for(&self, job: &UtxoPruneJob) -> u32 {
         match (job.trigger, self.stored.current) {
             (UtxoJobTrigger::Manual, 0) => job.height,
@@ -185,8 +189,7 @@ impl UtxoPruner {
     /// The heights of a job that has begun, as they are now.
     pub(super) fn heights(&self, utxo: &UtxoSettings, job: &UtxoPruneJob) -> Heights {
         let current = job.current_height.unwrap_or(0);
-        let bound = if job.trigger == UtxoJobTrigger::Manual { job.height } else { current };
         let cutoff = self.stored.settings.unmined_cutoff(utxo, current);
-        Heights { current, safe: self.safe_height(utxo, bound), cutoff }
+        Heights { current, safe: self.safe_height(utxo, current), cutoff }
     }
 }

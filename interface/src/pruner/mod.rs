@@ -41,10 +41,10 @@ pub enum UtxoNotifyOutcome {
 pub enum UtxoPrunerError {
     /// The height is 0; heights begin with 1.
     ZeroHeight,
-    /// The height is no block's: 2^31 or more; or, with `heights_are_block_numbers`, a producer's is more than
-    /// `max_height_jump` above the chain's head.
+    /// The height is no block's: 2^31 or more; or `prune_utxos` names one above the highest that was notified; or, with
+    /// `heights_are_block_numbers`, a producer's is more than `max_height_jump` above the chain's head.
     BadHeight {
-        /// The largest height; 0 where the chain has no block, and heights are block numbers.
+        /// The largest height that is taken; 0 where the chain has no block, and heights are block numbers.
         most: u32,
     },
     /// A producer may not raise the height so far: by `max_height_jump` at once, and by `heights_per_day` in a day. An

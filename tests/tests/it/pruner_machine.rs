@@ -161,7 +161,7 @@ const SURE: [&str; 13] = [
 ];
 
 /// What histories must have seen.
-const SEEN: [&str; 48] = [
+const SEEN: [&str; 49] = [
     "a call trapped",
     "a double spend won",
     "a tick trapped",
@@ -201,6 +201,7 @@ const SEEN: [&str; 48] = [
     "a trigger was processed before",
     "a trigger was underway",
     "an operator has records pruned",
+    "an operator's height above the notified one is refused",
     "an output says that its spender was deleted",
     "an upgrade in the middle of a run",
     "at the end defensive mode keeps a record",

@@ -83,30 +83,37 @@ fn every_operation_on_records_refuses_a_height_that_is_none() {
 }
 
 #[test]
-fn an_operators_height_far_above_the_chain_deletes_more_and_nothing_else() {
+fn an_operators_height_above_the_notified_one_is_refused_and_one_below_it_is_the_height_of_all_phases() {
     for persisted in [false, true] {
         let mut s = Service::new();
         let (parent, _) = old_unmined(&mut s);
         let (due, kept) = (Tx::orphan(10, 1), Tx::orphan(11, 1));
         s.make_due(&due);
         s.make_due(&kept);
-        s.store.preserve(&kept.txid, 1_500).unwrap();
-        s.pruner.notify_block(1_200, false, false).unwrap();
+        s.store.preserve(&kept.txid, 1_290).unwrap();
+        s.pruner.notify_block(1_400, false, false).unwrap();
         if persisted {
             s.pruner.notify_persisted(1_200, false).unwrap();
             s.settle();
         }
-        let job = by_hand(&mut s, NONE - 1).unwrap();
-        assert_eq!((job.state, job.current_height), (UtxoJobState::Completed, Some(1_200)), "{job:?}");
+        let before = s.status();
+        for height in [1_401, NONE - 1] {
+            assert_eq!(by_hand(&mut s, height), Err(UtxoPrunerError::BadHeight { most: 1_400 }));
+        }
+        assert_eq!(s.status(), before, "nothing has changed");
+        let job = by_hand(&mut s, 1_288).unwrap();
+        assert_eq!((job.state, job.current_height), (UtxoJobState::Completed, Some(1_288)), "{job:?}");
         // What is persisted bounds what goes, whoever asks.
         assert_eq!(
             (job.safe_height, s.there(&due)),
-            if persisted { (Some(1_200), true) } else { (Some(NONE - 1), false) }
+            if persisted { (Some(1_200), true) } else { (Some(1_288), false) }
         );
-        assert_eq!(s.get(&parent).preserve_until, Some(1_200 + 1_440), "by the chain's height");
-        assert_eq!((s.get(&kept).preserve_until, job.counts.preservations_expired), (Some(1_500), 0));
-        assert_eq!(s.status().last_processed_height, 1_200, "the chain comes to the others yet");
-        scheduled(s.pruner.notify_persisted(1_300, false).unwrap());
+        let until = if persisted { 1_400 } else { 1_288 } + 1_440;
+        assert_eq!(s.get(&parent).preserve_until, Some(until), "by the height, where it was not preserved for longer");
+        // The persister's job went by 1,400.
+        let preserved = if persisted { None } else { Some(1_290) };
+        assert_eq!((s.get(&kept).preserve_until, job.counts.preservations_expired), (preserved, 0));
+        assert_eq!(s.status().last_processed_height, if persisted { 1_200 } else { 1_288 });
     }
 }
 

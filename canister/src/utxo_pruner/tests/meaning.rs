@@ -191,17 +191,6 @@ fn what_is_kept_is_looked_at_again_when_that_can_change() {
 }
 
 #[test]
-fn a_bound_far_above_the_chain_looks_at_what_is_kept_once() {
-    let mut s = Service::new();
-    defensive(&mut s, 3);
-    s.pruner.notify_block(1_300, false, false).unwrap();
-    let job = s.with(|pruner, records| pruner.prune(50_000, records)).unwrap();
-    assert_eq!((job.state, job.counts.processed, job.counts.skipped_child_unmined), (UtxoJobState::Completed, 3, 3));
-    assert_eq!(s.prune(1_400).counts.processed, 0);
-    assert_eq!(s.prune(1_588).counts.processed, 3);
-}
-
-#[test]
 fn what_was_kept_by_wrong_heights_is_looked_at_again_when_they_are_set_right() {
     for interrupted in [false, true] {
         let mut s = Service::new();

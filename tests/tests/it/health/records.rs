@@ -108,7 +108,7 @@ fn a_pruner_that_is_switched_off_with_a_job_to_do() {
     assert_eq!(health(coppice).problems, []);
     // Who drives it by hand has it switched off on purpose.
     world.assembly(Running);
-    coppice.operator().prune_utxos(22).told().unwrap();
+    coppice.operator().prune_utxos(21).told().unwrap();
     world.assembly(NotRunning);
     (0..5).for_each(|_| coppice.pass(600));
     cleared(coppice, ProblemCode::UtxoPrunerOff);

@@ -155,22 +155,48 @@ fn s4_by_hand_is_refused_where_it_would_be_unsafe_and_nothing_changes() {
 }
 
 #[test]
-fn s4_by_hand_a_height_above_the_notified_one_does_not_block_later_triggers() {
+fn s4_by_hand_a_height_above_the_notified_one_is_refused() {
     let world = World::new();
     world.prune(20);
-    let txs = orphans(0..2);
-    world.done(10, &txs[..1]);
-    world.done(900, &txs[1..]);
-    let job = world.by_hand(1_000).unwrap();
-    // Phase 1 and preservations go by the chain's height, deletions by what is persisted.
-    assert_eq!((job.state, job.current_height, job.safe_height), (UtxoJobState::Completed, Some(20), Some(20)));
-    assert_eq!(world.there(&txs), [false, true]);
-    let status = world.status();
-    assert_eq!((status.current_height, status.last_processed_height), (20, 20));
+    let (parent, child) = (Tx::orphan(1, 1), Tx::of(2, &[(Tx::orphan(1, 1).txid, 0)], 1));
+    world.create(18, &[&parent, &child]);
+    world.mine(18, &[&parent]);
+    world.spend(18, &child, &[&parent]);
+    // The parent is due at 28, when the child is not old yet by the chain's height.
+    let before = (world.status(), world.jobs(), world.record(&parent));
+    for height in [21, 28, 1_000, u32::MAX / 2] {
+        assert_eq!(world.by_hand(height), Err(UtxoPrunerError::BadHeight { most: 20 }));
+    }
+    assert_eq!((world.status(), world.jobs(), world.record(&parent)), before, "nothing has changed");
     assert_eq!(world.prune(21).height, 21);
     for processed in [21, 15] {
         let job = world.by_hand(processed).unwrap();
-        assert_eq!((job.height, job.trigger, job.state), (processed, UtxoJobTrigger::Manual, UtxoJobState::Completed));
+        let made = (job.height, job.trigger, job.state, job.current_height, job.safe_height);
+        let at = Some(processed);
+        assert_eq!(made, (processed, UtxoJobTrigger::Manual, UtxoJobState::Completed, at, at));
     }
     assert_eq!(world.status().last_processed_height, 21);
+}
+
+#[test]
+fn s4_by_hand_a_lower_height_is_the_one_of_all_phases() {
+    let world = World::new();
+    world.block(100, false);
+    let due = orphans(0..2);
+    world.done(40, &due[..1]);
+    world.done(80, &due[1..]);
+    let (parent, child) = (Tx::orphan(11, 1), Tx::of(12, &[(Tx::orphan(11, 1).txid, 0)], 1));
+    world.create(50, &[&parent, &child]);
+    world.mine(50, &[&parent]);
+    let kept = Tx::orphan(13, 1);
+    world.create(50, &[&kept]);
+    let preserve = UtxoPreserveBatch { until: 70, txids: vec![kept.id()] };
+    crate::utxo::all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).told());
+    let job = world.by_hand(55).unwrap();
+    assert_eq!((job.current_height, job.safe_height), (Some(55), Some(55)));
+    assert_eq!((job.counts.old_unmined, job.counts.preservations_expired), (0, 0), "50 is not below 55 - 5");
+    assert_eq!(world.there(&due), [false, true]);
+    let job = world.by_hand(100).unwrap();
+    assert_eq!((job.counts.old_unmined, job.counts.preservations_expired), (2, 1));
+    assert_eq!((world.there(&due), world.heights(&parent).1), (vec![false, false], Some(100 + PRESERVATION)));
 }

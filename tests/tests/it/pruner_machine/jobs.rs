@@ -191,7 +191,7 @@ impl Machine {
             // The place of one that timed out is kept with its heights.
             heights.extend(self.run.iter().flat_map(|run| run.heights.iter().copied()));
             // A block persister that begins meanwhile, or another rule, holds back.
-            let fall = |&(current, safe): &(u32, u32)| (current, safe.min(self.heights_of(current.max(safe)).1));
+            let fall = |&(current, safe): &(u32, u32)| (current, safe.min(self.heights_of(current).1));
             let fallen: Vec<_> = heights.iter().map(fall).collect();
             heights.extend(fallen);
             ensure!(heights.contains(&at), "a job begins at {at:?}, which is none of {heights:?}: {job:?}");
@@ -248,7 +248,7 @@ impl Machine {
     /// The heights of an operator's run, if it began now.
     fn heights_for(&self, height: u32) -> (u32, u32) {
         let current = if self.heights.current == 0 { height } else { height.min(self.heights.current) };
-        (current, self.heights_of(height).1)
+        (current, self.heights_of(current).1)
     }
 
     /// The heights, the sums and the settings that the status shows.

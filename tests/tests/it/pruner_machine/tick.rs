@@ -148,8 +148,7 @@ impl Machine {
         let smallest_retention = smallest_retention.expect("there are settings");
         let in_force = Settings { smallest_retention, ..self.settings.clone() };
         let limit = |current: u32| in_force.safe_height(current, self.heights.persisted);
-        // An operator's height may be above the chain.
-        let fallen = |&(current, safe): &(u32, u32)| (current, safe.min(limit(current.max(safe))));
+        let fallen = |&(current, safe): &(u32, u32)| (current, safe.min(limit(current)));
         scope.heights = scope.heights.iter().map(fallen).collect();
         let done = if worked && self.running { self.adopt(sight, &scope)? } else { Done::default() };
         self.went += done.gone.len() as u64;

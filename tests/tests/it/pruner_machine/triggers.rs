@@ -31,6 +31,9 @@ impl Machine {
         match height {
             0 => Some(UtxoPrunerError::ZeroHeight),
             _ if height > MOST => Some(UtxoPrunerError::BadHeight { most: MOST }),
+            _ if by == By::Hand && self.heights.current > 0 && height > self.heights.current => {
+                Some(UtxoPrunerError::BadHeight { most: self.heights.current })
+            }
             _ if by != By::Producer => None,
             _ => {
                 let first = usize::from(!persisted);
@@ -55,7 +58,7 @@ impl Machine {
         }
     }
 
-    /// By hand a height is never processed; and a job by hand that runs may be for a height above the chain's.
+    /// By hand a height is never processed; and a job by hand that was made before any height was told may be for one above the chain's.
     fn expected(&self, height: u32, by: By, persisted: bool) -> Expected {
         let by_hand = by == By::Hand;
         let status = &self.sight.as_ref().expect("the history has begun").status;
@@ -166,7 +169,7 @@ impl Machine {
         if self.is_first(height) { Ok(()) } else { self.block(height, mined) }
     }
 
-    /// By hand, any height may be asked for; where nothing was notified it would be where the chain is.
+    /// By hand, any height may be asked for; where nothing was notified it would be where the chain is, and else it may be refused.
     pub fn prune_edge(&mut self, height: u32) -> Outcome {
         if self.is_first(height) { Ok(()) } else { self.prune(height) }
     }
@@ -271,7 +274,10 @@ impl Machine {
         let newest = self.jobs.keys().next_back().copied();
         self.look(Cause::Prune)?;
         match (answer, expected) {
-            (Err(refused), Expected::Refused(error)) if refused == error => Ok(()),
+            (Err(refused), Expected::Refused(error)) if refused == error => {
+                self.seen("an operator's height above the notified one is refused");
+                Ok(())
+            }
             (Err(UtxoPrunerError::BlockAssemblyNotRunning), _) if !self.running => {
                 ensure!(self.jobs.keys().next_back().copied() == newest, "it was refused, and there is a job");
                 Ok(())

@@ -174,6 +174,10 @@ impl State {
         if !self.running {
             return Err(UtxoPrunerError::BlockAssemblyNotRunning);
         }
+        let most = self.heights.current;
+        if most > 0 && height > most {
+            return Err(UtxoPrunerError::BadHeight { most });
+        }
         let job = match self.trigger(height, UtxoJobTrigger::Manual) {
             UtxoNotifyOutcome::Scheduled(job) | UtxoNotifyOutcome::Underway(job) => job,
             other => panic!("an operator is answered {other:?}"),
@@ -257,6 +261,6 @@ impl State {
             return self.heights_for(current);
         }
         let lower = if current == 0 { job.height } else { job.height.min(current) };
-        (lower, self.heights_for(job.height).1)
+        self.heights_for(lower)
     }
 }

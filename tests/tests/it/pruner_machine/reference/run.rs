@@ -17,8 +17,7 @@ impl State {
     /// Goes on with a run within a tick's budget, and says whether it is done.
     pub fn work(&mut self, run: &mut Run, counts: &mut UtxoPruneCounts) -> bool {
         let settings = self.settings.clone();
-        // An operator's height may be above the chain.
-        let held_back = settings.safe_height(run.heights.0.max(run.heights.1), self.heights.persisted);
+        let held_back = settings.safe_height(run.heights.0, self.heights.persisted);
         if !self.has(Fault::IgnoresPersisted) && !self.has(Fault::KeepsItsHeight) {
             run.heights.1 = run.heights.1.min(held_back);
         }
