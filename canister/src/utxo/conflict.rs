@@ -1,14 +1,14 @@
 //! Double spends: marking them with everything that spends from them, and having them win.
 
-use super::entry::{Entry, SPENT};
+use super::entry::{Entry, SPENDER_DELETED, SPENT};
 use super::record::{Hash, flag, inputs, parents};
 use super::spend::{EntryAddress, Strictness};
 use super::{Call, Found, UtxoStore, bad, hash_of};
 use crate::runtime;
 use crate::slots::SlotId;
 use coppice_interface::{
-    Conflict, ConflictError, ConflictResolution, Outpoint, Spender, Txid, Unspend, UtxoHash, UtxoProcessConflicting,
-    UtxoRefusal,
+    Conflict, ConflictError, ConflictResolution, Outpoint, Spender, Txid, Unspend, UtxoError, UtxoHash,
+    UtxoProcessConflicting, UtxoRefusal, UtxoSpendError,
 };
 use std::collections::{BTreeMap, HashSet};
 
@@ -234,7 +234,13 @@ impl UtxoStore {
             for outpoint in &winner.inputs {
                 let hold = self.hold(*outpoint).map_err(|error| of(&outpoint.0, error))?;
                 let Some(hold) = hold.filter(|hold| hold.entry.spender.0 != winner.txid) else { continue };
-                let holder = hold.entry.spender.0;
+                let (holder, vin) = hold.entry.spender;
+                if hold.entry.is(SPENDER_DELETED) {
+                    // It was mined, and what it had was spent: it does not lose any more.
+                    let by = Spender { txid: holder.into(), vin };
+                    let error = UtxoError::NotSpendable(Box::new(UtxoSpendError::Spent { by }));
+                    return Err(ConflictError { txid: outpoint.0.into(), error });
+                }
                 self.add_family(&mut family, &holder, deadline).map_err(|error| of(&holder, error))?;
                 contested.push(hold);
             }

@@ -62,21 +62,17 @@ impl UtxoStore {
         let head_blocks = head.blocks;
         let mut blocks = self.blocks(&head)?;
         let there = blocks.iter().position(|known| known.block_id == block.block_id);
-        let mut last_unset = false;
         match there {
             None if !block.unset => {
                 blocks.push(BlockRef { block_id: block.block_id, height: block.block_height, subtree: item.subtree });
             }
-            Some(at) if block.unset => {
-                blocks.remove(at);
-                last_unset = blocks.is_empty();
-            }
+            Some(at) if block.unset => drop(blocks.remove(at)),
             _ => {}
         }
-        let since = if last_unset {
+        let since = if block.unset && there.is_none() {
+            head.unmined_since()
+        } else if blocks.is_empty() {
             Some(call.height)
-        } else if blocks.is_empty() || (block.unset && !block.on_longest_chain) {
-            head.unmined_since().or(Some(call.height))
         } else if block.on_longest_chain {
             None
         } else {

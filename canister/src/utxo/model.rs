@@ -379,19 +379,18 @@ impl Model {
         not_zero(call.height)?;
         let record = self.get_mut(&item.txid)?;
         let there = record.blocks.iter().any(|block| block.block_id == of.block_id);
-        let last_unset = of.unset && there && record.blocks.len() == 1;
         if of.unset {
             record.blocks.retain(|block| block.block_id != of.block_id);
         } else if !there {
             let (block_id, height, subtree) = (of.block_id, of.block_height, item.subtree);
             record.blocks.push(BlockRef { block_id, height, subtree });
         }
-        if last_unset {
+        if of.unset && !there {
+            // What it has not cannot be taken from it.
+        } else if record.blocks.is_empty() {
             record.unmined_since = Some(call.height);
-        } else if !record.blocks.is_empty() && of.on_longest_chain {
+        } else if of.on_longest_chain {
             record.unmined_since = None;
-        } else if record.blocks.is_empty() || of.unset {
-            record.unmined_since.get_or_insert(call.height);
         }
         record.locked = false;
         record.evaluate(call);

@@ -313,7 +313,8 @@ pub struct UtxoPrunerStatus {
     pub block_assembly: UtxoBlockAssemblyState,
     /// The highest height ever notified.
     pub current_height: u32,
-    /// The highest height that `max_height_jump` and `heights_per_day` let a producer notify now.
+    /// The highest height that `max_height_jump` and `heights_per_day` let a producer notify now, and that calls on records,
+    /// and blocks that they name, may have.
     pub most_height: u32,
     /// The highest block that is persisted; none: the block persister does not run.
     pub last_persisted_height: Option<u32>,

@@ -66,8 +66,8 @@ pub struct Unspend {
     pub spender: Spender,
 }
 
-/// Transactions of a block, or of one that is no more. One whose last block is taken from it is unmined from this height on, even
-/// where it was unmined before.
+/// Transactions of a block, or of one that is no more. One from which its last block is taken is unmined from this height on. One
+/// that does not have the block that is to be taken is unlocked, and stays as it is otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoSetMinedBatch {
     /// The height at which the chain is.
@@ -76,7 +76,8 @@ pub struct UtxoSetMinedBatch {
     pub block_id: u32,
     /// The block's height.
     pub block_height: u32,
-    /// The longest chain has the block; with `unset`, it has what remains.
+    /// The longest chain has the block; with `unset`, it has what remains. Where this is false and a block remains, the
+    /// longest chain has the transactions or not, as before.
     pub on_longest_chain: bool,
     /// The block is taken from the transactions, not given to them.
     pub unset: bool,

@@ -94,6 +94,14 @@ impl Model {
                 if loser == *winner {
                     continue;
                 }
+                let record = &self.records[&parent];
+                if record
+                    .utxo(hold.outpoint.vout)
+                    .is_ok_and(|output| output.hold.as_ref().is_some_and(|hold| hold.deleted))
+                {
+                    let error = UtxoError::NotSpendable(Box::new(UtxoSpendError::Spent { by: hold.spender }));
+                    return Err(ConflictError { txid: buf(&parent), error });
+                }
                 losers.extend(self.mark(loser, &mut visited));
                 contested.push(hold);
             }

@@ -19,4 +19,6 @@ mod s2_4_persister;
 mod s2_5_defensive;
 mod s2_6_external;
 mod stories;
+mod unset;
+mod winners;
 pub mod world;

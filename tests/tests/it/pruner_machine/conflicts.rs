@@ -77,6 +77,11 @@ impl Records {
             let hold =
                 self.get(parent).ok().and_then(|record| record.outputs.get(*vout as usize)?.as_ref()?.hold.clone());
             let Some(hold) = hold.filter(|hold| hold.by != *winner) else { continue };
+            if hold.deleted {
+                let by = Spender { txid: hold.by.into(), vin: hold.vin };
+                let error = UtxoError::NotSpendable(Box::new(UtxoSpendError::Spent { by }));
+                return Err(ConflictError { txid: (*parent).into(), error });
+            }
             losers.extend(self.mark(hold.by, &mut visited));
             contested.push((*parent, *vout));
         }

@@ -285,19 +285,19 @@ impl Records {
     ) -> Result<Vec<u32>, UtxoError> {
         is_height(at.height)?;
         let record = self.get_mut(&item.txid)?;
-        let last_unset = set.unset && record.blocks.iter().map(|block| block.block_id).eq([set.block_id]);
+        let there = record.blocks.iter().any(|block| block.block_id == set.block_id);
         if set.unset {
             record.blocks.retain(|block| block.block_id != set.block_id);
-        } else if record.blocks.iter().all(|block| block.block_id != set.block_id) {
+        } else if !there {
             let (block_id, height, subtree) = (set.block_id, set.block_height, item.subtree);
             record.blocks.push(BlockRef { block_id, height, subtree });
         }
-        if last_unset {
+        if set.unset && !there {
+            // What it has not cannot be taken from it.
+        } else if record.blocks.is_empty() {
             record.unmined_since = Some(at.height);
-        } else if !record.blocks.is_empty() && set.on_longest_chain {
+        } else if set.on_longest_chain {
             record.unmined_since = None;
-        } else if record.blocks.is_empty() || set.unset {
-            record.unmined_since.get_or_insert(at.height);
         }
         record.locked = false;
         record.evaluate(at);
