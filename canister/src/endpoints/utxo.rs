@@ -15,7 +15,8 @@ fn at<T>(
     height: u32,
     run: impl FnOnce(&mut UtxoStore, &mut crate::blob::BlobStore, &Call) -> T,
 ) -> T {
-    let call = Call { height, now_ns: runtime::time_ns(), settings: &state.config.utxo };
+    let most = state.utxo_pruner.most_height();
+    let call = Call { height, now_ns: runtime::time_ns(), settings: &state.config.utxo, most };
     run(&mut state.utxo, &mut state.blobs, &call)
 }
 
@@ -42,8 +43,9 @@ where
 fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreateError>> {
     counted(Hot::UtxoCreate, || {
         mutate(|state| {
+            let most = state.utxo_pruner.most_height();
             let State { utxo, blobs, deletions, config, .. } = state;
-            let call = Call { height: arg.height, now_ns: runtime::time_ns(), settings: &config.utxo };
+            let call = Call { height: arg.height, now_ns: runtime::time_ns(), settings: &config.utxo, most };
             utxo.batch(&arg.items, call.settings, |store, item| {
                 utxo_pruner::create(store, blobs, deletions, item, &call).map_err(UtxoCreateError::from)
             })
@@ -282,7 +284,10 @@ fn utxo_get_inpoints(arg: UtxoGetPart) -> Result<InpointsPart, UtxoError> {
 #[candid_method(query)]
 #[query(guard = "wire::readable::<(UtxoGetSpend,)>", hidden = true, decode_with = "wire::arg")]
 fn utxo_get_spend(arg: UtxoGetSpend) -> Result<Vec<UtxoSpendState>, UtxoError> {
-    read(|state| state.utxo.spend_states(&arg.outpoints, arg.height).map_err(UtxoError::from))
+    read(|state| {
+        let most = state.utxo_pruner.most_height();
+        state.utxo.spend_states(&arg.outpoints, arg.height, most).map_err(UtxoError::from)
+    })
 }
 
 /// Transactions that the longest chain does not have, from the cursor on, the oldest first; for anyone. A page has `limit`

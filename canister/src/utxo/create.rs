@@ -86,7 +86,7 @@ impl UtxoStore {
             return Err(UtxoRefusal::NotExtended { input: 0 });
         }
         if let Some(mined) = &item.mined {
-            check_mined(mined)?;
+            check_mined(mined, call)?;
         }
         self.check_absent(&parsed.txid)?;
         self.check_replay(parsed, item)?;
@@ -192,7 +192,8 @@ impl UtxoStore {
         // What has something to spend is not done yet.
         let evaluated = head.is(flag::CONFLICTING) || head.total_utxos == 0;
         if evaluated {
-            entering.push((Order::DeleteAt, call.due()));
+            let highest = blocks.iter().map(|block| block.height).max();
+            entering.push((Order::DeleteAt, call.due(highest.unwrap_or(0))));
         }
         let mut wanted = vec![(head.len(), 1)];
         wanted.extend(outputs.chunks(batch).skip(1).map(|outputs| (PAGE_HEAD + ENTRY * outputs.len() as u32, 1)));

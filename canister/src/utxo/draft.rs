@@ -3,7 +3,7 @@
 use super::extras::MAX_BLOCKS;
 use super::parse::{MAX_OUTPUTS, Parsed, parse};
 use super::record::{HEAD_BLOCKS, Hash, Head, flag};
-use super::{Call, UtxoStore, bad, check_height, encoding, hash_of, place};
+use super::{Call, UtxoStore, bad, encoding, hash_of, place};
 use crate::blob::{BlobPtr, BlobStore, Owner};
 use coppice_interface::{
     BlockRef, ExternalStore, MinedIn, OutsideTransaction, PartialTransaction, TransactionSource, UtxoCreate,
@@ -62,14 +62,14 @@ impl<'a> Draft<'a> {
             }
             TransactionSource::Outputs(partial) => {
                 let height = item.mined.as_ref().and_then(|mined| mined.blocks.first()).map(|block| block.height);
-                outputs_only(partial, height.unwrap_or(call.height))
+                outputs_only(partial, height.unwrap_or(call.height), call)
             }
             TransactionSource::Outside(outside) => outside_of(outside),
         }
     }
 }
 
-fn outputs_only<'a>(partial: &PartialTransaction, height: u32) -> Result<Draft<'a>, UtxoRefusal> {
+fn outputs_only<'a>(partial: &PartialTransaction, height: u32, call: &Call) -> Result<Draft<'a>, UtxoRefusal> {
     let txid = hash_of("txid", &partial.txid)?;
     check_outputs(partial.total_outputs as usize)?;
     let mut outputs = vec![None; partial.total_outputs as usize];
@@ -87,7 +87,7 @@ fn outputs_only<'a>(partial: &PartialTransaction, height: u32) -> Result<Draft<'
         }
     }
     // A UTXOWrapper has 31 bits for it.
-    check_height(height)?;
+    call.check_block(height)?;
     let known = partial.outputs.iter().map(|output| (output.index, output.satoshis, output.script.as_slice()));
     let wrapper = encoding::wrapper(&txid, (height, partial.coinbase), known);
     let (version, lock_time, inputs) = (0, 0, Vec::new());
@@ -149,8 +149,8 @@ pub(super) struct Stored<'a> {
 }
 
 /// # Errors
-/// `BadArgument` where there is no block, or one occurs twice.
-pub(super) fn check_mined(mined: &MinedIn) -> Result<(), UtxoRefusal> {
+/// `BadArgument` where there is no block, or one occurs twice; `BadHeight`.
+pub(super) fn check_mined(mined: &MinedIn, call: &Call) -> Result<(), UtxoRefusal> {
     let ids = || mined.blocks.iter().map(|block| block.block_id);
     if mined.blocks.is_empty() {
         return Err(bad("mined", "it names no block"));
@@ -159,7 +159,7 @@ pub(super) fn check_mined(mined: &MinedIn) -> Result<(), UtxoRefusal> {
     if mined.blocks.len() > limit {
         return Err(UtxoRefusal::TooLarge { what: "blocks".into(), limit: limit as u64 });
     }
-    mined.blocks.iter().try_for_each(|block| check_height(block.height))?;
+    mined.blocks.iter().try_for_each(|block| call.check_block(block.height))?;
     if (1..mined.blocks.len()).any(|i| ids().take(i).any(|id| id == mined.blocks[i].block_id)) {
         return Err(bad("mined", "a block occurs twice"));
     }

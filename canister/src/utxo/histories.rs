@@ -234,6 +234,7 @@ fn run<S: Store>(history: History, store: S, compared: bool, seen: &mut Seen) ->
         transactions,
         settings: history.settings,
         height: 1,
+        most: MAX_HEIGHT,
         now_ns: 1_000,
         done: Vec::new(),
         compared,
@@ -272,24 +273,30 @@ proptest! {
 
 /// What histories must have seen: of each call, how it may end.
 const OUTCOMES: [(&str, &str); 17] = [
-    ("Create", "Ok BadArgument BadTransaction ExternalFull NoOutputs NoUpload NotExtended Pruned TxExists ZeroHeight"),
+    (
+        "Create",
+        "Ok BadArgument BadTransaction ExternalFull NoOutputs NoUpload NotExtended Pruned TxExists BadHeight ZeroHeight",
+    ),
     (
         "Spend",
         "Ok BadArgument CoinbaseImmature Conflicting Frozen FrozenUntil InvalidSpend Locked Spent TxNotFound \
-         UtxoHashMismatch UtxoNotFound ZeroHeight",
+         UtxoHashMismatch UtxoNotFound BadHeight ZeroHeight",
     ),
-    ("Unspend", "true false BadArgument TxNotFound UtxoHashMismatch UtxoNotFound ZeroHeight"),
-    ("SetMined", "0 1 2 3 BadArgument TxNotFound ZeroHeight"),
-    ("OnLongestChain", "Ok BadArgument NotMined TxNotFound ZeroHeight"),
-    ("SetLocked", "Ok BadArgument TxNotFound ZeroHeight"),
-    ("Freeze", "1 2 AlreadyFrozen BadArgument TxNotFound UtxoHashMismatch UtxoNotFound ZeroHeight"),
-    ("Unfreeze", "1 2 BadArgument TxNotFound UtxoHashMismatch UtxoNotFound UtxoNotFrozen ZeroHeight"),
-    ("Reassign", "Ok BadArgument Spent TxNotFound UtxoHashMismatch UtxoNotFound UtxoNotFrozen ZeroHeight"),
-    ("SetConflicting", "marked0 marked1 marked2 marked3 held0 held1 held2 held3 BadArgument TxNotFound ZeroHeight"),
+    ("Unspend", "true false BadArgument TxNotFound UtxoHashMismatch UtxoNotFound BadHeight ZeroHeight"),
+    ("SetMined", "0 1 2 3 BadArgument TxNotFound BadHeight ZeroHeight"),
+    ("OnLongestChain", "Ok BadArgument NotMined TxNotFound BadHeight ZeroHeight"),
+    ("SetLocked", "Ok BadArgument TxNotFound BadHeight ZeroHeight"),
+    ("Freeze", "1 2 AlreadyFrozen BadArgument TxNotFound UtxoHashMismatch UtxoNotFound BadHeight ZeroHeight"),
+    ("Unfreeze", "1 2 BadArgument TxNotFound UtxoHashMismatch UtxoNotFound UtxoNotFrozen BadHeight ZeroHeight"),
+    ("Reassign", "Ok BadArgument Spent TxNotFound UtxoHashMismatch UtxoNotFound UtxoNotFrozen BadHeight ZeroHeight"),
+    (
+        "SetConflicting",
+        "marked0 marked1 marked2 marked3 held0 held1 held2 held3 BadArgument TxNotFound BadHeight ZeroHeight",
+    ),
     (
         "ProcessConflicting",
         "lost0 lost1 lost2 lost3 unspent0 unspent1 unspent2 unspent3 spent0 spent1 spent2 BadArgument CoinbaseImmature Frozen \
-         FrozenUntil InvalidSpend NotConflicting Spent TxNotFound UtxoNotFound WinnerLoses ZeroHeight",
+         FrozenUntil InvalidSpend NotConflicting Spent TxNotFound UtxoNotFound WinnerLoses BadHeight ZeroHeight",
     ),
     ("Preserve", "true false BadArgument ZeroHeight"),
     ("Delete", "0 1 2 TxNotFound"),

@@ -3,9 +3,9 @@
 use super::extras::Extras;
 use super::order::Order;
 use super::record::{HEAD_BLOCKS, Hash, Head, at, encode_block, flag};
-use super::{Call, Found, UtxoStore, check_height, hash_of, not_zero};
+use super::{Call, Found, UtxoStore, check_height, hash_of};
 use crate::slots::SlotId;
-use coppice_interface::{BlockRef, MinedTransaction, UtxoRefusal, UtxoSetMinedBatch};
+use coppice_interface::{BlockRef, MAX_HEIGHT, MinedTransaction, UtxoRefusal, UtxoSetMinedBatch};
 
 impl UtxoStore {
     /// The blocks that have a record's transaction.
@@ -57,7 +57,7 @@ impl UtxoStore {
         call: &Call,
     ) -> Result<Vec<u32>, UtxoRefusal> {
         call.check()?;
-        check_height(block.block_height)?;
+        call.check_block(block.block_height)?;
         let Found { slot, mut head, .. } = self.find(&hash_of("txid", &item.txid)?)?;
         let head_blocks = head.blocks;
         let mut blocks = self.blocks(&head)?;
@@ -170,7 +170,10 @@ impl UtxoStore {
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed.
     pub fn preserve(&mut self, txid: &[u8], until: u32) -> Result<bool, UtxoRefusal> {
-        not_zero(until)?;
+        if until == 0 {
+            return Err(UtxoRefusal::ZeroHeight);
+        }
+        check_height(until, MAX_HEIGHT)?;
         self.preserve_found(&hash_of("txid", txid)?, |_| Some(until))
     }
 

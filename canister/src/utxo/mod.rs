@@ -36,7 +36,7 @@ use crate::slots::tree::{MOST_NODES, NODE};
 use crate::slots::{SlotId, Slots};
 use crate::table::HashTable;
 pub use batch::{Item, Weight};
-use coppice_interface::{MAX_HEIGHT, UtxoRefusal, UtxoSettings, UtxoStorage};
+use coppice_interface::{UtxoRefusal, UtxoSettings, UtxoStorage};
 pub use delete::ExternalData;
 pub use draft::{Body, Draft};
 use extras::Extras;
@@ -64,20 +64,36 @@ pub struct Call<'a> {
     pub now_ns: u64,
     /// The settings in force.
     pub settings: &'a UtxoSettings,
+    /// The largest height that the call, or a block that it names, may have.
+    pub most: u32,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    /// The pruner's own, which names no height.
+    pub fn of_pruner(height: u32, settings: &'a UtxoSettings) -> Self {
+        Self { height, now_ns: runtime::time_ns(), settings, most: height }
+    }
+
     /// Whether the height may be one.
     ///
     /// # Errors
     /// `ZeroHeight`, `BadHeight`.
     pub fn check(&self) -> Result<(), UtxoRefusal> {
-        not_zero(self.height)
+        if self.height == 0 { Err(UtxoRefusal::ZeroHeight) } else { self.check_block(self.height) }
     }
 
-    /// The height at which a record may be deleted that is eligible now.
-    fn due(&self) -> u32 {
-        self.height.saturating_add(self.settings.block_height_retention)
+    /// Whether a block may have this height.
+    ///
+    /// # Errors
+    /// `BadHeight`.
+    fn check_block(&self, height: u32) -> Result<(), UtxoRefusal> {
+        check_height(height, self.most)
+    }
+
+    /// The height at which a record may be deleted that is eligible now, and whose highest block this is. A call that names a height
+    /// far below does not have it deleted the sooner.
+    fn due(&self, highest: u32) -> u32 {
+        self.height.max(highest).saturating_add(self.settings.block_height_retention)
     }
 }
 
@@ -124,14 +140,8 @@ impl From<GrowError> for UtxoRefusal {
 
 /// # Errors
 /// `BadHeight`.
-fn check_height(height: u32) -> Result<(), UtxoRefusal> {
-    if height > MAX_HEIGHT { Err(UtxoRefusal::BadHeight { most: MAX_HEIGHT }) } else { Ok(()) }
-}
-
-/// # Errors
-/// `ZeroHeight`, `BadHeight`.
-fn not_zero(height: u32) -> Result<(), UtxoRefusal> {
-    if height == 0 { Err(UtxoRefusal::ZeroHeight) } else { check_height(height) }
+fn check_height(height: u32, most: u32) -> Result<(), UtxoRefusal> {
+    if height > most { Err(UtxoRefusal::BadHeight { most }) } else { Ok(()) }
 }
 
 fn bad(field: &str, why: impl Into<String>) -> UtxoRefusal {
@@ -248,15 +258,13 @@ impl UtxoStore {
         let head = self.head(slot);
         let now = head.delete_at();
         let preserved = head.links[Order::PreserveUntil as usize].next != 0;
-        let due = call.due();
         let then = if preserved || !head.eligible() {
             None
-        } else if call.settings.block_height_retention == 0 {
+        } else if call.settings.block_height_retention == 0 || (head.is(flag::CONFLICTING) && now.is_some()) {
             now
-        } else if head.is(flag::CONFLICTING) {
-            now.or(Some(due))
         } else {
-            now.max(Some(due))
+            // Where its blocks cannot be read nobody knows when it is due: it is not deleted.
+            self.highest_block(&head).ok().and_then(|highest| now.max(Some(call.due(highest))))
         };
         if then == now {
             return Ok(());

@@ -21,6 +21,18 @@ pub struct Call {
     pub now_ns: u64,
     /// The settings in force.
     pub settings: UtxoSettings,
+    /// The largest height that the call, or a block that it names, may have.
+    pub most: u32,
+}
+
+impl Call {
+    fn check(&self) -> Result<(), UtxoRefusal> {
+        if self.height == 0 { Err(UtxoRefusal::ZeroHeight) } else { self.check_block(self.height) }
+    }
+
+    fn check_block(&self, height: u32) -> Result<(), UtxoRefusal> {
+        if height > self.most { Err(UtxoRefusal::BadHeight { most: self.most }) } else { Ok(()) }
+    }
 }
 
 /// A txid or a UTXO hash.
@@ -88,14 +100,6 @@ fn buf<T: From<Hash>>(hash: &Hash) -> T {
 /// A hash that an argument gives.
 pub fn hash_argument(field: &str, bytes: &[u8]) -> Result<Hash, UtxoRefusal> {
     bytes.try_into().map_err(|_| UtxoRefusal::BadArgument { field: field.into(), why: "it has not 32 bytes".into() })
-}
-
-fn not_zero(height: u32) -> Result<(), UtxoRefusal> {
-    match height {
-        0 => Err(UtxoRefusal::ZeroHeight),
-        _ if height > MAX_HEIGHT => Err(UtxoRefusal::BadHeight { most: MAX_HEIGHT }),
-        _ => Ok(()),
-    }
 }
 
 impl Hold {
@@ -185,7 +189,8 @@ impl Record {
 
     fn evaluate(&mut self, call: &Call) {
         let retention = call.settings.block_height_retention;
-        let at = call.height + retention;
+        let highest = self.blocks.iter().map(|block| block.height).max().unwrap_or(0);
+        let at = call.height.max(highest) + retention;
         self.delete_at_height = match self.delete_at_height {
             _ if self.preserve_until.is_some() || !self.eligible() => None,
             before if retention == 0 => before,
@@ -221,7 +226,7 @@ impl Model {
     }
 
     pub fn create(&mut self, item: &UtxoCreate, call: &Call) -> Result<UtxoCreated, UtxoRefusal> {
-        not_zero(call.height)?;
+        call.check()?;
         let blocks = item.mined.as_ref().map_or(Vec::new(), |mined| mined.blocks.clone());
         let first_height = blocks.first().map_or(call.height, |block| block.height);
         if let TransactionSource::Uploaded(txid) = &item.source
@@ -235,6 +240,7 @@ impl Model {
             return Err(UtxoRefusal::NotExtended { input: 0 });
         }
         let ids: BTreeSet<u32> = blocks.iter().map(|block| block.block_id).collect();
+        blocks.iter().try_for_each(|block| call.check_block(block.height))?;
         if item.mined.is_some() && blocks.is_empty() || ids.len() < blocks.len() {
             return Err(UtxoRefusal::BadArgument { field: "mined".into(), why: "no blocks, or one twice".into() });
         }
@@ -323,7 +329,7 @@ impl Model {
 
     pub fn spend(&mut self, item: &TransactionSpends, call: &Call) -> Result<u32, Vec<RefusedSpend>> {
         let alone = |error: UtxoRefusal| vec![RefusedSpend { spend: 0, error: error.into() }];
-        not_zero(call.height).map_err(alone)?;
+        call.check().map_err(alone)?;
         let by = hash_argument("spender", &item.spender).map_err(alone)?;
         let mut taken: BTreeMap<(Hash, u32), u32> = BTreeMap::new();
         let mut errors = Vec::new();
@@ -354,7 +360,7 @@ impl Model {
     }
 
     pub fn unspend(&mut self, item: &Unspend, call: &Call) -> Result<bool, UtxoRefusal> {
-        not_zero(call.height)?;
+        call.check()?;
         hash_argument("txid", &item.outpoint.txid)?;
         let hash = hash_argument("utxo_hash", &item.utxo_hash)?;
         let by = hash_argument("spender", &item.spender.txid)?;
@@ -376,7 +382,8 @@ impl Model {
         of: &UtxoSetMinedBatch,
         call: &Call,
     ) -> Result<Vec<u32>, UtxoRefusal> {
-        not_zero(call.height)?;
+        call.check()?;
+        call.check_block(of.block_height)?;
         let record = self.get_mut(&item.txid)?;
         let there = record.blocks.iter().any(|block| block.block_id == of.block_id);
         if of.unset {
@@ -398,7 +405,7 @@ impl Model {
     }
 
     pub fn set_locked(&mut self, txid: &[u8], locked: bool, call: &Call) -> Result<(), UtxoRefusal> {
-        not_zero(call.height)?;
+        call.check()?;
         let record = self.get_mut(txid)?;
         record.locked = locked;
         if locked {
@@ -410,7 +417,7 @@ impl Model {
     }
 
     pub fn set_on_longest_chain(&mut self, txid: &[u8], is: bool, call: &Call) -> Result<(), UtxoRefusal> {
-        not_zero(call.height)?;
+        call.check()?;
         let record = self.get_mut(txid)?;
         if !is {
             record.unmined_since.get_or_insert(call.height);
@@ -438,7 +445,7 @@ impl Model {
         all_are: UtxoRefusal,
         call: &Call,
     ) -> Result<u32, UtxoRefusal> {
-        not_zero(call.height)?;
+        call.check()?;
         hash_argument("txid", &target.txid)?;
         let record = self.get_mut(&target.txid)?;
         match (target.vout, &target.utxo_hash) {
@@ -464,7 +471,7 @@ impl Model {
     }
 
     pub fn reassign(&mut self, item: &Reassign, call: &Call) -> Result<u32, UtxoRefusal> {
-        not_zero(call.height)?;
+        call.check()?;
         hash_argument("txid", &item.outpoint.txid)?;
         let hash = hash_argument("utxo_hash", &item.utxo_hash)?;
         let new = hash_argument("new_utxo_hash", &item.new_utxo_hash)?;
@@ -492,7 +499,11 @@ impl Model {
     }
 
     pub fn preserve(&mut self, txid: &[u8], until: u32) -> Result<bool, UtxoRefusal> {
-        not_zero(until)?;
+        match until {
+            0 => return Err(UtxoRefusal::ZeroHeight),
+            _ if until > MAX_HEIGHT => return Err(UtxoRefusal::BadHeight { most: MAX_HEIGHT }),
+            _ => {}
+        }
         let Some(record) = self.records.get_mut(&hash_argument("txid", txid)?) else { return Ok(false) };
         record.preserve_until = Some(until);
         record.delete_at_height = None;

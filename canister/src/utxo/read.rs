@@ -144,12 +144,12 @@ impl UtxoStore {
         Ok(InpointsPart { bytes: ByteBuf::from(&bytes[offset..offset + len]), total: bytes.len() as u64 })
     }
 
-    /// Whether outputs could be spent at a height.
+    /// Whether outputs could be spent at a height, which is `most` at most.
     ///
     /// # Errors
     /// `BadHeight`, `TooLarge`, `BadArgument`, `Corrupt`. What is not there is no error.
-    pub fn spend_states(&self, outpoints: &[Outpoint], at: u32) -> Result<Vec<UtxoSpendState>, UtxoRefusal> {
-        check_height(at)?;
+    pub fn spend_states(&self, outpoints: &[Outpoint], at: u32, most: u32) -> Result<Vec<UtxoSpendState>, UtxoRefusal> {
+        check_height(at, most)?;
         if outpoints.len() > MAX_OUTPOINTS {
             return Err(UtxoRefusal::TooLarge { what: "outpoints".into(), limit: MAX_OUTPOINTS as u64 });
         }

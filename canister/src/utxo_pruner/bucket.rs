@@ -50,6 +50,11 @@ impl Bucket {
         Self { drawn, part: if drawn == 0 { 0 } else { part as u64 }, at: self.at.max(now) }
     }
 
+    /// Heights that it holds.
+    pub fn left(&self, limits: Limits, now: u64) -> u32 {
+        limits.size - self.refilled(limits, now).drawn
+    }
+
     /// Takes heights out.
     ///
     /// # Errors
@@ -93,7 +98,9 @@ mod tests {
     const TEN_MINUTES: u64 = DAY_NS / 144;
 
     fn left(bucket: Bucket, limits: Limits, now: u64) -> u32 {
-        bucket.clone().draw(limits, u32::MAX, now).unwrap_err().left
+        let left = bucket.clone().draw(limits, u32::MAX, now).unwrap_err().left;
+        assert_eq!(bucket.left(limits, now), left);
+        left
     }
 
     fn empty(limits: Limits) -> Bucket {

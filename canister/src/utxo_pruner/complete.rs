@@ -68,7 +68,7 @@ impl UtxoPruner {
     ) -> T {
         let deadline = runtime::instructions().saturating_add(MOST_INSTRUCTIONS);
         let Records { utxo, deletions, settings, .. } = records;
-        let call = Call { height: self.stored.current.max(1), now_ns: runtime::time_ns(), settings };
+        let call = Call::of_pruner(self.stored.current.max(1), settings);
         utxo.begin_pruning();
         let before = self.stored.totals;
         let mut rows = Rows { utxo, call, totals: &mut self.stored.totals, deadline };

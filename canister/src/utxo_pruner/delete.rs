@@ -5,8 +5,8 @@ use super::phase::{Context, Done, Phase, STEP_INPUTS, Step, keep};
 use super::run::Run;
 use crate::deletion::{Name, Scheduled};
 use crate::health::refusal;
+use crate::logs;
 use crate::utxo::{Call, Candidate, Cursor, ExternalData, Order, Parents, Unstable};
-use crate::{logs, runtime};
 use coppice_interface::{UtxoJobEnd, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal};
 
 /// Phase 2.
@@ -57,7 +57,7 @@ fn children(context: &mut Context, of: &Candidate, first: u32) -> Result<Childre
 /// Tells parents that a record goes.
 fn tell(context: &mut Context, of: &Candidate, parents: &Parents) -> Result<(), UtxoRefusal> {
     let Context { records, run, counts, .. } = context;
-    let call = Call { height: run.current, now_ns: runtime::time_ns(), settings: records.settings };
+    let call = Call::of_pruner(run.current, records.settings);
     let told = records.utxo.tell(of, parents, &call)?;
     counts.parents_updated += told.marked;
     counts.outputs_released += told.released;

@@ -135,12 +135,14 @@ impl UtxoPruner {
         }
     }
 
-    /// The highest height of the chain that a feeder may notify.
-    pub(super) fn most_height(&self) -> u32 {
-        match self.check_feeder(MAX_HEIGHT, NotifiedHeight::Current, Some(u64::from(MAX_HEIGHT))) {
-            Err(UtxoPrunerError::HeightJump { most, .. }) => most,
-            _ => MAX_HEIGHT,
+    /// The highest height of the chain that a feeder may notify, and that a call on records, or a block that it names, may have.
+    pub fn most_height(&self) -> u32 {
+        let (highest, limits) = (self.stored.current, self.stored.settings.limits());
+        if highest == 0 || limits.per_day == 0 {
+            return MAX_HEIGHT;
         }
+        let left = self.stored.feeds.current.bucket.left(limits, runtime::time_ns());
+        highest.saturating_add(left).min(MAX_HEIGHT)
     }
 
     /// Takes note of a height. One wrong height would have everything below it pruned: only an operator raises them as it likes.

@@ -3,7 +3,6 @@
 
 use super::phase::{Context, Done, Phase, STEP_INPUTS, Step, keep};
 use super::run::Run;
-use crate::runtime;
 use crate::utxo::{Call, Candidate, Cursor, LATE, Order};
 use coppice_interface::{Txid, UtxoBlockedBy, UtxoJobEnd, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal};
 
@@ -115,7 +114,7 @@ impl Phase for ExpirePreservations {
         if records.settings.block_height_retention == 0 {
             return Ok(Step::Stays);
         }
-        let call = Call { height: run.current, now_ns: runtime::time_ns(), settings: records.settings };
+        let call = Call::of_pruner(run.current, records.settings);
         match records.utxo.expire_preservation(of, &call) {
             Ok(()) => context.counts.preservations_expired += 1,
             Err(error) => {

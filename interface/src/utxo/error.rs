@@ -20,9 +20,10 @@ pub enum UtxoCreateError {
     Pruned,
     /// The height is 0; heights begin with 1.
     ZeroHeight,
-    /// A height is no block's: 2^31 or more.
+    /// A height of the call, or of a block that it names, is 2^31 or more; or, once a height was notified, above it by more than
+    /// a producer may raise it now (`most_height` of `get_pruner_status`).
     BadHeight {
-        /// The largest height.
+        /// The largest height that is taken.
         most: u32,
     },
     /// A hash does not have 32 bytes, or another argument makes no sense.
@@ -128,9 +129,10 @@ pub enum UtxoSpendError {
     },
     /// The height is 0; heights begin with 1.
     ZeroHeight,
-    /// A height is no block's: 2^31 or more.
+    /// A height of the call, or of a block that it names, is 2^31 or more; or, once a height was notified, above it by more than
+    /// a producer may raise it now (`most_height` of `get_pruner_status`).
     BadHeight {
-        /// The largest height.
+        /// The largest height that is taken.
         most: u32,
     },
     /// A hash does not have 32 bytes, or another argument makes no sense.
@@ -195,9 +197,10 @@ pub enum UtxoError {
     WinnerLoses,
     /// The height is 0; heights begin with 1.
     ZeroHeight,
-    /// A height is no block's: 2^31 or more.
+    /// A height of the call, or of a block that it names, is 2^31 or more; or, once a height was notified, above it by more than
+    /// a producer may raise it now (`most_height` of `get_pruner_status`).
     BadHeight {
-        /// The largest height.
+        /// The largest height that is taken.
         most: u32,
     },
     /// A hash does not have 32 bytes, or another argument makes no sense.
@@ -300,9 +303,10 @@ pub enum UtxoRefusal {
     WinnerLoses,
     /// The height is 0; heights begin with 1.
     ZeroHeight,
-    /// A height is no block's: 2^31 or more.
+    /// A height of the call, or of a block that it names, is 2^31 or more; or, once a height was notified, above it by more than
+    /// a producer may raise it now (`most_height` of `get_pruner_status`).
     BadHeight {
-        /// The largest height.
+        /// The largest height that is taken.
         most: u32,
     },
     /// A hash does not have 32 bytes, or another argument makes no sense.

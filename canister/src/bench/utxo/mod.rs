@@ -80,7 +80,7 @@ fn bench_fill_utxo(n: u64, baseline: bool) -> Result<bool, String> {
     PREPARED.with_borrow_mut(|prepared| {
         mutate(|state| {
             let settings = UtxoSettings::default();
-            let call = Call { height: HEIGHT, now_ns: 0, settings: &settings };
+            let call = Call { height: HEIGHT, now_ns: 0, settings: &settings, most: MAX_HEIGHT };
             for _ in prepared.filled..n.min(prepared.filled + STEP) {
                 let tx = Transaction::new(prepared.serial, 2);
                 prepared.serial += 1;
@@ -147,7 +147,7 @@ fn run(prepared: &mut Prepared, op: &str, baseline: bool) -> Result<(), String> 
     }
     mutate(|state| {
         let settings = UtxoSettings::default();
-        let call = Call { height: HEIGHT, now_ns: 0, settings: &settings };
+        let call = Call { height: HEIGHT, now_ns: 0, settings: &settings, most: MAX_HEIGHT };
         for (tx, item) in prepared.transactions.iter().zip(&prepared.items) {
             let store: &mut UtxoStore = &mut state.utxo;
             match op {

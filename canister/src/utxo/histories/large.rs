@@ -24,7 +24,7 @@ fn outside(number: u64, inputs: Vec<Outpoint>, outputs: u32) -> UtxoCreate {
 }
 
 fn call(height: u32) -> Call {
-    Call { height, now_ns: u64::from(height) * 1_000_000_000, settings: UtxoSettings::default() }
+    Call { height, now_ns: u64::from(height) * 1_000_000_000, settings: UtxoSettings::default(), most: MAX_HEIGHT }
 }
 
 fn is_full(answer: &Answer) -> bool {

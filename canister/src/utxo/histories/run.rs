@@ -23,6 +23,8 @@ pub struct Run<'a, S> {
     pub transactions: Vec<Transaction>,
     pub settings: UtxoSettings,
     pub height: u32,
+    /// The largest height that calls may name.
+    pub most: u32,
     pub now_ns: u64,
     pub done: Vec<(Op, u32)>,
     /// Everything is compared behind every step; else counted.
@@ -133,7 +135,7 @@ impl<S: Store> Run<'_, S> {
 
     /// Does it on both sides, and compares.
     fn apply(&mut self, op: Op, height: u32) -> Outcome<Answer> {
-        let call = Call { height, now_ns: self.now_ns, settings: self.settings.clone() };
+        let call = Call { height, now_ns: self.now_ns, settings: self.settings.clone(), most: self.most };
         self.done.push((op.clone(), height));
         let answer = self.store.apply(&op, &call).plain();
         if answer.error() == Some(UtxoRefusal::OutOfSpace) {
@@ -158,6 +160,7 @@ impl<S: Store> Run<'_, S> {
         self.height = self.height.saturating_add_signed(one.blocks.into()).max(1);
         self.now_ns += one.nanos;
         let wrong = one.wrong;
+        self.most = if wrong == Some(Wrong::Far) { 2 } else { MAX_HEIGHT };
         let height = if wrong == Some(Wrong::Height) { 0 } else { self.height };
         let op = match one.step {
             Step::Accept(which, unlock) => return self.accept(which, unlock, height),

@@ -17,6 +17,8 @@ pub struct Which {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
     Height,
+    /// It is above the largest that is believed, or a block's is.
+    Far,
     ShortTxid,
     Txid,
     ShortHash,
@@ -169,6 +171,7 @@ fn step() -> impl Strategy<Value = Step> {
 pub fn history() -> impl Strategy<Value = History> {
     let wrong = prop::sample::select(vec![
         Wrong::Height,
+        Wrong::Far,
         Wrong::ShortTxid,
         Wrong::Txid,
         Wrong::ShortHash,

@@ -71,7 +71,7 @@ impl Real {
 
     fn answer(&mut self, op: &Op, call: &super::Call) -> Answer {
         let Self { store, blobs } = self;
-        let call = &Call { height: call.height, now_ns: call.now_ns, settings: &call.settings };
+        let call = &Call { height: call.height, now_ns: call.now_ns, settings: &call.settings, most: call.most };
         let seconds = call.now_ns / 1_000_000_000;
         match op {
             Op::Create(item) => Answer::Created(store.create(blobs, item, call)),
@@ -143,7 +143,7 @@ impl Store for Real {
     }
 
     fn spend_state(&self, outpoint: &Outpoint, height: u32) -> Result<UtxoSpendState, UtxoRefusal> {
-        Ok(self.store.spend_states(std::slice::from_ref(outpoint), height)?.remove(0))
+        Ok(self.store.spend_states(std::slice::from_ref(outpoint), height, MAX_HEIGHT)?.remove(0))
     }
 
     fn list_unmined(&self, after: Option<&UnminedCursor>, limit: u32) -> UnminedPage {

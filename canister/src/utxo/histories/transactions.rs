@@ -187,7 +187,7 @@ pub fn build(templates: &[Template]) -> Vec<Transaction> {
             }
             _ => TransactionSource::Raw(ByteBuf::from(raw(form, number as u32, &inputs, outputs))),
         };
-        let call = Call { height: 1, now_ns: 0, settings: UtxoSettings::default() };
+        let call = Call { height: 1, now_ns: 0, settings: UtxoSettings::default(), most: MAX_HEIGHT };
         let given = given(&source, 1, &call, None).ok();
         let txid = given.as_ref().map_or(id(0xBAD + number as u64), |given| given.txid);
         let hashes = given.map_or(Vec::new(), |given| given.outputs);

@@ -1,6 +1,6 @@
 //! Double spends.
 
-use super::{Call, Hash, Hold, Model, buf, hash_argument, not_zero};
+use super::{Call, Hash, Hold, Model, buf, hash_argument};
 use coppice_interface::*;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -46,7 +46,7 @@ impl Model {
     }
 
     pub fn set_conflicting(&mut self, txid: &[u8], call: &Call) -> Result<Conflict, UtxoRefusal> {
-        not_zero(call.height)?;
+        call.check()?;
         let first = self.get(txid)?.given.txid;
         let mut visited = Vec::new();
         let marked = self.mark(first, &mut visited);
@@ -70,7 +70,7 @@ impl Model {
             move |error: UtxoRefusal| ConflictError { txid, error: error.into() }
         };
         let mut winners: Vec<Hash> = Vec::new();
-        not_zero(call.height).map_err(with(named.first().map_or(&[], |first| &first[..])))?;
+        call.check().map_err(with(named.first().map_or(&[], |first| &first[..])))?;
         for txid in named {
             let record = self.get(txid).map_err(with(txid))?;
             if !record.conflicting {

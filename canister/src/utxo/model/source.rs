@@ -201,7 +201,7 @@ fn bad(field: &str) -> UtxoRefusal {
     UtxoRefusal::BadArgument { field: field.into(), why: String::new() }
 }
 
-fn outputs_only(partial: &PartialTransaction, height: u32) -> Result<Given, UtxoRefusal> {
+fn outputs_only(partial: &PartialTransaction, height: u32, call: &Call) -> Result<Given, UtxoRefusal> {
     let txid = hash_argument("txid", &partial.txid)?;
     let rising = partial.outputs.windows(2).all(|pair| pair[0].index < pair[1].index);
     if !rising || partial.outputs.last().is_some_and(|last| last.index >= partial.total_outputs) {
@@ -212,6 +212,7 @@ fn outputs_only(partial: &PartialTransaction, height: u32) -> Result<Given, Utxo
         let vout = output.index as usize;
         outputs[vout] = entry(&txid, vout, &output.script, output.satoshis);
     }
+    call.check_block(height)?;
     let bytes = wrapper(&txid, height, partial.coinbase, &partial.outputs);
     Ok(Given {
         txid,
@@ -278,7 +279,7 @@ pub fn given(
             }
             given
         }
-        TransactionSource::Outputs(partial) => outputs_only(partial, height)?,
+        TransactionSource::Outputs(partial) => outputs_only(partial, height, call)?,
         TransactionSource::Outside(transaction) => outside(transaction)?,
     };
     if given.outputs.is_empty() {

@@ -12,7 +12,7 @@ fn reversed(text: &str) -> Hash {
 }
 
 fn call(height: u32) -> Call {
-    Call { height, now_ns: 7, settings: UtxoSettings::default() }
+    Call { height, now_ns: 7, settings: UtxoSettings::default(), most: MAX_HEIGHT }
 }
 
 /// Bitcoin's first transaction.

@@ -140,7 +140,12 @@ impl World {
 
     pub fn call(&self) -> Call<'static> {
         // A test has few settings, and they are small.
-        Call { height: self.height, now_ns: NOW, settings: Box::leak(Box::new(self.settings.clone())) }
+        Call {
+            height: self.height,
+            now_ns: NOW,
+            settings: Box::leak(Box::new(self.settings.clone())),
+            most: MAX_HEIGHT,
+        }
     }
 
     pub fn create(&mut self, item: &UtxoCreate) -> Result<UtxoCreated, UtxoRefusal> {
@@ -228,7 +233,7 @@ impl World {
     }
 
     pub fn state(&self, tx: &Tx, vout: u32) -> SpendStatus {
-        self.store.spend_states(&[tx.outpoint(vout)], self.height).unwrap().remove(0).status
+        self.store.spend_states(&[tx.outpoint(vout)], self.height, MAX_HEIGHT).unwrap().remove(0).status
     }
 
     pub fn bytes(&self, tx: &Tx) -> (Vec<u8>, FileType) {

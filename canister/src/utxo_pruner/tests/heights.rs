@@ -77,7 +77,7 @@ fn every_operation_on_records_refuses_a_height_that_is_none() {
         let item = UtxoCreate { mined, ..crate::utxo::tests::world::raw(&Tx::orphan(3, 1)) };
         assert_eq!(s.create(&item), Err(bad.clone()));
         assert_eq!(s.w.store.preserve(&tx.txid, height), Err(bad.clone()));
-        assert_eq!(s.w.store.spend_states(&[], height), Err(bad));
+        assert_eq!(s.w.store.spend_states(&[], height, MAX_HEIGHT), Err(bad));
     }
     assert_eq!(s.get(&tx), record);
 }
@@ -300,16 +300,16 @@ fn what_is_persisted_while_a_job_runs_is_pruned_without_another_call() {
 }
 
 #[test]
-fn a_height_of_the_chain_is_not_swallowed_by_an_operators_job_above_it() {
+fn a_height_of_the_chain_is_not_swallowed_by_an_operators_job_below_it() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..4).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
     s.pruner.notify_block(1_200, false, false).unwrap();
     s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
-    let by_hand_job = by_hand(&mut s, 50_000).unwrap();
+    let by_hand_job = by_hand(&mut s, 1_200).unwrap();
     assert_eq!(by_hand_job.state, UtxoJobState::Running);
     let next = scheduled(s.pruner.notify_block(1_201, true, false).unwrap());
-    assert_eq!(by_hand(&mut s, 50_000).unwrap().id, by_hand_job.id, "the same call goes on with it");
+    assert_eq!(by_hand(&mut s, 1_200).unwrap().id, by_hand_job.id, "the same call goes on with it");
     s.settle();
     let last = s.status().last_job.unwrap();
     assert_eq!((last.id, last.current_height, s.status().last_processed_height), (next.id, Some(1_201), 1_201));

@@ -97,7 +97,8 @@ impl Service {
 
     /// A record that is mined at 900.
     pub fn make_mined(&mut self, tx: &Tx) {
-        self.create(&UtxoCreate { mined: mined(&[block(900, 900)]), ..raw(tx) }).unwrap();
+        let height = self.w.height.min(900);
+        self.create(&UtxoCreate { mined: mined(&[block(900, height)]), is_new: true, ..raw(tx) }).unwrap();
     }
 
     /// A mined record of which everything is spent at 1,000: due at 1,288.

@@ -256,3 +256,140 @@ fn a_status_is_taken_back_and_given_again_and_blocks_stay() {
     assert_eq!(on_longest_chain(false, 12), (Some(12), None, vec![10]));
     assert_eq!(on_longest_chain(true, 13), (None, Some(13 + RETENTION), vec![10]));
 }
+
+#[test]
+fn a_record_spent_at_a_height_below_its_block_is_kept_for_its_whole_retention() {
+    let world = World::new();
+    let [tx, other] = [Tx::orphan(1, 1), Tx::orphan(2, 1)];
+    world.create(100, &[&tx, &other]);
+    world.mine(100, &[&tx]);
+    world.mine(90, &[&tx, &other]);
+    world.spent(1, &tx, 0..1);
+    assert_eq!(world.heights(&tx), (Some(100 + RETENTION), None), "by its highest block");
+    world.spent(95, &other, 0..1);
+    assert_eq!(world.heights(&other), (Some(95 + RETENTION), None), "by the call, which is above its block");
+    world.block(100, true);
+    world.ticks(3);
+    assert_eq!(world.there(&[tx.clone(), other.clone()]), [true, true]);
+    world.block(110, true);
+    world.ticks(3);
+    assert_eq!(world.there(&[tx, other]), [false, false]);
+}
+
+#[test]
+fn a_record_with_many_blocks_goes_by_the_highest_of_them() {
+    let world = World::new();
+    let tx = Tx::orphan(1, 1);
+    world.create(10, &[&tx]);
+    for height in [10, 12, 30, 11, 13] {
+        world.mine(height, &[&tx]);
+    }
+    world.spent(14, &tx, 0..1);
+    assert_eq!(world.heights(&tx), (Some(30 + RETENTION), None));
+}
+
+/// A call of each method that changes records, at a height, and with a block of another one where it names one.
+fn at_height(world: &World, tx: &Tx, height: u32, block: u32) -> Vec<Option<UtxoError>> {
+    use crate::utxo::{create, spend};
+    let coppice = &world.coppice;
+    let producer = coppice.producer();
+    fn only<T, E: Into<UtxoRefusal>>(batch: Batch<Result<T, E>>) -> Option<UtxoError> {
+        let refusal: Option<UtxoRefusal> = batch.results.into_iter().next().unwrap().err().map(Into::into);
+        refusal.map(UtxoError::from)
+    }
+    let spends = vec![tx.spend(0, 0)];
+    let spent = spend(coppice, height, vec![TransactionSpends { spender: stranger(tx).into(), spends }]);
+    let spent = spent.results.into_iter().next().unwrap().err().map(|errors| errors[0].error.clone());
+    let mined = MinedIn { blocks: vec![BlockRef { block_id: 9, height: block, subtree: 0 }], on_longest_chain: true };
+    let item = UtxoCreate { mined: Some(mined), ..Tx::orphan(u64::from(height) << 32 | u64::from(block), 1).record() };
+    let items = vec![MinedTransaction { txid: tx.id(), subtree: 0 }];
+    let (block_id, on_longest_chain) = (7, true);
+    let set = UtxoSetMinedBatch { height, block_id, block_height: block, on_longest_chain, unset: false, items };
+    let target = FreezeTarget { txid: tx.id(), vout: Some(1), utxo_hash: None };
+    let freeze = UtxoFreezeBatch { height, items: vec![target] };
+    let reassign = Reassign { outpoint: tx.outpoint(1), utxo_hash: tx.hash(1).into(), new_utxo_hash: [5; 32].into() };
+    let alert = || coppice.by(Who::Alert);
+    let spender = Spender { txid: stranger(tx).into(), vin: 0 };
+    let unspend = Unspend { outpoint: tx.outpoint(0), utxo_hash: tx.hash(0).into(), spender };
+    let txids = vec![tx.id()];
+    vec![
+        only(create(coppice, height, vec![item])),
+        spent.map(|error| UtxoRefusal::from(error).into()),
+        only(producer.utxo_unspend(&UtxoUnspendBatch { height, items: vec![unspend] }).told()),
+        only(producer.utxo_set_mined(&set).told()),
+        only(
+            producer
+                .utxo_set_on_longest_chain(&UtxoSetOnLongestChainBatch {
+                    height,
+                    txids: txids.clone(),
+                    on_longest_chain,
+                })
+                .told(),
+        ),
+        only(producer.utxo_set_locked(&UtxoSetLockedBatch { height, locked: false, txids: txids.clone() }).told()),
+        only(alert().utxo_freeze(&freeze).told()),
+        only(alert().utxo_unfreeze(&freeze).told()),
+        only(alert().utxo_freeze(&freeze).told()),
+        only(alert().utxo_reassign(&UtxoReassignBatch { height, items: vec![reassign] }).told()),
+        only(producer.utxo_set_conflicting(&UtxoSetConflictingBatch { height, txids: txids.clone() }).told()),
+        producer
+            .utxo_process_conflicting(&UtxoProcessConflicting { height, winners: txids })
+            .told()
+            .err()
+            .map(|refused: ConflictError| refused.error),
+        coppice.anyone().utxo_get_spend(&UtxoGetSpend { height, outpoints: vec![tx.outpoint(0)] }).told().err(),
+    ]
+}
+
+#[test]
+fn heights_of_calls_and_of_their_blocks_are_bounded_once_a_height_was_notified() {
+    const MOST: u32 = 12 + 10_000;
+    let world = World::new();
+    let grant = Grant { principal: Who::Alert.principal(), role: Role::Alert };
+    world.coppice.operator().grant_role(&grant).told().unwrap();
+    let made = |salt: u64, height: u32| {
+        let parent = Tx::orphan(100 + salt, 1);
+        let tx = Tx::of(salt, &[(parent.txid, 0)], 2);
+        world.create(height, &[&parent, &tx]);
+        tx
+    };
+    let before = made(1, 10);
+    let answers = at_height(&world, &before, NONE - 1, NONE - 1);
+    assert!(answers.iter().all(Option::is_none), "nothing was notified: {answers:?}");
+    let tx = made(2, 10);
+    world.persisted(12);
+    let bad = Some(UtxoError::BadHeight { most: MOST });
+    for height in [MOST + 1, 1_700_000_000, NONE - 1, NONE, u32::MAX] {
+        let record = world.record(&tx);
+        let answers = at_height(&world, &tx, height, 12);
+        assert!(answers.iter().all(|answer| *answer == bad), "{height}: {answers:?}");
+        assert_eq!(world.record(&tx), record, "nothing has changed");
+        let answers = at_height(&world, &tx, 12, height);
+        assert_eq!([&answers[0], &answers[3]], [&bad, &bad], "of a block");
+    }
+    let status = world.status();
+    assert_eq!((status.most_height, status.current_height), (MOST, 12), "nothing is drawn");
+    // The largest one is taken, and any height until which a record is preserved.
+    let last = made(3, MOST);
+    let answers = at_height(&world, &last, MOST, MOST);
+    assert!(answers.iter().all(Option::is_none), "{answers:?}");
+    let preserve = UtxoPreserveBatch { until: NONE - 1, txids: vec![last.id()] };
+    assert_eq!(all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).told()), [true]);
+    assert_eq!(world.status().most_height, MOST);
+}
+
+#[test]
+fn an_immature_coinbase_is_not_spent_by_unix_seconds() {
+    let world = World::new();
+    let coinbase = Tx::of(1, &[([0; 32], u32::MAX)], 1);
+    world.create(100, &[&coinbase]);
+    world.persisted(100);
+    let thief = Tx::of(2, &[(coinbase.txid, 0)], 1);
+    let refused = world.try_spend(1_700_000_000, &thief, &[&coinbase]).unwrap_err();
+    assert_eq!(refused[0].error, UtxoSpendError::BadHeight { most: 10_100 });
+    let refused = world.try_spend(199, &thief, &[&coinbase]).unwrap_err();
+    assert_eq!(refused[0].error, UtxoSpendError::CoinbaseImmature { spendable_at: 200 });
+    // Where no bucket bounds what is notified, none bounds this.
+    world.set(UtxoPrunerSettingsChange { heights_per_day: Some(0), ..Default::default() });
+    world.spend(NONE - 1, &thief, &[&coinbase]);
+}

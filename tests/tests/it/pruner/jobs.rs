@@ -2,6 +2,8 @@
 
 use super::world::*;
 use coppice_interface::*;
+use coppice_tests::client::Told;
+use coppice_tests::transactions::Tx;
 
 fn ids(jobs: &[UtxoPruneJob]) -> Vec<u64> {
     jobs.iter().map(|job| job.id).collect()

@@ -19,7 +19,7 @@ pub struct Resolved {
 impl Records {
     /// Marks a transaction and all that spend from it, breadth first; which were not marked before.
     pub fn set_conflicting(&mut self, txid: &[u8], at: At) -> Result<Vec<Txid>, UtxoError> {
-        is_height(at.height)?;
+        is_height(at.height, at.most)?;
         self.get(txid)?;
         let mut visited = Vec::new();
         let marked = self.mark(hash_of(txid), &mut visited);
@@ -62,7 +62,7 @@ impl Records {
             let txid = coppice_interface::Txid::from(*txid);
             move |error: UtxoRefusal| ConflictError { txid, error: error.into() }
         };
-        is_height(at.height).map_err(of(winner))?;
+        is_height(at.height, at.most).map_err(of(winner))?;
         let record = self.get(winner).map_err(of(winner))?;
         if !record.conflicting {
             return Err(of(winner)(UtxoRefusal::NotConflicting));

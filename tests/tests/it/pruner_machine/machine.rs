@@ -4,7 +4,7 @@ use super::Outcome;
 use super::jobs::Cause;
 use super::kept::Kept;
 use super::memory::Fillers;
-use super::model::{At, Records};
+use super::model::{At, MOST, Records};
 use super::rules::Heights;
 use super::settings::{Change, Setting, Settings};
 use super::sight::{Known, Sight};
@@ -210,7 +210,10 @@ impl Machine {
 
     /// What an operation at this height is told.
     pub fn at(&self, height: u32) -> At {
-        At { height, retention: self.settings.utxo.block_height_retention }
+        let (current, jump) = (self.heights.current, self.settings.pruner.max_height_jump);
+        // The bucket does not refill within a history.
+        let most = if current == 0 { MOST } else { MOST.min(current + (jump - self.drawn.0)) };
+        At { height, retention: self.settings.utxo.block_height_retention, most }
     }
 
     /// An operation touches a record: a run that is under way may have passed it.

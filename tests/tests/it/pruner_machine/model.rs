@@ -45,11 +45,12 @@ const MANY: usize = 1_000;
 /// The largest height.
 pub const MOST: u32 = u32::MAX / 2;
 
-/// What an operation is told, and the retention in force.
+/// What an operation is told, the retention in force, and the largest height that is believed.
 #[derive(Clone, Copy, Debug)]
 pub struct At {
     pub height: u32,
     pub retention: u32,
+    pub most: u32,
 }
 
 /// All records, and the highest block of any that was deleted as spent.
@@ -62,11 +63,11 @@ pub fn hash_of(txid: &[u8]) -> Txid {
 
 /// # Errors
 /// Where it is no height.
-pub fn is_height(height: u32) -> Result<(), UtxoRefusal> {
+pub fn is_height(height: u32, most: u32) -> Result<(), UtxoRefusal> {
     match height {
         0 => Err(UtxoRefusal::ZeroHeight),
-        1..=MOST => Ok(()),
-        _ => Err(UtxoRefusal::BadHeight { most: MOST }),
+        _ if height > most => Err(UtxoRefusal::BadHeight { most }),
+        _ => Ok(()),
     }
 }
 
@@ -124,12 +125,13 @@ impl Record {
         self.conflicting || !self.locked && on_longest_chain && self.spent()
     }
 
-    pub fn evaluate(&mut self, At { height, retention }: At) {
+    pub fn evaluate(&mut self, At { height, retention, .. }: At) {
+        let highest = self.blocks.iter().map(|block| block.height).max().unwrap_or(0);
         self.delete_at_height = match self.delete_at_height {
             _ if self.preserve_until.is_some() || !self.eligible() => None,
             before if retention == 0 => before,
             Some(before) if self.conflicting => Some(before),
-            before => before.max(Some(height + retention)),
+            before => before.max(Some(height.max(highest) + retention)),
         };
     }
 
@@ -174,7 +176,11 @@ impl Records {
         at: At,
         is_queued: bool,
     ) -> Result<(), UtxoCreateError> {
-        is_height(at.height)?;
+        is_height(at.height, at.most)?;
+        let mut blocks = item.mined.iter().flat_map(|mined| &mined.blocks);
+        if blocks.any(|block| block.height > at.most) {
+            return Err(UtxoCreateError::BadHeight { most: at.most });
+        }
         match self.0.get(&one.tx.txid) {
             Some(record) if record.deleting => return Err(UtxoCreateError::BeingDeleted),
             Some(_) => return Err(UtxoCreateError::TxExists),
@@ -240,7 +246,7 @@ impl Records {
     }
 
     pub fn spend(&mut self, item: &TransactionSpends, at: At) -> Result<u32, Vec<RefusedSpend>> {
-        is_height(at.height).map_err(|error| vec![RefusedSpend { spend: 0, error: error.into() }])?;
+        is_height(at.height, at.most).map_err(|error| vec![RefusedSpend { spend: 0, error: error.into() }])?;
         let by = hash_of(&item.spender);
         let checked = item.spends.iter().zip(0..).map(|(spend, number)| (number, self.check_spend(spend, &by)));
         let (mut errors, mut new) = (Vec::new(), Vec::new());
@@ -265,7 +271,7 @@ impl Records {
     }
 
     pub fn unspend(&mut self, item: &Unspend, at: At) -> Result<bool, UtxoError> {
-        is_height(at.height)?;
+        is_height(at.height, at.most)?;
         let record = self.get_mut(&item.outpoint.txid)?;
         let vout = item.outpoint.vout;
         let by = hash_of(&item.spender.txid);
@@ -283,7 +289,8 @@ impl Records {
         item: &MinedTransaction,
         at: At,
     ) -> Result<Vec<u32>, UtxoError> {
-        is_height(at.height)?;
+        is_height(at.height, at.most)?;
+        is_height(set.block_height.max(1), at.most)?;
         let record = self.get_mut(&item.txid)?;
         let there = record.blocks.iter().any(|block| block.block_id == set.block_id);
         if set.unset {
@@ -305,7 +312,7 @@ impl Records {
     }
 
     pub fn set_locked(&mut self, txid: &[u8], locked: bool, at: At) -> Result<(), UtxoError> {
-        is_height(at.height)?;
+        is_height(at.height, at.most)?;
         let record = self.get_mut(txid)?;
         record.locked = locked;
         if locked {
@@ -317,7 +324,7 @@ impl Records {
     }
 
     pub fn set_on_longest_chain(&mut self, txid: &[u8], is: bool, at: At) -> Result<(), UtxoError> {
-        is_height(at.height)?;
+        is_height(at.height, at.most)?;
         let record = self.get_mut(txid)?;
         if !is {
             record.unmined_since.get_or_insert(at.height);
@@ -331,7 +338,7 @@ impl Records {
     }
 
     pub fn set_frozen(&mut self, target: &FreezeTarget, frozen: bool, at: At) -> Result<u32, UtxoError> {
-        is_height(at.height)?;
+        is_height(at.height, at.most)?;
         let record = self.get_mut(&target.txid)?;
         let meant = (0..).zip(&mut record.outputs).filter(|(vout, _)| target.vout.is_none_or(|meant| meant == *vout));
         let mut outputs: Vec<&mut Output> = meant.filter_map(|(_, output)| output.as_mut()).collect();
@@ -350,7 +357,7 @@ impl Records {
 
     /// What a caller asks for.
     pub fn preserve_at(&mut self, txid: &[u8], until: u32) -> Result<bool, UtxoError> {
-        is_height(until)?;
+        is_height(until, MOST)?;
         Ok(self.preserve(txid, until))
     }
 

@@ -210,7 +210,7 @@ impl Machine {
         let retention = self.settings.utxo.block_height_retention;
         let height = scope.heights.iter().map(|(current, _)| *current).min().unwrap_or(1);
         for txid in &done.gone {
-            self.records.remove(txid, At { height, retention });
+            self.records.remove(txid, At { height, retention, most: height });
             self.deleted.insert(*txid);
         }
         // What still is there of what the gone ones spent says so now, and did not before.
@@ -254,7 +254,7 @@ impl Machine {
                 let expires = |&(current, _): &(u32, u32)| {
                     let mut record = record.clone();
                     record.preserve_until = None;
-                    record.evaluate(At { height: current, retention });
+                    record.evaluate(At { height: current, retention, most: current });
                     let given_back = released && delete_at.is_none();
                     until <= current && (given_back || record.delete_at_height == delete_at)
                 };

@@ -1,7 +1,7 @@
 //! Its interface: as much of it as the machine uses.
 
 use super::super::conflicts::Resolved;
-use super::super::model::{At, Record, Records};
+use super::super::model::{At, MOST, Record, Records};
 use super::super::settings::{FLOOR, Setting};
 use super::super::transactions::{Transaction, Txid};
 use super::shown::shown;
@@ -33,7 +33,9 @@ fn batch<T: CandidType>(results: impl IntoIterator<Item = T>) -> Vec<u8> {
 
 impl State {
     fn at(&self, height: u32) -> At {
-        At { height, retention: self.settings.utxo.block_height_retention }
+        let (current, jump) = (self.heights.current, self.settings.pruner.max_height_jump);
+        let most = if current == 0 { MOST } else { MOST.min(current + (jump - self.drawn.0)) };
+        At { height, retention: self.settings.utxo.block_height_retention, most }
     }
 
     pub fn update(&mut self, method: &str, arg: &[u8]) -> Vec<u8> {

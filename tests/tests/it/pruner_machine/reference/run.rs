@@ -34,7 +34,7 @@ impl State {
                         let retention = settings.utxo.block_height_retention;
                         let record = self.records.0.get_mut(&txid).expect("it is there");
                         record.preserve_until = None;
-                        record.evaluate(At { height: run.heights.0, retention });
+                        record.evaluate(At { height: run.heights.0, retention, most: run.heights.0 });
                         self.add(counts, |counts| &mut counts.preservations_expired, 1);
                         ops -= 1;
                     }
@@ -176,7 +176,7 @@ impl State {
 
     /// Takes a record out.
     pub fn take(&mut self, txid: &Txid, height: u32) -> u64 {
-        let at = At { height, retention: self.settings.utxo.block_height_retention };
+        let at = At { height, retention: self.settings.utxo.block_height_retention, most: height };
         let many = self.has(Fault::TellsAThousand) && self.records.0[txid].is_large();
         if !self.has(Fault::TellsNobody) && !many {
             return self.records.remove(txid, at);
