@@ -304,13 +304,13 @@ fn a_height_of_the_chain_is_not_swallowed_by_an_operators_job_below_it() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..4).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
-    s.pruner.notify_block(1_200, false, false).unwrap();
+    s.pruner.notify_block(1_300, false, false).unwrap();
     s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
-    let by_hand_job = by_hand(&mut s, 1_200).unwrap();
+    let by_hand_job = by_hand(&mut s, 1_300).unwrap();
     assert_eq!(by_hand_job.state, UtxoJobState::Running);
-    let next = scheduled(s.pruner.notify_block(1_201, true, false).unwrap());
-    assert_eq!(by_hand(&mut s, 1_200).unwrap().id, by_hand_job.id, "the same call goes on with it");
+    let next = scheduled(s.pruner.notify_block(1_301, true, false).unwrap());
+    assert_eq!(by_hand(&mut s, 1_300).unwrap().id, by_hand_job.id, "the same call goes on with it");
     s.settle();
     let last = s.status().last_job.unwrap();
-    assert_eq!((last.id, last.current_height, s.status().last_processed_height), (next.id, Some(1_201), 1_201));
+    assert_eq!((last.id, last.current_height, s.status().last_processed_height), (next.id, Some(1_301), 1_301));
 }
