@@ -188,7 +188,8 @@ batches! {
     utxo_unfreeze_all = utxo_unfreeze(UtxoFreezeBatch, items) -> Result<u32, UtxoError>;
     /// [`utxo_reassign`](Self::utxo_reassign), for any number of outputs.
     utxo_reassign_all = utxo_reassign(UtxoReassignBatch, items) -> Result<u32, UtxoError>;
-    /// [`utxo_set_conflicting`](Self::utxo_set_conflicting), for any number of transactions.
+    /// [`utxo_set_conflicting`](Self::utxo_set_conflicting), for any number of transactions. One whose answer has `has_more` is to be
+    /// named again.
     utxo_set_conflicting_all = utxo_set_conflicting(UtxoSetConflictingBatch, txids) -> Result<Conflict, UtxoError>;
     /// [`utxo_preserve`](Self::utxo_preserve), for any number of transactions.
     utxo_preserve_all = utxo_preserve(UtxoPreserveBatch, txids) -> Result<bool, UtxoError>;

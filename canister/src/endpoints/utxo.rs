@@ -164,7 +164,8 @@ fn utxo_reassign(arg: UtxoReassignBatch) -> Batch<Result<u32, UtxoError>> {
 }
 
 /// Marks transactions as double spends, with all that spends from them; a feeder's. The batch goes as far as one message
-/// does. Repeating the call marks nothing more.
+/// does, and so does an item: it is repeated while it has more. Repeating one that is done marks nothing and answers what
+/// the named transaction holds.
 #[candid_method(update)]
 #[update(
     guard = "utxo_feeder",
@@ -177,8 +178,9 @@ fn utxo_set_conflicting(arg: UtxoSetConflictingBatch) -> Batch<Result<Conflict, 
     batch(arg.height, &arg.txids, |store, txid, call| store.set_conflicting(txid, call))
 }
 
-/// Has conflicting transactions win over those that they conflict with, all of them or none, in one message; a feeder's.
-/// A repeated call answers `NotConflicting`, as the winners are conflicting no more.
+/// Has conflicting transactions win over those that they conflict with, all of them or none; a feeder's. The call goes as
+/// far as one message does, and is repeated while it has more. One that is done answers `NotConflicting`, as the winners are
+/// conflicting no more. Transactions of which losers held outputs are unlocked, whoever locked them.
 #[candid_method(update)]
 #[update(
     guard = "utxo_feeder",

@@ -62,7 +62,9 @@ impl<T: Weight, E: Weight> Weight for Result<T, E> {
 const MOST_PAGES: u64 = 17_408;
 /// Pages that changing a record's head and its places in the ordered indexes takes, at most.
 const RECORD: u64 = 24;
-/// The longest list of double spends, or of reassignments, that is written anew.
+/// Pages that entering a double spend with a parent takes.
+const PARENT: u64 = 4;
+/// The longest list of reassignments that is written anew.
 const LIST: u64 = 200;
 
 /// What is done one after the other in a batch.
@@ -123,8 +125,8 @@ impl Item for UtxoCreate {
             TransactionSource::Uploaded(_) => return u64::MAX,
         };
         let record = (bytes + ENTRY as usize * outputs + INPUT as usize * inputs) as u64 / 4_096;
-        let lists = if self.conflicting { LIST * inputs as u64 } else { 0 };
-        2 * RECORD + record + lists
+        let parents = if self.conflicting { PARENT * inputs as u64 } else { 0 };
+        2 * RECORD + record + parents
     }
 }
 
@@ -148,12 +150,8 @@ impl UtxoStore {
                 if full || bytes > MAX_BYTES || runtime::instructions() > end {
                     break;
                 }
-                self.changed.most = Some(MOST_PAGES);
             }
             let result = each(self, item);
-            if self.changed.gave_up {
-                break;
-            }
             bytes += result.weight();
             results.push(result);
         }
@@ -161,18 +159,6 @@ impl UtxoStore {
         self.changed = Changed::default();
         let remaining = (items.len() - results.len()) as u32;
         Batch { results, remaining }
-    }
-
-    /// Ends an operation in its middle that would make a message of several too large: it is to be undone, and done alone.
-    ///
-    /// # Errors
-    /// `TooMuchWork`.
-    pub(super) fn check_pages(&mut self) -> Result<(), UtxoRefusal> {
-        if self.changed.most.is_none_or(|most| self.pages_changed() <= most) {
-            return Ok(());
-        }
-        self.changed.gave_up = true;
-        Err(UtxoRefusal::TooMuchWork)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::blob::{BlobPtr, BlobStore};
 use crate::memory::records;
 use crate::slots::{MAX_LEN, SlotId};
 use crate::table::same_key;
-use coppice_interface::{MinedIn, Txid, UtxoCreate, UtxoCreated, UtxoRefusal};
+use coppice_interface::{MinedIn, UtxoCreate, UtxoCreated, UtxoRefusal};
 
 /// Bytes of a transaction that are not copied, but written by themselves.
 const LONG_TAIL: usize = 4_096;
@@ -272,43 +272,11 @@ impl UtxoStore {
 
     /// Enters a double spend with each of its parents that has a record. This may fail in its middle.
     pub(super) fn enter_with_parents(&mut self, txid: &Hash, inputs: &[(Hash, u32)]) -> Result<(), UtxoRefusal> {
-        parents(inputs).into_iter().try_for_each(|parent| {
-            self.change_children(&parent, |children| {
-                let new = !children.iter().any(|child| child.as_slice() == txid);
-                if new {
-                    children.push(txid.into());
-                }
-                new
-            })
-        })
+        parents(inputs).into_iter().try_for_each(|parent| self.add_child(&parent, txid))
     }
 
     /// Takes what is no double spend any more, or no more at all, from the lists of its parents.
     pub(super) fn leave_parents(&mut self, txid: &Hash, inputs: &[(Hash, u32)]) -> Result<(), UtxoRefusal> {
-        parents(inputs).into_iter().try_for_each(|parent| {
-            self.change_children(&parent, |children| {
-                let before = children.len();
-                children.retain(|child| child.as_slice() != txid);
-                children.len() != before
-            })
-        })
-    }
-
-    /// Changes the double spends that spend from a transaction, where that has a record.
-    pub(super) fn change_children(
-        &mut self,
-        parent: &Hash,
-        change: impl FnOnce(&mut Vec<Txid>) -> bool,
-    ) -> Result<(), UtxoRefusal> {
-        let Found { slot, mut head, .. } = match self.find(parent) {
-            Ok(found) => found,
-            Err(UtxoRefusal::TxNotFound) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        let mut extras = Extras::load(&self.slots, &head)?;
-        if change(&mut extras.conflicting_children) {
-            extras.save(&mut self.slots, slot, &mut head)?;
-        }
-        Ok(())
+        parents(inputs).into_iter().try_for_each(|parent| self.remove_child(&parent, txid))
     }
 }

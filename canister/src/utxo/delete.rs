@@ -73,6 +73,7 @@ impl UtxoStore {
             self.slots.free(page);
         }
         if head.extras != 0 {
+            self.free_children(head);
             self.slots.free(head.extras);
         }
         self.table.remove(self.table.hash(&head.txid), u64::from(slot));

@@ -18,6 +18,8 @@ pub const FROZEN: u32 = 4;
 pub const SPENDER_DELETED: u32 = 8;
 /// It was reassigned: the extras say from which height on it is spendable.
 pub const REASSIGNED: u32 = 16;
+/// Its spender was marked as a double spend.
+pub const SPENDER_CONFLICTING: u32 = 32;
 
 /// Bytes of spending data.
 const SPENDING: usize = 36;

@@ -1,18 +1,47 @@
-//! What few records have: CBOR in a slot of its own.
+//! What few records have: CBOR in a slot of its own, and where the double spends are that spend from the transaction.
+//!
+//! ```text
+//! 0 bytes of CBOR u32, 0 where there is none   4 newest page of double spends u32: see `children`   8 CBOR
+//! ```
 
 use super::record::{Head, at};
 use crate::slots::{SlotId, Slots};
-use coppice_interface::{BlockRef, Txid, UtxoRefusal};
+use coppice_interface::{BlockRef, UtxoRefusal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 
-/// The most conflicting children that a record lists.
-const MAX_CHILDREN: usize = 10_000;
 /// The most reassignments that a record lists.
 const MAX_REASSIGNMENTS: usize = 5_000;
 /// The most blocks that a record lists, beside those in its head.
 pub const MAX_BLOCKS: usize = 1_000;
+
+/// Bytes before the CBOR.
+const PREFIX: u32 = 8;
+
+/// The newest page of the double spends that spend from a record's transaction; 0: there is none.
+pub fn children(slots: &Slots, head: &Head) -> SlotId {
+    if slots.holds(head.extras, u64::from(PREFIX)) && head.extras != 0 { slots.read_u32(head.extras, 4) } else { 0 }
+}
+
+/// Says which page that is. This may fail where the record has no extras yet.
+pub fn set_children(slots: &mut Slots, slot: SlotId, head: &mut Head, page: SlotId) -> Result<(), UtxoRefusal> {
+    let old = head.extras;
+    if old == 0 {
+        head.extras = slots.allocate(PREFIX)?;
+        slots.write_u32(head.extras, 0, 0);
+    } else if page == 0 && slots.read_u32(old, 0) == 0 {
+        slots.free(old);
+        head.extras = 0;
+    }
+    if head.extras != 0 {
+        slots.write_u32(head.extras, 4, page);
+    }
+    if head.extras != old {
+        slots.write_u32(slot, at::EXTRAS, head.extras);
+    }
+    Ok(())
+}
 
 /// An output that was given a new owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,8 +60,6 @@ pub struct Extras {
     pub blocks: Vec<BlockRef>,
     /// From which height on a reassigned output is spendable.
     pub spendable_in: BTreeMap<u32, u32>,
-    /// Double spends that spend from this transaction.
-    pub conflicting_children: Vec<Txid>,
     /// In order.
     pub reassignments: Vec<Reassigned>,
 }
@@ -47,12 +74,15 @@ impl Extras {
             return Ok(Self::default());
         }
         let corrupt = |why: String| UtxoRefusal::Corrupt { why: format!("the extras of the record: {why}") };
-        if !slots.holds(head.extras, 4) {
+        if !slots.holds(head.extras, u64::from(PREFIX)) {
             return Err(corrupt(format!("slot {} is none", head.extras)));
         }
-        let len = slots.read_u32(head.extras, 0).min(slots.capacity(head.extras) - 4);
+        let len = slots.read_u32(head.extras, 0).min(slots.capacity(head.extras) - PREFIX);
+        if len == 0 {
+            return Ok(Self::default());
+        }
         let mut bytes = Vec::new();
-        slots.read_onto(&mut bytes, head.extras, 4, len as usize);
+        slots.read_onto(&mut bytes, head.extras, PREFIX, len as usize);
         ciborium::from_reader(bytes.as_slice()).map_err(|error| corrupt(error.to_string()))
     }
 
@@ -61,21 +91,22 @@ impl Extras {
     /// # Errors
     /// `TooLarge`, `OutOfSpace`, `LowCycles`; nothing has changed.
     pub fn save(&self, slots: &mut Slots, slot: SlotId, head: &mut Head) -> Result<(), UtxoRefusal> {
-        let limits = [
-            ("blocks", self.blocks.len(), MAX_BLOCKS),
-            ("conflicting children", self.conflicting_children.len(), MAX_CHILDREN),
-            ("reassignments", self.reassignments.len(), MAX_REASSIGNMENTS),
-        ];
+        let limits =
+            [("blocks", self.blocks.len(), MAX_BLOCKS), ("reassignments", self.reassignments.len(), MAX_REASSIGNMENTS)];
         if let Some((what, _, limit)) = limits.into_iter().find(|(_, len, limit)| len > limit) {
             return Err(UtxoRefusal::TooLarge { what: what.into(), limit: limit as u64 });
         }
         let old = head.extras;
-        let new = if *self == Self::default() {
+        let (is_empty, children) = (*self == Self::default(), children(slots, head));
+        let new = if is_empty && children == 0 {
             0
         } else {
-            let mut bytes = vec![0; 4];
-            ciborium::into_writer(self, &mut bytes).map_err(|error| UtxoRefusal::Corrupt { why: error.to_string() })?;
-            let len = (bytes.len() - 4) as u32;
+            let mut bytes = [[0; 4], children.to_le_bytes()].concat();
+            if !is_empty {
+                ciborium::into_writer(self, &mut bytes)
+                    .map_err(|error| UtxoRefusal::Corrupt { why: error.to_string() })?;
+            }
+            let len = bytes.len() as u32 - PREFIX;
             bytes[..4].copy_from_slice(&len.to_le_bytes());
             let new = if old != 0 && slots.capacity(old) as usize >= bytes.len() {
                 old
@@ -141,9 +172,9 @@ mod tests {
         let now = Extras { reassignments: Vec::new(), ..full };
         let Value::Map(mut fields) = Value::serialized(&now).unwrap() else { panic!("{now:?}") };
         fields.retain(|(name, _)| name.as_text() != Some("reassignments"));
-        let mut bytes = vec![0; 4];
+        let mut bytes = vec![0; PREFIX as usize];
         ciborium::into_writer(&Value::Map(fields), &mut bytes).unwrap();
-        let len = (bytes.len() - 4) as u32;
+        let len = bytes.len() as u32 - PREFIX;
         bytes[..4].copy_from_slice(&len.to_le_bytes());
         memory::region(memory::UTXO_SLOTS).write(at, &bytes);
         let shown = w.store.get(&coppice_interface::UtxoGet { txid: tx.id(), first: 0, limit: 9 });

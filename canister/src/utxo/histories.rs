@@ -184,10 +184,10 @@ impl Answer {
             Self::Count(Ok(count)) => vec!["Ok".into(), few("", *count as usize)],
             Self::Spent(Ok(count)) => vec!["Ok".into(), few("", *count as usize)],
             Self::Blocks(Ok(blocks)) => vec![few("", blocks.len())],
-            Self::Conflict(Ok(Conflict { marked, parent_spends })) => {
+            Self::Conflict(Ok(Conflict { marked, parent_spends, .. })) => {
                 vec![few("marked", marked.len()), few("held", parent_spends.len())]
             }
-            Self::Resolved(Ok(ConflictResolution { losers, unspent, spent })) => {
+            Self::Resolved(Ok(ConflictResolution { losers, unspent, spent, .. })) => {
                 vec![few("lost", losers.len()), few("unspent", unspent.len()), few("spent", *spent as usize)]
             }
             Self::Spent(Err(errors)) => errors.iter().map(|refused| name(&refused.error)).collect(),

@@ -13,6 +13,7 @@
 
 mod alert;
 mod batch;
+mod children;
 mod conflict;
 mod create;
 mod delete;
@@ -112,10 +113,8 @@ pub struct UtxoStore {
 struct Changed {
     table: u64,
     blobs: u64,
-    /// An operation that finds in its middle that it changes more pages than these in all does not go on.
-    most: Option<u64>,
-    /// One did not.
-    gave_up: bool,
+    /// Pages of double spends that it has read.
+    read: u64,
 }
 
 /// A record that was found.

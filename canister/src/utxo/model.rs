@@ -181,6 +181,13 @@ impl Record {
         }
     }
 
+    /// The last one takes the place of a double spend that leaves.
+    fn forget_child(&mut self, txid: &Hash) {
+        if let Some(at) = self.conflicting_children.iter().position(|child| child == txid) {
+            self.conflicting_children.swap_remove(at);
+        }
+    }
+
     fn eligible(&self) -> bool {
         let on_longest_chain = !self.blocks.is_empty() && self.unmined_since.is_none();
         let spent = self.utxos().all(|output| output.hold.is_some() && !output.frozen);
@@ -521,7 +528,7 @@ impl Model {
         if record.conflicting {
             for parent in record.parents() {
                 if let Some(parent) = self.records.get_mut(&parent) {
-                    parent.conflicting_children.retain(|child| child != txid);
+                    parent.forget_child(txid);
                 }
             }
         }

@@ -209,7 +209,7 @@ impl UtxoStore {
         if !slots.holds(slot, head.bytes()) || head.extra_pages != head.outputs.saturating_sub(1) / head.batch {
             return Err(corrupt("the length"));
         }
-        if head.extras != 0 && !slots.holds(head.extras, 4) {
+        if head.extras != 0 && !slots.holds(head.extras, 8) {
             return Err(corrupt("the extras"));
         }
         for page in 1..=head.extra_pages + head.input_pages() {

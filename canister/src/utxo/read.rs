@@ -68,7 +68,7 @@ impl UtxoStore {
             frozen: head.any_frozen(),
             locked: head.is(flag::LOCKED),
             conflicting: head.is(flag::CONFLICTING),
-            conflicting_children: extras.conflicting_children,
+            conflicting_children: self.children(&head)?,
             unmined_since: head.unmined_since(),
             created_at: head.created_at,
             preserve_until: preserve,

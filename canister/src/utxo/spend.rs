@@ -1,6 +1,6 @@
 //! Spending and unspending.
 
-use super::entry::{Entry, FROZEN, REASSIGNED, SPENDER_DELETED, SPENT, STATE, UTXO};
+use super::entry::{Entry, FROZEN, REASSIGNED, SPENDER_CONFLICTING, SPENDER_DELETED, SPENT, STATE, UTXO};
 use super::extras::Extras;
 use super::record::{ENTRY, HEAD, Hash, Head, PAGE_HEAD, at, flag, page_at, page_slot};
 use super::{Call, Found, UtxoStore, hash_of};
@@ -174,6 +174,28 @@ impl UtxoStore {
         call: &Call,
         strictness: Strictness,
     ) -> Result<(EntryAddress, Entry, bool), UtxoRefusal> {
+        let (address, entry) = self.check_output(found, vout, hash, call, strictness)?;
+        if !entry.is(SPENT) {
+            return Ok((address, entry, true));
+        }
+        if !entry.held_by(spender, vin) {
+            let (txid, vin) = entry.spender;
+            return Err(UtxoRefusal::Spent { by: Spender { txid: txid.into(), vin } });
+        }
+        // It is the spender's again, but not if that was deleted: then this is a replay.
+        if entry.is(SPENDER_DELETED) { Err(UtxoRefusal::InvalidSpend) } else { Ok((address, entry, false)) }
+    }
+
+    /// Checks an output that is to be spent, whoever spends it now.
+    #[inline]
+    pub(super) fn check_output(
+        &self,
+        found: &Found,
+        vout: u32,
+        hash: Option<&Hash>,
+        call: &Call,
+        strictness: Strictness,
+    ) -> Result<(EntryAddress, Entry), UtxoRefusal> {
         Self::check_record(&found.head, call, strictness)?;
         let (address, entry) = self.utxo(found, vout)?;
         if hash.is_some_and(|hash| !same_key(hash, &entry.hash)) {
@@ -188,15 +210,7 @@ impl UtxoStore {
                 return Err(UtxoRefusal::FrozenUntil { height });
             }
         }
-        if !entry.is(SPENT) {
-            return Ok((address, entry, true));
-        }
-        if !entry.held_by(spender, vin) {
-            let (txid, vin) = entry.spender;
-            return Err(UtxoRefusal::Spent { by: Spender { txid: txid.into(), vin } });
-        }
-        // It is the spender's again, but not if that was deleted: then this is a replay.
-        if entry.is(SPENDER_DELETED) { Err(UtxoRefusal::InvalidSpend) } else { Ok((address, entry, false)) }
+        Ok((address, entry))
     }
 
     /// Spends all that a transaction spends, or nothing, and answers how many outputs were not spent before.
@@ -339,6 +353,6 @@ impl UtxoStore {
 
     /// Makes an entry unspent. A frozen one stays frozen; its page is still to be counted.
     pub(super) fn forget_spender(&mut self, address: EntryAddress, entry: &Entry) {
-        self.set_entry(address, entry.state & !(SPENT | SPENDER_DELETED), (&[0; 32], 0));
+        self.set_entry(address, entry.state & !(SPENT | SPENDER_DELETED | SPENDER_CONFLICTING), (&[0; 32], 0));
     }
 }

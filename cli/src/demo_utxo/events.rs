@@ -213,7 +213,9 @@ impl<S: Site> Story<'_, S> {
             .client
             .utxo_process_conflicting(&UtxoProcessConflicting { height, winners: vec![self.key(id)] })
             .wait()?;
-        let fine = resolved.as_ref().is_ok_and(|it| it.losers == [by] && it.spent as usize == item.spends.len());
+        let fine = resolved
+            .as_ref()
+            .is_ok_and(|it| it.losers == [by] && it.spent as usize == item.spends.len() && !it.has_more);
         ensure!(fine, "{} should win over {}: {resolved:?}", self.txid(id), self.txid(loser.id));
         self.ledger.win(id, loser.id, height);
         Ok(Aside { id, made })

@@ -50,7 +50,7 @@ pub struct UtxoRecord {
     pub locked: bool,
     /// The transaction is a double spend.
     pub conflicting: bool,
-    /// Transactions that spend from this one and are double spends.
+    /// The last 10,000 transactions that spend from this one and are double spends.
     pub conflicting_children: Vec<Txid>,
     /// The height since which the longest chain has not had the transaction; none where it has it.
     pub unmined_since: Option<u32>,

@@ -156,46 +156,54 @@ pub struct Reassign {
     pub new_utxo_hash: UtxoHash,
 }
 
-/// Transactions that are double spends.
+/// Transactions that are double spends. Each is marked at once, so that nothing more is spent from it; what spends from it, directly or
+/// not, is marked leaves first, as far as a message goes. While an answer has `has_more`, the call is repeated.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoSetConflictingBatch {
     /// The height at which the chain is.
     pub height: u32,
-    /// The transactions. Each is marked with everything that spends from it, directly or not.
+    /// The transactions.
     pub txids: Vec<Txid>,
 }
 
 /// What marking a transaction as a double spend has done.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Conflict {
-    /// Transactions that were marked, the one that was named first, then its spenders, breadth first. Those that were
-    /// conflicting before are not among them.
+    /// Transactions that this call has marked: the one that was named first, then what spends from it, each before what it
+    /// spends from. Those that were conflicting before are not among them.
     pub marked: Vec<Txid>,
-    /// Outputs that marked transactions hold.
+    /// Outputs that the named transaction and the marked ones hold, at most 5,000.
     pub parent_spends: Vec<Unspend>,
+    /// Transactions that spend from the named one are not marked yet: the call is to be repeated.
+    pub has_more: bool,
 }
 
-/// Double spends that are to win over what they conflict with.
+/// Double spends that are to win over what they conflict with: who holds what they spend loses, with everything that spends from it. The
+/// losers are marked, and what spends from them gives back what it holds, leaves first, as far as a message goes. While an
+/// answer has `has_more`, the call is repeated. Only the last one takes from the losers what the winners spend, gives it to these,
+/// and has them be double spends no more; calls that are never continued leave marked double spends.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoProcessConflicting {
     /// The height at which the chain is.
     pub height: u32,
-    /// The conflicting transactions that win. All of them or none.
+    /// The conflicting transactions that win, all of them in one message or none.
     pub winners: Vec<Txid>,
 }
 
 /// What the winners have done.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ConflictResolution {
-    /// Transactions that are conflicting now and were not before: losers, and what spends from them.
+    /// Transactions that are conflicting now and were not before this call: losers, and what spends from them.
     pub losers: Vec<Txid>,
-    /// Outputs that losers held, and hold no more.
+    /// Outputs that losers held until this call, at most 5,000 of them. The transactions that have them are unlocked.
     pub unspent: Vec<Unspend>,
-    /// Outputs that the winners hold now.
+    /// Outputs that the winners hold now, and did not before this call.
     pub spent: u32,
+    /// The winners have not won yet: the call is to be repeated.
+    pub has_more: bool,
 }
 
-/// Why the winners did not win. Nothing has changed.
+/// Why the winners did not win. This call has changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ConflictError {
     /// The transaction with which something is wrong: a winner, or one whose outputs it spends.

@@ -79,9 +79,9 @@ fn records_that_need_memory_which_cannot_be_paid_are_refused_with_what_is_missin
     all_ok(create(&coppice, 10, vec![Tx::orphan(salt, 50).record()]));
 }
 
-/// Pages that cost so much that a family of double spends is more than a message may do.
+/// Pages that cost so much that no message comes to the end of a family of double spends.
 #[test]
-fn a_family_that_is_too_much_for_a_message_is_refused_whole() {
+fn a_family_of_which_no_message_finds_a_leaf_is_refused() {
     let (coppice, host) = Coppice::embedded(default_arg());
     configure(&coppice, UtxoSettingsChange { utxo_batch_size: Some(20_000), ..Default::default() }).unwrap();
     let mut txs = vec![Tx::orphan(1, 100)];
@@ -105,9 +105,14 @@ fn a_family_that_is_too_much_for_a_message_is_refused_whole() {
     };
     let dear = StablePagePrices { first_access: 300_000_000, first_write: 0 };
     host.set_limits(Limits { stable_page_prices: dear, ..Limits::default() });
+    // Nothing more is to be spent from the first one.
+    let first = all_ok(mark()).remove(0);
+    assert_eq!((first.marked, first.has_more), (vec![txs[0].id()], true));
     assert_eq!(mark().results, [Err(UtxoError::TooMuchWork)]);
     host.set_limits(Limits::default());
     let after: Vec<UtxoRecord> = txs.iter().map(|tx| get(&coppice, tx).unwrap()).collect();
-    assert_eq!(after, before);
-    assert_eq!(all_ok(mark())[0].marked.len(), txs.len());
+    assert_eq!(after[1..], before[1..]);
+    assert!(after[0].conflicting);
+    let rest = all_ok(mark()).remove(0);
+    assert_eq!((rest.marked.len(), rest.has_more), (txs.len() - 1, false));
 }

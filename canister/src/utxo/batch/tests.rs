@@ -32,31 +32,6 @@ fn a_batch_ends_where_the_next_item_would_change_too_many_pages() {
 }
 
 #[test]
-fn what_gives_up_in_its_middle_is_undone_and_done_alone() {
-    let mut w = World::new();
-    let parent = Tx::orphan(1, 2);
-    let children: Vec<Tx> = (0..2).map(|i| Tx::of(10 + i, &[(parent.txid, i as u32)], 1)).collect();
-    w.make(&parent);
-    w.set_locked(&parent, false);
-    for (child, vout) in children.iter().zip(0..) {
-        w.make(child);
-        w.spend_one(&parent, vout, child).unwrap();
-    }
-    let call = w.call();
-    let txids: Vec<Txid> = children.iter().map(Tx::id).collect();
-    let done = w.store.batch(&txids, call.settings, |store, txid| {
-        // As if what comes behind the first changed more than there is room for.
-        store.changed.most = store.changed.most.map(|_| 0);
-        store.set_conflicting(txid, &call)
-    });
-    assert_eq!((done.results.len(), done.remaining), (1, 1));
-    assert!(w.get(&children[0]).conflicting && !w.get(&children[1]).conflicting);
-    assert_eq!(w.get(&parent).conflicting_children, [txids[0].clone()]);
-    let done = w.store.batch(&txids[1..], call.settings, |store, txid| store.set_conflicting(txid, &call));
-    assert_eq!((done.results.len(), done.remaining), (1, 0));
-}
-
-#[test]
 fn pages_are_counted_as_they_are() {
     let mut w = World::new();
     w.store.slots.count_pages(true);

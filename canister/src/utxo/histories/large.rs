@@ -179,7 +179,7 @@ fn large_records_are_as_the_model_says() {
 fn a_double_spend_of_many_parents_fits_or_is_refused() {
     let parents = 1_500;
     let (mut refused, mut done) = (0, 0);
-    for slack in (120_000..320_000).step_by(8_000) {
+    for slack in (250_000..450_000).step_by(8_000) {
         let mut store = Real::new();
         for number in 0..parents {
             store.apply(&Op::Create(outside(number, Vec::new(), 1)), &call(1));

@@ -1,25 +1,35 @@
-//! Double spends.
+//! Double spends, each call in one slice.
 
-use super::{Call, Hash, Hold, Model, buf, hash_argument};
+use super::{Call, Hash, Hold, Model, Record, buf, hash_argument};
 use coppice_interface::*;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 impl Model {
-    /// Marks a transaction and what spends from it, breadth first, and says which were not marked before.
-    fn mark(&mut self, first: Hash, visited: &mut Vec<Hash>) -> Vec<Hash> {
-        let mut marked = Vec::new();
-        let mut queue = VecDeque::from([first]);
-        while let Some(txid) = queue.pop_front() {
-            let Some(record) = self.records.get_mut(&txid).filter(|_| !visited.contains(&txid)) else { continue };
-            visited.push(txid);
-            if !record.conflicting {
-                record.conflicting = true;
-                marked.push(txid);
-            }
-            queue.extend(record.utxos().filter_map(|output| Some(output.hold.as_ref()?.by)));
-            self.enter_with_parents(&txid);
+    /// A transaction and what spends from it, spenders before what they spend from, of those that are entered.
+    fn descend(&self, txid: Hash, enters: &impl Fn(&Hash, &Record) -> bool, all: &mut (Vec<Hash>, Vec<Hash>)) {
+        if all.0.contains(&txid) {
+            return;
         }
-        marked
+        all.0.push(txid);
+        for spender in self.spenders(&txid) {
+            if self.records.get(&spender).is_some_and(|record| enters(&spender, record)) {
+                self.descend(spender, enters, all);
+            }
+        }
+        all.1.push(txid);
+    }
+
+    fn spenders(&self, txid: &Hash) -> Vec<Hash> {
+        self.records[txid].utxos().filter_map(|output| Some(output.hold.as_ref()?.by)).collect()
+    }
+
+    /// Marks a transaction, and says whether it was not marked before.
+    fn mark(&mut self, txid: &Hash) -> bool {
+        let new = !std::mem::replace(&mut self.records.get_mut(txid).expect("it was found").conflicting, true);
+        if new {
+            self.enter_with_parents(txid);
+        }
+        new
     }
 
     /// What a transaction spends, with what there is of it.
@@ -33,26 +43,29 @@ impl Model {
         Some(Unspend { outpoint: Outpoint { txid: buf(txid), vout }, utxo_hash: UtxoHash::from(output.hash), spender })
     }
 
-    /// What these transactions hold of what their inputs name.
-    fn parent_spends(&self, txids: &[Hash]) -> Vec<Unspend> {
-        let mut held = Vec::new();
-        for txid in txids {
-            for (parent, vout, vin) in self.spends(txid) {
-                let own = Spender { txid: buf(txid), vin };
-                held.extend(self.hold(&parent, vout).filter(|hold| hold.spender == own));
-            }
-        }
-        held
+    /// What a transaction holds of what its inputs name.
+    fn held_by(&self, txid: &Hash) -> Vec<Unspend> {
+        let spends = self.spends(txid).into_iter();
+        let own = |(parent, vout, vin): (Hash, u32, u32)| {
+            self.hold(&parent, vout).filter(|hold| hold.spender == Spender { txid: buf(txid), vin })
+        };
+        spends.filter_map(own).collect()
     }
 
     pub fn set_conflicting(&mut self, txid: &[u8], call: &Call) -> Result<Conflict, UtxoRefusal> {
         call.check()?;
         let first = self.get(txid)?.given.txid;
-        let mut visited = Vec::new();
-        let marked = self.mark(first, &mut visited);
-        let parent_spends = self.parent_spends(&visited);
-        self.evaluate(visited, call);
-        Ok(Conflict { marked: marked.iter().map(buf).collect(), parent_spends })
+        let mut all = Default::default();
+        self.descend(first, &|_, record| !record.conflicting, &mut all);
+        let rest = all.1.into_iter().filter(|txid| *txid != first);
+        let family: Vec<Hash> = [first].into_iter().chain(rest).collect();
+        let (mut marked, mut parent_spends) = (Vec::new(), Vec::new());
+        for txid in &family {
+            marked.extend(self.mark(txid).then(|| buf(txid)));
+            parent_spends.extend(self.held_by(txid));
+        }
+        self.evaluate(family, call);
+        Ok(Conflict { marked, parent_spends, has_more: false })
     }
 
     pub fn process_conflicting(&mut self, winners: &[Txid], call: &Call) -> Result<ConflictResolution, ConflictError> {
@@ -62,6 +75,46 @@ impl Model {
             *self = before;
         }
         resolved
+    }
+
+    /// Who else holds what the winners spend, if these may spend it.
+    fn contest(&self, winners: &[Hash], call: &Call) -> Result<Vec<Unspend>, ConflictError> {
+        let (mut contested, mut taken) = (Vec::new(), Vec::<((Hash, u32), Spender)>::new());
+        for winner in winners {
+            for (parent, vout, vin) in self.spends(winner) {
+                let of = |error: UtxoRefusal| ConflictError { txid: buf(&parent), error: error.into() };
+                let record = self.get(&parent).map_err(of)?;
+                record.mature(call.height).map_err(of)?;
+                record.utxo(vout).map_err(of)?;
+                record.thawed(vout, call.height).map_err(of)?;
+                if let Some((_, by)) = taken.iter().find(|(outpoint, _)| *outpoint == (parent, vout)) {
+                    return Err(of(UtxoRefusal::Spent { by: by.clone() }));
+                }
+                taken.push(((parent, vout), Spender { txid: buf(winner), vin }));
+                let Some(hold) = &record.utxo(vout).map_err(of)?.hold else { continue };
+                if hold.by == *winner {
+                    record.takes(vout, winner, vin).map_err(of)?;
+                } else if hold.deleted {
+                    let error = UtxoError::NotSpendable(Box::new(UtxoSpendError::Spent { by: hold.spender() }));
+                    return Err(ConflictError { txid: buf(&parent), error });
+                } else {
+                    contested.extend(self.hold(&parent, vout));
+                }
+            }
+        }
+        Ok(contested)
+    }
+
+    /// Whether a transaction spends from one of these, or from a double spend that does.
+    fn descends(&self, txid: &Hash, from: &[Hash], winners: &[Hash], known: &mut Vec<Hash>) -> bool {
+        self.spends(txid).into_iter().any(|(parent, ..)| {
+            if winners.contains(&parent) || known.contains(&parent) {
+                return false;
+            }
+            known.push(parent);
+            let Some(record) = self.records.get(&parent) else { return false };
+            from.contains(&parent) || record.conflicting && self.descends(&parent, from, winners, known)
+        })
     }
 
     fn resolve(&mut self, named: &[Txid], call: &Call) -> Result<ConflictResolution, ConflictError> {
@@ -85,54 +138,50 @@ impl Model {
         }
 
         // Who holds what the winners spend, and what spends from them.
-        let (mut visited, mut losers) = (Vec::new(), Vec::new());
-        let mut contested = Vec::new();
-        for winner in &winners {
-            for (parent, vout, _) in self.spends(winner) {
-                let Some(hold) = self.hold(&parent, vout) else { continue };
-                let loser = hash_argument("txid", &hold.spender.txid).expect("it is a txid");
-                if loser == *winner {
-                    continue;
-                }
-                let record = &self.records[&parent];
-                if record
-                    .utxo(hold.outpoint.vout)
-                    .is_ok_and(|output| output.hold.as_ref().is_some_and(|hold| hold.deleted))
-                {
-                    let error = UtxoError::NotSpendable(Box::new(UtxoSpendError::Spent { by: hold.spender }));
-                    return Err(ConflictError { txid: buf(&parent), error });
-                }
-                losers.extend(self.mark(loser, &mut visited));
-                contested.push(hold);
+        let contested = self.contest(&winners, call)?;
+        let mut first: Vec<Hash> = Vec::new();
+        for hold in &contested {
+            let loser = hash_argument("txid", &hold.spender.txid).expect("it is a txid");
+            if self.records.contains_key(&loser) && !first.contains(&loser) {
+                first.push(loser);
             }
         }
-        let loses = |txid: &&Hash| {
-            visited.contains(txid) || self.spends(txid).iter().any(|(parent, ..)| visited.contains(parent))
+        let mut all = Default::default();
+        for loser in first.iter().filter(|loser| !winners.contains(loser)) {
+            self.descend(*loser, &|txid, _| !winners.contains(txid), &mut all);
+        }
+        let (visited, family) = all;
+        let loses = |winner: &&Hash| {
+            first.contains(winner)
+                || visited.iter().any(|txid| self.spenders(txid).contains(winner))
+                || self.descends(winner, &visited, &winners, &mut Vec::new())
         };
         if let Some(winner) = winners.iter().find(loses) {
             return Err(with(winner)(UtxoRefusal::WinnerLoses));
         }
 
-        let mut unspent = self.parent_spends(&visited);
-        for hold in contested {
-            if unspent.iter().all(|known| known.outpoint != hold.outpoint) {
-                unspent.push(hold);
-            }
+        let (mut losers, mut unspent): (Vec<Txid>, Vec<Unspend>) = Default::default();
+        for txid in first.iter().chain(&family) {
+            losers.extend(self.mark(txid).then(|| buf(txid)));
         }
+        for txid in &family {
+            let held = self.held_by(txid).into_iter();
+            unspent.extend(held.filter(|hold| contested.iter().all(|other| other.outpoint != hold.outpoint)));
+        }
+        unspent.extend(contested);
         let mut touched: BTreeSet<Hash> = visited.iter().chain(&winners).copied().collect();
-        let mut unlocked = BTreeSet::new();
         for hold in &unspent {
             let parent = hash_argument("txid", &hold.outpoint.txid).expect("it is a txid");
-            self.records.get_mut(&parent).expect("it has a hold").utxo_mut(hold.outpoint.vout).hold = None;
-            unlocked.insert(parent);
+            let record = self.records.get_mut(&parent).expect("it has a hold");
+            record.utxo_mut(hold.outpoint.vout).hold = None;
+            record.locked = false;
+            touched.insert(parent);
         }
 
         let mut spent = 0;
         for winner in &winners {
             for (parent, vout, vin) in self.spends(winner) {
                 let record = self.get_mut(&parent).map_err(with(&parent))?;
-                record.mature(call.height).map_err(with(&parent))?;
-                record.thawed(vout, call.height).map_err(with(&parent))?;
                 if record.takes(vout, winner, vin).map_err(with(&parent))? {
                     record.utxo_mut(vout).hold = Some(Hold { by: *winner, vin, deleted: false });
                     spent += 1;
@@ -146,15 +195,11 @@ impl Model {
             record.conflicting = false;
             for parent in record.parents() {
                 if let Some(parent) = self.records.get_mut(&parent) {
-                    parent.conflicting_children.retain(|child| child != winner);
+                    parent.forget_child(winner);
                 }
             }
         }
-        for txid in &unlocked {
-            self.records.get_mut(txid).expect("it has outputs").locked = false;
-        }
-        touched.extend(unlocked);
         self.evaluate(touched, call);
-        Ok(ConflictResolution { losers: losers.iter().map(buf).collect(), unspent, spent })
+        Ok(ConflictResolution { losers, unspent, spent, has_more: false })
     }
 }

@@ -147,7 +147,7 @@ fn a_winner_takes_what_the_loser_held() {
     let resolved = model.process_conflicting(&[buf(&[3; 32])], &call(5)).unwrap();
     assert_eq!(resolved.losers, [buf(&[2; 32]), buf(&[4; 32])]);
     let held: Vec<_> = resolved.unspent.iter().map(|held| (held.outpoint.txid[0], held.spender.txid[0])).collect();
-    assert_eq!((held, resolved.spent), (vec![(1, 2), (2, 4)], 1));
+    assert_eq!((held, resolved.spent), (vec![(2, 4), (1, 2)], 1));
     let one = model.record(&[1; 32], 0, 9).unwrap();
     assert_eq!((one.conflicting_children, one.locked), (vec![buf(&[2; 32])], false));
     assert_eq!(one.utxos[0].as_ref().unwrap()[32..64], [3; 32]);

@@ -1,9 +1,9 @@
 //! Double spends in the model: marked with all that spends from them, and winning.
 
-use super::model::{At, Hold, Records, hash_of, is_height};
+use super::model::{At, Hold, Record, Records, hash_of, is_height};
 use super::transactions::Txid;
 use coppice_interface::*;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 /// What a winner has done.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,32 +17,45 @@ pub struct Resolved {
 }
 
 impl Records {
-    /// Marks a transaction and all that spend from it, breadth first; which were not marked before.
+    /// Marks a transaction and all that spend from it, spenders first; which were not marked before, itself before the others.
     pub fn set_conflicting(&mut self, txid: &[u8], at: At) -> Result<Vec<Txid>, UtxoError> {
         is_height(at.height, at.most)?;
         self.get(txid)?;
-        let mut visited = Vec::new();
-        let marked = self.mark(hash_of(txid), &mut visited);
-        self.evaluate(visited, at);
+        let first = hash_of(txid);
+        let mut all = Default::default();
+        self.descend(first, &|record| !record.conflicting, &[], &mut all);
+        let rest = all.1.into_iter().filter(|txid| *txid != first);
+        let family: Vec<Txid> = [first].into_iter().chain(rest).collect();
+        let marked = family.iter().copied().filter(|txid| self.mark(txid)).collect();
+        self.evaluate(family, at);
         Ok(marked)
     }
 
-    fn mark(&mut self, first: Txid, visited: &mut Vec<Txid>) -> Vec<Txid> {
-        let mut marked = Vec::new();
-        let mut queue = VecDeque::from([first]);
-        while let Some(txid) = queue.pop_front() {
-            if visited.contains(&txid) {
-                continue;
-            }
-            let Ok(record) = self.get_mut(&txid) else { continue };
-            visited.push(txid);
-            if !std::mem::replace(&mut record.conflicting, true) {
-                marked.push(txid);
-            }
-            queue.extend(record.holds().map(|hold| hold.by));
-            self.enter_with_parents(&txid);
+    /// A transaction and what spends from it, spenders before what they spend from; those that were entered, and those in order.
+    fn descend(
+        &self,
+        txid: Txid,
+        enters: &impl Fn(&Record) -> bool,
+        winners: &[Txid],
+        all: &mut (BTreeSet<Txid>, Vec<Txid>),
+    ) {
+        if !all.0.insert(txid) {
+            return;
         }
-        marked
+        for hold in self.0[&txid].holds() {
+            if self.get(&hold.by).is_ok_and(enters) && !winners.contains(&hold.by) {
+                self.descend(hold.by, enters, winners, all);
+            }
+        }
+        all.1.push(txid);
+    }
+
+    fn mark(&mut self, txid: &Txid) -> bool {
+        let new = !std::mem::replace(&mut self.get_mut(txid).expect("it was found").conflicting, true);
+        if new {
+            self.enter_with_parents(txid);
+        }
+        new
     }
 
     /// Double spends take the place of what they conflict with, all of them or none (`docs/design.md` 6): who holds what they spend
@@ -55,6 +68,16 @@ impl Records {
             *self = before;
         }
         resolved
+    }
+
+    /// Whether a transaction spends from one of these, or from a double spend that does.
+    fn descends(&self, txid: &Txid, from: &BTreeSet<Txid>, winner: &Txid, known: &mut BTreeSet<Txid>) -> bool {
+        self.0[txid].parents().into_iter().any(|parent| {
+            let Ok(record) = self.get(&parent) else { return false };
+            parent != *winner
+                && known.insert(parent)
+                && (from.contains(&parent) || record.conflicting && self.descends(&parent, from, winner, known))
+        })
     }
 
     fn resolve(&mut self, winner: &Txid, at: At) -> Result<Resolved, ConflictError> {
@@ -72,37 +95,54 @@ impl Records {
             return Err(of(winner)(UtxoRefusal::BadArgument { field: "winners".into(), why: String::new() }));
         }
         let inputs = record.inputs.clone();
-        let (mut visited, mut losers, mut contested) = (Vec::new(), Vec::new(), Vec::new());
-        for (parent, vout) in &inputs {
-            let hold =
-                self.get(parent).ok().and_then(|record| record.outputs.get(*vout as usize)?.as_ref()?.hold.clone());
-            let Some(hold) = hold.filter(|hold| hold.by != *winner) else { continue };
-            if hold.deleted {
-                let by = Spender { txid: hold.by.into(), vin: hold.vin };
-                let error = UtxoError::NotSpendable(Box::new(UtxoSpendError::Spent { by }));
+        let (mut first, mut contested) = (Vec::new(), Vec::new());
+        for ((parent, vout), vin) in inputs.iter().zip(0..) {
+            let record = self.get(parent).map_err(of(parent))?;
+            let hold = match record.takes(*vout, winner, vin) {
+                Err(UtxoRefusal::Spent { by }) if hash_of(&by.txid) != *winner => by,
+                other => {
+                    other.map_err(of(parent))?;
+                    continue;
+                }
+            };
+            let by = hash_of(&hold.txid);
+            let deleted = record.holds().any(|hold| hold.by == by && hold.deleted);
+            if deleted {
+                let error = UtxoError::NotSpendable(Box::new(UtxoSpendError::Spent { by: hold }));
                 return Err(ConflictError { txid: (*parent).into(), error });
             }
-            losers.extend(self.mark(hold.by, &mut visited));
             contested.push((*parent, *vout));
+            if self.get(&by).is_ok() && !first.contains(&by) {
+                first.push(by);
+            }
         }
-        if visited.contains(winner) || inputs.iter().any(|(parent, _)| visited.contains(parent)) {
+        let mut all = Default::default();
+        for loser in &first {
+            self.descend(*loser, &|_| true, &[*winner], &mut all);
+        }
+        let (visited, family) = all;
+        let met = visited.iter().any(|txid| self.0[txid].holds().any(|hold| hold.by == *winner));
+        if met || self.descends(winner, &visited, winner, &mut BTreeSet::new()) {
             return Err(of(winner)(UtxoRefusal::WinnerLoses));
         }
-        // What the losers hold, and whatever else holds what the winner spends.
+        let losers = first.iter().chain(&family).copied().filter(|txid| self.mark(txid)).collect();
+        // What the losers hold, and then what the winner spends.
         let mut freed: Vec<(Txid, u32)> = Vec::new();
-        for loser in &visited {
+        for loser in &family {
             for (&(parent, vout), vin) in self.0[loser].inputs.iter().zip(0..) {
                 let output = self.get(&parent).ok().and_then(|record| record.outputs.get(vout as usize)?.as_ref());
-                if output.and_then(|output| output.hold.as_ref()).is_some_and(|hold| hold.is(loser, vin)) {
+                let holds = output.and_then(|output| output.hold.as_ref()).is_some_and(|hold| hold.is(loser, vin));
+                if holds && !contested.contains(&(parent, vout)) {
                     freed.push((parent, vout));
                 }
             }
         }
-        freed.extend(contested.into_iter().filter(|place| !freed.contains(place)).collect::<Vec<_>>());
+        freed.extend(contested);
         let mut touched: BTreeSet<Txid> = visited.iter().copied().chain([*winner]).collect();
         for (parent, vout) in &freed {
             let record = self.get_mut(parent).expect("something of it is held");
             record.outputs[*vout as usize].as_mut().expect("it is held").hold = None;
+            record.locked = false;
             touched.insert(*parent);
         }
         let mut spent = 0;
@@ -118,9 +158,6 @@ impl Records {
         self.get_mut(winner).expect("it was looked at before").conflicting = false;
         for (parent, _) in &inputs {
             self.get_mut(parent).expect("it was looked at before").conflicting_children.remove(winner);
-        }
-        for (parent, _) in &freed {
-            self.get_mut(parent).expect("something of it was held").locked = false;
         }
         self.evaluate(touched, at);
         Ok(Resolved { losers, freed, spent })

@@ -4,6 +4,7 @@
 
 mod batches;
 mod blocks;
+mod conflicts;
 mod ticks;
 
 use coppice_host::{Execution, Host, Limits, Outcome, StablePagePrices};

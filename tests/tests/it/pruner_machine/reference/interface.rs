@@ -151,7 +151,7 @@ impl State {
                 batch(of.txids.iter().map(|txid| {
                     let marked = self.records.set_conflicting(txid, at)?;
                     let marked = marked.into_iter().map(Into::into).collect();
-                    Ok::<_, UtxoError>(Conflict { marked, parent_spends: Vec::new() })
+                    Ok::<_, UtxoError>(Conflict { marked, parent_spends: Vec::new(), has_more: false })
                 }))
             }
             "utxo_process_conflicting" => {
@@ -230,6 +230,7 @@ impl State {
             losers: losers.into_iter().map(Into::into).collect(),
             unspent: freed.iter().map(unspend).collect(),
             spent,
+            has_more: false,
         })
     }
 

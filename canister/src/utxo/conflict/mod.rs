@@ -1,0 +1,162 @@
+//! Double spends: marking them with everything that spends from them, and having them win (`winners`).
+//!
+//! **Constraint.** A double spend may have any number of descendants, and a message marks some thousand transactions.
+//!
+//! **Design.** A call does a slice, and says whether there is more. First the double spend itself is marked, so that nothing more is spent
+//! from it; then what spends from it, leaves first: everything else that is conflicting has only conflicting descendants, wherever the
+//! slices end. The next slice walks again what is left. An output says that its spender was marked, so that a walk passes by it
+//! without looking it up.
+
+mod walk;
+mod winners;
+
+use super::entry::{Entry, SPENDER_CONFLICTING, SPENT};
+use super::record::{Hash, flag, inputs, parents};
+use super::spend::EntryAddress;
+use super::{Call, Found, UtxoStore, hash_of};
+use crate::runtime;
+use crate::slots::SlotId;
+use coppice_interface::{Conflict, Outpoint, Spender, Unspend, UtxoHash, UtxoRefusal};
+use std::collections::HashSet;
+use walk::{Enters, Walk};
+
+/// Transactions that a slice marks, and outputs that it reports: more would not fit the answer.
+const MOST: usize = 5_000;
+/// Instructions after which a slice ends, and after which a step of it gives up, with nothing changed: a message has 40 billion.
+const MOST_INSTRUCTIONS: u64 = 10_000_000_000;
+const LAST_INSTRUCTIONS: u64 = 25_000_000_000;
+/// Pages after which a slice ends: 47 MiB of the 75 above which the platform slows a canister down, because the journal lies on the heap.
+const MOST_PAGES: u64 = 12_000;
+/// Pages that evaluating a record changes, at most or nearly so.
+const EVALUATED: u64 = 6;
+
+/// An output that a transaction holds.
+struct Hold {
+    master: SlotId,
+    address: EntryAddress,
+    entry: Entry,
+    outpoint: (Hash, u32),
+}
+
+impl Hold {
+    fn report(&self) -> Unspend {
+        let ((txid, vout), (spender, vin)) = (self.outpoint, self.entry.spender);
+        Unspend {
+            outpoint: Outpoint { txid: txid.into(), vout },
+            utxo_hash: UtxoHash::from(self.entry.hash),
+            spender: Spender { txid: spender.into(), vin },
+        }
+    }
+}
+
+/// What a slice may still do.
+struct Slice {
+    deadline: u64,
+    last: u64,
+    /// Records that are evaluated at its end.
+    touched: Vec<SlotId>,
+}
+
+impl Slice {
+    fn new() -> Self {
+        let now = runtime::instructions();
+        let [deadline, last] = [MOST_INSTRUCTIONS, LAST_INSTRUCTIONS].map(|most| now.saturating_add(most));
+        Self { deadline, last, touched: Vec::new() }
+    }
+
+    /// Ends a step that takes too much, with nothing changed.
+    fn check(&self) -> Result<(), UtxoRefusal> {
+        if runtime::instructions() > self.last { Err(UtxoRefusal::TooMuchWork) } else { Ok(()) }
+    }
+
+    /// Whether it ends before the next transaction.
+    fn is_full(&self, store: &UtxoStore, marked: usize, reported: usize) -> bool {
+        let pages = store.pages_changed() + EVALUATED * self.touched.len() as u64;
+        marked.max(reported) >= MOST || pages >= MOST_PAGES || runtime::instructions() > self.deadline
+    }
+}
+
+impl UtxoStore {
+    /// Who holds an output, whoever that is.
+    fn hold(&self, outpoint: (Hash, u32)) -> Result<Option<Hold>, UtxoRefusal> {
+        let found = match self.find(&outpoint.0) {
+            Ok(found) => found,
+            Err(UtxoRefusal::TxNotFound) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let Ok((address, entry)) = self.utxo(&found, outpoint.1) else { return Ok(None) };
+        Ok(entry.is(SPENT).then_some(Hold { master: found.slot, address, entry, outpoint }))
+    }
+
+    /// The outputs that a transaction holds.
+    fn holds(&self, txid: &Hash, inputs: &[(Hash, u32)], slice: &Slice) -> Result<Vec<Hold>, UtxoRefusal> {
+        let mut holds = Vec::new();
+        for (outpoint, vin) in inputs.iter().zip(0..) {
+            slice.check()?;
+            holds.extend(self.hold(*outpoint)?.filter(|hold| hold.entry.held_by(txid, vin)));
+        }
+        Ok(holds)
+    }
+
+    /// Marks a transaction as a double spend, if it is none yet, and enters it with its parents. Answers whether it was none, and
+    /// what it holds. This may fail in its middle.
+    fn mark(&mut self, txid: &Hash, slot: SlotId, slice: &mut Slice) -> Result<(bool, Vec<Hold>), UtxoRefusal> {
+        let head = self.head(slot);
+        let inputs = inputs(&self.slots, slot, &head);
+        let holds = self.holds(txid, &inputs, slice)?;
+        let is_new = !head.is(flag::CONFLICTING);
+        if is_new {
+            self.set_flags(slot, head.flags | flag::CONFLICTING);
+            for parent in parents(&inputs) {
+                slice.check()?;
+                self.add_child(&parent, txid)?;
+            }
+        }
+        for hold in holds.iter().filter(|hold| !hold.entry.is(SPENDER_CONFLICTING)) {
+            self.set_state(hold.address, hold.entry.state | SPENDER_CONFLICTING);
+        }
+        slice.touched.push(slot);
+        Ok((is_new, holds))
+    }
+
+    /// Evaluates what a slice has touched, each record once.
+    fn evaluate_touched(&mut self, slice: Slice, call: &Call) -> Result<(), UtxoRefusal> {
+        let mut touched = slice.touched;
+        touched.sort_unstable();
+        touched.dedup();
+        touched.into_iter().try_for_each(|slot| self.evaluate(slot, call))
+    }
+
+    /// Marks a transaction as a double spend, with everything that spends from it, as far as a slice goes.
+    ///
+    /// # Errors
+    /// [`UtxoRefusal`], and nothing has changed.
+    pub fn set_conflicting(&mut self, txid: &[u8], call: &Call) -> Result<Conflict, UtxoRefusal> {
+        call.check()?;
+        let txid = hash_of("txid", txid)?;
+        let Found { slot, head, .. } = self.find(&txid)?;
+        let (mut slice, none) = (Slice::new(), HashSet::new());
+        let mut walk = Walk::new(Enters::Unmarked, &none, slice.deadline);
+        self.walk(&mut walk, (txid, slot))?;
+        if head.is(flag::CONFLICTING) && !walk.complete && walk.done.is_empty() {
+            // There is a path to a leaf that no message walks.
+            return Err(UtxoRefusal::TooMuchWork);
+        }
+        self.atomically(|store| {
+            let mut done = Conflict { marked: Vec::new(), parent_spends: Vec::new(), has_more: !walk.complete };
+            let of_root = std::iter::once((txid, slot));
+            for (txid, of) in of_root.chain(walk.done.iter().copied().filter(|(_, of)| *of != slot)) {
+                if of != slot && slice.is_full(store, done.marked.len(), done.parent_spends.len()) {
+                    done.has_more = true;
+                    break;
+                }
+                let (is_new, holds) = store.mark(&txid, of, &mut slice)?;
+                done.marked.extend(is_new.then(|| txid.into()));
+                let room = MOST.saturating_sub(done.parent_spends.len());
+                done.parent_spends.extend(holds.iter().take(room).map(Hold::report));
+            }
+            store.evaluate_touched(slice, call)?;
+            Ok(done)
+        })
+    }
+}

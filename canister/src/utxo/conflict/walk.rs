@@ -1,0 +1,123 @@
+//! Walk over what spends from a transaction, spenders before what they spend from, as far as a message goes.
+
+use super::MOST;
+use crate::runtime;
+use crate::slots::SlotId;
+use crate::utxo::UtxoStore;
+use crate::utxo::entry::{SPENDER_CONFLICTING, SPENT};
+use crate::utxo::record::{ENTRY, Hash, flag};
+use coppice_interface::UtxoRefusal;
+use std::collections::HashSet;
+
+/// Outputs whose spenders are read at a time: a path of thousands of transactions is kept.
+const CHUNK: u32 = 100;
+/// Pages that a walk reads: the platform lets a message read 524,288, and what is marked then reads the same ones, and its parents.
+const MOST_READ: u64 = 350_000;
+
+/// Which transactions a walk enters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Enters {
+    /// Those that are not marked.
+    Unmarked,
+    /// All but winners.
+    Losers,
+}
+
+/// A walk, as far as it has come.
+pub(super) struct Walk<'a> {
+    enters: Enters,
+    winners: &'a HashSet<Hash>,
+    deadline: u64,
+    read: u64,
+    /// Transactions that were entered.
+    pub seen: HashSet<SlotId>,
+    /// Winners that spend from what was entered.
+    pub met: HashSet<Hash>,
+    /// Those of which everything that spends from them comes before them.
+    pub done: Vec<(Hash, SlotId)>,
+    /// Nothing is left.
+    pub complete: bool,
+}
+
+/// A transaction on the path from where the walk began.
+struct Step {
+    txid: Hash,
+    slot: SlotId,
+    /// The first output whose spender was not read.
+    next: u32,
+    /// Spenders that were read, the last first.
+    spenders: Vec<Hash>,
+}
+
+impl Step {
+    fn new((txid, slot): (Hash, SlotId)) -> Self {
+        Self { txid, slot, next: 0, spenders: Vec::new() }
+    }
+}
+
+impl<'a> Walk<'a> {
+    pub fn new(enters: Enters, winners: &'a HashSet<Hash>, deadline: u64) -> Self {
+        let (seen, met, done) = Default::default();
+        Self { enters, winners, deadline, read: 0, seen, met, done, complete: true }
+    }
+
+    /// Takes note of pages that are read, and says whether more may be.
+    pub fn reads(&mut self, pages: u64) -> bool {
+        self.read += pages;
+        self.read < MOST_READ && runtime::instructions() < self.deadline
+    }
+}
+
+impl UtxoStore {
+    /// Walks over a transaction and all that spends from it.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub(super) fn walk(&self, walk: &mut Walk, from: (Hash, SlotId)) -> Result<(), UtxoRefusal> {
+        if !walk.complete || !walk.seen.insert(from.1) {
+            return Ok(());
+        }
+        let mut path = vec![Step::new(from)];
+        while let Some(step) = path.last_mut() {
+            if let Some(txid) = step.spenders.pop() {
+                if walk.winners.contains(&txid) {
+                    walk.met.insert(txid);
+                    continue;
+                }
+                walk.complete = walk.reads(2);
+                match self.find(&txid) {
+                    Ok(found) if walk.enters == Enters::Unmarked && found.head.is(flag::CONFLICTING) => {}
+                    Ok(found) if walk.seen.insert(found.slot) => path.push(Step::new((txid, found.slot))),
+                    Ok(_) | Err(UtxoRefusal::TxNotFound) => {}
+                    Err(error) => return Err(error),
+                }
+            } else {
+                let head = self.head(step.slot);
+                if step.next < head.outputs {
+                    self.read_spenders(walk.enters, step, &head);
+                    walk.complete = walk.reads(1 + u64::from(CHUNK.min(head.outputs) * ENTRY / 4_096));
+                } else {
+                    walk.done.push((step.txid, step.slot));
+                    path.pop();
+                    walk.complete = path.is_empty() || walk.done.len() < MOST;
+                }
+            }
+            if !walk.complete {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_spenders(&self, enters: Enters, step: &mut Step, head: &crate::utxo::record::Head) {
+        let spenders = &mut step.spenders;
+        self.entries(step.slot, head, (step.next, CHUNK), |_, _, entry| {
+            let passed = enters == Enters::Unmarked && entry.is(SPENDER_CONFLICTING);
+            if entry.is(SPENT) && !passed && spenders.last() != Some(&entry.spender.0) {
+                spenders.push(entry.spender.0);
+            }
+        });
+        spenders.reverse();
+        step.next = step.next.saturating_add(CHUNK);
+    }
+}

@@ -1,0 +1,283 @@
+//! Double spends that take the place of what they conflict with.
+
+use super::walk::{Enters, Walk};
+use super::{Hold, MOST, MOST_PAGES, Slice};
+use crate::runtime;
+use crate::slots::SlotId;
+use crate::utxo::entry::{SPENDER_CONFLICTING, SPENDER_DELETED, SPENT};
+use crate::utxo::record::{Hash, flag, inputs};
+use crate::utxo::spend::{EntryAddress, Strictness};
+use crate::utxo::{Call, Changed, Found, UtxoStore, bad, hash_of};
+use coppice_interface::{
+    ConflictError, ConflictResolution, Spender, UtxoError, UtxoProcessConflicting, UtxoRefusal, UtxoSpendError,
+};
+use std::collections::{HashMap, HashSet};
+
+/// A double spend that is to win.
+struct Winner {
+    txid: Hash,
+    slot: SlotId,
+    inputs: Vec<(Hash, u32)>,
+}
+
+/// Who is to win what from whom.
+struct Contest {
+    winners: Vec<Winner>,
+    /// Outputs that winners spend and others hold.
+    contested: Vec<Hold>,
+    /// Those others, as far as they have records.
+    losers: Vec<(Hash, SlotId)>,
+}
+
+fn of(txid: &Hash, error: UtxoRefusal) -> ConflictError {
+    ConflictError { txid: txid.into(), error: error.into() }
+}
+
+impl UtxoStore {
+    /// Has double spends take the place of what they conflict with, as far as a slice goes. Only the last slice has them win, all of
+    /// them or none.
+    ///
+    /// # Errors
+    /// [`ConflictError`], and nothing has changed.
+    pub fn process_conflicting(
+        &mut self,
+        arg: &UtxoProcessConflicting,
+        call: &Call,
+    ) -> Result<ConflictResolution, ConflictError> {
+        self.changed = Changed::default();
+        self.slots.count_pages(true);
+        let done = self.resolve(arg, call);
+        self.slots.count_pages(false);
+        done
+    }
+
+    fn resolve(&mut self, arg: &UtxoProcessConflicting, call: &Call) -> Result<ConflictResolution, ConflictError> {
+        let unnamed = |error: UtxoRefusal| {
+            let txid = arg.winners.first().cloned().unwrap_or_default();
+            ConflictError { txid, error: error.into() }
+        };
+        call.check().map_err(unnamed)?;
+        let mut winners: Vec<Winner> = Vec::new();
+        let mut names = HashSet::new();
+        for winner in &arg.winners {
+            let named = |error: UtxoRefusal| ConflictError { txid: winner.clone(), error: error.into() };
+            let txid = hash_of("txid", winner).map_err(named)?;
+            let Found { slot, head, .. } = self.find(&txid).map_err(named)?;
+            if !head.is(flag::CONFLICTING) {
+                return Err(named(UtxoRefusal::NotConflicting));
+            }
+            if head.inputs == 0 && !head.is(flag::COINBASE) {
+                return Err(named(bad("winners", "only its outputs are known, and not what it spends")));
+            }
+            if names.insert(txid) {
+                winners.push(Winner { txid, slot, inputs: inputs(&self.slots, slot, &head) });
+            }
+        }
+        let slice = Slice::new();
+        let contest = self.contest(winners, &slice, call)?;
+        let mut walk = Walk::new(Enters::Losers, &names, slice.deadline);
+        for loser in &contest.losers {
+            if names.contains(&loser.0) {
+                walk.met.insert(loser.0);
+            } else {
+                self.walk(&mut walk, *loser).map_err(|error| of(&loser.0, error))?;
+            }
+        }
+        for winner in &contest.winners {
+            // What spends from what was released in a slice before is found from above, when all is marked.
+            let loses = walk.met.contains(&winner.txid)
+                || (walk.complete
+                    && self.descends(winner, &names, &mut walk).map_err(|error| of(&winner.txid, error))?);
+            if loses {
+                return Err(of(&winner.txid, UtxoRefusal::WinnerLoses));
+            }
+        }
+        self.atomically(|store| {
+            store.win(&contest, &walk, slice, call).map_err(|(txid, error)| match txid {
+                Some(txid) => of(&txid, error),
+                None => unnamed(error),
+            })
+        })
+    }
+
+    /// What the winners spend, checked: who else holds it loses.
+    fn contest(&self, winners: Vec<Winner>, slice: &Slice, call: &Call) -> Result<Contest, ConflictError> {
+        let (mut contested, mut losers, mut taken) = (Vec::new(), Vec::new(), HashMap::new());
+        let mut known = HashSet::new();
+        for Winner { txid, inputs, .. } in &winners {
+            for (outpoint, vin) in inputs.iter().zip(0_u32..) {
+                let named = |error| of(&outpoint.0, error);
+                slice.check().map_err(|error| of(txid, error))?;
+                let parent = self.find(&outpoint.0).map_err(named)?;
+                let (address, entry) =
+                    self.check_output(&parent, outpoint.1, None, call, Strictness::Winner).map_err(named)?;
+                let spent = |(txid, vin): (Hash, u32)| UtxoRefusal::Spent { by: Spender { txid: txid.into(), vin } };
+                if let Some(by) = taken.insert((address.slot, address.at), (*txid, vin)) {
+                    return Err(named(spent(by)));
+                }
+                let (holder, held) = entry.spender;
+                match entry.is(SPENT) {
+                    true if holder == *txid && held != vin => return Err(named(spent(entry.spender))),
+                    true if holder == *txid && entry.is(SPENDER_DELETED) => {
+                        return Err(named(UtxoRefusal::InvalidSpend));
+                    }
+                    true if holder == *txid => {}
+                    true if entry.is(SPENDER_DELETED) => {
+                        // It was mined, and what it had was spent: it does not lose any more.
+                        let by = Spender { txid: holder.into(), vin: held };
+                        let error = UtxoError::NotSpendable(Box::new(UtxoSpendError::Spent { by }));
+                        return Err(ConflictError { txid: outpoint.0.into(), error });
+                    }
+                    true => {
+                        contested.push(Hold { master: parent.slot, address, entry, outpoint: *outpoint });
+                        match self.find(&holder) {
+                            Ok(found) if known.insert(found.slot) => losers.push((holder, found.slot)),
+                            Ok(_) | Err(UtxoRefusal::TxNotFound) => {}
+                            Err(error) => return Err(of(&holder, error)),
+                        }
+                    }
+                    false => {}
+                }
+            }
+        }
+        Ok(Contest { winners, contested, losers })
+    }
+
+    /// Whether a winner spends from a loser, or from a double spend that does.
+    fn descends(&self, winner: &Winner, names: &HashSet<Hash>, walk: &mut Walk) -> Result<bool, UtxoRefusal> {
+        let mut known = HashSet::new();
+        let mut next: Vec<Hash> = winner.inputs.iter().map(|(parent, _)| *parent).collect();
+        while let Some(txid) = next.pop() {
+            if names.contains(&txid) || !known.insert(txid) {
+                continue;
+            }
+            if !walk.reads(2) {
+                return Err(UtxoRefusal::TooMuchWork);
+            }
+            let found = match self.find(&txid) {
+                Ok(found) => found,
+                Err(UtxoRefusal::TxNotFound) => continue,
+                Err(error) => return Err(error),
+            };
+            if walk.seen.contains(&found.slot) {
+                return Ok(true);
+            }
+            if found.head.is(flag::CONFLICTING) {
+                next.extend(inputs(&self.slots, found.slot, &found.head).into_iter().map(|(parent, _)| parent));
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes an output from who holds it; its record can be spent from.
+    fn take(&mut self, hold: &Hold, slice: &mut Slice) {
+        let entry = self.entry(hold.address);
+        self.forget_spender(hold.address, &entry);
+        self.count_spent(hold.address, -1);
+        let head = self.head(hold.master);
+        self.lock(hold.master, &head, false);
+        slice.touched.push(hold.master);
+    }
+
+    /// The steps of `docs/design.md` 6, as far as the slice goes. This may fail in its middle.
+    fn win(
+        &mut self,
+        contest: &Contest,
+        walk: &Walk,
+        mut slice: Slice,
+        call: &Call,
+    ) -> Result<ConflictResolution, (Option<Hash>, UtxoRefusal)> {
+        let unnamed = |error| (None, error);
+        let Contest { winners, contested, losers } = contest;
+        let mut done =
+            ConflictResolution { losers: Vec::new(), unspent: Vec::new(), spent: 0, has_more: !walk.complete };
+        // 1: who holds what the winners spend loses.
+        for (txid, slot) in losers {
+            let (is_new, _) = self.mark(txid, *slot, &mut slice).map_err(unnamed)?;
+            done.losers.extend(is_new.then(|| txid.into()));
+        }
+        if done.has_more && done.losers.is_empty() && walk.done.is_empty() {
+            // There is a path to a leaf that no message walks.
+            return Err(unnamed(UtxoRefusal::TooMuchWork));
+        }
+        // 2: what spends from losers loses with them, and gives back what it holds. Only at the end do they lose what the winners spend.
+        let is_contested: HashSet<EntryPlace> = contested.iter().map(|hold| place(hold.address)).collect();
+        for (number, (txid, slot)) in walk.done.iter().enumerate() {
+            if number > 0 && slice.is_full(self, done.losers.len(), done.unspent.len()) {
+                done.has_more = true;
+                break;
+            }
+            let (is_new, holds) = self.mark(txid, *slot, &mut slice).map_err(unnamed)?;
+            done.losers.extend(is_new.then(|| txid.into()));
+            for hold in holds.iter().filter(|hold| !is_contested.contains(&place(hold.address))) {
+                self.take(hold, &mut slice);
+                if done.unspent.len() < MOST {
+                    done.unspent.push(hold.report());
+                }
+            }
+        }
+        // The last step is a message of its own where it might not fit this one.
+        done.has_more |= 2 * self.pages_changed() > MOST_PAGES || runtime::instructions() > slice.deadline;
+        let is_last = !done.has_more;
+        if !done.unspent.is_empty() || (is_last && !contested.is_empty()) {
+            self.root.take_back(&mut self.slots);
+        }
+        if is_last {
+            self.finish_contest(winners, contested, &mut slice, &mut done, call)?;
+        }
+        self.evaluate_touched(slice, call).map_err(unnamed)?;
+        Ok(done)
+    }
+
+    /// The winners take what they spend, and are double spends no more.
+    fn finish_contest(
+        &mut self,
+        winners: &[Winner],
+        contested: &[Hold],
+        slice: &mut Slice,
+        done: &mut ConflictResolution,
+        call: &Call,
+    ) -> Result<(), (Option<Hash>, UtxoRefusal)> {
+        for hold in contested {
+            self.take(hold, slice);
+            if done.unspent.len() < MOST {
+                done.unspent.push(hold.report());
+            }
+        }
+        for Winner { txid, inputs, .. } in winners {
+            for (outpoint, vin) in inputs.iter().zip(0..) {
+                slice.check().map_err(|error| (Some(*txid), error))?;
+                if self.pages_changed() > 2 * MOST_PAGES {
+                    return Err((Some(*txid), UtxoRefusal::TooMuchWork));
+                }
+                let named = |error| (Some(outpoint.0), error);
+                let parent = self.find(&outpoint.0).map_err(named)?;
+                let by = (txid, vin);
+                let checked = self.check_spend(&parent, outpoint.1, None, by, call, Strictness::Winner);
+                let (address, entry, new) = checked.map_err(named)?;
+                if new {
+                    self.set_entry(address, entry.state | SPENT, by);
+                    self.count_spent(address, 1);
+                    done.spent += 1;
+                } else if entry.is(SPENDER_CONFLICTING) {
+                    self.set_state(address, entry.state & !SPENDER_CONFLICTING);
+                }
+                slice.touched.push(parent.slot);
+            }
+        }
+        for Winner { txid, slot, inputs } in winners {
+            let flags = self.head(*slot).flags;
+            self.set_flags(*slot, flags & !flag::CONFLICTING);
+            self.leave_parents(txid, inputs).map_err(|error| (Some(*txid), error))?;
+            slice.touched.push(*slot);
+        }
+        Ok(())
+    }
+}
+
+/// Where an entry lies.
+type EntryPlace = (SlotId, u32);
+
+fn place(address: EntryAddress) -> EntryPlace {
+    (address.slot, address.at)
+}
