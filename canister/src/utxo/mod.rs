@@ -179,7 +179,7 @@ impl UtxoStore {
             deletable: self.root.count(Order::DeleteAt),
             unmined: self.root.count(Order::UnminedSince),
             preserved: self.root.count(Order::PreserveUntil),
-            pruned_height: self.root.pruned,
+            pruned_height: Some(self.root.pruned).filter(|height| *height > 0),
             used_bytes: slots.used_bytes,
             reusable_bytes: slots.free_bytes,
             billed_bytes: memory::records::billed(),

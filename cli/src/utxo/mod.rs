@@ -151,7 +151,7 @@ pub struct Replay {
     /// The store, as it was found.
     before: UtxoStorage,
     /// The highest block of a record that the canister has pruned, as far as is known.
-    pruned_height: u32,
+    pruned_height: Option<u32>,
     costs_before: Option<Costs>,
     coinbase_maturity: u32,
     height: u32,
@@ -205,7 +205,7 @@ impl Replay {
 
     /// Whether records of the block may have been pruned.
     fn is_left_out(&self) -> bool {
-        self.height <= self.pruned_height
+        Some(self.height) <= self.pruned_height
     }
 
     /// Takes note of what a block spends of which nothing is sent.
@@ -287,7 +287,7 @@ impl Replay {
         // A record of a block that was left out may be gone: then this was spent before.
         let doubtful = known.iter().map(|(outpoint, ..)| *outpoint);
         let doubtful: Vec<OutPoint> =
-            doubtful.filter(|outpoint| self.set.height_of(&outpoint.txid) <= Some(self.pruned_height)).collect();
+            doubtful.filter(|outpoint| self.set.height_of(&outpoint.txid) <= self.pruned_height).collect();
         let doubtful = doubtful.iter().zip(states(client, self.height, &doubtful)?);
         let gone: HashSet<OutPoint> =
             doubtful.filter(|(_, state)| state.utxo_hash.is_none()).map(|(outpoint, _)| *outpoint).collect();

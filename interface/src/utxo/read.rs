@@ -250,8 +250,8 @@ pub struct UtxoStorage {
     pub unmined: u64,
     /// The number of records with `preserve_until`.
     pub preserved: u64,
-    /// The highest block of any record that was pruned as spent; 0 before the first. It never falls.
-    pub pruned_height: u32,
+    /// The highest block of any record that was pruned as spent; none before the first. It never falls.
+    pub pruned_height: Option<u32>,
     /// Bytes of slots in use.
     pub used_bytes: u64,
     /// Bytes of slots that can be used again.

@@ -105,7 +105,8 @@ fn records_at_the_cap_are_marked_spent_preserved_pruned_and_completed() {
     world.create(10, &txs.iter().collect::<Vec<_>>());
     // Nothing of these can be spent, so that they are done with when they are mined.
     let mined = MinedIn { blocks: vec![BlockRef { block_id: 1, height: 10, subtree: 0 }], on_longest_chain: true };
-    let is_mined = |item: UtxoCreate| UtxoCreate { mined: Some(mined.clone()), locked: Some(false), ..item };
+    let is_mined =
+        |item: UtxoCreate| UtxoCreate { mined: Some(mined.clone()), locked: Some(false), is_new: true, ..item };
     all_ok(create(&world.coppice, 10, vec![is_mined(outside(77, 1)), is_mined(outside(78, 1))]));
     let cap = storage(&world).max_bytes;
     assert_eq!(fill(&world, 1 << 32), UtxoCreateError::RecordsFull { limit: cap });

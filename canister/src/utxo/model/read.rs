@@ -161,7 +161,7 @@ impl Model {
             deletable: count(&|record| record.delete_at_height.is_some()),
             unmined: count(&|record| record.unmined_since.is_some()),
             preserved: count(&|record| record.preserve_until.is_some()),
-            pruned_height: self.pruned,
+            pruned_height: Some(self.pruned).filter(|height| *height > 0),
             used_bytes: 0,
             reusable_bytes: 0,
             billed_bytes: 0,

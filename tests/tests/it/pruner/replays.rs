@@ -16,7 +16,7 @@ fn made(world: &World, height: u32, item: UtxoCreate) -> Result<(), UtxoCreateEr
     create(&world.coppice, height, vec![item]).results.remove(0).map(drop)
 }
 
-fn pruned_height(world: &World) -> u32 {
+fn pruned_height(world: &World) -> Option<u32> {
     world.coppice.storage().utxo.pruned_height
 }
 
@@ -38,7 +38,7 @@ fn pruned() -> Pruned {
         made(&world, height, in_block(tx, &[height])).unwrap();
         parent.into_iter().for_each(|parent| world.spend(height, tx, &[parent]));
     }
-    assert_eq!(pruned_height(&world), 0, "nothing was pruned");
+    assert_eq!(pruned_height(&world), None, "nothing was pruned");
     world.prune(80);
     assert_eq!(which([&coinbase, &second, &third].map(|tx| world.record(tx))), [false, false, true]);
     Pruned { world, coinbase, second, third }
@@ -47,7 +47,7 @@ fn pruned() -> Pruned {
 #[test]
 fn a_replay_of_pruned_blocks_makes_no_spent_coin_spendable() {
     let Pruned { world, coinbase, second, third } = pruned();
-    assert_eq!(pruned_height(&world), 60);
+    assert_eq!(pruned_height(&world), Some(60));
     assert_eq!(made(&world, 80, in_block(&coinbase, &[50])), Err(UtxoCreateError::Pruned), "a coinbase has no parents");
     assert_eq!(made(&world, 80, in_block(&second, &[60])), Err(UtxoCreateError::Pruned));
     assert_eq!(made(&world, 80, in_block(&third, &[70])), Err(UtxoCreateError::TxExists));
@@ -58,7 +58,7 @@ fn a_replay_of_pruned_blocks_makes_no_spent_coin_spendable() {
     world.coppice.upgrade();
     let heights = UtxoSetHeights { current: 10, persisted: Some(10), processed: 5 };
     world.coppice.operator().set_heights(&heights).told().unwrap();
-    assert_eq!(pruned_height(&world), 60);
+    assert_eq!(pruned_height(&world), Some(60));
     assert_eq!(made(&world, 10, in_block(&coinbase, &[50])), Err(UtxoCreateError::Pruned));
 }
 
@@ -99,7 +99,7 @@ fn a_parent_that_names_the_transaction_as_deleted_refuses_it_whatever_the_caller
     world.done(50, std::slice::from_ref(&child));
     world.prune(60);
     assert_eq!(which([&parent, &child].map(|tx| world.record(tx))), [true, false]);
-    assert_eq!(pruned_height(&world), 50);
+    assert_eq!(pruned_height(&world), Some(50));
     for is_new in [false, true] {
         let item = UtxoCreate { is_new, ..in_block(&child, &[50]) };
         assert_eq!(made(&world, 60, item), Err(UtxoCreateError::Pruned), "{is_new}");
@@ -115,6 +115,6 @@ fn a_double_spend_that_is_pruned_raises_no_pruned_height() {
     let rival = Tx::orphan(5, 1);
     made(&world, 50, UtxoCreate { conflicting: true, ..in_block(&rival, &[50]) }).unwrap();
     world.prune(70);
-    assert_eq!((world.record(&rival).is_none(), pruned_height(&world)), (true, 0));
+    assert_eq!((world.record(&rival).is_none(), pruned_height(&world)), (true, None));
     made(&world, 70, in_block(&rival, &[50])).unwrap();
 }

@@ -224,7 +224,7 @@ fn s2_1_5_each_method_asks_for_its_role_and_a_refused_call_changes_nothing() {
         ("notify_block", Who::Producer, encode_args((7u32, true))),
         ("notify_block_persisted", Who::Producer, encode_args((8u32,))),
         ("set_block_assembly_state", Who::Producer, encode_args((UtxoBlockAssemblyState::Running,))),
-        ("prune_utxos", Who::Controller, encode_args((9u32,))),
+        ("prune_utxos", Who::Controller, encode_args((8u32,))),
         ("set_pruner_settings", Who::Controller, encode_args((off,))),
         ("set_aside_unmined", Who::Controller, encode_args((1u32,))),
         ("retry_blob_deletion", Who::Controller, encode_args((1u64,))),
@@ -246,7 +246,7 @@ fn s2_1_5_each_method_asks_for_its_role_and_a_refused_call_changes_nothing() {
     // All of those that change something did, for whom they are.
     let status = world.status();
     assert_eq!((status.current_height, status.last_persisted_height, status.enabled), (8, Some(8), false));
-    assert_eq!((status.block_assembly, world.last().height), (UtxoBlockAssemblyState::Running, 9));
+    assert_eq!((status.block_assembly, world.last().height), (UtxoBlockAssemblyState::Running, 8));
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn s2_6_2_a_completed_blob_takes_its_record_along_while_deletions_are_stopped() 
     assert_eq!((world.record(&child), world.record(&later).is_some()), (None, true));
     assert_eq!(worker.remove_blob_deletion(row.id).told(), Ok(false));
     stop(false);
-    world.by_hand(30).unwrap();
+    world.prune(30);
     assert_eq!(pending(&world, 30).len(), 1);
 }
 

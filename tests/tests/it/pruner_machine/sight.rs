@@ -173,7 +173,7 @@ impl Sight {
             all().filter(|record| record.delete_at_height.is_some()).count() as u64,
             all().filter(|record| record.unmined_since.is_some()).count() as u64,
             all().filter(|record| record.preserve_until.is_some()).count() as u64,
-            records.1,
+            Some(records.1).filter(|height| *height > 0),
         );
         let what = "(records, pages, deletable, unmined, preserved, pruned height)";
         ensure!(shown == expected, "{what} are {shown:?}, and ought be {expected:?}");

@@ -347,7 +347,7 @@ impl State {
             deletable: count(&|record| record.delete_at_height.is_some()),
             unmined: count(&|record| record.unmined_since.is_some()),
             preserved: count(&|record| record.preserve_until.is_some()),
-            pruned_height: self.records.1,
+            pruned_height: Some(self.records.1).filter(|height| *height > 0),
             ..UtxoStorage::default()
         };
         StorageStatus {
