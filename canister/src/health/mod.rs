@@ -14,7 +14,7 @@ use crate::state::State;
 use crate::{daemon, runtime};
 use advice::advice;
 use coppice_interface::{Health, Problem, ProblemCode, Severity};
-pub use words::{duration, holder, refusal, remedy};
+pub use words::{duration, holder, many, refusal, remedy};
 
 const NS: u64 = 1_000_000_000;
 

@@ -10,6 +10,11 @@ pub fn duration(secs: u64) -> String {
     two.map(|(_, (number, unit))| format!("{number} {unit}")).collect::<Vec<_>>().join(" ")
 }
 
+/// So many of something.
+pub fn many(number: u64, one: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+}
+
 /// Who holds pruning back, in words.
 pub fn holder(held_by: &HeldBy) -> String {
     match held_by {

@@ -1,22 +1,28 @@
-//! How fast the backlog drains: what was pruned and appended over the last minutes.
+//! How fast the backlog drains and how fast the chain grows: what was pruned and appended over the last minutes, and the last hour.
 //!
 //! Counts are the chain's own and persisted; when they were how large is on the heap, so an upgrade starts measuring again.
 
 use crate::chain::ChainState;
+use coppice_interface::{BLOCK_BYTES, REFERENCE_BYTES};
 use std::collections::VecDeque;
 
 /// Seconds between two samples.
 const EVERY: u64 = 60;
-/// Samples that are kept: those of ten minutes.
-const KEPT: usize = 11;
+/// Samples that are kept: those of an hour.
+const KEPT: usize = 61;
+/// Seconds over which blocks are counted.
+const MINUTES: u64 = 10 * EVERY;
+/// Seconds over which bytes are counted.
+const HOUR: u64 = 60 * EVERY;
 
 struct Sample {
     at: u64,
     pruned: u64,
     appended: u64,
+    grown: u64,
 }
 
-/// Counts of the last minutes.
+/// Counts of the last hour.
 #[derive(Default)]
 pub struct Rates {
     samples: VecDeque<Sample>,
@@ -31,7 +37,15 @@ impl Rates {
         if self.samples.len() == KEPT {
             self.samples.pop_front();
         }
-        self.samples.push_back(Sample { at: now, pruned: state.pruned_blocks, appended: state.appended_blocks });
+        let (pruned, appended) = (state.pruned_blocks, state.appended_blocks);
+        self.samples.push_back(Sample { at: now, pruned, appended, grown: grown(state) });
+    }
+
+    /// The first sample of so many seconds before `now`, or the last one before them where nothing was noted in those.
+    fn first(&self, now: u64, secs: u64) -> Option<&Sample> {
+        let mut before = self.samples.iter().filter(|sample| sample.at < now);
+        let within = before.clone().find(|sample| sample.at.saturating_add(secs) >= now);
+        within.or_else(|| before.next_back())
     }
 
     /// Whether something was noted before `now`, in Unix seconds: an upgrade begins anew.
@@ -41,11 +55,24 @@ impl Rates {
 
     /// Blocks pruned and appended an hour; 0 where nothing was noted yet.
     pub fn per_hour(&self, state: &ChainState, now: u64) -> (u64, u64) {
-        let Some(first) = self.samples.front().filter(|first| first.at < now) else { return (0, 0) };
+        let Some(first) = self.first(now, MINUTES) else { return (0, 0) };
         let secs = u128::from(now - first.at);
         let rate = |from: u64, to: u64| (u128::from(to.saturating_sub(from)) * 3_600 / secs) as u64;
         (rate(first.pruned, state.pruned_blocks), rate(first.appended, state.appended_blocks))
     }
+
+    /// Seconds until appended blocks have so many bytes more, at the last hour's rate; none where nothing is known, or nothing comes.
+    pub fn secs_until(&self, state: &ChainState, bytes: u64, now: u64) -> Option<u64> {
+        let first = self.first(now, HOUR)?;
+        let came = u128::from(grown(state).saturating_sub(first.grown));
+        let secs = (u128::from(bytes) * u128::from(now - first.at)).checked_div(came)?;
+        Some(u64::try_from(secs).unwrap_or(u64::MAX))
+    }
+}
+
+/// Bytes that blocks have ever added to what the water marks are compared with.
+fn grown(state: &ChainState) -> u64 {
+    state.appended_bytes + BLOCK_BYTES * state.appended_blocks + REFERENCE_BYTES * state.references
 }
 
 #[cfg(test)]

@@ -5,15 +5,25 @@ use super::{Constraints, Pruner, is_possible, sweeper};
 use crate::blob::{BlobStore, Owner};
 use crate::chain::{ChainStore, IndexTable};
 use crate::export::is_of_exporters;
-use crate::health::{Finding, duration, finding, holder};
+use crate::health::{Finding, duration, finding, holder, many};
 use crate::prune::policy::Policy as _;
 use crate::runtime;
-use coppice_interface::{
-    HeldBy, IndexDebt, ProblemCode, PruneBacklog, PrunePolicy, PruneReason, PruneStatus, WaterMarks,
-};
+use coppice_interface::{HeldBy, IndexDebt, ProblemCode, PruneBacklog, PrunePolicy, PruneStatus, WaterMarks};
 
 /// Seconds for which ticks may end with work left before `health` calls it a problem.
 const PATIENCE_SECS: u64 = 600;
+
+/// What exporters hold back, where that is a problem.
+struct Held {
+    /// The seconds for which they do.
+    secs: u64,
+    /// Kept bytes are above high water.
+    is_full: bool,
+    /// There is a capacity trigger.
+    limited: bool,
+    /// The seconds until emergency water is reached at the last hour's rate, 0 where it is; none where that is not known, or never so.
+    until_emergency: Option<u64>,
+}
 
 /// Whether there is a block that capacity could take.
 fn can_free(chain: &ChainStore) -> bool {
@@ -151,41 +161,51 @@ impl Pruner {
         Some(finding(ProblemCode::PruneBehind, message).since_secs(backlog.behind_since))
     }
 
-    /// Seconds until emergency water is reached at the rate of the last minutes, were nothing pruned.
-    fn until_emergency(status: &PruneStatus) -> Option<u64> {
-        let room = status.water_marks.as_ref()?.emergency.checked_sub(status.capacity_bytes)?;
-        let blocks = status.head?.checked_sub(status.pruned_before_block)? + 1;
-        let an_hour = u128::from(status.capacity_bytes / blocks) * u128::from(status.backlog.appended_per_hour);
-        (u128::from(room) * 3_600).checked_div(an_hour).map(|secs| u64::try_from(secs).unwrap_or(u64::MAX))
+    /// What exporters, or that there is none, hold back, where that is a problem: kept bytes are above high water, whatever made the blocks
+    /// due; or they have been held for `max_export_lag_secs`; or emergency water is nearer than that.
+    fn export_held(&self, chain: &ChainStore, blobs: &BlobStore, due: &Due) -> Option<Held> {
+        let held_by = due.held_by.as_ref().filter(|held_by| is_of_exporters(held_by));
+        // While pruning is switched off, the switch holds it and no exporter.
+        let (policy, _) = self.policy().zip(held_by).filter(|_| self.stored.enabled)?;
+        let (now, kept) = (runtime::time_secs(), chain.capacity_bytes(blobs));
+        let secs = self.stored.held_since.map_or(0, |since| now.saturating_sub(since));
+        let limited = policy.target_bytes > 0;
+        let room = policy.emergency().saturating_sub(kept);
+        let until_emergency = match limited {
+            true if room == 0 => Some(0),
+            true => self.rates.secs_until(chain.state(), room, now),
+            false => None,
+        };
+        let held = Held { secs, is_full: limited && kept > policy.high_water(), limited, until_emergency };
+        let patience = policy.max_export_lag_secs;
+        let soon = until_emergency.is_some_and(|secs| secs < patience);
+        (held.is_full || secs > patience || soon).then_some(held)
     }
 
-    /// What an exporter, or that there is none, holds back for too long or above high water.
-    pub fn held(&self, status: &PruneStatus) -> Option<Finding> {
-        let held_by = status.held_by.as_ref()?;
-        let exporter = is_of_exporters(held_by);
-        let backlog = &status.backlog;
-        let held = backlog.held_since.map_or(0, |since| runtime::time_secs().saturating_sub(since));
-        let patience = self.policy()?.max_export_lag_secs;
-        let full = status.reason == Some(PruneReason::Capacity);
-        if !exporter || !(full || backlog.held_blocks > 0 && held > patience) {
-            return None;
-        }
-        let emergency = match Self::until_emergency(status) {
-            Some(secs) => format!("emergency water in about {}", duration(secs)),
-            None if status.water_marks.is_some() && !self.rates.are_known(runtime::time_secs()) => {
+    /// The same as a sentence, and what to do.
+    fn say_held(&self, held: &Held, due: &Due, chain: &ChainStore) -> Finding {
+        let since = self.stored.held_since;
+        let Some(held_by) = &due.held_by else { return finding(ProblemCode::ExportHeld, "").since_secs(since) };
+        let emergency = match held.until_emergency {
+            Some(0) => "no room is left: emergency water is reached".into(),
+            Some(secs) => format!("at the last hour's rate emergency water comes in about {}", duration(secs)),
+            None if !held.limited => "no capacity limit is set".into(),
+            None if !self.rates.are_known(runtime::time_secs()) => {
                 "how long it is to emergency water is not known yet".into()
             }
-            None if status.water_marks.is_some() => "emergency water is not coming nearer".into(),
-            None => "no capacity limit is set".into(),
+            None => "emergency water is not coming nearer".into(),
         };
-        let water = if full { "kept bytes are above high water; " } else { "" };
+        let water = if held.is_full { "kept bytes are above high water; " } else { "" };
+        let patience = self.policy().map_or(0, |policy| policy.max_export_lag_secs);
+        let blocks = due.target - due.before.max(chain.state().oldest);
+        let (are, have) = if blocks == 1 { ("is", "has") } else { ("are", "have") };
         let message = format!(
-            "{water}{} blocks that are due have been held back for {} by {} (max_export_lag_secs is {patience}); {emergency}",
-            backlog.held_blocks,
-            duration(held),
-            holder(held_by)
+            "{water}{} that {are} due {have} been held back for {} by {} (max_export_lag_secs is {patience}); {emergency}",
+            many(blocks, "block"),
+            duration(held.secs),
+            holder(held_by),
         );
-        Some(finding(ProblemCode::ExportHeld, message).since_secs(backlog.held_since))
+        finding(ProblemCode::ExportHeld, message).since_secs(since)
     }
 
     /// What is wrong with pruning, where this is due. Without sentences, unless they are wanted, that costs little: only a sentence asks for
@@ -198,28 +218,17 @@ impl Pruner {
         due: Option<&Due>,
         wanted: bool,
     ) -> Vec<Finding> {
-        let Some(due) = due else {
-            // A sweep may be behind where no block is due.
-            return self
-                .behind_since
-                .and_then(|_| self.behind(&self.status(chain, blobs, &constraints())))
-                .into_iter()
-                .collect();
-        };
         let mut found = Vec::new();
         let now = runtime::time_secs();
-        let longer = |since: Option<u64>, secs: u64| since.is_some_and(|since| now.saturating_sub(since) > secs);
-        let patience = self.policy().map_or(0, |policy| policy.max_export_lag_secs);
-        let long = longer(self.stored.held_since, patience) || due.reason == PruneReason::Capacity;
-        // While pruning is switched off, the switch holds it and no exporter.
-        let held = long && self.stored.enabled && due.held_by.as_ref().is_some_and(is_of_exporters);
-        if !wanted && held {
-            found.push(finding(ProblemCode::ExportHeld, "").since_secs(self.stored.held_since));
-        } else if longer(self.behind_since, PATIENCE_SECS) || held {
-            let status = self.status(chain, blobs, &constraints());
-            found.extend(self.behind(&status));
-            found.extend(self.held(&status));
+        // A sweep may be behind where no block is due.
+        if self.behind_since.is_some_and(|since| due.is_none() || now.saturating_sub(since) > PATIENCE_SECS) {
+            found.extend(self.behind(&self.status(chain, blobs, &constraints())));
         }
+        let Some(due) = due else { return found };
+        found.extend(self.export_held(chain, blobs, due).map(|held| match wanted {
+            true => self.say_held(&held, due, chain),
+            false => finding(ProblemCode::ExportHeld, "").since_secs(self.stored.held_since),
+        }));
         if !self.stored.enabled {
             found.push(finding(ProblemCode::PruningOff, "pruning is due and switched off"));
         }

@@ -72,6 +72,20 @@ impl World {
         self.pruner.plan(&self.chain, &self.blobs, &self.constraints, None).unwrap()
     }
 
+    /// What `health` hears, with sentences; and that a sample hears of the same codes.
+    fn problems(&self) -> Vec<Finding> {
+        let due = self.pruner.due(&self.chain, &self.blobs, self.constraints.guard().as_ref());
+        let of = |said| self.pruner.problems(&self.chain, &self.blobs, &self.constraints, due.as_ref(), said);
+        let (said, noted) = (of(true), of(false));
+        let codes = |found: &[Finding]| found.iter().map(|found| (found.code, found.since)).collect::<Vec<_>>();
+        assert_eq!(codes(&said), codes(&noted));
+        said
+    }
+
+    fn export_held(&self) -> Option<Finding> {
+        self.problems().into_iter().find(|found| found.code == ProblemCode::ExportHeld)
+    }
+
     fn exhausted(&self) -> Option<HeldBy> {
         self.pruner.exhausted(&self.chain, &self.blobs, || self.constraints.clone())
     }
@@ -704,9 +718,9 @@ fn what_an_exporter_holds_too_long_is_a_problem() {
     assert_eq!(status.backlog.held_since, Some(since));
     world.wait(1_000);
     world.come_round();
-    assert_eq!(world.pruner.held(&world.status()), None);
+    assert_eq!(world.export_held(), None);
     world.wait(1);
-    let problem = world.pruner.held(&world.status()).unwrap();
+    let problem = world.export_held().unwrap();
     assert!(
         problem.message.contains("held back for 16 min 41 s") && problem.message.contains("no capacity limit"),
         "{problem:?}"
@@ -715,7 +729,70 @@ fn what_an_exporter_holds_too_long_is_a_problem() {
     world.hold_at(10);
     world.come_round();
     assert_eq!((world.status().backlog.held_since, world.oldest()), (None, 8));
-    assert_eq!(world.pruner.held(&world.status()), None);
+    assert_eq!(world.export_held(), None);
+}
+
+/// The count makes blocks due here, and not the capacity trigger: above high water it is a problem all the same.
+#[test]
+fn what_an_exporter_holds_above_high_water_is_a_problem_whatever_made_it_due() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(100), target_bytes: Some(40 << 20), ..policy() });
+    world.hold_at(0);
+    let marks = world.status().water_marks.unwrap();
+    // No tick has come yet, so nobody knows for how long it is held, nor how fast the chain grows.
+    while world.status().capacity_bytes <= marks.high {
+        assert_eq!(world.export_held(), None);
+        world.append(1, 200_000, 1);
+    }
+    assert_eq!(world.due().map(|due| due.0), Some(PruneReason::Retention));
+    let said = world.export_held().unwrap();
+    assert!(
+        said.message.starts_with("kept bytes are above high water; ") && said.message.contains("not known yet"),
+        "{said:?}"
+    );
+    while world.status().capacity_bytes < marks.emergency {
+        world.append(1, 200_000, 1);
+    }
+    assert_eq!(world.exhausted(), Some(HeldBy::Exporter("slow".into())));
+    let said = world.export_held().unwrap();
+    assert!(said.message.ends_with("; no room is left: emergency water is reached"), "{said:?}");
+    // The switch holds it then, and no exporter.
+    world.pruner.set_enabled(false).unwrap();
+    assert_eq!(world.problems().iter().map(|found| found.code).collect::<Vec<_>>(), [ProblemCode::PruningOff]);
+}
+
+#[test]
+fn what_an_exporter_holds_is_a_problem_where_emergency_water_is_near_at_the_last_hours_rate() {
+    let arg = |lag| PrunePolicyArg {
+        retain_blocks: Some(2),
+        target_bytes: Some(40 << 20),
+        max_export_lag_secs: Some(lag),
+        ..policy()
+    };
+    let mut world = world(arg(7_200));
+    world.hold_at(0);
+    world.append(1, 100_000, 1);
+    world.come_round();
+    // 100 kB a minute: 39.8 MB are there in six hours and a half.
+    for _ in 0..90 {
+        world.append(1, 100_000, 60);
+        world.come_round();
+    }
+    world.set_policy(arg(4 * 3_600));
+    let said = |world: &World| world.export_held().map(|said| said.message);
+    assert_eq!(said(&world), None);
+    world.append(60, 100_000, 60);
+    assert!(
+        said(&world).is_some_and(|said| said.ends_with("at the last hour's rate emergency water comes in about 4 h")),
+        "{:?}",
+        said(&world)
+    );
+    // Nothing comes: it is not nearer, and is held for less than is allowed.
+    world.set_policy(arg(30 * DAY));
+    for _ in 0..8 {
+        world.wait(600);
+        world.come_round();
+    }
+    assert_eq!(said(&world), None);
 }
 
 #[test]

@@ -175,7 +175,7 @@ fn an_exporter_that_holds_pruning_is_named_with_the_time_to_emergency() {
         Severity::Warning,
         "by exporter Exporter (max_export_lag_secs is 100)",
     );
-    assert!(problem.message.contains("emergency water in about "), "{problem:?}");
+    assert!(problem.message.contains("emergency water comes in about "), "{problem:?}");
     let since = coppice.prune_status().backlog.held_since.unwrap();
     assert_eq!(problem.since, since * NS);
     // An upgrade begins anew to measure how fast the chain grows.
@@ -196,6 +196,31 @@ fn an_exporter_that_holds_pruning_is_named_with_the_time_to_emergency() {
     configure(&coppice, ConfigChange { require_export: Some(false), ..Default::default() });
     coppice.pass(60);
     cleared(&coppice, ProblemCode::ExportHeld);
+}
+
+/// The count makes blocks due, and the limit of bytes is reached by what an exporter holds of them: not all is well until then.
+#[test]
+fn an_exporter_that_holds_what_the_count_makes_due_is_a_problem_before_appends_are_refused() {
+    let coppice = Coppice::new();
+    coppice.register(Who::Exporter);
+    let change = PrunePolicyArg { target_bytes: Some(40 << 20), retain_blocks: Some(100), ..Default::default() };
+    coppice.set_policy(change).unwrap();
+    let (mut number, mut raised_at) = (0, None);
+    while coppice.append(&plain(number, 3, 200_000)).is_ok() {
+        if raised_at.is_none() && !health(&coppice).healthy {
+            raised_at = Some(number);
+        }
+        number += 1;
+    }
+    let status = coppice.prune_status();
+    assert_eq!(status.reason, Some(PruneReason::Retention));
+    assert!(raised_at.is_some_and(|at| at + 8 <= number), "raised at {raised_at:?}, refused at {number}");
+    raised(&coppice, ProblemCode::ExportHeld, Severity::Warning, "no room is left: emergency water is reached");
+    raised(&coppice, ProblemCode::CapacityExhausted, Severity::Critical, "held by exporter Exporter");
+    coppice.ack(Who::Exporter, number - 1, &hash(number - 1)).unwrap();
+    coppice.pass(60);
+    cleared(&coppice, ProblemCode::ExportHeld);
+    cleared(&coppice, ProblemCode::CapacityExhausted);
 }
 
 #[test]
