@@ -5,6 +5,7 @@ use crate::memory::{self, Region, cell, growth, records};
 use crate::roles::Roles;
 use coppice_interface::{
     Config, ConfigChange, ConfigError, InitArg, MAX_STABLE_PAGES, UtxoSettings, UtxoSettingsChange, chain_begins,
+    cycles_of_ticks,
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,9 @@ const _: () = assert!(MAX_PAGES == MAX_STABLE_PAGES);
 
 /// Most messages of a bucket, and most by which it refills in a minute.
 const MAX_MESSAGES: u32 = 1_000_000;
+
+/// Seconds of ticks for which cycles are to be left where feeding ends: 30 days.
+const FEED_SECS: u64 = 30 * 86_400;
 
 /// Most nodes that a subnet is taken to have.
 const MAX_NODES: u32 = 1_000;
@@ -41,6 +45,8 @@ pub trait Settings: Sized {
     fn bound_memory(&self);
     /// The bytes that may be billed for new records, where the chain's target is this (`max_utxo_bytes`).
     fn records_cap(&self, target_bytes: u64) -> u64;
+    /// The liquid cycles below which what feeds is refused, where the timer has this interval (`feed_min_liquid_cycles`).
+    fn feed_min(&self, timer_interval_secs: u64) -> u128;
     /// Changes the settings, or none of them.
     ///
     /// # Errors
@@ -84,6 +90,16 @@ impl Settings for Config {
         }
     }
 
+    fn feed_min(&self, timer_interval_secs: u64) -> u128 {
+        match self.feed_min_liquid_cycles {
+            0 => {
+                let ticks = cycles_of_ticks(timer_interval_secs, FEED_SECS, self.nodes);
+                self.min_liquid_cycles.saturating_add(ticks)
+            }
+            cycles => cycles,
+        }
+    }
+
     fn apply(&mut self, change: &ConfigChange) -> Result<(), ConfigError> {
         let mut new = self.clone();
         if let Some(pages) = change.max_stable_pages {
@@ -106,6 +122,7 @@ impl Settings for Config {
         }
         new.verify_segments = change.verify_segments.unwrap_or(new.verify_segments);
         new.min_liquid_cycles = change.min_liquid_cycles.unwrap_or(new.min_liquid_cycles);
+        new.feed_min_liquid_cycles = change.feed_min_liquid_cycles.unwrap_or(new.feed_min_liquid_cycles);
         within("nodes", change.nodes, (1, MAX_NODES), &mut new.nodes)?;
         new.reserved_cycles_limit = change.reserved_cycles_limit.unwrap_or(new.reserved_cycles_limit);
         new.require_export = change.require_export.unwrap_or(new.require_export);
@@ -223,6 +240,7 @@ mod tests {
         let mut value = ciborium::Value::serialized(&before).unwrap();
         let fields = value.as_map_mut().unwrap();
         let new = [
+            "feed_min_liquid_cycles",
             "max_rollback_blocks",
             "open_queries",
             "message_bucket",

@@ -27,6 +27,10 @@ thread_local! {
     static A_CALL: Cell<u128> = const { Cell::new(0) };
     /// Timers stand still, as the last message saw it.
     static PAUSE: Cell<Option<Pause>> = const { Cell::new(None) };
+    /// The liquid cycles below which what feeds is refused.
+    static FEED_MIN: Cell<u128> = const { Cell::new(0) };
+    /// What was missing of them when the message began.
+    static MISSING: Cell<u128> = const { Cell::new(0) };
     /// Calls of timers under way: this one, whose work the message does, and those of others that fire with it; 0 in other messages.
     static IN_TIMERS: Cell<u32> = const { Cell::new(0) };
 }
@@ -72,6 +76,26 @@ pub fn pause() -> Option<Pause> {
     PAUSE.get()
 }
 
+/// Says below how many liquid cycles what feeds is refused.
+pub fn set_feed_min(cycles: u128) {
+    FEED_MIN.set(cycles);
+}
+
+/// Below how many liquid cycles what feeds is refused.
+pub fn feed_min() -> u128 {
+    FEED_MIN.get()
+}
+
+/// Notes what is liquid between messages, for [`missing_to_feed`].
+pub fn note_liquid(liquid: u128) {
+    MISSING.set(FEED_MIN.get().saturating_sub(liquid));
+}
+
+/// How many liquid cycles are missing for what feeds, as the message found it; none where there are enough.
+pub fn missing_to_feed() -> Option<u128> {
+    Some(MISSING.get()).filter(|&missing| missing > 0)
+}
+
 /// Whether so few cycles are liquid that pruning pauses.
 pub fn are_low(min_liquid_cycles: u128) -> bool {
     let liquid = between_messages();
@@ -83,6 +107,8 @@ pub fn are_low(min_liquid_cycles: u128) -> bool {
 pub fn forget() {
     A_CALL.set(0);
     PAUSE.set(None);
+    FEED_MIN.set(0);
+    MISSING.set(0);
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::memory::growth;
 use crate::meter::{Hot, count};
 use crate::prune::Next;
 use crate::{cycles, history, logs, runtime, state};
-use coppice_interface::HeldBy;
+use coppice_interface::{HeldBy, NET_SECS};
 use std::cell::Cell;
 
 #[cfg(target_family = "wasm")]
@@ -66,8 +66,6 @@ mod timers {
 
 const NS: u64 = 1_000_000_000;
 
-/// Seconds between two firings of the net.
-const NET_SECS: u64 = 600;
 /// Seconds between two tries to grow memory that a tick wants, should growing trap.
 const GROWTH_SECS: u64 = 600;
 /// Seconds that a timer may stand in the queue of a busy subnet.
@@ -160,6 +158,7 @@ pub fn watch_cycles() {
 /// Stops, or starts, timers by what is liquid between messages, of which so much is set aside beyond what any message sets aside.
 fn judge(set_aside: u128) {
     let liquid = cycles::between_updates().saturating_add(set_aside);
+    cycles::note_liquid(liquid);
     let pause = if !cycles::pay_timers(liquid) {
         Some(Pause::UntilACall)
     } else if liquid < state::read(|state| state.config.min_liquid_cycles) {

@@ -15,7 +15,7 @@ use crate::prune::{Constraints, Limiter, Next, Piece, Pruner};
 use crate::roles::Roles;
 use crate::utxo::UtxoStore;
 use crate::utxo_pruner::{Records, UtxoPruner};
-use crate::{config, logs, runtime};
+use crate::{config, cycles, logs, runtime};
 use coppice_interface::{
     CanisterArg, ClassStorage, Config, Grant, OwnerStorage, ProblemCode, RegionStorage, Role, StorageStatus,
 };
@@ -145,7 +145,7 @@ fn open(cells: Rc<Region>, stored: config::Stored) -> Result<(), String> {
         audit,
         history,
     };
-    state.bound_records();
+    state.bound_feeding();
     STATE.set(Some(state));
     Ok(())
 }
@@ -159,7 +159,7 @@ impl State {
     /// Persists settings, roles, and whether deletions are stopped, and has memory bounded by the settings.
     pub fn save_config(&mut self) {
         self.config.bound_memory();
-        self.bound_records();
+        self.bound_feeding();
         let Self { config, roles, deletions_stopped, records, .. } = &*self;
         let stored = config::Stored {
             config: config.clone(),
@@ -172,14 +172,16 @@ impl State {
         }
     }
 
-    /// Bounds the memory of records by the settings and the chain's target. Only another cap moves the reserve.
-    fn bound_records(&mut self) {
+    /// Bounds feeding by the settings and the policy: the memory of records goes by the chain's target, and only another cap moves the
+    /// reserve; the cycles go by the timer's interval.
+    fn bound_feeding(&mut self) {
         let cap = self.config.records_cap(self.pruner.policy().map_or(0, |policy| policy.target_bytes));
         if cap != self.records.cap {
             self.records = RecordsCap { cap, billed: memory::records::billed() };
         }
         memory::records::set_limits(cap, self.records.billed);
         self.deletions.set_max_rows(self.config.utxo.max_deletion_rows);
+        cycles::set_feed_min(self.config.feed_min(self.pruner.interval_secs()));
     }
 
     /// What settings and state say of appends by the caller.
@@ -188,6 +190,7 @@ impl State {
             by: runtime::caller(),
             upload_expiry_secs: self.config.upload_expiry_secs,
             verify_segments: self.config.verify_segments,
+            missing_cycles: cycles::missing_to_feed(),
             exhausted: self.pruner.exhausted(&self.chain, &self.blobs, || self.constraints()),
         }
     }

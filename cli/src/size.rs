@@ -10,7 +10,10 @@ use anyhow::Result;
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
 use coppice_interface::PrunePolicy;
-use coppice_interface::{BLOCK_BYTES, BUCKET, RECORDS_RESERVE, REFERENCE_BYTES, SIZE_CLASSES, WASM_PAGE, chain_begins};
+use coppice_interface::{
+    BLOCK_BYTES, BUCKET, FIRING_CYCLES, IDLE_INSTRUCTIONS, NET_SECS, RECORDS_RESERVE, REFERENCE_BYTES, SIZE_CLASSES,
+    WASM_PAGE, chain_begins,
+};
 use indicatif::HumanCount;
 use serde::Serialize;
 
@@ -25,14 +28,9 @@ const INGRESS_BYTE: u128 = 2_000;
 /// Bytes of a message's envelope beside the argument: 150 and the method's name, 145 for an Ed25519 key, its signature and an
 /// agent's longer nonce.
 const ENVELOPE: u128 = 310;
-/// A firing of the timer is three messages.
-const FIRING: u128 = 3 * MESSAGE;
-/// Seconds between two firings of the net behind all others.
-const NET_SECS: u64 = 600;
-/// Instructions charged, heap pages included, for an idle firing, for a message that appends or uploads, and for what comes
+/// Instructions charged, heap pages included, for a message that appends or uploads, and for what comes
 /// with bytes and transactions; for pruning a block, and for sweeping what a transaction leaves in the index (`docs/costs.md`).
 /// One instruction is one cycle.
-const IDLE: u64 = 70_000;
 const APPEND: u64 = 125_000;
 const APPEND_BYTE: u64 = 4;
 const APPEND_TRANSACTION: u64 = 2_800;
@@ -116,8 +114,8 @@ impl Size {
         let blocks_a_year = YEAR / u128::from(interval_secs);
         size.feeding_cycles = blocks_a_year * (block + u128::from(size.feeding_instructions()));
         let firings = firings_a_second(&workload) * YEAR as f64;
-        let instructions = size.daemon_instructions() as f64 * YEAR as f64 / interval_secs as f64;
-        size.daemon_cycles = (firings * FIRING as f64 + instructions) as u128;
+        let instructions = size.pruning_instructions() as f64 * YEAR as f64 / interval_secs as f64;
+        size.daemon_cycles = (firings * FIRING_CYCLES as f64 + instructions) as u128;
         size
     }
 
@@ -134,8 +132,12 @@ impl Size {
 
     /// Instructions charged for the timer from one block to the next: firings, pruning one, and sweeping as many references.
     pub fn daemon_instructions(&self) -> u64 {
-        let Workload { transactions, .. } = self.workload;
-        (self.firings() * IDLE as f64) as u64 + PRUNE + transactions * SWEEP
+        (self.firings() * IDLE_INSTRUCTIONS as f64) as u64 + self.pruning_instructions()
+    }
+
+    /// Instructions charged for pruning a block, and sweeping its references.
+    fn pruning_instructions(&self) -> u64 {
+        PRUNE + self.workload.transactions * SWEEP
     }
 
     /// Firings of the timer from one block to the next.

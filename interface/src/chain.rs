@@ -132,7 +132,7 @@ pub enum AppendError {
     },
     /// Stable memory has reached the operator's cap (`max_stable_pages`), the platform's limit or the subnet's capacity.
     OutOfSpace,
-    /// The balance would not pay for growing.
+    /// The balance would not pay for growing, or is below `feed_min_liquid_cycles`.
     LowCycles {
         /// The number of cycles that are missing.
         missing: u128,

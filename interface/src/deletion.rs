@@ -319,7 +319,7 @@ pub enum BlobDeletionError {
     },
     /// The operator's cap on stable memory is reached, or the platform has no more.
     OutOfSpace,
-    /// The balance would not pay for growing.
+    /// The balance would not pay for growing, or is below `feed_min_liquid_cycles`.
     LowCycles {
         /// The number of cycles that are missing.
         missing: u128,

@@ -21,6 +21,8 @@ pub enum ProblemCode {
     FloorHolds,
     /// Liquid cycles are below `min_liquid_cycles`: the pruner is paused.
     CyclesLow,
+    /// Liquid cycles are below `feed_min_liquid_cycles`: blocks and UTXO records are refused, and pruning goes on.
+    FeedingRefused,
     /// Liquid cycles do not pay for three calls of a timer, some 126 G on 13 nodes; or did not, and no update of somebody with a role has come since: no timer runs.
     TimersStopped,
     /// Cycles are missing for stable memory to grow.
@@ -96,6 +98,7 @@ impl ProblemCode {
         Self::CapacityExhausted,
         Self::FloorHolds,
         Self::CyclesLow,
+        Self::FeedingRefused,
         Self::TimersStopped,
         Self::GrowthUnpaid,
         Self::ReservationLimit,

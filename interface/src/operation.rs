@@ -45,6 +45,10 @@ pub struct ConfigChange {
     /// The liquid cycles below which the daemon does not prune, and of its timers only the one of ten minutes runs,
     /// which looks whether there are more again; none: as it was.
     pub min_liquid_cycles: Option<u128>,
+    /// The liquid cycles below which what feeds the canister is refused, with `LowCycles`: `append_block`, `begin_block`,
+    /// `commit_block`, `utxo_create` and `schedule_blob_deletion`, while pruning goes on down to `min_liquid_cycles`. 0: 30
+    /// days of the timer for blocks, above `min_liquid_cycles`; none: as it was.
+    pub feed_min_liquid_cycles: Option<u128>,
     /// Nothing is pruned while no exporter is registered; none: as it was.
     pub require_export: Option<bool>,
     /// The number of nodes of the subnet, 1 to 1,000: prices grow with them; none: as it was.
@@ -86,6 +90,11 @@ pub struct Config {
     /// The liquid cycles below which the daemon does not prune, and of its timers only the one of ten minutes runs,
     /// which looks whether there are more again.
     pub min_liquid_cycles: u128,
+    /// The liquid cycles below which what feeds the canister is refused, with `LowCycles`: `append_block`, `begin_block`,
+    /// `commit_block`, `utxo_create` and `schedule_blob_deletion`, while pruning goes on down to `min_liquid_cycles`. 0: 30
+    /// days of the timer for blocks, above `min_liquid_cycles`.
+    #[serde(default)]
+    pub feed_min_liquid_cycles: u128,
     /// Nothing is pruned while no exporter is registered.
     #[serde(default)]
     pub require_export: bool,
@@ -125,6 +134,20 @@ pub struct Config {
 pub const WASM_PAGE: u64 = 65_536;
 /// Bytes by which a region of stable memory grows.
 pub const BUCKET: u64 = 256 * WASM_PAGE;
+/// Seconds between two firings of the timer for blocks where nothing is due: the net.
+pub const NET_SECS: u64 = 600;
+/// Cycles of an idle firing of a timer on a subnet of 13 nodes: three messages of 5 M, and the instructions charged.
+pub const FIRING_CYCLES: u128 = 3 * 5_000_000 + IDLE_INSTRUCTIONS as u128;
+/// Instructions charged for an idle firing of a timer, heap pages included (`docs/costs.md`).
+pub const IDLE_INSTRUCTIONS: u64 = 43_000;
+
+/// Cycles that firings of the timer for blocks take in so many seconds at most, on a subnet of so many nodes: the net's, and one
+/// in each interval of the policy.
+pub fn cycles_of_ticks(timer_interval_secs: u64, secs: u64, nodes: u32) -> u128 {
+    let armed = if timer_interval_secs < NET_SECS { secs / timer_interval_secs.max(1) } else { 0 };
+    u128::from(secs / NET_SECS + armed) * FIRING_CYCLES * u128::from(nodes) / 13
+}
+
 /// Most pages of 64 KiB of a canister's stable memory: 500 GiB.
 pub const MAX_STABLE_PAGES: u64 = 500 << 14;
 /// Bytes below `max_stable_pages` that only operations on UTXO records and rows that are there may take.
@@ -145,6 +168,7 @@ impl Default for Config {
             verify_segments: true,
             upload_expiry_secs: 120,
             min_liquid_cycles: 100_000_000_000,
+            feed_min_liquid_cycles: 0,
             require_export: false,
             nodes: default_nodes(),
             reserved_cycles_limit: default_reserved_cycles_limit(),

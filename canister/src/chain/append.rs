@@ -25,6 +25,8 @@ pub struct Admission {
     pub upload_expiry_secs: u64,
     /// Check each segment against its SHA-256 (76 instructions a byte).
     pub verify_segments: bool,
+    /// Liquid cycles that are missing for what feeds (`feed_min_liquid_cycles`).
+    pub missing_cycles: Option<u128>,
     /// Kept bytes have reached emergency water, and this holds pruning back.
     pub exhausted: Option<HeldBy>,
 }
@@ -32,7 +34,13 @@ pub struct Admission {
 /// Of nobody, and nothing is checked: what tests and benches start from.
 impl Default for Admission {
     fn default() -> Self {
-        Self { by: Principal::anonymous(), upload_expiry_secs: u64::MAX, verify_segments: false, exhausted: None }
+        Self {
+            by: Principal::anonymous(),
+            upload_expiry_secs: u64::MAX,
+            verify_segments: false,
+            missing_cycles: None,
+            exhausted: None,
+        }
     }
 }
 
@@ -264,6 +272,9 @@ impl ChainStore {
 
     /// What the canister's state says of a block that comes next.
     pub(super) fn admit(&self, draft: &Draft, admission: &Admission) -> Result<(), AppendError> {
+        if let Some(missing) = admission.missing_cycles {
+            return Err(AppendError::LowCycles { missing });
+        }
         if let Some(held_by) = &admission.exhausted {
             return Err(AppendError::CapacityExhausted { held_by: held_by.clone() });
         }

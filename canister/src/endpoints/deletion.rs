@@ -7,7 +7,7 @@ use crate::deletion::Name;
 use crate::meter::{Hot, counted};
 use crate::runtime::{caller, time_ns};
 use crate::state::{State, mutate, read};
-use crate::{daemon, wire};
+use crate::{cycles, daemon, wire};
 use candid::candid_method;
 use coppice_interface::access::UTXO_FEEDERS;
 use coppice_interface::*;
@@ -59,6 +59,9 @@ fn scheduling<T>(
 )]
 fn schedule_blob_deletion(arg: ScheduleBlobDeletion) -> Result<ScheduledBlobDeletion, BlobDeletionError> {
     scheduling("schedule_blob_deletion", &arg.name, |state, now| {
+        if let Some(missing) = cycles::missing_to_feed() {
+            return Err(BlobDeletionError::LowCycles { missing });
+        }
         state.deletions.schedule(&Name::from(&arg.name), arg.delete_at_height, now)
     })
 }

@@ -4,7 +4,7 @@ use crate::access::{alert, utxo_feeder};
 use crate::meter::{Hot, counted};
 use crate::state::{State, mutate, read};
 use crate::utxo::{Call, Item, LastUnspent, UtxoStore, Weight};
-use crate::{daemon, runtime, utxo_pruner, wire};
+use crate::{cycles, daemon, runtime, utxo_pruner, wire};
 use candid::candid_method;
 use coppice_interface::*;
 use ic_cdk::{query, update};
@@ -37,16 +37,21 @@ where
 }
 
 /// Creates records of transactions; a feeder's. The batch goes as far as one message does, and its items are independent
-/// of each other. A record that is there already answers `TxExists`, which is how a repeated call shows.
+/// of each other. A record that is there already answers `TxExists`, which is how a repeated call shows. Below
+/// `feed_min_liquid_cycles` each item answers `LowCycles`.
 #[candid_method(update)]
 #[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
 fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreateError>> {
     counted(Hot::UtxoCreate, || {
+        let missing = cycles::missing_to_feed();
         mutate(|state| {
             let most = state.utxo_pruner.most_height();
             let State { utxo, blobs, deletions, config, .. } = state;
             let call = Call { height: arg.height, now_ns: runtime::time_ns(), settings: &config.utxo, most };
             utxo.batch(&arg.items, call.settings, |store, item| {
+                if let Some(missing) = missing {
+                    return Err(UtxoCreateError::LowCycles { missing });
+                }
                 utxo_pruner::create(store, blobs, deletions, item, &call).map_err(UtxoCreateError::from)
             })
         })

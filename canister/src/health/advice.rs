@@ -44,6 +44,10 @@ pub fn advice(code: ProblemCode) -> (Severity, &'static str) {
             (Warning, "Raise target_bytes to the one that the message names, or above (set_prune_policy).")
         }
         Code::CyclesLow => (Critical, "Top the canister up, above min_liquid_cycles."),
+        Code::FeedingRefused => (
+            Critical,
+            "Top the canister up, above feed_min_liquid_cycles; pruning goes on down to min_liquid_cycles meanwhile.",
+        ),
         Code::TimersStopped => {
             (Critical, "Top the canister up; then call any update with a role, which starts the timers again.")
         }

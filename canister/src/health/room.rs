@@ -25,6 +25,11 @@ impl State {
             None
         };
         found.extend(low.map(|message| finding(ProblemCode::CyclesLow, message)));
+        if liquid < cycles::feed_min() {
+            let message =
+                "liquid cycles are below feed_min_liquid_cycles: blocks, UTXO records and blobs to delete are refused";
+            found.push(finding(ProblemCode::FeedingRefused, message));
+        }
         let stopped = if !cycles::pay_timers(liquid) {
             Some("liquid cycles do not pay for timers: none runs")
         } else if pause == Some(Pause::UntilACall) {

@@ -36,7 +36,11 @@ fn cycles_are_low_as_the_daemon_sees_them() {
     memory::forget();
     crate::logs::forget();
     state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
-    let change = ConfigChange { min_liquid_cycles: Some(1_000_000_000_000), ..ConfigChange::default() };
+    let change = ConfigChange {
+        min_liquid_cycles: Some(1_000_000_000_000),
+        feed_min_liquid_cycles: Some(1),
+        ..ConfigChange::default()
+    };
     state::mutate(|state| state.set_config("set_config", &change)).unwrap();
     daemon::arm();
     let a_call = native::with(|world| world.timer_call_cycles);

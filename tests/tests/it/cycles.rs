@@ -3,9 +3,10 @@
 
 use coppice_host::{CanisterSettings, CanisterStatus, Host, Kind, Limits, Outcome};
 use coppice_interface::*;
-use coppice_tests::blocks::plain;
+use coppice_tests::blocks::{hash, plain, upload};
 use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
+use coppice_tests::transactions::Tx;
 use std::time::Duration;
 
 const G: u128 = 1_000_000_000;
@@ -41,9 +42,16 @@ fn problems(coppice: &Coppice) -> Vec<ProblemCode> {
     coppice.anyone().health().told().problems.iter().map(|problem| problem.code).collect()
 }
 
+/// A canister that is fed however few cycles there are.
+fn fed_to_the_last() -> (Coppice, std::sync::Arc<Host>) {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    configure(&coppice, ConfigChange { feed_min_liquid_cycles: Some(1), ..ConfigChange::default() }).unwrap();
+    (coppice, host)
+}
+
 /// A canister of which the next block needs a bucket of memory more, and that block.
 fn full() -> (Coppice, std::sync::Arc<Host>, AppendBlock) {
-    let (coppice, host) = Coppice::embedded(default_arg());
+    let (coppice, host) = fed_to_the_last();
     for number in 0.. {
         let (checkpoint, billed) = (host.checkpoint(), coppice.storage().billed_bytes);
         let block = plain(number, 1, BODY);
@@ -235,7 +243,7 @@ fn firings(host: &Host) -> (usize, usize) {
 }
 
 fn with_work() -> (Coppice, std::sync::Arc<Host>) {
-    let (coppice, host) = Coppice::embedded(default_arg());
+    let (coppice, host) = fed_to_the_last();
     coppice.append_plain(0..20, 10);
     let policy = PrunePolicyArg { retain_blocks: Some(5), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
     coppice.set_policy(policy).unwrap();
@@ -348,7 +356,7 @@ fn below_min_liquid_cycles_only_the_net_goes_on() {
 
 /// A policy by age of which 20 blocks become due after a day, with so many days of a freezing threshold.
 fn by_age(min: u128, days: u64) -> (Coppice, std::sync::Arc<Host>) {
-    let (coppice, host) = Coppice::embedded(default_arg());
+    let (coppice, host) = fed_to_the_last();
     settings(&coppice, &host, CanisterSettings { freezing_threshold: Some(days * DAY), ..CanisterSettings::default() });
     configure(
         &coppice,
@@ -428,7 +436,7 @@ fn after_a_top_up_health_says_that_timers_still_stand() {
 #[test]
 fn an_append_that_is_refused_while_pruning_is_paused_names_cycles() {
     for (liquid, paused) in [(990, true), (1_020, false), (1_060, false)] {
-        let (coppice, host) = Coppice::embedded(default_arg());
+        let (coppice, host) = fed_to_the_last();
         configure(&coppice, ConfigChange { min_liquid_cycles: Some(T), ..ConfigChange::default() }).unwrap();
         let policy = PrunePolicyArg { target_bytes: Some(2_000_000), min_kept_blocks: Some(0), ..Default::default() };
         coppice.set_policy(policy).unwrap();
@@ -449,7 +457,7 @@ fn an_append_that_is_refused_while_pruning_is_paused_names_cycles() {
 /// The same question at the same balance.
 #[test]
 fn health_as_an_update_says_what_a_query_says() {
-    let (coppice, host) = Coppice::embedded(default_arg());
+    let (coppice, host) = fed_to_the_last();
     configure(&coppice, ConfigChange { min_liquid_cycles: Some(T), ..ConfigChange::default() }).unwrap();
     for (liquid, low) in [(990, true), (1_005, false), (1_030, false), (1_060, false)] {
         set_liquid(&coppice, &host, liquid * G);
@@ -463,4 +471,62 @@ fn health_as_an_update_says_what_a_query_says() {
         assert_eq!(query, update.problems.iter().map(|problem| problem.code).collect::<Vec<_>>(), "{liquid} G");
         assert_eq!(query.contains(&ProblemCode::CyclesLow), low, "{liquid} G");
     }
+}
+
+/// The cycles that pruning needs are not spent on blocks: what feeds is refused while the daemon goes on.
+#[test]
+fn feeding_ends_while_pruning_goes_on() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    // 30 days of a firing a minute, and of the net, above the 100 G of `min_liquid_cycles`.
+    let by_default = 100 * G + cycles_of_ticks(60, 30 * DAY, 13);
+    assert!((700 * G..900 * G).contains(&by_default), "{by_default}");
+    coppice.append_plain(0..20, 10);
+    let policy = PrunePolicyArg { retain_blocks: Some(5), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
+    coppice.set_policy(policy).unwrap();
+    let (begin, chunks) = upload(&plain(20, 3, 5_000), 4_000);
+    coppice.producer().begin_block(&begin).told().unwrap();
+    for (chunk, bytes) in (0..).zip(chunks) {
+        coppice.put(20, chunk, bytes).unwrap();
+    }
+    coppice.ic.tick();
+    set_liquid(&coppice, &host, by_default - 50 * G);
+    let is_missing = |missing: u128| (45 * G..60 * G).contains(&missing);
+    let low = |answer: Result<(), AppendError>| matches!(answer, Err(AppendError::LowCycles { missing }) if is_missing(missing));
+    let commit = coppice.producer().commit_block(&BlockId { number: 20, hash: hash(20).into() }).told();
+    assert!(
+        matches!(&commit, Err(UploadError::Append(AppendError::LowCycles { missing })) if is_missing(*missing)),
+        "{commit:?}"
+    );
+    coppice.producer().abort_block(20).told().unwrap();
+    assert!(low(coppice.append(&plain(20, 1, 10))));
+    assert!(low(coppice.producer().begin_block(&begin).told().map(|_| ())));
+    assert_eq!(coppice.append(&plain(19, 1, 10)), Ok(()), "what is there already is no news");
+    let items = vec![Tx::orphan(1, 2).record()];
+    let created = coppice.producer().utxo_create(&UtxoCreateBatch { height: 1, items }).told();
+    assert!(
+        matches!(&created.results[..], [Err(UtxoCreateError::LowCycles { missing })] if is_missing(*missing)),
+        "{created:?}"
+    );
+    let name = BlobName { blob_key: vec![7].into(), file_type: "tx".into(), store_type: StoreType::Tx };
+    let scheduled =
+        coppice.producer().schedule_blob_deletion(&ScheduleBlobDeletion { name, delete_at_height: 1 }).told();
+    assert!(
+        matches!(&scheduled, Err(BlobDeletionError::LowCycles { missing }) if is_missing(*missing)),
+        "{scheduled:?}"
+    );
+    assert_eq!((coppice.head(), coppice.storage().utxo.records), (Some(19), 0));
+    assert_eq!(problems(&coppice), [ProblemCode::FeedingRefused]);
+    // What pruning needs is there.
+    coppice.pass(60);
+    assert_eq!((coppice.prune_status().pruned_before_block, coppice.prune_status().held_by), (14, None));
+    // Another interval has other ticks; and a setting counts before what is reckoned.
+    coppice.set_policy(PrunePolicyArg { timer_interval_secs: Some(600), ..PrunePolicyArg::default() }).unwrap();
+    assert_eq!(problems(&coppice), []);
+    assert_eq!(coppice.append(&plain(20, 1, 10)), Ok(()));
+    configure(&coppice, ConfigChange { feed_min_liquid_cycles: Some(u128::MAX), ..ConfigChange::default() }).unwrap();
+    assert!(matches!(coppice.append(&plain(21, 1, 10)), Err(AppendError::LowCycles { .. })));
+    coppice.upgrade();
+    assert!(matches!(coppice.append(&plain(21, 1, 10)), Err(AppendError::LowCycles { .. })));
+    configure(&coppice, ConfigChange { feed_min_liquid_cycles: Some(1), ..ConfigChange::default() }).unwrap();
+    assert_eq!((coppice.append(&plain(21, 1, 10)), problems(&coppice)), (Ok(()), vec![]));
 }

@@ -153,7 +153,11 @@ fn after_a_long_stop_work_comes_round_within_the_interval() {
 #[test]
 fn low_cycles_pause_it_and_it_says_so() {
     let (coppice, host) = Coppice::embedded(default_arg());
-    let floor = ConfigChange { min_liquid_cycles: Some(50_000_000_000_000), ..ConfigChange::default() };
+    let floor = ConfigChange {
+        min_liquid_cycles: Some(50_000_000_000_000),
+        feed_min_liquid_cycles: Some(1),
+        ..ConfigChange::default()
+    };
     coppice.operator().set_config(&floor).told().unwrap();
     coppice.set_policy(policy(5)).unwrap();
     coppice.append_plain(0..20, 1_000);

@@ -194,7 +194,11 @@ fn s2_3_low_cycles_pause_a_run_and_it_goes_on_where_it_was() {
     world.slow();
     let due = orphans(0..4);
     world.done(10, &due);
-    let floor = ConfigChange { min_liquid_cycles: Some(50_000_000_000_000), ..ConfigChange::default() };
+    let floor = ConfigChange {
+        min_liquid_cycles: Some(50_000_000_000_000),
+        feed_min_liquid_cycles: Some(1),
+        ..ConfigChange::default()
+    };
     world.coppice.operator().set_config(&floor).told().unwrap();
     let job = World::scheduled(world.persisted(20));
     world.ticks(1);

@@ -327,7 +327,11 @@ impl Machine {
                 ensure!(utxo.as_ref() == Ok(&expected.utxo), "{setting:?}: {utxo:?}");
             }
             Change::Floor(cycles) => {
-                let change = ConfigChange { min_liquid_cycles: Some(cycles), ..ConfigChange::default() };
+                let change = ConfigChange {
+                    min_liquid_cycles: Some(cycles),
+                    feed_min_liquid_cycles: Some(1),
+                    ..ConfigChange::default()
+                };
                 let set: Result<Config, ConfigError> = self.call(Who::Controller, "set_config", (change,))?;
                 ensure!(set.is_ok(), "{setting:?}: {set:?}");
             }
