@@ -132,6 +132,7 @@ impl Settings for Config {
         within("messages_per_minute", change.messages_per_minute, (1, MAX_MESSAGES), &mut new.messages_per_minute)?;
         new.max_head_age_secs = change.max_head_age_secs.unwrap_or(new.max_head_age_secs);
         new.public_logs = change.public_logs.unwrap_or(new.public_logs);
+        new.set_up_as_meant = change.set_up_as_meant.unwrap_or(new.set_up_as_meant);
         if let Some(change) = &change.utxo {
             apply_utxo(&mut new.utxo, change)?;
         }
@@ -247,6 +248,7 @@ mod tests {
             "messages_per_minute",
             "max_head_age_secs",
             "public_logs",
+            "set_up_as_meant",
         ];
         fields.retain(|(name, _)| name.as_text().is_some_and(|name| !new.contains(&name)));
         let read: Config = value.deserialized().unwrap();

@@ -10,7 +10,7 @@
 //!          types wait for a worker u64 (Unix seconds; 0: they do not)  624 reserved, up to 2,048
 //! samples: minute m of the epoch is the m % 1,440th; half hour h the h % 1,488th of those of the month
 //! sample:  0 Unix seconds u64  8 kept bytes u64  16 appended blocks u64  24 pruned blocks u64  32 backlog in blocks u32
-//!          36 billed pages u32  40 reusable bytes u64  48 instructions u64  56 reserved u64
+//!          36 billed pages u32  40 reusable bytes u64  48 instructions u64  56 held blocks u32  60 reserved u32
 //! ```
 //! *Instructions* are those of [`crate::meter`] since the canister was started: they begin anew with an upgrade, as counters do.
 
@@ -53,6 +53,8 @@ pub struct Sample {
     pub reusable_bytes: u64,
     /// Instructions since the canister was started.
     pub instructions: u64,
+    /// Blocks that are due and that somebody holds.
+    pub held: u32,
 }
 
 impl Sample {
@@ -65,6 +67,7 @@ impl Sample {
         }
         bytes[32..36].copy_from_slice(&self.backlog.to_le_bytes());
         bytes[36..40].copy_from_slice(&self.billed_pages.to_le_bytes());
+        bytes[56..60].copy_from_slice(&self.held.to_le_bytes());
         bytes
     }
 
@@ -80,6 +83,7 @@ impl Sample {
             billed_pages: half(36),
             reusable_bytes: word(40),
             instructions: word(48),
+            held: half(56),
         }
     }
 
@@ -281,6 +285,7 @@ impl State {
             billed_pages: billed_pages() as u32,
             reusable_bytes: self.blobs.reusable_bytes(),
             instructions: meter::instructions(),
+            held: due.map_or(0, |due| u32::try_from(due.target - due.before.max(chain.oldest)).unwrap_or(u32::MAX)),
         }
     }
 

@@ -35,6 +35,11 @@ impl Roles {
         FEEDERS.iter().any(|&role| self.has(principal, role))
     }
 
+    /// Whether anybody feeds the chain or the records.
+    pub fn has_feeder(&self) -> bool {
+        self.0.iter().any(|grant| FEEDERS.contains(&grant.role))
+    }
+
     /// Whether the grant is there.
     pub fn is_granted(&self, grant: &Grant) -> bool {
         self.0.contains(grant)

@@ -2,9 +2,11 @@
 
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
-/// What is wrong. `docs/operations.md` says of each code what raises it, what clears it and what to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
+/// What is wrong, as far as this version knows. Answers have the code's name, so that a client reads those of a later version, too.
+/// `docs/operations.md` says of each code what raises it, what clears it and what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProblemCode {
     /// A timer is overdue: nothing is pruned, and nothing expires.
     TimerOverdue,
@@ -86,11 +88,17 @@ pub enum ProblemCode {
     ExporterKeyless,
     /// Deletions are stopped: nothing is pruned, and workers get no blob to delete.
     DeletionsStopped,
+    /// Nobody has a role that feeds the canister.
+    NoProducer,
+    /// No exporter is registered, and nobody said that none is meant to be (`set_up_as_meant`).
+    NoExporter,
+    /// No policy is set, and nobody said that none is meant to be (`set_up_as_meant`).
+    NoPolicy,
 }
 
 impl ProblemCode {
     /// All of them, in their order.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 42] = [
         Self::TimerOverdue,
         Self::PruneBehind,
         Self::PruningOff,
@@ -130,7 +138,28 @@ impl ProblemCode {
         Self::UploadStuck,
         Self::ExporterKeyless,
         Self::DeletionsStopped,
+        Self::NoProducer,
+        Self::NoExporter,
+        Self::NoPolicy,
     ];
+
+    /// Whether something was never set up, which is no problem of what was.
+    pub fn is_of_set_up(self) -> bool {
+        matches!(self, Self::NoProducer | Self::NoExporter | Self::NoPolicy)
+    }
+}
+
+/// The name, as answers have it.
+impl fmt::Display for ProblemCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl PartialEq<ProblemCode> for String {
+    fn eq(&self, code: &ProblemCode) -> bool {
+        *self == code.to_string()
+    }
 }
 
 /// How bad a problem is.
@@ -147,8 +176,9 @@ pub enum Severity {
 /// Something that is wrong. Whoever asks may read it: it says nothing of balances.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Problem {
-    /// The code of what is wrong.
-    pub code: ProblemCode,
+    /// The name of what is wrong, as the table of `docs/operations.md` has it. A later version may have names that an earlier one
+    /// has not.
+    pub code: String,
     /// How bad the problem is.
     pub severity: Severity,
     /// A sentence with the figures of this case.
@@ -158,6 +188,13 @@ pub struct Problem {
     pub since: u64,
     /// What to do, as a sentence.
     pub action: String,
+}
+
+impl Problem {
+    /// What is wrong, where this version knows it.
+    pub fn known(&self) -> Option<ProblemCode> {
+        ProblemCode::ALL.into_iter().find(|code| self.code == *code)
+    }
 }
 
 /// Whether all is well.

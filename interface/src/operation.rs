@@ -72,6 +72,9 @@ pub struct ConfigChange {
     /// Anybody may read the log, at `/logs`. Else only observers, operators and admins may, with `get_logs`; none: as it
     /// was.
     pub public_logs: Option<bool>,
+    /// The canister is set up as it is meant to be, also where it has no policy or no exporter: `health` asks for neither;
+    /// none: as it was.
+    pub set_up_as_meant: Option<bool>,
     /// The settings of the UTXO store; none: as it was.
     pub utxo: Option<UtxoSettingsChange>,
 }
@@ -125,6 +128,9 @@ pub struct Config {
     /// Anybody may read the log, at `/logs`. Else only observers, operators and admins may, with `get_logs`.
     #[serde(default)]
     pub public_logs: bool,
+    /// The canister is set up as it is meant to be, also where it has no policy or no exporter: `health` asks for neither.
+    #[serde(default)]
+    pub set_up_as_meant: bool,
     /// The settings of the UTXO store.
     #[serde(default)]
     pub utxo: UtxoSettings,
@@ -139,7 +145,7 @@ pub const NET_SECS: u64 = 600;
 /// Cycles of an idle firing of a timer on a subnet of 13 nodes: three messages of 5 M, and the instructions charged.
 pub const FIRING_CYCLES: u128 = 3 * 5_000_000 + IDLE_INSTRUCTIONS as u128;
 /// Instructions charged for an idle firing of a timer, heap pages included (`docs/costs.md`).
-pub const IDLE_INSTRUCTIONS: u64 = 43_000;
+pub const IDLE_INSTRUCTIONS: u64 = 70_000;
 
 /// Cycles that firings of the timer for blocks take in so many seconds at most, on a subnet of so many nodes: the net's, and one
 /// in each interval of the policy.
@@ -178,6 +184,7 @@ impl Default for Config {
             messages_per_minute: default_messages_per_minute(),
             max_head_age_secs: default_max_head_age_secs(),
             public_logs: false,
+            set_up_as_meant: false,
             utxo: UtxoSettings::default(),
         }
     }

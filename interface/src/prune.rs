@@ -181,8 +181,8 @@ pub enum PruneProgress {
     Finished,
     /// The next tick goes on.
     HasMore {
-        /// The reason why the run stopped before its target.
-        reason: StopReason,
+        /// The reason why the run stopped before its target; none where a later version has one that the reader does not know.
+        reason: Option<StopReason>,
     },
 }
 

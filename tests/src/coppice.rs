@@ -238,6 +238,13 @@ impl Coppice {
         self.anyone().get_prune_status().told()
     }
 
+    /// `health`, but for what a test does not set up.
+    pub fn health(&self) -> Health {
+        let mut health = self.anyone().health().told();
+        health.problems.retain(|problem| !problem.known().is_some_and(ProblemCode::is_of_set_up));
+        health
+    }
+
     /// `get_storage_status`.
     pub fn storage(&self) -> StorageStatus {
         self.anyone().get_storage_status().told()

@@ -223,6 +223,11 @@ impl Exporters {
         (entry.bound < next).then_some((name, entry.bound))
     }
 
+    /// Whether no exporter is registered.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
     /// What pruning must not pass; none where there is no exporter and none is required.
     pub fn guard(&self, require_export: bool) -> Option<Guard> {
         let slowest = self.by_name.iter().min_by_key(|(_, entry)| entry.bound);

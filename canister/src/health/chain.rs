@@ -1,6 +1,6 @@
 //! The chain's head, and open uploads.
 
-use super::{Finding, NS, duration, finding};
+use super::{Action, Command, Finding, NS, abort_block, duration, finding, many};
 use crate::history::Since;
 use crate::runtime;
 use crate::state::State;
@@ -47,26 +47,29 @@ impl State {
             let open = self.chain.upload_progress();
             let (number, missing) = open.map_or((0, 0), |open| (open.number, open.progress.missing));
             if is_long(touched) {
-                return Some(left(touched, &format!("the upload of block {number}")));
+                let action = abort_block(number, "Have its producer go on with it, or drop it, as an operator.");
+                return Some(left(touched, &format!("the upload of block {number}")).with_action(action));
             }
             // One upload may follow the other, but for the blocks that they bring.
             let open = since.of(ProblemCode::UploadOpen)? / NS;
             let open = self.appended_at(since, now).map_or(open, |appended| appended.max(open));
             let message = format!(
-                "calls have kept the upload of block {number} open for {}, and no block came: {missing} chunks are missing",
-                duration(now.saturating_sub(open))
+                "calls have kept the upload of block {number} open for {}, and no block came: {} {} missing",
+                duration(now.saturating_sub(open)),
+                many(missing.into(), "chunk"),
+                if missing == 1 { "is" } else { "are" }
             );
-            let action =
-                Some("Where its missing chunks (get_upload) become no fewer, call abort_block, as an operator, and see to its producer.");
-            is_long(open).then(|| Finding { action, ..said(open, message) })
+            let text =
+                "Where its missing chunks (get_upload) become no fewer, drop it, as an operator, and see to its producer.";
+            is_long(open).then(|| said(open, message).with_action(abort_block(number, text)))
         });
         let transaction = || self.utxo.uploads.touched().filter(|touched| stays(touched) && is_long(*touched));
         block.or_else(|| {
-            let action = Some(
-                "Have its producer (utxo_list_uploads) go on, or call utxo_abort_transaction; or lower upload_expiry_secs (set_config) for a \
-                 while, for the daemon to drop it: other uploads whose calls come less often go, too.",
-            );
-            transaction().map(|touched| Finding { action, ..left(touched, "the upload of a transaction") })
+            let text = "Have its producer (utxo_list_uploads) go on, or call utxo_abort_transaction; or lower upload_expiry_secs for a while, \
+                 for the daemon to drop it: other uploads whose calls come less often go, too.";
+            let command = Command::call("set_config", "(record { upload_expiry_secs = opt 120 })");
+            let said = |touched| left(touched, "the upload of a transaction").with_action(Action::new(text, command));
+            transaction().map(said)
         })
     }
 }

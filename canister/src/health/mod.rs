@@ -3,6 +3,7 @@
 //! What is wrong is found anew by whoever asks. Since when is noted by messages and ticks that run anyway, with the sample that they take
 //! (`history`), unless what is wrong knows it itself. Sentences say nothing of balances: anybody may read them.
 
+mod action;
 mod advice;
 mod chain;
 mod deletions;
@@ -12,11 +13,15 @@ mod words;
 use crate::prune::Due;
 use crate::state::State;
 use crate::{daemon, runtime};
+pub use action::{Action, Command};
 use advice::advice;
 use coppice_interface::{Health, Problem, ProblemCode, Severity};
-pub use words::{duration, holder, many, refusal, remedy};
+pub use words::{abort_block, duration, holder, many, refusal, remedy, remedy_of_holder};
 
 const NS: u64 = 1_000_000_000;
+
+/// What to do about an open upload.
+const UPLOAD_ACTION: &str = "Its producer commits it; an operator may drop it, and its expiry does.";
 
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +33,7 @@ pub struct Finding {
     /// Since when, in nanoseconds since the Unix epoch, where that is known.
     pub since: Option<u64>,
     /// What to do, where that is not the same for all of its code.
-    pub action: Option<&'static str>,
+    pub action: Option<Action>,
     /// It is wrong where it has lasted for longer than so many seconds; 0: at once.
     pub patience_secs: u64,
 }
@@ -43,6 +48,12 @@ impl Finding {
     #[must_use]
     pub fn since_secs(self, secs: Option<u64>) -> Self {
         Self { since: secs.map(|secs| secs.saturating_mul(NS)), ..self }
+    }
+
+    /// The same with what to do in this case, where that is known.
+    #[must_use]
+    pub fn with_action(self, action: impl Into<Option<Action>>) -> Self {
+        Self { action: action.into(), ..self }
     }
 
     /// The same, wrong only where it has lasted for longer than so many seconds.
@@ -74,7 +85,7 @@ impl State {
             found.push(finding(ProblemCode::CapacityExhausted, ""));
         } else if let Some(held_by) = self.pruner.exhausted(&self.chain, &self.blobs, || self.constraints()) {
             let message = format!("emergency water is reached, appends are refused; held by {}", holder(&held_by));
-            found.push(finding(ProblemCode::CapacityExhausted, message));
+            found.push(finding(ProblemCode::CapacityExhausted, message).with_action(remedy_of_holder(&held_by)));
         }
         found.extend(self.pruner.too_small(&self.chain, &self.blobs));
         self.cycles(&mut found);
@@ -83,7 +94,13 @@ impl State {
         found.extend(self.records());
         found.extend(self.pruner.damage(self.lost()));
         if deep && self.chain.state().head().is_some_and(|head| self.chain.meta(head).is_none()) {
-            found.push(finding(ProblemCode::HeadUnreadable, "the head's record cannot be decoded"));
+            let below = self.chain.state().head().filter(|head| *head > self.chain.state().oldest).map(|head| head - 1);
+            let action = below.map(|below| {
+                let text = "Roll back to the block below the head, and append the head again.";
+                Action::new(text, Command::call("rollback_to", format!("({below})")))
+            });
+            let message = "the head's record cannot be decoded";
+            found.push(finding(ProblemCode::HeadUnreadable, message).with_action(action));
         }
         found.extend(self.utxo_pruner.problems(&self.config.utxo, &self.deletions));
         // No worker is given any while deletions are stopped.
@@ -93,14 +110,29 @@ impl State {
         if let Some(open) = self.chain.upload_progress() {
             let (number, progress) = (open.number, open.progress);
             let message = format!(
-                "the upload of block {number} is open: {} of {} chunks are missing, no other block is appended",
-                progress.missing, progress.chunks
+                "the upload of block {number} is open: {} of {} missing, no other block is appended",
+                progress.missing,
+                many(progress.chunks.into(), "chunk")
             );
-            found.push(finding(ProblemCode::UploadOpen, message));
+            found.push(finding(ProblemCode::UploadOpen, message).with_action(abort_block(number, UPLOAD_ACTION)));
         }
         found.extend(self.stuck_upload(&self.history.since));
         found.extend(self.stale_head(&self.history.since));
+        if deep {
+            found.extend(self.not_set_up());
+        }
         found
+    }
+
+    /// What was never set up. Nobody needs to know since when.
+    fn not_set_up(&self) -> impl Iterator<Item = Finding> {
+        let is_meant = self.config.set_up_as_meant;
+        let all = [
+            (ProblemCode::NoProducer, !self.roles.has_feeder(), "nobody has a role that feeds blocks or UTXO records"),
+            (ProblemCode::NoExporter, !is_meant && self.exporters.is_empty(), "no exporter copies the chain"),
+            (ProblemCode::NoPolicy, !is_meant && self.pruner.policy().is_none(), "no policy says what is pruned"),
+        ];
+        all.into_iter().filter(|(_, is_so, _)| *is_so).map(|(code, _, message)| finding(code, message))
     }
 
     /// Exporters whose key was revoked: the one that holds pruning back most is named.
@@ -109,11 +141,12 @@ impl State {
         let bound = bound.max(self.chain.state().oldest);
         let more = match self.exporters.keyless().count() - 1 {
             0 => String::new(),
+            1 => "; another exporter has no key, either (get_export_status)".into(),
             more => format!("; {more} more exporters have no key (get_export_status)"),
         };
         let message =
             format!("exporter {name} has no key since its role was revoked: no block from {bound} on is pruned{more}");
-        Some(finding(ProblemCode::ExporterKeyless, message))
+        Some(finding(ProblemCode::ExporterKeyless, message).with_action(words::another_key(name)))
     }
 
     /// What is due.
@@ -128,12 +161,12 @@ impl State {
             let since = since.or_else(|| self.history.since.of(code)).unwrap_or(now).min(now);
             let has_lasted = patience_secs == 0 || now - since > patience_secs.saturating_mul(NS);
             let (severity, usual) = advice(code);
-            let action = action.unwrap_or(usual).into();
-            has_lasted.then_some(Problem { code, severity, message, since, action })
+            let action = action.unwrap_or(usual).say();
+            has_lasted.then(|| Problem { code: code.to_string(), severity, message, since, action })
         };
-        let found = self.findings(self.due().as_ref(), true);
-        let mut problems: Vec<Problem> = found.into_iter().filter_map(problem).collect();
-        problems.sort_by_key(|problem| (problem.severity, problem.code));
+        let mut found = self.findings(self.due().as_ref(), true);
+        found.sort_by_key(|found| (advice(found.code).0, found.code));
+        let problems: Vec<Problem> = found.into_iter().filter_map(problem).collect();
         Health {
             healthy: problems.iter().all(|problem| problem.severity == Severity::Notice),
             problems,

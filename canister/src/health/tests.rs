@@ -1,12 +1,107 @@
 use super::*;
 use crate::memory;
+use coppice_interface::HeldBy;
 
 #[test]
 fn every_code_has_its_place_and_says_what_to_do() {
     for (at, code) in ProblemCode::ALL.into_iter().enumerate() {
         assert_eq!(code as usize, at);
         let (_, action) = advice(code);
-        assert!(action.ends_with('.') && action.len() > 20, "{code:?}: {action}");
+        let action = action.say();
+        assert!(action.ends_with("`.") && action.len() > 60, "{code:?}: {action}");
+        assert_eq!(code.to_string(), format!("{code:?}"));
+    }
+}
+
+/// What is typed between backticks, with something in the place of what the reader alone knows.
+fn typed(action: &str) -> Vec<String> {
+    let parts = action.split('`').skip(1).step_by(2).filter(|part| part.starts_with("icp "));
+    parts
+        .map(|part| {
+            part.replace("principal \"…\"", "principal \"aaaaa-aa\"").replace("\"…\"", "\"a\"").replace('…', "1")
+        })
+        .collect()
+}
+
+/// A command is one of icp-cli's for this canister; a call is one of the interface's methods, with an argument that it takes.
+#[test]
+fn every_code_has_a_command_that_can_be_typed() {
+    use candid_parser::utils::CandidSource;
+    let did = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../candid/coppice.did");
+    let (env, actor) = CandidSource::File(&did).load().unwrap();
+    let actor = actor.unwrap();
+    let id = runtime::canister_self().to_text();
+    let of_cases = [
+        HeldBy::Exporter("archive".into()),
+        HeldBy::KeylessExporter("archive".into()),
+        HeldBy::NoExporter,
+        HeldBy::Disabled,
+        HeldBy::Stopped,
+        HeldBy::PruneLag,
+        HeldBy::LowCycles,
+    ];
+    let of_cases = of_cases.iter().map(|held_by| remedy_of_holder(held_by).unwrap());
+    let of_codes = ProblemCode::ALL.into_iter().map(|code| advice(code).1);
+    let mut calls = 0;
+    for action in of_codes.chain(of_cases) {
+        let action = action.say();
+        let [command] = &typed(&action)[..] else { panic!("{action}") };
+        assert!(command.contains(&id) && command.contains(" -n ic "), "{command}");
+        let Some(call) = command.strip_prefix("icp canister call ") else {
+            assert!(
+                ["icp canister top-up ", "icp canister settings update ", "icp canister install "]
+                    .iter()
+                    .any(|begin| command.starts_with(begin)),
+                "{command}"
+            );
+            continue;
+        };
+        let (_, call) = call.split_once(&format!("{id} ")).unwrap();
+        let (method, argument) = call.split_once(' ').unwrap();
+        let function = env.get_method(&actor, method).unwrap_or_else(|error| panic!("{command}: {error}"));
+        let parsed = candid_parser::parse_idl_args(argument.trim_matches('\''))
+            .unwrap_or_else(|error| panic!("{command}: {error}"));
+        parsed.to_bytes_with_types(&env, &function.args).unwrap_or_else(|error| panic!("{command}: {error}"));
+        assert_eq!(command.contains("--query"), function.is_query(), "{command}");
+        calls += 1;
+    }
+    assert!(calls > 30, "{calls}");
+}
+
+#[test]
+fn who_feeds_and_what_is_meant_clears_what_is_not_set_up() {
+    use crate::state;
+    use candid::Principal;
+    use coppice_interface::{CanisterArg, ConfigChange, Grant, InitArg, Role};
+    let codes = || state::read(State::health).problems.iter().filter_map(Problem::known).collect::<Vec<_>>();
+    let all = [ProblemCode::NoProducer, ProblemCode::NoExporter, ProblemCode::NoPolicy];
+    for role in [Role::Producer, Role::BlockProducer, Role::UtxoFeeder] {
+        runtime::native::reset();
+        memory::forget();
+        crate::logs::forget();
+        state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
+        assert_eq!((codes(), state::read(State::health).healthy), (all.to_vec(), true));
+        state::mutate(|state| {
+            state.grant_role(Grant { principal: Principal::from_slice(&[7]), role: Role::BlobWorker })
+        })
+        .unwrap();
+        assert_eq!(codes(), all);
+        let grant = Grant { principal: Principal::from_slice(&[7]), role };
+        state::mutate(|state| state.grant_role(grant)).unwrap();
+        assert_eq!(codes(), all[1..]);
+        state::mutate(|state| state.set_prune_policy(&Default::default())).unwrap();
+        assert_eq!(codes(), all[1..2]);
+        let means = |is: bool| {
+            let change = ConfigChange { set_up_as_meant: Some(is), ..ConfigChange::default() };
+            state::mutate(|state| state.set_config("set_config", &change)).unwrap();
+        };
+        means(true);
+        assert_eq!(codes(), []);
+        state::mutate(|state| state.revoke_role(&grant));
+        assert_eq!(codes(), all[..1]);
+        means(false);
+        state::upgrade(None).unwrap();
+        assert_eq!(codes(), all[..2]);
     }
 }
 
@@ -31,12 +126,15 @@ fn the_severity_of_every_code_is_the_manuals() {
 fn cycles_are_low_as_the_daemon_sees_them() {
     use crate::runtime::native;
     use crate::state;
-    use coppice_interface::{CanisterArg, ConfigChange, InitArg};
+    use coppice_interface::{CanisterArg, ConfigChange, Grant, InitArg, Role};
     native::reset();
     memory::forget();
     crate::logs::forget();
     state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
+    let producer = Grant { principal: candid::Principal::from_slice(&[1]), role: Role::Producer };
+    state::mutate(|state| state.grant_role(producer)).unwrap();
     let change = ConfigChange {
+        set_up_as_meant: Some(true),
         min_liquid_cycles: Some(1_000_000_000_000),
         feed_min_liquid_cycles: Some(1),
         ..ConfigChange::default()
@@ -47,7 +145,7 @@ fn cycles_are_low_as_the_daemon_sees_them() {
     let codes = |liquid: u128, replicated: bool| -> Vec<ProblemCode> {
         native::with(|world| (world.liquid_cycles, world.replicated) = (liquid, replicated));
         let problems = state::read(State::health).problems;
-        problems.into_iter().map(|problem| problem.code).filter(|code| *code != ProblemCode::GrowthUnpaid).collect()
+        problems.iter().filter_map(Problem::known).filter(|code| *code != ProblemCode::GrowthUnpaid).collect()
     };
     let min = 1_000_000_000_000;
     assert_eq!(codes(min, false), []);

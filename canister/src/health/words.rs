@@ -1,5 +1,6 @@
 //! What is said in sentences: times, who holds pruning back, why something was refused.
 
+use super::{Action, Command};
 use coppice_interface::{HeldBy, UtxoRefusal};
 
 /// Seconds in words: the two largest units.
@@ -29,6 +30,48 @@ pub fn holder(held_by: &HeldBy) -> String {
     }
 }
 
+/// What to do about who holds pruning back; none where the reader must see for himself.
+pub fn remedy_of_holder(held_by: &HeldBy) -> Option<Action> {
+    let action = match held_by {
+        HeldBy::Exporter(name) => Action::new(
+            format!(
+                "See to exporter {name}, which must acknowledge what is due. Where it is gone for good, an admin takes it out, and blocks that \
+                 it has not copied are pruned."
+            ),
+            Command::call("remove_exporter", format!("(record {{ name = \"{name}\"; drop_guard = true }})")),
+        ),
+        HeldBy::KeylessExporter(name) => another_key(name),
+        HeldBy::NoExporter => Action::new(
+            "Register an exporter; where nothing is to be copied, set_config with require_export = opt false.",
+            Command::call("register_exporter", "(record { name = \"archive\"; principal = principal \"…\" })"),
+        ),
+        HeldBy::Disabled => Action::new("Switch pruning on.", Command::call("set_pruning_enabled", "(true)")),
+        HeldBy::Stopped => Action::new(
+            "As an admin, start deletions when all is right again.",
+            Command::call("set_deletions_stopped", "(false)"),
+        ),
+        HeldBy::PruneLag => {
+            Action::new("Wait for the daemon, or have it prune at once.", Command::call("prune_now", "(10_000)"))
+        }
+        HeldBy::LowCycles => Action::new("Top the canister up.", Command::TopUp),
+        HeldBy::Floor => return None,
+    };
+    Some(action)
+}
+
+/// What to do about an exporter without a key.
+pub fn another_key(name: &str) -> Action {
+    Action::new(
+        format!("As an admin, give exporter {name} a new principal, or remove_exporter where it is gone for good."),
+        Command::call("register_exporter", format!("(record {{ name = \"{name}\"; principal = principal \"…\" }})")),
+    )
+}
+
+/// What to do about an upload, in a sentence, and the command that drops it.
+pub fn abort_block(number: u64, text: &'static str) -> Action {
+    Action::new(text, Command::call("abort_block", format!("({number})")))
+}
+
 /// Why something was refused, in words without figures of cycles: what is missing gives the balance away.
 pub fn refusal(why: impl Into<UtxoRefusal>) -> String {
     let why = why.into();
@@ -43,21 +86,25 @@ pub fn refusal(why: impl Into<UtxoRefusal>) -> String {
 
 /// What to do where parents are not preserved for this reason, if it is not the record that is looked at. The parents are whole: to set the
 /// record aside would have them pruned.
-pub fn remedy(why: impl Into<UtxoRefusal>) -> Option<&'static str> {
-    match why.into() {
+pub fn remedy(why: impl Into<UtxoRefusal>) -> Option<Action> {
+    let (text, command) = match why.into() {
         UtxoRefusal::LowCycles { .. } => {
-            Some("Top the canister up; then notify_block, or prune_utxos with the height.")
+            ("Top the canister up; then notify_block, or prune_utxos with the height.", Command::TopUp)
         }
-        UtxoRefusal::ReservedCyclesLimit { .. } => Some(
+        UtxoRefusal::ReservedCyclesLimit { .. } => (
             "Raise reserved_cycles_limit of the canister on the platform, then in set_config; then notify_block, or prune_utxos with the \
              height.",
+            Command::Setting("--reserved-cycles-limit …t"),
         ),
-        UtxoRefusal::RecordsFull { .. } => Some(
-            "Raise max_utxo_bytes of the UTXO settings (set_config); then notify_block, or prune_utxos with the height.",
+        UtxoRefusal::RecordsFull { .. } => (
+            "Raise max_utxo_bytes of the UTXO settings; then notify_block, or prune_utxos with the height.",
+            Command::call("set_config", "(record { utxo = opt record { max_utxo_bytes = opt … } })"),
         ),
-        UtxoRefusal::OutOfSpace => Some(
-            "Raise max_stable_pages (set_config), or have less kept (set_prune_policy); then notify_block, or prune_utxos with the height.",
+        UtxoRefusal::OutOfSpace => (
+            "Raise max_stable_pages, or have less kept (set_prune_policy); then notify_block, or prune_utxos with the height.",
+            Command::call("set_config", "(record { max_stable_pages = opt … })"),
         ),
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some(Action::new(text, command))
 }

@@ -119,7 +119,7 @@ fn since_when_is_noted_kept_over_an_upgrade_and_forgotten_when_it_is_over() {
     at(T + 600);
     // Who asks before anything was noticed hears the time of the question.
     let first = read(State::health);
-    assert_eq!((first.problems[0].code, first.problems[0].since), (ProblemCode::CyclesLow, (T + 600) * NS));
+    assert_eq!((first.problems[0].known(), first.problems[0].since), (Some(ProblemCode::CyclesLow), (T + 600) * NS));
     note();
     at(T + 6_000);
     state::upgrade(None).unwrap();
@@ -129,7 +129,8 @@ fn since_when_is_noted_kept_over_an_upgrade_and_forgotten_when_it_is_over() {
     native::with(|world| world.liquid_cycles = u128::MAX);
     at(T + 6_060);
     note();
-    assert_eq!((since(ProblemCode::CyclesLow), read(State::health).problems), (None, vec![]));
+    let worst = read(State::health).problems.first().map(|problem| problem.severity);
+    assert_eq!((since(ProblemCode::CyclesLow), worst), (None, Some(coppice_interface::Severity::Notice)));
 }
 
 #[test]
@@ -144,9 +145,10 @@ fn the_layout_is_what_it_was() {
         billed_pages: 6,
         reusable_bytes: 7,
         instructions: 8,
+        held: 9,
     };
     let mut expected = [0; 64];
-    for (at, byte) in [(0, 1), (8, 2), (16, 3), (24, 4), (32, 5), (36, 6), (40, 7), (48, 8)] {
+    for (at, byte) in [(0, 1), (8, 2), (16, 3), (24, 4), (32, 5), (36, 6), (40, 7), (48, 8), (56, 9)] {
         expected[at] = byte;
     }
     assert_eq!((sample.encode(), Sample::decode(&expected)), (expected, sample));

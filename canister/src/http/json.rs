@@ -17,7 +17,7 @@ fn bytes(value: &Value) -> Vec<u8> {
 
 fn problem(problem: &Problem) -> Value {
     json!({
-        "code": format!("{:?}", problem.code),
+        "code": problem.code,
         "severity": format!("{:?}", problem.severity),
         "message": problem.message,
         "since": problem.since,

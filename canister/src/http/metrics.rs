@@ -283,8 +283,7 @@ impl Text {
     fn health(&mut self, state: &State) -> io::Result<()> {
         let health = state.health();
         self.plain(("coppice_healthy", Kind::Gauge, "Whether all is well.", f64::from(u8::from(health.healthy))))?;
-        let names: Vec<String> = health.problems.iter().map(|problem| format!("{:?}", problem.code)).collect();
-        let values = names.iter().map(|name| (name.as_str(), 1.0));
+        let values = health.problems.iter().map(|problem| (problem.code.as_str(), 1.0));
         self.by(("coppice_problem", Kind::Gauge, "The problems that are raised, by code."), "code", values)?;
         let version = std::iter::once((env!("CARGO_PKG_VERSION"), 1.0));
         self.by(("coppice_info", Kind::Gauge, "The canister's version."), "version", version)

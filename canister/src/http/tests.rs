@@ -4,12 +4,22 @@ use crate::runtime::native;
 use crate::state::{self, mutate, read};
 use coppice_interface::*;
 
-fn fresh() {
+/// A new canister of which nothing is set up.
+fn new() {
     native::reset();
     memory::forget();
     crate::logs::forget();
     native::with(|world| world.time_ns = 1_700_000_000_000_000_000);
     state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
+}
+
+/// One that is set up as it is meant to be, with a producer and nothing more.
+fn fresh() {
+    new();
+    let producer = Grant { principal: candid::Principal::from_slice(&[1]), role: Role::Producer };
+    mutate(|state| state.grant_role(producer)).unwrap();
+    let change = ConfigChange { set_up_as_meant: Some(true), ..ConfigChange::default() };
+    mutate(|state| state.set_config("set_config", &change)).unwrap();
 }
 
 fn ask(method: &str, url: &str) -> HttpResponse {
@@ -27,6 +37,8 @@ fn get(url: &str) -> (u16, String) {
 fn header<'a>(response: &'a HttpResponse, name: &str) -> Option<&'a str> {
     response.headers.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
 }
+
+mod sentences;
 
 #[test]
 fn paths_are_found_or_not_and_every_answer_says_whose_it_is() {

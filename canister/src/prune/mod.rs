@@ -34,7 +34,7 @@ use crate::audit::{Fields, field};
 use crate::blob::BlobStore;
 use crate::chain::ChainStore;
 use crate::export::{Guard, is_of_exporters};
-use crate::health::{Finding, finding};
+use crate::health::{Action, Command, Finding, finding, many};
 use crate::marker::Marker;
 use crate::memory::{Region, cell};
 use crate::{cycles, logs, runtime};
@@ -249,12 +249,18 @@ impl Pruner {
         let (faults, seen) = (self.stored.faults, self.stored.acknowledged_faults);
         let lost_new = lost.saturating_sub(self.stored.acknowledged_lost);
         let said = |faults: u64, lost: u64| {
+            let (entries, were) = if faults == 1 { ("entry", "was") } else { ("entries", "were") };
             format!(
-                "{faults} damaged entries were skipped by the daemon or a rollback, {lost} slots of the blob store were written off"
+                "{faults} damaged {entries} {were} skipped by the daemon or a rollback, {} of the blob store written off",
+                many(lost, "slot")
             )
         };
         if faults > seen || lost_new > 0 {
-            found.push(finding(ProblemCode::Damaged, said(faults - seen, lost_new)));
+            let action = Action::new(
+                "Read the log (get_logs), which names each; feed what is lost again where it is needed; then say that it was seen.",
+                Command::call("acknowledge_faults", format!("({faults})")),
+            );
+            found.push(finding(ProblemCode::Damaged, said(faults - seen, lost_new)).with_action(action));
         } else if faults > 0 || lost > 0 {
             found.push(finding(ProblemCode::DamageAcknowledged, said(faults, lost)));
         }
@@ -320,7 +326,7 @@ impl Pruner {
         run.ops += swept.dropped;
         run.instructions = runtime::instructions() - start;
         if let (PruneProgress::Finished, Some(reason)) = (run.progress, swept.stopped) {
-            run.progress = PruneProgress::HasMore { reason };
+            run.progress = PruneProgress::HasMore { reason: Some(reason) };
         }
         if run.blocks > 0 || self.stored.running && swept.slices > 0 {
             let fired = self.stored.to_low_water || run.reason == Some(PruneReason::Capacity);

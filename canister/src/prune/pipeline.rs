@@ -28,7 +28,7 @@ pub fn run(segment: &mut impl PruneSegment, due: Option<&Due>, limiter: &mut Lim
         let next = segment.pieces(before).next();
         let Some(next) = next else { break };
         if let Err(reason) = limiter.admit(next.ops) {
-            run.progress = PruneProgress::HasMore { reason };
+            run.progress = PruneProgress::HasMore { reason: Some(reason) };
             break;
         }
         let pruned = segment.prune_next();
@@ -48,8 +48,10 @@ pub fn run(segment: &mut impl PruneSegment, due: Option<&Due>, limiter: &mut Lim
 /// How far a run comes that no budget stops.
 pub fn end(due: Option<&Due>) -> PruneProgress {
     match due {
-        Some(due) if due.held_by == Some(HeldBy::Stopped) => PruneProgress::HasMore { reason: StopReason::Stopped },
-        Some(due) if due.before < due.target => PruneProgress::HasMore { reason: StopReason::Guard },
+        Some(due) if due.held_by == Some(HeldBy::Stopped) => {
+            PruneProgress::HasMore { reason: Some(StopReason::Stopped) }
+        }
+        Some(due) if due.before < due.target => PruneProgress::HasMore { reason: Some(StopReason::Guard) },
         _ => PruneProgress::Finished,
     }
 }
@@ -85,13 +87,13 @@ mod tests {
         let mut pieces = Pieces { next: 0 };
         let first = run(&mut pieces, Some(&due), &mut Limiter::new(7, 1 << 40));
         assert_eq!((first.blocks, first.ops, first.blobs, first.bytes, first.faults), (2, 6, 2, 20, 2));
-        assert_eq!(first.progress, PruneProgress::HasMore { reason: StopReason::Ops });
+        assert_eq!(first.progress, PruneProgress::HasMore { reason: Some(StopReason::Ops) });
         let rest = run(&mut pieces, Some(&due), &mut Limiter::new(100, 1 << 40));
         assert_eq!((rest.blocks, rest.progress), (3, PruneProgress::Finished));
         let held = Due { target: 9, before: 6, ..due };
         let held = run(&mut pieces, Some(&held), &mut Limiter::new(100, 1 << 40));
         assert_eq!((held.blocks, held.target), (1, 9));
-        assert_eq!(held.progress, PruneProgress::HasMore { reason: StopReason::Guard });
+        assert_eq!(held.progress, PruneProgress::HasMore { reason: Some(StopReason::Guard) });
         let none = run(&mut pieces, None, &mut Limiter::new(100, 1 << 40));
         assert_eq!((none.blocks, none.reason, none.progress), (0, None, PruneProgress::Finished));
     }

@@ -50,7 +50,7 @@ impl Pruner {
         };
         for block in chain.removals(plan.before) {
             if let Err(reason) = limiter.admit(block.ops) {
-                plan.progress = PruneProgress::HasMore { reason };
+                plan.progress = PruneProgress::HasMore { reason: Some(reason) };
                 break;
             }
             plan.ops += block.ops;

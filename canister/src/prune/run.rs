@@ -26,5 +26,5 @@ pub fn sum(last: Option<PruneRun>, now: &PruneRun) -> PruneRun {
 
 /// Whether the next tick goes on with this run: its budget stopped it, and not its target, the guard or `set_deletions_stopped`.
 pub fn goes_on(run: &PruneRun) -> bool {
-    matches!(run.progress, PruneProgress::HasMore { reason } if !matches!(reason, StopReason::Guard | StopReason::Stopped))
+    matches!(run.progress, PruneProgress::HasMore { reason } if !matches!(reason, Some(StopReason::Guard | StopReason::Stopped)))
 }

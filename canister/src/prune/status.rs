@@ -5,7 +5,7 @@ use super::{Constraints, Pruner, is_possible, sweeper};
 use crate::blob::{BlobStore, Owner};
 use crate::chain::{ChainStore, IndexTable};
 use crate::export::is_of_exporters;
-use crate::health::{Finding, duration, finding, holder, many};
+use crate::health::{Action, Command, Finding, duration, finding, holder, many, remedy_of_holder};
 use crate::prune::policy::Policy as _;
 use crate::runtime;
 use coppice_interface::{HeldBy, IndexDebt, ProblemCode, PruneBacklog, PrunePolicy, PruneStatus, WaterMarks};
@@ -51,16 +51,20 @@ impl Pruner {
         if policy.target_bytes == 0 || kept <= policy.high_water() || can_free(chain) {
             return None;
         }
+        let target = policy.target_for(kept);
         let (water, mark) = match policy.emergency() {
             emergency if kept >= emergency => ("emergency", emergency),
             _ => ("high", policy.high_water()),
         };
         let message = format!(
             "the head and the block before it, which capacity leaves, take {kept} bytes, and {water} water is at {mark}: appends go on; \
-             blocks of this size need a target_bytes of {} at least",
-            policy.target_for(kept)
+             blocks of this size need a target_bytes of {target} at least"
         );
-        Some(finding(ProblemCode::FloorHolds, message))
+        let action = Action::new(
+            "Raise target_bytes.",
+            Command::call("set_prune_policy", format!("(record {{ target_bytes = opt {target} }})")),
+        );
+        Some(finding(ProblemCode::FloorHolds, message).with_action(action))
     }
 
     /// The block from which on the floor keeps what age or capacity would take, by the policy in force.
@@ -149,13 +153,12 @@ impl Pruner {
             None => "never done at this rate".into(),
         };
         let message = format!(
-            "pruning has been behind for {}: {} blocks with {} references, and {} stale index entries; {} blocks an hour are pruned and {} \
-             appended; {left}",
+            "pruning has been behind for {}: {} with {}, and {} in the indexes; {} an hour pruned, {} appended; {left}",
             duration(behind),
-            backlog.blocks,
-            backlog.references,
-            backlog.debt,
-            backlog.pruned_per_hour,
+            many(backlog.blocks, "block"),
+            many(backlog.references, "reference"),
+            if backlog.debt == 1 { "1 stale entry".into() } else { format!("{} stale entries", backlog.debt) },
+            many(backlog.pruned_per_hour, "block"),
             backlog.appended_per_hour
         );
         Some(finding(ProblemCode::PruneBehind, message).since_secs(backlog.behind_since))
@@ -205,7 +208,7 @@ impl Pruner {
             duration(held.secs),
             holder(held_by),
         );
-        finding(ProblemCode::ExportHeld, message).since_secs(since)
+        finding(ProblemCode::ExportHeld, message).since_secs(since).with_action(remedy_of_holder(held_by))
     }
 
     /// What is wrong with pruning, where this is due. Without sentences, unless they are wanted, that costs little: only a sentence asks for

@@ -225,7 +225,7 @@ fn a_tick_keeps_its_budgets_and_makes_progress_with_the_smallest() {
     native::with(|world| world.instructions_per_reading = 50_000);
     world.tick();
     let last = world.status().last_run.unwrap();
-    assert_eq!(last.progress, PruneProgress::HasMore { reason: StopReason::Instructions });
+    assert_eq!(last.progress, PruneProgress::HasMore { reason: Some(StopReason::Instructions) });
     assert!((1..10).contains(&last.blocks), "{last:?}");
 }
 
@@ -313,7 +313,7 @@ fn retention_never_passes_the_guard() {
     world.constraints.exported = guard(7);
     assert_eq!(world.status().prune_cursor, Some(0));
     let run = world.prune(1_000);
-    assert_eq!((run.blocks, run.progress), (7, PruneProgress::HasMore { reason: StopReason::Guard }));
+    assert_eq!((run.blocks, run.progress), (7, PruneProgress::HasMore { reason: Some(StopReason::Guard) }));
     world.constraints.exported = guard(25);
     world.tick();
     assert_eq!(world.oldest(), 19, "retention is the limit then");
@@ -371,7 +371,7 @@ fn the_plan_is_what_the_next_run_does() {
             assert_eq!(plan.held_by.is_some(), plan.before < plan.target);
             assert_eq!(world.oldest(), oldest + plan.blocks);
             runs += 1;
-            if !matches!(run.progress, PruneProgress::HasMore { reason: StopReason::Ops }) {
+            if !matches!(run.progress, PruneProgress::HasMore { reason: Some(StopReason::Ops) }) {
                 break;
             }
         }
@@ -388,7 +388,7 @@ fn the_plan_is_what_the_next_run_does() {
     (policy.max_ops_per_tick, policy.max_instructions_per_tick) = (1_000, 400_000);
     world.pruner.set_policy(policy);
     let plan = world.plan();
-    assert_eq!(plan.progress, PruneProgress::HasMore { reason: StopReason::Instructions });
+    assert_eq!(plan.progress, PruneProgress::HasMore { reason: Some(StopReason::Instructions) });
     assert!((1..=world.prune(1_000).blocks).contains(&plan.blocks));
 }
 

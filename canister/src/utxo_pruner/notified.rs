@@ -184,15 +184,11 @@ impl UtxoPruner {
         let lows = (stored.feeds.current.low(stored.current, now), stored.feeds.persisted.low(stored.persisted, now));
         let low = lows.0.map(|height| (height, stored.current));
         if let Some((height, highest)) = low.or(lows.1.map(|height| (height, stored.persisted))) {
-            // A thief may have notified either: the height to set is a node's, so the command has none.
-            found.push(finding(
-                ProblemCode::HeightsAhead,
-                format!(
-                    "height {height} is notified, and {highest} was before: no UTXO record is pruned until the chain is there. Ask a node that \
-                     you trust for the chain's height; where it is far below {highest}: set_heights '(record {{ current = …; persisted = opt …; \
-                     processed = … }})'"
-                ),
-            ));
+            // A thief may have notified either: the height to set is a node's.
+            let message = format!(
+                "height {height} is notified, and {highest} was before: no UTXO record is pruned until the chain is there"
+            );
+            found.push(finding(ProblemCode::HeightsAhead, message));
         }
         let refused = stored.feeds.persisted.refused(stored.persisted, now);
         if let Some(height) = refused.or_else(|| stored.feeds.current.refused(stored.current, now)) {

@@ -185,7 +185,7 @@ impl Run {
             if records.utxo.has_late(self.cutoff) {
                 let mut driver = Driver { run: self, records: &mut *records, terms, counts: &mut *counts };
                 if let Some(reason) = driver.late(budget)? {
-                    return Ok(PruneProgress::HasMore { reason });
+                    return Ok(PruneProgress::HasMore { reason: Some(reason) });
                 }
             }
             let mut driver = Driver { run: self, records: &mut *records, terms, counts: &mut *counts };
@@ -195,7 +195,7 @@ impl Run {
                 UtxoPrunerPhase::DeleteAtHeight => driver.drive::<DeleteAtHeight>(budget)?,
             };
             if let Some(reason) = stopped {
-                return Ok(PruneProgress::HasMore { reason });
+                return Ok(PruneProgress::HasMore { reason: Some(reason) });
             }
             let (seconds, ended) = &mut durations[self.phase as usize];
             *seconds += terms.now_ns.saturating_sub(self.phase_since) / 1_000_000_000;

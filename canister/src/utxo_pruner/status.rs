@@ -4,7 +4,7 @@ use super::run::At;
 use super::{Stored, UtxoPruner};
 use crate::audit::{Fields, field};
 use crate::deletion::DeletionQueue;
-use crate::health::{Finding, finding, refusal, remedy};
+use crate::health::{Action, Command, Finding, finding, refusal, remedy};
 use crate::utxo_pruner::settings::Settings as _;
 use coppice_interface::{
     ProblemCode, UtxoBlockAssemblyState, UtxoBlockedBy, UtxoError, UtxoJobEnd, UtxoJobTrigger, UtxoPassedOver,
@@ -138,20 +138,30 @@ impl UtxoPruner {
         let stored = &self.stored;
         if let Some(first) = stored.passed_over.first() {
             let (many, slot) = (stored.passed_over.len(), first.cursor.slot);
-            let message =
-                format!("{many} UTXO records are left alone, as looking at them trapped, the first in slot {slot}");
-            found.push(finding(ProblemCode::RecordsPassedOver, message));
+            let message = match many {
+                1 => format!("1 UTXO record is left alone, as looking at it trapped: the one in slot {slot}"),
+                _ => {
+                    format!("{many} UTXO records are left alone, as looking at them trapped, the first in slot {slot}")
+                }
+            };
+            let text = "Look at `passed_over` of get_pruner_status, and have the record looked at again.";
+            let action = Action::new(text, Command::call("retry_record", format!("({slot})")));
+            found.push(finding(ProblemCode::RecordsPassedOver, message).with_action(action));
         }
         if let Some(first) = stored.set_aside.first() {
             let (many, slot) = (stored.set_aside.len(), first.slot);
-            let message =
-                format!("{many} unmined UTXO records that cannot be read are set aside, the first in slot {slot}");
-            found.push(finding(ProblemCode::UnminedSetAside, message));
+            let message = match many {
+                1 => format!("1 unmined UTXO record that cannot be read is set aside: the one in slot {slot}"),
+                _ => format!("{many} unmined UTXO records that cannot be read are set aside, the first in slot {slot}"),
+            };
+            let text = "Its parents are not preserved: set its transaction as mined, or create it again; then have it looked at again.";
+            let action = Action::new(text, Command::call("retry_record", format!("({slot})")));
+            found.push(finding(ProblemCode::UnminedSetAside, message).with_action(action));
         }
         if let Some(blocked) = &stored.blocked_by {
             let message = format!("UTXO records are not pruned: {}", cannot_preserve(blocked));
             let action = remedy(blocked.error.clone());
-            found.push(Finding { action, ..finding(ProblemCode::PreservationBlocked, message) });
+            found.push(finding(ProblemCode::PreservationBlocked, message).with_action(action));
         }
         if let Some((id, phase)) = stored.trapped {
             let message = format!(
@@ -188,6 +198,7 @@ impl UtxoPruner {
         found.extend(self.problems_of_heights(utxo));
         match deletions.dead_count() {
             0 => {}
+            1 => found.push(finding(ProblemCode::DeadBlobDeletions, "1 blob outside was given up")),
             dead => found.push(finding(ProblemCode::DeadBlobDeletions, format!("{dead} blobs outside were given up"))),
         }
         found

@@ -46,7 +46,7 @@ fn a_run_stops_at_every_check_point() {
             oldest += run.blocks;
             check(&coppice, oldest, blocks - 1, 40_000);
             match run.progress {
-                PruneProgress::HasMore { reason } => assert_eq!(reason, StopReason::Ops),
+                PruneProgress::HasMore { reason } => assert_eq!(reason, Some(StopReason::Ops)),
                 PruneProgress::Finished => break,
             }
         }

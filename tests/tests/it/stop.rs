@@ -44,7 +44,7 @@ fn is_named(coppice: &Coppice, since: u64, before: u64) {
     assert_eq!((status.deletions_stopped_since, status.exported_before_block), (Some(since), None));
     assert_eq!((status.need_prune, status.prune_cursor, status.backlog.held_since), (true, None, None));
     let plan = coppice.plan().unwrap();
-    let progress = PruneProgress::HasMore { reason: StopReason::Stopped };
+    let progress = PruneProgress::HasMore { reason: Some(StopReason::Stopped) };
     assert_eq!((plan.held_by, plan.blocks, plan.progress), (Some(HeldBy::Stopped), 0, progress));
     let problem = stopped_problem(coppice).unwrap();
     assert_eq!((problem.severity, problem.since), (Severity::Warning, since));

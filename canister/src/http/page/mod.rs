@@ -35,6 +35,15 @@ fn tile(title: &str, shown: Markup, more: Markup) -> Markup {
     html! { div.tile { h3 { (title) } p.big { (shown) } p.more { (more) } } }
 }
 
+fn is_or_are(number: u64) -> &'static str {
+    if number == 1 { " is " } else { " are " }
+}
+
+/// A text in which what stands between backticks is typed.
+fn commands(text: &str) -> Markup {
+    html! { @for (at, part) in text.split('`').enumerate() { @if at % 2 == 1 { code { (part) } } @else { (part) } } }
+}
+
 struct View<'a> {
     state: &'a State,
     now: u64,
@@ -75,7 +84,15 @@ impl View<'_> {
             if number == 1 { format!("1 {one}") } else { format!("{number} {more}") }
         };
         let appends = self.appends();
+        let is_new = problems.iter().filter_map(Problem::known).any(ProblemCode::is_of_set_up);
+        let besides = match warnings {
+            0 => String::new(),
+            warnings => format!("{} besides. ", things(warnings, "warning", "warnings")),
+        };
         let (class, said, sub) = match (critical, warnings) {
+            (0, 0) if is_new => {
+                ("new", "Not set up yet".to_string(), "Below is what is missing, and what to type.".into())
+            }
             (0, 0) => ("well", "All is well".to_string(), format!("Nothing needs you. {appends}")),
             (0, _) => (
                 "warning",
@@ -85,10 +102,10 @@ impl View<'_> {
             _ => (
                 "critical",
                 things(critical, "thing needs you now", "things need you now"),
-                format!("{} besides. {appends} Below is what to do.", things(warnings, "warning", "warnings")),
+                format!("{besides}{appends} Below is what to do."),
             ),
         };
-        let sub = sub.replace("  ", " ");
+        let sub = sub.replace("  ", " ").trim_start().to_string();
         html! {
             section class={ "verdict " (class) } data-verdict=(class) {
                 span.lamp aria-hidden="true" {}
@@ -98,11 +115,11 @@ impl View<'_> {
                 ul.problems {
                     @for problem in problems {
                         @let severity = format!("{:?}", problem.severity).to_lowercase();
-                        li class=(severity) data-problem=(format!("{:?}", problem.code)) {
-                            p.head { span.severity { (severity) } span.code { (format!("{:?}", problem.code)) }
+                        li class=(severity) data-problem=(problem.code) {
+                            p.head { span.severity { (severity) } span.code { (problem.code) }
                                 time { "since " (ago(problem.since, self.now).replace(" ago", "")) } }
                             p.message { (problem.message) "." }
-                            p.action { b { "What to do: " } (problem.action) }
+                            p.action { b { "What to do: " } (commands(&problem.action)) }
                         }
                     }
                 }
@@ -119,10 +136,18 @@ impl View<'_> {
         };
         let slowest = self.export.exporters.iter().max_by_key(|exporter| (exporter.lag_blocks, exporter.lag_seconds));
         let empty = match prune.backlog.empty_in_secs {
+            Some(0) if prune.backlog.held_blocks > 0 => "nothing more may go".to_string(),
             Some(0) => "nothing waits".to_string(),
             Some(secs) => format!("empty in about {}", crate::health::duration(secs)),
             None if prune.backlog.blocks == 0 => "a sweep is left".to_string(),
             None => "not becoming less".to_string(),
+        };
+        let held = match &prune.held_by {
+            Some(held_by) if prune.backlog.held_blocks > 0 => {
+                let blocks = if prune.backlog.held_blocks == 1 { "block" } else { "blocks" };
+                format!("due {blocks}, by {}", crate::health::holder(held_by))
+            }
+            _ => "nobody holds what is due".into(),
         };
         html! {
             div.tiles {
@@ -135,13 +160,14 @@ impl View<'_> {
                         None => "no limit of bytes",
                     } }))
                 (tile("Backlog", figure("backlog", prune.backlog.blocks, &count(prune.backlog.blocks)), html! { (empty) }))
+                (tile("Held", figure("held", prune.backlog.held_blocks, &count(prune.backlog.held_blocks)), html! { (held) }))
                 (tile("Memory billed", figure("billed_bytes", storage.billed_bytes, &bytes(storage.billed_bytes)),
                     html! { (figure("reusable_bytes", storage.reusable_bytes, &bytes(storage.reusable_bytes))) " reusable" }))
                 (tile("Slowest exporter", match slowest {
                         Some(exporter) => figure("slowest_lag", exporter.lag_blocks, &count(exporter.lag_blocks)),
                         None => html! { span.none { "none" } },
                     }, html! { @match slowest {
-                        Some(exporter) => { "blocks behind, " (exporter.name) },
+                        Some(exporter) => { (if exporter.lag_blocks == 1 { "block" } else { "blocks" }) " behind, " (exporter.name) },
                         None => "no exporter is registered",
                     } }))
             }
@@ -170,7 +196,10 @@ impl View<'_> {
         let kept = [value("kept", "kept", |sample| sample.kept_bytes as f64)];
         let blocks =
             [rate("appended", "appended", |sample| sample.appended), rate("pruned", "pruned", |sample| sample.pruned)];
-        let backlog = [value("may go", "backlog", |sample| f64::from(sample.backlog))];
+        let backlog = [
+            value("may go", "backlog", |sample| f64::from(sample.backlog)),
+            value("held", "held", |sample| f64::from(sample.held)),
+        ];
         let memory = [
             value("billed", "billed", |sample| sample.billed_bytes() as f64),
             value("reusable", "reusable", |sample| sample.reusable_bytes as f64),
@@ -179,7 +208,7 @@ impl View<'_> {
         let all = [
             Plot { id: "kept", title: "Bytes kept", unit: Unit::Bytes, series: &kept, marks: &marks },
             Plot { id: "blocks", title: "Blocks an hour", unit: Unit::Count, series: &blocks, marks: &[] },
-            Plot { id: "backlog", title: "Backlog in blocks", unit: Unit::Count, series: &backlog, marks: &[] },
+            Plot { id: "backlog", title: "Blocks that are due", unit: Unit::Count, series: &backlog, marks: &[] },
             Plot { id: "memory", title: "Stable memory", unit: Unit::Bytes, series: &memory, marks: &[] },
             Plot {
                 id: "instructions",
@@ -215,7 +244,7 @@ impl View<'_> {
                             }
                         }
                     }
-                    @if more > 0 { p.note { "and " (more) " more, who are less far behind" } }
+                    @if more > 0 { p.note { "and " (more) " more, who " (if more == 1 { "is" } else { "are" }) " less far behind" } }
                 }
             }
         }
@@ -227,7 +256,7 @@ impl View<'_> {
         html! {
             section.card {
                 h3 { "UTXO records" }
-                p { (figure("utxo_records", self.storage.utxo.records, &count(self.storage.utxo.records))) " records, "
+                p { (figure("utxo_records", self.storage.utxo.records, &words::many(self.storage.utxo.records, "record"))) ", "
                     (count(self.storage.utxo.unmined)) " of them unmined, on " (bytes(self.storage.utxo.billed_bytes)) " of at most "
                     (bytes(self.storage.utxo.max_bytes)) ". Height " (count(pruner.current_height.into()))
                     ", persisted " (pruner.last_persisted_height.map_or("none".into(), |height| count(height.into()))) ", pruned to " (count(pruner.last_processed_height.into()))
@@ -264,8 +293,8 @@ impl View<'_> {
         html! {
             section.card {
                 h3 { "Blobs outside" }
-                p { (figure("blobs_pending", self.pruner.blobs_pending, &count(self.pruner.blobs_pending))) " are to be deleted, "
-                    (figure("blobs_dead", self.pruner.blobs_dead, &count(self.pruner.blobs_dead))) " were given up, of at most " (count(self.queue.max_rows)) " rows; "
+                p { (figure("blobs_pending", self.pruner.blobs_pending, &count(self.pruner.blobs_pending))) (is_or_are(self.pruner.blobs_pending)) "to be deleted, "
+                    (figure("blobs_dead", self.pruner.blobs_dead, &count(self.pruner.blobs_dead))) (if self.pruner.blobs_dead == 1 { " was" } else { " were" }) " given up, of at most " (count(self.queue.max_rows)) " rows; "
                     (words::many(self.queue.leases.len() as u64, "lease")) "." }
                 @if !stores.is_empty() {
                     table {
@@ -289,8 +318,10 @@ impl View<'_> {
             section.card {
                 h3 { "Last errors" }
                 @if !public { p { "The log is not public: observers read it with get_logs, and set_config(public_logs) opens it. "
-                    (count(self.prune.faults)) " damaged entries were skipped so far, "
-                    (count(self.prune.faults - self.prune.acknowledged_faults)) " of them not acknowledged." } }
+                    @match self.prune.faults {
+                        0 => "Nothing damaged was skipped so far.",
+                        faults => { (words::entries(faults)) " skipped so far, " (count(faults - self.prune.acknowledged_faults)) " not acknowledged." },
+                    } } }
                 @else if errors.is_empty() { p { "None." } }
                 @else { ol.errors { @for error in &errors { li { time { (moment(error.time)) } " " (error.message) } } } }
             }

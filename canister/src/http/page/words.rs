@@ -35,7 +35,7 @@ pub fn bytes(bytes: u64) -> String {
     let all = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     match all.into_iter().find(|(shift, _)| bytes >> shift > 0) {
         Some((shift, unit)) => format!("{:.1} {unit}", bytes as f64 / (1u64 << shift) as f64),
-        None => format!("{bytes} bytes"),
+        None => many(bytes, "byte"),
     }
 }
 
@@ -65,6 +65,11 @@ pub fn many(number: u64, one: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{} {one}s", count(number)) }
 }
 
+/// So many damaged entries, and the verb.
+pub fn entries(number: u64) -> String {
+    if number == 1 { "1 damaged entry was".into() } else { format!("{} damaged entries were", count(number)) }
+}
+
 /// So many blocks.
 pub fn blocks(number: u64) -> String {
     many(number, "block")
@@ -78,10 +83,11 @@ pub fn policy(policy: Option<&PrunePolicy>, enabled: bool) -> Vec<String> {
     let mut said = vec![if enabled { "Pruning is on.".to_string() } else { "Pruning is switched off.".to_string() }];
     match (policy.retain_days, policy.retain_blocks) {
         (0, 0) => said.push("Neither age nor count prunes a block.".into()),
-        (days, 0) => said.push(format!("Blocks go when they are older than {days} days.")),
+        (days, 0) => said.push(format!("Blocks go when they are older than {}.", many(days, "day"))),
         (0, kept) => said.push(format!("Blocks go when they are more than {} behind the head.", blocks(kept))),
         (days, kept) => said.push(format!(
-            "Blocks go when they are older than {days} days or more than {} behind the head, whichever comes first.",
+            "Blocks go when they are older than {} or more than {} behind the head, whichever comes first.",
+            many(days, "day"),
             blocks(kept)
         )),
     }
@@ -95,19 +101,28 @@ pub fn policy(policy: Option<&PrunePolicy>, enabled: bool) -> Vec<String> {
             bytes(policy.emergency())
         ));
     }
-    if policy.retain_days > 0 {
-        said.push(format!("Whatever age says, {} stay behind the head.", blocks(policy.floor())));
+    match policy.floor() {
+        0 => {}
+        1 if policy.retain_days > 0 => said.push("Whatever age says, 1 block stays behind the head.".into()),
+        floor if policy.retain_days > 0 => {
+            said.push(format!("Whatever age says, {} stay behind the head.", blocks(floor)));
+        }
+        _ => {}
     }
     said.push(format!(
-        "The daemon sees to what is due within {}, with at most {} ops and {} instructions a tick.",
+        "The daemon sees to what is due within {}, with at most {} and {} a tick.",
         duration(policy.timer_interval_secs),
-        count(policy.max_ops_per_tick),
-        short(policy.max_instructions_per_tick as f64)
+        many(policy.max_ops_per_tick, "op"),
+        match policy.max_instructions_per_tick {
+            1 => "1 instruction".into(),
+            instructions => format!("{} instructions", short(instructions as f64)),
+        }
     ));
     said
 }
 
-fn stop(reason: StopReason) -> &'static str {
+fn stop(reason: Option<StopReason>) -> &'static str {
+    let Some(reason) = reason else { return "for a reason that is not known" };
     match reason {
         StopReason::Ops => "its ops are used up then",
         StopReason::Instructions => "its instructions are used up then",
@@ -131,6 +146,9 @@ pub fn plan(plan: Option<&PrunePlan>) -> Vec<String> {
     let mut said = vec![format!("{why}: those below block {} are to go.", count(plan.target))];
     match &plan.held_by {
         None | Some(HeldBy::Floor) => {}
+        Some(held_by) if is_of_exporters(held_by) && plan.blocks == 0 => {
+            said.push(format!("None of them may: they are held by {}.", holder(held_by)));
+        }
         Some(held_by) if is_of_exporters(held_by) => {
             said.push(format!(
                 "Only those below block {} may: the others are held by {}.",
@@ -141,14 +159,18 @@ pub fn plan(plan: Option<&PrunePlan>) -> Vec<String> {
         Some(held_by) => said.push(format!("None goes, because of {}.", holder(held_by))),
     }
     said.extend(floor);
-    said.push(format!(
-        "The next tick would prune {} with {} of payload, and free {}.",
-        blocks(plan.blocks),
-        bytes(plan.bytes),
-        many(plan.blobs, "blob")
-    ));
+    said.push(match plan.blocks {
+        0 => "The next tick prunes nothing.".into(),
+        number => format!(
+            "The next tick would prune {} with {} of payload, and free {}.",
+            blocks(number),
+            bytes(plan.bytes),
+            if plan.blobs == 0 { "no blob".into() } else { many(plan.blobs, "blob") }
+        ),
+    });
     match plan.progress {
         PruneProgress::Finished => {}
+        PruneProgress::HasMore { reason: Some(StopReason::Guard | StopReason::Stopped) } if plan.blocks == 0 => {}
         PruneProgress::HasMore { reason } => said.push(format!("More would be left: {}.", stop(reason))),
     }
     said

@@ -17,7 +17,7 @@ const NS: u64 = 1_000_000_000;
 
 /// `health`, but for the notice of settings that every canister has which is told a height and keeps its settings.
 fn health(coppice: &Coppice) -> Health {
-    let mut health = coppice.anyone().health().told();
+    let mut health = coppice.health();
     health.problems.retain(|problem| problem.code != ProblemCode::HeightJumpWide);
     health
 }
@@ -72,6 +72,41 @@ fn nothing_is_wrong_with_a_new_canister() {
     let coppice = Coppice::new();
     let health = health(&coppice);
     assert_eq!((health.healthy, health.problems), (true, vec![]));
+}
+
+/// Nothing is wrong with a canister that nobody has set up: its page says what is missing, and what to type.
+#[test]
+fn what_was_never_set_up_is_no_problem_and_says_what_to_type() {
+    let coppice = Coppice::with(InitArg::default());
+    let missing = || -> Vec<String> {
+        let health = coppice.anyone().health().told();
+        assert!(health.healthy);
+        for problem in &health.problems {
+            let command = format!("`icp canister call -n ic {} ", coppice.id);
+            assert!(problem.severity == Severity::Notice && problem.action.contains(&command), "{problem:?}");
+        }
+        health.problems.into_iter().map(|problem| problem.code).collect()
+    };
+    let is_new = || page(&coppice).contains("<h1>Not set up yet</h1>");
+    assert_eq!((missing(), is_new()), (["NoProducer", "NoExporter", "NoPolicy"].map(String::from).to_vec(), true));
+    assert!(page(&coppice).contains("set_prune_policy &#39;") || page(&coppice).contains("set_prune_policy '"));
+    coppice.grant(Who::Rival, Role::UtxoFeeder);
+    coppice.register(Who::Exporter);
+    assert_eq!((missing(), is_new()), (vec!["NoPolicy".to_string()], true));
+    coppice.set_policy(policy(PrunePolicyArg { retain_blocks: Some(3), ..Default::default() })).unwrap();
+    assert_eq!((missing(), is_new()), (vec![], false));
+    assert!(page(&coppice).contains("<h1>All is well</h1>"));
+    // Without an exporter it is as it is meant to be where somebody says so, and that is an admin's.
+    coppice.remove_exporter(Who::Exporter, true).unwrap();
+    assert_eq!((missing(), is_new()), (vec!["NoExporter".to_string()], true));
+    let change = ConfigChange { set_up_as_meant: Some(true), ..Default::default() };
+    coppice.grant(Who::Operator, Role::Operator);
+    assert!(coppice.by(Who::Operator).set_config(&change).heard().is_err());
+    configure(&coppice, change);
+    coppice.upgrade();
+    assert_eq!((missing(), is_new()), (vec![], false));
+    coppice.operator().revoke_role(&Grant { principal: Who::Rival.principal(), role: Role::UtxoFeeder }).told();
+    assert_eq!(missing(), ["NoProducer"]);
 }
 
 #[test]
@@ -299,6 +334,7 @@ fn an_open_upload_is_a_notice_and_all_is_well() {
     coppice.producer().begin_block(&begin).told().unwrap();
     raised(&coppice, ProblemCode::UploadOpen, Severity::Notice, "the upload of block 0 is open");
     assert!(health(&coppice).healthy);
+    configure(&coppice, ConfigChange { set_up_as_meant: Some(true), ..Default::default() });
     let open = "Nothing needs you. The upload of block 0 is open: no other block is appended";
     assert!(page(&coppice).contains(open));
     coppice.producer().abort_block(0).told().unwrap();

@@ -123,7 +123,7 @@ fn ninety_steps_of_the_largest_jump_raise_a_height_by_one_jump() {
     let ahead = world.health().problems.into_iter().find(|problem| problem.code == ProblemCode::HeightsAhead).unwrap();
     // The height to set is that of a node, and no height of a thief.
     let command = "set_heights '(record { current = …;";
-    assert_eq!((ahead.severity, ahead.message.contains(command)), (Severity::Warning, true), "{}", ahead.message);
+    assert_eq!((ahead.severity, ahead.action.contains(command)), (Severity::Warning, true), "{}", ahead.action);
     set(&world, 13, Some(13), 13).unwrap();
     assert!(!world.health().problems.iter().any(|problem| problem.code == ProblemCode::HeightsAhead));
     World::scheduled(persisted(&world, 14).unwrap());
@@ -159,7 +159,7 @@ fn a_refused_height_is_accepted_at_the_moment_that_the_refusal_names() {
     let refused = persisted(&world, 1_146);
     assert!(matches!(refused, Err(UtxoPrunerError::HeightJump { highest: 1_044, .. })), "{refused:?}");
     // A replay is not bounded, and health says so while it is so.
-    let codes = || -> Vec<ProblemCode> { world.health().problems.iter().map(|problem| problem.code).collect() };
+    let codes = || -> Vec<ProblemCode> { world.health().problems.iter().filter_map(Problem::known).collect() };
     let both = [ProblemCode::HeightsRefused, ProblemCode::HeightJumpWide];
     assert_eq!(codes(), both, "144 blocks, and 10 are retained; a persister waits");
     world.coppice.pass(2 * 3_600);

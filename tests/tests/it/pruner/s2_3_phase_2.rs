@@ -58,7 +58,7 @@ fn s2_3_phase_2_4_a_tick_takes_so_many_chunks_of_so_many_records() {
         world.ticks(1);
         let running = world.status().running.unwrap();
         assert_eq!((running.ticks, running.counts.chunks, world.count(&txs)), (tick, 2 * tick, left));
-        assert_eq!(running.progress, PruneProgress::HasMore { reason: StopReason::Chunks });
+        assert_eq!(running.progress, PruneProgress::HasMore { reason: Some(StopReason::Chunks) });
     }
     let done = world.finish(job.id);
     let counts = UtxoPruneCounts { processed: 9, records_deleted: 9, chunks: 5, ..UtxoPruneCounts::default() };

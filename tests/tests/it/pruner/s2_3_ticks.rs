@@ -32,7 +32,7 @@ fn s2_3_a_run_goes_on_at_its_place_in_each_tick() {
         world.ticks(1);
         let running = world.status().running.unwrap();
         assert_eq!((running.id, running.ticks, running.state), (job.id, tick, UtxoJobState::Running));
-        assert_eq!(running.progress, PruneProgress::HasMore { reason: StopReason::Ops });
+        assert_eq!(running.progress, PruneProgress::HasMore { reason: Some(StopReason::Ops) });
         let now = running.counts.old_unmined + running.counts.processed;
         assert_eq!(now, looked_at + 1, "one a tick");
         looked_at = now;

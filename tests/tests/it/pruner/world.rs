@@ -250,6 +250,6 @@ impl World {
 
     /// `health`.
     pub fn health(&self) -> Health {
-        self.coppice.anyone().health().told()
+        self.coppice.health()
     }
 }
