@@ -713,7 +713,7 @@ fn damage_that_an_abort_meets_is_counted() {
         assert_eq!(crate::acknowledge_faults(faults), faults);
         // Nobody fires the net here.
         let problems = crate::health().problems;
-        let codes = problems.iter().filter_map(coppice_interface::Problem::known);
+        let codes = problems.iter().filter_map(Problem::known);
         let codes: Vec<ProblemCode> =
             codes.filter(|code| *code != ProblemCode::TimerOverdue && !code.is_of_set_up()).collect();
         assert_eq!(codes, [ProblemCode::DamageAcknowledged]);

@@ -130,7 +130,7 @@ fn records() -> BTreeMap<&'static str, u64> {
         ("utxo_begin_transaction", length((&begin,))),
         ("utxo_abort_transaction", length((&txid(),))),
         ("utxo_list_uploads", length(())),
-        ("utxo_get", length((&UtxoGet { txid: txid(), first: N32, limit: N32 },))),
+        ("utxo_get", length((&UtxoGet { txid: txid(), first: N32, limit: N32, extra_pages_cursor: None },))),
         ("utxo_get_transaction", length((&part,))),
         ("utxo_get_inpoints", length((&part,))),
         // Longer ones are called as queries only.

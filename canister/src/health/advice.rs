@@ -181,7 +181,7 @@ fn said(code: ProblemCode) -> (Severity, &'static str, Command) {
         Code::ExporterKeyless => (
             Warning,
             "As an admin, give the exporter a new principal under the same name, or remove_exporter where it is gone for good.",
-            call("register_exporter", "(record { name = \"…\"; principal = principal \"…\" })"),
+            call("register_exporter", "(record { name = \"…\"; \"principal\" = principal \"…\" })"),
         ),
         Code::DeletionsStopped => (
             Warning,
@@ -199,12 +199,12 @@ fn said(code: ProblemCode) -> (Severity, &'static str, Command) {
         Code::NoProducer => (
             Notice,
             "Grant the role BlockProducer to what feeds blocks, or UtxoFeeder to what feeds UTXO records.",
-            call("grant_role", "(record { principal = principal \"…\"; role = variant { BlockProducer } })"),
+            call("grant_role", "(record { \"principal\" = principal \"…\"; role = variant { BlockProducer } })"),
         ),
         Code::NoExporter => (
             Notice,
             "Register what copies the chain before a policy prunes it; where nothing is to be copied, set_config with set_up_as_meant = opt true.",
-            call("register_exporter", "(record { name = \"archive\"; principal = principal \"…\" })"),
+            call("register_exporter", "(record { name = \"archive\"; \"principal\" = principal \"…\" })"),
         ),
         Code::NoPolicy => (
             Notice,

@@ -43,7 +43,7 @@ pub fn remedy_of_holder(held_by: &HeldBy) -> Option<Action> {
         HeldBy::KeylessExporter(name) => another_key(name),
         HeldBy::NoExporter => Action::new(
             "Register an exporter; where nothing is to be copied, set_config with require_export = opt false.",
-            Command::call("register_exporter", "(record { name = \"archive\"; principal = principal \"…\" })"),
+            Command::call("register_exporter", "(record { name = \"archive\"; \"principal\" = principal \"…\" })"),
         ),
         HeldBy::Disabled => Action::new("Switch pruning on.", Command::call("set_pruning_enabled", "(true)")),
         HeldBy::Stopped => Action::new(
@@ -63,7 +63,7 @@ pub fn remedy_of_holder(held_by: &HeldBy) -> Option<Action> {
 pub fn another_key(name: &str) -> Action {
     Action::new(
         format!("As an admin, give exporter {name} a new principal, or remove_exporter where it is gone for good."),
-        Command::call("register_exporter", format!("(record {{ name = \"{name}\"; principal = principal \"…\" }})")),
+        Command::call("register_exporter", format!("(record {{ name = \"{name}\"; \"principal\" = principal \"…\" }})")),
     )
 }
 

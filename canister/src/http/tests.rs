@@ -126,7 +126,7 @@ fn fail_to_preserve(error: UtxoError) {
         let (pruner, records) = state.utxo_pruner();
         pruner.set_assembly(UtxoBlockAssemblyState::Running);
         pruner.notify_block(1_300, true, false).unwrap();
-        pruner.fail(UtxoBlockedBy { slot: 7, txid: Txid::default(), parent: None, error }, records.settings);
+        pruner.fail(UtxoBlockedBy { slot: 7, txid: Txid::from([0; 32]), parent: None, error }, records.settings);
     });
 }
 
@@ -223,9 +223,10 @@ fn nothing_public_says_what_the_balance_is() {
         let status = read(|state| state.utxo_pruner.status(&state.config.utxo, &state.deletions));
         let kept = UtxoError::LowCycles { missing: 0 };
         assert_eq!(status.blocked_by.map(|blocked| blocked.error), Some(kept));
-        let said = "in slot 7 cannot be preserved: cycles are missing for memory to grow";
-        assert_eq!(get("/health").1.matches(said).count(), 1);
-        assert!(get("/logs").1.contains(said));
+        let said =
+            format!("transaction {} cannot be preserved: cycles are missing for memory to grow", "00".repeat(32));
+        assert_eq!(get("/health").1.matches(&said).count(), 1);
+        assert!(get("/logs").1.contains(&said));
         not_grown += usize::from(to_grow > 0);
         let lines = get("/logs").1.matches("needs cannot be grown: cycles are missing").count();
         assert_eq!(lines, not_grown, "{liquid}");

@@ -177,7 +177,8 @@ mod tests {
         let len = bytes.len() as u32 - PREFIX;
         bytes[..4].copy_from_slice(&len.to_le_bytes());
         memory::region(memory::UTXO_SLOTS).write(at, &bytes);
-        let shown = w.store.get(&coppice_interface::UtxoGet { txid: tx.id(), first: 0, limit: 9 });
+        let shown =
+            w.store.get(&coppice_interface::UtxoGet { txid: tx.id(), first: 0, limit: 9, extra_pages_cursor: None });
         assert_eq!(shown, Ok(before), "a field that is absent is empty");
     }
 }

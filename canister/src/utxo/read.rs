@@ -17,7 +17,7 @@ use serde_bytes::ByteBuf;
 /// Entries of one answer.
 const MAX_ENTRIES: u32 = 5_000;
 /// Pages whose counters come with a record.
-const MAX_PAGES: usize = 1_000;
+const MAX_PAGES: u32 = 1_000;
 /// Bytes of inpoints that come with a record.
 const MAX_INPOINTS: usize = 256 << 10;
 /// Outputs that one call asks for.
@@ -47,6 +47,8 @@ impl UtxoStore {
         });
         let inpoints_fit = (head.inputs * INPUT) as usize <= 2 * MAX_INPOINTS;
         let inpoints = inpoints_fit.then(|| encoding::inpoints(&inputs(&self.slots, slot, &head)));
+        let first_page = arg.extra_pages_cursor.unwrap_or(1).max(1);
+        let last_page = first_page.saturating_add(MAX_PAGES - 1);
         let preserve = head.links[Order::PreserveUntil as usize].key();
         Ok(UtxoRecord {
             txid: arg.txid.clone(),
@@ -59,11 +61,10 @@ impl UtxoStore {
             spent_utxos: head.spent,
             total_extra_recs: head.extra_pages,
             spent_extra_recs: head.spent_extra,
-            extra_pages: (arg.first / head.batch..=head.extra_pages)
-                .filter(|page| *page > 0)
-                .take(MAX_PAGES)
+            extra_pages: (first_page..=head.extra_pages.min(last_page))
                 .map(|page| self.page(slot, &head, page))
                 .collect(),
+            extra_pages_cursor: Some(last_page.saturating_add(1)).filter(|page| *page <= head.extra_pages),
             spendable_in: extras.spendable_in.into_iter().map(|(vout, height)| SpendableIn { vout, height }).collect(),
             frozen: head.any_frozen(),
             locked: head.is(flag::LOCKED),
@@ -72,6 +73,7 @@ impl UtxoStore {
             unmined_since: head.unmined_since(),
             created_at: head.created_at,
             preserve_until: preserve,
+            postponed_until: head.links[Order::DeleteAt as usize].key().filter(|_| head.is(flag::POSTPONED)),
             delete_at_height: head.delete_at(),
             spending_height: Some(head.spending_height).filter(|height| *height > 0),
             blocks,

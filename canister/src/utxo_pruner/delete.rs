@@ -3,9 +3,11 @@
 
 use super::phase::{Context, Done, Phase, STEP_INPUTS, Step, keep};
 use super::run::Run;
+use super::skipped::hex;
 use crate::deletion::{Name, Scheduled};
 use crate::health::refusal;
 use crate::logs;
+use crate::memory::growth;
 use crate::utxo::{Call, Candidate, Cursor, ExternalData, Order, Parents, Unstable};
 use coppice_interface::{UtxoJobEnd, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal};
 
@@ -39,18 +41,24 @@ enum Children {
 
 /// Looks up the next spenders of a record.
 fn children(context: &mut Context, of: &Candidate, first: u32) -> Result<Children, UtxoRefusal> {
-    let Context { records, settings, run, counts, .. } = context;
+    let Context { records, settings, run, counts, skipped, .. } = context;
     let most = settings.utxo_defensive_batch_read_size;
     let retention = records.settings.block_height_retention;
-    let (count, blocks) = match records.utxo.unstable_child(of, (first, most), run.current, retention)? {
-        None => return Ok(Children::Stable(first.saturating_add(most).min(of.outputs()))),
-        Some(Unstable::Unmined) => (&mut counts.skipped_child_unmined, blocks_until(retention)),
-        Some(Unstable::Recent(stable_at)) => (&mut counts.skipped_child_recent, stable_at - run.current),
-        Some(Unstable::Absent) => (&mut counts.skipped_child_absent, blocks_until(retention)),
+    let Some(why) = records.utxo.unstable_child(of, (first, most), run.current, retention)? else {
+        return Ok(Children::Stable(first.saturating_add(most).min(of.outputs())));
+    };
+    let (count, blocks) = match why {
+        Unstable::Unmined => (&mut counts.skipped_child_unmined, blocks_until(retention)),
+        Unstable::Recent(stable_at) => (&mut counts.skipped_child_recent, stable_at - run.current),
+        Unstable::Absent => (&mut counts.skipped_child_absent, blocks_until(retention)),
     };
     *count += 1;
     // Without memory for that it stays, and is looked at again in the next run.
     let moved = records.utxo.postpone(of, run.safe.saturating_add(blocks));
+    // Where memory must grow first the step is done again.
+    if !growth::is_wanted() {
+        skipped.get_or_insert_default().note(of.txid(), &why);
+    }
     Ok(Children::Unstable(if moved == Ok(true) { Step::Left } else { Step::Stays }))
 }
 
@@ -108,7 +116,7 @@ impl Phase for DeleteAtHeight {
 
     fn step(context: &mut Context, of: &Candidate, done: Done) -> Result<Step, UtxoJobEnd> {
         let stays = |context: &mut Context, error: &UtxoRefusal| {
-            keep(context, of.slot(), error);
+            keep(context, of.txid(), error);
             Ok(Step::Stays)
         };
         // Phase 1 may have passed by what has become due since.
@@ -148,8 +156,8 @@ impl Phase for DeleteAtHeight {
                 Err(error) => {
                     context.counts.external_errors += 1;
                     logs::error(&format!(
-                        "pruner: the record in slot {} keeps its data: {}",
-                        of.slot(),
+                        "pruner: the record of transaction {} keeps its data: {}",
+                        hex(of.txid()),
                         refusal(error)
                     ));
                     return Ok(Step::Stays);
@@ -177,7 +185,7 @@ impl Phase for DeleteAtHeight {
 
     fn unreadable(context: &mut Context, at: &Cursor, error: UtxoRefusal, _: bool) -> Result<(), UtxoJobEnd> {
         context.counts.processed += 1;
-        keep(context, at.slot, &error);
+        keep(context, &at.txid, &error);
         Ok(())
     }
 }

@@ -25,6 +25,7 @@ mod preserve;
 mod repair;
 mod run;
 mod settings;
+mod skipped;
 mod status;
 mod tick;
 mod trigger;
@@ -193,7 +194,7 @@ impl UtxoPruner {
     pub fn set_assembly(&mut self, state: UtxoBlockAssemblyState) {
         self.stored.assembly_running = state == UtxoBlockAssemblyState::Running;
         if !self.stored.assembly_running {
-            self.stored.run = None;
+            self.end_run();
         }
         self.save();
     }

@@ -2,6 +2,7 @@
 
 use super::Records;
 use super::run::Run;
+use super::skipped::{Skipped, hex};
 use crate::health::refusal;
 use crate::utxo::{Candidate, Cursor, Order};
 use coppice_interface::{UtxoJobEnd, UtxoPruneCounts, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal};
@@ -44,6 +45,8 @@ pub struct Context<'a, 'r> {
     pub run: &'a Run,
     /// What is done.
     pub counts: &'a mut UtxoPruneCounts,
+    /// What defensive mode keeps.
+    pub skipped: Option<Box<Skipped>>,
 }
 
 /// A phase: an ordered index, a bound, and what is done with each record below it. It knows neither budgets nor messages.
@@ -78,8 +81,8 @@ pub trait Phase {
 }
 
 /// Counts and logs a record that is kept as it cannot be read.
-pub fn keep(context: &mut Context, slot: u32, error: &UtxoRefusal) {
+pub fn keep(context: &mut Context, txid: &[u8], error: &UtxoRefusal) {
     context.counts.record_errors += 1;
-    let why = refusal(error.clone());
-    crate::logs::error(&format!("pruner: the record in slot {slot} is kept: {why}"));
+    let (txid, why) = (hex(txid), refusal(error.clone()));
+    crate::logs::error(&format!("pruner: the record of transaction {txid} is kept: {why}"));
 }

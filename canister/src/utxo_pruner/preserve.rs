@@ -118,7 +118,7 @@ impl Phase for ExpirePreservations {
         match records.utxo.expire_preservation(of, &call) {
             Ok(()) => context.counts.preservations_expired += 1,
             Err(error) => {
-                keep(context, of.slot(), &error);
+                keep(context, of.txid(), &error);
                 return Ok(Step::Stays);
             }
         }
@@ -126,7 +126,7 @@ impl Phase for ExpirePreservations {
     }
 
     fn unreadable(context: &mut Context, at: &Cursor, error: UtxoRefusal, _: bool) -> Result<(), UtxoJobEnd> {
-        keep(context, at.slot, &error);
+        keep(context, &at.txid, &error);
         Ok(())
     }
 }

@@ -45,7 +45,7 @@ impl UtxoPruner {
         utxo: &UtxoSettings,
     ) -> Result<UtxoHeightsSet, UtxoPrunerError> {
         check(heights)?;
-        self.stored.run = None;
+        self.end_run();
         for job in [self.stored.running.take(), self.stored.pending.take()].into_iter().flatten() {
             self.end(job, UtxoJobState::Cancelled, Some(UtxoJobEnd::HeightsSet));
         }
@@ -72,7 +72,7 @@ impl UtxoPruner {
         let job = running.or_else(|| self.stored.pending.take_if(is)).ok_or(UtxoPrunerError::NotOpen)?;
         // Where nothing runs any more, a run is that of this job, or was left to it.
         if self.stored.running.is_none() {
-            self.stored.run = None;
+            self.end_run();
         }
         let job = self.end(job, UtxoJobState::Cancelled, Some(UtxoJobEnd::Cancelled));
         self.save();

@@ -6,6 +6,7 @@ use super::delete::DeleteAtHeight;
 use super::pass::PassTerms;
 use super::phase::{Context, Done, Phase, Step};
 use super::preserve::{ExpirePreservations, PreserveLate, PreserveParents};
+use super::skipped::Skipped;
 use crate::memory::growth;
 use crate::prune::Limiter;
 use crate::utxo::{Candidate, Cursor, LATE, Next};
@@ -61,6 +62,9 @@ pub struct Run {
     checked: Option<(Cursor, u32, u64)>,
     /// Behind this record of the phase's index.
     cursor: Cursor,
+    /// What defensive mode keeps.
+    #[serde(default)]
+    skipped: Option<Box<Skipped>>,
     /// The record behind that, and from which input on it goes on.
     part: Option<(Cursor, u32)>,
     /// When the phase began, in Unix nanoseconds.
@@ -154,9 +158,16 @@ impl Run {
             late: None,
             checked: None,
             cursor: Cursor { key: from, ..Cursor::default() },
+            skipped: None,
             part: None,
             phase_since: now_ns,
         }
+    }
+
+    /// The run is over: what it has kept in defensive mode is said.
+    pub fn report(self) {
+        let lines = self.skipped.map(|skipped| skipped.lines());
+        lines.into_iter().flatten().for_each(|line| crate::logs::info(&line));
     }
 
     /// Whether phase 1 has yet to look at what is unmined since a height.
@@ -348,6 +359,10 @@ impl Driver<'_, '_> {
 
     fn with<T>(&mut self, run: impl FnOnce(&mut Context) -> T) -> T {
         let Self { records, terms: Terms { settings, set_aside, .. }, counts, .. } = self;
-        run(&mut Context { records, settings, set_aside, run: self.run, counts })
+        let skipped = self.run.skipped.take();
+        let mut context = Context { records, settings, set_aside, run: self.run, counts, skipped };
+        let done = run(&mut context);
+        self.run.skipped = context.skipped;
+        done
     }
 }

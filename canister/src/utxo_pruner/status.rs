@@ -1,6 +1,7 @@
 //! What an operator sees.
 
 use super::run::At;
+use super::skipped::hex;
 use super::{Stored, UtxoPruner};
 use crate::audit::{Fields, field};
 use crate::deletion::DeletionQueue;
@@ -23,7 +24,7 @@ fn passed_over(at: &At) -> UtxoPassedOver {
 /// Why parents are not preserved, without figures of cycles.
 pub fn cannot_preserve(blocked: &UtxoBlockedBy) -> String {
     let why = refusal(blocked.error.clone());
-    format!("parents of the unmined record in slot {} cannot be preserved: {why}", blocked.slot)
+    format!("parents of the unmined transaction {} cannot be preserved: {why}", hex(&blocked.txid))
 }
 
 /// Why parents were not preserved, as a job keeps it: everybody may read jobs, and how many cycles are missing gives the balance away.
@@ -137,11 +138,13 @@ impl UtxoPruner {
         let mut found = Vec::new();
         let stored = &self.stored;
         if let Some(first) = stored.passed_over.first() {
-            let (many, slot) = (stored.passed_over.len(), first.cursor.slot);
+            let (many, slot, txid) = (stored.passed_over.len(), first.cursor.slot, hex(&first.cursor.txid));
             let message = match many {
-                1 => format!("1 UTXO record is left alone, as looking at it trapped: the one in slot {slot}"),
+                1 => format!("1 UTXO record is left alone, as looking at it trapped: that of transaction {txid}"),
                 _ => {
-                    format!("{many} UTXO records are left alone, as looking at them trapped, the first in slot {slot}")
+                    format!(
+                        "{many} UTXO records are left alone, as looking at them trapped, the first that of transaction {txid}"
+                    )
                 }
             };
             let text = "Look at `passed_over` of get_pruner_status, and have the record looked at again.";
@@ -149,10 +152,12 @@ impl UtxoPruner {
             found.push(finding(ProblemCode::RecordsPassedOver, message).with_action(action));
         }
         if let Some(first) = stored.set_aside.first() {
-            let (many, slot) = (stored.set_aside.len(), first.slot);
+            let (many, slot, txid) = (stored.set_aside.len(), first.slot, hex(&first.txid));
             let message = match many {
-                1 => format!("1 unmined UTXO record that cannot be read is set aside: the one in slot {slot}"),
-                _ => format!("{many} unmined UTXO records that cannot be read are set aside, the first in slot {slot}"),
+                1 => format!("1 unmined UTXO record that cannot be read is set aside: that of transaction {txid}"),
+                _ => format!(
+                    "{many} unmined UTXO records that cannot be read are set aside, the first that of transaction {txid}"
+                ),
             };
             let text = "Its parents are not preserved: set its transaction as mined, or create it again; then have it looked at again.";
             let action = Action::new(text, Command::call("retry_record", format!("({slot})")));

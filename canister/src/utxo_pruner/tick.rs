@@ -1,6 +1,7 @@
 //! What a firing of the timer does: a part of a job, within a budget (`pruner-service.md` 2.3, 2.7).
 
 use super::run::{At, Budget, Terms};
+use super::skipped::hex;
 use super::status::{cannot_preserve, without_cycles};
 use super::{MAX_PASSED_OVER, Records, Stored, UtxoPruner};
 use crate::marker::{self, Turn};
@@ -57,14 +58,19 @@ impl UtxoPruner {
     /// A record that has trapped again and again, or that cannot even be found, is left alone.
     fn pass_over(&mut self, at: Option<At>) {
         if let Some(at) = at {
-            let Cursor { slot, key, .. } = at.cursor;
-            logs::error(&format!("pruner: the record in slot {slot}, at {key} in {:?}, traps: passed over", at.phase));
+            let Cursor { txid, key, .. } = at.cursor;
+            logs::error(&format!(
+                "pruner: the record of transaction {}, at {key} in {:?}, traps: passed over",
+                hex(&txid),
+                at.phase
+            ));
             self.stored.passed_over.push(at);
             if self.stored.passed_over.len() > MAX_PASSED_OVER {
                 self.stored.passed_over.remove(0);
             }
         } else if let Some(job) = self.stored.running.take() {
-            let phase = self.stored.run.take().map_or(job.phase, |run| run.phase);
+            let phase = self.stored.run.as_ref().map_or(job.phase, |run| run.phase);
+            self.end_run();
             logs::error(&format!(
                 "pruner: job {} failed: what comes next in {phase:?} cannot be found: it traps",
                 job.id
@@ -98,7 +104,7 @@ impl UtxoPruner {
     /// Ends the job that runs, if one does, and has its height wait.
     fn put_back(&mut self, end: UtxoJobEnd, why: &str) -> bool {
         let Some(job) = self.stored.running.take() else { return false };
-        self.stored.run = None;
+        self.end_run();
         let (height, trigger) = (job.height, job.trigger);
         logs::info(&format!("pruner: job {} stopped: {why}", job.id));
         self.end(job, UtxoJobState::Cancelled, Some(end));
@@ -113,6 +119,13 @@ impl UtxoPruner {
             self.stored.skipped.assembly_not_running += 1;
             self.stored.pending_skipped = true;
             self.save();
+        }
+    }
+
+    /// Ends the run that is under way, if one is, where it is.
+    pub(super) fn end_run(&mut self) {
+        if let Some(run) = self.stored.run.take() {
+            run.report();
         }
     }
 
@@ -179,13 +192,19 @@ impl UtxoPruner {
                 self.stored.look_again = false;
             }
             match result {
-                Ok(PruneProgress::Finished) if run.heights != wanted => {}
-                Ok(PruneProgress::Finished) => break Ok(PruneProgress::Finished),
+                Ok(PruneProgress::Finished) if run.heights != wanted => run.report(),
+                Ok(PruneProgress::Finished) => {
+                    run.report();
+                    break Ok(PruneProgress::Finished);
+                }
                 Ok(more) => {
                     self.stored.run = Some(run);
                     break Ok(more);
                 }
-                Err(end) => break Err(end),
+                Err(end) => {
+                    run.report();
+                    break Err(end);
+                }
             }
         };
         if self.stored.run.is_none() {

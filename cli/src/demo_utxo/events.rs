@@ -111,7 +111,10 @@ impl<S: Site> Story<'_, S> {
             _ => return Ok(()),
         };
         for parent in &parents {
-            let there = self.client.utxo_get(&UtxoGet { txid: self.key(*parent), first: 0, limit: 0 }).wait()?;
+            let there = self
+                .client
+                .utxo_get(&UtxoGet { txid: self.key(*parent), first: 0, limit: 0, extra_pages_cursor: None })
+                .wait()?;
             match (stage, there) {
                 (Stage::Gone, Err(UtxoError::TxNotFound)) => {}
                 (Stage::Seen | Stage::Preserved | Stage::Outlived | Stage::Mined | Stage::Expired, Ok(_)) => {}

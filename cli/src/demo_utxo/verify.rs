@@ -91,7 +91,7 @@ fn state_of(ledger: &Ledger, entry: &Entry, vout: u32, height: u32) -> UtxoSpend
 fn record(client: &Client<impl Site>, ledger: &Ledger, entry: &Entry, children: &BTreeSet<Txid>) -> Result<()> {
     let txid = entry.txid;
     let limit = entry.outputs.len() as u32;
-    let found = match client.utxo_get(&UtxoGet { txid: key(txid), first: 0, limit }).wait()? {
+    let found = match client.utxo_get(&UtxoGet { txid: key(txid), first: 0, limit, extra_pages_cursor: None }).wait()? {
         Ok(found) => found,
         Err(error) => anyhow::bail!("transaction {txid} should have a record: {error:?}; {entry:?}"),
     };

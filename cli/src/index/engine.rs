@@ -431,7 +431,7 @@ fn not_registered<T: Reach>(client: &Client<T>) -> anyhow::Error {
     }
     anyhow!(
         "{principal} is no registered exporter, so it may not acknowledge; the operator registers it with \
-         register_exporter(record {{ name = \"indexer\"; principal = principal \"{principal}\" }}), an admin under a name whose key was \
+         register_exporter(record {{ name = \"indexer\"; \"principal\" = principal \"{principal}\" }}), an admin under a name whose key was \
          revoked (get_export_status); or --no-ack reads without acknowledging"
     )
 }

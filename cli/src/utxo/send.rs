@@ -116,7 +116,7 @@ pub fn create(client: &Client<impl Transport>, height: u32, records: &[NewRecord
 /// Creates the record of a transaction that goes in chunks.
 fn create_long(client: &Client<impl Transport>, height: u32, record: &NewRecord) -> Result<Outcome> {
     let txid = coppice_interface::Txid::from(record.txid.to_byte_array());
-    match client.utxo_get(&UtxoGet { txid: txid.clone(), first: 0, limit: 0 }).wait()? {
+    match client.utxo_get(&UtxoGet { txid: txid.clone(), first: 0, limit: 0, extra_pages_cursor: None }).wait()? {
         Ok(_) => return Ok(Outcome::Existed),
         Err(UtxoError::TxNotFound) => {}
         Err(error) => bail!("transaction {}: its record cannot be read: {error:?}", record.txid),

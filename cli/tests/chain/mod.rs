@@ -143,7 +143,7 @@ impl Expected {
 
     fn check_record(&self, client: &Client<impl Transport>, txid: Txid, transaction: &Transaction, heights: &[u32]) {
         let key = coppice_interface::Txid::from(internal(txid));
-        let arg = Encode!(&UtxoGet { txid: key.clone(), first: 0, limit: 0 }).unwrap();
+        let arg = Encode!(&UtxoGet { txid: key.clone(), first: 0, limit: 0, extra_pages_cursor: None }).unwrap();
         let record: Result<UtxoRecord, UtxoError> = ask(client, "utxo_get", arg);
         let record = record.unwrap();
         let of = |at: &OutPoint| at.txid == txid;

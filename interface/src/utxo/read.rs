@@ -15,6 +15,8 @@ pub struct UtxoGet {
     pub first: u32,
     /// The most entries that are wanted, and 5,000; 0 asks for no entry.
     pub limit: u32,
+    /// The cursor of the answer before, where more pages are wanted; none: pages from page 1 on.
+    pub extra_pages_cursor: Option<u32>,
 }
 
 /// The record that is kept of a transaction.
@@ -40,8 +42,10 @@ pub struct UtxoRecord {
     pub total_extra_recs: u32,
     /// The number of pages behind the master record of which every UTXO is spent.
     pub spent_extra_recs: u32,
-    /// The pages behind the master record, from page 1 on, a thousand at most.
+    /// The pages behind the master record, from page 1 or the cursor on, a thousand at most.
     pub extra_pages: Vec<UtxoPage>,
+    /// The page with which the pages go on; none where these are the last.
+    pub extra_pages_cursor: Option<u32>,
     /// Outputs that were reassigned, by rising number.
     pub spendable_in: Vec<SpendableIn>,
     /// An output is frozen.
@@ -58,6 +62,8 @@ pub struct UtxoRecord {
     pub created_at: u64,
     /// The height until which the record is not deleted; none where nothing preserves it.
     pub preserve_until: Option<u32>,
+    /// The height at which defensive mode, which has kept the record, looks at it again; none where it has not.
+    pub postponed_until: Option<u32>,
     /// The height at which the record may be deleted; none where it is not eligible.
     pub delete_at_height: Option<u32>,
     /// The first height at which a coinbase's outputs can be spent; none of other transactions, whose outputs need not

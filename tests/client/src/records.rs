@@ -66,7 +66,9 @@ pub async fn a_batch_of_any_size_is_answered_whole<T: Transport>(client: &Client
     let Err(why) = &refused[0] else { panic!("{refused:?}") };
     let by = Spender { txid: items[0].spender.clone(), vin: 0 };
     assert_eq!(why[0].error, UtxoSpendError::Spent { by });
-    let states = client.utxo_get(&UtxoGet { txid: items[0].spends[0].txid.clone(), first: 0, limit: 1 }).await;
+    let states = client
+        .utxo_get(&UtxoGet { txid: items[0].spends[0].txid.clone(), first: 0, limit: 1, extra_pages_cursor: None })
+        .await;
     assert_eq!(states.unwrap().spent_utxos, 1);
     set(before).await.unwrap();
 }

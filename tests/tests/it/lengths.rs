@@ -116,7 +116,11 @@ fn of_records(coppice: &Coppice, tx: &Tx, open: &Tx, wrong: &[u8]) -> Answers {
     note(answers, "utxo_put_transaction_chunk", producer.utxo_put_transaction_chunk(&chunk).told());
     note(answers, "utxo_abort_transaction", producer.utxo_abort_transaction(&id()).told());
 
-    note(answers, "utxo_get", anyone.utxo_get(&UtxoGet { txid: id(), first: 0, limit: 1 }).told());
+    note(
+        answers,
+        "utxo_get",
+        anyone.utxo_get(&UtxoGet { txid: id(), first: 0, limit: 1, extra_pages_cursor: None }).told(),
+    );
     let part = UtxoGetPart { txid: id(), offset: 0, length: 1 };
     note(answers, "utxo_get_transaction", anyone.utxo_get_transaction(&part).told());
     note(answers, "utxo_get_inpoints", anyone.utxo_get_inpoints(&part).told());

@@ -23,7 +23,7 @@ pub fn set_mined(coppice: &Coppice, height: u32, block_id: u32, txs: &[&Tx], uns
 }
 
 pub fn get(coppice: &Coppice, tx: &Tx) -> Result<UtxoRecord, UtxoError> {
-    coppice.anyone().utxo_get(&UtxoGet { txid: tx.id(), first: 0, limit: 10_000 }).told()
+    coppice.anyone().utxo_get(&UtxoGet { txid: tx.id(), first: 0, limit: 10_000, extra_pages_cursor: None }).told()
 }
 
 pub fn configure(coppice: &Coppice, change: UtxoSettingsChange) -> Result<Config, ConfigError> {

@@ -141,9 +141,9 @@ pub fn plan(plan: Option<&PrunePlan>) -> Vec<String> {
     let Some(reason) = plan.reason else { return ["Nothing is due.".into()].into_iter().chain(floor).collect() };
     let why = match reason {
         PruneReason::Retention => "Age or count has made blocks due",
-        PruneReason::Capacity => "Kept bytes are above their mark",
+        PruneReason::Capacity => "Kept bytes are above their mark, which has made blocks due",
     };
-    let mut said = vec![format!("{why}: those below block {} are to go.", count(plan.target))];
+    let mut said = vec![format!("{why}, those below block {}.", count(plan.target))];
     match &plan.held_by {
         None | Some(HeldBy::Floor) => {}
         Some(held_by) if is_of_exporters(held_by) && plan.blocks == 0 => {
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(count(u64::MAX), "18,446,744,073,709,551,615");
         assert_eq!(
             [0, 1_023, 1_024, 1_536 << 10, 5 << 40].map(bytes),
-            ["0 bytes", "1023 bytes", "1.0 KiB", "1.5 MiB", "5.0 TiB"]
+            ["0 bytes", "1,023 bytes", "1.0 KiB", "1.5 MiB", "5.0 TiB"]
         );
         let all = [0.0, 0.25, 9.96, 10.0, 9_999.0, 10_000.0, 999_949.0, 1e6, 2.5e9, 1e15].map(short);
         assert_eq!(all, ["0", "0.2", "10.0", "10", "9,999", "10.0 k", "999.9 k", "1.00 M", "2.50 G", "1000.00 T"]);

@@ -142,7 +142,7 @@ fn every_sentence_is_one_with_none_one_and_many() {
         fresh();
         append(0..1, 10);
         let hash = |number: u64| crate::testing::block(number, &[], 10).hash;
-        let digest = || serde_bytes::ByteBuf::from([0; 32]);
+        let digest = || ByteBuf::from([0; 32]);
         let begin = BeginBlock {
             number: 1,
             hash: hash(1),

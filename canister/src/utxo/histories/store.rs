@@ -125,7 +125,7 @@ impl Store for Real {
     }
 
     fn record(&self, txid: &[u8], first: u32, limit: u32) -> Result<UtxoRecord, UtxoRefusal> {
-        let mut record = self.store.get(&UtxoGet { txid: txid.into(), first, limit })?;
+        let mut record = self.store.get(&UtxoGet { txid: txid.into(), first, limit, extra_pages_cursor: None })?;
         // Where the blobs lie is not the model's business: that they hold the bytes is asked elsewhere.
         if let TransactionPlace::Blobs { parts, .. } = &mut record.transaction {
             assert!(!parts.is_empty());

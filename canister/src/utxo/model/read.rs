@@ -30,7 +30,8 @@ impl Model {
             spent_utxos: master.spent_utxos,
             total_extra_recs: extra.len() as u32,
             spent_extra_recs: extra.iter().filter(|page| page.spent_utxos == page.record_utxos).count() as u32,
-            extra_pages: extra.iter().skip((first / record.batch).max(1) as usize - 1).copied().collect(),
+            extra_pages: extra.iter().take(1_000).copied().collect(),
+            extra_pages_cursor: (extra.len() > 1_000).then_some(1_001),
             spendable_in: record.spendable_in.iter().map(|(&vout, &height)| SpendableIn { vout, height }).collect(),
             frozen: record.utxos().any(|output| output.frozen),
             locked: record.locked,
@@ -39,6 +40,8 @@ impl Model {
             unmined_since: record.unmined_since,
             created_at: record.created_at,
             preserve_until: record.preserve_until,
+            // The model knows no pruner.
+            postponed_until: None,
             delete_at_height: record.delete_at_height,
             spending_height: Some(record.spending_height).filter(|height| *height > 0),
             blocks: record.blocks.clone(),

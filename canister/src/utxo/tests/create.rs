@@ -28,6 +28,7 @@ fn a_record_has_every_field_and_gives_its_bytes_back() {
         total_extra_recs: 0,
         spent_extra_recs: 0,
         extra_pages: vec![],
+        extra_pages_cursor: None,
         spendable_in: vec![],
         frozen: false,
         locked: true,
@@ -36,6 +37,7 @@ fn a_record_has_every_field_and_gives_its_bytes_back() {
         unmined_since: Some(1_000),
         created_at: NOW,
         preserve_until: None,
+        postponed_until: None,
         delete_at_height: None,
         spending_height: None,
         blocks: vec![],
@@ -210,7 +212,7 @@ fn counts_lengths_and_values_at_the_boundaries_of_a_var_int() {
     for outputs in [252, 253, 65_535, 65_536] {
         let tx = Tx::orphan(u64::from(outputs), outputs);
         w.make(&tx);
-        let arg = UtxoGet { txid: tx.id(), first: outputs - 1, limit: 1 };
+        let arg = UtxoGet { txid: tx.id(), first: outputs - 1, limit: 1, extra_pages_cursor: None };
         let record = w.store.get(&arg).unwrap();
         assert_eq!((record.total_outputs, record.total_utxos), (outputs, outputs));
         assert_eq!(record.utxos, [Some(ByteBuf::from(tx.hash(outputs - 1)))]);

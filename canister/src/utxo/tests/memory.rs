@@ -6,7 +6,7 @@ use coppice_interface::*;
 
 /// Everything that the store says.
 fn all(w: &World, txs: &[&Tx]) -> (Vec<Option<UtxoRecord>>, UtxoStorage, Vec<UnminedTransaction>) {
-    let get = |tx: &&Tx| w.store.get(&UtxoGet { txid: tx.id(), first: 0, limit: 100 }).ok();
+    let get = |tx: &&Tx| w.store.get(&UtxoGet { txid: tx.id(), first: 0, limit: 100, extra_pages_cursor: None }).ok();
     (txs.iter().map(get).collect(), w.store.storage(), w.store.unmined(None, 0).unwrap().transactions)
 }
 

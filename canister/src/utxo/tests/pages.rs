@@ -16,7 +16,7 @@ fn spends(tx: &Tx, of: std::ops::Range<u32>) -> Vec<Spend> {
 }
 
 fn counters(w: &World, tx: &Tx) -> (u32, Vec<(u32, u32)>, u32) {
-    let record = w.store.get(&UtxoGet { txid: tx.id(), first: 0, limit: 0 }).unwrap();
+    let record = w.store.get(&UtxoGet { txid: tx.id(), first: 0, limit: 0, extra_pages_cursor: None }).unwrap();
     let pages = record.extra_pages.iter().map(|page| (page.record_utxos, page.spent_utxos)).collect();
     (record.spent_utxos, pages, record.spent_extra_recs)
 }
@@ -29,7 +29,9 @@ fn a_transaction_of_45_000_outputs_is_spent_to_the_last_on_every_page() {
     assert_eq!(created, UtxoCreated { txid: tx.id(), utxos: 45_000, extra_pages: 2, external: true });
     assert_eq!(w.store.storage().extra_pages, 2);
     assert_eq!(w.bytes(&tx), (tx.raw.clone(), FileType::Tx));
-    let all = |w: &World| w.store.get(&UtxoGet { txid: tx.id(), first: 44_990, limit: 20 }).unwrap();
+    let all = |w: &World| {
+        w.store.get(&UtxoGet { txid: tx.id(), first: 44_990, limit: 20, extra_pages_cursor: None }).unwrap()
+    };
     assert_eq!((all(&w).utxos.len(), all(&w).first), (10, 44_990));
     assert_eq!(all(&w).utxos[9].as_ref().unwrap()[..], tx.hash(44_999));
 
@@ -307,4 +309,30 @@ fn an_upload_of_before_is_of_who_goes_on_with_it() {
     assert_eq!(w.store.uploads.list(60)[0].by, Some(two));
     assert_eq!(w.store.uploads.put(&mut w.blobs, &chunk(1), one, 7), Err(TransactionUploadError::NoUpload));
     w.store.uploads.put(&mut w.blobs, &chunk(1), two, 7).unwrap();
+}
+
+/// Whatever output is asked for, pages begin with the first, and go on where the cursor says.
+#[test]
+fn pages_are_answered_by_the_thousand_with_a_cursor() {
+    let mut w = World::new();
+    w.settings.utxo_batch_size = 2;
+    let tx = Tx::orphan(1, 5_001);
+    assert_eq!(w.create(&raw(&tx)).unwrap().extra_pages, 2_500);
+    w.spend(&Tx::orphan(2, 1), &spends(&tx, 2_004..2_006)).unwrap();
+    let pages = |first, extra_pages_cursor| {
+        let record = w.store.get(&UtxoGet { txid: tx.id(), first, limit: 1, extra_pages_cursor }).unwrap();
+        let spent = record.extra_pages.iter().position(|page| page.spent_utxos > 0);
+        (record.extra_pages.len(), spent, record.extra_pages_cursor)
+    };
+    for first in [0, 4_000, u32::MAX] {
+        assert_eq!(pages(first, None), (1_000, None, Some(1_001)), "{first}");
+        assert_eq!(pages(first, Some(1_001)), (1_000, Some(1), Some(2_001)), "outputs 2,004 and 2,005 are page 1,002");
+        assert_eq!(pages(first, Some(2_001)), (500, None, None));
+    }
+    assert_eq!((pages(0, Some(0)), pages(0, Some(1))), (pages(0, None), pages(0, None)));
+    assert_eq!(
+        (pages(0, Some(2_500)).0, pages(0, Some(2_501)), pages(0, Some(u32::MAX))),
+        (1, (0, None, None), (0, None, None))
+    );
+    assert_eq!(pages(0, Some(1_500)), (1_000, None, Some(2_500)));
 }

@@ -346,7 +346,7 @@ fn a_winner_of_which_nobody_knows_what_it_spends_is_refused() {
         let refused = w.store.process_conflicting(&arg, &call).unwrap_err();
         assert_eq!(refused.txid, txid);
         assert!(matches!(refused.error, UtxoError::BadArgument { field, .. } if field == "winners"), "{file_type:?}");
-        let get = UtxoGet { txid, first: 0, limit: 1 };
+        let get = UtxoGet { txid, first: 0, limit: 1, extra_pages_cursor: None };
         assert!(w.store.get(&get).unwrap().conflicting, "nothing has changed");
     }
 }

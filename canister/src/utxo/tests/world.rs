@@ -229,7 +229,7 @@ impl World {
     }
 
     pub fn get(&self, tx: &Tx) -> UtxoRecord {
-        self.store.get(&UtxoGet { txid: tx.id(), first: 0, limit: 10_000 }).unwrap()
+        self.store.get(&UtxoGet { txid: tx.id(), first: 0, limit: 10_000, extra_pages_cursor: None }).unwrap()
     }
 
     pub fn state(&self, tx: &Tx, vout: u32) -> SpendStatus {

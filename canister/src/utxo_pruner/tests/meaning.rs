@@ -176,6 +176,8 @@ fn what_is_kept_is_looked_at_again_when_that_can_change() {
     assert_eq!(reasons(s.prune(1_288).counts), (1, 1, 2));
     let shown = |s: &Service| all.iter().map(|(parent, _)| s.get(parent).delete_at_height).collect::<Vec<_>>();
     assert_eq!(shown(&s), [Some(1_288); 2], "callers see what they saw");
+    let until = |s: &Service| all.iter().map(|(parent, _)| s.get(parent).postponed_until).collect::<Vec<_>>();
+    assert_eq!(until(&s), [Some(1_388), Some(1_576)], "and when each is looked at again");
     s.reopen();
     assert_eq!(reasons(s.prune(1_387).counts), (0, 0, 0), "nobody looks at them meanwhile");
     let job = s.prune(1_388);
@@ -185,9 +187,46 @@ fn what_is_kept_is_looked_at_again_when_that_can_change() {
     // Of what is evaluated anew the height is another one, and it is looked at then.
     s.w.height = 1_400;
     s.spend_one(&all[1].0, 0, &all[1].1).unwrap();
-    assert_eq!(s.get(&all[1].0).delete_at_height, Some(1_688));
+    assert_eq!((s.get(&all[1].0).delete_at_height, s.get(&all[1].0).postponed_until), (Some(1_688), None));
     assert_eq!(reasons(s.prune(1_687).counts), (0, 0, 0));
     assert_eq!(reasons(s.prune(1_688).counts), (0, 1, 1));
+}
+
+/// A line for a run and a reason, however many ticks the run takes, and over an upgrade.
+#[test]
+fn what_a_run_keeps_is_said_once_with_the_first_ten_transactions() {
+    let said = || -> Vec<String> {
+        crate::runtime::native::with(|world| {
+            let of_run = |line: &&String| line.contains("Defensive skip: ");
+            world.log.iter().filter(of_run).map(|line| line[line.find("Defensive").unwrap()..].to_string()).collect()
+        })
+    };
+    let mut s = Service::new();
+    let all = defensive(&mut s, 13);
+    s.set_mined(&all[0].1, block(1_100, 1_100), true, false);
+    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    s.pruner.notify_block(1_288, true, false).unwrap();
+    (0..5).for_each(|_| s.tick(10));
+    assert_eq!(said(), [] as [String; 0], "the run is not over");
+    s.reopen();
+    s.settle();
+    let lines = said();
+    let [unmined, recent] = &lines[..] else { panic!("{lines:?}") };
+    assert!(unmined.starts_with("Defensive skip: 12 records kept, as a spender is unmined: "), "{unmined}");
+    assert!(unmined.ends_with(" and 2 more") && unmined.matches(", ").count() == 10, "{unmined}");
+    let id = |tx: &Tx| tx.txid.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    assert_eq!(all[1..].iter().filter(|(parent, _)| unmined.contains(&id(parent))).count(), 10);
+    let one = format!("Defensive skip: 1 record kept, as a spender was mined too lately: {}", id(&all[0].0));
+    assert_eq!(*recent, one);
+    s.prune(1_300);
+    assert_eq!(said().len(), 2, "nobody looks at them meanwhile");
+    // A run that is given up says what it has kept.
+    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    s.pruner.notify_block(1_576, true, false).unwrap();
+    (0..4).for_each(|_| s.tick(10));
+    s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
+    s.tick(10);
+    assert!(said().len() == 3 && !said()[2].contains(" more"), "{:?}", said());
 }
 
 #[test]

@@ -110,7 +110,7 @@ impl Service {
     }
 
     pub fn there(&self, tx: &Tx) -> bool {
-        self.store.get(&UtxoGet { txid: tx.id(), first: 0, limit: 0 }).is_ok()
+        self.store.get(&UtxoGet { txid: tx.id(), first: 0, limit: 0, extra_pages_cursor: None }).is_ok()
     }
 
     /// Where a record lies.

@@ -140,7 +140,9 @@ fn many_rows_with_records_are_completed_as_far_as_a_message_goes_each_wholly_or_
     assert_eq!((job.counts.records_deleting, s.status().blobs_pending), (u64::from(ROWS), u64::from(ROWS)));
     let mut rows: Vec<u64> = (1..=u64::from(ROWS)).collect();
     let get = |s: &Service, txid: &[u8; 32]| {
-        s.store.get(&UtxoGet { txid: (*txid).into(), first: 0, limit: 0 }).map(|record| record.being_deleted)
+        s.store
+            .get(&UtxoGet { txid: (*txid).into(), first: 0, limit: 0, extra_pages_cursor: None })
+            .map(|record| record.being_deleted)
     };
     let mut calls = 0;
     while !rows.is_empty() {
@@ -175,5 +177,5 @@ fn the_blob_of_a_large_record_is_counted_when_it_is_gone() {
     assert_eq!((done.removed, totals(&s)), (1, (1, 0)));
     s.prune(1_289);
     assert_eq!(totals(&s), (1, 1));
-    assert!(s.store.get(&UtxoGet { txid: txid.into(), first: 0, limit: 0 }).is_err());
+    assert!(s.store.get(&UtxoGet { txid: txid.into(), first: 0, limit: 0, extra_pages_cursor: None }).is_err());
 }

@@ -113,7 +113,8 @@ impl Family {
             // A shared blob is one row only where everything of its name is the same.
             let file_type = if template.blob == Blob::Shared { FileType::Tx } else { file_type };
             let store_type = StoreType::Tx;
-            let get = encode_args((UtxoGet { txid: tx.id(), first: 0, limit: 5_000 },)).expect("it encodes");
+            let get = encode_args((UtxoGet { txid: tx.id(), first: 0, limit: 5_000, extra_pages_cursor: None },))
+                .expect("it encodes");
             let blob = blob_key.map(|blob_key| ExternalStore { blob_key, file_type, store_type });
             let hashes = (0..tx.outputs.len() as u32).map(|vout| tx.hash(vout)).collect();
             all.push(Transaction { tx, hashes, blob, get });

@@ -1,0 +1,80 @@
+//! What defensive mode keeps in a run: a line of the log for each reason (`pruner-service.md` 2.5).
+
+use crate::utxo::Unstable;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+/// Transactions that a line names.
+const NAMED: usize = 10;
+
+/// The records of a run that are kept, by reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped([Kept; 3]);
+
+/// Those that are kept for one reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Kept {
+    records: u64,
+    first: Vec<ByteBuf>,
+}
+
+impl Skipped {
+    /// Notes a record that is kept.
+    pub fn note(&mut self, txid: &[u8; 32], why: &Unstable) {
+        let reason = match why {
+            Unstable::Unmined => 0,
+            Unstable::Recent(_) => 1,
+            Unstable::Absent => 2,
+        };
+        let kept = &mut self.0[reason];
+        kept.records += 1;
+        if kept.first.len() < NAMED {
+            kept.first.push(ByteBuf::from(*txid));
+        }
+    }
+
+    /// A line for each reason for which there are some.
+    pub fn lines(&self) -> Vec<String> {
+        let reasons = ["a spender is unmined", "a spender was mined too lately", "a spender has no record"];
+        let there = self.0.iter().zip(reasons).filter(|(kept, _)| kept.records > 0);
+        let line = |(kept, why): (&Kept, &str)| {
+            let ids: Vec<String> = kept.first.iter().map(|txid| hex(txid)).collect();
+            let more = match kept.records - kept.first.len() as u64 {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let records = crate::health::many(kept.records, "record");
+            format!("Defensive skip: {records} kept, as {why}: {}{more}", ids.join(", "))
+        };
+        there.map(line).collect()
+    }
+}
+
+/// A transaction's id as answers have it: in internal order.
+pub fn hex(txid: &[u8]) -> String {
+    txid.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_the_first_ten_and_says_how_many_more() {
+        let mut skipped = Skipped::default();
+        assert_eq!(skipped.lines(), [] as [String; 0]);
+        skipped.note(&[1; 32], &Unstable::Absent);
+        let one = "Defensive skip: 1 record kept, as a spender has no record: ".to_string() + &"01".repeat(32);
+        assert_eq!(skipped.lines(), [one.clone()]);
+        (0..10).for_each(|number| skipped.note(&[number; 32], &Unstable::Unmined));
+        assert!(skipped.lines()[0].ends_with(&"09".repeat(32)), "{:?}", skipped.lines());
+        (10..1_010u32).for_each(|number| skipped.note(&[number as u8; 32], &Unstable::Unmined));
+        let lines = skipped.lines();
+        assert!(lines[0].starts_with("Defensive skip: 1010 records kept, as a spender is unmined: 0000"), "{lines:?}");
+        assert!(lines[0].ends_with(" and 1000 more") && lines[0].matches(", ").count() == 10, "{lines:?}");
+        assert!(lines[0].len() < 1_000, "a line of the log holds it");
+        assert_eq!(lines[1], one);
+        skipped.note(&[3; 32], &Unstable::Recent(7));
+        assert_eq!(skipped.lines().len(), 3);
+    }
+}
