@@ -285,7 +285,7 @@ impl State {
             billed_pages: billed_pages() as u32,
             reusable_bytes: self.blobs.reusable_bytes(),
             instructions: meter::instructions(),
-            held: due.map_or(0, |due| u32::try_from(due.target - due.before.max(chain.oldest)).unwrap_or(u32::MAX)),
+            held: due.map_or(0, |due| u32::try_from(due.held(chain.oldest)).unwrap_or(u32::MAX)),
         }
     }
 

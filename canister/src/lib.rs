@@ -32,6 +32,7 @@ pub mod runtime;
 pub mod slots;
 pub mod state;
 pub mod table;
+pub mod tally;
 #[cfg(test)]
 mod testing;
 pub mod utxo;
@@ -87,6 +88,7 @@ fn append_block(block: AppendBlock) -> Result<(), AppendError> {
             let admission = state.admission();
             state.chain.append(&mut state.blobs, &block, &admission, time_secs())
         })
+        .inspect_err(tally::refused)
     })
 }
 
@@ -107,7 +109,8 @@ fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
     let begun = mutate(|state| {
         let admission = state.admission();
         state.chain.begin(&mut state.blobs, &block, &admission, time_secs())
-    });
+    })
+    .inspect_err(tally::refused);
     daemon::arm_uploads();
     begun
 }
@@ -139,7 +142,7 @@ fn put_block_chunk(chunk: PutBlockChunk) -> Result<UploadProgress, UploadError> 
 )]
 fn commit_block(block: BlockId) -> Result<Commit, UploadError> {
     daemon::on_call();
-    counted(Hot::CommitBlock, || mutate(|state| state.commit_upload(&block)))
+    counted(Hot::CommitBlock, || mutate(|state| state.commit_upload(&block)).inspect_err(tally::refused_upload))
 }
 
 /// Gives up the open upload of the block with this number, and says whether there was one; for the producer that began

@@ -158,7 +158,8 @@ impl fmt::Display for ProblemCode {
 
 impl PartialEq<ProblemCode> for String {
     fn eq(&self, code: &ProblemCode) -> bool {
-        *self == code.to_string()
+        let name = code.to_string();
+        *self == name
     }
 }
 

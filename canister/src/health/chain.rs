@@ -11,7 +11,7 @@ const PATIENCE_SECS: u64 = 3_600;
 
 impl State {
     /// When the last block came, in Unix seconds, where that is known.
-    fn appended_at(&self, since: &Since, now: u64) -> Option<u64> {
+    pub fn appended_at(&self, since: &Since, now: u64) -> Option<u64> {
         // A clock that was set back makes no head of the future.
         let noticed = || since.appended_at(self.chain.state().appended_blocks);
         self.chain.appended_at().filter(|&at| at <= now).or_else(noticed)

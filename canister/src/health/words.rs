@@ -63,7 +63,10 @@ pub fn remedy_of_holder(held_by: &HeldBy) -> Option<Action> {
 pub fn another_key(name: &str) -> Action {
     Action::new(
         format!("As an admin, give exporter {name} a new principal, or remove_exporter where it is gone for good."),
-        Command::call("register_exporter", format!("(record {{ name = \"{name}\"; \"principal\" = principal \"…\" }})")),
+        Command::call(
+            "register_exporter",
+            format!("(record {{ name = \"{name}\"; \"principal\" = principal \"…\" }})"),
+        ),
     )
 }
 

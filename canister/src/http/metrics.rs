@@ -5,9 +5,10 @@ use crate::chain::ChainState;
 use crate::meter;
 use crate::runtime;
 use crate::state::State;
+use crate::tally;
 use coppice_interface::Metric;
 use ic_metrics_encoder::MetricsEncoder;
-use std::io;
+use std::io::{self, Write};
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -73,7 +74,8 @@ const SERVICES: [(&str, Kind, &str); 28] = [
 /// A figure without labels.
 type Plain = (&'static str, Kind, &'static str, f64);
 
-struct Text(MetricsEncoder<Vec<u8>>);
+/// The text so far, and the moment of its figures, in Unix milliseconds.
+struct Text(MetricsEncoder<Vec<u8>>, i64);
 
 impl Text {
     fn plain(&mut self, (name, kind, help, value): Plain) -> io::Result<()> {
@@ -140,8 +142,34 @@ impl Text {
         let status = state.pruner.status(&state.chain, &state.blobs, &state.constraints());
         let bit = |is: bool| f64::from(u8::from(is));
         let backlog = &status.backlog;
-        let all: [Plain; 21] = [
+        let head = chain.head().and_then(|head| state.chain.header(head).ok());
+        let appended_at = state.appended_at(&state.history.since, runtime::time_secs()).filter(|_| chain.started);
+        let all: [Plain; 25] = [
             ("coppice_head_block", Gauge, "Number of the head.", chain.head().unwrap_or(0) as f64),
+            (
+                "coppice_head_timestamp_seconds",
+                Gauge,
+                "Time of the head as the chain says; 0 where there is none.",
+                head.map_or(0, |head| head.timestamp) as f64,
+            ),
+            (
+                "coppice_head_appended_timestamp_seconds",
+                Gauge,
+                "When the head was appended; 0 where that is not known.",
+                appended_at.unwrap_or(0) as f64,
+            ),
+            (
+                "coppice_rollbacks_total",
+                Counter,
+                "Rollbacks that were begun since the canister was started.",
+                tally::rollbacks() as f64,
+            ),
+            (
+                "coppice_rolled_back_blocks_total",
+                Counter,
+                "Blocks ever rolled back; a reset counts as one.",
+                state.chain.rollbacks().count() as f64,
+            ),
             (
                 "coppice_oldest_kept_block",
                 Gauge,
@@ -213,6 +241,9 @@ impl Text {
         let marks = [("low", marks[0]), ("high", marks[1]), ("emergency", marks[2])];
         let marks = marks.into_iter().map(|(mark, bytes)| (mark, bytes as f64));
         self.by(("coppice_water_bytes", Gauge, "Water marks of the capacity trigger; 0 without one."), "mark", marks)?;
+        let refused = tally::refusals().map(|(reason, count)| (reason, count as f64));
+        let help = "Blocks that were refused since the canister was started, by reason.";
+        self.by(("coppice_refused_appends_total", Counter, help), "reason", refused)?;
         let indexes = [("transactions", &status.transaction_index), ("keys", &status.key_index)];
         let entries = indexes.iter().map(|(name, index)| (*name, index.entries as f64));
         self.by(("coppice_index_entries", Gauge, "Entries of an index, stale ones too."), "index", entries)?;
@@ -269,15 +300,35 @@ impl Text {
     }
 
     fn exporters(&mut self, state: &State) -> io::Result<()> {
-        use Kind::Gauge;
         let exporters = state.exporters.status(&state.chain, state.config.require_export).exporters;
-        // One series each: a line takes some 12,000 instructions with the longest name, and its bytes 6,000 in the answer.
-        let lag = exporters.iter().map(|exporter| (exporter.name.as_str(), exporter.lag_seconds as f64));
+        if exporters.is_empty() {
+            return Ok(());
+        }
+        let secs = exporters.iter().map(|exporter| (exporter.name.as_str(), exporter.lag_seconds));
         let help = "Seconds since an exporter acknowledged last, while blocks wait for it.";
-        self.by(("coppice_exporter_lag_seconds", Gauge, help), "exporter", lag)?;
-        let most = exporters.iter().map(|exporter| exporter.lag_blocks).max().unwrap_or(0);
-        let help = "Kept blocks that the exporter which is behind most has not acknowledged.";
-        self.plain(("coppice_exporters_lag_blocks", Gauge, help, most as f64))
+        self.by_exporter("coppice_exporter_lag_seconds", help, secs)?;
+        let blocks = exporters.iter().map(|exporter| (exporter.name.as_str(), exporter.lag_blocks));
+        self.by_exporter("coppice_exporter_lag_blocks", "Kept blocks that an exporter has not acknowledged.", blocks)
+    }
+
+    /// A whole number by exporter. The encoder takes 12,000 instructions for a line, and there may be 100 of them. Exporters' names have no
+    /// character that must be escaped.
+    fn by_exporter<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl Iterator<Item = (&'a str, u64)>,
+    ) -> io::Result<()> {
+        let mut text = std::mem::replace(&mut self.0, MetricsEncoder::new(Vec::new(), 0)).into_inner();
+        writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge")?;
+        let behind = format!(" {}\n", self.1);
+        for (exporter, value) in values {
+            for part in [name, "{exporter=\"", exporter, "\"} ", &value.to_string(), &behind] {
+                text.extend_from_slice(part.as_bytes());
+            }
+        }
+        self.0 = MetricsEncoder::new(text, self.1);
+        Ok(())
     }
 
     fn health(&mut self, state: &State) -> io::Result<()> {
@@ -320,7 +371,7 @@ fn encode(state: &State) -> io::Result<Vec<u8>> {
     let now_millis = i64::try_from(runtime::time_ns() / 1_000_000).unwrap_or(i64::MAX);
     let mut begun = Vec::with_capacity(CAPACITY);
     begun.extend_from_slice(format!("# Answered by {}.\n", super::source()).as_bytes());
-    let mut text = Text(MetricsEncoder::new(begun, now_millis));
+    let mut text = Text(MetricsEncoder::new(begun, now_millis), now_millis);
     text.health(state)?;
     text.chain(state)?;
     text.storage(state)?;

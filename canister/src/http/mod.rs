@@ -1,4 +1,4 @@
-//! HTTP: `/` the dashboard, `/metrics`, `/logs`, `/health`.
+//! HTTP: `/` the dashboard, `/block/NUMBER` and `/tx/ID` what is kept, `/metrics`, `/logs`, `/health`.
 //!
 //! Every answer says whose it is. A query's is one replica's, and its content is not certified: what the subnet vouches for is that
 //! nothing here is certified (`certified`), so that gateways which verify pass it on. An update call's is the subnet's.
@@ -73,7 +73,11 @@ fn route(state: &State, url: &str) -> Answer {
         "/metrics" => metrics::answer(state),
         "/health" => json::health(state),
         "/logs" => json::logs(state, &parameters),
-        _ => Answer::text(404, "there is /, /metrics, /health and /logs\n"),
+        _ => match path.trim_start_matches('/').split_once('/') {
+            Some(("block", number)) => page::block(state, number),
+            Some(("tx", id)) => page::transaction(state, id),
+            _ => Answer::text(404, "there is /, /block/NUMBER, /tx/ID, /metrics, /health and /logs\n"),
+        },
     }
 }
 

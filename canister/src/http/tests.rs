@@ -38,6 +38,7 @@ fn header<'a>(response: &'a HttpResponse, name: &str) -> Option<&'a str> {
     response.headers.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
 }
 
+mod kept;
 mod sentences;
 
 #[test]
@@ -62,6 +63,16 @@ fn paths_are_found_or_not_and_every_answer_says_whose_it_is() {
         ("/index.html", 404),
         ("https://example.org/metrics", 404),
         ("metrics", 404),
+        ("/block/0", 404),
+        ("/block/", 400),
+        ("/block/-1", 400),
+        ("/block/18446744073709551616", 400),
+        ("/block/0/1", 400),
+        ("/block", 404),
+        ("/tx/", 400),
+        ("/tx/00", 400),
+        ("/tx/+000000000000000000000000000000000000000000000000000000000000000", 400),
+        ("/tx/0000000000000000000000000000000000000000000000000000000000000000", 404),
     ] {
         let response = ask("GET", url);
         assert_eq!(response.status_code, status, "{url}");
@@ -374,6 +385,7 @@ fn the_page_says_whether_appends_go_on() {
 fn metrics_are_what_a_prometheus_server_reads() {
     fresh();
     crate::meter::forget();
+    crate::tally::forget();
     for (name, principal) in [("archive", 7), ("second", 8)] {
         let exporter = Exporter { name: name.into(), principal: candid::Principal::from_slice(&[principal]) };
         mutate(|state| state.register_exporter(&exporter)).unwrap();
@@ -426,8 +438,19 @@ fn metrics_are_what_a_prometheus_server_reads() {
     };
     assert_eq!(of("coppice_healthy", None), prometheus_parse::Value::Gauge(1.0));
     assert_eq!(of("coppice_exporter_lag_seconds", Some(("exporter", "second"))), prometheus_parse::Value::Gauge(0.0));
-    let most = prometheus_parse::Value::Gauge(3.0);
-    assert_eq!(of("coppice_exporters_lag_blocks", None), most, "that of the one behind most");
+    for (exporter, blocks) in [("archive", 2.0), ("second", 3.0)] {
+        let lag = of("coppice_exporter_lag_blocks", Some(("exporter", exporter)));
+        assert_eq!(lag, prometheus_parse::Value::Gauge(blocks), "{exporter}");
+    }
+    let gauge = |name| match of(name, None) {
+        prometheus_parse::Value::Gauge(value) | prometheus_parse::Value::Counter(value) => value,
+        other => panic!("{name}: {other:?}"),
+    };
+    assert_eq!(gauge("coppice_head_timestamp_seconds"), 1_600_000_002.0);
+    assert_eq!(gauge("coppice_head_appended_timestamp_seconds"), 1_700_000_000.0);
+    assert_eq!((gauge("coppice_rollbacks_total"), gauge("coppice_rolled_back_blocks_total")), (0.0, 0.0));
+    let refused = scrape.samples.iter().filter(|sample| sample.metric == "coppice_refused_appends_total");
+    assert_eq!(refused.count(), 13, "a series for each reason");
     assert!(scrape.samples.iter().all(|sample| sample.metric != "coppice_problem"), "none is raised");
     let prometheus_parse::Value::Histogram(buckets) =
         of("coppice_message_instructions", Some(("method", "append_block")))

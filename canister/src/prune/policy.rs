@@ -149,6 +149,13 @@ pub struct Due {
     pub held_by: Option<HeldBy>,
 }
 
+impl Due {
+    /// Blocks that are due and are kept for the guard, where `oldest` is the oldest kept one.
+    pub fn held(&self, oldest: u64) -> u64 {
+        self.target.saturating_sub(self.before.max(oldest))
+    }
+}
+
 /// The triggers' aim.
 struct Wanted {
     reason: PruneReason,

@@ -200,7 +200,7 @@ impl Pruner {
         };
         let water = if held.is_full { "kept bytes are above high water; " } else { "" };
         let patience = self.policy().map_or(0, |policy| policy.max_export_lag_secs);
-        let blocks = due.target - due.before.max(chain.state().oldest);
+        let blocks = due.held(chain.state().oldest);
         let (are, have) = if blocks == 1 { ("is", "has") } else { ("are", "have") };
         let message = format!(
             "{water}{} that {are} due {have} been held back for {} by {} (max_export_lag_secs is {patience}); {emergency}",

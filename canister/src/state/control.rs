@@ -7,7 +7,7 @@ use crate::chain::Opened;
 use crate::config::Settings as _;
 use crate::prune::Piece;
 use crate::prune::policy::Policy as _;
-use crate::{logs, runtime};
+use crate::{logs, runtime, tally};
 use coppice_interface::{
     BlockId, ChainReset, Commit, Config, ConfigChange, ConfigError, DeletionsError, Exporter, ExporterError, Grant,
     OpenBlock, PruneError, PrunePolicyArg, PrunePolicyChange, PruneRun, PutBlockChunk, RemoveExporter, ResetChain,
@@ -244,6 +244,9 @@ impl State {
 
     /// A rollback that was checked.
     fn roll_back(&mut self, number: u64) -> Rollback {
+        if self.chain.state().rollback_to.is_none() && self.chain.state().head() != Some(number) {
+            tally::rolled_back();
+        }
         self.chain.begin_rollback(number);
         let removed = self.go_on_rolling_back();
         Rollback { head: self.chain.state().next - 1, removed, has_more: self.chain.state().rollback_to.is_some() }

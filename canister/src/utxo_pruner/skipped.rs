@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(skipped.lines(), [] as [String; 0]);
         skipped.note(&[1; 32], &Unstable::Absent);
         let one = "Defensive skip: 1 record kept, as a spender has no record: ".to_string() + &"01".repeat(32);
-        assert_eq!(skipped.lines(), [one.clone()]);
+        assert_eq!(skipped.lines(), std::slice::from_ref(&one));
         (0..10).for_each(|number| skipped.note(&[number; 32], &Unstable::Unmined));
         assert!(skipped.lines()[0].ends_with(&"09".repeat(32)), "{:?}", skipped.lines());
         (10..1_010u32).for_each(|number| skipped.note(&[number as u8; 32], &Unstable::Unmined));

@@ -48,7 +48,7 @@ fn is_named(coppice: &Coppice, since: u64, before: u64) {
     assert_eq!((plan.held_by, plan.blocks, plan.progress), (Some(HeldBy::Stopped), 0, progress));
     let problem = stopped_problem(coppice).unwrap();
     assert_eq!((problem.severity, problem.since), (Severity::Warning, since));
-    assert!(problem.action.contains("As an admin, call set_deletions_stopped(false)"), "{problem:?}");
+    assert!(problem.action.contains("set_deletions_stopped '(false)'"), "{problem:?}");
     assert!(metrics(coppice).contains("coppice_problem{code=\"DeletionsStopped\"} 1"));
     let status = coppice.anyone().get_blob_deletion_status().told();
     assert_eq!(status.deletions_stopped_since, Some(since));

@@ -2,6 +2,7 @@
 //!
 //! Figures that a program may want are in `data` attributes: `data-figure` names one, `value` has it.
 
+mod kept;
 mod plot;
 mod words;
 
@@ -131,9 +132,14 @@ impl View<'_> {
         let (prune, storage) = (&self.prune, &self.storage);
         let chain = self.state.chain.state();
         let head = match prune.head {
-            Some(head) => figure("head", head, &count(head)),
+            Some(head) => html! { a href=(format!("/block/{head}")) { (figure("head", head, &count(head))) } },
             None => html! { span.none { "none yet" } },
         };
+        let of_head = prune.head.and_then(|head| self.state.chain.header(head).ok());
+        let hash: String =
+            of_head.iter().flat_map(|head| head.hash.iter().take(6)).map(|byte| format!("{byte:02x}")).collect();
+        let appended_at = self.state.appended_at(&self.state.history.since, self.now / 1_000_000_000);
+        let age = appended_at.map_or("of unknown age".into(), |at| ago(at.saturating_mul(1_000_000_000), self.now));
         let slowest = self.export.exporters.iter().max_by_key(|exporter| (exporter.lag_blocks, exporter.lag_seconds));
         let empty = match prune.backlog.empty_in_secs {
             Some(0) if prune.backlog.held_blocks > 0 => "nothing more may go".to_string(),
@@ -151,9 +157,10 @@ impl View<'_> {
         };
         html! {
             div.tiles {
-                (tile("Head", head, html! { (figure("appended", chain.appended_blocks, &count(chain.appended_blocks))) " appended" }))
+                (tile("Head", head, html! { @if hash.is_empty() { "no block was appended" } @else { code { (hash) "…" } " " (age) } }))
                 (tile("Blocks kept", figure("blocks", storage.blocks, &count(storage.blocks)),
-                    html! { (figure("pruned", prune.pruned_blocks, &count(prune.pruned_blocks))) " pruned" }))
+                    html! { (figure("appended", chain.appended_blocks, &count(chain.appended_blocks))) " appended, "
+                        (figure("pruned", prune.pruned_blocks, &count(prune.pruned_blocks))) " pruned" }))
                 (tile("Bytes kept", figure("kept_bytes", prune.capacity_bytes, &bytes(prune.capacity_bytes)),
                     html! { @match &prune.water_marks {
                         Some(marks) => (format!("{:.0} % of emergency water", prune.capacity_bytes as f64 / marks.emergency as f64 * 100.0)),
@@ -207,18 +214,33 @@ impl View<'_> {
         let instructions = [rate("executed", "instructions", |sample| sample.instructions)];
         let all = [
             Plot { id: "kept", title: "Bytes kept", unit: Unit::Bytes, series: &kept, marks: &marks },
-            Plot { id: "blocks", title: "Blocks an hour", unit: Unit::Count, series: &blocks, marks: &[] },
-            Plot { id: "backlog", title: "Blocks that are due", unit: Unit::Count, series: &backlog, marks: &[] },
+            Plot {
+                id: "blocks",
+                title: "Blocks an hour",
+                unit: Unit::Count("block/h", "blocks/h"),
+                series: &blocks,
+                marks: &[],
+            },
+            Plot {
+                id: "backlog",
+                title: "Blocks that are due",
+                unit: Unit::Count("block", "blocks"),
+                series: &backlog,
+                marks: &[],
+            },
             Plot { id: "memory", title: "Stable memory", unit: Unit::Bytes, series: &memory, marks: &[] },
             Plot {
                 id: "instructions",
-                title: "Instructions an hour, of the twelve counted methods and timers",
-                unit: Unit::Count,
+                title: "Work, in instructions an hour",
+                unit: Unit::Count("instruction/h", "instructions/h"),
                 series: &instructions,
                 marks: &[],
             },
         ];
-        html! { h2 { "A day and a month" } div.charts { @for plot in all { (plot.card(&day, &month, now)) } } }
+        // Less than a day of samples is drawn twice otherwise.
+        let month = month.first().is_some_and(|first| first.at.saturating_add(86_400) <= now).then_some(month);
+        let title = if month.is_some() { "A day and a month" } else { "A day" };
+        html! { h2 { (title) } div.charts { @for plot in all { (plot.card(&day, month.as_deref(), now)) } } }
     }
 
     fn exporters(&self) -> Markup {
@@ -248,6 +270,18 @@ impl View<'_> {
                 }
             }
         }
+    }
+
+    /// Whether UTXO records are kept, or ever were.
+    fn keeps_records(&self) -> bool {
+        let Self { pruner, storage, .. } = self;
+        let jobs = pruner.pending.is_some() || pruner.running.is_some() || pruner.last_job.is_some();
+        storage.utxo.records > 0 || pruner.current_height > 0 || jobs
+    }
+
+    /// Whether blobs outside are to be deleted, or ever were.
+    fn keeps_queue(&self) -> bool {
+        self.queue.rows > 0 || !self.queue.leases.is_empty() || self.storage.utxo.records > 0
     }
 
     fn jobs(&self) -> Markup {
@@ -348,7 +382,9 @@ impl View<'_> {
     }
 }
 
-fn page(view: &View, refresh: u64) -> Markup {
+/// A whole page around its content, loaded anew after so many seconds.
+fn frame(title: &str, refresh: Option<u64>, content: Markup) -> Markup {
+    let now = runtime::time_ns();
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -356,31 +392,54 @@ fn page(view: &View, refresh: u64) -> Markup {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                meta http-equiv="refresh" content=(refresh);
-                title { @if view.health.healthy { "✓" } @else { "✗" } " Coppice" }
+                @if let Some(secs) = refresh { meta http-equiv="refresh" content=(secs); }
+                title { (title) }
                 link rel="icon" href="data:,";
                 style { (PreEscaped(STYLE)) }
             }
-            body data-time=(view.now) {
+            body data-time=(now) {
                 header {
-                    div.brand { (PreEscaped(ICON)) span { "Coppice" } }
-                    p { span.id { (runtime::canister_self().to_text()) } span { (moment(view.now)) } }
+                    div.brand { (PreEscaped(ICON)) @if refresh.is_some() { span { "Coppice" } } @else { a href="/" { "Coppice" } } }
+                    p { span.id { (runtime::canister_self().to_text()) } span { (moment(now)) } }
                 }
-                main {
-                    (view.verdict())
-                    (view.tiles())
-                    (view.plots())
-                    h2 { "Details" }
-                    div.details { (view.words()) (view.exporters()) (view.jobs()) (view.queue()) (view.errors()) }
-                }
+                (content)
                 footer {
-                    p { "Answered by " (super::source()) ". Version " (view.health.version) ". Loaded anew each "
-                        (crate::health::duration(refresh)) "." }
+                    p { "Answered by " (super::source()) ". Version " (env!("CARGO_PKG_VERSION")) "."
+                        @if let Some(secs) = refresh { " Loaded anew each " (crate::health::duration(secs)) "." } }
                     nav { a href="/metrics" { "/metrics" } " " a href="/health" { "/health" } " " a href="/logs" { "/logs" } }
                 }
             }
         }
     }
+}
+
+fn page(view: &View, refresh: u64) -> Markup {
+    let title = if view.health.healthy { "✓ Coppice" } else { "✗ Coppice" };
+    let content = html! {
+        main {
+            (view.verdict())
+            (view.tiles())
+            (view.plots())
+            h2 { "Details" }
+            div.details {
+                (view.words()) (view.exporters())
+                @if view.keeps_records() { (view.jobs()) }
+                @if view.keeps_queue() { (view.queue()) }
+                (view.errors())
+            }
+        }
+    };
+    frame(title, Some(refresh), content)
+}
+
+/// What is kept of a block.
+pub fn block(state: &State, number: &str) -> Answer {
+    kept::block(state, number)
+}
+
+/// What is kept of a transaction.
+pub fn transaction(state: &State, id: &str) -> Answer {
+    kept::transaction(state, id)
 }
 
 /// The page.

@@ -18,8 +18,8 @@ const HEADROOM: f64 = 1.08;
 pub enum Unit {
     /// Bytes.
     Bytes,
-    /// A number.
-    Count,
+    /// A number of these: one of them, and several.
+    Count(&'static str, &'static str),
 }
 
 impl Unit {
@@ -27,7 +27,19 @@ impl Unit {
     pub fn say(self, value: f64) -> String {
         match self {
             Self::Bytes => words::bytes(value as u64),
-            Self::Count => words::short(value),
+            Self::Count(..) => words::short(value),
+        }
+    }
+
+    /// The same at an axis, with what is counted.
+    fn at_axis(self, value: f64) -> String {
+        match self {
+            Self::Bytes => self.say(value),
+            Self::Count(one, several) => {
+                let number = self.say(value);
+                let of = if number == "1" { one } else { several };
+                format!("{number} {of}")
+            }
         }
     }
 }
@@ -180,7 +192,7 @@ impl Plot<'_> {
         );
         html! {
             figure.plot {
-                span.top { (self.unit.say(most)) }
+                span.top { (self.unit.at_axis(most)) }
                 svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img" aria-label=(label)
                     data-plot=(self.id) data-span=(name) data-samples=(samples.len()) data-gaps=(gaps(&runs, span, now).len()) {
                     @for (from, to) in gaps(&runs, span, now) {
@@ -203,8 +215,8 @@ impl Plot<'_> {
         }
     }
 
-    /// The plots of a day and of a month, with a legend that has the values of now.
-    pub fn card(&self, day: &[Sample], month: &[Sample], now: u64) -> Markup {
+    /// The plots of a day and, where there is one, of a month, with a legend that has the values of now.
+    pub fn card(&self, day: &[Sample], month: Option<&[Sample]>, now: u64) -> Markup {
         let last = |series: &Series| {
             let runs = runs(day, Span::Day);
             let run = runs
@@ -229,7 +241,7 @@ impl Plot<'_> {
                     }
                 }
                 (self.one(day, Span::Day, now))
-                (self.one(month, Span::Month, now))
+                @if let Some(month) = month { (self.one(month, Span::Month, now)) }
             }
         }
     }

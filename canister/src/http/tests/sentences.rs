@@ -31,7 +31,7 @@ fn fault(sentence: &str) -> Option<String> {
     for pair in words.windows(2) {
         let noun = pair[1].trim_end_matches(['.', ',', ';', ':', ')']);
         let plural = noun.len() > 2 && noun.ends_with('s') && !["is", "was", "has"].contains(&noun);
-        if pair[0] == "1" && plural || pair[0] == "1" && ["are", "were", "have"].contains(&noun) {
+        if pair[0] == "1" && (plural || ["are", "were", "have"].contains(&noun)) {
             return Some(pair.join(" "));
         }
     }

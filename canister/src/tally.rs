@@ -1,0 +1,115 @@
+//! What was refused, and how often the chain was rolled back: counts on the heap, so that an upgrade begins anew.
+
+use coppice_interface::{AppendError, UploadError};
+use std::cell::{Cell, RefCell};
+
+/// Reasons for which a block is refused, as answers name them.
+pub const REASONS: [&str; 13] = [
+    "Conflict",
+    "Gap",
+    "WrongParent",
+    "Pruned",
+    "TooLarge",
+    "BadEncoding",
+    "CapacityExhausted",
+    "OutOfSpace",
+    "LowCycles",
+    "ReservedCyclesLimit",
+    "UploadOpen",
+    "RollbackUnderway",
+    "ResetUnderway",
+];
+
+thread_local! {
+    static REFUSED: RefCell<[u64; REASONS.len()]> = const { RefCell::new([0; REASONS.len()]) };
+    static ROLLBACKS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn reason(error: &AppendError) -> usize {
+    match error {
+        AppendError::Conflict => 0,
+        AppendError::Gap { .. } => 1,
+        AppendError::WrongParent { .. } => 2,
+        AppendError::Pruned { .. } => 3,
+        AppendError::TooLarge { .. } => 4,
+        AppendError::BadEncoding { .. } => 5,
+        AppendError::CapacityExhausted { .. } => 6,
+        AppendError::OutOfSpace => 7,
+        AppendError::LowCycles { .. } => 8,
+        AppendError::ReservedCyclesLimit { .. } => 9,
+        AppendError::UploadOpen { .. } => 10,
+        AppendError::RollbackUnderway { .. } => 11,
+        AppendError::ResetUnderway { .. } => 12,
+    }
+}
+
+/// Counts a block that was refused.
+#[cold]
+pub fn refused(error: &AppendError) {
+    REFUSED.with_borrow_mut(|all| all[reason(error)] += 1);
+}
+
+/// Counts an upload that was refused as its block is not acceptable.
+#[cold]
+pub fn refused_upload(error: &UploadError) {
+    if let UploadError::Append(error) = error {
+        refused(error);
+    }
+}
+
+/// Counts a rollback.
+pub fn rolled_back() {
+    ROLLBACKS.set(ROLLBACKS.get() + 1);
+}
+
+/// How many blocks were refused, by reason.
+pub fn refusals() -> impl Iterator<Item = (&'static str, u64)> {
+    REASONS.into_iter().zip(REFUSED.with_borrow(|all| *all))
+}
+
+/// How many rollbacks there were.
+pub fn rollbacks() -> u64 {
+    ROLLBACKS.get()
+}
+
+/// Begins anew, as an upgrade does.
+#[cfg(test)]
+pub fn forget() {
+    REFUSED.with_borrow_mut(|all| *all = Default::default());
+    ROLLBACKS.set(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coppice_interface::HeldBy;
+
+    #[test]
+    fn a_reason_is_the_name_of_its_case() {
+        let all = [
+            AppendError::Conflict,
+            AppendError::Gap { expected: 1 },
+            AppendError::WrongParent { expected: [1; 32].into() },
+            AppendError::Pruned { first_available: 1 },
+            AppendError::TooLarge { what: String::new(), limit: 1 },
+            AppendError::BadEncoding { segment: 0, at: 0, why: String::new() },
+            AppendError::CapacityExhausted { held_by: HeldBy::Floor },
+            AppendError::OutOfSpace,
+            AppendError::LowCycles { missing: 1 },
+            AppendError::ReservedCyclesLimit { missing: 1 },
+            AppendError::UploadOpen { by: None, expires_at: 0 },
+            AppendError::RollbackUnderway { to: 0 },
+            AppendError::ResetUnderway { left: 0 },
+        ];
+        for error in &all {
+            let name = format!("{error:?}");
+            assert_eq!(name.split([' ', '(']).next(), Some(REASONS[reason(error)]));
+        }
+        forget();
+        all.iter().for_each(refused);
+        refused_upload(&UploadError::Append(AppendError::OutOfSpace));
+        refused_upload(&UploadError::NoUpload);
+        let counts: Vec<u64> = refusals().map(|(_, count)| count).collect();
+        assert_eq!(counts, [1, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1]);
+    }
+}
