@@ -14,7 +14,7 @@ fn main() {
         let pages = heap_mib * 16;
         let now = update(&host, canister, "grow_heap", &[0]).unwrap()[0];
         update(&host, canister, "grow_heap", &[pages - now]).unwrap();
-        for (name, size, count) in [("16 bytes", 16, 2_000), ("1 MB", 1_000_000, 500), ("2 MiB", 2 << 20, 300)] {
+        for (name, size, count) in [("16 bytes", 16, 2_000), ("1 MB", 1_000_000, 500), ("2 MB", 2_000_000, 300)] {
             let mut argument = bytes(&[0, size]);
             argument.resize(size as usize, 7);
             for method in ["echo", "write"] {

@@ -8,7 +8,7 @@ use crate::context::{Answer, Input};
 use crate::cycles;
 use crate::execution::Kind;
 use crate::instance::Entry;
-use crate::limits::MAX_PAYLOAD;
+use crate::limits::MAX_INGRESS;
 use crate::reject::{ErrorCode, RejectResponse, did_not_reply, no_code, out_of_cycles};
 use crate::settings::Status;
 use crate::subnet::{Message, Subnet};
@@ -45,6 +45,13 @@ fn envelope_bytes(canister: Principal, sender: Principal, method: usize, argumen
     (TAG + MAP_OF_ONE + string("content".len()) + content) as u64
 }
 
+/// Bytes of the longest argument that an unsigned ingress message of this sender to this method holds. A signed one holds 137 less, and an agent's
+/// nonce takes 8 more.
+pub fn largest_argument(canister: Principal, sender: Principal, method: &str) -> usize {
+    const LONG: usize = 65_536;
+    MAX_INGRESS + LONG - envelope_bytes(canister, sender, method.len(), LONG) as usize
+}
+
 /// Bytes of a text or of bytes in CBOR: the length first.
 fn string(length: usize) -> usize {
     length
@@ -65,14 +72,15 @@ impl Subnet {
         method: &str,
         payload: Vec<u8>,
     ) -> Result<MessageId, RejectResponse> {
-        if payload.len() > MAX_PAYLOAD {
-            let message = format!("Ingress message of {} bytes is too large: at most {MAX_PAYLOAD}", payload.len());
+        let bytes = envelope_bytes(canister, sender, method.len(), payload.len());
+        if bytes > MAX_INGRESS as u64 {
+            let message = format!("BadIngressMessage: {bytes} bytes with the envelope, and at most {MAX_INGRESS}");
             return Err(RejectResponse::new(ErrorCode::SubnetOversubscribed, message));
         }
         self.apply_faults();
         self.refusal(canister, method)?;
         self.inspect(canister, sender, method, &payload)?;
-        let price = cycles::ingress(envelope_bytes(canister, sender, method.len(), payload.len()));
+        let price = cycles::ingress(bytes);
         let state = &mut self.canister(canister)?.state;
         if state.liquid() < price {
             return Err(out_of_cycles(canister, price - state.liquid()));
@@ -93,7 +101,7 @@ impl Subnet {
         payload: &[u8],
     ) -> Result<(), RejectResponse> {
         const INSPECT: &str = "canister_inspect_message";
-        let (canister, mut around) = self.split(id)?;
+        let (canister, mut around) = self.split_as_seen(id)?;
         if !canister.state.exports(INSPECT) {
             return Ok(());
         }
@@ -139,7 +147,7 @@ impl Subnet {
         method: &str,
         payload: Vec<u8>,
     ) -> Result<Vec<u8>, RejectResponse> {
-        let (canister, mut around) = self.split(id)?;
+        let (canister, mut around) = self.split_as_seen(id)?;
         let state = &canister.state;
         if state.status != Status::Running {
             return Err(RejectResponse::new(ErrorCode::CanisterStopped, format!("Canister {id} is stopped")));
@@ -182,7 +190,8 @@ mod tests {
         let sender = Principal::self_authenticating(b"key");
         let beside = |argument| envelope_bytes(canister, sender, 7, argument) - 7 - argument as u64;
         assert_eq!([0, 23, 24, 255, 256, 65_535, 65_536].map(beside), [150, 150, 151, 151, 152, 152, 154]);
-        assert_eq!(beside(MAX_PAYLOAD), 154);
+        assert_eq!(beside(2_000_000), 154);
         assert_eq!(envelope_bytes(canister, Principal::anonymous(), 7, 0), 128);
+        assert_eq!(largest_argument(canister, sender, "1234567"), MAX_INGRESS - 154 - 7);
     }
 }

@@ -5,8 +5,10 @@ use std::time::Duration;
 use crate::execution::Kind;
 use crate::stable_memory::{MAX_WASM_PAGES, OS_PAGE};
 
-/// Bytes of the largest ingress argument, and of the largest reply to an update: 2 MiB.
+/// Bytes of the largest argument of a call between canisters, and of the largest reply to an update: 2 MiB.
 pub const MAX_PAYLOAD: usize = 2 << 20;
+/// Bytes of the largest ingress message, its envelope included.
+pub const MAX_INGRESS: usize = 2_097_152;
 /// Bytes of the largest reply to a query: 3 MiB.
 pub const MAX_QUERY_REPLY: usize = 3 << 20;
 

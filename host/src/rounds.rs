@@ -115,6 +115,7 @@ impl Subnet {
     pub(crate) fn run_round(&mut self) -> Round {
         let duration = u64::try_from(self.limits.round_duration.as_nanos()).unwrap_or(u64::MAX);
         self.set_time(self.shared.time.saturating_add(duration));
+        self.begin_round();
         self.shared.rounds.begun += 1;
         let whole = Work {
             instructions: self.limits.round_instructions,

@@ -34,6 +34,7 @@ struct Arrival {
 impl Subnet {
     /// Executes one message or one due timer, and says whether there was one.
     pub(crate) fn step(&mut self) -> bool {
+        self.begin_round();
         self.leave_rounds();
         self.apply_faults();
         self.queue_due_timers();

@@ -54,6 +54,8 @@ pub(crate) enum Message {
 pub(crate) struct Shared {
     /// Nanoseconds since 1970.
     pub(crate) time: u64,
+    /// The clock of the last round, which queries and `canister_inspect_message` see.
+    pub(crate) round_time: u64,
     /// In the order in which they will be executed.
     pub(crate) queue: VecDeque<Message>,
     /// Answers to ingress messages that nobody has taken yet.
@@ -79,6 +81,7 @@ impl Subnet {
         Subnet {
             shared: Shared {
                 time: FIRST_MOMENT,
+                round_time: FIRST_MOMENT,
                 queue: VecDeque::new(),
                 answers: BTreeMap::new(),
                 next_message: 0,
@@ -101,6 +104,7 @@ impl Subnet {
         bytes[8..].copy_from_slice(&[1, 1]);
         self.shared.next_canister += 1;
         let id = Principal::from_slice(&bytes);
+        self.begin_round();
         self.canisters.insert(id, Canister::new(id, State::new(Settings::of(creator), DEFAULT_CYCLES)));
         id
     }
@@ -109,13 +113,14 @@ impl Subnet {
         self.canisters.get_mut(&id).ok_or_else(|| not_found(id))
     }
 
-    /// A canister that `sender` controls.
+    /// A canister that `sender` controls, for a call of the management canister, which takes a round.
     pub(crate) fn controlled(
         &mut self,
         id: Principal,
         sender: Principal,
         method: &str,
     ) -> Result<&mut Canister, RejectResponse> {
+        self.begin_round();
         let canister = self.canister(id)?;
         if !canister.state.settings.controllers.contains(&sender) {
             let message = format!("Only the controllers of the canister {id} can call ic00 method {method}");
@@ -149,6 +154,18 @@ impl Subnet {
             saturation,
         };
         Ok((canister, around))
+    }
+
+    /// The same, at the time of the last round: what a query sees, and `canister_inspect_message`.
+    pub(crate) fn split_as_seen(&mut self, id: Principal) -> Result<(&mut Canister, Surroundings<'_>), RejectResponse> {
+        let time = self.shared.round_time;
+        let (canister, around) = self.split(id)?;
+        Ok((canister, Surroundings { time, ..around }))
+    }
+
+    /// Has queries see the clock: something is executed, or would be if there were something.
+    pub(crate) fn begin_round(&mut self) {
+        self.shared.round_time = self.shared.time;
     }
 
     /// Sets the clock, charges what storage cost meanwhile, and rejects calls that waited as long as they may.

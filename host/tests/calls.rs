@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use coppice_host::{ErrorCode, Kind, Limits, MAX_PAYLOAD, RejectCode};
+use coppice_host::{ErrorCode, Kind, Limits, RejectCode, largest_argument};
 
 fn kinds(host: &coppice_host::Host) -> Vec<Kind> {
     let executions = host.take_executions().into_iter().map(|execution| execution.kind);
@@ -45,9 +45,13 @@ fn explicit_rejects_and_inspection() {
 fn arguments_have_a_limit() {
     let (host, canister) = installed();
     update(&host, canister, "grow_heap", &[64]).unwrap();
-    let reply = host.update_call(canister, ANYONE, "echo", vec![7; MAX_PAYLOAD]).unwrap();
-    assert_eq!(reply.len(), MAX_PAYLOAD);
-    assert!(host.update_call(canister, ANYONE, "echo", vec![7; MAX_PAYLOAD + 1]).is_err());
+    // A server counts the envelope, too: 121 bytes beside method and argument, and four more for a long length.
+    let most = largest_argument(canister, ANYONE, "echo");
+    assert_eq!(most, 2_097_152 - 121 - 4 - "echo".len());
+    let reply = host.update_call(canister, ANYONE, "echo", vec![7; most]).unwrap();
+    assert_eq!(reply.len(), most);
+    let reject = host.update_call(canister, ANYONE, "echo", vec![7; most + 1]).unwrap_err();
+    assert!(reject.reject_message.contains("BadIngressMessage: 2097153 bytes with the envelope"), "{reject}");
 }
 
 #[test]

@@ -113,6 +113,40 @@ fn a_timer_fires_once_at_or_after_its_time() {
     assert_eq!(state(&host, canister).firings, 2);
 }
 
+/// As on a server: a query is answered from the state that the last round left.
+#[test]
+fn a_query_sees_the_time_of_the_last_round() {
+    let (host, canister) = installed();
+    let clock = || query(&host, canister, "clock", &[]).unwrap()[0];
+    let start = host.get_time_nanos();
+    assert_eq!(clock(), start);
+    let rounds: [&dyn Fn(); 5] = [
+        &|| host.tick(),
+        &|| assert!(!host.step()),
+        &|| drop(update(&host, canister, "bump", &[]).unwrap()),
+        &|| drop(host.run_round()),
+        &|| host.upgrade_canister(canister, wasm(), vec![], None).unwrap(),
+    ];
+    for round in rounds {
+        let before = clock();
+        host.advance_time(Duration::from_secs(10));
+        assert!(clock() == before && host.get_time_nanos() == before + 10_000_000_000);
+        // A message that is refused or waits is executed in no round.
+        host.submit_call(canister, ANYONE, "bad", vec![]).unwrap_err();
+        assert_eq!(clock(), before);
+        round();
+        assert_eq!(clock(), host.get_time_nanos());
+    }
+    let waiting = host.submit_call(canister, ANYONE, "bump", vec![]).unwrap();
+    host.advance_time(Duration::from_secs(1));
+    let checkpoint = host.checkpoint();
+    let before = clock();
+    host.await_call(waiting).unwrap();
+    assert_eq!(clock(), before + 1_000_000_000);
+    host.restore(&checkpoint);
+    assert_eq!(clock(), before);
+}
+
 #[test]
 fn a_timer_that_traps_has_fired() {
     let (host, canister) = installed();

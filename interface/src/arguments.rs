@@ -4,7 +4,7 @@
 //! encodes for the method, so that callers whose encoder writes more are not refused, and the longest message of the platform where a
 //! method takes payload. A test of the client encodes the longest arguments and compares.
 
-/// Bytes of the longest ingress message of the platform.
+/// Bytes of the longest ingress message of the platform, its envelope included, which has some 310 beside the argument.
 pub const INGRESS: u64 = 2 << 20;
 
 /// Bytes of the longest argument of a query that is called as an update; longer ones are called as queries only.

@@ -5,7 +5,7 @@ use super::figure::{Figure, Whole};
 use super::{Bench, Each, Subject, limits};
 use anyhow::{Context, Result, anyhow, ensure};
 use candid::{CandidType, Decode, Encode, Principal};
-use coppice_host::{Execution, Kind};
+use coppice_host::{Execution, Kind, largest_argument};
 use coppice_interface::segments::{ID, encode_index, encode_receipts};
 use coppice_interface::*;
 use serde::de::DeserializeOwned;
@@ -19,8 +19,6 @@ const KEPT: u64 = 100;
 const HEADERS: u64 = 1_000;
 /// Bytes of a page.
 const PAGE_BYTES: u64 = 1 << 20;
-/// Bytes of the longest argument of a message from outside.
-const LONGEST: u32 = 2 << 20;
 
 fn hash(number: u64) -> BlockHash {
     <[u8; 32]>::from(Sha256::digest(number.to_le_bytes())).into()
@@ -185,8 +183,9 @@ pub fn chain(subject: &Subject, each: Each) -> Result<()> {
         each(bench.of_message("chain", op, reply.len() as u32, HEADERS, &execution))?;
     }
     let stranger = Principal::self_authenticating(b"stranger");
-    let refused = bench.host.update_call(bench.canister, stranger, "append_block", vec![1; LONGEST as usize]);
+    let longest = largest_argument(bench.canister, stranger, "append_block");
+    let refused = bench.host.update_call(bench.canister, stranger, "append_block", vec![1; longest]);
     let execution = bench.host.last_execution().context("the host counted nothing")?;
     ensure!(refused.is_err() && execution.kind == Kind::InspectMessage, "a stranger's block comes in: {refused:?}");
-    each(bench.of_message("chain", "refused at the door", LONGEST, 0, &execution))
+    each(bench.of_message("chain", "refused at the door", longest as u32, 0, &execution))
 }

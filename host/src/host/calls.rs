@@ -29,7 +29,8 @@ impl Host {
         subnet.wait_for(id)
     }
 
-    /// Calls a query method; no message is executed and nothing changes.
+    /// Calls a query method; no message is executed and nothing changes. A query sees the time of the last round: the clock as it was when a
+    /// message was last executed, or [`Host::tick`] or [`Host::step`] called.
     ///
     /// # Errors
     /// When the call is refused or rejected, or traps.
@@ -73,6 +74,7 @@ impl Host {
     /// Lets every timer that is due fire once, and executes all messages that wait or come of it.
     pub fn tick(&self) {
         let mut subnet = self.subnet();
+        subnet.begin_round();
         subnet.leave_rounds();
         subnet.queue_due_timers();
         for _ in 0..MAX_PER_TICK {
@@ -107,7 +109,7 @@ impl Host {
         self.subnet().shared.queue.len()
     }
 
-    /// Moves the clock on and charges for storage; executes nothing.
+    /// Moves the clock on and charges for storage; executes nothing, so that queries see it after the next round.
     pub fn advance_time(&self, duration: Duration) {
         let mut subnet = self.subnet();
         let time = subnet.shared.time.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));

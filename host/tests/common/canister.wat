@@ -34,6 +34,7 @@
   (import "ic0" "call_cycles_add128" (func $call_cycles (param i64 i64)))
   (import "ic0" "call_with_best_effort_response" (func $best_effort (param i32)))
   (import "ic0" "call_perform" (func $call_perform (result i32)))
+  (import "ic0" "time" (func $time (result i64)))
 
   (memory 2)
   (global $hidden (mut i64) (i64.const 0))
@@ -123,6 +124,7 @@
   (func (export "canister_query liquid") (call $liquid (i32.const 512))
     (call $reply_append (i32.const 512) (i32.const 16)) (call $reply))
   (func (export "canister_query forbidden") (drop (call $timer_set (i64.const 1))))
+  (func (export "canister_query clock") (call $reply64 (call $time)))
   (func (export "canister_inspect_message")
     ;; Takes every name but those of 3 bytes: "bad".
     (if (i32.ne (call $name_size) (i32.const 3)) (then (call $accept))))

@@ -2,8 +2,9 @@
 
 use crate::{Backend, FREEZING_THRESHOLD, Ic, Reject, Submitted};
 use candid::Principal;
+use ic_management_canister_types::CanisterSettings;
 use pocket_ic::common::rest::RawMessageId;
-use pocket_ic::{CanisterSettings, PocketIc, PocketIcBuilder, RejectResponse};
+use pocket_ic::{PocketIc, PocketIcBuilder, RejectResponse};
 use std::time::Duration;
 
 /// Cycles of a new canister, as the embedded host gives.

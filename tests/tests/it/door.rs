@@ -1,7 +1,7 @@
 //! The ingress filter: messages that it refuses cost the canister nothing.
 
 use candid::{Principal, encode_args};
-use coppice_host::Kind;
+use coppice_host::{Kind, largest_argument};
 use coppice_interface::access::{FEEDERS, RATE_LIMITED, Required, TABLE};
 use coppice_interface::arguments::{INGRESS, LARGEST};
 use coppice_interface::*;
@@ -11,8 +11,10 @@ use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::proxy::Proxy;
 use std::time::Duration;
 
-/// Bytes of the longest ingress message.
-const LONGEST: usize = 2 << 20;
+/// The longest argument that an ingress message holds.
+fn longest(coppice: &Coppice, who: Who, method: &str) -> usize {
+    largest_argument(coppice.id, who.principal(), method)
+}
 
 #[test]
 fn a_thousand_refused_calls_of_2_mib_leave_the_balance_as_it_was() {
@@ -23,7 +25,8 @@ fn a_thousand_refused_calls_of_2_mib_leave_the_balance_as_it_was() {
         let who = [Who::Anonymous, Who::Stranger][i % 2];
         // A producer's method, a query, an operator's, and an admin's.
         let method = ["append_block", "get_block", "prune_now", "set_config"][i / 2 % 4];
-        let refused = coppice.ic.submit(coppice.id, who.principal(), method, vec![i as u8; LONGEST]);
+        let argument = vec![i as u8; longest(&coppice, who, method)];
+        let refused = coppice.ic.submit(coppice.id, who.principal(), method, argument);
         let reject = refused.err().unwrap_or_else(|| panic!("{method} by {who:?} comes in"));
         assert!(reject.message.contains("access denied"), "{reject:?}");
     }
@@ -36,7 +39,7 @@ fn a_thousand_refused_calls_of_2_mib_leave_the_balance_as_it_was() {
 fn the_door_does_not_look_at_the_argument() {
     let (coppice, host) = Coppice::embedded(default_arg());
     let mut instructions = Vec::new();
-    for bytes in [0, LONGEST] {
+    for bytes in [0, longest(&coppice, Who::Stranger, "append_block")] {
         host.take_executions();
         let refused = coppice.ic.submit(coppice.id, Who::Stranger.principal(), "append_block", vec![1; bytes]);
         assert!(refused.is_err());
@@ -87,7 +90,7 @@ fn queries_come_in_as_updates_from_who_has_a_role_and_with_a_short_argument() {
         }
         for who in [Who::Anonymous, Who::Producer, Who::Controller] {
             assert!(denied(who, "plan_prune", long(short + 1)), "{who:?}");
-            assert!(denied(who, "plan_prune", vec![0; LONGEST]), "{who:?}");
+            assert!(denied(who, "plan_prune", vec![0; longest(&coppice, who, "plan_prune")]), "{who:?}");
         }
         assert!(!denied(Who::Producer, "plan_prune", long(short)));
     }
@@ -145,8 +148,9 @@ fn an_argument_above_the_largest_of_its_method_is_refused_and_costs_nothing() {
         let who = if is_feeders { Who::Producer.principal() } else { bucketed };
         let send = |bytes: u64| coppice.ic.update(coppice.id, who, method, vec![0; bytes as usize]);
         let before = coppice.ic.cycles(coppice.id);
+        let longest = largest_argument(coppice.id, who, method) as u64;
         if largest < INGRESS {
-            for bytes in [largest + 1, INGRESS] {
+            for bytes in [largest + 1, longest] {
                 let reject = send(bytes).unwrap_err();
                 assert!(reject.message.contains("access denied") && reject.message.contains("at most"), "{reject:?}");
                 refused += 1;
@@ -156,7 +160,7 @@ fn an_argument_above_the_largest_of_its_method_is_refused_and_costs_nothing() {
             payloads += 1;
         }
         // The largest one comes in, is no Candid, and is refused in the guard.
-        match send(largest) {
+        match send(largest.min(longest)) {
             Ok(_) => assert!(!matches!(required, Required::Role(_)), "{method}"),
             Err(reject) => assert!(!reject.message.contains("access denied"), "{method}: {reject:?}"),
         }
@@ -176,6 +180,7 @@ fn every_update_of_a_bucketed_principal_draws_whatever_becomes_of_it() {
     for &(method, _) in TABLE.iter().filter(|(_, required)| is_bucketed(*required)) {
         // Full again.
         coppice.ic.advance_time(10 * MINUTE);
+        coppice.ic.tick();
         assert!(!is_limited(&coppice, who, method, b"nonsense"), "{method}");
         for _ in 1..10 {
             assert!(!is_limited(&coppice, who, "prune_now", &zero), "{method} draws more than one");
@@ -216,6 +221,7 @@ fn an_empty_bucket_holds_up_nobody_else_and_refills() {
     coppice.append_plain(0..30, 10);
     assert_eq!(coppice.head(), Some(29));
     coppice.ic.advance_time(MINUTE);
+    coppice.ic.tick();
     assert!(!limited(Who::Operator) && limited(Who::Operator));
     // The lever: without the role there is no bucket, and nothing comes in.
     let grant = Grant { principal: Who::Operator.principal(), role: Role::Operator };
@@ -242,8 +248,10 @@ fn messages_that_arrive_at_once_pass_and_are_a_debt() {
         (0..30).map(|_| coppice.ic.submit(coppice.id, who, "prune_now", zero.clone()).unwrap()).collect();
     sent.into_iter().for_each(|call| drop(coppice.ic.wait(call).unwrap()));
     coppice.ic.advance_time(20 * MINUTE - Duration::from_secs(1));
+    coppice.ic.tick();
     assert!(is_limited(&coppice, who, "prune_now", &zero));
     coppice.ic.advance_time(MINUTE + Duration::from_secs(1));
+    coppice.ic.tick();
     assert!(!is_limited(&coppice, who, "prune_now", &zero));
 }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Instructions that no argument may take.
 const MOST: u64 = 1_000_000_000;
-/// Bytes of the values: an argument has 2 MiB.
+/// Bytes of the values: a message has 2 MiB with its envelope.
 const BUDGET: usize = 2_000_000;
 const NULL: i64 = -1;
 const RESERVED: i64 = -16;

@@ -109,15 +109,23 @@ fn what_was_never_set_up_is_no_problem_and_says_what_to_type() {
     assert_eq!(missing(), ["NoProducer"]);
 }
 
+/// Calls alone are executed, and no timer, which only the embedded host does: a server's round fires what is due.
 #[test]
 fn a_timer_is_overdue_until_it_fires() {
-    let coppice = Coppice::new();
+    let (coppice, host) = Coppice::embedded(default_arg());
     let start = health(&coppice).time;
     coppice.pass(60);
+    let no_timer_fires = |secs| {
+        host.advance_time(Duration::from_secs(secs));
+        let nothing = candid::encode_args(()).unwrap();
+        coppice.ic.update(coppice.id, Who::Controller.principal(), "get_head", nothing).unwrap();
+    };
     // The net may be one interval late.
-    coppice.ic.advance_time(Duration::from_secs(1_130));
+    let before = host.checkpoint();
+    no_timer_fires(1_130);
     cleared(&coppice, ProblemCode::TimerOverdue);
-    coppice.ic.advance_time(Duration::from_secs(1_000));
+    host.restore(&before);
+    no_timer_fires(2_130);
     let problem = raised(&coppice, ProblemCode::TimerOverdue, Severity::Critical, "the timer for blocks is overdue by");
     assert!(problem.since.abs_diff(start + 600 * NS) < 30 * NS, "since it was due: {problem:?}");
     coppice.pass(0);
