@@ -191,6 +191,7 @@ mod tests {
             producers: vec![producer],
             operators: vec![operator],
             admins: Some(vec![admin]),
+            least_retries: None,
             ..InitArg::default()
         };
         state::init(Some(CanisterArg::Init(init))).unwrap();

@@ -67,6 +67,7 @@ impl Settings for Config {
             max_stable_pages: arg.max_stable_pages,
             nodes: arg.nodes,
             reserved_cycles_limit: arg.reserved_cycles_limit,
+            utxo: Some(UtxoSettingsChange { least_retries: arg.least_retries, ..Default::default() }),
             ..ConfigChange::default()
         })?;
         Ok(config)
@@ -175,6 +176,9 @@ fn apply_utxo(settings: &mut UtxoSettings, change: &UtxoSettingsChange) -> Resul
     within("max_external_bytes", change.max_external_bytes, (0, u64::MAX), &mut settings.max_external_bytes)?;
     settings.max_utxo_bytes = change.max_utxo_bytes.unwrap_or(settings.max_utxo_bytes);
     settings.max_deletion_rows = change.max_deletion_rows.unwrap_or(settings.max_deletion_rows);
+    settings.max_dead_blob_deletions = change.max_dead_blob_deletions.unwrap_or(settings.max_dead_blob_deletions);
+    within("max_leases_per_holder", change.max_leases_per_holder, (1, 256), &mut settings.max_leases_per_holder)?;
+    settings.least_retries = change.least_retries.unwrap_or(settings.least_retries);
     let range = (1_000_000, 20_000_000_000);
     within("batch_instructions", change.batch_instructions, range, &mut settings.batch_instructions)?;
     settings.externalize_all = change.externalize_all.unwrap_or(settings.externalize_all);

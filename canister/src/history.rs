@@ -308,7 +308,7 @@ impl State {
         );
         let wait = deep.then(|| {
             let due = self.blobs_due();
-            StoreType::ALL.map(|store| self.deletions.first_waiting(store).is_some_and(|height| height <= due))
+            StoreType::ALL.map(|store| self.deletions.first_waiting(store).is_some_and(|height| Some(height) <= due))
         });
         since.note_untaken(self.deletions.taken(), wait, now_secs);
         self.deletions.forget_taken();

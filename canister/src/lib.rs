@@ -43,6 +43,8 @@ pub mod wire;
 pub mod bench;
 
 use access::{admin, auditor, block_producer, exporter, guardian, operator, reverter, uploader};
+#[cfg(test)]
+use candid::Principal;
 use candid::candid_method;
 use config::Settings as _;
 use coppice_interface::*;
@@ -455,7 +457,7 @@ fn grant_role(grant: Grant) -> Result<(), RoleError> {
 }
 
 /// Takes a role back, and says whether it was granted; an admin's. The name and the bound of a registered exporter stay,
-/// without a key, and hold pruning. A repeated call answers `false`.
+/// without a key, and hold pruning; the leases of a blob worker end. A repeated call answers `false`.
 #[candid_method(update)]
 #[update(
     guard = "admin",
@@ -465,7 +467,9 @@ fn grant_role(grant: Grant) -> Result<(), RoleError> {
     encode_with = "wire::answer"
 )]
 fn revoke_role(grant: Grant) -> bool {
-    mutate(|state| state.revoke_role(&grant))
+    let revoked = mutate(|state| state.revoke_role(&grant));
+    daemon::arm_deletions();
+    revoked
 }
 
 /// All roles that were granted; for anyone. Controllers are operators and admins besides.

@@ -6,7 +6,7 @@ use crate::audit::AuditLog;
 use crate::blob::{BlobStore, Class, Owner};
 use crate::chain::{Admission, ChainStore, IndexTable};
 use crate::config::{RecordsCap, Settings as _};
-use crate::deletion::DeletionQueue;
+use crate::deletion::{DeletionQueue, Limits};
 use crate::export::Exporters;
 use crate::history::History;
 use crate::marker::Turn;
@@ -180,7 +180,13 @@ impl State {
             self.records = RecordsCap { cap, billed: memory::records::billed() };
         }
         memory::records::set_limits(cap, self.records.billed);
-        self.deletions.set_max_rows(self.config.utxo.max_deletion_rows);
+        let utxo = &self.config.utxo;
+        self.deletions.set_limits(Limits {
+            rows: utxo.max_deletion_rows,
+            dead: utxo.max_dead_blob_deletions,
+            leases: utxo.max_leases_per_holder,
+            least_retries: utxo.least_retries,
+        });
         cycles::set_feed_min(self.config.feed_min(self.pruner.interval_secs()));
     }
 

@@ -283,13 +283,25 @@ fn everything_at_once(canister: &Client<Embedded>) {
         let name = BlobName { blob_key: ByteBuf::from([number; 32]), file_type: "tx".into(), store_type };
         canister.schedule_blob_deletion(&ScheduleBlobDeletion { name, delete_at_height: 1 }).done().unwrap();
     }
-    let arg =
-        AcquireBlobDeletions { height: 1, limit: 4, lock_timeout_secs: 43_200, store_types: vec![], request: None };
+    let arg = AcquireBlobDeletions {
+        height: 1,
+        limit: 4,
+        lock_timeout_secs: 43_200,
+        store_types: vec![],
+        request: None,
+        ..Default::default()
+    };
     let lease = || canister.acquire_blob_deletion_batch(&arg).wait().unwrap().unwrap().unwrap();
     for max_retries in [1, 3] {
         let lease = lease();
         let failed_ids = lease.rows.iter().map(|row| row.id).collect();
-        let arg = CompleteBlobDeletionBatch { token: lease.token, completed_ids: vec![], failed_ids, max_retries };
+        let arg = CompleteBlobDeletionBatch {
+            token: lease.token,
+            completed_ids: vec![],
+            failed_ids,
+            max_retries,
+            ..Default::default()
+        };
         canister.complete_blob_deletion_batch(&arg).done().unwrap();
     }
     lease();

@@ -161,34 +161,46 @@ fn deletions() -> BTreeMap<&'static str, u64> {
         store_type: Some(StoreType::PeerRegistry),
         state: Some(BlobDeletionState::BackingOff),
     };
+    let selector = BlobSelector { store_type: StoreType::PeerRegistry, file_type: Some(text(32)) };
+    let selectors = vec![selector; 64];
     let lease = AcquireBlobDeletions {
         height: N32,
         limit: N32,
         lock_timeout_secs: N64,
         store_types: vec![StoreType::PeerRegistry; 8],
         request: Some(bytes(64)),
+        selectors: Some(selectors.clone()),
+        safety_window: Some(N32),
     };
     let ids = |count: usize| vec![N64; count];
-    let unleased = CompleteBlobDeletions { completed_ids: ids(MAX_IDS), failed_ids: vec![], max_retries: N32 };
+    let unleased = CompleteBlobDeletions {
+        completed_ids: ids(MAX_IDS),
+        failed_ids: vec![],
+        max_retries: N32,
+        up_to_height: Some(N32),
+    };
     let leased = CompleteBlobDeletionBatch {
         token: bytes(32),
         completed_ids: ids(LEASED),
         failed_ids: vec![],
         max_retries: N32,
+        unknown_ids: Some(vec![]),
+        rest: Some(BlobDeletionRest::Completed),
     };
     [
         ("schedule_blob_deletion", length((&ScheduleBlobDeletion { name: name.clone(), delete_at_height: N32 },))),
         ("cancel_blob_deletion", length((&name,))),
         ("list_blob_deletions", length((&list,))),
-        ("get_pending_blob_deletions", length((N32, N32))),
+        ("get_pending_blob_deletions", length((N32, N32, Some(&selectors)))),
         ("complete_blob_deletions", length((&unleased,))),
-        ("remove_blob_deletion", length((N64,))),
+        ("remove_blob_deletion", length((N64, Some(N32)))),
         ("increment_blob_deletion_retry", length((N64, N32))),
         ("acquire_blob_deletion_batch", length((&lease,))),
         ("extend_blob_deletion_batch", length((&bytes(32), N64))),
         ("complete_blob_deletion_batch", length((&leased,))),
         ("list_dead_blob_deletions", length((Some(N64), N32))),
-        ("retry_blob_deletion", length((N64,))),
+        ("retry_blob_deletions", length((&RetryBlobDeletions::Ids(ids(MAX_IDS)),))),
+        ("end_blob_deletion_leases", length((principal(),))),
         ("get_blob_deletion_status", length(())),
     ]
     .into()

@@ -6,8 +6,8 @@ use coppice_interface::*;
 /// Numbers that a message without a lease takes.
 pub(crate) const MAX_IDS: usize = 10_000;
 
-/// Saying what became of rows stopped in the middle. Of the message that failed it is not known what was done, where there was no answer:
-/// without a lease its failures would count twice if it were sent again, so look first (`list_blob_deletions`).
+/// Saying without a lease what became of rows stopped in the middle. Of the message that failed it is not known what was done, where there
+/// was no answer: its failures would count twice if it were sent again, so look first (`list_blob_deletions`).
 #[derive(Debug, thiserror::Error)]
 #[error("stopped after {heard} rows")]
 pub struct Unfinished {
@@ -15,18 +15,16 @@ pub struct Unfinished {
     pub heard: usize,
     /// What was done of these. `remaining` is the number of rows behind them.
     pub done: CompletedBlobDeletions,
-    /// Whether the rows were a lease's: then all of it may be sent again.
-    pub leased: bool,
     /// Why.
     #[source]
     pub error: Error<BlobDeletionError>,
 }
 
 impl Unfinished {
-    /// Whether the rows that are not heard yet may be sent later as they are. Without a lease they never may where there was no answer.
+    /// Whether the rows that are not heard yet may be sent later as they are: never where there was no answer.
     pub fn retry(&self) -> Retry {
         match &self.error {
-            Error::Call(_) if !self.leased => Retry::Never,
+            Error::Call(_) => Retry::Never,
             error => error.retry(),
         }
     }
@@ -53,40 +51,9 @@ impl Rows {
     }
 }
 
-/// Sends all rows, one message at least.
-async fn in_messages(
-    method: &str,
-    rows: &Rows,
-    leased: bool,
-    mut call: impl AsyncFnMut(Vec<u64>, Vec<u64>) -> Result<CompletedBlobDeletions, Error<BlobDeletionError>>,
-) -> Result<CompletedBlobDeletions, Unfinished> {
-    // A lease is over with the first message of which nothing remains: none may leave rows out.
-    let most = if leased { usize::MAX } else { MAX_IDS };
-    let (mut heard, mut done) = (0, CompletedBlobDeletions::default());
-    loop {
-        let (completed, failed) = rows.part(heard, most);
-        let sent = completed.len() + failed.len();
-        let error = match call(completed, failed).await {
-            Ok(some) if some.remaining < sent as u64 || sent == 0 && some.remaining == 0 => {
-                heard += sent - some.remaining as usize;
-                done.removed += some.removed;
-                done.retries_incremented += some.retries_incremented;
-                done.dead += some.dead;
-                done.skipped.extend(some.skipped);
-                if heard == rows.all.len() {
-                    return Ok(done);
-                }
-                continue;
-            }
-            Ok(some) => {
-                let why = format!("of {sent} rows {} are said to remain", some.remaining);
-                CallError { method: method.into(), failure: Failure::Transport(why.into()) }.into()
-            }
-            Err(error) => error,
-        };
-        done.remaining = (rows.all.len() - heard) as u64;
-        return Err(Unfinished { heard, done, leased, error });
-    }
+fn leads_nowhere(method: &str, sent: usize, remaining: u64) -> Error<BlobDeletionError> {
+    let why = format!("of {sent} rows {remaining} are said to remain");
+    CallError { method: method.into(), failure: Failure::Transport(why.into()) }.into()
 }
 
 impl<T: Transport> Client<T> {
@@ -99,28 +66,53 @@ impl<T: Transport> Client<T> {
         done: &CompleteBlobDeletions,
     ) -> Result<CompletedBlobDeletions, Unfinished> {
         let rows = Rows::new(&done.completed_ids, &done.failed_ids);
-        let max_retries = done.max_retries;
-        in_messages("complete_blob_deletions", &rows, false, async |completed_ids, failed_ids| {
-            self.complete_blob_deletions(&CompleteBlobDeletions { completed_ids, failed_ids, max_retries }).await
-        })
-        .await
+        let (mut heard, mut sum) = (0, CompletedBlobDeletions::default());
+        loop {
+            let (completed_ids, failed_ids) = rows.part(heard, MAX_IDS);
+            let sent = completed_ids.len() + failed_ids.len();
+            let part = CompleteBlobDeletions { completed_ids, failed_ids, ..*done };
+            let error = match self.complete_blob_deletions(&part).await {
+                Ok(some) if some.remaining < sent as u64 || sent == 0 && some.remaining == 0 => {
+                    heard += sent - some.remaining as usize;
+                    sum.removed += some.removed;
+                    sum.retries_incremented += some.retries_incremented;
+                    sum.dead += some.dead;
+                    sum.already.extend(some.already);
+                    sum.skipped.extend(some.skipped);
+                    if heard == rows.all.len() {
+                        return Ok(sum);
+                    }
+                    continue;
+                }
+                Ok(some) => leads_nowhere("complete_blob_deletions", sent, some.remaining),
+                Err(error) => error,
+            };
+            sum.remaining = (rows.all.len() - heard) as u64;
+            return Err(Unfinished { heard, done: sum, error });
+        }
     }
 
-    /// [`complete_blob_deletion_batch`](Self::complete_blob_deletion_batch), until nothing remains and the lease is over: the answers'
-    /// sums. All of it may be sent again where an answer was lost: no failure counts twice. What was done before is `skipped` then.
+    /// [`complete_blob_deletion_batch`](Self::complete_blob_deletion_batch), sent as it is until nothing remains and the lease is over: the
+    /// last answer, which is final. All of it may be sent again where an answer was lost: nothing counts twice.
     ///
     /// # Errors
-    /// When the canister refuses, or there is no answer, in the middle: what was heard until then is done.
+    /// When the canister refuses, does nothing of what remains, or there is no answer.
     pub async fn complete_blob_deletion_batch_all(
         &self,
         done: &CompleteBlobDeletionBatch,
-    ) -> Result<CompletedBlobDeletions, Unfinished> {
-        let rows = Rows::new(&done.completed_ids, &done.failed_ids);
-        in_messages("complete_blob_deletion_batch", &rows, true, async |completed_ids, failed_ids| {
-            let some = CompleteBlobDeletionBatch { completed_ids, failed_ids, ..done.clone() };
-            self.complete_blob_deletion_batch(&some).await
-        })
-        .await
+    ) -> Result<CompletedBlobDeletions, Error<BlobDeletionError>> {
+        let mut before = u64::MAX;
+        loop {
+            let answer = self.complete_blob_deletion_batch(done).await?;
+            if answer.remaining == 0 {
+                return Ok(answer);
+            }
+            if answer.remaining >= before {
+                let sent = done.completed_ids.len() + done.failed_ids.len();
+                return Err(leads_nowhere("complete_blob_deletion_batch", sent, answer.remaining));
+            }
+            before = answer.remaining;
+        }
     }
 }
 
@@ -133,6 +125,8 @@ mod tests {
     /// A queue whose messages have room for so many rows; what it was told, message by message.
     struct Queue {
         room: usize,
+        /// Rows of the lease that are done.
+        leased: RefCell<Vec<u64>>,
         told: RefCell<Vec<(Vec<u64>, Vec<u64>)>>,
         /// The message to which no answer comes.
         lost: usize,
@@ -152,9 +146,16 @@ mod tests {
                     (told.completed_ids, told.failed_ids)
                 }
             };
-            let all = completed.len() + failed.len();
-            let removed = completed.len().min(self.room);
-            let failures = failed.len().min(self.room - removed);
+            // What was done of a lease is done.
+            let mut leased = self.leased.borrow_mut();
+            let fresh = |ids: &Vec<u64>| ids.iter().filter(|id| !leased.contains(id)).copied().collect::<Vec<_>>();
+            let (fresh_completed, fresh_failed) = (fresh(&completed), fresh(&failed));
+            let removed = fresh_completed.len().min(self.room);
+            let failures = fresh_failed.len().min(self.room - removed);
+            let remaining = (fresh_completed.len() + fresh_failed.len() - removed - failures) as u64;
+            if method == "complete_blob_deletion_batch" {
+                leased.extend(fresh_completed.iter().take(removed).chain(fresh_failed.iter().take(failures)));
+            }
             self.told.borrow_mut().push((completed, failed));
             if self.told.borrow().len() == self.lost {
                 return Err(Failure::Lost("gone".into()));
@@ -162,7 +163,7 @@ mod tests {
             let answer = CompletedBlobDeletions {
                 removed: removed as u64,
                 retries_incremented: failures as u64,
-                remaining: (all - removed - failures) as u64,
+                remaining,
                 ..Default::default()
             };
             Ok(candid::encode_one(Ok::<_, BlobDeletionError>(answer)).unwrap())
@@ -174,17 +175,22 @@ mod tests {
     }
 
     fn queue(room: usize, lost: usize) -> Client<Queue> {
-        Client::new(Queue { room, told: RefCell::default(), lost })
+        Client::new(Queue { room, leased: RefCell::default(), told: RefCell::default(), lost })
     }
 
     fn rows(completed: &[u64], failed: &[u64]) -> CompleteBlobDeletions {
-        CompleteBlobDeletions { completed_ids: completed.into(), failed_ids: failed.into(), max_retries: 3 }
+        CompleteBlobDeletions {
+            completed_ids: completed.into(),
+            failed_ids: failed.into(),
+            max_retries: 3,
+            ..Default::default()
+        }
     }
 
     fn batch(rows: CompleteBlobDeletions) -> CompleteBlobDeletionBatch {
         let token = b"lease".to_vec().into();
-        let CompleteBlobDeletions { completed_ids, failed_ids, max_retries } = rows;
-        CompleteBlobDeletionBatch { token, completed_ids, failed_ids, max_retries }
+        let CompleteBlobDeletions { completed_ids, failed_ids, max_retries, .. } = rows;
+        CompleteBlobDeletionBatch { token, completed_ids, failed_ids, max_retries, ..Default::default() }
     }
 
     #[test]
@@ -206,12 +212,17 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_ended_even_if_no_row_is_named() {
+    fn a_lease_is_ended_even_if_no_row_is_named_and_all_is_sent_again_until_nothing_remains() {
         let client = queue(2, 0);
         assert_eq!(block_on(client.complete_blob_deletion_batch_all(&batch(rows(&[], &[])))).unwrap().removed, 0);
         let done = block_on(client.complete_blob_deletion_batch_all(&batch(rows(&[1], &[2, 3])))).unwrap();
-        assert_eq!((done.removed, done.retries_incremented), (1, 2));
-        assert_eq!(*client.transport().told.borrow(), [(vec![], vec![]), (vec![1], vec![2, 3]), (vec![], vec![3])]);
+        assert_eq!(done.remaining, 0);
+        let all = (vec![1], vec![2, 3]);
+        assert_eq!(*client.transport().told.borrow(), [(vec![], vec![]), all.clone(), all]);
+        let stuck = queue(0, 0);
+        let error = block_on(stuck.complete_blob_deletion_batch_all(&batch(rows(&[1], &[])))).unwrap_err();
+        assert!(matches!(error, Error::Call(CallError { failure: Failure::Transport(_), .. })));
+        assert_eq!(stuck.transport().told.borrow().len(), 2, "it does not go on for ever");
     }
 
     #[test]
@@ -222,8 +233,8 @@ mod tests {
         assert_eq!((stopped.done.remaining, stopped.retry()), (3, Retry::Never));
         assert_eq!(client.transport().told.borrow().len(), 2, "nothing is sent blindly");
         let client = queue(2, 1);
-        let stopped = block_on(client.complete_blob_deletion_batch_all(&batch(rows(&[1], &[])))).unwrap_err();
-        assert_eq!((stopped.heard, stopped.retry()), (0, Retry::Again), "of a lease it may be sent again");
+        let lost = block_on(client.complete_blob_deletion_batch_all(&batch(rows(&[1], &[])))).unwrap_err();
+        assert_eq!(lost.retry(), Retry::Again, "of a lease it may be sent again");
         // An answer that leads nowhere ends it, too.
         let client = queue(0, 0);
         let stopped = block_on(client.complete_blob_deletions_all(&rows(&[1], &[]))).unwrap_err();

@@ -127,10 +127,19 @@ pub struct BlobDeletionRetry {
     pub retry_count: u32,
 }
 
-/// What a worker wants to lease.
+/// Rows of a store, of one file type or of any.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct BlobSelector {
+    /// The store of the rows.
+    pub store_type: StoreType,
+    /// The file type of the rows; none: any.
+    pub file_type: Option<String>,
+}
+
+/// What a worker wants to lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct AcquireBlobDeletions {
-    /// The height that has come: rows of a higher one are not leased.
+    /// The height that has come: rows of a higher one are not leased. It does not count where there is a `safety_window`.
     pub height: u32,
     /// The most rows of the lease; 0: 100. More than 1,000 are refused as `TooMany`.
     pub limit: u32,
@@ -139,8 +148,13 @@ pub struct AcquireBlobDeletions {
     /// The stores of the rows that are leased; empty: all stores.
     pub store_types: Vec<StoreType>,
     /// Names the call, 1 to 64 bytes: the same caller with the same name gets the same lease again while it is live, should an answer
-    /// be lost. None: each call makes a lease.
+    /// be lost; `Completed` or `Expired` while it is among the last 256 that ended. None: each call makes a lease.
     pub request: Option<ByteBuf>,
+    /// The rows that the worker can serve, 64 selectors at most: others are not leased. None: all rows of `store_types`.
+    pub selectors: Option<Vec<BlobSelector>>,
+    /// Blocks below the chain's height, or the persister's where one runs, up to which rows are leased. While that height is at
+    /// most the window nothing is. None: `height` counts.
+    pub safety_window: Option<u32>,
 }
 
 /// Rows that nobody else is given until the lease ends. By height, and then by number.
@@ -157,16 +171,28 @@ pub struct BlobDeletionLease {
 }
 
 /// What a worker did of what it had leased.
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct CompleteBlobDeletionBatch {
     /// The lease's token.
     pub token: ByteBuf,
     /// Rows whose blob is gone, or was not there.
     pub completed_ids: Vec<u64>,
-    /// Rows whose blob could not be deleted. A row in both lists is completed; one in neither waits again at once.
+    /// Rows whose blob could not be deleted. A row counts in the first list that names it; one in none waits again at once.
     pub failed_ids: Vec<u64>,
-    /// How often deleting a blob may fail; 0 and 1: once.
+    /// How often deleting a blob may fail; 0 and 1: once. The setting `least_retries` counts where it is larger.
     pub max_retries: u32,
+    /// Rows whose blob a store was asked to delete without answering: they stay leased until the lease expires, as the blob may still
+    /// go. None: there are none.
+    pub unknown_ids: Option<Vec<u64>>,
+    /// The outcome for the rows of the lease that no list names. None: they wait again at once.
+    pub rest: Option<BlobDeletionRest>,
+}
+
+/// The outcome for the rows of a lease that no list names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum BlobDeletionRest {
+    /// Their blobs are gone, or were not there.
+    Completed,
 }
 
 /// A lease, as an operator sees it.
@@ -186,6 +212,8 @@ pub struct BlobLeaseStatus {
     pub rows: u32,
     /// The lease is over, and its rows are on their way back.
     pub over: bool,
+    /// The lease has ended, and rows stay under it until it expires, because a request for their blobs may still be under way.
+    pub ended: bool,
 }
 
 /// Rows of a store.
@@ -226,19 +254,22 @@ pub struct BlobDeletionStatus {
     pub metrics: Vec<Metric>,
 }
 
-/// What a worker without a lease did. Numbers that the queue does not know change nothing, and the answer does not name
-/// them.
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+/// What a worker without a lease did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct CompleteBlobDeletions {
     /// Rows whose blob is gone, or was not there.
     pub completed_ids: Vec<u64>,
     /// Rows whose blob could not be deleted. A row in both lists is completed.
     pub failed_ids: Vec<u64>,
-    /// How often deleting a blob may fail; 0 and 1: once.
+    /// How often deleting a blob may fail; 0 and 1: once. The setting `least_retries` counts where it is larger.
     pub max_retries: u32,
+    /// The height up to which the worker has looked: rows of a higher one, which were scheduled anew, are left alone and
+    /// `skipped`. None: any.
+    pub up_to_height: Option<u32>,
 }
 
-/// What `complete_blob_deletions` or `complete_blob_deletion_batch` did to the rows.
+/// What `complete_blob_deletions` did to the rows, or `complete_blob_deletion_batch` since the lease was acquired. The answer
+/// that ends a lease is final.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct CompletedBlobDeletions {
     /// The number of rows that are not pending any more: completed, given up at `max_retries`, or given up because
@@ -248,12 +279,36 @@ pub struct CompletedBlobDeletions {
     pub retries_incremented: u64,
     /// The number of rows, among `removed`, that were given up: `list_dead_blob_deletions` names them.
     pub dead: u64,
-    /// The count of numbers at the end, of the completed ones and then the failed ones, that were not looked at, as the
-    /// message had no room for them. They are to be sent again; those before them are not, as a failure would count twice.
-    /// A lease is live until nothing remains.
+    /// The count of numbers at the end, of the completed ones, the failed ones, those not known and then the rest of the lease,
+    /// for which the message had no room. Without a lease they are to be sent again, and those before them are not, as a failure
+    /// would count twice. With a lease all is sent again as it was: the lease is live until nothing remains.
     pub remaining: u64,
-    /// The numbers of the rows that were left alone: without a lease, rows under a live one; with a lease, rows that
-    /// are not, or not any more, of it, and numbers that the queue does not know.
+    /// The numbers of rows that were done before: those that were given out once and no longer exist and, with a lease, those
+    /// whose last failure was under it.
+    pub already: Vec<u64>,
+    /// The numbers of all else that was left alone: rows under a live lease, or not under this one; rows above `up_to_height`;
+    /// dead letters that failed again; numbers that were never given out.
+    pub skipped: Vec<u64>,
+}
+
+/// The dead letters that are to be tried again.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum RetryBlobDeletions {
+    /// Those with these numbers, 10,000 at most.
+    Ids(Vec<u64>),
+    /// All of a store.
+    StoreType(StoreType),
+}
+
+/// What `retry_blob_deletions` did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct RetriedBlobDeletions {
+    /// The number of rows that wait again, from the start.
+    pub retried: u64,
+    /// The count of numbers at the end, or of the store's dead letters, for which the message had no room: the call is to be
+    /// repeated for them.
+    pub remaining: u64,
+    /// The numbers of rows that are no dead letters.
     pub skipped: Vec<u64>,
 }
 
@@ -269,7 +324,7 @@ pub struct BlobDeletionPage {
 /// Why something was refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum BlobDeletionError {
-    /// There is no row with this number; of `retry_blob_deletion`, none that was given up.
+    /// There is no row with this number.
     NotFound,
     /// The row is under a live lease: its holder has the say.
     Leased,
@@ -287,12 +342,13 @@ pub enum BlobDeletionError {
         /// The most that it may be.
         limit: u64,
     },
-    /// More rows than one call takes.
+    /// More rows or selectors than one call takes; of `schedule_blob_deletion`, more pairs of a store type and a file type
+    /// than the queue keeps apart at a time.
     TooMany {
-        /// The most rows that one call takes.
+        /// The most that there may be.
         limit: u64,
     },
-    /// There are as many leases as there may be.
+    /// There are as many leases as there may be, or the caller has as many as one may (`max_leases_per_holder`).
     TooManyLeases {
         /// The most leases that there may be.
         limit: u64,

@@ -73,6 +73,8 @@ pub enum ProblemCode {
     UtxoPrunerOff,
     /// Blobs outside that are due have waited for longer than six hours, and no worker has taken one of their store type.
     BlobDeletionsWait,
+    /// A blob worker has as many leases as it may, and has completed none for an hour while rows wait.
+    BlobLeasesIdle,
     /// The transactions' data in the BlobStore comes near `max_external_bytes`.
     ExternalNearFull,
     /// The transactions' data in the BlobStore has reached `max_external_bytes`: large transactions are refused.
@@ -98,7 +100,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// All of them, in their order.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::TimerOverdue,
         Self::PruneBehind,
         Self::PruningOff,
@@ -131,6 +133,7 @@ impl ProblemCode {
         Self::UtxoPrunerWaits,
         Self::UtxoPrunerOff,
         Self::BlobDeletionsWait,
+        Self::BlobLeasesIdle,
         Self::ExternalNearFull,
         Self::ExternalFull,
         Self::RecordsNearFull,

@@ -31,6 +31,8 @@ pub struct InitArg {
     pub reserved_cycles_limit: Option<u128>,
     /// The first admins; controllers are admins always.
     pub admins: Option<Vec<Principal>>,
+    /// The setting `least_retries` of the UTXO store; default 0.
+    pub least_retries: Option<u32>,
 }
 
 /// New settings; what is left out stays.

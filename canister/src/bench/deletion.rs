@@ -53,8 +53,9 @@ fn bench_lease_deletions(n: u64) -> Result<bool, String> {
                 lock_timeout_secs: 43_200,
                 store_types: vec![],
                 request: None,
+                ..Default::default()
             };
-            said(state.deletions.acquire(runtime::caller(), &arg, runtime::time_ns()))?.ok_or("nothing waits")?;
+            said(state.deletions.acquire(runtime::caller(), &arg, 0, runtime::time_ns()))?.ok_or("nothing waits")?;
         }
         Ok(false)
     })

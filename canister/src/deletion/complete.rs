@@ -1,7 +1,7 @@
 //! What a worker says of rows: deleted, failed.
 
 use super::acquire::Shown;
-use super::lease::MAX_IDS;
+use super::lease::{MAX_IDS, Stage, UNKNOWN};
 use super::row::Row;
 use super::{DeletionQueue, Place, Store};
 use candid::Principal;
@@ -45,6 +45,26 @@ struct Failures {
     base_secs: u64,
 }
 
+/// What is said of rows: their numbers, and what is left alone.
+struct Said<'a> {
+    completed: &'a [u64],
+    failed: &'a [u64],
+    /// Rows whose fate is not known: they stay leased until the lease expires.
+    unknown: &'a [u64],
+    /// All that no list names is gone.
+    rest: bool,
+    /// Rows of a higher height are left alone.
+    up_to: u32,
+}
+
+/// Which list a number is in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum List {
+    Completed,
+    Failed,
+    Unknown,
+}
+
 /// Until when a row backs off that has failed so often.
 fn back_off(failures: Failures, retries: u32) -> u64 {
     let doubled = failures.base_secs.saturating_mul(1u64.checked_shl(retries.saturating_sub(1)).unwrap_or(u64::MAX));
@@ -53,8 +73,7 @@ fn back_off(failures: Failures, retries: u32) -> u64 {
 
 impl DeletionQueue {
     /// Takes note of what a worker did without a lease, row by row as far as a message goes: a row wholly or not at all. Those under a
-    /// live lease are left alone and named; those that the queue does not know, and those that were given up already and failed
-    /// again, are passed over.
+    /// live lease are left alone and named, as are those above the height up to which the worker has looked.
     ///
     /// # Errors
     /// `TooMany`, and nothing has changed.
@@ -67,13 +86,21 @@ impl DeletionQueue {
         if arg.completed_ids.len() + arg.failed_ids.len() > MAX_ROWS {
             return Err(BlobDeletionError::TooMany { limit: MAX_ROWS as u64 });
         }
-        let failures = Failures { max_retries: arg.max_retries, now_ns, base_secs: 0 };
-        let ids = (&arg.completed_ids[..], &arg.failed_ids[..]);
-        Ok(self.message(now_ns, |store| store.work(ids, None, failures, completion)).unwrap_or_default())
+        let max_retries = arg.max_retries.max(self.limits.least_retries);
+        let failures = Failures { max_retries, now_ns, base_secs: 0 };
+        let said = Said {
+            completed: &arg.completed_ids,
+            failed: &arg.failed_ids,
+            unknown: &[],
+            rest: false,
+            up_to: arg.up_to_height.unwrap_or(u32::MAX),
+        };
+        Ok(self.message(now_ns, |store| store.work(&said, None, failures, completion)).unwrap_or_default())
     }
 
-    /// The same of what a worker has leased; rows that are not of the lease are named and left alone. With this the lease is over,
-    /// where nothing remains, and rows of it that were not named wait again. Said again, it is answered as before.
+    /// The same of what a worker has leased; rows that are not of the lease are named and left alone. With this the lease ends, where
+    /// nothing remains: rows of it that were not named wait again, and those of unknown fate when it would have expired. Said again, it
+    /// is answered as before. Counts are those of the lease, not of the message.
     ///
     /// # Errors
     /// `TooMany`, `UnknownToken`, `NotHolder`, `Expired`, and nothing has changed.
@@ -84,21 +111,27 @@ impl DeletionQueue {
         (now_ns, base_secs): (u64, u64),
         completion: &mut impl Completion,
     ) -> Result<CompletedBlobDeletions, BlobDeletionError> {
-        if arg.completed_ids.len() + arg.failed_ids.len() > MAX_IDS {
+        let unknown = arg.unknown_ids.as_deref().unwrap_or_default();
+        if arg.completed_ids.len() + arg.failed_ids.len() + unknown.len() > MAX_IDS {
             return Err(BlobDeletionError::TooMany { limit: MAX_IDS as u64 });
         }
-        let failures = Failures { max_retries: arg.max_retries, now_ns, base_secs };
-        let ids = (&arg.completed_ids[..], &arg.failed_ids[..]);
+        let max_retries = arg.max_retries.max(self.limits.least_retries);
+        let failures = Failures { max_retries, now_ns, base_secs };
+        let rest = arg.rest.is_some();
+        let said = Said { completed: &arg.completed_ids, failed: &arg.failed_ids, unknown, rest, up_to: u32::MAX };
         let done = self.message(now_ns, |store| {
             let number = match store.shown_token(caller, &arg.token)? {
                 Shown::Completed(answer) => return Ok(answer),
                 Shown::Live(number) => number,
             };
-            let done = store.work(ids, Some(number), failures, completion);
+            let mut done = store.work(&said, Some(number), failures, completion);
+            let Some(lease) = store.leases.get_mut(number) else { return Ok(done) };
+            let counted = lease.count([done.removed, done.retries_incremented, done.dead]);
+            [done.removed, done.retries_incremented, done.dead] = counted;
             if done.remaining == 0 {
-                let acquired_at = store.leases.get(number).map_or(now_ns, |lease| lease.acquired_at);
-                store.leases.end(&mut store.slots, number, store.root.ended, Some(&done));
-                store.root.ended += 1;
+                let (acquired_at, kept) = (lease.acquired_at, lease.unknown);
+                let stage = if kept > 0 { Stage::Completed } else { Stage::Over };
+                store.end(number, now_ns, stage, Some(&done));
                 store.root.counters.completed += 1;
                 store.root.counters.seconds += now_ns.saturating_sub(acquired_at) / NS;
                 store.send_back(&mut |slots| completion.goes_on(slots.pages_changed()));
@@ -108,13 +141,15 @@ impl DeletionQueue {
         done.unwrap_or(Err(BlobDeletionError::UnknownToken))
     }
 
-    /// Takes a row out whose blob is gone, and says whether it has gone. A dead letter goes only where no record waits for it.
+    /// Takes a row out whose blob is gone, and says whether it has gone. A dead letter goes only where no record waits for it, and a row
+    /// only where its height is this one or lower.
     ///
     /// # Errors
     /// `Leased`, and nothing has changed.
     pub fn remove(
         &mut self,
         id: u64,
+        up_to: u32,
         now_ns: u64,
         completion: &mut impl Completion,
     ) -> Result<bool, BlobDeletionError> {
@@ -123,7 +158,7 @@ impl DeletionQueue {
             if store.is_leased(&row) {
                 return Err(BlobDeletionError::Leased);
             }
-            if row.state == BlobDeletionState::Dead && row.txid.is_some() {
+            if row.height > up_to || row.state == BlobDeletionState::Dead && row.txid.is_some() {
                 return Ok(false);
             }
             Ok(store.succeeded(&mut row, completion) == Some(RecordEnd::Gone))
@@ -141,6 +176,7 @@ impl DeletionQueue {
         max_retries: u32,
         now_ns: u64,
     ) -> Result<BlobDeletionRetry, BlobDeletionError> {
+        let max_retries = max_retries.max(self.limits.least_retries);
         let failures = Failures { max_retries, now_ns, base_secs: 0 };
         let counted = self.message(now_ns, |store| {
             let mut row = store.queued(id).ok_or(BlobDeletionError::NotFound)?;
@@ -164,62 +200,113 @@ impl Store {
         row
     }
 
-    /// Works through what was completed and then through what failed; of a lease, or of none.
+    /// Works through what was completed, what failed, what is not known, and then the rest; of a lease, or of none.
     fn work(
         &mut self,
-        (completed, failed): (&[u64], &[u64]),
+        said: &Said,
         lease: Option<u64>,
         failures: Failures,
         completion: &mut impl Completion,
     ) -> CompletedBlobDeletions {
-        let both: BTreeSet<u64> = completed.iter().copied().collect();
-        let ids = completed.iter().map(|id| (*id, true)).chain(failed.iter().map(|id| (*id, false)));
+        let lists = [(said.completed, List::Completed), (said.failed, List::Failed), (said.unknown, List::Unknown)];
+        let all = lists.iter().flat_map(|(ids, list)| ids.iter().map(|id| (*id, *list)));
         let mut done = CompletedBlobDeletions::default();
         let mut seen = BTreeSet::new();
-        let mut begun = 0;
-        for (id, is_gone) in ids {
-            if begun > 0 && !completion.goes_on(self.slots.pages_changed()) {
-                break;
+        let (mut looked_at, mut is_first) = (0, true);
+        for (id, list) in all {
+            // A row counts in the first list that names it.
+            if seen.insert(id) {
+                let row = self.find(id);
+                let queued = row.filter(|row| row.state != BlobDeletionState::Held);
+                let is_leased = queued.as_ref().is_some_and(|row| self.is_leased(row));
+                let is_meant = |row: &Row| match lease {
+                    Some(number) => is_leased && row.lease == number,
+                    None => !is_leased && row.height <= said.up_to,
+                };
+                let acts = match queued.filter(is_meant) {
+                    // One at least fits a message.
+                    Some(_) if !is_first && !completion.goes_on(self.slots.pages_changed()) => break,
+                    Some(mut row) => {
+                        is_first = false;
+                        self.take_note(&mut row, list, failures, completion, &mut done)
+                    }
+                    None => false,
+                };
+                if !acts {
+                    self.root.counters.not_found += u64::from(lease.is_none() && queued.is_none());
+                    let failed_under = |row: Row| row.state != BlobDeletionState::Leased && Some(row.lease) == lease;
+                    let was_done = row.map_or((1..self.root.next_id).contains(&id), failed_under);
+                    if was_done { &mut done.already } else { &mut done.skipped }.push(id);
+                }
             }
-            begun += 1;
-            if !seen.insert((id, is_gone)) || !is_gone && both.contains(&id) {
-                continue;
-            }
-            let row = self.find(id).filter(|row| row.state != BlobDeletionState::Held);
-            let is_leased = row.as_ref().is_some_and(|row| self.is_leased(row));
-            let is_meant = match lease {
-                Some(number) => is_leased && row.as_ref().is_some_and(|row| row.lease == number),
-                None => !is_leased,
-            };
-            match row {
-                Some(mut row) if is_meant => self.take_note(&mut row, is_gone, failures, completion, &mut done),
-                None if lease.is_none() => self.root.counters.not_found += 1,
-                _ => done.skipped.push(id),
-            }
+            looked_at += 1;
         }
-        done.remaining = (completed.len() + failed.len()) as u64 - begun;
+        done.remaining = (said.completed.len() + said.failed.len() + said.unknown.len()) as u64 - looked_at;
+        if let Some(number) = lease.filter(|_| said.rest && done.remaining == 0) {
+            done.remaining = self.work_rest(number, is_first, failures, completion, &mut done);
+        }
         done
     }
 
-    fn take_note(
+    /// Completes the rows of a lease that no list names. Answers how many are left for another message.
+    fn work_rest(
         &mut self,
-        row: &mut Row,
-        is_gone: bool,
+        number: u64,
+        mut is_first: bool,
         failures: Failures,
         completion: &mut impl Completion,
         done: &mut CompletedBlobDeletions,
-    ) {
-        if is_gone {
-            let end = self.succeeded(row, completion);
-            done.removed += u64::from(end.is_some());
-            done.dead += u64::from(end == Some(RecordEnd::Kept));
-        } else if row.state != BlobDeletionState::Dead {
-            self.failed(row, failures);
-            let dead = row.state == BlobDeletionState::Dead;
-            done.removed += u64::from(dead);
-            done.dead += u64::from(dead);
-            done.retries_incremented += u64::from(!dead);
+    ) -> u64 {
+        while let Some(lease) = self.leases.get_mut(number).filter(|lease| lease.rows > lease.unknown) {
+            let left = u64::from(lease.rows - lease.unknown);
+            let Some(mut row) = lease.rows(&self.slots).next() else {
+                lease.forget_rows();
+                break;
+            };
+            if !is_first && !completion.goes_on(self.slots.pages_changed()) {
+                return left;
+            }
+            is_first = false;
+            self.take_note(&mut row, List::Completed, failures, completion, done);
         }
+        0
+    }
+
+    /// Answers whether something was done.
+    fn take_note(
+        &mut self,
+        row: &mut Row,
+        list: List,
+        failures: Failures,
+        completion: &mut impl Completion,
+        done: &mut CompletedBlobDeletions,
+    ) -> bool {
+        match list {
+            List::Completed => {
+                let end = self.succeeded(row, completion);
+                done.removed += u64::from(end.is_some());
+                done.dead += u64::from(end == Some(RecordEnd::Kept));
+                return end.is_some();
+            }
+            List::Failed if row.state == BlobDeletionState::Dead => return false,
+            List::Failed => {
+                self.failed(row, failures);
+                let dead = row.state == BlobDeletionState::Dead;
+                done.removed += u64::from(dead);
+                done.dead += u64::from(dead);
+                done.retries_incremented += u64::from(!dead);
+            }
+            List::Unknown => {
+                if let Some(lease) = self.leases.get_mut(row.lease) {
+                    lease.take_out(&mut self.slots, row);
+                    row.order = UNKNOWN;
+                    row.save(&mut self.slots);
+                    lease.push(&mut self.slots, row.slot);
+                    lease.unknown += 1;
+                }
+            }
+        }
+        true
     }
 
     /// A row's blob is gone, and its record goes, too. Where that makes difficulties the row is given up; none: it was already.
@@ -240,6 +327,9 @@ impl Store {
     /// A row's blob could not be deleted, of a row that was not given up.
     fn failed(&mut self, row: &mut Row, failures: Failures) {
         let was_leased = self.is_leased(row);
+        if !was_leased && row.state != BlobDeletionState::Leased {
+            row.lease = 0;
+        }
         self.taken[row.store_type as usize] = true;
         row.retries = row.retries.saturating_add(1);
         row.last_retry = failures.now_ns;

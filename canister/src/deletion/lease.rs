@@ -1,11 +1,12 @@
 //! Leases: who was given which rows, and until when; and how the last of them ended.
 //!
 //! ```text
-//! one slot:  256 × lease, 192 bytes ─ 256 × end, 128 bytes ─ 256 × 2,000 × skipped number u64
-//! lease:   0 number u64, 0: none   8 digest 32   40 holder: length u8 ‖ 29   70 over u8   71 request: length u8 ‖ 64
-//!        136 height u32   140 rows u32   144 the first of them u32   152 acquired at u64   160 expires at u64
-//! end:     0 number u64   8 digest 32   40 holder: length u8 ‖ 29   70 completed u8   72 removed u64
-//!         80 retries u64   88 dead u64   96 skipped u32
+//! one slot:  256 × lease, 192 bytes ─ 256 × end, 168 bytes ─ 256 × 2,000 × number u64, skipped ones and then those done already
+//! lease:   0 number u64, 0: none   8 digest 32   40 holder: length u8 ‖ 29   70 stage u8   71 request: length u8 ‖ 64
+//!        136 height u32   140 rows u32   144 the first of them u32   148 those of unknown fate u32   152 acquired at u64
+//!        160 expires at u64   168 length in ns u64   176 removed u32   180 retries u32   184 dead u32
+//! end:     0 number u64   8 digest 32   40 holder: length u8 ‖ 29   70 completed u8   71 request: length u8 ‖ 64
+//!        136 removed u32   140 retries u32   144 dead u32   148 skipped u32   152 already u32   156 ended at u64
 //! ```
 //! The rows of a lease are a ring through the rows, in the order in which they were given. It is made with the first lease: who has no
 //! use for leases pays for none.
@@ -16,7 +17,7 @@ use crate::slots::{SlotId, Slots};
 use candid::Principal;
 use coppice_interface::CompletedBlobDeletions;
 use sha2::{Digest, Sha256};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Leases at a time, and ends that are kept.
 pub const MAX_LEASES: usize = 256;
@@ -25,7 +26,7 @@ pub const MAX_IDS: usize = 2_000;
 /// Bytes of the longest name of a request.
 pub const MAX_REQUEST: usize = 64;
 const LEASE: u32 = 192;
-const END: u32 = 128;
+const END: u32 = 168;
 const ENDS: u32 = LEASE * MAX_LEASES as u32;
 const SKIPPED: u32 = ENDS + END * MAX_LEASES as u32;
 const SKIPPED_OF_ONE: u32 = 8 * MAX_IDS as u32;
@@ -56,19 +57,44 @@ impl Token {
     }
 }
 
+/// How far a lease is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Its holder works.
+    Live,
+    /// Its time is over: its rows are anybody's, and on their way back.
+    Over,
+    /// It was completed: rows of unknown fate stay until it expires, the others are on their way back.
+    Completed,
+    /// An operator ended it: all its rows stay until requests for them are over.
+    Ended,
+}
+
+impl Stage {
+    const ALL: [Self; 4] = [Self::Live, Self::Over, Self::Completed, Self::Ended];
+}
+
+/// The order of a leased row of unknown fate.
+pub const UNKNOWN: u64 = 1;
+
 /// A lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub token: Token,
     pub holder: Principal,
-    /// It has expired or was completed: its rows are anybody's, and on their way back.
-    pub over: bool,
+    pub stage: Stage,
     pub request: Option<Vec<u8>>,
     pub height: u32,
     pub rows: u32,
     pub first: SlotId,
+    /// Those of unknown fate, which stand behind the others.
+    pub unknown: u32,
     pub acquired_at: u64,
     pub expires_at: u64,
+    /// Nanoseconds for which it was asked for last.
+    pub length: u64,
+    /// What its completion has done so far: rows removed, rows to be tried again, dead letters.
+    pub done: [u32; 3],
     /// Where it lies among the others.
     place: u32,
     /// It differs from what is written.
@@ -80,8 +106,11 @@ pub struct Lease {
 pub struct Ended {
     pub token: Token,
     pub holder: Principal,
-    /// What its holder was answered, but for the rows that were skipped, and how many these are; none: it expired.
-    answer: Option<(CompletedBlobDeletions, u32)>,
+    pub request: Option<Vec<u8>>,
+    /// What its holder was answered without the rows that were skipped or done already, and how many these are; none: it expired.
+    answer: Option<(CompletedBlobDeletions, [u32; 2])>,
+    /// When it ended, in Unix nanoseconds.
+    at: u64,
     place: u32,
 }
 
@@ -95,10 +124,17 @@ pub struct Leases {
     ended: VecDeque<Ended>,
 }
 
-fn put_holder(b: &mut [u8], holder: Principal) {
+/// Writes what a lease and its end have in common.
+fn put(b: &mut [u8], token: &Token, holder: Principal, request: Option<&Vec<u8>>) {
+    b[..8].copy_from_slice(&token.number.to_le_bytes());
+    b[8..40].copy_from_slice(&token.digest);
     let bytes = holder.as_slice();
     b[40] = bytes.len() as u8;
     b[41..41 + bytes.len()].copy_from_slice(bytes);
+    if let Some(request) = request {
+        b[71] = request.len() as u8;
+        b[72..72 + request.len()].copy_from_slice(request);
+    }
 }
 
 fn long(b: &[u8], at: usize) -> u64 {
@@ -109,30 +145,34 @@ fn word(b: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*b[at..].first_chunk().expect("four bytes"))
 }
 
-fn named(b: &[u8]) -> Result<(Token, Principal), String> {
+fn named(b: &[u8]) -> Result<(Token, Principal, Option<Vec<u8>>), String> {
     let holder = b.get(41..41 + usize::from(b[40])).and_then(|bytes| Principal::try_from_slice(bytes).ok());
     let token = Token { number: long(b, 0), digest: *b[8..].first_chunk().expect("32 bytes") };
-    Ok((token, holder.ok_or_else(|| format!("deletion queue: the holder of lease {}", token.number))?))
+    let request = match b[71] {
+        0 => None,
+        len if usize::from(len) <= MAX_REQUEST => Some(b[72..72 + usize::from(len)].to_vec()),
+        len => return Err(format!("deletion queue: the request of lease {} has {len} bytes", token.number)),
+    };
+    Ok((token, holder.ok_or_else(|| format!("deletion queue: the holder of lease {}", token.number))?, request))
 }
 
 impl Lease {
     fn decode(b: &[u8], place: u32) -> Result<Self, String> {
-        let (token, holder) = named(b)?;
-        let request = match b[71] {
-            0 => None,
-            len if usize::from(len) <= MAX_REQUEST => Some(b[72..72 + usize::from(len)].to_vec()),
-            len => return Err(format!("deletion queue: the request of lease {} has {len} bytes", token.number)),
-        };
+        let (token, holder, request) = named(b)?;
+        let stage = Stage::ALL.get(usize::from(b[70])).copied();
         Ok(Self {
             token,
             holder,
-            over: b[70] != 0,
+            stage: stage.ok_or_else(|| format!("deletion queue: the stage of lease {}", token.number))?,
             request,
             height: word(b, 136),
             rows: word(b, 140),
             first: word(b, 144),
+            unknown: word(b, 148),
             acquired_at: long(b, 152),
             expires_at: long(b, 160),
+            length: long(b, 168),
+            done: [176, 180, 184].map(|at| word(b, at)),
             place,
             changed: false,
         })
@@ -140,20 +180,42 @@ impl Lease {
 
     fn encode(&self) -> [u8; LEASE as usize] {
         let mut b = [0; LEASE as usize];
-        b[..8].copy_from_slice(&self.token.number.to_le_bytes());
-        b[8..40].copy_from_slice(&self.token.digest);
-        put_holder(&mut b, self.holder);
-        b[70] = u8::from(self.over);
-        if let Some(request) = &self.request {
-            b[71] = request.len() as u8;
-            b[72..72 + request.len()].copy_from_slice(request);
-        }
-        b[136..140].copy_from_slice(&self.height.to_le_bytes());
-        b[140..144].copy_from_slice(&self.rows.to_le_bytes());
-        b[144..148].copy_from_slice(&self.first.to_le_bytes());
-        b[152..160].copy_from_slice(&self.acquired_at.to_le_bytes());
-        b[160..168].copy_from_slice(&self.expires_at.to_le_bytes());
+        put(&mut b, &self.token, self.holder, self.request.as_ref());
+        b[70] = self.stage as u8;
+        let words = [self.height, self.rows, self.first, self.unknown];
+        b[136..152].copy_from_slice(words.map(u32::to_le_bytes).as_flattened());
+        let longs = [self.acquired_at, self.expires_at, self.length];
+        b[152..176].copy_from_slice(longs.map(u64::to_le_bytes).as_flattened());
+        b[176..188].copy_from_slice(self.done.map(u32::to_le_bytes).as_flattened());
         b
+    }
+
+    /// Whether it keeps a row of it from others.
+    pub fn keeps(&self, row: &Row) -> bool {
+        match self.stage {
+            Stage::Live | Stage::Ended => true,
+            Stage::Completed => row.order == UNKNOWN,
+            Stage::Over => false,
+        }
+    }
+
+    /// Rows that it keeps from nobody, which stand before the others.
+    pub fn free(&self) -> u32 {
+        match self.stage {
+            Stage::Live | Stage::Ended => 0,
+            Stage::Completed => self.rows.saturating_sub(self.unknown),
+            Stage::Over => self.rows,
+        }
+    }
+
+    /// It has ended, and has no rows.
+    fn is_done(&self) -> bool {
+        self.stage != Stage::Live && self.rows == 0
+    }
+
+    /// When it does something next by itself; 0: at once.
+    pub fn next_event(&self) -> u64 {
+        if self.stage == Stage::Over || self.free() > 0 { 0 } else { self.expires_at }
     }
 
     /// Takes a row in, behind those that it has.
@@ -174,7 +236,9 @@ impl Lease {
     }
 
     /// Lets a row go that it has.
-    pub fn take_out(&mut self, slots: &mut Slots, slot: SlotId) {
+    pub fn take_out(&mut self, slots: &mut Slots, row: &Row) {
+        let slot = row.slot;
+        self.unknown -= u32::from(row.order == UNKNOWN && self.unknown > 0);
         let (before, behind) = (slots.read_u32(slot, at::BEFORE), slots.read_u32(slot, at::BEHIND));
         if behind == slot {
             self.first = 0;
@@ -204,37 +268,54 @@ impl Lease {
 
     /// Where the rows are cannot be read any more: those that are left of them stand nowhere until they are scheduled anew.
     pub fn forget_rows(&mut self) {
-        (self.first, self.rows, self.changed) = (0, 0, true);
+        (self.first, self.rows, self.unknown, self.changed) = (0, 0, 0, true);
     }
 
-    /// It expires at another moment.
-    pub fn expires(&mut self, at: u64) {
-        self.expires_at = at;
+    /// It expires at another moment, so many nanoseconds after it was asked for.
+    pub fn expires(&mut self, at: u64, length: u64) {
+        (self.expires_at, self.length, self.changed) = (at, length, true);
+    }
+
+    /// So much more is done of it. Answers what is done of it in all.
+    pub fn count(&mut self, done: [u64; 3]) -> [u64; 3] {
         self.changed = true;
+        for (all, more) in self.done.iter_mut().zip(done) {
+            *all = all.saturating_add(more as u32);
+        }
+        self.done.map(u64::from)
+    }
+
+    /// It is at another stage.
+    pub fn is_now(&mut self, stage: Stage) {
+        (self.stage, self.changed) = (stage, true);
     }
 }
 
 impl Ended {
     fn decode(b: &[u8], place: u32) -> Result<Self, String> {
-        let (token, holder) = named(b)?;
-        let (removed, retries_incremented, dead) = (long(b, 72), long(b, 80), long(b, 88));
+        let (token, holder, request) = named(b)?;
+        let [removed, retries_incremented, dead] = [136, 140, 144].map(|at| u64::from(word(b, at)));
         let answer = CompletedBlobDeletions { removed, retries_incremented, dead, ..Default::default() };
-        Ok(Self { token, holder, answer: (b[70] != 0).then(|| (answer, word(b, 96))), place })
+        let answer = (b[70] != 0).then(|| (answer, [word(b, 148), word(b, 152)]));
+        Ok(Self { token, holder, request, answer, at: long(b, 156), place })
     }
 
     fn encode(&self) -> [u8; END as usize] {
         let mut b = [0; END as usize];
-        b[..8].copy_from_slice(&self.token.number.to_le_bytes());
-        b[8..40].copy_from_slice(&self.token.digest);
-        put_holder(&mut b, self.holder);
-        if let Some((answer, skipped)) = &self.answer {
+        put(&mut b, &self.token, self.holder, self.request.as_ref());
+        if let Some((answer, lists)) = &self.answer {
             b[70] = 1;
-            for (at, count) in [answer.removed, answer.retries_incremented, answer.dead].into_iter().enumerate() {
-                b[72 + 8 * at..80 + 8 * at].copy_from_slice(&count.to_le_bytes());
-            }
-            b[96..100].copy_from_slice(&skipped.to_le_bytes());
+            let counts = [answer.removed, answer.retries_incremented, answer.dead].map(|count| count as u32);
+            b[136..148].copy_from_slice(counts.map(u32::to_le_bytes).as_flattened());
+            b[148..156].copy_from_slice(lists.map(u32::to_le_bytes).as_flattened());
         }
+        b[156..164].copy_from_slice(&self.at.to_le_bytes());
         b
+    }
+
+    /// Whether it was completed.
+    pub fn is_completed(&self) -> bool {
+        self.answer.is_some()
     }
 }
 
@@ -280,15 +361,27 @@ impl Leases {
     }
 
     /// A new one without rows.
-    pub fn add(&mut self, token: Token, holder: Principal, request: Option<Vec<u8>>, height: u32, times: (u64, u64)) {
+    pub fn add(&mut self, token: Token, holder: Principal, request: Option<Vec<u8>>, height: u32, times: [u64; 2]) {
         let mut taken = [false; MAX_LEASES];
         self.live.iter().for_each(|lease| taken[lease.place as usize] = true);
         let place = taken.iter().position(|taken| !taken).expect("there are fewer than that") as u32;
-        let (acquired_at, expires_at) = times;
-        let (over, rows, first, changed) = (false, 0, 0, true);
-        let lease =
-            Lease { token, holder, over, request, height, rows, first, acquired_at, expires_at, place, changed };
-        self.live.push(lease);
+        let [acquired_at, length] = times;
+        self.live.push(Lease {
+            token,
+            holder,
+            stage: Stage::Live,
+            request,
+            height,
+            rows: 0,
+            first: 0,
+            unknown: 0,
+            acquired_at,
+            expires_at: acquired_at.saturating_add(length),
+            length,
+            done: [0; 3],
+            place,
+            changed: true,
+        });
     }
 
     /// Those that have not ended, or whose rows are on their way back, by number.
@@ -313,23 +406,50 @@ impl Leases {
         self.ended.iter().find(|ended| ended.token == *token)
     }
 
-    /// A lease is over: it expired, or its holder was given this answer. `which`: how many ended before it.
-    pub fn end(&mut self, slots: &mut Slots, number: u64, which: u64, answer: Option<&CompletedBlobDeletions>) {
+    /// How a request of this holder's ended that is among the last.
+    pub fn ended_request(&self, holder: Principal, request: &[u8]) -> Option<&Ended> {
+        let is_it = |ended: &&Ended| ended.holder == holder && ended.request.as_deref() == Some(request);
+        self.ended.iter().rev().find(is_it)
+    }
+
+    /// A holder that has as many leases as it may and has completed none since a moment, in Unix nanoseconds.
+    pub fn idle_holder(&self, most: u32) -> Option<(Principal, u64)> {
+        let holders = self.live.iter().filter(|lease| lease.stage != Stage::Over).map(|lease| lease.holder);
+        let mut by_holder: BTreeMap<Principal, u32> = BTreeMap::new();
+        holders.for_each(|holder| *by_holder.entry(holder).or_default() += 1);
+        let idle = by_holder.into_iter().filter(|(_, many)| *many >= most).filter_map(|(holder, _)| {
+            let completed = self.ended.iter().filter(|ended| ended.holder == holder && ended.is_completed());
+            let acquired = self.live.iter().filter(|lease| lease.holder == holder).map(|lease| lease.acquired_at);
+            Some((holder, acquired.min()?.max(completed.map(|ended| ended.at).max().unwrap_or(0))))
+        });
+        idle.min_by_key(|(_, since)| *since)
+    }
+
+    /// A lease has ended by a stage: it expired, or its holder was given this answer. `which`: how many ended before it.
+    pub fn end(
+        &mut self,
+        slots: &mut Slots,
+        number: u64,
+        (which, now_ns): (u64, u64),
+        stage: Stage,
+        answer: Option<&CompletedBlobDeletions>,
+    ) {
         let place = (which % MAX_LEASES as u64) as u32;
         let Some(lease) = self.get_mut(number) else { return };
-        (lease.over, lease.changed) = (true, true);
-        let (token, holder) = (lease.token, lease.holder);
+        lease.is_now(stage);
+        let (token, holder, request) = (lease.token, lease.holder, lease.request.clone());
         if let Some(answer) = answer {
-            let skipped: Vec<u8> = answer.skipped.iter().flat_map(|id| id.to_le_bytes()).collect();
-            if !skipped.is_empty() {
-                slots.write(self.slot, SKIPPED + place * SKIPPED_OF_ONE, &skipped);
+            let both = answer.skipped.iter().chain(&answer.already);
+            let bytes: Vec<u8> = both.flat_map(|id| id.to_le_bytes()).collect();
+            if !bytes.is_empty() {
+                slots.write(self.slot, SKIPPED + place * SKIPPED_OF_ONE, &bytes);
             }
         }
         let answer = answer.map(|answer| {
-            let shown = CompletedBlobDeletions { skipped: Vec::new(), ..answer.clone() };
-            (shown, answer.skipped.len() as u32)
+            let shown = CompletedBlobDeletions { skipped: Vec::new(), already: Vec::new(), ..answer.clone() };
+            (shown, [answer.skipped.len() as u32, answer.already.len() as u32])
         });
-        let ended = Ended { token, holder, answer, place };
+        let ended = Ended { token, holder, request, answer, at: now_ns, place };
         slots.write(self.slot, ENDS + place * END, &ended.encode());
         if self.ended.len() == MAX_LEASES {
             self.ended.pop_front();
@@ -339,25 +459,26 @@ impl Leases {
 
     /// What the holder of one that ended was answered; none: it expired.
     pub fn answer(&self, slots: &Slots, ended: &Ended) -> Option<CompletedBlobDeletions> {
-        let (answer, skipped) = ended.answer.as_ref()?;
+        let (answer, [skipped, already]) = ended.answer.as_ref()?;
         let mut bytes = Vec::new();
-        let len = (*skipped).min(MAX_IDS as u32) as usize * 8;
+        let len = skipped.saturating_add(*already).min(MAX_IDS as u32) as usize * 8;
         slots.read_onto(&mut bytes, self.slot, SKIPPED + ended.place * SKIPPED_OF_ONE, len);
-        let skipped = bytes.as_chunks().0.iter().map(|id| u64::from_le_bytes(*id)).collect();
-        Some(CompletedBlobDeletions { skipped, ..answer.clone() })
+        let mut skipped_ids: Vec<u64> = bytes.as_chunks().0.iter().map(|id| u64::from_le_bytes(*id)).collect();
+        let already = skipped_ids.split_off((*skipped as usize).min(skipped_ids.len()));
+        Some(CompletedBlobDeletions { skipped: skipped_ids, already, ..answer.clone() })
     }
 
     /// Drops those that are over and have no rows any more, and writes what has changed.
     pub fn save(&mut self, slots: &mut Slots) {
         for lease in self.live.iter_mut().filter(|lease| lease.changed) {
             let at = lease.place * LEASE;
-            if lease.over && lease.rows == 0 {
+            if lease.is_done() {
                 slots.write(self.slot, at, &[0; 8]);
             } else {
                 slots.write(self.slot, at, &lease.encode());
             }
             lease.changed = false;
         }
-        self.live.retain(|lease| !lease.over || lease.rows > 0);
+        self.live.retain(|lease| !lease.is_done());
     }
 }

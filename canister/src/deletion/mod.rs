@@ -9,10 +9,10 @@
 //! | state | place | |
 //! |---|---|---|
 //! | held | none, it is only counted | a live UTXO record names the blob |
-//! | waiting | a treap by (height, number), one a store type | may be deleted from its height on |
+//! | waiting | a treap by (height, number), one a lane: a store type and a file type | may be deleted from its height on |
 //! | leased | the ring of its lease | somebody deletes it |
 //! | backing off | a treap by (moment, number) | waits again from that moment on |
-//! | dead | a treap by number | was given up |
+//! | dead | a treap by number, two a store type: with a record, or alone | was given up |
 //!
 //! Moving a row from one place to another needs no memory: what was scheduled comes back from a lease, is given up or tried again also
 //! at the cap. Every message first *notices* what time has done, as far as its share of a message goes: leases that have expired are
@@ -21,8 +21,10 @@
 
 mod acquire;
 mod complete;
+mod lane;
 mod lease;
 mod read;
+mod retry;
 mod root;
 mod row;
 mod schedule;
@@ -34,8 +36,9 @@ use crate::slots::{FIRST_SLOT, Slots, chain};
 use crate::{logs, runtime};
 pub use complete::{Completion, RecordEnd};
 use coppice_interface::{BlobDeletionError, BlobDeletionState, StoreType};
+use lane::{Lanes, MAX_LANES, ROOT_AND_LANES};
 use lease::Leases;
-use root::{ROOT, Root};
+use root::Root;
 pub use row::Name;
 use row::{Row, at};
 pub use schedule::Scheduled;
@@ -60,14 +63,33 @@ const SHARE_INSTRUCTIONS: u64 = 500_000_000;
 pub struct DeletionQueue {
     store: Option<Store>,
     seed: u64,
+    limits: Limits,
+}
+
+/// What the settings bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
     /// Rows above which no new ones come in (`max_deletion_rows`).
-    max_rows: u64,
+    pub rows: u64,
+    /// Dead letters without a record above which the oldest are dropped (`max_dead_blob_deletions`).
+    pub dead: u64,
+    /// Leases of one holder (`max_leases_per_holder`).
+    pub leases: u32,
+    /// Failures before which no row is given up (`least_retries`).
+    pub least_retries: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { rows: u64::MAX, dead: u64::MAX, leases: lease::MAX_LEASES as u32, least_retries: 0 }
+    }
 }
 
 /// A queue that has been made.
 struct Store {
     slots: Slots,
     root: Root,
+    lanes: Lanes,
     leases: Leases,
     /// Of which store types workers have taken, or dealt with, a row since that was asked for last. On the heap.
     taken: [bool; StoreType::ALL.len()],
@@ -137,23 +159,24 @@ impl DeletionQueue {
     pub fn open(seed: u64) -> Result<Self, String> {
         let region = memory::region(memory::DELETIONS);
         if region.is_empty() {
-            return Ok(Self { store: None, seed, max_rows: u64::MAX });
+            return Ok(Self { store: None, seed, limits: Limits::default() });
         }
         let slots = Slots::open(region)?;
         let root = Root::load(&slots)?;
         let leases = Leases::load(&slots, root.leases, root.ended)?;
-        let store = Some(Store { slots, root, leases, taken: Default::default() });
-        Ok(Self { store, seed, max_rows: u64::MAX })
+        let lanes = Lanes::load(&slots)?;
+        let store = Some(Store { slots, root, lanes, leases, taken: Default::default() });
+        Ok(Self { store, seed, limits: Limits::default() })
     }
 
-    /// Sets the number of rows above which no new ones come in.
-    pub fn set_max_rows(&mut self, rows: u64) {
-        self.max_rows = rows;
+    /// Sets what the settings bound.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
     }
 
     /// Rows that there are, in whatever state, and the most that there may be.
     pub fn rows(&self) -> (u64, u64) {
-        (self.store.as_ref().map_or(0, |store| store.root.rows()), self.max_rows)
+        (self.store.as_ref().map_or(0, |store| store.root.rows()), self.limits.rows)
     }
 
     /// True where a new row may come in.
@@ -171,21 +194,26 @@ impl DeletionQueue {
                 // For the same reason for which it could not be made.
                 memory::region(memory::DELETIONS).reserve(1).err().unwrap_or(GrowError::OutOfSpace)
             })?;
-            let slot = slots.allocate(ROOT)?;
+            let slot = slots.allocate(ROOT_AND_LANES)?;
             debug_assert_eq!(slot, FIRST_SLOT);
             let mut root = Root::new(self.seed);
             root.save(&mut slots);
-            self.store = Some(Store { slots, root, leases: Leases::default(), taken: Default::default() });
+            // What was there before is not empty lanes.
+            slots.write(slot, root::ROOT, &[0; (ROOT_AND_LANES - root::ROOT) as usize]);
+            let (lanes, leases) = (Lanes::new(), Leases::default());
+            self.store = Some(Store { slots, root, lanes, leases, taken: Default::default() });
         }
         self.store.as_mut().ok_or(GrowError::OutOfSpace)
     }
 
     /// Runs a message on the queue, if there is one, once it has noticed what time has done.
     fn message<T>(&mut self, now_ns: u64, run: impl FnOnce(&mut Store) -> T) -> Option<T> {
+        let limits = self.limits;
         let store = self.store.as_mut()?;
         store.slots.count_pages(true);
         store.notice(now_ns, &Budget::new(SHARE_INSTRUCTIONS, SHARE_PAGES));
         let result = run(store);
+        store.bound_dead(limits.dead, &Budget::new(SHARE_INSTRUCTIONS, MOST_PAGES));
         store.save();
         store.slots.count_pages(false);
         Some(result)
@@ -193,9 +221,11 @@ impl DeletionQueue {
 
     /// Notices what time has done, as far as a message goes.
     pub fn tick(&mut self, now_ns: u64) {
+        let limits = self.limits;
         if let Some(store) = &mut self.store {
             store.slots.count_pages(true);
             store.notice(now_ns, &Budget::new(MOST_INSTRUCTIONS, MOST_PAGES));
+            store.bound_dead(limits.dead, &Budget::new(SHARE_INSTRUCTIONS, MOST_PAGES));
             store.save();
             store.slots.count_pages(false);
         }
@@ -238,7 +268,8 @@ impl Store {
         let slot = self.slots.allocate(name.row_len()).unwrap_or_else(|error| {
             runtime::trap(&format!("deletion queue: memory was not reserved: {error:?}"));
         });
-        let mut row = Row::new(slot, self.root.next_id, name, hash);
+        let lane = self.lanes.enter(name);
+        let mut row = Row::new(slot, self.root.next_id, name, hash, lane);
         (row.txid, row.height) = (txid, height);
         self.root.next_id += 1;
         row.create(&mut self.slots, name);
@@ -254,6 +285,7 @@ impl Store {
         let key = row.hash >> (32 - NAME_BITS);
         chain::leave(&mut self.slots, &mut self.root.by_name, at::BY_NAME, row.slot, key);
         chain::leave(&mut self.slots, &mut self.root.by_id, at::BY_ID, row.slot, row.id as u32);
+        self.lanes.leave(row.lane);
         self.slots.free(row.slot);
     }
 
@@ -271,15 +303,18 @@ impl Store {
         }
         row.save(&mut self.slots);
         self.root.counts[row.state as usize][row.store_type as usize] += 1;
+        self.root.dead_alone += u64::from(place == Place::Dead && row.txid.is_none());
         let root = match place {
             Place::Held => return,
             Place::Leased(number) => match self.leases.get_mut(number) {
                 Some(lease) => return lease.push(&mut self.slots, row.slot),
                 None => runtime::trap(&format!("deletion queue: there is no lease {number}")),
             },
-            Place::Waiting => &mut self.root.waiting[row.store_type as usize],
+            Place::Waiting => {
+                return self.lanes.change(row.lane, |root| treap.insert(&mut self.slots, root, row.slot));
+            }
             Place::BackingOff(_) => &mut self.root.backing_off,
-            Place::Dead => &mut self.root.dead,
+            Place::Dead => &mut self.root.dead[row.store_type as usize][usize::from(row.txid.is_some())],
         };
         treap.insert(&mut self.slots, root, row.slot);
     }
@@ -288,16 +323,19 @@ impl Store {
     fn leave(&mut self, row: &Row) {
         let treap = self.treap();
         self.root.counts[row.state as usize][row.store_type as usize] -= 1;
+        self.root.dead_alone -= u64::from(row.state == BlobDeletionState::Dead && row.txid.is_none());
         let root = match row.state {
             BlobDeletionState::Held => return,
             BlobDeletionState::Leased => match self.leases.get_mut(row.lease) {
-                Some(lease) if lease.rows > 0 => return lease.take_out(&mut self.slots, row.slot),
+                Some(lease) if lease.rows > 0 => return lease.take_out(&mut self.slots, row),
                 // Of a damaged one, whose rows were forgotten.
                 _ => return,
             },
-            BlobDeletionState::Waiting => &mut self.root.waiting[row.store_type as usize],
+            BlobDeletionState::Waiting => {
+                return self.lanes.change(row.lane, |root| treap.remove(&mut self.slots, root, row.slot));
+            }
             BlobDeletionState::BackingOff => &mut self.root.backing_off,
-            BlobDeletionState::Dead => &mut self.root.dead,
+            BlobDeletionState::Dead => &mut self.root.dead[row.store_type as usize][usize::from(row.txid.is_some())],
         };
         treap.remove(&mut self.slots, root, row.slot);
     }
@@ -307,13 +345,14 @@ impl Store {
         self.enter(row, place);
     }
 
-    /// Whether somebody has leased it, and his lease is not over.
+    /// Whether a lease keeps the row from others.
     fn is_leased(&self, row: &Row) -> bool {
-        row.state == BlobDeletionState::Leased && self.leases.get(row.lease).is_some_and(|lease| !lease.over)
+        row.state == BlobDeletionState::Leased && self.leases.get(row.lease).is_some_and(|lease| lease.keeps(row))
     }
 
     fn save(&mut self) {
         self.leases.save(&mut self.slots);
+        self.lanes.save(&mut self.slots);
         self.root.save(&mut self.slots);
     }
 }

@@ -1,13 +1,18 @@
 //! What is read of the queue.
 
+use super::lease::Stage;
 use super::row::{Name, Row, at};
 use super::{DeletionQueue, Store, limit};
 use crate::slots::treap::Key;
 use crate::slots::{SlotId, chain, tree};
+use candid::Principal;
 use coppice_interface::{
     BlobDeletion, BlobDeletionList, BlobDeletionPage, BlobDeletionState, BlobDeletionStatus, BlobLeaseStatus,
-    ListBlobDeletions, ListedBlobDeletion, Metric, StoreDeletions, StoreType,
+    BlobSelector, ListBlobDeletions, ListedBlobDeletion, Metric, StoreDeletions, StoreType,
 };
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 /// Rows that a list looks at.
 const MAX_LOOKED_AT: usize = 10_000;
@@ -15,34 +20,39 @@ const MAX_LOOKED_AT: usize = 10_000;
 const MAX_NODES: usize = 256;
 const STORES: usize = StoreType::ALL.len();
 
-/// The rows that wait, of several stores, by height and then by number. A row that it has given may leave.
-pub struct Merge([Option<(Key, SlotId)>; STORES]);
+/// The rows of several treaps, by their keys: those that wait by height and then by number. A row that it has given may leave.
+pub struct Merge(BinaryHeap<Reverse<(Key, SlotId)>>);
 
 impl Merge {
-    pub fn new(store: &Store, stores: [bool; STORES]) -> Self {
+    pub fn new(store: &Store, roots: impl IntoIterator<Item = SlotId>) -> Self {
+        Self::from(store, roots, (0, 0))
+    }
+
+    /// Those whose key is this one or a larger one.
+    pub fn from(store: &Store, roots: impl IntoIterator<Item = SlotId>, from: Key) -> Self {
         let treap = store.treap();
-        let first = |at: usize| {
-            let slot = treap.first(&store.slots, store.root.waiting[at]).filter(|_| stores[at])?;
-            Some((treap.key(&store.slots, slot), slot))
+        let first = |root: SlotId| match from {
+            _ if root == 0 => None,
+            (0, 0) => treap.first(&store.slots, root),
+            from => treap.from(&store.slots, root, from),
         };
-        Self(std::array::from_fn(first))
+        let heads = roots.into_iter().filter_map(first);
+        Self(heads.map(|slot| Reverse((treap.key(&store.slots, slot), slot))).collect())
     }
 
-    /// Of which store the next one is, if its height is not above this one.
-    fn peek(&self, height: u64) -> Option<usize> {
-        let heads = self.0.iter().enumerate().filter_map(|(at, head)| Some((head.as_ref()?.0, at)));
-        heads.min().filter(|(key, _)| key.0 <= height).map(|(_, at)| at)
+    /// The key of the next one, if its order is not above this one.
+    pub fn peek(&self, most: u64) -> Option<Key> {
+        self.0.peek().map(|Reverse((key, _))| *key).filter(|key| key.0 <= most)
     }
 
-    pub fn is_empty(&self, height: u64) -> bool {
-        self.peek(height).is_none()
-    }
-
-    pub fn next(&mut self, store: &Store, height: u64) -> Option<SlotId> {
-        let at = self.peek(height)?;
-        let (_, slot) = self.0[at]?;
+    pub fn next(&mut self, store: &Store, most: u64) -> Option<SlotId> {
+        let mut head = self.0.peek_mut().filter(|head| head.0.0.0 <= most)?;
         let treap = store.treap();
-        self.0[at] = treap.next(&store.slots, slot).map(|next| (treap.key(&store.slots, next), next));
+        let slot = head.0.1;
+        match treap.next(&store.slots, slot) {
+            Some(next) => *head = Reverse((treap.key(&store.slots, next), next)),
+            None => drop(PeekMut::pop(head)),
+        }
         Some(slot)
     }
 }
@@ -69,7 +79,7 @@ impl DeletionQueue {
     /// Of which store types a worker has a row, or has dealt with one since the last [`forget_taken`](Self::forget_taken). It touches no row.
     pub fn taken(&self) -> [bool; STORES] {
         let Some(store) = &self.store else { return [false; STORES] };
-        let is_live = store.leases.all().iter().any(|lease| !lease.over);
+        let is_live = store.leases.all().iter().any(|lease| lease.stage != Stage::Over);
         let leased = &store.root.counts[BlobDeletionState::Leased as usize];
         std::array::from_fn(|at| store.taken[at] || is_live && leased[at] > 0)
     }
@@ -81,18 +91,23 @@ impl DeletionQueue {
         }
     }
 
-    /// The lowest height of a row of this store type that waits; some dozen nodes of a tree are read for it. What workers are not given, as it
+    /// The lowest height of a row of this store type that waits; some dozen nodes of a tree are read for it in each lane. What workers are not given, as it
     /// cannot be decoded, is passed over; none where that is all within reach.
     pub fn first_waiting(&self, store_type: StoreType) -> Option<u32> {
         let store = self.store.as_ref()?;
-        let mut by_height = store.treap().walk(&store.slots, store.root.waiting[store_type as usize], MAX_NODES);
-        by_height.find_map(|slot| Row::read(&store.slots, slot)).map(|row| row.height)
+        let first = |root| {
+            let mut by_height = store.treap().walk(&store.slots, root, MAX_NODES);
+            by_height.find_map(|slot| Row::read(&store.slots, slot)).map(|row| row.height)
+        };
+        let lanes = store.lanes.all().filter(|lane| lane.store_type == store_type && lane.waiting != 0);
+        lanes.filter_map(|lane| first(lane.waiting)).min()
     }
 
-    /// Rows that wait and may be deleted at a height, by height and then by number; 0 rows: a hundred.
-    pub fn pending(&self, height: u32, rows: u32) -> Vec<BlobDeletion> {
+    /// Rows that wait and may be deleted at a height, by height and then by number; 0 rows: a hundred. Those that selectors name; without
+    /// them all.
+    pub fn pending(&self, height: u32, rows: u32, selectors: Option<&[BlobSelector]>) -> Vec<BlobDeletion> {
         let Some(store) = &self.store else { return Vec::new() };
-        let mut merge = Merge::new(store, [true; STORES]);
+        let mut merge = Merge::new(store, store.waiting(&[], selectors));
         let slots = std::iter::from_fn(|| merge.next(store, u64::from(height))).take(limit(rows));
         slots.filter_map(|slot| Row::read(&store.slots, slot)?.shown(&store.slots)).collect()
     }
@@ -101,15 +116,15 @@ impl DeletionQueue {
     pub fn dead(&self, cursor: Option<u64>, rows: u32) -> BlobDeletionPage {
         let mut page = BlobDeletionPage { rows: Vec::new(), cursor: None };
         let Some(store) = &self.store else { return page };
-        let treap = store.treap();
-        let mut next = treap.from(&store.slots, store.root.dead, (0, cursor.unwrap_or(0)));
-        while let Some(slot) = next {
+        let roots = store.root.dead.into_iter().flatten();
+        let mut merge = Merge::from(store, roots, (0, cursor.unwrap_or(0)));
+        while let Some((_, id)) = merge.peek(u64::MAX) {
             if page.rows.len() >= limit(rows) {
-                page.cursor = Some(treap.key(&store.slots, slot).1);
+                page.cursor = Some(id);
                 break;
             }
-            page.rows.extend(Row::read(&store.slots, slot).and_then(|row| row.shown(&store.slots)));
-            next = treap.next(&store.slots, slot);
+            let row = merge.next(store, u64::MAX).and_then(|slot| Row::read(&store.slots, slot));
+            page.rows.extend(row.and_then(|row| row.shown(&store.slots)));
         }
         page
     }
@@ -142,6 +157,12 @@ impl DeletionQueue {
         page
     }
 
+    /// A holder that has as many leases as it may and has completed none since a moment, in Unix nanoseconds, while rows wait.
+    pub fn idle_holder(&self) -> Option<(Principal, u64)> {
+        let store = self.store.as_ref().filter(|store| store.root.count(BlobDeletionState::Waiting) > 0)?;
+        store.leases.idle_holder(self.limits.leases)
+    }
+
     /// Everything that an operator needs to see.
     pub fn status(&self) -> BlobDeletionStatus {
         let store = self.store.as_ref();
@@ -164,7 +185,8 @@ impl DeletionQueue {
             expires_at: lease.expires_at,
             height: lease.height,
             rows: lease.rows,
-            over: lease.over,
+            over: lease.stage == Stage::Over,
+            ended: matches!(lease.stage, Stage::Completed | Stage::Ended),
         });
         let (rows, max_rows) = self.rows();
         BlobDeletionStatus {
@@ -197,11 +219,20 @@ impl DeletionQueue {
             metric("coppice_pruner_blob_deletion_leases_extended_total", counters.extended),
             metric("coppice_pruner_blob_deletion_leases_completed_total", counters.completed),
             metric("coppice_pruner_blob_deletion_leases_expired_total", counters.expired),
+            metric("coppice_pruner_blob_deletion_leases_unknown_total", counters.unknown),
+            metric("coppice_pruner_blob_deletion_leases_ended_total", counters.ended),
+            metric("coppice_pruner_blob_deletion_dead_dropped_total", counters.dropped),
         ]
     }
 }
 
 impl Store {
+    /// The treaps of rows that wait, of these stores and selectors.
+    pub fn waiting(&self, stores: &[StoreType], selectors: Option<&[BlobSelector]>) -> impl Iterator<Item = SlotId> {
+        let lanes = self.lanes.all().filter(|lane| lane.waiting != 0);
+        lanes.filter(move |lane| lane.is_meant(stores, selectors)).map(|lane| lane.waiting)
+    }
+
     fn listed(&self, row: &Row) -> Option<ListedBlobDeletion> {
         let until = match row.state {
             BlobDeletionState::Leased => self.leases.get(row.lease).map(|lease| lease.expires_at),

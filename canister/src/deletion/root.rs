@@ -1,22 +1,23 @@
 //! What the queue keeps beside its rows, in the first slot: where its indexes begin, how many rows stand where, and counters.
 //!
 //! ```text
-//! words of 64 bits:  0 "CPDQ" ‖ version u16 ‖ 0   1 next number   2 by name ‖ by number   3…5 waiting, one a store
-//!                    6 backing off ‖ dead   7 slot of the leases ‖ 0   8 next lease   9 leases that ended   10 seed
-//!                    11…40 rows: 5 states × 6 stores   41… counters
+//! words of 64 bits:  0 "CPDQ" ‖ version u16 ‖ 0   1 next number   2 by name ‖ by number   3…8 dead, one a store: alone ‖ with a record
+//!                    9 backing off ‖ slot of the leases   10 next lease   11 leases that ended   12 seed
+//!                    13 dead alone   14…43 rows: 5 states × 6 stores   44… counters; behind them the lanes
 //! ```
 
 use crate::slots::{FIRST_SLOT, SlotId, Slots};
 use coppice_interface::{BlobDeletionState, StoreType};
 
 const MAGIC: u64 = u32::from_le_bytes(*b"CPDQ") as u64 | VERSION << 32;
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// Stores.
 pub const STORES: usize = StoreType::ALL.len();
 const STATES: usize = BlobDeletionState::ALL.len();
-const COUNTS: usize = 11;
+const COUNTS: usize = DEAD + STORES + 5;
+const DEAD: usize = 3;
 const COUNTERS: usize = COUNTS + STORES * STATES;
-const WORDS: usize = COUNTERS + 11;
+const WORDS: usize = COUNTERS + 14;
 /// Bytes of it.
 pub const ROOT: u32 = 8 * WORDS as u32;
 
@@ -43,6 +44,12 @@ pub struct Counters {
     pub completed: u64,
     /// Leases that expired.
     pub expired: u64,
+    /// Leases that were completed, and whose rows of unknown fate came back when they expired.
+    pub unknown: u64,
+    /// Leases that an operator ended.
+    pub ended: u64,
+    /// Dead letters that were dropped, as there were too many.
+    pub dropped: u64,
     /// Seconds from acquiring a lease to completing it, of all.
     pub seconds: u64,
 }
@@ -53,9 +60,11 @@ pub struct Root {
     pub next_id: u64,
     pub by_name: SlotId,
     pub by_id: SlotId,
-    pub waiting: [SlotId; STORES],
     pub backing_off: SlotId,
-    pub dead: SlotId,
+    /// Rows that were given up, by store: those without a record, and those that one waits for.
+    pub dead: [[SlotId; 2]; STORES],
+    /// Rows among these that no record waits for.
+    pub dead_alone: u64,
     /// Where the leases lie; 0: there was none yet.
     pub leases: SlotId,
     pub next_lease: u64,
@@ -92,14 +101,11 @@ impl Root {
         if word(0) != MAGIC {
             return Err(format!("deletion queue: it begins with {:#x}; this code reads {MAGIC:#x}", word(0)));
         }
-        let ((by_name, by_id), (backing_off, dead)) = (halves(2), halves(6));
-        let mut root = Self { next_id: word(1), by_name, by_id, backing_off, dead, ..Self::default() };
-        for store in 0..STORES {
-            let (even, odd) = halves(3 + store / 2);
-            root.waiting[store] = if store.is_multiple_of(2) { even } else { odd };
-        }
-        root.leases = halves(7).0;
-        (root.next_lease, root.ended, root.seed) = (word(8), word(9), word(10));
+        let ((by_name, by_id), (backing_off, leases)) = (halves(2), halves(DEAD + STORES));
+        let mut root = Self { next_id: word(1), by_name, by_id, backing_off, leases, ..Self::default() };
+        root.dead = std::array::from_fn(|store| halves(DEAD + store).into());
+        (root.next_lease, root.ended) = (word(COUNTS - 4), word(COUNTS - 3));
+        (root.seed, root.dead_alone) = (word(COUNTS - 2), word(COUNTS - 1));
         for (at, count) in root.counts.as_flattened_mut().iter_mut().enumerate() {
             *count = word(COUNTS + at);
         }
@@ -113,11 +119,12 @@ impl Root {
     pub fn save(&mut self, slots: &mut Slots) {
         let mut words = [0; WORDS];
         words[..3].copy_from_slice(&[MAGIC, self.next_id, both(self.by_name, self.by_id)]);
-        for (at, pair) in self.waiting.as_chunks::<2>().0.iter().enumerate() {
-            words[3 + at] = both(pair[0], pair[1]);
+        for (word, [alone, kept]) in words[DEAD..].iter_mut().zip(self.dead) {
+            *word = both(alone, kept);
         }
-        let rest = [both(self.backing_off, self.dead), both(self.leases, 0), self.next_lease, self.ended, self.seed];
-        words[6..COUNTS].copy_from_slice(&rest);
+        let leases = [both(self.backing_off, self.leases), self.next_lease, self.ended];
+        words[DEAD + STORES..COUNTS - 2].copy_from_slice(&leases);
+        words[COUNTS - 2..COUNTS].copy_from_slice(&[self.seed, self.dead_alone]);
         words[COUNTS..COUNTERS].copy_from_slice(self.counts.as_flattened());
         for (word, counter) in words[COUNTERS..].iter_mut().zip(self.counters.all()) {
             *word = *counter;
@@ -150,6 +157,9 @@ impl Counters {
             &mut self.completed,
             &mut self.expired,
             &mut self.seconds,
+            &mut self.unknown,
+            &mut self.ended,
+            &mut self.dropped,
         ]
     }
 }

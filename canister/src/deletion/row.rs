@@ -1,13 +1,14 @@
 //! A row of the queue as it lies in its slot.
 //!
 //! ```text
-//!  0 kind u8 3   1 version u8 2   2 state u8   3 flags u8     4 retries u32      8 last retry u64   16 lease u64
+//!  0 kind u8 3   1 version u8 2   2 state u8   3 lane u8 × 2 + record   4 retries u32      8 last retry u64   16 lease u64
 //! 24 delete at height u32        28 order u64 ‖ id u64 ‖ 3 links u32: a treap's node (`slots::treap`), or of a leased row
 //!                                                              the one before it and the one behind it in the lease's ring
 //! 56 next by name u32            60 next by id u32            64 hash of the name u32
 //! 68 store type u8   69 bytes of the file type u8   70 bytes of the key u16   72 txid 32   104 file type ‖ key
 //! ```
-//! The order of one that waits is its height, of one that backs off the moment until which it does, of a dead letter 0.
+//! The order of one that waits is its height, of one that backs off the moment until which it does, of a leased one of unknown fate 1, of
+//! others 0.
 
 use crate::slots::{SlotId, Slots};
 use coppice_interface::{BlobDeletion, BlobDeletionError, BlobDeletionState, BlobName, ExternalStore, FileType, Txid};
@@ -18,7 +19,7 @@ use serde_bytes::ByteBuf;
 const HEAD: u32 = 104;
 const KIND: [u8; 2] = [3, 2];
 /// Bytes of the longest file type.
-const MAX_TYPE: usize = 32;
+pub const MAX_TYPE: usize = 32;
 
 /// A UTXO record goes with the row.
 const RECORD: u8 = 1;
@@ -98,13 +99,15 @@ pub struct Row {
     pub state: BlobDeletionState,
     pub retries: u32,
     pub last_retry: u64,
-    /// The lease that it is under, or was last; 0: none.
+    /// The lease that it is under, or under which it failed last; 0: none.
     pub lease: u64,
     pub height: u32,
     pub order: u64,
     pub id: u64,
     pub hash: u32,
     pub store_type: StoreType,
+    /// The lane in which it waits.
+    pub lane: u8,
     type_len: u8,
     key_len: u16,
     pub txid: Option<[u8; 32]>,
@@ -112,7 +115,7 @@ pub struct Row {
 
 impl Row {
     /// A row of this name that was never written.
-    pub fn new(slot: SlotId, id: u64, name: &Name, hash: u32) -> Self {
+    pub fn new(slot: SlotId, id: u64, name: &Name, hash: u32, lane: u8) -> Self {
         Self {
             slot,
             state: BlobDeletionState::Waiting,
@@ -124,6 +127,7 @@ impl Row {
             id,
             hash,
             store_type: name.store_type,
+            lane,
             type_len: name.file_type.len() as u8,
             key_len: name.key.len() as u16,
             txid: None,
@@ -152,6 +156,7 @@ impl Row {
                 id: long(36),
                 hash: word(64),
                 store_type: *StoreType::ALL.get(usize::from(b[68]))?,
+                lane: b[3] >> 1,
                 type_len: b[69],
                 key_len: u16::from_le_bytes([b[70], b[71]]),
                 txid: (b[3] & RECORD != 0).then(|| *b[72..].first_chunk().expect("32 bytes")),
@@ -171,7 +176,7 @@ impl Row {
 
     fn head(&self) -> [u8; at::LINKS] {
         let mut b = [0; at::LINKS];
-        let flags = if self.txid.is_some() { RECORD } else { 0 };
+        let flags = self.lane << 1 | if self.txid.is_some() { RECORD } else { 0 };
         b[..4].copy_from_slice(&[KIND[0], KIND[1], self.state as u8, flags]);
         b[4..8].copy_from_slice(&self.retries.to_le_bytes());
         b[8..16].copy_from_slice(&self.last_retry.to_le_bytes());

@@ -1,9 +1,9 @@
 //! What comes into the queue, and what is taken back before anybody has deleted it.
 
 use super::row::{Name, Row};
-use super::{DeletionQueue, Place, Store};
+use super::{DeletionQueue, MAX_LANES, Place, Store};
 use crate::memory::{GrowError, records};
-use coppice_interface::{BlobDeletion, BlobDeletionError, BlobDeletionState, ScheduledBlobDeletion, UtxoRefusal};
+use coppice_interface::{BlobDeletionError, BlobDeletionState, ScheduledBlobDeletion, UtxoRefusal};
 
 /// What scheduling the blob of a record that goes came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ impl DeletionQueue {
     /// which it is, and is tried from the start.
     ///
     /// # Errors
-    /// `Empty`, `TooLarge`, `HoldsRecord`, `TooManyRows`, `RecordsFull`, `OutOfSpace`, `LowCycles`, and nothing has changed.
+    /// `Empty`, `TooLarge`, `TooMany`, `HoldsRecord`, `TooManyRows`, `RecordsFull`, `OutOfSpace`, `LowCycles`, and nothing has changed.
     pub fn schedule(
         &mut self,
         name: &Name,
@@ -27,7 +27,7 @@ impl DeletionQueue {
         now_ns: u64,
     ) -> Result<ScheduledBlobDeletion, BlobDeletionError> {
         name.check()?;
-        let most = self.max_rows;
+        let most = self.limits.rows;
         records::creating(|| {
             self.made()?;
             self.message(now_ns, |store| store.schedule(name, height, most))
@@ -44,20 +44,6 @@ impl DeletionQueue {
         self.message(now_ns, |store| store.cancel(name)).unwrap_or(Ok(false))
     }
 
-    /// Has a row tried again that was given up.
-    ///
-    /// # Errors
-    /// `NotFound`, and nothing has changed.
-    pub fn revive(&mut self, id: u64, now_ns: u64) -> Result<BlobDeletion, BlobDeletionError> {
-        let revived = self.message(now_ns, |store| {
-            let mut row = store.find(id).filter(|row| row.state == BlobDeletionState::Dead)?;
-            row.retries = 0;
-            store.move_to(&mut row, Place::Waiting);
-            row.shown(&store.slots)
-        });
-        revived.flatten().ok_or(BlobDeletionError::NotFound)
-    }
-
     /// Whether a record may be created that names this blob, and then [`hold`](Self::hold) has the memory that it needs.
     ///
     /// # Errors
@@ -67,7 +53,7 @@ impl DeletionQueue {
     }
 
     fn admits_new(&mut self, name: &Name, txid: &[u8; 32]) -> Result<(), UtxoRefusal> {
-        let (has_room, limit) = (self.has_room(), self.max_rows);
+        let (has_room, limit) = (self.has_room(), self.limits.rows);
         let store = self.made()?;
         let hash = store.hash(name);
         match store.find_name(name, hash) {
@@ -116,10 +102,13 @@ impl Store {
             Some(row) if row.txid.is_some() => return Err(BlobDeletionError::HoldsRecord),
             Some(mut row) => {
                 let was_leased = self.is_leased(&row);
-                self.reschedule(&mut row, height);
+                self.reschedule(&mut row, height, None);
                 (row.id, was_leased)
             }
             None if self.root.rows() >= most => return Err(BlobDeletionError::TooManyRows { limit: most }),
+            None if !self.lanes.admits(name) => {
+                return Err(BlobDeletionError::TooMany { limit: MAX_LANES as u64 });
+            }
             None => {
                 self.reserve(name, hash)?;
                 (self.add(name, hash, None, height, Place::Waiting).id, false)
@@ -129,9 +118,14 @@ impl Store {
         Ok(ScheduledBlobDeletion { id, was_leased })
     }
 
-    fn reschedule(&mut self, row: &mut Row, height: u32) {
+    /// Has a row wait anew, from the start; with this record, if it has none.
+    fn reschedule(&mut self, row: &mut Row, height: u32, txid: Option<[u8; 32]>) {
         self.leave(row);
-        (row.height, row.retries, row.last_retry) = (height, 0, 0);
+        if row.txid.is_none() && txid.is_some() {
+            row.txid = txid;
+            row.save_txid(&mut self.slots);
+        }
+        (row.height, row.retries, row.last_retry, row.lease) = (height, 0, 0, 0);
         self.enter(row, Place::Waiting);
     }
 
@@ -156,11 +150,7 @@ impl Store {
         let id = match self.find_name(name, hash) {
             Some(row) if row.txid.is_some_and(|other| other != *txid) => return Ok(Scheduled::Another(row.id)),
             Some(mut row) => {
-                if row.txid.is_none() {
-                    row.txid = Some(*txid);
-                    row.save_txid(&mut self.slots);
-                }
-                self.reschedule(&mut row, height);
+                self.reschedule(&mut row, height, Some(*txid));
                 row.id
             }
             None => {

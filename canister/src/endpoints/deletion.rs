@@ -8,11 +8,12 @@ use crate::meter::{Hot, counted};
 use crate::runtime::{caller, time_ns};
 use crate::state::{State, mutate, read};
 use crate::{cycles, daemon, wire};
-use candid::candid_method;
+use candid::{Principal, candid_method};
 use coppice_interface::access::UTXO_FEEDERS;
 use coppice_interface::*;
 use ic_cdk::{query, update};
 use serde_bytes::ByteBuf;
+use std::convert::Infallible;
 
 /// Runs a message of the queue's, after which the timer knows when time does something next.
 fn message<T>(run: impl FnOnce(&mut State, u64) -> T) -> T {
@@ -89,31 +90,31 @@ fn list_blob_deletions(arg: ListBlobDeletions) -> BlobDeletionList {
 }
 
 /// Rows that wait and whose height is this one or lower, by height; for anyone. `limit` rows at most, and 1,000; 0: 100.
-/// None while deletions are stopped.
+/// Those that `selectors` name; without them all. None while deletions are stopped.
 #[candid_method(query)]
-#[query(guard = "wire::readable::<(u32, u32,)>", hidden = true, decode_with = "wire::args")]
-fn get_pending_blob_deletions(height: u32, limit: u32) -> Vec<BlobDeletion> {
+#[query(guard = "wire::readable::<(u32, u32, Option<Vec<BlobSelector>>,)>", hidden = true, decode_with = "wire::args")]
+fn get_pending_blob_deletions(height: u32, limit: u32, selectors: Option<Vec<BlobSelector>>) -> Vec<BlobDeletion> {
     read(|state| match state.deletions_stopped {
-        None => state.deletions.pending(height, limit),
+        None => state.deletions.pending(height, limit, selectors.as_deref()),
         Some(_) => Vec::new(),
     })
 }
 
 /// Takes a row out of the queue, with the record that waits for it, and says whether it is gone; a blob worker's.
-/// `false`: there is no such row, or it stays, given up, for the record that goes with it. A repeated call answers
-/// `false`.
+/// `false`: there is no such row, its height is above `up_to_height`, or it stays, given up, for the record that goes with
+/// it. A repeated call answers `false`.
 #[candid_method(update)]
 #[update(
     guard = "blob_worker",
-    guard = "wire::readable::<(u64,)>",
+    guard = "wire::readable::<(u64, Option<u32>,)>",
     hidden = true,
-    decode_with = "wire::arg",
+    decode_with = "wire::args",
     encode_with = "wire::answer"
 )]
-fn remove_blob_deletion(id: u64) -> Result<bool, BlobDeletionError> {
+fn remove_blob_deletion(id: u64, up_to_height: Option<u32>) -> Result<bool, BlobDeletionError> {
     message(|state, _| {
         let (pruner, mut records) = state.utxo_pruner();
-        pruner.remove_deletion(&mut records, id)
+        pruner.remove_deletion(&mut records, id, up_to_height.unwrap_or(u32::MAX))
     })
 }
 
@@ -132,8 +133,7 @@ fn increment_blob_deletion_retry(id: u64, max_retries: u32) -> Result<BlobDeleti
 }
 
 /// Says what became of deletions that were not leased; a blob worker's. 10,000 numbers at most; those that the message
-/// had no room for are `remaining`. A row that is completed is unknown to a repeated call, which changes nothing of it;
-/// one that failed counts again.
+/// had no room for are `remaining`. A repeated call finds what was completed `already` done; what failed counts again.
 #[candid_method(update)]
 #[update(
     guard = "blob_worker",
@@ -150,7 +150,8 @@ fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDe
 }
 
 /// Leases rows whose height has come; a blob worker's. None where nothing is due, and while deletions are stopped. There
-/// are 256 leases at most. The same caller with the same `request` gets the same lease again while it is live.
+/// are 256 leases at most, and `max_leases_per_holder` of one caller. The same caller with the same `request` gets the same
+/// lease again while it is live, and no other one for it.
 #[candid_method(update)]
 #[update(
     guard = "blob_worker",
@@ -162,7 +163,7 @@ fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDe
 fn acquire_blob_deletion_batch(arg: AcquireBlobDeletions) -> Result<Option<BlobDeletionLease>, BlobDeletionError> {
     counted(Hot::AcquireDeletions, || {
         message(|state, now| match state.deletions_stopped {
-            None => state.deletions.acquire(caller(), &arg, now),
+            None => state.deletions.acquire(caller(), &arg, state.utxo_pruner.reached(), now),
             Some(_) => Ok(None),
         })
     })
@@ -187,8 +188,8 @@ fn extend_blob_deletion_batch(token: ByteBuf, lock_timeout_secs: u64) -> Result<
 }
 
 /// Says what became of leased rows, 2,000 numbers at most, and ends the lease once nothing is `remaining`; for its
-/// holder, a blob worker. A repeated call is answered as the one that ended the lease; before that it has the rows that
-/// were dealt with in `skipped`, and counts no failure twice.
+/// holder, a blob worker. A repeated call is answered as the one that ended the lease; before that it finds
+/// `already` done what was dealt with, and counts no failure twice.
 #[candid_method(update)]
 #[update(
     guard = "blob_worker",
@@ -213,20 +214,43 @@ fn list_dead_blob_deletions(cursor: Option<u64>, limit: u32) -> BlobDeletionPage
     read(|state| state.deletions.dead(cursor, limit))
 }
 
-/// Has a row that was given up tried again from the start; an operator's. A second call answers `NotFound`, as the row
-/// waits again.
+/// Has dead letters tried again from the start, as many as the message has room for; an operator's. A repeated call goes on
+/// with those that are `remaining`.
 #[candid_method(update)]
 #[update(
     guard = "operator",
-    guard = "wire::readable::<(u64,)>",
+    guard = "wire::readable::<(RetryBlobDeletions,)>",
     hidden = true,
     decode_with = "wire::arg",
     encode_with = "wire::answer"
 )]
-fn retry_blob_deletion(id: u64) -> Result<BlobDeletion, BlobDeletionError> {
-    let revived = noting("retry_blob_deletion", id, |state| state.deletions.revive(id, time_ns()));
+fn retry_blob_deletions(arg: RetryBlobDeletions) -> Result<RetriedBlobDeletions, BlobDeletionError> {
+    let argument = match &arg {
+        RetryBlobDeletions::Ids(ids) => format!("{} rows: {:?}", ids.len(), &ids[..ids.len().min(8)]),
+        RetryBlobDeletions::StoreType(of) => format!("all of {of:?}"),
+    };
+    let retried = noting("retry_blob_deletions", argument, |state| state.deletions.retry(&arg, time_ns()));
     daemon::arm_deletions();
-    revived
+    retried
+}
+
+/// Ends the live leases of a principal, and says how many; an operator's. Their rows come back after a quarter of the
+/// lease's time, the longest that a request for a blob may take. `revoke_role` does the same to a blob worker. A repeated
+/// call answers 0.
+#[candid_method(update)]
+#[update(
+    guard = "operator",
+    guard = "wire::readable::<(Principal,)>",
+    hidden = true,
+    decode_with = "wire::arg",
+    encode_with = "wire::answer"
+)]
+fn end_blob_deletion_leases(holder: Principal) -> u64 {
+    let Ok(ended) = noting("end_blob_deletion_leases", holder, |state| {
+        Ok::<_, Infallible>(state.deletions.end_leases(holder, time_ns()))
+    });
+    daemon::arm_deletions();
+    ended
 }
 
 /// Everything that an operator needs to see of the queue; for anyone.

@@ -158,7 +158,7 @@ fn said(code: ProblemCode) -> (Severity, &'static str, Command) {
         ),
         Code::DeadBlobDeletions => (
             Warning,
-            "Look at those that were given up; retry_blob_deletion(id) has one tried again.",
+            "Look at those that were given up; retry_blob_deletions has them tried again.",
             Command::Query("list_dead_blob_deletions", "(null, 100)"),
         ),
         Code::UtxoPrunerWaits => (
@@ -175,6 +175,11 @@ fn said(code: ProblemCode) -> (Severity, &'static str, Command) {
             Warning,
             "Start a worker (coppice blob-worker) with a --store for these blobs; get_blob_deletion_status has the rows and leases.",
             Command::Query("get_blob_deletion_status", "()"),
+        ),
+        Code::BlobLeasesIdle => (
+            Warning,
+            "See to the worker: where it is gone, or its key was stolen, end its leases or revoke_role, and its rows come back.",
+            call("end_blob_deletion_leases", "(principal \"…\")"),
         ),
         Code::ExternalNearFull => (Warning, EXTERNAL_ACTION, EXTERNAL_BYTES),
         Code::ExternalFull => (Critical, EXTERNAL_ACTION, EXTERNAL_BYTES),

@@ -8,11 +8,23 @@ use coppice_interface::{BLOB_SAFETY_WINDOW, ProblemCode, StoreType};
 
 /// Seconds for which blobs that are due may wait before `health` calls it a problem.
 const PATIENCE_SECS: u64 = 6 * 3_600;
+/// Seconds for which a worker at its limit of leases may complete nothing.
+const IDLE_SECS: u64 = 3_600;
 
 impl State {
-    /// The height up to which workers may take blobs outside.
-    pub fn blobs_due(&self) -> u32 {
-        self.utxo_pruner.reached().saturating_sub(BLOB_SAFETY_WINDOW)
+    /// The height up to which workers may take blobs outside, where there is one.
+    pub fn blobs_due(&self) -> Option<u32> {
+        self.utxo_pruner.reached().checked_sub(BLOB_SAFETY_WINDOW).filter(|height| *height > 0)
+    }
+
+    /// A worker that has as many leases as it may, and completes none, while rows wait.
+    pub(super) fn idle_holder(&self) -> Option<Finding> {
+        let (holder, since) = self.deletions.idle_holder()?;
+        let secs = since / 1_000_000_000;
+        let has_lasted = runtime::time_secs().saturating_sub(secs) > IDLE_SECS;
+        let message =
+            format!("{holder} has as many leases as one may, and has completed none for an hour, while rows wait");
+        has_lasted.then(|| finding(ProblemCode::BlobLeasesIdle, message).since_secs(Some(secs)))
     }
 
     /// Blobs that have waited for long where workers could take them, of the store types of which none was taken. Whether they still wait is
@@ -26,7 +38,7 @@ impl State {
             let secs = waits.map(|(_, secs)| secs).min()?;
             return Some(finding(ProblemCode::BlobDeletionsWait, "").since_secs(Some(secs)));
         }
-        let due = self.blobs_due();
+        let due = self.blobs_due()?;
         let first = |store| self.deletions.first_waiting(store).filter(|&height| height <= due);
         let still: Vec<_> = waits.filter_map(|(store, secs)| Some((store, secs, first(store)?))).collect();
         let (secs, height) = (still.iter().map(|of| of.1).min()?, still.iter().map(|of| of.2).min()?);

@@ -106,6 +106,7 @@ impl State {
         // No worker is given any while deletions are stopped.
         if self.deletions_stopped.is_none() {
             found.extend(self.untaken(&self.history.since, deep));
+            found.extend(self.idle_holder());
         }
         if let Some(open) = self.chain.upload_progress() {
             let (number, progress) = (open.number, open.progress);

@@ -27,7 +27,7 @@ enum Kind {
 }
 
 /// The figures of the services of the documents, of which most have their names from there: what they are, in a sentence.
-const SERVICES: [(&str, Kind, &str); 28] = [
+const SERVICES: [(&str, Kind, &str); 31] = [
     ("pruner_duration_seconds", Kind::Sum, "Seconds across ticks that the phases of jobs took."),
     ("utxo_cleanup_batch_duration_seconds", Kind::Sum, "Seconds across ticks that chunks of records took."),
     ("pruner_skipped_total", Kind::Counter, "Triggers that pruned nothing, by reason."),
@@ -61,6 +61,17 @@ const SERVICES: [(&str, Kind, &str); 28] = [
     ("coppice_pruner_blob_deletion_leases_extended_total", Kind::Counter, "Leases that were extended."),
     ("coppice_pruner_blob_deletion_leases_completed_total", Kind::Counter, "Leases that were completed."),
     ("coppice_pruner_blob_deletion_leases_expired_total", Kind::Counter, "Leases that expired."),
+    (
+        "coppice_pruner_blob_deletion_leases_unknown_total",
+        Kind::Counter,
+        "Leases that were completed, and whose rows of unknown fate came back when they expired.",
+    ),
+    ("coppice_pruner_blob_deletion_leases_ended_total", Kind::Counter, "Leases that an operator ended."),
+    (
+        "coppice_pruner_blob_deletion_dead_dropped_total",
+        Kind::Counter,
+        "Dead letters that were dropped, as there were too many.",
+    ),
     // Not among what Candid answers as metrics.
     (
         "coppice_pruner_ticks_total",

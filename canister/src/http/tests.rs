@@ -157,7 +157,7 @@ fn public_answers() -> Vec<(&'static str, String)> {
             of("get_pruner_settings", &state.utxo_pruner.settings()),
             of("get_pruner_status", &state.utxo_pruner.status(&state.config.utxo, &state.deletions)),
             of("list_prune_jobs", &state.utxo_pruner.jobs(None, 0)),
-            of("get_pending_blob_deletions", &state.deletions.pending(u32::MAX, 0)),
+            of("get_pending_blob_deletions", &state.deletions.pending(u32::MAX, 0, None)),
             of("list_dead_blob_deletions", &state.deletions.dead(None, 0)),
             of("list_blob_deletions", &state.deletions.list(&list)),
             of("get_blob_deletion_status", &state.deletions.status()),

@@ -81,6 +81,9 @@ impl State {
             if grant.role == Role::Exporter {
                 state.exporters.revoke(grant.principal);
             }
+            if grant.role == Role::BlobWorker {
+                state.deletions.end_leases(grant.principal, runtime::time_ns());
+            }
             state.save_config();
             Ok(revoked)
         });

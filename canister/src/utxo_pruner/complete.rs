@@ -106,11 +106,11 @@ impl UtxoPruner {
         self.with_records(records, |queue, now, rows| queue.complete_batch(caller, arg, (now, base_secs), rows))
     }
 
-    /// Takes a row out whose blob is gone, and its record with it.
+    /// Takes a row out whose blob is gone, and its record with it; where its height is this one or lower.
     ///
     /// # Errors
     /// As [`DeletionQueue::remove`].
-    pub fn remove_deletion(&mut self, records: &mut Records, id: u64) -> Result<bool, BlobDeletionError> {
-        self.with_records(records, |queue, now, rows| queue.remove(id, now, rows))
+    pub fn remove_deletion(&mut self, records: &mut Records, id: u64, up_to: u32) -> Result<bool, BlobDeletionError> {
+        self.with_records(records, |queue, now, rows| queue.remove(id, up_to, now, rows))
     }
 }

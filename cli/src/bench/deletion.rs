@@ -96,6 +96,7 @@ fn lease(bench: &Bench) -> Result<(Execution, Execution)> {
         lock_timeout_secs: 0,
         store_types: vec![],
         request: Some(ByteBuf::from(*b"bench")),
+        ..Default::default()
     };
     let (lease, acquired) =
         bench.done::<Option<BlobDeletionLease>, BlobDeletionError>("acquire_blob_deletion_batch", Encode!(&arg)?)?;
@@ -106,6 +107,7 @@ fn lease(bench: &Bench) -> Result<(Execution, Execution)> {
         completed_ids: lease.rows.iter().map(|row| row.id).collect(),
         failed_ids: vec![],
         max_retries: 3,
+        ..Default::default()
     };
     let (done, completed) =
         bench.done::<CompletedBlobDeletions, BlobDeletionError>("complete_blob_deletion_batch", Encode!(&arg)?)?;
@@ -147,7 +149,8 @@ fn without_lease(bench: &Bench, from: &Checkpoint, n: u64) -> Result<Vec<Figure>
         bench.done::<BlobDeletionRetry, BlobDeletionError>("increment_blob_deletion_retry", arg)
     };
     let remove = |row: &BlobDeletion| {
-        let (gone, execution) = bench.done::<bool, BlobDeletionError>("remove_blob_deletion", Encode!(&row.id)?)?;
+        let (gone, execution) =
+            bench.done::<bool, BlobDeletionError>("remove_blob_deletion", Encode!(&row.id, &None::<u32>)?)?;
         ensure!(gone, "the row was not removed");
         Ok(execution)
     };
@@ -156,7 +159,7 @@ fn without_lease(bench: &Bench, from: &Checkpoint, n: u64) -> Result<Vec<Figure>
     remove(first)?;
     let removed = remove(second)?;
     let completed_ids = rest.iter().map(|row| row.id).collect();
-    let arg = CompleteBlobDeletions { completed_ids, failed_ids: vec![], max_retries: 3 };
+    let arg = CompleteBlobDeletions { completed_ids, failed_ids: vec![], max_retries: 3, ..Default::default() };
     let (done, completed) =
         bench.done::<CompletedBlobDeletions, BlobDeletionError>("complete_blob_deletions", Encode!(&arg)?)?;
     ensure!(done.removed == rest.len() as u64, "{done:?}");

@@ -20,7 +20,7 @@ impl<T: Reach> Queue for Client<T> {
     }
 
     fn pending(&self, height: u32, rows: u32) -> Result<Vec<Row>> {
-        Ok(self.get_pending_blob_deletions(height, rows).wait()?.into_iter().map(row).collect())
+        Ok(self.get_pending_blob_deletions(height, rows, None).wait()?.into_iter().map(row).collect())
     }
 
     fn acquire(&self, ask: &Ask) -> Result<Result<Option<Lease>, Refusal>> {
@@ -30,6 +30,7 @@ impl<T: Reach> Queue for Client<T> {
             lock_timeout_secs: ask.secs,
             store_types: ask.stores.clone(),
             request: Some(ByteBuf::from(ask.request.clone())),
+            ..Default::default()
         };
         let lease = |lease: BlobDeletionLease| Lease {
             token: lease.token.into_vec(),
@@ -48,6 +49,7 @@ impl<T: Reach> Queue for Client<T> {
             completed_ids: done.gone.clone(),
             failed_ids: done.failed.clone(),
             max_retries: done.max_retries,
+            ..Default::default()
         };
         let noted = |answer: CompletedBlobDeletions| Noted {
             dead: answer.dead,

@@ -28,6 +28,7 @@ impl Net {
             operators: vec![of],
             producers: vec![of],
             admins: Some(vec![of]),
+            least_retries: None,
             ..InitArg::default()
         };
         Self::with(init)

@@ -120,7 +120,14 @@ fn the_largest_honest_replies_fit() {
     let rows = vec![row; 1_000];
     let grants = vec![Grant { principal: Principal::anonymous(), role: Role::Admin }; 1_000];
     let skipped = vec![u64::MAX; 200_000];
-    let ids = CompletedBlobDeletions { removed: 0, retries_incremented: 0, dead: 0, remaining: 0, skipped };
+    let ids = CompletedBlobDeletions {
+        removed: 0,
+        retries_incremented: 0,
+        dead: 0,
+        remaining: 0,
+        skipped,
+        ..Default::default()
+    };
     let large = ExportChunk { bytes: ByteBuf::from(vec![1; 2_000_000]), ..chunk() };
     for (bytes, cost) in [
         cost(page(small, 1_000)),

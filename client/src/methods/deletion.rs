@@ -1,6 +1,7 @@
 //! The queue of blobs outside that are to be deleted.
 
 use super::methods;
+use candid::Principal;
 use coppice_interface::*;
 
 methods! {
@@ -18,14 +19,15 @@ methods! {
     /// Rows of the queue, by number.
     query list_blob_deletions(list: &ListBlobDeletions) -> BlobDeletionList;
 
-    /// Rows that wait and are due at a height, the lowest first: `limit` of them, 1,000 at most; 0: 100.
-    query get_pending_blob_deletions(height: u32, limit: u32) -> Vec<BlobDeletion>;
+    /// Rows that wait and are due at a height, the lowest first: `limit` of them, 1,000 at most; 0: 100. Those that selectors name; without
+    /// them all.
+    query get_pending_blob_deletions(height: u32, limit: u32, selectors: Option<&[BlobSelector]>) -> Vec<BlobDeletion>;
 
-    /// Takes a row out whose blob is gone. For blob workers. Answers whether the row is gone: it is not where there was none, or where it was
-    /// given up and has a record.
+    /// Takes a row out whose blob is gone. For blob workers. Answers whether the row is gone: it is not where there was none, where its height
+    /// is above the one up to which the worker has looked, or where it was given up and has a record.
     ///
     /// Repeating it answers `false`.
-    update remove_blob_deletion(id: u64) -> bool, or BlobDeletionError;
+    update remove_blob_deletion(id: u64, up_to_height: Option<u32>) -> bool, or BlobDeletionError;
 
     /// Notes that a blob could not be deleted. For blob workers.
     ///
@@ -41,7 +43,8 @@ methods! {
 
     /// Leases rows that are due; none where nothing is. For blob workers.
     ///
-    /// Repeating it with the same `request` answers the same lease while that is live; without one it takes another lease.
+    /// Repeating it with the same `request` answers the same lease while that is live, and then `Completed` or `Expired`; without one it
+    /// takes another lease.
     update acquire_blob_deletion_batch(lease: &AcquireBlobDeletions) -> Option<BlobDeletionLease>, or BlobDeletionError;
 
     /// Has a lease end so many seconds from now, where it would end before, and answers when it ends, in Unix nanoseconds. For its holder.
@@ -52,16 +55,21 @@ methods! {
     /// Says what became of the rows of a lease. For its holder. With `remaining` the rest is sent again, as
     /// [`complete_blob_deletion_batch_all`](crate::Client::complete_blob_deletion_batch_all) does.
     ///
-    /// Repeating it answers as the call did that ended the lease; where something remained, rows that were dealt with are `skipped`.
+    /// Repeating it answers as the call did that ended the lease; where something remained, rows that were dealt with are `already` done.
     update complete_blob_deletion_batch(done: &CompleteBlobDeletionBatch) -> CompletedBlobDeletions, or BlobDeletionError;
 
     /// Rows that were given up, by number, from the cursor on: `limit` of them, 1,000 at most; 0: 100.
     query list_dead_blob_deletions(cursor: Option<u64>, limit: u32) -> BlobDeletionPage;
 
-    /// Has a row that was given up tried again. For operators.
+    /// Has dead letters tried again. For operators.
     ///
-    /// Repeated, it is refused as `NotFound`, as the row waits again.
-    update retry_blob_deletion(id: u64) -> BlobDeletion, or BlobDeletionError;
+    /// Repeating it goes on with those that are `remaining`.
+    update retry_blob_deletions(which: &RetryBlobDeletions) -> RetriedBlobDeletions, or BlobDeletionError;
+
+    /// Ends the live leases of a principal, and answers how many there were. For operators.
+    ///
+    /// Repeating it answers 0.
+    update end_blob_deletion_leases(holder: Principal) -> u64;
 
     /// How many rows there are, by store and state, and the leases.
     query get_blob_deletion_status() -> BlobDeletionStatus;

@@ -26,6 +26,12 @@ pub struct UtxoSettings {
     pub max_utxo_bytes: u64,
     /// Rows of the deletion queue above which no new ones come in.
     pub max_deletion_rows: u64,
+    /// Dead letters of the deletion queue that no record waits for; above it the oldest are dropped.
+    pub max_dead_blob_deletions: u64,
+    /// Leases of the deletion queue that one worker may hold at a time, 1 to 256.
+    pub max_leases_per_holder: u32,
+    /// How often deleting a blob has to fail at least until its row is given up, whatever its worker says.
+    pub least_retries: u32,
     /// Refuse a transaction whose inputs do not say what they spend.
     pub require_extended: bool,
     /// Instructions after which a message begins no other item of a batch, 1 million to 20 billion.
@@ -44,6 +50,9 @@ impl Default for UtxoSettings {
             max_external_bytes: 64 << 30,
             max_utxo_bytes: 0,
             max_deletion_rows: 10_000_000,
+            max_dead_blob_deletions: 100_000,
+            max_leases_per_holder: 32,
+            least_retries: 0,
             require_extended: false,
             batch_instructions: 10_000_000_000,
         }
@@ -74,6 +83,12 @@ pub struct UtxoSettingsChange {
     pub max_utxo_bytes: Option<u64>,
     /// Rows of the deletion queue above which no new ones come in; none: as it was.
     pub max_deletion_rows: Option<u64>,
+    /// Dead letters of the deletion queue that no record waits for; above it the oldest are dropped; none: as it was.
+    pub max_dead_blob_deletions: Option<u64>,
+    /// Leases of the deletion queue that one worker may hold at a time, 1 to 256; none: as it was.
+    pub max_leases_per_holder: Option<u32>,
+    /// How often deleting a blob has to fail at least until its row is given up, whatever its worker says; none: as it was.
+    pub least_retries: Option<u32>,
     /// Refuse a transaction whose inputs do not say what they spend; none: as it was.
     pub require_extended: Option<bool>,
     /// Instructions after which a message begins no other item of a batch, 1 million to 20 billion; none: as it was.

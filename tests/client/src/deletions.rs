@@ -20,6 +20,7 @@ pub async fn a_lease_is_the_same_when_it_is_asked_for_again<T: Transport>(client
         lock_timeout_secs: 60,
         store_types: vec![StoreType::Subtree],
         request: Some(ByteBuf::from(b"once".as_slice())),
+        ..Default::default()
     };
     let first = client.acquire_blob_deletion_batch(&lease).await.unwrap().unwrap();
     assert_eq!(first.rows.iter().map(|row| row.id).collect::<Vec<_>>(), [row.id]);
@@ -29,11 +30,12 @@ pub async fn a_lease_is_the_same_when_it_is_asked_for_again<T: Transport>(client
         completed_ids: vec![row.id],
         failed_ids: Vec::new(),
         max_retries: 3,
+        ..Default::default()
     };
     for _ in 0..2 {
         assert_eq!(client.complete_blob_deletion_batch(&done).await.unwrap().removed, 1);
     }
     let error = client.extend_blob_deletion_batch(&first.token, 60).await.unwrap_err();
     assert!(matches!(error, Error::Refused(BlobDeletionError::Completed)), "{error:?}");
-    assert_eq!(client.get_pending_blob_deletions(u32::MAX, 0).await.unwrap(), []);
+    assert_eq!(client.get_pending_blob_deletions(u32::MAX, 0, None).await.unwrap(), []);
 }

@@ -26,6 +26,7 @@ pub fn init_arg(caller: Principal) -> InitArg {
         operators: all.clone(),
         producers: all.clone(),
         admins: Some(all),
+        least_retries: None,
         ..InitArg::default()
     }
 }

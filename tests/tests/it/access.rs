@@ -153,7 +153,8 @@ fn every_role_does_its_own() {
     coppice.append_plain(0..3, 100);
     let by = |name: &str| everybody.iter().find(|caller| caller.name == name).expect("a caller");
     let parts = |deletions: CompleteBlobDeletions| encode_args((deletions,)).unwrap();
-    let none = CompleteBlobDeletions { completed_ids: vec![], failed_ids: vec![], max_retries: 1 };
+    let none =
+        CompleteBlobDeletions { completed_ids: vec![], failed_ids: vec![], max_retries: 1, ..Default::default() };
     let freeze = UtxoFreezeBatch { height: 1, items: vec![] };
     let blob = BlobName { blob_key: vec![1].into(), file_type: "tx".into(), store_type: StoreType::Tx };
     let own = [

@@ -144,7 +144,9 @@ fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
     world.noted("prune_utxos", 350u32, [before, "last_processed_height = 350; pending = job 3", "Ok"]);
     world.noted("set_aside_unmined", 1u32, ["", "", "NotBlocking"]);
     world.noted("retry_record", 1u32, ["", "", "NotBlocking"]);
-    world.noted("retry_blob_deletion", 1u64, ["", "", "NotFound"]);
+    let tried_again = RetryBlobDeletions::StoreType(StoreType::Tx);
+    world.noted("retry_blob_deletions", tried_again, ["", "", "Ok"]);
+    world.noted("end_blob_deletion_leases", Who::BlobWorker.principal(), ["", "", "Ok"]);
     let name =
         |key: &[u8]| BlobName { blob_key: ByteBuf::from(key), file_type: "tx".into(), store_type: StoreType::Tx };
     let scheduled = ScheduleBlobDeletion { name: name(b"a"), delete_at_height: 7 };

@@ -35,6 +35,7 @@ fn the_init_arguments_install() {
         let coppice = Coppice::with(init(name));
         let config: Config = coppice.anyone().get_config().told();
         assert_eq!((config.log_class, config.max_stable_pages), (1 << 20, pages), "{name}");
+        assert_eq!(config.utxo.least_retries, 5, "{name}");
     }
 }
 

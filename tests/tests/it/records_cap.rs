@@ -139,7 +139,13 @@ fn records_at_the_cap_are_marked_spent_preserved_pruned_and_completed() {
     let lease = acquire(&world.coppice, WORKER, wanted(30, None)).unwrap();
     assert_eq!(lease.rows.len(), 2);
     let completed_ids = lease.rows.iter().map(|row| row.id).collect();
-    let arg = CompleteBlobDeletionBatch { token: lease.token, completed_ids, failed_ids: vec![], max_retries: 1 };
+    let arg = CompleteBlobDeletionBatch {
+        token: lease.token,
+        completed_ids,
+        failed_ids: vec![],
+        max_retries: 1,
+        ..Default::default()
+    };
     assert_eq!(world.coppice.by(WORKER).complete_blob_deletion_batch(&arg).told().unwrap().removed, 2);
     // The slots of those that went are used again.
     let again = create(&world.coppice, 1_000, done.iter().map(|tx| is_mined(tx.record())).collect());
@@ -255,11 +261,16 @@ fn rows_of_the_queue_end_at_their_cap() {
     most(1);
     world.persisted(100);
     let lease = acquire(coppice, WORKER, wanted(30, None)).unwrap();
-    let arg =
-        CompleteBlobDeletionBatch { token: lease.token, completed_ids: vec![1], failed_ids: vec![2], max_retries: 1 };
+    let arg = CompleteBlobDeletionBatch {
+        token: lease.token,
+        completed_ids: vec![1],
+        failed_ids: vec![2],
+        max_retries: 1,
+        ..Default::default()
+    };
     let done = coppice.by(WORKER).complete_blob_deletion_batch(&arg).told().unwrap();
     assert_eq!((done.removed, done.dead), (2, 1));
-    coppice.operator().retry_blob_deletion(2).told().unwrap();
+    coppice.operator().retry_blob_deletions(&RetryBlobDeletions::Ids(vec![2])).told().unwrap();
     assert_eq!(schedule(5), Err(BlobDeletionError::TooManyRows { limit: 1 }));
     let name = BlobName { blob_key: ByteBuf::from([3]), file_type: "tx".into(), store_type: StoreType::Tx };
     assert_eq!(coppice.producer().cancel_blob_deletion(&name).told(), Ok(true));

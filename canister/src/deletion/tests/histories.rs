@@ -1,7 +1,7 @@
 //! Random histories against the model: every answer, every row, every order and every count, after each message; any message may trap,
 //! and an upgrade come between any two.
 
-use super::model::{At, Model, Said};
+use super::model::{At, Lease, Model, Said};
 use super::*;
 use coppice_interface::*;
 use proptest::prelude::*;
@@ -16,21 +16,36 @@ enum Op {
     Hold { blob: u8, txid: u8 },
     Release { blob: u8, height: u32, txid: u8 },
     Cancel(u8),
-    Acquire { who: u8, height: u32, limit: u32, secs: u64, stores: Vec<u8>, request: Option<u8> },
+    Acquire { who: u8, height: u32, limit: u32, secs: u64, stores: Vec<u8>, request: Option<u8>, chosen: Chosen },
+    End(u8),
     Extend { who: u8, token: u8, secs: u64 },
     CompleteBatch { who: u8, token: u8, said: Says },
     Complete(Says),
-    Remove { id: u64, kept: bool },
+    Remove { id: u64, up_to: Option<u32>, kept: bool },
     Increment { id: u64, max: u32 },
-    Revive(u64),
+    Retry(RetryBlobDeletions),
     Tick,
     Upgrade,
 }
+
+/// Which rows a worker serves, and by which window; and how far the chain is.
+#[derive(Clone, Debug)]
+struct Chosen {
+    selectors: Option<Vec<(u8, Option<u8>)>>,
+    window: Option<u32>,
+    reached: u32,
+}
+
+/// What the settings bound.
+const LIMITS: Limits = Limits { rows: u64::MAX, dead: 3, leases: 3, least_retries: 0 };
 
 #[derive(Clone, Debug)]
 struct Says {
     completed: Vec<u64>,
     failed: Vec<u64>,
+    unknown: Vec<u64>,
+    rest: bool,
+    up_to: Option<u32>,
     max: u32,
     base: u64,
     kept: bool,
@@ -41,8 +56,18 @@ fn says() -> impl Strategy<Value = Says> {
     let ids = || prop::collection::vec(0u64..16, 0..6);
     let base = prop_oneof![Just(0u64), Just(1), Just(10), Just(3_600)];
     let room = prop_oneof![6 => Just(u64::MAX), 1 => 0u64..6];
-    (ids(), ids(), 0u32..5, base, prop::bool::weighted(0.15), room)
-        .prop_map(|(completed, failed, max, base, kept, room)| Says { completed, failed, max, base, kept, room })
+    let unknown = prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(0u64..16, 0..4)];
+    let lists = (ids(), ids(), unknown, prop::bool::weighted(0.2), prop::option::weighted(0.2, 0u32..6));
+    (lists, 0u32..5, base, prop::bool::weighted(0.15), room).prop_map(|(lists, max, base, kept, room)| {
+        let (completed, failed, unknown, rest, up_to) = lists;
+        Says { completed, failed, unknown, rest, up_to, max, base, kept, room }
+    })
+}
+
+fn chosen() -> impl Strategy<Value = Chosen> {
+    let selectors = prop::collection::vec((0u8..6, prop::option::of(0u8..3)), 0..5);
+    (prop::option::weighted(0.4, selectors), prop::option::weighted(0.3, 0u32..4), 0u32..8)
+        .prop_map(|(selectors, window, reached)| Chosen { selectors, window, reached })
 }
 
 fn height() -> impl Strategy<Value = u32> {
@@ -57,15 +82,21 @@ fn op() -> impl Strategy<Value = Op> {
     let stores = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(0u8..6, 1..4)];
     let request = prop_oneof![3 => Just(None), 2 => (0u8..3).prop_map(Some)];
     let limit = prop_oneof![Just(0u32), Just(1), 2u32..5, Just(1_000)];
-    let acquire = (0u8..2, height(), limit, secs(), stores, request);
-    let acquire = acquire.prop_map(|(who, height, limit, secs, stores, request)| Op::Acquire {
+    let acquire = (0u8..2, height(), limit, secs(), stores, request, chosen());
+    let acquire = acquire.prop_map(|(who, height, limit, secs, stores, request, chosen)| Op::Acquire {
         who,
         height,
         limit,
         secs,
         stores,
         request,
+        chosen,
     });
+    let retry = prop_oneof![
+        prop::collection::vec(0u64..16, 0..4).prop_map(RetryBlobDeletions::Ids),
+        (0usize..6).prop_map(|of| RetryBlobDeletions::StoreType(StoreType::ALL[of])),
+    ];
+    let up_to = prop::option::weighted(0.3, 0u32..6);
     prop_oneof![
         8 => (0u8..12, height()).prop_map(|(blob, height)| Op::Schedule { blob, height }),
         1 => (0u8..12, 0u8..2).prop_map(|(blob, txid)| Op::Hold { blob, txid }),
@@ -75,9 +106,10 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0u8..2, any::<u8>(), secs()).prop_map(|(who, token, secs)| Op::Extend { who, token, secs }),
         6 => (0u8..2, any::<u8>(), says()).prop_map(|(who, token, said)| Op::CompleteBatch { who, token, said }),
         2 => says().prop_map(Op::Complete),
-        1 => (0u64..16, any::<bool>()).prop_map(|(id, kept)| Op::Remove { id, kept }),
+        1 => (0u64..16, up_to, any::<bool>()).prop_map(|(id, up_to, kept)| Op::Remove { id, up_to, kept }),
+        1 => (0u8..2).prop_map(Op::End),
         1 => (0u64..16, 0u32..4).prop_map(|(id, max)| Op::Increment { id, max }),
-        2 => (0u64..16).prop_map(Op::Revive),
+        2 => retry.prop_map(Op::Retry),
         1 => Just(Op::Tick),
         1 => Just(Op::Upgrade),
     ]
@@ -98,9 +130,17 @@ fn who(which: u8) -> Principal {
     Principal::from_slice(&[which + 1; 29])
 }
 
+const TYPES: [&str; 3] = ["tx", "outputs", "subtree"];
+
+fn open() -> DeletionQueue {
+    let mut queue = super::open();
+    queue.set_limits(LIMITS);
+    queue
+}
+
 fn blob(of: u8) -> BlobName {
     let store_type = StoreType::ALL[usize::from(of % 6)];
-    let file_type = if of.is_multiple_of(2) { "tx" } else { "outputs" };
+    let file_type = TYPES[usize::from(of) % 3];
     BlobName { blob_key: ByteBuf::from(vec![of; 1 + usize::from(of) % 5]), file_type: file_type.into(), store_type }
 }
 
@@ -151,8 +191,11 @@ impl Run {
                 }
             }
             Op::Cancel(of) => format!("{:?}", self.queue.cancel(&Name::from(&blob(of)), now)),
-            Op::Acquire { who: of, .. } => {
-                let lease = self.queue.acquire(who(of), &acquires(op), now).unwrap();
+            Op::Acquire { who: of, chosen, .. } => {
+                let lease = match self.queue.acquire(who(of), &acquires(op), chosen.reached, now) {
+                    Ok(lease) => lease,
+                    Err(error) => return format!("{error:?}"),
+                };
                 let shown = lease.as_ref().map(|lease| {
                     let number = Token::parse(&lease.token).unwrap().number;
                     if number as usize > self.tokens.len() {
@@ -172,6 +215,8 @@ impl Run {
                     completed_ids: said.completed.clone(),
                     failed_ids: said.failed.clone(),
                     max_retries: said.max,
+                    unknown_ids: Some(said.unknown.clone()),
+                    rest: said.rest.then_some(BlobDeletionRest::Completed),
                 };
                 format!("{:?}", self.queue.complete_batch(who(of), &arg, (now, said.base), &mut ends(&said)))
             }
@@ -180,15 +225,25 @@ impl Run {
                     completed_ids: said.completed.clone(),
                     failed_ids: said.failed.clone(),
                     max_retries: said.max,
+                    up_to_height: said.up_to,
                 };
                 format!("{:?}", self.queue.complete(&arg, now, &mut ends(&said)).unwrap())
             }
-            Op::Remove { id, kept } => {
+            Op::End(of) => format!("{:?}", self.queue.end_leases(who(of), now)),
+            Op::Remove { id, up_to, kept } => {
                 let end = if kept { RecordEnd::Kept } else { RecordEnd::Gone };
-                format!("{:?}", self.queue.remove(id, now, &mut Ends { end, asked: &mut 0, room: u64::MAX }))
+                format!(
+                    "{:?}",
+                    self.queue.remove(
+                        id,
+                        up_to.unwrap_or(u32::MAX),
+                        now,
+                        &mut Ends { end, asked: &mut 0, room: u64::MAX }
+                    )
+                )
             }
             Op::Increment { id, max } => format!("{:?}", self.queue.increment(id, max, now)),
-            Op::Revive(id) => format!("{:?}", self.queue.revive(id, now).map(|row| row.id)),
+            Op::Retry(which) => format!("{:?}", self.queue.retry(&which, now).unwrap()),
             Op::Tick => {
                 self.queue.tick(now);
                 String::new()
@@ -203,16 +258,29 @@ impl Run {
     /// The answer of the model, as text.
     fn model(&mut self, op: &Op) -> String {
         let now = self.now;
-        if !matches!(op, Op::Hold { .. } | Op::Release { .. } | Op::Upgrade) {
+        let is_message = !matches!(op, Op::Hold { .. } | Op::Release { .. } | Op::Upgrade);
+        if is_message {
             self.model.notice(now);
         }
+        let answer = self.model_answer(op, now);
+        if is_message {
+            self.model.bound_dead(LIMITS.dead as usize);
+        }
+        answer
+    }
+
+    fn model_answer(&mut self, op: &Op, now: u64) -> String {
         match op.clone() {
             Op::Schedule { blob: of, height } => format!("{:?}", self.model.schedule(&blob(of), height)),
             Op::Hold { blob: of, txid } => format!("{:?}", self.model.hold(&blob(of), txid)),
             Op::Release { blob: of, height, txid } => format!("{:?}", self.model.release(&blob(of), height, txid)),
             Op::Cancel(of) => format!("{:?}", self.model.cancel(&blob(of))),
-            Op::Acquire { who: of, .. } => {
-                let number = self.model.acquire(who(of), &acquires(op), now);
+            Op::Acquire { who: of, chosen, .. } => {
+                let number = self.model.acquire(who(of), &acquires(op), chosen.reached, LIMITS.leases, now);
+                let number = match number {
+                    Ok(number) => number,
+                    Err(error) => return format!("{error:?}"),
+                };
                 let shown = number.map(|number| {
                     let lease = &self.model.leases[&number];
                     (number, lease.expires_at, lease.height, lease.rows.clone())
@@ -228,9 +296,10 @@ impl Run {
                 format!("{:?}", self.model.complete_batch(who(of), token, &said.of_model(), now))
             }
             Op::Complete(said) => format!("{:?}", self.model.complete(&said.of_model_without_lease(), None, now).0),
-            Op::Remove { id, kept } => format!("{:?}", self.model.remove(id, kept)),
+            Op::End(of) => format!("{:?}", self.model.end_leases(who(of), now)),
+            Op::Remove { id, up_to, kept } => format!("{:?}", self.model.remove(id, up_to, kept)),
             Op::Increment { id, max } => format!("{:?}", self.model.increment(id, max, now)),
-            Op::Revive(id) => format!("{:?}", self.model.revive(id)),
+            Op::Retry(which) => format!("{:?}", self.model.retry(&which)),
             Op::Tick | Op::Upgrade => String::new(),
         }
     }
@@ -264,9 +333,9 @@ impl Run {
             prop_assert_eq!(*until, expected);
         }
         // The places themselves, in their order: a row that stood in two of them would be there twice.
-        let pending = |height| queue.pending(height, 1_000).iter().map(|row| row.id).collect::<Vec<_>>();
+        let pending = |height| queue.pending(height, 1_000, None).iter().map(|row| row.id).collect::<Vec<_>>();
         for height in [0, 3, u32::MAX] {
-            prop_assert_eq!(pending(height), model.waiting(height, &[]));
+            prop_assert_eq!(pending(height), model.waiting(height, &[], None));
         }
         let at = |at: fn(&At) -> bool| model.rows.iter().filter(move |(_, row)| at(&row.at)).map(|(id, _)| *id);
         let dead: Vec<u64> = queue.dead(None, 1_000).rows.iter().map(|row| row.id).collect();
@@ -285,12 +354,12 @@ impl Run {
         let leases = store.leases.all().iter().map(|lease| {
             let rows: Vec<u64> = lease.rows(&store.slots).map(|row| row.id).collect();
             assert_eq!(rows.len(), lease.rows as usize);
-            (lease.token.number, lease.holder, lease.expires_at, lease.over, rows)
+            (lease.token.number, lease.holder, lease.expires_at, lease.stage, lease.unknown as usize, rows)
         });
-        let expected = model
-            .leases
-            .iter()
-            .map(|(number, lease)| (*number, lease.holder, lease.expires_at, lease.over, lease.rows.clone()));
+        let expected = model.leases.iter().map(|(number, lease)| {
+            let Lease { holder, expires_at, stage, unknown, rows, .. } = lease;
+            (*number, *holder, *expires_at, *stage, unknown.len(), rows.clone())
+        });
         prop_assert_eq!(leases.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
         let held: Vec<u64> = store.leases.all().iter().flat_map(|l| l.rows(&store.slots)).map(|row| row.id).collect();
         prop_assert_eq!(held.iter().collect::<BTreeSet<_>>().len(), held.len(), "no row is under two leases");
@@ -303,7 +372,7 @@ impl Run {
             };
             let counted = [of.held, of.waiting, of.leased, of.backing_off, of.dead];
             prop_assert_eq!(counted, BlobDeletionState::ALL.map(count));
-            let oldest = model.waiting(u32::MAX, &[of.store_type]).first().map(|id| model.rows[id].height);
+            let oldest = model.waiting(u32::MAX, &[of.store_type], None).first().map(|id| model.rows[id].height);
             prop_assert_eq!(of.oldest_due, oldest);
         }
         prop_assert_eq!(queue.dead_count(), at(|at| *at == At::Dead).count() as u64);
@@ -312,8 +381,9 @@ impl Run {
         let c = &store.root.counters;
         let counters =
             [c.scheduled, c.cancelled, c.processed, c.not_found, c.errors, c.given_up, c.expired, c.completed];
-        prop_assert_eq!(counters, model.counters);
-        let ends = model.leases.values().map(|lease| if lease.over { 0 } else { lease.expires_at });
+        let ends = [c.unknown, c.ended, c.dropped];
+        prop_assert_eq!([&counters[..], &ends].concat(), model.counters);
+        let ends = model.leases.values().map(Lease::next_event);
         let due = expected_due(model);
         prop_assert_eq!(queue.next_event(), ends.chain(due).min());
         Ok(())
@@ -325,14 +395,21 @@ fn expected_due(model: &Model) -> Option<u64> {
 }
 
 fn acquires(op: &Op) -> AcquireBlobDeletions {
-    let Op::Acquire { height, limit, secs, stores, request, .. } = op else { panic!("{op:?}") };
+    let Op::Acquire { height, limit, secs, stores, request, chosen, .. } = op else { panic!("{op:?}") };
     AcquireBlobDeletions {
         height: *height,
         limit: *limit,
         lock_timeout_secs: *secs,
         store_types: stores.iter().map(|of| StoreType::ALL[usize::from(*of)]).collect(),
         request: request.map(|of| ByteBuf::from([of])),
+        selectors: chosen.selectors.as_ref().map(|all| all.iter().map(selector).collect()),
+        safety_window: chosen.window,
     }
+}
+
+fn selector((store, file_type): &(u8, Option<u8>)) -> BlobSelector {
+    let file_type = file_type.map(|of| TYPES[usize::from(of)].to_string());
+    BlobSelector { store_type: StoreType::ALL[usize::from(*store)], file_type }
 }
 
 fn ends(said: &Says) -> Ends<'static> {
@@ -342,13 +419,14 @@ fn ends(said: &Says) -> Ends<'static> {
 
 impl Says {
     fn of_model(&self) -> Said<'_> {
-        let Self { completed, failed, max, base, kept, room } = self;
-        Said { completed, failed, max_retries: *max, base_secs: *base, kept: *kept, room: *room }
+        let Self { completed, failed, unknown, rest, up_to: _, max, base, kept, room } = self;
+        let (rest, up_to) = (*rest, u32::MAX);
+        Said { completed, failed, unknown, rest, up_to, max_retries: *max, base_secs: *base, kept: *kept, room: *room }
     }
 
     /// Who has leased nothing does not back off.
     fn of_model_without_lease(&self) -> Said<'_> {
-        Said { base_secs: 0, ..self.of_model() }
+        Said { base_secs: 0, unknown: &[], rest: false, up_to: self.up_to.unwrap_or(u32::MAX), ..self.of_model() }
     }
 }
 

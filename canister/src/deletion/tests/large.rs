@@ -22,7 +22,7 @@ fn a_thousand_rows_with_the_longest_names_fit_an_answer() {
         let name = Name { key: &key, file_type: &"t".repeat(32), store_type: StoreType::PeerRegistry };
         queue.release(&name, u32::MAX, &[9; 32]).unwrap();
     }
-    let pending = queue.pending(u32::MAX, 1_000);
+    let pending = queue.pending(u32::MAX, 1_000, None);
     assert_eq!(pending.len(), 1_000);
     assert!(Encode!(&pending).unwrap().len() < MOST_BYTES);
     let list = queue.list(&ListBlobDeletions { limit: 5_000, ..Default::default() });
@@ -46,7 +46,7 @@ fn expire(heights: impl Fn(u64) -> u32) -> (usize, usize) {
     for i in 0..256_000u64 {
         queue.schedule(&name(&i.to_le_bytes()), heights(i), NOW).unwrap();
     }
-    let before = queue.pending(u32::MAX, 1_000);
+    let before = queue.pending(u32::MAX, 1_000, None);
     for i in 0..256 {
         assert_eq!(acquire(&mut queue, 1, 1_000, NOW + i).rows.len(), 1_000);
     }
@@ -63,7 +63,10 @@ fn expire(heights: impl Fn(u64) -> u32) -> (usize, usize) {
         assert!(status.leases.iter().all(|lease| lease.over), "all are over with the first");
     }
     let status = queue.status();
-    assert_eq!((status.leases.len(), status.stores[0].waiting, queue.pending(u32::MAX, 1_000)), (0, 256_000, before));
+    assert_eq!(
+        (status.leases.len(), status.stores[0].waiting, queue.pending(u32::MAX, 1_000, None)),
+        (0, 256_000, before)
+    );
     (ticks, most)
 }
 
@@ -86,7 +89,7 @@ fn calls_while_rows_go_back_do_their_share_and_are_served() {
     let late = NOW + 300 * NS;
     let mut given = BTreeSet::new();
     while given.len() < 40_000 {
-        let (lease, touched) = native::touching(|| queue.acquire(worker(2), &want(1_000), late).unwrap());
+        let (lease, touched) = native::touching(|| queue.acquire(worker(2), &want(1_000), 0, late).unwrap());
         within(&touched);
         assert!(touched.dirtied.len() < 12_000, "{} pages", touched.dirtied.len());
         let Some(lease) = lease else { continue };

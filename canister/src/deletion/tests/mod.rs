@@ -1,4 +1,6 @@
+mod ends;
 mod histories;
+mod lanes;
 mod large;
 mod model;
 mod tokens;
@@ -66,16 +68,29 @@ fn worker(which: u8) -> Principal {
 }
 
 fn want(limit: u32) -> AcquireBlobDeletions {
-    AcquireBlobDeletions { height: u32::MAX, limit, lock_timeout_secs: 0, store_types: vec![], request: None }
+    AcquireBlobDeletions {
+        height: u32::MAX,
+        limit,
+        lock_timeout_secs: 0,
+        store_types: vec![],
+        request: None,
+        ..Default::default()
+    }
 }
 
 fn acquire(queue: &mut DeletionQueue, who: u8, limit: u32, now: u64) -> BlobDeletionLease {
-    queue.acquire(worker(who), &want(limit), now).unwrap().expect("something waits")
+    queue.acquire(worker(who), &want(limit), 0, now).unwrap().expect("something waits")
 }
 
 fn batch(token: &[u8], completed: &[u64], failed: &[u64], max_retries: u32) -> CompleteBlobDeletionBatch {
     let (completed_ids, failed_ids) = (completed.to_vec(), failed.to_vec());
-    CompleteBlobDeletionBatch { token: ByteBuf::from(token), completed_ids, failed_ids, max_retries }
+    CompleteBlobDeletionBatch {
+        token: ByteBuf::from(token),
+        completed_ids,
+        failed_ids,
+        max_retries,
+        ..Default::default()
+    }
 }
 
 fn gone<'a>() -> Ends<'a> {
@@ -83,8 +98,18 @@ fn gone<'a>() -> Ends<'a> {
 }
 
 fn complete(queue: &mut DeletionQueue, completed: &[u64], failed: &[u64], room: u64) -> CompletedBlobDeletions {
-    let arg = CompleteBlobDeletions { completed_ids: completed.into(), failed_ids: failed.into(), max_retries: 9 };
+    let arg = CompleteBlobDeletions {
+        completed_ids: completed.into(),
+        failed_ids: failed.into(),
+        max_retries: 9,
+        ..Default::default()
+    };
     queue.complete(&arg, 7, &mut Ends { room, ..gone() }).unwrap()
+}
+
+/// How many are tried again: one, where it was given up.
+fn retry(queue: &mut DeletionQueue, id: u64) -> u64 {
+    queue.retry(&RetryBlobDeletions::Ids(vec![id]), NOW).unwrap().retried
 }
 
 fn ids(rows: &[BlobDeletion]) -> Vec<u64> {
@@ -94,14 +119,14 @@ fn ids(rows: &[BlobDeletion]) -> Vec<u64> {
 #[test]
 fn who_keeps_nothing_outside_pays_for_nothing() {
     let mut queue = fresh();
-    assert_eq!((queue.pending(u32::MAX, 0).len(), queue.dead(None, 0).rows.len()), (0, 0));
-    assert_eq!(queue.revive(1, NOW), Err(BlobDeletionError::NotFound));
+    assert_eq!((queue.pending(u32::MAX, 0, None).len(), queue.dead(None, 0).rows.len()), (0, 0));
+    assert_eq!(retry(&mut queue, 1), 0);
     assert_eq!(complete(&mut queue, &[1], &[2], 9), CompletedBlobDeletions::default());
-    assert_eq!(queue.acquire(worker(1), &want(0), NOW), Ok(None));
+    assert_eq!(queue.acquire(worker(1), &want(0), 0, NOW), Ok(None));
     assert_eq!(queue.extend(worker(1), &[1; 40], 0, NOW), Err(BlobDeletionError::UnknownToken));
     assert_eq!(queue.cancel(&name(b"a"), NOW), Ok(false));
     assert_eq!(queue.increment(1, 1, NOW), Err(BlobDeletionError::NotFound));
-    assert_eq!((queue.remove(1, NOW, &mut gone()), queue.next_event()), (Ok(false), None));
+    assert_eq!((queue.remove(1, u32::MAX, NOW, &mut gone()), queue.next_event()), (Ok(false), None));
     assert_eq!(queue.status().stores.len(), 6);
     assert_eq!(queue.list(&ListBlobDeletions::default()).rows, []);
     queue.tick(NOW);
@@ -117,11 +142,15 @@ fn what_a_message_has_no_room_for_is_left_and_sent_again() {
         (done.removed, done.retries_incremented, done.remaining)
     };
     assert_eq!(complete(&mut queue, &[], &[], 0), (0, 0, 0));
-    assert_eq!(complete(&mut queue, &[3, 3, 1], &[2, 4, 5], 0), (1, 0, 5), "one always fits");
-    assert_eq!(complete(&mut queue, &[3, 1], &[2, 4, 5], 2), (1, 1, 2), "unknown ones are looked at, too");
+    assert_eq!(
+        complete(&mut queue, &[3, 3, 1], &[2, 4, 5], 0),
+        (1, 0, 4),
+        "one always fits, and what is not worked on"
+    );
+    assert_eq!(complete(&mut queue, &[3, 1], &[2, 4, 5], 2), (1, 2, 1), "what is done takes no room");
     assert_eq!(complete(&mut queue, &[], &[4, 4, 5], 9), (0, 2, 0), "a number counts once");
-    let retries = queue.pending(9, 0).iter().map(|row| (row.id, row.retry_count)).collect::<Vec<_>>();
-    assert_eq!(retries, [(2, 1), (4, 1), (5, 1), (6, 0)]);
+    let retries = queue.pending(9, 0, None).iter().map(|row| (row.id, row.retry_count)).collect::<Vec<_>>();
+    assert_eq!(retries, [(2, 1), (4, 2), (5, 1), (6, 0)]);
 }
 
 #[test]
@@ -134,13 +163,17 @@ fn a_row_of_another_version_is_none() {
     for (byte, wrong) in [(0, 4), (1, 0), (1, 1), (1, 3), (2, 5)] {
         let right: [u8; 1] = region.read(at + byte);
         region.write(at + byte, &[wrong]);
-        assert_eq!((queue.pending(1, 0).len(), complete(&mut queue, &[1], &[], 9).removed), (0, 0), "byte {byte}");
-        assert_eq!(queue.acquire(worker(1), &want(0), NOW).unwrap().map_or(0, |lease| lease.rows.len()), 0);
+        assert_eq!(
+            (queue.pending(1, 0, None).len(), complete(&mut queue, &[1], &[], 9).removed),
+            (0, 0),
+            "byte {byte}"
+        );
+        assert_eq!(queue.acquire(worker(1), &want(0), 0, NOW).unwrap().map_or(0, |lease| lease.rows.len()), 0);
         assert_eq!(queue.first_waiting(StoreType::Tx), None);
         region.write(at + byte, &right);
     }
     assert_eq!(queue.first_waiting(StoreType::Tx), Some(0));
-    assert_eq!((queue.pending(1, 0).len(), complete(&mut queue, &[1], &[], 9).removed), (1, 1));
+    assert_eq!((queue.pending(1, 0, None).len(), complete(&mut queue, &[1], &[], 9).removed), (1, 1));
 }
 
 #[test]
@@ -194,7 +227,7 @@ fn another_version_of_the_queue_is_not_opened() {
     fill(&mut queue, 1);
     drop(queue);
     let region = memory::region(memory::DELETIONS);
-    for (byte, wrong) in [(0, b'X'), (4, 0), (4, 2)] {
+    for (byte, wrong) in [(0, b'X'), (4, 0), (4, 1), (4, 3)] {
         let right: [u8; 1] = region.read(4_104 + byte);
         region.write(4_104 + byte, &[wrong]);
         memory::forget();
@@ -246,9 +279,9 @@ fn at_the_cap_on_memory_rows_come_back_and_go() {
     let done = queue.complete_batch(worker(2), &arg, (NOW, 10), &mut gone()).unwrap();
     assert_eq!((done.removed, done.retries_incremented), (5, 5));
     queue.tick(NOW + 400 * NS);
-    assert_eq!(queue.pending(u32::MAX, 0).len(), 45);
+    assert_eq!(queue.pending(u32::MAX, 0, None).len(), 45);
     assert_eq!(queue.increment(50, 1, NOW).map(|retry| retry.should_remove), Ok(true));
-    assert_eq!(queue.revive(50, NOW).map(|row| row.id), Ok(50));
+    assert_eq!(retry(&mut queue, 50), 1);
 }
 
 #[test]
@@ -269,7 +302,7 @@ fn names_and_limits_are_checked() {
     assert_eq!((schedule(&long[..1_024], types[2]), schedule(b"k", types[1])), (Ok(()), Ok(())));
 
     fill(&mut queue, 1_100);
-    let acquire = |queue: &mut DeletionQueue, arg: AcquireBlobDeletions| queue.acquire(worker(1), &arg, NOW);
+    let acquire = |queue: &mut DeletionQueue, arg: AcquireBlobDeletions| queue.acquire(worker(1), &arg, 0, NOW);
     let refused = [
         AcquireBlobDeletions { limit: 1_001, ..want(0) },
         AcquireBlobDeletions { limit: u32::MAX, ..want(0) },
@@ -299,7 +332,12 @@ fn names_and_limits_are_checked() {
     let request = Some(ByteBuf::from([1; 64]));
     queue.schedule(&name(b"one more"), 0, NOW).unwrap();
     assert!(acquire(&mut queue, AcquireBlobDeletions { request, ..want(0) }).unwrap().is_some());
-    let many = CompleteBlobDeletions { completed_ids: vec![1; 10_001], failed_ids: vec![], max_retries: 1 };
+    let many = CompleteBlobDeletions {
+        completed_ids: vec![1; 10_001],
+        failed_ids: vec![],
+        max_retries: 1,
+        ..Default::default()
+    };
     assert_eq!(queue.complete(&many, NOW, &mut gone()), Err(BlobDeletionError::TooMany { limit: 10_000 }));
     let many = batch(&[1; 40], &[1; 1_000], &[2; 1_001], 1);
     let refused = queue.complete_batch(worker(1), &many, (NOW, 0), &mut gone());
@@ -314,13 +352,13 @@ fn rows_go_back_where_they_belong_and_stores_are_chosen() {
         let name = Name { key: &i.to_le_bytes(), file_type: "tx", store_type: store(i) };
         queue.schedule(&name, (60 - i) as u32 / 7, NOW).unwrap();
     }
-    let order = |queue: &DeletionQueue| queue.pending(u32::MAX, 0).iter().map(|row| row.id).collect::<Vec<_>>();
+    let order = |queue: &DeletionQueue| queue.pending(u32::MAX, 0, None).iter().map(|row| row.id).collect::<Vec<_>>();
     let mut expected: Vec<(u32, u64)> = (0..60u64).map(|i| ((60 - i) as u32 / 7, i + 1)).collect();
     expected.sort_unstable();
     let expected: Vec<u64> = expected.into_iter().map(|(_, id)| id).collect();
     assert_eq!(order(&queue), expected);
     let of_two = AcquireBlobDeletions { store_types: vec![StoreType::Temp, StoreType::Tx], ..want(7) };
-    let first = queue.acquire(worker(1), &of_two, NOW).unwrap().unwrap();
+    let first = queue.acquire(worker(1), &of_two, 0, NOW).unwrap().unwrap();
     let meant: Vec<u64> =
         expected.iter().copied().filter(|id| [StoreType::Temp, StoreType::Tx].contains(&store(id - 1))).collect();
     assert_eq!(ids(&first.rows), meant[..7], "rows of two stores, in one order");
@@ -347,17 +385,17 @@ fn failures_under_a_lease_back_off_and_others_do_not() {
         let lease = acquire(&mut queue, 1, 0, now);
         let failed = queue.complete_batch(worker(1), &batch(&lease.token, &[], &[1], 99), (now, 10), &mut gone());
         assert_eq!(failed.unwrap().retries_incremented, 1);
-        assert_eq!((queue.next_event(), queue.pending(u32::MAX, 0)), (Some(now + secs * NS), vec![]));
-        assert_eq!(queue.acquire(worker(1), &want(0), now + secs * NS - 1), Ok(None));
+        assert_eq!((queue.next_event(), queue.pending(u32::MAX, 0, None)), (Some(now + secs * NS), vec![]));
+        assert_eq!(queue.acquire(worker(1), &want(0), 0, now + secs * NS - 1), Ok(None));
         now += secs * NS;
     }
     let lease = acquire(&mut queue, 1, 0, now);
     assert_eq!(lease.rows[0].retry_count, 11);
     queue.complete_batch(worker(1), &batch(&lease.token, &[], &[1], 99), (now, 0), &mut gone()).unwrap();
-    assert_eq!((queue.pending(u32::MAX, 0).len(), queue.next_event()), (1, None), "0: it does not");
+    assert_eq!((queue.pending(u32::MAX, 0, None).len(), queue.next_event()), (1, None), "0: it does not");
     assert_eq!(complete(&mut queue, &[], &[1], 9).removed, 1, "it is given up at 9");
     assert_eq!((queue.dead_count(), queue.pending_count()), (1, 0));
-    assert_eq!(queue.remove(1, now, &mut gone()), Ok(true), "no record waits for it");
+    assert_eq!(queue.remove(1, u32::MAX, now, &mut gone()), Ok(true), "no record waits for it");
     assert_eq!(queue.dead_count(), 0);
 }
 
@@ -371,11 +409,11 @@ fn a_blob_that_a_record_names_is_nobody_elses() {
     assert_eq!((queue.admits(&blob, &first), queue.admits(&blob, &second)), (Ok(()), Err(UtxoRefusal::BlobTaken)));
     assert_eq!(queue.schedule(&blob, 1, NOW), Err(BlobDeletionError::HoldsRecord));
     assert_eq!(queue.cancel(&blob, NOW), Err(BlobDeletionError::HoldsRecord));
-    assert_eq!((queue.pending_count(), queue.pending(u32::MAX, 0)), (0, vec![]));
-    assert_eq!(queue.acquire(worker(1), &want(0), NOW), Ok(None));
-    assert_eq!(queue.remove(1, NOW, &mut gone()), Ok(false));
+    assert_eq!((queue.pending_count(), queue.pending(u32::MAX, 0, None)), (0, vec![]));
+    assert_eq!(queue.acquire(worker(1), &want(0), 0, NOW), Ok(None));
+    assert_eq!(queue.remove(1, u32::MAX, NOW, &mut gone()), Ok(false));
     assert_eq!(queue.increment(1, 1, NOW), Err(BlobDeletionError::NotFound));
-    assert_eq!(complete(&mut queue, &[1], &[], 9), CompletedBlobDeletions::default());
+    assert_eq!(complete(&mut queue, &[1], &[], 9).skipped, [1]);
     assert_eq!(queue.status().stores[0].held, 1);
 
     assert_eq!(queue.release(&blob, 5, &first).unwrap().0, Scheduled::Waits(1));
@@ -386,10 +424,11 @@ fn a_blob_that_a_record_names_is_nobody_elses() {
     assert_eq!(queue.increment(1, 0, NOW), Ok(BlobDeletionRetry { should_remove: true, retry_count: 1 }));
     assert_eq!(queue.increment(1, 9, NOW), Ok(BlobDeletionRetry { should_remove: true, retry_count: 1 }), "again");
     let mut ends = gone();
-    assert_eq!((queue.remove(1, NOW, &mut ends), *ends.asked), (Ok(false), 0));
+    assert_eq!((queue.remove(1, u32::MAX, NOW, &mut ends), *ends.asked), (Ok(false), 0));
     assert_eq!((queue.cancel(&blob, NOW), queue.dead_count()), (Err(BlobDeletionError::HoldsRecord), 1));
     let mut ends = gone();
-    let arg = CompleteBlobDeletions { completed_ids: vec![1], failed_ids: vec![], max_retries: 1 };
+    let arg =
+        CompleteBlobDeletions { completed_ids: vec![1], failed_ids: vec![], max_retries: 1, ..Default::default() };
     assert_eq!((queue.complete(&arg, NOW, &mut ends).unwrap().removed, *ends.asked), (1, 1));
     assert_eq!(queue.admits(&blob, &second), Ok(()));
 }

@@ -1,6 +1,7 @@
 //! The queue as anybody would write it who has all the time and all the memory there is: a map of rows, of which each says where it
 //! stands, and order by sorting.
 
+use super::super::lease::Stage;
 use candid::Principal;
 use coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -37,6 +38,8 @@ pub struct Row {
     pub last_retry: u64,
     pub txid: Option<u8>,
     pub at: At,
+    /// The lease under which it failed last; 0: none.
+    pub failed_under: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +48,30 @@ pub struct Lease {
     pub request: Option<Vec<u8>>,
     pub height: u32,
     pub expires_at: u64,
+    pub length: u64,
     pub rows: Vec<u64>,
-    pub over: bool,
+    /// Those of `rows` of unknown fate.
+    pub unknown: BTreeSet<u64>,
+    pub stage: Stage,
+    pub done: [u64; 3],
+}
+
+impl Lease {
+    fn keeps(&self, id: u64) -> bool {
+        match self.stage {
+            Stage::Live | Stage::Ended => true,
+            Stage::Completed => self.unknown.contains(&id),
+            Stage::Over => false,
+        }
+    }
+
+    fn free(&self) -> Vec<u64> {
+        self.rows.iter().copied().filter(|id| !self.keeps(*id)).collect()
+    }
+
+    pub fn next_event(&self) -> u64 {
+        if self.stage == Stage::Over || !self.free().is_empty() { 0 } else { self.expires_at }
+    }
 }
 
 /// How a lease ended.
@@ -54,6 +79,7 @@ pub struct Lease {
 pub struct Ended {
     number: u64,
     holder: Principal,
+    request: Option<Vec<u8>>,
     answer: Option<CompletedBlobDeletions>,
 }
 
@@ -67,14 +93,17 @@ pub struct Model {
     pub ended: VecDeque<Ended>,
     pub ids: u64,
     pub given: u64,
-    /// Scheduled, cancelled, processed, not found, errors, given up, expired, completed.
-    pub counters: [u64; 8],
+    /// Scheduled, cancelled, processed, not found, errors, given up, expired, completed, unknown, ended, dropped.
+    pub counters: [u64; 11],
 }
 
 /// What a worker says.
 pub struct Said<'a> {
     pub completed: &'a [u64],
     pub failed: &'a [u64],
+    pub unknown: &'a [u64],
+    pub rest: bool,
+    pub up_to: u32,
     pub max_retries: u32,
     pub base_secs: u64,
     /// Records make difficulties.
@@ -89,50 +118,104 @@ impl Model {
     }
 
     fn is_leased(&self, id: u64) -> bool {
-        matches!(self.rows[&id].at, At::Leased(number) if !self.leases[&number].over)
+        matches!(self.rows[&id].at, At::Leased(number) if self.leases[&number].keeps(id))
     }
 
     fn put(&mut self, id: u64, at: At) {
-        self.leases.values_mut().for_each(|lease| lease.rows.retain(|row| *row != id));
+        for lease in self.leases.values_mut() {
+            lease.rows.retain(|row| *row != id);
+            lease.unknown.remove(&id);
+        }
         self.rows.get_mut(&id).unwrap().at = at;
-        self.leases.retain(|_, lease| !lease.over || !lease.rows.is_empty());
+        self.drop_leases();
     }
 
-    fn end(&mut self, number: u64, answer: Option<CompletedBlobDeletions>) {
-        self.counters[if answer.is_some() { 7 } else { 6 }] += 1;
+    fn drop_leases(&mut self) {
+        self.leases.retain(|_, lease| lease.stage == Stage::Live || !lease.rows.is_empty());
+    }
+
+    /// Rows that never failed under the lease from which they come.
+    fn back(&mut self, ids: Vec<u64>) {
+        for id in ids {
+            self.put(id, At::Waiting);
+            self.rows.get_mut(&id).unwrap().failed_under = 0;
+        }
+    }
+
+    fn end(&mut self, number: u64, stage: Stage, answer: Option<CompletedBlobDeletions>) {
         let lease = self.leases.get_mut(&number).unwrap();
-        lease.over = true;
-        self.ended.push_back(Ended { number, holder: lease.holder, answer });
+        lease.stage = stage;
+        let request = lease.request.clone();
+        self.ended.push_back(Ended { number, holder: lease.holder, request, answer });
         if self.ended.len() > 256 {
             self.ended.pop_front();
         }
     }
 
+    /// Ends the leases of a holder.
+    pub fn end_leases(&mut self, who: Principal, now: u64) -> u64 {
+        let live = self.leases.iter().filter(|(_, lease)| lease.stage == Stage::Live && lease.holder == who);
+        let live: Vec<u64> = live.map(|(number, _)| *number).collect();
+        for number in &live {
+            self.end(*number, Stage::Ended, None);
+            let lease = self.leases.get_mut(number).unwrap();
+            lease.expires_at = lease.expires_at.min(now + lease.length / 4);
+        }
+        self.drop_leases();
+        self.counters[9] += live.len() as u64;
+        live.len() as u64
+    }
+
     /// What each message but the pruner's begins with.
     pub fn notice(&mut self, now: u64) {
-        let mut expired: Vec<_> =
-            self.leases.iter().filter(|(_, lease)| !lease.over && lease.expires_at <= now).collect();
-        expired.sort_by_key(|(number, lease)| (lease.expires_at, **number));
-        for number in expired.into_iter().map(|(number, _)| *number).collect::<Vec<_>>() {
-            self.end(number, None);
+        let mut due: Vec<_> = self
+            .leases
+            .iter()
+            .filter(|(_, lease)| lease.stage != Stage::Over && lease.expires_at <= now)
+            .map(|(number, lease)| (lease.expires_at, *number, lease.stage))
+            .collect();
+        due.sort_by_key(|(at, number, _)| (*at, *number));
+        for (_, number, stage) in due {
+            match stage {
+                Stage::Live => {
+                    self.counters[6] += 1;
+                    self.end(number, Stage::Over, None);
+                }
+                _ => {
+                    self.counters[8] += u64::from(stage == Stage::Completed);
+                    self.leases.get_mut(&number).unwrap().stage = Stage::Over;
+                }
+            }
         }
-        let over = self.leases.values().filter(|lease| lease.over).flat_map(|lease| lease.rows.clone());
+        let over: Vec<u64> = self.leases.values().flat_map(Lease::free).collect();
+        self.back(over);
         let due = self.rows.iter().filter(|(_, row)| matches!(row.at, At::BackingOff(until) if until <= now));
-        let back: Vec<u64> = over.chain(due.map(|(id, _)| *id)).collect();
-        back.into_iter().for_each(|id| self.put(id, At::Waiting));
-        self.leases.retain(|_, lease| !lease.over);
+        let due: Vec<u64> = due.map(|(id, _)| *id).collect();
+        due.into_iter().for_each(|id| self.put(id, At::Waiting));
+        self.drop_leases();
+    }
+
+    /// What each such message ends with.
+    pub fn bound_dead(&mut self, most: usize) {
+        let alone = self.rows.iter().filter(|(_, row)| row.at == At::Dead && row.txid.is_none());
+        let alone: Vec<u64> = alone.map(|(id, _)| *id).collect();
+        for id in &alone[..alone.len().saturating_sub(most)] {
+            self.rows.remove(id);
+            self.counters[10] += 1;
+        }
     }
 
     fn add(&mut self, name: &BlobName, height: u32, txid: Option<u8>, at: At) -> u64 {
         self.ids += 1;
-        self.rows.insert(self.ids, Row { name: name.clone(), height, retries: 0, last_retry: 0, txid, at });
+        let name = name.clone();
+        self.rows.insert(self.ids, Row { name, height, retries: 0, last_retry: 0, txid, at, failed_under: 0 });
         self.ids
     }
 
     fn reschedule(&mut self, id: u64, height: u32) {
         self.put(id, At::Waiting);
         let row = self.rows.get_mut(&id).unwrap();
-        (row.height, row.retries, row.last_retry) = (height, 0, 0);
+        (row.height, row.retries, row.last_retry, row.failed_under) = (height, 0, 0, 0);
     }
 
     pub fn schedule(&mut self, name: &BlobName, height: u32) -> Result<ScheduledBlobDeletion, BlobDeletionError> {
@@ -194,9 +277,14 @@ impl Model {
     }
 
     /// Those that wait, in their order.
-    pub fn waiting(&self, height: u32, stores: &[StoreType]) -> Vec<u64> {
+    pub fn waiting(&self, height: u32, stores: &[StoreType], selectors: Option<&[BlobSelector]>) -> Vec<u64> {
         let rows = self.rows.iter().filter(|(_, row)| {
-            let meant = stores.is_empty() || stores.contains(&row.name.store_type);
+            let selects = |of: &BlobSelector| {
+                of.store_type == row.name.store_type
+                    && of.file_type.as_ref().is_none_or(|file_type| *file_type == row.name.file_type)
+            };
+            let meant = (stores.is_empty() || stores.contains(&row.name.store_type))
+                && selectors.is_none_or(|all| all.iter().any(selects));
             row.at == At::Waiting && row.height <= height && meant
         });
         let mut keys: Vec<_> = rows.map(|(id, row)| (row.height, *id)).collect();
@@ -205,33 +293,55 @@ impl Model {
     }
 
     /// The number of the lease; none where nothing waits.
-    pub fn acquire(&mut self, who: Principal, arg: &AcquireBlobDeletions, now: u64) -> Option<u64> {
-        let same =
-            |lease: &Lease| lease.holder == who && lease.request.as_deref() == arg.request.as_ref().map(|r| &r[..]);
-        if arg.request.is_some()
-            && let Some((number, _)) = self.leases.iter().find(|(_, lease)| same(lease))
-        {
-            return Some(*number);
+    pub fn acquire(
+        &mut self,
+        who: Principal,
+        arg: &AcquireBlobDeletions,
+        reached: u32,
+        most: u32,
+        now: u64,
+    ) -> Result<Option<u64>, BlobDeletionError> {
+        if let Some(request) = arg.request.as_ref().map(|request| request.to_vec()) {
+            let same = |lease: &Lease| lease.holder == who && lease.request.as_ref() == Some(&request);
+            if let Some((number, _)) = self.leases.iter().find(|(_, lease)| lease.stage == Stage::Live && same(lease)) {
+                return Ok(Some(*number));
+            }
+            let same = |ended: &&Ended| ended.holder == who && ended.request.as_ref() == Some(&request);
+            if let Some(ended) = self.ended.iter().rev().find(same) {
+                let completed = ended.answer.is_some();
+                return Err(if completed { BlobDeletionError::Completed } else { BlobDeletionError::Expired });
+            }
         }
-        let mut rows = self.waiting(arg.height, &arg.store_types);
+        let height = match arg.safety_window {
+            None => arg.height,
+            Some(window) if reached > window => reached - window,
+            Some(_) => return Ok(None),
+        };
+        let mut rows = self.waiting(height, &arg.store_types, arg.selectors.as_deref());
         rows.truncate(if arg.limit == 0 { 100 } else { arg.limit as usize });
         if rows.is_empty() {
-            return None;
+            return Ok(None);
+        }
+        if self.leases.values().filter(|lease| lease.holder == who && lease.stage != Stage::Over).count() as u32 >= most
+        {
+            return Err(BlobDeletionError::TooManyLeases { limit: u64::from(most) });
         }
         self.given += 1;
         let number = self.given;
         rows.iter().for_each(|id| self.put(*id, At::Leased(number)));
-        let secs = if arg.lock_timeout_secs == 0 { 300 } else { arg.lock_timeout_secs };
-        let (request, height) = (arg.request.as_ref().map(|request| request.to_vec()), arg.height);
-        let lease = Lease { holder: who, request, height, expires_at: now + secs * NS, rows, over: false };
+        let length = if arg.lock_timeout_secs == 0 { 300 } else { arg.lock_timeout_secs } * NS;
+        let request = arg.request.as_ref().map(|request| request.to_vec());
+        let (unknown, stage, done) = (BTreeSet::new(), Stage::Live, [0; 3]);
+        let lease =
+            Lease { holder: who, request, height, expires_at: now + length, length, rows, unknown, stage, done };
         self.leases.insert(number, lease);
-        Some(number)
+        Ok(Some(number))
     }
 
     /// A live lease, or what was answered when it was completed.
     fn shown(&self, who: Principal, token: Token) -> Result<Result<u64, CompletedBlobDeletions>, BlobDeletionError> {
         let number = token.ok_or(BlobDeletionError::UnknownToken)?;
-        if let Some(lease) = self.leases.get(&number).filter(|lease| !lease.over) {
+        if let Some(lease) = self.leases.get(&number).filter(|lease| lease.stage == Stage::Live) {
             return if lease.holder == who { Ok(Ok(number)) } else { Err(BlobDeletionError::NotHolder) };
         }
         let ended = self.ended.iter().find(|ended| ended.number == number).ok_or(BlobDeletionError::UnknownToken)?;
@@ -247,7 +357,8 @@ impl Model {
             Err(_) => Err(BlobDeletionError::Completed),
             Ok(number) => {
                 let lease = self.leases.get_mut(&number).unwrap();
-                lease.expires_at = lease.expires_at.max(now + if secs == 0 { 300 } else { secs } * NS);
+                lease.length = if secs == 0 { 300 } else { secs } * NS;
+                lease.expires_at = lease.expires_at.max(now + lease.length);
                 Ok(lease.expires_at)
             }
         }
@@ -264,12 +375,19 @@ impl Model {
             Err(answer) => return Ok(answer),
             Ok(number) => number,
         };
-        let (done, room) = self.complete(said, Some(number), now);
+        let (mut done, room) = self.complete(said, Some(number), now);
+        let lease = self.leases.get_mut(&number).unwrap();
+        for (all, more) in lease.done.iter_mut().zip([done.removed, done.retries_incremented, done.dead]) {
+            *all += more;
+        }
+        [done.removed, done.retries_incremented, done.dead] = lease.done;
         if done.remaining == 0 {
-            self.end(number, Some(done.clone()));
-            let rest = self.leases[&number].rows.clone();
-            rest.into_iter().take(room as usize).for_each(|id| self.put(id, At::Waiting));
-            self.leases.retain(|_, lease| !lease.over || !lease.rows.is_empty());
+            self.counters[7] += 1;
+            let stage = if lease.unknown.is_empty() { Stage::Over } else { Stage::Completed };
+            self.end(number, stage, Some(done.clone()));
+            let free = self.leases[&number].free();
+            self.back(free.into_iter().take(room as usize).collect());
+            self.drop_leases();
         }
         Ok(done)
     }
@@ -277,45 +395,86 @@ impl Model {
     /// What is done, and for how many more rows there is room then.
     pub fn complete(&mut self, said: &Said, lease: Option<u64>, now: u64) -> (CompletedBlobDeletions, u64) {
         let mut done = CompletedBlobDeletions::default();
-        let both: BTreeSet<u64> = said.completed.iter().copied().collect();
-        let (mut seen, mut room, mut begun) = (BTreeSet::new(), said.room, 0);
-        let all = said.completed.iter().map(|id| (*id, true)).chain(said.failed.iter().map(|id| (*id, false)));
-        for (id, is_gone) in all {
-            if begun > 0 {
+        let (mut seen, mut room, mut looked_at, mut worked) = (BTreeSet::new(), said.room, 0, false);
+        let lists = [said.completed, said.failed, said.unknown].into_iter().enumerate();
+        let all: Vec<(u64, usize)> = lists.flat_map(|(list, ids)| ids.iter().map(move |id| (*id, list))).collect();
+        for (id, list) in &all {
+            let id = *id;
+            if !seen.insert(id) {
+                looked_at += 1;
+                continue;
+            }
+            let exists = self.rows.contains_key(&id);
+            let there = self.rows.get(&id).is_some_and(|row| row.at != At::Held);
+            let is_leased = there && self.is_leased(id);
+            let meant = match lease {
+                Some(number) => is_leased && self.rows[&id].at == At::Leased(number),
+                None => there && !is_leased && self.rows[&id].height <= said.up_to,
+            };
+            if meant && worked {
                 if room == 0 {
                     break;
                 }
                 room -= 1;
             }
-            begun += 1;
-            if !seen.insert((id, is_gone)) || (!is_gone && both.contains(&id)) {
-                continue;
-            }
-            let there = self.rows.get(&id).is_some_and(|row| row.at != At::Held);
-            let is_leased = there && self.is_leased(id);
-            let meant = match lease {
-                Some(number) => is_leased && self.rows[&id].at == At::Leased(number),
-                None => there && !is_leased,
-            };
-            if meant && is_gone {
-                match self.succeed(id, said.kept) {
-                    Some(true) => done.removed += 1,
-                    Some(false) => (done.removed, done.dead) = (done.removed + 1, done.dead + 1),
-                    None => {}
-                }
-            } else if meant && self.rows[&id].at != At::Dead {
-                match self.fail(id, said.max_retries, said.base_secs, now) {
-                    true => (done.removed, done.dead) = (done.removed + 1, done.dead + 1),
-                    false => done.retries_incremented += 1,
-                }
-            } else if lease.is_some() || is_leased {
-                done.skipped.push(id);
-            } else if !there {
-                self.counters[3] += 1;
+            worked |= meant;
+            looked_at += 1;
+            if !(meant && self.one(id, *list, lease, said, now, &mut done)) {
+                self.counters[3] += u64::from(lease.is_none() && !there);
+                let failed_here =
+                    |row: &Row| !matches!(row.at, At::Leased(_)) && lease.is_some() && Some(row.failed_under) == lease;
+                let before = if exists { failed_here(&self.rows[&id]) } else { id > 0 && id <= self.ids };
+                if before { &mut done.already } else { &mut done.skipped }.push(id);
             }
         }
-        done.remaining = (said.completed.len() + said.failed.len()) as u64 - begun;
+        done.remaining = all.len() as u64 - looked_at;
+        if let Some(number) = lease.filter(|_| said.rest && done.remaining == 0) {
+            let lease = &self.leases[&number];
+            let rest: Vec<u64> = lease.rows.iter().copied().filter(|id| !lease.unknown.contains(id)).collect();
+            for (at, id) in rest.iter().enumerate() {
+                if worked {
+                    if room == 0 {
+                        done.remaining = (rest.len() - at) as u64;
+                        break;
+                    }
+                    room -= 1;
+                }
+                worked = true;
+                self.one(*id, 0, Some(number), said, now, &mut done);
+            }
+        }
         (done, room)
+    }
+
+    /// One row of a list; whether something was done.
+    fn one(
+        &mut self,
+        id: u64,
+        list: usize,
+        lease: Option<u64>,
+        said: &Said,
+        now: u64,
+        done: &mut CompletedBlobDeletions,
+    ) -> bool {
+        match list {
+            0 => match self.succeed(id, said.kept) {
+                Some(true) => done.removed += 1,
+                Some(false) => (done.removed, done.dead) = (done.removed + 1, done.dead + 1),
+                None => return false,
+            },
+            1 if self.rows[&id].at == At::Dead => return false,
+            1 => match self.fail(id, said.max_retries, said.base_secs, now) {
+                true => (done.removed, done.dead) = (done.removed + 1, done.dead + 1),
+                false => done.retries_incremented += 1,
+            },
+            _ => {
+                let lease = self.leases.get_mut(&lease.unwrap()).unwrap();
+                lease.rows.retain(|row| *row != id);
+                lease.rows.push(id);
+                lease.unknown.insert(id);
+            }
+        }
+        true
     }
 
     /// Whether the row is gone, and not given up; none: it was given up already.
@@ -335,6 +494,9 @@ impl Model {
     }
 
     fn give_up(&mut self, id: u64) {
+        if let At::Leased(number) = self.rows[&id].at {
+            self.rows.get_mut(&id).unwrap().failed_under = number;
+        }
         self.put(id, At::Dead);
         self.counters[5] += 1;
     }
@@ -347,6 +509,7 @@ impl Model {
         row.retries += 1;
         row.last_retry = now;
         let (retries, at) = (row.retries, row.at);
+        row.failed_under = if let At::Leased(number) = at { number } else { 0 };
         if retries >= max_retries.max(1) {
             self.give_up(id);
             return true;
@@ -366,7 +529,7 @@ impl Model {
         there
     }
 
-    pub fn remove(&mut self, id: u64, kept: bool) -> Result<bool, BlobDeletionError> {
+    pub fn remove(&mut self, id: u64, up_to: Option<u32>, kept: bool) -> Result<bool, BlobDeletionError> {
         if !self.queued(id) {
             return Ok(false);
         }
@@ -374,7 +537,7 @@ impl Model {
             return Err(BlobDeletionError::Leased);
         }
         let row = &self.rows[&id];
-        if row.at == At::Dead && row.txid.is_some() {
+        if up_to.is_some_and(|most| row.height > most) || row.at == At::Dead && row.txid.is_some() {
             return Ok(false);
         }
         Ok(self.succeed(id, kept) == Some(true))
@@ -391,9 +554,24 @@ impl Model {
         Ok(BlobDeletionRetry { should_remove, retry_count: self.rows[&id].retries })
     }
 
-    pub fn revive(&mut self, id: u64) -> Result<u64, BlobDeletionError> {
-        let row = self.rows.get_mut(&id).filter(|row| row.at == At::Dead).ok_or(BlobDeletionError::NotFound)?;
-        (row.retries, row.at) = (0, At::Waiting);
-        Ok(id)
+    pub fn retry(&mut self, which: &RetryBlobDeletions) -> RetriedBlobDeletions {
+        let ids = match which {
+            RetryBlobDeletions::Ids(ids) => ids.clone(),
+            RetryBlobDeletions::StoreType(of) => {
+                let dead = |(_, row): &(&u64, &Row)| row.at == At::Dead && row.name.store_type == *of;
+                self.rows.iter().filter(dead).map(|(id, _)| *id).collect()
+            }
+        };
+        let mut done = RetriedBlobDeletions::default();
+        for id in ids {
+            match self.rows.get_mut(&id).filter(|row| row.at == At::Dead) {
+                Some(row) => {
+                    (row.retries, row.at, row.failed_under) = (0, At::Waiting, 0);
+                    done.retried += 1;
+                }
+                None => done.skipped.push(id),
+            }
+        }
+        done
     }
 }

@@ -59,10 +59,10 @@ fn who_has_no_lease_leaves_leased_rows_alone() {
     let before = shown(&queue);
     let done = complete(&mut queue, &[1, 4], &[2, 3], 9);
     assert_eq!(done, CompletedBlobDeletions { skipped: vec![1, 4, 2, 3], ..Default::default() });
-    assert_eq!(queue.remove(1, NOW, &mut gone()), Err(BlobDeletionError::Leased));
+    assert_eq!(queue.remove(1, u32::MAX, NOW, &mut gone()), Err(BlobDeletionError::Leased));
     assert_eq!(queue.increment(1, 1, NOW), Err(BlobDeletionError::Leased));
     assert_eq!(queue.cancel(&name(&0u64.to_le_bytes()), NOW), Err(BlobDeletionError::Leased));
-    assert_eq!(ids(&queue.pending(u32::MAX, 0)), [5]);
+    assert_eq!(ids(&queue.pending(u32::MAX, 0, None)), [5]);
     assert_eq!(shown(&queue), before);
 }
 
@@ -89,7 +89,7 @@ fn a_completion_that_goes_over_messages_ends_with_the_last() {
     assert_eq!((done.removed, done.remaining), (1, 1));
     assert_eq!(queue.status().leases[0].rows, 1, "it is live");
     let done = work(&mut queue, 1, &first.token, &[1, 2]).unwrap();
-    assert_eq!((done.removed, done.remaining, done.skipped), (1, 0, vec![1]), "all of it is sent again");
+    assert_eq!((done.removed, done.remaining, done.already), (2, 0, vec![1]), "all of it is sent again, and counted");
     assert_eq!(queue.status().leases.len(), 1);
 }
 
@@ -135,20 +135,35 @@ fn the_same_request_has_the_same_lease_while_it_is_live() {
     let mut queue = fresh();
     fill(&mut queue, 9);
     let named = |of: u8| AcquireBlobDeletions { request: Some(ByteBuf::from([of])), ..want(2) };
-    let first = queue.acquire(worker(1), &named(1), NOW).unwrap().unwrap();
-    assert_eq!(queue.acquire(worker(1), &named(1), NOW + 5), Ok(Some(first.clone())));
+    let first = queue.acquire(worker(1), &named(1), 0, NOW).unwrap().unwrap();
+    assert_eq!(queue.acquire(worker(1), &named(1), 0, NOW + 5), Ok(Some(first.clone())));
     let asked_for_more = AcquireBlobDeletions { limit: 9, height: 1, ..named(1) };
-    assert_eq!(queue.acquire(worker(1), &asked_for_more, NOW), Ok(Some(first.clone())));
+    assert_eq!(queue.acquire(worker(1), &asked_for_more, 0, NOW), Ok(Some(first.clone())));
     // What has left it meanwhile is not given again.
     queue.schedule(&name(&0u64.to_le_bytes()), 50, NOW).unwrap();
-    let again = queue.acquire(worker(1), &named(1), NOW).unwrap().unwrap();
+    let again = queue.acquire(worker(1), &named(1), 0, NOW).unwrap().unwrap();
     assert_eq!((again.token, ids(&again.rows)), (first.token.clone(), vec![2]));
-    let others = [queue.acquire(worker(1), &named(2), NOW), queue.acquire(worker(2), &named(1), NOW)];
+    let others = [queue.acquire(worker(1), &named(2), 0, NOW), queue.acquire(worker(2), &named(1), 0, NOW)];
     let others = others.map(|lease| ids(&lease.unwrap().unwrap().rows));
     assert_eq!(others, [vec![3, 4], vec![5, 6]]);
     assert!(work(&mut queue, 1, &first.token, &[2]).is_ok());
-    let new = queue.acquire(worker(1), &named(1), NOW).unwrap().unwrap();
-    assert_eq!((new.token == first.token, ids(&new.rows)), (false, vec![7, 8]), "it is not live any more");
+    assert_eq!(queue.acquire(worker(1), &named(1), 0, NOW), Err(BlobDeletionError::Completed));
+    queue.tick(NOW + 300 * NS);
+    assert_eq!(queue.acquire(worker(1), &named(2), 0, NOW), Err(BlobDeletionError::Expired));
+    queue = open();
+    assert_eq!(
+        queue.acquire(worker(2), &named(1), 0, NOW),
+        Err(BlobDeletionError::Expired),
+        "after an upgrade as well"
+    );
+    assert_eq!(queue.status().leases, [], "none of them makes a lease");
+    // Until it is forgotten.
+    queue.schedule(&name(b"again"), 1, NOW).unwrap();
+    for _ in 0..256 {
+        let lease = acquire(&mut queue, 3, 1, NOW);
+        assert_eq!(work(&mut queue, 3, &lease.token, &[]).unwrap().removed, 0);
+    }
+    assert!(queue.acquire(worker(1), &named(1), 0, NOW).unwrap().is_some());
 }
 
 #[test]
@@ -156,12 +171,12 @@ fn a_row_that_is_scheduled_anew_leaves_its_lease() {
     let (mut queue, first, _) = two();
     let scheduled = queue.schedule(&name(&1u64.to_le_bytes()), 90, NOW).unwrap();
     assert_eq!(scheduled, ScheduledBlobDeletion { id: 2, was_leased: true });
-    assert_eq!(ids(&queue.pending(u32::MAX, 0)), [5, 2]);
+    assert_eq!(ids(&queue.pending(u32::MAX, 0, None)), [5, 2]);
     let done = work(&mut queue, 1, &first.token, &[1, 2]).unwrap();
     assert_eq!((done.removed, done.skipped), (1, vec![2]), "the old worker's word on it does not count");
     let again = queue.schedule(&name(&1u64.to_le_bytes()), 1, NOW).unwrap();
     assert_eq!(again, ScheduledBlobDeletion { id: 2, was_leased: false });
-    assert_eq!(ids(&queue.pending(u32::MAX, 0)), [2, 5]);
+    assert_eq!(ids(&queue.pending(u32::MAX, 0, None)), [2, 5]);
 }
 
 #[test]
@@ -169,10 +184,10 @@ fn leases_are_bounded_and_of_those_that_ended_the_last_are_known() {
     let mut queue = fresh();
     fill(&mut queue, 300);
     let mut leases: Vec<_> = (0..256u64).map(|i| acquire(&mut queue, 1, 1, NOW + i)).collect();
-    let refused = queue.acquire(worker(1), &want(1), NOW);
+    let refused = queue.acquire(worker(1), &want(1), 0, NOW);
     assert_eq!(refused, Err(BlobDeletionError::TooManyLeases { limit: 256 }));
     queue = open();
-    assert_eq!(queue.acquire(worker(1), &want(1), NOW), refused, "after an upgrade as well");
+    assert_eq!(queue.acquire(worker(1), &want(1), 0, NOW), refused, "after an upgrade as well");
     for lease in &leases {
         assert_eq!(work(&mut queue, 1, &lease.token, &[lease.rows[0].id]).unwrap().removed, 1);
     }

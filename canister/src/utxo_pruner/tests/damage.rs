@@ -169,7 +169,7 @@ fn without_memory_for_the_queue_a_record_with_a_blob_outside_is_kept() {
     let job = s.prune(1_289);
     assert_eq!((job.counts.external_errors, job.counts.records_deleting), (0, 1));
     assert!(s.get(&tx).being_deleted);
-    assert_eq!(s.queue.pending(1_289, 0).len(), 1);
+    assert_eq!(s.queue.pending(1_289, 0, None).len(), 1);
 }
 
 /// A due record whose bytes are outside.

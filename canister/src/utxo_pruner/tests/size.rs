@@ -148,7 +148,12 @@ fn many_rows_with_records_are_completed_as_far_as_a_message_goes_each_wholly_or_
     while !rows.is_empty() {
         calls += 1;
         assert!(calls < 100, "{} rows are left", rows.len());
-        let arg = CompleteBlobDeletions { completed_ids: rows.clone(), failed_ids: vec![], max_retries: 3 };
+        let arg = CompleteBlobDeletions {
+            completed_ids: rows.clone(),
+            failed_ids: vec![],
+            max_retries: 3,
+            ..Default::default()
+        };
         let complete = || s.with(|pruner, records| pruner.complete_deletions(records, &arg)).unwrap();
         let (done, touched) = native::touching(complete);
         assert!(touched.dirtied.len() < MOST_DIRTIED, "{} pages dirtied", touched.dirtied.len());
@@ -171,7 +176,8 @@ fn the_blob_of_a_large_record_is_counted_when_it_is_gone() {
     let mut s = Service::new();
     let txid = outside(&mut s, 1, 1_001, 1_001)[0];
     s.prune(1_288);
-    let arg = CompleteBlobDeletions { completed_ids: vec![1], failed_ids: vec![], max_retries: 3 };
+    let arg =
+        CompleteBlobDeletions { completed_ids: vec![1], failed_ids: vec![], max_retries: 3, ..Default::default() };
     let done = s.with(|pruner, records| pruner.complete_deletions(records, &arg)).unwrap();
     let totals = |s: &Service| (s.status().totals.external_files_deleted, s.status().totals.records_deleted);
     assert_eq!((done.removed, totals(&s)), (1, (1, 0)));

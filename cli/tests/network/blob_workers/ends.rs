@@ -258,7 +258,8 @@ fn a_blob_that_cannot_be_deleted(net: &Net, codes: &mut Codes) {
     assert_eq!((rows.len(), rows[0].state), (1, BlobDeletionState::Dead));
     std::fs::remove_dir(&wrong).unwrap();
     std::fs::write(&wrong, "a blob").unwrap();
-    let again: Result<BlobDeletion, BlobDeletionError> = call(net, "retry_blob_deletion", rows[0].row.id);
+    let which = RetryBlobDeletions::Ids(vec![rows[0].row.id]);
+    let again: Result<RetriedBlobDeletions, BlobDeletionError> = call(net, "retry_blob_deletions", which);
     again.unwrap();
     assert_eq!(ended(&part.run(&["--until-empty"]), 0, codes)["deleted"], 1);
     assert!(part.rows().is_empty() && part.files().is_empty());

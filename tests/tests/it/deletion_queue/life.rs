@@ -60,12 +60,19 @@ fn complete(
     max_retries: u32,
 ) -> CompletedBlobDeletions {
     let (completed_ids, failed_ids) = (completed.to_vec(), failed.to_vec());
-    let arg = CompleteBlobDeletionBatch { token: lease.token.clone(), completed_ids, failed_ids, max_retries };
+    let arg = CompleteBlobDeletionBatch {
+        token: lease.token.clone(),
+        completed_ids,
+        failed_ids,
+        max_retries,
+        ..Default::default()
+    };
     insist(coppice, who, "complete_blob_deletion_batch", (arg,))
 }
 
 fn acquire(coppice: &Coppice, who: Who, limit: u32, secs: u64) -> BlobDeletionLease {
-    let arg = AcquireBlobDeletions { lock_timeout_secs: secs, ..wanted(limit, Some(b"life")) };
+    let request = format!("life {secs}");
+    let arg = AcquireBlobDeletions { lock_timeout_secs: secs, ..wanted(limit, Some(request.as_bytes())) };
     insist::<Option<_>>(coppice, who, "acquire_blob_deletion_batch", (arg,)).expect("something waits")
 }
 
@@ -110,13 +117,15 @@ fn life(coppice: &Coppice, mut step: impl FnMut(&Coppice)) {
     let done = complete(coppice, WORKER, &third, (&[10], &[9, 8]), 1);
     assert_eq!((done.removed, done.dead), (3, 2));
     step(coppice);
-    insist::<BlobDeletion>(coppice, Who::Controller, "retry_blob_deletion", (9u64,));
+    let nine = RetryBlobDeletions::Ids(vec![9]);
+    insist::<RetriedBlobDeletions>(coppice, Who::Controller, "retry_blob_deletions", (nine,));
     assert!(insist::<bool>(coppice, Who::Producer, "cancel_blob_deletion", (name(7),)));
     step(coppice);
     let retry: BlobDeletionRetry = insist(coppice, OTHER, "increment_blob_deletion_retry", (1u64, 1u32));
     assert!(retry.should_remove);
-    assert!(insist::<bool>(coppice, OTHER, "remove_blob_deletion", (1u64,)));
-    let arg = CompleteBlobDeletions { completed_ids: vec![2, 3], failed_ids: vec![4], max_retries: 3 };
+    assert!(insist::<bool>(coppice, OTHER, "remove_blob_deletion", (1u64, None::<u32>)));
+    let arg =
+        CompleteBlobDeletions { completed_ids: vec![2, 3], failed_ids: vec![4], max_retries: 3, ..Default::default() };
     insist::<CompletedBlobDeletions>(coppice, WORKER, "complete_blob_deletions", (arg,));
     step(coppice);
 }

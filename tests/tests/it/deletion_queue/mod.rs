@@ -42,7 +42,14 @@ fn schedule(coppice: &Coppice, of: u64, height: u32) -> ScheduledBlobDeletion {
 
 pub fn wanted(limit: u32, request: Option<&[u8]>) -> AcquireBlobDeletions {
     let request = request.map(ByteBuf::from);
-    AcquireBlobDeletions { height: 1_000_000, limit, lock_timeout_secs: 0, store_types: vec![], request }
+    AcquireBlobDeletions {
+        height: 1_000_000,
+        limit,
+        lock_timeout_secs: 0,
+        store_types: vec![],
+        request,
+        ..Default::default()
+    }
 }
 
 pub fn acquire(coppice: &Coppice, who: Who, arg: AcquireBlobDeletions) -> Option<BlobDeletionLease> {
@@ -57,7 +64,13 @@ fn complete_lease(
     (completed, failed): (&[u64], &[u64]),
 ) -> Result<CompletedBlobDeletions, BlobDeletionError> {
     let (completed_ids, failed_ids) = (completed.to_vec(), failed.to_vec());
-    let arg = CompleteBlobDeletionBatch { token: lease.token.clone(), completed_ids, failed_ids, max_retries: 3 };
+    let arg = CompleteBlobDeletionBatch {
+        token: lease.token.clone(),
+        completed_ids,
+        failed_ids,
+        max_retries: 3,
+        ..Default::default()
+    };
     coppice.by(who).complete_blob_deletion_batch(&arg).told()
 }
 
@@ -66,7 +79,7 @@ pub fn ids(rows: &[BlobDeletion]) -> Vec<u64> {
 }
 
 pub fn pending(coppice: &Coppice) -> Vec<u64> {
-    ids(&coppice.anyone().get_pending_blob_deletions(u32::MAX, 1_000u32).told())
+    ids(&coppice.anyone().get_pending_blob_deletions(u32::MAX, 1_000u32, None).told())
 }
 
 pub fn status(coppice: &Coppice) -> BlobDeletionStatus {
@@ -100,12 +113,17 @@ fn a_thousand_deletions_take_1001_calls_or_2_or_2() {
     };
     let individual = calls(&|| {
         for id in pending(&coppice) {
-            let removed = coppice.by(WORKER).remove_blob_deletion(id).heard();
+            let removed = coppice.by(WORKER).remove_blob_deletion(id, None).heard();
             assert_eq!(removed.unwrap(), Ok(true));
         }
     });
     let batch = calls(&|| {
-        let arg = CompleteBlobDeletions { completed_ids: pending(&coppice), failed_ids: vec![], max_retries: 3 };
+        let arg = CompleteBlobDeletions {
+            completed_ids: pending(&coppice),
+            failed_ids: vec![],
+            max_retries: 3,
+            ..Default::default()
+        };
         let done = coppice.by(WORKER).complete_blob_deletions(&arg).heard();
         assert_eq!(done.unwrap().unwrap().removed, 1_000);
     });
@@ -191,15 +209,18 @@ fn the_individual_calls_lose_nothing() {
     let increment = |id: u64| -> Result<BlobDeletionRetry, BlobDeletionError> {
         coppice.by(WORKER).increment_blob_deletion_retry(id, 2u32).told()
     };
-    let remove = |id: u64| coppice.by(WORKER).remove_blob_deletion(id).told();
+    let remove = |id: u64| coppice.by(WORKER).remove_blob_deletion(id, None).told();
     schedule(&coppice, 0, 1);
     assert_eq!(increment(1), Ok(BlobDeletionRetry { should_remove: false, retry_count: 1 }));
     assert_eq!(pending(&coppice), [1]);
     assert_eq!(increment(1), Ok(BlobDeletionRetry { should_remove: true, retry_count: 2 }));
     let dead: BlobDeletionPage = coppice.anyone().list_dead_blob_deletions(None, 0u32).told();
     assert_eq!((pending(&coppice), ids(&dead.rows)), (vec![], vec![1]));
-    let row: Result<BlobDeletion, BlobDeletionError> = coppice.operator().retry_blob_deletion(1u64).told();
-    assert_eq!((row.unwrap().retry_count, pending(&coppice)), (0, vec![1]));
+    let all = RetryBlobDeletions::StoreType(StoreType::Tx);
+    let retried: RetriedBlobDeletions = coppice.operator().retry_blob_deletions(&all).told().unwrap();
+    assert_eq!(((retried.retried, retried.remaining), pending(&coppice)), ((1, 0), vec![1]));
+    let again = coppice.operator().retry_blob_deletions(&RetryBlobDeletions::Ids(vec![1, 77])).told();
+    assert_eq!(again, Ok(RetriedBlobDeletions { skipped: vec![1, 77], ..Default::default() }));
     assert_eq!((remove(1), remove(1)), (Ok(true), Ok(false)), "an unknown row is no error");
     assert_eq!(increment(1), Err(BlobDeletionError::NotFound));
     // Who has it scheduled may have it cancelled, dead or not.

@@ -36,14 +36,26 @@ fn pass(coppice: &Coppice, half_hours: u32) {
 
 fn lease(coppice: &Coppice, limit: u32, secs: u64, stores: &[StoreType]) -> BlobDeletionLease {
     let store_types = stores.to_vec();
-    let arg = AcquireBlobDeletions { height: 1_000, limit, lock_timeout_secs: secs, store_types, request: None };
+    let arg = AcquireBlobDeletions {
+        height: 1_000,
+        limit,
+        lock_timeout_secs: secs,
+        store_types,
+        request: None,
+        ..Default::default()
+    };
     coppice.by(Who::BlobWorker).acquire_blob_deletion_batch(&arg).told().unwrap().expect("a row waits")
 }
 
 fn complete(coppice: &Coppice, lease: &BlobDeletionLease) {
     let completed_ids = lease.rows.iter().map(|row| row.id).collect();
-    let arg =
-        CompleteBlobDeletionBatch { token: lease.token.clone(), completed_ids, failed_ids: vec![], max_retries: 3 };
+    let arg = CompleteBlobDeletionBatch {
+        token: lease.token.clone(),
+        completed_ids,
+        failed_ids: vec![],
+        max_retries: 3,
+        ..Default::default()
+    };
     coppice.by(Who::BlobWorker).complete_blob_deletion_batch(&arg).told().unwrap();
 }
 
@@ -88,17 +100,14 @@ fn blobs_that_are_due_and_that_no_worker_takes_are_named_after_six_hours() {
 }
 
 #[test]
-fn a_persister_bounds_what_is_due_and_the_lowest_chain_has_height_zero() {
+fn a_persister_bounds_what_is_due_and_within_the_safety_window_nothing_is() {
     let coppice = start();
-    // No height was told: workers take what is due at 0.
     schedule(&coppice, 1, StoreType::Tx, 1);
-    pass(&coppice, NAMED);
-    assert!(!is_raised(&coppice));
     let id = schedule(&coppice, 2, StoreType::Tx, 0);
+    block(&coppice, 10);
     pass(&coppice, NAMED);
-    raised(&coppice, ProblemCode::BlobDeletionsWait, Severity::Warning, "due from height 0 on");
-    assert!(coppice.by(Who::BlobWorker).remove_blob_deletion(id).told().unwrap());
-    cleared(&coppice, ProblemCode::BlobDeletionsWait);
+    assert!(!is_raised(&coppice), "ten blocks are the window");
+    assert!(coppice.by(Who::BlobWorker).remove_blob_deletion(id, None).told().unwrap());
     // The chain is at 100, its persister at 50.
     assert!(coppice.producer().cancel_blob_deletion(&name(1, StoreType::Tx)).told().unwrap());
     coppice.producer().notify_block_persisted(50u32).told().unwrap();
@@ -137,15 +146,20 @@ fn a_worker_that_takes_blobs_is_there_for_the_store_types_that_it_takes() {
         match round % 4 {
             0 => complete(&coppice, &lease(&coppice, 1, 0, &[])),
             1 => {
-                let rows = coppice.anyone().get_pending_blob_deletions(1_000u32, 1u32).told();
-                let arg = CompleteBlobDeletions { completed_ids: vec![rows[0].id], failed_ids: vec![], max_retries: 3 };
+                let rows = coppice.anyone().get_pending_blob_deletions(1_000u32, 1u32, None).told();
+                let arg = CompleteBlobDeletions {
+                    completed_ids: vec![rows[0].id],
+                    failed_ids: vec![],
+                    max_retries: 3,
+                    ..Default::default()
+                };
                 assert_eq!(coppice.by(Who::BlobWorker).complete_blob_deletions(&arg).told().unwrap().removed, 1);
             }
             2 => {
                 lease(&coppice, 1, 0, &[]);
             }
             _ => {
-                let rows = coppice.anyone().get_pending_blob_deletions(1_000u32, 1u32).told();
+                let rows = coppice.anyone().get_pending_blob_deletions(1_000u32, 1u32, None).told();
                 let failed = coppice.by(Who::BlobWorker).increment_blob_deletion_retry(rows[0].id, 9u32).heard();
                 assert!(!failed.unwrap().unwrap().should_remove);
             }

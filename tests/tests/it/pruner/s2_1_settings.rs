@@ -219,7 +219,8 @@ fn s2_1_5_each_method_asks_for_its_role_and_a_refused_call_changes_nothing() {
     let worker = Grant { principal: Who::Archive.principal(), role: Role::BlobWorker };
     world.coppice.operator().grant_role(&worker).told().unwrap();
     let off = Change { pruner_enabled: Some(false), ..Default::default() };
-    let rows = CompleteBlobDeletions { completed_ids: vec![1], failed_ids: vec![2], max_retries: 3 };
+    let rows =
+        CompleteBlobDeletions { completed_ids: vec![1], failed_ids: vec![2], max_retries: 3, ..Default::default() };
     let methods = [
         ("notify_block", Who::Producer, encode_args((7u32, true))),
         ("notify_block_persisted", Who::Producer, encode_args((8u32,))),
@@ -227,7 +228,7 @@ fn s2_1_5_each_method_asks_for_its_role_and_a_refused_call_changes_nothing() {
         ("prune_utxos", Who::Controller, encode_args((8u32,))),
         ("set_pruner_settings", Who::Controller, encode_args((off,))),
         ("set_aside_unmined", Who::Controller, encode_args((1u32,))),
-        ("retry_blob_deletion", Who::Controller, encode_args((1u64,))),
+        ("retry_blob_deletions", Who::Controller, encode_args((RetryBlobDeletions::Ids(vec![1]),))),
         ("complete_blob_deletions", Who::Archive, encode_args((rows,))),
     ];
     let everybody = [Who::Controller, Who::Producer, Who::Archive, Who::Stranger, Who::Anonymous];

@@ -58,7 +58,7 @@ fn outside(world: &World, txs: &[(&Tx, ExternalStore)]) {
 }
 
 fn pending(world: &World, height: u32) -> Vec<BlobDeletion> {
-    world.coppice.anyone().get_pending_blob_deletions(height, 0u32).told()
+    world.coppice.anyone().get_pending_blob_deletions(height, 0u32, None).told()
 }
 
 fn dead(world: &World) -> Vec<BlobDeletion> {
@@ -68,13 +68,18 @@ fn dead(world: &World) -> Vec<BlobDeletion> {
 }
 
 fn complete(world: &World, completed: &[u64], failed: &[u64], max_retries: u32) -> CompletedBlobDeletions {
-    let arg = CompleteBlobDeletions { completed_ids: completed.into(), failed_ids: failed.into(), max_retries };
+    let arg = CompleteBlobDeletions {
+        completed_ids: completed.into(),
+        failed_ids: failed.into(),
+        max_retries,
+        ..Default::default()
+    };
     let done = world.coppice.by(Who::Archive).complete_blob_deletions(&arg).heard();
     done.unwrap().unwrap()
 }
 
-fn retry(world: &World, id: u64) -> Result<BlobDeletion, BlobDeletionError> {
-    world.coppice.operator().retry_blob_deletion(id).told()
+fn retry(world: &World, id: u64) -> RetriedBlobDeletions {
+    world.coppice.operator().retry_blob_deletions(&RetryBlobDeletions::Ids(vec![id])).told().unwrap()
 }
 
 /// The parent with an unspent output, and its child, outside as `key`, scheduled at 20.
@@ -149,7 +154,7 @@ fn s2_6_2_a_completed_blob_takes_its_record_along_while_deletions_are_stopped() 
     assert_eq!((pending(&world, u32::MAX), world.by_hand(30)), (vec![], Err(UtxoPrunerError::Stopped)));
     assert_eq!(complete(&world, &[row.id], &[], 3).removed, 1);
     assert_eq!((world.record(&child), world.record(&later).is_some()), (None, true));
-    assert_eq!(worker.remove_blob_deletion(row.id).told(), Ok(false));
+    assert_eq!(worker.remove_blob_deletion(row.id, None).told(), Ok(false));
     stop(false);
     world.prune(30);
     assert_eq!(pending(&world, 30).len(), 1);
@@ -177,7 +182,7 @@ fn s2_6_2_the_row_has_the_records_key_file_type_and_store() {
         assert_eq!((row.file_type.as_str(), row.delete_at_height), (file_type, 20));
         assert_eq!((row.retry_count, row.last_retry_at, &row.txid), (0, None, &Some(tx.id())));
     }
-    let two: Vec<BlobDeletion> = world.coppice.anyone().get_pending_blob_deletions(22u32, 2u32).told();
+    let two: Vec<BlobDeletion> = world.coppice.anyone().get_pending_blob_deletions(22u32, 2u32, None).told();
     assert_eq!(two, rows[..2]);
     world.coppice.upgrade();
     assert_eq!(pending(&world, 22), rows);
@@ -236,15 +241,17 @@ fn s2_6_error_a_deletion_that_fails_is_tried_again_and_given_up_at_its_limit() {
     assert!(!health.healthy && health.problems[0].code == ProblemCode::DeadBlobDeletions, "{health:?}");
     // The record stays; a dead row that fails again is passed over.
     assert!(world.record(&child).unwrap().being_deleted);
-    assert_eq!(complete(&world, &[], &[id], 3), CompletedBlobDeletions::default());
+    let skipped = CompletedBlobDeletions { skipped: vec![id], ..Default::default() };
+    assert_eq!(complete(&world, &[], &[id], 3), skipped);
     assert_eq!(world.prune(30).counts, UtxoPruneCounts::default());
 
-    assert_eq!(retry(&world, id + 1), Err(BlobDeletionError::NotFound));
-    let row = retry(&world, id).unwrap();
+    assert_eq!(retry(&world, id + 1).skipped, [id + 1]);
+    assert_eq!(retry(&world, id).retried, 1);
+    let row = pending(&world, 20).pop().unwrap();
     assert_eq!((row.id, row.retry_count, row.delete_at_height), (id, 0, 20));
     assert_eq!((pending(&world, 20), dead(&world)), (vec![row], vec![]));
     assert!(world.health().healthy);
-    assert_eq!(retry(&world, id), Err(BlobDeletionError::NotFound), "it is not given up");
+    assert_eq!(retry(&world, id).skipped, [id], "it is not given up");
     complete(&world, &[id], &[], 3);
     assert_eq!(world.record(&child), None);
     assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);
@@ -287,15 +294,22 @@ fn s2_6_error_rows_in_both_lists_are_completed_and_unknown_ones_passed_over() {
     let world = with_worker();
     let (_, child) = scheduled(&world, b"key");
     let id = pending(&world, 20)[0].id;
-    assert_eq!(complete(&world, &[id + 1, 0], &[id + 7, u64::MAX], 1), CompletedBlobDeletions::default());
-    let most = CompleteBlobDeletions { completed_ids: vec![id; 10_001], failed_ids: vec![], max_retries: 1 };
+    let unknown = CompletedBlobDeletions { skipped: vec![id + 1, 0, id + 7, u64::MAX], ..Default::default() };
+    assert_eq!(complete(&world, &[id + 1, 0], &[id + 7, u64::MAX], 1), unknown);
+    let most = CompleteBlobDeletions {
+        completed_ids: vec![id; 10_001],
+        failed_ids: vec![],
+        max_retries: 1,
+        ..Default::default()
+    };
     let refused: Result<CompletedBlobDeletions, BlobDeletionError> =
         world.coppice.by(Who::Archive).complete_blob_deletions(&most).told();
     assert_eq!(refused, Err(BlobDeletionError::TooMany { limit: 10_000 }));
     assert!(world.record(&child).is_some());
     let done = complete(&world, &[id, id], &[id, id], 1);
     assert_eq!(done, CompletedBlobDeletions { removed: 1, retries_incremented: 0, dead: 0, ..Default::default() });
-    assert_eq!(complete(&world, &[id], &[], 1), CompletedBlobDeletions::default(), "said again");
+    let again = CompletedBlobDeletions { already: vec![id], ..Default::default() };
+    assert_eq!(complete(&world, &[id], &[], 1), again, "said again");
     assert_eq!(world.record(&child), None);
 }
 
@@ -360,7 +374,14 @@ fn s2_6_a_key_of_1024_bytes_is_taken_and_a_longer_one_is_not() {
 fn s2_6_a_worker_with_a_lease_completes_records_with_their_blobs() {
     let world = with_worker();
     let (parent, child) = scheduled(&world, b"key");
-    let want = AcquireBlobDeletions { height: 20, limit: 0, lock_timeout_secs: 0, store_types: vec![], request: None };
+    let want = AcquireBlobDeletions {
+        height: 20,
+        limit: 0,
+        lock_timeout_secs: 0,
+        store_types: vec![],
+        request: None,
+        ..Default::default()
+    };
     let lease: Result<Option<BlobDeletionLease>, BlobDeletionError> =
         world.coppice.by(Who::Archive).acquire_blob_deletion_batch(&want).told();
     let lease = lease.unwrap().unwrap();
@@ -368,8 +389,13 @@ fn s2_6_a_worker_with_a_lease_completes_records_with_their_blobs() {
     let id = lease.rows[0].id;
     assert_eq!(complete(&world, &[id], &[], 1), CompletedBlobDeletions { skipped: vec![id], ..Default::default() });
     assert!(world.record(&child).unwrap().being_deleted);
-    let arg =
-        CompleteBlobDeletionBatch { token: lease.token, completed_ids: vec![id], failed_ids: vec![], max_retries: 1 };
+    let arg = CompleteBlobDeletionBatch {
+        token: lease.token,
+        completed_ids: vec![id],
+        failed_ids: vec![],
+        max_retries: 1,
+        ..Default::default()
+    };
     let done: Result<CompletedBlobDeletions, BlobDeletionError> =
         world.coppice.by(Who::Archive).complete_blob_deletion_batch(&arg).told();
     assert_eq!(done.unwrap().removed, 1);

@@ -75,7 +75,8 @@ impl<'a> Replies<'a> {
                 Err(error) => return Err(format!("utxo_get {}: {error:?}", family.name(&one.tx.txid))),
             }
         }
-        let pending: Vec<BlobDeletion> = self.ask("get_pending_blob_deletions", (u32::MAX, 0u32))?;
+        let pending: Vec<BlobDeletion> =
+            self.ask("get_pending_blob_deletions", (u32::MAX, 0u32, None::<Vec<BlobSelector>>))?;
         ensure!(pending.is_sorted_by_key(|row| row.delete_at_height), "blobs are not by height: {pending:?}");
         Ok(Sight {
             records,

@@ -45,7 +45,7 @@ impl Machine {
 
     /// A worker did some, and failed at some.
     pub fn work(&mut self, done: u8, failed: u8, max_retries: u32) -> Outcome {
-        let few: Vec<BlobDeletion> = self.coppice.anyone().get_pending_blob_deletions(self.tip, 2u32).told();
+        let few: Vec<BlobDeletion> = self.coppice.anyone().get_pending_blob_deletions(self.tip, 2u32, None).told();
         let right = |row: &BlobDeletion| self.rows().get(&row.id) == Some(row) && row.delete_at_height <= self.tip;
         let at_hand = self.rows().values().filter(|row| row.delete_at_height <= self.tip).count();
         ensure!(few.len() == at_hand.min(2) && few.iter().all(right), "of {:?} are given {few:?}", self.rows());
@@ -82,7 +82,7 @@ impl Machine {
         let names = self.family.names(&gone);
         self.note(format!("a worker did those of {names}, and failed at {failed_ids:?} ({max_retries} tries)"));
         let at = self.at(self.heights.current.max(1));
-        let arg = CompleteBlobDeletions { completed_ids, failed_ids, max_retries };
+        let arg = CompleteBlobDeletions { completed_ids, failed_ids, max_retries, ..Default::default() };
         let answer: Result<CompletedBlobDeletions, BlobDeletionError> =
             self.call(WORKER, "complete_blob_deletions", (arg,))?;
         ensure!(answer.as_ref() == Ok(&expected), "the worker is answered {answer:?}, and ought be {expected:?}");
@@ -117,17 +117,20 @@ impl Machine {
             some => dead[usize::from(number) % some],
         };
         let waits = sight.pending.len();
-        self.note(format!("retry_blob_deletion({id})"));
-        let answer: Result<BlobDeletion, BlobDeletionError> =
-            self.call(Who::Controller, "retry_blob_deletion", (id,))?;
+        self.note(format!("retry_blob_deletions({id})"));
+        let answer: Result<RetriedBlobDeletions, BlobDeletionError> =
+            self.call(Who::Controller, "retry_blob_deletions", (RetryBlobDeletions::Ids(vec![id]),))?;
+        let retried = answer.map_err(|error| format!("{error:?}"))?;
         self.look(Cause::Nothing)?;
         if dead.is_empty() {
-            ensure!(answer == Err(BlobDeletionError::NotFound), "nothing was given up: {answer:?}");
+            ensure!(retried.skipped == [id], "nothing was given up: {retried:?}");
             return Ok(());
         }
-        let row = answer.map_err(|error| format!("row {id} was given up: {error:?}"))?;
+        ensure!(retried.retried == 1, "row {id} was given up: {retried:?}");
         self.seen("a blob that was given up is tried again");
-        ensure!(self.rows().get(&id) == Some(&row) && self.rows().len() == waits + 1, "{row:?} does not wait");
+        let row = self.rows().get(&id).cloned();
+        let waits_anew = row.as_ref().is_some_and(|row| row.retry_count == 0) && self.rows().len() == waits + 1;
+        ensure!(waits_anew, "{row:?} does not wait");
         Ok(())
     }
 }

@@ -86,14 +86,20 @@ impl State {
                 let (arg,) = args(arg);
                 reply(Ok::<_, BlobDeletionError>(self.complete(&arg)))
             }
-            "retry_blob_deletion" => {
-                let (id,): (u64,) = args(arg);
-                let dead = self.rows.get_mut(&id).filter(|(_, dead)| *dead);
-                let retried = dead.map(|(row, dead)| {
-                    (row.retry_count, *dead) = (0, false);
-                    row.clone()
-                });
-                reply(retried.ok_or(BlobDeletionError::NotFound))
+            "retry_blob_deletions" => {
+                let (which,): (RetryBlobDeletions,) = args(arg);
+                let RetryBlobDeletions::Ids(ids) = which else { panic!("the machine names rows") };
+                let mut done = RetriedBlobDeletions::default();
+                for id in ids {
+                    match self.rows.get_mut(&id).filter(|(_, dead)| *dead) {
+                        Some((row, dead)) => {
+                            (row.retry_count, *dead) = (0, false);
+                            done.retried += 1;
+                        }
+                        None => done.skipped.push(id),
+                    }
+                }
+                reply(Ok::<_, BlobDeletionError>(done))
             }
             _ => self.operation(method, arg),
         }
@@ -175,7 +181,7 @@ impl State {
                 reply(UtxoPruneJobPage { jobs, cursor })
             }
             "get_pending_blob_deletions" => {
-                let (height, limit): (u32, u32) = args(arg);
+                let (height, limit, _): (u32, u32, Option<Vec<BlobSelector>>) = args(arg);
                 let waits = self.rows.values().filter(|(_, dead)| !dead).map(|(row, _)| row);
                 let mut rows: Vec<_> = waits.filter(|row| row.delete_at_height <= height).collect();
                 rows.sort_by_key(|row| row.delete_at_height);

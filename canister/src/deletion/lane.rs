@@ -1,0 +1,169 @@
+//! Lanes: where rows wait, one for each store type and file type, so that a lease passes over no row that its worker does not serve.
+//!
+//! ```text
+//! 76 × 48 bytes behind the root's words: 0 root of the treap u32   4 store type u8   5 bytes of the file type u8   6 file type 32
+//!                                        40 rows u64, in whatever state
+//! ```
+//! The first twelve are those of `tx` and `outputs` in each store: always there, because UTXO records name these. Each of the other 64
+//! is made for the first row that needs one and given back with the last.
+
+use super::root::{ROOT, STORES};
+use super::row::{MAX_TYPE, Name};
+use crate::slots::{FIRST_SLOT, SlotId, Slots};
+use coppice_interface::{BlobSelector, StoreType};
+
+/// Lanes of other file types than those that are always there.
+pub const MAX_LANES: usize = 64;
+/// File types whose lanes are always there.
+const ALWAYS: [&str; 2] = ["tx", "outputs"];
+const FIXED: usize = STORES * ALWAYS.len();
+const ALL: usize = FIXED + MAX_LANES;
+const LANE: u32 = 48;
+/// Bytes of the root's slot, the lanes included.
+pub const ROOT_AND_LANES: u32 = ROOT + LANE * ALL as u32;
+
+/// The rows of a store type and a file type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lane {
+    pub store_type: StoreType,
+    pub file_type: String,
+    /// The treap of those that wait.
+    pub waiting: SlotId,
+    /// Rows in whatever state: a lane stays until the last of them is gone, so that each finds its way back.
+    rows: u64,
+}
+
+impl Lane {
+    /// Whether it is one of these; an empty list of stores, and no selectors: all are.
+    pub fn is_meant(&self, stores: &[StoreType], selectors: Option<&[BlobSelector]>) -> bool {
+        let selects = |selector: &BlobSelector| {
+            selector.store_type == self.store_type
+                && selector.file_type.as_ref().is_none_or(|file_type| *file_type == self.file_type)
+        };
+        (stores.is_empty() || stores.contains(&self.store_type)) && selectors.is_none_or(|all| all.iter().any(selects))
+    }
+
+    fn encode(lane: Option<&Self>) -> [u8; LANE as usize] {
+        let mut b = [0; LANE as usize];
+        if let Some(Self { store_type, file_type, waiting, rows }) = lane {
+            b[..4].copy_from_slice(&waiting.to_le_bytes());
+            (b[4], b[5]) = (*store_type as u8, file_type.len() as u8);
+            b[6..6 + file_type.len()].copy_from_slice(file_type.as_bytes());
+            b[40..48].copy_from_slice(&rows.to_le_bytes());
+        }
+        b
+    }
+
+    fn decode(b: &[u8; LANE as usize], at: usize) -> Result<Option<Self>, String> {
+        let rows = u64::from_le_bytes(*b[40..].first_chunk().expect("eight bytes"));
+        if rows == 0 {
+            return Ok(None);
+        }
+        let lane = || {
+            let file_type = b.get(6..6 + usize::from(b[5])).filter(|text| text.len() <= MAX_TYPE)?;
+            Some(Self {
+                store_type: *StoreType::ALL.get(usize::from(b[4]))?,
+                file_type: String::from_utf8(file_type.to_vec()).ok()?,
+                waiting: u32::from_le_bytes(*b.first_chunk()?),
+                rows,
+            })
+        };
+        lane().map(Some).ok_or_else(|| format!("deletion queue: lane {at} cannot be decoded"))
+    }
+}
+
+/// All lanes, mirrored on the heap.
+pub struct Lanes {
+    all: Vec<Option<Lane>>,
+    changed: [bool; ALL],
+}
+
+impl Lanes {
+    /// Those of an empty queue.
+    pub fn new() -> Self {
+        let fixed = |at: usize| Lane {
+            store_type: StoreType::ALL[at / ALWAYS.len()],
+            file_type: ALWAYS[at % ALWAYS.len()].into(),
+            waiting: 0,
+            rows: 0,
+        };
+        Self { all: (0..ALL).map(|at| (at < FIXED).then(|| fixed(at))).collect(), changed: [false; ALL] }
+    }
+
+    /// Reads them.
+    ///
+    /// # Errors
+    /// A sentence where one is not what this code wrote.
+    pub fn load(slots: &Slots) -> Result<Self, String> {
+        let mut lanes = Self::new();
+        if !slots.holds(FIRST_SLOT, u64::from(ROOT_AND_LANES)) {
+            return Err("deletion queue: its first slot has no lanes".into());
+        }
+        let mut bytes = Vec::new();
+        slots.read_onto(&mut bytes, FIRST_SLOT, ROOT, ALL * LANE as usize);
+        for (at, b) in bytes.as_chunks().0.iter().enumerate() {
+            if let Some(lane) = Lane::decode(b, at)? {
+                lanes.all[at] = Some(lane);
+            }
+        }
+        Ok(lanes)
+    }
+
+    /// Writes those that have changed.
+    pub fn save(&mut self, slots: &mut Slots) {
+        for at in (0..ALL).filter(|at| self.changed[*at]) {
+            slots.write(FIRST_SLOT, ROOT + at as u32 * LANE, &Lane::encode(self.all[at].as_ref()));
+        }
+        self.changed = [false; ALL];
+    }
+
+    /// Those that there are.
+    pub fn all(&self) -> impl Iterator<Item = &Lane> {
+        self.all.iter().flatten()
+    }
+
+    fn find(&self, name: &Name) -> Option<usize> {
+        if let Some(at) = ALWAYS.iter().position(|of| *of == name.file_type) {
+            return Some(name.store_type as usize * ALWAYS.len() + at);
+        }
+        let is_it = |lane: &Lane| lane.store_type == name.store_type && lane.file_type == name.file_type;
+        self.all.iter().skip(FIXED).position(|lane| lane.as_ref().is_some_and(is_it)).map(|at| FIXED + at)
+    }
+
+    /// Whether a row of this name has a lane, or another lane may be made.
+    pub fn admits(&self, name: &Name) -> bool {
+        self.find(name).is_some() || self.all.iter().any(Option::is_none)
+    }
+
+    /// The lane of a new row of this name, which it [admits](Self::admits).
+    pub fn enter(&mut self, name: &Name) -> u8 {
+        let free = || self.all.iter().position(Option::is_none);
+        let at = self.find(name).or_else(free).expect("a lane is free, as the name was admitted");
+        let new = || Lane { store_type: name.store_type, file_type: name.file_type.into(), waiting: 0, rows: 0 };
+        self.all[at].get_or_insert_with(new).rows += 1;
+        self.changed[at] = true;
+        at as u8
+    }
+
+    /// A row of this lane is gone.
+    pub fn leave(&mut self, at: u8) {
+        let at = usize::from(at);
+        self.changed[at] = true;
+        if let Some(lane) = &mut self.all[at] {
+            lane.rows = lane.rows.saturating_sub(1);
+            if lane.rows == 0 && at >= FIXED {
+                self.all[at] = None;
+            }
+        }
+    }
+
+    /// Changes the treap of a lane.
+    pub fn change(&mut self, at: u8, change: impl FnOnce(&mut SlotId)) {
+        let at = usize::from(at);
+        if let Some(lane) = &mut self.all[at] {
+            let before = lane.waiting;
+            change(&mut lane.waiting);
+            self.changed[at] |= lane.waiting != before;
+        }
+    }
+}

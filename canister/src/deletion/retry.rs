@@ -1,0 +1,85 @@
+//! Dead letters: tried again by an operator, and dropped where there are too many.
+
+use super::read::Merge;
+use super::row::Row;
+use super::{Budget, DeletionQueue, MOST_INSTRUCTIONS, MOST_PAGES, Place, Store};
+use crate::logs;
+use coppice_interface::{BlobDeletionError, BlobDeletionState, RetriedBlobDeletions, RetryBlobDeletions};
+
+/// Numbers that a call takes.
+const MAX_IDS: usize = 10_000;
+
+impl DeletionQueue {
+    /// Has dead letters tried again from the start, as far as a message goes.
+    ///
+    /// # Errors
+    /// `TooMany`, and nothing has changed.
+    pub fn retry(&mut self, arg: &RetryBlobDeletions, now_ns: u64) -> Result<RetriedBlobDeletions, BlobDeletionError> {
+        if matches!(arg, RetryBlobDeletions::Ids(ids) if ids.len() > MAX_IDS) {
+            return Err(BlobDeletionError::TooMany { limit: MAX_IDS as u64 });
+        }
+        let retried = self.message(now_ns, |store| store.retry(arg, &Budget::new(MOST_INSTRUCTIONS, MOST_PAGES)));
+        Ok(retried.unwrap_or_else(|| match arg {
+            RetryBlobDeletions::Ids(ids) => RetriedBlobDeletions { skipped: ids.clone(), ..Default::default() },
+            RetryBlobDeletions::StoreType(_) => RetriedBlobDeletions::default(),
+        }))
+    }
+}
+
+impl Store {
+    fn retry(&mut self, arg: &RetryBlobDeletions, budget: &Budget) -> RetriedBlobDeletions {
+        let mut done = RetriedBlobDeletions::default();
+        match arg {
+            RetryBlobDeletions::Ids(ids) => {
+                for (at, id) in ids.iter().enumerate() {
+                    if at > 0 && !budget.has_room(&self.slots) {
+                        done.remaining = (ids.len() - at) as u64;
+                        break;
+                    }
+                    match self.find(*id).filter(|row| row.state == BlobDeletionState::Dead) {
+                        Some(row) => self.revive(row, &mut done),
+                        None => done.skipped.push(*id),
+                    }
+                }
+            }
+            RetryBlobDeletions::StoreType(of) => {
+                let mut merge = Merge::new(self, self.root.dead[*of as usize]);
+                while let Some(slot) = merge.next(self, u64::MAX) {
+                    if let Some(row) = Row::read(&self.slots, slot) {
+                        self.revive(row, &mut done);
+                    }
+                    if !budget.has_room(&self.slots) {
+                        done.remaining = self.root.counts[BlobDeletionState::Dead as usize][*of as usize];
+                        break;
+                    }
+                }
+            }
+        }
+        done
+    }
+
+    fn revive(&mut self, mut row: Row, done: &mut RetriedBlobDeletions) {
+        self.leave(&row);
+        (row.retries, row.lease) = (0, 0);
+        self.enter(&mut row, Place::Waiting);
+        done.retried += 1;
+    }
+
+    /// Drops the oldest dead letters for which no record waits, where there are more of them than this.
+    pub fn bound_dead(&mut self, most: u64, budget: &Budget) {
+        let (mut dropped, mut last) = (0, 0);
+        while self.root.dead_alone > most && (dropped == 0 || budget.has_room(&self.slots)) {
+            let mut oldest = Merge::new(self, self.root.dead.map(|[alone, _]| alone));
+            let Some(row) = oldest.next(self, u64::MAX).and_then(|slot| Row::read(&self.slots, slot)) else { break };
+            self.remove(&row);
+            (dropped, last) = (dropped + 1, row.id);
+        }
+        if dropped > 0 {
+            self.root.counters.dropped += dropped;
+            logs::info(&format!(
+                "deletion queue: {dropped} dead letters up to row {last} were dropped, as there are more than max_dead_blob_deletions \
+                 ({most}); their blobs stay where they are"
+            ));
+        }
+    }
+}
