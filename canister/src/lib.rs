@@ -43,8 +43,6 @@ pub mod wire;
 pub mod bench;
 
 use access::{admin, auditor, block_producer, exporter, guardian, operator, reverter, uploader};
-#[cfg(test)]
-use candid::Principal;
 use candid::candid_method;
 use config::Settings as _;
 use coppice_interface::*;

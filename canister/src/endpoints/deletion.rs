@@ -8,7 +8,7 @@ use crate::meter::{Hot, counted};
 use crate::runtime::{caller, time_ns};
 use crate::state::{State, mutate, read};
 use crate::{cycles, daemon, wire};
-use candid::{Principal, candid_method};
+use candid::candid_method;
 use coppice_interface::access::UTXO_FEEDERS;
 use coppice_interface::*;
 use ic_cdk::{query, update};
@@ -240,12 +240,12 @@ fn retry_blob_deletions(arg: RetryBlobDeletions) -> Result<RetriedBlobDeletions,
 #[candid_method(update)]
 #[update(
     guard = "operator",
-    guard = "wire::readable::<(Principal,)>",
+    guard = "wire::readable::<(candid::Principal,)>",
     hidden = true,
     decode_with = "wire::arg",
     encode_with = "wire::answer"
 )]
-fn end_blob_deletion_leases(holder: Principal) -> u64 {
+fn end_blob_deletion_leases(holder: candid::Principal) -> u64 {
     let Ok(ended) = noting("end_blob_deletion_leases", holder, |state| {
         Ok::<_, Infallible>(state.deletions.end_leases(holder, time_ns()))
     });
