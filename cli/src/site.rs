@@ -6,7 +6,7 @@ use anyhow::Result;
 use std::time::Duration;
 
 /// What commands need of the place beside calls.
-pub trait Site: Reach {
+pub trait Site: Sync + Reach {
     /// Unix seconds there.
     fn now_secs(&self) -> u64;
 

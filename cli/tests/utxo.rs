@@ -13,10 +13,11 @@ use coppice::site::Site;
 use coppice::utxo::Replayed;
 use coppice::wasm;
 use coppice_interface::*;
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 const UTXO: Plan = Plan { first_number: None, retain_blocks: None, utxo: true, coinbase_maturity: None };
@@ -142,19 +143,19 @@ fn a_chain_with_in_block_spends_and_transactions_beyond_a_message() {
 /// Fails for ever after so many updates, and notes where.
 struct Flaky<'a> {
     inner: &'a Embedded,
-    left: Cell<u32>,
+    left: AtomicU32,
     /// The method that never comes through.
     never: Option<&'static str>,
-    failed: RefCell<Option<String>>,
+    failed: Mutex<Option<String>>,
 }
 
 impl Transport for Flaky<'_> {
     async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        if self.left.get() == 0 || self.never == Some(method) {
-            self.failed.borrow_mut().get_or_insert_with(|| method.into());
+        if self.left.load(Ordering::Relaxed) == 0 || self.never == Some(method) {
+            self.failed.lock().unwrap().get_or_insert_with(|| method.into());
             return Err(Failure::Transport("interrupted".into()));
         }
-        self.left.set(self.left.get() - 1);
+        self.left.fetch_sub(1, Ordering::Relaxed);
         self.inner.update(method, arg).await
     }
 
@@ -204,10 +205,10 @@ fn interrupted_again_and_again_it_ends_with_the_same_store() {
     // Those at each method first: of what is there already less is sent, so that not every message is the one that follows.
     let at_each = somewhere.iter().map(|method| (u32::MAX, Some(*method)));
     for (left, never) in at_each.chain((before..).map(|left| (left, None))) {
-        let flaky = Flaky { inner: client.transport(), left: Cell::new(left), never, failed: RefCell::default() };
+        let flaky = Flaky { inner: client.transport(), left: AtomicU32::new(left), never, failed: Mutex::default() };
         let flaky = Client::new(flaky);
         let result = ingest::feed_to(&flaky, &ordered, UTXO);
-        let Some(method) = flaky.transport().failed.take() else {
+        let Some(method) = flaky.transport().failed.lock().unwrap().take() else {
             result.unwrap();
             break;
         };

@@ -1,14 +1,15 @@
 //! Options of `coppice blob-worker`.
 
-use super::place::{LayoutName, Place, store_type};
+use super::place::{LayoutName, Place};
 use crate::network::NetworkArgs;
-use coppice_interface::{BLOB_SAFETY_WINDOW, StoreType};
+use coppice_interface::BLOB_SAFETY_WINDOW;
 use std::time::Duration;
 
 /// What is said behind the options.
 const HELP: &str = "\
-A --store is [STORE_TYPE/]FILE_TYPE=URL; * is any file type, and the narrowest one that has a blob is taken:
-  --store tx=s3://bucket/prefix --store outputs=file:///srv/blobs --store 'temp/*=file:///srv/temp'
+A --store is STORE_TYPE/FILE_TYPE=URL; * is any file type, and the narrower one that has a blob is taken:
+  --store tx/tx=s3://bucket/prefix --store tx/outputs=file:///srv/blobs --store 'temp/*=file:///srv/temp'
+Store types: tx, subtree, block, temp, block-persister, peer-registry. Blobs that no --store has are not leased.
 S3's credentials, region and endpoint come from the environment (AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL, …).
 Exit codes: 0 done, or ended as asked, and what was leased is given back; 1 another error; 2 the command line; 3 a store has not the
 right marker; 4 --once or --until-empty, and some blobs were not deleted; 5 the canister refuses; 6 ended before the canister could
@@ -36,8 +37,8 @@ pub enum Init {
 /// Options that name stores and canister.
 #[derive(Clone, Debug, clap::Args)]
 pub struct StoreArgs {
-    /// Where blobs of a file type are, as often as there are such: tx=s3://BUCKET/PREFIX, outputs=file:///DIRECTORY, *=…
-    #[arg(long = "store", value_name = "TYPE=URL", required = true)]
+    /// Where blobs of a store type and a file type are, as often as there are such: tx/tx=s3://BUCKET/PREFIX, temp/*=file:///DIRECTORY
+    #[arg(long = "store", value_name = "STORE/TYPE=URL", required = true)]
     pub stores: Vec<Place>,
     /// How blobs are named in the stores
     #[arg(long, value_enum, value_name = "LAYOUT", default_value_t)]
@@ -69,7 +70,7 @@ pub struct WorkArgs {
     /// Blocks below the chain's height, or the persister's where one runs, up to which blobs may go
     #[arg(long, value_name = "BLOCKS", default_value_t = BLOB_SAFETY_WINDOW)]
     pub safety_window: u32,
-    /// Blobs of a lease; those that come again and again as their requests fail are leased beside them
+    /// Blobs of a lease
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub batch: u32,
     /// Seconds of a lease, which is extended in time; no request to a store takes longer than a quarter of it, and a call takes some seconds
@@ -81,10 +82,7 @@ pub struct WorkArgs {
     /// How often deleting a blob may fail until it is given up
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub max_retries: u32,
-    /// Work for these store types only, as often as there are such: tx, subtree, block, temp, block-persister, peer-registry [default: all]
-    #[arg(long = "store-type", value_name = "TYPE", value_parser = store_type)]
-    pub store_types: Vec<StoreType>,
-    /// Say which of the first --batch rows, of all store types, would be deleted, and whether they are there; lease and delete nothing
+    /// Say which of the first --batch rows would be deleted, and whether they are there; lease and delete nothing
     #[arg(long, conflicts_with_all = ["once", "until_empty"])]
     pub dry_run: bool,
     /// End after one lease, or where nothing is due
@@ -126,8 +124,6 @@ pub struct Options {
     pub lease: Duration,
     /// How often deleting a blob may fail.
     pub max_retries: u32,
-    /// Store types; empty: all.
-    pub store_types: Vec<StoreType>,
     /// When it ends.
     pub until: Until,
     /// The wait where nothing is due.
@@ -148,7 +144,6 @@ impl From<&WorkArgs> for Options {
             batch: args.batch,
             lease: Duration::from_secs(args.lease),
             max_retries: args.max_retries,
-            store_types: args.store_types.clone(),
             until,
             poll: Duration::from_secs(args.poll),
             max_wait: Duration::from_secs(args.max_wait),
@@ -170,13 +165,13 @@ mod tests {
 
     #[test]
     fn options_are_read_and_their_limits_hold() {
-        let args = parse(&["--store", "tx=s3://b/p", "--store", "*=file:///srv"]).unwrap();
+        let args = parse(&["--store", "tx/tx=s3://b/p", "--store", "temp/*=file:///srv"]).unwrap();
         assert!(args.command.is_none() && args.work.stores.stores.len() == 2);
         let options = Options::from(&args.work);
         assert_eq!((options.safety_window, options.batch, options.until), (10, 1_000, Until::Stopped));
         assert_eq!(options.lease, Duration::from_secs(300));
         assert!(parse(&[]).is_err(), "a store is needed");
-        let store = ["--store", "tx=s3://b"];
+        let store = ["--store", "tx/tx=s3://b"];
         for (option, taken, refused) in [
             ("--batch", &["1", "1000"][..], &["0", "1001", "-1"][..]),
             ("--lease", &["30", "43200"], &["29", "43201"]),
@@ -184,7 +179,6 @@ mod tests {
             ("--safety-window", &["0", "4294967295"], &["4294967296", "-1"]),
             ("--max-retries", &["0", "4294967295"], &["x"]),
             ("--poll", &["1"], &["0", "3601"]),
-            ("--store-type", &["tx", "block-persister"], &["Tx", ""]),
             ("--log-format", &["text", "json"], &["yaml"]),
         ] {
             for value in taken {
@@ -200,10 +194,11 @@ mod tests {
 
     #[test]
     fn init_has_stores_and_a_canister_and_nothing_of_a_worker() {
-        let args = parse(&["init", "--store", "tx=s3://b", "--network", "http://a", "--canister", "aaaaa-aa"]).unwrap();
+        let args =
+            parse(&["init", "--store", "tx/tx=s3://b", "--network", "http://a", "--canister", "aaaaa-aa"]).unwrap();
         let Some(Init::Init(args)) = args.command else { panic!("{args:?}") };
         assert_eq!(args.stores.len(), 1);
         assert!(parse(&["init"]).is_err());
-        assert!(parse(&["init", "--store", "tx=s3://b", "--once"]).is_err());
+        assert!(parse(&["init", "--store", "tx/tx=s3://b", "--once"]).is_err());
     }
 }

@@ -5,7 +5,7 @@
 //! | `hex` | `0102…1f20.tx` |
 //! | `teranode` | `201f…0201.tx`: the key's bytes reversed, as a transaction id is shown |
 //! | `teranode`, `?hashPrefix=2` | `20/201f…0201.tx` |
-//! | `teranode`, `?hashSuffix=2&subDirectory=a` | `a/01/201f…0201.tx` |
+//! | `teranode`, `?hashSuffix=2` | `01/201f…0201.tx` |
 //!
 //! On a file system Teranode keeps a checksum beside a blob, `….tx.sha256`, which goes with it.
 
@@ -24,32 +24,18 @@ const CHECKSUM: &str = ".sha256";
 pub enum Layout {
     /// The key in hexadecimal, and the file type.
     Hex,
-    /// As Teranode's blob stores name them.
-    Teranode(Folders),
-}
-
-/// Which folders Teranode makes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Folders {
-    /// A folder that has all blobs, and no `/` at its ends; empty: none.
-    pub sub_directory: String,
-    /// A folder of its own for each beginning of so many characters of a name or, where negative, for each end; 0: none.
-    pub prefix: i32,
+    /// As Teranode's blob stores name them: in a folder of its own for each beginning of so many characters of a name or, where negative,
+    /// for each end; 0: in none.
+    Teranode(i32),
 }
 
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hex => f.write_str("hex"),
-            Self::Teranode(Folders { sub_directory, prefix }) => {
-                f.write_str("teranode")?;
-                match prefix {
-                    0 => {}
-                    1.. => write!(f, " hashPrefix={prefix}")?,
-                    ..0 => write!(f, " hashSuffix={}", prefix.unsigned_abs())?,
-                }
-                if sub_directory.is_empty() { Ok(()) } else { write!(f, " subDirectory={sub_directory}") }
-            }
+            Self::Teranode(0) => f.write_str("teranode"),
+            Self::Teranode(prefix @ 1..) => write!(f, "teranode hashPrefix={prefix}"),
+            Self::Teranode(suffix) => write!(f, "teranode hashSuffix={}", suffix.unsigned_abs()),
         }
     }
 }
@@ -77,7 +63,7 @@ impl Layout {
         if !is_plain(file_type) {
             return Err(format!("its file type {file_type:?} is no end of a file's name"));
         }
-        if row.key.is_empty() {
+        if row.blob_key.is_empty() {
             return Err("its key is empty".into());
         }
         if self.has_checksums(on_disk) && file_type.ends_with(CHECKSUM) {
@@ -85,13 +71,14 @@ impl Layout {
         }
         let mut path = root.clone();
         let name = match self {
-            Self::Hex => hex(row.key.iter()),
-            Self::Teranode(Folders { sub_directory, prefix }) => {
-                let name = hex(row.key.iter().rev());
+            Self::Hex => hex(row.blob_key.iter()),
+            Self::Teranode(prefix) => {
+                let name = hex(row.blob_key.iter().rev());
                 let many = (prefix.unsigned_abs() as usize).min(name.len());
                 let folder = if *prefix < 0 { &name[name.len() - many..] } else { &name[..many] };
-                let folders = sub_directory.split('/').chain([folder]);
-                path = folders.filter(|folder| !folder.is_empty()).fold(path, |path, folder| path.join(folder));
+                if !folder.is_empty() {
+                    path = path.join(folder);
+                }
                 name
             }
         };
@@ -101,6 +88,18 @@ impl Layout {
         }
         let checksum = path.join(format!("{name}.{file_type}{CHECKSUM}"));
         Ok([checksum].into_iter().filter(|_| self.has_checksums(on_disk)).chain([file]).collect())
+    }
+
+    /// Whether it writes into a folder of this name below the store's root.
+    pub fn writes_into(&self, folder: &str) -> bool {
+        let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        matches!(self, Self::Teranode(prefix) if *prefix != 0 && folder.len() <= prefix.unsigned_abs() as usize)
+            && folder.bytes().all(is_hex)
+    }
+
+    /// Whether it writes into folders below the store's root.
+    pub fn has_folders(&self) -> bool {
+        matches!(self, Self::Teranode(prefix) if *prefix != 0)
     }
 
     /// Whether there is a checksum beside each blob.
@@ -115,7 +114,7 @@ mod tests {
     use coppice_interface::StoreType;
 
     fn row(key: &[u8], file_type: &str) -> Row {
-        Row { id: 1, key: key.to_vec(), file_type: file_type.into(), store: StoreType::Tx, height: 0 }
+        super::super::tests::named(1, key, file_type, StoreType::Tx)
     }
 
     fn paths(layout: &Layout, row: &Row, on_disk: bool) -> Result<Vec<String>, String> {
@@ -123,8 +122,23 @@ mod tests {
         Ok(paths.into_iter().map(String::from).collect())
     }
 
-    fn teranode(prefix: i32, sub_directory: &str) -> Layout {
-        Layout::Teranode(Folders { prefix, sub_directory: sub_directory.into() })
+    fn teranode(prefix: i32) -> Layout {
+        Layout::Teranode(prefix)
+    }
+
+    #[test]
+    fn folders_are_those_that_a_layout_writes_into() {
+        for (layout, folder, into) in [
+            (Layout::Hex, "ab", false),
+            (teranode(0), "ab", false),
+            (teranode(2), "ab", true),
+            (teranode(-2), "0f", true),
+            (teranode(2), "abc", false),
+            (teranode(2), "zz", false),
+            (teranode(100), "ab0201", true),
+        ] {
+            assert_eq!(layout.writes_into(folder), into, "{layout}: {folder}");
+        }
     }
 
     #[test]
@@ -132,12 +146,11 @@ mod tests {
         let row = row(&[0x01, 0x02, 0xab], "tx");
         for (layout, path) in [
             (Layout::Hex, "blobs/0102ab.tx"),
-            (teranode(0, ""), "blobs/ab0201.tx"),
-            (teranode(2, ""), "blobs/ab/ab0201.tx"),
-            (teranode(-2, ""), "blobs/01/ab0201.tx"),
-            (teranode(3, "a/b"), "blobs/a/b/ab0/ab0201.tx"),
-            (teranode(100, ""), "blobs/ab0201/ab0201.tx"),
-            (teranode(i32::MIN, ""), "blobs/ab0201/ab0201.tx"),
+            (teranode(0), "blobs/ab0201.tx"),
+            (teranode(2), "blobs/ab/ab0201.tx"),
+            (teranode(-2), "blobs/01/ab0201.tx"),
+            (teranode(100), "blobs/ab0201/ab0201.tx"),
+            (teranode(i32::MIN), "blobs/ab0201/ab0201.tx"),
         ] {
             assert_eq!(paths(&layout, &row, false).unwrap(), [path], "{layout}");
             let beside = format!("{path}.sha256");
@@ -160,8 +173,8 @@ mod tests {
         assert!(paths(&Layout::Hex, &row(&[], "tx"), true).is_err());
         // A blob is not what goes with another one.
         let checksum = row(&[1], "tx.sha256");
-        assert!(paths(&teranode(0, ""), &checksum, true).unwrap_err().contains("checksum"));
-        assert!(paths(&teranode(0, ""), &checksum, false).is_ok() && paths(&Layout::Hex, &checksum, true).is_ok());
+        assert!(paths(&teranode(0), &checksum, true).unwrap_err().contains("checksum"));
+        assert!(paths(&teranode(0), &checksum, false).is_ok() && paths(&Layout::Hex, &checksum, true).is_ok());
     }
 
     #[test]

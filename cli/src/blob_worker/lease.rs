@@ -1,40 +1,49 @@
-//! How long a lease surely lasts, by clocks that may be wrong.
+//! How long a lease surely lasts, by a clock that keeps running while the machine sleeps.
 //!
-//! The canister's clock says when a lease ends, and the worker's may be an hour off. So a lease is taken to last so long from the moment
-//! at which it was asked for first: the canister began it later, if at all. Time passes by the clock that counts, or by the wall's where
-//! that has come further, as the one that counts may stand still while the machine sleeps.
+//! The canister's clock says when a lease ends, and the machine's may be an hour off. So a lease is taken to last so long from the moment
+//! at which it was asked for first, because the canister began it later, if at all.
 
+use super::times::REQUEST;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
-/// A moment, by both clocks.
-#[derive(Clone, Copy, Debug)]
-pub struct Moment {
-    counted: Instant,
-    wall: SystemTime,
-}
+/// A moment, since the machine was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(Duration);
 
 impl Moment {
-    /// Now.
+    /// Now, by `CLOCK_BOOTTIME`: nobody sets it, and a machine that slept is that much later.
+    #[cfg(target_os = "linux")]
     pub fn now() -> Self {
-        Self { counted: Instant::now(), wall: SystemTime::now() }
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        Self(Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32))
+    }
+
+    /// Now, by the wall's clock, where there is no better one.
+    #[cfg(not(target_os = "linux"))]
+    pub fn now() -> Self {
+        Self(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default())
+    }
+
+    /// So much later.
+    pub fn after(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(time))
+    }
+
+    /// How long ago it was.
+    pub fn elapsed(self) -> Duration {
+        Self::now().0.saturating_sub(self.0)
+    }
+
+    /// How long it is until then.
+    pub fn left(self) -> Duration {
+        self.0.saturating_sub(Self::now().0)
     }
 
     /// So long ago.
     #[cfg(test)]
     pub fn ago(time: Duration) -> Self {
-        let now = Self::now();
-        Self { counted: now.counted.checked_sub(time).unwrap_or(now.counted), wall: now.wall - time }
-    }
-
-    /// How long ago it was at the most.
-    pub fn elapsed(&self) -> Duration {
-        self.until(&Self::now())
-    }
-
-    fn until(&self, now: &Self) -> Duration {
-        let counted = now.counted.saturating_duration_since(self.counted);
-        counted.max(now.wall.duration_since(self.wall).unwrap_or_default())
+        Self(Self::now().0 - time)
     }
 }
 
@@ -42,25 +51,24 @@ impl Moment {
 #[derive(Debug)]
 pub struct Term {
     length: Duration,
-    /// From when on; none: it is over.
-    from: Mutex<Option<Moment>>,
+    /// When it ends; none: it is over.
+    ends: Mutex<Option<Moment>>,
 }
 
 impl Term {
     /// A lease of a length that was asked for at a moment.
     pub fn new(length: Duration, asked: Moment) -> Self {
-        Self { length, from: Mutex::new(Some(asked)) }
+        Self { length, ends: Mutex::new(Some(asked.after(length))) }
     }
 
     /// What is surely left of it.
     pub fn left(&self) -> Duration {
-        let from = *self.from.lock().unwrap_or_else(PoisonError::into_inner);
-        from.map_or(Duration::ZERO, |from| self.length.saturating_sub(from.elapsed()))
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner).map_or(Duration::ZERO, Moment::left)
     }
 
-    /// The longest that one request to a store may take: a quarter of the lease.
+    /// The longest that one request to a store may take.
     pub fn most(&self) -> Duration {
-        most(self.length)
+        REQUEST.of(self.length)
     }
 
     /// Half of it is over.
@@ -70,42 +78,20 @@ impl Term {
 
     /// It was extended by its whole length, which was asked for at this moment.
     pub fn extended(&self, asked: Moment) {
-        let mut from = self.from.lock().unwrap_or_else(PoisonError::into_inner);
-        if from.is_some() {
-            *from = Some(asked);
+        if let Some(ends) = self.ends.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            *ends = asked.after(self.length);
         }
     }
 
     /// It is over.
     pub fn end(&self) {
-        *self.from.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.ends.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
-}
-
-/// The longest that one request to a store may take while a lease of this length is held.
-pub fn most(length: Duration) -> Duration {
-    length / 4
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_clock_that_is_set_back_does_not_make_a_lease_longer_nor_one_that_is_set_forward_lose_one_twice() {
-        let hour = Duration::from_secs(3_600);
-        let start = Moment::now();
-        let second = Duration::from_secs(1);
-        let later = |wall: SystemTime| Moment { counted: start.counted + second, wall };
-        assert_eq!(start.until(&later(start.wall + second)), second);
-        assert_eq!(start.until(&later(start.wall - hour)), second, "set back by an hour");
-        assert_eq!(start.until(&later(start.wall + hour)), hour, "set forward, or the machine slept");
-        // What is begun then counts from then.
-        let next = later(start.wall + hour);
-        let after = Moment { counted: next.counted + second, wall: next.wall + second };
-        assert_eq!(next.until(&after), second);
-        assert_eq!(start.until(&Moment { counted: start.counted, wall: start.wall }), Duration::ZERO);
-    }
 
     #[test]
     fn a_term_ends_is_extended_and_stays_over() {
@@ -122,5 +108,17 @@ mod tests {
         term.end();
         term.extended(Moment::now());
         assert_eq!(term.left(), Duration::ZERO, "what is over stays so");
+    }
+
+    /// The one that stands still while the machine sleeps is never ahead of it.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_clock_is_the_one_that_runs_while_the_machine_sleeps() {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap();
+        let uptime = read("/proc/uptime");
+        let uptime: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
+        let Moment(now) = Moment::now();
+        let monotonic = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        assert!((now.as_secs_f64() - uptime).abs() < 2.0 && now.as_secs() as i64 >= monotonic.tv_sec);
     }
 }

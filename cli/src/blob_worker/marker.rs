@@ -1,12 +1,14 @@
-//! The marker at a store's root: whose blobs it has. "All absent" is what a wrong prefix, or a directory that is not mounted, looks like,
-//! so a worker goes by a marker that is there and says what it should.
+//! The marker where a store's blobs are: whose they are. "All absent" is what a wrong prefix, or a directory that is not mounted, looks like,
+//! so a worker goes by a marker that is there and says what it should. Another canister's marker in a folder above, or below where the
+//! layout writes, says that two canisters would own the same objects.
 
+use super::place::Selector;
 use super::store::Store;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use candid::Principal;
 use object_store::path::Path;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// The marker's name. No blob has it: their names are hexadecimal.
@@ -30,15 +32,9 @@ pub struct Contents {
     pub layout: String,
     /// Which blobs are in it, as workers name them.
     pub blobs: BTreeSet<String>,
-}
-
-/// A marker: what it says, or that it is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Marker {
-    /// A marker.
-    Says(Contents),
-    /// Something else.
-    Unreadable(String),
+    /// What a newer command has added.
+    #[serde(flatten)]
+    pub more: BTreeMap<String, serde_json::Value>,
 }
 
 /// Why a worker does not touch a store. Nothing was deleted.
@@ -53,29 +49,23 @@ impl fmt::Display for WrongStore {
 
 impl std::error::Error for WrongStore {}
 
-impl Marker {
+impl Contents {
     /// Where it lies.
     pub fn path(root: &Path) -> Path {
         root.clone().join(NAME)
     }
 
     /// Reads one.
-    pub fn parse(bytes: &[u8]) -> Self {
-        match serde_json::from_slice::<Contents>(bytes) {
-            Ok(contents) if contents.format == FORMAT => Self::Says(contents),
-            Ok(contents) => {
-                Self::Unreadable(format!("it has format {}, and this command knows {FORMAT}", contents.format))
-            }
-            Err(error) => Self::Unreadable(error.to_string()),
-        }
+    ///
+    /// # Errors
+    /// When the bytes are no marker: what stands before a store may answer anything, so that says nothing of the store.
+    pub fn parse(bytes: &[u8]) -> Result<Self> {
+        serde_json::from_slice(bytes).context("it is no marker")
     }
 
     /// As it is stored.
     pub fn to_bytes(&self) -> Vec<u8> {
-        match self {
-            Self::Says(contents) => serde_json::to_vec_pretty(contents).unwrap_or_default(),
-            Self::Unreadable(_) => Vec::new(),
-        }
+        serde_json::to_vec_pretty(self).unwrap_or_default()
     }
 }
 
@@ -88,6 +78,7 @@ fn expected(store: &Store, canister: Principal) -> Contents {
         endpoint: store.endpoint.clone(),
         layout: store.layout.to_string(),
         blobs: store.of.iter().map(ToString::to_string).collect(),
+        more: BTreeMap::new(),
     }
 }
 
@@ -95,20 +86,20 @@ fn expected(store: &Store, canister: Principal) -> Contents {
 ///
 /// # Errors
 /// [`WrongStore`].
-pub fn check(store: &Store, canister: Principal, found: Option<&Marker>) -> Result<(), WrongStore> {
+pub fn check(store: &Store, canister: Principal, found: Option<&Contents>) -> Result<(), WrongStore> {
     let url = &store.url;
-    let contents = match found {
-        None => {
-            return Err(WrongStore(format!(
-                "{url} has no marker {NAME}, so it may be the wrong bucket or prefix, or is not mounted: if it is the right one, \
-                 `coppice blob-worker init` writes the marker"
-            )));
-        }
-        Some(Marker::Unreadable(why)) => {
-            return Err(WrongStore(format!("{url}: its marker {NAME} cannot be read: {why}")));
-        }
-        Some(Marker::Says(contents)) => contents,
+    let Some(contents) = found else {
+        return Err(WrongStore(format!(
+            "{url} has no marker {NAME}, so it may be the wrong bucket or prefix, or is not mounted: if it is the right one, \
+             `coppice blob-worker init` writes the marker"
+        )));
     };
+    if contents.format != FORMAT {
+        let format = contents.format;
+        return Err(WrongStore(format!(
+            "{url}: its marker {NAME} has format {format}, and this command knows {FORMAT}"
+        )));
+    }
     let expected = expected(store, canister);
     let differs = |what: &str, is: &str, should: &str| {
         Err(WrongStore(format!("{url}: its marker {NAME} names {what} {is}, and this worker {should}")))
@@ -135,23 +126,34 @@ pub fn check(store: &Store, canister: Principal, found: Option<&Marker>) -> Resu
     }
 }
 
-/// The marker that a store is to get: that of before, where it is this canister's, with the new blobs; none where it has it.
+/// The marker that a store is to get: that of before, where it is this canister's, with the new blobs and all that it has besides; none where
+/// it has it.
 ///
 /// # Errors
 /// [`WrongStore`] where it has another one.
-pub fn merged(store: &Store, canister: Principal, found: Option<&Marker>) -> Result<Option<Marker>, WrongStore> {
-    let mut wanted = expected(store, canister);
-    if let Some(Marker::Says(contents)) = found {
-        wanted.blobs.extend(contents.blobs.iter().cloned());
-        if *contents == wanted {
-            return Ok(None);
-        }
-        let widened = Contents { blobs: wanted.blobs.clone(), ..contents.clone() };
-        check(store, canister, Some(&Marker::Says(widened)))?;
-    } else if found.is_some() {
-        check(store, canister, found)?;
+pub fn merged(store: &Store, canister: Principal, found: Option<&Contents>) -> Result<Option<Contents>, WrongStore> {
+    let wanted = expected(store, canister);
+    let Some(contents) = found else { return Ok(Some(wanted)) };
+    let mut widened = contents.clone();
+    widened.blobs.extend(wanted.blobs);
+    check(store, canister, Some(&widened))?;
+    Ok((widened != *contents).then_some(widened))
+}
+
+/// Looks at the marker of a folder above a store, or below it.
+///
+/// # Errors
+/// [`WrongStore`] where it is another canister's, or has blobs of another store type that could be the same files.
+pub fn check_near(store: &Store, canister: Principal, at: &str, found: &Contents) -> Result<(), WrongStore> {
+    let wrong = |why: String| Err(WrongStore(format!("{}: {at} has a marker {NAME}, too: {why}", store.url)));
+    if found.canister != canister.to_string() {
+        return wrong(format!("it names canister {}, so two would own the same objects", found.canister));
     }
-    Ok(Some(Marker::Says(wanted)))
+    let theirs = found.blobs.iter().filter_map(|of| of.parse::<Selector>().ok());
+    match theirs.flat_map(|a| store.of.iter().map(move |b| (a.clone(), b))).find(|(a, b)| a.clashes(b)) {
+        Some((a, b)) => wrong(format!("its {a} and this store's {b} would be the same files")),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -170,45 +172,64 @@ mod tests {
     fn a_marker_that_is_missing_or_names_another_is_refused_and_why() {
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (Principal::management_canister(), Principal::anonymous());
-        let tx = store(dir.path(), "tx", LayoutName::Hex);
-        let why = |store: &Store, canister, found: Option<&Marker>| check(store, canister, found).unwrap_err().0;
+        let tx = store(dir.path(), "tx/tx", LayoutName::Hex);
+        let why = |store: &Store, canister, found: Option<&Contents>| check(store, canister, found).unwrap_err().0;
         assert!(why(&tx, a, None).contains("init"));
         let marker = merged(&tx, a, None).unwrap().unwrap();
         check(&tx, a, Some(&marker)).unwrap();
         assert!(why(&tx, b, Some(&marker)).contains(&a.to_string()));
-        assert!(why(&store(dir.path(), "tx", LayoutName::Teranode), a, Some(&marker)).contains("layout hex"));
-        assert!(why(&store(dir.path(), "outputs", LayoutName::Hex), a, Some(&marker)).contains("outputs"));
-        assert!(why(&store(dir.path(), "*", LayoutName::Hex), a, Some(&marker)).contains("blobs tx"));
+        assert!(why(&store(dir.path(), "tx/tx", LayoutName::Teranode), a, Some(&marker)).contains("layout hex"));
+        assert!(why(&store(dir.path(), "tx/outputs", LayoutName::Hex), a, Some(&marker)).contains("outputs"));
+        assert!(why(&store(dir.path(), "tx/*", LayoutName::Hex), a, Some(&marker)).contains("blobs tx/tx"));
         let elsewhere = tempfile::tempdir().unwrap();
-        assert!(why(&store(elsewhere.path(), "tx", LayoutName::Hex), a, Some(&marker)).contains("names store"));
-        for (bytes, says) in [("", "EOF"), ("{}", "missing field"), ("[1", "EOF")] {
-            assert!(why(&tx, a, Some(&Marker::parse(bytes.as_bytes()))).contains(says), "{bytes}");
+        assert!(why(&store(elsewhere.path(), "tx/tx", LayoutName::Hex), a, Some(&marker)).contains("names store"));
+        let bytes = marker.to_bytes();
+        for bytes in [&b""[..], b"{}", b"[1", b"<html>503</html>", &bytes[..bytes.len() / 2]] {
+            assert!(Contents::parse(bytes).is_err(), "{}", String::from_utf8_lossy(bytes));
         }
-        let Marker::Says(contents) = &marker else { panic!("{marker:?}") };
         let mut mirror = tx.clone();
         mirror.endpoint = Some("http://mirror".into());
         assert!(why(&mirror, a, Some(&marker)).contains("names endpoint AWS, and this worker http://mirror"));
         let there = merged(&mirror, a, None).unwrap().unwrap();
-        check(&mirror, a, Some(&Marker::parse(&there.to_bytes()))).unwrap();
+        check(&mirror, a, Some(&Contents::parse(&there.to_bytes()).unwrap())).unwrap();
         assert!(why(&tx, a, Some(&there)).contains("names endpoint http://mirror"));
         assert!(merged(&tx, a, Some(&there)).is_err(), "and init takes over none");
-        let newer = Marker::Says(Contents { format: 2, ..contents.clone() });
-        assert!(why(&tx, a, Some(&Marker::parse(&newer.to_bytes()))).contains("format 2"));
+        let newer = Contents { format: 2, ..marker.clone() };
+        assert!(why(&tx, a, Some(&newer)).contains("format 2"));
     }
 
     #[test]
     fn init_adds_what_is_new_and_takes_nobody_elses_store() {
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (Principal::management_canister(), Principal::anonymous());
-        let [tx, outputs] = ["tx", "outputs"].map(|of| store(dir.path(), of, LayoutName::Hex));
+        let [tx, outputs] = ["tx/tx", "tx/outputs"].map(|of| store(dir.path(), of, LayoutName::Hex));
         let first = merged(&tx, a, None).unwrap().unwrap();
-        assert_eq!(Marker::parse(&first.to_bytes()), first);
+        assert_eq!(Contents::parse(&first.to_bytes()).unwrap(), first);
         assert_eq!(merged(&tx, a, Some(&first)).unwrap(), None, "again");
         let both = merged(&outputs, a, Some(&first)).unwrap().unwrap();
         check(&tx, a, Some(&both)).unwrap();
         check(&outputs, a, Some(&both)).unwrap();
         assert!(merged(&tx, b, Some(&both)).is_err());
-        assert!(merged(&store(dir.path(), "tx", LayoutName::Teranode), a, Some(&both)).is_err());
-        assert!(merged(&tx, a, Some(&Marker::parse(b"mine"))).is_err());
+        assert!(merged(&store(dir.path(), "tx/tx", LayoutName::Teranode), a, Some(&both)).is_err());
+        // What a newer command has added stays.
+        let mut newer = first.clone();
+        newer.more.insert("colour".into(), "green".into());
+        assert_eq!(merged(&tx, a, Some(&newer)).unwrap(), None);
+        let widened = merged(&outputs, a, Some(&newer)).unwrap().unwrap();
+        assert_eq!(Contents::parse(&widened.to_bytes()).unwrap().more["colour"], "green");
+    }
+
+    #[test]
+    fn a_marker_above_or_below_is_refused_where_the_objects_would_be_anothers_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b) = (Principal::management_canister(), Principal::anonymous());
+        let tx = store(dir.path(), "tx/tx", LayoutName::Hex);
+        let near = |of: &str, canister| {
+            let marker = merged(&store(dir.path(), of, LayoutName::Hex), canister, None).unwrap().unwrap();
+            check_near(&tx, a, "above", &marker).map_err(|why| why.0)
+        };
+        assert_eq!((near("tx/tx", a), near("temp/outputs", a)), (Ok(()), Ok(())));
+        assert!(near("tx/tx", b).unwrap_err().contains("two would own the same objects"));
+        assert!(near("temp/*", a).unwrap_err().contains("same files"));
     }
 }

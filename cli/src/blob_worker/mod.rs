@@ -9,12 +9,10 @@
 //! what they cost and what to alert on.
 
 pub mod args;
-mod client;
 pub mod layout;
 pub mod lease;
 pub mod log;
 pub mod marker;
-pub mod past;
 pub mod place;
 pub mod queue;
 #[cfg(feature = "s3")]
@@ -23,6 +21,7 @@ pub mod run;
 pub mod store;
 #[cfg(test)]
 mod tests;
+pub mod times;
 pub mod work;
 
 use crate::client::{Client, Trials, is_passing};
@@ -40,9 +39,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::Stores;
 use work::Worker;
-
-/// The longest that `init` waits for a store.
-const INIT_MOST: Duration = Duration::from_secs(60);
 
 /// The figures of a worker's run.
 #[derive(Clone, Debug, Serialize)]
@@ -71,9 +67,9 @@ impl Report for WorkerReport {
             ("blobs deleted", count(figures.deleted)),
             ("of which were not there", count(figures.absent)),
             ("could not be deleted", format!("{}, {} given up", count(figures.failed), count(figures.dead))),
-            ("put off, as no store has them", count(figures.no_store)),
             ("put back as they were", count(figures.left)),
-            ("of leases that had ended", count(figures.late)),
+            ("asked for without an answer", count(figures.unknown)),
+            ("gone too late to say", count(figures.late)),
             ("not known to be gone", count(figures.undone)),
             (
                 "tried again",
@@ -190,31 +186,33 @@ fn no_network() -> anyhow::Error {
 
 /// Writes the markers.
 fn init(args: &StoreArgs) -> Result<()> {
-    let stores = Stores::open(&args.stores, args.layout, INIT_MOST)?;
+    let stores = Stores::open(&args.stores, args.layout, times::INIT)?;
     let client = args.network.connect()?.ok_or_else(no_network)?;
     let began = Instant::now();
-    client.limit(Arc::new(move || began.elapsed() >= INIT_MOST));
+    client.limit(Arc::new(move || began.elapsed() >= times::INIT));
     // A canister that does not answer this identity is not the one that is meant. Whether it has the role, the first lease shows.
     let what = "asking for the height";
-    client.heights().map_err(
-        |error| {
-            if is_passing(&error) { error.context(what) } else { run::refused(what, error) }
-        },
-    )?;
+    client
+        .look(0, &[], true)
+        .map_err(|error| if is_passing(&error) { error.context(what) } else { run::refused(what, error) })?;
     let canister = client.transport().canister();
-    let worker = Worker::new(stores, 1)?;
-    report::print(&mark(&worker, canister)?, args.json)
+    let worker = Worker::new(stores, canister, 1)?;
+    report::print(&mark(&worker)?, args.json)
 }
 
-/// Marks the stores of a worker as this canister's. Answers which it has marked.
+/// Marks the stores of a worker as its canister's. Answers which it has marked.
 ///
 /// # Errors
-/// When one is another's, or cannot be written.
-pub fn mark(worker: &Worker, canister: candid::Principal) -> Result<InitReport> {
+/// When one is another's, or in a folder that is, or has such a folder where its layout writes; or cannot be written.
+pub fn mark(worker: &Worker) -> Result<InitReport> {
+    let canister = worker.canister();
     let mut report =
         InitReport { command: "blob-worker init", canister: canister.to_string(), marked: Vec::new(), had: Vec::new() };
     let wrong = |error: marker::WrongStore| Exit::error(WRONG_STORE, error.0);
     for store in worker.stores().all() {
+        let near = worker
+            .wait_for(async { anyhow::Ok([store.markers_above().await?, store.markers_below().await?].concat()) })?;
+        near.iter().try_for_each(|(at, near)| marker::check_near(store, canister, at, near)).map_err(wrong)?;
         let found = worker.wait_for(store.marker())?;
         match marker::merged(store, canister, found.as_ref()).map_err(wrong)? {
             None => report.had.push(store.url.to_string()),
@@ -235,14 +233,17 @@ fn work(args: &WorkArgs) -> Result<()> {
     if args.log_format == LogFormat::Json {
         log::panics_as_json();
     }
-    let stores = Stores::open(&args.stores.stores, args.stores.layout, lease::most(options.lease))?;
+    let stores = Stores::open(&args.stores.stores, args.stores.layout, times::REQUEST.of(options.lease))?;
     let named: Vec<String> = stores.all().iter().map(|store| store.url.to_string()).collect();
     let stop = Stop::on_signals(match args.log_format {
         LogFormat::Text => ENDING,
         LogFormat::Json => r#"{"level":"info","event":"ending","message":"once more ends at once"}"#,
     })?;
     let log = Log::with_progress(args.log_format)?;
-    let client = connect(&args.stores.network, &stop, &log, options.max_wait)?;
+    let clients = match connect(&args.stores.network, &stop, &log, options.max_wait)? {
+        Some(client) => connect(&args.stores.network, &stop, &log, options.max_wait)?.map(|ahead| [client, ahead]),
+        None => None,
+    };
     let canister = args.stores.network.canister.ok_or_else(no_network)?;
     let report = |figures| WorkerReport {
         command: "blob-worker",
@@ -251,7 +252,7 @@ fn work(args: &WorkArgs) -> Result<()> {
         figures,
         seconds: seconds_since(started),
     };
-    let Some(client) = client else {
+    let Some([client, ahead]) = clients else {
         drop(log);
         return if args.dry_run {
             Err(interrupted())
@@ -260,8 +261,8 @@ fn work(args: &WorkArgs) -> Result<()> {
         };
     };
     let until = options.until;
-    let worker = Worker::new(stores, args.parallel.into())?;
-    let mut run = Run::new(&client, canister, worker, options, &stop, &log)?;
+    let worker = Worker::new(stores, canister, args.parallel.into())?;
+    let run = Run::new([&client, &ahead], worker, options, &stop, &log)?;
     if args.dry_run {
         let (height, rows) = run::dry_run(&run)?.ok_or_else(interrupted)?;
         let count = |there| rows.iter().filter(|found| found.there == there).count();

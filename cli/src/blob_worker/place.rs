@@ -1,8 +1,8 @@
 //! `--store`: which blobs, and where they are.
 
-use super::layout::{Folders, Layout};
+use super::layout::Layout;
 use super::queue::Row;
-use coppice_interface::StoreType;
+use coppice_interface::{BlobSelector, StoreType};
 use object_store::path::PathPart;
 use std::fmt;
 use std::str::FromStr;
@@ -27,29 +27,43 @@ pub fn store_type(name: &str) -> Result<StoreType, String> {
     found.ok_or_else(|| format!("{name:?} is no store type: {}", STORE_TYPES.map(|(known, _)| known).join(", ")))
 }
 
-/// Which blobs: of a file type or of any, of a store type or of any.
+/// Which blobs: of a store type, and of a file type or of any.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Selector {
-    store: Option<StoreType>,
-    file_type: Option<String>,
+    /// The store type.
+    pub store: StoreType,
+    /// The file type; none: any.
+    pub file_type: Option<String>,
 }
 
 impl Selector {
     /// How narrow it is, where it has a row; none where it has not.
     fn matches(&self, row: &Row) -> Option<u8> {
-        let store = self.store.is_none_or(|store| store == row.store);
         let file_type = self.file_type.as_ref().is_none_or(|file_type| *file_type == row.file_type);
-        let narrow = 2 * u8::from(self.store.is_some()) + u8::from(self.file_type.is_some());
-        (store && file_type).then_some(narrow)
+        (self.store == row.store_type && file_type).then_some(u8::from(self.file_type.is_some()))
+    }
+
+    /// Whether a blob of each of two store types can have the same file's name.
+    pub fn clashes(&self, other: &Self) -> bool {
+        let types = (&self.file_type, &other.file_type);
+        self.store != other.store && (types.0.is_none() || types.1.is_none() || types.0 == types.1)
+    }
+
+    /// Whether all its blobs are another one's, too.
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.store == other.store && (other.file_type.is_none() || other.file_type == self.file_type)
+    }
+
+    /// As the queue has it.
+    pub fn asked(&self) -> BlobSelector {
+        BlobSelector { store_type: self.store, file_type: self.file_type.clone() }
     }
 }
 
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some((name, _)) = STORE_TYPES.iter().find(|(_, store)| Some(*store) == self.store) {
-            write!(f, "{name}/")?;
-        }
-        f.write_str(self.file_type.as_deref().unwrap_or("*"))
+        let name = STORE_TYPES.iter().find(|(_, store)| *store == self.store).map_or("", |(name, _)| name);
+        write!(f, "{name}/{}", self.file_type.as_deref().unwrap_or("*"))
     }
 }
 
@@ -57,10 +71,10 @@ impl FromStr for Selector {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (store, file_type) = match text.split_once('/') {
-            Some((store, file_type)) => (Some(store_type(store)?), file_type),
-            None => (None, text),
-        };
+        let (store, file_type) = text
+            .split_once('/')
+            .ok_or_else(|| format!("{text:?} names no store type: STORE_TYPE/FILE_TYPE, as in tx/{text}"))?;
+        let store = store_type(store)?;
         if file_type.is_empty() || file_type.len() > 32 {
             return Err(format!("{text:?} names no file type: 1 to 32 bytes, or *"));
         }
@@ -74,7 +88,7 @@ pub struct Place {
     /// Which blobs.
     pub of: Selector,
     /// The store, without what it says of folders.
-    pub url: Url,
+    url: Url,
     query: Vec<(String, String)>,
 }
 
@@ -82,7 +96,7 @@ impl FromStr for Place {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (of, url) = text.split_once('=').ok_or("it is FILE_TYPE=URL, or STORE_TYPE/FILE_TYPE=URL")?;
+        let (of, url) = text.split_once('=').ok_or("it is STORE_TYPE/FILE_TYPE=URL")?;
         let mut url: Url = url.parse().map_err(|error| format!("{url:?} is no URL: {error}"))?;
         let named = match url.scheme() {
             "file" => url.to_file_path().is_ok() && url.host().is_none(),
@@ -92,9 +106,11 @@ impl FromStr for Place {
         if !named || !url.username().is_empty() || url.password().is_some() || url.port().is_some() {
             return Err(format!("{url} is no store: s3://BUCKET/PREFIX, or file:///DIRECTORY"));
         }
+        if url.fragment().is_some() {
+            return Err(format!("{url} has a fragment: a # within a name is %23"));
+        }
         let query = url.query_pairs().map(|(key, value)| (key.into_owned(), value.into_owned())).collect();
         url.set_query(None);
-        url.set_fragment(None);
         // One store has one name.
         let path = url.path().trim_end_matches('/').to_string();
         if path.contains("//") {
@@ -116,18 +132,18 @@ pub enum LayoutName {
 }
 
 impl Place {
-    /// The store's layout.
+    /// The folder below which the blobs are, `subDirectory` included, and their layout.
     ///
     /// # Errors
     /// When the URL says what the layout does not know.
-    pub fn layout(&self, name: LayoutName) -> Result<Layout, String> {
-        let mut folders = Folders::default();
+    pub fn resolve(&self, name: LayoutName) -> Result<(Url, Layout), String> {
+        let (mut folder, mut prefix) = (self.url.clone(), 0);
         for (key, value) in &self.query {
             let wrong = || format!("{}: {key}={value} is nothing that the layout knows", self.url);
             let many = || value.parse::<u16>().map_err(|_| wrong());
             match (name, key.as_str()) {
-                (LayoutName::Teranode, "hashPrefix") => folders.prefix = i32::from(many()?),
-                (LayoutName::Teranode, "hashSuffix") => folders.prefix = -i32::from(many()?),
+                (LayoutName::Teranode, "hashPrefix") => prefix = i32::from(many()?),
+                (LayoutName::Teranode, "hashSuffix") => prefix = -i32::from(many()?),
                 (LayoutName::Teranode, "subDirectory") => {
                     let path = value.trim_matches('/');
                     // What a path of the store encodes would be another folder than Teranode's.
@@ -135,16 +151,24 @@ impl Place {
                     if !path.split('/').all(is_plain) {
                         return Err(wrong());
                     }
-                    folders.sub_directory = path.to_string();
+                    folder.set_path(&format!("{}/{path}", self.url.path().trim_end_matches('/')));
                 }
                 _ => return Err(wrong()),
             }
         }
-        Ok(match name {
+        let layout = match name {
             LayoutName::Hex => Layout::Hex,
-            LayoutName::Teranode => Layout::Teranode(folders),
-        })
+            LayoutName::Teranode => Layout::Teranode(prefix),
+        };
+        Ok((folder, layout))
     }
+}
+
+/// Whether one folder is the other, or within it.
+pub fn is_within(inner: &Url, outer: &Url) -> bool {
+    let below = inner.path().strip_prefix(outer.path().trim_end_matches('/'));
+    (inner.scheme(), inner.host_str()) == (outer.scheme(), outer.host_str())
+        && below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }
 
 /// Which of several selectors has a row: the narrowest.
@@ -155,6 +179,7 @@ pub fn narrowest<'a>(selectors: impl Iterator<Item = &'a Selector>, row: &Row) -
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::named;
     use super::*;
 
     fn place(text: &str) -> Result<Place, String> {
@@ -163,64 +188,94 @@ mod tests {
 
     #[test]
     fn places_are_read_and_their_names_are_the_same_for_the_same_store() {
-        let tx = place("tx=s3://bucket/a/b/").unwrap();
-        assert_eq!((tx.of.to_string().as_str(), tx.url.as_str()), ("tx", "s3://bucket/a/b"));
-        assert_eq!(tx.url, place("outputs=s3://bucket/a/b").unwrap().url);
-        assert_eq!(place("*=file:///srv/blobs/").unwrap().url.as_str(), "file:///srv/blobs");
+        let tx = place("tx/tx=s3://bucket/a/b/").unwrap();
+        assert_eq!((tx.of.to_string().as_str(), tx.url.as_str()), ("tx/tx", "s3://bucket/a/b"));
+        assert_eq!(tx.url, place("tx/outputs=s3://bucket/a/b").unwrap().url);
+        assert_eq!(place("temp/*=file:///srv/blobs/").unwrap().url.as_str(), "file:///srv/blobs");
         assert_eq!(place("block-persister/*=s3://b").unwrap().of.to_string(), "block-persister/*");
-        assert_eq!(place("*=file:///").unwrap().url.as_str(), "file:///");
+        assert_eq!(place("tx/*=file:///").unwrap().url.as_str(), "file:///");
         for refused in [
             "",
             "tx",
+            "tx=s3://b",
+            "*=s3://b",
             "=s3://b",
-            "tx=",
-            "tx=/srv",
-            "tx=file://srv/blobs",
-            "tx=s3://",
-            "tx=http://b",
+            "tx/tx=",
+            "tx/tx=/srv",
+            "tx/tx=file://srv/blobs",
+            "tx/tx=s3://",
+            "tx/tx=http://b",
             "nothing/tx=s3://b",
             "tx/=s3://b",
-            "tx=s3://key:secret@b",
-            "tx=s3://b//a",
+            "tx/tx=s3://key:secret@b",
+            "tx/tx=s3://b//a",
+            "tx/tx=s3://b/a#b",
+            "tx/tx=s3://b/a#",
+            "tx/tx=file:///srv/blobs#2",
         ] {
             assert!(place(refused).is_err(), "{refused}");
         }
+        assert!(place("tx=s3://b").unwrap_err().contains("tx/tx"), "it says how");
+        assert!(place("tx/tx=s3://b/#").unwrap_err().contains("fragment"));
     }
 
     #[test]
     fn what_a_url_says_of_folders_is_teranodes() {
-        let layout = |text: &str, name| place(text).unwrap().layout(name);
+        let layout = |text: &str, name| place(text)?.resolve(name).map(|(url, layout)| (url.to_string(), layout));
         let teranode = LayoutName::Teranode;
-        let folders =
-            |prefix, sub_directory: &str| Ok(Layout::Teranode(Folders { prefix, sub_directory: sub_directory.into() }));
-        assert_eq!(layout("tx=file:///a?hashPrefix=2", teranode), folders(2, ""));
-        assert_eq!(layout("tx=file:///a?hashSuffix=2&subDirectory=/b/c/", teranode), folders(-2, "b/c"));
-        assert_eq!(layout("tx=file:///a", LayoutName::Hex), Ok(Layout::Hex));
+        let folders = |path: &str, prefix| Ok((format!("file://{path}"), Layout::Teranode(prefix)));
+        assert_eq!(layout("tx/tx=file:///a?hashPrefix=2", teranode), folders("/a", 2));
+        assert_eq!(layout("tx/tx=file:///a?hashSuffix=2&subDirectory=/b/c/", teranode), folders("/a/b/c", -2));
+        assert_eq!(layout("tx/tx=file:///?subDirectory=b", teranode), folders("/b", 0));
+        assert_eq!(layout("tx/tx=file:///a", LayoutName::Hex), Ok(("file:///a".into(), Layout::Hex)));
         for refused in
             ["hashPrefix=-1", "hashPrefix=x", "hashprefix=1", "subDirectory=a/../b", "subDirectory=", "subDirectory=."]
         {
-            assert!(layout(&format!("tx=file:///a?{refused}"), teranode).is_err(), "{refused}");
+            assert!(layout(&format!("tx/tx=file:///a?{refused}"), teranode).is_err(), "{refused}");
         }
         for character in "~[]{}%^|".chars() {
-            let refused = format!("tx=file:///a?subDirectory=b/%{:02x}c", character as u32);
+            let refused = format!("tx/tx=file:///a?subDirectory=b/%{:02x}c", character as u32);
             assert!(layout(&refused, teranode).is_err(), "{character}");
         }
-        assert!(layout("tx=file:///a?subDirectory=b/%23c", teranode).is_err(), "#");
-        assert!(layout("tx=file:///a?hashPrefix=2", LayoutName::Hex).is_err());
+        assert!(layout("tx/tx=file:///a?subDirectory=b/%23c", teranode).is_err(), "#");
+        assert!(layout("tx/tx=file:///a?hashPrefix=2", LayoutName::Hex).is_err());
     }
 
     #[test]
     fn the_narrowest_selector_has_the_row() {
-        let selectors = ["*", "tx", "temp/*", "temp/tx"].map(|text| text.parse::<Selector>().unwrap());
+        let selectors = ["temp/*", "temp/tx", "tx/tx"].map(|text| text.parse::<Selector>().unwrap());
         let of = |store, file_type: &str| {
-            let row = Row { id: 1, key: vec![1], file_type: file_type.into(), store, height: 0 };
+            let row = named(1, &[1], file_type, store);
             narrowest(selectors.iter(), &row).map(|at| selectors[at].to_string())
         };
-        assert_eq!(of(StoreType::Tx, "tx").unwrap(), "tx");
-        assert_eq!(of(StoreType::Tx, "outputs").unwrap(), "*");
+        assert_eq!(of(StoreType::Tx, "tx").unwrap(), "tx/tx");
+        assert_eq!(of(StoreType::Tx, "outputs"), None);
         assert_eq!(of(StoreType::Temp, "tx").unwrap(), "temp/tx");
         assert_eq!(of(StoreType::Temp, "outputs").unwrap(), "temp/*");
-        let row = Row { id: 1, key: vec![1], file_type: "a".into(), store: StoreType::Tx, height: 0 };
-        assert_eq!(narrowest(selectors[1..].iter(), &row), None);
+    }
+
+    #[test]
+    fn store_types_clash_where_their_file_types_overlap_and_places_are_within_each_other() {
+        for (a, b, clash) in [
+            ("tx/tx", "temp/tx", true),
+            ("tx/*", "temp/tx", true),
+            ("tx/tx", "temp/*", true),
+            ("tx/tx", "temp/outputs", false),
+            ("tx/tx", "tx/*", false),
+        ] {
+            let [a, b] = [a, b].map(|text| text.parse::<Selector>().unwrap());
+            assert_eq!((a.clashes(&b), b.clashes(&a)), (clash, clash), "{a} {b}");
+        }
+        for (inner, outer, within) in [
+            ("s3://b/a", "s3://b/a", true),
+            ("s3://b/a/c", "s3://b/a", true),
+            ("s3://b/a", "s3://b", true),
+            ("s3://b/ab", "s3://b/a", false),
+            ("s3://b", "s3://b/a", false),
+            ("s3://c/a", "s3://b/a", false),
+            ("file:///a/b", "file:///", true),
+        ] {
+            assert_eq!(is_within(&inner.parse().unwrap(), &outer.parse().unwrap()), within, "{inner} {outer}");
+        }
     }
 }

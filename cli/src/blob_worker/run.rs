@@ -1,36 +1,40 @@
-//! A worker's rounds: look, lease, delete, say what was done.
+//! A worker's rounds: lease, delete, say what was done.
 //!
 //! ```text
-//! markers ─▶ height, of the canister ─▶ acquire ─▶ delete, extending ─▶ markers again ─▶ complete
-//!    ▲ a store is away: wait                           │ of a store that failed the rest goes back      │
-//!    └──────────────────────────────── wait, longer each time ◀────────────────────────────────────────┘
+//! acquire ∥ markers ─▶ delete, extending ─▶ markers again ─▶ complete ─▶ next lease
+//!                      └────────── acquire the next lease ──────────┘
 //! ```
 //! What the network or a store does not do is done again, for ever, after waits that double and differ; what the canister refuses ends
-//! the worker. Nothing is said of a blob whose fate is not known.
+//! the worker. A store that fails is held: no rows of it are leased for a while. Nothing is said of a blob whose fate is not known.
 
+mod calls;
 mod complete;
 mod dry;
 mod markers;
 
+pub use calls::{Patience, refused, waits};
 pub use dry::{Found, dry_run};
 
 use super::args::{Options, Until};
 use super::lease::{Moment, Term};
-use super::log::{Level, Log};
+use super::log::Log;
 use super::marker::WrongStore;
-use super::queue::{Ask, Done, Lease, Queue, Refusal, Waiting};
-use super::work::{Away, Outcome, Worker};
-use crate::client::Trials;
+use super::queue::Queue;
+use super::times::{FRESH, PAUSE};
+use super::work::{Away, Of, Worker};
 use crate::exit::Exit;
 use crate::stop::Stop;
 use anyhow::Result;
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use candid::Principal;
+use calls::Calls;
+use coppice_interface::{AcquireBlobDeletions, BlobDeletionLease, BlobSelector};
 use serde::Serialize;
+use serde_bytes::ByteBuf;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 /// Exit code: a store has not the right marker.
 pub const WRONG_STORE: u8 = 3;
@@ -40,17 +44,6 @@ pub const NOT_ALL: u8 = 4;
 pub const REFUSED: u8 = 5;
 /// Exit code: the canister was not told.
 pub const UNTOLD: u8 = 6;
-
-/// The most rows of a lease.
-const MOST_ROWS: u32 = 1_000;
-/// The first wait after an error.
-const FIRST_WAIT: Duration = Duration::from_millis(250);
-/// How long a worker that is to end tries to say what it did, or to have the answer that it waits for.
-pub const PARTING: Duration = Duration::from_secs(30);
-/// How old a look at the markers may be where blobs are deleted; less in a short lease.
-const FRESH: Duration = Duration::from_secs(5);
-/// The longest that a worker that is to end waits for a marker.
-pub const LAST_LOOK: Duration = Duration::from_secs(5);
 
 /// What a worker did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -65,11 +58,11 @@ pub struct Figures {
     pub failed: u64,
     /// Of these, those after which it was given up, and those whose record made difficulties: dead letters.
     pub dead: u64,
-    /// Times a blob was put off, as there is no store for it.
-    pub no_store: u64,
+    /// Times a store was asked for a blob and did not answer: its row stayed leased.
+    pub unknown: u64,
     /// Times a blob was put back as it was.
     pub left: u64,
-    /// Blobs of leases that had ended when the canister was told.
+    /// Blobs that went, and whose rows were scheduled anew, or whose leases had ended, when the canister was told.
     pub late: u64,
     /// Leases that were extended.
     pub extended: u64,
@@ -77,93 +70,56 @@ pub struct Figures {
     pub retries: u64,
     /// Requests to an S3 that had no answer, or an error of the server's; each is tried again.
     pub failed_requests: u64,
-    /// Blobs of which it is not known that they are gone, where the worker ends by itself: what failed, had no store, or whose lease was
-    /// over, and did not go later; of `--once` also what was put back.
+    /// Blobs of which it is not known that they are gone, where the worker ends by itself; of `--once` also what was put back.
     pub undone: u64,
     /// Up to which height blobs went last.
     pub height: u32,
 }
 
-/// What a round came to.
-enum Round {
+/// What the queue gives.
+enum Given {
+    /// Rows, asked for at a moment.
+    Lease(BlobDeletionLease, Moment),
     /// Nothing is due.
-    Idle,
-    /// A lease was worked through.
-    Worked {
-        /// Something was deleted.
-        progress: bool,
-        /// A store failed.
-        trouble: bool,
-    },
+    Nothing,
     /// The worker is to end.
     Stopped,
 }
 
-/// How long a worker waits for the canister.
-#[derive(Clone, Copy, Debug)]
-struct Patience {
-    /// Where it is to end: to say what it did, or to have the answer that it waits for.
-    parting: Duration,
-    /// In one call at most; then the canister is asked again.
-    call: Duration,
-    /// In one call at least, however little is left of a lease.
-    call_least: Duration,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Self { parting: PARTING, call: Duration::from_secs(60), call_least: Duration::from_secs(10) }
-    }
-}
-
-impl Patience {
-    /// Whether something that was begun at a moment was tried for long enough since the worker is to end.
-    fn has_parted(&self, stop: &Stop, began: Instant) -> bool {
-        stop.set_at().is_some_and(|at| at.max(began).elapsed() > self.parting)
-    }
+/// For how long no rows of a store are leased.
+struct Hold {
+    until: Option<Moment>,
+    waits: Box<dyn Iterator<Item = Duration> + Send>,
+    /// Its marker could not be read: it is looked at before rows are leased.
+    is_away: bool,
+    /// Until the worker ends, as it refuses all that it is asked for.
+    is_given_up: bool,
 }
 
 /// A worker.
 pub struct Run<'a, Q> {
-    queue: &'a Q,
-    canister: Principal,
+    calls: Calls<'a, Q>,
+    /// For the next lease, while the calls of this one are under way.
+    ahead: Calls<'a, Q>,
     worker: Worker,
     options: Options,
-    patience: Patience,
     stop: &'a Stop,
     log: &'a Log,
     figures: RefCell<Figures>,
-    /// Names this process among all that call with its identity.
-    nonce: [u8; 16],
-    waiting: u64,
-    /// Rows of the last lease that no store has and that went back, as they could not be put off.
-    postponed: Cell<usize>,
-    /// Looks at the stores' markers.
+    rows: Cell<u64>,
+    holds: RefCell<Vec<Hold>>,
     looks: markers::Looks,
     /// Rows that count in [`Figures::undone`].
     undone: RefCell<BTreeSet<u64>>,
 }
 
-/// Waits that double up to the longest, each a little longer than that by chance, so that workers do not come all at once.
-pub fn waits(longest: Duration) -> impl Iterator<Item = Duration> {
-    let first = FIRST_WAIT.min(longest);
-    let doubling: ExponentialBackoff = ExponentialBuilder::default()
-        .with_min_delay(first)
-        .with_max_delay(longest)
-        .with_jitter()
-        .without_max_times()
-        .build();
-    doubling.map(move |wait| wait.min(longest * 2))
-}
-
 impl<'a, Q: Queue> Run<'a, Q> {
-    /// One that has done nothing yet.
+    /// One that has done nothing yet; the next lease is asked for by a way of its own, as a call is limited by the way that it takes.
     ///
     /// # Errors
     /// When the system has no random bytes.
     pub fn new(
-        queue: &'a Q,
-        canister: Principal,
+        [queue, ahead]: [&'a Q; 2],
         worker: Worker,
         options: Options,
         stop: &'a Stop,
@@ -171,279 +127,237 @@ impl<'a, Q: Queue> Run<'a, Q> {
     ) -> Result<Self> {
         let mut nonce = [0; 16];
         getrandom::fill(&mut nonce).map_err(|error| anyhow::anyhow!("no random bytes: {error}"))?;
-        let figures = RefCell::default();
-        let undone = RefCell::default();
-        let (looks, postponed) = (markers::Looks::new(worker.stores()), Cell::new(0));
-        let patience = Patience::default();
-        Ok(Self {
+        let retries: Arc<AtomicU64> = Arc::default();
+        let requests: Arc<AtomicU64> = Arc::default();
+        let calls = |queue| Calls {
             queue,
-            canister,
-            worker,
-            options,
-            patience,
             stop,
             log,
-            figures,
+            patience: Patience::default(),
+            max_wait: options.max_wait,
             nonce,
-            waiting: 0,
-            postponed,
-            looks,
-            undone,
+            requests: requests.clone(),
+            retries: retries.clone(),
+        };
+        let hold = |_: &_| Hold { until: None, waits: Box::new([].into_iter()), is_away: false, is_given_up: false };
+        Ok(Self {
+            calls: calls(queue),
+            ahead: calls(ahead),
+            holds: RefCell::new(worker.stores().all().iter().map(hold).collect()),
+            looks: markers::Looks::new(worker.stores()),
+            worker,
+            options,
+            stop,
+            log,
+            figures: RefCell::default(),
+            rows: Cell::new(0),
+            undone: RefCell::default(),
         })
     }
 
     /// What it did so far.
     pub fn figures(&self) -> Figures {
-        Figures { failed_requests: self.worker.stores().failed_requests(), ..self.figures.borrow().clone() }
+        let failed_requests = self.worker.stores().failed_requests();
+        let retries = self.calls.retries.load(Ordering::Relaxed);
+        Figures { failed_requests, retries, ..self.figures.borrow().clone() }
     }
 
     /// Works until it is to end.
     ///
     /// # Errors
     /// [`Exit`] with [`WRONG_STORE`], [`REFUSED`] or [`UNTOLD`].
-    pub fn run(&mut self) -> Result<()> {
-        let mut after_errors = waits(self.options.max_wait);
+    pub fn run(&self) -> Result<()> {
         // A wrong store is known before anything is due.
-        if self.await_markers()?.is_none() {
-            return Ok(());
-        }
+        self.look_at_all()?;
+        let mut next = None;
         loop {
-            if self.stop.is_set() {
+            if self.stop.is_set() && next.is_none() {
                 return Ok(());
             }
-            let round = self.round()?;
-            self.log.progress(&self.figures(), self.waiting);
-            match round {
-                Round::Stopped => return Ok(()),
-                Round::Idle if self.options.until != Until::Stopped => return Ok(()),
-                Round::Idle => self.stop.wait(self.options.poll),
-                Round::Worked { .. } if self.options.until == Until::Once => return Ok(()),
-                Round::Worked { progress, trouble } => {
-                    if progress {
-                        after_errors = waits(self.options.max_wait);
-                    }
-                    if trouble {
-                        self.stop.wait(after_errors.next().unwrap_or(self.options.max_wait));
-                    }
-                }
-            }
-        }
-    }
-
-    fn round(&mut self) -> Result<Round> {
-        // A replica that refuses, or says nothing that can be read, is not asked twice: the canister is, next.
-        let doubts = Cell::new(false);
-        let look = |queue: &Q| queue.look(doubts.replace(true));
-        let Some((heights, waiting)) = self.call("looking at the queue", look)? else {
-            return Ok(Round::Stopped);
-        };
-        let height = heights.due(self.options.safety_window);
-        let mine = |waiting: &&Waiting| {
-            self.options.store_types.is_empty() || self.options.store_types.contains(&waiting.store)
-        };
-        self.waiting = waiting.iter().filter(mine).map(|waiting| waiting.rows).fold(0, u64::saturating_add);
-        let is_due = waiting.iter().filter(mine).any(|waiting| waiting.oldest.is_some_and(|oldest| oldest <= height));
-        // Where the worker is to end then, that nothing is due is the canister's word.
-        if !is_due && self.options.until == Until::Stopped {
-            return Ok(Round::Idle);
-        }
-        let Some(away) = self.await_markers()? else { return Ok(Round::Stopped) };
-        let looked = Moment::now();
-        let Some(heights) = self.call("asking for the height", |queue| queue.heights())? else {
-            return Ok(Round::Stopped);
-        };
-        let height = heights.due(self.options.safety_window);
-        self.figures.borrow_mut().height = height;
-        let asked = Moment::now();
-        let Some(lease) = self.acquire(height)? else { return Ok(Round::Stopped) };
-        match lease {
-            None => Ok(Round::Idle),
-            Some(lease) => self.work(&lease, asked, looked, away),
-        }
-    }
-
-    /// A lease, or none where nothing is due; nothing at all where the worker is to end.
-    fn acquire(&self, height: u32) -> Result<Option<Option<Lease>>> {
-        let number = self.figures.borrow().leases;
-        let held_up = u32::try_from(self.worker.held_up() + self.postponed.get()).unwrap_or(MOST_ROWS);
-        let ask = Ask {
-            height,
-            rows: self.options.batch.saturating_add(held_up).min(MOST_ROWS),
-            secs: self.options.lease.as_secs(),
-            stores: self.options.store_types.clone(),
-            request: [&self.nonce[..], &number.to_le_bytes()].concat(),
-        };
-        let mut delays = waits(self.options.max_wait);
-        // An answer was lost, so there may be a lease: the same request gets it again, and only who has it can give it back.
-        let mut lost = false;
-        let (began, mut trials) = (Instant::now(), Trials::default());
-        loop {
-            if self.stop.is_set() && !lost {
-                return Ok(None);
-            }
-            self.limit(began, self.patience.call);
-            let why = match self.queue.acquire(&ask) {
-                Ok(Ok(lease)) => return Ok(Some(lease)),
-                Ok(Err(why)) => {
-                    lost = false;
-                    trials.answered();
-                    why.to_string()
-                }
-                Err(error) if trials.go_on(&error) => {
-                    lost = true;
-                    format!("{error:#}")
-                }
-                Err(error) => return Err(refused("leasing", error)),
+            let given = match next.take() {
+                Some(given) => given,
+                None => match self.lease()? {
+                    Some(given) => given,
+                    None => continue,
+                },
             };
-            if lost && self.has_parted(began) {
-                let why = format!(
-                    "the canister does not say whether it has leased blobs, which then wait for the lease's end: {why}"
-                );
-                return Err(Exit::error(UNTOLD, why));
+            match given {
+                Given::Stopped => return Ok(()),
+                Given::Nothing => match (self.options.until, self.next_hold()) {
+                    (Until::Stopped, _) => self.stop.wait(self.options.poll),
+                    (Until::Empty, Some(wait)) => self.stop.wait(wait),
+                    _ => return Ok(()),
+                },
+                Given::Lease(lease, asked) => {
+                    next = self.work_while_asking(&lease, asked)?;
+                    if self.options.until == Until::Once {
+                        return Ok(());
+                    }
+                }
             }
-            self.again("leasing", &why, &mut delays);
+            self.log.progress(&self.figures(), self.rows.get());
         }
     }
 
-    /// Whether it is enough that the worker was asked to end, and has tried since then what it began at this moment.
-    fn has_parted(&self, began: Instant) -> bool {
-        self.patience.has_parted(self.stop, began)
+    /// The next lease, asked for beside a look at the markers; none where there was something to wait for.
+    fn lease(&self) -> Result<Option<Given>> {
+        let selectors = self.selectors()?;
+        if selectors.is_empty() {
+            let wait = self.next_hold();
+            wait.inspect(|wait| self.stop.wait(*wait));
+            return Ok(wait.is_none().then_some(Given::Stopped));
+        }
+        let look = |queue: &Q, replicated| queue.look(self.options.safety_window, &selectors, replicated);
+        let Some(seen) = self.calls.look("looking at the queue", look)? else { return Ok(Some(Given::Stopped)) };
+        self.rows.set(seen.rows);
+        self.figures.borrow_mut().height = seen.height.unwrap_or_default();
+        // Where the worker is to end then, that nothing is due is the canister's word.
+        if !seen.is_due && self.options.until == Until::Stopped {
+            return Ok(Some(Given::Nothing));
+        }
+        let (calls, ask) = (&self.calls, self.ask(selectors));
+        let (given, looked) = thread::scope(|scope| {
+            let given = scope.spawn(|| calls.acquire(&ask));
+            let looked = self.look_at_all();
+            (joined(given), looked)
+        });
+        let given = given?;
+        if let (Err(_), Given::Lease(lease, asked)) = (&looked, &given) {
+            self.give_back(lease, *asked)?;
+        }
+        looked.map(|()| Some(given))
     }
 
-    /// Bounds the next call of something that was begun at a moment: by a time and, where the worker is to end, by what it has for that, in
-    /// which there is another attempt.
-    fn limit(&self, began: Instant, most: Duration) {
-        let (patience, stop, called) = (self.patience, self.stop.clone(), Instant::now());
-        self.queue.limit(Arc::new(move || {
-            let is_late = || stop.set_at().is_some_and(|at| at.max(called).elapsed() >= patience.parting / 3);
-            called.elapsed() >= most || is_late() || patience.has_parted(&stop, began)
-        }));
+    fn ask(&self, selectors: Vec<BlobSelector>) -> AcquireBlobDeletions {
+        AcquireBlobDeletions {
+            limit: self.options.batch,
+            lock_timeout_secs: self.options.lease.as_secs(),
+            request: Some(ByteBuf::new()),
+            selectors: Some(selectors),
+            safety_window: Some(self.options.safety_window),
+            ..Default::default()
+        }
     }
 
-    /// The longest that the canister is waited for where so much is left of a lease: it may have to be asked again.
-    fn most_of(&self, term: &Term) -> Duration {
-        (term.left() / 4).clamp(self.patience.call_least, self.patience.call)
+    /// Works through a lease and, where more may be due, asks for the next one meanwhile.
+    fn work_while_asking(&self, lease: &BlobDeletionLease, asked: Moment) -> Result<Option<Given>> {
+        let is_full = lease.rows.len() >= self.options.batch as usize;
+        let selectors = if is_full && self.options.until != Until::Once { self.unheld() } else { Vec::new() };
+        if selectors.is_empty() || self.stop.is_set() {
+            return self.work(lease, asked).map(|()| None);
+        }
+        let (ahead, ask) = (&self.ahead, self.ask(selectors));
+        let (worked, next) = thread::scope(|scope| {
+            let next = scope.spawn(|| ahead.acquire(&ask));
+            (self.work(lease, asked), joined(next))
+        });
+        match (worked, next) {
+            (Ok(()), next) => next.map(Some),
+            (Err(error), Ok(Given::Lease(next, asked))) => {
+                self.give_back(&next, asked)?;
+                Err(error)
+            }
+            (Err(error), _) => Err(error),
+        }
     }
 
     /// Works through a lease.
-    fn work(&mut self, lease: &Lease, asked: Moment, looked: Moment, mut away: Away) -> Result<Round> {
-        self.figures.borrow_mut().leases += 1;
+    fn work(&self, lease: &BlobDeletionLease, asked: Moment) -> Result<()> {
+        {
+            let mut figures = self.figures.borrow_mut();
+            (figures.leases, figures.height) = (figures.leases + 1, lease.height);
+        }
         let term = Arc::new(Term::new(self.options.lease, asked));
-        let mut attempts = waits(self.options.max_wait.min(self.options.lease / 16));
+        let mut attempts = waits(self.options.max_wait.min(PAUSE.of(self.options.lease)));
         let mut next = Moment::now();
-        let mut pause = Duration::ZERO;
         let mut extend = || {
-            if term.is_half_over() && next.elapsed() >= pause {
+            if term.is_half_over() && next.left().is_zero() {
                 let extended = self.extend(lease, &term);
-                (next, pause) =
-                    (Moment::now(), if extended { Duration::ZERO } else { attempts.next().unwrap_or_default() });
+                next = Moment::now().after(if extended { Duration::ZERO } else { attempts.next().unwrap_or_default() });
             }
-            self.log.progress(&self.figures(), self.waiting);
+            self.log.progress(&self.figures(), self.rows.get());
         };
         extend();
-        let mut wrong = Vec::new();
-        // What a store's path was before the canister answered it may not be any more.
-        if looked.elapsed() > FRESH.min(self.options.lease / 16) {
-            (away, wrong) = self.look_at_markers(|_| true);
-            // All goes back.
-            let why = |(store, wrong): &(usize, WrongStore)| (*store, wrong.0.clone());
-            away.extend(wrong.iter().map(why));
-        }
+        // What a store's path was before may not be any more.
+        let is_fresh = self.looks.at().is_some_and(|at| at.elapsed() <= FRESH.of(self.options.lease));
+        let wrong = if is_fresh { Vec::new() } else { self.look_at_markers(|_| true) };
+        let mut away: Away = wrong.iter().map(|(store, why)| (*store, why.0.clone())).collect();
+        self.holds.borrow().iter().enumerate().filter(|(_, hold)| hold.is_held()).for_each(|(store, _)| {
+            away.entry(store).or_default();
+        });
         let mut outcome = self.worker.delete(&lease.rows, &away, &term, self.stop, &mut extend);
-        wrong.extend(self.recheck(lease, &mut outcome, &mut extend));
-        let done = self.done(&mut outcome);
+        let again = self.recheck(&mut outcome, &mut extend);
         self.tell(lease, &outcome);
-        self.complete(lease, done, &term, &outcome)?;
-        if let Some((_, wrong)) = wrong.into_iter().next() {
-            return Err(Exit::error(WRONG_STORE, wrong.0));
+        for (store, of) in outcome.of.iter().enumerate() {
+            self.hold_after(store, of, &term);
         }
-        // Where nothing goes it does not hurry, whatever the reason.
-        let progress = !outcome.gone.is_empty();
-        Ok(Round::Worked { progress, trouble: !progress || !outcome.errors.is_empty() })
+        self.complete(lease, &outcome, &term)?;
+        match wrong.into_iter().chain(again).next() {
+            Some((_, WrongStore(why))) => Err(Exit::error(WRONG_STORE, why)),
+            None => Ok(()),
+        }
     }
 
-    /// What the canister is told.
-    fn done(&self, outcome: &mut Outcome) -> Done {
-        let mut done = Done {
-            gone: outcome.gone.clone(),
-            failed: outcome.failed.iter().map(|(id, _)| *id).collect(),
-            max_retries: self.options.max_retries,
+    /// Holds a store after a lease of which it has not done what it was asked for.
+    fn hold_after(&self, store: usize, of: &Of, term: &Term) {
+        let mut holds = self.holds.borrow_mut();
+        let Some(hold) = holds.get_mut(store) else { return };
+        if !of.unknown.is_empty() {
+            // What is under way there ends before the rows come back.
+            hold.until = Some(Moment::now().after(term.left()));
+        } else if of.error.is_some() || of.gone.is_empty() && !of.refused.is_empty() {
+            hold.is_given_up = self.options.until == Until::Empty && of.error.is_none();
+            hold.wait(self.options.max_wait);
+        } else if !of.gone.is_empty() {
+            hold.waits = Box::new([].into_iter());
+        }
+    }
+
+    /// The least time until a store is held no more; none where none is held for a time.
+    fn next_hold(&self) -> Option<Duration> {
+        let holds = self.holds.borrow();
+        let held = holds.iter().filter(|hold| !hold.is_given_up && (hold.is_held() || hold.is_away));
+        held.filter_map(|hold| hold.until).map(Moment::left).min()
+    }
+
+    /// What is asked of the queue: the selectors of stores that are not held. Stores that were away are looked at first.
+    fn selectors(&self) -> Result<Vec<BlobSelector>> {
+        let back = |store: usize| self.holds.borrow().get(store).is_some_and(|hold| hold.is_away && !hold.is_held());
+        self.looked(self.look_at_markers(back))?;
+        Ok(self.unheld())
+    }
+
+    /// The selectors of stores that are not held. One that has any file type waits for those with one of its store type, whose rows it would
+    /// be given, too.
+    fn unheld(&self) -> Vec<BlobSelector> {
+        let (holds, stores) = (self.holds.borrow(), self.worker.stores().all());
+        let of = |held: bool| {
+            let which =
+                stores.iter().zip(holds.iter()).filter(move |(_, hold)| (hold.is_held() || hold.is_away) == held);
+            which.flat_map(|(store, _)| &store.of)
         };
-        // That this worker has no store for a blob does not kill it. One completion has one maximum: where others failed, such a blob comes
-        // again in the next lease, and is put off there.
-        if done.failed.is_empty() {
-            done.max_retries = u32::MAX;
-        }
-        if done.max_retries == u32::MAX {
-            done.failed.extend(&outcome.no_store);
-        } else {
-            outcome.postponed = std::mem::take(&mut outcome.no_store).len();
-        }
-        self.postponed.set(outcome.postponed);
-        done
-    }
-
-    /// Has a lease last longer. Answers whether that is settled.
-    fn extend(&self, lease: &Lease, term: &Term) -> bool {
-        let asked = Moment::now();
-        self.limit(Instant::now(), self.most_of(term));
-        match self.queue.extend(&lease.token, self.options.lease.as_secs()) {
-            Ok(Ok(())) => {
-                term.extended(asked);
-                self.figures.borrow_mut().extended += 1;
-                true
-            }
-            Ok(Err(Refusal::Over(why))) => {
-                self.log.note(Level::Warn, "lease", &format!("the lease is over before its time: {why}"));
-                term.end();
-                true
-            }
-            Ok(Err(Refusal::Later(why))) => {
-                self.log.note(Level::Warn, "lease", &format!("the lease is not extended: {why}"));
-                false
-            }
-            Err(error) => {
-                self.log.note(Level::Warn, "canister", &format!("the lease is not extended: {error:#}"));
-                false
-            }
-        }
-    }
-
-    fn again(&self, what: &str, why: &str, delays: &mut impl Iterator<Item = Duration>) {
-        let mut delay = delays.next().unwrap_or(self.options.max_wait);
-        self.figures.borrow_mut().retries += 1;
-        self.log.note(Level::Warn, "canister", &format!("{what}: {why}; trying again in {:.1} s", delay.as_secs_f64()));
-        if self.stop.is_set() {
-            // It does not wait any more, and yet does not hurry.
-            delay = delay.min(Duration::from_secs(1));
-            std::thread::sleep(delay);
-        } else {
-            self.stop.wait(delay);
-        }
-    }
-
-    /// Asks the queue, and again where it cannot be reached; none where the worker is to end.
-    fn call<R>(&self, what: &str, ask: impl Fn(&Q) -> Result<R>) -> Result<Option<R>> {
-        let (mut delays, mut trials) = (waits(self.options.max_wait), Trials::default());
-        loop {
-            let (stop, called, most) = (self.stop.clone(), Instant::now(), self.patience.call);
-            self.queue.limit(Arc::new(move || stop.is_set() || called.elapsed() >= most));
-            match ask(self.queue) {
-                Ok(answer) => return Ok(Some(answer)),
-                Err(error) if !trials.go_on(&error) => return Err(refused(what, error)),
-                Err(_) if self.stop.is_set() => return Ok(None),
-                Err(error) => self.again(what, &format!("{error:#}"), &mut delays),
-            }
-        }
+        let is_free = |selector: &&_| !of(true).any(|held| held.is_within(selector));
+        of(false).filter(is_free).map(|selector| selector.asked()).collect()
     }
 }
 
-/// What is no error of the network is one that does not pass.
-pub fn refused(what: &str, error: anyhow::Error) -> anyhow::Error {
-    Exit::error(
-        REFUSED,
-        format!("{what}: the canister refuses: {error:#}; a worker's identity needs the role BlobWorker"),
-    )
+impl Hold {
+    fn is_held(&self) -> bool {
+        self.is_given_up || self.until.is_some_and(|until| !until.left().is_zero())
+    }
+
+    /// Holds it for longer each time.
+    fn wait(&mut self, longest: Duration) {
+        let wait = self.waits.next().unwrap_or_else(|| {
+            self.waits = Box::new(waits(longest));
+            self.waits.next().unwrap_or(longest)
+        });
+        self.until = Some(Moment::now().after(wait));
+    }
+}
+
+fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 #[cfg(test)]

@@ -3,19 +3,22 @@
 //! A request deletes a chunk of blobs: up to a thousand in S3, where that is one call, one elsewhere. What it comes to is said for each
 //! blob:
 //!
-//! | | of the blob | of the store |
+//! | the store | fate | counts against the blob |
 //! |---|---|---|
-//! | gone, or was not there | [`Fate::Gone`], [`Fate::Absent`] | |
-//! | the store names this blob, and why not | [`Fate::Failed`] | |
-//! | the store may delete nothing, perhaps | [`Fate::Refused`] | where it refuses all |
-//! | the request failed, or took too long | [`Fate::Left`] | the error |
+//! | deleted it, or it was not there | [`Fate::Gone`], [`Fate::Absent`] | |
+//! | refuses the key by a code that can only mean the key ([`OF_THE_KEY`]) | [`Fate::Failed`] | always |
+//! | refuses the key by another code | [`Fate::Named`] | where it deleted another one, and is the right store still |
+//! | refuses by a code that says nothing of a key ([`OF_THE_STORE`]), or refuses the request | [`Fate::Left`] | never |
+//! | was asked, and has not answered | [`Fate::Unknown`] | never: the row stays leased, as the blob may still go |
 
 use super::layout::Layout;
-use super::marker::Marker;
-use super::place::{LayoutName, Place, Selector, narrowest};
+use super::marker::Contents;
+use super::place::{LayoutName, Place, Selector, is_within, narrowest};
 use super::queue::Row;
 #[cfg(feature = "s3")]
-use super::requests::Counting;
+use super::requests::{Counting, answered};
+#[cfg(feature = "s3")]
+use super::times::ATTEMPT;
 use crate::exit::{Exit, WRONG_LINE};
 use anyhow::{Context, Result};
 use futures_util::StreamExt as _;
@@ -33,6 +36,36 @@ use url::Url;
 #[cfg(feature = "s3")]
 const BULK: usize = 1_000;
 
+/// Codes that can only mean the key: S3's, and that of the library.
+const OF_THE_KEY: [&str; 3] = ["InvalidPath", "KeyTooLong", "KeyTooLongError"];
+/// The same of a file system: `EISDIR`, `ENOTDIR`, `ENAMETOOLONG`.
+const OF_THE_FILE: [ErrorKind; 3] = [ErrorKind::IsADirectory, ErrorKind::NotADirectory, ErrorKind::InvalidFilename];
+/// Codes that say nothing of a key, though S3 names one with them.
+const OF_THE_STORE: [&str; 12] = [
+    "ServiceUnavailable",
+    "SlowDown",
+    "InternalError",
+    "RequestTimeout",
+    "RequestTimeTooSkewed",
+    "OperationAborted",
+    "ExpiredToken",
+    "InvalidToken",
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "TokenRefreshRequired",
+    "NoSuchBucket",
+];
+/// The same of a file system.
+const OF_THE_DISK: [ErrorKind; 7] = [
+    ErrorKind::ReadOnlyFilesystem,
+    ErrorKind::StaleNetworkFileHandle,
+    ErrorKind::TimedOut,
+    ErrorKind::Interrupted,
+    ErrorKind::OutOfMemory,
+    ErrorKind::NotConnected,
+    ErrorKind::NetworkDown,
+];
+
 /// What became of a blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
@@ -40,12 +73,14 @@ pub enum Fate {
     Gone,
     /// It was not there.
     Absent,
-    /// It cannot be deleted: why.
+    /// Its key can have no blob: why.
     Failed(String),
-    /// The store did not allow it: why. Where it allows nothing at all, that is not the blob's fault.
-    Refused(String),
-    /// The request failed: why. Whether the blob is gone is not known.
+    /// The store refuses it: why. Whether that is the blob's doing, others tell.
+    Named(String),
+    /// The store has not done it: why.
     Left(String),
+    /// The store was asked and has not answered: why.
+    Unknown(String),
 }
 
 /// A blob, as a store has it.
@@ -102,19 +137,24 @@ impl Stores {
         let mut stores: Vec<Store> = Vec::new();
         for place in places {
             let wrong = |why: String| Exit::error(WRONG_LINE, why);
-            let (layout, of) = (place.layout(layout).map_err(wrong)?, place.of.clone());
+            let ((url, layout), of) = (place.resolve(layout).map_err(wrong)?, place.of.clone());
             if stores.iter().any(|store| store.of.contains(&of)) {
                 return Err(wrong(format!("--store {of}: it is said twice")));
             }
-            match stores.iter_mut().find(|store| store.url == place.url) {
+            let is_near = |store: &&Store| is_within(&store.url, &url) || is_within(&url, &store.url);
+            let mut near = stores.iter().filter(is_near).flat_map(|store| &store.of);
+            if let Some(other) = near.find(|other| other.clashes(&of)) {
+                return Err(wrong(format!("--store {of} and {other}: within {url} they would be the same files")));
+            }
+            match stores.iter_mut().find(|store| store.url == url) {
                 Some(store) if store.layout != layout => {
-                    return Err(wrong(format!("--store {of}: {} is {} and {layout}", place.url, store.layout)));
+                    return Err(wrong(format!("--store {of}: {url} is {} and {layout}", store.layout)));
                 }
                 Some(store) => {
                     store.of.insert(of);
                 }
                 None => {
-                    stores.push(open(&place.url, of, layout, most)?);
+                    stores.push(open(&url, of, layout, most)?);
                 }
             }
         }
@@ -185,7 +225,7 @@ fn s3(environment: object_store::aws::AmazonS3Builder, url: &Url, most: Duration
     use object_store::aws::AmazonS3ConfigKey;
     use object_store::{ClientConfigKey, RetryConfig};
     // A request is not begun anew after half of the time, and takes the other half at most.
-    let half = most / 2;
+    let half = ATTEMPT.of(most);
     let text = |time: Duration| format!("{}ms", time.as_millis().max(1));
     let client = |key| AmazonS3ConfigKey::Client(key);
     let builder = environment
@@ -242,30 +282,78 @@ impl Store {
         self.chunk
     }
 
-    /// The marker at its root, if there is one.
+    /// The marker where its blobs are, if there is one.
     ///
     /// # Errors
-    /// When it cannot be read.
-    pub async fn marker(&self) -> Result<Option<Marker>> {
-        let path = Marker::path(&self.root);
-        let found = match self.object_store.get(&path).await {
+    /// When it cannot be read, or is none.
+    pub async fn marker(&self) -> Result<Option<Contents>> {
+        self.marker_in(&self.root).await.with_context(|| format!("{}: its marker cannot be read", self.url))
+    }
+
+    async fn marker_in(&self, folder: &Path) -> Result<Option<Contents>> {
+        let found = match self.object_store.get(&Contents::path(folder)).await {
             Ok(found) => found.bytes().await,
             Err(error) => Err(error),
         };
         match found {
-            Ok(bytes) => Ok(Some(Marker::parse(&bytes))),
+            Ok(bytes) => Contents::parse(&bytes).map(Some),
             Err(error) if is_absent(&error) => Ok(None),
-            Err(error) => Err(error).with_context(|| format!("{}: its marker cannot be read", self.url)),
+            Err(error) => Err(error.into()),
         }
+    }
+
+    /// The markers in the folders above it, and where they are. One that may not be read counts as none.
+    ///
+    /// # Errors
+    /// When one cannot be read.
+    pub async fn markers_above(&self) -> Result<Vec<(String, Contents)>> {
+        let mut found = Vec::new();
+        if let Ok(directory) = self.url.to_file_path() {
+            for folder in directory.ancestors().skip(1) {
+                let bytes = std::fs::read(folder.join(super::marker::NAME));
+                let marker = bytes.ok().and_then(|bytes| Contents::parse(&bytes).ok());
+                found.extend(marker.map(|marker| (folder.display().to_string(), marker)));
+            }
+            return Ok(found);
+        }
+        let parts: Vec<_> = self.root.parts().collect();
+        for depth in 0..parts.len() {
+            let folder = Path::from_iter(parts[..depth].iter().cloned());
+            match self.marker_in(&folder).await {
+                Ok(marker) => found.extend(marker.map(|marker| (format!("/{folder}"), marker))),
+                Err(error) if is_forbidden(&error) => {}
+                Err(error) => return Err(error.context(format!("{}: /{folder}: its marker cannot be read", self.url))),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The markers in the folders below it to which its layout writes, and where they are.
+    ///
+    /// # Errors
+    /// When a folder cannot be listed, or a marker cannot be read.
+    pub async fn markers_below(&self) -> Result<Vec<(String, Contents)>> {
+        let mut found = Vec::new();
+        if !self.layout.has_folders() {
+            return Ok(found);
+        }
+        let root = Some(&self.root).filter(|root| !root.is_root());
+        for folder in self.object_store.list_with_delimiter(root).await?.common_prefixes {
+            if folder.filename().is_some_and(|name| self.layout.writes_into(name)) {
+                let marker = self.marker_in(&folder).await.with_context(|| format!("{}: /{folder}", self.url))?;
+                found.extend(marker.map(|marker| (format!("/{folder}"), marker)));
+            }
+        }
+        Ok(found)
     }
 
     /// Puts a marker at its root, in the place of one or, where there was none, only where there is none yet.
     ///
     /// # Errors
     /// When it cannot be written, or somebody else has written one meanwhile.
-    pub async fn mark(&self, marker: &Marker, instead: bool) -> Result<()> {
+    pub async fn mark(&self, marker: &Contents, instead: bool) -> Result<()> {
         use object_store::Error::{AlreadyExists, Precondition};
-        let (path, bytes) = (Marker::path(&self.root), PutPayload::from(marker.to_bytes()));
+        let (path, bytes) = (Contents::path(&self.root), PutPayload::from(marker.to_bytes()));
         let what = || format!("{}: its marker cannot be written", self.url);
         if !instead {
             match self.object_store.put_opts(&path, bytes.clone(), PutMode::Create.into()).await {
@@ -293,6 +381,15 @@ impl Store {
 
     /// Deletes blobs, [`Self::chunk`] at most, in one request: what became of each, in their order.
     pub async fn delete(&self, targets: &[Target]) -> Vec<Fate> {
+        let (fates, has_answered) = answered(self.asked_to_delete(targets)).await;
+        let known = |fate| match fate {
+            Fate::Left(why) if !has_answered => Fate::Unknown(why),
+            fate => fate,
+        };
+        fates.into_iter().map(known).collect()
+    }
+
+    async fn asked_to_delete(&self, targets: &[Target]) -> Vec<Fate> {
         if self.chunk == 1 {
             let mut fates = Vec::with_capacity(targets.len());
             for target in targets {
@@ -334,8 +431,9 @@ fn worst(fates: Vec<Fate>) -> Fate {
         Fate::Absent => 0,
         Fate::Gone => 1,
         Fate::Failed(_) => 2,
-        Fate::Refused(_) => 3,
+        Fate::Named(_) => 3,
         Fate::Left(_) => 4,
+        Fate::Unknown(_) => 5,
     };
     fates.into_iter().max_by_key(rank).unwrap_or_else(|| Fate::Left("the store says nothing of it".into()))
 }
@@ -389,28 +487,46 @@ fn is_absent(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::NotFound { .. }) && (!is_request(error) || is_s3s_own())
 }
 
-fn fate_of_named(error: &object_store::Error) -> Fate {
-    let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-    match error {
-        object_store::Error::NotFound { .. } => Fate::Absent,
-        object_store::Error::PermissionDenied { .. } => Fate::Refused(why),
-        _ if why.ends_with("(code: NoSuchKey)") => Fate::Absent,
-        _ if why.ends_with("(code: AccessDenied)") => Fate::Refused(why),
-        _ => Fate::Failed(why),
+/// Whether a store does not let an object be read.
+fn is_forbidden(error: &anyhow::Error) -> bool {
+    use object_store::Error::{PermissionDenied, Unauthenticated};
+    matches!(error.downcast_ref(), Some(PermissionDenied { .. } | Unauthenticated { .. }))
+}
+
+/// What a code means with which a store refuses a key.
+fn fate_of_code(code: &str, why: String) -> Fate {
+    match code {
+        "NoSuchKey" => Fate::Absent,
+        code if OF_THE_KEY.contains(&code) => Fate::Failed(why),
+        code if OF_THE_STORE.contains(&code) => Fate::Left(why),
+        _ => Fate::Named(why),
     }
 }
 
-/// What an error of one blob's own request means. Only what is surely the blob's counts against it: a store that is away must not use up
-/// its tries.
+fn fate_of_named(error: &object_store::Error) -> Fate {
+    let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+    let code = why.rsplit_once("(code: ").and_then(|(_, code)| code.strip_suffix(')')).unwrap_or_default().to_string();
+    match error {
+        object_store::Error::NotFound { .. } => Fate::Absent,
+        object_store::Error::InvalidPath { .. } => Fate::Failed(why),
+        _ => fate_of_code(&code, why),
+    }
+}
+
+/// What an error of one blob's own request means.
 fn fate_of_one(error: &object_store::Error) -> Fate {
     let why = error.to_string();
-    let io = io_error(error);
-    match (error, io) {
+    let code = || why.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")).map(|(code, _)| code);
+    match (error, io_error(error)) {
         (object_store::Error::NotFound { .. }, _) if is_absent(error) && !why.contains(S3_ABSENT[1]) => Fate::Absent,
         (object_store::Error::InvalidPath { .. }, _) => Fate::Failed(why),
-        (object_store::Error::PermissionDenied { .. }, _)
-        | (_, Some(ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)) => Fate::Refused(why),
-        (_, Some(ErrorKind::IsADirectory | ErrorKind::NotADirectory | ErrorKind::InvalidFilename)) => Fate::Failed(why),
+        _ if is_request(error) => match code().map(String::from) {
+            Some(code) if code != "NoSuchKey" => fate_of_code(&code, why),
+            _ => Fate::Left(why),
+        },
+        (_, Some(kind)) if OF_THE_FILE.contains(&kind) => Fate::Failed(why),
+        (_, Some(kind)) if !OF_THE_DISK.contains(&kind) => Fate::Named(why),
+        (object_store::Error::PermissionDenied { .. }, _) => Fate::Named(why),
         _ => Fate::Left(why),
     }
 }

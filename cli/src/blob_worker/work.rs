@@ -1,78 +1,131 @@
 //! The blobs of a lease, deleted: requests side by side, none of which outlives the lease, while the caller has time to extend it.
 //!
 //! A request is begun only where what is left of the lease is more than it may take, and is cut off then. After an error of a store no
-//! more is begun there: what is left of the lease goes back. What a request of a lease before had that failed as a whole is asked for
-//! behind the others, by requests half as long ([`past`](super::past)), which end nothing where something else goes.
+//! more is begun there: what is left of the lease goes back.
 
 use super::lease::Term;
-use super::past::{Past, Request};
+use super::marker;
+use super::queue::Row;
 use super::store::{Fate, Nowhere, Stores, Target};
-use crate::blob_worker::queue::Row;
 use crate::stop::Stop;
+use candid::Principal;
 use futures_util::StreamExt as _;
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::runtime::Runtime;
 
 /// How often at least the caller is asked what else there is to do.
 const PULSE: Duration = Duration::from_millis(200);
 
-/// What became of the rows of a lease.
+/// What became of the blobs of one store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct Of {
     /// Rows whose blob is gone.
     pub gone: Vec<u64>,
     /// Of them, those of which the store says that they were not there.
     pub absent: Vec<u64>,
     /// Rows whose blob cannot be deleted, and why.
     pub failed: Vec<(u64, String)>,
-    /// Rows of blobs for which there is no store.
-    pub no_store: Vec<u64>,
-    /// By store, how many rows there are of which nothing is known: they go back as they were.
-    pub left: BTreeMap<usize, u64>,
-    /// Rows that no store has, and that go back as they were.
-    pub postponed: usize,
-    /// Stores, by their number, and what is wrong with them.
-    pub errors: Vec<(usize, String)>,
+    /// Rows that the store refuses, and why, where it is not known that it is for the blob's sake: they go back.
+    pub refused: Vec<(u64, String)>,
+    /// Rows that the store was asked for without answering.
+    pub unknown: Vec<u64>,
+    /// Other rows that go back as they were.
+    pub left: Vec<u64>,
+    /// Why the store does not do what it is asked for.
+    pub error: Option<String>,
+}
+
+impl Of {
+    fn add(&mut self, id: u64, fate: Fate) {
+        match fate {
+            Fate::Gone => self.gone.push(id),
+            Fate::Absent => {
+                self.absent.push(id);
+                self.gone.push(id);
+            }
+            Fate::Failed(why) => self.failed.push((id, why)),
+            Fate::Named(why) => self.refused.push((id, why)),
+            Fate::Unknown(why) => {
+                self.unknown.push(id);
+                self.error.get_or_insert(why);
+            }
+            Fate::Left(why) => {
+                self.left.push(id);
+                if !why.is_empty() {
+                    self.error.get_or_insert(why);
+                }
+            }
+        }
+    }
+
+    /// Others were deleted, so what was refused is the blobs' doing.
+    fn settle(&mut self) {
+        if self.gone.len() > self.absent.len() {
+            self.failed.append(&mut self.refused);
+        }
+    }
+
+    /// Nothing is said of what it did, because it is not where the blobs are.
+    pub fn doubt(&mut self, why: String) {
+        let failed = self.failed.drain(..).map(|(id, _)| id);
+        self.left.extend(self.gone.drain(..).chain(failed));
+        self.absent.clear();
+        self.error.get_or_insert(why);
+    }
+}
+
+/// What became of the rows of a lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// By the store's number.
+    pub of: Vec<Of>,
+    /// Rows whose blob can have no name, and why.
+    pub nameless: Vec<(u64, String)>,
+    /// Rows for which there is no store: they go back.
+    pub stray: Vec<u64>,
 }
 
 impl Outcome {
-    /// Rows that go back as they were.
-    pub fn all_left(&self) -> u64 {
-        self.left.values().sum::<u64>() + self.postponed as u64
+    /// Something of each store.
+    pub fn all<'a, T: 'a>(&'a self, which: impl Fn(&'a Of) -> &'a Vec<T> + 'a) -> impl Iterator<Item = &'a T> {
+        self.of.iter().flat_map(which)
     }
 
-    /// A row of a store goes back.
-    pub fn leave(&mut self, store: usize) {
-        *self.left.entry(store).or_default() += 1;
+    /// Failures that count, by name or by store.
+    pub fn failed(&self) -> impl Iterator<Item = &(u64, String)> {
+        self.all(|of| &of.failed).chain(&self.nameless)
+    }
+
+    /// Rows that go back as they were.
+    pub fn back(&self) -> impl Iterator<Item = u64> {
+        let refused = self.all(|of| &of.refused).map(|(id, _)| *id);
+        refused.chain(self.all(|of| &of.left).chain(&self.stray).copied())
     }
 }
 
-/// Stores that cannot be asked, by their number, and why.
+/// Stores that are not asked, by their number, and why; empty: it was said.
 pub type Away = BTreeMap<usize, String>;
 
 /// Does the requests.
 pub struct Worker {
     runtime: Option<Runtime>,
     stores: Arc<Stores>,
+    canister: Principal,
     parallel: usize,
-    /// By store, what the leases before have shown of it.
-    past: RefCell<Vec<Past>>,
 }
 
 impl Worker {
-    /// One that has so many requests under way at a time.
+    /// One for a canister that has so many requests under way at a time.
     ///
     /// # Errors
     /// When there are no threads to be had.
-    pub fn new(stores: Stores, parallel: usize) -> std::io::Result<Self> {
+    pub fn new(stores: Stores, canister: Principal, parallel: usize) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let past = RefCell::new(stores.all().iter().map(|_| Past::default()).collect());
-        Ok(Self { runtime: Some(runtime), stores: Arc::new(stores), parallel, past })
+        Ok(Self { runtime: Some(runtime), stores: Arc::new(stores), canister, parallel })
     }
 
     /// The stores.
@@ -80,9 +133,9 @@ impl Worker {
         &self.stores
     }
 
-    /// Blobs of the last lease that went back as they were, and of which a request failed, or was refused, then or before.
-    pub fn held_up(&self) -> usize {
-        self.past.borrow().iter().map(|past| past.held_up).sum()
+    /// The canister.
+    pub fn canister(&self) -> Principal {
+        self.canister
     }
 
     /// Waits for something that a store is asked.
@@ -94,7 +147,7 @@ impl Worker {
         self.runtime.as_ref().expect("it is there until it is dropped")
     }
 
-    /// Deletes the blobs of rows but for those in stores that are away, and calls `meanwhile` again and again until it is done.
+    /// Deletes the blobs of rows except for those in stores that are away, and calls `meanwhile` again and again until it is done.
     pub fn delete(
         &self,
         rows: &[Row],
@@ -103,73 +156,67 @@ impl Worker {
         stop: &Stop,
         mut meanwhile: impl FnMut(),
     ) -> Outcome {
-        let mut outcome = Outcome::default();
-        let mut of: Vec<Vec<Target>> = vec![Vec::new(); self.stores.all().len()];
+        let all = self.stores.all();
+        let mut outcome = Outcome { of: vec![Of::default(); all.len()], ..Outcome::default() };
+        let mut targets: Vec<Vec<Target>> = vec![Vec::new(); all.len()];
         for row in rows {
             match self.stores.find(row) {
-                Ok((store, target)) => of[store].push(target),
-                Err(Nowhere::NoStore) => outcome.no_store.push(row.id),
-                Err(Nowhere::NoName(why)) => outcome.failed.push((row.id, why)),
+                Ok((store, target)) => match away.get(&store) {
+                    Some(why) => outcome.of[store].add(target.id, Fate::Left(why.clone())),
+                    None => targets[store].push(target),
+                },
+                Err(Nowhere::NoStore) => outcome.stray.push(row.id),
+                Err(Nowhere::NoName(why)) => outcome.nameless.push((row.id, why)),
             }
         }
-        let mut tallies: Vec<Tally> = of.iter().map(|_| Tally::default()).collect();
-        for (store, why) in away {
-            tallies[*store].is_away(&std::mem::take(&mut of[*store]), why);
-        }
-        let answers = self.begin(of, term, stop);
+        let answers = self.begin(targets, term, stop);
         loop {
             match answers.recv_timeout(PULSE) {
-                Ok(answer) => tallies[answer.store].add(&answer),
+                Ok((store, fates)) => fates.into_iter().for_each(|(id, fate)| outcome.of[store].add(id, fate)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             meanwhile();
         }
-        let mut past = self.past.borrow_mut();
-        for (store, tally) in tallies.into_iter().enumerate() {
-            tally.into_outcome(store, &mut past[store], &mut outcome);
-        }
+        outcome.of.iter_mut().for_each(Of::settle);
         outcome
     }
 
     /// Begins the requests; the answers come as they are there.
-    fn begin(&self, of: Vec<Vec<Target>>, term: &Arc<Term>, stop: &Stop) -> Receiver<Answer> {
+    fn begin(&self, targets: Vec<Vec<Target>>, term: &Arc<Term>, stop: &Stop) -> Receiver<Answer> {
         let (send, answers) = channel();
-        let states: Arc<Vec<State>> = Arc::new(of.iter().map(|_| State::default()).collect());
-        let past = self.past.borrow();
-        let requests: Vec<(usize, Request)> = of
-            .into_iter()
-            .enumerate()
-            .flat_map(|(store, targets)| {
-                let requests = past[store].requests(targets, self.stores.all()[store].chunk());
-                requests.into_iter().map(move |request| (store, request))
-            })
-            .collect();
-        let (again, fresh): (Vec<_>, Vec<_>) = requests.into_iter().partition(|(_, request)| request.failed_before);
-        let (stores, term, stop, parallel) = (self.stores.clone(), term.clone(), stop.clone(), self.parallel);
+        let lease = Arc::new(Lease {
+            stores: self.stores.clone(),
+            canister: self.canister,
+            term: term.clone(),
+            stop: stop.clone(),
+            states: targets.iter().map(|_| State::default()).collect(),
+        });
+        let chunks = |(store, targets): (usize, Vec<Target>)| {
+            let chunk = self.stores.all()[store].chunk();
+            targets.chunks(chunk).map(|targets| (store, targets.to_vec())).collect::<Vec<_>>()
+        };
+        let requests: Vec<(usize, Vec<Target>)> = targets.into_iter().enumerate().flat_map(chunks).collect();
+        let parallel = self.parallel.max(1);
         self.runtime().spawn(async move {
-            let begin = |(store, request): (usize, Request)| {
-                let (stores, term, stop, states) = (stores.clone(), term.clone(), stop.clone(), states.clone());
+            let begin = |(store, targets): (usize, Vec<Target>)| {
+                let lease = lease.clone();
+                let ids: Vec<u64> = targets.iter().map(|target| target.id).collect();
                 // In a task of its own: what panics there is the request's failure, and no end.
-                let (asked, began) = (request.clone(), Instant::now());
-                let task = tokio::spawn(async move { ask(&stores, store, &asked, &term, &stop, &states[store]).await });
+                let task = tokio::spawn(async move { lease.ask(store, &targets).await });
                 async move {
-                    let targets = request.targets;
-                    let (fates, was_asked) = task.await.unwrap_or_else(|error| {
+                    let fates = task.await.unwrap_or_else(|error| {
                         let why = format!("the store's answer cannot be read: {error}");
-                        (vec![Fate::Left(why); targets.len()], true)
+                        vec![Fate::Unknown(why); ids.len()]
                     });
-                    Answer { store, targets, fates, was_asked, began, ended: Instant::now() }
+                    (store, ids.into_iter().zip(fates).collect())
                 }
             };
-            // Not beside the others either: what fails at once would end them before they are asked for.
-            for requests in [fresh, again] {
-                let requests = futures_util::stream::iter(requests).map(begin);
-                let mut answers = std::pin::pin!(requests.buffer_unordered(parallel.max(1)));
-                while let Some(answer) = answers.next().await {
-                    if send.send(answer).is_err() {
-                        return;
-                    }
+            let requests = futures_util::stream::iter(requests).map(begin);
+            let mut answers = std::pin::pin!(requests.buffer_unordered(parallel));
+            while let Some(answer) = answers.next().await {
+                if send.send(answer).is_err() {
+                    return;
                 }
             }
         });
@@ -186,166 +233,76 @@ impl Drop for Worker {
     }
 }
 
-/// What became of a request.
-struct Answer {
-    store: usize,
-    targets: Vec<Target>,
-    fates: Vec<Fate>,
-    /// The store was asked at all.
-    was_asked: bool,
-    began: Instant,
-    ended: Instant,
+/// A store's number, and what became of the rows of a request.
+type Answer = (usize, Vec<(u64, Fate)>);
+
+/// What the requests of a lease share.
+struct Lease {
+    stores: Arc<Stores>,
+    canister: Principal,
+    term: Arc<Term>,
+    stop: Stop,
+    states: Vec<State>,
 }
 
 /// How a store does in this lease.
 #[derive(Default)]
 struct State {
-    /// Something went.
-    went: AtomicBool,
     /// No more is begun.
     failed: AtomicBool,
     /// Why not.
     first: RwLock<Option<String>>,
 }
 
-/// One request: what became of each blob, and whether the store was asked.
-async fn ask(
-    stores: &Stores,
-    store: usize,
-    request: &Request,
-    term: &Term,
-    stop: &Stop,
-    state: &State,
-) -> (Vec<Fate>, bool) {
-    let all_left = |why: &str| vec![Fate::Left(why.into()); request.targets.len()];
-    if state.failed.load(Ordering::Relaxed) {
-        let first = state.first.read().unwrap_or_else(PoisonError::into_inner).clone();
-        return (all_left(&first.unwrap_or_default()), false);
-    }
-    if stop.is_set() {
-        return (all_left(""), false);
-    }
-    let most = term.most();
-    if term.left() < most {
-        return (all_left("the lease ends before the store would have answered"), false);
-    }
-    let fates = match tokio::time::timeout(most, stores.all()[store].delete(&request.targets)).await {
-        Ok(fates) => fates,
-        Err(_) => all_left(&format!("it does not answer within {:.1} s, a quarter of the lease", most.as_secs_f64())),
-    };
-    if fates.iter().any(|fate| matches!(fate, Fate::Gone | Fate::Absent)) {
-        state.went.store(true, Ordering::Relaxed);
-    }
-    // What failed before may do so again, and is not the store's fault where the store does something.
-    let expected = request.failed_before && state.went.load(Ordering::Relaxed);
-    if let Some(Fate::Left(why)) = fates.iter().find(|fate| matches!(fate, Fate::Left(_)) && !expected) {
-        state.first.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| why.clone());
-        state.failed.store(true, Ordering::Relaxed);
-    }
-    (fates, true)
-}
-
-/// A blob that a store refuses.
-struct Refused {
-    id: u64,
-    why: String,
-    /// When it was said.
-    ended: Instant,
-    /// Others of its request went.
-    others_went: bool,
-}
-
-/// What became of the blobs of one store.
-#[derive(Default)]
-struct Tally {
-    gone: Vec<u64>,
-    absent: Vec<u64>,
-    failed: Vec<(u64, String)>,
-    refused: Vec<Refused>,
-    /// Blobs of requests that failed, of how many each, and why.
-    unknown: Vec<(u64, usize, String)>,
-    /// Blobs that the store was not asked for.
-    left: Vec<u64>,
-    /// When the last request was begun that deleted something that was there.
-    last_allowed: Option<Instant>,
-    is_away: bool,
-    error: Option<String>,
-}
-
-impl Tally {
-    /// The store is not asked for anything.
-    fn is_away(&mut self, targets: &[Target], why: &str) {
-        self.is_away = true;
-        self.left.extend(targets.iter().map(|target| target.id));
-        self.error = (!targets.is_empty()).then(|| why.to_string());
-    }
-
-    fn add(&mut self, answer: &Answer) {
-        let many = answer.targets.len();
-        let others_went = answer.fates.contains(&Fate::Gone);
-        if others_went {
-            self.last_allowed = self.last_allowed.max(Some(answer.began));
+impl Lease {
+    /// One request: what became of each blob.
+    async fn ask(&self, store: usize, targets: &[Target]) -> Vec<Fate> {
+        let all_left = |why: &str| vec![Fate::Left(why.into()); targets.len()];
+        let state = &self.states[store];
+        if state.failed.load(Ordering::Relaxed) {
+            return all_left(state.first.read().unwrap_or_else(PoisonError::into_inner).as_deref().unwrap_or_default());
         }
-        for (target, fate) in answer.targets.iter().zip(&answer.fates) {
-            let id = target.id;
-            match fate {
-                Fate::Gone => self.gone.push(id),
-                Fate::Absent => {
-                    self.absent.push(id);
-                    self.gone.push(id);
-                }
-                Fate::Failed(why) => self.failed.push((id, why.clone())),
-                Fate::Refused(why) => {
-                    self.refused.push(Refused { id, why: why.clone(), ended: answer.ended, others_went });
-                }
-                Fate::Left(why) if answer.was_asked => self.unknown.push((id, many, why.clone())),
-                Fate::Left(why) => {
-                    self.left.push(id);
-                    if !why.is_empty() {
-                        self.error.get_or_insert_with(|| why.clone());
-                    }
-                }
+        if self.stop.is_set() {
+            return all_left("");
+        }
+        let most = self.term.most();
+        if self.term.left() < most {
+            return all_left("the lease ends before the store would have answered");
+        }
+        let of = &self.stores.all()[store];
+        let mut fates = match tokio::time::timeout(most, of.delete(targets)).await {
+            Ok(fates) => fates,
+            Err(_) => {
+                let why = format!("it does not answer within {:.1} s, a quarter of the lease", most.as_secs_f64());
+                vec![Fate::Unknown(why); targets.len()]
             }
-        }
-    }
-
-    fn into_outcome(self, store: usize, past: &mut Past, outcome: &mut Outcome) {
-        let Self { gone, absent, mut failed, refused, unknown, left, last_allowed, is_away, mut error } = self;
-        left.iter().for_each(|_| outcome.leave(store));
-        let comes_again = |id: &&u64| is_away || past.is_known(**id);
-        past.held_up = left.iter().filter(comes_again).count();
-        let goes = !gone.is_empty();
-        gone.iter().for_each(|id| past.is_settled(*id));
-        failed.iter().for_each(|(id, _)| past.is_settled(*id));
-        let mut back = |past: &mut Past, why: String| {
-            outcome.leave(store);
-            past.held_up += 1;
-            error.get_or_insert(why);
         };
-        for (id, many, why) in unknown {
-            if past.failed(id, many, goes) {
-                let why = format!("each request for it alone fails, while others go: {why}");
-                failed.push((id, why));
-            } else {
-                back(past, why);
+        // A disk that was unmounted refuses what was never there.
+        if fates.iter().any(|fate| matches!(fate, Fate::Named(_)))
+            && let Err(why) = self.is_right(store, most).await
+        {
+            for fate in fates.iter_mut().filter(|fate| matches!(fate, Fate::Named(_))) {
+                *fate = Fate::Left(why.clone());
             }
         }
-        let many = refused.len();
-        if goes || many > 0 {
-            let these: BTreeSet<u64> = refused.iter().map(|refused| refused.id).chain(left).collect();
-            past.only_refused(&these);
+        let error = fates.iter().find_map(|fate| match fate {
+            Fate::Left(why) | Fate::Unknown(why) => Some(why.clone()),
+            _ => None,
+        });
+        if let Some(why) = error {
+            state.first.write().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+            state.failed.store(true, Ordering::Relaxed);
         }
-        for Refused { id, why, ended, others_went } in refused {
-            let went_behind = others_went || last_allowed.is_some_and(|began| began >= ended);
-            if past.is_refused(id, last_allowed.is_some(), went_behind, many) {
-                failed.push((id, why));
-            } else {
-                back(past, why);
-            }
+        fates
+    }
+
+    /// Whether a store's marker is right.
+    async fn is_right(&self, store: usize, most: Duration) -> Result<(), String> {
+        let store = &self.stores.all()[store];
+        match tokio::time::timeout(most, store.marker()).await {
+            Ok(Ok(found)) => marker::check(store, self.canister, found.as_ref()).map_err(|why| why.0),
+            Ok(Err(error)) => Err(format!("{error:#}")),
+            Err(_) => Err("its marker does not come".into()),
         }
-        outcome.absent.extend(absent);
-        outcome.gone.extend(gone);
-        outcome.failed.extend(failed);
-        outcome.errors.extend(error.map(|error| (store, error)));
     }
 }

@@ -8,7 +8,7 @@ use crate::blob_worker::place::{LayoutName, Place};
 use crate::blob_worker::run::Run;
 use crate::blob_worker::store::Stores;
 use crate::blob_worker::work::Worker;
-use crate::blob_worker::{self, lease};
+use crate::blob_worker::{self, times};
 use crate::client::{Client, Wait};
 use crate::site::Site;
 use crate::stop::Stop;
@@ -62,22 +62,21 @@ impl<'a, S: Site> Outside<'a, S> {
         let principal = client.transport().principal(Role::BlobWorker);
         client.grant_role(&Grant { principal, role: Role::BlobWorker }).done()?;
         let url = url::Url::from_directory_path(directory).ok().context("the directory has no URL")?;
-        let place: Place = format!("tx={url}").parse().map_err(anyhow::Error::msg)?;
-        let stores = Stores::open(&[place], LayoutName::Teranode, lease::most(LEASE))?;
-        let worker = Worker::new(stores, 16)?;
-        blob_worker::mark(&worker, canister)?;
+        let place: Place = format!("tx/tx={url}").parse().map_err(anyhow::Error::msg)?;
+        let stores = Stores::open(&[place], LayoutName::Teranode, times::REQUEST.of(LEASE))?;
+        let worker = Worker::new(stores, canister, 16)?;
+        blob_worker::mark(&worker)?;
         let options = Options {
             // The ledger reckons with what is gone, so nothing waits for ten blocks more.
             safety_window: 0,
             batch: 1_000,
             lease: LEASE,
             max_retries: 5,
-            store_types: vec![StoreType::Tx],
             until: Until::Empty,
             poll: Duration::from_secs(1),
             max_wait: Duration::from_secs(1),
         };
-        let worker = Run::new(client, canister, worker, options, stop, log)?;
+        let worker = Run::new([client, client], worker, options, stop, log)?;
         Ok(Self { directory: directory.to_path_buf(), worker, written: 0 })
     }
 
@@ -123,7 +122,7 @@ impl<'a, S: Site> Outside<'a, S> {
         self.worker.run()?;
         let figures = self.worker.figures();
         ensure!(
-            (figures.failed, figures.left, figures.late, figures.no_store, figures.absent) == (0, 0, 0, 0, 0),
+            (figures.failed, figures.left, figures.late, figures.unknown, figures.absent) == (0, 0, 0, 0, 0),
             "the blob worker should have deleted everything: {figures:?}"
         );
         Ok(())

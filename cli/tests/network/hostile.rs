@@ -122,7 +122,7 @@ fn world() -> (Net, String) {
     client.notify_block(1_000, true).done().unwrap();
     let dir = net.dir.path().join("blobs");
     std::fs::create_dir(&dir).unwrap();
-    let store = format!("*=file://{}", dir.display());
+    let store = format!("tx/*=file://{}", dir.display());
     json(&net.run(&["blob-worker", "init", "--store", &store]));
     schedule(&net, &dir, 1);
     (net, store)

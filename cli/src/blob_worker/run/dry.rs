@@ -1,9 +1,9 @@
 //! What would be deleted.
 
 use super::{Run, waits};
-use crate::blob_worker::lease::most;
-use crate::blob_worker::queue::{Queue, Row};
+use crate::blob_worker::queue::Queue;
 use crate::blob_worker::store::{Store, Target};
+use crate::blob_worker::times::REQUEST;
 use crate::stop::unless;
 use anyhow::Result;
 use serde::Serialize;
@@ -15,19 +15,24 @@ use std::time::Instant;
 /// # Errors
 /// As [`Run::run`].
 pub fn dry_run<Q: Queue>(run: &Run<'_, Q>) -> Result<Option<(u32, Vec<Found>)>> {
-    let Some((heights, _)) = run.call("looking at the queue", |queue| queue.look(false))? else { return Ok(None) };
-    let height = heights.due(run.options.safety_window);
-    let rows = run.call("looking at the queue", |queue| queue.pending(height, run.options.batch))?;
-    let Some(rows) = rows else { return Ok(None) };
-    let mut delays = waits(run.options.max_wait);
-    loop {
-        let Some(away) = run.await_markers()? else { return Ok(None) };
-        let Some(why) = away.values().next() else { break };
-        run.again("looking at the stores", why, &mut delays);
+    while {
+        run.look_at_all()?;
+        run.next_hold().is_some()
+    } {
+        run.stop.wait(run.next_hold().unwrap_or_default());
+        if run.stop.is_set() {
+            return Ok(None);
+        }
     }
-    let mine = |row: &Row| run.options.store_types.is_empty() || run.options.store_types.contains(&row.store);
+    let selectors = run.unheld();
+    let look = |queue: &Q, replicated| {
+        let height = queue.look(run.options.safety_window, &selectors, replicated)?.height;
+        let pending = |height| queue.pending(height, run.options.batch, &selectors);
+        Ok((height.unwrap_or_default(), height.map_or(Ok(Vec::new()), pending)?))
+    };
+    let Some((height, rows)) = run.calls.look("looking at the queue", look)? else { return Ok(None) };
     let mut found = Vec::new();
-    for row in rows.into_iter().filter(mine) {
+    for row in rows {
         let stores = run.worker.stores();
         let (place, there) = match stores.find(&row) {
             Err(why) => (format!("{why:?}"), None),
@@ -38,14 +43,14 @@ pub fn dry_run<Q: Queue>(run: &Run<'_, Q>) -> Result<Option<(u32, Vec<Found>)>> 
                 (format!("{}/{path}", store.url.origin_and_root()), Some(there))
             }
         };
-        found.push(Found { id: row.id, height: row.height, place, there });
+        found.push(Found { id: row.id, height: row.delete_at_height, place, there });
     }
     Ok((!run.stop.is_set()).then_some((height, found)))
 }
 
 /// Whether a store has a blob; nothing where the worker is to end.
 fn is_there<Q: Queue>(run: &Run<'_, Q>, store: &Store, target: &Target) -> Option<bool> {
-    let most = most(run.options.lease);
+    let most = REQUEST.of(run.options.lease);
     let mut delays = waits(run.options.max_wait);
     while !run.stop.is_set() {
         let began = Instant::now();
@@ -56,7 +61,7 @@ fn is_there<Q: Queue>(run: &Run<'_, Q>, store: &Store, target: &Target) -> Optio
             None => format!("{}: it does not answer within {:.1} s", store.url, most.as_secs_f64()),
         };
         if !run.stop.is_set() {
-            run.again("looking at the stores", &why, &mut delays);
+            run.calls.again("looking at the stores", &why, &mut delays);
         }
     }
     None

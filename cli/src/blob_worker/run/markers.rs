@@ -1,17 +1,17 @@
-//! Looks at the markers, before something is deleted and behind it.
+//! Looks at the markers, before something is deleted and after it.
 
-use super::{LAST_LOOK, Run, WRONG_STORE, waits};
-use crate::blob_worker::lease::most;
+use super::{Run, WRONG_STORE, waits};
+use crate::blob_worker::lease::Moment;
 use crate::blob_worker::log::Level;
-use crate::blob_worker::marker::{self, Marker, WrongStore};
-use crate::blob_worker::queue::{Lease, Queue, Row};
+use crate::blob_worker::marker::{self, Contents, WrongStore};
+use crate::blob_worker::queue::Queue;
 use crate::blob_worker::store::{Store, Stores};
-use crate::blob_worker::work::{Away, Outcome};
+use crate::blob_worker::times::{LAST_LOOK, REQUEST};
+use crate::blob_worker::work::Outcome;
 use crate::exit::Exit;
 use crate::stop::unless;
 use anyhow::{Result, anyhow};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
@@ -21,76 +21,80 @@ const MARKER_TRIES: usize = 3;
 /// A store that is wrong, by its number, and why it is.
 pub(super) type Wrong = (usize, WrongStore);
 
+/// A store's marker, and those in the folders above it, where these are asked for.
+type Answer = Result<(Option<Contents>, Vec<(String, Contents)>)>;
+
 /// Looks at one store's marker.
 #[derive(Default)]
 struct Look {
     /// One that was given up. A file system that hangs is not asked again before it has answered: each request would cost a thread.
-    pending: RefCell<Option<JoinHandle<Result<Option<Marker>>>>>,
+    pending: RefCell<Option<JoinHandle<Answer>>>,
+    /// The folders above it are known.
+    is_known: Cell<bool>,
     /// The last one had no answer.
-    away: Cell<bool>,
+    is_away: Cell<bool>,
 }
 
 /// Looks at the stores' markers, by the store's number.
-pub(super) struct Looks(Vec<Look>);
+pub(super) struct Looks {
+    of: Vec<Look>,
+    at: Cell<Option<Moment>>,
+}
 
 impl Looks {
     /// None yet.
     pub fn new(stores: &Stores) -> Self {
-        Self(stores.all().iter().map(|_| Look::default()).collect())
+        Self { of: stores.all().iter().map(|_| Look::default()).collect(), at: Cell::new(None) }
+    }
+
+    /// When all were looked at last.
+    pub fn at(&self) -> Option<Moment> {
+        self.at.get()
     }
 }
 
-async fn look(store: Store, pending: &mut Option<JoinHandle<Result<Option<Marker>>>>) -> Result<Option<Marker>> {
+async fn look(store: Store, is_first: bool, pending: &mut Option<JoinHandle<Answer>>) -> Answer {
     if let Some(old) = pending {
         // What it says is of another time.
         drop(old.await);
     }
-    let found = pending.insert(tokio::spawn(async move { store.marker().await })).await;
+    let look = async move {
+        let above = if is_first { store.markers_above().await? } else { Vec::new() };
+        Ok((store.marker().await?, above))
+    };
+    let found = pending.insert(tokio::spawn(look)).await;
     *pending = None;
     found?
 }
 
 impl<Q: Queue> Run<'_, Q> {
-    /// Waits until a marker can be read. Answers the stores whose markers cannot; nothing where the worker is to end.
+    /// Looks at all markers.
     ///
     /// # Errors
+    /// [`Exit`] with [`WRONG_STORE`] where one is not right.
+    pub(super) fn look_at_all(&self) -> Result<()> {
+        let wrong = self.look_at_markers(|_| true);
+        self.looked(wrong)
+    }
+
+    /// # Errors
     /// [`Exit`] with [`WRONG_STORE`] where a marker is not right.
-    pub(super) fn await_markers(&self) -> Result<Option<Away>> {
-        let mut delays = waits(self.options.max_wait);
-        let known: BTreeSet<usize> = (0..self.looks.0.len()).filter(|store| self.looks.0[*store].away.get()).collect();
-        loop {
-            let (away, wrong) = self.look_at_markers(|_| true);
-            if let Some((_, wrong)) = wrong.into_iter().next() {
-                return Err(Exit::error(WRONG_STORE, wrong.0));
-            }
-            if self.stop.is_set() {
-                return Ok(None);
-            }
-            if away.is_empty() || away.len() < self.looks.0.len() {
-                for why in away.iter().filter(|(store, _)| !known.contains(*store)).map(|(_, why)| why) {
-                    self.log.note(Level::Warn, "store", &format!("{why}; its blobs wait, and those of others do not"));
-                }
-                return Ok(Some(away));
-            }
-            self.again("before anything is leased", away.values().next().map_or("", String::as_str), &mut delays);
-            if self.stop.is_set() {
-                return Ok(None);
-            }
-        }
+    pub(super) fn looked(&self, wrong: Vec<Wrong>) -> Result<()> {
+        wrong.into_iter().next().map_or(Ok(()), |(_, wrong)| Err(Exit::error(WRONG_STORE, wrong.0)))
     }
 
     /// What the markers of some stores say, asked for side by side.
-    fn check_markers(&self, which: impl Fn(usize) -> bool) -> Vec<(usize, Result<()>)> {
+    fn ask_for_markers(&self, which: impl Fn(usize) -> bool) -> Vec<(usize, Answer)> {
         let began = Instant::now();
-        let longest = most(self.options.lease);
-        let stores = self.worker.stores().all().iter().zip(&self.looks.0).enumerate().filter(|(at, _)| which(*at));
+        let longest = REQUEST.of(self.options.lease);
+        let stores = self.worker.stores().all().iter().zip(&self.looks.of).enumerate().filter(|(at, _)| which(*at));
         let ask = |(at, (store, past)): (usize, (&Store, &Look))| {
-            let mut pending = past.pending.take();
-            let most = if past.away.get() { longest.min(LAST_LOOK) } else { longest };
+            let (mut pending, is_first) = (past.pending.take(), !past.is_known.get());
+            let most = if past.is_away.get() { longest.min(LAST_LOOK) } else { longest };
             let (store, stop, url) = (store.clone(), self.stop.clone(), store.url.clone());
             async move {
                 let is_last = || stop.set_at().is_some_and(|at| at.max(began).elapsed() >= LAST_LOOK);
-                let found = unless(|| began.elapsed() >= most || is_last(), look(store, &mut pending)).await;
+                let found = unless(|| began.elapsed() >= most || is_last(), look(store, is_first, &mut pending)).await;
                 let late =
                     || Err(anyhow!("{url}: its marker does not come within {:.1} s", began.elapsed().as_secs_f64()));
                 (at, pending, found.unwrap_or_else(late))
@@ -98,65 +102,76 @@ impl<Q: Queue> Run<'_, Q> {
         };
         let asked: Vec<_> = stores.map(ask).collect();
         let found = self.worker.wait_for(async { futures_util::future::join_all(asked).await });
-        let check = |(at, pending, found): (usize, _, Result<Option<Marker>>)| {
-            let look = &self.looks.0[at];
-            look.pending.replace(pending);
-            look.away.set(found.is_err());
-            let store = &self.worker.stores().all()[at];
-            (at, found.and_then(|found| Ok(marker::check(store, self.canister, found.as_ref())?)))
+        let keep = |(at, pending, found): (usize, _, Answer)| {
+            self.looks.of[at].pending.replace(pending);
+            (at, found)
         };
-        found.into_iter().map(check).collect()
+        found.into_iter().map(keep).collect()
+    }
+
+    /// Looks at the markers of some stores once: holds those that cannot be asked, and answers those that are wrong, and why.
+    pub(super) fn look_at_markers(&self, which: impl Fn(usize) -> bool) -> Vec<Wrong> {
+        let mut wrong = Vec::new();
+        let found = self.ask_for_markers(which);
+        if found.len() == self.looks.of.len() {
+            self.looks.at.set(Some(Moment::now()));
+        }
+        let canister = self.worker.canister();
+        for (at, found) in found {
+            let (store, look) = (&self.worker.stores().all()[at], &self.looks.of[at]);
+            let was_away = look.is_away.replace(found.is_err());
+            let mut holds = self.holds.borrow_mut();
+            holds[at].is_away = found.is_err();
+            match found {
+                Ok((marker, above)) => {
+                    let near =
+                        || above.iter().try_for_each(|(at, above)| marker::check_near(store, canister, at, above));
+                    match marker::check(store, canister, marker.as_ref()).and_then(|()| near()) {
+                        Ok(()) => look.is_known.set(true),
+                        Err(why) => wrong.push((at, why)),
+                    }
+                }
+                Err(why) => {
+                    self.calls.retries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    holds[at].wait(self.options.max_wait);
+                    if !was_away {
+                        let why = format!("{why:#}; its blobs wait, and those of others do not");
+                        self.log.note(Level::Warn, "store", &why);
+                    }
+                }
+            }
+        }
+        wrong
     }
 
     /// Looks at the markers again of stores that had something to do: what was deleted where none is any more was not deleted where it
     /// lies. Then nothing is said of what that store has, done or failed. Answers which stores are wrong.
-    pub(super) fn recheck(&self, lease: &Lease, outcome: &mut Outcome, meanwhile: &mut impl FnMut()) -> Vec<Wrong> {
-        let stores = self.worker.stores();
-        let said: BTreeSet<u64> =
-            outcome.gone.iter().copied().chain(outcome.failed.iter().map(|(id, _)| *id)).collect();
-        let place = |row: &Row| stores.find(row).ok().map(|(store, _)| store);
-        let asked: BTreeSet<usize> = lease.rows.iter().filter(|row| said.contains(&row.id)).filter_map(place).collect();
-        if asked.is_empty() {
+    pub(super) fn recheck(&self, outcome: &mut Outcome, meanwhile: &mut impl FnMut()) -> Vec<Wrong> {
+        let has_said = |of: &crate::blob_worker::work::Of| !of.gone.is_empty() || !of.failed.is_empty();
+        let asked: Vec<bool> = outcome.of.iter().map(has_said).collect();
+        if !asked.contains(&true) {
             return Vec::new();
         }
         let mut delays = waits(Duration::from_secs(1));
         let mut tries = 0;
-        let (away, wrong) = loop {
+        let wrong = loop {
             tries += 1;
-            let (away, wrong) = self.look_at_markers(|store| asked.contains(&store));
-            if away.is_empty() || tries >= MARKER_TRIES || self.stop.is_set() {
-                break (away, wrong);
+            // All of them: the next lease goes by this look.
+            let wrong = self.look_at_markers(|_| true);
+            let is_away = asked.iter().zip(&self.looks.of).any(|(asked, look)| *asked && look.is_away.get());
+            if !is_away || tries >= MARKER_TRIES || self.stop.is_set() {
+                break wrong;
             }
             self.stop.wait(delays.next().unwrap_or_default());
             meanwhile();
         };
-        let doubtful: BTreeSet<usize> = away.keys().copied().chain(wrong.iter().map(|(store, _)| *store)).collect();
-        if doubtful.is_empty() {
-            return wrong;
-        }
-        for row in &lease.rows {
-            let Some(store) = place(row).filter(|store| said.contains(&row.id) && doubtful.contains(store)) else {
-                continue;
-            };
-            outcome.gone.retain(|id| *id != row.id);
-            outcome.absent.retain(|id| *id != row.id);
-            outcome.failed.retain(|(id, _)| *id != row.id);
-            outcome.leave(store);
-        }
-        outcome.errors.extend(away);
-        wrong
-    }
-
-    /// Looks at the markers of some stores once: stores that cannot be asked, and those that are wrong, and why.
-    pub(super) fn look_at_markers(&self, which: impl Fn(usize) -> bool) -> (Away, Vec<Wrong>) {
-        let (mut away, mut wrong) = (Away::new(), Vec::new());
-        for (store, found) in self.check_markers(which) {
-            match found.map_err(|error| error.downcast::<WrongStore>()) {
-                Ok(()) => {}
-                Err(Ok(why)) => wrong.push((store, why)),
-                Err(Err(error)) => drop(away.insert(store, format!("{error:#}"))),
+        for (at, of) in outcome.of.iter_mut().enumerate().filter(|(at, _)| asked[*at]) {
+            if let Some((_, why)) = wrong.iter().find(|(store, _)| *store == at) {
+                of.doubt(why.0.clone());
+            } else if self.looks.of[at].is_away.get() {
+                of.doubt("its marker cannot be read".into());
             }
         }
-        (away, wrong)
+        wrong
     }
 }

@@ -1,10 +1,10 @@
 //! What tests share: a queue in memory, and a store that does what it is told.
 
-use super::queue::{Ask, Done, Heights, Lease, Noted, Queue, Refusal, Row, Waiting};
+use super::queue::{Answer, Queue, Row, Seen};
 use crate::client::{Failure, GivesUp};
 use anyhow::Result;
 use async_trait::async_trait;
-use coppice_interface::StoreType;
+use coppice_interface::*;
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt as _, StreamExt as _};
 use object_store::memory::InMemory;
@@ -18,12 +18,29 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+/// How far the chain is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heights {
+    pub current: u32,
+    /// 0: no persister runs.
+    pub persisted: u32,
+}
+
+impl Heights {
+    fn due(self, window: u32) -> Option<u32> {
+        let height = if self.persisted == 0 { self.current } else { self.current.min(self.persisted) };
+        height.checked_sub(window).filter(|height| *height > 0)
+    }
+}
+
 /// A lease of [`Fake`].
 #[derive(Clone, Debug)]
 struct Live {
     token: Vec<u8>,
     request: Vec<u8>,
     rows: Vec<u64>,
+    /// It was completed, and has rows of unknown fate.
+    ended: bool,
 }
 
 /// What happens in the thread of the worker that asks for a lease.
@@ -41,7 +58,7 @@ pub struct State {
     pub rows: BTreeMap<u64, (Row, u32)>,
     pub dead: Vec<u64>,
     leases: Vec<Live>,
-    ended: Vec<(Vec<u8>, Noted)>,
+    ended: Vec<(Vec<u8>, Vec<u8>, CompletedBlobDeletions)>,
     /// The next calls do not get through.
     pub unreachable: u32,
     /// The next calls get no answer.
@@ -60,8 +77,12 @@ pub struct State {
     dropped: Vec<Vec<u8>>,
     /// What the next acquires answer.
     pub later: u32,
-    /// Numbers that one completion looks at.
-    pub room: Option<usize>,
+    /// Rows that were leased and left the lease before it was completed.
+    pub rescheduled: BTreeSet<u64>,
+    /// What was said of leases, in order.
+    pub said: Vec<CompleteBlobDeletionBatch>,
+    /// What was asked for.
+    pub asks: Vec<AcquireBlobDeletions>,
     pub acquired: u64,
     pub extended: u64,
     /// For how many seconds leases were asked for, and extended.
@@ -89,7 +110,21 @@ fn turned_away() -> anyhow::Error {
 
 /// A row of a blob `ID.tx`.
 pub fn row(id: u64) -> Row {
-    Row { id, key: id.to_be_bytes().to_vec(), file_type: "tx".into(), store: StoreType::Tx, height: id as u32 }
+    Row { delete_at_height: id as u32, ..named(id, &id.to_be_bytes(), "tx", StoreType::Tx) }
+}
+
+/// A row of height 0.
+pub fn named(id: u64, key: &[u8], file_type: &str, store_type: StoreType) -> Row {
+    Row {
+        id,
+        blob_key: key.to_vec().into(),
+        file_type: file_type.into(),
+        store_type,
+        delete_at_height: 0,
+        retry_count: 0,
+        last_retry_at: None,
+        txid: None,
+    }
 }
 
 /// The blob of [`row`].
@@ -112,7 +147,7 @@ impl Fake {
 
     /// Leases that nobody has given back.
     pub fn live(&self) -> usize {
-        self.state().leases.len()
+        self.state().leases.iter().filter(|lease| !lease.ended).count()
     }
 
     /// A call that nobody answers until it is given up.
@@ -161,6 +196,26 @@ impl State {
         self.leases.iter().any(|lease| lease.rows.contains(&id))
     }
 
+    /// All leases end, as by their completion.
+    pub fn end_all(&mut self) {
+        for lease in std::mem::take(&mut self.leases) {
+            self.ended.push((lease.token, lease.request, CompletedBlobDeletions::default()));
+        }
+    }
+
+    /// Rows that are due and that a worker serves.
+    fn due(&self, height: u32, selectors: &[BlobSelector]) -> Vec<Row> {
+        let is_meant = |row: &&Row| {
+            let selects = |of: &BlobSelector| {
+                of.store_type == row.store_type && of.file_type.as_ref().is_none_or(|of| *of == row.file_type)
+            };
+            row.delete_at_height <= height && !self.is_leased(row.id) && selectors.iter().any(selects)
+        };
+        let mut rows: Vec<Row> = self.rows.values().map(|(row, _)| row).filter(is_meant).cloned().collect();
+        rows.sort_by_key(|row| (row.delete_at_height, row.id));
+        rows
+    }
+
     fn acquires(&mut self) {
         if let Some(hook) = self.at_acquire.pop_front() {
             hook(self);
@@ -179,24 +234,20 @@ impl Queue for Fake {
         self.state().gives_up = Some(gives_up);
     }
 
-    fn heights(&self) -> Result<Heights> {
-        Ok(self.called()?.heights)
-    }
-
-    fn look(&self, _: bool) -> Result<(Heights, Vec<Waiting>)> {
+    fn look(&self, window: u32, selectors: &[BlobSelector], _: bool) -> Result<Seen> {
         let state = self.called()?;
-        let oldest = state.rows.values().filter(|(row, _)| !state.is_leased(row.id)).map(|(row, _)| row.height).min();
-        let waiting = Waiting { store: StoreType::Tx, rows: state.rows.len() as u64, oldest };
-        Ok((state.heights, vec![waiting]))
+        let height = state.heights.due(window);
+        let is_due = height.is_some_and(|height| !state.due(height, selectors).is_empty());
+        Ok(Seen { height, rows: state.rows.len() as u64, is_due })
     }
 
-    fn pending(&self, height: u32, rows: u32) -> Result<Vec<Row>> {
-        let state = self.called()?;
-        let due = state.rows.values().map(|(row, _)| row.clone()).filter(|row| row.height <= height);
-        Ok(due.take(rows as usize).collect())
+    fn pending(&self, height: u32, rows: u32, selectors: &[BlobSelector]) -> Result<Vec<Row>> {
+        let mut due = self.called()?.due(height, selectors);
+        due.truncate(rows as usize);
+        Ok(due)
     }
 
-    fn acquire(&self, ask: &Ask) -> Result<Result<Option<Lease>, Refusal>> {
+    fn acquire(&self, ask: &AcquireBlobDeletions) -> Answer<Option<BlobDeletionLease>> {
         let mut state = self.called()?;
         if state.acquire_hangs {
             state.acquires();
@@ -204,82 +255,101 @@ impl Queue for Fake {
         }
         if state.later > 0 {
             state.later -= 1;
-            return Ok(Err(Refusal::Later("TooManyLeases".into())));
+            return Ok(Err(BlobDeletionError::TooManyLeases { limit: 32 }));
         }
-        if !state.leases.iter().any(|lease| lease.request == ask.request) {
-            let due = state.rows.values().filter(|(row, _)| row.height <= ask.height && !state.is_leased(row.id));
-            let rows: Vec<u64> = due.map(|(row, _)| row.id).take(ask.rows as usize).collect();
+        let request = ask.request.as_ref().unwrap().to_vec();
+        if state.ended.iter().any(|(_, ended, _)| *ended == request) {
+            return Ok(Err(BlobDeletionError::Completed));
+        }
+        let height = state.heights.due(ask.safety_window.unwrap());
+        if !state.leases.iter().any(|lease| lease.request == request) {
+            state.asks.push(ask.clone());
+            let due = height.map(|height| state.due(height, ask.selectors.as_ref().unwrap()));
+            let rows: Vec<u64> = due.unwrap_or_default().iter().map(|row| row.id).take(ask.limit as usize).collect();
             if rows.is_empty() {
                 return Ok(Ok(None));
             }
             rows.iter().for_each(|id| *state.leased.entry(*id).or_default() += 1);
             state.given += 1;
             state.acquired += 1;
-            state.secs.insert(ask.secs);
+            state.secs.insert(ask.lock_timeout_secs);
             let token = state.given.to_be_bytes().to_vec();
-            state.leases.push(Live { token, request: ask.request.clone(), rows });
+            state.leases.push(Live { token, request: request.clone(), rows, ended: false });
             state.acquires();
         }
-        if state.loses(&ask.request) {
+        if state.loses(&request) {
             return Err(unreachable());
         }
-        let lease = state.leases.iter().find(|lease| lease.request == ask.request).unwrap();
+        let lease = state.leases.iter().find(|lease| lease.request == request).unwrap();
         let rows = lease.rows.iter().map(|id| state.rows[id].0.clone()).collect();
-        let (lease, slow) = (Lease { token: lease.token.clone(), rows }, state.slow);
+        let token = lease.token.clone().into();
+        let lease = BlobDeletionLease { token, expires_at: 0, height: height.unwrap_or_default(), rows };
+        let slow = state.slow;
         drop(state);
         std::thread::sleep(slow);
         Ok(Ok(Some(lease)))
     }
 
-    fn extend(&self, token: &[u8], secs: u64) -> Result<Result<(), Refusal>> {
+    fn extend(&self, token: &[u8], secs: u64) -> Answer<()> {
         let mut state = self.called()?;
         state.secs.insert(secs);
         state.extended += 1;
-        let lives = state.leases.iter().any(|lease| lease.token == token);
-        Ok(if lives { Ok(()) } else { Err(Refusal::Over("Expired".into())) })
+        let lives = state.leases.iter().any(|lease| lease.token == token && !lease.ended);
+        Ok(if lives { Ok(()) } else { Err(BlobDeletionError::Expired) })
     }
 
-    fn complete(&self, token: &[u8], done: &Done) -> Result<Result<Noted, Refusal>> {
+    fn complete(&self, done: &CompleteBlobDeletionBatch) -> Answer<CompletedBlobDeletions> {
         let mut state = self.called()?;
-        if let Some((_, noted)) = state.ended.iter().find(|(ended, _)| ended == token) {
-            return Ok(Ok(noted.clone()));
+        let slow = state.slow;
+        let token = &done.token[..];
+        if let Some((_, _, answer)) = state.ended.iter().find(|(ended, ..)| ended == token) {
+            return Ok(Ok(answer.clone()));
         }
         let Some(at) = state.leases.iter().position(|lease| lease.token == token) else {
-            return Ok(Err(Refusal::Over("Expired".into())));
+            return Ok(Err(BlobDeletionError::Expired));
         };
-        let room = state.room.unwrap_or(usize::MAX);
-        let all: Vec<(u64, bool)> =
-            done.gone.iter().map(|id| (*id, true)).chain(done.failed.iter().map(|id| (*id, false))).collect();
-        let mut noted = Noted::default();
-        for (id, gone) in all.iter().take(room) {
-            if !state.leases[at].rows.contains(id) {
-                noted.skipped.push(*id);
+        state.said.push(done.clone());
+        let left = std::mem::take(&mut state.rescheduled);
+        let mut lease = state.leases.remove(at);
+        lease.rows.retain(|id| !left.contains(id));
+        let unknown: Vec<u64> = done.unknown_ids.iter().flatten().copied().collect();
+        let mut answer = CompletedBlobDeletions::default();
+        let named = |id: &u64| done.failed_ids.contains(id) || unknown.contains(id);
+        let rest: Vec<u64> = lease.rows.iter().copied().filter(|id| done.rest.is_some() && !named(id)).collect();
+        let all = done.completed_ids.iter().chain(&rest).map(|id| (*id, true));
+        for (id, gone) in all.chain(done.failed_ids.iter().map(|id| (*id, false))) {
+            if !lease.rows.contains(&id) {
+                answer.skipped.push(id);
                 continue;
             }
-            state.leases[at].rows.retain(|row| row != id);
-            if *gone {
-                state.rows.remove(id);
+            lease.rows.retain(|row| *row != id);
+            if gone {
+                state.rows.remove(&id);
+                answer.removed += 1;
                 continue;
             }
-            let failures = &mut state.rows.get_mut(id).unwrap().1;
+            let failures = &mut state.rows.get_mut(&id).unwrap().1;
             *failures += 1;
             if *failures >= done.max_retries.max(1) {
-                state.rows.remove(id);
-                state.dead.push(*id);
-                noted.dead += 1;
+                state.rows.remove(&id);
+                state.dead.push(id);
+                answer.dead += 1;
+                answer.removed += 1;
+            } else {
+                answer.retries_incremented += 1;
             }
         }
-        noted.remaining = all.len().saturating_sub(room) as u64;
-        if noted.remaining == 0 {
-            state.leases.remove(at);
-            state.ended.push((token.to_vec(), noted.clone()));
-            if state.loses(token) {
-                return Err(unreachable());
-            }
-        } else if state.loses(&[token, &all.len().to_be_bytes()].concat()) {
+        state.ended.push((token.to_vec(), lease.request.clone(), answer.clone()));
+        lease.rows.retain(|id| unknown.contains(id));
+        if !lease.rows.is_empty() {
+            state.leases.push(Live { ended: true, ..lease });
+        }
+        if state.loses(token) {
             return Err(unreachable());
         }
-        Ok(Ok(noted))
+        drop(state);
+        std::thread::sleep(slow);
+        Ok(Ok(answer))
     }
 }
 
@@ -291,8 +361,6 @@ pub enum Mood {
     Willing,
     /// It allows nothing.
     ReadOnly,
-    /// It deletes in the next requests, and then allows nothing.
-    ReadOnlyAfter(u32),
     /// It never answers.
     Hangs,
     /// The next requests fail as a whole.
@@ -318,6 +386,7 @@ pub struct Moody {
     pub poison: Mutex<Vec<Path>>,
     /// The next reads fail.
     pub unreadable: AtomicU32,
+    reads: AtomicU32,
     /// A request takes until this is so, or half a minute.
     pub held_until: Mutex<Option<IsSo>>,
     /// Which paths were asked to go.
@@ -330,6 +399,15 @@ impl Moody {
     /// Does something when it is asked for a path, the first one, the second, or another, before that one goes.
     pub fn when_asked(&self, number: usize, hook: impl FnOnce(&Moody) + Send + 'static) {
         self.when_asked.lock().unwrap().insert(number, Box::new(hook));
+    }
+
+    /// Reads so far.
+    pub fn reads(&self) -> u32 {
+        self.reads.load(Ordering::Relaxed)
+    }
+
+    pub fn forget_reads(&self) {
+        self.reads.store(0, Ordering::Relaxed);
     }
 
     /// Its marker goes, as where a disk is unmounted.
@@ -379,6 +457,7 @@ impl ObjectStore for Moody {
     }
 
     async fn get_opts(&self, at: &Path, options: GetOptions) -> object_store::Result<GetResult> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         let one_less = |left: u32| left.checked_sub(1);
         if self.unreadable.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
             return Err(generic("503"));
@@ -398,8 +477,6 @@ impl ObjectStore for Moody {
         *mood = match now {
             Mood::Fails(0..=1) => Mood::Willing,
             Mood::Fails(left) => Mood::Fails(left - 1),
-            Mood::ReadOnlyAfter(0..=1) => Mood::ReadOnly,
-            Mood::ReadOnlyAfter(left) => Mood::ReadOnlyAfter(left - 1),
             other => other,
         };
         let [stubborn, denied] = [&self.stubborn, &self.denied].map(|path| path.lock().unwrap().clone());

@@ -24,14 +24,14 @@ fn delete(stores: &Stores, row: &Row) -> Fate {
 #[test]
 fn on_a_disk_a_file_goes_and_what_is_none_does_not() {
     let dir = tempfile::tempdir().unwrap();
-    let stores = open("*", dir.path(), LayoutName::Hex).unwrap();
+    let stores = open("tx/*", dir.path(), LayoutName::Hex).unwrap();
     let file = |id| dir.path().join(path(id).as_ref());
     std::fs::write(file(1), "a").unwrap();
     assert_eq!((delete(&stores, &row(1)), file(1).exists()), (Fate::Gone, false));
     assert_eq!(delete(&stores, &row(1)), Fate::Absent);
     std::fs::create_dir(file(2)).unwrap();
     assert!(matches!(delete(&stores, &row(2)), Fate::Failed(_)));
-    let long = Row { key: vec![7; 200], ..row(3) };
+    let long = Row { blob_key: vec![7; 200].into(), ..row(3) };
     assert!(matches!(delete(&stores, &long), Fate::Failed(_)), "no file has a name of 400 characters");
     // A link is taken away, and not what it leads to.
     let elsewhere = dir.path().join("elsewhere");
@@ -43,7 +43,7 @@ fn on_a_disk_a_file_goes_and_what_is_none_does_not() {
 #[test]
 fn teranodes_checksum_goes_with_its_blob() {
     let dir = tempfile::tempdir().unwrap();
-    let place = format!("tx=file://{}?hashPrefix=2", dir.path().display()).parse::<Place>().unwrap();
+    let place = format!("tx/tx=file://{}?hashPrefix=2", dir.path().display()).parse::<Place>().unwrap();
     let stores = Stores::open(&[place], LayoutName::Teranode, Duration::from_secs(1)).unwrap();
     let blob = |id: u64| format!("{:016x}.tx", id.swap_bytes());
     let folder = dir.path().join(&blob(9)[..2]);
@@ -66,18 +66,29 @@ fn places_that_contradict_each_other_are_refused() {
         let places: Vec<Place> = places.iter().map(|text| place(text)).collect();
         Stores::open(&places, LayoutName::Teranode, Duration::from_secs(1))
     };
-    let both = open(&["tx=file://DIR", "outputs=file://DIR/"]).unwrap();
+    let both = open(&["tx/tx=file://DIR", "tx/outputs=file://DIR/"]).unwrap();
     assert_eq!((both.all().len(), both.all()[0].of.len()), (1, 2), "one store");
     for refused in [
-        &["tx=file://DIR", "tx=file://DIR"][..],
-        &["tx=file://DIR", "outputs=file://DIR?hashPrefix=2"],
-        &["tx=file://DIR/none"],
-        &["tx=file://DIR?hashPrefix=x"],
+        &["tx/tx=file://DIR", "tx/tx=file://DIR"][..],
+        &["tx/tx=file://DIR", "tx/outputs=file://DIR?hashPrefix=2"],
+        &["tx/tx=file://DIR/none"],
+        &["tx/tx=file://DIR?hashPrefix=x"],
+        &["tx/tx=file://DIR", "temp/tx=file://DIR"],
+        &["tx/tx=file://DIR", "temp/*=file://DIR"],
+        &["tx/*=file://DIR", "temp/tx=file://DIR/sub"],
+        &["tx/*=file://DIR/sub", "temp/tx=file://DIR"],
+        &["tx/*=file://DIR/sub", "temp/tx=file://DIR?subDirectory=sub"],
     ] {
         assert!(open(refused).is_err(), "{refused:?}");
     }
+    std::fs::create_dir(dir.path().join("sub")).unwrap();
+    for taken in
+        [&["tx/tx=file://DIR", "temp/outputs=file://DIR"][..], &["tx/tx=file://DIR/sub", "temp/dat=file://DIR"]]
+    {
+        open(taken).unwrap();
+    }
     if cfg!(not(feature = "s3")) {
-        assert!(open(&["tx=s3://b"]).unwrap_err().to_string().contains("--features s3"));
+        assert!(open(&["tx/tx=s3://b"]).unwrap_err().to_string().contains("--features s3"));
     }
 }
 
@@ -90,7 +101,7 @@ fn answers_are_taken_by_path_and_what_is_not_said_is_not_known() {
     let paths: Vec<Path> = (1..=3).map(path).collect();
     let named = || error(&format!("{NAMED}{}: no (code: Locked)", path(2)));
     let fates = by_path(&paths, vec![Ok(path(3)), Err(named()), Ok(path(1))]);
-    assert!(matches!(&fates[&path(2)], Fate::Failed(why) if why.contains("Locked")), "{fates:?}");
+    assert!(matches!(&fates[&path(2)], Fate::Named(why) if why.contains("Locked")), "{fates:?}");
     assert_eq!((&fates[&path(1)], &fates[&path(3)]), (&Fate::Gone, &Fate::Gone));
     // One error for all of them, none, too few, and one that names none.
     for answers in [
@@ -103,9 +114,17 @@ fn answers_are_taken_by_path_and_what_is_not_said_is_not_known() {
         assert!(matches!(fates[&path(2)], Fate::Left(_)), "{fates:?}");
         assert_eq!(fates.len(), 3);
     }
-    let [denied, absent] = ["AccessDenied", "NoSuchKey"].map(|code| error(&format!("{NAMED}x: no (code: {code})")));
-    assert!(matches!(fate_of_named(&denied), Fate::Refused(_)));
-    assert_eq!(fate_of_named(&absent), Fate::Absent);
+    let named = |code: &str| fate_of_named(&error(&format!("{NAMED}x: no (code: {code})")));
+    assert_eq!(named("NoSuchKey"), Fate::Absent);
+    for code in ["AccessDenied", "Locked", "InvalidRequest"] {
+        assert!(matches!(named(code), Fate::Named(_)), "{code}");
+    }
+    for code in OF_THE_KEY {
+        assert!(matches!(named(code), Fate::Failed(_)), "{code}");
+    }
+    for code in OF_THE_STORE {
+        assert!(matches!(named(code), Fate::Left(_)), "{code}");
+    }
 }
 
 #[cfg(feature = "s3")]
@@ -145,12 +164,12 @@ fn an_s3_is_where_its_own_endpoint_says_and_else_the_common_one() {
 fn two_rows_with_one_path_are_asked_for_once_and_have_one_fate() {
     use super::super::tests::Moody;
     let moody = Arc::<Moody>::default();
-    let stores = Stores::of(vec![("tx", moody.clone(), 10)]);
-    let temp = Row { id: 2, store: coppice_interface::StoreType::Temp, ..row(1) };
+    let stores = Stores::of(vec![("tx/*", moody.clone(), 10), ("temp/*", Arc::<Moody>::default(), 10)]);
+    let temp = Row { id: 2, ..row(1) };
     let targets: Vec<Target> = [row(1), temp, row(3)].iter().map(|row| stores.find(row).unwrap().1).collect();
     *moody.stubborn.lock().unwrap() = Some(path(1));
     let fates = runtime().block_on(stores.all()[0].delete(&targets));
-    assert!(matches!(&fates[..], [Fate::Failed(_), Fate::Failed(_), Fate::Gone]), "{fates:?}");
+    assert!(matches!(&fates[..], [Fate::Named(_), Fate::Named(_), Fate::Gone]), "{fates:?}");
     assert_eq!(moody.asked.lock().unwrap().len(), 2);
 }
 
@@ -166,7 +185,7 @@ fn what_stands_before_s3_does_not_say_what_is_not_there() {
         .with_disable_bulk_delete(true)
         .with_access_key_id("a")
         .with_secret_access_key("b");
-    let stores = Stores::of(vec![("tx", Arc::new(builder.build().unwrap()), 1)]);
+    let stores = Stores::of(vec![("tx/tx", Arc::new(builder.build().unwrap()), 1)]);
     let (store, target) = (&stores.all()[0], stores.find(&row(1)).unwrap().1);
     let runtime = runtime();
     let said = |body: &'static str| {
@@ -204,7 +223,7 @@ fn answers_of_s3_come_to_what_they_mean() {
         .with_access_key_id("a")
         .with_secret_access_key("b")
         .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() });
-    let stores = Stores::of(vec![("tx", Arc::new(builder.build().unwrap()), BULK)]);
+    let stores = Stores::of(vec![("tx/tx", Arc::new(builder.build().unwrap()), BULK)]);
     let result = |said: &str| {
         let body = format!("<DeleteResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">{said}</DeleteResult>");
         (200, body)
@@ -228,9 +247,9 @@ fn answers_of_s3_come_to_what_they_mean() {
     };
     assert_eq!(ask(&[1, 2], result(&(gone(1) + &gone(2)))).unwrap(), [Fate::Gone, Fate::Gone]);
     let mixed = ask(&[1, 2, 3], result(&(gone(1) + &failed(2, "Locked") + &failed(3, "AccessDenied")))).unwrap();
-    assert!(matches!(&mixed[..], [Fate::Gone, Fate::Failed(_), Fate::Refused(_)]), "{mixed:?}");
+    assert!(matches!(&mixed[..], [Fate::Gone, Fate::Named(_), Fate::Named(_)]), "{mixed:?}");
     // Alone in its request, a blob that is named is one that failed, and a request that failed says nothing of it.
-    assert!(matches!(ask(&[1], result(&failed(1, "Locked"))).unwrap()[0], Fate::Failed(_)));
+    assert!(matches!(ask(&[1], result(&failed(1, "Locked"))).unwrap()[0], Fate::Named(_)));
     for (code, body) in
         [(503, String::new()), (403, String::new()), (404, "<NoSuchBucket/>".into()), (200, "no XML".into())]
     {

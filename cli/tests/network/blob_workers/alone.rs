@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// A worker on a network that is no canister's, with a store that is marked.
 fn without_a_canister(url: &str, dir: &Path, args: &[&str]) -> Command {
     let canister = Principal::from_slice(&[0, 0, 0, 0, 0, 0, 0, 7, 1, 1]);
-    let store = format!("tx=file://{}", dir.display());
+    let store = format!("tx/tx=file://{}", dir.display());
     let stores = Stores::open(&[store.parse().unwrap()], LayoutName::Hex, Duration::from_secs(1)).unwrap();
     coppice::blob_worker::mark(&Worker::new(stores, 1).unwrap(), canister).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
@@ -111,14 +111,17 @@ fn a_worker_whose_call_nobody_answers_ends_well_at_the_first_signal_though_its_d
 #[test]
 fn a_wrong_command_line_is_said_as_the_parsers_own() {
     let dir = tempfile::tempdir().unwrap();
-    let [store, folders] = ["", "?hashPrefix=2"].map(|query| format!("tx=file://{}{query}", dir.path().display()));
+    let [store, folders] = ["", "?hashPrefix=2"].map(|query| format!("tx/tx=file://{}{query}", dir.path().display()));
     let network = ["--network", "http://127.0.0.1:1", "--canister", "aaaaa-aa"];
     for args in [
         vec!["--store", &store],
         vec!["init", "--store", &store],
         [&["--store", &store, "--store", &store], &network[..]].concat(),
         [&["--store", &folders], &network[..]].concat(),
-        vec!["--store", "tx=nothing"],
+        vec!["--store", "tx/tx=nothing"],
+        [&["--store", &store.replacen("tx/tx=", "tx=", 1)], &network[..]].concat(),
+        [&["--store", &format!("{store}#a")], &network[..]].concat(),
+        [&["--store", &store, "--store", &store.replacen("tx/tx=", "temp/*=", 1)], &network[..]].concat(),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_coppice")).arg("blob-worker").args(&args).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", said(&output));

@@ -12,7 +12,7 @@ fn a_million_blobs_cost_what_the_page_says() {
     (0..10).for_each(|_| net.host.tick());
     let dir = net.dir.path().join("blobs");
     std::fs::create_dir(&dir).unwrap();
-    let store = format!("tx=file://{}", dir.display());
+    let store = format!("tx/tx=file://{}", dir.display());
     identity(&net, "w0");
     json(&command(&net, "w0", &["init", "--store", &store]).output().unwrap(), 0);
     let cost = |batch: &str, once: &str| {

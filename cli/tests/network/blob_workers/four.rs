@@ -139,7 +139,7 @@ fn four_workers_delete_ten_thousand_files_though_one_is_killed_two_share_an_iden
     std::fs::create_dir(&dir).unwrap();
     (0..BLOBS).for_each(|blob| std::fs::write(dir.join(file(blob)), "a blob").unwrap());
     std::fs::write(dir.join("not-a-blob"), "stays").unwrap();
-    let store = format!("tx=file://{}", dir.display());
+    let store = format!("tx/tx=file://{}", dir.display());
     identity(&net, "w0");
 
     // Before there is a marker, nobody touches it.
@@ -155,7 +155,7 @@ fn four_workers_delete_ten_thousand_files_though_one_is_killed_two_share_an_iden
     let marked = json(&run(&["init", "--store", &store]), 0);
     assert_eq!(marked["marked"].as_array().unwrap().len(), 1);
     assert_eq!(json(&run(&["init", "--store", &store]), 0)["had"].as_array().unwrap().len(), 1, "again");
-    let other = run(&["--store", &format!("outputs=file://{}", dir.display()), "--once"]);
+    let other = run(&["--store", &format!("tx/outputs=file://{}", dir.display()), "--once"]);
     assert_eq!((other.status.code(), waiting(&net)), (Some(3), BLOBS), "{}", said(&other));
     // Nothing is leased by one that only looks, and nobody works without the role.
     let dry = json(&run(&["--store", &store, "--dry-run", "--batch", "3"]), 0);
@@ -187,7 +187,7 @@ fn four_workers_empty_an_s3_bucket_though_one_request_in_ten_fails_and_one_is_ki
     // The canister's clock is an hour behind.
     let net = world(BLOBS, SystemTime::now() - Duration::from_secs(3_600));
     let on_s3_at = |prefix: &str, access: &str, name: &str, args: &[&str]| {
-        let store = format!("tx=s3://{BUCKET}/{prefix}");
+        let store = format!("tx/tx=s3://{BUCKET}/{prefix}");
         let mut command = command(&net, name, &[args, &["--store", &store]].concat());
         command.env("AWS_ACCESS_KEY_ID", access).env("AWS_SECRET_ACCESS_KEY", "secret").env("AWS_REGION", "us-east-1");
         command.env("AWS_ENDPOINT_URL", proxy.url()).env("AWS_ALLOW_HTTP", "true");

@@ -1,5 +1,6 @@
 //! A worker that is to end.
 
+use super::super::super::times::PARTING;
 use super::*;
 
 #[test]

@@ -24,53 +24,42 @@ fn of_a_chunk_that_failed_nothing_is_said_and_all_of_it_is_tried_again() {
 }
 
 #[test]
-fn a_blob_that_cannot_be_deleted_is_named_alone_and_given_up_at_last() {
+fn a_blob_that_is_refused_while_others_go_fails_and_alone_it_waits() {
     let world = World::new(50);
     *world.moody.stubborn.lock().unwrap() = Some(path(13));
     let (ended, figures) = world.run(options(Until::Once));
     ended.unwrap();
     assert_eq!((figures.deleted, figures.failed, figures.left, figures.dead), (49, 1, 0, 0));
+    // Nothing else goes: it may be the store's doing.
     let (ended, figures) = world.run(options(Until::Empty));
     ended.unwrap();
-    assert_eq!((figures.failed, figures.dead), (2, 1), "alone in its request, it is the blob's failure as well");
-    assert_eq!((world.queue.state().dead.clone(), world.blobs()), (vec![13], 1));
-    assert_eq!(all_done(Until::Empty, &figures).map_err(|error| Exit::code_of(&error)), Err(NOT_ALL));
-}
-
-#[test]
-fn a_blob_without_a_store_lends_no_other_its_tries() {
-    let world = World::new(5);
-    world.queue.state().rows.get_mut(&3).unwrap().0.file_type = "outputs".into();
-    *world.moody.stubborn.lock().unwrap() = Some(path(2));
-    // As long as one that counts fails it waits; then it is put off, and never given up.
-    let (ended, _) = world.run_while(options(Until::Stopped), || world.failures() > 10);
+    assert_eq!((figures.failed, figures.left, figures.undone, world.failures()), (0, 1, 1, 1), "{figures:?}");
+    assert_eq!(code(all_done(Until::Empty, &figures)), NOT_ALL);
+    // A worker that goes on waits for longer each time, and counts it when others go again.
+    let (ended, _) = world.run_while(options(Until::Stopped), || world.queue.state().acquired >= 6);
     ended.unwrap();
-    let dead = world.queue.state().dead.clone();
-    assert_eq!((dead, world.rows()), (vec![2], 1));
+    assert_eq!((world.failures(), world.rows()), (1, 1));
+    {
+        let mut state = world.queue.state();
+        (51..=52).for_each(|id| drop(state.rows.insert(id, (row(id), 0))));
+    }
+    let worker = world.worker();
+    (51..=52).for_each(|id| drop(worker.wait_for(world.moody.inner.put(&path(id), "blob".into())).unwrap()));
+    world.run(options(Until::Once)).0.unwrap();
+    assert_eq!((world.failures(), world.rows()), (2, 1));
 }
 
 #[test]
-fn blobs_that_fail_every_request_that_has_one_hold_up_nobody_and_are_given_up() {
-    for (chunk, parallel, batch) in [(CHUNK, 4, 25), (CHUNK, 1, 25), (1, 4, 25), (1, 1, 10), (1, 1, 1)] {
-        let blobs = 20 * u64::from(batch).max(5);
-        for poison in [&[1][..], &[1, 2, 3, 15]] {
-            let world = World { chunk, parallel, ..World::new(blobs) };
-            *world.moody.poison.lock().unwrap() = poison.iter().copied().map(path).collect();
-            let (ended, figures) = world.run(Options { batch, ..options(Until::Empty) });
-            ended.unwrap();
-            let (what, many) = (format!("{batch} by {chunk}, {parallel} at a time: {figures:?}"), poison.len() as u64);
-            let mut dead = world.queue.state().dead.clone();
-            dead.sort_unstable();
-            assert_eq!((dead, world.blobs()), (poison.to_vec(), poison.len()), "{what}");
-            let found = (figures.deleted, figures.failed, figures.dead, figures.undone);
-            assert_eq!(found, (blobs - many, 3 * many, many, many), "{what}");
-            assert_eq!(code(all_done(Until::Empty, &figures)), NOT_ALL);
-            // They are asked for last, and nothing waits for them more than a few times.
-            let asked = world.moody.asked.lock().unwrap();
-            let times = |id| asked.iter().filter(|asked| **asked == path(id)).count();
-            assert!((1..=blobs).all(|id| poison.contains(&id) || times(id) <= 5), "{what}");
-        }
-    }
+fn a_blob_alone_is_named_when_the_worker_ends() {
+    let world = World::new(1);
+    *world.moody.stubborn.lock().unwrap() = Some(path(1));
+    let (log, written) = Log::every(Duration::from_secs(60), super::super::super::args::LogFormat::Text);
+    let stop = Stop::default();
+    let run = Run::new([&world.queue, &world.queue], world.worker(), options(Until::Empty), &stop, &log).unwrap();
+    run.run().unwrap();
+    assert_eq!(code(all_done(Until::Empty, &run.figures())), NOT_ALL);
+    let lines = written.lines();
+    assert!(lines.iter().any(|line| line.contains("row 1, 0000000000000001") && line.contains("Locked")), "{lines:?}");
 }
 
 #[test]
@@ -81,70 +70,49 @@ fn a_store_that_is_away_for_long_costs_no_blob_a_try_and_then_all_go() {
         let (ended, figures) = world.run(options(Until::Empty));
         ended.unwrap();
         assert_eq!((world.rows(), world.blobs(), figures.failed, figures.undone), (0, 0, 0, 0), "{figures:?}");
-        // As much as a lease has goes behind it, whatever failed before.
-        assert!(figures.leases <= 45, "{figures:?}");
     }
 }
 
 #[test]
-fn a_store_that_is_read_only_costs_no_blob_a_try_and_is_waited_for() {
+fn a_store_that_is_read_only_costs_no_blob_a_try() {
     for chunk in [1, CHUNK] {
         let world = World { chunk, ..World::new(30) };
         world.mood(Mood::ReadOnly);
-        let (ended, figures) = thread::scope(|scope| {
-            let running = scope.spawn(|| world.run(options(Until::Empty)));
-            wait_for(|| world.queue.state().acquired >= 5);
-            assert_eq!((world.failures(), world.rows(), world.blobs()), (0, 30, 30));
-            world.mood(Mood::Willing);
-            running.join().unwrap()
-        });
+        let (ended, _) = world.run_while(options(Until::Stopped), || world.queue.state().acquired >= 5);
+        ended.unwrap();
+        assert_eq!((world.failures(), world.rows(), world.blobs()), (0, 30, 30));
+        let (ended, figures) = world.run(options(Until::Empty));
+        ended.unwrap();
+        assert_eq!((figures.undone, code(all_done(Until::Empty, &figures))), (30, NOT_ALL), "it is not waited for");
+        world.mood(Mood::Willing);
+        let (ended, figures) = world.run(options(Until::Empty));
         ended.unwrap();
         assert_eq!((figures.deleted, figures.failed, world.blobs()), (30, 0, 0));
     }
 }
 
 #[test]
-fn a_store_that_becomes_read_only_while_it_works_costs_no_blob_a_try_however_few_are_left() {
-    for (blobs, goes, leases) in [(12_u32, 8, 8), (50, 10, 6)] {
-        let world = World { chunk: 1, parallel: 1, ..World::new(blobs.into()) };
-        world.mood(Mood::ReadOnlyAfter(goes));
-        let (ended, figures) = thread::scope(|scope| {
-            let running = scope.spawn(|| world.run(options(Until::Empty)));
-            wait_for(|| world.queue.state().acquired >= leases);
-            assert_eq!((world.rows(), world.failures()), ((blobs - goes) as usize, 0));
-            world.mood(Mood::Willing);
-            running.join().unwrap()
-        });
-        ended.unwrap();
-        let found = (figures.deleted, figures.failed, figures.dead, figures.undone, world.blobs());
-        assert_eq!(found, (blobs.into(), 0, 0, 0, 0), "{figures:?}");
-    }
+fn a_refusal_counts_only_where_the_marker_is_right_after_it() {
+    let world = World { chunk: 1, parallel: 1, ..World::new(5) };
+    *world.moody.denied.lock().unwrap() = Some(path(3));
+    // The marker cannot be read just then, and can be later.
+    world.moody.when_asked(3, |moody| moody.unreadable.store(1, Ordering::Relaxed));
+    let (ended, figures) = world.run(options(Until::Once));
+    ended.unwrap();
+    assert_eq!((figures.deleted, figures.failed, world.failures()), (2, 0, 0), "{figures:?}");
+    let (ended, figures) = world.run(options(Until::Once));
+    ended.unwrap();
+    assert_eq!((figures.deleted, figures.failed, world.failures()), (2, 1, 1), "{figures:?}");
 }
 
 #[test]
-fn one_blob_that_is_denied_is_given_up_though_it_comes_alone_at_last() {
+fn one_blob_that_is_denied_is_given_up_as_others_go() {
     for chunk in [1, CHUNK] {
         let world = World { chunk, ..World::new(30) };
         *world.moody.denied.lock().unwrap() = Some(path(1));
-        let (ended, figures) = world.run(options(Until::Empty));
+        let (ended, figures) = world.run(Options { batch: 5, ..options(Until::Empty) });
         ended.unwrap();
         assert_eq!((world.queue.state().dead.clone(), world.blobs()), (vec![1], 1));
-        assert_eq!((figures.deleted, figures.failed, figures.leases), (29, 3, 4), "{figures:?}");
+        assert_eq!((figures.deleted, figures.failed), (29, 3), "{figures:?}");
     }
-}
-
-#[test]
-fn one_blob_that_is_denied_is_no_store_that_is_read_only_as_soon_as_others_go() {
-    let world = World { chunk: 1, ..World::new(3) };
-    *world.moody.denied.lock().unwrap() = Some(path(1));
-    world.queue.state().heights = Heights { current: 11, persisted: 0 };
-    let (ended, _) = thread::scope(|scope| {
-        let running = scope.spawn(|| world.run(options(Until::Empty)));
-        wait_for(|| world.queue.state().acquired >= 5);
-        assert_eq!(world.failures(), 0, "the store may be read-only");
-        world.queue.state().heights = Heights { current: 100, persisted: 0 };
-        running.join().unwrap()
-    });
-    ended.unwrap();
-    assert_eq!((world.queue.state().dead.clone(), world.blobs()), (vec![1], 1));
 }

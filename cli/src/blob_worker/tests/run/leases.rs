@@ -47,9 +47,10 @@ fn no_request_begins_behind_the_end_of_a_lease() {
     world.moody.when_asked(5, move |_| end.extended(Moment::ago(LEASE * 3 / 4 + Duration::from_secs(1))));
     let rows: Vec<Row> = (1..=20).map(row).collect();
     let outcome = world.worker().delete(&rows, &Away::new(), &term, &Stop::default(), || {});
-    assert_eq!((outcome.gone, outcome.left.get(&0)), ((1..=6).collect(), Some(&14)), "what is under way is finished");
+    let of = &outcome.of[0];
+    assert_eq!((&of.gone, of.left.len()), (&(1..=6).collect(), 14), "what is under way is finished");
     assert_eq!((world.moody.asked.lock().unwrap().len(), world.blobs()), (6, 14));
-    assert!(outcome.errors[0].1.contains("the lease ends"), "{:?}", outcome.errors);
+    assert!(of.error.as_ref().unwrap().contains("the lease ends"), "{of:?}");
 }
 
 #[test]
@@ -75,14 +76,55 @@ fn behind_a_lease_that_is_over_before_its_time_nothing_begins_and_others_do_it_a
 }
 
 #[test]
-fn a_store_that_hangs_holds_no_lease_for_longer_than_a_quarter_and_ends_when_asked() {
+fn of_a_store_that_hangs_rows_stay_leased_and_no_more_are_taken_until_the_lease_ends() {
     let world = World::new(30);
     world.mood(Mood::Hangs);
-    let options = Options { lease: Duration::from_secs(1), ..options(Until::Stopped) };
-    let (ended, figures) = world.run_while(options, || world.queue.state().acquired >= 3);
+    let length = Duration::from_secs(2);
+    let began = Instant::now();
+    let options = Options { lease: length, batch: 10, ..options(Until::Stopped) };
+    let (ended, figures) = world.run_while(options, || {
+        let state = world.queue.state();
+        let many = state.said.iter().filter(|said| said.unknown_ids.is_some()).count();
+        assert!(
+            many <= 1 + (began.elapsed().as_secs_f64() / length.as_secs_f64()) as usize,
+            "one such lease per store"
+        );
+        many >= 2
+    });
     ended.unwrap();
+    assert!(began.elapsed() >= length, "{:?}", began.elapsed());
     assert_eq!((figures.deleted, figures.failed, figures.late), (0, 0, 0));
+    assert!(figures.unknown >= 20, "{figures:?}");
     assert_eq!((world.rows(), world.blobs(), world.queue.live(), world.failures()), (30, 30, 0, 0));
+    let said = world.queue.state().said[0].clone();
+    assert_eq!((said.unknown_ids.unwrap().len(), said.completed_ids, said.rest), (10, vec![], None));
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_says_nothing_of_its_blobs_which_stay_leased() {
+    let world = World::new(5);
+    world.mood(Mood::Panics);
+    let (ended, figures) = world.run(options(Until::Once));
+    ended.unwrap();
+    assert_eq!((figures.unknown, figures.left, figures.undone, world.failures()), (5, 0, 5, 0), "{figures:?}");
+    assert!(world.queue.state().said[0].unknown_ids.as_ref().is_some_and(|ids| ids.len() == 5));
+}
+
+#[test]
+fn what_was_scheduled_anew_before_the_completion_is_late_and_the_rest_is_not() {
+    for poison in [None, Some(20)] {
+        let world = World { chunk: 1, parallel: 1, ..World::new(10) };
+        world.queue.state().drops_answers = true;
+        // Another one goes back, so that each row is named.
+        if let Some(id) = poison {
+            world.queue.state().rows.insert(id, (Row { file_type: "../tx".into(), ..row(id) }, 0));
+        }
+        let queue = world.queue.clone();
+        world.moody.when_asked(10, move |_| queue.state().rescheduled = [2, 5, 9].into());
+        let (ended, figures) = world.run(options(Until::Once));
+        ended.unwrap();
+        assert_eq!((figures.deleted, figures.late), (7, 3), "{figures:?}");
+    }
 }
 
 #[test]
@@ -99,12 +141,11 @@ fn what_was_deleted_in_a_lease_that_was_over_is_not_known_to_be_gone() {
 #[test]
 fn what_was_noted_of_a_completion_whose_answer_was_lost_is_not_late() {
     let world = World::new(30);
-    {
-        let mut state = world.queue.state();
-        (state.drops_answers, state.room) = (true, Some(7));
-    }
+    world.queue.state().drops_answers = true;
     let (ended, figures) = world.run(options(Until::Once));
     ended.unwrap();
     assert_eq!((figures.deleted, figures.late, figures.undone, world.rows()), (30, 0, 0, 0), "{figures:?}");
     all_done(Until::Once, &figures).unwrap();
+    let said = world.queue.state().said[0].clone();
+    assert!(said.completed_ids.is_empty() && said.rest.is_some(), "where all went, no row is named: {said:?}");
 }

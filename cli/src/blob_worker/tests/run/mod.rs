@@ -8,15 +8,14 @@ mod progress;
 mod rounds;
 
 use super::super::marker::NAME;
-use super::super::queue::{Ask, Heights, Row};
+use super::super::queue::Row;
 use super::super::store::Stores;
-use super::super::tests::{Fake, Mood, Moody, State, path, row};
+use super::super::tests::{Fake, Heights, Mood, Moody, State, path, row};
 use super::super::{all_done, mark};
 use super::*;
+use candid::Principal;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
-use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::Instant;
 
 /// Blobs of a request in these tests.
@@ -34,7 +33,6 @@ fn options(until: Until) -> Options {
         batch: 50,
         lease: LEASE,
         max_retries: 3,
-        store_types: Vec::new(),
         until,
         poll: Duration::from_millis(2),
         max_wait: Duration::from_millis(2),
@@ -65,13 +63,13 @@ impl World {
         for id in 1..=blobs {
             worker.wait_for(world.moody.inner.put(&path(id), "blob".into())).unwrap();
         }
-        mark(&worker, canister()).unwrap();
+        mark(&worker).unwrap();
         world
     }
 
     fn worker(&self) -> Worker {
         let store: Arc<dyn ObjectStore> = self.moody.clone();
-        Worker::new(Stores::of(vec![("tx", store, self.chunk)]), self.parallel).unwrap()
+        Worker::new(Stores::of(vec![("tx/tx", store, self.chunk)]), canister(), self.parallel).unwrap()
     }
 
     fn mood(&self, mood: Mood) {
@@ -112,11 +110,20 @@ impl World {
 
     /// As [`Self::work`], with what happens to the queue before the worker begins.
     fn work_when(&self, ago: Duration, happens: impl FnOnce(&mut State) + Send) -> (Result<()>, Figures) {
-        let ask =
-            Ask { height: u32::MAX, rows: MOST_ROWS, secs: LEASE.as_secs(), stores: Vec::new(), request: vec![1] };
+        let ask = AcquireBlobDeletions {
+            limit: 1_000,
+            lock_timeout_secs: LEASE.as_secs(),
+            request: Some(ByteBuf::from([1])),
+            selectors: Some(vec![BlobSelector { store_type: coppice_interface::StoreType::Tx, file_type: None }]),
+            safety_window: Some(0),
+            ..Default::default()
+        };
         let lease = self.queue.acquire(&ask).unwrap().unwrap().unwrap();
         happens(&mut self.queue.state());
-        let work = |run: &mut Run<'_, Fake>| run.work(&lease, Moment::ago(ago), Moment::now(), Away::new()).map(drop);
+        let work = |run: &mut Run<'_, Fake>| {
+            run.look_at_all()?;
+            run.work(&lease, Moment::ago(ago))
+        };
         self.within_a_minute(options(Until::Once), &Stop::default(), work)
     }
 
@@ -139,8 +146,8 @@ impl World {
             });
             let running = scope.spawn(|| {
                 let (worker, log) = (self.worker(), Log::silent());
-                let mut run = Run::new(&self.queue, canister(), worker, options, stop, &log).unwrap();
-                run.patience = self.patience;
+                let mut run = Run::new([&self.queue, &self.queue], worker, options, stop, &log).unwrap();
+                (run.calls.patience, run.ahead.patience) = (self.patience, self.patience);
                 (does(&mut run), run.figures())
             });
             let done = running.join();

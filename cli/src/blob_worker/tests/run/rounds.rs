@@ -19,7 +19,7 @@ fn what_is_due_goes_and_nothing_above_the_window() {
     // Nothing at all: it ends at once, and has leased nothing.
     let (ended, figures) = World::new(0).run(options(Until::Empty));
     ended.unwrap();
-    assert_eq!(figures, Figures { height: 999_990, ..Figures::default() });
+    assert_eq!((figures.leases, figures.height), (0, 999_990));
 }
 
 #[test]
@@ -60,31 +60,32 @@ fn two_workers_of_one_identity_share_the_rows_and_nothing_is_deleted_twice() {
 }
 
 #[test]
-fn a_name_that_no_file_has_and_a_type_without_a_store_stop_nobody() {
-    let world = World::new(5);
+fn rows_that_no_store_serves_are_not_leased_and_a_name_that_no_file_has_fails() {
+    let world = World::new(30);
     {
         let mut state = world.queue.state();
-        state.rows.get_mut(&2).unwrap().0.file_type = "../tx".into();
-        state.rows.get_mut(&3).unwrap().0.file_type = "outputs".into();
+        (1..=25).for_each(|id| state.rows.get_mut(&id).unwrap().0.file_type = "outputs".into());
+        state.rows.get_mut(&27).unwrap().0.blob_key = Vec::new().into();
     }
-    let (ended, figures) = world.run(options(Until::Once));
+    let (ended, figures) = world.run(Options { batch: 10, ..options(Until::Empty) });
     ended.unwrap();
-    assert_eq!((figures.deleted, figures.failed, figures.no_store, figures.dead), (3, 0, 2, 0));
-    // A worker without a store for a blob does not kill it, however often it looks.
-    world.run_while(options(Until::Stopped), || world.failures() >= 20).0.unwrap();
-    assert_eq!((world.rows(), world.blobs()), (2, 2));
+    assert_eq!((figures.deleted, figures.failed, figures.dead, figures.left), (4, 3, 1, 0), "{figures:?}");
+    let dead = world.queue.state().dead.clone();
+    assert_eq!((dead, world.rows()), (vec![27], 25));
+    assert!((1..=25).all(|id| !world.queue.state().leased.contains_key(&id)));
+    let asked = world.queue.state().asks[0].clone();
+    let selector = BlobSelector { store_type: coppice_interface::StoreType::Tx, file_type: Some("tx".into()) };
+    assert_eq!((asked.selectors, asked.safety_window), (Some(vec![selector]), Some(10)));
 }
 
 #[test]
 fn what_failed_and_went_later_is_done() {
     let world = World::new(30);
     *world.moody.stubborn.lock().unwrap() = Some(path(13));
-    let (ended, figures) = thread::scope(|scope| {
-        let running = scope.spawn(|| world.run(Options { max_retries: u32::MAX, ..options(Until::Empty) }));
-        wait_for(|| world.failures() > 0);
-        *world.moody.stubborn.lock().unwrap() = None;
-        running.join().unwrap()
-    });
+    let moody = world.moody.clone();
+    world.queue.at_acquire(|_| {});
+    world.queue.at_acquire(move |_| *moody.stubborn.lock().unwrap() = None);
+    let (ended, figures) = world.run(options(Until::Empty));
     ended.unwrap();
     assert!(figures.failed > 0 && figures.deleted == 30 && figures.undone == 0, "{figures:?}");
     all_done(Until::Empty, &figures).unwrap();
@@ -95,15 +96,9 @@ fn errors_that_pass_are_outlived_and_one_that_does_not_ends_the_worker() {
     let world = World::new(30);
     {
         let mut state = world.queue.state();
-        (state.unreachable, state.later, state.room) = (5, 2, Some(7));
+        (state.unreachable, state.later) = (5, 2);
     }
-    world.mood(Mood::Panics);
-    let (ended, figures) = thread::scope(|scope| {
-        let running = scope.spawn(|| world.run(options(Until::Empty)));
-        wait_for(|| world.queue.state().acquired >= 2);
-        world.mood(Mood::Willing);
-        running.join().unwrap()
-    });
+    let (ended, figures) = world.run(options(Until::Empty));
     ended.unwrap();
     assert_eq!((figures.deleted, figures.failed, world.rows(), world.blobs()), (30, 0, 0, 0));
     assert!(figures.retries >= 7, "{figures:?}");
@@ -140,8 +135,7 @@ fn a_dry_run_says_what_would_go_and_touches_nothing() {
     world.worker().wait_for(world.moody.inner.delete(&path(2))).unwrap();
     let (stop, log) = (Stop::default(), Log::silent());
     let run = Run::new(
-        &world.queue,
-        canister(),
+        [&world.queue, &world.queue],
         world.worker(),
         Options { batch: 4, ..options(Until::Stopped) },
         &stop,
@@ -151,8 +145,8 @@ fn a_dry_run_says_what_would_go_and_touches_nothing() {
     let (height, found) = dry_run(&run).unwrap().unwrap();
     assert_eq!(height, 999_990);
     let there: Vec<_> = found.iter().map(|found| (found.id, found.there)).collect();
-    assert_eq!(there, [(1, Some(true)), (2, Some(false)), (3, None), (4, Some(true))]);
-    assert!(found[0].place.starts_with("s3://tx/") && found[0].place.ends_with("1.tx"), "{found:?}");
+    assert_eq!(there, [(1, Some(true)), (2, Some(false)), (4, Some(true)), (5, Some(true))], "3 is no store's");
+    assert!(found[0].place.starts_with("s3://tx-tx/") && found[0].place.ends_with("1.tx"), "{found:?}");
     let acquired = world.queue.state().acquired;
     assert_eq!((acquired, world.rows(), world.blobs()), (0, 6, 5));
     // Ended before it knows all, it says nothing.
@@ -164,7 +158,7 @@ fn a_dry_run_says_what_would_go_and_touches_nothing() {
 fn a_dry_run_asks_a_store_again_and_ends_when_it_is_to() {
     let world = World::new(3);
     let (stop, log) = (Stop::default(), Log::silent());
-    let run = Run::new(&world.queue, canister(), world.worker(), options(Until::Stopped), &stop, &log).unwrap();
+    let run = Run::new([&world.queue, &world.queue], world.worker(), options(Until::Stopped), &stop, &log).unwrap();
     world.moody.unreadable.store(2, Ordering::Relaxed);
     assert_eq!(dry_run(&run).unwrap().unwrap().1.len(), 3);
     assert_eq!(run.figures().retries, 2);
@@ -176,4 +170,29 @@ fn a_dry_run_asks_a_store_again_and_ends_when_it_is_to() {
         });
         assert!(dry_run(&run).unwrap().is_none());
     });
+}
+
+#[test]
+fn a_request_whose_lease_is_over_is_not_asked_for_again_and_another_one_is() {
+    let world = World::new(5);
+    world.queue.state().drops_answers = true;
+    // The answer is lost, and somebody ends the lease.
+    world.queue.at_acquire(|state| state.end_all());
+    let (ended, figures) = world.run(options(Until::Empty));
+    ended.unwrap();
+    assert_eq!((figures.deleted, figures.late, world.rows(), world.queue.live()), (5, 0, 0, 0), "{figures:?}");
+}
+
+/// A call takes 100 ms, and so do ten requests: one after another a lease takes 300 ms, and beside each other 200.
+#[test]
+fn the_next_lease_is_asked_for_beside_deletion_and_completion() {
+    let world = World { chunk: 10, parallel: 1, ..World::new(100) };
+    world.queue.state().slow = Duration::from_millis(100);
+    let began = Instant::now();
+    let (ended, figures) = world.run(Options { batch: 10, ..options(Until::Empty) });
+    ended.unwrap();
+    let took = began.elapsed();
+    assert_eq!((figures.deleted, figures.leases), (100, 10));
+    // Ten completions, and two acquires that nothing is beside; one after another 20 calls take two seconds.
+    assert!(took < Duration::from_millis(1_700), "{took:?}");
 }

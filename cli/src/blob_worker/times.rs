@@ -1,0 +1,53 @@
+//! The worker's times.
+//!
+//! | what | how long | of a lease of 300 s | why |
+//! |---|---|---|---|
+//! | lease | `--lease`, 30 s to 43,200 s | 1 | it is extended when half of it is over |
+//! | request to a store | a quarter of the lease | 1/4 | a request that is begun late ends before the lease does |
+//! | attempt within a request | an eighth of the lease | 1/8 | a second attempt fits the request |
+//! | marker's age before deletion | 5 s, or a sixteenth of the lease | 1/16 | a disk may be unmounted while a call hangs |
+//! | marker's answer once it was late | 5 s | 1/60 | a store that hangs holds up no other |
+//! | call of the canister | 60 s, or a quarter of what is left, 10 s at least | 1/4 | there is time to ask again |
+//! | wait between attempts | 0.25 s, doubling up to `--max-wait`; within a lease a sixteenth of it | 1/16 | an error passes or repeats |
+//! | telling, once it is to end | 30 s | – | a supervisor waits for 90 s |
+//! | looking at markers, once it is to end | 5 s | – | the rest is for telling |
+
+use std::time::Duration;
+
+/// A time that goes with the lease's length: a fraction of it, and this much at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// The lease's length is divided by this.
+    pub of: u32,
+    /// The longest.
+    pub most: Duration,
+}
+
+impl Share {
+    /// How long it is where a lease has a length.
+    pub fn of(self, lease: Duration) -> Duration {
+        (lease / self.of).min(self.most)
+    }
+}
+
+/// The longest that a request to a store takes.
+pub const REQUEST: Share = Share { of: 4, most: Duration::MAX };
+/// The longest that one attempt of it takes.
+#[cfg(feature = "s3")]
+pub const ATTEMPT: Share = Share { of: 2, most: Duration::MAX };
+/// How old a look at the markers may be where blobs are deleted.
+pub const FRESH: Share = Share { of: 16, most: Duration::from_secs(5) };
+/// The longest wait between attempts within a lease.
+pub const PAUSE: Share = Share { of: 16, most: Duration::MAX };
+/// The longest that a call of the canister takes.
+pub const CALL: Duration = Duration::from_secs(60);
+/// How long a call of the canister is waited for at least, however little is left of a lease.
+pub const CALL_LEAST: Duration = Duration::from_secs(10);
+/// The first wait after an error.
+pub const FIRST_WAIT: Duration = Duration::from_millis(250);
+/// How long a worker that is to end tries to say what it did, or to have the answer that it waits for.
+pub const PARTING: Duration = Duration::from_secs(30);
+/// The longest that a marker is waited for by a worker that is to end, or of a store that was late before.
+pub const LAST_LOOK: Duration = Duration::from_secs(5);
+/// The longest that `init` waits for a store.
+pub const INIT: Duration = Duration::from_secs(60);
