@@ -1,12 +1,11 @@
 //! Leases: who was given which rows, and until when; and how the last of them ended.
 //!
 //! ```text
-//! one slot:  256 × lease, 192 bytes ─ 256 × end, 168 bytes ─ 256 × 2,000 × number u64, skipped ones and then those done already
+//! one slot:  256 × lease, 208 bytes ─ 256 × lease that ended ─ 256 × 2,000 × number u64, skipped ones and then those done already
 //! lease:   0 number u64, 0: none   8 digest 32   40 holder: length u8 ‖ 29   70 stage u8   71 request: length u8 ‖ 64
 //!        136 height u32   140 rows u32   144 the first of them u32   148 those of unknown fate u32   152 acquired at u64
 //!        160 expires at u64   168 length in ns u64   176 removed u32   180 retries u32   184 dead u32
-//! end:     0 number u64   8 digest 32   40 holder: length u8 ‖ 29   70 completed u8   71 request: length u8 ‖ 64
-//!        136 removed u32   140 retries u32   144 dead u32   148 skipped u32   152 already u32   156 ended at u64
+//!        188 skipped u32   192 already u32   196 ended at u64   204 completed u8
 //! ```
 //! The rows of a lease are a ring through the rows, in the order in which they were given. It is made with the first lease: who has no
 //! use for leases pays for none.
@@ -25,10 +24,9 @@ pub const MAX_LEASES: usize = 256;
 pub const MAX_IDS: usize = 2_000;
 /// Bytes of the longest name of a request.
 pub const MAX_REQUEST: usize = 64;
-const LEASE: u32 = 192;
-const END: u32 = 168;
+const LEASE: u32 = 208;
 const ENDS: u32 = LEASE * MAX_LEASES as u32;
-const SKIPPED: u32 = ENDS + END * MAX_LEASES as u32;
+const SKIPPED: u32 = 2 * ENDS;
 const SKIPPED_OF_ONE: u32 = 8 * MAX_IDS as u32;
 const ALL: u32 = SKIPPED + SKIPPED_OF_ONE * MAX_LEASES as u32;
 
@@ -95,23 +93,14 @@ pub struct Lease {
     pub length: u64,
     /// What its completion has done so far: rows removed, rows to be tried again, dead letters.
     pub done: [u32; 3],
+    /// When it ended, in Unix nanoseconds, and what its holder was answered then: how many rows were skipped, and done already; none: it
+    /// expired, or has not ended.
+    ended_at: u64,
+    answered: Option<[u32; 2]>,
     /// Where it lies among the others.
     place: u32,
     /// It differs from what is written.
     changed: bool,
-}
-
-/// How a lease ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
-    pub token: Token,
-    pub holder: Principal,
-    pub request: Option<Vec<u8>>,
-    /// What its holder was answered without the rows that were skipped or done already, and how many these are; none: it expired.
-    answer: Option<(CompletedBlobDeletions, [u32; 2])>,
-    /// When it ended, in Unix nanoseconds.
-    at: u64,
-    place: u32,
 }
 
 /// All of them, mirrored on the heap.
@@ -120,21 +109,8 @@ pub struct Leases {
     slot: SlotId,
     /// By number.
     live: Vec<Lease>,
-    /// The oldest first.
-    ended: VecDeque<Ended>,
-}
-
-/// Writes what a lease and its end have in common.
-fn put(b: &mut [u8], token: &Token, holder: Principal, request: Option<&Vec<u8>>) {
-    b[..8].copy_from_slice(&token.number.to_le_bytes());
-    b[8..40].copy_from_slice(&token.digest);
-    let bytes = holder.as_slice();
-    b[40] = bytes.len() as u8;
-    b[41..41 + bytes.len()].copy_from_slice(bytes);
-    if let Some(request) = request {
-        b[71] = request.len() as u8;
-        b[72..72 + request.len()].copy_from_slice(request);
-    }
+    /// As they were when they ended, the oldest first.
+    ended: VecDeque<Lease>,
 }
 
 fn long(b: &[u8], at: usize) -> u64 {
@@ -145,26 +121,17 @@ fn word(b: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*b[at..].first_chunk().expect("four bytes"))
 }
 
-fn named(b: &[u8]) -> Result<(Token, Principal, Option<Vec<u8>>), String> {
-    let holder = b.get(41..41 + usize::from(b[40])).and_then(|bytes| Principal::try_from_slice(bytes).ok());
-    let token = Token { number: long(b, 0), digest: *b[8..].first_chunk().expect("32 bytes") };
-    let request = match b[71] {
-        0 => None,
-        len if usize::from(len) <= MAX_REQUEST => Some(b[72..72 + usize::from(len)].to_vec()),
-        len => return Err(format!("deletion queue: the request of lease {} has {len} bytes", token.number)),
-    };
-    Ok((token, holder.ok_or_else(|| format!("deletion queue: the holder of lease {}", token.number))?, request))
-}
-
 impl Lease {
     fn decode(b: &[u8], place: u32) -> Result<Self, String> {
-        let (token, holder, request) = named(b)?;
-        let stage = Stage::ALL.get(usize::from(b[70])).copied();
+        let token = Token { number: long(b, 0), digest: *b[8..].first_chunk().expect("32 bytes") };
+        let wrong = |what: &str| format!("deletion queue: the {what} of lease {}", token.number);
+        let holder = b.get(41..41 + usize::from(b[40])).and_then(|bytes| Principal::try_from_slice(bytes).ok());
+        let request = b.get(72..72 + usize::from(b[71])).filter(|request| request.len() <= MAX_REQUEST);
         Ok(Self {
             token,
-            holder,
-            stage: stage.ok_or_else(|| format!("deletion queue: the stage of lease {}", token.number))?,
-            request,
+            holder: holder.ok_or_else(|| wrong("holder"))?,
+            stage: Stage::ALL.get(usize::from(b[70])).copied().ok_or_else(|| wrong("stage"))?,
+            request: Some(request.ok_or_else(|| wrong("request"))?.to_vec()).filter(|request| !request.is_empty()),
             height: word(b, 136),
             rows: word(b, 140),
             first: word(b, 144),
@@ -173,6 +140,8 @@ impl Lease {
             expires_at: long(b, 160),
             length: long(b, 168),
             done: [176, 180, 184].map(|at| word(b, at)),
+            ended_at: long(b, 196),
+            answered: (b[204] != 0).then(|| [word(b, 188), word(b, 192)]),
             place,
             changed: false,
         })
@@ -180,13 +149,19 @@ impl Lease {
 
     fn encode(&self) -> [u8; LEASE as usize] {
         let mut b = [0; LEASE as usize];
-        put(&mut b, &self.token, self.holder, self.request.as_ref());
-        b[70] = self.stage as u8;
+        let (holder, request) = (self.holder.as_slice(), self.request.as_deref().unwrap_or_default());
+        b[..40].copy_from_slice(&self.token.bytes());
+        (b[40], b[70], b[71]) = (holder.len() as u8, self.stage as u8, request.len() as u8);
+        b[41..41 + holder.len()].copy_from_slice(holder);
+        b[72..72 + request.len()].copy_from_slice(request);
         let words = [self.height, self.rows, self.first, self.unknown];
         b[136..152].copy_from_slice(words.map(u32::to_le_bytes).as_flattened());
         let longs = [self.acquired_at, self.expires_at, self.length];
         b[152..176].copy_from_slice(longs.map(u64::to_le_bytes).as_flattened());
         b[176..188].copy_from_slice(self.done.map(u32::to_le_bytes).as_flattened());
+        b[188..196].copy_from_slice(self.answered.unwrap_or_default().map(u32::to_le_bytes).as_flattened());
+        b[196..204].copy_from_slice(&self.ended_at.to_le_bytes());
+        b[204] = self.answered.is_some().into();
         b
     }
 
@@ -206,6 +181,11 @@ impl Lease {
             Stage::Completed => self.rows.saturating_sub(self.unknown),
             Stage::Over => self.rows,
         }
+    }
+
+    /// Whether it was completed.
+    pub fn is_completed(&self) -> bool {
+        self.answered.is_some()
     }
 
     /// It has ended, and has no rows.
@@ -291,34 +271,6 @@ impl Lease {
     }
 }
 
-impl Ended {
-    fn decode(b: &[u8], place: u32) -> Result<Self, String> {
-        let (token, holder, request) = named(b)?;
-        let [removed, retries_incremented, dead] = [136, 140, 144].map(|at| u64::from(word(b, at)));
-        let answer = CompletedBlobDeletions { removed, retries_incremented, dead, ..Default::default() };
-        let answer = (b[70] != 0).then(|| (answer, [word(b, 148), word(b, 152)]));
-        Ok(Self { token, holder, request, answer, at: long(b, 156), place })
-    }
-
-    fn encode(&self) -> [u8; END as usize] {
-        let mut b = [0; END as usize];
-        put(&mut b, &self.token, self.holder, self.request.as_ref());
-        if let Some((answer, lists)) = &self.answer {
-            b[70] = 1;
-            let counts = [answer.removed, answer.retries_incremented, answer.dead].map(|count| count as u32);
-            b[136..148].copy_from_slice(counts.map(u32::to_le_bytes).as_flattened());
-            b[148..156].copy_from_slice(lists.map(u32::to_le_bytes).as_flattened());
-        }
-        b[156..164].copy_from_slice(&self.at.to_le_bytes());
-        b
-    }
-
-    /// Whether it was completed.
-    pub fn is_completed(&self) -> bool {
-        self.answer.is_some()
-    }
-}
-
 impl Leases {
     /// Reads them; `ended`: how many ever ended.
     ///
@@ -343,7 +295,7 @@ impl Leases {
         all.live.sort_unstable_by_key(|lease| lease.token.number);
         for which in ended.saturating_sub(MAX_LEASES as u64)..ended {
             let place = (which % MAX_LEASES as u64) as usize;
-            all.ended.push_back(Ended::decode(&ends[place * END as usize..][..END as usize], place as u32)?);
+            all.ended.push_back(Lease::decode(&ends[place * LEASE as usize..][..LEASE as usize], place as u32)?);
         }
         Ok(all)
     }
@@ -379,6 +331,8 @@ impl Leases {
             expires_at: acquired_at.saturating_add(length),
             length,
             done: [0; 3],
+            ended_at: 0,
+            answered: None,
             place,
             changed: true,
         });
@@ -402,25 +356,25 @@ impl Leases {
     }
 
     /// One of those that ended lately.
-    pub fn ended(&self, token: &Token) -> Option<&Ended> {
+    pub fn ended(&self, token: &Token) -> Option<&Lease> {
         self.ended.iter().find(|ended| ended.token == *token)
     }
 
     /// How a request of this holder's ended that is among the last.
-    pub fn ended_request(&self, holder: Principal, request: &[u8]) -> Option<&Ended> {
-        let is_it = |ended: &&Ended| ended.holder == holder && ended.request.as_deref() == Some(request);
+    pub fn ended_request(&self, holder: Principal, request: &[u8]) -> Option<&Lease> {
+        let is_it = |ended: &&Lease| ended.holder == holder && ended.request.as_deref() == Some(request);
         self.ended.iter().rev().find(is_it)
     }
 
     /// A holder that has as many leases as it may and has completed none since a moment, in Unix nanoseconds.
     pub fn idle_holder(&self, most: u32) -> Option<(Principal, u64)> {
-        let holders = self.live.iter().filter(|lease| lease.stage != Stage::Over).map(|lease| lease.holder);
+        let holders = self.live.iter().filter(|lease| ![Stage::Over, Stage::Ended].contains(&lease.stage));
         let mut by_holder: BTreeMap<Principal, u32> = BTreeMap::new();
-        holders.for_each(|holder| *by_holder.entry(holder).or_default() += 1);
+        holders.for_each(|lease| *by_holder.entry(lease.holder).or_default() += 1);
         let idle = by_holder.into_iter().filter(|(_, many)| *many >= most).filter_map(|(holder, _)| {
             let completed = self.ended.iter().filter(|ended| ended.holder == holder && ended.is_completed());
             let acquired = self.live.iter().filter(|lease| lease.holder == holder).map(|lease| lease.acquired_at);
-            Some((holder, acquired.min()?.max(completed.map(|ended| ended.at).max().unwrap_or(0))))
+            Some((holder, acquired.min()?.max(completed.map(|ended| ended.ended_at).max().unwrap_or(0))))
         });
         idle.min_by_key(|(_, since)| *since)
     }
@@ -437,20 +391,16 @@ impl Leases {
         let place = (which % MAX_LEASES as u64) as u32;
         let Some(lease) = self.get_mut(number) else { return };
         lease.is_now(stage);
-        let (token, holder, request) = (lease.token, lease.holder, lease.request.clone());
+        let mut ended = Lease { ended_at: now_ns, place, changed: false, ..lease.clone() };
         if let Some(answer) = answer {
+            ended.answered = Some([&answer.skipped, &answer.already].map(|ids| ids.len() as u32));
             let both = answer.skipped.iter().chain(&answer.already);
             let bytes: Vec<u8> = both.flat_map(|id| id.to_le_bytes()).collect();
             if !bytes.is_empty() {
                 slots.write(self.slot, SKIPPED + place * SKIPPED_OF_ONE, &bytes);
             }
         }
-        let answer = answer.map(|answer| {
-            let shown = CompletedBlobDeletions { skipped: Vec::new(), already: Vec::new(), ..answer.clone() };
-            (shown, [answer.skipped.len() as u32, answer.already.len() as u32])
-        });
-        let ended = Ended { token, holder, request, answer, at: now_ns, place };
-        slots.write(self.slot, ENDS + place * END, &ended.encode());
+        slots.write(self.slot, ENDS + place * LEASE, &ended.encode());
         if self.ended.len() == MAX_LEASES {
             self.ended.pop_front();
         }
@@ -458,14 +408,15 @@ impl Leases {
     }
 
     /// What the holder of one that ended was answered; none: it expired.
-    pub fn answer(&self, slots: &Slots, ended: &Ended) -> Option<CompletedBlobDeletions> {
-        let (answer, [skipped, already]) = ended.answer.as_ref()?;
+    pub fn answer(&self, slots: &Slots, ended: &Lease) -> Option<CompletedBlobDeletions> {
+        let [skipped, already] = ended.answered?.map(|many| (many as usize).min(MAX_IDS));
         let mut bytes = Vec::new();
-        let len = skipped.saturating_add(*already).min(MAX_IDS as u32) as usize * 8;
+        let len = 8 * (skipped + already).min(MAX_IDS);
         slots.read_onto(&mut bytes, self.slot, SKIPPED + ended.place * SKIPPED_OF_ONE, len);
-        let mut skipped_ids: Vec<u64> = bytes.as_chunks().0.iter().map(|id| u64::from_le_bytes(*id)).collect();
-        let already = skipped_ids.split_off((*skipped as usize).min(skipped_ids.len()));
-        Some(CompletedBlobDeletions { skipped: skipped_ids, already, ..answer.clone() })
+        let mut ids: Vec<u64> = bytes.as_chunks().0.iter().map(|id| u64::from_le_bytes(*id)).collect();
+        let already = ids.split_off(skipped.min(ids.len()));
+        let [removed, retries_incremented, dead] = ended.done.map(u64::from);
+        Some(CompletedBlobDeletions { removed, retries_incremented, dead, skipped: ids, already, remaining: 0 })
     }
 
     /// Drops those that are over and have no rows any more, and writes what has changed.
