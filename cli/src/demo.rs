@@ -188,7 +188,7 @@ fn on_network(client: &Client<Network>, plan: Plan) -> Result<DemoReport> {
     play(client, plan, &Origin { canister, network: site.url().into(), payload: Payload::Headers }, started)
 }
 
-fn play(client: &Client<impl Site + Sync>, plan: Plan, origin: &Origin, started: Instant) -> Result<DemoReport> {
+fn play(client: &Client<impl Site>, plan: Plan, origin: &Origin, started: Instant) -> Result<DemoReport> {
     let Plan { blocks, retain_blocks, seed, interval } = plan;
     // What the indexer stores is verified and thrown away.
     let directory = tempfile::tempdir().context("no temporary directory")?;

@@ -8,9 +8,9 @@ use coppice::site::Site;
 use coppice::wasm;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
-use std::cell::Cell;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const BLOCKS: u64 = 600;
@@ -81,16 +81,16 @@ fn too_few_blocks_are_refused_before_anything_is_built() {
 struct Meddler {
     inner: Client<Embedded>,
     at: u32,
-    done: Cell<bool>,
+    done: AtomicBool,
 }
 
 impl Transport for Meddler {
     async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let reply = self.inner.transport().update(method, arg.clone()).await?;
-        if method == "utxo_set_mined" && !self.done.get() {
+        if method == "utxo_set_mined" && !self.done.load(Ordering::Relaxed) {
             let mined: UtxoSetMinedBatch = candid::decode_one(&arg).unwrap();
             if mined.height >= self.at && !mined.unset && !mined.items.is_empty() {
-                self.done.set(true);
+                self.done.store(true, Ordering::Relaxed);
                 let until = UtxoPreserveBatch { until: 1_000_000, txids: vec![mined.items[0].txid.clone()] };
                 self.inner.utxo_preserve(&until).await.unwrap();
             }
@@ -133,7 +133,7 @@ impl Site for Meddler {
 
 #[test]
 fn a_record_that_somebody_else_changed_is_named() {
-    let client = Client::new(Meddler { inner: start(), at: 150, done: Cell::new(false) });
+    let client = Client::new(Meddler { inner: start(), at: 150, done: AtomicBool::new(false) });
     let error = demo_utxo::run(&client, BLOCKS, None, 1).unwrap_err();
     let why = format!("{error:#}");
     assert!(why.contains("transaction ") && why.contains("preserve_until should be None"), "{why}");

@@ -197,6 +197,16 @@ impl Stores {
         };
         Self(stores.into_iter().map(store).collect())
     }
+
+    /// The same with their blobs in a folder, named by a layout.
+    #[cfg(test)]
+    pub fn below(mut self, folder: &str, layout: &Layout) -> Self {
+        for store in &mut self.0 {
+            (store.root, store.layout) = (folder.into(), layout.clone());
+            store.url.set_path(folder);
+        }
+        self
+    }
 }
 
 /// What `object_store` takes for true; its own reading of an option is private.
@@ -242,6 +252,12 @@ fn s3(environment: object_store::aws::AmazonS3Builder, url: &Url, most: Duration
     let store = builder.with_http_connector(Counting { failed: failed_requests.clone() }).build();
     let store = store.with_context(|| format!("{url}: the environment says no S3"))?;
     Ok(S3 { object_store: Arc::new(store), chunk: if single { 1 } else { BULK }, endpoint, failed_requests })
+}
+
+/// A directory answers each request.
+#[cfg(not(feature = "s3"))]
+async fn answered<T>(work: impl Future<Output = T>) -> (T, bool) {
+    (work.await, true)
 }
 
 #[cfg(not(feature = "s3"))]

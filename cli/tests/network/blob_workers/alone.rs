@@ -14,7 +14,7 @@ fn without_a_canister(url: &str, dir: &Path, args: &[&str]) -> Command {
     let canister = Principal::from_slice(&[0, 0, 0, 0, 0, 0, 0, 7, 1, 1]);
     let store = format!("tx/tx=file://{}", dir.display());
     let stores = Stores::open(&[store.parse().unwrap()], LayoutName::Hex, Duration::from_secs(1)).unwrap();
-    coppice::blob_worker::mark(&Worker::new(stores, 1).unwrap(), canister).unwrap();
+    coppice::blob_worker::mark(&Worker::new(stores, canister, 1).unwrap()).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
     command.args(["blob-worker", "--network", url, "--canister", &canister.to_string(), "--store", &store]);
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
