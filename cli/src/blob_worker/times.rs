@@ -5,9 +5,9 @@
 //! | lease | `--lease`, 30 s to 43,200 s | 1 | it is extended when half of it is over |
 //! | request to a store | a quarter of the lease | 1/4 | a request that is begun late ends before the lease does |
 //! | attempt within a request | an eighth of the lease | 1/8 | a second attempt fits the request |
-//! | marker's age before deletion | 5 s, or a sixteenth of the lease | 1/16 | a disk may be unmounted while a call hangs |
+//! | marker's age before deletion | 5 s, or a sixteenth of the lease | 1/60 | a disk may be unmounted while a call hangs |
 //! | marker's answer once it was late | 5 s | 1/60 | a store that hangs holds up no other |
-//! | call of the canister | 60 s, or a quarter of what is left, 10 s at least | 1/4 | there is time to ask again |
+//! | call of the canister | 60 s, or a quarter of what is left, 10 s at least | 1/5 | there is time to ask again |
 //! | wait between attempts | 0.25 s, doubling up to `--max-wait`; within a lease a sixteenth of it | 1/16 | an error passes or repeats |
 //! | telling, once it is to end | 30 s | – | a supervisor waits for 90 s |
 //! | looking at markers, once it is to end | 5 s | – | the rest is for telling |
@@ -51,3 +51,48 @@ pub const PARTING: Duration = Duration::from_secs(30);
 pub const LAST_LOOK: Duration = Duration::from_secs(5);
 /// The longest that `init` waits for a store.
 pub const INIT: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of a table: those that begin so, from its head on.
+    fn table<'a>(text: &'a str, begins: &'a str) -> Vec<&'a str> {
+        let rows = text.lines().filter_map(|line| line.strip_prefix(begins));
+        let rows = rows.skip_while(|row| !row.starts_with("| what | how long |"));
+        rows.take_while(|row| row.starts_with('|')).collect()
+    }
+
+    #[test]
+    fn the_page_has_the_table_and_its_shares_are_those_of_the_code() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/blob-deletion.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let rows = table(include_str!("times.rs"), "//! ");
+        assert_eq!(table(&page, ""), rows);
+        let lease = Duration::from_secs(300);
+        let request = REQUEST.of(lease);
+        #[cfg(feature = "s3")]
+        let attempt = ATTEMPT.of(request);
+        #[cfg(not(feature = "s3"))]
+        let attempt = request / 2;
+        let times = [lease, request, attempt, FRESH.of(lease), LAST_LOOK, CALL.min(lease / 4), PAUSE.of(lease)];
+        for (row, time) in rows[2..].iter().zip(times) {
+            let said = row.split('|').nth(3).unwrap().trim();
+            let (above, below) = said.split_once('/').unwrap_or((said, "1"));
+            let said = lease * above.parse::<u32>().unwrap() / below.parse::<u32>().unwrap();
+            assert_eq!(time, said, "{row}");
+        }
+        for (row, time) in rows[9..].iter().zip([PARTING, LAST_LOOK]) {
+            assert!(row.contains(&format!("| {} s | – |", time.as_secs())), "{row}");
+        }
+        assert!(rows[7].contains("10 s at least") && CALL_LEAST == Duration::from_secs(10));
+        assert!(rows[8].contains("0.25 s") && FIRST_WAIT == Duration::from_millis(250));
+    }
+
+    #[test]
+    fn a_share_of_a_lease_is_no_longer_than_its_bound() {
+        assert_eq!(FRESH.of(Duration::from_secs(32)), Duration::from_secs(2));
+        assert_eq!(FRESH.of(Duration::from_secs(43_200)), Duration::from_secs(5));
+        assert_eq!(REQUEST.of(Duration::from_secs(43_200)), Duration::from_secs(10_800));
+    }
+}
