@@ -382,11 +382,15 @@ pub struct Moody {
     pub stubborn: Mutex<Option<Path>>,
     /// It does not allow it.
     pub denied: Mutex<Option<Path>>,
+    /// It names these with a code.
+    pub codes: Mutex<BTreeMap<Path, &'static str>>,
     /// A request that has one of them fails as a whole.
     pub poison: Mutex<Vec<Path>>,
     /// The next reads fail.
     pub unreadable: AtomicU32,
     reads: AtomicU32,
+    /// Reads behind the first take until this is so, or half a minute.
+    pub reads_held_until: Mutex<Option<IsSo>>,
     /// A request takes until this is so, or half a minute.
     pub held_until: Mutex<Option<IsSo>>,
     /// Which paths were asked to go.
@@ -457,7 +461,14 @@ impl ObjectStore for Moody {
     }
 
     async fn get_opts(&self, at: &Path, options: GetOptions) -> object_store::Result<GetResult> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
+        let is_first = self.reads.fetch_add(1, Ordering::Relaxed) == 0;
+        let (held_until, began) = (self.reads_held_until.lock().unwrap().clone(), Instant::now());
+        while !is_first
+            && held_until.as_ref().is_some_and(|is_so| !is_so())
+            && began.elapsed() < Duration::from_secs(30)
+        {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         let one_less = |left: u32| left.checked_sub(1);
         if self.unreadable.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
             return Err(generic("503"));
@@ -481,6 +492,7 @@ impl ObjectStore for Moody {
         };
         let [stubborn, denied] = [&self.stubborn, &self.denied].map(|path| path.lock().unwrap().clone());
         let poison = self.poison.lock().unwrap().clone();
+        let codes = self.codes.lock().unwrap().clone();
         let (held_until, began) = (self.held_until.lock().unwrap().clone(), Instant::now());
         let inner = self.inner.clone();
         futures_util::stream::once(async move {
@@ -501,6 +513,9 @@ impl ObjectStore for Moody {
                 if now == Mood::ReadOnly || denied.as_ref() == Some(&path) {
                     let source = "no".to_string().into();
                     answers.push(Err(Error::PermissionDenied { path: path.to_string(), source }));
+                } else if let Some(code) = codes.get(&path) {
+                    let why = format!("DeleteObjects request failed for key {path}: later (code: {code})");
+                    answers.push(Err(generic(&why)));
                 } else if stubborn.as_ref() == Some(&path) {
                     let why = format!("DeleteObjects request failed for key {path}: it is locked (code: Locked)");
                     answers.push(Err(generic(&why)));

@@ -261,3 +261,54 @@ fn answers_of_s3_come_to_what_they_mean() {
     // It names what it was not asked for: the library panics, and the worker takes that for a request that failed.
     assert_eq!(ask(&[1], result(&failed(9, "Locked"))), None);
 }
+
+#[cfg(feature = "s3")]
+#[test]
+fn the_folders_above_a_store_in_a_bucket_are_looked_into_and_one_that_may_not_be_read_counts_as_none() {
+    use object_store::RetryConfig;
+    use object_store::aws::AmazonS3Builder;
+    let server = Arc::new(Server::bind(0).unwrap());
+    let builder = AmazonS3Builder::new()
+        .with_bucket_name("b")
+        .with_endpoint(server.url())
+        .with_allow_http(true)
+        .with_access_key_id("a")
+        .with_secret_access_key("b")
+        .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() });
+    let store: Arc<dyn ObjectStore> = Arc::new(builder.build().unwrap());
+    let stores = Stores::of(vec![("tx/tx", store, BULK)]).below("a/b/c", &Layout::Hex);
+    let runtime = runtime();
+    // What the bucket says of the markers of `/`, `/a` and `/a/b`.
+    let above = |said: [(u16, &'static str); 3]| {
+        let answering = server.clone();
+        let answers = std::thread::spawn(move || {
+            let mut asked = Vec::new();
+            for (code, body) in said {
+                let request = answering.recv().unwrap();
+                asked.push(request.path().to_string());
+                let head = axum::response::Response::builder().status(code).header("etag", "\"1\"");
+                let head = head.header("last-modified", "Thu, 01 Jan 2026 00:00:00 GMT");
+                request.respond(head.body(axum::body::Body::from(body)).unwrap());
+                if code == 503 {
+                    break;
+                }
+            }
+            asked
+        });
+        let found = runtime.block_on(stores.all()[0].markers_above());
+        let asked = answers.join().unwrap();
+        let folders = ["", "/a", "/a/b"].map(|folder| format!("/b{folder}/coppice-blob-store.json"));
+        assert_eq!(asked, folders[..asked.len()]);
+        let found = found.map_err(|error| format!("{error:#}"))?;
+        Ok::<_, String>(found.into_iter().map(|(at, marker)| (at, marker.canister)).collect::<Vec<_>>())
+    };
+    let none = (404, "<Error><Code>NoSuchKey</Code></Error>");
+    let forbidden = (403, "<Error><Code>AccessDenied</Code></Error>");
+    let marker = r#"{"format": 1, "canister": "aaaaa-aa", "store": "s3://b/a", "layout": "hex", "blobs": ["tx/tx"]}"#;
+    assert_eq!(above([none, none, none]), Ok(vec![]));
+    assert_eq!(above([forbidden, (200, marker), none]), Ok(vec![("/a".into(), "aaaaa-aa".into())]));
+    assert_eq!(above([forbidden, forbidden, forbidden]), Ok(vec![]));
+    // What is not known is asked for again.
+    assert!(above([forbidden, (503, ""), none]).unwrap_err().contains("/a: its marker cannot be read"));
+    assert!(above([none, none, (200, "<html>busy</html>")]).unwrap_err().contains("/a/b: its marker cannot be read"));
+}

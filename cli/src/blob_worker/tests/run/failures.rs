@@ -116,3 +116,30 @@ fn one_blob_that_is_denied_is_given_up_as_others_go() {
         assert_eq!((figures.deleted, figures.failed), (29, 3), "{figures:?}");
     }
 }
+
+/// S3 names keys with codes that say nothing of them, also where it deletes another one.
+#[test]
+fn a_store_that_is_busy_or_turns_the_worker_away_key_by_key_costs_no_blob_a_try() {
+    let world = World { chunk: 1_000, ..World::new(21) };
+    let busy = ["ServiceUnavailable", "RequestTimeout", "OperationAborted", "ExpiredToken"];
+    *world.moody.codes.lock().unwrap() = (1..=20).map(path).zip(busy.into_iter().cycle()).collect();
+    let (ended, figures) =
+        world.run_while(Options { max_retries: 1, ..options(Until::Stopped) }, || world.queue.state().acquired >= 6);
+    ended.unwrap();
+    assert_eq!((figures.deleted, figures.failed, figures.dead), (1, 0, 0), "{figures:?}");
+    assert_eq!((world.rows(), world.failures(), world.blobs()), (20, 0, 20));
+    world.moody.codes.lock().unwrap().clear();
+    let (ended, figures) = world.run(options(Until::Empty));
+    ended.unwrap();
+    assert_eq!((figures.deleted, world.rows(), world.blobs()), (20, 0, 0));
+}
+
+#[test]
+fn a_key_that_can_have_no_blob_fails_though_no_other_blob_goes() {
+    let world = World::new(2);
+    *world.moody.codes.lock().unwrap() = [(path(1), "KeyTooLongError"), (path(2), "ServiceUnavailable")].into();
+    let (ended, figures) = world.run(Options { max_retries: 1, ..options(Until::Once) });
+    ended.unwrap();
+    assert_eq!((figures.failed, figures.dead, figures.left), (1, 1, 1), "{figures:?}");
+    assert_eq!(world.queue.state().dead, [1]);
+}

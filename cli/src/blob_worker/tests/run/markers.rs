@@ -127,3 +127,53 @@ fn a_store_that_is_away_keeps_its_own_blobs_waiting_alone() {
     assert_eq!((figures.deleted, figures.failed, figures.undone, queue.live()), (120, 0, 0, 0), "{figures:?}");
     assert!(queue.state().rows.is_empty() && figures.left == 0, "{figures:?}");
 }
+
+#[test]
+fn two_canisters_never_own_the_same_objects_though_their_folders_have_other_names() {
+    use crate::blob_worker::layout::Layout;
+    let moody = Arc::<Moody>::default();
+    let worker = |canister, folder: &str, layout| {
+        let store: Arc<dyn ObjectStore> = moody.clone();
+        let stores = Stores::of(vec![("tx/tx", store, CHUNK)]).below(folder, &layout);
+        Worker::new(stores, canister, 1).unwrap()
+    };
+    let (ours, theirs) = (canister(), Principal::anonymous());
+    let refused = |worker: &Worker| Exit::code_of(&mark(worker).unwrap_err());
+    mark(&worker(theirs, "nest/ab/tx", Layout::Hex)).unwrap();
+    // A folder of theirs, and one above which is theirs however deep.
+    assert_eq!(refused(&worker(ours, "nest/ab/tx", Layout::Hex)), WRONG_STORE);
+    assert_eq!(refused(&worker(ours, "nest/ab/tx/a/b", Layout::Hex)), WRONG_STORE);
+    mark(&worker(ours, "nest/ab/tx2", Layout::Hex)).unwrap();
+    // Below it, where the layout writes; elsewhere below it writes nothing.
+    mark(&worker(theirs, "nest/cd", Layout::Hex)).unwrap();
+    assert_eq!(refused(&worker(ours, "nest", Layout::Teranode(2))), WRONG_STORE);
+    mark(&worker(ours, "nest", Layout::Teranode(1))).unwrap();
+    // A marker that came later, above one that is right, ends the worker at its start.
+    let (stop, log, queue) = (Stop::default(), Log::silent(), Fake::new([row(1)]));
+    let run = |worker| Run::new([&queue, &queue], worker, options(Until::Empty), &stop, &log).unwrap().run();
+    assert_eq!(code(run(worker(theirs, "nest/cd", Layout::Hex))), WRONG_STORE);
+    assert_eq!(queue.state().acquired, 0);
+    run(worker(ours, "nest/ab/tx2", Layout::Hex)).unwrap();
+    assert_eq!(queue.state().rows.len(), 0, "what is its own above it is no other's");
+}
+
+/// Each waits for the other.
+#[test]
+fn the_markers_are_looked_at_while_a_lease_is_asked_for_and_deletion_waits_for_both() {
+    let world = World::new(5);
+    world.moody.forget_reads();
+    let queue = world.queue.clone();
+    *world.moody.reads_held_until.lock().unwrap() = Some(Arc::new(move || queue.state().acquired > 0));
+    let (moody, looked) = (world.moody.clone(), Arc::new(AtomicU64::new(0)));
+    let seen = looked.clone();
+    world.queue.at_acquire(move |_| {
+        wait_for(|| moody.reads() >= 2);
+        seen.store(moody.reads().into(), Ordering::Relaxed);
+        assert!(moody.asked.lock().unwrap().is_empty(), "nothing goes before the markers are known");
+    });
+    let began = Instant::now();
+    let (ended, figures) = world.run(options(Until::Once));
+    ended.unwrap();
+    assert_eq!((figures.deleted, looked.load(Ordering::Relaxed)), (5, 2));
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
