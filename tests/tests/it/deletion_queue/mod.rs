@@ -268,3 +268,45 @@ fn the_list_is_filtered_and_paged() {
     let waiting: u64 = status.stores.iter().map(|store| store.waiting).sum();
     assert_eq!((waiting, metric(&coppice, "pending"), metric(&coppice, "scheduled_total")), (24, 30.0, 30.0));
 }
+
+/// Who loses the role cannot say any more what he deleted: his rows come back after a quarter of his lease's time.
+#[test]
+fn revoking_the_role_of_a_worker_ends_its_leases_and_no_others() {
+    let coppice = with_workers();
+    (0..4).for_each(|of| _ = schedule(&coppice, of, 1));
+    let long = |rows| AcquireBlobDeletions { lock_timeout_secs: 4_000, ..wanted(rows, Some(b"mine")) };
+    let lease = acquire(&coppice, WORKER, long(2)).unwrap();
+    acquire(&coppice, OTHER, long(1)).unwrap();
+    let grant = Grant { principal: WORKER.principal(), role: Role::BlobWorker };
+    let exporter = Grant { role: Role::Exporter, ..grant };
+    assert!(!coppice.operator().revoke_role(&exporter).told());
+    assert_eq!(metric(&coppice, "leases_ended_total"), 0.0, "another role's end ends none");
+    assert!(coppice.operator().revoke_role(&grant).told());
+    assert_eq!((metric(&coppice, "leases_ended_total"), pending(&coppice)), (1.0, vec![4]));
+    coppice.operator().grant_role(&grant).told().unwrap();
+    assert_eq!(complete_lease(&coppice, WORKER, &lease, (&[1, 2], &[])), Err(BlobDeletionError::Expired));
+    let again: Result<Option<BlobDeletionLease>, BlobDeletionError> =
+        coppice.by(WORKER).acquire_blob_deletion_batch(&long(2)).told();
+    assert_eq!(again, Err(BlobDeletionError::Expired));
+    coppice.pass(900);
+    assert_eq!(pending(&coppice), [4], "a request may be under way");
+    coppice.upgrade();
+    coppice.pass(110);
+    assert_eq!((pending(&coppice), status(&coppice).leases.len()), (vec![1, 2, 4], 1));
+}
+
+#[test]
+fn an_operator_ends_the_leases_of_a_holder_and_nobody_else_does() {
+    let coppice = with_workers();
+    (0..3).for_each(|of| _ = schedule(&coppice, of, 1));
+    let lease = acquire(&coppice, WORKER, wanted(2, None)).unwrap();
+    let stranger = coppice.by(OTHER).end_blob_deletion_leases(WORKER.principal()).heard();
+    assert!(stranger.unwrap_err().message.contains("access denied"));
+    let end = || coppice.operator().end_blob_deletion_leases(WORKER.principal()).told();
+    assert_eq!((end(), end()), (1, 0));
+    let extended: Result<u64, BlobDeletionError> =
+        coppice.by(WORKER).extend_blob_deletion_batch(&lease.token, 60u64).told();
+    assert_eq!(extended, Err(BlobDeletionError::Expired));
+    coppice.pass(80);
+    assert_eq!(pending(&coppice), [1, 2, 3], "a quarter of 300 s");
+}

@@ -184,3 +184,39 @@ fn a_worker_that_takes_blobs_is_there_for_the_store_types_that_it_takes() {
     cleared(&coppice, ProblemCode::BlobDeletionsWait);
     assert!(coppice.anyone().get_blob_deletion_status().told().oldest_due.is_some(), "others wait");
 }
+
+#[test]
+fn a_worker_at_its_limit_of_leases_that_completes_none_for_an_hour_is_named() {
+    let coppice = start();
+    block(&coppice, 100);
+    for of in 0..40 {
+        schedule(&coppice, of, StoreType::Tx, 10);
+    }
+    let is_raised = || found(&coppice, ProblemCode::BlobLeasesIdle).is_some();
+    let hours = 12 * 3_600;
+    let leases: Vec<BlobDeletionLease> = (0..31).map(|_| lease(&coppice, 1, hours, &[])).collect();
+    pass(&coppice, 3);
+    assert!(!is_raised(), "one more may be had");
+    let last = lease(&coppice, 1, hours, &[]);
+    let arg = AcquireBlobDeletions { height: 1_000, limit: 1, ..Default::default() };
+    let full: Result<Option<BlobDeletionLease>, BlobDeletionError> =
+        coppice.by(Who::BlobWorker).acquire_blob_deletion_batch(&arg).told();
+    assert_eq!(full, Err(BlobDeletionError::TooManyLeases { limit: 32 }));
+    let says = format!("{} has as many leases as one may", Who::BlobWorker.principal());
+    pass(&coppice, 1);
+    raised(&coppice, ProblemCode::BlobLeasesIdle, Severity::Warning, &says);
+    // It completes one, and takes another one: an hour begins.
+    complete(&coppice, &last);
+    assert!(!is_raised());
+    lease(&coppice, 1, hours, &[]);
+    pass(&coppice, 1);
+    assert!(!is_raised());
+    coppice.upgrade();
+    pass(&coppice, 2);
+    raised(&coppice, ProblemCode::BlobLeasesIdle, Severity::Warning, &says);
+    assert_eq!(coppice.operator().end_blob_deletion_leases(Who::BlobWorker.principal()).told(), 32);
+    // What keeps nobody from anything is no problem.
+    coppice.pass(hours / 4 + 60);
+    cleared(&coppice, ProblemCode::BlobLeasesIdle);
+    drop(leases);
+}
