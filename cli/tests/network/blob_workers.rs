@@ -3,9 +3,12 @@
 mod alone;
 #[cfg(feature = "s3")]
 mod bucket;
+#[cfg(feature = "s3")]
+mod chaos;
 mod costs;
 mod ends;
 mod four;
+mod javascript;
 
 use crate::net::Net;
 use candid::{CandidType, Principal};

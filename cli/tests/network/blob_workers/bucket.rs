@@ -25,6 +25,8 @@ enum Mood {
     Holds(usize),
     /// They fail.
     Fails,
+    /// One in five fails: before it is done, behind that without saying so, or as one that says to come later.
+    Shakes,
 }
 
 #[derive(Default)]
@@ -37,6 +39,8 @@ struct State {
     held: usize,
     /// Deletions that failed.
     failed: usize,
+    /// Deletions that were asked for.
+    asked: usize,
 }
 
 struct Inner {
@@ -75,9 +79,20 @@ impl Inner {
                     state.failed += 1;
                     return (StatusCode::SERVICE_UNAVAILABLE, Bytes::from_static(b"slow down"));
                 }
+                state.asked += 1;
+                let shakes = if state.mood == Mood::Shakes { state.asked % 15 } else { 0 };
+                if shakes == 5 || shakes == 10 {
+                    state.failed += 1;
+                    let codes = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS];
+                    return (codes[usize::from(shakes == 10)], Bytes::from_static(b"slow down"));
+                }
                 // As in S3, what is not there can be deleted.
                 state.objects.remove(&name);
                 state.deleted.push(name);
+                if shakes == 14 {
+                    state.failed += 1;
+                    return (StatusCode::BAD_GATEWAY, Bytes::from_static(b"the answer is lost"));
+                }
                 (StatusCode::NO_CONTENT, Bytes::new())
             }
             _ => panic!("{request:?}"),
@@ -137,6 +152,16 @@ impl Bucket {
         drop(self.inner.changed.wait_while(self.state(), |state| state.held > 0).unwrap());
     }
 
+    /// Some deletions fail from now on, and of some only the answer.
+    pub fn shake(&self) {
+        self.mood(Mood::Shakes);
+    }
+
+    /// Puts an object there.
+    pub fn put(&self, name: String) {
+        self.state().objects.insert(name, Bytes::from_static(b"a blob"));
+    }
+
     /// Deletions are done from now on, those that are held back among them.
     pub fn delete(&self) {
         self.mood(Mood::Deletes);
@@ -155,6 +180,11 @@ impl Bucket {
     /// Objects that are there.
     pub fn objects(&self) -> Vec<String> {
         self.state().objects.keys().cloned().collect()
+    }
+
+    /// Whether an object is there.
+    pub fn has(&self, name: &str) -> bool {
+        self.state().objects.contains_key(name)
     }
 
     /// Objects that were deleted, as often as they were.
