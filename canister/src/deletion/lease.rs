@@ -1,11 +1,12 @@
 //! Leases: who was given which rows, and until when; and how the last of them ended.
 //!
 //! ```text
-//! one slot:  256 × lease, 208 bytes ─ 256 × lease that ended ─ 256 × 2,000 × number u64, skipped ones and then those done already
+//! one slot:  256 × lease, 192 bytes ─ 256 × end, 168 bytes ─ 256 × 2,000 × number u64, skipped ones and then those done already
 //! lease:   0 number u64, 0: none   8 digest 32   40 holder: length u8 ‖ 29   70 stage u8   71 request: length u8 ‖ 64
-//!        136 height u32   140 rows u32   144 the first of them u32   148 those of unknown fate u32   152 acquired at u64
-//!        160 expires at u64   168 length in ns u64   176 removed u32   180 retries u32   184 dead u32
-//!        188 skipped u32   192 already u32   196 ended at u64   204 completed u8
+//!        136 removed u32   140 retries u32   144 dead u32   148 rows u32   152 those of unknown fate u32   156 expires at u64
+//!        164 height u32   168 the first of the rows u32   172 acquired at u64   180 length in ns u64
+//! end:   a lease up to where its height is. It expires when it ended, its stage says whether it was completed, its rows are those that
+//!        were skipped, and those of unknown fate are those done already.
 //! ```
 //! The rows of a lease are a ring through the rows, in the order in which they were given. It is made with the first lease: who has no
 //! use for leases pays for none.
@@ -24,9 +25,10 @@ pub const MAX_LEASES: usize = 256;
 pub const MAX_IDS: usize = 2_000;
 /// Bytes of the longest name of a request.
 pub const MAX_REQUEST: usize = 64;
-const LEASE: u32 = 208;
+const LEASE: u32 = 192;
+const END: u32 = 168;
 const ENDS: u32 = LEASE * MAX_LEASES as u32;
-const SKIPPED: u32 = 2 * ENDS;
+const SKIPPED: u32 = ENDS + END * MAX_LEASES as u32;
 const SKIPPED_OF_ONE: u32 = 8 * MAX_IDS as u32;
 const ALL: u32 = SKIPPED + SKIPPED_OF_ONE * MAX_LEASES as u32;
 
@@ -93,10 +95,6 @@ pub struct Lease {
     pub length: u64,
     /// What its completion has done so far: rows removed, rows to be tried again, dead letters.
     pub done: [u32; 3],
-    /// When it ended, in Unix nanoseconds, and what its holder was answered then: how many rows were skipped, and done already; none: it
-    /// expired, or has not ended.
-    ended_at: u64,
-    answered: Option<[u32; 2]>,
     /// Where it lies among the others.
     place: u32,
     /// It differs from what is written.
@@ -109,7 +107,7 @@ pub struct Leases {
     slot: SlotId,
     /// By number.
     live: Vec<Lease>,
-    /// As they were when they ended, the oldest first.
+    /// How the last of them ended, the oldest first.
     ended: VecDeque<Lease>,
 }
 
@@ -132,16 +130,14 @@ impl Lease {
             holder: holder.ok_or_else(|| wrong("holder"))?,
             stage: Stage::ALL.get(usize::from(b[70])).copied().ok_or_else(|| wrong("stage"))?,
             request: Some(request.ok_or_else(|| wrong("request"))?.to_vec()).filter(|request| !request.is_empty()),
-            height: word(b, 136),
-            rows: word(b, 140),
-            first: word(b, 144),
-            unknown: word(b, 148),
-            acquired_at: long(b, 152),
-            expires_at: long(b, 160),
-            length: long(b, 168),
-            done: [176, 180, 184].map(|at| word(b, at)),
-            ended_at: long(b, 196),
-            answered: (b[204] != 0).then(|| [word(b, 188), word(b, 192)]),
+            done: [136, 140, 144].map(|at| word(b, at)),
+            rows: word(b, 148),
+            unknown: word(b, 152),
+            expires_at: long(b, 156),
+            height: word(b, 164),
+            first: word(b, 168),
+            acquired_at: long(b, 172),
+            length: long(b, 180),
             place,
             changed: false,
         })
@@ -154,14 +150,11 @@ impl Lease {
         (b[40], b[70], b[71]) = (holder.len() as u8, self.stage as u8, request.len() as u8);
         b[41..41 + holder.len()].copy_from_slice(holder);
         b[72..72 + request.len()].copy_from_slice(request);
-        let words = [self.height, self.rows, self.first, self.unknown];
-        b[136..152].copy_from_slice(words.map(u32::to_le_bytes).as_flattened());
-        let longs = [self.acquired_at, self.expires_at, self.length];
-        b[152..176].copy_from_slice(longs.map(u64::to_le_bytes).as_flattened());
-        b[176..188].copy_from_slice(self.done.map(u32::to_le_bytes).as_flattened());
-        b[188..196].copy_from_slice(self.answered.unwrap_or_default().map(u32::to_le_bytes).as_flattened());
-        b[196..204].copy_from_slice(&self.ended_at.to_le_bytes());
-        b[204] = self.answered.is_some().into();
+        b[136..148].copy_from_slice(self.done.map(u32::to_le_bytes).as_flattened());
+        b[148..156].copy_from_slice([self.rows, self.unknown].map(u32::to_le_bytes).as_flattened());
+        b[156..164].copy_from_slice(&self.expires_at.to_le_bytes());
+        b[164..172].copy_from_slice([self.height, self.first].map(u32::to_le_bytes).as_flattened());
+        b[172..188].copy_from_slice([self.acquired_at, self.length].map(u64::to_le_bytes).as_flattened());
         b
     }
 
@@ -183,9 +176,9 @@ impl Lease {
         }
     }
 
-    /// Whether it was completed.
+    /// Whether it was completed, of one that ended.
     pub fn is_completed(&self) -> bool {
-        self.answered.is_some()
+        self.stage == Stage::Completed
     }
 
     /// It has ended, and has no rows.
@@ -295,7 +288,9 @@ impl Leases {
         all.live.sort_unstable_by_key(|lease| lease.token.number);
         for which in ended.saturating_sub(MAX_LEASES as u64)..ended {
             let place = (which % MAX_LEASES as u64) as usize;
-            all.ended.push_back(Lease::decode(&ends[place * LEASE as usize..][..LEASE as usize], place as u32)?);
+            let mut b = [0; LEASE as usize];
+            b[..END as usize].copy_from_slice(&ends[place * END as usize..][..END as usize]);
+            all.ended.push_back(Lease::decode(&b, place as u32)?);
         }
         Ok(all)
     }
@@ -331,8 +326,6 @@ impl Leases {
             expires_at: acquired_at.saturating_add(length),
             length,
             done: [0; 3],
-            ended_at: 0,
-            answered: None,
             place,
             changed: true,
         });
@@ -374,7 +367,7 @@ impl Leases {
         let idle = by_holder.into_iter().filter(|(_, many)| *many >= most).filter_map(|(holder, _)| {
             let completed = self.ended.iter().filter(|ended| ended.holder == holder && ended.is_completed());
             let acquired = self.live.iter().filter(|lease| lease.holder == holder).map(|lease| lease.acquired_at);
-            Some((holder, acquired.min()?.max(completed.map(|ended| ended.ended_at).max().unwrap_or(0))))
+            Some((holder, acquired.min()?.max(completed.map(|ended| ended.expires_at).max().unwrap_or(0))))
         });
         idle.min_by_key(|(_, since)| *since)
     }
@@ -391,16 +384,17 @@ impl Leases {
         let place = (which % MAX_LEASES as u64) as u32;
         let Some(lease) = self.get_mut(number) else { return };
         lease.is_now(stage);
-        let mut ended = Lease { ended_at: now_ns, place, changed: false, ..lease.clone() };
+        let mut ended = Lease { stage: Stage::Over, rows: 0, unknown: 0, expires_at: now_ns, place, ..lease.clone() };
         if let Some(answer) = answer {
-            ended.answered = Some([&answer.skipped, &answer.already].map(|ids| ids.len() as u32));
+            ended.stage = Stage::Completed;
+            [ended.rows, ended.unknown] = [&answer.skipped, &answer.already].map(|ids| ids.len() as u32);
             let both = answer.skipped.iter().chain(&answer.already);
             let bytes: Vec<u8> = both.flat_map(|id| id.to_le_bytes()).collect();
             if !bytes.is_empty() {
                 slots.write(self.slot, SKIPPED + place * SKIPPED_OF_ONE, &bytes);
             }
         }
-        slots.write(self.slot, ENDS + place * LEASE, &ended.encode());
+        slots.write(self.slot, ENDS + place * END, &ended.encode()[..END as usize]);
         if self.ended.len() == MAX_LEASES {
             self.ended.pop_front();
         }
@@ -409,7 +403,10 @@ impl Leases {
 
     /// What the holder of one that ended was answered; none: it expired.
     pub fn answer(&self, slots: &Slots, ended: &Lease) -> Option<CompletedBlobDeletions> {
-        let [skipped, already] = ended.answered?.map(|many| (many as usize).min(MAX_IDS));
+        if !ended.is_completed() {
+            return None;
+        }
+        let [skipped, already] = [ended.rows, ended.unknown].map(|many| (many as usize).min(MAX_IDS));
         let mut bytes = Vec::new();
         let len = 8 * (skipped + already).min(MAX_IDS);
         slots.read_onto(&mut bytes, self.slot, SKIPPED + ended.place * SKIPPED_OF_ONE, len);

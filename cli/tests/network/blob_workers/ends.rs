@@ -307,9 +307,8 @@ fn a_signal_in_mid_lease(net: &Net, codes: &mut Codes) {
     let report = ended(&hangs, 4, codes);
     assert_eq!((&report["left"], &report["unknown"]), (&4.into(), &1.into()), "{}", said(&hangs));
     // That one stays leased until the lease expires, as the bucket may still delete it.
-    let leased = |rows: &[ListedBlobDeletion]| {
-        rows.iter().filter(|listed| listed.state == BlobDeletionState::Leased).count()
-    };
+    let leased =
+        |rows: &[ListedBlobDeletion]| rows.iter().filter(|listed| listed.state == BlobDeletionState::Leased).count();
     assert_eq!(leased(&part.rows()), 1);
     bucket.fail();
     net.host.advance_time(Duration::from_secs(31));
