@@ -72,4 +72,8 @@ const said = {
   answers,
   over: Object.keys(over.Err ?? over)[0],
 };
-console.log(JSON.stringify(said, (_, value) => (typeof value === "bigint" ? Number(value) : value)));
+const plain = (_, value) => {
+  if (ArrayBuffer.isView(value)) return Array.from(value);
+  return typeof value === "bigint" ? Number(value) : value;
+};
+console.log(JSON.stringify(said, plain));

@@ -218,7 +218,7 @@ impl Inner {
             return;
         }
         let (status, headers, answer) = self.pass_on(&request);
-        note(true, fails || status >= 400);
+        note(true, fails || status >= 500);
         if fails {
             request.respond((StatusCode::INTERNAL_SERVER_ERROR, "the answer is lost"));
             return;

@@ -162,7 +162,7 @@ fn four_workers_delete_ten_thousand_files_though_one_is_killed_two_share_an_iden
     assert_eq!((&dry["would_delete"], &dry["absent"], &dry["height"]), (&3.into(), &0.into(), &(HEIGHT - 10).into()));
     let key = PrivateKey::generate_from_seed(b"stranger").serialize_pkcs8_pem(PrivateKeyFormat::Pkcs8v2);
     std::fs::write(net.path("stranger"), key).unwrap();
-    let stranger = command(&net, "stranger", &["--store", &store, "--once"]).output().unwrap();
+    let stranger = command(&net, "stranger", &["--store", &store, "--once", "--max-wait", "1"]).output().unwrap();
     assert_eq!(stranger.status.code(), Some(5), "{}", said(&stranger));
     assert!(said(&stranger).contains("BlobWorker"));
 
