@@ -323,15 +323,18 @@ impl Store {
     /// # Errors
     /// When one cannot be read.
     pub async fn markers_above(&self) -> Result<Vec<(String, Contents)>> {
-        let mut found = Vec::new();
         if let Ok(directory) = self.url.to_file_path() {
-            for folder in directory.ancestors().skip(1) {
-                let bytes = std::fs::read(folder.join(super::marker::NAME));
-                let marker = bytes.ok().and_then(|bytes| Contents::parse(&bytes).ok());
-                found.extend(marker.map(|marker| (folder.display().to_string(), marker)));
-            }
-            return Ok(found);
+            let look = move || {
+                let marker = |folder: &std::path::Path| {
+                    let bytes = std::fs::read(folder.join(super::marker::NAME)).ok()?;
+                    Some((folder.display().to_string(), Contents::parse(&bytes).ok()?))
+                };
+                directory.ancestors().skip(1).filter_map(marker).collect::<Vec<_>>()
+            };
+            // A directory that hangs holds up no other store.
+            return Ok(tokio::task::spawn_blocking(look).await?);
         }
+        let mut found = Vec::new();
         let parts: Vec<_> = self.root.parts().collect();
         for depth in 0..parts.len() {
             let folder = Path::from_iter(parts[..depth].iter().cloned());
