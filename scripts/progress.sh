@@ -1,14 +1,30 @@
 # Sourced by the other scripts: builds that say what they do.
 #
 # build_said WHAT TIME MARK COMMAND… runs a cargo command. Where the directory MARK is missing, nothing was built yet: one line
-# says what is coming, and about how long it takes on two cores. On a terminal cargo's own progress shows; elsewhere a line a
-# minute says how far it is. All of it goes to stderr: results alone go to stdout.
+# says what is coming, and within what time two cores finish it. On a terminal cargo's own progress shows; elsewhere a line a
+# minute says how many of its crates are built. All of it goes to stderr: results alone go to stdout.
+
+# crates_of cargo SUBCOMMAND ARGUMENT… prints how many crates that command builds.
+crates_of() {
+  local edges="normal,build" selected=()
+  shift 2
+  while (($#)); do
+    case "$1" in
+      -p | --package | --features | --manifest-path | --target) selected+=("$1" "$2"); shift ;;
+      --workspace | --no-default-features | --locked) selected+=("$1") ;;
+      --all-targets | --no-run) edges="normal,build,dev" ;;
+      --) break ;;
+    esac
+    shift
+  done
+  cargo tree "${selected[@]}" --edges "$edges" --prefix none --format '{p}' 2>/dev/null | awk 'NF { print $1, $2 }' | sort -u | wc -l
+}
 
 build_said() {
-  local what="$1" time="$2" mark="$3" log pid code=0 last="$SECONDS" begun="$SECONDS"
+  local what="$1" time="$2" mark="$3" log pid code=0 last="$SECONDS" begun="$SECONDS" crates="" built
   shift 3
   if [[ ! -d "$mark" ]]; then
-    echo "building $what: about $time on two cores the first time, seconds from then on" >&2
+    echo "building $what: within $time on two cores the first time, seconds from then on" >&2
   fi
   if [[ -t 2 ]]; then
     "$@" >&2
@@ -19,9 +35,11 @@ build_said() {
   pid=$!
   while kill -0 "$pid" 2>/dev/null; do
     sleep 0.2
-    if ((SECONDS - last >= 60)); then
+    if ((SECONDS - last >= ${COPPICE_PROGRESS_SECS:-60})); then
       last="$SECONDS"
-      echo "building $what: $(((SECONDS - begun) / 60)) min, $(grep -cE '^ +(Compiling|Checking) ' "$log") crates so far" >&2
+      crates="${crates:-$(crates_of "$@")}"
+      built="$(awk '/^ +(Compiling|Checking) / { print $2, $3 }' "$log" | sort -u | wc -l)"
+      echo "building $what: $(((SECONDS - begun) / 60)) min, $built of $crates crates begun" >&2
     fi
   done
   wait "$pid" || code=$?

@@ -36,6 +36,7 @@ mod records_cap;
 mod refusals;
 mod reset;
 mod rollback;
+mod scripts;
 mod sequencer;
 mod slices;
 mod stolen_keys;
