@@ -80,7 +80,7 @@ pub struct DemoArgs {
     /// them when their records have been pruned
     #[arg(long, requires = "utxo", conflicts_with = "network")]
     pub outside: bool,
-    /// Blocks to append [default: 8000, with --utxo 3000]
+    /// Blocks to append [default: 600, with --utxo 3000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(MIN_DEMO_BLOCKS..=700_000))]
     pub blocks: Option<u64>,
     /// Seed of the generated chain; the same seed gives the same chain
@@ -90,6 +90,12 @@ pub struct DemoArgs {
     /// blocks for which a record is retained once everything of it is spent [default: 288, in a short run fewer]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub retain_blocks: Option<u64>,
+    /// Write the figures into the pages that quote them
+    #[arg(long, value_name = "PAGE", num_args = 1.., conflicts_with_all = ["utxo", "network"])]
+    pub write: Vec<PathBuf>,
+    /// End with an error where a page quotes other figures
+    #[arg(long, value_name = "PAGE", num_args = 1.., conflicts_with_all = ["utxo", "network", "write"])]
+    pub check: Vec<PathBuf>,
     /// Where the canister is.
     #[command(flatten)]
     pub network: NetworkArgs,
@@ -159,8 +165,17 @@ pub struct SizeArgs {
     /// Transactions of a block [default: one for each 500 bytes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=100_000))]
     pub transactions: Option<u64>,
-    /// Seconds between two blocks
-    #[arg(long, value_name = "SECS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=864_000))]
+    /// Secondary keys of a block, each of 32 bytes and another one
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    pub keys: u64,
+    /// UTXO records that are there at a time, of transactions with two outputs; with some, each transaction of a block makes one
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000_000_000))]
+    pub records: u64,
+    /// Segments are not compared with their digests: `verify_segments` is off
+    #[arg(long)]
+    pub unverified: bool,
+    /// Seconds between two blocks, with three decimals at most
+    #[arg(long, value_name = "SECS", default_value = "600", value_parser = crate::size::interval)]
     pub interval: u64,
     /// Bytes of a blob of the log
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = crate::size::log_class)]

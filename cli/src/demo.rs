@@ -12,6 +12,7 @@ use crate::index::store::{Origin, Payload};
 use crate::ledger::{Entry, Ledger};
 use crate::network::Network;
 use crate::progress::Progress;
+use crate::quoted;
 use crate::report::{
     self, Amount, Instructions, Report, Storage, amount, blocks, bytes, common_rows, count, seconds_since,
 };
@@ -25,7 +26,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 /// Blocks that are appended where nothing else is asked for.
-const BLOCKS: u64 = 8_000;
+pub const BLOCKS: u64 = 600;
 /// Time between two blocks.
 pub const BLOCK_INTERVAL: Duration = Duration::from_secs(15);
 /// Seconds within which the daemon of a canister on a network sees to what is due.
@@ -135,7 +136,10 @@ pub fn command(args: &DemoArgs) -> Result<()> {
         None => run(wasm::find(wasm.as_deref())?, blocks, args.retain_blocks, args.seed)?,
     };
     report::print(&report, *json)?;
-    report.check_growth()
+    report.check_growth()?;
+    let rows = report.rows();
+    args.write.iter().try_for_each(|page| quoted::write(page, &rows))?;
+    args.check.iter().try_for_each(|page| quoted::check(page, &rows))
 }
 
 /// How long the demonstration is, and which.

@@ -1,12 +1,12 @@
 //! The canister in this process, on the embedded execution host.
 
-use crate::client::{Client, Failure, Reach, Transport, Wait, install_arg};
+use crate::client::{Client, Failure, Reach, Transport, install_arg};
 use crate::site::Site;
 use anyhow::{Context, Result, bail};
 use candid::Principal;
 use coppice_host::{Execution, Host, Kind, Outcome};
+use coppice_interface::Role;
 use coppice_interface::access::{Required, TABLE};
-use coppice_interface::{ConfigChange, Role};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -86,8 +86,7 @@ pub struct Embedded {
 
 impl Embedded {
     /// Starts a host and installs the canister on it, with a principal that controls it, one that is its
-    /// producer, and one that may become an exporter. It takes segments without comparing them with their digests, which this command
-    /// verifies itself: what appending costs is told without it.
+    /// producer, and one that may become an exporter.
     ///
     /// # Errors
     /// When the wasm cannot be installed.
@@ -101,10 +100,7 @@ impl Embedded {
         host.add_cycles(canister, CYCLES);
         host.try_install_canister(canister, wasm, install_arg(producer)?, Some(operator))
             .context("cannot install the canister")?;
-        let client =
-            Client::new(Self { host, canister, operator, producer, exporter, blob_worker, costs: Mutex::default() });
-        client.set_config(&ConfigChange { verify_segments: Some(false), ..ConfigChange::default() }).done()?;
-        Ok(client)
+        Ok(Client::new(Self { host, canister, operator, producer, exporter, blob_worker, costs: Mutex::default() }))
     }
 
     /// The canister's principal.

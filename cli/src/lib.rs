@@ -37,6 +37,7 @@ pub mod ledger;
 pub mod network;
 pub mod order;
 pub mod progress;
+pub mod quoted;
 pub mod report;
 pub mod serve;
 pub mod site;

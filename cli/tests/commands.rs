@@ -5,9 +5,10 @@ use coppice::client::{Client, Failure, Transport};
 use coppice::embedded::Embedded;
 use coppice::ingest::Plan;
 use coppice::ledger::Ledger;
+use coppice::report::Report;
 use coppice::site::Site;
 use coppice::verify::{Depth, verify};
-use coppice::{feed, ingest, wasm};
+use coppice::{demo, feed, ingest, quoted, wasm};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
@@ -33,6 +34,28 @@ fn a_small_demonstration_prunes_verifies_and_prints_one_line_of_json() {
     let number = |name: &str| report[name].as_u64().unwrap();
     assert!(number("used_bytes") + number("reusable_bytes") < number("billed_bytes"), "{report}");
     assert!(report["instructions"]["per_block_pruned"].as_u64().unwrap() > 0, "{report}");
+}
+
+/// Where nothing else is asked for, it is the demonstration that the pages quote.
+#[test]
+fn the_demonstration_is_the_same_each_time_and_as_the_pages_quote_it() {
+    let run = || {
+        let report = demo::run(wasm(), demo::BLOCKS, None, 1).unwrap();
+        report.check_growth().unwrap();
+        report.rows()
+    };
+    let (first, again) = (run(), run());
+    let but_seconds = |rows: &[quoted::Row]| -> Vec<_> {
+        rows.iter().filter(|(name, _)| *name != "seconds").cloned().collect::<Vec<quoted::Row>>()
+    };
+    assert_eq!(but_seconds(&first), but_seconds(&again));
+    for page in ["README.md", "docs/commands.md"] {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(page);
+        let differing = quoted::differing(&path, &first).unwrap();
+        // Instructions are those of the optimised canister, with which scripts/test compares them.
+        let other: Vec<&String> = differing.iter().filter(|line| !quoted::counts_instructions(line)).collect();
+        assert!(other.is_empty(), "{page}: {other:#?}");
+    }
 }
 
 #[test]

@@ -23,8 +23,11 @@ fn check(block_bytes: u64, transactions: u64) {
     let workload = Workload {
         block_bytes,
         transactions,
+        keys: 0,
+        records: 0,
+        verify: true,
         // No part of a day, so that blocks do not age just when others come.
-        interval_secs: 500,
+        interval_ms: 500_000,
         days: 1,
         log_class: 1 << 20,
         timer_interval_secs: 60,
@@ -50,7 +53,7 @@ fn check(block_bytes: u64, transactions: u64) {
         let ids = (0..transactions as u32).map(|position| id(number, u64::from(position)));
         let body = vec![number as u8; (block_bytes - index) as usize];
         feed::send(&client, &feed::block(&header, [body, Vec::new(), feed::index_segment(ids)])).unwrap();
-        (0..workload.interval_secs / 20).for_each(|_| client.transport().pass(Duration::from_secs(20)));
+        (0..workload.interval_ms / 20_000).for_each(|_| client.transport().pass(Duration::from_secs(20)));
         client.transport().costs().unwrap();
         let storage = client.get_storage_status().wait().unwrap();
         billed.push(storage.billed_bytes);

@@ -43,12 +43,12 @@ pub struct BenchArgs {
     /// One JSON object a line instead of a table
     #[arg(long)]
     pub json: bool,
-    /// Write the tables of figures into this page; all families are measured
-    #[arg(long, value_name = "PAGE", conflicts_with = "family")]
-    pub write: Option<PathBuf>,
-    /// End with an error where the tables of this page have other figures
-    #[arg(long, value_name = "PAGE", conflicts_with_all = ["family", "write"])]
-    pub check: Option<PathBuf>,
+    /// Write the tables of figures into these pages; all families are measured
+    #[arg(long, value_name = "PAGE", num_args = 1.., conflicts_with = "family")]
+    pub write: Vec<PathBuf>,
+    /// End with an error where the tables of a page have other figures
+    #[arg(long, value_name = "PAGE", num_args = 1.., conflicts_with_all = ["family", "write"])]
+    pub check: Vec<PathBuf>,
 }
 
 /// The argument of the bench endpoints.
@@ -287,11 +287,9 @@ pub fn command(args: &BenchArgs) -> Result<()> {
         terminal::print(&figure::table(&all).to_string())?;
     }
     let over: Vec<String> = all.iter().flat_map(Row::over).collect();
-    if let Some(page) = &args.write {
-        pages::write(page, &all)?;
-    }
+    args.write.iter().try_for_each(|page| pages::write(page, &all))?;
     if !over.is_empty() {
         bail!("above the limit: {}", over.join("; "));
     }
-    args.check.as_ref().map_or(Ok(()), |page| pages::check(page, &all))
+    args.check.iter().try_for_each(|page| pages::check(page, &all))
 }

@@ -151,6 +151,13 @@ const OBSERVE: &[Column] = &[
     ("pages read / written", |line| line.pages()),
 ];
 
+/// Lines have a row of the canister and one of the peer.
+const BESIDE_A_BTREE: &[Column] = &[
+    ("Coppice", |line| line.at(0)),
+    ("B-tree", |line| line.at(1)),
+    ("times cheaper", |line| line.times(|row| row.today.counted())),
+];
+
 const QUEUE: &[Column] = &[
     ("n", |line| thousands(line.last().today.n)),
     ("charged, a row", |line| thousands(line.last().today.counted())),
@@ -221,6 +228,7 @@ fn table(name: &str, rows: &[Row]) -> Result<String> {
             ("message", OBSERVE, by_op("observe", &named))
         }
         "messages" => ("message", MESSAGE, messages(rows)),
+        "beside a B-tree" => ("operation", BESIDE_A_BTREE, beside_a_btree(rows)),
         "queue" => ("message", QUEUE, queue(rows)),
         _ => bail!("there is no table of figures {name}"),
     };
@@ -337,6 +345,43 @@ fn queue(rows: &[Row]) -> Vec<Line<'_>> {
     lines.collect()
 }
 
+/// What README compares: the canister's operations, each beside the B-tree's with as many entries.
+fn beside_a_btree(rows: &[Row]) -> Vec<Line<'_>> {
+    type Named = (&'static str, &'static str, Option<u32>);
+    const LARGEST_INDEX: u64 = 1_000_000;
+    const LARGEST_STORE: u64 = 100_000;
+    let compared: [(&str, Named, Named, u64); 5] = [
+        ("look a transaction up, among 1,000,000", ("index", "get", None), ("index", "get", None), LARGEST_INDEX),
+        (
+            "enter a transaction in the index, among 1,000,000",
+            ("index", "insert", None),
+            ("index", "insert", None),
+            LARGEST_INDEX,
+        ),
+        ("prune a transaction, among 1,000,000", ("sweep", "prune", None), ("index", "remove", None), LARGEST_INDEX),
+        (
+            "spend a transaction's two outputs, among 100,000",
+            ("utxo", "spend", Some(2)),
+            ("utxo", "spend", Some(2)),
+            LARGEST_STORE,
+        ),
+        (
+            "prune a UTXO record with two parents, among 100,000",
+            ("utxo", "prune", Some(2)),
+            ("utxo", "prune", Some(2)),
+            LARGEST_STORE,
+        ),
+    ];
+    let one = |(family, op, size): Named, peer: Option<&str>, n: u64| {
+        of(rows, family, op, size, peer).into_iter().find(|row| row.today.n == n)
+    };
+    let line = |(label, ours, theirs, n): (&str, Named, Named, u64)| {
+        let both = one(ours, None, n).zip(one(theirs, Some("btree"), n));
+        Line { label: label.into(), rows: both.map_or(Vec::new(), |(ours, theirs)| vec![ours, theirs]) }
+    };
+    compared.into_iter().map(line).collect()
+}
+
 /// A page with the tables of these rows in it.
 fn with_tables(page: &str, rows: &[Row]) -> Result<String> {
     let mut text = String::with_capacity(page.len());
@@ -344,7 +389,9 @@ fn with_tables(page: &str, rows: &[Row]) -> Result<String> {
     while let Some(line) = lines.next() {
         text.push_str(line);
         text.push('\n');
-        if let Some(name) = line.strip_prefix(MARK).and_then(|rest| rest.strip_suffix(" -->")) {
+        let named = line.strip_prefix(MARK).and_then(|rest| rest.strip_suffix(" -->"));
+        // The demonstration writes its own.
+        if let Some(name) = named.filter(|name| *name != "demo") {
             text.push_str(&table(name, rows)?);
             // The table that was there ends at the first empty line.
             if lines.by_ref().any(str::is_empty) {
@@ -388,7 +435,7 @@ pub fn check(path: &Path, rows: &[Row]) -> Result<()> {
     }
     let first: Vec<String> = lines.iter().take(5).map(|(page, now)| format!("{page}\n  measured: {now}")).collect();
     bail!(
-        "{} has other figures than were measured (scripts/bench --write {0} writes them):\n{}",
+        "{} has other figures than were measured (scripts/bench --write writes them):\n{}",
         path.display(),
         first.join("\n")
     )

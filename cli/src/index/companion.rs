@@ -1,5 +1,6 @@
 //! An indexer beside a feeder, in a thread of its own: blocks go in, the pruner takes them out behind, and the indexer is in
-//! between. The feeder waits where the indexer is too far behind, as a chain does not.
+//! between. The two take turns, so that the same blocks make the same run: the feeder appends some, then waits until all of them are indexed, as
+//! a chain does not.
 
 use super::engine::Engine;
 use super::steps::{Event, Figures, Onward, Options};
@@ -20,8 +21,8 @@ const NAME: &str = "coppice-index";
 const RETRY: Duration = Duration::from_secs(1);
 /// Blocks after which it acknowledges, and whenever it is at the head.
 const ACK_EVERY: u64 = 16;
-/// Blocks that the feeder may be ahead.
-const AHEAD: u64 = 32;
+/// Blocks that the feeder appends in its turn.
+const TURN: u64 = 16;
 
 /// What it did, and what the database then held.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -65,7 +66,8 @@ impl Indexed {
 #[derive(Default)]
 struct Progress {
     appended: u64,
-    indexed: u64,
+    /// It is the indexer's turn.
+    indexing: bool,
     /// No more blocks come.
     all_fed: bool,
     /// The indexer has ended, before its time or not.
@@ -89,27 +91,38 @@ impl Pace {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more block was appended. Waits where the indexer is too far behind.
+    /// One more block was appended. Where that ends the feeder's turn, waits for the end of the indexer's.
     ///
     /// # Errors
     /// When the indexer has ended; its own error says why.
     pub fn appended(&self) -> Result<()> {
-        self.change(|progress| progress.appended += 1);
+        self.change(|progress| {
+            progress.appended += 1;
+            progress.indexing = progress.appended.is_multiple_of(TURN);
+        });
         let progress = self
             .moved
-            .wait_while(self.progress(), |progress| !progress.ended && progress.appended > progress.indexed + AHEAD)
+            .wait_while(self.progress(), |progress| !progress.ended && progress.indexing)
             .unwrap_or_else(PoisonError::into_inner);
         ensure!(!progress.ended, "the indexer has ended");
         Ok(())
     }
 
-    /// Waits for blocks beyond those that are indexed; answers whether there will be any.
+    /// Waits for the indexer's turn, or the end of the feed; answers how many blocks were appended.
+    fn wait_for_turn(&self) -> u64 {
+        self.moved
+            .wait_while(self.progress(), |progress| !progress.all_fed && !progress.indexing)
+            .unwrap_or_else(PoisonError::into_inner)
+            .appended
+    }
+
+    /// Whether there are blocks beyond those that are indexed. Where there are none in this turn, waits for the next one.
     fn has_more(&self, indexed: u64) -> bool {
-        let progress = self
-            .moved
-            .wait_while(self.progress(), |progress| !progress.all_fed && progress.appended <= indexed)
-            .unwrap_or_else(PoisonError::into_inner);
-        progress.appended > indexed
+        if self.progress().appended > indexed {
+            return true;
+        }
+        self.change(|progress| progress.indexing = false);
+        self.wait_for_turn() > indexed
     }
 }
 
@@ -227,6 +240,7 @@ fn leaving() -> RemoveExporter {
 
 fn keep_up<T: Reach>(engine: &mut Engine<'_, T>, pace: &Pace, before: u64) -> Result<()> {
     let mut trials = Trials::default();
+    pace.wait_for_turn();
     loop {
         let event = match engine.step() {
             // Over a network: it is tried again.
@@ -240,10 +254,9 @@ fn keep_up<T: Reach>(engine: &mut Engine<'_, T>, pace: &Pace, before: u64) -> Re
         trials.answered();
         let indexed = engine.figures().handled() - before;
         match event {
-            Event::Stored => pace.change(|progress| progress.indexed = indexed),
             Event::Note(note) | Event::Behind(note) => say!("note: {note}"),
             Event::CaughtUp if !pace.has_more(indexed) => return Ok(()),
-            Event::CaughtUp | Event::Went => {}
+            Event::CaughtUp | Event::Stored | Event::Went => {}
         }
     }
 }
@@ -259,19 +272,24 @@ mod tests {
     }
 
     #[test]
-    fn the_feeder_waits_for_the_indexer_and_hears_that_it_has_ended() {
-        let pace = Pace::default();
-        (0..AHEAD).for_each(|_| pace.appended().unwrap());
-        std::thread::scope(|scope| {
-            let feeder = scope.spawn(|| pace.appended());
-            assert!(pace.has_more(AHEAD));
-            assert!(!feeder.is_finished(), "it is one too far ahead");
-            pace.change(|progress| progress.indexed = 1);
-            feeder.join().unwrap().unwrap();
-        });
-        pace.change(|progress| (progress.all_fed, progress.ended) = (true, true));
-        assert!(!pace.has_more(AHEAD + 1));
-        assert!(pace.appended().is_err());
+    fn feeder_and_indexer_take_turns_and_the_feeder_hears_that_the_indexer_has_ended() {
+        for _ in 0..100 {
+            let pace = Pace::default();
+            std::thread::scope(|scope| {
+                let indexer = scope.spawn(|| {
+                    let mut turns = vec![pace.wait_for_turn()];
+                    while pace.has_more(turns[turns.len() - 1]) {
+                        turns.push(pace.progress().appended);
+                    }
+                    turns
+                });
+                (0..2 * TURN + 3).for_each(|_| pace.appended().unwrap());
+                pace.change(|progress| progress.all_fed = true);
+                assert_eq!(indexer.join().unwrap(), [TURN, 2 * TURN, 2 * TURN + 3]);
+            });
+            pace.change(|progress| progress.ended = true);
+            assert!(pace.appended().is_err());
+        }
     }
 
     #[test]
@@ -287,7 +305,7 @@ mod tests {
         companion.index_while(feed).unwrap();
         assert_eq!(companion.engine().tip(), Some(10));
         client.transport().chain().corrupt.insert(11);
-        let error = companion.index_while(|pace| (0..2 * AHEAD).try_for_each(|_| feed(pace)));
+        let error = companion.index_while(|pace| (0..2 * TURN).try_for_each(|_| feed(pace)));
         assert!(error.unwrap_err().to_string().contains("cannot read block 11"));
         drop(companion);
         let again = Companion::start(&client, &url, &origin()).err().unwrap().to_string();

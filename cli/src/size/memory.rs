@@ -1,0 +1,76 @@
+//! Stable memory that a chain grows: what is billed for it, and the least cap with which it reaches its target.
+
+use super::{RECORD_BYTES, Workload};
+use coppice_interface::{BUCKET, RECORDS_RESERVE, WASM_PAGE, chain_begins};
+
+/// Bytes for which the regions' sets are sized: what a canister may have.
+const GIB_500: u64 = 500 << 30;
+/// Bytes that are far more than any canister holds.
+pub const FAR_TOO_MUCH: u64 = 1 << 50;
+
+/// The least cap with which a chain reaches its target: with what the regions of an empty canister begin with, two of them the UTXO
+/// records', with the records and their reserve. An empty canister asks for 5,120 pages.
+pub fn least_pages(target_bytes: u64, log_class: u64, records: u64) -> u64 {
+    let bytes = target_bytes + chain_begins(log_class as u32) + 2 * BUCKET + RECORDS_RESERVE;
+    let of_records = (records * RECORD_BYTES).div_ceil(WASM_PAGE);
+    (1 + bytes / WASM_PAGE).max(5_120) + of_records
+}
+
+/// Stable memory that is grown for so many bytes of so many blocks, and for the records, by whole buckets of each region.
+pub fn billed(workload: &Workload, kept_bytes: u64, blocks: u64) -> u64 {
+    let Workload { transactions, keys, records, log_class, .. } = *workload;
+    // 28 entries to a bucket of 512 bytes, 60 % of it used, and one bucket in ten for overflow.
+    let index = |entries: u64| (2 << 20) + entries * 512 * 11 / (28 * 6);
+    let of_records = if records > 0 { index(records) + records * RECORD_BYTES } else { 0 };
+    let regions = [
+        // Cells, and the sets of free slots, sized for 500 GiB.
+        1,
+        GIB_500 / (64 << 10),
+        kept_bytes,
+        kept_bytes / (64 << 10) * 16,
+        GIB_500 / log_class * 8,
+        (4 << 20) + blocks.div_ceil(256) * (80 << 10),
+        index(blocks * transactions),
+        // The indexes of secondary keys and of UTXO records begin with as much, where the chain has none.
+        index(blocks * keys),
+        (2 << 20) + of_records,
+        4 << 10,
+    ];
+    WASM_PAGE + regions.map(grown).iter().sum::<u64>()
+}
+
+/// Bytes of a region that grew step by step until it held so many: each time by a thirty-second part, at most 32 buckets.
+fn grown(bytes: u64) -> u64 {
+    let need = bytes.div_ceil(BUCKET);
+    let mut have = 0;
+    while have < need {
+        // From here on each step is as long as the others.
+        have = if have >= 1_024 { have + (need - have).next_multiple_of(32) } else { (have + 1).max(have + have / 32) };
+    }
+    have * BUCKET
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_grows_by_buckets_and_by_a_thirty_second_part() {
+        assert_eq!(grown(0), 0);
+        assert_eq!(grown(1), BUCKET);
+        assert_eq!(grown(64 * BUCKET), 64 * BUCKET);
+        assert_eq!(grown(65 * BUCKET), 66 * BUCKET);
+        assert!(grown(30_000 * BUCKET) <= 30_032 * BUCKET);
+        let step_by_step = |need: u64| {
+            let mut have: u64 = 0;
+            while have < need {
+                have = (have + 1).max(have + (have / 32).min(32));
+            }
+            have * BUCKET
+        };
+        for need in (0..2_500).chain([5_000, 32_000]) {
+            assert_eq!(grown(need * BUCKET), step_by_step(need), "{need}");
+        }
+        assert!(grown(u64::MAX / 64) > FAR_TOO_MUCH);
+    }
+}
