@@ -3,6 +3,7 @@
 
 mod blob_workers;
 mod bombs;
+mod first_deployment;
 #[path = "../gateway/mod.rs"]
 mod gateway;
 mod hostile;

@@ -21,7 +21,7 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-fn init(name: &str) -> InitArg {
+pub fn init(name: &str) -> InitArg {
     let args: IDLArgs = parse_idl_args(&read(name)).expect("it is Candid text");
     assert!(matches!(args.args.as_slice(), [IDLValue::Variant(_)]));
     let arg: Option<CanisterArg> = decode_one(&args.to_bytes().unwrap()).unwrap();
@@ -72,7 +72,7 @@ fn the_tools_files_name_what_is_there() {
 }
 
 /// The icp-cli that `COPPICE_ICP` names, or that `scripts/setup --with-icp` installed. None, and a line that says so, where neither is.
-fn icp() -> Option<PathBuf> {
+pub fn icp() -> Option<PathBuf> {
     let named = std::env::var_os("COPPICE_ICP").map(PathBuf::from);
     let installed = root().join("target/icp-cli/node_modules/@icp-sdk/icp-cli-linux-x64/bin/icp");
     let found = named.or_else(|| installed.is_file().then_some(installed));

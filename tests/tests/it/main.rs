@@ -11,6 +11,7 @@ mod daemon;
 mod dashboard;
 mod deletion_queue;
 mod deploy;
+mod deploy_page;
 mod docs;
 mod door;
 mod export;

@@ -1,0 +1,224 @@
+//! `docs/deploy.md`: ten steps whose commands do what the page says. icp-cli does what needs no network; the calls go to the embedded host.
+
+mod steps;
+
+use candid::Principal;
+use candid::TypeEnv;
+use candid::types::value::IDLArgs;
+use candid::types::{Function, Type, TypeInner};
+use candid_parser::parse_idl_args;
+use candid_parser::utils::CandidSource;
+use coppice_tests::blocks::hash;
+use coppice_tests::coppice::{Coppice, Who};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use steps::{Step, call, is_printed, steps};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn page() -> Vec<Step> {
+    steps(&std::fs::read_to_string(root().join("docs/deploy.md")).unwrap())
+}
+
+#[test]
+fn what_is_printed_may_have_anything_where_the_page_has_an_ellipsis() {
+    for (expected, text, same) in [
+        ("(variant { Ok })", "(variant { Ok })", true),
+        ("(variant { Ok })", "(variant { Err })", false),
+        ("{\n  …\n  a = 1;\n  …\n}", "{\n  b = 2;\n  a = 1;\n}", true),
+        ("{\n  …\n  a = 1;\n  …\n}", "{\n  b = 2;\n  a = 2;\n}", false),
+        ("Created snapshot …", "Created snapshot 17", true),
+        ("Created snapshot …", "Deleted snapshot 17", false),
+        ("…", "", true),
+        ("", "a", false),
+    ] {
+        assert_eq!(is_printed(expected, text), same, "{expected}: {text}");
+    }
+}
+
+#[test]
+fn the_page_has_ten_steps_each_with_commands_and_what_they_print() {
+    let steps = page();
+    let headings: Vec<&str> = steps.iter().map(|step| step.heading.as_str()).collect();
+    let expected = [
+        "1. Size",
+        "2. Deposit",
+        "3. Deploy",
+        "4. Identities",
+        "5. Exporter",
+        "6. Index",
+        "7. Policy",
+        "8. Health",
+        "9. Upgrade",
+        "10. Back from an upgrade",
+    ];
+    assert_eq!(headings, expected);
+    for Step { heading, commands } in &steps {
+        assert!(!commands.is_empty(), "{heading} has no command");
+        assert!(commands.iter().all(|(_, printed)| !printed.is_empty()), "{heading} does not say what is printed");
+    }
+}
+
+/// The canister's interface.
+fn interface() -> (TypeEnv, Type) {
+    let (env, actor) = CandidSource::File(&root().join("candid/coppice.did")).load().unwrap();
+    (env, actor.unwrap())
+}
+
+fn function(env: &TypeEnv, actor: &Type, method: &str) -> Function {
+    env.get_method(actor, method).unwrap_or_else(|error| panic!("{method}: {error}")).clone()
+}
+
+/// Every call in the pages names its network, and is one that the canister takes.
+#[test]
+fn every_call_in_the_pages_names_its_network_and_has_a_right_argument() {
+    let (env, actor) = interface();
+    let mut calls = 0;
+    let docs = std::fs::read_dir(root().join("docs")).unwrap().map(|file| file.unwrap().path());
+    for path in docs.chain([root().join("README.md"), root().join("SECURITY.md")]) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        for line in text.lines().filter(|line| line.contains("canister call ")) {
+            let named = [" -e ", " -n ", " --network "].iter().any(|option| line.contains(option));
+            assert!(named, "{}: no network is named: {line}", path.display());
+            let Some((options, method, argument)) = call(line) else { continue };
+            let function = function(&env, &actor, &method);
+            assert!(!options.contains("--query") || function.is_query(), "{line}");
+            calls += 1;
+            if argument.contains("{ … }") {
+                continue;
+            }
+            let argument = argument.replace("principal \"…\"", "principal \"aaaaa-aa\"");
+            let parsed = parse_idl_args(&argument).unwrap_or_else(|error| panic!("{line}: {error}"));
+            parsed.to_bytes_with_types(&env, &function.args).unwrap_or_else(|error| panic!("{line}: {error}"));
+            // A misspelt field would be left out without a word.
+            if let (Some(TypeInner::Record(fields)), true) = (
+                function.args.first().map(|first| env.trace_type(first).unwrap().as_ref().clone()),
+                !argument.contains('…'),
+            ) {
+                let known = |name: &str| fields.iter().any(|field| field.id.to_string() == name);
+                let names = argument.split(" = ").filter_map(|before| before.rsplit([' ', '{', ';']).next());
+                let of_fields: Vec<&str> =
+                    names.filter(|name| name.chars().all(|c| c.is_alphanumeric() || c == '_')).collect();
+                for name in of_fields.iter().filter(|name| name.contains('_')) {
+                    assert!(known(name), "{line}: no field {name}");
+                }
+            }
+        }
+    }
+    assert!(calls > 25, "{calls} calls were found");
+}
+
+/// Makes the calls of a step, as a controller of the canister, and compares what they answer.
+fn make_calls(coppice: &Coppice, step: &Step, principal: Principal) -> usize {
+    let (env, actor) = interface();
+    let mut made = 0;
+    for (command, printed) in &step.commands {
+        let Some((options, method, argument)) = call(command) else { continue };
+        let function = function(&env, &actor, &method);
+        let argument = argument.replace("principal \"…\"", &format!("principal \"{principal}\""));
+        let bytes = parse_idl_args(&argument).unwrap().to_bytes_with_types(&env, &function.args).unwrap();
+        let who = Who::Controller.principal();
+        let reply = if options.contains("--query") {
+            coppice.ic.query(coppice.id, who, &method, bytes).unwrap()
+        } else {
+            coppice.ic.update(coppice.id, who, &method, bytes).unwrap()
+        };
+        let reply = IDLArgs::from_bytes_with_types(&reply, &env, &function.rets).unwrap().to_string();
+        assert!(is_printed(printed, &reply), "{command}\nprints\n{reply}\nand not\n{printed}");
+        made += 1;
+    }
+    made
+}
+
+/// The calls of the page, one step after the other, with an upgrade and the way back from it.
+#[test]
+fn the_calls_of_the_ten_steps_answer_what_the_page_says() {
+    let steps = page();
+    let (coppice, host) = Coppice::embedded(super::deploy::init("deploy/init.production.did"));
+    let controller = Who::Controller.principal();
+    let step = |at: usize, principal: Principal| make_calls(&coppice, &steps[at - 1], principal);
+    assert_eq!(step(4, Who::Producer.principal()), 1);
+    assert_eq!(step(5, Who::Exporter.principal()), 1);
+    assert_eq!(step(7, controller), 1);
+    assert_eq!(step(8, controller), 1);
+    coppice.append_plain(0..5, 1_000);
+    coppice.ack(Who::Exporter, 4, &hash(4)).unwrap();
+    coppice.pass(60);
+
+    let commands: Vec<&str> = steps[8].commands.iter().map(|(command, _)| command.as_str()).collect();
+    let manages =
+        |verb: &str| commands.iter().position(|command| command.starts_with(&format!("icp canister {verb} ")));
+    let order = ["stop", "snapshot create", "install", "start", "call"].map(manages);
+    assert!(order.is_sorted() && order.iter().all(Option::is_some), "{order:?}: {commands:?}");
+    let argument = commands[order[2].unwrap()].split('\'').nth(1).unwrap();
+    let argument = parse_idl_args(argument).unwrap().to_bytes().unwrap();
+    coppice.ic.stop(coppice.id, controller).unwrap();
+    let snapshot = host.take_canister_snapshot(coppice.id, Some(controller), None).unwrap();
+    coppice.ic.upgrade(coppice.id, coppice_tests::wasm::canister(), argument, controller).unwrap();
+    coppice.ic.start(coppice.id, controller).unwrap();
+    assert_eq!(step(9, controller), 1);
+    coppice.append_plain(5..8, 1_000);
+
+    coppice.ic.stop(coppice.id, controller).unwrap();
+    host.load_canister_snapshot(coppice.id, Some(controller), snapshot.id).unwrap();
+    coppice.ic.start(coppice.id, controller).unwrap();
+    assert_eq!((step(10, controller), coppice.head()), (1, Some(4)));
+    // It goes on from there: what came since is appended again.
+    coppice.append_plain(5..9, 1_000);
+    coppice.pass(60);
+    assert_eq!((coppice.head(), coppice.health().healthy), (Some(8), true));
+}
+
+/// What icp-cli does without a network: keys, their principals, and their files.
+#[test]
+fn the_identities_of_the_page_are_made_by_icp_cli() {
+    let Some(icp) = super::deploy::icp() else { return };
+    let home = tempfile::tempdir().unwrap();
+    let mut made = 0;
+    for (command, printed) in page().iter().flat_map(|step| &step.commands) {
+        let Some(arguments) = command.strip_prefix("icp identity ") else { continue };
+        let arguments = arguments.split_whitespace().take_while(|word| *word != ">");
+        let mut run = Command::new(&icp);
+        run.arg("identity").args(arguments).env("HOME", home.path()).env("DO_NOT_TRACK", "1").current_dir(home.path());
+        let output = run.output().unwrap();
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        if command.contains("identity principal") {
+            Principal::from_text(stdout.trim()).unwrap();
+        } else if command.contains("identity export") {
+            assert!(stdout.starts_with("-----BEGIN "), "{command}");
+            continue;
+        }
+        assert!(is_printed(printed, &stdout), "{command} prints\n{stdout}");
+        made += 1;
+    }
+    assert!(made >= 4, "{made} commands were run");
+}
+
+/// The commands that want a network are ones that icp-cli has, with options that it has.
+#[test]
+fn icp_cli_has_the_commands_of_the_page() {
+    let Some(icp) = super::deploy::icp() else { return };
+    let home = tempfile::tempdir().unwrap();
+    for (command, _) in page().iter().flat_map(|step| &step.commands) {
+        let Some(arguments) = command.strip_prefix("icp ") else { continue };
+        let words = arguments.split(" '").next().unwrap_or_default().split_whitespace();
+        let names: Vec<&str> = words.clone().take_while(|word| !word.starts_with('-') && *word != "coppice").collect();
+        let names = &names[..names.len().min(if names[0] == "canister" && names[1] == "snapshot" { 3 } else { 2 })];
+        let help = |names: &[&str]| {
+            let mut run = Command::new(&icp);
+            run.args(names).arg("--help").env("HOME", home.path()).env("DO_NOT_TRACK", "1");
+            let output = run.output().unwrap();
+            output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+        };
+        let help = help(names).unwrap_or_else(|| panic!("icp-cli has no {names:?}: {command}"));
+        for option in words.filter(|word| word.starts_with('-')) {
+            let known = help.contains(&format!("{option} "))
+                || help.contains(&format!("{option},"))
+                || help.contains(&format!("{option}\n"));
+            assert!(known, "{command}: {names:?} has no {option}");
+        }
+    }
+}
