@@ -3,6 +3,7 @@
 use candid::Principal;
 use coppice::client::{Client, Reach, Wait};
 use coppice::embedded::Embedded;
+use coppice::feed::{self, Header};
 use coppice::serve::{Demonstration, Gateway};
 use coppice::site::Site;
 use coppice_interface::*;
@@ -180,7 +181,6 @@ fn expected(canister: &Client<Embedded>) -> Value {
         Some(Severity::Warning) => "warning",
         Some(Severity::Critical) => "critical",
     };
-    let lag = export.exporters.iter().map(|exporter| exporter.lag_blocks).max().unwrap();
     // Those who are farthest behind.
     let mut exporters: Vec<&ExporterStatus> = export.exporters.iter().collect();
     exporters.sort_by_key(|exporter| std::cmp::Reverse((exporter.lag_blocks, exporter.lag_seconds)));
@@ -191,7 +191,6 @@ fn expected(canister: &Client<Embedded>) -> Value {
         .collect();
     let mut expected = json!({
         "figures": {
-            "head": prune.head.unwrap(),
             "blocks": storage.blocks,
             "pruned": prune.pruned_blocks,
             "kept_bytes": prune.capacity_bytes,
@@ -199,13 +198,18 @@ fn expected(canister: &Client<Embedded>) -> Value {
             "billed_bytes": storage.billed_bytes,
             "reusable_bytes": storage.reusable_bytes,
             "held": prune.backlog.held_blocks,
-            "slowest_lag": lag,
         },
         "time": health.time.to_string(),
         "verdict": verdict,
         "problems": health.problems.iter().map(|problem| &problem.code).collect::<Vec<_>>(),
         "exporters": exporters,
     });
+    if let Some(head) = prune.head {
+        expected["figures"]["head"] = head.into();
+    }
+    if let Some(lag) = export.exporters.iter().map(|exporter| exporter.lag_blocks).max() {
+        expected["figures"]["slowest_lag"] = lag.into();
+    }
     // What nobody uses has no card.
     if pruner.current_height > 0 {
         expected["figures"]["utxo_records"] = storage.utxo.records.into();
@@ -254,6 +258,51 @@ fn a_browser_shows_the_dashboard_of_the_demonstration() {
         assert!(now["verdict"] == "critical" && now["problems"].as_array().unwrap().len() >= 7, "{now}");
         assert_eq!(now["exporters"].as_object().unwrap().len(), 20, "the page shows no more");
         browser.look(&url, "everything", &now);
+    });
+}
+
+/// The pictures of `docs/operations.md`: a canister as it was installed, then with an exporter that acknowledges nothing, until no room is left.
+#[test]
+fn a_browser_shows_a_new_canister_a_held_one_and_a_full_one() {
+    let Some(browser) = Browser::find() else {
+        println!("not run: no browser");
+        return;
+    };
+    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
+    let client = Embedded::start(coppice::wasm::find(named.as_deref()).unwrap()).unwrap();
+    let (gateway, canister) = (bind(), &client);
+    let url = format!("{}/", gateway.url());
+    let look = |name: &str, verdict: &str, code: &str| {
+        let now = expected(canister);
+        assert_eq!(now["verdict"], verdict, "{now}");
+        assert!(now["problems"].as_array().unwrap().contains(&json!(code)), "{now}");
+        browser.look(&url, name, &now);
+    };
+    gateway.serve_while(canister, || {
+        look("new", "new", "NoPolicy");
+        let principal = canister.transport().principal(Role::Exporter);
+        canister.register_exporter(&Exporter { name: "archive".into(), principal }).done().unwrap();
+        let policy = PrunePolicyArg { retain_blocks: Some(100), target_bytes: Some(40 << 20), ..Default::default() };
+        canister.set_prune_policy(&policy).done().unwrap();
+        let raised =
+            |code: ProblemCode| canister.health().wait().unwrap().problems.iter().any(|problem| problem.code == code);
+        let append_until = |from: u64, code: ProblemCode| {
+            (from..400).find(|&number| {
+                let hash = |number: u64| feed::sha256(&number.to_le_bytes());
+                let timestamp = canister.transport().now_secs();
+                let header = Header { number, hash: hash(number), parent: hash(number.wrapping_sub(1)), timestamp };
+                let block =
+                    feed::block(&header, [vec![7; 200_000], Vec::new(), feed::index_segment(std::iter::empty())]);
+                let _ = feed::send(canister, &block);
+                canister.transport().pass(Duration::from_secs(600));
+                raised(code)
+            })
+        };
+        let held = append_until(0, ProblemCode::ExportHeld).unwrap();
+        look("held", "warning", "ExportHeld");
+        let full = append_until(held + 1, ProblemCode::CapacityExhausted).unwrap();
+        assert!(held < full, "{held} {full}");
+        look("emergency", "critical", "CapacityExhausted");
     });
 }
 

@@ -115,7 +115,7 @@ try {
       seen = await page.evaluate(look);
       problems.push(...seen.wrong.map((what) => `${at}: ${what}`));
       if (seen.scripts > 0) problems.push(`${at}: there is a script`);
-      if (seen.lines < 60) problems.push(`${at}: only ${seen.lines} lines of text`);
+      if (seen.lines < 40) problems.push(`${at}: only ${seen.lines} lines of text`);
       backgrounds.add(`${colorScheme} ${seen.background}`);
       for (const [figure, value] of Object.entries(expected.figures)) {
         if (seen.figures[figure] !== String(value)) problems.push(`${at}: ${figure} is ${seen.figures[figure]}, not ${value}`);
