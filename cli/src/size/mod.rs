@@ -44,7 +44,7 @@ const APPEND_TRANSACTION: u64 = 2_800;
 const APPEND_KEY: u64 = 3_200;
 const VERIFY: u64 = 30_000;
 const VERIFY_BYTE: u64 = 76;
-const PRUNE: u64 = 50_000;
+const PRUNE: u64 = 65_000;
 const SWEEP: u64 = 1_000;
 /// The same for the UTXO record of a transaction with two outputs: created, its inputs' outputs spent, set as mined; and pruned.
 const RECORD: u64 = 100_000;
