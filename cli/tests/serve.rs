@@ -313,12 +313,8 @@ fn everything_at_once(canister: &Client<Embedded>) {
         let name = format!("{number:02}-{}", "w".repeat(29));
         canister.register_exporter(&Exporter { name, principal }).done().unwrap();
     }
-    let short = UtxoUnminedRetention::Blocks(canister.get_config().wait().unwrap().utxo.block_height_retention);
-    let settings = UtxoPrunerSettingsChange {
-        unmined_tx_retention: Some(short),
-        max_height_jump: Some(i32::MAX as u32),
-        ..UtxoPrunerSettingsChange::default()
-    };
+    let settings =
+        UtxoPrunerSettingsChange { max_height_jump: Some(i32::MAX as u32), ..UtxoPrunerSettingsChange::default() };
     canister.set_pruner_settings(&settings).done().unwrap();
     for height in [1, 20, 300, 4_000, 50_000, 600_000, 2_000_000_000] {
         canister.notify_block(height, true).done().unwrap();

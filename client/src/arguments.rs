@@ -112,7 +112,7 @@ fn records() -> BTreeMap<&'static str, u64> {
     let freeze = UtxoFreezeBatch { height, items: longest_batch(target) };
     let part = UtxoGetPart { txid: txid(), offset: N64, length: N64 };
     let begin = BeginTransaction { txid: txid(), length: N64, chunk_size: N32 };
-    let cursor = UnminedCursor { created_at: N64, txid: txid(), taken_back: N64 };
+    let cursor = UnminedCursor { created_at: N64, txid: txid() };
     [
         ("utxo_unspend", length((&UtxoUnspendBatch { height, items: longest_batch(unspend) },))),
         ("utxo_set_mined", length((&mined,))),

@@ -51,8 +51,6 @@ pub enum ProblemCode {
     PreservationBlocked,
     /// A job of the pruner of UTXO records failed, as finding what comes next trapped.
     PrunerTrapped,
-    /// `unmined_tx_retention` is not below `block_height_retention`.
-    RetentionTooShort,
     /// Heights are notified that are far below those that were notified before: no record is pruned by them.
     HeightsAhead,
     /// A feeder's height was refused within two hours: `max_height_jump` and `heights_per_day` do not let it raise heights so far.
@@ -100,7 +98,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// All of them, in their order.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 42] = [
         Self::TimerOverdue,
         Self::PruneBehind,
         Self::PruningOff,
@@ -122,7 +120,6 @@ impl ProblemCode {
         Self::UnminedSetAside,
         Self::PreservationBlocked,
         Self::PrunerTrapped,
-        Self::RetentionTooShort,
         Self::HeightsAhead,
         Self::HeightsRefused,
         Self::HeightsUnlimited,

@@ -167,7 +167,9 @@ fn set_pruner_settings(change: UtxoPrunerSettingsChange) -> Result<UtxoPrunerSet
     let shown = |state: &State| fields(state.utxo_pruner.settings());
     let settings = mutate(|state| {
         let argument = format!("{change:?}");
-        state.noting("set_pruner_settings", argument, shown, |state| state.utxo_pruner.set_settings(&change))
+        state.noting("set_pruner_settings", argument, shown, |state| {
+            state.utxo_pruner.set_settings(&change, &state.config.utxo)
+        })
     })?;
     daemon::arm_records();
     Ok(settings)

@@ -154,8 +154,10 @@ fn utxo_unfreeze(arg: UtxoFreezeBatch) -> Batch<Result<u32, UtxoError>> {
     batch(arg.height, &arg.items, |store, item, call| store.set_frozen(item, false, call))
 }
 
-/// Gives frozen outputs a new owner; for the role `Alert`. The batch goes as far as one message does. Answers the height
-/// from which the output is spendable. A repeated call answers `UtxoHashMismatch`, as the output has its new hash.
+/// Gives frozen outputs a new owner; for the role `Alert`. The batch goes as far as one message does. Answers the height from
+/// which the output is spendable; until then a spend answers `FrozenUntil`. With the output's own hash as the new one, the owner
+/// stays: so an output is frozen until a height. A repeated call answers `UtxoHashMismatch`, as the output has its new hash, or
+/// `UtxoNotFrozen`, where that is the old one.
 #[candid_method(update)]
 #[update(
     guard = "alert",

@@ -119,11 +119,6 @@ fn said(code: ProblemCode) -> (Severity, &'static str, Command) {
             "Upgrade to a module that can read the record, then notify_block or prune_utxos with the height.",
             Command::Upgrade,
         ),
-        Code::RetentionTooShort => (
-            Warning,
-            "Set unmined_tx_retention below block_height_retention.",
-            call("set_pruner_settings", "(record { unmined_tx_retention = opt variant { HalfOfRetention } })"),
-        ),
         Code::HeightsAhead => (
             Warning,
             "See who notified which height: where a key was stolen, revoke_role; then say where the chain is, as a node that you trust says \

@@ -7,6 +7,7 @@ use crate::chain::Opened;
 use crate::config::Settings as _;
 use crate::prune::Piece;
 use crate::prune::policy::Policy as _;
+use crate::utxo_pruner::Settings as _;
 use crate::{logs, runtime, tally};
 use coppice_interface::{
     BlockId, ChainReset, Commit, Config, ConfigChange, ConfigError, DeletionsError, Exporter, ExporterError, Grant,
@@ -29,7 +30,10 @@ impl State {
         let shown = |state: &Self| fields(&state.config);
         self.noting(method, format!("{change:?}"), shown, |state| {
             let retention = state.config.utxo.block_height_retention;
-            state.config.apply(change)?;
+            let mut config = state.config.clone();
+            config.apply(change)?;
+            state.utxo_pruner.settings().check_retentions(&config.utxo, "block_height_retention")?;
+            state.config = config;
             state.save_config();
             if state.config.utxo.block_height_retention != retention {
                 state.utxo_pruner.note_retention(retention);

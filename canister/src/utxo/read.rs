@@ -3,16 +3,16 @@
 use super::encoding;
 use super::entry::{FROZEN, REASSIGNED, SPENDER_DELETED, SPENT, UTXO};
 use super::extras::Extras;
-use super::order::{self, Order};
+use super::order::Order;
 use super::place::{self, file_type};
 use super::record::{Hash, Head, INPUT, flag, inputs, page_at, page_slot};
 use super::{Found, UtxoStore, check_height, hash_of};
 use crate::blob::BlobStore;
 use crate::chain::MAX_REPLY;
 use crate::slots::SlotId;
-use crate::slots::ring::Link;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
+use std::collections::BinaryHeap;
 
 /// Entries of one answer.
 const MAX_ENTRIES: u32 = 5_000;
@@ -24,8 +24,6 @@ const MAX_INPOINTS: usize = 256 << 10;
 const MAX_OUTPOINTS: usize = 5_000;
 /// Transactions of one page of unmined ones.
 const MAX_UNMINED: u32 = 2_000;
-/// Records that cannot be decoded and are passed over in a page.
-const MAX_BROKEN: usize = 100;
 
 impl UtxoStore {
     /// A record, with the entries of some of its outputs.
@@ -208,56 +206,56 @@ impl UtxoStore {
         })
     }
 
-    /// Unmined transactions by the second of `created_at`, and within one in the order in which they came. A cursor whose
-    /// transaction may have left its place since begins its second again.
+    /// Unmined transactions by `created_at`, and those of one moment by id. A second that a page comes into is read whole: so a cursor
+    /// is a place that nothing moves, whatever becomes of the transaction that it names.
     ///
     /// # Errors
     /// `BadArgument` where the cursor's txid does not have 32 bytes.
     pub fn unmined(&self, cursor: Option<&UnminedCursor>, limit: u32) -> Result<UnminedPage, UtxoRefusal> {
         let limit = if limit == 0 { MAX_UNMINED } else { limit.min(MAX_UNMINED) } as usize;
-        let mut next = match cursor {
-            None => self.root.first(&self.slots, Order::CreatedAt, 0),
-            Some(cursor) => match self.listed(cursor, &hash_of("cursor.txid", &cursor.txid)?) {
-                Some(link) => self.behind_unmined(link),
-                None => self.root.first(&self.slots, Order::CreatedAt, second_of(cursor.created_at)),
-            },
+        let behind = match cursor {
+            None => None,
+            Some(cursor) => Some((cursor.created_at, hash_of("cursor.txid", &cursor.txid)?)),
         };
+        let mut next = self.root.next_key(&self.slots, Order::CreatedAt, behind.map_or(0, |(at, _)| second_of(at)));
         let mut transactions: Vec<UnminedTransaction> = Vec::new();
-        // What cannot be decoded is passed over; but a damaged ring may lead in a circle.
-        let mut steps = limit + MAX_BROKEN;
-        while transactions.len() < limit
-            && steps > 0
-            && let Some((_, slot)) = next
+        let mut more = false;
+        while let Some(second) = next
+            && !more
         {
-            steps -= 1;
-            transactions.extend(self.read_head(slot).as_ref().map(unmined_transaction));
-            next = self.behind_unmined(order::link(&self.slots, slot, Order::CreatedAt));
+            let first = self.first_unmined(second, behind, limit - transactions.len() + 1);
+            more = transactions.len() + first.len() > limit;
+            let room = limit - transactions.len();
+            transactions.extend(
+                first
+                    .into_iter()
+                    .take(room)
+                    .filter_map(|(_, _, slot)| self.read_head(slot))
+                    .map(|head| unmined_transaction(&head)),
+            );
+            next = second.checked_add(1).and_then(|from| self.root.next_key(&self.slots, Order::CreatedAt, from));
         }
-        let last = transactions.last().filter(|_| next.is_some());
-        let cursor = last.map(|last| UnminedCursor {
-            created_at: last.created_at,
-            txid: last.txid.clone(),
-            taken_back: self.root.taken_back,
-        });
+        let last = transactions.last().filter(|_| more);
+        let cursor = last.map(|last| UnminedCursor { created_at: last.created_at, txid: last.txid.clone() });
         Ok(UnminedPage { transactions, cursor })
     }
 
-    /// A cursor's transaction, where it surely has not left its place: what comes back goes to the end of its second.
-    fn listed(&self, cursor: &UnminedCursor, txid: &Hash) -> Option<Link> {
-        let found = self.find_any(txid).ok()?;
-        let link = found.head.links[Order::CreatedAt as usize];
-        let same = found.head.created_at == cursor.created_at && self.root.taken_back == cursor.taken_back;
-        (link.next != 0 && same).then_some(link)
-    }
-
-    /// The next unmined transaction behind a place, with its second.
-    fn behind_unmined(&self, link: Link) -> Option<(u32, SlotId)> {
-        link.key()?;
-        let (_, first) = self.root.first(&self.slots, Order::CreatedAt, link.key)?;
-        if link.next != first {
-            return Some((link.key, link.next));
+    /// The first unmined transactions of a second behind a place. What cannot be decoded is passed over.
+    fn first_unmined(&self, second: u32, behind: Option<(u64, Hash)>, most: usize) -> Vec<(u64, Hash, SlotId)> {
+        let mut first = BinaryHeap::with_capacity(most + 1);
+        // A damaged ring may lead in a circle.
+        let steps = self.root.count(Order::CreatedAt) as usize;
+        for slot in self.root.under(&self.slots, Order::CreatedAt, second).take(steps) {
+            let Some(head) = self.read_head(slot) else { continue };
+            let place = (head.created_at, head.txid);
+            if behind.is_none_or(|behind| place > behind) {
+                first.push((place.0, place.1, slot));
+                if first.len() > most {
+                    first.pop();
+                }
+            }
         }
-        self.root.first(&self.slots, Order::CreatedAt, link.key.checked_add(1)?)
+        first.into_sorted_vec()
     }
 
     /// The records of an ordered index, by rising height: each height with its transactions.

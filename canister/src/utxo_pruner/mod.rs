@@ -36,7 +36,7 @@ use crate::marker::Marker;
 use crate::memory::{Region, cell};
 use crate::runtime;
 use crate::utxo::{Cursor, UtxoStore};
-use crate::utxo_pruner::settings::Settings as _;
+pub use crate::utxo_pruner::settings::Settings;
 use coppice_interface::{
     UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPruneCounts, UtxoPruneJob, UtxoPrunerError, UtxoPrunerPhase,
     UtxoPrunerSettings,
@@ -171,9 +171,13 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `Invalid`.
-    pub fn set_settings(&mut self, change: &UtxoPrunerSettingsChange) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
+    pub fn set_settings(
+        &mut self,
+        change: &UtxoPrunerSettingsChange,
+        utxo: &UtxoSettings,
+    ) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
         let old = self.stored.settings.limits();
-        self.stored.settings.apply(change)?;
+        self.stored.settings.apply(change, utxo)?;
         self.stored.feeds.change((old, self.stored.settings.limits()), runtime::time_ns());
         let most = self.stored.settings.max_job_history;
         self.stored.ended.trim(most);

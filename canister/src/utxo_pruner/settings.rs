@@ -17,7 +17,12 @@ pub trait Settings {
     ///
     /// # Errors
     /// `Invalid`.
-    fn apply(&mut self, change: &UtxoPrunerSettingsChange) -> Result<(), UtxoPrunerError>;
+    fn apply(&mut self, change: &UtxoPrunerSettingsChange, utxo: &UtxoSettings) -> Result<(), UtxoPrunerError>;
+    /// Checks that an unmined transaction is old before its parents may go, where records ever may.
+    ///
+    /// # Errors
+    /// `Invalid`, of the setting that is being changed.
+    fn check_retentions(&self, utxo: &UtxoSettings, field: &str) -> Result<(), ConfigError>;
     /// The bounds on how far a feeder raises a height.
     fn limits(&self) -> Limits;
     /// Unmined transactions below this height are old when the chain is at `current`; 0: none is.
@@ -27,13 +32,27 @@ pub trait Settings {
 }
 
 impl Settings for UtxoPrunerSettings {
-    fn apply(&mut self, change: &UtxoPrunerSettingsChange) -> Result<(), UtxoPrunerError> {
+    fn apply(&mut self, change: &UtxoPrunerSettingsChange, utxo: &UtxoSettings) -> Result<(), UtxoPrunerError> {
         let mut new = self.clone();
-        set(&mut new, change).map_err(|error| match error {
-            ConfigError::Invalid { field, why } => UtxoPrunerError::Invalid { field, why },
+        set(&mut new, change).and_then(|()| new.check_retentions(utxo, "unmined_tx_retention")).map_err(|error| {
+            match error {
+                ConfigError::Invalid { field, why } => UtxoPrunerError::Invalid { field, why },
+            }
         })?;
         *self = new;
         Ok(())
+    }
+
+    fn check_retentions(&self, utxo: &UtxoSettings, field: &str) -> Result<(), ConfigError> {
+        let (unmined, retention) = (self.unmined_retention(utxo), utxo.block_height_retention);
+        if retention == 0 || unmined < retention {
+            return Ok(());
+        }
+        let why = format!(
+            "unmined_tx_retention = {unmined} is not below block_height_retention = {retention}: parents of unmined transactions would be \
+             deleted before these are old"
+        );
+        Err(ConfigError::Invalid { field: field.into(), why })
     }
 
     fn limits(&self) -> Limits {
@@ -105,7 +124,7 @@ mod tests {
             unmined_tx_retention: Some(UtxoUnminedRetention::Blocks(u32::MAX)),
             ..Default::default()
         };
-        let refused = settings.apply(&change);
+        let refused = settings.apply(&change, &UtxoSettings::default());
         assert!(matches!(refused, Err(UtxoPrunerError::Invalid { field, .. }) if field == "unmined_tx_retention"));
         assert_eq!(settings, UtxoPrunerSettings::default());
     }

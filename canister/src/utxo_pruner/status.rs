@@ -194,12 +194,6 @@ impl UtxoPruner {
             );
             found.push(finding(ProblemCode::UtxoPrunerOff, message).lasting(OFF_PATIENCE_SECS));
         }
-        let retention = utxo.block_height_retention;
-        if retention > 0 && stored.settings.unmined_cutoff(utxo, u32::MAX) <= u32::MAX - retention {
-            let message =
-                "parents go before they are preserved: unmined_tx_retention is not below block_height_retention";
-            found.push(finding(ProblemCode::RetentionTooShort, message));
-        }
         found.extend(self.problems_of_heights(utxo));
         match deletions.dead_count() {
             0 => {}

@@ -210,12 +210,10 @@ pub struct UnminedCursor {
     pub created_at: u64,
     /// The last transaction that was listed.
     pub txid: Txid,
-    /// The number of transactions that had become unmined again when the last one was listed.
-    pub taken_back: u64,
 }
 
-/// Unmined transactions by the second of `created_at`, and within a second in the order in which they came. Where a transaction
-/// has become unmined again since the cursor was made, its second is listed from the start: some come twice, and none is missing.
+/// Unmined transactions by `created_at`, and those of one moment by id. One that is unmined all the while is listed once; one that becomes
+/// unmined meanwhile, where its place lies behind the cursor.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UnminedPage {
     /// The transactions.

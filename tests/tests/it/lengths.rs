@@ -126,7 +126,7 @@ fn of_records(coppice: &Coppice, tx: &Tx, open: &Tx, wrong: &[u8]) -> Answers {
     note(answers, "utxo_get_inpoints", anyone.utxo_get_inpoints(&part).told());
     let outpoints = vec![Outpoint { txid: id(), vout: 0 }];
     note(answers, "utxo_get_spend", anyone.utxo_get_spend(&UtxoGetSpend { height, outpoints }).told());
-    let cursor = UnminedCursor { created_at: 0, txid: id(), taken_back: 0 };
+    let cursor = UnminedCursor { created_at: 0, txid: id() };
     note(answers, "utxo_list_unmined", anyone.utxo_list_unmined(Some(&cursor), 1).told());
     all
 }

@@ -237,7 +237,7 @@ fn an_upload_that_nobody_goes_on_with_expires() {
 }
 
 #[test]
-fn unmined_transactions_are_listed_as_they_came() {
+fn unmined_transactions_are_listed_by_when_they_came_and_by_id() {
     let coppice = Coppice::new();
     let txs: Vec<Tx> = (0..30).map(|salt| Tx::orphan(salt, 1)).collect();
     for some in txs.chunks(10) {
@@ -256,13 +256,65 @@ fn unmined_transactions_are_listed_as_they_came() {
             break;
         }
     }
-    assert!(listed.is_sorted_by_key(|tx| tx.created_at / 1_000_000_000));
+    assert!(listed.is_sorted_by_key(|tx| (tx.created_at, tx.txid.clone())));
     let mut expected: Vec<Txid> = txs.iter().map(Tx::id).filter(|id| *id != txs[15].id()).collect();
     let mut found: Vec<Txid> = listed.iter().map(|tx| tx.txid.clone()).collect();
     expected.sort();
     found.sort();
     assert_eq!(found, expected);
     assert_eq!(coppice.storage().utxo.unmined, 29);
+}
+
+#[test]
+fn a_second_with_more_than_a_page_is_listed_while_statuses_change() {
+    let coppice = Coppice::new();
+    let txs: Vec<Tx> = (0..40).map(|salt| Tx::orphan(salt, 1)).collect();
+    all_ok(create(&coppice, 5, txs.iter().map(Tx::record).collect()));
+    all_ok(set_mined(&coppice, 6, 1, &[&txs[0], &txs[1]], false));
+    let (mut listed, mut cursor) = (Vec::new(), None::<UnminedCursor>);
+    for page in 0.. {
+        assert!(page < 20, "a list that ends");
+        let found: UnminedPage = coppice.anyone().utxo_list_unmined(cursor.as_ref(), 3u32).told().unwrap();
+        listed.extend(found.transactions.into_iter().map(|tx| tx.txid));
+        cursor = found.cursor;
+        if cursor.is_none() {
+            break;
+        }
+        // What was listed last is mined, and another one becomes unmined again.
+        let last = txs.iter().find(|tx| tx.id() == *listed.last().unwrap()).unwrap();
+        all_ok(set_mined(&coppice, 6, 1, &[last], false));
+        all_ok(set_mined(&coppice, 6, 1, &[&txs[page % 2]], true));
+        all_ok(set_mined(&coppice, 6, 1, &[&txs[(page + 1) % 2]], false));
+    }
+    assert!(listed.windows(2).all(|pair| pair[0] < pair[1]), "all of one moment, by id, and none twice");
+    assert!(txs[2..].iter().all(|tx| listed.contains(&tx.id())), "what was unmined when its place came is listed");
+}
+
+#[test]
+fn an_output_that_is_reassigned_to_its_own_hash_is_frozen_until_a_height() {
+    let coppice = Coppice::new();
+    let tx = Tx::orphan(1, 1);
+    all_ok(create(&coppice, 5, vec![tx.record()]));
+    all_ok(set_mined(&coppice, 5, 1, &[&tx], false));
+    coppice.grant(Who::Alert, Role::Alert);
+    let spend = tx.spend(0, 0);
+    let target = FreezeTarget { txid: tx.id(), vout: Some(0), utxo_hash: None };
+    all_ok(coppice.by(Who::Alert).utxo_freeze(&UtxoFreezeBatch { height: 6, items: vec![target] }).told());
+    let item = Reassign {
+        outpoint: Outpoint { txid: tx.id(), vout: 0 },
+        utxo_hash: spend.utxo_hash.clone(),
+        new_utxo_hash: spend.utxo_hash.clone(),
+    };
+    let arg = UtxoReassignBatch { height: 12, items: vec![item] };
+    let reassign = || coppice.by(Who::Alert).utxo_reassign(&arg).told().results.remove(0);
+    assert_eq!(reassign(), Ok(1_012));
+    assert_eq!(reassign(), Err(UtxoError::UtxoNotFrozen));
+    let at = |height| {
+        let items = vec![TransactionSpends { spender: [7; 32].into(), spends: vec![spend.clone()] }];
+        coppice.producer().utxo_spend(&UtxoSpendBatch { height, items }).told().results.remove(0)
+    };
+    let refused = RefusedSpend { spend: 0, error: UtxoSpendError::FrozenUntil { height: 1_012 } };
+    assert_eq!((at(1_011), at(1_012)), (Err(vec![refused]), Ok(1)));
 }
 
 #[test]

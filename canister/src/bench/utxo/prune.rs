@@ -44,7 +44,9 @@ fn set_up(state: &mut State, old_from: u32, instructions: u64, ops: u64) -> Resu
         max_instructions_per_tick: Some(instructions),
         ..UtxoPrunerSettingsChange::default()
     };
-    said(state.utxo_pruner.set_settings(&change)).map(drop)
+    // What is young may be so for longer than its parents are kept.
+    let exempt = UtxoSettings { block_height_retention: 0, ..UtxoSettings::default() };
+    said(state.utxo_pruner.set_settings(&change, &exempt)).map(drop)
 }
 
 fn tick(state: &mut State) -> UtxoPruneCounts {

@@ -120,18 +120,14 @@ impl Model {
             })
         });
         let behind = |tx: &UnminedTransaction| {
-            after.is_none_or(|after| match after.taken_back {
-                0 => (tx.created_at, &tx.txid) > (after.created_at, &after.txid),
-                _ => tx.created_at / 1_000_000_000 >= after.created_at / 1_000_000_000,
-            })
+            after.is_none_or(|after| (tx.created_at, &tx.txid) > (after.created_at, &after.txid))
         };
         let mut transactions: Vec<UnminedTransaction> = unmined.filter(behind).collect();
         transactions.sort_by(|a, b| (a.created_at, &a.txid).cmp(&(b.created_at, &b.txid)));
         let more = transactions.len() > limit;
         transactions.truncate(limit);
         let last = transactions.last().filter(|_| more);
-        let cursor =
-            last.map(|last| UnminedCursor { created_at: last.created_at, txid: last.txid.clone(), taken_back: 0 });
+        let cursor = last.map(|last| UnminedCursor { created_at: last.created_at, txid: last.txid.clone() });
         UnminedPage { transactions, cursor }
     }
 

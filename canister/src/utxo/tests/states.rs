@@ -294,25 +294,40 @@ fn listed(w: &World, cursor: Option<&UnminedCursor>, limit: u32) -> (Vec<Txid>, 
 }
 
 #[test]
-fn unmined_ones_are_listed_as_they_came_and_none_is_left_out() {
+fn a_list_of_unmined_ones_goes_on_where_it_was_whatever_becomes_unmined_or_mined() {
     let mut w = World::new();
-    let txs: Vec<Tx> = (0..5).map(|i| Tx::orphan(10 + i, 1)).collect();
+    let mut txs: Vec<Tx> = (0..7).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| w.make(tx));
+    // Of one moment, by id.
+    txs.sort_by_key(|tx| tx.txid);
     let ids = |of: &[usize]| of.iter().map(|i| txs[*i].id()).collect::<Vec<_>>();
     let (first, cursor) = listed(&w, None, 2);
     assert_eq!(first, ids(&[0, 1]));
     let cursor = cursor.unwrap();
-    assert_eq!(listed(&w, Some(&cursor), 9), (ids(&[2, 3, 4]), None));
-    // Others that leave do not matter.
-    w.set_mined(&txs[3], block(1, 900), true, false);
-    assert_eq!(listed(&w, Some(&cursor), 9), (ids(&[2, 4]), None));
-    // The last one that was listed leaves, and comes back at the end: its second begins again.
-    w.set_mined(&txs[1], block(1, 900), true, false);
-    assert_eq!(listed(&w, Some(&cursor), 9), (ids(&[0, 2, 4]), None));
-    w.set_mined(&txs[1], block(1, 900), true, true);
-    assert_eq!(listed(&w, Some(&cursor), 9), (ids(&[0, 2, 4, 1]), None));
-    assert_eq!(listed(&w, None, 0).0.len(), 4);
-    // A cursor that names no transaction does not begin again.
+    assert_eq!(listed(&w, Some(&cursor), 9), (ids(&[2, 3, 4, 5, 6]), None));
+    assert_eq!(listed(&w, Some(&cursor), 5), (ids(&[2, 3, 4, 5, 6]), None), "a page that is just full");
+    // Whoever leaves, the one that was listed last among them, and comes back: nothing begins again.
+    for (of, expected) in [(3, [2, 4, 5]), (1, [2, 4, 5]), (2, [4, 5, 6])] {
+        w.set_mined(&txs[of], block(1, 900), true, false);
+        assert_eq!(listed(&w, Some(&cursor), 3).0, ids(&expected), "{of} left");
+    }
+    for (of, expected) in [(1, [4, 5, 6].as_slice()), (3, &[3, 4, 5]), (2, &[2, 3, 4])] {
+        w.set_mined(&txs[of], block(1, 900), true, true);
+        assert_eq!(listed(&w, Some(&cursor), 3).0, ids(expected), "{of} came back");
+    }
+    assert_eq!(listed(&w, None, 0).0.len(), 7);
+    // A page for each, while before each the one that was listed last leaves and another one comes back.
+    let (mut all, mut after) = (Vec::new(), None);
+    for step in 0..7 {
+        let (page, next) = listed(&w, after.as_ref(), 1);
+        all.extend(page);
+        assert_eq!(next.is_none(), step == 6);
+        after = next;
+        w.set_mined(&txs[step], block(1, 900), true, false);
+        w.set_mined(&txs[step / 2], block(1, 900), true, step % 2 == 0);
+    }
+    assert_eq!(all, ids(&[0, 1, 2, 3, 4, 5, 6]));
+    // A cursor that names no transaction is refused.
     for length in [0, 31, 33] {
         let cursor = UnminedCursor { txid: vec![9; length].into(), ..cursor.clone() };
         let refused = w.store.unmined(Some(&cursor), 0);

@@ -168,7 +168,7 @@ fn a_height_that_jumps_is_refused_but_for_the_first_and_an_operators() {
     assert!(!s.there(&due));
     for (value, taken) in [(0, false), (1, true), (NONE - 1, true), (NONE, false)] {
         let change = UtxoPrunerSettingsChange { max_height_jump: Some(value), ..Default::default() };
-        assert_eq!(s.pruner.set_settings(&change).is_ok(), taken, "{value}");
+        assert_eq!(s.pruner.set_settings(&change, &s.w.settings).is_ok(), taken, "{value}");
     }
 }
 

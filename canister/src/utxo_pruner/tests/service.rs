@@ -62,8 +62,10 @@ impl Service {
         self.with(|pruner, records| pruner.tick(records, false));
     }
 
+    /// Also so that what is unmined is young for longer than its parents are kept, as if nothing were.
     pub fn set(&mut self, change: UtxoPrunerSettingsChange) {
-        self.pruner.set_settings(&change).unwrap();
+        let exempt = UtxoSettings { block_height_retention: 0, ..self.w.settings.clone() };
+        self.pruner.set_settings(&change, &exempt).unwrap();
     }
 
     /// Notified of a height, ticked until nothing waits or runs, and the job that came of it.

@@ -398,28 +398,6 @@ fn since_when_is_kept_over_an_upgrade() {
 }
 
 #[test]
-fn unmined_records_must_be_old_before_their_parents_go() {
-    let coppice = Coppice::new();
-    let retention = coppice.operator().get_config().told().utxo.block_height_retention;
-    let set = |unmined_tx_retention| {
-        let change =
-            UtxoPrunerSettingsChange { unmined_tx_retention: Some(unmined_tx_retention), ..Default::default() };
-        coppice.operator().set_pruner_settings(&change).told().unwrap();
-    };
-    cleared(&coppice, ProblemCode::RetentionTooShort);
-    for blocks in [retention, retention + 1] {
-        set(UtxoUnminedRetention::Blocks(blocks));
-        raised(&coppice, ProblemCode::RetentionTooShort, Severity::Warning, "unmined_tx_retention");
-    }
-    set(UtxoUnminedRetention::Blocks(retention - 1));
-    cleared(&coppice, ProblemCode::RetentionTooShort);
-    set(UtxoUnminedRetention::Blocks(retention));
-    set(UtxoUnminedRetention::HalfOfRetention);
-    cleared(&coppice, ProblemCode::RetentionTooShort);
-}
-
-/// A backlog of a quarter of an hour, and an upgrade.
-#[test]
 fn pruning_that_is_behind_is_so_over_an_upgrade() {
     let coppice = Coppice::new();
     coppice.append_plain(0..400, 1);

@@ -1,6 +1,7 @@
 //! 2.1 and 7: settings, what a new canister does, and who may call what.
 
 use super::world::*;
+use crate::utxo::configure;
 use candid::encode_args;
 use coppice_interface::*;
 use coppice_tests::client::Told;
@@ -89,6 +90,38 @@ fn s7_a_value_that_makes_no_sense_is_refused_by_name_and_nothing_changes() {
         }
         assert_eq!(world.settings(), before, "{name}");
     }
+}
+
+#[test]
+fn both_setters_refuse_that_parents_go_before_the_unmined_are_old() {
+    let world = World::as_installed();
+    let unmined = |blocks| world.try_set(Change { unmined_tx_retention: retention(blocks), ..Default::default() });
+    let kept = |blocks| {
+        let utxo = UtxoSettingsChange { block_height_retention: Some(blocks), ..Default::default() };
+        configure(&world.coppice, utxo).map(|config| config.utxo.block_height_retention)
+    };
+    for blocks in [288, 289, MAX_HEIGHT] {
+        let refused = unmined(blocks);
+        assert!(matches!(&refused, Err(UtxoPrunerError::Invalid { field, .. }) if field == "unmined_tx_retention"));
+    }
+    assert!(unmined(287).is_ok());
+    for blocks in [1, 286, 287] {
+        let refused = kept(blocks);
+        assert!(matches!(&refused, Err(ConfigError::Invalid { field, .. }) if field == "block_height_retention"));
+    }
+    assert_eq!(world.coppice.operator().get_config().told().utxo.block_height_retention, 288, "nothing has changed");
+    assert_eq!((kept(288), kept(289)), (Ok(288), Ok(289)));
+    // Without retention no record gets a height, and nothing goes.
+    assert_eq!(kept(0), Ok(0));
+    assert!(unmined(MAX_HEIGHT).is_ok());
+    assert!(kept(1_000).is_err(), "and back only where what is unmined is old by then");
+    assert!(
+        world
+            .try_set(Change { unmined_tx_retention: Some(UtxoUnminedRetention::HalfOfRetention), ..Default::default() })
+            .is_ok()
+    );
+    // Half of it is below it, however small it is.
+    assert_eq!((kept(1), kept(2), kept(1_000)), (Ok(1), Ok(2), Ok(1_000)));
 }
 
 #[test]

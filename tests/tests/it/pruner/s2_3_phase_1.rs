@@ -36,9 +36,9 @@ fn s2_3_phase_1_1_the_cutoff_is_half_of_the_retention_below_the_current_height()
     // Half of what is in force, or a number of its own.
     world.retention(21);
     assert_eq!(world.status().unmined_cutoff_height, 245 - 10);
-    let own = Some(UtxoUnminedRetention::Blocks(200));
+    let own = Some(UtxoUnminedRetention::Blocks(20));
     world.set(UtxoPrunerSettingsChange { unmined_tx_retention: own, ..Default::default() });
-    assert_eq!(world.status().unmined_cutoff_height, 45);
+    assert_eq!(world.status().unmined_cutoff_height, 225);
 }
 
 #[test]

@@ -29,6 +29,12 @@ fn family(world: &World, salt: u64, outputs: u32) -> (Tx, Vec<Tx>) {
     (parent, children)
 }
 
+/// A block had these, and a reorg takes it back so late that they are not old when their parents are due.
+fn unmine_late(world: &World, children: &[&Tx]) {
+    world.mine(10, children);
+    world.unmine(18, 10, children);
+}
+
 /// Which reasons a job counted: unmined, recent, absent.
 fn reasons(counts: &UtxoPruneCounts) -> [u64; 3] {
     [counts.skipped_child_unmined, counts.skipped_child_recent, counts.skipped_child_absent]
@@ -39,9 +45,8 @@ fn s2_5_2_a_record_stays_while_any_child_on_any_page_is_unmined_or_recent() {
     for batch in [1, 2, 3, 10_000] {
         for unstable in 0..5 {
             let world = defensive(batch);
-            let none = Some(UtxoUnminedRetention::Blocks(1_000));
-            world.set(UtxoPrunerSettingsChange { unmined_tx_retention: none, ..Default::default() });
             let (parent, children) = family(&world, 1, 5);
+            unmine_late(&world, &[&children[unstable]]);
             let stable: Vec<&Tx> =
                 children.iter().enumerate().filter(|(i, _)| *i != unstable).map(|(_, c)| c).collect();
             world.mine(10, &stable);
@@ -88,13 +93,12 @@ fn s2_5_2_stable_is_so_many_blocks_behind_the_highest_block_that_has_it() {
 #[test]
 fn s2_5_3_what_is_kept_is_kept_alone() {
     let world = defensive(10_000);
-    let (kept, _) = family(&world, 1, 1);
+    let (kept, unmined) = family(&world, 1, 1);
     let (gone, children) = family(&world, 2, 1);
+    unmine_late(&world, &[&unmined[0]]);
     let absent = Tx::orphan(3, 1);
     world.done(10, std::slice::from_ref(&absent));
     world.mine(10, &[&children[0]]);
-    let young = Some(UtxoUnminedRetention::Blocks(1_000));
-    world.set(UtxoPrunerSettingsChange { unmined_tx_retention: young, ..Default::default() });
     let job = world.prune(20);
     assert_eq!((reasons(&job.counts), job.counts.processed, job.counts.records_deleted), ([1, 0, 1], 3, 1));
     assert_eq!(world.there(&[kept, gone, absent]), [true, false, true]);
@@ -134,11 +138,10 @@ fn s2_5_the_children_of_a_record_are_looked_up_over_several_messages() {
 #[test]
 fn s2_5_disabled_it_relies_on_the_retention_alone() {
     let world = World::new();
-    let (unmined, _) = family(&world, 1, 2);
+    let (unmined, children) = family(&world, 1, 2);
+    unmine_late(&world, &children.iter().collect::<Vec<_>>());
     let absent = Tx::orphan(5_000, 2);
     world.done(10, std::slice::from_ref(&absent));
-    let young = Some(UtxoUnminedRetention::Blocks(1_000));
-    world.set(UtxoPrunerSettingsChange { unmined_tx_retention: young, ..Default::default() });
     let job = world.prune(20);
     assert_eq!((reasons(&job.counts), job.counts.records_deleted), ([0; 3], 2));
     assert_eq!(world.there(&[unmined, absent]), [false, false]);

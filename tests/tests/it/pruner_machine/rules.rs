@@ -45,10 +45,15 @@ impl Settings {
 
     /// What is unmined since before this height is old; 0: nothing is.
     pub fn cutoff(&self, current: u32) -> u32 {
-        current.saturating_sub(match self.pruner.unmined_tx_retention {
+        current.saturating_sub(self.unmined_retention())
+    }
+
+    /// Blocks after which what is unmined is old.
+    pub fn unmined_retention(&self) -> u32 {
+        match self.pruner.unmined_tx_retention {
             UtxoUnminedRetention::HalfOfRetention => self.utxo.block_height_retention / 2,
             UtxoUnminedRetention::Blocks(blocks) => blocks,
-        })
+        }
     }
 }
 
