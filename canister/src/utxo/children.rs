@@ -1,14 +1,15 @@
 //! Double spends that spend from a transaction: their ids, in pages of fixed entries.
 //!
 //! ```text
-//! extras of the parent ─▶ newest page ─▶ older ─▶ … ─▶ oldest
-//! page: 0 older page u32   4 ids on it u32   8 ids on it and on all older ones u32   12 zero u32   16 ids: n × 32
+//! extras of the parent ─▶ newest page ⇄ older ⇄ … ⇄ oldest, which the newest page names too
+//! page: 0 older page u32   4 ids on it u32   8 of the newest: ids on all u32   12 newer page u32; of the newest: the oldest   16 ids: n × 32
 //! ```
-//! **Constraint.** A transaction may have thousands of double spends, and each of these thousands of parents: entering one reads
-//! none of the others, and leaving reads pages and writes two of them.
+//! **Constraint.** A transaction may have thousands of double spends, and each of these thousands of parents: entering one reads none of
+//! the others, and leaving does not pay for those that came later.
 //!
-//! **Design.** Only the newest page is not full. A new id goes behind its last one; the last one takes the place of an id that leaves.
-//! Pages begin small and double, so that the one double spend that most have takes 128 bytes.
+//! **Design.** A new id goes behind the last one of the newest page. They leave in the order in which they came, nearly always: one that
+//! leaves is looked for from the oldest page on, and the last id of that page takes its place. So only the newest and the oldest page
+//! are not full. Pages begin small and double, so that the one double spend that most have takes 128 bytes.
 
 use super::record::{Hash, Head};
 use super::{Found, UtxoStore, extras};
@@ -17,6 +18,13 @@ use coppice_interface::{Txid, UtxoRefusal};
 
 /// Bytes of a page's head.
 const PAGE: u32 = 16;
+/// Where the fields of that are.
+mod at {
+    pub const OLDER: u32 = 0;
+    pub const COUNT: u32 = 4;
+    pub const TOTAL: u32 = 8;
+    pub const NEWER: u32 = 12;
+}
 /// Bytes of an id.
 const ID: u32 = 32;
 /// Ids of the first page.
@@ -30,7 +38,21 @@ const SHOWN: u32 = 10_000;
 struct Page {
     older: SlotId,
     count: u32,
+    /// Of the newest page: ids on all pages.
     total: u32,
+    /// The newest page names the oldest.
+    newer: SlotId,
+}
+
+/// The pages, from the oldest on.
+struct Walk {
+    newest: SlotId,
+    /// The next one; 0: there is none.
+    next: SlotId,
+    /// The one before it.
+    older: SlotId,
+    /// Ids that are left.
+    left: u32,
 }
 
 impl UtxoStore {
@@ -39,11 +61,12 @@ impl UtxoStore {
         if !self.slots.holds(slot, u64::from(PAGE)) {
             return Err(corrupt());
         }
-        let [older, count, total] = [0, 4, 8].map(|at| self.slots.read_u32(slot, at));
-        if count == 0 || count > self.room(slot) || total < count || (older == 0) != (total == count) {
+        let [older, count, total, newer] =
+            [at::OLDER, at::COUNT, at::TOTAL, at::NEWER].map(|at| self.slots.read_u32(slot, at));
+        if count == 0 || count > self.room(slot) || newer == 0 {
             return Err(corrupt());
         }
-        Ok(Page { older, count, total })
+        Ok(Page { older, count, total, newer })
     }
 
     /// Ids for which a page has room.
@@ -51,31 +74,52 @@ impl UtxoStore {
         (self.slots.capacity(slot) - PAGE) / ID
     }
 
-    /// Pages from the newest on, until so many ids are on them.
-    fn child_pages(&self, head: &Head, most: u32) -> Result<Vec<(SlotId, Page)>, UtxoRefusal> {
-        let (mut pages, mut ids) = (Vec::new(), 0);
-        let mut next = extras::children(&self.slots, head);
-        while next != 0 && ids < most {
-            let page = self.child_page(next)?;
-            let older = page.older;
-            // Each is followed by what is left, so a circle ends.
-            if pages.last().is_some_and(|(_, newer): &(_, Page)| newer.total - newer.count != page.total) {
-                return Err(UtxoRefusal::Corrupt {
-                    why: format!("slot {next} has other double spends than it should"),
-                });
-            }
-            ids += page.count;
-            pages.push((next, page));
-            next = older;
+    /// The newest page, and a walk over all.
+    fn child_pages(&self, head: &Head) -> Result<Option<(Page, Walk)>, UtxoRefusal> {
+        let newest = extras::children(&self.slots, head);
+        if newest == 0 {
+            return Ok(None);
         }
-        Ok(pages)
+        let page = self.child_page(newest)?;
+        let walk = Walk { newest, next: page.newer, older: 0, left: page.total };
+        Ok(Some((page, walk)))
+    }
+
+    /// The next page of a walk: each has an id at least, so that a circle ends.
+    fn next_page(&self, walk: &mut Walk) -> Result<Option<(SlotId, Page)>, UtxoRefusal> {
+        if walk.next == 0 {
+            return Ok(None);
+        }
+        let (slot, is_last) = (walk.next, walk.next == walk.newest);
+        let page = self.child_page(slot)?;
+        let left = walk.left.checked_sub(page.count).filter(|left| page.older == walk.older && (*left == 0) == is_last);
+        walk.left = left.ok_or_else(|| UtxoRefusal::Corrupt {
+            why: format!("slot {slot} has other double spends than it should"),
+        })?;
+        (walk.older, walk.next) = (slot, if is_last { 0 } else { page.newer });
+        Ok(Some((slot, page)))
+    }
+
+    /// Pages on which the double spends are that spend from a transaction, or a few more.
+    pub(super) fn pages_of_children(&self, head: &Head) -> u64 {
+        let ids = self.child_pages(head).ok().flatten().map_or(0, |(newest, _)| newest.total);
+        if ids == 0 { 0 } else { 8 + u64::from(ids / LARGEST) }
     }
 
     /// The last double spends that spend from a transaction, in order.
     pub(super) fn children(&self, head: &Head) -> Result<Vec<Txid>, UtxoRefusal> {
+        let mut pages = Vec::new();
+        let Some((newest, walk)) = self.child_pages(head)? else { return Ok(Vec::new()) };
+        let (mut next, mut ids) = (walk.newest, 0);
+        while next != 0 && ids < newest.total.min(SHOWN) {
+            let page = self.child_page(next)?;
+            ids += page.count;
+            pages.push((next, page.count));
+            next = page.older;
+        }
         let mut bytes = Vec::new();
-        for (slot, page) in self.child_pages(head, SHOWN)?.iter().rev() {
-            self.slots.read_onto(&mut bytes, *slot, PAGE, (ID * page.count) as usize);
+        for (slot, count) in pages.iter().rev() {
+            self.slots.read_onto(&mut bytes, *slot, PAGE, (ID * count) as usize);
         }
         let ids = bytes.as_chunks::<{ ID as usize }>().0;
         Ok(ids[ids.len().saturating_sub(SHOWN as usize)..].iter().map(Txid::from).collect())
@@ -99,49 +143,90 @@ impl UtxoStore {
             && count < self.room(newest)
         {
             self.slots.write(newest, PAGE + ID * count, child);
-            self.slots.write(newest, 4, [count + 1, total + 1].map(u32::to_le_bytes).as_flattened());
+            let total = total.checked_add(1).ok_or(UtxoRefusal::TooMuchWork)?;
+            self.slots.write(newest, at::COUNT, [count + 1, total].map(u32::to_le_bytes).as_flattened());
             return Ok(());
         }
-        let (ids, total) = page.map_or((FIRST, 0), |page| ((2 * page.count + 1).min(LARGEST), page.total));
+        let ids = if newest == 0 { FIRST } else { (2 * self.room(newest) + 1).min(LARGEST) };
         let new = self.slots.allocate(PAGE + ID * ids)?;
-        let mut bytes = [newest, 1, total + 1, 0].map(u32::to_le_bytes).as_flattened().to_vec();
+        let (total, oldest) = page.map_or((0, new), |page| (page.total, page.newer));
+        let total = total.checked_add(1).ok_or(UtxoRefusal::TooMuchWork)?;
+        let mut bytes = [newest, 1, total, oldest].map(u32::to_le_bytes).as_flattened().to_vec();
         bytes.extend(child);
         self.slots.write(new, 0, &bytes);
+        if newest != 0 {
+            self.slots.write_u32(newest, at::NEWER, new);
+        }
         extras::set_children(&mut self.slots, slot, &mut head, new)
     }
 
-    /// Takes a double spend from a parent's, where it is among them.
-    ///
-    /// # Errors
-    /// `Corrupt`, and nothing has changed.
+    /// Lists a double spend that has no record, as tests have it.
+    #[cfg(test)]
+    pub fn list_child(&mut self, parent: &Hash, child: &Hash) {
+        self.add_child(parent, child).expect("there is room");
+    }
+
+    /// Takes a double spend from a parent's, where it is among them. This may fail in its middle.
     pub(super) fn remove_child(&mut self, parent: &Hash, child: &Hash) -> Result<(), UtxoRefusal> {
         let Some(Found { slot, mut head, .. }) = self.parent(parent)? else { return Ok(()) };
+        let Some((newest, mut walk)) = self.child_pages(&head)? else { return Ok(()) };
+        let (newest_at, oldest_at) = (walk.newest, walk.next);
         let mut bytes = Vec::new();
-        let pages = self.child_pages(&head, u32::MAX)?;
-        self.changed.read += pages.len() as u64;
-        for (page, Page { count, .. }) in &pages {
+        while let Some((at, page)) = self.next_page(&mut walk)? {
+            self.changed.read += 1;
             bytes.clear();
-            self.slots.read_onto(&mut bytes, *page, PAGE, (ID * count) as usize);
+            self.slots.read_onto(&mut bytes, at, PAGE, (ID * page.count) as usize);
             let ids = bytes.as_chunks::<{ ID as usize }>().0;
-            let Some(at) = ids.iter().position(|id| id == child) else { continue };
-            let (newest, Page { older, count, total }) = &pages[0];
-            let last: Hash = self.slots.read(*newest, PAGE + ID * (count - 1));
-            self.slots.write(*page, PAGE + ID * at as u32, &last);
-            if *count > 1 {
-                self.slots.write(*newest, 4, [count - 1, total - 1].map(u32::to_le_bytes).as_flattened());
+            let Some(number) = ids.iter().position(|id| id == child) else { continue };
+            let oldest = self.child_page(oldest_at)?;
+            let last: Hash = self.slots.read(oldest_at, PAGE + ID * (oldest.count - 1));
+            self.slots.write(at, PAGE + ID * number as u32, &last);
+            // The newest page has an id at least, so that the total has, too.
+            self.slots.write_u32(newest_at, at::TOTAL, newest.total.saturating_sub(1));
+            if oldest.count > 1 {
+                self.slots.write_u32(oldest_at, at::COUNT, oldest.count - 1);
                 return Ok(());
             }
-            self.slots.free(*newest);
-            return extras::set_children(&mut self.slots, slot, &mut head, *older);
+            return match self.free_oldest(newest_at, oldest_at, &oldest) {
+                0 => extras::set_children(&mut self.slots, slot, &mut head, 0),
+                _ => Ok(()),
+            };
         }
         Ok(())
     }
 
-    /// Frees the pages of a record that goes; what cannot be read stays where it is.
-    pub(super) fn free_children(&mut self, head: &Head) {
-        for (page, _) in self.child_pages(head, u32::MAX).unwrap_or_default() {
-            self.slots.free(page);
+    /// Frees the oldest page, and answers the one that is the oldest then; 0: there is none.
+    fn free_oldest(&mut self, newest_at: SlotId, oldest_at: SlotId, oldest: &Page) -> SlotId {
+        self.slots.free(oldest_at);
+        if newest_at == oldest_at {
+            return 0;
         }
+        self.slots.write_u32(oldest.newer, at::OLDER, 0);
+        self.slots.write_u32(newest_at, at::NEWER, oldest.newer);
+        oldest.newer
+    }
+
+    /// Frees pages of a record that goes, so many at most, and says whether more are left; what cannot be read stays where it is.
+    pub(super) fn free_children(&mut self, slot: SlotId, head: &mut Head, most: u64) -> bool {
+        let Ok(Some((newest, mut walk))) = self.child_pages(head) else { return false };
+        let (mut total, mut freed) = (newest.total, 0);
+        while freed < most {
+            let Ok(Some((at, page))) = self.next_page(&mut walk) else {
+                // All of them, or as far as they can be read.
+                let _ = extras::set_children(&mut self.slots, slot, head, 0);
+                return false;
+            };
+            total = total.saturating_sub(page.count);
+            if self.free_oldest(walk.newest, at, &page) == 0 {
+                let _ = extras::set_children(&mut self.slots, slot, head, 0);
+                return false;
+            }
+            // The next one is the oldest now.
+            self.slots.write_u32(walk.newest, at::TOTAL, total);
+            walk.older = 0;
+            freed += 1;
+        }
+        true
     }
 }
 
@@ -149,57 +234,108 @@ impl UtxoStore {
 mod tests {
     use crate::testing::id;
     use crate::utxo::tests::world::{Tx, World};
+    use std::collections::BTreeSet;
 
-    /// Enters and leaves in many orders: what is listed is what a vector has that fills a hole with its last.
-    #[test]
-    fn ids_are_listed_as_a_vector_has_them_at_any_length() {
+    fn shown(w: &World, parent: &Tx) -> Vec<[u8; 32]> {
+        w.get(parent).conflicting_children.iter().map(|id| id[..].try_into().unwrap()).collect()
+    }
+
+    fn used(w: &World) -> u64 {
+        w.store.slots.stats().used_bytes
+    }
+
+    /// A parent with so many double spends.
+    fn family(count: u64) -> (World, Tx, u64) {
         let mut w = World::new();
         let parent = Tx::orphan(1, 1);
         w.make(&parent);
-        let before = w.store.slots.stats().used_bytes;
-        let mut expected = Vec::new();
-        let check = |w: &World, expected: &[[u8; 32]]| {
-            let shown: Vec<_> = w.get(&parent).conflicting_children.iter().map(|id| id.to_vec()).collect();
-            assert!(shown.iter().eq(expected.iter()), "{} and not {}", shown.len(), expected.len());
-        };
-        for number in 0..600 {
+        let before = used(&w);
+        for number in 0..count {
             w.store.add_child(&parent.txid, &id(number)).unwrap();
-            expected.push(id(number));
-            if number < 20 || number % 50 == 0 {
-                check(&w, &expected);
+            if number < 20 || (number < 1_000 && number % 50 == 0) {
+                assert!(shown(&w, &parent).into_iter().eq((0..=number).map(id)), "in order, {number}");
             }
         }
         w.reopen();
-        w.store.remove_child(&parent.txid, &id(9_999)).unwrap();
-        check(&w, &expected);
-        for step in 0..600_usize {
-            let at = step * 7_919 % expected.len();
-            let gone = expected.swap_remove(at);
-            w.store.remove_child(&parent.txid, &gone).unwrap();
-            if step % 50 == 0 || step > 580 {
-                check(&w, &expected);
+        (w, parent, before)
+    }
+
+    #[test]
+    fn ids_that_leave_in_any_order_are_gone_and_all_others_are_listed_once() {
+        // As they came, the last first, and all over.
+        for order in 0..3 {
+            let (mut w, parent, before) = family(600);
+            w.store.remove_child(&parent.txid, &id(9_999)).unwrap();
+            let mut expected: BTreeSet<[u8; 32]> = (0..600).map(id).collect();
+            for step in 0..600_u64 {
+                let gone = id([step, 599 - step, step * 7_919 % 600][order]);
+                w.store.remove_child(&parent.txid, &gone).unwrap();
+                assert!(expected.remove(&gone));
+                if step % 50 == 0 || step > 580 {
+                    let shown = shown(&w, &parent);
+                    assert_eq!((shown.len(), shown.into_iter().collect()), (expected.len(), expected.clone()));
+                }
+                if step == 300 {
+                    (1_000..1_200).for_each(|new| w.store.add_child(&parent.txid, &id(new)).unwrap());
+                    (1_000..1_200).for_each(|new| w.store.remove_child(&parent.txid, &id(new)).unwrap());
+                }
             }
+            assert_eq!(used(&w), before, "nothing is left of the pages");
+            w.store.remove_child(&parent.txid, &id(1)).unwrap();
         }
-        assert_eq!(w.store.slots.stats().used_bytes, before, "nothing is left of the pages");
-        w.store.remove_child(&parent.txid, &id(1)).unwrap();
+        let (mut w, _, _) = family(0);
         w.store.add_child(&id(5), &id(1)).unwrap();
         w.store.remove_child(&id(5), &id(1)).unwrap();
     }
 
     #[test]
+    fn those_that_leave_as_they_came_read_a_page_each() {
+        let (mut w, parent, _) = family(12_000);
+        let mut leave = |number| {
+            w.store.changed.read = 0;
+            w.store.remove_child(&parent.txid, &id(number)).unwrap();
+            w.store.changed.read
+        };
+        assert!((0..6_000).all(|number| leave(number) == 1));
+        assert!(leave(11_999) > 40, "the last one is found at the end");
+        let read: u64 = (6_000..11_999).map(leave).sum();
+        assert!(read < 2 * 6_000, "{read}: few lie where they did not come");
+        assert!(shown(&w, &parent).is_empty());
+    }
+
+    #[test]
     fn the_last_ten_thousand_are_shown_and_all_pages_go_with_the_record() {
-        let mut w = World::new();
-        let parent = Tx::orphan(1, 1);
-        let before = w.store.slots.stats().used_bytes;
-        w.make(&parent);
-        w.store.slots.count_pages(true);
-        for number in 0..12_000 {
-            w.store.add_child(&parent.txid, &id(number)).unwrap();
+        for removed in [0, 500] {
+            let mut w = World::new();
+            let parent = Tx::orphan(1, 1);
+            let before = used(&w);
+            w.make(&parent);
+            (0..12_000).for_each(|number| w.store.add_child(&parent.txid, &id(number)).unwrap());
+            (0..removed).for_each(|number| w.store.remove_child(&parent.txid, &id(number)).unwrap());
+            let shown = shown(&w, &parent);
+            assert_eq!((shown.len(), shown[0], shown[9_999]), (10_000, id(2_000), id(11_999)));
+            let call = w.call();
+            w.store.delete_by_id(&mut w.blobs, &parent.txid, &call).unwrap();
+            assert_eq!(used(&w), before);
         }
-        let shown = w.get(&parent).conflicting_children;
-        assert_eq!((shown.len(), &shown[0][..], &shown[9_999][..]), (10_000, &id(2_000)[..], &id(11_999)[..]));
-        let call = w.call();
-        w.store.delete_by_id(&mut w.blobs, &parent.txid, &call).unwrap();
-        assert_eq!(w.store.slots.stats().used_bytes, before);
+    }
+
+    #[test]
+    fn pages_are_freed_in_slices_and_what_is_left_is_whole() {
+        let (mut w, parent, before) = family(1_000);
+        let slot = w.store.slot_of(&parent.txid);
+        let mut left = 1_000;
+        while {
+            let mut head = w.store.head(slot);
+            w.store.free_children(slot, &mut head, 2)
+        } {
+            w.reopen();
+            let shown = shown(&w, &parent);
+            assert!(!shown.is_empty() && shown.len() < left, "{} of {left}", shown.len());
+            assert!(shown.iter().copied().eq((1_000 - shown.len() as u64..1_000).map(id)), "the last ones");
+            left = shown.len();
+        }
+        assert!(left < 300 && shown(&w, &parent).is_empty());
+        assert_eq!(used(&w), before);
     }
 }

@@ -1,11 +1,11 @@
 //! Taking records out. Who may go, and when, is the pruner's business.
 
-use super::UtxoStore;
 use super::alert::pages;
 use super::order::Order;
 use super::place;
 use super::prune::Candidate;
-use super::record::flag;
+use super::record::{at, flag, page_slot};
+use super::{STEP_PAGES, UtxoStore};
 use crate::blob::BlobStore;
 use coppice_interface::{ExternalStore, TransactionPlace, UtxoRefusal};
 
@@ -54,6 +54,41 @@ impl UtxoStore {
         Ok((told.marked + told.released) as u32)
     }
 
+    /// Whether a record has more pages than go in one step.
+    pub fn is_large(&self, of: &Candidate) -> bool {
+        u64::from(of.pages()) > STEP_PAGES || self.pages_of_children(&of.head) > STEP_PAGES
+    }
+
+    /// Frees some pages of a large record that is going and of which all parents were told, the last ones first, and says how many
+    /// pages of outputs; none where the rest fits one step. Whatever interrupts this, the record says which are left.
+    pub fn shrink(&mut self, of: &Candidate) -> Option<u64> {
+        if !self.is_large(of) {
+            return None;
+        }
+        let slot = of.slot;
+        let mut head = self.head(slot);
+        if self.pages_of_children(&head) > STEP_PAGES {
+            self.free_children(slot, &mut head, STEP_PAGES);
+            return Some(0);
+        }
+        // The directory names them behind the pages of outputs. Where the transaction lay is behind the directory.
+        for page in 1..=head.input_pages() {
+            self.slots.free(page_slot(&self.slots, slot, &head, head.extra_pages + page));
+        }
+        let inputs = if head.input_pages() > 0 { 0 } else { head.inputs };
+        self.slots.write(slot, at::INPUTS, [inputs, 0].map(u32::to_le_bytes).as_flattened());
+        self.set_flags(slot, head.flags & !(flag::EXTERNAL | flag::OUTSIDE));
+        let left = head.extra_pages - STEP_PAGES as u32;
+        for page in left..head.extra_pages {
+            self.slots.free(page_slot(&self.slots, slot, &head, 1 + page));
+        }
+        self.slots.write_u32(slot, at::EXTRA_PAGES, left);
+        self.slots.write_u32(slot, at::OUTPUTS, head.batch * (1 + left));
+        self.root.pages -= STEP_PAGES;
+        self.root.save_counts(&mut self.slots);
+        Some(STEP_PAGES)
+    }
+
     /// Takes a record out, with its pages: the last of a deletion.
     pub fn remove(&mut self, of: &Candidate) {
         let Candidate { slot, head } = of;
@@ -73,8 +108,11 @@ impl UtxoStore {
             self.slots.free(page);
         }
         if head.extras != 0 {
-            self.free_children(head);
-            self.slots.free(head.extras);
+            let mut left = head.clone();
+            self.free_children(slot, &mut left, u64::MAX);
+            if left.extras != 0 {
+                self.slots.free(left.extras);
+            }
         }
         self.table.remove(self.table.hash(&head.txid), u64::from(slot));
         self.slots.free(slot);

@@ -21,7 +21,7 @@ const PREFIX: u32 = 8;
 
 /// The newest page of the double spends that spend from a record's transaction; 0: there is none.
 pub fn children(slots: &Slots, head: &Head) -> SlotId {
-    if slots.holds(head.extras, u64::from(PREFIX)) && head.extras != 0 { slots.read_u32(head.extras, 4) } else { 0 }
+    if head.extras != 0 && slots.holds(head.extras, u64::from(PREFIX)) { slots.read_u32(head.extras, 4) } else { 0 }
 }
 
 /// Says which page that is. This may fail where the record has no extras yet.

@@ -94,7 +94,10 @@ impl Store for Model {
     }
 
     fn record(&self, txid: &[u8], first: u32, limit: u32) -> Result<UtxoRecord, UtxoRefusal> {
-        Self::record(self, txid, first, limit)
+        let mut record = Self::record(self, txid, first, limit)?;
+        // In which order double spends are listed behind one that left is nobody's business.
+        record.conflicting_children.sort();
+        Ok(record)
     }
 
     fn transaction(&self, part: &UtxoGetPart) -> Result<TransactionPart, UtxoRefusal> {

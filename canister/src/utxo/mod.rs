@@ -44,13 +44,16 @@ use extras::Extras;
 use order::Root;
 pub use order::{LATE, Order, Watch};
 pub use parse::Parsed;
-pub use prune::{Blocked, Candidate, Cursor, Next, Parents, Told, Unstable};
+pub use prune::{Blocked, Candidate, Cursor, LOOKUP_PAGES, Next, Parents, Told, Unstable};
 pub use record::Hash;
 use record::{HEAD, Head, flag};
 pub use spend::LastUnspent;
 use std::cell::OnceCell;
 use std::rc::Rc;
 pub use upload::Uploads;
+
+/// Pages of a record, or of its list of double spends, that go in one step. One with more goes over several, and messages.
+pub const STEP_PAGES: u64 = 1_000;
 
 /// Bytes that are kept for the pruner, for nodes of the ordered indexes: at the cap on memory it must preserve before it may
 /// delete. More are free again once it has.
@@ -113,7 +116,7 @@ pub struct UtxoStore {
 struct Changed {
     table: u64,
     blobs: u64,
-    /// Pages of double spends that it has read.
+    /// Pages that it has read of other records, and of lists of double spends.
     read: u64,
 }
 

@@ -4,13 +4,20 @@ use super::entry::{Entry, SPENDER_DELETED, SPENT};
 use super::order::{self, LATE, Order, Watch};
 use super::record::{EXTRA, HEAD, Hash, Head, at, flag, inputs_from, page_at, page_slot, parents};
 use super::spend::EntryAddress;
-use super::{Call, Changed, Found, UtxoStore};
+use super::{Call, Changed, Found, STEP_PAGES, UtxoStore};
 use crate::health::refusal;
 use crate::slots::SlotId;
 use crate::slots::ring::Link;
 use crate::table::same_key;
 use coppice_interface::UtxoRefusal;
 use serde::{Deserialize, Serialize};
+
+/// Pages of its parents' lists that a step reads from which it takes a double spend: so many, or those of one parent.
+const MOST_LISTED: u64 = 10_000;
+/// Pages that a spender and its place in the table are on.
+pub const LOOKUP_PAGES: u64 = 2;
+/// Pages that a parent, its place in the table and one of its outputs are on.
+const PARENT_PAGES: u64 = 3;
 
 /// A point in an ordered index: behind this record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,6 +145,8 @@ pub type Blocked = (Hash, UtxoRefusal);
 pub struct Parents {
     inputs: Vec<(Hash, u32)>,
     held: Vec<(EntryAddress, u32)>,
+    /// The input behind these.
+    pub next: u32,
 }
 
 /// What became of the outputs that a transaction held.
@@ -212,7 +221,10 @@ impl UtxoStore {
         if head.extras != 0 && !slots.holds(head.extras, 8) {
             return Err(corrupt("the extras"));
         }
-        for page in 1..=head.extra_pages + head.input_pages() {
+        // Of many pages those that go next: what went of such a record cannot come back, whatever the others are.
+        let last = u64::from(head.extra_pages) + u64::from(head.input_pages());
+        let first = 1 + u64::from(head.extra_pages).saturating_sub(STEP_PAGES);
+        for page in (first..=last).map(|page| page as u32) {
             let page_slot = page_slot(slots, slot, &head, page);
             let of_outputs = |page_slot| {
                 let at: [u8; 2] = slots.read(page_slot, 0);
@@ -315,6 +327,7 @@ impl UtxoStore {
     ) -> Result<u64, Blocked> {
         let mut preserved = 0;
         for parent in parents(&inputs_from(&self.slots, of.slot, &of.head, (first, most))) {
+            self.changed.read += LOOKUP_PAGES;
             match self.preserve_parent(&parent, until) {
                 Ok(there) => preserved += u64::from(there),
                 Err(UtxoRefusal::Corrupt { .. }) if set_aside => {}
@@ -342,7 +355,7 @@ impl UtxoStore {
     /// # Errors
     /// `Corrupt`.
     pub fn unstable_child(
-        &self,
+        &mut self,
         of: &Candidate,
         outputs: (u32, u32),
         current: u32,
@@ -350,13 +363,16 @@ impl UtxoStore {
     ) -> Result<Option<Unstable>, UtxoRefusal> {
         let mut result = Ok(None);
         let mut last: Option<Hash> = None;
+        let mut read = 0;
         self.entries(of.slot, &of.head, outputs, |_, _, entry| {
             let known = last.is_some_and(|last| same_key(&last, &entry.spender.0));
             if matches!(result, Ok(None)) && entry.is(SPENT) && !entry.is(SPENDER_DELETED) && !known {
                 last = Some(entry.spender.0);
+                read += LOOKUP_PAGES;
                 result = self.unstable(&entry, current, retention);
             }
         });
+        self.changed.read += read;
         result
     }
 
@@ -373,23 +389,33 @@ impl UtxoStore {
         Ok((current < stable_at).then_some(Unstable::Recent(stable_at)))
     }
 
-    /// Outputs that inputs `first` to `first + most` spend, of parents that have a record.
+    /// Outputs that inputs from `first` on spend, `most` of them at most, of parents that have a record. Of a double spend they are
+    /// fewer where many others are listed with its parents.
     ///
     /// # Errors
     /// `Corrupt` where a parent cannot be read: it is there, and would not be told. Or the record's blocks cannot be, by which a
     /// replay of it is refused.
-    pub fn parents(&self, of: &Candidate, (first, most): (u32, u32)) -> Result<Parents, UtxoRefusal> {
+    pub fn parents(&mut self, of: &Candidate, (first, most): (u32, u32)) -> Result<Parents, UtxoRefusal> {
         self.highest_block(&of.head)?;
-        let inputs = inputs_from(&self.slots, of.slot, &of.head, (first, most));
+        let mut inputs = inputs_from(&self.slots, of.slot, &of.head, (first, most));
         let mut held = Vec::with_capacity(inputs.len());
         let mut last: Option<(&Hash, Option<Found>)> = None;
-        for ((parent, vout), vin) in inputs.iter().zip(first..) {
+        let (mut listed, mut end) = (0, inputs.len());
+        for (((parent, vout), vin), at) in inputs.iter().zip(first..).zip(0..) {
             if last.as_ref().is_none_or(|(known, _)| !same_key(known, parent)) {
+                self.changed.read += PARENT_PAGES;
                 let found = match self.find(parent) {
                     Ok(found) => Some(found),
                     Err(UtxoRefusal::TxNotFound) => None,
                     Err(error) => return Err(error),
                 };
+                if of.is_conflicting() {
+                    listed += found.as_ref().map_or(0, |found| self.pages_of_children(&found.head));
+                    if listed > MOST_LISTED && at > 0 {
+                        end = at;
+                        break;
+                    }
+                }
                 last = Some((parent, found));
             }
             let Some((_, Some(found))) = &last else { continue };
@@ -398,7 +424,8 @@ impl UtxoStore {
                 held.push((address, entry.state));
             }
         }
-        Ok(Parents { inputs, held })
+        inputs.truncate(end);
+        Ok(Parents { next: first.saturating_add(end as u32), inputs, held })
     }
 
     /// Tells parents that this transaction is deleted: should it be submitted again, it is refused. Told again, they say so
@@ -426,7 +453,7 @@ impl UtxoStore {
             crate::logs::error(&format!("a double spend stays listed with a parent: {}", refusal(error)));
         }
         self.atomically(|store| {
-            let mut masters: Vec<SlotId> = Vec::new();
+            let mut masters: Vec<SlotId> = Vec::with_capacity(parents.held.len());
             for &(address, _) in &parents.held {
                 let entry = store.entry(address);
                 store.forget_spender(address, &entry);
@@ -486,6 +513,16 @@ impl UtxoStore {
     /// Something else has changed so many pages for this message.
     pub fn note_pages(&mut self, pages: u64) {
         self.changed.blobs += pages;
+    }
+
+    /// Something else has read so many pages for this message.
+    pub fn note_read(&mut self, pages: u64) {
+        self.changed.read += pages;
+    }
+
+    /// Pages that this message has read since it began to count: of records, of their table, and of lists of double spends.
+    pub fn pages_read(&self) -> u64 {
+        self.changed.read
     }
 
     /// Pages that this message has changed since it began to count: of records, of their table, and of what went into blobs.

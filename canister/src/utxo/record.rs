@@ -79,11 +79,15 @@ pub mod flag {
 pub mod at {
     pub const FLAGS: u32 = 2;
     pub const TXID: u32 = 8;
+    pub const OUTPUTS: u32 = 40;
+    pub const EXTRA_PAGES: u32 = 48;
     pub const SPENT_EXTRA: u32 = 52;
     pub const SPENT: u32 = 60;
     pub const FROZEN: u32 = 64;
     pub const FROZEN_EXTRA: u32 = 68;
     pub const EXTRAS: u32 = 76;
+    /// And behind it the bytes of the transaction.
+    pub const INPUTS: u32 = 112;
     pub const BLOCKS: u32 = 120;
     pub const LINKS: u32 = 148;
     pub const NOTE: u32 = 196;

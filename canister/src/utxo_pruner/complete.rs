@@ -1,5 +1,6 @@
 //! Blobs outside that are gone, or were given up: what becomes of the records that go with them.
 
+use super::delete::RELEASED;
 use super::phase::STEP_INPUTS;
 use super::run::MOST_PAGES;
 use super::{Records, UtxoPruner};
@@ -26,12 +27,13 @@ impl Rows<'_> {
     fn take_out(&mut self, txid: &[u8; 32]) -> Result<(), UtxoRefusal> {
         let Self { utxo, call, totals, .. } = self;
         let of = utxo.deleting(txid)?;
-        if of.inputs() > STEP_INPUTS {
+        let most = if of.is_conflicting() { STEP_INPUTS / RELEASED as u32 } else { STEP_INPUTS };
+        let parents = utxo.parents(&of, (0, most))?;
+        if parents.next < of.inputs() || utxo.is_large(&of) {
             utxo.list_deleting(&of)?;
             totals.external_files_deleted += 1;
             return Ok(());
         }
-        let parents = utxo.parents(&of, (0, STEP_INPUTS))?;
         let told = utxo.tell(&of, &parents, call)?;
         utxo.remove(&of);
         totals.parents_updated += told.marked;

@@ -8,11 +8,14 @@ use crate::deletion::{Name, Scheduled};
 use crate::health::refusal;
 use crate::logs;
 use crate::memory::growth;
-use crate::utxo::{Call, Candidate, Cursor, ExternalData, Order, Parents, Unstable};
+use crate::utxo::{Call, Candidate, Cursor, ExternalData, LOOKUP_PAGES, Order, Parents, STEP_PAGES, Unstable};
 use coppice_interface::{UtxoJobEnd, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal};
 
 /// Phase 2.
 pub struct DeleteAtHeight;
+
+/// Pages that giving back an output changes, at most: the parent, its list of double spends, and its places in the ordered indexes.
+pub const RELEASED: u64 = 8;
 
 /// Blocks after which a record is looked at again that is kept for a spender of which nobody knows when it is stable.
 fn blocks_until(retention: u32) -> u32 {
@@ -96,6 +99,14 @@ fn external_data(context: &mut Context, of: &Candidate) -> Result<bool, UtxoRefu
     Ok(false)
 }
 
+impl DeleteAtHeight {
+    /// Spenders that the next step looks up.
+    fn lookups(of: &Candidate, done: Done, settings: &UtxoPrunerSettings) -> u64 {
+        let children = of.outputs().saturating_sub(done.outputs).min(settings.utxo_defensive_batch_read_size);
+        if settings.utxo_defensive_enabled && !of.is_deleting() { u64::from(children) } else { 0 }
+    }
+}
+
 impl Phase for DeleteAtHeight {
     const PHASE: UtxoPrunerPhase = UtxoPrunerPhase::DeleteAtHeight;
     const ORDER: Order = Order::DeleteAt;
@@ -106,12 +117,17 @@ impl Phase for DeleteAtHeight {
 
     fn ops(of: &Candidate, done: Done, settings: &UtxoPrunerSettings) -> u64 {
         let parents = of.inputs().min(STEP_INPUTS);
-        1 + u64::from(of.pages()) + u64::from(parents) + Self::lookups(of, done, settings)
+        1 + u64::from(of.pages()).min(STEP_PAGES) + u64::from(parents) + Self::lookups(of, done, settings)
     }
 
-    fn lookups(of: &Candidate, done: Done, settings: &UtxoPrunerSettings) -> u64 {
-        let children = of.outputs().saturating_sub(done.outputs).min(settings.utxo_defensive_batch_read_size);
-        if settings.utxo_defensive_enabled && !of.is_deleting() { u64::from(children) } else { 0 }
+    fn reads(of: &Candidate, done: Done, settings: &UtxoPrunerSettings) -> u64 {
+        LOOKUP_PAGES * Self::lookups(of, done, settings)
+    }
+
+    fn changes(of: &Candidate, done: Done) -> u64 {
+        let parents = u64::from(of.inputs().saturating_sub(done.inputs).min(STEP_INPUTS));
+        let of_each = if of.is_conflicting() { RELEASED } else { 1 };
+        u64::from(of.pages()).min(STEP_PAGES) + of_each * parents
     }
 
     fn step(context: &mut Context, of: &Candidate, done: Done) -> Result<Step, UtxoJobEnd> {
@@ -144,7 +160,7 @@ impl Phase for DeleteAtHeight {
             Err(error) => return stays(context, &error),
         };
         // Of a double spend telling may fail, and what was freed would not come back.
-        let large = of.inputs() > STEP_INPUTS && !going;
+        let large = !going && (parents.next < of.inputs() || context.records.utxo.is_large(of));
         let tell_first = of.is_conflicting() && !of.is_outside() && !large;
         if tell_first && let Err(error) = tell(context, of, &parents) {
             return stays(context, &error);
@@ -173,9 +189,12 @@ impl Phase for DeleteAtHeight {
             return stays(context, &error);
         }
         let Context { records, counts, .. } = context;
-        let next = from.saturating_add(STEP_INPUTS);
-        if next < of.inputs() {
-            return Ok(Step::More(next));
+        if parents.next < of.inputs() {
+            return Ok(Step::More(parents.next));
+        }
+        if let Some(pages) = records.utxo.shrink(of) {
+            counts.pages_deleted += pages;
+            return Ok(Step::More(of.inputs()));
         }
         records.utxo.remove(of);
         counts.records_deleted += 1;

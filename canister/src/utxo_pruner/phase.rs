@@ -62,8 +62,13 @@ pub trait Phase {
     /// References that the next step removes, changes or looks up.
     fn ops(of: &Candidate, done: Done, settings: &UtxoPrunerSettings) -> u64;
 
-    /// Spenders that the next step looks up.
-    fn lookups(_: &Candidate, _: Done, _: &UtxoPrunerSettings) -> u64 {
+    /// Pages of other records that the next step reads, as far as they may be very many.
+    fn reads(_: &Candidate, _: Done, _: &UtxoPrunerSettings) -> u64 {
+        0
+    }
+
+    /// Pages that the next step changes, as far as they may be very many.
+    fn changes(_: &Candidate, _: Done) -> u64 {
         0
     }
 

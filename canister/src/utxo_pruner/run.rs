@@ -9,7 +9,7 @@ use super::preserve::{ExpirePreservations, PreserveLate, PreserveParents};
 use super::skipped::Skipped;
 use crate::memory::growth;
 use crate::prune::Limiter;
-use crate::utxo::{Candidate, Cursor, LATE, Next};
+use crate::utxo::{Candidate, Cursor, LATE, LOOKUP_PAGES, Next};
 use coppice_interface::{
     PruneProgress, StopReason, UtxoJobEnd, UtxoPruneCounts, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal,
 };
@@ -17,9 +17,9 @@ use serde::{Deserialize, Serialize};
 
 /// Pages of records and of their table that a tick changes: 68 MiB, of the 75 above which the platform slows a canister down.
 pub const MOST_PAGES: u64 = 17_408;
-/// Spenders that a message looks up in defensive mode: each lies on pages of its own, in the table and as a record, and the platform
-/// lets a message read 524,288 pages.
-const MOST_LOOKUPS: u64 = 150_000;
+/// Pages that a tick reads of records, of their table and of lists of double spends: the platform lets a message read 524,288, and some of
+/// what is read lies on one page more.
+const MOST_READ: u64 = 310_000;
 
 /// The heights of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,8 +85,6 @@ pub struct Budget {
     pub limiter: Limiter,
     /// Records of phase 2.
     pub records: u64,
-    /// Spenders that are looked up.
-    pub lookups: u64,
     /// Steps.
     pub pieces: u64,
     /// Only this one, if it is the next.
@@ -110,7 +108,6 @@ impl Budget {
         Self {
             limiter: Limiter::new(settings.max_ops_per_tick, settings.max_instructions_per_tick),
             records: u64::from(settings.utxo_chunk_size) * u64::from(settings.utxo_chunk_group_limit),
-            lookups: MOST_LOOKUPS,
             pieces: u64::MAX,
             only: None,
             found: None,
@@ -289,6 +286,7 @@ impl Driver<'_, '_> {
             if budget.leaves(at) {
                 return Ok(Some(StopReason::Ops));
             }
+            self.records.utxo.note_read(LOOKUP_PAGES);
             let candidate = match self.is_passed_over(&at) {
                 true => Err(UtxoRefusal::Corrupt { why: "looking at it trapped again and again".into() }),
                 false => self.records.utxo.candidate(next.slot, Some((P::ORDER, next.key))),
@@ -339,20 +337,21 @@ impl Driver<'_, '_> {
     /// Why the next step does not fit this message, if it does not.
     fn stop<P: Phase>(&self, budget: &mut Budget, of: Option<&Candidate>, done: Done, new: bool) -> Option<StopReason> {
         let settings = self.terms.settings;
-        let (ops, lookups) = of.map_or((1, 0), |of| (P::ops(of, done, settings), P::lookups(of, done, settings)));
+        let ops = of.map_or(1, |of| P::ops(of, done, settings));
+        let reads = of.map_or(0, |of| P::reads(of, done, settings));
+        let changes = of.map_or(1, |of| P::changes(of, done));
         let counted = P::ORDER == DeleteAtHeight::ORDER && new;
         if counted && budget.records == 0 {
             return Some(StopReason::Chunks);
         }
-        // The first always fits.
-        let looked_up = budget.lookups < MOST_LOOKUPS;
-        if self.records.utxo.pages_changed() >= MOST_PAGES || (looked_up && lookups > budget.lookups) {
+        // No step reads or changes as much by itself.
+        let utxo = &self.records.utxo;
+        if utxo.pages_changed() + changes > MOST_PAGES || utxo.pages_read() + reads > MOST_READ {
             return Some(StopReason::Pages);
         }
         if let Err(reason) = budget.limiter.admit(ops) {
             return Some(reason);
         }
-        budget.lookups = budget.lookups.saturating_sub(lookups);
         budget.records -= u64::from(counted);
         None
     }

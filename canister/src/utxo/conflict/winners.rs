@@ -5,13 +5,17 @@ use super::{Hold, MOST, MOST_PAGES, Slice};
 use crate::runtime;
 use crate::slots::SlotId;
 use crate::utxo::entry::{SPENDER_CONFLICTING, SPENDER_DELETED, SPENT};
-use crate::utxo::record::{Hash, flag, inputs};
+use crate::utxo::record::{Hash, flag, inputs, parents};
 use crate::utxo::spend::{EntryAddress, Strictness};
 use crate::utxo::{Call, Changed, Found, UtxoStore, bad, hash_of};
 use coppice_interface::{
     ConflictError, ConflictResolution, Spender, UtxoError, UtxoProcessConflicting, UtxoRefusal, UtxoSpendError,
 };
 use std::collections::{HashMap, HashSet};
+
+/// Pages of lists of double spends that the last step reads, from which the winners leave: the walk before it may read what is left of what
+/// the platform lets a message read.
+const MOST_LISTED: u64 = 100_000;
 
 /// A double spend that is to win.
 struct Winner {
@@ -268,7 +272,12 @@ impl UtxoStore {
         for Winner { txid, slot, inputs } in winners {
             let flags = self.head(*slot).flags;
             self.set_flags(*slot, flags & !flag::CONFLICTING);
-            self.leave_parents(txid, inputs).map_err(|error| (Some(*txid), error))?;
+            for parent in parents(inputs) {
+                let listed =
+                    if self.changed.read > MOST_LISTED { Err(UtxoRefusal::TooMuchWork) } else { slice.check() };
+                let left = listed.and_then(|()| self.remove_child(&parent, txid));
+                left.map_err(|error| (Some(*txid), error))?;
+            }
             slice.touched.push(*slot);
         }
         Ok(())

@@ -131,6 +131,7 @@ impl Store for Real {
             assert!(!parts.is_empty());
             parts.clear();
         }
+        record.conflicting_children.sort();
         Ok(record)
     }
 

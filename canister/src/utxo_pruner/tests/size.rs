@@ -185,3 +185,49 @@ fn the_blob_of_a_large_record_is_counted_when_it_is_gone() {
     assert_eq!(totals(&s), (1, 1));
     assert!(s.store.get(&UtxoGet { txid: txid.into(), first: 0, limit: 0, extra_pages_cursor: None }).is_err());
 }
+
+/// Parents with 10,000 double spends each: one that has all of them as parents, each several times, goes over several steps, and a tick
+/// reads and changes what a message may.
+#[test]
+fn a_double_spend_leaves_long_lists_over_several_messages() {
+    const EACH: u64 = 10_000;
+    let mut s = Service::new();
+    let parents: Vec<Tx> = (0..200).map(|salt| Tx::orphan(salt, 60)).collect();
+    parents.iter().for_each(|tx| s.make_mined(tx));
+    let inputs = |first: u32| {
+        (first..first + 5).flat_map(|vout| parents.iter().map(move |tx| (tx.txid, vout))).collect::<Vec<_>>()
+    };
+    let rivals: Vec<Tx> = (0..3).map(|salt| Tx::of(1_000 + salt, &inputs(5 * salt as u32), 1)).collect();
+    let enter = |s: &mut Service, rival: &Tx, others: std::ops::Range<u64>| {
+        s.create(&UtxoCreate { conflicting: true, locked: Some(false), ..raw(rival) }).unwrap();
+        for parent in &parents {
+            others.clone().for_each(|number| s.w.store.list_child(&parent.txid, &id(number)));
+        }
+    };
+    enter(&mut s, &rivals[0], 0..EACH / 2);
+    enter(&mut s, &rivals[1], EACH / 2..EACH);
+    enter(&mut s, &rivals[2], 0..0);
+    s.pruner.notify_block(1_288, true, false).unwrap();
+    let all = ticks(&mut s);
+    assert!(rivals.iter().all(|tx| !s.there(tx)));
+    assert_eq!(s.status().totals.records_deleted, 3);
+    for touched in &all {
+        assert!(touched.accessed.len() < MOST_ACCESSED, "{} pages accessed", touched.accessed.len());
+        assert!(touched.dirtied.len() < MOST_DIRTIED, "{} pages dirtied", touched.dirtied.len());
+    }
+    for parent in &parents {
+        assert!(s.get(parent).conflicting_children.iter().all(|txid| rivals.iter().all(|rival| rival.id() != *txid)));
+    }
+    // A step reads 10,000 pages of lists: the last one's inputs go in nine steps, and each rival was marked before.
+    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    let last = Tx::of(2_000, &inputs(20), 1);
+    s.create(&UtxoCreate { conflicting: true, locked: Some(false), ..raw(&last) }).unwrap();
+    s.pruner.notify_block(1_290, true, false).unwrap();
+    let before = s.status().totals.records_deleted;
+    let all = ticks(&mut s);
+    assert_eq!((s.status().totals.records_deleted - before, s.there(&last)), (1, false));
+    assert!(all.len() > 8, "{}", all.len());
+    for touched in &all {
+        assert!(touched.accessed.len() < 30_000, "{} pages accessed", touched.accessed.len());
+    }
+}
