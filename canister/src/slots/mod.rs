@@ -189,6 +189,36 @@ impl Slots {
         if end == self.header.end { Ok(()) } else { self.grow(end) }
     }
 
+    /// Pages of 4 KiB on which these slots would come to lie, each for so many bytes so many times, if they were allocated now. Beyond
+    /// `most` nobody counts.
+    pub fn pages_of(&self, wanted: &[(u32, u32)], most: u64) -> u64 {
+        let (mut lines, mut end, mut pages) = (self.header.lines, self.header.end, Pages::default());
+        let pieces = wanted.iter().flat_map(|&(len, count)| std::iter::repeat_n(len, count as usize));
+        for len in pieces {
+            let Some(class) = class_for(len) else { return u64::MAX };
+            let near = class..(class + LARGER as usize + 1).min(CLASSES);
+            let is_free = |class: &usize| lines[*class].free > 0 && self.header.with_free >> class & 1 == 1;
+            let start = match near.clone().find(is_free) {
+                Some(class) => {
+                    let start = u64::from(lines[class].first) * UNIT;
+                    let next = if start < self.header.end { self.region.read_u32(start + 4) } else { 0 };
+                    lines[class] = Line { first: next, free: lines[class].free - 1, ..lines[class] };
+                    start
+                }
+                None => {
+                    end += u64::from(size_of(class));
+                    end - u64::from(size_of(class))
+                }
+            };
+            let last = start + u64::from(HEAD) + u64::from(len.saturating_sub(1));
+            (start / OS_PAGE..=last / OS_PAGE).for_each(|page| pages.add(page));
+            if pages.count > most {
+                break;
+            }
+        }
+        pages.count
+    }
+
     fn grow(&self, end: u64) -> Result<(), GrowError> {
         if end > MOST {
             return Err(GrowError::OutOfSpace);

@@ -1,6 +1,7 @@
 //! Batches: worked through in order, within the instructions of a message, the pages that it may change, and the bytes of its
 //! answer.
 
+use super::footprint::{self, PARENT};
 use super::record::{ENTRY, INPUT};
 use super::{Changed, UtxoStore};
 use crate::runtime;
@@ -62,8 +63,6 @@ impl<T: Weight, E: Weight> Weight for Result<T, E> {
 const MOST_PAGES: u64 = 17_408;
 /// Pages that changing a record's head and its places in the ordered indexes takes, at most.
 const RECORD: u64 = 24;
-/// Pages that entering a double spend with a parent takes.
-const PARENT: u64 = 4;
 /// The longest list of reassignments that is written anew.
 const LIST: u64 = 200;
 
@@ -113,14 +112,20 @@ impl Item for FreezeTarget {
 
 impl Item for UtxoCreate {
     fn pages(&self, _: &UtxoStore) -> u64 {
+        // What many outputs take on the heap counts; what a few take the item before has taken.
+        let heap = |outputs: usize| if outputs > 1_000 { footprint::OUTPUT as usize * outputs } else { 0 };
         // Bytes of the argument, outputs, and inputs; an output of a transaction has nine bytes at least, and an input 41.
         let (bytes, outputs, inputs) = match &self.source {
             TransactionSource::Raw(raw) => (raw.len(), raw.len() / 9, raw.len() / 41),
             TransactionSource::Outputs(partial) => {
-                let known = partial.outputs.iter();
-                (known.map(|output| 16 + output.script.len()).sum(), partial.total_outputs as usize, 0)
+                let known = partial.outputs.iter().map(|output| 16 + output.script.len());
+                let outputs = partial.total_outputs as usize;
+                (known.sum::<usize>() + heap(outputs), outputs, 0)
             }
-            TransactionSource::Outside(outside) => (0, outside.utxo_hashes.len(), outside.inputs.len()),
+            TransactionSource::Outside(outside) => {
+                let outputs = outside.utxo_hashes.len();
+                (heap(outputs), outputs, outside.inputs.len())
+            }
             // It may be as large as a message holds.
             TransactionSource::Uploaded(_) => return u64::MAX,
         };

@@ -6,7 +6,7 @@ use super::extras::Extras;
 use super::order::Order;
 use super::parse::Parsed;
 use super::record::{ENTRY, EXTRA, HEAD_BLOCKS, Hash, Head, INPUT, INPUTS_OF_PAGE, PAGE_HEAD, flag, parents};
-use super::{Call, Found, UtxoStore, entry, place};
+use super::{Call, Found, UtxoStore, entry, footprint, place};
 use crate::blob::{BlobPtr, BlobStore};
 use crate::memory::records;
 use crate::slots::{MAX_LEN, SlotId};
@@ -27,6 +27,23 @@ fn page_bytes(number: u32, master: SlotId, outputs: &[Option<Hash>], out: &mut V
     out.extend([0; 2]);
     [number, utxos, 0, 0, master].iter().for_each(|word| out.extend(word.to_le_bytes()));
     entries_onto(outputs, out);
+}
+
+/// The slots of a record, each of so many bytes so many times.
+fn wanted(head: &Head) -> Vec<(u32, u32)> {
+    let mut wanted = vec![(head.len(), 1)];
+    if head.extra_pages > 0 {
+        let last = head.outputs - head.batch * head.extra_pages;
+        wanted.push((PAGE_HEAD + ENTRY * head.batch, head.extra_pages - 1));
+        wanted.push((PAGE_HEAD + ENTRY * last, 1));
+    }
+    if head.input_pages() > 0 {
+        wanted.push((INPUT * INPUTS_OF_PAGE, head.input_pages()));
+    }
+    if head.blocks > HEAD_BLOCKS {
+        wanted.push((64 * (1 + head.blocks - HEAD_BLOCKS), 1));
+    }
+    wanted
 }
 
 fn entries_onto(outputs: &[Option<Hash>], out: &mut Vec<u8>) {
@@ -92,6 +109,10 @@ impl UtxoStore {
         self.check_replay(parsed, item)?;
 
         let mut head = draft.head(item, call);
+        if !footprint::is_small(&draft) {
+            let heap = self.check_footprint(&draft, &head, item, &wanted(&head))?;
+            self.changed.heap = self.changed.heap.max(heap);
+        }
         let stored = draft.store(blobs, &mut head, call)?;
         // The pages of its bytes, one of the blobs' table and one of what is free.
         let written = |part: &BlobPtr| u64::from(part.len).div_ceil(4_096) + 2;
@@ -195,14 +216,7 @@ impl UtxoStore {
             let highest = blocks.iter().map(|block| block.height).max();
             entering.push((Order::DeleteAt, call.due(highest.unwrap_or(0))));
         }
-        let mut wanted = vec![(head.len(), 1)];
-        wanted.extend(outputs.chunks(batch).skip(1).map(|outputs| (PAGE_HEAD + ENTRY * outputs.len() as u32, 1)));
-        if head.input_pages() > 0 {
-            wanted.push((INPUT * INPUTS_OF_PAGE, head.input_pages()));
-        }
-        if !extras.blocks.is_empty() {
-            wanted.push((64 * (1 + extras.blocks.len() as u32), 1));
-        }
+        let wanted = wanted(head);
         self.root.reserve(&self.slots, &entering, &wanted)?;
 
         self.changed.table += 3;

@@ -3,7 +3,7 @@
 use super::extras::MAX_BLOCKS;
 use super::parse::{MAX_OUTPUTS, Parsed, parse};
 use super::record::{HEAD_BLOCKS, Hash, Head, flag};
-use super::{Call, UtxoStore, bad, encoding, hash_of, place};
+use super::{Call, UtxoStore, bad, encoding, footprint, hash_of, place};
 use crate::blob::{BlobPtr, BlobStore, Owner};
 use coppice_interface::{
     BlockRef, ExternalStore, MinedIn, OutsideTransaction, PartialTransaction, TransactionSource, UtxoCreate,
@@ -72,6 +72,7 @@ impl<'a> Draft<'a> {
 fn outputs_only<'a>(partial: &PartialTransaction, height: u32, call: &Call) -> Result<Draft<'a>, UtxoRefusal> {
     let txid = hash_of("txid", &partial.txid)?;
     check_outputs(partial.total_outputs as usize)?;
+    footprint::check_least(partial.total_outputs as usize, 0, 0)?;
     let mut outputs = vec![None; partial.total_outputs as usize];
     let mut buffer = Vec::new();
     let mut next = 0;
@@ -102,6 +103,7 @@ fn outputs_only<'a>(partial: &PartialTransaction, height: u32, call: &Call) -> R
 fn outside_of(outside: &OutsideTransaction) -> Result<Draft<'_>, UtxoRefusal> {
     place::check_outside(&outside.store)?;
     check_outputs(outside.utxo_hashes.len())?;
+    footprint::check_least(outside.utxo_hashes.len(), outside.inputs.len(), 0)?;
     let inputs: Result<_, UtxoRefusal> =
         outside.inputs.iter().map(|input| Ok((hash_of("txid", &input.txid)?, input.vout))).collect();
     let outputs: Result<_, UtxoRefusal> = outside

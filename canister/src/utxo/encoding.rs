@@ -28,6 +28,8 @@ pub fn var_int(out: &mut Vec<u8>, n: u64) {
 /// SHA-256(txid ‖ VarInt(vout) ‖ locking script ‖ VarInt(satoshis)).
 pub fn utxo_hash(txid: &Hash, vout: u32, script: &[u8], satoshis: u64, buffer: &mut Vec<u8>) -> Hash {
     buffer.clear();
+    // A script may have 32 MiB: it is copied once.
+    buffer.reserve(script.len() + 50);
     buffer.extend_from_slice(txid);
     var_int(buffer, u64::from(vout));
     buffer.extend_from_slice(script);

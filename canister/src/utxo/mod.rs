@@ -21,6 +21,7 @@ mod draft;
 mod encoding;
 mod entry;
 mod extras;
+mod footprint;
 mod mined;
 mod order;
 mod parse;
@@ -116,6 +117,8 @@ pub struct UtxoStore {
 struct Changed {
     table: u64,
     blobs: u64,
+    /// Of the heap: what one record takes, the next one uses again.
+    heap: u64,
     /// Pages that it has read of other records, and of lists of double spends.
     read: u64,
 }

@@ -9,6 +9,7 @@
 //! double SHA-256 of the standard form, whichever was given.
 
 use super::encoding::{is_utxo, utxo_hash};
+use super::footprint;
 use super::record::Hash;
 use bitcoin_slices::bsl::{TxIn, TxOut, Witness, scan_len};
 use bitcoin_slices::{Error, Parse};
@@ -21,6 +22,10 @@ pub const MAX_TRANSACTION: u64 = 32 << 20;
 pub const MAX_OUTPUTS: u32 = 1_000_000;
 /// Inputs of the largest transaction.
 pub const MAX_INPUTS: u32 = 500_000;
+
+/// Bytes of the shortest input, and of the shortest output.
+const LEAST_INPUT: usize = 41;
+const LEAST_OUTPUT: usize = 9;
 
 const EXTENDED: [u8; 6] = [0, 0, 0, 0, 0, 0xEF];
 const WITNESS: [u8; 2] = [0, 1];
@@ -110,7 +115,7 @@ pub fn parse(raw: &[u8]) -> Result<Parsed, UtxoRefusal> {
     let body = reader.at;
     let count = reader.count("inputs", MAX_INPUTS)?;
     let mut hashed = body;
-    let mut inputs = Vec::new();
+    let mut inputs = Vec::with_capacity((count as usize).min(reader.rest().len() / LEAST_INPUT));
     let mut spent = Some(0u64);
     for _ in 0..count {
         let input: TxIn = reader.piece("an input")?;
@@ -124,7 +129,8 @@ pub fn parse(raw: &[u8]) -> Result<Parsed, UtxoRefusal> {
         }
     }
     let count = reader.count("outputs", MAX_OUTPUTS)?;
-    let mut outputs = Vec::new();
+    footprint::check_least(count as usize, inputs.len(), raw.len())?;
+    let mut outputs = Vec::with_capacity((count as usize).min(reader.rest().len() / LEAST_OUTPUT));
     let mut paid = Some(0u64);
     for _ in 0..count {
         let output: TxOut = reader.piece("an output")?;

@@ -125,7 +125,7 @@ pub fn free(blobs: &mut BlobStore, parts: &[BlobPtr]) -> Result<bool, UtxoRefusa
 /// # Errors
 /// `Corrupt` where a part cannot be read.
 pub fn read(blobs: &BlobStore, parts: &[BlobPtr], offset: u64, len: u64) -> Result<Vec<u8>, UtxoRefusal> {
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(len as usize);
     let (mut start, end) = (0, offset + len);
     for part in parts {
         let (from, to) = (offset.max(start), end.min(start + u64::from(part.len)));

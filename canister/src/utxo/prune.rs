@@ -527,6 +527,6 @@ impl UtxoStore {
 
     /// Pages that this message has changed since it began to count: of records, of their table, and of what went into blobs.
     pub fn pages_changed(&self) -> u64 {
-        self.slots.pages_changed() + self.changed.table.min(self.table.pages()) + self.changed.blobs
+        self.slots.pages_changed() + self.changed.table.min(self.table.pages()) + self.changed.blobs + self.changed.heap
     }
 }

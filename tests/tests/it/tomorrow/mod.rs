@@ -5,6 +5,7 @@
 mod batches;
 mod blocks;
 mod conflicts;
+mod large;
 mod ticks;
 
 use coppice_host::{Execution, Host, Limits, Outcome, StablePagePrices};

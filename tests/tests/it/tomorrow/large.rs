@@ -1,0 +1,146 @@
+//! The largest transactions that a message makes a record of, and how these go; and double spends of very many inputs.
+
+use super::batches::create;
+use super::*;
+use crate::pruner::world::{RETENTION, TICK as SECS, World};
+use crate::utxo::configure;
+use coppice_interface::*;
+use coppice_tests::client::Told;
+use coppice_tests::transactions::Tx;
+use serde_bytes::ByteBuf;
+
+/// Pages that a message may read.
+const READ: u64 = 524_288;
+
+/// A transaction of which no output is a UTXO: it is done with as soon as a block has it.
+fn wide(salt: u64, outputs: usize) -> Tx {
+    let mut outputs = vec![(0, vec![0x6A]); outputs];
+    outputs[0].1.extend(salt.to_le_bytes());
+    Tx::new(&[([7; 32], 0)], &outputs)
+}
+
+/// Uploads a transaction, and has a record made of it, mined at 10.
+fn upload(coppice: &Coppice, tx: &Tx) -> Result<UtxoCreated, UtxoCreateError> {
+    let producer = coppice.producer();
+    let begin = BeginTransaction { txid: tx.id(), length: tx.raw.len() as u64, chunk_size: 1 << 20 };
+    producer.utxo_begin_transaction(&begin).told().unwrap();
+    for (chunk, bytes) in (0..).zip(tx.raw.chunks(1 << 20)) {
+        let put = PutTransactionChunk { txid: tx.id(), chunk, bytes: ByteBuf::from(bytes) };
+        producer.utxo_put_transaction_chunk(&put).told().unwrap();
+    }
+    let mined = MinedIn { blocks: vec![BlockRef { block_id: 10, height: 10, subtree: 0 }], on_longest_chain: true };
+    let item =
+        UtxoCreate { source: TransactionSource::Uploaded(tx.id()), mined: Some(mined), is_new: true, ..tx.record() };
+    let created = producer.utxo_create(&UtxoCreateBatch { height: 10, items: vec![item] }).told().results.remove(0);
+    if created.is_err() {
+        producer.utxo_abort_transaction(&tx.id()).told().unwrap();
+    }
+    created
+}
+
+fn within(host: &Host, what: &str, most_instructions: u64) {
+    let messages = host.take_executions();
+    let largest = |of: fn(&Execution) -> u64| messages.iter().map(of).max().expect("there was a message");
+    let dirtied = largest(|message| message.heap_pages_written + message.stable_pages_written);
+    let (read, instructions) =
+        (largest(|message| message.stable_pages_read), largest(|message| message.instructions_charged));
+    println!(
+        "{what}: {} messages, at most {instructions} instructions, {dirtied} pages changed, {read} read",
+        messages.len()
+    );
+    assert!(messages.iter().all(|message| message.outcome == Outcome::Completed), "{what}");
+    assert!(dirtied <= DIRTIED && read <= READ && instructions <= most_instructions, "{what}");
+}
+
+/// Ticks until a job is done; half way an upgrade, and somebody who cancels the job.
+fn prune(world: &World, host: &Host, height: u32) -> u64 {
+    host.take_executions();
+    let before = world.status().totals.pages_deleted;
+    World::scheduled(world.persisted(height));
+    for tick in 0.. {
+        assert!(tick < 1_000, "{:?}", world.status());
+        world.coppice.pass(SECS);
+        if let (1, Some(job)) = (tick, world.status().running) {
+            within(host, "ticks before an upgrade", 4_000_000_000);
+            world.coppice.upgrade();
+            world.coppice.operator().cancel_prune_job(job.id).told().unwrap();
+            host.take_executions();
+            World::scheduled(world.persisted(height + 1));
+        }
+        let status = world.status();
+        if status.running.is_none() && status.pending.is_none() {
+            break;
+        }
+    }
+    within(host, "ticks", 4_000_000_000);
+    world.status().totals.pages_deleted - before
+}
+
+#[test]
+fn a_transaction_that_no_message_makes_is_refused_and_what_was_made_goes_in_slices() {
+    // Pages of outputs; the most that are made, or nearly so, and the fewest that are not.
+    for (batch, made, refused) in [(20_000, 520_000, 640_000), (1, 330_000, 420_000)] {
+        let (coppice, host) = tomorrow();
+        configure(&coppice, UtxoSettingsChange { utxo_batch_size: Some(batch), ..Default::default() }).unwrap();
+        let world = World::on(coppice);
+        world.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(20_000), ..Default::default() });
+        let before = world.coppice.storage().utxo.used_bytes;
+        for outputs in [refused, 1_000_000] {
+            host.take_executions();
+            let tx = wide(1, outputs);
+            match upload(&world.coppice, &tx) {
+                Err(UtxoCreateError::TooLarge { what, limit }) => {
+                    assert!(what.contains("pages") && limit == 18_432, "{what}")
+                }
+                other => panic!("{outputs} outputs, {batch} a page: {other:?}"),
+            }
+            within(&host, "a refusal", UPDATE / 4);
+            assert_eq!((world.record(&tx), world.coppice.storage().utxo.used_bytes), (None, before));
+        }
+        // The second one takes the slots of the first.
+        for salt in [1, 2] {
+            let tx = wide(salt, made);
+            host.take_executions();
+            let created = upload(&world.coppice, &tx).unwrap();
+            within(&host, &format!("creating {made} outputs, {batch} a page"), UPDATE / 4);
+            assert_eq!(created.extra_pages, (made as u32 - 1) / batch);
+            let deleted = prune(&world, &host, 10 * salt as u32 + RETENTION);
+            assert_eq!((world.record(&tx), deleted), (None, u64::from(created.extra_pages)));
+            assert_eq!(world.coppice.storage().utxo.extra_pages, 0);
+        }
+        assert_eq!((world.coppice.storage().utxo.used_bytes, world.coppice.storage().used_bytes), (before, 0));
+    }
+}
+
+/// Instructions of an update, as the platform limits them.
+const UPDATE: u64 = 40_000_000_000;
+
+#[test]
+fn double_spends_of_a_thousand_inputs_each_on_the_same_parents_go_within_a_message() {
+    const PARENTS: u64 = 1_000;
+    const EACH: u64 = 450;
+    for prices in [StablePagePrices::TOMORROW, Limits::default().stable_page_prices] {
+        let (coppice, host) = tomorrow();
+        host.set_limits(Limits { stable_page_prices: prices, ..Limits::default() });
+        let world = World::on(coppice);
+        world.set(UtxoPrunerSettingsChange {
+            max_ops_per_tick: Some(10_000_000),
+            max_instructions_per_tick: Some(TICK),
+            utxo_chunk_group_limit: Some(10_000),
+            ..Default::default()
+        });
+        let parents: Vec<Tx> = (0..PARENTS).map(|salt| Tx::orphan(1 << 40 | salt, 1)).collect();
+        world.create(10, &parents.iter().collect::<Vec<_>>());
+        let inputs: Vec<_> = parents.iter().map(|parent| (parent.txid, 0)).collect();
+        let rivals: Vec<Tx> = (0..EACH).map(|salt| Tx::of(salt, &inputs, 1)).collect();
+        for some in rivals.chunks(20) {
+            let records = some.iter().map(|tx| UtxoCreate { conflicting: true, ..tx.record() });
+            create(&world.coppice, &records.collect::<Vec<_>>());
+        }
+        within(&host, "entering them", UPDATE);
+        assert_eq!(world.record(&parents[0]).unwrap().conflicting_children.len() as u64, EACH);
+        prune(&world, &host, 10 + RETENTION);
+        assert!(rivals.iter().all(|tx| world.record(tx).is_none()));
+        assert!(parents.iter().all(|tx| world.record(tx).unwrap().conflicting_children.is_empty()));
+    }
+}
