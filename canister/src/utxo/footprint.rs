@@ -6,7 +6,7 @@
 
 use super::UtxoStore;
 use super::draft::{Body, Draft};
-use super::record::{ENTRY, Head, INPUT, INPUTS_OF_PAGE};
+use super::record::{ENTRY, Head, INPUT, INPUTS_OF_PAGE, parents};
 use coppice_interface::{UtxoCreate, UtxoRefusal};
 
 /// Pages that the creation of a record may change; 3 MiB are left for what any message changes.
@@ -81,7 +81,9 @@ impl UtxoStore {
         let mut pages = blobs / PAGE + 16;
         if item.conflicting {
             heap += written + UNDO * slots * 3;
-            pages += PARENT * inputs;
+            // Most spend from no parent twice.
+            let parents = if PARENT * inputs > MOST { parents(&parsed.inputs).len() as u64 } else { inputs };
+            pages += PARENT * parents;
         }
         let heap = heap.div_ceil(PAGE);
         within(pages + heap)?;

@@ -231,3 +231,46 @@ fn a_double_spend_leaves_long_lists_over_several_messages() {
         assert!(touched.accessed.len() < 30_000, "{} pages accessed", touched.accessed.len());
     }
 }
+
+/// A record with pages of outputs, or of double spends, that no message frees: ticks that do one step each, with an end put to the run between
+/// them, take it out; what is left says so at any time.
+#[test]
+fn what_has_very_many_pages_goes_over_several_messages_whatever_interrupts_them() {
+    for outputs in [true, false] {
+        let mut s = Service::new();
+        let used = s.store.storage().used_bytes;
+        s.w.settings.utxo_batch_size = 1;
+        let tx = Tx::orphan(1, if outputs { 3_500 } else { 1 });
+        s.create(&UtxoCreate { conflicting: true, mined: mined(&[block(900, 900)]), ..raw(&tx) }).unwrap();
+        if !outputs {
+            (0..300_000).for_each(|number| s.w.store.list_child(&tx.txid, &id(number)));
+        }
+        s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+        s.pruner.notify_block(1_288, true, false).unwrap();
+        let mut left = Vec::new();
+        for tick in 0.. {
+            assert!(tick < 20, "no end: {:?}", s.status());
+            s.tick(10);
+            if !s.there(&tx) {
+                break;
+            }
+            let record = s.get(&tx);
+            assert!(record.being_deleted);
+            left.push((s.store.storage().extra_pages, record.conflicting_children.len()));
+            // The run is dropped, and begins anew.
+            s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
+            s.tick(1);
+            s.reopen();
+            s.pruner.set_assembly(UtxoBlockAssemblyState::Running);
+        }
+        let expected = if outputs {
+            vec![(3_499, 0), (2_499, 0), (1_499, 0), (499, 0)]
+        } else {
+            vec![(0, 10_000), (0, 10_000), (0, 10_000)]
+        };
+        assert_eq!(left, expected, "{outputs}");
+        let totals = s.status().totals;
+        assert_eq!((totals.records_deleted, totals.pages_deleted), (1, if outputs { 3_499 } else { 0 }));
+        assert_eq!((s.store.storage().extra_pages, s.store.storage().used_bytes), (0, used));
+    }
+}
