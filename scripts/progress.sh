@@ -2,7 +2,7 @@
 #
 # build_said WHAT TIME MARK COMMAND… runs a cargo command. Where the directory MARK is missing, nothing was built yet: one line
 # says what is coming, and within what time two cores finish it. On a terminal cargo's own progress shows; elsewhere a line a
-# minute says how many of its crates are built. All of it goes to stderr: results alone go to stdout.
+# minute says how many crates are begun, of a first build of how many. All of it goes to stderr: results alone go to stdout.
 
 # crates_of cargo SUBCOMMAND ARGUMENT… prints how many crates that command builds.
 crates_of() {
@@ -21,9 +21,10 @@ crates_of() {
 }
 
 build_said() {
-  local what="$1" time="$2" mark="$3" log pid code=0 last="$SECONDS" begun="$SECONDS" crates="" built
+  local what="$1" time="$2" mark="$3" log pid code=0 last="$SECONDS" begun="$SECONDS" of="" first="" built
   shift 3
   if [[ ! -d "$mark" ]]; then
+    first=1
     echo "building $what: within $time on two cores the first time, seconds from then on" >&2
   fi
   if [[ -t 2 ]]; then
@@ -37,9 +38,10 @@ build_said() {
     sleep 0.2
     if ((SECONDS - last >= ${COPPICE_PROGRESS_SECS:-60})); then
       last="$SECONDS"
-      crates="${crates:-$(crates_of "$@")}"
+      # Later cargo says nothing of those that are built already.
+      if [[ -n "$first" && -z "$of" ]]; then of=" of $(crates_of "$@")"; fi
       built="$(awk '/^ +(Compiling|Checking) / { print $2, $3 }' "$log" | sort -u | wc -l)"
-      echo "building $what: $(((SECONDS - begun) / 60)) min, $built of $crates crates begun" >&2
+      echo "building $what: $(((SECONDS - begun) / 60)) min, crates begun: $built$of" >&2
     fi
   done
   wait "$pid" || code=$?

@@ -166,23 +166,24 @@ impl Pruner {
 
     /// What exporters, or that there is none, hold back, where that is a problem: kept bytes are above high water, whatever made the blocks
     /// due; or they have been held for `max_export_lag_secs`; or emergency water is nearer than that.
-    fn export_held(&self, chain: &ChainStore, blobs: &BlobStore, due: &Due) -> Option<Held> {
+    /// Without sentences one of these is enough.
+    fn export_held(&self, chain: &ChainStore, blobs: &BlobStore, due: &Due, wanted: bool) -> Option<Held> {
         let held_by = due.held_by.as_ref().filter(|held_by| is_of_exporters(held_by));
         // While pruning is switched off, the switch holds it and no exporter.
         let (policy, _) = self.policy().zip(held_by).filter(|_| self.stored.enabled)?;
         let (now, kept) = (runtime::time_secs(), chain.capacity_bytes(blobs));
         let secs = self.stored.held_since.map_or(0, |since| now.saturating_sub(since));
-        let limited = policy.target_bytes > 0;
+        let (limited, patience) = (policy.target_bytes > 0, policy.max_export_lag_secs);
+        let is_full = limited && kept > policy.high_water();
+        let is_raised = is_full || secs > patience;
         let room = policy.emergency().saturating_sub(kept);
-        let until_emergency = match limited {
+        let until_emergency = match limited && (wanted || !is_raised) {
             true if room == 0 => Some(0),
             true => self.rates.secs_until(chain.state(), room, now),
             false => None,
         };
-        let held = Held { secs, is_full: limited && kept > policy.high_water(), limited, until_emergency };
-        let patience = policy.max_export_lag_secs;
         let soon = until_emergency.is_some_and(|secs| secs < patience);
-        (held.is_full || secs > patience || soon).then_some(held)
+        (is_raised || soon).then_some(Held { secs, is_full, limited, until_emergency })
     }
 
     /// The same as a sentence, and what to do.
@@ -217,7 +218,7 @@ impl Pruner {
         &self,
         chain: &ChainStore,
         blobs: &BlobStore,
-        constraints: impl Fn() -> Constraints,
+        constraints: impl FnOnce() -> Constraints,
         due: Option<&Due>,
         wanted: bool,
     ) -> Vec<Finding> {
@@ -228,7 +229,7 @@ impl Pruner {
             found.extend(self.behind(&self.status(chain, blobs, &constraints())));
         }
         let Some(due) = due else { return found };
-        found.extend(self.export_held(chain, blobs, due).map(|held| match wanted {
+        found.extend(self.export_held(chain, blobs, due, wanted).map(|held| match wanted {
             true => self.say_held(&held, due, chain),
             false => finding(ProblemCode::ExportHeld, "").since_secs(self.stored.held_since),
         }));

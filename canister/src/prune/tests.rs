@@ -75,7 +75,7 @@ impl World {
     /// What `health` hears, with sentences; and that a sample hears of the same codes.
     fn problems(&self) -> Vec<Finding> {
         let due = self.pruner.due(&self.chain, &self.blobs, self.constraints.guard().as_ref());
-        let of = |said| self.pruner.problems(&self.chain, &self.blobs, &self.constraints, due.as_ref(), said);
+        let of = |said| self.pruner.problems(&self.chain, &self.blobs, || self.constraints.clone(), due.as_ref(), said);
         let (said, noted) = (of(true), of(false));
         let codes = |found: &[Finding]| found.iter().map(|found| (found.code, found.since)).collect::<Vec<_>>();
         assert_eq!(codes(&said), codes(&noted));

@@ -38,10 +38,11 @@ fn a_build_says_its_time_and_how_many_of_its_crates_are_begun() {
     let said = String::from_utf8(output.stderr).unwrap();
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines[0], "building a thing: within 7 minutes on two cores the first time, seconds from then on");
-    assert_eq!(lines[1], "building a thing: 0 min, 2 of 3 crates begun");
+    assert_eq!(lines[1], "building a thing: 0 min, crates begun: 2 of 3");
     assert_eq!((lines.last(), output.stdout.as_slice()), (Some(&"warning: odd"), b"done\n".as_slice()));
     // What was built before takes seconds, and an error is one.
     let output = build("3", "/");
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!said.contains("within") && output.status.code() == Some(3) && output.stdout.is_empty(), "{said}");
+    assert!(said.contains("building a thing: 0 min, crates begun: 2\n"), "{said}");
 }

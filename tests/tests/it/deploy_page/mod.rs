@@ -57,7 +57,8 @@ fn the_page_has_ten_steps_each_with_commands_and_what_they_print() {
     assert_eq!(headings, expected);
     for Step { heading, commands } in &steps {
         assert!(!commands.is_empty(), "{heading} has no command");
-        assert!(commands.iter().all(|(_, printed)| !printed.is_empty()), "{heading} does not say what is printed");
+        let says = |(command, printed): &(String, String)| command.contains(" > ") == printed.is_empty();
+        assert!(commands.iter().all(says), "{heading} does not say what is printed");
     }
 }
 
@@ -77,7 +78,8 @@ fn every_call_in_the_pages_names_its_network_and_has_a_right_argument() {
     let (env, actor) = interface();
     let mut calls = 0;
     let docs = std::fs::read_dir(root().join("docs")).unwrap().map(|file| file.unwrap().path());
-    for path in docs.chain([root().join("README.md"), root().join("SECURITY.md")]) {
+    let pages = docs.chain([root().join("README.md"), root().join("SECURITY.md")]);
+    for path in pages.filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
         let text = std::fs::read_to_string(&path).unwrap();
         for line in text.lines().filter(|line| line.contains("canister call ")) {
             let named = [" -e ", " -n ", " --network "].iter().any(|option| line.contains(option));
@@ -107,7 +109,7 @@ fn every_call_in_the_pages_names_its_network_and_has_a_right_argument() {
             }
         }
     }
-    assert!(calls > 25, "{calls} calls were found");
+    assert!(calls > 20, "{calls} calls were found");
 }
 
 /// Makes the calls of a step, as a controller of the canister, and compares what they answer.

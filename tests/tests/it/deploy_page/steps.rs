@@ -10,17 +10,22 @@ pub struct Step {
 
 /// The steps of the page.
 pub fn steps(page: &str) -> Vec<Step> {
-    let (mut steps, mut inside) = (Vec::<Step>::new(), false);
+    // What a command prints ends with its block.
+    let (mut steps, mut inside, mut prints) = (Vec::<Step>::new(), false, false);
     for line in page.lines() {
         let fence = line.starts_with("```");
         inside ^= fence;
+        prints &= !fence;
         if let Some(heading) = line.strip_prefix("## ") {
             steps.push(Step { heading: heading.into(), commands: Vec::new() });
         } else if let (true, false, Some(step)) = (inside, fence, steps.last_mut()) {
             match (line.strip_prefix("$ "), step.commands.last_mut()) {
-                (Some(command), _) => step.commands.push((command.into(), String::new())),
-                (None, Some((_, printed))) => *printed += &format!("{line}\n"),
-                (None, None) => {}
+                (Some(command), _) => {
+                    step.commands.push((command.into(), String::new()));
+                    prints = true;
+                }
+                (None, Some((_, printed))) if prints => *printed += &format!("{line}\n"),
+                (None, _) => {}
             }
         }
     }
