@@ -18,7 +18,7 @@ fn typed(action: &str) -> Vec<String> {
     let parts = action.split('`').skip(1).step_by(2).filter(|part| part.starts_with("icp "));
     parts
         .map(|part| {
-            part.replace("= principal \"…\"", "= principal \"aaaaa-aa\"").replace("\"…\"", "\"a\"").replace('…', "1")
+            part.replace("principal \"…\"", "principal \"aaaaa-aa\"").replace("\"…\"", "\"a\"").replace('…', "1")
         })
         .collect()
 }

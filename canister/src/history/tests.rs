@@ -164,6 +164,8 @@ fn the_layout_is_what_it_was() {
     assert_eq!(cells.read_u64(cell::HISTORY + code), (T + 60) * NS);
     let name = crate::deletion::Name { key: b"key", file_type: "tx", store_type: StoreType::BlockPersister };
     mutate(|state| state.deletions.schedule(&name, 0, T * NS)).unwrap();
+    // Nothing is due below the safety window.
+    mutate(|state| state.utxo_pruner.notify_block(20, false, true)).unwrap();
     for secs in [120, COARSE_EVERY, 2 * COARSE_EVERY] {
         at(T + secs);
         note();
