@@ -191,7 +191,7 @@ pub struct CompleteBlobDeletionBatch {
 /// The outcome for the rows of a lease that no list names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum BlobDeletionRest {
-    /// Their blobs are gone, or were not there.
+    /// The blobs of these rows are gone, or were not there.
     Completed,
 }
 
@@ -294,7 +294,7 @@ pub struct CompletedBlobDeletions {
 /// The dead letters that are to be tried again.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum RetryBlobDeletions {
-    /// Those with these numbers, 10,000 at most.
+    /// Rows with these numbers, 10,000 at most.
     Ids(Vec<u64>),
     /// All of a store.
     StoreType(StoreType),
