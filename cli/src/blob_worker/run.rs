@@ -320,8 +320,16 @@ impl<'a, Q: Queue> Run<'a, Q> {
         held.filter_map(|hold| hold.until).map(Moment::left).min()
     }
 
+    /// Ends the holds whose time has come. They end here only, so that what begins with one knows of it to its end, however slow the machine is.
+    fn release(&self) {
+        for hold in self.holds.borrow_mut().iter_mut() {
+            hold.until = hold.until.filter(|until| !until.left().is_zero());
+        }
+    }
+
     /// What is asked of the queue: the selectors of stores that are not held. Stores that were away are looked at first.
     fn selectors(&self) -> Result<Vec<BlobSelector>> {
+        self.release();
         let back = |store: usize| self.holds.borrow().get(store).is_some_and(|hold| hold.is_away && !hold.is_held());
         self.looked(self.look_at_markers(back))?;
         Ok(self.unheld())
@@ -343,7 +351,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
 
 impl Hold {
     fn is_held(&self) -> bool {
-        self.is_given_up || self.until.is_some_and(|until| !until.left().is_zero())
+        self.is_given_up || self.until.is_some()
     }
 
     /// Holds it for longer each time.

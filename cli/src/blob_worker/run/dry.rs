@@ -23,6 +23,7 @@ pub fn dry_run<Q: Queue>(run: &Run<'_, Q>) -> Result<Option<(u32, Vec<Found>)>> 
         if run.stop.is_set() {
             return Ok(None);
         }
+        run.release();
     }
     let selectors = run.unheld();
     let look = |queue: &Q, replicated| {

@@ -41,6 +41,24 @@ fn on_a_disk_a_file_goes_and_what_is_none_does_not() {
 }
 
 #[test]
+fn a_directory_holds_names_of_255_bytes_and_folders_that_are_links() {
+    let dir = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let hex = open("tx/*", dir.path(), LayoutName::Hex).unwrap();
+    let place = format!("tx/*=file://{}?hashPrefix=2", dir.path().display()).parse::<Place>().unwrap();
+    let teranode = Stores::open(&[place], LayoutName::Teranode, Duration::from_secs(1)).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), dir.path().join("07")).unwrap();
+    for (stores, root, longest) in [(&hex, dir.path(), 126), (&teranode, elsewhere.path(), 122)] {
+        let of = |bytes: usize| Row { blob_key: vec![7; bytes].into(), ..row(1) };
+        let file = root.join(format!("{}.tx", "07".repeat(longest)));
+        std::fs::write(&file, "a").unwrap();
+        assert_eq!((delete(stores, &of(longest)), file.exists()), (Fate::Gone, false));
+        assert!(matches!(delete(stores, &of(longest + 1)), Fate::Failed(_)), "{longest}");
+    }
+    assert!(dir.path().join("07").is_symlink() && elsewhere.path().exists(), "the folder stays");
+}
+
+#[test]
 fn teranodes_checksum_goes_with_its_blob() {
     let dir = tempfile::tempdir().unwrap();
     let place = format!("tx/tx=file://{}?hashPrefix=2", dir.path().display()).parse::<Place>().unwrap();
