@@ -6,9 +6,9 @@
 //! | the store | fate | counts against the blob |
 //! |---|---|---|
 //! | deleted it, or it was not there | [`Fate::Gone`], [`Fate::Absent`] | |
-//! | refuses the key by a code that can only mean the key ([`OF_THE_KEY`]) | [`Fate::Failed`] | always |
+//! | refuses the key by a code that can only mean the key (`OF_THE_KEY`) | [`Fate::Failed`] | always |
 //! | refuses the key by another code | [`Fate::Named`] | where it deleted another one, and is the right store still |
-//! | refuses by a code that says nothing of a key ([`OF_THE_STORE`]), or refuses the request | [`Fate::Left`] | never |
+//! | refuses by a code that says nothing of a key (`OF_THE_STORE`), or refuses the request | [`Fate::Left`] | never |
 //! | was asked, and has not answered | [`Fate::Unknown`] | never: the row stays leased, as the blob may still go |
 
 use super::layout::Layout;
