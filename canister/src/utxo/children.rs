@@ -101,7 +101,12 @@ impl UtxoStore {
     }
 
     /// Pages on which the double spends are that spend from a transaction, or a few more.
+    #[inline]
     pub(super) fn pages_of_children(&self, head: &Head) -> u64 {
+        if head.extras == 0 { 0 } else { self.pages_of_list(head) }
+    }
+
+    fn pages_of_list(&self, head: &Head) -> u64 {
         let ids = self.child_pages(head).ok().flatten().map_or(0, |(newest, _)| newest.total);
         if ids == 0 { 0 } else { 8 + u64::from(ids / LARGEST) }
     }

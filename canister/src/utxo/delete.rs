@@ -55,21 +55,25 @@ impl UtxoStore {
     }
 
     /// Whether a record has more pages than go in one step.
+    #[inline]
     pub fn is_large(&self, of: &Candidate) -> bool {
         u64::from(of.pages()) > STEP_PAGES || self.pages_of_children(&of.head) > STEP_PAGES
     }
 
     /// Frees some pages of a large record that is going and of which all parents were told, the last ones first, and says how many
     /// pages of outputs; none where the rest fits one step. Whatever interrupts this, the record says which are left.
+    #[inline]
     pub fn shrink(&mut self, of: &Candidate) -> Option<u64> {
-        if !self.is_large(of) {
-            return None;
-        }
+        self.is_large(of).then(|| self.free_some(of))
+    }
+
+    #[cold]
+    fn free_some(&mut self, of: &Candidate) -> u64 {
         let slot = of.slot;
         let mut head = self.head(slot);
         if self.pages_of_children(&head) > STEP_PAGES {
             self.free_children(slot, &mut head, STEP_PAGES);
-            return Some(0);
+            return 0;
         }
         // The directory names them behind the pages of outputs. Where the transaction lay is behind the directory.
         for page in 1..=head.input_pages() {
@@ -86,7 +90,7 @@ impl UtxoStore {
         self.slots.write_u32(slot, at::OUTPUTS, head.batch * (1 + left));
         self.root.pages -= STEP_PAGES;
         self.root.save_counts(&mut self.slots);
-        Some(STEP_PAGES)
+        STEP_PAGES
     }
 
     /// Takes a record out, with its pages: the last of a deletion.

@@ -23,10 +23,18 @@ impl UtxoStore {
     /// `Corrupt`, where there are more than the head has room for.
     #[inline]
     pub(super) fn highest_block(&self, head: &Head) -> Result<u32, UtxoRefusal> {
-        if head.blocks > HEAD_BLOCKS {
-            return Ok(self.blocks(head)?.iter().map(|block| block.height).max().unwrap_or(0));
+        let [first, second] = head.head_blocks.map(|block| block.height);
+        match head.blocks {
+            0 => Ok(0),
+            1 => Ok(first),
+            HEAD_BLOCKS => Ok(first.max(second)),
+            _ => self.highest_of_many(head),
         }
-        Ok(head.head_blocks[..head.blocks as usize].iter().map(|block| block.height).max().unwrap_or(0))
+    }
+
+    #[cold]
+    fn highest_of_many(&self, head: &Head) -> Result<u32, UtxoRefusal> {
+        Ok(self.blocks(head)?.iter().map(|block| block.height).max().unwrap_or(0))
     }
 
     /// Writes them. Where there are more than the head has room for, now or before, this may fail in its middle.

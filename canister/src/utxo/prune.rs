@@ -2,7 +2,7 @@
 
 use super::entry::{Entry, SPENDER_DELETED, SPENT};
 use super::order::{self, LATE, Order, Watch};
-use super::record::{EXTRA, HEAD, Hash, Head, at, flag, inputs_from, page_at, page_slot, parents};
+use super::record::{EXTRA, HEAD, HEAD_BLOCKS, Hash, Head, at, flag, inputs_from, page_at, page_slot, parents};
 use super::spend::EntryAddress;
 use super::{Call, Changed, Found, STEP_PAGES, UtxoStore};
 use crate::health::refusal;
@@ -396,7 +396,9 @@ impl UtxoStore {
     /// `Corrupt` where a parent cannot be read: it is there, and would not be told. Or the record's blocks cannot be, by which a
     /// replay of it is refused.
     pub fn parents(&mut self, of: &Candidate, (first, most): (u32, u32)) -> Result<Parents, UtxoRefusal> {
-        self.highest_block(&of.head)?;
+        if of.head.blocks > HEAD_BLOCKS {
+            self.highest_block(&of.head)?;
+        }
         let mut inputs = inputs_from(&self.slots, of.slot, &of.head, (first, most));
         let mut held = Vec::with_capacity(inputs.len());
         let mut last: Option<(&Hash, Option<Found>)> = None;
@@ -409,14 +411,16 @@ impl UtxoStore {
                     Err(UtxoRefusal::TxNotFound) => None,
                     Err(error) => return Err(error),
                 };
-                if of.is_conflicting() {
-                    listed += found.as_ref().map_or(0, |found| self.pages_of_children(&found.head));
+                last = Some((parent, found));
+                if of.is_conflicting()
+                    && let Some((_, Some(found))) = &last
+                {
+                    listed += self.pages_of_children(&found.head);
                     if listed > MOST_LISTED && at > 0 {
                         end = at;
                         break;
                     }
                 }
-                last = Some((parent, found));
             }
             let Some((_, Some(found))) = &last else { continue };
             let Ok((address, entry)) = self.utxo(found, *vout) else { continue };

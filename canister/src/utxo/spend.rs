@@ -164,7 +164,7 @@ impl UtxoStore {
     }
 
     /// Checks an output that is to be spent; `hash` none: whatever its hash is. Answers whether that is new.
-    #[inline]
+    #[inline(always)]
     pub(super) fn check_spend(
         &self,
         found: &Found,
@@ -276,10 +276,10 @@ impl UtxoStore {
         let txid = hash_of("txid", &spend.txid)?;
         let hash = hash_of("utxo_hash", &spend.utxo_hash)?;
         // Inputs often spend several outputs of one transaction.
-        let found = match last.take().filter(|found| same_key(&found.head.txid, &txid)) {
-            Some(found) => last.insert(found),
-            None => last.insert(self.find(&txid)?),
-        };
+        if last.as_ref().is_none_or(|found| !same_key(&found.head.txid, &txid)) {
+            *last = Some(self.find(&txid)?);
+        }
+        let Some(found) = last else { return Err(UtxoRefusal::TxNotFound) };
         let (address, entry, new) =
             self.check_spend(found, spend.vout, Some(&hash), (spender, spend.vin), call, Strictness::All)?;
         Ok(Planned { address, state: entry.state, vin: spend.vin, index, new })
