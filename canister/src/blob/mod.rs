@@ -323,8 +323,7 @@ impl BlobStore {
     fn release_slot(&mut self, granule: u64, mut slot: Slot) -> Owner {
         slot.state = SlotState::Free;
         self.granules.set(granule, &slot);
-        self.sets.remove(SetId::QUARANTINE, granule);
-        self.sets.insert(SetId::free(slot.class), granule);
+        self.sets.transfer(SetId::QUARANTINE, SetId::free(slot.class), granule);
         self.counters.change(self.sets.region(), slot.class, |c| {
             c.quarantined -= 1;
             c.free += 1;

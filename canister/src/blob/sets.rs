@@ -118,15 +118,8 @@ impl GranuleSets {
         let at = Self::level_0(set, granule);
         let old = self.region.read_u64(at);
         self.region.write_u64(at, old | 1 << (granule % 64));
-        let (mut filled, mut index) = (old == 0, granule / 64);
-        for level in 1..4 {
-            if !filled {
-                return;
-            }
-            let at = Self::upper(set, level, index / 64);
-            let old = self.mirror[at];
-            self.write_upper(at, old | 1 << (index % 64));
-            (filled, index) = (old == 0, index / 64);
+        if old == 0 {
+            self.filled(set, granule / 64);
         }
     }
 
@@ -136,15 +129,53 @@ impl GranuleSets {
         let at = Self::level_0(set, granule);
         let new = self.region.read_u64(at) & !(1 << (granule % 64));
         self.region.write_u64(at, new);
-        let (mut emptied, mut index) = (new == 0, granule / 64);
+        if new == 0 {
+            self.emptied(set, granule / 64);
+        }
+    }
+
+    /// Takes a granule from one set to another: the line is read and written once.
+    #[inline]
+    pub fn transfer(&mut self, from: SetId, to: SetId, granule: u64) {
+        let (at, bit) = (LEVEL_0 + granule / 64 * LINE, 1 << (granule % 64));
+        let mut line: [u8; LINE as usize] = self.region.read(at);
+        let words = line.as_chunks_mut::<8>().0;
+        let left = u64::from_le_bytes(words[from.index()]) & !bit;
+        let old = u64::from_le_bytes(words[to.index()]);
+        words[from.index()] = left.to_le_bytes();
+        words[to.index()] = (old | bit).to_le_bytes();
+        self.region.write(at, &line);
+        if left == 0 {
+            self.emptied(from, granule / 64);
+        }
+        if old == 0 {
+            self.filled(to, granule / 64);
+        }
+    }
+
+    /// A word of level 0 has its first member.
+    fn filled(&mut self, set: SetId, mut index: u64) {
         for level in 1..4 {
-            if !emptied {
+            let at = Self::upper(set, level, index / 64);
+            let old = self.mirror[at];
+            self.write_upper(at, old | 1 << (index % 64));
+            if old != 0 {
                 return;
             }
+            index /= 64;
+        }
+    }
+
+    /// A word of level 0 has no member left.
+    fn emptied(&mut self, set: SetId, mut index: u64) {
+        for level in 1..4 {
             let at = Self::upper(set, level, index / 64);
             let new = self.mirror[at] & !(1 << (index % 64));
             self.write_upper(at, new);
-            (emptied, index) = (new == 0, index / 64);
+            if new != 0 {
+                return;
+            }
+            index /= 64;
         }
     }
 }
@@ -172,13 +203,13 @@ mod tests {
     proptest! {
         /// Against `BTreeSet`, over the whole range, with a re-open in the middle.
         #[test]
-        fn sets_agree_with_a_model(steps in prop::collection::vec((0u8..8, any::<bool>(), 0u64..MAX_GRANULES, 0u64..70), 1..200)) {
+        fn sets_agree_with_a_model(steps in prop::collection::vec((0u8..8, 0u8..10, 0u64..MAX_GRANULES, 0u64..70), 1..200)) {
             native::reset();
             memory::forget();
             let mut sets = open();
             let mut model: Vec<BTreeSet<u64>> = vec![BTreeSet::new(); 8];
             let half = steps.len() / 2;
-            for (step, (set, insert, far, near)) in steps.into_iter().enumerate() {
+            for (step, (set, to, far, near)) in steps.into_iter().enumerate() {
                 if step == half {
                     memory::forget();
                     sets = open();
@@ -186,13 +217,21 @@ mod tests {
                 // Half of the granules lie close together, so that words fill and empty.
                 let granule = if far % 2 == 0 { far } else { near };
                 let id = SetId(set);
-                if insert {
-                    sets.insert(id, granule);
-                    model[usize::from(set)].insert(granule);
-                } else {
-                    let granule = model[usize::from(set)].range(granule..).next().copied().unwrap_or(granule);
-                    sets.remove(id, granule);
-                    model[usize::from(set)].remove(&granule);
+                let member = model[usize::from(set)].range(granule..).next().copied().unwrap_or(granule);
+                match to {
+                    8 => {
+                        sets.remove(id, member);
+                        model[usize::from(set)].remove(&member);
+                    }
+                    to if to < 4 && to != set => {
+                        sets.transfer(id, SetId(to), member);
+                        model[usize::from(set)].remove(&member);
+                        model[usize::from(to)].insert(member);
+                    }
+                    _ => {
+                        sets.insert(id, granule);
+                        model[usize::from(set)].insert(granule);
+                    }
                 }
                 for set in 0..8u8 {
                     prop_assert_eq!(sets.first(SetId(set)), model[usize::from(set)].first().copied());

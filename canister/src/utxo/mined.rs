@@ -46,11 +46,11 @@ impl UtxoStore {
             extras.save(&mut self.slots, slot, head)?;
         }
         head.blocks = blocks.len() as u32;
-        let mut bytes = head.blocks.to_le_bytes().to_vec();
-        for block in blocks.iter().take(HEAD_BLOCKS as usize) {
-            bytes.extend(encode_block(*block));
+        self.slots.write_u32(slot, at::BLOCKS, head.blocks);
+        for (block, number) in blocks.iter().zip(0..HEAD_BLOCKS) {
+            let bytes = encode_block(*block);
+            self.slots.write(slot, at::BLOCKS + 4 + number * bytes.len() as u32, &bytes);
         }
-        self.slots.write(slot, at::BLOCKS, &bytes);
         Ok(())
     }
 

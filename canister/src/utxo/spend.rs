@@ -164,7 +164,7 @@ impl UtxoStore {
     }
 
     /// Checks an output that is to be spent; `hash` none: whatever its hash is. Answers whether that is new.
-    #[inline(always)]
+    #[inline]
     pub(super) fn check_spend(
         &self,
         found: &Found,

@@ -12,7 +12,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         ("blob", "read", 1_048_576) => (1_052_000, 2_400_000),
         ("blob", "allocate_fresh", _) => (2_500, 2_270),
         ("blob", "allocate_reuse", _) => (3_000, 2_060),
-        ("blob", "release", _) => (3_100, 3_740),
+        ("blob", "release", _) => (3_000, 3_740),
         ("blob", "open", _) => (1_300_000, 1_600_000),
         ("index", "insert", _) => (4_200, 9_000),
         ("index", "get", _) => (3_000, 10_100),
