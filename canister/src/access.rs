@@ -1,13 +1,13 @@
-//! Who may call what, how long the argument may be, and how often (`docs/design.md` 8).
+//! Access control: the roles, the argument length and the rate of messages that each method allows (`docs/design.md` 8).
 //!
-//! `TABLE`, in the interface, names every method of the Candid interface once, and `LARGEST` beside it says how long its argument may be:
+//! `TABLE`, in the interface crate, lists every method of the Candid interface once; `LARGEST` lists the methods' longest arguments:
 //!
 //! ```text
 //! from outside ─▶ canister_inspect_message: role, length, bucket ─▶ guard: role; draws ─▶ guard: decodes ─▶ method
 //! from a canister ────────────────────────────────────────────────▶ guard: role ────────▶ guard: decodes ─▶ method
 //! ```
-//! A message that the filter refuses costs the canister nothing, however long it is. A call from another canister does not pass the filter,
-//! so the guards ask the same roles, before the argument is decoded. A test holds tables, guards and Candid file together.
+//! A message that the filter refuses costs the canister nothing, however long it is. A call from another canister bypasses the filter, so
+//! the guards check the same roles before they decode the argument. A test compares the tables, the guards and the Candid file.
 
 use crate::{buckets, daemon, runtime, state};
 use candid::Principal;
@@ -19,7 +19,7 @@ use coppice_interface::access::{
 use coppice_interface::arguments::LARGEST;
 use std::fmt::Write;
 
-/// Whether a caller has one of these roles.
+/// Checks that a caller has one of these roles.
 fn check(caller: Principal, roles: &[Role]) -> Result<(), String> {
     if state::read(|state| roles.iter().any(|&role| state.roles.has(caller, role))) {
         return Ok(());
@@ -40,8 +40,8 @@ fn check(caller: Principal, roles: &[Role]) -> Result<(), String> {
     Err(refused)
 }
 
-/// Whether a message from outside comes in: `canister_inspect_message`. Its argument is not read, so that this costs the same however long the
-/// argument is.
+/// Checks whether an ingress message may enter: `canister_inspect_message`. The argument is not read, so the check costs the same for an
+/// argument of any length.
 ///
 /// # Errors
 /// A sentence for the sender.

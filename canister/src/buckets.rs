@@ -67,7 +67,7 @@ fn owner(sender: Principal, roles: &Roles) -> Option<Principal> {
     (!roles.is_feeder(sender) && !is_canister && roles.has_any(sender)).then_some(sender)
 }
 
-/// Whether the sender's bucket has a message left. The ingress filter asks.
+/// Returns whether the sender's bucket has a message left. Called by the ingress filter.
 pub fn has_one(sender: Principal, now: u64, config: &Config, roles: &Roles) -> bool {
     owner(sender, roles).is_none_or(|owner| {
         let bucket = BUCKETS.with_borrow(|buckets| buckets.get(&owner).copied());
@@ -75,7 +75,7 @@ pub fn has_one(sender: Principal, now: u64, config: &Config, roles: &Roles) -> b
     })
 }
 
-/// Draws a message that is executed from the sender's bucket.
+/// Takes one executed message from the sender's bucket.
 pub fn draw(sender: Principal, now: u64, config: &Config, roles: &Roles) {
     let Some(owner) = owner(sender, roles) else { return };
     BUCKETS.with_borrow_mut(|buckets| {

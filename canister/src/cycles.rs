@@ -27,9 +27,9 @@ thread_local! {
     static A_CALL: Cell<u128> = const { Cell::new(0) };
     /// Timers stand still, as the last message saw it.
     static PAUSE: Cell<Option<Pause>> = const { Cell::new(None) };
-    /// The liquid cycles below which what feeds is refused.
+    /// Liquid cycles below which feeding calls (blocks, records, blobs) are refused.
     static FEED_MIN: Cell<u128> = const { Cell::new(0) };
-    /// What was missing of them when the message began.
+    /// Liquid cycles that were missing to `FEED_MIN` when the message began; 0 if there were enough.
     static MISSING: Cell<u128> = const { Cell::new(0) };
     /// Calls of timers under way: this one, whose work the message does, and those of others that fire with it; 0 in other messages.
     static IN_TIMERS: Cell<u32> = const { Cell::new(0) };
@@ -76,22 +76,22 @@ pub fn pause() -> Option<Pause> {
     PAUSE.get()
 }
 
-/// Says below how many liquid cycles what feeds is refused.
+/// Sets the liquid cycles below which feeding calls are refused.
 pub fn set_feed_min(cycles: u128) {
     FEED_MIN.set(cycles);
 }
 
-/// Below how many liquid cycles what feeds is refused.
+/// Returns the liquid cycles below which feeding calls are refused.
 pub fn feed_min() -> u128 {
     FEED_MIN.get()
 }
 
-/// Notes what is liquid between messages, for [`missing_to_feed`].
+/// Records the cycles that are liquid between messages, for [`missing_to_feed`].
 pub fn note_liquid(liquid: u128) {
     MISSING.set(FEED_MIN.get().saturating_sub(liquid));
 }
 
-/// How many liquid cycles are missing for what feeds, as the message found it; none where there are enough.
+/// Returns the liquid cycles that feeding lacked when the message began, or `None` if there were enough.
 pub fn missing_to_feed() -> Option<u128> {
     Some(MISSING.get()).filter(|&missing| missing > 0)
 }

@@ -30,12 +30,12 @@ impl Roles {
             && (self.0.iter().any(|grant| grant.principal == principal) || runtime::is_controller(&principal))
     }
 
-    /// Whether a principal feeds the chain or the records: its messages are not limited, because payload must not wait.
+    /// Returns whether a principal feeds the chain or the records. A feeder's messages are not limited, because payload must not wait.
     pub fn is_feeder(&self, principal: Principal) -> bool {
         FEEDERS.iter().any(|&role| self.has(principal, role))
     }
 
-    /// Whether anybody feeds the chain or the records.
+    /// Returns whether any principal has a role that feeds the chain or the records.
     pub fn has_feeder(&self) -> bool {
         self.0.iter().any(|grant| FEEDERS.contains(&grant.role))
     }

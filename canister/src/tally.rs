@@ -1,4 +1,4 @@
-//! What was refused, and how often the chain was rolled back: counts on the heap, so that an upgrade begins anew.
+//! Counters of refused blocks and of rollbacks. They lie on the heap, so an upgrade resets them.
 
 use coppice_interface::{AppendError, UploadError};
 use std::cell::{Cell, RefCell};
@@ -62,12 +62,12 @@ pub fn rolled_back() {
     ROLLBACKS.set(ROLLBACKS.get() + 1);
 }
 
-/// How many blocks were refused, by reason.
+/// Returns the number of refused blocks, by reason.
 pub fn refusals() -> impl Iterator<Item = (&'static str, u64)> {
     REASONS.into_iter().zip(REFUSED.with_borrow(|all| *all))
 }
 
-/// How many rollbacks there were.
+/// Returns the number of rollbacks.
 pub fn rollbacks() -> u64 {
     ROLLBACKS.get()
 }

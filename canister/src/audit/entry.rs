@@ -55,7 +55,7 @@ pub struct Entry {
     argument: String,
     result: String,
     changes: Vec<Change>,
-    /// Whether the calls changed more than the entry has room for.
+    /// True if the calls changed more values than the entry has room for.
     more: bool,
 }
 
@@ -74,12 +74,12 @@ impl Entry {
         }
     }
 
-    /// Whether the entry is of the call's caller and method.
+    /// Returns whether the entry belongs to the call's caller and method.
     pub fn is_of(&self, call: &Call) -> bool {
         self.caller == call.caller && self.method == cut(call.method, METHOD)
     }
 
-    /// Adds a call: of what it changed, the first value before stays, and the last value after is taken over.
+    /// Adds a call. A value that several calls changed keeps its first `before` and takes the last `after`.
     pub fn add(&mut self, call: &Call, changes: Vec<Change>) {
         self.calls += 1;
         self.last = call.time;
@@ -108,7 +108,7 @@ impl Entry {
         !self.more && self.bytes().len() <= MOST
     }
 
-    /// The bytes of the entry. Of changes that have no room the oldest go, and the entry says that there were more.
+    /// Encodes the entry. Drops the oldest changes if the entry would be too long, and notes that there were more.
     pub fn encode(&mut self) -> Vec<u8> {
         loop {
             let bytes = self.bytes();

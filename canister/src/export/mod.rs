@@ -42,14 +42,14 @@ pub struct Guard {
     pub held_by: HeldBy,
 }
 
-/// Whether an exporter holds pruning back, or that there is none.
+/// Returns whether pruning is held back by an exporter, or because no exporter is registered.
 pub fn is_of_exporters(held_by: &HeldBy) -> bool {
     matches!(held_by, HeldBy::Exporter(_) | HeldBy::KeylessExporter(_) | HeldBy::NoExporter)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
-    /// None: the key was revoked. The name and its bound stay, and hold pruning.
+    /// `None` if the key was revoked: the name and its bound stay, and hold pruning back.
     principal: Option<Principal>,
     /// Blocks below this number were acknowledged.
     bound: u64,
@@ -79,8 +79,9 @@ impl Exporters {
         }
     }
 
-    /// Registers an exporter, whose bound is `pruned_before_block`: nothing more is pruned until it acknowledges. The same
-    /// one again changes nothing. Where `may_bind`, a name whose key was revoked gets this one, and goes on at its bound.
+    /// Registers an exporter with the bound `pruned_before_block`: nothing more is pruned until the exporter acknowledges.
+    /// Registering the same exporter again changes nothing. With `may_bind`, a name whose key was revoked gets this key and
+    /// keeps its bound.
     ///
     /// # Errors
     /// [`ExporterError`], and nothing has changed.
@@ -223,7 +224,7 @@ impl Exporters {
         (entry.bound < next).then_some((name, entry.bound))
     }
 
-    /// Whether no exporter is registered.
+    /// Returns whether no exporter is registered.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }

@@ -1,9 +1,9 @@
-//! What to do, and the command to type.
+//! Remedies for problems: a sentence, and a command to type.
 
 use crate::runtime;
 use std::borrow::Cow;
 
-/// What is typed, with icp-cli. What the reader alone knows is `…` in it.
+/// A command of icp-cli. `…` stands for a value that only the reader knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// A call of a method that changes something, and its argument as Candid text.
@@ -14,17 +14,17 @@ pub enum Command {
     TopUp,
     /// A setting of the canister on the platform.
     Setting(&'static str),
-    /// The same, or another, module.
+    /// An upgrade, to the same module or another one.
     Upgrade,
 }
 
 impl Command {
-    /// A call with an argument that is known only now.
+    /// Creates a call whose argument is computed at run time.
     pub fn call(method: &'static str, argument: impl Into<Cow<'static, str>>) -> Self {
         Self::Call(method, argument.into())
     }
 
-    /// The line that is typed. On a network other than the mainnet its name takes the place of `ic`.
+    /// Returns the command line for the mainnet. On another network the reader replaces `ic` by the network's name.
     pub fn line(&self) -> String {
         let id = runtime::canister_self();
         match self {
@@ -37,7 +37,7 @@ impl Command {
     }
 }
 
-/// What to do.
+/// A remedy: a sentence and a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
     text: Cow<'static, str>,
@@ -45,12 +45,12 @@ pub struct Action {
 }
 
 impl Action {
-    /// A sentence, and what is typed.
+    /// Creates a remedy from a sentence and a command.
     pub fn new(text: impl Into<Cow<'static, str>>, command: Command) -> Self {
         Self { text: text.into(), command }
     }
 
-    /// Both in one text.
+    /// Returns sentence and command as one text.
     pub fn say(&self) -> String {
         format!("{} Type: `{}`.", self.text, self.command.line())
     }

@@ -20,7 +20,7 @@ pub use words::{abort_block, duration, holder, many, refusal, remedy, remedy_of_
 
 const NS: u64 = 1_000_000_000;
 
-/// What to do about an open upload.
+/// The remedy for an open upload.
 const UPLOAD_ACTION: &str = "Its producer commits it; an operator may drop it, and its expiry does.";
 
 /// Something that is wrong.
@@ -50,7 +50,7 @@ impl Finding {
         Self { since: secs.map(|secs| secs.saturating_mul(NS)), ..self }
     }
 
-    /// The same with what to do in this case, where that is known.
+    /// Returns the finding with the remedy for this case, if there is one.
     #[must_use]
     pub fn with_action(self, action: impl Into<Option<Action>>) -> Self {
         Self { action: action.into(), ..self }
@@ -125,7 +125,7 @@ impl State {
         found
     }
 
-    /// What was never set up. Nobody needs to know since when.
+    /// Returns the findings about missing setup. These have no start time.
     fn not_set_up(&self) -> impl Iterator<Item = Finding> {
         let is_meant = self.config.set_up_as_meant;
         let all = [

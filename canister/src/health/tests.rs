@@ -13,7 +13,7 @@ fn every_code_has_its_place_and_says_what_to_do() {
     }
 }
 
-/// What is typed between backticks, with something in the place of what the reader alone knows.
+/// Returns the commands between backticks, with example values in place of `…`.
 fn typed(action: &str) -> Vec<String> {
     let parts = action.split('`').skip(1).step_by(2).filter(|part| part.starts_with("icp "));
     parts

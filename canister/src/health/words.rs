@@ -30,7 +30,7 @@ pub fn holder(held_by: &HeldBy) -> String {
     }
 }
 
-/// What to do about who holds pruning back; none where the reader must see for himself.
+/// Returns the remedy for what holds pruning back, or `None` for the floor, where the reader must decide.
 pub fn remedy_of_holder(held_by: &HeldBy) -> Option<Action> {
     let action = match held_by {
         HeldBy::Exporter(name) => Action::new(
@@ -59,7 +59,7 @@ pub fn remedy_of_holder(held_by: &HeldBy) -> Option<Action> {
     Some(action)
 }
 
-/// What to do about an exporter without a key.
+/// Returns the remedy for an exporter without a key.
 pub fn another_key(name: &str) -> Action {
     Action::new(
         format!("As an admin, give exporter {name} a new principal, or remove_exporter where it is gone for good."),
@@ -70,7 +70,7 @@ pub fn another_key(name: &str) -> Action {
     )
 }
 
-/// What to do about an upload, in a sentence, and the command that drops it.
+/// Returns a remedy for an upload: this sentence, and the command that drops the upload.
 pub fn abort_block(number: u64, text: &'static str) -> Action {
     Action::new(text, Command::call("abort_block", format!("({number})")))
 }

@@ -1,4 +1,4 @@
-//! How fast the backlog drains and how fast the chain grows: what was pruned and appended over the last minutes, and the last hour.
+//! Drain rate of the backlog and growth rate of the chain, over the last minutes and the last hour.
 //!
 //! Counts are the chain's own and persisted; when they were how large is on the heap, so an upgrade starts measuring again.
 

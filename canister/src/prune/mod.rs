@@ -101,7 +101,7 @@ pub struct Constraints {
 }
 
 impl Constraints {
-    /// What pruning must not pass: nothing at all while deletions are stopped, else what was exported.
+    /// Returns the block that pruning must not pass: block 0 while deletions are stopped, otherwise the first block not yet exported.
     pub fn guard(&self) -> Option<Guard> {
         let stopped = self.stopped_since.map(|_| Guard { before: 0, held_by: HeldBy::Stopped });
         stopped.or_else(|| self.exported.clone())

@@ -24,7 +24,7 @@ pub fn sum(last: Option<PruneRun>, now: &PruneRun) -> PruneRun {
     }
 }
 
-/// Whether the next tick goes on with this run: its budget stopped it, and not its target, the guard or `set_deletions_stopped`.
+/// Returns whether the next tick continues this run: the budget ended the run, and not its target, the guard or `set_deletions_stopped`.
 pub fn goes_on(run: &PruneRun) -> bool {
     matches!(run.progress, PruneProgress::HasMore { reason } if !matches!(reason, Some(StopReason::Guard | StopReason::Stopped)))
 }

@@ -1,4 +1,4 @@
-//! What is said of pruning, and who holds it back.
+//! Status of pruning: what holds it back, its backlog and its problems.
 
 use super::policy::{self, CAPACITY_FLOOR, Due, retain_min_block};
 use super::{Constraints, Pruner, is_possible, sweeper};
@@ -13,19 +13,19 @@ use coppice_interface::{HeldBy, IndexDebt, ProblemCode, PruneBacklog, PrunePolic
 /// Seconds for which ticks may end with work left before `health` calls it a problem.
 const PATIENCE_SECS: u64 = 600;
 
-/// What exporters hold back, where that is a problem.
+/// A problem: due blocks that exporters hold back.
 struct Held {
-    /// The seconds for which they do.
+    /// Seconds for which exporters have held the blocks back.
     secs: u64,
-    /// Kept bytes are above high water.
+    /// True if kept bytes are above high water.
     is_full: bool,
-    /// There is a capacity trigger.
+    /// True if the policy has a capacity trigger.
     limited: bool,
-    /// The seconds until emergency water is reached at the last hour's rate, 0 where it is; none where that is not known, or never so.
+    /// Seconds until kept bytes reach emergency water at the last hour's rate: 0 if reached already, `None` if unknown or never.
     until_emergency: Option<u64>,
 }
 
-/// Whether there is a block that capacity could take.
+/// Returns whether there is a block that the capacity trigger could prune.
 fn can_free(chain: &ChainStore) -> bool {
     let state = chain.state();
     state.coming_head().is_some_and(|head| state.oldest < head.saturating_sub(CAPACITY_FLOOR))
@@ -36,16 +36,17 @@ impl Pruner {
         sweeper::status(chain, &self.sweep_policy(), table)
     }
 
-    /// Whether kept bytes have reached emergency water, and pruning could free some of them.
+    /// Returns whether kept bytes have reached emergency water while pruning could still free some.
     ///
-    /// The blocks that capacity leaves are never freed, so refusing appends because of those alone would be for ever. An upload's reservation
-    /// is not the chain's yet.
+    /// The capacity trigger never frees the newest blocks, so refusing appends because of these blocks alone would last for ever. The
+    /// reservation of an open upload does not count.
     pub fn at_emergency(&self, chain: &ChainStore, blobs: &BlobStore) -> bool {
         let emergency = self.policy().map_or(0, PrunePolicy::emergency);
         emergency > 0 && chain.capacity_bytes(blobs) >= emergency && can_free(chain)
     }
 
-    /// The head and the block before it are all that is kept, and above high water: appends go on, and the target is too small.
+    /// Returns a problem if only the head and the block before it are kept and take more than high water: appends go on, but the target is
+    /// too small.
     pub fn too_small(&self, chain: &ChainStore, blobs: &BlobStore) -> Option<Finding> {
         let (policy, kept) = (self.policy()?, chain.capacity_bytes(blobs));
         if policy.target_bytes == 0 || kept <= policy.high_water() || can_free(chain) {
@@ -164,9 +165,9 @@ impl Pruner {
         Some(finding(ProblemCode::PruneBehind, message).since_secs(backlog.behind_since))
     }
 
-    /// What exporters, or that there is none, hold back, where that is a problem: kept bytes are above high water, whatever made the blocks
-    /// due; or they have been held for `max_export_lag_secs`; or emergency water is nearer than that.
-    /// Without sentences one of these is enough.
+    /// Returns the due blocks that exporters, or the lack of one, hold back, if that is a problem: kept bytes are above high water; or the
+    /// blocks have been held back for more than `max_export_lag_secs`; or emergency water is nearer than that. Unless a sentence is
+    /// `wanted`, the first of these that is true ends the check.
     fn export_held(&self, chain: &ChainStore, blobs: &BlobStore, due: &Due, wanted: bool) -> Option<Held> {
         let held_by = due.held_by.as_ref().filter(|held_by| is_of_exporters(held_by));
         // While pruning is switched off, the switch holds it and no exporter.
@@ -186,7 +187,7 @@ impl Pruner {
         (is_raised || soon).then_some(Held { secs, is_full, limited, until_emergency })
     }
 
-    /// The same as a sentence, and what to do.
+    /// Returns the held blocks as a finding: a sentence and a remedy.
     fn say_held(&self, held: &Held, due: &Due, chain: &ChainStore) -> Finding {
         let since = self.stored.held_since;
         let Some(held_by) = &due.held_by else { return finding(ProblemCode::ExportHeld, "").since_secs(since) };
@@ -212,8 +213,8 @@ impl Pruner {
         finding(ProblemCode::ExportHeld, message).since_secs(since).with_action(remedy_of_holder(held_by))
     }
 
-    /// What is wrong with pruning, where this is due. Without sentences, unless they are wanted, that costs little: only a sentence asks for
-    /// the constraints.
+    /// Returns the problems of pruning, given the blocks that are due. Unless sentences are `wanted` the call is cheap, because only
+    /// sentences need the constraints.
     pub fn problems(
         &self,
         chain: &ChainStore,

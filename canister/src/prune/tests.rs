@@ -72,7 +72,7 @@ impl World {
         self.pruner.plan(&self.chain, &self.blobs, &self.constraints, None).unwrap()
     }
 
-    /// What `health` hears, with sentences; and that a sample hears of the same codes.
+    /// Returns the problems with sentences, as `health` asks, and asserts that a check without sentences finds the same codes.
     fn problems(&self) -> Vec<Finding> {
         let due = self.pruner.due(&self.chain, &self.blobs, self.constraints.guard().as_ref());
         let of = |said| self.pruner.problems(&self.chain, &self.blobs, || self.constraints.clone(), due.as_ref(), said);
@@ -738,7 +738,7 @@ fn what_an_exporter_holds_above_high_water_is_a_problem_whatever_made_it_due() {
     let mut world = world(PrunePolicyArg { retain_blocks: Some(100), target_bytes: Some(40 << 20), ..policy() });
     world.hold_at(0);
     let marks = world.status().water_marks.unwrap();
-    // No tick has come yet, so nobody knows for how long it is held, nor how fast the chain grows.
+    // No tick has come yet, so the time for which blocks are held back and the growth rate of the chain are unknown.
     while world.status().capacity_bytes <= marks.high {
         assert_eq!(world.export_held(), None);
         world.append(1, 200_000, 1);

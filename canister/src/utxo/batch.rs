@@ -112,7 +112,7 @@ impl Item for FreezeTarget {
 
 impl Item for UtxoCreate {
     fn pages(&self, _: &UtxoStore) -> u64 {
-        // What many outputs take on the heap counts; what a few take the item before has taken.
+        // Heap counts for an item with many outputs; an item with few reuses the heap of the item before.
         let heap = |outputs: usize| if outputs > 1_000 { footprint::OUTPUT as usize * outputs } else { 0 };
         // Bytes of the argument, outputs, and inputs; an output of a transaction has nine bytes at least, and an input 41.
         let (bytes, outputs, inputs) = match &self.source {

@@ -18,7 +18,7 @@ use coppice_interface::{Txid, UtxoRefusal};
 
 /// Bytes of a page's head.
 const PAGE: u32 = 16;
-/// Where the fields of that are.
+/// Offsets of the fields in a page's head.
 mod at {
     pub const OLDER: u32 = 0;
     pub const COUNT: u32 = 4;
@@ -38,20 +38,20 @@ const SHOWN: u32 = 10_000;
 struct Page {
     older: SlotId,
     count: u32,
-    /// Of the newest page: ids on all pages.
+    /// Number of ids on all pages; only the newest page has it.
     total: u32,
-    /// The newest page names the oldest.
+    /// The next newer page; in the newest page, the oldest page.
     newer: SlotId,
 }
 
-/// The pages, from the oldest on.
+/// A walk over the pages, from the oldest on.
 struct Walk {
     newest: SlotId,
-    /// The next one; 0: there is none.
+    /// The next page; 0: there is none.
     next: SlotId,
-    /// The one before it.
+    /// The page before the next page.
     older: SlotId,
-    /// Ids that are left.
+    /// Number of ids not yet read.
     left: u32,
 }
 

@@ -29,7 +29,7 @@ fn page_bytes(number: u32, master: SlotId, outputs: &[Option<Hash>], out: &mut V
     entries_onto(outputs, out);
 }
 
-/// The slots of a record, each of so many bytes so many times.
+/// The slots of a record, as pairs of bytes and count.
 fn wanted(head: &Head) -> Vec<(u32, u32)> {
     let mut wanted = vec![(head.len(), 1)];
     if head.extra_pages > 0 {
@@ -153,8 +153,8 @@ impl UtxoStore {
         }
     }
 
-    /// Whether a record may be made again of a transaction whose blocks lie where records were pruned: another transaction might
-    /// spend then what it had spent already. Above the pruned height nothing is looked up.
+    /// Refuses a record for a transaction whose blocks all lie at or below the pruned height, if an earlier record of it may have been
+    /// pruned: outputs that were spent could be spent again. Above the pruned height nothing is looked up.
     ///
     /// # Errors
     /// `Pruned`, `TooMuchWork`, `Corrupt`.

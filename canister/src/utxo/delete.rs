@@ -54,14 +54,15 @@ impl UtxoStore {
         Ok((told.marked + told.released) as u32)
     }
 
-    /// Whether a record has more pages than go in one step.
+    /// Returns whether a record has more pages than one step frees.
     #[inline]
     pub fn is_large(&self, of: &Candidate) -> bool {
         u64::from(of.pages()) > STEP_PAGES || self.pages_of_children(&of.head) > STEP_PAGES
     }
 
-    /// Frees some pages of a large record that is going and of which all parents were told, the last ones first, and says how many
-    /// pages of outputs; none where the rest fits one step. Whatever interrupts this, the record says which are left.
+    /// Frees some pages of a large record that is being deleted and whose parents were all told, the last pages first. Returns the
+    /// number of freed pages of outputs, or `None` if the rest fits one step. An interruption loses nothing, because the record always
+    /// names the pages that are left.
     #[inline]
     pub fn shrink(&mut self, of: &Candidate) -> Option<u64> {
         self.is_large(of).then(|| self.free_some(of))
@@ -75,7 +76,7 @@ impl UtxoStore {
             self.free_children(slot, &mut head, STEP_PAGES);
             return 0;
         }
-        // The directory names them behind the pages of outputs. Where the transaction lay is behind the directory.
+        // The directory lists pages of inputs after pages of outputs. The address of the transaction's bytes follows the directory.
         for page in 1..=head.input_pages() {
             self.slots.free(page_slot(&self.slots, slot, &head, head.extra_pages + page));
         }
@@ -101,7 +102,7 @@ impl UtxoStore {
         let now = head.is(flag::CONFLICTING).then(|| self.head(slot));
         let head = now.as_ref().unwrap_or(head);
         if !head.is(flag::CONFLICTING) {
-            // What cannot be read is not deleted: its parents would not have been told.
+            // The default is never used: a record whose blocks cannot be read is refused before its parents are told.
             let highest = self.highest_block(head).unwrap_or(0);
             self.root.raise_pruned(&mut self.slots, highest);
         }

@@ -1,4 +1,4 @@
-//! What few records have: CBOR in a slot of its own, and where the double spends are that spend from the transaction.
+//! Rare parts of a record, in a slot of their own: CBOR, and the list of double spends that spend from the transaction.
 //!
 //! ```text
 //! 0 bytes of CBOR u32, 0 where there is none   4 newest page of double spends u32: see `children`   8 CBOR
@@ -24,7 +24,7 @@ pub fn children(slots: &Slots, head: &Head) -> SlotId {
     if head.extras != 0 && slots.holds(head.extras, u64::from(PREFIX)) { slots.read_u32(head.extras, 4) } else { 0 }
 }
 
-/// Says which page that is. This may fail where the record has no extras yet.
+/// Sets the newest page of that list. This may fail if the record has no extras yet.
 pub fn set_children(slots: &mut Slots, slot: SlotId, head: &mut Head, page: SlotId) -> Result<(), UtxoRefusal> {
     let old = head.extras;
     if old == 0 {

@@ -1,8 +1,8 @@
-//! How many pages of 4 KiB the creation of a record changes, of the heap and of stable memory. A message may change 75 MiB before the
-//! platform slows a canister down: a transaction that needs more is refused, before anything of it is done.
+//! Pages of 4 KiB, of heap and stable memory, that creating a record changes. A message may change 75 MiB before the platform slows a
+//! canister down, so a transaction that needs more is refused before any of its record is written.
 //!
-//! **Design.** What is small is not reckoned. Of the heap all that is allocated counts, also what is freed again in the same message; of
-//! stable memory the pages of the slots that are free, or new, as they would be allocated.
+//! **Design.** Small records are not counted. On the heap all allocations count, even if the same message frees them; in stable memory,
+//! the pages of the free or new slots that the record would get.
 
 use super::UtxoStore;
 use super::draft::{Body, Draft};
@@ -34,7 +34,7 @@ fn within(pages: u64) -> Result<(), UtxoRefusal> {
     Ok(())
 }
 
-/// Whether so many outputs and inputs fit, of a transaction with so many bytes on the heap, whatever else there is to it.
+/// Checks that a transaction with these numbers of outputs and inputs, and these bytes on the heap, could fit at all.
 ///
 /// # Errors
 /// `TooLarge`.
@@ -43,14 +43,14 @@ pub fn check_least(outputs: usize, inputs: usize, bytes: usize) -> Result<(), Ut
     within((bytes as u64 + (OUTPUT + u64::from(ENTRY)) * outputs + 2 * u64::from(INPUT) * inputs) / PAGE)
 }
 
-/// Whether a record is too small to matter.
+/// Returns whether a record is too small to be counted.
 pub fn is_small(draft: &Draft) -> bool {
     draft.parsed.outputs.len().max(draft.parsed.inputs.len()) <= SMALL && draft.size <= SMALL_BYTES
 }
 
 impl UtxoStore {
-    /// Whether a record can be made in one message: answers how many pages of the heap that changes. `wanted` are its slots, each of so many
-    /// bytes so many times.
+    /// Checks that a record can be made in one message, and returns the number of heap pages that this changes. `wanted` lists the record's
+    /// slots as pairs of bytes and count.
     ///
     /// # Errors
     /// `TooLarge`.

@@ -87,7 +87,7 @@ impl<'a> Call<'a> {
         if self.height == 0 { Err(UtxoRefusal::ZeroHeight) } else { self.check_block(self.height) }
     }
 
-    /// Whether a block may have this height.
+    /// Checks that a block may have this height.
     ///
     /// # Errors
     /// `BadHeight`.
@@ -95,8 +95,8 @@ impl<'a> Call<'a> {
         check_height(height, self.most)
     }
 
-    /// The height at which a record may be deleted that is eligible now, and whose highest block this is. A call that names a height
-    /// far below does not have it deleted the sooner.
+    /// Returns the height from which a record that is eligible now may be deleted; `highest` is its highest block. A call that names a
+    /// far lower height does not make this one lower.
     fn due(&self, highest: u32) -> u32 {
         self.height.max(highest).saturating_add(self.settings.block_height_retention)
     }
@@ -117,9 +117,9 @@ pub struct UtxoStore {
 struct Changed {
     table: u64,
     blobs: u64,
-    /// Of the heap: what one record takes, the next one uses again.
+    /// Pages of the heap: the most of any one record, because the next record reuses them.
     heap: u64,
-    /// Pages that it has read of other records, and of lists of double spends.
+    /// Pages that this message has read of other records and of lists of double spends.
     read: u64,
 }
 

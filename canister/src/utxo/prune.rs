@@ -221,7 +221,7 @@ impl UtxoStore {
         if head.extras != 0 && !slots.holds(head.extras, 8) {
             return Err(corrupt("the extras"));
         }
-        // Of many pages those that go next: what went of such a record cannot come back, whatever the others are.
+        // A large record is checked only in the pages that go next: pages that are gone cannot come back, whatever state the rest is in.
         let last = u64::from(head.extra_pages) + u64::from(head.input_pages());
         let first = 1 + u64::from(head.extra_pages).saturating_sub(STEP_PAGES);
         for page in (first..=last).map(|page| page as u32) {
@@ -389,8 +389,8 @@ impl UtxoStore {
         Ok((current < stable_at).then_some(Unstable::Recent(stable_at)))
     }
 
-    /// Outputs that inputs from `first` on spend, `most` of them at most, of parents that have a record. Of a double spend they are
-    /// fewer where many others are listed with its parents.
+    /// Returns the outputs that at most `most` inputs, from `first` on, spend from parents that have a record. Covers fewer inputs of a
+    /// double spend if many others are listed with its parents.
     ///
     /// # Errors
     /// `Corrupt` where a parent cannot be read: it is there, and would not be told. Or the record's blocks cannot be, by which a
@@ -519,7 +519,7 @@ impl UtxoStore {
         self.changed.blobs += pages;
     }
 
-    /// Something else has read so many pages for this message.
+    /// Counts pages that other code has read in this message.
     pub fn note_read(&mut self, pages: u64) {
         self.changed.read += pages;
     }

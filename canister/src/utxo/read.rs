@@ -144,10 +144,10 @@ impl UtxoStore {
         Ok(InpointsPart { bytes: ByteBuf::from(&bytes[offset..offset + len]), total: bytes.len() as u64 })
     }
 
-    /// Whether outputs could be spent at a height, which is `most` at most.
+    /// Returns for each output whether it could be spent at the height `at`, which may be at most `most`.
     ///
     /// # Errors
-    /// `BadHeight`, `TooLarge`, `BadArgument`, `Corrupt`. What is not there is no error.
+    /// `BadHeight`, `TooLarge`, `BadArgument`, `Corrupt`. A missing output is no error.
     pub fn spend_states(&self, outpoints: &[Outpoint], at: u32, most: u32) -> Result<Vec<UtxoSpendState>, UtxoRefusal> {
         check_height(at, most)?;
         if outpoints.len() > MAX_OUTPOINTS {
@@ -240,7 +240,7 @@ impl UtxoStore {
         Ok(UnminedPage { transactions, cursor })
     }
 
-    /// The first unmined transactions of a second behind a place. What cannot be decoded is passed over.
+    /// Returns the first unmined transactions of a second after a place. Skips records that cannot be decoded.
     fn first_unmined(&self, second: u32, behind: Option<(u64, Hash)>, most: usize) -> Vec<(u64, Hash, SlotId)> {
         let mut first = BinaryHeap::with_capacity(most + 1);
         // A damaged ring may lead in a circle.

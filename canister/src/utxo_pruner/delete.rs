@@ -22,8 +22,8 @@ fn blocks_until(retention: u32) -> u32 {
     retention.max(1)
 }
 
-/// Whether a record that the run comes by is one that it looks at. Where heights were set to lower ones, what is kept may wait for
-/// one far above.
+/// Returns whether the run looks at a record that it reaches. After heights were lowered, a postponed record may wait for a height
+/// far above; the run looks at such a record, too.
 fn is_due(context: &Context, of: &Candidate) -> bool {
     let Context { records, run, .. } = context;
     let key = of.key(DeleteAtHeight::ORDER);

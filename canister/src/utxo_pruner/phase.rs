@@ -45,7 +45,7 @@ pub struct Context<'a, 'r> {
     pub run: &'a Run,
     /// What is done.
     pub counts: &'a mut UtxoPruneCounts,
-    /// What defensive mode keeps.
+    /// Records that defensive mode keeps.
     pub skipped: Option<Box<Skipped>>,
 }
 

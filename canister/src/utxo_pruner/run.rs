@@ -62,7 +62,7 @@ pub struct Run {
     checked: Option<(Cursor, u32, u64)>,
     /// Behind this record of the phase's index.
     cursor: Cursor,
-    /// What defensive mode keeps.
+    /// Records that defensive mode keeps.
     #[serde(default)]
     skipped: Option<Box<Skipped>>,
     /// The record behind that, and from which input on it goes on.

@@ -1,4 +1,4 @@
-//! What defensive mode keeps in a run: a line of the log for each reason (`pruner-service.md` 2.5).
+//! Records that defensive mode keeps in a run, and the log's line for each reason (`pruner-service.md` 2.5).
 
 use crate::utxo::Unstable;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ const NAMED: usize = 10;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped([Kept; 3]);
 
-/// Those that are kept for one reason.
+/// Records that are kept for one reason: their number, and the first ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Kept {
     records: u64,
@@ -19,7 +19,7 @@ struct Kept {
 }
 
 impl Skipped {
-    /// Notes a record that is kept.
+    /// Counts a record that is kept.
     pub fn note(&mut self, txid: &[u8; 32], why: &Unstable) {
         let reason = match why {
             Unstable::Unmined => 0,
@@ -33,7 +33,7 @@ impl Skipped {
         }
     }
 
-    /// A line for each reason for which there are some.
+    /// Returns a line for each reason that keeps at least one record.
     pub fn lines(&self) -> Vec<String> {
         let reasons = ["a spender is unmined", "a spender was mined too lately", "a spender has no record"];
         let there = self.0.iter().zip(reasons).filter(|(kept, _)| kept.records > 0);
@@ -50,7 +50,7 @@ impl Skipped {
     }
 }
 
-/// A transaction's id as answers have it: in internal order.
+/// Returns a transaction's id in hexadecimal, in internal byte order as in answers.
 pub fn hex(txid: &[u8]) -> String {
     txid.iter().map(|byte| format!("{byte:02x}")).collect()
 }

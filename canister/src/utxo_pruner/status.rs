@@ -100,7 +100,7 @@ impl UtxoPruner {
         let stored = &self.stored;
         UtxoPrunerStatus {
             enabled: stored.settings.pruner_enabled,
-            // Of the canister as a whole.
+            // The endpoint fills this in, because the switch is the whole canister's.
             deletions_stopped_since: None,
             block_assembly: match stored.assembly_running {
                 true => UtxoBlockAssemblyState::Running,

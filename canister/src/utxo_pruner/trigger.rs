@@ -141,7 +141,7 @@ impl UtxoPruner {
     pub(super) fn end(&mut self, mut job: UtxoPruneJob, state: UtxoJobState, end: Option<UtxoJobEnd>) -> UtxoPruneJob {
         (job.state, job.end, job.ended_at) = (state, end, Some(runtime::time_ns()));
         if state == UtxoJobState::Completed {
-            // What was not persisted is not done, and an operator's height counts only as far as it was notified.
+            // A job has processed nothing above its safe height or the notified height, even if an operator named a higher one.
             let reached = job
                 .height
                 .min(job.safe_height.unwrap_or(0))

@@ -272,14 +272,14 @@ impl View<'_> {
         }
     }
 
-    /// Whether UTXO records are kept, or ever were.
+    /// Returns whether UTXO records are kept, or ever were.
     fn keeps_records(&self) -> bool {
         let Self { pruner, storage, .. } = self;
         let jobs = pruner.pending.is_some() || pruner.running.is_some() || pruner.last_job.is_some();
         storage.utxo.records > 0 || pruner.current_height > 0 || jobs
     }
 
-    /// Whether blobs outside are to be deleted, or ever were.
+    /// Returns whether external blobs are queued for deletion, or ever were.
     fn keeps_queue(&self) -> bool {
         self.queue.rows > 0 || !self.queue.leases.is_empty() || self.storage.utxo.records > 0
     }
@@ -382,7 +382,7 @@ impl View<'_> {
     }
 }
 
-/// A whole page around its content, loaded anew after so many seconds.
+/// Returns a whole page around `content`, reloaded after `refresh` seconds.
 fn frame(title: &str, refresh: Option<u64>, content: Markup) -> Markup {
     let now = runtime::time_ns();
     html! {
@@ -432,12 +432,12 @@ fn page(view: &View, refresh: u64) -> Markup {
     frame(title, Some(refresh), content)
 }
 
-/// What is kept of a block.
+/// Returns the page of a block: its header and the ids of its transactions.
 pub fn block(state: &State, number: &str) -> Answer {
     kept::block(state, number)
 }
 
-/// What is kept of a transaction.
+/// Returns the page of a transaction: its block, its receipt and its UTXO record.
 pub fn transaction(state: &State, id: &str) -> Answer {
     kept::transaction(state, id)
 }

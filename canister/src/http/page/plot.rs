@@ -31,7 +31,7 @@ impl Unit {
         }
     }
 
-    /// The same at an axis, with what is counted.
+    /// Returns a value in words for an axis: a count is followed by its unit.
     fn at_axis(self, value: f64) -> String {
         match self {
             Self::Bytes => self.say(value),

@@ -46,13 +46,13 @@ fn a_block_and_a_transaction_have_pages() {
         "{page}"
     );
     assert!(get("/").1.contains("<a href=\"/block/1\"><data data-figure=\"head\" value=\"1\">"));
-    // Of many ids the first thousand are shown.
+    // A block with many transactions shows the first thousand ids.
     let many: Vec<[u8; 32]> = (10..1_511).map(id).collect();
     append(2, &many, 10).unwrap();
     let (_, page) = get("/block/2");
     assert_eq!((page.matches("href=\"/tx/").count(), page.contains("and 501 more")), (1_000, true));
     assert!(page.len() < 300_000, "{}", page.len());
-    // What is gone says so.
+    // The page of a pruned block says that the block is gone.
     let policy = PrunePolicyArg { retain_blocks: Some(1), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
     mutate(|state| state.set_prune_policy(&policy)).unwrap();
     mutate(|state| state.prune_now(10)).unwrap();
@@ -117,7 +117,7 @@ fn what_is_refused_and_rolled_back_is_counted() {
     }
 }
 
-/// Cards of parts that nobody uses are left out, and plots of a month before there is a day.
+/// Unused features have no cards, and plots of a month are left out while the samples cover less than a day.
 #[test]
 fn the_page_has_the_parts_that_are_used() {
     fresh();

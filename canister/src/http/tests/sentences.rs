@@ -4,7 +4,7 @@
 use super::*;
 use candid::Principal;
 
-/// What is read on the page: its text, a line for each element.
+/// Returns the visible text of a page, a line for each element.
 fn text(page: &str) -> Vec<String> {
     let body = page.split_once("<body").unwrap().1;
     let mut lines = vec![String::new()];
@@ -25,7 +25,7 @@ fn text(page: &str) -> Vec<String> {
     lines.iter().map(|line| unescaped(line).trim().to_string()).filter(|line| !line.is_empty()).collect()
 }
 
-/// What is wrong with the grammar of a sentence; none where nothing is.
+/// Returns the part of a sentence with faulty grammar, or `None`.
 fn fault(sentence: &str) -> Option<String> {
     let words: Vec<&str> = sentence.split_whitespace().collect();
     for pair in words.windows(2) {

@@ -49,11 +49,11 @@ impl Hold {
     }
 }
 
-/// What a slice may still do.
+/// The limits of a slice, and the records that it touched.
 struct Slice {
     deadline: u64,
     last: u64,
-    /// Records that are evaluated at its end.
+    /// Records to evaluate when the slice ends.
     touched: Vec<SlotId>,
 }
 
@@ -64,12 +64,12 @@ impl Slice {
         Self { deadline, last, touched: Vec::new() }
     }
 
-    /// Ends a step that takes too much, with nothing changed.
+    /// Returns an error if the step has used too many instructions; nothing has changed then.
     fn check(&self) -> Result<(), UtxoRefusal> {
         if runtime::instructions() > self.last { Err(UtxoRefusal::TooMuchWork) } else { Ok(()) }
     }
 
-    /// Whether it ends before the next transaction.
+    /// Returns whether the slice must end before the next transaction.
     fn is_full(&self, store: &UtxoStore, marked: usize, reported: usize) -> bool {
         let pages = store.pages_changed() + EVALUATED * self.touched.len() as u64;
         marked.max(reported) >= MOST || pages >= MOST_PAGES || runtime::instructions() > self.deadline
@@ -77,7 +77,7 @@ impl Slice {
 }
 
 impl UtxoStore {
-    /// Who holds an output, whoever that is.
+    /// Returns the transaction input that holds an output, or `None` if the output is unspent or unknown.
     fn hold(&self, outpoint: (Hash, u32)) -> Result<Option<Hold>, UtxoRefusal> {
         let found = match self.find(&outpoint.0) {
             Ok(found) => found,

@@ -1,4 +1,4 @@
-//! Walk over what spends from a transaction, spenders before what they spend from, as far as a message goes.
+//! Walk over the descendants of a transaction, spenders before the transactions that they spend from, as far as one message goes.
 
 use super::MOST;
 use crate::runtime;
@@ -11,15 +11,15 @@ use std::collections::HashSet;
 
 /// Outputs whose spenders are read at a time: a path of thousands of transactions is kept.
 const CHUNK: u32 = 100;
-/// Pages that a walk reads: the platform lets a message read 524,288, and what is marked then reads the same ones, and its parents.
+/// Most pages that a walk reads. The platform lets a message read 524,288: marking afterwards reads the same pages and those of parents.
 const MOST_READ: u64 = 350_000;
 
-/// Which transactions a walk enters.
+/// The transactions that a walk enters.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Enters {
-    /// Those that are not marked.
+    /// Transactions that are not marked as conflicting.
     Unmarked,
-    /// All but winners.
+    /// All transactions except winners.
     Losers,
 }
 
@@ -31,11 +31,11 @@ pub(super) struct Walk<'a> {
     read: u64,
     /// Transactions that were entered.
     pub seen: HashSet<SlotId>,
-    /// Winners that spend from what was entered.
+    /// Winners that spend from an entered transaction.
     pub met: HashSet<Hash>,
-    /// Those of which everything that spends from them comes before them.
+    /// Finished transactions: all descendants of each come before it in this list.
     pub done: Vec<(Hash, SlotId)>,
-    /// Nothing is left.
+    /// True if no transaction is left to enter.
     pub complete: bool,
 }
 

@@ -24,12 +24,12 @@ struct Winner {
     inputs: Vec<(Hash, u32)>,
 }
 
-/// Who is to win what from whom.
+/// The winners, the outputs that they claim, and the losers that hold these outputs.
 struct Contest {
     winners: Vec<Winner>,
-    /// Outputs that winners spend and others hold.
+    /// Outputs that winners spend and other transactions hold.
     contested: Vec<Hold>,
-    /// Those others, as far as they have records.
+    /// The holders of contested outputs that have records.
     losers: Vec<(Hash, SlotId)>,
 }
 
@@ -38,8 +38,8 @@ fn of(txid: &Hash, error: UtxoRefusal) -> ConflictError {
 }
 
 impl UtxoStore {
-    /// Has double spends take the place of what they conflict with, as far as a slice goes. Only the last slice has them win, all of
-    /// them or none.
+    /// Resolves conflicts in favour of the given double spends, one slice at a call. The double spends win only in the last slice, all
+    /// of them or none.
     ///
     /// # Errors
     /// [`ConflictError`], and nothing has changed.
@@ -88,7 +88,8 @@ impl UtxoStore {
             }
         }
         for winner in &contest.winners {
-            // What spends from what was released in a slice before is found from above, when all is marked.
+            // An earlier slice may have released the output that links a winner to a loser, so once all losers are known
+            // the ancestors of the winner are searched, too.
             let loses = walk.met.contains(&winner.txid)
                 || (walk.complete
                     && self.descends(winner, &names, &mut walk).map_err(|error| of(&winner.txid, error))?);
@@ -104,7 +105,7 @@ impl UtxoStore {
         })
     }
 
-    /// What the winners spend, checked: who else holds it loses.
+    /// Checks the winners' inputs. Other transactions that hold these outputs are the losers.
     fn contest(&self, winners: Vec<Winner>, slice: &Slice, call: &Call) -> Result<Contest, ConflictError> {
         let (mut contested, mut losers, mut taken) = (Vec::new(), Vec::new(), HashMap::new());
         let mut known = HashSet::new();
@@ -127,7 +128,7 @@ impl UtxoStore {
                     }
                     true if holder == *txid => {}
                     true if entry.is(SPENDER_DELETED) => {
-                        // It was mined, and what it had was spent: it does not lose any more.
+                        // The holder was mined, and all its outputs were spent: it cannot lose any more.
                         let by = Spender { txid: holder.into(), vin: held };
                         let error = UtxoError::NotSpendable(Box::new(UtxoSpendError::Spent { by }));
                         return Err(ConflictError { txid: outpoint.0.into(), error });
@@ -147,7 +148,7 @@ impl UtxoStore {
         Ok(Contest { winners, contested, losers })
     }
 
-    /// Whether a winner spends from a loser, or from a double spend that does.
+    /// Returns whether a winner spends from a loser, directly or through other double spends.
     fn descends(&self, winner: &Winner, names: &HashSet<Hash>, walk: &mut Walk) -> Result<bool, UtxoRefusal> {
         let mut known = HashSet::new();
         let mut next: Vec<Hash> = winner.inputs.iter().map(|(parent, _)| *parent).collect();
@@ -173,7 +174,7 @@ impl UtxoStore {
         Ok(false)
     }
 
-    /// Takes an output from who holds it; its record can be spent from.
+    /// Takes an output from its holder, and unlocks the record of the output.
     fn take(&mut self, hold: &Hold, slice: &mut Slice) {
         let entry = self.entry(hold.address);
         self.forget_spender(hold.address, &entry);
@@ -195,7 +196,7 @@ impl UtxoStore {
         let Contest { winners, contested, losers } = contest;
         let mut done =
             ConflictResolution { losers: Vec::new(), unspent: Vec::new(), spent: 0, has_more: !walk.complete };
-        // 1: who holds what the winners spend loses.
+        // 1: mark the holders of contested outputs as losers.
         for (txid, slot) in losers {
             let (is_new, _) = self.mark(txid, *slot, &mut slice).map_err(unnamed)?;
             done.losers.extend(is_new.then(|| txid.into()));
@@ -204,7 +205,7 @@ impl UtxoStore {
             // There is a path to a leaf that no message walks.
             return Err(unnamed(UtxoRefusal::TooMuchWork));
         }
-        // 2: what spends from losers loses with them, and gives back what it holds. Only at the end do they lose what the winners spend.
+        // 2: mark the losers' descendants, and release what losers and descendants hold. Only the last slice releases contested outputs.
         let is_contested: HashSet<EntryPlace> = contested.iter().map(|hold| place(hold.address)).collect();
         for (number, (txid, slot)) in walk.done.iter().enumerate() {
             if number > 0 && slice.is_full(self, done.losers.len(), done.unspent.len()) {
@@ -284,7 +285,7 @@ impl UtxoStore {
     }
 }
 
-/// Where an entry lies.
+/// The place of an entry: its slot, and its offset there.
 type EntryPlace = (SlotId, u32);
 
 fn place(address: EntryAddress) -> EntryPlace {

@@ -311,7 +311,7 @@ fn an_upload_of_before_is_of_who_goes_on_with_it() {
     w.store.uploads.put(&mut w.blobs, &chunk(1), two, 7).unwrap();
 }
 
-/// Whatever output is asked for, pages begin with the first, and go on where the cursor says.
+/// Pages begin with the first page, whichever output is asked for, and continue at the cursor.
 #[test]
 fn pages_are_answered_by_the_thousand_with_a_cursor() {
     let mut w = World::new();

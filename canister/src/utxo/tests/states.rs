@@ -298,7 +298,7 @@ fn a_list_of_unmined_ones_goes_on_where_it_was_whatever_becomes_unmined_or_mined
     let mut w = World::new();
     let mut txs: Vec<Tx> = (0..7).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| w.make(tx));
-    // Of one moment, by id.
+    // All have the same time of creation, so the list is ordered by id.
     txs.sort_by_key(|tx| tx.txid);
     let ids = |of: &[usize]| of.iter().map(|i| txs[*i].id()).collect::<Vec<_>>();
     let (first, cursor) = listed(&w, None, 2);
@@ -306,7 +306,7 @@ fn a_list_of_unmined_ones_goes_on_where_it_was_whatever_becomes_unmined_or_mined
     let cursor = cursor.unwrap();
     assert_eq!(listed(&w, Some(&cursor), 9), (ids(&[2, 3, 4, 5, 6]), None));
     assert_eq!(listed(&w, Some(&cursor), 5), (ids(&[2, 3, 4, 5, 6]), None), "a page that is just full");
-    // Whoever leaves, the one that was listed last among them, and comes back: nothing begins again.
+    // A transaction that leaves the list and comes back, even the last one listed, does not make the list begin again.
     for (of, expected) in [(3, [2, 4, 5]), (1, [2, 4, 5]), (2, [4, 5, 6])] {
         w.set_mined(&txs[of], block(1, 900), true, false);
         assert_eq!(listed(&w, Some(&cursor), 3).0, ids(&expected), "{of} left");
