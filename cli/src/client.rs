@@ -99,13 +99,13 @@ impl<T, E: std::fmt::Debug> Outcome for Result<T, Error<E>> {
     }
 }
 
-/// Whether an error is that the canister could not be reached, or not now, so that the same may be tried again.
+/// Returns whether an error means that the canister could not be reached now, so that the call may be tried again.
 pub fn may_pass(error: &anyhow::Error) -> bool {
     let passes = |error: &CallError| error.retry() == Retry::Again;
     error.chain().any(|error| error.downcast_ref().is_some_and(passes))
 }
 
-/// Whether an error is that the call was refused for good: by the canister, or by whatever stands before it.
+/// Returns whether an error is a final refusal of the call, by the canister or by a gateway or filter in front of it.
 pub fn is_rejected(error: &anyhow::Error) -> bool {
     let is_rejected = |error: &CallError| error.reject().is_some() && error.retry() != Retry::Again;
     error.chain().any(|error| error.downcast_ref().is_some_and(is_rejected))
@@ -119,19 +119,19 @@ pub fn is_hearsay(error: &anyhow::Error) -> bool {
 /// Refusals in a row, on the word of one replica or gateway, after which they are believed.
 pub const BELIEVED: u32 = 20;
 
-/// A refusal on one replica's word, where there is no better one.
+/// A refusal that only one replica vouches for.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Hearsay(pub String);
 
-/// How final an error is.
+/// The finality of an error: whether trying again can help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finality {
-    /// Whatever stands between fails, an HTTP 400 or 403 and a wrong clock included: it may be put right while the command runs.
+    /// The network, a gateway or the clock fails, HTTP 400 and 403 included: this may be fixed while the command runs.
     Passing,
-    /// One replica, its ingress filter or a gateway refuses, each of which may lie or be wrong.
+    /// One replica, its ingress filter or a gateway refuses; each of these may lie or be wrong.
     Hearsay,
-    /// The subnet vouches for it, or it is the command's own.
+    /// The subnet vouches for the error, or the command itself raised it.
     Final,
 }
 
@@ -151,20 +151,20 @@ impl Finality {
     }
 }
 
-/// Whether an error is one of what stands between, and no refusal.
+/// Returns whether an error comes from the network, a gateway or the clock, and is no refusal.
 pub fn is_passing(error: &anyhow::Error) -> bool {
     Finality::of(error) == Finality::Passing
 }
 
-/// Decides after which errors the same is tried again: always after those of the network, and at most so often in a row after a refusal for
-/// which the subnet does not vouch, so that no single lie ends a run.
+/// Decides after which errors a call is tried again: always after errors of the network. After refusals for which the subnet does not
+/// vouch, fewer than [`BELIEVED`] times in a row, so that no single lie ends a run.
 #[derive(Clone, Debug, Default)]
 pub struct Trials {
     refused: u32,
 }
 
 impl Trials {
-    /// Whether the same is tried again after this error.
+    /// Returns whether to try again after this error.
     pub fn go_on(&mut self, error: &anyhow::Error) -> bool {
         match Finality::of(error) {
             Finality::Passing => true,
@@ -176,7 +176,7 @@ impl Trials {
         }
     }
 
-    /// Notes an answer, after which refusals are counted anew.
+    /// Resets the count of refusals, because an answer came.
     pub fn answered(&mut self) {
         self.refused = 0;
     }

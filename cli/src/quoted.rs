@@ -48,12 +48,12 @@ fn read(path: &Path) -> Result<String> {
     Ok(page)
 }
 
-/// Whether a row counts instructions, which a compiler that lays code out in another way changes.
+/// Returns whether a row counts instructions. These change when a compiler lays out the code in another way.
 pub fn counts_instructions(name: &str) -> bool {
     name.starts_with("instructions") || name.starts_with("charged")
 }
 
-/// Whether two lines are the same, up to a twentieth where they count instructions.
+/// Returns whether two lines are equal; counts of instructions may differ by a twentieth.
 fn agree(page: &str, measured: &str) -> bool {
     if page == measured || !counts_instructions(name(page)) {
         return page == measured;
@@ -68,7 +68,7 @@ fn agree(page: &str, measured: &str) -> bool {
 /// Writes the figures into a page.
 ///
 /// # Errors
-/// Where the page cannot be read or written, or quotes nothing, or a row that the report has not.
+/// When the page cannot be read or written, quotes nothing, or quotes a row that the report does not have.
 pub fn write(path: &Path, rows: &[Row]) -> Result<()> {
     let written = with_figures(&read(path)?, rows)?;
     fs::write(path, written).with_context(|| format!("cannot write {}", path.display()))

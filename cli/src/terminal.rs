@@ -10,8 +10,8 @@ use std::io::{self, Write as _};
 /// Characters of a line on stderr at most: an HTTP error may carry megabytes.
 const MAX_LINE: usize = 4_096;
 
-/// Whether a character could do anything but be seen: controls (C0, DEL, C1), whatever changes the direction of text, has no width, joins
-/// the character before, breaks lines, or has no meaning yet. These are the ones that Rust's own `Debug` escapes.
+/// Returns whether a character could do more than be displayed: controls (C0, DEL, C1), and characters that change the direction of text,
+/// have no width, join the character before, break lines, or have no meaning yet. Rust's own `Debug` escapes the same characters.
 fn is_escaped(character: char) -> bool {
     !character.is_ascii_graphic() && character != ' ' && character.escape_debug().len() > 1
 }

@@ -36,7 +36,7 @@ fn a_small_demonstration_prunes_verifies_and_prints_one_line_of_json() {
     assert!(report["instructions"]["per_block_pruned"].as_u64().unwrap() > 0, "{report}");
 }
 
-/// Where nothing else is asked for, it is the demonstration that the pages quote.
+/// The demonstration with its default arguments is the one that the pages quote.
 #[test]
 fn the_demonstration_is_the_same_each_time_and_as_the_pages_quote_it() {
     let run = || {

@@ -210,7 +210,7 @@ fn expected(canister: &Client<Embedded>) -> Value {
     if let Some(lag) = export.exporters.iter().map(|exporter| exporter.lag_blocks).max() {
         expected["figures"]["slowest_lag"] = lag.into();
     }
-    // What nobody uses has no card.
+    // Unused features have no card.
     if pruner.current_height > 0 {
         expected["figures"]["utxo_records"] = storage.utxo.records.into();
     }

@@ -248,7 +248,7 @@ fn a_replay_after_pruning_sends_nothing_of_pruned_blocks() {
     assert_eq!((again.verified.pruned, again.records), (gone, storage.records));
     assert_eq!(again.verified.unspent, expected.unspent.len() as u64);
     assert_eq!(again.transactions, again.already_there, "nothing is made that was there before");
-    // What comes next goes on from what is left.
+    // The next block is replayed on the records that are left.
     let next = chain.next();
     let (_dir, later) = read(&chain::framed(std::slice::from_ref(&next)));
     let (_, utxo) = replay(&client, &later);

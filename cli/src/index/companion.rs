@@ -66,7 +66,7 @@ impl Indexed {
 #[derive(Default)]
 struct Progress {
     appended: u64,
-    /// It is the indexer's turn.
+    /// True during the indexer's turn.
     indexing: bool,
     /// No more blocks come.
     all_fed: bool,
@@ -91,7 +91,7 @@ impl Pace {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more block was appended. Where that ends the feeder's turn, waits for the end of the indexer's.
+    /// Counts one more appended block. If this block ends the feeder's turn, waits until the indexer's turn ends.
     ///
     /// # Errors
     /// When the indexer has ended; its own error says why.
@@ -116,7 +116,7 @@ impl Pace {
             .appended
     }
 
-    /// Whether there are blocks beyond those that are indexed. Where there are none in this turn, waits for the next one.
+    /// Returns whether blocks beyond the indexed ones were appended. If there are none in this turn, waits for the indexer's next turn.
     fn has_more(&self, indexed: u64) -> bool {
         if self.progress().appended > indexed {
             return true;

@@ -5,8 +5,8 @@
 //!
 //! 1. It asks for the headers of up to 1,000 blocks, as an update call.
 //! 2. It compares them with the rows, and the payload with the digests, and marks rows that are the same.
-//! 3. A row that differs goes, with all above it, to `orphaned`, as after a reorg; these blocks come again by update calls. Where the row below
-//!    it was confirmed, the next page is asked for first: it tells of a reorg since.
+//! 3. A row that differs goes, with all rows above it, to `orphaned`, as after a reorg; these blocks come again by update calls. If the
+//!    row below it was confirmed, the run asks for the next page first, because that page tells of a reorg since.
 //!
 //! Marks are committed with each step, so that a run goes on where the one before ended. Blocks that the canister has pruned
 //! stay as they are, are listed, and hold nothing up. As after a reorg, nothing is taken out for a doubt: where nothing shows

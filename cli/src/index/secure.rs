@@ -52,7 +52,7 @@ fn ensure_secure_options(options: &PgConnectOptions) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// What the environment says is tested with the built command.
+    /// Settings from the environment are tested with the built command.
     #[test]
     fn a_server_elsewhere_without_a_verified_certificate_is_refused() {
         for url in [

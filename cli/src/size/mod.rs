@@ -23,10 +23,10 @@ const GIB_SECOND: u128 = 127_000;
 const MESSAGE: u128 = 5_000_000;
 const INGRESS: u128 = 1_200_000;
 const INGRESS_BYTE: u128 = 2_000;
-/// What a canister pays that calls, and for each byte that it sends.
+/// Fees of a canister that calls another one: for a call, and for each byte of the argument.
 const CALL: u128 = 260_000;
 const CALL_BYTE: u128 = 1_000;
-/// Making a canister.
+/// Fee for creating a canister.
 const CREATION: u128 = 500_000_000_000;
 /// Days for which the freezing threshold of production keeps storage paid (`icp.yaml`), and for which a deposit pays for all else.
 const FREEZING_DAYS: u128 = 180;
@@ -43,11 +43,12 @@ const APPEND_TRANSACTION: u64 = 2_800;
 const APPEND_KEY: u64 = 3_200;
 const VERIFY: u64 = 30_000;
 const VERIFY_BYTE: u64 = 76;
-/// The same for a firing of the timer that has nothing to do, and the sample that it takes.
+/// Instructions charged for a firing of the timer that has nothing to do, including the sample that it takes.
 const IDLE_FIRING: u64 = 80_000;
 const PRUNE: u64 = 50_000;
 const SWEEP: u64 = 1_000;
-/// The same for the UTXO record of a transaction with two outputs: created, its inputs' outputs spent, set as mined; and pruned.
+/// Instructions charged for the UTXO record of a transaction with two outputs: creating it, spending its inputs' outputs and setting
+/// it as mined; and pruning it.
 const RECORD: u64 = 100_000;
 const PRUNE_RECORD: u64 = 30_000;
 /// Bytes that come for it beside its transaction: what creates it, two spends, and what sets it as mined. Its bytes of stable memory.
@@ -65,9 +66,9 @@ pub struct Workload {
     pub transactions: u64,
     /// Secondary keys of a block, each another one.
     pub keys: u64,
-    /// UTXO records that are there at a time; with some, each transaction makes one.
+    /// UTXO records kept at a time; unless 0, each transaction creates one.
     pub records: u64,
-    /// Whether segments are compared with their digests.
+    /// True if segments are compared with their digests.
     pub verify: bool,
     /// Milliseconds between two blocks.
     pub interval_ms: u64,
@@ -79,17 +80,17 @@ pub struct Workload {
     pub timer_interval_secs: u64,
 }
 
-/// What it needs.
+/// The needs of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Size {
-    /// Of which chain.
+    /// The chain that has these needs.
     #[serde(flatten)]
     pub workload: Workload,
     /// Blocks that are kept at the most.
     pub blocks: u64,
     /// Class bytes of their blobs.
     pub kept_bytes: u64,
-    /// What `target_bytes` should be: with it the retained window reaches up to low water.
+    /// The recommended `target_bytes`, with which the retained window reaches up to low water.
     pub target_bytes: u64,
     /// Stable memory at the plateau.
     pub billed_bytes: u64,
@@ -101,15 +102,15 @@ pub struct Size {
     pub storage_cycles: u128,
     /// Cycles a year for the messages that bring the blocks, and what makes records, from outside.
     pub feeding_cycles: u128,
-    /// The same where a canister calls, with what that canister pays for its calls.
+    /// Cycles a year for the same messages from a canister, including that canister's fees for its calls.
     pub calling_cycles: u128,
     /// Cycles a year for the timer, and for pruning.
     pub daemon_cycles: u128,
-    /// What a year costs that is fed from outside, in XDR: 1 T cycles.
+    /// Cost of a year in XDR if the chain is fed from outside; 1 XDR is 1 T cycles.
     pub xdr: f64,
-    /// Ops a second that keeping up takes: blocks, blobs, and index entries.
+    /// Ops a second that pruning needs to keep up: blocks, blobs, and index entries.
     pub ops_per_second: f64,
-    /// Whether that is more than ticks can do, so that pruning falls behind for ever.
+    /// True if `ops_per_second` is more than ticks can do, so that pruning falls behind for ever.
     pub outruns_pruning: bool,
 }
 
@@ -121,7 +122,7 @@ impl Size {
         let retained = (days * DAY * 1_000).div_ceil(interval_ms).max(PrunePolicy::default().min_kept_blocks);
         let blocks = retained + 2 + (workload.timer_interval_secs * 1_000).div_ceil(interval_ms);
         let references = transactions + keys;
-        // Whatever is more than any canister holds is as good as this.
+        // A count of more blocks than any canister holds is cut down to this one.
         let counted = blocks.min(memory::FAR_TOO_MUCH / (block_bytes + BLOCK_BYTES + references * REFERENCE_BYTES));
         // The window starts and ends in the middle of a blob.
         let kept_bytes = (counted * block_bytes).div_ceil(log_class) * log_class + 2 * log_class;
@@ -162,7 +163,7 @@ impl Size {
         size
     }
 
-    /// Whether a canister may have so much stable memory.
+    /// Returns whether a canister may have this much stable memory.
     pub fn fits(&self) -> bool {
         self.billed_bytes <= 500 << 30
     }
@@ -211,7 +212,7 @@ impl Size {
         firings_a_second(&self.workload) * self.workload.interval_secs()
     }
 
-    /// The cycles that one block takes from its coming to its going, by what they are for.
+    /// Returns the cycles that one block costs from append to pruning, by purpose.
     pub fn of_a_block(&self) -> [(&'static str, f64); 6] {
         let Workload { block_bytes, days, verify, .. } = self.workload;
         let verified = if verify { VERIFY + block_bytes * VERIFY_BYTE } else { 0 };
@@ -479,7 +480,7 @@ mod tests {
         assert_eq!(plain.feeding_cycles - plain.calling_cycles, saved);
         let year = (plain.storage_cycles + plain.feeding_cycles + plain.daemon_cycles) as f64 / 1e12;
         assert!((plain.xdr - year).abs() < 1e-9);
-        // What makes the canister, keeps it from freezing, and feeds it for 30 days.
+        // The deposit creates the canister, keeps it from freezing, and feeds it for 30 days.
         let least = 500_000_000_000 + plain.storage_cycles * 180 / 365 + plain.feeding_cycles * 30 / 365;
         assert!((least..least + 2_000_000_000_000).contains(&plain.deposit_cycles), "{plain:?}");
     }

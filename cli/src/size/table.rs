@@ -54,7 +54,7 @@ pub fn table(sizes: &[Size]) -> String {
     table.to_string()
 }
 
-/// What is said below the table of chains that outrun pruning.
+/// Returns the warnings below the table: one for each chain that outruns pruning.
 pub fn warnings(sizes: &[Size]) -> Vec<String> {
     let outrunning = sizes.iter().filter(|size| size.outruns_pruning);
     let warning = |size: &Size| {

@@ -4,10 +4,10 @@
 //! block ─▶ set: outputs in ─▶ utxo_create ─▶ (those that existed) utxo_set_mined
 //!                      └────▶ what inputs spend ─▶ utxo_spend ... behind the last block: verify, against the set
 //! ```
-//! **Constraint.** An interrupted replay is started again from the first block: every step can be repeated, and changes nothing
-//! where it was done. Of blocks at or below the canister's `pruned_height` nothing is sent, because their records may have been
-//! pruned since; a block during which that height passes it is left out as well. A spend is only sent where there is a record of its output's transaction: of the blocks here, or, where
-//! the store has other records, of theirs.
+//! **Constraint.** An interrupted replay starts again from the first block: every step can be repeated, and a step that was done
+//! before changes nothing. Blocks at or below the canister's `pruned_height` are left out, because their records may have been
+//! pruned since; so is a block that this height reaches while the block is being sent. A spend is only sent if the transaction of
+//! its output has a record: made from the blocks here, or already in the store.
 
 pub(crate) mod form;
 pub(crate) mod send;
@@ -203,12 +203,12 @@ impl Replay {
         Ok(())
     }
 
-    /// Whether records of the block may have been pruned.
+    /// Returns whether records of the block may have been pruned.
     fn is_left_out(&self) -> bool {
         Some(self.height) <= self.pruned_height
     }
 
-    /// Takes note of what a block spends of which nothing is sent.
+    /// Notes the spends of a block that is left out; nothing of the block is sent.
     fn leave_out(&mut self, block: &Block, added: &[(RecordId, bool)]) -> Result<()> {
         self.figures.left_out_blocks += 1;
         for (transaction, &(id, _)) in block.txdata.iter().zip(added) {

@@ -37,7 +37,7 @@ struct Expected<'a> {
     spender: Option<Input>,
 }
 
-/// Verifies every output and every transaction. Of a block at or below the pruned height a record may be gone.
+/// Verifies every output and every transaction. Records of blocks at or below the pruned height may be gone.
 ///
 /// # Errors
 /// At the first answer that is not what the blocks imply.

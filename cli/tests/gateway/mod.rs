@@ -30,7 +30,7 @@ const BLS_DER: [u8; 37] = [
     0x01, 0x06, 0x0C, 0x2B, 0x06, 0x01, 0x04, 0x01, 0x82, 0xDC, 0x7C, 0x05, 0x03, 0x02, 0x01, 0x03, 0x61, 0x00,
 ];
 
-/// What is said where the ingress filter does not take a call: by the host, and by the filter where it traps.
+/// Texts in a reject by the ingress filter: the host's, and the filter's own when it traps.
 const NOT_TAKEN: [&str; 2] = ["Canister rejected the message", "access denied: "];
 
 /// What became of a call.
@@ -54,13 +54,13 @@ pub struct Made {
 /// What a replica makes of its answer to a query of a method.
 pub type Lie = Box<dyn FnMut(&str, Vec<u8>) -> Vec<u8> + Send>;
 
-/// What a gateway answers of its own to a request, by the last part of its path: `status`, `query`, `call` or `read_state`.
+/// A gateway's forged answer to a request, by the last part of the path: `status`, `query`, `call` or `read_state`.
 pub type Own = Box<dyn FnMut(&str) -> Option<Forged> + Send>;
 
-/// Why a call of a method is rejected, on nobody's word but the gateway's, or a query on its replica's.
+/// A forged reject by method, with its reason: the gateway alone vouches for the reject of an update call, one replica for that of a query.
 pub type Rejects = Box<dyn FnMut(&str) -> Option<String> + Send>;
 
-/// An answer of the gateway's own.
+/// A forged answer of the gateway.
 pub enum Forged {
     /// A status with a body.
     Body(u16, Vec<u8>),
@@ -82,9 +82,9 @@ struct Inner {
     accept_only: AtomicBool,
     /// What becomes of answers to queries, before they are signed.
     lie: Mutex<Option<Lie>>,
-    /// What is answered without a replica.
+    /// Answers forged without a replica.
     own: Mutex<Option<Own>>,
-    /// What is rejected although the canister would take it.
+    /// Rejects of calls that the canister would take.
     rejects: Mutex<Option<Rejects>>,
     /// Calls in the order in which they were executed, where somebody wants to know.
     made: Mutex<Option<Vec<Made>>>,
@@ -336,7 +336,7 @@ impl Inner {
                     .host
                     .update_call(canister_id, sender, &method_name, arg.clone())
                     .map_err(|reject| reject_of(&reject));
-                // The ingress filter's answer is that of one replica, and nobody certifies it.
+                // The ingress filter's answer is that of one replica, and is not certified.
                 if let Err(reject) = &outcome
                     && NOT_TAKEN.iter().any(|said| reject.reject_message.contains(said))
                 {

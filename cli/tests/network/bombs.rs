@@ -14,7 +14,7 @@ fn signed(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Where a number ends that begins at a place.
+/// Returns the end of the number that begins at `at`.
 fn after(bytes: &[u8], at: usize) -> usize {
     at + bytes[at..].iter().position(|byte| byte & 0x80 == 0).unwrap() + 1
 }

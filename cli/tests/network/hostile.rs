@@ -224,8 +224,8 @@ fn a_body_that_never_ends_takes_no_memory_and_ends_no_run() {
     assert_eq!(json(&indexing.terminate())["held"]["blocks"], BLOCKS);
 }
 
-/// Whatever is said once, or some times, ends nothing: an HTTP 400 or 403 to each kind of request, a reject of each call and query on nobody's
-/// word, an answer that nobody is registered.
+/// A lie told once or a few times ends no command: an HTTP 400 or 403 to each kind of request, an uncertified reject of each call and
+/// query, an answer without exporters.
 #[test]
 fn refusals_that_nobody_vouches_for_are_reported_counted_and_outlived() {
     let (net, store) = world();
@@ -239,13 +239,13 @@ fn refusals_that_nobody_vouches_for_are_reported_counted_and_outlived() {
         })));
         let mut rejected: Vec<String> = Vec::new();
         net.gateway.reject(Some(Box::new(move |method| {
-            // Of the way as a query and that as an update, each once.
+            // Each method is rejected twice: once as a query, once as an update call.
             let many = rejected.iter().filter(|before| *before == method).count();
             rejected.push(method.into());
             (many < 2).then(|| "the caller has no role".into())
         })));
     };
-    // A status in which nobody is registered, from a replica that never says anything else.
+    // A status without exporters, from a replica that always lies in this way.
     net.gateway.lie(Some(Box::new(|method, truth| {
         if method != "get_export_status" {
             return truth;
@@ -275,7 +275,7 @@ fn refusals_that_nobody_vouches_for_are_reported_counted_and_outlived() {
     assert!(report["retries"].as_u64().unwrap() >= 4, "{report}");
 }
 
-/// The filter of an update call is one replica's, too: without a role nobody vouches for the refusal, which is believed after twenty times.
+/// The ingress filter of an update call is one replica's, too: a refusal for lack of a role is uncertified, and believed after 20 times.
 #[test]
 fn an_identity_without_a_role_hears_so_at_once_and_ends_after_twenty_refusals() {
     let (net, store) = world();

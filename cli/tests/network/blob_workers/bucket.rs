@@ -182,7 +182,7 @@ impl Bucket {
         self.state().objects.keys().cloned().collect()
     }
 
-    /// Whether an object is there.
+    /// Returns whether an object exists.
     pub fn has(&self, name: &str) -> bool {
         self.state().objects.contains_key(name)
     }

@@ -7,20 +7,20 @@ use super::*;
 use coppice::wasm;
 use std::path::PathBuf;
 
-/// A height that does not come before the end.
+/// A height that the chain does not reach before the end of the test.
 const LATER: u32 = 5_000;
 const WORKERS: usize = 4;
 
-/// What must have become of a blob at the end.
+/// The expected state of a blob at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It is gone, and so is its row.
+    /// The blob and its row are gone.
     Due,
-    /// Its row was taken out while nobody had it, so it is there.
+    /// The row was cancelled while no worker had it, so the blob is there.
     Cancelled,
-    /// It was scheduled for later while nobody had it, so it is there, and its row waits.
+    /// The blob was rescheduled for later while no worker had its row, so the blob is there and the row waits.
     Later,
-    /// It was scheduled for later while somebody may have been deleting it; its row waits.
+    /// The blob was rescheduled for later while a worker may have been deleting it: the row waits, the blob may be gone.
     Either,
 }
 
@@ -44,7 +44,7 @@ struct Chaos<'a> {
     workers: Vec<Child>,
     /// By blob: even ones are files, odd ones objects.
     fates: Vec<Fate>,
-    /// How often each thing happened.
+    /// Counts of the events that happened.
     happened: BTreeMap<&'static str, u32>,
 }
 
@@ -83,7 +83,7 @@ impl Chaos<'_> {
     fn worker(&self, args: &[&str]) -> Command {
         let stores = [format!("tx/tx=file://{}", self.dir.display()), format!("temp/*=s3://{NAME}")];
         let own = ["--store", &stores[0], "--store", &stores[1], "--lease", "30", "--max-wait", "1"];
-        // What it says is read by nobody, and must not hold it up.
+        // The worker's output is discarded, because a full pipe would block the worker.
         let mut command = command(self.net, "worker", &[&own[..], args].concat());
         command.stdout(Stdio::null()).stderr(Stdio::null());
         self.bucket.of(command)
@@ -126,7 +126,7 @@ impl Chaos<'_> {
                         self.fates[blob as usize] = Fate::Cancelled;
                         "cancelled"
                     }
-                    // Somebody deleted it, and could not say so.
+                    // A worker deleted the blob and could not report it.
                     Ok(true) => "cancelled when its blob had gone",
                     Ok(false) => "cancelled when it had gone",
                     Err(BlobDeletionError::Leased) => "cancelled while it went",
@@ -199,7 +199,7 @@ impl Chaos<'_> {
         }
     }
 
-    /// What is due is done by one that nothing disturbs.
+    /// Runs one undisturbed worker until no due row is left.
     fn drain(&self) {
         self.net.gateway.fail(0);
         self.bucket.delete();

@@ -79,7 +79,8 @@ fn four(
     let mut killed = spawn(0, identities[0]);
     wait_for("the first has leased something", || !status(net).leases.is_empty());
     let workers: Vec<Child> = (1..).zip(&identities[1..]).map(|(at, name)| spawn(at, name)).collect();
-    // What the others have is complete; what it has is leased: the rows that it deleted, and those that it asked for meanwhile.
+    // The rows of the other workers are complete. The rows of the first worker are leased: rows whose blobs it deleted, and rows that it
+    // acquired meanwhile.
     wait_for("the others are done", || {
         let status = status(net);
         let sum = |of: fn(&StoreDeletions) -> u64| status.stores.iter().map(of).sum::<u64>();
@@ -205,7 +206,7 @@ fn four_workers_empty_an_s3_bucket_though_one_request_in_ten_fails_and_one_is_ki
         let tried = on_s3("operator", "operator", &["--once", "--lease", "30", "--batch", "10"]).output().unwrap();
         let fate = if mood == Mood::Hangs { "unknown" } else { "left" };
         assert_eq!(json(&tried, 4)[fate], 10, "{mood:?}: {}", said(&tried));
-        // What was asked for without an answer stays leased until the lease expires.
+        // Rows whose deletion was requested but not answered stay leased until the lease expires.
         let leased = status(&net).stores.iter().map(|store| store.leased).sum::<u64>();
         assert_eq!(leased, if mood == Mood::Hangs { 10 } else { 0 }, "{mood:?}");
         net.host.advance_time(Duration::from_secs(31));

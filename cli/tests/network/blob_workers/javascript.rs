@@ -4,7 +4,7 @@ use super::*;
 use std::io::Write;
 use std::path::Path;
 
-/// What `scripts/setup --with-bindgen` installs; nothing, and a line that says so, where there is none.
+/// Returns the directory that `scripts/setup --with-bindgen` installs. Returns `None` and prints a note if it or Node is missing.
 fn installed() -> Option<std::path::PathBuf> {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bindgen");
     let has_node = Command::new("node").arg("--version").output().is_ok_and(|output| output.status.success());
@@ -44,7 +44,7 @@ fn a_javascript_library_that_has_read_the_did_deletes_in_the_three_ways() {
         .unwrap();
     let found = json(&output, 0);
 
-    // Of odd numbers the height is 1, so these come first: rows 2, 4, 6 and so on.
+    // Blobs with odd numbers have height 1, so their rows come first: 2, 4, 6 and so on.
     let individual = serde_json::json!({
         "removed": true, "again": false, "above": false, "third": true,
         "retry": {"should_remove": true, "retry_count": 1},
