@@ -6,14 +6,14 @@ use coppice_interface::*;
 /// Numbers that a message without a lease takes.
 pub(crate) const MAX_IDS: usize = 10_000;
 
-/// Saying without a lease what became of rows stopped in the middle. Of the message that failed it is not known what was done, where there
-/// was no answer: its failures would count twice if it were sent again, so look first (`list_blob_deletions`).
+/// Reporting the outcome of rows without a lease stopped in the middle. If the failed message had no answer, its rows may or may not be
+/// done. Check with `list_blob_deletions` before sending them again, because failures would count twice.
 #[derive(Debug, thiserror::Error)]
 #[error("stopped after {heard} rows")]
 pub struct Unfinished {
-    /// The number of rows that were heard: those at the front, the completed ones before the failed ones.
+    /// The number of rows that the canister has taken: the first rows, with completed rows before failed ones.
     pub heard: usize,
-    /// What was done of these. `remaining` is the number of rows behind them.
+    /// The outcome of these rows. `remaining` is the number of rows after them.
     pub done: CompletedBlobDeletions,
     /// Why.
     #[source]
@@ -21,7 +21,7 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// Whether the rows that are not heard yet may be sent later as they are: never where there was no answer.
+    /// Returns if and when the remaining rows may be sent again as they are: never if a message had no answer.
     pub fn retry(&self) -> Retry {
         match &self.error {
             Error::Call(_) => Retry::Never,
@@ -146,7 +146,7 @@ mod tests {
                     (told.completed_ids, told.failed_ids)
                 }
             };
-            // What was done of a lease is done.
+            // Rows of a lease that were completed before count no more.
             let mut leased = self.leased.borrow_mut();
             let fresh = |ids: &Vec<u64>| ids.iter().filter(|id| !leased.contains(id)).copied().collect::<Vec<_>>();
             let (fresh_completed, fresh_failed) = (fresh(&completed), fresh(&failed));

@@ -105,8 +105,8 @@ pub enum Failure {
     /// The argument cannot be encoded. Nothing was sent.
     #[error("the argument cannot be encoded")]
     Argument(#[source] candid::Error),
-    /// The subnet's answer is not what the interface says: the canister is of another version, or another canister. What was called was
-    /// executed. An answer of a single replica that is no better is [`Transport`](Self::Transport).
+    /// The subnet's answer does not match the interface: the canister has another version, or is another canister. The call was executed.
+    /// For such an answer of a single replica see [`Transport`](Self::Transport).
     #[error("the answer is not what the interface says")]
     Answer(#[source] candid::Error),
     /// The canister, or the platform, rejects the call.
@@ -140,8 +140,8 @@ pub struct Reject {
     pub error_code: Option<String>,
     /// What was said.
     pub message: String,
-    /// Whether the subnet vouches for the reject. Else one replica rejects a query, or a gateway or the ingress filter of one replica an
-    /// update call: each of these may lie.
+    /// True if the subnet vouches for the reject. Otherwise one replica rejects a query, or a gateway or the ingress filter of one replica
+    /// rejects an update call; each of these may lie.
     pub certified: bool,
 }
 
@@ -152,7 +152,7 @@ impl Reject {
     /// Stopped, and stopping: while it is upgraded a canister is that.
     const STOPPED: [&str; 2] = ["IC0508", "IC0509"];
 
-    /// A reject for which the subnet vouches. Where the platform tells the error code only in front of the message, it is taken from there.
+    /// Creates a reject for which the subnet vouches. Takes the error code from the front of the message if the platform gives it only there.
     pub fn new(code: u32, error_code: Option<String>, message: String) -> Self {
         let is_code = |code: &&str| {
             code.len() == 6 && code.starts_with("IC") && code[2..].bytes().all(|byte| byte.is_ascii_digit())

@@ -6,7 +6,7 @@ use crate::Failure;
 ///
 /// The future of a [`Client`](crate::Client)'s method is `Send` where those of its transport are.
 pub trait Transport {
-    /// Whether the answer to a query is the whole subnet's, as that to an update call is, and not one replica's.
+    /// True if the whole subnet answers a query, as it answers an update call, and not a single replica.
     const REPLICATED: bool = false;
 
     /// Calls an update method, or a query method as one, and waits for the answer of the whole subnet.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_bytes::ByteBuf;
 use std::time::{Duration, Instant};
 
-/// What values of a type cost at most beyond `units` for each of their bytes; `None`: there is no such bound.
+/// Returns the most that values of a type cost beyond `units` for each byte, or `None` if there is no such bound.
 fn excess(env: &TypeEnv, of: &Type, units: i64) -> Option<i64> {
     let name = |label: &Label| match label {
         Label::Named(name) => name.len() as i64,
@@ -88,7 +88,7 @@ fn no_reply_of_the_interface_costs_more_than_its_quota() {
     assert!(free.iter().all(|item| item == "opt blob"), "{free:?}");
 }
 
-/// What decoding a message costs, and its length.
+/// Returns the length of a message, and the cost of decoding it.
 fn cost<T: CandidType + for<'a> Deserialize<'a>>(value: T) -> (usize, usize) {
     let message = candid::encode_one(value).unwrap();
     let decoded = decode_args_with_config_debug::<(T,)>(&message, &quotas(message.len()));

@@ -19,8 +19,8 @@ methods! {
     /// Rows of the queue, by number.
     query list_blob_deletions(list: &ListBlobDeletions) -> BlobDeletionList;
 
-    /// Rows that wait and are due at a height, the lowest first: `limit` of them, 1,000 at most; 0: 100. Those that selectors name; without
-    /// them all.
+    /// Rows that wait and are due at a height, the lowest first: at most `limit`, and at most 1,000; 0: 100. With selectors, only the rows
+    /// that a selector names.
     query get_pending_blob_deletions(height: u32, limit: u32, selectors: Option<&[BlobSelector]>) -> Vec<BlobDeletion>;
 
     /// Takes a row out whose blob is gone. For blob workers. Answers whether the row is gone: it is not where there was none, where its height
