@@ -217,14 +217,14 @@ impl Model {
         Some(Wanted(reason, target, aged > target || too_few && target <= last.max(self.oldest())))
     }
 
-    /// What is due at `now`.
+    /// Returns the blocks that are due at `now`.
     pub fn due(&self, now: u64) -> Option<Due> {
         let Wanted(reason, target, _) = self.wanted(now).filter(|Wanted(_, target, _)| *target > self.oldest())?;
         let before = self.guard().map_or(target, |(guard, _)| guard.min(target));
         Some(Due { reason, target, before })
     }
 
-    /// The block from which on the floor keeps what age or capacity would take.
+    /// Returns the first block that the floor keeps although age or capacity would prune it.
     pub fn floor_block(&self, now: u64) -> Option<u64> {
         let Wanted(_, target, holds) = self.wanted(now)?;
         holds.then_some(target.max(self.oldest()))
@@ -255,7 +255,7 @@ impl Model {
         })
     }
 
-    /// Who holds back what is due; the floor, where nobody else does and it keeps blocks.
+    /// Returns what holds back due blocks: the floor only if it keeps blocks and nothing else holds them.
     pub fn held_by(&self, now: u64) -> Option<HeldBy> {
         let floor = self.floor_block(now).map(|_| HeldBy::Floor);
         let Some(due) = self.due(now) else { return floor };

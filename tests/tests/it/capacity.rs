@@ -66,7 +66,7 @@ fn while_appends_are_refused_an_acknowledgement_has_blocks_pruned_at_once() {
         assert!((next..=next + 2).contains(&refused), "{next}, {refused}");
         next = refused;
     }
-    // The same again lets nothing go, and has no tick come.
+    // A repeated acknowledgement frees nothing and triggers no tick.
     let ticks = coppice.prune_status().ticks;
     coppice.ack(Who::Exporter, 19, &hash(19)).unwrap();
     coppice.pass(0);
@@ -81,7 +81,7 @@ fn while_appends_are_refused_an_acknowledgement_has_blocks_pruned_at_once() {
     coppice.ack(Who::Exporter, next, &hash(next)).unwrap();
     coppice.pass(0);
     assert_eq!((coppice.prune_status().ticks, coppice.prune_status().pruned_before_block), (ticks, pruned));
-    // Nor does one come while pruning is switched off.
+    // No tick comes while pruning is switched off, either.
     let (next, _) = fill(&coppice, next + 2);
     coppice.operator().set_pruning_enabled(false).told().unwrap();
     coppice.pass(60);

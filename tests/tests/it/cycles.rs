@@ -517,10 +517,10 @@ fn feeding_ends_while_pruning_goes_on() {
     );
     assert_eq!((coppice.head(), coppice.storage().utxo.records), (Some(19), 0));
     assert_eq!(problems(&coppice), [ProblemCode::FeedingRefused]);
-    // What pruning needs is there.
+    // The cycles still suffice for pruning.
     coppice.pass(60);
     assert_eq!((coppice.prune_status().pruned_before_block, coppice.prune_status().held_by), (14, None));
-    // Another interval has other ticks; and a setting counts before what is reckoned.
+    // A longer interval needs fewer cycles for ticks; and a configured minimum replaces the computed one.
     coppice.set_policy(PrunePolicyArg { timer_interval_secs: Some(600), ..PrunePolicyArg::default() }).unwrap();
     assert_eq!(problems(&coppice), []);
     assert_eq!(coppice.append(&plain(20, 1, 10)), Ok(()));

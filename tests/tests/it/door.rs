@@ -237,7 +237,7 @@ fn an_empty_bucket_holds_up_nobody_else_and_refills() {
     assert!(!limited(Who::Rival));
 }
 
-/// What arrives before the first of it is executed passes, and is refilled before anything else comes in.
+/// Messages that arrive before the first of them is executed all pass. The bucket must refill for all of them before another one passes.
 #[test]
 fn messages_that_arrive_at_once_pass_and_are_a_debt() {
     let coppice = Coppice::new();

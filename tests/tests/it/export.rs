@@ -308,7 +308,7 @@ fn register(coppice: &Coppice, by: Who, name: &str, principal: Who) -> Result<()
     coppice.by(by).register_exporter(&exporter).told()
 }
 
-/// A stolen operator's key: an exporter of its own never takes the place of the honest one, however far that one is.
+/// A stolen operator's key: the thief's own exporter never takes the place of the honest one, however far the honest one is.
 #[test]
 fn an_operator_with_an_exporter_of_its_own_prunes_no_block_that_the_honest_one_lacks() {
     for honest in [None, Some(99), Some(399)] {
@@ -333,7 +333,7 @@ fn an_operator_with_an_exporter_of_its_own_prunes_no_block_that_the_honest_one_l
             assert_eq!(status.pruned_before_block, bound.min(398), "{status:?}");
         };
         attack("thief");
-        // Nor under the honest name, nor with the name's own principal again.
+        // Another key under the honest name is refused, and registering the name's own principal again changes nothing.
         let taken = ExporterError::NameTaken { principal: Who::Exporter.principal() };
         assert_eq!(register(&coppice, Who::Operator, &Who::Exporter.name(), Who::Stranger), Err(taken));
         assert_eq!(register(&coppice, Who::Operator, &Who::Exporter.name(), Who::Exporter), Ok(()));
@@ -390,10 +390,10 @@ fn an_exporter_whose_key_was_revoked_holds_pruning_until_an_admin_gives_it_one()
     coppice.ack(Who::Operator, 29, &hash(29)).unwrap();
     assert_eq!(register(&coppice, Who::Operator, &name, Who::Operator), Err(ExporterError::Keyless));
     holds(&coppice, 10);
-    // Nor does an admin by mistake give it the key of another exporter.
+    // An admin cannot by mistake give the name the key of another exporter, either.
     let taken = ExporterError::PrincipalTaken { name: "thief".into() };
     assert_eq!(register(&coppice, Who::Admin, &name, Who::Operator), Err(taken));
-    // A rollback moves its bound, as anybody's.
+    // A rollback moves the bound of an exporter without a key like any other bound.
     coppice.by(Who::Admin).rollback_to(10u64).told().unwrap();
     coppice.pass(60);
     coppice.append_plain(11..30, 100);

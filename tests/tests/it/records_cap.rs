@@ -29,7 +29,7 @@ fn storage(world: &World) -> UtxoStorage {
     world.coppice.storage().utxo
 }
 
-/// A record whose bytes lie outside, with so many outputs of 72 bytes.
+/// Returns a record with external bytes and this number of outputs of 72 bytes.
 fn outside(number: u64, outputs: usize) -> UtxoCreate {
     let blob_key = ByteBuf::from(number.to_le_bytes());
     let source = TransactionSource::Outside(OutsideTransaction {
@@ -94,7 +94,7 @@ fn records_of_one_key_leave_the_chain_what_its_target_says() {
     );
 }
 
-/// Whatever changes or deletes records that are there goes on at the cap, also where it needs memory for a height that is far away.
+/// At the cap existing records can still be changed and deleted, even if that needs memory for a distant height.
 #[test]
 fn records_at_the_cap_are_marked_spent_preserved_pruned_and_completed() {
     let world = small();
@@ -103,7 +103,7 @@ fn records_at_the_cap_are_marked_spent_preserved_pruned_and_completed() {
     world.done(10, &done);
     let txs = orphans(10..30);
     world.create(10, &txs.iter().collect::<Vec<_>>());
-    // Nothing of these can be spent, so that they are done with when they are mined.
+    // These records have no spendable outputs, so they are finished as soon as they are mined.
     let mined = MinedIn { blocks: vec![BlockRef { block_id: 1, height: 10, subtree: 0 }], on_longest_chain: true };
     let is_mined =
         |item: UtxoCreate| UtxoCreate { mined: Some(mined.clone()), locked: Some(false), is_new: true, ..item };

@@ -40,7 +40,7 @@ fn a_build_says_its_time_and_how_many_of_its_crates_are_begun() {
     assert_eq!(lines[0], "building a thing: within 7 minutes on two cores the first time, seconds from then on");
     assert_eq!(lines[1], "building a thing: 0 min, crates begun: 2 of 3");
     assert_eq!((lines.last(), output.stdout.as_slice()), (Some(&"warning: odd"), b"done\n".as_slice()));
-    // What was built before takes seconds, and an error is one.
+    // A build that is cached prints no estimate, and a failure keeps its exit code.
     let output = build("3", "/");
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!said.contains("within") && output.status.code() == Some(3) && output.stdout.is_empty(), "{said}");

@@ -39,7 +39,7 @@ fn methods_named(cell: &str) -> BTreeSet<&str> {
         .collect()
 }
 
-/// What the table's rows lack, or say too much.
+/// Returns the faults of the table: missing, superfluous and wrong entries.
 fn problems(rows: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     let cells =
@@ -66,7 +66,7 @@ fn problems(rows: &[&str]) -> Vec<String> {
         }
         let all: BTreeSet<&str> = roles.iter().flat_map(|&role| methods_of(role)).collect();
         found.extend(all.symmetric_difference(&methods_named(may)).map(|method| format!("{name}: {method}")));
-        // Somebody else must have it: another role, and above all roles a controller.
+        // Another role must have the lever, or a controller, who stands above all roles.
         let of_others = |method: &str| roles_of(method).is_some_and(|may| may.iter().any(|role| !roles.contains(role)));
         if !names(lever).into_iter().any(of_others) && !lever.contains("controller") {
             found.push(format!("{name}: nobody else has the lever"));

@@ -37,7 +37,7 @@ fn metrics(coppice: &Coppice) -> String {
     String::from_utf8(coppice.anyone().http_request(&request).told().body.into_vec()).unwrap()
 }
 
-/// What names it, in every place: since when, and by whom pruning is held.
+/// Asserts that every status names the stop: its time, and that it holds pruning back.
 fn is_named(coppice: &Coppice, since: u64, before: u64) {
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.held_by), (before, Some(HeldBy::Stopped)));

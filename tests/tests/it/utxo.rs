@@ -280,7 +280,7 @@ fn a_second_with_more_than_a_page_is_listed_while_statuses_change() {
         if cursor.is_none() {
             break;
         }
-        // What was listed last is mined, and another one becomes unmined again.
+        // The transaction listed last is mined, and another one becomes unmined again.
         let last = txs.iter().find(|tx| tx.id() == *listed.last().unwrap()).unwrap();
         all_ok(set_mined(&coppice, 6, 1, &[last], false));
         all_ok(set_mined(&coppice, 6, 1, &[&txs[page % 2]], true));

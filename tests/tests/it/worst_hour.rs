@@ -30,7 +30,7 @@ fn line(name: &str, roles: &[Role]) -> Option<String> {
         |required: &Required| matches!(required, Required::Role(some) if some.iter().any(|role| roles.contains(role)));
     let methods = TABLE.iter().zip(LARGEST).filter(|((_, required), _)| may(required));
     let cost = |method: &str, bytes: u64| MESSAGE + BYTE * (ENVELOPE + method.len() as u64 + bytes);
-    // Of those that cost the same, the first.
+    // The first of the methods that cost the same.
     let (cycles, method, bytes) = methods
         .map(|(_, &(method, bytes))| (cost(method, bytes), method, bytes))
         .reduce(|worst, next| if next.0 > worst.0 { next } else { worst })?;

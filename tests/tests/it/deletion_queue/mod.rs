@@ -269,7 +269,7 @@ fn the_list_is_filtered_and_paged() {
     assert_eq!((waiting, metric(&coppice, "pending"), metric(&coppice, "scheduled_total")), (24, 30.0, 30.0));
 }
 
-/// Who loses the role cannot say any more what he deleted: his rows come back after a quarter of his lease's time.
+/// A worker that loses the role can no longer report its deletions: its rows come back after a quarter of the lease's time.
 #[test]
 fn revoking_the_role_of_a_worker_ends_its_leases_and_no_others() {
     let coppice = with_workers();

@@ -167,13 +167,13 @@ fn the_calls_of_the_ten_steps_answer_what_the_page_says() {
     host.load_canister_snapshot(coppice.id, Some(controller), snapshot.id).unwrap();
     coppice.ic.start(coppice.id, controller).unwrap();
     assert_eq!((step(10, controller), coppice.head()), (1, Some(4)));
-    // It goes on from there: what came since is appended again.
+    // The chain continues from the snapshot: the blocks since then are appended again.
     coppice.append_plain(5..9, 1_000);
     coppice.pass(60);
     assert_eq!((coppice.head(), coppice.health().healthy), (Some(8), true));
 }
 
-/// What icp-cli does without a network: keys, their principals, and their files.
+/// The page's icp-cli commands that need no network: keys, their principals, and their files.
 #[test]
 fn the_identities_of_the_page_are_made_by_icp_cli() {
     let Some(icp) = super::deploy::icp() else { return };

@@ -1,4 +1,4 @@
-//! `docs/deploy.md` as tests read it: steps, their commands, and what those print.
+//! `docs/deploy.md` as tests read it: steps, their commands, and the commands' output.
 
 #![allow(dead_code, reason = "every test uses a part of it")]
 
@@ -10,7 +10,7 @@ pub struct Step {
 
 /// The steps of the page.
 pub fn steps(page: &str) -> Vec<Step> {
-    // What a command prints ends with its block.
+    // The output of a command ends with its code block.
     let (mut steps, mut inside, mut prints) = (Vec::<Step>::new(), false, false);
     for line in page.lines() {
         let fence = line.starts_with("```");
@@ -32,7 +32,7 @@ pub fn steps(page: &str) -> Vec<Step> {
     steps
 }
 
-/// Whether a text is what the page says, where `…` is anything: lines, where it stands alone, else the rest of its line.
+/// Returns whether a text matches the page's, in which `…` is any text: any lines if alone on a line, otherwise the rest of the line.
 pub fn is_printed(expected: &str, text: &str) -> bool {
     fn are(expected: &[&str], lines: &[&str]) -> bool {
         let Some((first, rest)) = expected.split_first() else { return lines.is_empty() };

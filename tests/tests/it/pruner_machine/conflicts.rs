@@ -70,7 +70,7 @@ impl Records {
         resolved
     }
 
-    /// Whether a transaction spends from one of these, or from a double spend that does.
+    /// Returns whether a transaction spends from one of `from`, directly or through double spends.
     fn descends(&self, txid: &Txid, from: &BTreeSet<Txid>, winner: &Txid, known: &mut BTreeSet<Txid>) -> bool {
         self.0[txid].parents().into_iter().any(|parent| {
             let Ok(record) = self.get(&parent) else { return false };
@@ -126,7 +126,7 @@ impl Records {
             return Err(of(winner)(UtxoRefusal::WinnerLoses));
         }
         let losers = first.iter().chain(&family).copied().filter(|txid| self.mark(txid)).collect();
-        // What the losers hold, and then what the winner spends.
+        // The outputs to release: those that losers hold, and then the contested ones.
         let mut freed: Vec<(Txid, u32)> = Vec::new();
         for loser in &family {
             for (&(parent, vout), vin) in self.0[loser].inputs.iter().zip(0..) {

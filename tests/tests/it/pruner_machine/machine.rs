@@ -307,7 +307,7 @@ impl Machine {
         // Thousands of outputs, each on a page of its own, show no more than some on each.
         let setting = match setting {
             Setting::Page(outputs) if outputs < 300 && self.family.has_large() => Setting::Page(400 * outputs),
-            // What is unmined is to be old before its parents go: the canister refuses all else.
+            // Unmined transactions must become old before their parents are deleted: the canister refuses other settings.
             Setting::UtxoUnminedRetention(UtxoUnminedRetention::Blocks(blocks)) => {
                 let most = self.settings.utxo.block_height_retention.checked_sub(1).unwrap_or(blocks);
                 Setting::UtxoUnminedRetention(UtxoUnminedRetention::Blocks(blocks.min(most)))

@@ -45,7 +45,7 @@ const MANY: usize = 1_000;
 /// The largest height.
 pub const MOST: u32 = u32::MAX / 2;
 
-/// What an operation is told, the retention in force, and the largest height that is believed.
+/// The height that an operation names, the retention in force, and the largest height that is accepted.
 #[derive(Clone, Copy, Debug)]
 pub struct At {
     pub height: u32,
@@ -300,7 +300,7 @@ impl Records {
             record.blocks.push(BlockRef { block_id, height, subtree });
         }
         if set.unset && !there {
-            // What it has not cannot be taken from it.
+            // The record does not have the block, so nothing is removed.
         } else if record.blocks.is_empty() {
             record.unmined_since = Some(at.height);
         } else if set.on_longest_chain {
