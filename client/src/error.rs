@@ -152,7 +152,7 @@ impl Reject {
     /// Stopped, and stopping: while it is upgraded a canister is that.
     const STOPPED: [&str; 2] = ["IC0508", "IC0509"];
 
-    /// Creates a reject for which the subnet vouches. Takes the error code from the front of the message if the platform gives it only there.
+    /// Creates a reject for which the subnet vouches. Without an error code, takes the code at the front of the message, if there is one.
     pub fn new(code: u32, error_code: Option<String>, message: String) -> Self {
         let is_code = |code: &&str| {
             code.len() == 6 && code.starts_with("IC") && code[2..].bytes().all(|byte| byte.is_ascii_digit())
