@@ -226,8 +226,8 @@ pub fn arm_work() {
     arm_soon();
 }
 
-/// Has the daemon see to what an acknowledgement lets go: at once while appends are refused and pruning can end that. Wakes no timer, as
-/// acknowledgements are many, and would be 1.3 % dearer.
+/// Arms the timer to prune the blocks that an acknowledgement releases: at once while appends are refused and pruning can end that. Wakes
+/// no overdue timer, because that would make each of many acknowledgements 1.3 % more expensive.
 pub fn on_ack() {
     match state::read(|state| state.admission().exhausted) {
         Some(HeldBy::PruneLag) => arm_at(runtime::time_ns()),
@@ -318,7 +318,7 @@ pub fn arm_undo() {
     }
 }
 
-/// Has the timer for records run where there is a job, with the interval in force, and stops it where there is none, or deletions are stopped.
+/// Runs the timer for records at the interval in force if there is a job. Stops it if there is no job, or deletions are stopped.
 pub fn arm_records() {
     let of_job = |state: &state::State| state.utxo_pruner.interval_secs().filter(|_| state.deletions_stopped.is_none());
     let interval = state::read(of_job);

@@ -53,7 +53,7 @@ pub struct Sample {
     pub reusable_bytes: u64,
     /// Instructions since the canister was started.
     pub instructions: u64,
-    /// Blocks that are due and that somebody holds.
+    /// Blocks that are due and held back.
     pub held: u32,
 }
 

@@ -23,7 +23,7 @@ const VALUE: usize = 256;
 /// A call that is noted.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// When, in Unix nanoseconds.
+    /// Time of the call, in Unix nanoseconds.
     pub time: u64,
     /// The caller.
     pub caller: Principal,

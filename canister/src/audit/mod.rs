@@ -96,7 +96,7 @@ impl AuditLog {
         Ok(Self { cells, written: word(0), rings })
     }
 
-    /// Notes a call: in the entry of its caller and method, or in a new one, which takes the place of the ring's oldest where the ring is full.
+    /// Adds a call to the entry of its caller and method, or to a new entry, which replaces the ring's oldest if the ring is full.
     fn note(&mut self, by_admin: bool, call: &Call, changes: Vec<Change>) {
         let which = match (changes.is_empty(), by_admin) {
             (true, _) => UNCHANGED,

@@ -31,7 +31,7 @@ pub struct Head {
 /// The last entries of one kind.
 #[derive(Debug)]
 pub struct Ring {
-    /// Where the slots begin.
+    /// Offset of the first slot in the cells.
     at: u64,
     slots: u64,
     /// Entries ever written.
@@ -39,12 +39,12 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// The ring of so many slots at a place of the cells.
+    /// Creates a ring of `slots` slots at an offset of the cells.
     pub fn new(at: u64, slots: u64, written: u64) -> Self {
         Self { at, slots, written }
     }
 
-    /// Where the slot of an entry begins.
+    /// Returns the offset of an entry's slot.
     pub fn slot_of(&self, place: u64) -> u64 {
         self.at + place % self.slots * cell::AUDIT_LEN as u64
     }

@@ -55,14 +55,14 @@ impl BlobStore {
         Ok(Self { arena, granules: GranuleTable::new(granules), sets: GranuleSets::open(sets), counters, log: None })
     }
 
-    /// Says which class the chain's log has, from when on the bytes of records are known.
+    /// Sets the class of the chain's log. From then on the bytes of records are known.
     pub fn set_log_class(&mut self, class: Class) {
         self.log = Some(class);
         self.note_records();
     }
 
-    /// Notes how many bytes of the arena belong to UTXO records: those that records keep of the log's class, and all slots of the other
-    /// classes, free or not, as the log cannot take them.
+    /// Updates the number of the arena's bytes that belong to UTXO records: slots of the log's class that records keep, and all slots of
+    /// the other classes, free or not, because the log cannot use them.
     fn note_records(&self) {
         let Some(log) = self.log else { return };
         let bytes = |class: Class| {
@@ -77,8 +77,8 @@ impl BlobStore {
         memory::records::set_blobs(Class::all().map(bytes).sum());
     }
 
-    /// Notes the bytes of records where a slot is taken or given back that they keep of the log's class. Slots of the other classes are
-    /// records' from when they are made.
+    /// Updates the bytes of records after a slot of the log's class was taken or given back. Slots of the other classes belong to records
+    /// from their creation on.
     #[inline]
     fn note_slot(&self, class: Class, owner: Owner) {
         if owner == Owner::External && self.log == Some(class) {
@@ -101,7 +101,7 @@ impl BlobStore {
         memory::records::check_blobs(Class::all().map(more).sum())
     }
 
-    /// The same of blobs that are there, of an upload, by the bytes of their classes.
+    /// Checks that the existing blobs of an upload may belong to records, by the bytes of their classes.
     ///
     /// # Errors
     /// `RecordsFull`.

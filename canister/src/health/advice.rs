@@ -27,7 +27,7 @@ const fn call(method: &'static str, argument: &'static str) -> Command {
     Command::Call(method, std::borrow::Cow::Borrowed(argument))
 }
 
-/// How bad it is, and what to do, unless the finding itself says so.
+/// Returns the severity of a problem, and the remedy for findings that have none of their own.
 pub fn advice(code: ProblemCode) -> (Severity, Action) {
     let (severity, text, command) = said(code);
     (severity, Action::new(text, command))

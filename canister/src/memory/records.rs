@@ -54,12 +54,12 @@ pub fn cap() -> u64 {
     LIMITS.get().cap
 }
 
-/// Notes how many bytes of the arena belong to records.
+/// Sets the number of the arena's bytes that belong to records.
 pub fn set_blobs(bytes: u64) {
     BLOBS.set(bytes);
 }
 
-/// Notes the size of a region.
+/// Sets the size of a region, if the region belongs to records.
 pub(super) fn set_size(id: u8, bytes: u64) {
     if let Some(place) = REGIONS.iter().position(|of_records| *of_records == id) {
         let mut sizes = SIZES.get();
@@ -116,7 +116,7 @@ pub(super) fn end_of(id: u8) -> u64 {
     if CREATING.get() { most_of(id) } else { u64::MAX }
 }
 
-/// Checks that so many more bytes of the arena may belong to records.
+/// Checks that `more` additional bytes of the arena may belong to records.
 ///
 /// # Errors
 /// `RecordsFull`.

@@ -41,7 +41,7 @@ impl Rates {
         self.samples.push_back(Sample { at: now, pruned, appended, grown: grown(state) });
     }
 
-    /// The first sample of so many seconds before `now`, or the last one before them where nothing was noted in those.
+    /// Returns the first sample of the last `secs` seconds before `now`. Without a sample in these, returns the last one before them.
     fn first(&self, now: u64, secs: u64) -> Option<&Sample> {
         let mut before = self.samples.iter().filter(|sample| sample.at < now);
         let within = before.clone().find(|sample| sample.at.saturating_add(secs) >= now);
@@ -61,7 +61,7 @@ impl Rates {
         (rate(first.pruned, state.pruned_blocks), rate(first.appended, state.appended_blocks))
     }
 
-    /// Seconds until appended blocks have so many bytes more, at the last hour's rate; none where nothing is known, or nothing comes.
+    /// Returns the seconds until appended blocks take `bytes` more bytes at the last hour's rate, or `None` if the rate is unknown or 0.
     pub fn secs_until(&self, state: &ChainState, bytes: u64, now: u64) -> Option<u64> {
         let first = self.first(now, HOUR)?;
         let came = u128::from(grown(state).saturating_sub(first.grown));

@@ -42,7 +42,7 @@ pub trait Policy: Sized {
     fn low_water(&self) -> u64;
     /// Kept bytes at which appends are refused; 0 without a capacity trigger.
     fn emergency(&self) -> u64;
-    /// The least `target_bytes`, in whole MiB, whose high water is not below so many kept bytes.
+    /// Returns the least `target_bytes`, in whole MiB, whose high water is at least `kept` bytes.
     fn target_for(&self, kept: u64) -> u64;
 }
 

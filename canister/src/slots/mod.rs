@@ -189,8 +189,8 @@ impl Slots {
         if end == self.header.end { Ok(()) } else { self.grow(end) }
     }
 
-    /// Pages of 4 KiB on which these slots would come to lie, each for so many bytes so many times, if they were allocated now. Beyond
-    /// `most` nobody counts.
+    /// Returns the pages of 4 KiB that these slots would touch if they were allocated now; `wanted` lists pairs of bytes and count.
+    /// Stops counting above `most`.
     pub fn pages_of(&self, wanted: &[(u32, u32)], most: u64) -> u64 {
         let (mut lines, mut end, mut pages) = (self.header.lines, self.header.end, Pages::default());
         let pieces = wanted.iter().flat_map(|&(len, count)| std::iter::repeat_n(len, count as usize));

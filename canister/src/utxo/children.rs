@@ -211,7 +211,7 @@ impl UtxoStore {
         oldest.newer
     }
 
-    /// Frees pages of a record that goes, so many at most, and says whether more are left; what cannot be read stays where it is.
+    /// Frees at most `most` pages of a record that is being deleted, and returns whether more are left. Pages that cannot be read stay.
     pub(super) fn free_children(&mut self, slot: SlotId, head: &mut Head, most: u64) -> bool {
         let Ok(Some((newest, mut walk))) = self.child_pages(head) else { return false };
         let (mut total, mut freed) = (newest.total, 0);
@@ -249,7 +249,7 @@ mod tests {
         w.store.slots.stats().used_bytes
     }
 
-    /// A parent with so many double spends.
+    /// Creates a parent with `count` double spends.
     fn family(count: u64) -> (World, Tx, u64) {
         let mut w = World::new();
         let parent = Tx::orphan(1, 1);

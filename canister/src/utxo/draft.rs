@@ -130,7 +130,8 @@ fn outside_of(outside: &OutsideTransaction) -> Result<Draft<'_>, UtxoRefusal> {
     })
 }
 
-/// How many of these outputs are UTXOs. There are at most [`MAX_OUTPUTS`], so that the sum wraps never; a check would take a tenth of the loop.
+/// Returns how many of these outputs are UTXOs. The sum never wraps, because there are at most [`MAX_OUTPUTS`]; a check would take a
+/// tenth of the loop.
 pub(super) fn utxos_among(outputs: &[Option<Hash>]) -> u32 {
     outputs.iter().fold(0, |utxos: u32, output| utxos.wrapping_add(u32::from(output.is_some())))
 }

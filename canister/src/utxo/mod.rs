@@ -268,7 +268,7 @@ impl UtxoStore {
         } else if call.settings.block_height_retention == 0 || (head.is(flag::CONFLICTING) && now.is_some()) {
             now
         } else {
-            // Where its blocks cannot be read nobody knows when it is due: it is not deleted.
+            // A record whose blocks cannot be read has no known due height, so it is not deleted.
             self.highest_block(&head).ok().and_then(|highest| now.max(Some(call.due(highest))))
         };
         if then == now {

@@ -32,7 +32,7 @@ const ORDERS: usize = 4;
 const ROOT: u32 = 104;
 /// Where the lines end.
 const WATCH: u32 = 80;
-/// Where the pruned height is.
+/// Offset of the pruned height.
 const PRUNED: u32 = 100;
 /// The highest bit of a key: the record entered where phase 1 had looked already.
 pub const LATE: u32 = 1 << 31;

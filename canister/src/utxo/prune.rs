@@ -12,7 +12,7 @@ use crate::table::same_key;
 use coppice_interface::UtxoRefusal;
 use serde::{Deserialize, Serialize};
 
-/// Pages of its parents' lists that a step reads from which it takes a double spend: so many, or those of one parent.
+/// Pages of parents' lists that a step may read to remove a double spend from them; the lists of one parent are read in any case.
 const MOST_LISTED: u64 = 10_000;
 /// Pages that a spender and its place in the table are on.
 pub const LOOKUP_PAGES: u64 = 2;

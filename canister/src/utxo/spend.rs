@@ -54,7 +54,7 @@ struct UnspentRun {
     page: Option<(EntryAddress, i32)>,
 }
 
-/// Where an entry lies in its slot. A slot has at most 4 MiB, so that nothing overflows.
+/// Returns the offset of an entry in its slot. Nothing overflows, because a slot has at most 4 MiB.
 #[inline]
 fn entry_at(head: u32, number: u32) -> u32 {
     head.wrapping_add(ENTRY.wrapping_mul(number))
@@ -182,12 +182,12 @@ impl UtxoStore {
             let (txid, vin) = entry.spender;
             return Err(UtxoRefusal::Spent { by: Spender { txid: txid.into(), vin } });
         }
-        // It is the spender's again, but not if that was deleted: then this is a replay.
+        // The same spender may spend again, unless the spender was deleted: then this is a replay.
         if entry.is(SPENDER_DELETED) { Err(UtxoRefusal::InvalidSpend) } else { Ok((address, entry, false)) }
     }
 
-    /// Checks an output that is to be spent, whichever transaction spends it now. Always inlined, because moving the answer costs 360
-    /// instructions.
+    /// Checks an output that is to be spent, whichever transaction holds it. Inlined, because moving the result would cost
+    /// 360 instructions.
     #[inline(always)]
     pub(super) fn check_output(
         &self,

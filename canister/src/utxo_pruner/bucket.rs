@@ -76,7 +76,7 @@ impl Bucket {
         Ok(())
     }
 
-    /// Goes over to other limits: what came back until now did so by the old ones.
+    /// Changes the limits. Units up to now are refilled by the old limits.
     pub fn change(&mut self, (old, new): (Limits, Limits), now: u64) {
         *self = self.refilled(old, now);
         self.drawn = self.drawn.min(new.size);

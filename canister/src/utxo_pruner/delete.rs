@@ -58,7 +58,7 @@ fn children(context: &mut Context, of: &Candidate, first: u32) -> Result<Childre
     *count += 1;
     // Without memory for that it stays, and is looked at again in the next run.
     let moved = records.utxo.postpone(of, run.safe.saturating_add(blocks));
-    // Where memory must grow first the step is done again.
+    // If memory must grow first, the step is repeated, so the record is not noted yet.
     if !growth::is_wanted() {
         skipped.get_or_insert_default().note(of.txid(), &why);
     }

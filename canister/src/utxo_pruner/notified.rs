@@ -89,7 +89,7 @@ impl Feeds {
         self.current.raise(limits, (current, height), now)
     }
 
-    /// Goes over to other limits.
+    /// Changes the limits of both buckets.
     pub fn change(&mut self, limits: (Limits, Limits), now: u64) {
         [&mut self.current, &mut self.persisted].into_iter().for_each(|feed| feed.bucket.change(limits, now));
     }
