@@ -5,7 +5,7 @@
 //! | answered by query | is |
 //! |---|---|
 //! | nothing new; a replica that is late | believed for ten minutes (`rest.rs`), and not where an update call has named a later block: nothing changes, and it is asked again |
-//! | blocks, where nobody acknowledges them | stored as one replica's word, but the first behind a gap |
+//! | blocks, in a run that acknowledges nothing | stored as one replica's word, except the first behind a gap |
 //! | all else, and what does not fit | asked again as an update call, and that answer alone counts |
 //!
 //! So nothing leaves the database, nothing is left out, and nothing is acknowledged on a query's word; nor does the lag go by it.

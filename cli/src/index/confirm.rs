@@ -168,7 +168,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
                     self.unconfirmed = Some(oldest);
                     Ok(Event::Went)
                 }
-                // It was appended meanwhile.
+                // The block was appended meanwhile.
                 None => Ok(Event::Behind(late(Some(head.number)))),
             };
         }

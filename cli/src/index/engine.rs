@@ -89,8 +89,8 @@ pub struct Engine<'a, T, C = Onward> {
 pub type Clock = Box<dyn Fn() -> Duration + Send>;
 
 impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
-    /// Goes on at the database's cursor. A run that acknowledges begins a block anew if parts of it came by query, and confirms
-    /// whole blocks that came by query before it acknowledges anything.
+    /// Opens an engine that continues at the database's cursor. A run that acknowledges begins a block anew if parts of the block
+    /// came by query, and confirms whole blocks that came by query before it acknowledges anything.
     ///
     /// # Errors
     /// When the database fails.
@@ -133,7 +133,7 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         Ok(engine)
     }
 
-    /// Goes by another clock.
+    /// Uses another clock.
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
@@ -226,7 +226,7 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         self.checkpoint.reached(Step::Acknowledge)?;
         let answer = match self.client.ack_exported(tip.number, &tip.hash[..].into()).wait() {
             Err(error) => {
-                // The same again, if this may be over.
+                // Acknowledge again: the error may pass.
                 self.next = Next::Acknowledge;
                 // A caller without the role is not even heard: the status says whether that is why.
                 if is_rejected(&error) {

@@ -13,8 +13,8 @@ use std::net::IpAddr;
 #[cfg(feature = "postgres")]
 use std::str::FromStr as _;
 
-/// Refuses a PostgreSQL server that would be reached without a verified certificate, because whoever stands between could read the password
-/// and change what is stored. A server on this machine, by loopback or a socket, needs none.
+/// Refuses a PostgreSQL server that would be reached without a verified certificate, because a machine on the way could read the password
+/// and change the stored data. A server on this machine, by loopback or a socket, needs no certificate.
 ///
 /// # Errors
 /// When the URL names such a server, or is none.

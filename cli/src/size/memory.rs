@@ -16,7 +16,7 @@ pub fn least_pages(target_bytes: u64, log_class: u64, records: u64) -> u64 {
     (1 + bytes / WASM_PAGE).max(5_120) + of_records
 }
 
-/// Stable memory that is grown for so many bytes of so many blocks, and for the records, by whole buckets of each region.
+/// Returns the stable memory that blocks with these bytes, and the records, need: whole buckets of each region.
 pub fn billed(workload: &Workload, kept_bytes: u64, blocks: u64) -> u64 {
     let Workload { transactions, keys, records, log_class, .. } = *workload;
     // 28 entries to a bucket of 512 bytes, 60 % of it used, and one bucket in ten for overflow.
@@ -39,7 +39,7 @@ pub fn billed(workload: &Workload, kept_bytes: u64, blocks: u64) -> u64 {
     WASM_PAGE + regions.map(grown).iter().sum::<u64>()
 }
 
-/// Bytes of a region that grew step by step until it held so many: each time by a thirty-second part, at most 32 buckets.
+/// Returns the size of a region that grew step by step until it held `bytes`: each step adds a thirty-second part, at most 32 buckets.
 fn grown(bytes: u64) -> u64 {
     let need = bytes.div_ceil(BUCKET);
     let mut have = 0;

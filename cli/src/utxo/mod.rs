@@ -361,7 +361,7 @@ impl Replay {
         });
         let storage = client.get_storage_status().wait()?.utxo;
         let expected = before.records + figures.transactions - figures.already_there;
-        // Where the canister prunes meanwhile, there are fewer.
+        // There are fewer records if the canister prunes meanwhile.
         let is_pruning = storage.pruned_height > before.pruned_height;
         ensure!(
             storage.records == expected || is_pruning,

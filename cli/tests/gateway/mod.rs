@@ -86,7 +86,7 @@ struct Inner {
     own: Mutex<Option<Own>>,
     /// Rejects of calls that the canister would take.
     rejects: Mutex<Option<Rejects>>,
-    /// Calls in the order in which they were executed, where somebody wants to know.
+    /// Calls in the order of execution, once a test has asked for them to be recorded.
     made: Mutex<Option<Vec<Made>>>,
     /// Methods of which the first answer to each call does not arrive, and the calls of which it has not.
     lost: Mutex<(Vec<String>, BTreeSet<Vec<u8>>)>,

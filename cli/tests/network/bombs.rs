@@ -23,7 +23,8 @@ fn number(bytes: &[u8], at: usize) -> u64 {
     leb128::read::unsigned(&mut &bytes[at..]).unwrap()
 }
 
-/// A message with types and an argument more: the types as they are where so many come before them, the argument of the last one.
+/// Returns a message with additional types and one more argument. `types` gets the number of types before its own; the argument has the
+/// last type.
 fn with(message: &[u8], types: impl Fn(u64) -> Vec<Vec<u8>>, value: &[u8]) -> Vec<u8> {
     const OPT: u8 = 0x6E;
     const VEC: u8 = 0x6D;

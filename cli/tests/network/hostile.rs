@@ -73,7 +73,7 @@ impl Running {
         peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
-    /// Has it end by SIGTERM, which takes effect within the time that a service manager waits.
+    /// Ends the command by SIGTERM, within the time that a service manager waits.
     fn terminate(mut self) -> Output {
         let asked = Instant::now();
         assert!(Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap().success());

@@ -453,7 +453,7 @@ fn command(net: &Net, args: &[&str]) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A canister with so many blocks, whose caller is a registered exporter.
+/// Feeds a canister with `blocks` blocks, and returns a client that is a registered exporter.
 fn fed(net: &Net, blocks: u16) -> Client<Embedded> {
     let feeder = Client::new(Embedded::new(net.host.clone(), net.canister, net.principal));
     feeder.register_exporter(&Exporter { name: "indexer".into(), principal: net.principal }).done().unwrap();

@@ -76,7 +76,7 @@ fn blocks_are_ingested_and_indexed_over_the_network() {
 #[test]
 fn what_is_not_signed_by_the_mainnet_is_not_believed() {
     let net = Net::start();
-    // A registered caller's update passes the ingress filter, whose refusals nobody signs.
+    // A registered caller's update passes the ingress filter, whose refusals are not signed.
     let client = net.client();
     let principal = client.transport().principal(Role::Exporter);
     client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();

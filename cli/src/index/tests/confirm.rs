@@ -315,7 +315,7 @@ fn a_made_up_block_below_the_oldest_kept_one_leaves_a_gap() {
     assert!(error.contains("block 17") && error.contains("Nothing was changed"), "{error}");
     assert_eq!((dump(&url), canister.chain().bound), (before, 0));
     drop(engine);
-    // It knows the cursor.
+    // Replace the cursor by one that the canister knows.
     let mut database = Database::open(&url).unwrap();
     let hash = canister.chain().blocks[&18].hash.clone();
     let sql = "UPDATE state SET cursor_hash = $1";

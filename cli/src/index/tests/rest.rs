@@ -26,7 +26,7 @@ fn by_clock<'a>(client: &'a Client<Fake>, url: &str, options: Options, seconds: 
     engine(client, url, options).with_clock(seconds.clock())
 }
 
-/// Has the replica say "nothing new" to every query.
+/// Makes the replica answer "nothing new" to every query.
 fn nothing_new(client: &Client<Fake>) {
     client.transport().chain().lie =
         Some(Box::new(|_, answer| answer.map(|page| ExportPage { chunks: Vec::new(), ..page })));
