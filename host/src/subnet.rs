@@ -163,7 +163,7 @@ impl Subnet {
         Ok((canister, Surroundings { time, ..around }))
     }
 
-    /// Has queries see the clock: something is executed, or would be if there were something.
+    /// Begins a round: from now on queries see the present clock.
     pub(crate) fn begin_round(&mut self) {
         self.shared.round_time = self.shared.time;
     }

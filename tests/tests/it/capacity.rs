@@ -1,4 +1,4 @@
-//! `target_bytes` as a bound: whatever the size of blocks and whoever holds pruning back, the chain takes less than emergency water and
+//! `target_bytes` as a bound: for any size of blocks, and whatever holds pruning back, the chain takes less than emergency water and
 //! one block.
 
 use coppice_interface::*;

@@ -205,7 +205,7 @@ fn a_worker_at_its_limit_of_leases_that_completes_none_for_an_hour_is_named() {
     let says = format!("{} has as many leases as one may", Who::BlobWorker.principal());
     pass(&coppice, 1);
     raised(&coppice, ProblemCode::BlobLeasesIdle, Severity::Warning, &says);
-    // It completes one, and takes another one: an hour begins.
+    // The worker completes a row and leases another one: a new hour begins.
     complete(&coppice, &last);
     assert!(!is_raised());
     lease(&coppice, 1, hours, &[]);

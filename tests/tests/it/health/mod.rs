@@ -74,7 +74,7 @@ fn nothing_is_wrong_with_a_new_canister() {
     assert_eq!((health.healthy, health.problems), (true, vec![]));
 }
 
-/// Nothing is wrong with a canister that nobody has set up: its page says what is missing, and what to type.
+/// A canister without setup is healthy: its page says what is missing, and which commands to type.
 #[test]
 fn what_was_never_set_up_is_no_problem_and_says_what_to_type() {
     let coppice = Coppice::with(InitArg::default());
@@ -96,7 +96,7 @@ fn what_was_never_set_up_is_no_problem_and_says_what_to_type() {
     coppice.set_policy(policy(PrunePolicyArg { retain_blocks: Some(3), ..Default::default() })).unwrap();
     assert_eq!((missing(), is_new()), (vec![], false));
     assert!(page(&coppice).contains("<h1>All is well</h1>"));
-    // Without an exporter it is as it is meant to be where somebody says so, and that is an admin's.
+    // An admin, and no operator, may declare that a canister without an exporter is set up as meant.
     coppice.remove_exporter(Who::Exporter, true).unwrap();
     assert_eq!((missing(), is_new()), (vec!["NoExporter".to_string()], true));
     let change = ConfigChange { set_up_as_meant: Some(true), ..Default::default() };

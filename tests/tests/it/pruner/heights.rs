@@ -389,7 +389,7 @@ fn an_immature_coinbase_is_not_spent_by_unix_seconds() {
     assert_eq!(refused[0].error, UtxoSpendError::BadHeight { most: 10_100 });
     let refused = world.try_spend(199, &thief, &[&coinbase]).unwrap_err();
     assert_eq!(refused[0].error, UtxoSpendError::CoinbaseImmature { spendable_at: 200 });
-    // Where no bucket bounds what is notified, none bounds this.
+    // Without a limit of heights a day, this height is not bounded, either.
     world.set(UtxoPrunerSettingsChange { heights_per_day: Some(0), ..Default::default() });
     world.spend(NONE - 1, &thief, &[&coinbase]);
 }

@@ -52,7 +52,7 @@ fn within(host: &Host, what: &str, most_instructions: u64) {
     assert!(dirtied <= DIRTIED && read <= READ && instructions <= most_instructions, "{what}");
 }
 
-/// Ticks until a job is done; half way an upgrade, and somebody who cancels the job.
+/// Prunes at a height, with an upgrade and a cancelled job on the way. Returns the number of deleted pages of outputs.
 fn prune(world: &World, host: &Host, height: u32) -> u64 {
     host.take_executions();
     let before = world.status().totals.pages_deleted;
