@@ -65,6 +65,8 @@ impl Machine {
             if let Some(row) = rows.remove(id) {
                 expected.removed += 1;
                 gone.push(row.txid.as_deref().and_then(|txid| txid[..].try_into().ok()).expect("a row of a record"));
+            } else {
+                expected.skipped.push(*id);
             }
         }
         for id in failed_ids.iter().filter(|id| !completed_ids.contains(id)) {

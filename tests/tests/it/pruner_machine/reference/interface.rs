@@ -290,6 +290,8 @@ impl State {
                     self.take(&txid, self.heights.current.max(1));
                 }
                 done.removed += 1;
+            } else {
+                done.skipped.push(*id);
             }
         }
         for id in &arg.failed_ids {
