@@ -367,7 +367,7 @@ impl Pruner {
         if due.is_none() && sweep.is_none() {
             self.end_run();
             self.behind_since = None;
-            return self.next_without_work(chain, &policy);
+            return self.next_without_work(chain, &policy, need);
         }
         if low_on_cycles {
             if !std::mem::replace(&mut self.paused, true) {
@@ -388,10 +388,11 @@ impl Pruner {
         });
         self.rates.note(chain.state(), now);
         let due = self.wanted(chain, blobs, constraints).filter(|due| is_possible(due, chain));
-        let sweep = self.sweep_now(sweeper::need(chain, &policy), &policy);
+        let need = sweeper::need(chain, &policy);
+        let sweep = self.sweep_now(need, &policy);
         if due.is_none() && sweep.is_none() {
             self.behind_since = None;
-            return self.next_without_work(chain, &policy);
+            return self.next_without_work(chain, &policy, need);
         }
         self.behind_since = self.behind_since.or(Some(now));
         // Where a tick could do nothing, neither could one that comes at once.
@@ -416,9 +417,8 @@ impl Pruner {
     }
 
     /// When to come round where nothing is left to do but to wait.
-    fn next_without_work(&self, chain: &ChainStore, policy: &PrunePolicy) -> Next {
-        let waits = sweeper::need(chain, policy) == Need::Pause;
-        let pause = waits.then(|| self.last_call.saturating_add(policy.pause_after_secs * NS));
+    fn next_without_work(&self, chain: &ChainStore, policy: &PrunePolicy, need: Need) -> Next {
+        let pause = (need == Need::Pause).then(|| self.last_call.saturating_add(policy.pause_after_secs * NS));
         let now = runtime::time_ns();
         let age = if self.stored.enabled { policy::next_age(policy, chain) } else { None };
         let age = age.map(|secs| secs.saturating_mul(NS)).filter(|&at| at > now);
