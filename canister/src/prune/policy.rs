@@ -236,32 +236,36 @@ pub fn next_age(policy: &PrunePolicy, chain: &ChainStore) -> Option<u64> {
     chain.meta(oldest)?.monotonic.checked_add(kept)?.checked_add(1)
 }
 
-/// The first kept block whose record says yes, where every later one does too; `last` where none before it does.
-fn first_where(chain: &ChainStore, last: u64, yes: impl Fn(&BlockMeta) -> bool) -> u64 {
+/// The first kept block whose record says yes, where every later one does too, or `last` where no earlier one does; and the first block from
+/// there on, below `last`, whose record can be read.
+fn first_where(chain: &ChainStore, last: u64, yes: impl Fn(&BlockMeta) -> bool) -> (u64, Option<u64>) {
     let (mut low, mut high) = (chain.state().oldest, last.max(chain.state().oldest));
+    let mut readable = None;
     while low < high {
         let middle = low + (high - low) / 2;
         // A damaged record says nothing: its nearest readable successor speaks for it.
         let record = (middle..high).find_map(|number| chain.meta(number));
         match record {
             Some(record) if !yes(&record) => low = record.number + 1,
-            _ => high = middle,
+            record => {
+                high = middle;
+                readable = record.map(|record| record.number).or(readable);
+            }
         }
     }
-    low
+    (low, readable)
 }
 
 /// The first block whose monotonic time is `secs` or later.
 fn block_at(chain: &ChainStore, head: u64, secs: u64) -> u64 {
-    first_where(chain, head, |record| record.monotonic >= secs)
+    first_where(chain, head, |record| record.monotonic >= secs).0
 }
 
 /// The lowest bound that gives back at least `bytes`; or `last`, and that it gives back less, where no bound up to there does.
 fn before_freeing(chain: &ChainStore, last: u64, bytes: u64) -> (u64, bool) {
     let frees_enough = |record: &BlockMeta| chain.freed_below(record) >= bytes;
-    let bound = first_where(chain, last, frees_enough);
     // A damaged record does not say where its block starts, so that what lies before it stays until a later one goes.
-    match (bound..last).find(|&number| chain.meta(number).is_some()) {
+    match first_where(chain, last, frees_enough).1 {
         Some(bound) => (bound, false),
         None => (last, chain.meta(last).is_none_or(|record| !frees_enough(&record))),
     }
