@@ -33,7 +33,7 @@ pub struct Finding {
     /// Since when, in nanoseconds since the Unix epoch, where that is known.
     pub since: Option<u64>,
     /// What to do, where that is not the same for all of its code.
-    pub action: Option<Action>,
+    pub action: Option<Box<Action>>,
     /// It is wrong where it has lasted for longer than so many seconds; 0: at once.
     pub patience_secs: u64,
 }
@@ -53,7 +53,7 @@ impl Finding {
     /// Returns the finding with the remedy for this case, if there is one.
     #[must_use]
     pub fn with_action(self, action: impl Into<Option<Action>>) -> Self {
-        Self { action: action.into(), ..self }
+        Self { action: action.into().map(Box::new), ..self }
     }
 
     /// The same, wrong only where it has lasted for longer than so many seconds.
@@ -162,7 +162,7 @@ impl State {
             let since = since.or_else(|| self.history.since.of(code)).unwrap_or(now).min(now);
             let has_lasted = patience_secs == 0 || now - since > patience_secs.saturating_mul(NS);
             let (severity, usual) = advice(code);
-            let action = action.unwrap_or(usual).say();
+            let action = action.map_or(usual, |action| *action).say();
             has_lasted.then(|| Problem { code: code.to_string(), severity, message, since, action })
         };
         let mut found = self.findings(self.due().as_ref(), true);
