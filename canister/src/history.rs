@@ -162,10 +162,8 @@ impl Since {
         bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.appended.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.appended_at.to_le_bytes());
-        // They lie one behind the other.
-        for (nth, since) in self.codes.iter().chain(&self.untaken).enumerate() {
-            bytes[CODES_AT + 8 * nth..CODES_AT + 8 * nth + 8].copy_from_slice(&since.to_le_bytes());
-        }
+        bytes[CODES_AT..STORES_AT].copy_from_slice(self.codes.map(u64::to_le_bytes).as_flattened());
+        bytes[STORES_AT..].copy_from_slice(self.untaken.map(u64::to_le_bytes).as_flattened());
         cells.write(cell::HISTORY, &bytes);
     }
 

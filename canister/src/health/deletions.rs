@@ -21,10 +21,12 @@ impl State {
     pub(super) fn idle_holder(&self) -> Option<Finding> {
         let (holder, since) = self.deletions.idle_holder()?;
         let secs = since / 1_000_000_000;
-        let has_lasted = runtime::time_secs().saturating_sub(secs) > IDLE_SECS;
+        if runtime::time_secs().saturating_sub(secs) <= IDLE_SECS {
+            return None;
+        }
         let message =
             format!("{holder} has as many leases as one may, and has completed none for an hour, while rows wait");
-        has_lasted.then(|| finding(ProblemCode::BlobLeasesIdle, message).since_secs(Some(secs)))
+        Some(finding(ProblemCode::BlobLeasesIdle, message).since_secs(Some(secs)))
     }
 
     /// Blobs that have waited for long where workers could take them, of the store types of which none was taken. Whether they still wait is
