@@ -5,19 +5,21 @@
 //! operation that fails is an error and not a figure.
 
 mod deletion;
+mod heap;
+mod index;
 mod keys;
 mod utxo;
 
+use crate::access;
 use crate::blob::{BlobPtr, Owner};
 use crate::chain::Admission;
 use crate::runtime::instructions;
 use crate::state::{State, mutate};
-use crate::{access, memory};
+
 use candid::CandidType;
 use coppice_interface::AppendBlock;
 use coppice_interface::segments::encode_index;
 use ic_cdk::update;
-use ic_stable_structures::StableBTreeMap;
 use serde::Deserialize;
 use serde_bytes::ByteBuf;
 use std::cell::RefCell;
@@ -36,10 +38,6 @@ pub struct BenchArg {
 
 /// Ids of a block with which an index is filled.
 const IDS: u64 = 10_000;
-/// Entries inserted into the B-tree in one message.
-const BTREE_STEP: u64 = 20_000;
-
-type BTree = StableBTreeMap<[u8; 32], [u8; 12], memory::BenchMemory>;
 
 #[derive(Default)]
 struct Prepared {
@@ -48,7 +46,8 @@ struct Prepared {
     ids: Vec<[u8; 32]>,
     block: Option<AppendBlock>,
     entries: u64,
-    btree: Option<BTree>,
+    btree: Option<index::BTree>,
+    heap: Option<heap::HeapIndex>,
 }
 
 thread_local! {
@@ -132,19 +131,6 @@ fn bench_fill_index(n: u64) -> Result<bool, String> {
     })
 }
 
-/// Fills the B-tree that the index is compared with to `n` entries. Answers whether it has them; call it until then.
-#[update(guard = "access::bench")]
-fn bench_fill_btree(n: u64) -> Result<bool, String> {
-    PREPARED.with_borrow_mut(|prepared| {
-        let btree = prepared.btree.get_or_insert_with(|| StableBTreeMap::init(memory::bench_memory(0)));
-        for i in prepared.entries..n.min(prepared.entries + BTREE_STEP) {
-            btree.insert(key(i), [1; 12]);
-            prepared.entries += 1;
-        }
-        Ok(prepared.entries == n)
-    })
-}
-
 /// Makes what `bench_run` with the same argument needs.
 #[update(guard = "access::bench")]
 fn bench_prepare(arg: BenchArg) -> Result<(), String> {
@@ -179,14 +165,10 @@ fn bench_prepare(arg: BenchArg) -> Result<(), String> {
                     let number = state.chain.state().next;
                     prepared.block = Some(block(number, (0..arg.rounds as usize).map(|i| key(first + i as u64))));
                 }
-                "index.get" | "btree.get" | "btree.remove" => {
+                "index.get" => {
                     // Spread over all that is there.
                     let step = (prepared.entries / arg.rounds).max(1);
                     prepared.ids = (0..arg.rounds).map(|i| key(i * step)).collect();
-                }
-                "btree.insert" => {
-                    let first = prepared.entries;
-                    prepared.ids = (0..arg.rounds).map(|i| key(first + i)).collect();
                 }
                 "index.remove" => {
                     // The head is never taken, so another block must stand behind the one that goes.
@@ -194,7 +176,7 @@ fn bench_prepare(arg: BenchArg) -> Result<(), String> {
                     append(state, &block(number, std::iter::once(key(u64::MAX))))?;
                 }
                 op if op.starts_with("index.key_") => keys::prepare(state, prepared, op, arg.rounds)?,
-                other => return Err(format!("no such operation: {other}")),
+                op => index::prepare(prepared, op, arg.rounds)?,
             }
             Ok(())
         })
@@ -251,21 +233,8 @@ fn bench_run(arg: BenchArg) -> Result<u64, String> {
                         return Err(format!("{removed} of {} entries were there", arg.rounds));
                     }
                 }
-                "btree.insert" | "btree.get" | "btree.remove" => {
-                    let btree = prepared.btree.as_mut().ok_or("not prepared")?;
-                    for id in &prepared.ids {
-                        let found = match arg.op.as_str() {
-                            "btree.insert" => btree.insert(*id, [1; 12]).is_none(),
-                            "btree.get" => btree.get(id).is_some(),
-                            _ => btree.remove(id).is_some(),
-                        };
-                        if !found {
-                            return Err("the B-tree disagrees".into());
-                        }
-                    }
-                }
                 op if op.starts_with("index.key_") => keys::run(state, prepared, op, arg.rounds)?,
-                other => return Err(format!("no such operation: {other}")),
+                op => index::run(state, prepared, op, arg.rounds)?,
             }
             Ok((instructions() - start) / arg.rounds)
         })

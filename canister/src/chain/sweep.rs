@@ -123,6 +123,12 @@ impl ChainStore {
         }
     }
 
+    /// Bytes of the buckets that ids lie in.
+    #[cfg(feature = "bench")]
+    pub fn index_bytes(&self) -> u64 {
+        self.index.pages() * 4_096
+    }
+
     /// Goes on with the sweep of a table by one slice of 64 KiB, or begins one, and says how many entries went.
     pub fn sweep(&mut self, table: IndexTable) -> u64 {
         let oldest = self.state.bound();

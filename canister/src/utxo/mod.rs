@@ -193,6 +193,12 @@ impl UtxoStore {
         }
     }
 
+    /// Bytes of slots and buckets in use.
+    #[cfg(feature = "bench")]
+    pub fn used_bytes(&self) -> u64 {
+        self.slots.stats().used_bytes + self.table.pages() * 4_096
+    }
+
     /// Bytes of the slots' region that were grown and never used.
     pub fn unused_bytes(&self) -> u64 {
         self.slots.unused_bytes()

@@ -75,7 +75,7 @@ fn a_row(price: Price, op: &'static str, n: u64, rows: u64, messages: &[&Executi
         op,
         size,
         n,
-        baseline: None,
+        peer: None,
         instructions: sum(|message| message.instructions) / rows,
         whole: Some(Whole {
             heap_pages: sum(|message| message.heap_pages_written),
@@ -85,6 +85,7 @@ fn a_row(price: Price, op: &'static str, n: u64, rows: u64, messages: &[&Executi
         pages_written: sum(|message| message.stable_pages_written) as f64 / rows as f64,
         limit: limits::limit(price, family, op, size),
         pages_limit: ["lease", "lease with records"].contains(&op).then_some(1.5),
+        bytes: None,
     }
 }
 

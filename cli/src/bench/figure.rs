@@ -15,9 +15,9 @@ pub struct Figure {
     pub size: u32,
     /// Other live blobs, entries, kept blocks, records, or rows.
     pub n: u64,
-    /// What the structure is compared with, where this is that.
+    /// The peer that the structure is compared with, where this is that.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub baseline: Option<&'static str>,
+    pub peer: Option<&'static str>,
     /// Instructions of one operation; of a whole message, those inside it.
     pub instructions: u64,
     /// Of a whole message: what comes to them at its end.
@@ -33,6 +33,9 @@ pub struct Figure {
     /// The most pages that it may write.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages_limit: Option<f64>,
+    /// Bytes of memory that an entry takes, of those that are there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<f64>,
 }
 
 /// What a whole message costs beyond the instructions inside it.
@@ -88,7 +91,7 @@ impl Row {
     /// # Errors
     /// Where they are of two operations.
     pub fn of(today: Figure, tomorrow: &Figure) -> Result<Self> {
-        let of = |figure: &Figure| (figure.family, figure.op, figure.size, figure.n, figure.baseline);
+        let of = |figure: &Figure| (figure.family, figure.op, figure.size, figure.n, figure.peer);
         ensure!(of(&today) == of(tomorrow), "two figures of one row: {today:?} and {tomorrow:?}");
         let &Figure { instructions, whole, pages_read, pages_written, limit, .. } = tomorrow;
         let over = tomorrow.is_over();
@@ -117,6 +120,18 @@ impl Tomorrow {
     }
 }
 
+/// Rows of an operation: of its family, name, size and peer.
+pub fn of<'a>(rows: &'a [Row], family: &str, op: &str, size: Option<u32>, peer: Option<&str>) -> Vec<&'a Row> {
+    let mut found: Vec<&Row> = rows
+        .iter()
+        .filter(|Row { today, .. }| {
+            (today.family, today.op, today.peer) == (family, op, peer) && size.is_none_or(|size| today.size == size)
+        })
+        .collect();
+    found.sort_by_key(|row| row.today.n);
+    found
+}
+
 /// The table of all rows.
 pub fn table(rows: &[Row]) -> Table {
     let mut table = Table::new();
@@ -139,7 +154,7 @@ pub fn table(rows: &[Row]) -> Table {
     ]);
     let shown = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
     for Row { today, tomorrow } in rows {
-        let name = today.baseline.map_or(today.family.to_string(), |baseline| format!("{} ({baseline})", today.family));
+        let name = today.peer.map_or(today.family.to_string(), |peer| format!("{} ({peer})", today.family));
         table.add_row([
             name,
             today.op.to_string(),
@@ -175,13 +190,14 @@ mod tests {
             op,
             size: 4_096,
             n: 10,
-            baseline: None,
+            peer: None,
             instructions,
             whole: None,
             pages_read: 1.0,
             pages_written: 0.5,
             limit,
             pages_limit: None,
+            bytes: None,
         }
     }
 

@@ -88,13 +88,14 @@ impl Bench {
             op,
             size,
             n,
-            baseline: None,
+            peer: None,
             instructions: message.instructions,
             whole: Some(Whole { heap_pages: message.heap_pages_written, charged: message.instructions_charged }),
             pages_read: message.stable_pages_read as f64,
             pages_written: message.stable_pages_written as f64,
             limit: limits::limit(self.price, family, op, size),
             pages_limit: None,
+            bytes: None,
         }
     }
 

@@ -9,8 +9,10 @@
 //! Everything is measured twice, on two hosts at the same time: as the reference server charges for pages of stable memory, and
 //! as newer replicas do. Each has limits of its own.
 
+mod comparison;
 mod deletion;
 mod figure;
+mod index;
 mod limits;
 mod messages;
 mod observe;
@@ -21,7 +23,7 @@ mod utxo;
 use crate::terminal::{self, say};
 use anyhow::{Context, Result, bail};
 use candid::{CandidType, Decode, Encode, Principal};
-use coppice_host::{Checkpoint, Host, Kind, Limits, StablePagePrices};
+use coppice_host::{Checkpoint, Execution, Host, Kind, Limits, StablePagePrices};
 use figure::{Figure, Row};
 use std::io;
 use std::path::PathBuf;
@@ -62,8 +64,6 @@ struct BenchArg {
 const NUMBERS: [u64; 3] = [10, 10_000, 1_000_000];
 const SIZES: [u32; 3] = [4 << 10, 64 << 10, 1 << 20];
 const BLOB_OPS: [&str; 5] = ["store", "read", "allocate_fresh", "allocate_reuse", "release"];
-const INDEX_OPS: [&str; 3] = ["insert", "get", "remove"];
-const KEY_OPS: [&str; 3] = ["key_insert", "key_find", "key_remove"];
 /// Ids or keys of a block, so operations of one measurement of an index.
 const IDS: u64 = 10_000;
 
@@ -136,16 +136,27 @@ impl Bench {
         Ok(())
     }
 
-    /// Measures an operation from a starting point.
-    fn measure(&self, from: &Checkpoint, what: &'static str, op: &'static str, size: u32, n: u64) -> Result<Figure> {
-        self.host.restore(from);
-        let rounds = match (what, op, size) {
-            ("index", ..) => IDS,
-            ("btree", ..) => 1_000,
-            (_, "store" | "read", 1_048_576) => 50,
-            (_, "store" | "read", _) => 200,
+    /// Measures an operation on a blob.
+    fn blob(&self, from: &Checkpoint, op: &'static str, size: u32, n: u64) -> Result<Figure> {
+        let rounds = match (op, size) {
+            ("store" | "read", 1_048_576) => 50,
+            ("store" | "read", _) => 200,
             _ => 1_000,
         };
+        let (figure, _) = self.measure(from, ("blob", "blob", op), size, rounds, n)?;
+        Ok(figure)
+    }
+
+    /// Measures an operation from a starting point: family, structure and name. Returns the whole message, too.
+    fn measure(
+        &self,
+        from: &Checkpoint,
+        (family, what, op): (&'static str, &'static str, &'static str),
+        size: u32,
+        rounds: u64,
+        n: u64,
+    ) -> Result<(Figure, Execution)> {
+        self.host.restore(from);
         let arg = BenchArg { op: format!("{what}.{op}"), size, rounds };
         self.call::<()>("bench_prepare", &arg)?;
         let instructions = self.call::<u64>("bench_run", &arg)?;
@@ -153,20 +164,22 @@ impl Bench {
         if run.kind != Kind::Update || run.method != "bench_run" {
             bail!("the last execution is {} and not the measurement", run.method);
         }
-        let (family, baseline) = if what == "btree" { ("index", Some("btree")) } else { (what, None) };
-        Ok(Figure {
-            family: if family == "index" { "index" } else { "blob" },
+        let peer = (what != family).then_some(what);
+        let figure = Figure {
+            family,
             op,
             size,
             n,
-            baseline,
+            peer,
             instructions,
             whole: None,
             pages_read: run.stable_pages_read as f64 / rounds as f64,
             pages_written: run.stable_pages_written as f64 / rounds as f64,
-            limit: baseline.map_or_else(|| limits::limit(self.price, family, op, size), |_| None),
+            limit: if peer.is_none() { limits::limit(self.price, family, op, size) } else { None },
             pages_limit: None,
-        })
+            bytes: None,
+        };
+        Ok((figure, run))
     }
 
     /// What an upgrade takes while a job of the pruner runs: everything from the new module's first instruction to its timers.
@@ -195,30 +208,10 @@ fn blobs(subject: &Subject, each: Each) -> Result<()> {
         let from = bench.host.checkpoint();
         for size in SIZES {
             for op in BLOB_OPS {
-                each(bench.measure(&from, "blob", op, size, n)?)?;
+                each(bench.blob(&from, op, size, n)?)?;
             }
         }
         each(bench.open(&from, n)?)?;
-    }
-    Ok(())
-}
-
-fn index(subject: &Subject, each: Each) -> Result<()> {
-    for n in [10_000, 100_000, 1_000_000] {
-        let all = [
-            ("index", "bench_fill_index", INDEX_OPS),
-            ("index", "bench_fill_keys", KEY_OPS),
-            ("btree", "bench_fill_btree", INDEX_OPS),
-        ];
-        for (what, fill, ops) in all {
-            subject.say(&format!("{what}: {n} entries ({fill})"));
-            let bench = Bench::start(subject)?;
-            bench.fill(fill, n)?;
-            let from = bench.host.checkpoint();
-            for op in ops {
-                each(bench.measure(&from, what, op, 32, n)?)?;
-            }
-        }
     }
     Ok(())
 }
@@ -230,7 +223,7 @@ type Measure = fn(&Subject, Each) -> Result<()>;
 fn families(subject: &Subject, only: Option<&str>, each: Each) -> Result<()> {
     let all: [(&str, Measure); 7] = [
         ("blob", blobs),
-        ("index", index),
+        ("index", index::index),
         ("sweep", sweep::sweep),
         ("chain", messages::chain),
         ("utxo", utxo::utxo),

@@ -71,13 +71,14 @@ pub fn observe(subject: &Subject, each: Each) -> Result<()> {
         op: "count",
         size: 1,
         n: 0,
-        baseline: None,
+        peer: None,
         instructions,
         whole: None,
         pages_read: 0.0,
         pages_written: 0.0,
         limit,
         pages_limit: None,
+        bytes: None,
     })?;
     for (op, url) in
         [("scrape", "/metrics"), ("dashboard", "/"), ("health page", "/health"), ("no such path", "/nothing")]

@@ -2,7 +2,9 @@
 //!
 //! A page marks each table by a line above it, `<!-- figures: NAME -->`; the table ends at the first empty line.
 
-use super::figure::Row;
+use super::comparison;
+use super::figure::{Row, of};
+use crate::report::count;
 use anyhow::{Context, Result, bail, ensure};
 use std::fmt::Write;
 use std::fs;
@@ -19,26 +21,13 @@ struct Line<'a> {
 /// A column: its heading, and a cell of it.
 type Column = (&'static str, fn(&Line) -> String);
 
-/// A number with commas between thousands.
-fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut shown = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
-}
-
 fn or_dash(number: Option<u64>) -> String {
-    number.map_or("–".into(), thousands)
+    number.map_or("–".into(), count)
 }
 
 impl<'a> Line<'a> {
     fn at(&self, place: usize) -> String {
-        self.rows.get(place).map_or("–".into(), |row| thousands(row.today.counted()))
+        self.rows.get(place).map_or("–".into(), |row| count(row.today.counted()))
     }
 
     fn last(&self) -> &'a Row {
@@ -54,24 +43,11 @@ impl<'a> Line<'a> {
         format!("{:.2} / {:.2}", today.pages_read, today.pages_written)
     }
 
-    /// How many times cheaper the first row is than the second, by one price.
-    fn times(&self, counted: fn(&Row) -> u64) -> String {
-        let [.., ours, theirs] = self.rows[..] else { return "–".into() };
-        let times = counted(theirs) as f64 / counted(ours) as f64;
-        if times < 1_000.0 { format!("{times:.1}") } else { thousands(times.round() as u64) }
+    /// How many times cheaper the canister's row among the most records is than the peer's at `place`, by one price.
+    fn times(&self, place: usize, counted: fn(&Row) -> u64) -> String {
+        let theirs = self.rows.get(place);
+        theirs.map_or("–".into(), |theirs| comparison::times(counted(theirs) as f64, counted(self.rows[1]) as f64))
     }
-}
-
-/// Rows of an operation: of its family, name, size and peer.
-fn of<'a>(rows: &'a [Row], family: &str, op: &str, size: Option<u32>, peer: Option<&str>) -> Vec<&'a Row> {
-    let mut found: Vec<&Row> = rows
-        .iter()
-        .filter(|Row { today, .. }| {
-            (today.family, today.op, today.baseline) == (family, op, peer) && size.is_none_or(|size| today.size == size)
-        })
-        .collect();
-    found.sort_by_key(|row| row.today.n);
-    found
 }
 
 const BLOB: &[Column] = &[
@@ -89,7 +65,7 @@ const INDEX: &[Column] = &[
     ("n = 100,000", |line| line.at(1)),
     ("n = 1,000,000", |line| line.at(2)),
     ("limit", |line| or_dash(line.last().today.limit)),
-    ("tomorrow, n = 1,000,000", |line| thousands(line.last().tomorrow.counted())),
+    ("tomorrow, n = 1,000,000", |line| count(line.last().tomorrow.counted())),
     ("limit", |line| or_dash(line.last().tomorrow.limit)),
     ("pages read / written", |line| line.pages()),
 ];
@@ -98,8 +74,8 @@ const SWEEP: &[Column] = &[
     ("n = 1,000,000", |line| line.at(0)),
     ("n = 10,000,000", |line| line.at(1)),
     ("limit", |line| or_dash(line.last().today.limit)),
-    ("tomorrow, n = 1,000,000", |line| thousands(line.rows[0].tomorrow.counted())),
-    ("n = 10,000,000", |line| thousands(line.last().tomorrow.counted())),
+    ("tomorrow, n = 1,000,000", |line| count(line.rows[0].tomorrow.counted())),
+    ("n = 10,000,000", |line| count(line.last().tomorrow.counted())),
     ("limit", |line| or_dash(line.last().tomorrow.limit)),
     ("pages read / written at 10,000,000", |line| {
         let today = &line.last().today;
@@ -108,16 +84,20 @@ const SWEEP: &[Column] = &[
     ("limit written", |line| line.last().today.pages_limit.map_or("–".into(), |limit| limit.to_string())),
 ];
 
-/// Lines have the rows at 1,000 and at 100,000 records, and the peer's at 100,000.
+/// Lines have the rows at 1,000 and at 100,000 records, and the peers' at 100,000.
 const UTXO: &[Column] = &[
     ("n = 1,000", |line| line.at(0)),
     ("n = 100,000", |line| line.at(1)),
     ("B-tree, n = 100,000", |line| line.at(2)),
-    ("times cheaper", |line| if line.rows.len() > 2 { line.times(|row| row.today.counted()) } else { "–".into() }),
-    ("tomorrow, n = 100,000", |line| thousands(line.rows[1].tomorrow.counted())),
+    ("times cheaper", |line| line.times(2, |row| row.today.counted())),
+    ("rows, n = 100,000", |line| line.at(3)),
+    ("times cheaper", |line| line.times(3, |row| row.today.counted())),
+    ("tomorrow, n = 100,000", |line| count(line.rows[1].tomorrow.counted())),
     ("limit", |line| or_dash(line.rows[1].tomorrow.limit)),
-    ("B-tree", |line| line.rows.get(2).map_or("–".into(), |row| thousands(row.tomorrow.counted()))),
-    ("times cheaper", |line| if line.rows.len() > 2 { line.times(|row| row.tomorrow.counted()) } else { "–".into() }),
+    ("B-tree", |line| line.rows.get(2).map_or("–".into(), |row| count(row.tomorrow.counted()))),
+    ("times cheaper", |line| line.times(2, |row| row.tomorrow.counted())),
+    ("rows", |line| line.rows.get(3).map_or("–".into(), |row| count(row.tomorrow.counted()))),
+    ("times cheaper", |line| line.times(3, |row| row.tomorrow.counted())),
     ("pages read / written", |line| {
         let today = &line.rows[1].today;
         format!("{:.2} / {:.2}", today.pages_read, today.pages_written)
@@ -125,12 +105,12 @@ const UTXO: &[Column] = &[
 ];
 
 const MESSAGE: &[Column] = &[
-    ("inside", |line| thousands(line.last().today.instructions)),
+    ("inside", |line| count(line.last().today.instructions)),
     ("heap pages", |line| or_dash(line.last().today.whole.map(|whole| whole.heap_pages))),
-    ("charged", |line| thousands(line.last().today.counted())),
+    ("charged", |line| count(line.last().today.counted())),
     ("limit", |line| or_dash(line.last().today.limit)),
-    ("tomorrow: inside", |line| thousands(line.last().tomorrow.instructions)),
-    ("charged", |line| thousands(line.last().tomorrow.counted())),
+    ("tomorrow: inside", |line| count(line.last().tomorrow.instructions)),
+    ("charged", |line| count(line.last().tomorrow.counted())),
     ("limit", |line| or_dash(line.last().tomorrow.limit)),
     ("pages read / written", |line| line.pages()),
 ];
@@ -139,30 +119,23 @@ const PRUNER: &[Column] = &[
     ("n = 1,000", |line| line.at(0)),
     ("n = 100,000", |line| line.at(1)),
     ("limit", |line| or_dash(line.last().today.limit)),
-    ("tomorrow, n = 100,000", |line| thousands(line.last().tomorrow.counted())),
+    ("tomorrow, n = 100,000", |line| count(line.last().tomorrow.counted())),
     ("limit", |line| or_dash(line.last().tomorrow.limit)),
     ("pages read / written", |line| line.pages()),
 ];
 
 const OBSERVE: &[Column] = &[
-    ("charged", |line| thousands(line.last().today.counted())),
+    ("charged", |line| count(line.last().today.counted())),
     ("limit", |line| or_dash(line.last().today.limit)),
-    ("tomorrow: charged", |line| thousands(line.last().tomorrow.counted())),
+    ("tomorrow: charged", |line| count(line.last().tomorrow.counted())),
     ("pages read / written", |line| line.pages()),
 ];
 
-/// Lines have a row of the canister and one of the peer.
-const BESIDE_A_BTREE: &[Column] = &[
-    ("Coppice", |line| line.at(0)),
-    ("B-tree", |line| line.at(1)),
-    ("times cheaper", |line| line.times(|row| row.today.counted())),
-];
-
 const QUEUE: &[Column] = &[
-    ("n", |line| thousands(line.last().today.n)),
-    ("charged, a row", |line| thousands(line.last().today.counted())),
+    ("n", |line| count(line.last().today.n)),
+    ("charged, a row", |line| count(line.last().today.counted())),
     ("limit", |line| or_dash(line.last().today.limit)),
-    ("tomorrow: charged", |line| thousands(line.last().tomorrow.counted())),
+    ("tomorrow: charged", |line| count(line.last().tomorrow.counted())),
     ("pages read / written, a row", |line| line.pages()),
 ];
 
@@ -178,19 +151,29 @@ fn table(name: &str, rows: &[Row]) -> Result<String> {
     let (heading, columns, lines): (&str, &[Column], Vec<Line>) = match name {
         "blob" => ("operation", BLOB, blobs(rows)),
         "index" => {
-            let named = ["insert", "get", "remove"];
-            let shown = ["insert", "get", "remove, one by one"];
-            let of_peer = |peer: Option<&'static str>, after: &'static str| {
-                named.into_iter().zip(shown).map(move |(op, label)| Line {
+            let one_by_one = [("insert", "insert"), ("get", "get"), ("remove, one by one", "remove")];
+            let on_the_heap = [
+                ("insert", "insert"),
+                ("get", "get"),
+                ("remove, a generation at once", "remove"),
+                ("insert again, at an upgrade", "rebuild"),
+            ];
+            let look_ups = [("a whole look-up, as a query", "look-up")];
+            let peers: [(Option<&str>, &str, &[(&str, &str)]); 6] = [
+                (None, "", &one_by_one),
+                (Some("btree"), " (StableBTreeMap)", &one_by_one),
+                (Some("heap"), " (heap)", &on_the_heap),
+                (None, "", &look_ups),
+                (Some("btree"), " (StableBTreeMap)", &look_ups),
+                (Some("heap"), " (heap)", &look_ups),
+            ];
+            let lines = peers.into_iter().flat_map(|(peer, after, ops)| {
+                ops.iter().map(move |(label, op)| Line {
                     label: format!("{label}{after}"),
                     rows: of(rows, "index", op, None, peer),
                 })
-            };
-            (
-                "index entry, 32-byte id",
-                INDEX,
-                of_peer(None, "").chain(of_peer(Some("btree"), " (StableBTreeMap)")).collect(),
-            )
+            });
+            ("index entry, 32-byte id", INDEX, lines.collect())
         }
         "keys" => {
             let named = [
@@ -228,7 +211,9 @@ fn table(name: &str, rows: &[Row]) -> Result<String> {
             ("message", OBSERVE, by_op("observe", &named))
         }
         "messages" => ("message", MESSAGE, messages(rows)),
-        "beside a B-tree" => ("operation", BESIDE_A_BTREE, beside_a_btree(rows)),
+        "comparison" => return comparison::operations(rows),
+        "a block" => return comparison::block(rows),
+        "elsewhere" => return comparison::elsewhere(rows),
         "queue" => ("message", QUEUE, queue(rows)),
         _ => bail!("there is no table of figures {name}"),
     };
@@ -272,8 +257,10 @@ fn records(rows: &[Row]) -> Vec<Line<'_>> {
     let with_peer = |op: &str, label: &str, size: u32| {
         let mut found = of(rows, "utxo", op, Some(size), None);
         found.truncate(2);
-        found.extend(of(rows, "utxo", op, Some(size), Some("btree")).into_iter().next_back());
-        Line { label: format!("{label}, {}", thousands(size.into())), rows: found }
+        for peer in ["btree", "rows"] {
+            found.extend(of(rows, "utxo", op, Some(size), Some(peer)).into_iter().next_back());
+        }
+        Line { label: format!("{label}, {}", count(size.into())), rows: found }
     };
     let pruned = [
         ("prune", "prune, with two parents that are told"),
@@ -317,7 +304,7 @@ fn messages(rows: &[Row]) -> Vec<Line<'_>> {
     let of_chain = chain.map(|(label, op, size)| Line { label: label.into(), rows: of(rows, "chain", op, size, None) });
     let of_records = records.map(|(label, op)| Line { label: label.into(), rows: of(rows, "utxo", op, None, None) });
     let of_upgrades = upgrades.into_iter().map(|row| {
-        let label = format!("`upgrade`, {} live blobs", thousands(row.today.n));
+        let label = format!("`upgrade`, {} live blobs", count(row.today.n));
         Line { label, rows: vec![row] }
     });
     of_chain.into_iter().chain(of_records).chain(of_upgrades).collect()
@@ -343,43 +330,6 @@ fn queue(rows: &[Row]) -> Vec<Line<'_>> {
         found.into_iter().map(move |row| Line { label: label.into(), rows: vec![row] })
     });
     lines.collect()
-}
-
-/// What README compares: the canister's operations, each beside the B-tree's with as many entries.
-fn beside_a_btree(rows: &[Row]) -> Vec<Line<'_>> {
-    type Named = (&'static str, &'static str, Option<u32>);
-    const LARGEST_INDEX: u64 = 1_000_000;
-    const LARGEST_STORE: u64 = 100_000;
-    let compared: [(&str, Named, Named, u64); 5] = [
-        ("look a transaction up, among 1,000,000", ("index", "get", None), ("index", "get", None), LARGEST_INDEX),
-        (
-            "enter a transaction in the index, among 1,000,000",
-            ("index", "insert", None),
-            ("index", "insert", None),
-            LARGEST_INDEX,
-        ),
-        ("prune a transaction, among 1,000,000", ("sweep", "prune", None), ("index", "remove", None), LARGEST_INDEX),
-        (
-            "spend a transaction's two outputs, among 100,000",
-            ("utxo", "spend", Some(2)),
-            ("utxo", "spend", Some(2)),
-            LARGEST_STORE,
-        ),
-        (
-            "prune a UTXO record with two parents, among 100,000",
-            ("utxo", "prune", Some(2)),
-            ("utxo", "prune", Some(2)),
-            LARGEST_STORE,
-        ),
-    ];
-    let one = |(family, op, size): Named, peer: Option<&str>, n: u64| {
-        of(rows, family, op, size, peer).into_iter().find(|row| row.today.n == n)
-    };
-    let line = |(label, ours, theirs, n): (&str, Named, Named, u64)| {
-        let both = one(ours, None, n).zip(one(theirs, Some("btree"), n));
-        Line { label: label.into(), rows: both.map_or(Vec::new(), |(ours, theirs)| vec![ours, theirs]) }
-    };
-    compared.into_iter().map(line).collect()
 }
 
 /// A page with the tables of these rows in it.
@@ -458,13 +408,14 @@ mod tests {
             op,
             size: 32,
             n,
-            baseline: None,
+            peer: None,
             instructions,
             whole: None,
             pages_read: 0.5,
             pages_written: 1.0,
             limit: Some(6_000),
             pages_limit: None,
+            bytes: None,
         };
         let tomorrow = Figure { instructions: 2 * instructions, ..today.clone() };
         Row::of(today, &tomorrow).unwrap()

@@ -66,19 +66,20 @@ pub fn sweep(subject: &Subject, each: Each) -> Result<()> {
     Ok(())
 }
 
-fn figure(n: u64, baseline: Option<&'static str>, instructions: u64, pages_read: f64, pages_written: f64) -> Figure {
+fn figure(n: u64, peer: Option<&'static str>, instructions: u64, pages_read: f64, pages_written: f64) -> Figure {
     Figure {
         family: "sweep",
         op: "prune",
         size: 32,
         n,
-        baseline,
+        peer,
         instructions,
         whole: None,
         pages_read,
         pages_written,
         limit: None,
         pages_limit: None,
+        bytes: None,
     }
 }
 

@@ -1,5 +1,6 @@
-//! The UTXO store next to a `StableBTreeMap` of encoded records with three maps as its indexes: at least four times cheaper,
-//! and at any number of records the same, by today's price. Then whole messages, in which Candid and the heap have their price too.
+//! The UTXO store and its two peers: a `StableBTreeMap` of encoded records with three maps as its indexes, and rows of fixed size by a
+//! `u64`, one for each output. By today's price the store is at least four times cheaper than the first, and takes as much at any number
+//! of records. Then whole messages, in which Candid and the heap have their price too.
 
 use super::{Bench, Each, Figure, Price, Subject, limits};
 use crate::utxo::set::utxo_hash;
@@ -34,60 +35,100 @@ const PRUNE_CHEAPER: u64 = 5;
 #[derive(Clone, Debug, CandidType)]
 struct UtxoBenchArg {
     op: String,
-    baseline: bool,
+    side: Side,
     outputs: u32,
     rounds: u64,
 }
 
-/// Measures both sides, the plain map first: its figures are the store's limits.
+/// The store, or a peer of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType)]
+enum Side {
+    Coppice,
+    Records,
+    Rows,
+}
+
+impl Side {
+    /// The name of a peer in figures.
+    fn peer(self) -> Option<&'static str> {
+        match self {
+            Self::Coppice => None,
+            Self::Records => Some("btree"),
+            Self::Rows => Some("rows"),
+        }
+    }
+
+    /// Whether an operation is measured of it.
+    fn has(self, op: &str, outputs: u32) -> bool {
+        match self {
+            Self::Coppice => true,
+            Self::Records => op != "create_raw",
+            // Of the largest transactions those that differ most.
+            Self::Rows => op != "create_raw" && (outputs < 20_000 || matches!(op, "create" | "spend" | "spend_one")),
+        }
+    }
+}
+
+/// Measures all sides, the peers first: the figures of the plain map are the store's limits.
 pub fn utxo(subject: &Subject, each: Each) -> Result<()> {
     let mut plain: Vec<Figure> = Vec::new();
     let mut small: Vec<Figure> = Vec::new();
     for n in NUMBERS {
-        for baseline in [true, false] {
-            subject.say(&format!("utxo: {n} records{}", if baseline { " in a B-tree" } else { "" }));
+        for side in [Side::Records, Side::Rows, Side::Coppice] {
+            // The pages show that peer among the most records.
+            if side == Side::Rows && n != NUMBERS[1] {
+                continue;
+            }
+            subject.say(&format!("utxo: {n} records, {side:?}"));
             let bench = Bench::start(subject)?;
-            while !fill(&bench, n, baseline)? {}
+            while !fill(&bench, n, side)? {}
+            let bytes = bench.call::<u64>("bench_utxo_bytes", &side)? as f64 / n as f64;
             let from = bench.host.checkpoint();
             for outputs in OUTPUTS {
-                for op in OPS.into_iter().filter(|op| !(baseline && *op == "create_raw")) {
-                    let mut figure = measure(&bench, &from, op, baseline, outputs, n)?;
-                    if baseline {
-                        plain.push(figure.clone());
-                    } else {
-                        let same = |f: &&Figure| (f.op, f.size) == (op, outputs);
-                        let dear = plain.iter().filter(|f| f.n == n).find(same).map(|f| f.instructions / CHEAPER);
-                        // Flat: 1.3 times what it takes with few records.
-                        let flat = small.iter().find(same).map(|f| f.instructions * 13 / 10);
-                        figure.limit = match subject.price {
-                            Price::Today => dear.into_iter().chain(flat).min(),
-                            Price::Tomorrow => limits::limit(Price::Tomorrow, "utxo", op, outputs),
-                        };
-                        if n == NUMBERS[0] {
-                            small.push(figure.clone());
+                for op in OPS.into_iter().filter(|op| side.has(op, outputs)) {
+                    let mut figure = measure(&bench, &from, op, side, outputs, n)?;
+                    // The records that are there have two outputs.
+                    figure.bytes = ((op, outputs) == ("create", 2)).then_some(bytes);
+                    match side {
+                        Side::Records => plain.push(figure.clone()),
+                        Side::Rows => {}
+                        Side::Coppice => {
+                            let same = |f: &&Figure| (f.op, f.size) == (op, outputs);
+                            let dear = plain.iter().filter(|f| f.n == n).find(same).map(|f| f.instructions / CHEAPER);
+                            // Flat: 1.3 times what it takes with few records.
+                            let flat = small.iter().find(same).map(|f| f.instructions * 13 / 10);
+                            figure.limit = match subject.price {
+                                Price::Today => dear.into_iter().chain(flat).min(),
+                                Price::Tomorrow => limits::limit(Price::Tomorrow, "utxo", op, outputs),
+                            };
+                            if n == NUMBERS[0] {
+                                small.push(figure.clone());
+                            }
                         }
                     }
                     each(figure)?;
                 }
             }
-            for (op, rounds) in PRUNE.into_iter().filter(|(op, _)| !baseline || *op == "prune") {
-                let mut figure = prune(&bench, &from, op, baseline, rounds, n)?;
-                if baseline {
-                    plain.push(figure.clone());
-                } else {
-                    let same = |f: &&Figure| (f.op, f.n) == ("prune", n);
-                    let dear = plain.iter().find(same).map(|f| f.instructions / PRUNE_CHEAPER);
-                    let flat = small.iter().find(|f| f.op == op).map(|f| f.instructions * 13 / 10);
-                    let most = limits::limit(subject.price, "utxo", op, figure.size);
-                    figure.limit = match (op, subject.price) {
-                        ("nothing_new", _) | (_, Price::Tomorrow) => most,
-                        _ => [most, dear, flat].into_iter().flatten().min(),
-                    };
-                    small.push(figure.clone());
+            for (op, rounds) in PRUNE.into_iter().filter(|(op, _)| side == Side::Coppice || *op == "prune") {
+                let mut figure = prune(&bench, &from, op, side, rounds, n)?;
+                match side {
+                    Side::Records => plain.push(figure.clone()),
+                    Side::Rows => {}
+                    Side::Coppice => {
+                        let same = |f: &&Figure| (f.op, f.n) == ("prune", n);
+                        let dear = plain.iter().find(same).map(|f| f.instructions / PRUNE_CHEAPER);
+                        let flat = small.iter().find(|f| f.op == op).map(|f| f.instructions * 13 / 10);
+                        let most = limits::limit(subject.price, "utxo", op, figure.size);
+                        figure.limit = match (op, subject.price) {
+                            ("nothing_new", _) | (_, Price::Tomorrow) => most,
+                            _ => [most, dear, flat].into_iter().flatten().min(),
+                        };
+                        small.push(figure.clone());
+                    }
                 }
                 each(figure)?;
             }
-            if !baseline {
+            if side == Side::Coppice {
                 messages(&bench, &from, n, each)?;
             }
         }
@@ -150,33 +191,34 @@ where
 
 /// Makes so many records with two parents whose blobs outside wait to be deleted.
 pub fn make_outside(bench: &Bench, rounds: u64) -> Result<()> {
-    let arg = UtxoBenchArg { op: "outside".into(), baseline: false, outputs: 2, rounds };
+    let arg = UtxoBenchArg { op: "outside".into(), side: Side::Coppice, outputs: 2, rounds };
     bench.call::<()>("bench_prepare_prune", &arg)
 }
 
 /// Has a job of the pruner run: an upgrade reads what it is at.
 pub fn begin_job(bench: &Bench) -> Result<()> {
-    let arg = UtxoBenchArg { op: "job".into(), baseline: false, outputs: 2, rounds: 3 };
+    let arg = UtxoBenchArg { op: "job".into(), side: Side::Coppice, outputs: 2, rounds: 3 };
     bench.call::<()>("bench_prepare_prune", &arg)
 }
 
-fn prune(bench: &Bench, from: &Checkpoint, op: &'static str, baseline: bool, rounds: u64, n: u64) -> Result<Figure> {
-    let arg = UtxoBenchArg { op: op.into(), baseline, outputs: 2, rounds };
+fn prune(bench: &Bench, from: &Checkpoint, op: &'static str, side: Side, rounds: u64, n: u64) -> Result<Figure> {
+    let arg = UtxoBenchArg { op: op.into(), side, outputs: 2, rounds };
     run(bench, from, op, arg, n, ("bench_prepare_prune", "bench_run_prune"))
 }
 
-fn fill(bench: &Bench, n: u64, baseline: bool) -> Result<bool> {
-    let reply = bench.host.update_call(bench.canister, bench.operator, "bench_fill_utxo", Encode!(&n, &baseline)?)?;
+fn fill(bench: &Bench, n: u64, side: Side) -> Result<bool> {
+    let reply = bench.host.update_call(bench.canister, bench.operator, "bench_fill_utxo", Encode!(&n, &side)?)?;
     Decode!(&reply, Result<bool, String>)?.map_err(|why| anyhow::anyhow!("bench_fill_utxo: {why}"))
 }
 
-fn measure(bench: &Bench, from: &Checkpoint, op: &'static str, baseline: bool, outputs: u32, n: u64) -> Result<Figure> {
+fn measure(bench: &Bench, from: &Checkpoint, op: &'static str, side: Side, outputs: u32, n: u64) -> Result<Figure> {
     let rounds = match outputs {
         0..=2 => 500,
         3..=100 => 50,
+        _ if side == Side::Rows => 1,
         _ => 2,
     };
-    let arg = UtxoBenchArg { op: op.into(), baseline, outputs, rounds };
+    let arg = UtxoBenchArg { op: op.into(), side, outputs, rounds };
     run(bench, from, op, arg, n, ("bench_prepare_utxo", "bench_run_utxo"))
 }
 
@@ -200,12 +242,13 @@ fn run(
         op,
         size: arg.outputs,
         n,
-        baseline: arg.baseline.then_some("btree"),
+        peer: arg.side.peer(),
         instructions,
         whole: None,
         pages_read: run.stable_pages_read as f64 / arg.rounds as f64,
         pages_written: run.stable_pages_written as f64 / arg.rounds as f64,
         limit: None,
         pages_limit: None,
+        bytes: None,
     })
 }

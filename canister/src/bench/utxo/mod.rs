@@ -1,27 +1,32 @@
-//! The UTXO store, and what it is compared with: a `StableBTreeMap` of encoded records with three maps for its indexes.
+//! The UTXO store and its two peers: a `StableBTreeMap` of encoded records with three maps as its indexes, and rows of fixed size by a
+//! `u64`, one for each output.
 //!
-//! Both store the same fields and the same bytes, and neither parses or hashes a transaction but in `create_raw`, which the
-//! other side has not: those 76 instructions a byte are the same on either. The other side reads, changes and writes a record
+//! All of them store the same fields and the same bytes, and none parses or hashes a transaction except in `create_raw`, which the
+//! peers lack: those 76 instructions a byte are the same for each. A peer reads, changes and writes a record, or a transaction's row,
 //! once for all outputs of it that a transaction spends.
 
-mod baseline;
 mod prune;
+mod records;
+mod rows;
 mod transaction;
 
 use super::{key, said};
-use crate::access;
 use crate::deletion::Name;
 use crate::runtime::instructions;
-use crate::state::{State, mutate};
+use crate::state::{State, mutate, read};
 use crate::utxo::{Body, Call, Draft, LastUnspent, UtxoStore};
-use baseline::Baseline;
+use crate::{access, memory};
 use candid::CandidType;
 use coppice_interface::*;
 use ic_cdk::update;
+use ic_stable_structures::Memory as _;
+use records::Records;
+use rows::Rows;
 use serde::Deserialize;
 use serde_bytes::ByteBuf;
 use std::cell::RefCell;
 use std::hint::black_box;
+use std::ops::RangeInclusive;
 use transaction::Transaction;
 
 /// What is measured.
@@ -29,12 +34,30 @@ use transaction::Transaction;
 pub struct UtxoBenchArg {
     /// The operation.
     pub op: String,
-    /// The B-tree and not the store.
-    pub baseline: bool,
+    /// The store, or which peer of it.
+    pub side: Side,
     /// Outputs of each transaction.
     pub outputs: u32,
     /// Transactions.
     pub rounds: u64,
+}
+
+/// What an operation is measured of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Deserialize)]
+pub enum Side {
+    Coppice,
+    Records,
+    Rows,
+}
+
+/// What a peer does. All operations are of transactions that are in the state for them; a failure is an error and no figure.
+trait Peer {
+    fn create(&mut self, tx: &Transaction) -> Result<(), String>;
+    fn spend(&mut self, tx: &Transaction, spends: &[Spend], spender: &[u8; 32]) -> Result<(), String>;
+    fn unspend(&mut self, tx: &Transaction, spends: &[Spend], spender: &[u8; 32]) -> Result<(), String>;
+    fn set_mined(&mut self, tx: &Transaction) -> Result<(), String>;
+    /// Deletes the transactions that are due and tells their parents. Returns how many those were.
+    fn prune(&mut self, height: u32) -> Result<u64, String>;
 }
 
 /// Records made in one message.
@@ -50,7 +73,21 @@ struct Prepared {
     items: Vec<UtxoCreate>,
     serial: u64,
     filled: u64,
-    baseline: Option<Baseline>,
+    peer: Option<Box<dyn Peer>>,
+}
+
+impl Prepared {
+    /// The peer that is measured, where it is one.
+    fn peer(&mut self, side: Side) -> Option<&mut dyn Peer> {
+        if self.peer.is_none() {
+            self.peer = match side {
+                Side::Coppice => None,
+                Side::Records => Some(Box::new(Records::open())),
+                Side::Rows => Some(Box::new(Rows::open())),
+            };
+        }
+        Some(self.peer.as_mut()?.as_mut())
+    }
 }
 
 thread_local! {
@@ -76,7 +113,7 @@ fn insert_outside(state: &mut State, tx: &Transaction, item: &UtxoCreate, call: 
 
 /// Makes records of two outputs until there are `n`. Answers whether there are; call it until then.
 #[update(guard = "access::bench")]
-fn bench_fill_utxo(n: u64, baseline: bool) -> Result<bool, String> {
+fn bench_fill_utxo(n: u64, side: Side) -> Result<bool, String> {
     PREPARED.with_borrow_mut(|prepared| {
         mutate(|state| {
             let settings = UtxoSettings::default();
@@ -85,14 +122,24 @@ fn bench_fill_utxo(n: u64, baseline: bool) -> Result<bool, String> {
                 let tx = Transaction::new(prepared.serial, 2);
                 prepared.serial += 1;
                 prepared.filled += 1;
-                if baseline {
-                    prepared.baseline.get_or_insert_with(Baseline::open).create(&tx)?;
-                } else {
-                    insert(state, &tx, &tx.item(), &call)?;
+                match prepared.peer(side) {
+                    Some(peer) => peer.create(&tx)?,
+                    None => insert(state, &tx, &tx.item(), &call)?,
                 }
             }
             Ok(prepared.filled == n)
         })
+    })
+}
+
+/// Bytes of memory that the records take.
+#[update(guard = "access::bench")]
+fn bench_utxo_bytes(side: Side) -> Result<u64, String> {
+    let of_peer = |which: RangeInclusive<u8>| which.map(|at| memory::bench_memory(at).size() * WASM_PAGE).sum();
+    Ok(match side {
+        Side::Coppice => read(|state| state.utxo.used_bytes()),
+        Side::Records => of_peer(records::MEMORIES),
+        Side::Rows => of_peer(rows::MEMORIES),
     })
 }
 
@@ -114,7 +161,7 @@ fn bench_prepare_utxo(arg: UtxoBenchArg) -> Result<(), String> {
             "unspend" => &["create", "set_mined", "spend"],
             other => return Err(format!("no such operation: {other}")),
         };
-        before.iter().try_for_each(|op| run(prepared, op, arg.baseline))
+        before.iter().try_for_each(|op| run(prepared, op, arg.side))
     })
 }
 
@@ -123,32 +170,34 @@ fn bench_prepare_utxo(arg: UtxoBenchArg) -> Result<(), String> {
 fn bench_run_utxo(arg: UtxoBenchArg) -> Result<u64, String> {
     PREPARED.with_borrow_mut(|prepared| {
         let start = instructions();
-        run(prepared, &arg.op, arg.baseline)?;
+        run(prepared, &arg.op, arg.side)?;
         Ok((instructions() - start) / arg.rounds)
     })
 }
 
-fn run(prepared: &mut Prepared, op: &str, baseline: bool) -> Result<(), String> {
-    if baseline {
+fn run(prepared: &mut Prepared, op: &str, side: Side) -> Result<(), String> {
+    let transactions = std::mem::take(&mut prepared.transactions);
+    let ran = run_on(&transactions, prepared, op, side);
+    prepared.transactions = transactions;
+    ran
+}
+
+fn run_on(transactions: &[Transaction], prepared: &mut Prepared, op: &str, side: Side) -> Result<(), String> {
+    if let Some(peer) = prepared.peer(side) {
         let spender = key(SPENDER);
-        let maps = prepared.baseline.get_or_insert_with(Baseline::open);
-        return prepared.transactions.iter().try_for_each(|tx| match op {
-            "create" => maps.create(tx),
-            "spend" => maps.spend(tx, &tx.spends.spends, &spender),
-            "spend_one" => maps.spend(tx, &tx.spend_one.spends, &spender),
-            "unspend" => maps.unspend(tx, &tx.spends.spends, &spender),
-            "set_mined" => maps.change(&tx.parsed.txid, |record| {
-                record.blocks.push((1, HEIGHT, 0));
-                record.unmined_since = None;
-                record.locked = false;
-            }),
+        return transactions.iter().try_for_each(|tx| match op {
+            "create" => peer.create(tx),
+            "spend" => peer.spend(tx, &tx.spends.spends, &spender),
+            "spend_one" => peer.spend(tx, &tx.spend_one.spends, &spender),
+            "unspend" => peer.unspend(tx, &tx.spends.spends, &spender),
+            "set_mined" => peer.set_mined(tx),
             other => Err(format!("no such operation: {other}")),
         });
     }
     mutate(|state| {
         let settings = UtxoSettings::default();
         let call = Call { height: HEIGHT, now_ns: 0, settings: &settings, most: MAX_HEIGHT };
-        for (tx, item) in prepared.transactions.iter().zip(&prepared.items) {
+        for (tx, item) in transactions.iter().zip(&prepared.items) {
             let store: &mut UtxoStore = &mut state.utxo;
             match op {
                 "create" => insert(state, tx, item, &call)?,

@@ -1,10 +1,9 @@
 //! What pruning a record costs: two outputs, two parents that survive and are told; and what a run costs that finds nothing new.
 
-use super::baseline::Baseline;
 use super::transaction::Transaction;
-use super::{HEIGHT, PREPARED, Prepared, RETENTION, UtxoBenchArg, insert, insert_outside};
+use super::{HEIGHT, PREPARED, Prepared, RETENTION, SPENDER, UtxoBenchArg, insert, insert_outside};
 use crate::access;
-use crate::bench::said;
+use crate::bench::{key, said};
 use crate::runtime::instructions;
 use crate::state::{State, mutate};
 use crate::utxo::Call;
@@ -74,21 +73,17 @@ fn bench_prepare_prune(arg: UtxoBenchArg) -> Result<(), String> {
         }
         let far = arg.op == "prune_scattered";
         let (parents, children) = if far { scattered(prepared, arg.rounds) } else { family(prepared, arg.rounds) };
-        if arg.baseline {
-            let maps = prepared.baseline.get_or_insert_with(Baseline::open);
+        if let Some(peer) = prepared.peer(arg.side) {
             for (i, parent) in parents.iter().enumerate() {
-                maps.create(parent)?;
+                peer.create(parent)?;
                 let first = &children[(i + parents.len() - 1) % parents.len()].parsed.txid;
-                maps.spend(parent, &parent.spends.spends[1..2], &children[i].parsed.txid)?;
-                maps.spend(parent, &parent.spends.spends[2..], first)?;
+                peer.spend(parent, &parent.spends.spends[1..2], &children[i].parsed.txid)?;
+                peer.spend(parent, &parent.spends.spends[2..], first)?;
             }
             return children.iter().try_for_each(|child| {
-                maps.create(child)?;
-                maps.change(&child.parsed.txid, |record| {
-                    record.blocks.push((1, HEIGHT, 0));
-                    record.unmined_since = None;
-                })?;
-                maps.spend(child, &child.spends.spends, &child.spends.spender)
+                peer.create(child)?;
+                peer.set_mined(child)?;
+                peer.spend(child, &child.spends.spends, &key(SPENDER))
             });
         }
         mutate(|state| {
@@ -147,9 +142,8 @@ fn make_due(
 fn bench_run_prune(arg: UtxoBenchArg) -> Result<u64, String> {
     PREPARED.with_borrow_mut(|prepared| {
         let start = instructions();
-        if arg.baseline {
-            let maps = prepared.baseline.get_or_insert_with(Baseline::open);
-            let deleted = maps.prune(HEIGHT + RETENTION)?;
+        if let Some(peer) = prepared.peer(arg.side) {
+            let deleted = peer.prune(HEIGHT + RETENTION)?;
             if deleted != arg.rounds {
                 return Err(format!("{deleted} were deleted"));
             }

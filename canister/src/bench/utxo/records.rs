@@ -1,31 +1,32 @@
-//! The other side: a `StableBTreeMap` of encoded records, with three maps as its indexes.
+//! Peer of the UTXO store: a `StableBTreeMap` of encoded records, with three maps as its indexes.
 
 use super::transaction::Transaction;
-use super::{HEIGHT, RETENTION};
+use super::{HEIGHT, Peer, RETENTION};
 use crate::memory::{self, BenchMemory};
 use coppice_interface::Spend;
 use ic_stable_structures::{StableBTreeMap, Storable, storable::Bound};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 
-/// A record of the other side: the fields of `utxo-data-model.md`.
+/// A record: the fields of `utxo-data-model.md`.
 #[derive(Serialize, Deserialize)]
 pub struct Plain {
     utxos: Vec<Option<ByteBuf>>,
     record_utxos: u32,
     spent_utxos: u32,
     frozen: bool,
-    pub locked: bool,
+    locked: bool,
     conflicting: bool,
     conflicting_children: Vec<ByteBuf>,
     deleted_children: Vec<ByteBuf>,
-    pub unmined_since: Option<u32>,
+    unmined_since: Option<u32>,
     created_at: u64,
     preserve_until: Option<u32>,
     delete_at_height: Option<u32>,
     spending_height: u32,
-    pub blocks: Vec<(u32, u32, u32)>,
+    blocks: Vec<(u32, u32, u32)>,
     inputs: Vec<(ByteBuf, u32)>,
     transaction: ByteBuf,
     fee: u64,
@@ -51,10 +52,13 @@ impl Storable for Plain {
     }
 }
 
+/// Memories of the maps.
+pub const MEMORIES: RangeInclusive<u8> = 1..=4;
+
 /// A height and a txid.
 type IndexKey = [u8; 36];
 
-pub struct Baseline {
+pub struct Records {
     records: StableBTreeMap<[u8; 32], Plain, BenchMemory>,
     unmined: StableBTreeMap<IndexKey, (), BenchMemory>,
     delete_at: StableBTreeMap<IndexKey, (), BenchMemory>,
@@ -68,18 +72,39 @@ fn index_key(height: u32, txid: &[u8; 32]) -> IndexKey {
     key
 }
 
-impl Baseline {
+impl Records {
     pub fn open() -> Self {
-        let map = |at| memory::bench_memory(at);
+        let map = |at: u8| memory::bench_memory(MEMORIES.start() + at);
         Self {
-            records: StableBTreeMap::init(map(1)),
-            unmined: StableBTreeMap::init(map(2)),
-            delete_at: StableBTreeMap::init(map(3)),
-            _preserve: StableBTreeMap::init(map(4)),
+            records: StableBTreeMap::init(map(0)),
+            unmined: StableBTreeMap::init(map(1)),
+            delete_at: StableBTreeMap::init(map(2)),
+            _preserve: StableBTreeMap::init(map(3)),
         }
     }
 
-    pub fn create(&mut self, tx: &Transaction) -> Result<(), String> {
+    fn change(&mut self, txid: &[u8; 32], change: impl FnOnce(&mut Plain)) -> Result<(), String> {
+        let mut record = self.records.get(txid).ok_or("it is not there")?;
+        let before = (record.unmined_since, record.delete_at_height);
+        change(&mut record);
+        let mined = !record.blocks.is_empty() && record.unmined_since.is_none();
+        let done = mined && record.spent_utxos == record.record_utxos;
+        record.delete_at_height = done.then_some(HEIGHT + RETENTION);
+        let after = (record.unmined_since, record.delete_at_height);
+        self.records.insert(*txid, record);
+        for (index, before, after) in [(&mut self.unmined, before.0, after.0), (&mut self.delete_at, before.1, after.1)]
+        {
+            if before != after {
+                before.map(|height| index.remove(&index_key(height, txid)));
+                after.map(|height| index.insert(index_key(height, txid), ()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Peer for Records {
+    fn create(&mut self, tx: &Transaction) -> Result<(), String> {
         let parsed = &tx.parsed;
         let record = Plain {
             utxos: parsed.outputs.iter().map(|hash| hash.map(ByteBuf::from)).collect(),
@@ -110,26 +135,7 @@ impl Baseline {
         Ok(())
     }
 
-    pub fn change(&mut self, txid: &[u8; 32], change: impl FnOnce(&mut Plain)) -> Result<(), String> {
-        let mut record = self.records.get(txid).ok_or("it is not there")?;
-        let before = (record.unmined_since, record.delete_at_height);
-        change(&mut record);
-        let mined = !record.blocks.is_empty() && record.unmined_since.is_none();
-        let done = mined && record.spent_utxos == record.record_utxos;
-        record.delete_at_height = done.then_some(HEIGHT + RETENTION);
-        let after = (record.unmined_since, record.delete_at_height);
-        self.records.insert(*txid, record);
-        for (index, before, after) in [(&mut self.unmined, before.0, after.0), (&mut self.delete_at, before.1, after.1)]
-        {
-            if before != after {
-                before.map(|height| index.remove(&index_key(height, txid)));
-                after.map(|height| index.insert(index_key(height, txid), ()));
-            }
-        }
-        Ok(())
-    }
-
-    pub fn spend(&mut self, tx: &Transaction, spends: &[Spend], spender: &[u8]) -> Result<(), String> {
+    fn spend(&mut self, tx: &Transaction, spends: &[Spend], spender: &[u8; 32]) -> Result<(), String> {
         self.change(&tx.parsed.txid, |record| {
             for spend in spends {
                 let Some(Some(utxo)) = record.utxos.get_mut(spend.vout as usize) else { continue };
@@ -142,8 +148,15 @@ impl Baseline {
         })
     }
 
-    /// Deletes what is due, and tells the parents.
-    pub fn prune(&mut self, height: u32) -> Result<u64, String> {
+    fn set_mined(&mut self, tx: &Transaction) -> Result<(), String> {
+        self.change(&tx.parsed.txid, |record| {
+            record.blocks.push((1, HEIGHT, 0));
+            record.unmined_since = None;
+            record.locked = false;
+        })
+    }
+
+    fn prune(&mut self, height: u32) -> Result<u64, String> {
         let mut deleted = 0;
         while let Some((entry, ())) = self.delete_at.first_key_value()
             && entry[..4] <= height.to_be_bytes()[..]
@@ -164,7 +177,7 @@ impl Baseline {
         Ok(deleted)
     }
 
-    pub fn unspend(&mut self, tx: &Transaction, spends: &[Spend], spender: &[u8]) -> Result<(), String> {
+    fn unspend(&mut self, tx: &Transaction, spends: &[Spend], spender: &[u8; 32]) -> Result<(), String> {
         self.change(&tx.parsed.txid, |record| {
             for spend in spends {
                 let Some(Some(utxo)) = record.utxos.get_mut(spend.vout as usize) else { continue };
