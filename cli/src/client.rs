@@ -16,7 +16,7 @@ pub trait Reach: Transport {
     /// The principal that has a role.
     fn principal(&self, role: Role) -> Principal;
 
-    /// From now on a call ends, its answer lost, where this says so. What answers at once has no need of it.
+    /// From now on a call of this thread ends, its answer lost, where this says so. What answers at once has no need of it.
     fn limit(&self, _gives_up: GivesUp) {}
 }
 

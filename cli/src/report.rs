@@ -9,6 +9,7 @@ use comfy_table::{CellAlignment, Table};
 use coppice_interface::StorageStatus;
 use indicatif::HumanCount;
 use serde::Serialize;
+use serde_json::Value;
 use std::time::Instant;
 
 /// Something that can be printed as a table and as JSON.
@@ -171,16 +172,42 @@ pub fn common_rows(
 }
 
 /// The table.
-pub fn table(report: &impl Report) -> String {
+pub fn table(rows: impl IntoIterator<Item = (impl Into<String>, String)>) -> String {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);
-    for (name, value) in report.rows() {
-        table.add_row([name.to_string(), printable(&value).into_owned()]);
+    for (name, value) in rows {
+        table.add_row([name.into(), value]);
     }
     if let Some(column) = table.column_mut(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table.to_string()
+}
+
+/// A value in words, the items of a list in a line each.
+fn words(value: &Value) -> String {
+    match value {
+        Value::String(text) => printable(text).into_owned(),
+        Value::Number(number) => number.as_u64().map_or_else(|| format!("{number:.1}"), count),
+        Value::Array(all) => all.iter().map(words).collect::<Vec<_>>().join("\n"),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| format!("{name} {}", words(value))).collect::<Vec<_>>().join(", ")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Prints figures on stdout: a table of their fields, unless only JSON is wanted, and the JSON.
+///
+/// # Errors
+/// When they cannot be written.
+pub fn print_fields(figures: &impl Serialize, only_json: bool) -> Result<()> {
+    let value = serde_json::to_value(figures)?;
+    if let Some(fields) = value.as_object().filter(|_| !only_json) {
+        let rows = fields.iter().map(|(name, value)| (name.replace('_', " "), words(value)));
+        terminal::print(&table(rows))?;
+    }
+    Ok(terminal::print(&serde_json::to_string(figures)?)?)
 }
 
 /// Prints a report on stdout: the table, unless only JSON is wanted, and the JSON.
@@ -193,7 +220,8 @@ pub fn print(report: &impl Report, only_json: bool) -> Result<()> {
         if let Some(preface) = report.preface() {
             terminal::print(&preface)?;
         }
-        terminal::print(&table(report))?;
+        let rows = report.rows().into_iter().map(|(name, value)| (name, printable(&value).into_owned()));
+        terminal::print(&table(rows))?;
     }
     Ok(terminal::print(&json)?)
 }

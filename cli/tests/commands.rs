@@ -168,7 +168,7 @@ fn the_compiled_canister_is_kept_and_a_damaged_one_replaced() {
 fn the_systemd_unit_starts_a_worker() {
     use clap::Parser;
     use coppice::args::{Cli, Command};
-    use coppice::blob_worker::{args::Options, times};
+    use coppice::blob_worker::times;
     use std::time::Duration;
     let unit = include_str!("../../deploy/coppice-blob-worker@.service").replace("\\\n", " ");
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
@@ -184,7 +184,7 @@ fn the_systemd_unit_starts_a_worker() {
     assert_eq!(args.work.stores.stores.len(), 2);
     // It is not killed while it ends: what is under way, a look at the markers, what it says, and a call.
     let most: u64 = unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec=")).unwrap().parse().unwrap();
-    let ending = times::REQUEST.of(Options::from(&args.work).lease) + times::LAST_LOOK + times::PARTING;
+    let ending = times::REQUEST.of(args.work.options.lease) + times::LAST_LOOK + times::PARTING;
     assert!(Duration::from_secs(most) >= ending + Duration::from_secs(60), "{ending:?}");
     // Codes after which it is not started again are those that it knows.
     let codes = unit.lines().find_map(|line| line.strip_prefix("RestartPreventExitStatus=")).unwrap();

@@ -2,7 +2,9 @@
 
 use super::place::{LayoutName, Place};
 use crate::network::NetworkArgs;
+use clap::builder::TypedValueParser;
 use coppice_interface::BLOB_SAFETY_WINDOW;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// What is said behind the options.
@@ -67,6 +69,23 @@ pub struct WorkArgs {
     /// Stores and canister.
     #[command(flatten)]
     pub stores: StoreArgs,
+    /// The options of each lease.
+    #[command(flatten)]
+    pub options: Options,
+    /// Requests to the stores at a time
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1_024))]
+    pub parallel: u16,
+    /// Say which of the first --batch rows would be deleted, and whether they are there; lease and delete nothing
+    #[arg(long, conflicts_with_all = ["once", "until_empty"])]
+    pub dry_run: bool,
+    /// How events are said on stderr
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub log_format: LogFormat,
+}
+
+/// Options of a worker's leases and waits.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
     /// Blocks below the chain's height, or the persister's where one runs, up to which blobs may go
     #[arg(long, value_name = "BLOCKS", default_value_t = BLOB_SAFETY_WINDOW)]
     pub safety_window: u32,
@@ -74,17 +93,11 @@ pub struct WorkArgs {
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub batch: u32,
     /// Seconds of a lease, which is extended in time; no request to a store takes longer than a quarter of it, and a call takes some seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(30..=43_200))]
-    pub lease: u64,
-    /// Requests to the stores at a time
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1_024))]
-    pub parallel: u16,
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds(30..=43_200))]
+    pub lease: Duration,
     /// How often deleting a blob may fail until it is given up
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub max_retries: u32,
-    /// Say which of the first --batch rows would be deleted, and whether they are there; lease and delete nothing
-    #[arg(long, conflicts_with_all = ["once", "until_empty"])]
-    pub dry_run: bool,
     /// End after one lease, or where nothing is due
     #[arg(long, conflicts_with = "until_empty")]
     pub once: bool,
@@ -92,63 +105,23 @@ pub struct WorkArgs {
     #[arg(long)]
     pub until_empty: bool,
     /// Seconds until the queue is asked again where nothing is due
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3_600))]
-    pub poll: u64,
-    /// Up to how many seconds the waits between attempts double after errors of the network or of a store; each may by chance be twice as long
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
-    pub max_wait: u64,
-    /// How events are said on stderr
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub log_format: LogFormat,
-}
-
-/// When a worker ends by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// Never.
-    Stopped,
-    /// After one lease.
-    Once,
-    /// Where nothing is due.
-    Empty,
-}
-
-/// What a worker goes by.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Blocks below the height up to which blobs may go.
-    pub safety_window: u32,
-    /// Rows of a lease.
-    pub batch: u32,
-    /// Its length.
-    pub lease: Duration,
-    /// How often deleting a blob may fail.
-    pub max_retries: u32,
-    /// When it ends.
-    pub until: Until,
-    /// The wait where nothing is due.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds(1..=3_600))]
     pub poll: Duration,
-    /// The longest wait after an error.
+    /// Up to how many seconds the waits between attempts double after errors of the network or of a store; each may by chance be twice as long
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds(1..=3_600))]
     pub max_wait: Duration,
 }
 
-impl From<&WorkArgs> for Options {
-    fn from(args: &WorkArgs) -> Self {
-        let until = match (args.once, args.until_empty) {
-            (true, _) => Until::Once,
-            (_, true) => Until::Empty,
-            _ => Until::Stopped,
-        };
-        Self {
-            safety_window: args.safety_window,
-            batch: args.batch,
-            lease: Duration::from_secs(args.lease),
-            max_retries: args.max_retries,
-            until,
-            poll: Duration::from_secs(args.poll),
-            max_wait: Duration::from_secs(args.max_wait),
-        }
+impl Options {
+    /// True if the worker ends by itself.
+    pub fn ends(&self) -> bool {
+        self.once || self.until_empty
     }
+}
+
+/// A parser of whole seconds within bounds.
+fn seconds(bounds: RangeInclusive<u64>) -> impl TypedValueParser<Value = Duration> {
+    clap::value_parser!(u64).range(bounds).map(Duration::from_secs)
 }
 
 #[cfg(test)]
@@ -167,8 +140,8 @@ mod tests {
     fn options_are_read_and_their_limits_hold() {
         let args = parse(&["--store", "tx/tx=s3://b/p", "--store", "temp/*=file:///srv"]).unwrap();
         assert!(args.command.is_none() && args.work.stores.stores.len() == 2);
-        let options = Options::from(&args.work);
-        assert_eq!((options.safety_window, options.batch, options.until), (10, 1_000, Until::Stopped));
+        let options = args.work.options;
+        assert_eq!((options.safety_window, options.batch, options.ends()), (10, 1_000, false));
         assert_eq!(options.lease, Duration::from_secs(300));
         assert!(parse(&[]).is_err(), "a store is needed");
         let store = ["--store", "tx/tx=s3://b"];

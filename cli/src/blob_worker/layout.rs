@@ -97,11 +97,6 @@ impl Layout {
             && folder.bytes().all(is_hex)
     }
 
-    /// Whether it writes into folders below the store's root.
-    pub fn has_folders(&self) -> bool {
-        matches!(self, Self::Teranode(prefix) if *prefix != 0)
-    }
-
     /// Whether there is a checksum beside each blob.
     fn has_checksums(&self, on_disk: bool) -> bool {
         matches!(self, Self::Teranode(_)) && on_disk

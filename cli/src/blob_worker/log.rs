@@ -5,11 +5,10 @@ use super::run::Figures;
 use crate::terminal::{printable, shortened};
 use anyhow::{Context, Result};
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
 use serde_json::{Value, json};
-use std::io::{IsTerminal, Write};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::io::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// How often the figures are said where there is no terminal.
@@ -18,7 +17,8 @@ const EVERY: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(250);
 
 /// How grave something is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Level {
     /// As it should be.
     Info,
@@ -28,97 +28,103 @@ pub enum Level {
     Error,
 }
 
-/// How far a worker is: what it did, and how many blobs are in the queue.
-type Progress = (Figures, u64);
-
 /// Where a worker's events go.
 pub struct Log {
-    lines: Lines,
-    shown: Shown,
+    lines: Arc<Lines>,
+    /// Shown on a terminal only; its line is cleared at its end.
+    bar: ProgressBar,
 }
 
-/// How the worker's progress is shown.
-enum Shown {
-    /// Not at all.
-    Never,
-    /// By a bar, which clears its line at its end.
-    Bar(ProgressBar),
-    /// By a line again and again.
-    Lines(Reporter),
+/// Lines of text, or of JSON.
+struct Lines {
+    format: LogFormat,
+    /// Where they go, if anywhere.
+    out: Option<Mutex<Box<dyn Write + Send>>>,
+    /// What the worker did and how many blobs are in the queue; nothing before the worker knows anything, and at its end.
+    latest: Mutex<Option<(Figures, u64)>>,
 }
 
 impl Log {
     /// Notes on stderr, and no progress.
     pub fn new(format: LogFormat) -> Self {
-        Self { lines: Lines::new(format, std::io::stderr()), shown: Shown::Never }
+        Self::to(format, Some(Box::new(std::io::stderr())), ProgressDrawTarget::hidden())
     }
 
-    /// Notes and progress on stderr.
+    /// Notes and progress on stderr: a bar on a terminal, lines elsewhere.
     ///
     /// # Errors
     /// When there is no thread to be had that says the progress.
     pub fn with_progress(format: LogFormat) -> Result<Self> {
-        let lines = Lines::new(format, std::io::stderr());
-        let shown = if format == LogFormat::Text && std::io::stderr().is_terminal() {
-            Shown::Bar(bar(ProgressDrawTarget::stderr()))
-        } else {
-            Shown::Lines(Reporter::start(lines.clone(), EVERY)?)
+        let target = match format {
+            LogFormat::Text => ProgressDrawTarget::stderr(),
+            LogFormat::Json => ProgressDrawTarget::hidden(),
         };
-        Ok(Self { lines, shown })
+        let log = Self::to(format, Some(Box::new(std::io::stderr())), target);
+        if log.bar.is_hidden() {
+            log.say_progress_every(EVERY)?;
+        }
+        Ok(log)
     }
 
     /// Nowhere.
     pub fn silent() -> Self {
-        Self { lines: Lines::default(), shown: Shown::Never }
+        Self::to(LogFormat::Text, None, ProgressDrawTarget::hidden())
+    }
+
+    fn to(format: LogFormat, out: Option<Box<dyn Write + Send>>, target: ProgressDrawTarget) -> Self {
+        let template = "{prefix:10} [{bar:40}] {human_pos}/{human_len} blobs, {msg}, {elapsed}";
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let bar = ProgressBar::with_draw_target(Some(0), target).with_style(style.progress_chars("=> "));
+        let bar = bar.with_prefix("deleting");
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(TICK);
+        }
+        Self { lines: Arc::new(Lines { format, out: out.map(Mutex::new), latest: Mutex::default() }), bar }
+    }
+
+    /// Starts a thread that says how far the worker is, whatever the worker waits for meanwhile: a call, a store, more to do.
+    fn say_progress_every(&self, every: Duration) -> Result<()> {
+        let lines = Arc::downgrade(&self.lines);
+        let report = move || {
+            while let Some(lines) = {
+                std::thread::sleep(every);
+                lines.upgrade()
+            } {
+                lines.say_progress();
+            }
+        };
+        let thread = std::thread::Builder::new().name("progress".into()).spawn(report);
+        thread.map(drop).context("no thread for the progress")
     }
 
     /// Says something at once.
     pub fn note(&self, level: Level, event: &str, message: &str) {
-        let say = || self.lines.say(level, event, message, &json!({}));
-        match &self.shown {
-            Shown::Bar(bar) => bar.suspend(say),
-            _ => say(),
-        }
+        self.bar.suspend(|| self.lines.say(level, event, message, &json!({})));
     }
 
     /// How far the worker is from now on.
     pub fn progress(&self, figures: &Figures, waiting: u64) {
-        match &self.shown {
-            Shown::Never => {}
-            Shown::Bar(bar) => {
-                bar.set_length(figures.deleted.saturating_add(waiting));
-                bar.set_position(figures.deleted);
-                bar.set_message(failures(figures));
-            }
-            Shown::Lines(reporter) => reporter.set((figures.clone(), waiting)),
-        }
+        self.bar.set_length(figures.deleted.saturating_add(waiting));
+        self.bar.set_position(figures.deleted);
+        self.bar.set_message(failures(figures));
+        *self.lines.latest() = Some((figures.clone(), waiting));
     }
 }
 
-fn bar(target: ProgressDrawTarget) -> ProgressBar {
-    let template = "{prefix:10} [{bar:40}] {human_pos}/{human_len} blobs, {msg}, {elapsed}";
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    let bar = ProgressBar::with_draw_target(Some(0), target).with_style(style.progress_chars("=> "));
-    let bar = bar.with_prefix("deleting");
-    bar.enable_steady_tick(TICK);
-    bar
+impl Drop for Log {
+    fn drop(&mut self) {
+        // No line comes behind the last one.
+        *self.lines.latest() = None;
+    }
 }
 
 fn failures(figures: &Figures) -> String {
     format!("{} failed, {} put back", HumanCount(figures.failed), HumanCount(figures.left))
 }
 
-/// Lines of text, or of JSON.
-#[derive(Clone, Default)]
-struct Lines {
-    format: LogFormat,
-    /// Where they go, if anywhere.
-    out: Option<Arc<Mutex<dyn Write + Send>>>,
-}
-
 impl Lines {
-    fn new(format: LogFormat, out: impl Write + Send + 'static) -> Self {
-        Self { format, out: Some(Arc::new(Mutex::new(out))) }
+    fn latest(&self) -> MutexGuard<'_, Option<(Figures, u64)>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn say(&self, level: Level, event: &str, message: &str, fields: &Value) {
@@ -132,75 +138,25 @@ impl Lines {
         drop(out.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes()));
     }
 
-    fn say_progress(&self, (figures, waiting): &Progress) {
-        let line = format!(
-            "{} blobs deleted, {}, {} in the queue, up to height {}",
-            HumanCount(figures.deleted),
-            failures(figures),
-            HumanCount(*waiting),
-            figures.height
-        );
-        let mut fields = serde_json::to_value(figures).unwrap_or_default();
+    fn say_progress(&self) {
+        let latest = self.latest();
+        let Some((figures, waiting)) = &*latest else { return };
+        let (deleted, height) = (HumanCount(figures.deleted), figures.height);
+        let (failures, in_queue) = (failures(figures), HumanCount(*waiting));
+        let line = format!("{deleted} blobs deleted, {failures}, {in_queue} in the queue, up to height {height}");
+        let mut fields = json!(figures);
         fields["waiting"] = (*waiting).into();
         self.say(Level::Info, "progress", &line, &fields);
     }
 }
 
-/// Says how far the worker is again and again, whatever the worker waits for meanwhile: a call, a store, more to do.
-struct Reporter {
-    /// Nothing before the worker knows anything.
-    latest: Arc<Mutex<Option<Progress>>>,
-    ends: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Reporter {
-    fn start(lines: Lines, every: Duration) -> Result<Self> {
-        let latest: Arc<Mutex<Option<Progress>>> = Arc::default();
-        let (ends, ended) = channel();
-        let read = latest.clone();
-        let report = move || {
-            while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-                let progress = read.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                if let Some(progress) = progress {
-                    lines.say_progress(&progress);
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("progress".into()).spawn(report);
-        Ok(Self { latest, ends: Some(ends), thread: Some(thread.context("no thread for the progress")?) })
-    }
-
-    fn set(&self, progress: Progress) {
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
-    }
-}
-
-impl Drop for Reporter {
-    fn drop(&mut self) {
-        drop(self.ends.take());
-        // No line comes behind the last one.
-        if let Some(thread) = self.thread.take() {
-            drop(thread.join());
-        }
-    }
-}
-
 /// From now on what panics says so in a line of JSON. What panics in a request is its failure, and no end.
 pub fn panics_as_json() {
-    std::panic::set_hook(Box::new(|panic| {
-        let line = as_json(Level::Warn, "panic", &panic.to_string(), &json!({}), SystemTime::now());
-        drop(writeln!(std::io::stderr(), "{line}"));
-    }));
+    std::panic::set_hook(Box::new(|panic| Log::new(LogFormat::Json).note(Level::Warn, "panic", &panic.to_string())));
 }
 
 fn as_json(level: Level, event: &str, message: &str, fields: &Value, now: SystemTime) -> String {
     let time = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-    let level = match level {
-        Level::Info => "info",
-        Level::Warn => "warn",
-        Level::Error => "error",
-    };
     let mut line = json!({"time_ms": time, "level": level, "event": event, "message": shortened(message)});
     if let (Some(line), Some(fields)) = (line.as_object_mut(), fields.as_object()) {
         line.extend(fields.clone());

@@ -9,7 +9,6 @@ use candid::Principal;
 use object_store::path::Path;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 /// The marker's name. No blob has it: their names are hexadecimal.
 pub const NAME: &str = "coppice-blob-store.json";
@@ -37,18 +36,6 @@ pub struct Contents {
     pub more: BTreeMap<String, serde_json::Value>,
 }
 
-/// Why a worker does not touch a store. Nothing was deleted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WrongStore(pub String);
-
-impl fmt::Display for WrongStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for WrongStore {}
-
 impl Contents {
     /// Where it lies.
     pub fn path(root: &Path) -> Path {
@@ -61,6 +48,14 @@ impl Contents {
     /// When the bytes are no marker: what stands before a store may answer anything, so that says nothing of the store.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         serde_json::from_slice(bytes).context("it is no marker")
+    }
+
+    /// What it says of the store as a whole.
+    fn fields(&self) -> [(&'static str, String); 5] {
+        let endpoint = self.endpoint.as_deref().unwrap_or("AWS");
+        let (format, endpoint) = (self.format.to_string(), endpoint.to_string());
+        let (canister, store, layout) = (self.canister.clone(), self.store.clone(), self.layout.clone());
+        [("format", format), ("canister", canister), ("store", store), ("endpoint", endpoint), ("layout", layout)]
     }
 
     /// As it is stored.
@@ -85,42 +80,23 @@ fn expected(store: &Store, canister: Principal) -> Contents {
 /// Compares a marker with what it must say; it may name more blobs.
 ///
 /// # Errors
-/// [`WrongStore`].
-pub fn check(store: &Store, canister: Principal, found: Option<&Contents>) -> Result<(), WrongStore> {
+/// A sentence that says why a worker does not touch the store.
+pub fn check(store: &Store, canister: Principal, found: Option<&Contents>) -> Result<(), String> {
     let url = &store.url;
-    let Some(contents) = found else {
-        return Err(WrongStore(format!(
+    let Some(found) = found else {
+        return Err(format!(
             "{url} has no marker {NAME}, so it may be the wrong bucket or prefix, or is not mounted: if it is the right one, \
              `coppice blob-worker init` writes the marker"
-        )));
+        ));
     };
-    if contents.format != FORMAT {
-        let format = contents.format;
-        return Err(WrongStore(format!(
-            "{url}: its marker {NAME} has format {format}, and this command knows {FORMAT}"
-        )));
-    }
     let expected = expected(store, canister);
-    let differs = |what: &str, is: &str, should: &str| {
-        Err(WrongStore(format!("{url}: its marker {NAME} names {what} {is}, and this worker {should}")))
-    };
-    if contents.canister != expected.canister {
-        return differs("canister", &contents.canister, &expected.canister);
-    }
-    if contents.store != expected.store {
-        return differs("store", &contents.store, &expected.store);
-    }
-    if contents.endpoint != expected.endpoint {
-        let named = |endpoint: &Option<String>| endpoint.clone().unwrap_or_else(|| "AWS".into());
-        return differs("endpoint", &named(&contents.endpoint), &named(&expected.endpoint));
-    }
-    if contents.layout != expected.layout {
-        return differs("layout", &contents.layout, &expected.layout);
-    }
-    match expected.blobs.difference(&contents.blobs).next() {
-        Some(missing) => {
-            let named = contents.blobs.iter().cloned().collect::<Vec<_>>().join(", ");
-            differs("blobs", &named, missing)
+    let missing = expected.blobs.difference(&found.blobs).next();
+    let blobs =
+        missing.map(|missing| ("blobs", found.blobs.iter().cloned().collect::<Vec<_>>().join(", "), missing.clone()));
+    let differing = found.fields().into_iter().zip(expected.fields()).find(|(is, should)| is != should);
+    match differing.map(|((what, is), (_, should))| (what, is, should)).or(blobs) {
+        Some((what, is, should)) => {
+            Err(format!("{url}: its marker {NAME} names {what} {is}, and this worker {should}"))
         }
         None => Ok(()),
     }
@@ -130,8 +106,8 @@ pub fn check(store: &Store, canister: Principal, found: Option<&Contents>) -> Re
 /// it has it.
 ///
 /// # Errors
-/// [`WrongStore`] where it has another one.
-pub fn merged(store: &Store, canister: Principal, found: Option<&Contents>) -> Result<Option<Contents>, WrongStore> {
+/// A sentence where it has another one.
+pub fn merged(store: &Store, canister: Principal, found: Option<&Contents>) -> Result<Option<Contents>, String> {
     let wanted = expected(store, canister);
     let Some(contents) = found else { return Ok(Some(wanted)) };
     let mut widened = contents.clone();
@@ -143,9 +119,9 @@ pub fn merged(store: &Store, canister: Principal, found: Option<&Contents>) -> R
 /// Looks at the marker of a folder above a store, or below it.
 ///
 /// # Errors
-/// [`WrongStore`] where it is another canister's, or has blobs of another store type that could be the same files.
-pub fn check_near(store: &Store, canister: Principal, at: &str, found: &Contents) -> Result<(), WrongStore> {
-    let wrong = |why: String| Err(WrongStore(format!("{}: {at} has a marker {NAME}, too: {why}", store.url)));
+/// A sentence where it is another canister's, or has blobs of another store type that could be the same files.
+pub fn check_near(store: &Store, canister: Principal, at: &str, found: &Contents) -> Result<(), String> {
+    let wrong = |why: String| Err(format!("{}: {at} has a marker {NAME}, too: {why}", store.url));
     if found.canister != canister.to_string() {
         return wrong(format!("it names canister {}, so two would own the same objects", found.canister));
     }
@@ -173,7 +149,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (Principal::management_canister(), Principal::anonymous());
         let tx = store(dir.path(), "tx/tx", LayoutName::Hex);
-        let why = |store: &Store, canister, found: Option<&Contents>| check(store, canister, found).unwrap_err().0;
+        let why = |store: &Store, canister, found: Option<&Contents>| check(store, canister, found).unwrap_err();
         assert!(why(&tx, a, None).contains("init"));
         let marker = merged(&tx, a, None).unwrap().unwrap();
         check(&tx, a, Some(&marker)).unwrap();
@@ -226,7 +202,7 @@ mod tests {
         let tx = store(dir.path(), "tx/tx", LayoutName::Hex);
         let near = |of: &str, canister| {
             let marker = merged(&store(dir.path(), of, LayoutName::Hex), canister, None).unwrap().unwrap();
-            check_near(&tx, a, "above", &marker).map_err(|why| why.0)
+            check_near(&tx, a, "above", &marker)
         };
         assert_eq!((near("tx/tx", a), near("temp/outputs", a)), (Ok(()), Ok(())));
         assert!(near("tx/tx", b).unwrap_err().contains("two would own the same objects"));

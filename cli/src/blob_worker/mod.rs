@@ -19,18 +19,16 @@ pub mod queue;
 mod requests;
 pub mod run;
 pub mod store;
-#[cfg(test)]
-mod tests;
 pub mod times;
 pub mod work;
 
 use crate::client::{Client, Trials, is_passing};
 use crate::exit::{Exit, WRONG_LINE};
 use crate::network::{Network, NetworkArgs};
-use crate::report::{self, Report, count, seconds_since};
+use crate::report::{count, print_fields, seconds_since};
 use crate::stop::{ENDING, INTERRUPTED, Stop};
 use anyhow::Result;
-use args::{BlobWorkerArgs, Init, LogFormat, Options, StoreArgs, Until, WorkArgs};
+use args::{BlobWorkerArgs, Init, LogFormat, StoreArgs, WorkArgs};
 use log::{Level, Log};
 use queue::Queue;
 use run::{Figures, Found, NOT_ALL, Run, WRONG_STORE};
@@ -40,13 +38,21 @@ use std::time::{Duration, Instant};
 use store::Stores;
 use work::Worker;
 
-/// The figures of a worker's run.
+/// What a command prints at its end.
 #[derive(Clone, Debug, Serialize)]
-pub struct WorkerReport {
-    /// "blob-worker".
+pub struct Printed<T> {
+    /// The command: "blob-worker", and what it was to do.
     pub command: &'static str,
     /// The canister's principal.
     pub canister: String,
+    /// What it did.
+    #[serde(flatten)]
+    pub what: T,
+}
+
+/// The figures of a worker's run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Worked {
     /// The stores.
     pub stores: Vec<String>,
     /// What it did.
@@ -56,37 +62,9 @@ pub struct WorkerReport {
     pub seconds: f64,
 }
 
-impl Report for WorkerReport {
-    fn rows(&self) -> Vec<(&'static str, String)> {
-        let figures = &self.figures;
-        vec![
-            ("canister", self.canister.clone()),
-            ("stores", self.stores.join(", ")),
-            ("up to height", count(figures.height.into())),
-            ("leases", format!("{}, extended {} times", count(figures.leases), count(figures.extended))),
-            ("blobs deleted", count(figures.deleted)),
-            ("of which were not there", count(figures.absent)),
-            ("could not be deleted", format!("{}, {} given up", count(figures.failed), count(figures.dead))),
-            ("put back as they were", count(figures.left)),
-            ("asked for without an answer", count(figures.unknown)),
-            ("gone too late to say", count(figures.late)),
-            ("not known to be gone", count(figures.undone)),
-            (
-                "tried again",
-                format!("{} calls, {} requests to S3", count(figures.retries), count(figures.failed_requests)),
-            ),
-            ("seconds", format!("{:.1}", self.seconds)),
-        ]
-    }
-}
-
 /// What a dry run found.
 #[derive(Clone, Debug, Serialize)]
-pub struct DryReport {
-    /// "blob-worker --dry-run".
-    pub command: &'static str,
-    /// The canister's principal.
-    pub canister: String,
+pub struct Looked {
     /// Up to which height.
     pub height: u32,
     /// Blobs that would be deleted.
@@ -99,48 +77,13 @@ pub struct DryReport {
     pub rows: Vec<Found>,
 }
 
-impl Report for DryReport {
-    fn preface(&self) -> Option<String> {
-        let line = |found: &Found| {
-            let state = match found.there {
-                Some(true) => "there",
-                Some(false) => "absent",
-                None => "nowhere",
-            };
-            format!("{state:8} row {}, height {}: {}", found.id, found.height, found.place)
-        };
-        Some(self.rows.iter().map(line).collect::<Vec<_>>().join("\n"))
-    }
-
-    fn rows(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("canister", self.canister.clone()),
-            ("up to height", count(self.height.into())),
-            ("would be deleted", count(self.would_delete as u64)),
-            ("of which are not there", count(self.absent as u64)),
-            ("in no store", count(self.nowhere as u64)),
-        ]
-    }
-}
-
 /// What `init` did.
-#[derive(Clone, Debug, Serialize)]
-pub struct InitReport {
-    /// "blob-worker init".
-    pub command: &'static str,
-    /// The canister's principal.
-    pub canister: String,
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Marked {
     /// Stores that have got a marker, or a new one.
     pub marked: Vec<String>,
     /// Stores that had it.
     pub had: Vec<String>,
-}
-
-impl Report for InitReport {
-    fn rows(&self) -> Vec<(&'static str, String)> {
-        let list = |stores: &[String]| if stores.is_empty() { "none".into() } else { stores.join(", ") };
-        vec![("canister", self.canister.clone()), ("marked", list(&self.marked)), ("had the marker", list(&self.had))]
-    }
 }
 
 /// Does what the command line says.
@@ -197,18 +140,17 @@ fn init(args: &StoreArgs) -> Result<()> {
         .map_err(|error| if is_passing(&error) { error.context(what) } else { run::refused(what, error) })?;
     let canister = client.transport().canister();
     let worker = Worker::new(stores, canister, 1)?;
-    report::print(&mark(&worker)?, args.json)
+    let canister = canister.to_string();
+    print_fields(&Printed { command: "blob-worker init", canister, what: mark(&worker)? }, args.json)
 }
 
 /// Marks the stores of a worker as its canister's. Answers which it has marked.
 ///
 /// # Errors
 /// When one is another's, or in a folder that is, or has such a folder where its layout writes; or cannot be written.
-pub fn mark(worker: &Worker) -> Result<InitReport> {
-    let canister = worker.canister();
-    let mut report =
-        InitReport { command: "blob-worker init", canister: canister.to_string(), marked: Vec::new(), had: Vec::new() };
-    let wrong = |error: marker::WrongStore| Exit::error(WRONG_STORE, error.0);
+pub fn mark(worker: &Worker) -> Result<Marked> {
+    let (canister, mut report) = (worker.canister(), Marked::default());
+    let wrong = |why: String| Exit::error(WRONG_STORE, why);
     for store in worker.stores().all() {
         let near = worker
             .wait_for(async { anyhow::Ok([store.markers_above().await?, store.markers_below().await?].concat()) })?;
@@ -229,7 +171,7 @@ pub fn mark(worker: &Worker) -> Result<InitReport> {
 
 fn work(args: &WorkArgs) -> Result<()> {
     let started = Instant::now();
-    let options = Options::from(args);
+    let (options, network, json) = (args.options.clone(), &args.stores.network, args.stores.json);
     if args.log_format == LogFormat::Json {
         log::panics_as_json();
     }
@@ -240,76 +182,45 @@ fn work(args: &WorkArgs) -> Result<()> {
         LogFormat::Json => r#"{"level":"info","event":"ending","message":"once more ends at once"}"#,
     })?;
     let log = Log::with_progress(args.log_format)?;
-    let clients = match connect(&args.stores.network, &stop, &log, options.max_wait)? {
-        Some(client) => connect(&args.stores.network, &stop, &log, options.max_wait)?.map(|ahead| [client, ahead]),
-        None => None,
-    };
-    let canister = args.stores.network.canister.ok_or_else(no_network)?;
-    let report = |figures| WorkerReport {
-        command: "blob-worker",
-        canister: canister.to_string(),
-        stores: named,
-        figures,
-        seconds: seconds_since(started),
-    };
-    let Some([client, ahead]) = clients else {
-        drop(log);
-        return if args.dry_run {
-            Err(interrupted())
-        } else {
-            report::print(&report(Figures::default()), args.stores.json)
-        };
-    };
-    let until = options.until;
+    let client = connect(network, &stop, &log, options.max_wait)?;
+    let canister = network.canister.ok_or_else(no_network)?;
     let worker = Worker::new(stores, canister, args.parallel.into())?;
-    let run = Run::new([&client, &ahead], worker, options, &stop, &log)?;
+    let canister = canister.to_string();
+    let run = client.as_ref().map(|client| Run::new(client, worker, options, &stop, &log)).transpose()?;
     if args.dry_run {
-        let (height, rows) = run::dry_run(&run)?.ok_or_else(interrupted)?;
+        let looked = run.as_ref().map(run::dry_run).transpose()?.flatten();
+        drop(run);
+        drop(log);
+        let interrupted = || Exit::error(INTERRUPTED, "it was ended before it knew what would be deleted");
+        let (height, rows) = looked.ok_or_else(interrupted)?;
         let count = |there| rows.iter().filter(|found| found.there == there).count();
         let (absent, nowhere) = (count(Some(false)), count(None));
-        let report = DryReport {
-            command: "blob-worker --dry-run",
-            canister: canister.to_string(),
-            height,
-            would_delete: rows.len() - nowhere,
-            absent,
-            nowhere,
-            rows,
-        };
-        drop(log);
-        return report::print(&report, args.stores.json);
+        let what = Looked { height, would_delete: rows.len() - nowhere, absent, nowhere, rows };
+        return print_fields(&Printed { command: "blob-worker --dry-run", canister, what }, json);
     }
-    let ended = run.run();
-    let figures = run.figures();
+    let ended = run.as_ref().map_or(Ok(()), Run::run);
+    let figures = run.as_ref().map_or_else(Figures::default, Run::figures);
     drop(run);
     drop(log);
-    let report = report(figures);
+    let done = all_done(&figures);
+    let what = Worked { stores: named, figures, seconds: seconds_since(started) };
     // How it ended is told by the code even where nobody reads what it did.
-    let printed = report::print(&report, args.stores.json);
-    ended?;
-    all_done(until, &report.figures)?;
-    printed
-}
-
-/// What a command ends with that has nothing to say yet.
-fn interrupted() -> anyhow::Error {
-    Exit::error(INTERRUPTED, "it was ended before it knew what would be deleted")
+    let printed = print_fields(&Printed { command: "blob-worker", canister, what }, json);
+    ended.and(done).and(printed)
 }
 
 /// Whether a run that was to end by itself has done all that it found.
 ///
 /// # Errors
 /// [`Exit`] with [`NOT_ALL`].
-pub fn all_done(until: Until, figures: &Figures) -> Result<()> {
-    let undone = figures.undone;
-    match until {
-        Until::Once | Until::Empty if undone > 0 => Err(Exit::error(
-            NOT_ALL,
-            format!(
-                "of {} it is not known that they are gone",
-                if undone == 1 { "1 blob".into() } else { format!("{} blobs", count(undone)) }
-            ),
-        )),
-        _ => Ok(()),
-    }
+pub fn all_done(figures: &Figures) -> Result<()> {
+    let blobs = match figures.undone {
+        0 => return Ok(()),
+        1 => "1 blob".into(),
+        undone => format!("{} blobs", count(undone)),
+    };
+    Err(Exit::error(NOT_ALL, format!("of {blobs} it is not known that they are gone")))
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,7 +38,7 @@ pub struct Selector {
 
 impl Selector {
     /// How narrow it is, where it has a row; none where it has not.
-    fn matches(&self, row: &Row) -> Option<u8> {
+    pub fn matches(&self, row: &Row) -> Option<u8> {
         let file_type = self.file_type.as_ref().is_none_or(|file_type| *file_type == row.file_type);
         (self.store == row.store_type && file_type).then_some(u8::from(self.file_type.is_some()))
     }
@@ -171,12 +171,6 @@ pub fn is_within(inner: &Url, outer: &Url) -> bool {
         && below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }
 
-/// Which of several selectors has a row: the narrowest.
-pub fn narrowest<'a>(selectors: impl Iterator<Item = &'a Selector>, row: &Row) -> Option<usize> {
-    let matching = selectors.enumerate().filter_map(|(at, selector)| Some((selector.matches(row)?, at)));
-    matching.max().map(|(_, at)| at)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::tests::named;
@@ -246,7 +240,7 @@ mod tests {
         let selectors = ["temp/*", "temp/tx", "tx/tx"].map(|text| text.parse::<Selector>().unwrap());
         let of = |store, file_type: &str| {
             let row = named(1, &[1], file_type, store);
-            narrowest(selectors.iter(), &row).map(|at| selectors[at].to_string())
+            selectors.iter().filter_map(|of| Some((of.matches(&row)?, of))).max().map(|(_, of)| of.to_string())
         };
         assert_eq!(of(StoreType::Tx, "tx").unwrap(), "tx/tx");
         assert_eq!(of(StoreType::Tx, "outputs"), None);

@@ -25,7 +25,7 @@ pub struct Seen {
 ///
 /// Every method's outer error is that of the way there: [`Trials`](crate::client::Trials) decides whether the same is tried again.
 pub trait Queue: Sync {
-    /// From now on a call ends, its answer lost, where this says so.
+    /// From now on a call of this thread ends, its answer lost, where this says so.
     fn limit(&self, gives_up: GivesUp);
 
     /// How far the chain is and what there is in the queue: on one replica's word or, `replicated`, on the canister's.

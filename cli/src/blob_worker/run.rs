@@ -15,24 +15,22 @@ mod markers;
 pub use calls::{Patience, refused, waits};
 pub use dry::{Found, dry_run};
 
-use super::args::{Options, Until};
+use super::args::Options;
 use super::lease::{Moment, Term};
 use super::log::Log;
-use super::marker::WrongStore;
 use super::queue::Queue;
+use super::store::Fate;
 use super::times::{FRESH, PAUSE};
-use super::work::{Away, Of, Worker};
-use crate::exit::Exit;
+use super::work::{Outcome, Worker};
 use crate::stop::Stop;
 use anyhow::Result;
 use calls::Calls;
 use coppice_interface::{AcquireBlobDeletions, BlobDeletionLease, BlobSelector};
 use serde::Serialize;
-use serde_bytes::ByteBuf;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -82,25 +80,30 @@ enum Given {
     Lease(BlobDeletionLease, Moment),
     /// Nothing is due.
     Nothing,
+    /// Nothing was asked for before a wait was over.
+    Later,
     /// The worker is to end.
     Stopped,
 }
 
-/// For how long no rows of a store are leased.
+/// What a worker knows of a store, and for how long no rows of it are leased.
+#[derive(Default)]
 struct Hold {
     until: Option<Moment>,
-    waits: Box<dyn Iterator<Item = Duration> + Send>,
+    waits: Option<Box<dyn Iterator<Item = Duration> + Send>>,
     /// Its marker could not be read: it is looked at before rows are leased.
     is_away: bool,
     /// Until the worker ends, as it refuses all that it is asked for.
     is_given_up: bool,
+    /// The folders above it are known.
+    is_known: bool,
+    /// A look at its marker that was given up.
+    pending: Option<markers::Pending>,
 }
 
 /// A worker.
 pub struct Run<'a, Q> {
     calls: Calls<'a, Q>,
-    /// For the next lease, while the calls of this one are under way.
-    ahead: Calls<'a, Q>,
     worker: Worker,
     options: Options,
     stop: &'a Stop,
@@ -108,43 +111,26 @@ pub struct Run<'a, Q> {
     figures: RefCell<Figures>,
     rows: Cell<u64>,
     holds: RefCell<Vec<Hold>>,
-    looks: markers::Looks,
+    /// When all markers were looked at last.
+    looked_at: Cell<Option<Moment>>,
     /// Rows that count in [`Figures::undone`].
     undone: RefCell<BTreeSet<u64>>,
 }
 
 impl<'a, Q: Queue> Run<'a, Q> {
-    /// One that has done nothing yet; the next lease is asked for by a way of its own, as a call is limited by the way that it takes.
+    /// One that has done nothing yet.
     ///
     /// # Errors
     /// When the system has no random bytes.
-    pub fn new(
-        [queue, ahead]: [&'a Q; 2],
-        worker: Worker,
-        options: Options,
-        stop: &'a Stop,
-        log: &'a Log,
-    ) -> Result<Self> {
+    pub fn new(queue: &'a Q, worker: Worker, options: Options, stop: &'a Stop, log: &'a Log) -> Result<Self> {
         let mut nonce = [0; 16];
         getrandom::fill(&mut nonce).map_err(|error| anyhow::anyhow!("no random bytes: {error}"))?;
-        let retries: Arc<AtomicU64> = Arc::default();
-        let requests: Arc<AtomicU64> = Arc::default();
-        let calls = |queue| Calls {
-            queue,
-            stop,
-            log,
-            patience: Patience::default(),
-            max_wait: options.max_wait,
-            nonce,
-            requests: requests.clone(),
-            retries: retries.clone(),
-        };
-        let hold = |_: &_| Hold { until: None, waits: Box::new([].into_iter()), is_away: false, is_given_up: false };
+        let (requests, retries) = Default::default();
+        let patience = Patience::default();
         Ok(Self {
-            calls: calls(queue),
-            ahead: calls(ahead),
-            holds: RefCell::new(worker.stores().all().iter().map(hold).collect()),
-            looks: markers::Looks::new(worker.stores()),
+            calls: Calls { queue, stop, log, patience, max_wait: options.max_wait, nonce, requests, retries },
+            holds: RefCell::new(worker.stores().all().iter().map(|_| Hold::default()).collect()),
+            looked_at: Cell::default(),
             worker,
             options,
             stop,
@@ -176,21 +162,19 @@ impl<'a, Q: Queue> Run<'a, Q> {
             }
             let given = match next.take() {
                 Some(given) => given,
-                None => match self.lease()? {
-                    Some(given) => given,
-                    None => continue,
-                },
+                None => self.lease()?,
             };
             match given {
                 Given::Stopped => return Ok(()),
-                Given::Nothing => match (self.options.until, self.next_hold()) {
-                    (Until::Stopped, _) => self.stop.wait(self.options.poll),
-                    (Until::Empty, Some(wait)) => self.stop.wait(wait),
-                    _ => return Ok(()),
+                Given::Later => continue,
+                Given::Nothing if !self.options.ends() => self.stop.wait(self.options.poll),
+                Given::Nothing => match self.next_hold().filter(|_| self.options.until_empty) {
+                    Some(wait) => self.stop.wait(wait),
+                    None => return Ok(()),
                 },
                 Given::Lease(lease, asked) => {
                     next = self.work_while_asking(&lease, asked)?;
-                    if self.options.until == Until::Once {
+                    if self.options.once {
                         return Ok(());
                     }
                 }
@@ -199,66 +183,56 @@ impl<'a, Q: Queue> Run<'a, Q> {
         }
     }
 
-    /// The next lease, asked for beside a look at the markers; none where there was something to wait for.
-    fn lease(&self) -> Result<Option<Given>> {
-        let selectors = self.selectors()?;
+    /// The next lease, asked for beside a look at the markers.
+    fn lease(&self) -> Result<Given> {
+        self.release();
+        // Stores that were away are looked at before rows of them are leased.
+        markers::ended_by(self.look_at_markers(|hold| hold.is_away && !hold.is_held()))?;
+        let selectors = self.unheld();
         if selectors.is_empty() {
-            let wait = self.next_hold();
-            wait.inspect(|wait| self.stop.wait(*wait));
-            return Ok(wait.is_none().then_some(Given::Stopped));
+            let Some(wait) = self.next_hold() else { return Ok(Given::Stopped) };
+            self.stop.wait(wait);
+            return Ok(Given::Later);
         }
         let look = |queue: &Q, replicated| queue.look(self.options.safety_window, &selectors, replicated);
-        let Some(seen) = self.calls.look("looking at the queue", look)? else { return Ok(Some(Given::Stopped)) };
+        let Some(seen) = self.calls.look("looking at the queue", look)? else { return Ok(Given::Stopped) };
         self.rows.set(seen.rows);
         self.figures.borrow_mut().height = seen.height.unwrap_or_default();
         // Where the worker is to end then, that nothing is due is the canister's word.
-        if !seen.is_due && self.options.until == Until::Stopped {
-            return Ok(Some(Given::Nothing));
+        if !seen.is_due && !self.options.ends() {
+            return Ok(Given::Nothing);
         }
-        let (calls, ask) = (&self.calls, self.ask(selectors));
-        let (given, looked) = thread::scope(|scope| {
-            let given = scope.spawn(|| calls.acquire(&ask));
-            let looked = self.look_at_all();
-            (joined(given), looked)
-        });
-        let given = given?;
-        if let (Err(_), Given::Lease(lease, asked)) = (&looked, &given) {
-            self.give_back(lease, *asked)?;
-        }
-        looked.map(|()| Some(given))
-    }
-
-    fn ask(&self, selectors: Vec<BlobSelector>) -> AcquireBlobDeletions {
-        AcquireBlobDeletions {
-            limit: self.options.batch,
-            lock_timeout_secs: self.options.lease.as_secs(),
-            request: Some(ByteBuf::new()),
-            selectors: Some(selectors),
-            safety_window: Some(self.options.safety_window),
-            ..Default::default()
-        }
+        self.ask_beside(selectors, || self.look_at_all())
     }
 
     /// Works through a lease and, where more may be due, asks for the next one meanwhile.
     fn work_while_asking(&self, lease: &BlobDeletionLease, asked: Moment) -> Result<Option<Given>> {
         let is_full = lease.rows.len() >= self.options.batch as usize;
-        let selectors = if is_full && self.options.until != Until::Once { self.unheld() } else { Vec::new() };
+        let selectors = if is_full && !self.options.once { self.unheld() } else { Vec::new() };
         if selectors.is_empty() || self.stop.is_set() {
             return self.work(lease, asked).map(|()| None);
         }
-        let (ahead, ask) = (&self.ahead, self.ask(selectors));
-        let (worked, next) = thread::scope(|scope| {
-            let next = scope.spawn(|| ahead.acquire(&ask));
-            (self.work(lease, asked), joined(next))
+        self.ask_beside(selectors, || self.work(lease, asked)).map(Some)
+    }
+
+    /// Asks for a lease while something is done, and gives the lease back where that fails.
+    fn ask_beside(&self, selectors: Vec<BlobSelector>, does: impl FnOnce() -> Result<()>) -> Result<Given> {
+        let calls = &self.calls;
+        let ask = AcquireBlobDeletions {
+            limit: self.options.batch,
+            lock_timeout_secs: self.options.lease.as_secs(),
+            selectors: Some(selectors),
+            safety_window: Some(self.options.safety_window),
+            ..Default::default()
+        };
+        let (done, given) = thread::scope(|scope| {
+            let given = scope.spawn(|| calls.acquire(&ask));
+            (does(), given.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
-        match (worked, next) {
-            (Ok(()), next) => next.map(Some),
-            (Err(error), Ok(Given::Lease(next, asked))) => {
-                self.give_back(&next, asked)?;
-                Err(error)
-            }
-            (Err(error), _) => Err(error),
+        if let (Err(_), Ok(Given::Lease(lease, asked))) = (&done, &given) {
+            self.give_back(lease, *asked)?;
         }
+        done.and(given)
     }
 
     /// Works through a lease.
@@ -279,37 +253,32 @@ impl<'a, Q: Queue> Run<'a, Q> {
         };
         extend();
         // What a store's path was before may not be any more.
-        let is_fresh = self.looks.at().is_some_and(|at| at.elapsed() <= FRESH.of(self.options.lease));
+        let is_fresh = self.looked_at.get().is_some_and(|at| at.elapsed() <= FRESH.of(self.options.lease));
         let wrong = if is_fresh { Vec::new() } else { self.look_at_markers(|_| true) };
-        let mut away: Away = wrong.iter().map(|(store, why)| (*store, why.0.clone())).collect();
-        self.holds.borrow().iter().enumerate().filter(|(_, hold)| hold.is_held()).for_each(|(store, _)| {
-            away.entry(store).or_default();
-        });
+        let held = |hold: &Hold| hold.is_held().then(String::new);
+        let mut away: Vec<Option<String>> = self.holds.borrow().iter().map(held).collect();
+        wrong.iter().for_each(|(store, why)| away[*store] = Some(why.clone()));
         let mut outcome = self.worker.delete(&lease.rows, &away, &term, self.stop, &mut extend);
         let again = self.recheck(&mut outcome, &mut extend);
         self.tell(lease, &outcome);
-        for (store, of) in outcome.of.iter().enumerate() {
-            self.hold_after(store, of, &term);
-        }
+        (0..away.len()).for_each(|store| self.hold_after(store, &outcome, &term));
         self.complete(lease, &outcome, &term)?;
-        match wrong.into_iter().chain(again).next() {
-            Some((_, WrongStore(why))) => Err(Exit::error(WRONG_STORE, why)),
-            None => Ok(()),
-        }
+        markers::ended_by([wrong, again].concat())
     }
 
     /// Holds a store after a lease of which it has not done what it was asked for.
-    fn hold_after(&self, store: usize, of: &Of, term: &Term) {
-        let mut holds = self.holds.borrow_mut();
-        let Some(hold) = holds.get_mut(store) else { return };
-        if !of.unknown.is_empty() {
+    fn hold_after(&self, store: usize, outcome: &Outcome, term: &Term) {
+        let hold = &mut self.holds.borrow_mut()[store];
+        let has = |is_so: fn(&Fate) -> bool| outcome.of(store).any(is_so);
+        let has_error = outcome.error(store).is_some();
+        if has(|fate| matches!(fate, Fate::Unknown(_))) {
             // What is under way there ends before the rows come back.
             hold.until = Some(Moment::now().after(term.left()));
-        } else if of.error.is_some() || of.gone.is_empty() && !of.refused.is_empty() {
-            hold.is_given_up = self.options.until == Until::Empty && of.error.is_none();
+        } else if has_error || has(|fate| matches!(fate, Fate::Named(_))) && !has(Fate::is_gone) {
+            hold.is_given_up = self.options.until_empty && !has_error;
             hold.wait(self.options.max_wait);
-        } else if !of.gone.is_empty() {
-            hold.waits = Box::new([].into_iter());
+        } else if has(Fate::is_gone) {
+            hold.waits = None;
         }
     }
 
@@ -325,14 +294,6 @@ impl<'a, Q: Queue> Run<'a, Q> {
         for hold in self.holds.borrow_mut().iter_mut() {
             hold.until = hold.until.filter(|until| !until.left().is_zero());
         }
-    }
-
-    /// What is asked of the queue: the selectors of stores that are not held. Stores that were away are looked at first.
-    fn selectors(&self) -> Result<Vec<BlobSelector>> {
-        self.release();
-        let back = |store: usize| self.holds.borrow().get(store).is_some_and(|hold| hold.is_away && !hold.is_held());
-        self.looked(self.look_at_markers(back))?;
-        Ok(self.unheld())
     }
 
     /// The selectors of stores that are not held. One that has any file type waits for those with one of its store type, whose rows it would
@@ -356,16 +317,9 @@ impl Hold {
 
     /// Holds it for longer each time.
     fn wait(&mut self, longest: Duration) {
-        let wait = self.waits.next().unwrap_or_else(|| {
-            self.waits = Box::new(waits(longest));
-            self.waits.next().unwrap_or(longest)
-        });
-        self.until = Some(Moment::now().after(wait));
+        let waits = self.waits.get_or_insert_with(|| Box::new(waits(longest)));
+        self.until = Some(Moment::now().after(waits.next().unwrap_or(longest)));
     }
-}
-
-fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 
 use super::layout::Layout;
 use super::marker::Contents;
-use super::place::{LayoutName, Place, Selector, is_within, narrowest};
+use super::place::{LayoutName, Place, Selector, is_within};
 use super::queue::Row;
 #[cfg(feature = "s3")]
 use super::requests::{Counting, answered};
@@ -66,13 +66,13 @@ const OF_THE_DISK: [ErrorKind; 7] = [
     ErrorKind::NetworkDown,
 ];
 
-/// What became of a blob.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What became of a blob, or of one of its paths: what stands in the way most is the largest.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
-    /// It is gone; where the store does not say, it may not have been there.
-    Gone,
     /// It was not there.
     Absent,
+    /// It is gone; where the store does not say, it may not have been there.
+    Gone,
     /// Its key can have no blob: why.
     Failed(String),
     /// The store refuses it: why. Whether that is the blob's doing, others tell.
@@ -81,6 +81,26 @@ pub enum Fate {
     Left(String),
     /// The store was asked and has not answered: why.
     Unknown(String),
+}
+
+impl Fate {
+    /// True if the blob is not there any more.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Absent | Self::Gone)
+    }
+
+    /// True if the row goes back as it was.
+    pub fn is_back(&self) -> bool {
+        matches!(self, Self::Named(_) | Self::Left(_))
+    }
+
+    /// Why the store has not done what it was asked for, whatever the blob.
+    pub fn error(&self) -> Option<&str> {
+        match self {
+            Self::Left(why) | Self::Unknown(why) => Some(why),
+            _ => None,
+        }
+    }
 }
 
 /// A blob, as a store has it.
@@ -109,15 +129,12 @@ pub struct Store {
     /// Where its blobs and its marker are.
     root: Path,
     /// Blobs of a request.
-    chunk: usize,
+    pub chunk: usize,
 }
 
 /// Those of a worker.
 #[derive(Clone, Debug)]
 pub struct Stores(Vec<Store>);
-
-/// A blob's store, by its number, and what it has of it; or why there is none.
-pub type Found = Result<(usize, Target), Nowhere>;
 
 /// Why a blob is in no store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,7 +171,8 @@ impl Stores {
                     store.of.insert(of);
                 }
                 None => {
-                    stores.push(open(&url, of, layout, most)?);
+                    let store = if url.scheme() == "s3" { open_s3(url, most)? } else { open_directory(url)? };
+                    stores.push(Store { of: [of].into(), layout, ..store });
                 }
             }
         }
@@ -171,29 +189,24 @@ impl Stores {
         self.0.iter().map(|store| store.failed_requests.load(Ordering::Relaxed)).sum()
     }
 
-    /// Where a blob is.
-    pub fn find(&self, row: &Row) -> Found {
-        let selectors = self.0.iter().enumerate().flat_map(|(at, store)| store.of.iter().map(move |of| (at, of)));
-        let all: Vec<(usize, &Selector)> = selectors.collect();
-        let found = narrowest(all.iter().map(|(_, of)| *of), row).map(|narrowest| all[narrowest].0);
-        let at = found.ok_or(Nowhere::NoStore)?;
-        let store = &self.0[at];
-        let paths = store.layout.paths(&store.root, row, store.is_on_disk()).map_err(Nowhere::NoName)?;
+    /// A blob's store, by its number, and what that has of it: of the narrowest selector that has the row.
+    ///
+    /// # Errors
+    /// Why it is in no store.
+    pub fn find(&self, row: &Row) -> Result<(usize, Target), Nowhere> {
+        let of = |store: &Store| store.of.iter().filter_map(|of| of.matches(row)).max();
+        let (at, store) = self.0.iter().enumerate().max_by_key(|(_, store)| of(store)).ok_or(Nowhere::NoStore)?;
+        of(store).ok_or(Nowhere::NoStore)?;
+        let paths = store.layout.paths(&store.root, row, store.url.scheme() == "file").map_err(Nowhere::NoName)?;
         Ok((at, Target { id: row.id, paths }))
     }
 
     /// Stores for tests: of these blobs, in this store, by requests of so many.
     #[cfg(test)]
     pub fn of(stores: Vec<(&str, Arc<dyn ObjectStore>, usize)>) -> Self {
-        let store = |(of, object_store, chunk): (&str, Arc<dyn ObjectStore>, usize)| Store {
-            url: Url::parse(&format!("s3://{}", of.replace(['/', '*'], "-"))).unwrap(),
-            of: [of.parse().unwrap()].into(),
-            layout: Layout::Hex,
-            endpoint: None,
-            object_store,
-            failed_requests: Arc::default(),
-            root: Path::ROOT,
-            chunk,
+        let store = |(of, object_store, chunk): (&str, Arc<dyn ObjectStore>, usize)| {
+            let url = Url::parse(&format!("s3://{}", of.replace(['/', '*'], "-"))).unwrap();
+            Store { of: [of.parse().unwrap()].into(), chunk, ..Store::new(url, Path::ROOT, object_store) }
         };
         Self(stores.into_iter().map(store).collect())
     }
@@ -216,22 +229,12 @@ fn is_true(value: &str) -> bool {
 }
 
 #[cfg(feature = "s3")]
-fn open_s3(url: &Url, most: Duration) -> Result<S3> {
+fn open_s3(url: Url, most: Duration) -> Result<Store> {
     s3(object_store::aws::AmazonS3Builder::from_env(), url, most)
 }
 
-/// An S3.
-struct S3 {
-    object_store: Arc<dyn ObjectStore>,
-    /// Blobs of a request: one where it is said that it cannot delete many at once.
-    chunk: usize,
-    /// Where it is, where that is not AWS.
-    endpoint: Option<String>,
-    failed_requests: Arc<AtomicU64>,
-}
-
 #[cfg(feature = "s3")]
-fn s3(environment: object_store::aws::AmazonS3Builder, url: &Url, most: Duration) -> Result<S3> {
+fn s3(environment: object_store::aws::AmazonS3Builder, url: Url, most: Duration) -> Result<Store> {
     use object_store::aws::AmazonS3ConfigKey;
     use object_store::{ClientConfigKey, RetryConfig};
     // A request is not begun anew after half of the time, and takes the other half at most.
@@ -251,7 +254,8 @@ fn s3(environment: object_store::aws::AmazonS3Builder, url: &Url, most: Duration
     let failed_requests: Arc<AtomicU64> = Arc::default();
     let store = builder.with_http_connector(Counting { failed: failed_requests.clone() }).build();
     let store = store.with_context(|| format!("{url}: the environment says no S3"))?;
-    Ok(S3 { object_store: Arc::new(store), chunk: if single { 1 } else { BULK }, endpoint, failed_requests })
+    let (root, chunk) = (Path::from_url_path(url.path())?, if single { 1 } else { BULK });
+    Ok(Store { chunk, endpoint, failed_requests, ..Store::new(url, root, Arc::new(store)) })
 }
 
 /// A directory answers each request.
@@ -261,41 +265,22 @@ async fn answered<T>(work: impl Future<Output = T>) -> (T, bool) {
 }
 
 #[cfg(not(feature = "s3"))]
-fn open_s3(url: &Url, _: Duration) -> Result<S3> {
+fn open_s3(url: Url, _: Duration) -> Result<Store> {
     anyhow::bail!("this command was built without S3, so {url} cannot be reached: build it with --features s3")
 }
 
-fn open(url: &Url, of: Selector, layout: Layout, most: Duration) -> Result<Store> {
-    let (of, named) = ([of].into(), url.clone());
-    if url.scheme() == "s3" {
-        let S3 { object_store, chunk, endpoint, failed_requests } = open_s3(url, most)?;
-        let root = Path::from_url_path(url.path())?;
-        return Ok(Store { url: named, of, layout, endpoint, object_store, failed_requests, root, chunk });
-    }
+fn open_directory(url: Url) -> Result<Store> {
     let directory = url.to_file_path().ok().with_context(|| format!("{url} is no directory of this system"))?;
-    let store = object_store::local::LocalFileSystem::new_with_prefix(&directory);
-    let store = store.with_context(|| format!("{} cannot be opened", directory.display()))?;
-    Ok(Store {
-        url: named,
-        of,
-        layout,
-        endpoint: None,
-        object_store: Arc::new(store),
-        failed_requests: Arc::default(),
-        root: Path::ROOT,
-        chunk: 1,
-    })
+    let root = Path::from_filesystem_path(&directory);
+    let root = root.with_context(|| format!("{} cannot be opened", directory.display()))?;
+    // From the root of the file system on, because there may be markers above the directory.
+    Ok(Store::new(url, root, Arc::new(object_store::local::LocalFileSystem::new())))
 }
 
 impl Store {
-    /// Whether it is a directory.
-    fn is_on_disk(&self) -> bool {
-        self.url.scheme() == "file"
-    }
-
-    /// Blobs of a request.
-    pub fn chunk(&self) -> usize {
-        self.chunk
+    fn new(url: Url, root: Path, object_store: Arc<dyn ObjectStore>) -> Self {
+        let (of, layout, failed_requests) = (BTreeSet::new(), Layout::Hex, Arc::default());
+        Self { url, of, layout, endpoint: None, object_store, failed_requests, root, chunk: 1 }
     }
 
     /// The marker where its blobs are, if there is one.
@@ -323,17 +308,6 @@ impl Store {
     /// # Errors
     /// When one cannot be read.
     pub async fn markers_above(&self) -> Result<Vec<(String, Contents)>> {
-        if let Ok(directory) = self.url.to_file_path() {
-            let look = move || {
-                let marker = |folder: &std::path::Path| {
-                    let bytes = std::fs::read(folder.join(super::marker::NAME)).ok()?;
-                    Some((folder.display().to_string(), Contents::parse(&bytes).ok()?))
-                };
-                directory.ancestors().skip(1).filter_map(marker).collect::<Vec<_>>()
-            };
-            // A directory that hangs holds up no other store.
-            return Ok(tokio::task::spawn_blocking(look).await?);
-        }
         let mut found = Vec::new();
         let parts: Vec<_> = self.root.parts().collect();
         for depth in 0..parts.len() {
@@ -353,7 +327,7 @@ impl Store {
     /// When a folder cannot be listed, or a marker cannot be read.
     pub async fn markers_below(&self) -> Result<Vec<(String, Contents)>> {
         let mut found = Vec::new();
-        if !self.layout.has_folders() {
+        if matches!(self.layout, Layout::Hex | Layout::Teranode(0)) {
             return Ok(found);
         }
         let root = Some(&self.root).filter(|root| !root.is_root());
@@ -409,12 +383,9 @@ impl Store {
     }
 
     async fn asked_to_delete(&self, targets: &[Target]) -> Vec<Fate> {
-        if self.chunk == 1 {
-            let mut fates = Vec::with_capacity(targets.len());
-            for target in targets {
-                fates.push(self.delete_one(target).await);
-            }
-            return fates;
+        let nothing = || Fate::Left("the store says nothing of it".into());
+        if let (1, [target]) = (self.chunk, targets) {
+            return vec![self.delete_one(target).await.unwrap_or_else(nothing)];
         }
         // Two rows may have one path, and then have one fate.
         let mut seen = HashSet::new();
@@ -423,38 +394,21 @@ impl Store {
         let asked = futures_util::stream::iter(paths.clone().into_iter().map(Ok)).boxed();
         let answers: Vec<_> = self.object_store.delete_stream(asked).collect().await;
         let of: HashMap<Path, Fate> = by_path(&paths, answers);
-        let fate = |target: &Target| {
-            let fates: Vec<Fate> = target.paths.iter().filter_map(|path| of.get(path).cloned()).collect();
-            worst(fates)
-        };
-        targets.iter().map(fate).collect()
+        let worst = |target: &Target| target.paths.iter().filter_map(|path| of.get(path)).max().cloned();
+        targets.iter().map(|target| worst(target).unwrap_or_else(nothing)).collect()
     }
 
-    async fn delete_one(&self, target: &Target) -> Fate {
-        let mut fates = Vec::with_capacity(target.paths.len());
-        for path in &target.paths {
-            fates.push(self.object_store.delete(path).await.map_or_else(|error| fate_of_one(&error), |()| Fate::Gone));
+    async fn delete_one(&self, target: &Target) -> Option<Fate> {
+        let mut worst = None;
+        for (at, path) in target.paths.iter().enumerate() {
+            let fate = self.object_store.delete(path).await.map_or_else(|error| fate_of(&error), |()| Fate::Gone);
+            // Whether a checksum was there says nothing of the blob.
+            if at + 1 == target.paths.len() || fate > Fate::Gone {
+                worst = worst.max(Some(fate));
+            }
         }
-        // Whether a checksum was there says nothing of the blob.
-        let blob = fates.last().cloned();
-        match worst(fates) {
-            Fate::Gone | Fate::Absent => blob.unwrap_or(Fate::Absent),
-            other => other,
-        }
+        worst
     }
-}
-
-/// What stands in the way most.
-fn worst(fates: Vec<Fate>) -> Fate {
-    let rank = |fate: &Fate| match fate {
-        Fate::Absent => 0,
-        Fate::Gone => 1,
-        Fate::Failed(_) => 2,
-        Fate::Named(_) => 3,
-        Fate::Left(_) => 4,
-        Fate::Unknown(_) => 5,
-    };
-    fates.into_iter().max_by_key(rank).unwrap_or_else(|| Fate::Left("the store says nothing of it".into()))
 }
 
 /// The answers of one request, by path. One error for all of them is the request's, and says nothing of any; of the others each answers
@@ -469,7 +423,7 @@ fn by_path(asked: &[Path], answers: Vec<object_store::Result<Path>>) -> HashMap<
                 fates.insert(path, Fate::Gone);
             }
             Err(error) if whole && names_a_blob(&error) => {
-                fates.insert(asked[at].clone(), fate_of_named(&error));
+                fates.insert(asked[at].clone(), fate_of(&error));
             }
             Err(error) => failed = Some(error.to_string()),
         }
@@ -490,26 +444,30 @@ const S3_ABSENT: [&str; 2] = ["<Code>NoSuchKey</Code>", "<Code>NoSuchBucket</Cod
 fn names_a_blob(error: &object_store::Error) -> bool {
     use object_store::Error::{InvalidPath, NotFound, PermissionDenied};
     // Of another store that deletes many at once, each answer is a blob's.
-    error.source().is_some_and(|why| why.to_string().starts_with(NAMED))
+    source(error).starts_with(NAMED)
         || matches!(error, NotFound { .. } | PermissionDenied { .. } | InvalidPath { .. }) && !is_request(error)
 }
 
 /// Whether an error is that of a whole request: it names all its paths.
 fn is_request(error: &object_store::Error) -> bool {
-    error.source().is_some_and(|why| why.to_string().starts_with("Error performing "))
+    source(error).starts_with("Error performing ")
 }
 
 /// Whether an error is that a store has no such object. A 404 over HTTP may be of something that stands before the store: only S3's own word
 /// counts.
 fn is_absent(error: &object_store::Error) -> bool {
-    let is_s3s_own = || error.source().is_some_and(|why| S3_ABSENT.iter().any(|code| why.to_string().contains(code)));
+    let is_s3s_own = || S3_ABSENT.iter().any(|code| source(error).contains(code));
     matches!(error, object_store::Error::NotFound { .. }) && (!is_request(error) || is_s3s_own())
 }
 
 /// Whether a store does not let an object be read.
 fn is_forbidden(error: &anyhow::Error) -> bool {
     use object_store::Error::{PermissionDenied, Unauthenticated};
-    matches!(error.downcast_ref(), Some(PermissionDenied { .. } | Unauthenticated { .. }))
+    let is_forbidden = |error: &object_store::Error| {
+        matches!(error, PermissionDenied { .. } | Unauthenticated { .. })
+            || io_error(error) == Some(ErrorKind::PermissionDenied)
+    };
+    error.downcast_ref().is_some_and(is_forbidden)
 }
 
 /// What a code means with which a store refuses a key.
@@ -522,44 +480,34 @@ fn fate_of_code(code: &str, why: String) -> Fate {
     }
 }
 
-fn fate_of_named(error: &object_store::Error) -> Fate {
-    let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-    let code = why.rsplit_once("(code: ").and_then(|(_, code)| code.strip_suffix(')')).unwrap_or_default().to_string();
-    match error {
-        object_store::Error::NotFound { .. } => Fate::Absent,
-        object_store::Error::InvalidPath { .. } => Fate::Failed(why),
-        _ => fate_of_code(&code, why),
-    }
-}
-
-/// What an error of one blob's own request means.
-fn fate_of_one(error: &object_store::Error) -> Fate {
+/// What an error of one blob means.
+fn fate_of(error: &object_store::Error) -> Fate {
+    use object_store::Error::{InvalidPath, NotFound, PermissionDenied};
     let why = error.to_string();
-    let code = || why.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")).map(|(code, _)| code);
+    let code = |before: &str, behind: &str| Some(why.rsplit_once(before)?.1.split_once(behind)?.0.to_string());
     match (error, io_error(error)) {
-        (object_store::Error::NotFound { .. }, _) if is_absent(error) && !why.contains(S3_ABSENT[1]) => Fate::Absent,
-        (object_store::Error::InvalidPath { .. }, _) => Fate::Failed(why),
-        _ if is_request(error) => match code().map(String::from) {
+        (NotFound { .. }, _) if is_absent(error) && !why.contains(S3_ABSENT[1]) => Fate::Absent,
+        (InvalidPath { .. }, _) => Fate::Failed(why),
+        _ if is_request(error) => match code("<Code>", "</Code>") {
             Some(code) if code != "NoSuchKey" => fate_of_code(&code, why),
             _ => Fate::Left(why),
         },
+        _ if source(error).starts_with(NAMED) => fate_of_code(&code("(code: ", ")").unwrap_or_default(), why),
         (_, Some(kind)) if OF_THE_FILE.contains(&kind) => Fate::Failed(why),
         (_, Some(kind)) if !OF_THE_DISK.contains(&kind) => Fate::Named(why),
-        (object_store::Error::PermissionDenied { .. }, _) => Fate::Named(why),
+        (PermissionDenied { .. }, _) => Fate::Named(why),
         _ => Fate::Left(why),
     }
 }
 
+fn source(error: &object_store::Error) -> String {
+    error.source().map(ToString::to_string).unwrap_or_default()
+}
+
 /// What the system says.
 fn io_error(error: &object_store::Error) -> Option<ErrorKind> {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<std::io::Error>() {
-            return Some(error.kind());
-        }
-        cause = error.source();
-    }
-    None
+    let mut causes = anyhow::Chain::new(error);
+    causes.find_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind)
 }
 
 #[cfg(test)]

@@ -10,105 +10,62 @@ use super::store::{Fate, Nowhere, Stores, Target};
 use crate::stop::Stop;
 use candid::Principal;
 use futures_util::StreamExt as _;
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
 /// How often at least the caller is asked what else there is to do.
 const PULSE: Duration = Duration::from_millis(200);
 
-/// What became of the blobs of one store.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Of {
-    /// Rows whose blob is gone.
-    pub gone: Vec<u64>,
-    /// Of them, those of which the store says that they were not there.
-    pub absent: Vec<u64>,
-    /// Rows whose blob cannot be deleted, and why.
-    pub failed: Vec<(u64, String)>,
-    /// Rows that the store refuses, and why, where it is not known that it is for the blob's sake: they go back.
-    pub refused: Vec<(u64, String)>,
-    /// Rows that the store was asked for without answering.
-    pub unknown: Vec<u64>,
-    /// Other rows that go back as they were.
-    pub left: Vec<u64>,
-    /// Why the store does not do what it is asked for.
-    pub error: Option<String>,
-}
-
-impl Of {
-    fn add(&mut self, id: u64, fate: Fate) {
-        match fate {
-            Fate::Gone => self.gone.push(id),
-            Fate::Absent => {
-                self.absent.push(id);
-                self.gone.push(id);
-            }
-            Fate::Failed(why) => self.failed.push((id, why)),
-            Fate::Named(why) => self.refused.push((id, why)),
-            Fate::Unknown(why) => {
-                self.unknown.push(id);
-                self.error.get_or_insert(why);
-            }
-            Fate::Left(why) => {
-                self.left.push(id);
-                if !why.is_empty() {
-                    self.error.get_or_insert(why);
-                }
-            }
-        }
-    }
-
-    /// Others were deleted, so what was refused is the blobs' doing.
-    fn settle(&mut self) {
-        if self.gone.len() > self.absent.len() {
-            self.failed.append(&mut self.refused);
-        }
-    }
-
-    /// Nothing is said of what it did, because it is not where the blobs are.
-    pub fn doubt(&mut self, why: String) {
-        let failed = self.failed.drain(..).map(|(id, _)| id);
-        self.left.extend(self.gone.drain(..).chain(failed));
-        self.absent.clear();
-        self.error.get_or_insert(why);
-    }
-}
-
 /// What became of the rows of a lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// By the store's number.
-    pub of: Vec<Of>,
-    /// Rows whose blob can have no name, and why.
-    pub nameless: Vec<(u64, String)>,
-    /// Rows for which there is no store: they go back.
-    pub stray: Vec<u64>,
+    /// The store's number, the row's, and what became of its blob; of no store where it can have no name, or there is none for it.
+    pub rows: Vec<(Option<usize>, u64, Fate)>,
 }
 
 impl Outcome {
-    /// Something of each store.
-    pub fn all<'a, T: 'a>(&'a self, which: impl Fn(&'a Of) -> &'a Vec<T> + 'a) -> impl Iterator<Item = &'a T> {
-        self.of.iter().flat_map(which)
+    /// The numbers of the rows that fared so.
+    pub fn ids(&self, is_so: impl Fn(&Fate) -> bool) -> Vec<u64> {
+        self.rows.iter().filter(|(_, _, fate)| is_so(fate)).map(|(_, id, _)| *id).collect()
     }
 
-    /// Failures that count, by name or by store.
-    pub fn failed(&self) -> impl Iterator<Item = &(u64, String)> {
-        self.all(|of| &of.failed).chain(&self.nameless)
+    /// What became of the blobs of a store.
+    pub fn of(&self, store: usize) -> impl Iterator<Item = &Fate> {
+        self.rows.iter().filter(move |(of, ..)| *of == Some(store)).map(|(_, _, fate)| fate)
     }
 
-    /// Rows that go back as they were.
-    pub fn back(&self) -> impl Iterator<Item = u64> {
-        let refused = self.all(|of| &of.refused).map(|(id, _)| *id);
-        refused.chain(self.all(|of| &of.left).chain(&self.stray).copied())
+    /// Why a store does not do what it is asked for, if it does not.
+    pub fn error(&self, store: usize) -> Option<&str> {
+        self.of(store).filter_map(Fate::error).find(|why| !why.is_empty())
+    }
+
+    /// Changes what is said of some blobs of a store.
+    pub fn change(&mut self, store: usize, change: impl Fn(&mut Fate)) {
+        self.rows.iter_mut().filter(|(of, ..)| *of == Some(store)).for_each(|(_, _, fate)| change(fate));
+    }
+
+    /// Where others of its store were deleted, that a blob was refused is its own doing.
+    fn settle(&mut self, store: usize) {
+        if self.of(store).any(|fate| *fate == Fate::Gone) {
+            self.change(store, |fate| {
+                if let Fate::Named(why) = fate {
+                    *fate = Fate::Failed(std::mem::take(why));
+                }
+            });
+        }
+    }
+
+    /// Nothing is said of what a store did, because it is not where the blobs are.
+    pub fn doubt(&mut self, store: usize, why: &str) {
+        self.change(store, |fate| {
+            if fate.is_gone() || matches!(fate, Fate::Failed(_)) {
+                *fate = Fate::Left(why.into());
+            }
+        });
     }
 }
-
-/// Stores that are not asked, by their number, and why; empty: it was said.
-pub type Away = BTreeMap<usize, String>;
 
 /// Does the requests.
 pub struct Worker {
@@ -147,53 +104,62 @@ impl Worker {
         self.runtime.as_ref().expect("it is there until it is dropped")
     }
 
-    /// Deletes the blobs of rows except for those in stores that are away, and calls `meanwhile` again and again until it is done.
+    /// Deletes the blobs of rows except for those in stores that are `away`, with the reason or, where that was said, nothing; and calls
+    /// `meanwhile` again and again until it is done.
     pub fn delete(
         &self,
         rows: &[Row],
-        away: &Away,
+        away: &[Option<String>],
         term: &Arc<Term>,
         stop: &Stop,
         mut meanwhile: impl FnMut(),
     ) -> Outcome {
-        let all = self.stores.all();
-        let mut outcome = Outcome { of: vec![Of::default(); all.len()], ..Outcome::default() };
-        let mut targets: Vec<Vec<Target>> = vec![Vec::new(); all.len()];
+        let mut outcome = Outcome::default();
+        let mut targets: Vec<Vec<Target>> = vec![Vec::new(); away.len()];
         for row in rows {
-            match self.stores.find(row) {
-                Ok((store, target)) => match away.get(&store) {
-                    Some(why) => outcome.of[store].add(target.id, Fate::Left(why.clone())),
-                    None => targets[store].push(target),
+            let fate = match self.stores.find(row) {
+                Ok((store, target)) => match &away[store] {
+                    Some(why) => (Some(store), row.id, Fate::Left(why.clone())),
+                    None => {
+                        targets[store].push(target);
+                        continue;
+                    }
                 },
-                Err(Nowhere::NoStore) => outcome.stray.push(row.id),
-                Err(Nowhere::NoName(why)) => outcome.nameless.push((row.id, why)),
-            }
+                Err(Nowhere::NoStore) => (None, row.id, Fate::Left(String::new())),
+                Err(Nowhere::NoName(why)) => (None, row.id, Fate::Failed(why)),
+            };
+            outcome.rows.push(fate);
         }
         let answers = self.begin(targets, term, stop);
         loop {
             match answers.recv_timeout(PULSE) {
-                Ok((store, fates)) => fates.into_iter().for_each(|(id, fate)| outcome.of[store].add(id, fate)),
+                Ok(fates) => outcome.rows.extend(fates),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             meanwhile();
         }
-        outcome.of.iter_mut().for_each(Of::settle);
+        (0..away.len()).for_each(|store| outcome.settle(store));
         outcome
     }
 
     /// Begins the requests; the answers come as they are there.
-    fn begin(&self, targets: Vec<Vec<Target>>, term: &Arc<Term>, stop: &Stop) -> Receiver<Answer> {
+    fn begin(
+        &self,
+        targets: Vec<Vec<Target>>,
+        term: &Arc<Term>,
+        stop: &Stop,
+    ) -> Receiver<Vec<(Option<usize>, u64, Fate)>> {
         let (send, answers) = channel();
         let lease = Arc::new(Lease {
             stores: self.stores.clone(),
             canister: self.canister,
             term: term.clone(),
             stop: stop.clone(),
-            states: targets.iter().map(|_| State::default()).collect(),
+            failed: targets.iter().map(|_| OnceLock::new()).collect(),
         });
         let chunks = |(store, targets): (usize, Vec<Target>)| {
-            let chunk = self.stores.all()[store].chunk();
+            let chunk = self.stores.all()[store].chunk;
             targets.chunks(chunk).map(|targets| (store, targets.to_vec())).collect::<Vec<_>>()
         };
         let requests: Vec<(usize, Vec<Target>)> = targets.into_iter().enumerate().flat_map(chunks).collect();
@@ -209,7 +175,7 @@ impl Worker {
                         let why = format!("the store's answer cannot be read: {error}");
                         vec![Fate::Unknown(why); ids.len()]
                     });
-                    (store, ids.into_iter().zip(fates).collect())
+                    ids.into_iter().zip(fates).map(|(id, fate)| (Some(store), id, fate)).collect()
                 }
             };
             let requests = futures_util::stream::iter(requests).map(begin);
@@ -233,34 +199,22 @@ impl Drop for Worker {
     }
 }
 
-/// A store's number, and what became of the rows of a request.
-type Answer = (usize, Vec<(u64, Fate)>);
-
 /// What the requests of a lease share.
 struct Lease {
     stores: Arc<Stores>,
     canister: Principal,
     term: Arc<Term>,
     stop: Stop,
-    states: Vec<State>,
-}
-
-/// How a store does in this lease.
-#[derive(Default)]
-struct State {
-    /// No more is begun.
-    failed: AtomicBool,
-    /// Why not.
-    first: RwLock<Option<String>>,
+    /// By the store's number: why no more is begun there.
+    failed: Vec<OnceLock<String>>,
 }
 
 impl Lease {
     /// One request: what became of each blob.
     async fn ask(&self, store: usize, targets: &[Target]) -> Vec<Fate> {
         let all_left = |why: &str| vec![Fate::Left(why.into()); targets.len()];
-        let state = &self.states[store];
-        if state.failed.load(Ordering::Relaxed) {
-            return all_left(state.first.read().unwrap_or_else(PoisonError::into_inner).as_deref().unwrap_or_default());
+        if let Some(why) = self.failed[store].get() {
+            return all_left(why);
         }
         if self.stop.is_set() {
             return all_left("");
@@ -285,13 +239,8 @@ impl Lease {
                 *fate = Fate::Left(why.clone());
             }
         }
-        let error = fates.iter().find_map(|fate| match fate {
-            Fate::Left(why) | Fate::Unknown(why) => Some(why.clone()),
-            _ => None,
-        });
-        if let Some(why) = error {
-            state.first.write().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
-            state.failed.store(true, Ordering::Relaxed);
+        if let Some(why) = fates.iter().find_map(Fate::error) {
+            self.failed[store].get_or_init(|| why.into());
         }
         fates
     }
@@ -300,7 +249,7 @@ impl Lease {
     async fn is_right(&self, store: usize, most: Duration) -> Result<(), String> {
         let store = &self.stores.all()[store];
         match tokio::time::timeout(most, store.marker()).await {
-            Ok(Ok(found)) => marker::check(store, self.canister, found.as_ref()).map_err(|why| why.0),
+            Ok(Ok(found)) => marker::check(store, self.canister, found.as_ref()),
             Ok(Err(error)) => Err(format!("{error:#}")),
             Err(_) => Err("its marker does not come".into()),
         }

@@ -2,7 +2,7 @@
 
 use super::blocks::Made;
 use super::ledger::{Entry, Ledger};
-use crate::blob_worker::args::{Options, Until};
+use crate::blob_worker::args::Options;
 use crate::blob_worker::log::Log;
 use crate::blob_worker::place::{LayoutName, Place};
 use crate::blob_worker::run::Run;
@@ -72,11 +72,12 @@ impl<'a, S: Site> Outside<'a, S> {
             batch: 1_000,
             lease: LEASE,
             max_retries: 5,
-            until: Until::Empty,
+            once: false,
+            until_empty: true,
             poll: Duration::from_secs(1),
             max_wait: Duration::from_secs(1),
         };
-        let worker = Run::new([client, client], worker, options, stop, log)?;
+        let worker = Run::new(client, worker, options, stop, log)?;
         Ok(Self { directory: directory.to_path_buf(), worker, written: 0 })
     }
 

@@ -11,9 +11,9 @@ use coppice_client::{CallError, OverHttp, Reject};
 use coppice_interface::Role;
 use ic_agent::identity::{AnonymousIdentity, BasicIdentity, Prime256v1Identity, Secp256k1Identity};
 use ic_agent::{Agent, AgentError, Identity};
+use std::cell::RefCell;
 use std::mem::discriminant;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Runtime;
 use url::Url;
@@ -35,7 +35,11 @@ pub struct Network {
     runtime: Runtime,
     principal: Principal,
     url: String,
-    gives_up: Mutex<Option<GivesUp>>,
+}
+
+thread_local! {
+    /// Bounds the calls of this thread.
+    static GIVES_UP: RefCell<Option<GivesUp>> = const { RefCell::new(None) };
 }
 
 /// Connects, where a network is named.
@@ -48,7 +52,7 @@ pub(super) fn connect(args: &NetworkArgs) -> Result<Option<Client<Network>>> {
     let agent = Agent::builder().with_url(url.as_str()).with_boxed_identity(identity);
     let agent = agent.with_max_response_body_size(MAX_RESPONSE).build()?;
     let (canister, url_said) = (OverHttp::new(agent, canister), url.to_string());
-    let network = Network { canister, runtime, principal, url: url_said, gives_up: Mutex::default() };
+    let network = Network { canister, runtime, principal, url: url_said };
     if args.fetch_root_key {
         refuse_mainnet(url)?;
         let fetch = async { tokio::time::timeout(ROOT_KEY, network.canister.agent().fetch_root_key()).await };
@@ -101,7 +105,7 @@ impl Network {
 
     /// Waits for a call, as long as nobody gives it up. What was sent may be executed nevertheless.
     fn wait<R>(&self, call: impl Future<Output = Result<R, Failure>>) -> Result<R, Failure> {
-        let gives_up = self.gives_up.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let gives_up = GIVES_UP.with_borrow(Clone::clone);
         let answer = self.runtime.block_on(unless(|| gives_up.as_ref().is_some_and(|gives_up| gives_up()), call));
         let late = || Failure::Lost("no answer in the time that there was for it".into());
         answer.unwrap_or_else(|| Err(late())).map_err(|failure| self.named(failure))
@@ -148,7 +152,7 @@ impl Reach for Network {
     }
 
     fn limit(&self, gives_up: GivesUp) {
-        *self.gives_up.lock().unwrap_or_else(PoisonError::into_inner) = Some(gives_up);
+        GIVES_UP.set(Some(gives_up));
     }
 }
 

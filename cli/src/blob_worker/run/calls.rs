@@ -3,7 +3,7 @@
 use super::{Given, REFUSED, UNTOLD};
 use crate::blob_worker::lease::{Moment, Term};
 use crate::blob_worker::log::{Level, Log};
-use crate::blob_worker::queue::Queue;
+use crate::blob_worker::queue::{Answer, Queue};
 use crate::blob_worker::times::{CALL, CALL_LEAST, FIRST_WAIT, PARTING};
 use crate::client::Trials;
 use crate::exit::Exit;
@@ -34,13 +34,6 @@ impl Default for Patience {
     }
 }
 
-impl Patience {
-    /// Whether something that was begun at a moment was tried for long enough since the worker is to end.
-    fn has_parted(&self, stop: &Stop, began: Instant) -> bool {
-        stop.set_at().is_some_and(|at| at.max(began).elapsed() > self.parting)
-    }
-}
-
 /// Waits that double up to the longest, each a little longer than that by chance, so that workers do not come all at once.
 pub fn waits(longest: Duration) -> impl Iterator<Item = Duration> {
     let first = FIRST_WAIT.min(longest);
@@ -61,7 +54,7 @@ pub fn refused(what: &str, error: anyhow::Error) -> anyhow::Error {
     )
 }
 
-/// A way to the canister, for one thread at a time.
+/// Calls of the canister.
 pub(super) struct Calls<'a, Q> {
     pub queue: &'a Q,
     pub stop: &'a Stop,
@@ -71,23 +64,44 @@ pub(super) struct Calls<'a, Q> {
     /// Names this process among all that call with its identity.
     pub nonce: [u8; 16],
     /// Requests for leases so far.
-    pub requests: Arc<AtomicU64>,
-    pub retries: Arc<AtomicU64>,
+    pub requests: AtomicU64,
+    pub retries: AtomicU64,
 }
 
+/// Why there was no good answer, and what the queue answered, if anything.
+type Why = (String, Option<BlobDeletionError>);
+
 impl<Q: Queue> Calls<'_, Q> {
+    /// Calls once: the answer, or why there is to be another attempt.
+    pub fn attempt<T>(
+        &self,
+        what: &str,
+        trials: &mut Trials,
+        call: impl FnOnce(&Q) -> Answer<T>,
+    ) -> Result<Result<T, Why>> {
+        match call(self.queue) {
+            Ok(Ok(answer)) => Ok(Ok(answer)),
+            Ok(Err(why)) => {
+                trials.answered();
+                Ok(Err((format!("the queue answers {why:?}"), Some(why))))
+            }
+            Err(error) if trials.go_on(&error) => Ok(Err((format!("{error:#}"), None))),
+            Err(error) => Err(refused(what, error)),
+        }
+    }
+
     /// Whether it is enough that the worker was asked to end, and has tried since then what it began at this moment.
     pub fn has_parted(&self, began: Instant) -> bool {
-        self.patience.has_parted(self.stop, began)
+        self.stop.set_at().is_some_and(|at| at.max(began).elapsed() > self.patience.parting)
     }
 
     /// Bounds the next call of something that was begun at a moment: by a time and, where the worker is to end, by what it has for that, in
     /// which there is another attempt.
     pub fn limit(&self, began: Instant, most: Duration) {
-        let (patience, stop, called) = (self.patience, self.stop.clone(), Instant::now());
+        let (parting, stop, called) = (self.patience.parting, self.stop.clone(), Instant::now());
         self.queue.limit(Arc::new(move || {
-            let is_late = || stop.set_at().is_some_and(|at| at.max(called).elapsed() >= patience.parting / 3);
-            called.elapsed() >= most || is_late() || patience.has_parted(&stop, began)
+            let ends = |since: Instant, most| stop.set_at().is_some_and(|at| at.max(since).elapsed() >= most);
+            called.elapsed() >= most || ends(called, parting / 3) || ends(began, parting)
         }));
     }
 
@@ -144,24 +158,15 @@ impl<Q: Queue> Calls<'_, Q> {
                 return Ok(Given::Stopped);
             }
             self.limit(began, self.patience.call);
-            let why = match self.queue.acquire(&ask) {
-                Ok(Ok(Some(lease))) => return Ok(Given::Lease(lease, asked)),
-                Ok(Ok(None)) => return Ok(Given::Nothing),
-                Ok(Err(why)) => {
-                    lost = false;
-                    trials.answered();
-                    // The lease whose answer was lost is over.
-                    if matches!(why, BlobDeletionError::Expired | BlobDeletionError::Completed) {
-                        (ask, asked) = (named(), Moment::now());
-                    }
-                    format!("the queue answers {why:?}")
-                }
-                Err(error) if trials.go_on(&error) => {
-                    lost = true;
-                    format!("{error:#}")
-                }
-                Err(error) => return Err(refused("leasing", error)),
+            let (why, answer) = match self.attempt("leasing", &mut trials, |queue| queue.acquire(&ask))? {
+                Ok(lease) => return Ok(lease.map_or(Given::Nothing, |lease| Given::Lease(lease, asked))),
+                Err(why) => why,
             };
+            lost = answer.is_none();
+            // The lease whose answer was lost is over.
+            if matches!(answer, Some(BlobDeletionError::Expired | BlobDeletionError::Completed)) {
+                (ask, asked) = (named(), Moment::now());
+            }
             if lost && self.has_parted(began) {
                 let why = format!(
                     "the canister does not say whether it has leased blobs, which then wait for the lease's end: {why}"

@@ -1,10 +1,10 @@
 //! What a worker says of a lease, to whoever reads and to the canister.
 
-use super::{Run, UNTOLD, refused, waits};
-use crate::blob_worker::args::Until;
+use super::{Run, UNTOLD, waits};
 use crate::blob_worker::lease::{Moment, Term};
 use crate::blob_worker::log::Level;
 use crate::blob_worker::queue::{Queue, Row};
+use crate::blob_worker::store::{Fate, Store};
 use crate::blob_worker::work::Outcome;
 use crate::client::Trials;
 use crate::exit::Exit;
@@ -45,30 +45,29 @@ impl<Q: Queue> Run<'_, Q> {
     /// Says what became of a lease, each failure by its name.
     pub(super) fn tell(&self, lease: &BlobDeletionLease, outcome: &Outcome) {
         let rows: BTreeMap<u64, &Row> = lease.rows.iter().map(|row| (row.id, row)).collect();
-        let named = |id: &u64| rows.get(id).map_or(String::new(), |row| name(row));
-        for (id, why) in outcome.failed() {
-            self.log.note(Level::Warn, "failed", &format!("row {id}, {}: {why}", named(id)));
+        for (_, id, fate) in &outcome.rows {
+            let (event, why, more) = match fate {
+                Fate::Failed(why) => ("failed", why, ""),
+                Fate::Named(why) => ("refused", why, "; no other blob of its store goes, so it does not count"),
+                _ => continue,
+            };
+            let named = rows.get(id).map_or(String::new(), |row| name(row));
+            self.log.note(Level::Warn, event, &format!("row {id}, {named}: {why}{more}"));
         }
-        for (id, why) in outcome.all(|of| &of.refused) {
-            let why = format!("row {id}, {}: {why}; no other blob of its store goes, so it does not count", named(id));
-            self.log.note(Level::Warn, "refused", &why);
-        }
-        for (store, of) in self.worker.stores().all().iter().zip(&outcome.of) {
-            if let Some(why) = &of.error {
-                let (back, unknown) = (of.left.len() + of.refused.len(), of.unknown.len());
-                let fate = match unknown {
+        for (store, Store { url, .. }) in self.worker.stores().all().iter().enumerate() {
+            let many = |is_so: fn(&Fate) -> bool| outcome.of(store).filter(|fate| is_so(fate)).count();
+            if let Some(why) = outcome.error(store) {
+                let back = many(Fate::is_back);
+                let fate = match many(|fate| matches!(fate, Fate::Unknown(_))) {
                     0 => String::new(),
-                    _ => format!(", and {unknown} stay leased, as the store may still delete them"),
+                    unknown => format!(", and {unknown} stay leased, as the store may still delete them"),
                 };
-                let why = format!("{}: {why}; {back} blobs go back and are tried again{fate}", store.url);
+                let why = format!("{url}: {why}; {back} blobs go back and are tried again{fate}");
                 self.log.note(Level::Warn, "store", &why);
             }
-            if !of.gone.is_empty() && of.absent.len() == of.gone.len() && of.absent.len() > 1 {
-                let why = format!(
-                    "{}: none of {} blobs was there: is it the right store and layout?",
-                    store.url,
-                    of.absent.len()
-                );
+            let absent = many(|fate| *fate == Fate::Absent);
+            if absent > 1 && absent == many(Fate::is_gone) {
+                let why = format!("{url}: none of {absent} blobs was there: is it the right store and layout?");
                 self.log.note(Level::Warn, "absent", &why);
             }
         }
@@ -76,45 +75,50 @@ impl<Q: Queue> Run<'_, Q> {
 
     /// Gives a lease back as it is.
     pub(super) fn give_back(&self, lease: &BlobDeletionLease, asked: Moment) -> Result<()> {
-        let stray = lease.rows.iter().map(|row| row.id).collect();
+        let rows = lease.rows.iter().map(|row| (None, row.id, Fate::Left(String::new()))).collect();
         self.figures.borrow_mut().leases += 1;
-        let outcome = Outcome { stray, ..Outcome::default() };
+        let outcome = Outcome { rows };
         self.complete(lease, &outcome, &Term::new(self.options.lease, asked))
     }
 
     /// Says to the canister what was done, until it has heard all.
     pub(super) fn complete(&self, lease: &BlobDeletionLease, outcome: &Outcome, term: &Term) -> Result<()> {
-        let gone: Vec<u64> = outcome.all(|of| &of.gone).copied().collect();
-        let failed: Vec<u64> = outcome.failed().map(|(id, _)| *id).collect();
-        let unknown: Vec<u64> = outcome.all(|of| &of.unknown).copied().collect();
-        // Where nothing goes back, what no list names is gone: a message with no numbers costs less.
-        let is_rest = outcome.back().next().is_none() && !gone.is_empty();
+        let [gone, failed, unknown, back] = [
+            Fate::is_gone as fn(&Fate) -> bool,
+            |fate| matches!(fate, Fate::Failed(_)),
+            |fate| matches!(fate, Fate::Unknown(_)),
+            Fate::is_back,
+        ]
+        .map(|is_so| outcome.ids(is_so));
+        // Where nothing goes back, and each row is accounted for, what no list names is gone: a message with no numbers costs less.
+        let is_rest = back.is_empty() && !gone.is_empty() && outcome.rows.len() == lease.rows.len();
         let done = CompleteBlobDeletionBatch {
             token: lease.token.clone(),
             completed_ids: if is_rest { Vec::new() } else { gone.clone() },
             failed_ids: failed.clone(),
             max_retries: self.options.max_retries,
-            unknown_ids: Some(unknown).filter(|ids| !ids.is_empty()),
+            unknown_ids: Some(unknown.clone()).filter(|ids| !ids.is_empty()),
             rest: is_rest.then_some(BlobDeletionRest::Completed),
         };
         let Some(answer) = self.told(&done, gone.len() + failed.len(), term)? else {
-            self.count_undone(lease, outcome, true);
+            self.count_undone(outcome, true);
             self.figures.borrow_mut().late += gone.len() as u64;
             return Ok(());
         };
         // Counts are those of the lease, however often it was told.
         let skipped: BTreeSet<u64> = answer.skipped.iter().copied().collect();
+        let absent = outcome.ids(|fate| *fate == Fate::Absent);
         let known = answer.removed + answer.retries_incremented;
         let failed_late = failed.iter().filter(|id| skipped.contains(id)).count() as u64;
         let late = ((gone.len() + failed.len()) as u64).saturating_sub(known + failed_late);
-        self.count_undone(lease, outcome, false);
+        self.count_undone(outcome, false);
         let mut figures = self.figures.borrow_mut();
         figures.late += late;
         figures.deleted += gone.len() as u64 - late.min(gone.len() as u64);
-        figures.absent += outcome.all(|of| &of.absent).filter(|id| !skipped.contains(id)).count() as u64;
+        figures.absent += absent.iter().filter(|id| !skipped.contains(id)).count() as u64;
         figures.failed += failed.len() as u64;
-        figures.unknown += outcome.all(|of| &of.unknown).count() as u64;
-        figures.left += outcome.back().count() as u64;
+        figures.unknown += unknown.len() as u64;
+        figures.left += back.len() as u64;
         figures.dead += answer.dead;
         Ok(())
     }
@@ -130,19 +134,14 @@ impl<Q: Queue> Run<'_, Q> {
         let (began, mut is_last, mut trials) = (Instant::now(), false, Trials::default());
         loop {
             self.calls.limit(began, self.calls.most_of(term));
-            match self.calls.queue.complete(done) {
-                Ok(Ok(answer)) => return Ok(Some(answer)),
-                Ok(Err(why)) if is_over(&why) => {
-                    let why =
-                        format!("too late to say what was deleted, others do it again: the queue answers {why:?}");
+            match self.calls.attempt("completing", &mut trials, |queue| queue.complete(done))? {
+                Ok(answer) => return Ok(Some(answer)),
+                Err((why, Some(answer))) if is_over(&answer) => {
+                    let why = format!("too late to say what was deleted, others do it again: {why}");
                     self.log.note(Level::Warn, "lease", &why);
                     return Ok(None);
                 }
-                Ok(Err(why)) => self.calls.again("completing", &format!("the queue answers {why:?}"), &mut delays),
-                Err(error) if trials.go_on(&error) => {
-                    self.calls.again("completing", &format!("{error:#}"), &mut delays);
-                }
-                Err(error) => return Err(refused("completing", error)),
+                Err((why, _)) => self.calls.again("completing", &why, &mut delays),
             }
             if self.stop.is_set() && (self.calls.has_parted(began) || is_last && term.left().is_zero()) {
                 let why = format!(
@@ -156,20 +155,16 @@ impl<Q: Queue> Run<'_, Q> {
     }
 
     /// Notes which rows of a lease, completed or over, are not known to be gone.
-    fn count_undone(&self, lease: &BlobDeletionLease, outcome: &Outcome, is_over: bool) {
-        let mut undone = self.undone.borrow_mut();
-        let gone: BTreeSet<u64> = outcome.all(|of| &of.gone).copied().filter(|_| !is_over).collect();
-        match self.options.until {
-            Until::Stopped => {}
-            Until::Once => undone.extend(lease.rows.iter().map(|row| row.id)),
-            // What was put back comes again.
-            Until::Empty => {
-                let failed = outcome.failed().chain(outcome.all(|of| &of.refused)).map(|(id, _)| *id);
-                undone.extend(failed.chain(outcome.all(|of| &of.unknown).copied()));
-                undone.extend(outcome.all(|of| &of.gone).copied().filter(|_| is_over));
-            }
+    fn count_undone(&self, outcome: &Outcome, is_over: bool) {
+        if !self.options.ends() {
+            return;
         }
-        undone.retain(|id| !gone.contains(id));
+        // What was put back comes again, except with `--once`.
+        let mut undone = self.undone.borrow_mut();
+        undone.extend(outcome.ids(|fate| self.options.once || !matches!(fate, Fate::Left(_))));
+        outcome.ids(|fate| fate.is_gone() && !is_over).iter().for_each(|id| {
+            undone.remove(id);
+        });
         self.figures.borrow_mut().undone = undone.len() as u64;
     }
 }

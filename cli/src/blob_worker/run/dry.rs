@@ -41,7 +41,7 @@ pub fn dry_run<Q: Queue>(run: &Run<'_, Q>) -> Result<Option<(u32, Vec<Found>)>> 
                 let store = &stores.all()[store];
                 let path = target.paths.last().map(ToString::to_string).unwrap_or_default();
                 let Some(there) = is_there(run, store, &target) else { return Ok(None) };
-                (format!("{}/{path}", store.url.origin_and_root()), Some(there))
+                (format!("{}://{}/{path}", store.url.scheme(), store.url.host_str().unwrap_or_default()), Some(there))
             }
         };
         found.push(Found { id: row.id, height: row.delete_at_height, place, there });
@@ -79,18 +79,4 @@ pub struct Found {
     pub place: String,
     /// Whether it is there; none where it is nowhere.
     pub there: Option<bool>,
-}
-
-/// A store's address without what paths in it begin with.
-trait Root {
-    fn origin_and_root(&self) -> String;
-}
-
-impl Root for url::Url {
-    fn origin_and_root(&self) -> String {
-        match self.scheme() {
-            "s3" => format!("s3://{}", self.host_str().unwrap_or_default()),
-            _ => self.as_str().trim_end_matches('/').to_string(),
-        }
-    }
 }

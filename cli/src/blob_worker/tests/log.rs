@@ -30,9 +30,9 @@ impl Log {
     /// A log that says the progress so often.
     pub fn every(every: Duration, format: LogFormat) -> (Self, Written) {
         let written = Written::default();
-        let lines = Lines::new(format, written.clone());
-        let shown = Shown::Lines(Reporter::start(lines.clone(), every).unwrap());
-        (Self { lines, shown }, written)
+        let log = Self::to(format, Some(Box::new(written.clone())), ProgressDrawTarget::hidden());
+        log.say_progress_every(every).unwrap();
+        (log, written)
     }
 }
 
@@ -98,8 +98,7 @@ fn on_a_terminal_a_bar_says_how_far_it_is_and_notes_stand_above_it() {
     let terminal = InMemoryTerm::new(10, 120);
     let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
     let written = Written::default();
-    let lines = Lines::new(LogFormat::Text, written.clone());
-    let log = Log { lines, shown: Shown::Bar(bar(target)) };
+    let log = Log::to(LogFormat::Text, Some(Box::new(written.clone())), target);
     log.progress(&figures(), 3_766);
     let a_quarter =
         format!("deleting   [{}>{}] 1,234/5,000 blobs, 1 failed, 2 put back, ", "=".repeat(9), " ".repeat(30));

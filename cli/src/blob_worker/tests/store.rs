@@ -132,7 +132,7 @@ fn answers_are_taken_by_path_and_what_is_not_said_is_not_known() {
         assert!(matches!(fates[&path(2)], Fate::Left(_)), "{fates:?}");
         assert_eq!(fates.len(), 3);
     }
-    let named = |code: &str| fate_of_named(&error(&format!("{NAMED}x: no (code: {code})")));
+    let named = |code: &str| fate_of(&error(&format!("{NAMED}x: no (code: {code})")));
     assert_eq!(named("NoSuchKey"), Fate::Absent);
     for code in ["AccessDenied", "Locked", "InvalidRequest"] {
         assert!(matches!(named(code), Fate::Named(_)), "{code}");
@@ -152,7 +152,7 @@ fn a_store_that_cannot_delete_many_at_once_is_asked_for_one_whatever_says_so() {
     let url = Url::parse("s3://b/p").unwrap();
     let chunk = |value: &str| {
         let environment = AmazonS3Builder::new().with_config(AmazonS3ConfigKey::DisableBulkDelete, value);
-        s3(environment, &url, Duration::from_secs(1)).map(|s3| s3.chunk)
+        s3(environment, url.clone(), Duration::from_secs(1)).map(|s3| s3.chunk)
     };
     for yes in ["1", "true", "TRUE", "on", "yes", "y"] {
         assert_eq!(chunk(yes).unwrap(), 1, "{yes}");
@@ -161,7 +161,7 @@ fn a_store_that_cannot_delete_many_at_once_is_asked_for_one_whatever_says_so() {
         assert_eq!(chunk(no).unwrap(), BULK, "{no}");
     }
     assert!(chunk("perhaps").is_err());
-    assert_eq!(s3(AmazonS3Builder::new(), &url, Duration::from_secs(1)).unwrap().chunk, BULK);
+    assert_eq!(s3(AmazonS3Builder::new(), url.clone(), Duration::from_secs(1)).unwrap().chunk, BULK);
 }
 
 #[cfg(feature = "s3")]
@@ -174,7 +174,7 @@ fn an_s3_is_where_its_own_endpoint_says_and_else_the_common_one() {
     for (environment, endpoint) in
         [(AmazonS3Builder::new(), None), (common(), Some("https://a")), (own, Some("https://b"))]
     {
-        assert_eq!(s3(environment, &url, Duration::from_secs(1)).unwrap().endpoint.as_deref(), endpoint);
+        assert_eq!(s3(environment, url.clone(), Duration::from_secs(1)).unwrap().endpoint.as_deref(), endpoint);
     }
 }
 

@@ -9,7 +9,7 @@ fn a_worker_that_is_to_end_says_what_it_did_and_gives_the_rest_back() {
     let stop = Stop::default();
     let set = stop.clone();
     world.moody.when_asked(8, move |_| set.set());
-    let (ended, figures) = world.run_until(options(Until::Stopped), &stop);
+    let (ended, figures) = world.run_until(options(), &stop);
     ended.unwrap();
     assert_eq!((figures.deleted, figures.left), (8, 42), "what is under way is finished");
     assert_eq!((world.rows(), world.blobs(), world.queue.live()), (42, 42, 0));
@@ -27,7 +27,7 @@ fn a_worker_that_cannot_say_what_it_did_before_it_ends_says_so() {
             queue.state().unreachable = u32::MAX;
             set.set();
         });
-        let (ended, _) = world.run_until(Options { lease, ..options(Until::Stopped) }, &stop);
+        let (ended, _) = world.run_until(Options { lease, ..options() }, &stop);
         assert_eq!((code(ended), world.rows()), (UNTOLD, 4), "they are tried again");
     }
 }
@@ -38,7 +38,7 @@ fn the_time_to_say_what_was_done_begins_when_it_is_to_end() {
     let (stop, queue) = (Stop::default(), world.queue.clone());
     world.moody.when_asked(1, move |_| queue.state().unreachable = u32::MAX);
     let (ended, figures) = thread::scope(|scope| {
-        let running = scope.spawn(|| world.run_until(options(Until::Stopped), &stop));
+        let running = scope.spawn(|| world.run_until(options(), &stop));
         let unreachable = || world.queue.state().unreachable;
         // It has tried for longer than it would then: it waits for 2 ms at least between two calls.
         wait_for(|| (1..u32::MAX - 50).contains(&unreachable()));
@@ -57,7 +57,7 @@ fn the_time_to_say_what_was_done_begins_when_it_is_to_end() {
     let set = stop.clone();
     world.moody.when_asked(1, move |_| set.set_since(Instant::now().checked_sub(PARTING * 2).unwrap()));
     world.queue.state().drops_answers = true;
-    let (ended, figures) = world.run_until(options(Until::Stopped), &stop);
+    let (ended, figures) = world.run_until(options(), &stop);
     ended.unwrap();
     assert_eq!((figures.deleted, world.rows(), world.queue.live()), (10, 0, 0));
 }
@@ -69,7 +69,7 @@ fn a_lease_whose_answer_is_lost_is_given_back_by_one_that_is_to_end() {
     let set = stop.clone();
     world.queue.state().drops_answers = true;
     world.queue.at_acquire(move |_| set.set());
-    let (ended, figures) = world.run_until(options(Until::Stopped), &stop);
+    let (ended, figures) = world.run_until(options(), &stop);
     ended.unwrap();
     assert_eq!((figures.leases, figures.left, world.queue.live(), world.blobs()), (1, 5, 0, 5));
     // Where the canister does not answer any more, it says that there may be one.
@@ -81,7 +81,7 @@ fn a_lease_whose_answer_is_lost_is_given_back_by_one_that_is_to_end() {
         state.unreachable = u32::MAX;
         set.set();
     });
-    let (ended, _) = world.run_until(options(Until::Stopped), &stop);
+    let (ended, _) = world.run_until(options(), &stop);
     assert_eq!((code(ended), world.queue.live()), (UNTOLD, 1));
 }
 
@@ -91,7 +91,7 @@ fn a_worker_that_is_to_end_ends_though_a_call_is_not_answered() {
     let world = World::new(5);
     world.queue.state().hangs = u32::MAX;
     let asked = || world.queue.state().hangs < u32::MAX;
-    world.run_while(options(Until::Stopped), asked).0.unwrap();
+    world.run_while(options(), asked).0.unwrap();
     assert_eq!(world.queue.state().hangs, u32::MAX - 1);
     // A lease may have been given, and what was deleted must be told: it tries both for a while.
     let world = World { patience: impatient(), ..World::new(5) };
@@ -99,7 +99,7 @@ fn a_worker_that_is_to_end_ends_though_a_call_is_not_answered() {
     let set = stop.clone();
     world.queue.state().acquire_hangs = true;
     world.queue.at_acquire(move |_| set.set());
-    assert_eq!(code(world.run_until(options(Until::Stopped), &stop).0), UNTOLD);
+    assert_eq!(code(world.run_until(options(), &stop).0), UNTOLD);
     let world = World { patience: impatient(), ..World::new(5) };
     let (stop, queue) = (Stop::default(), world.queue.clone());
     let set = stop.clone();
@@ -107,12 +107,12 @@ fn a_worker_that_is_to_end_ends_though_a_call_is_not_answered() {
         queue.state().hangs = u32::MAX;
         set.set();
     });
-    let (ended, _) = world.run_until(options(Until::Stopped), &stop);
+    let (ended, _) = world.run_until(options(), &stop);
     assert_eq!((code(ended), world.rows()), (UNTOLD, 5));
     // One that is not to end has the answer to the next call.
     let world = World { patience: impatient(), ..World::new(5) };
     world.queue.state().hangs = 2;
-    let (ended, figures) = world.run(options(Until::Empty));
+    let (ended, figures) = world.run(until_empty());
     ended.unwrap();
     assert_eq!((figures.deleted, figures.retries), (5, 2));
 }

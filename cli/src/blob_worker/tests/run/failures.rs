@@ -6,18 +6,18 @@ use super::*;
 fn of_a_chunk_that_failed_nothing_is_said_and_all_of_it_is_tried_again() {
     let world = World::new(50);
     world.mood(Mood::Fails(1));
-    let (ended, figures) = world.run(options(Until::Once));
+    let (ended, figures) = world.run(once());
     ended.unwrap();
     assert!(figures.deleted < 50 && figures.left >= CHUNK as u64 && figures.failed == 0, "{figures:?}");
     assert_eq!((figures.deleted + figures.left, world.queue.live()), (50, 0));
-    assert_eq!(all_done(Until::Once, &figures).map_err(|error| Exit::code_of(&error)), Err(NOT_ALL));
+    assert_eq!(all_done(&figures).map_err(|error| Exit::code_of(&error)), Err(NOT_ALL));
     // What the store did and then did not say is done again, and was not there.
     world.mood(Mood::Lies);
-    let (ended, lied) = world.run(options(Until::Once));
+    let (ended, lied) = world.run(once());
     ended.unwrap();
     assert_eq!(lied.deleted, 0);
     world.mood(Mood::Fails(7));
-    let (ended, figures) = world.run(options(Until::Empty));
+    let (ended, figures) = world.run(until_empty());
     ended.unwrap();
     assert_eq!((world.rows(), world.blobs(), world.failures()), (0, 0, 0), "{figures:?}");
     assert!(world.queue.state().dead.is_empty());
@@ -27,16 +27,16 @@ fn of_a_chunk_that_failed_nothing_is_said_and_all_of_it_is_tried_again() {
 fn a_blob_that_is_refused_while_others_go_fails_and_alone_it_waits() {
     let world = World::new(50);
     *world.moody.stubborn.lock().unwrap() = Some(path(13));
-    let (ended, figures) = world.run(options(Until::Once));
+    let (ended, figures) = world.run(once());
     ended.unwrap();
     assert_eq!((figures.deleted, figures.failed, figures.left, figures.dead), (49, 1, 0, 0));
     // Nothing else goes: it may be the store's doing.
-    let (ended, figures) = world.run(options(Until::Empty));
+    let (ended, figures) = world.run(until_empty());
     ended.unwrap();
     assert_eq!((figures.failed, figures.left, figures.undone, world.failures()), (0, 1, 1, 1), "{figures:?}");
-    assert_eq!(code(all_done(Until::Empty, &figures)), NOT_ALL);
+    assert_eq!(code(all_done(&figures)), NOT_ALL);
     // A worker that goes on waits for longer each time, and counts it when others go again.
-    let (ended, _) = world.run_while(options(Until::Stopped), || world.queue.state().acquired >= 6);
+    let (ended, _) = world.run_while(options(), || world.queue.state().acquired >= 6);
     ended.unwrap();
     assert_eq!((world.failures(), world.rows()), (1, 1));
     {
@@ -45,7 +45,7 @@ fn a_blob_that_is_refused_while_others_go_fails_and_alone_it_waits() {
     }
     let worker = world.worker();
     (51..=52).for_each(|id| drop(worker.wait_for(world.moody.inner.put(&path(id), "blob".into())).unwrap()));
-    world.run(options(Until::Once)).0.unwrap();
+    world.run(once()).0.unwrap();
     assert_eq!((world.failures(), world.rows()), (2, 1));
 }
 
@@ -55,9 +55,9 @@ fn a_blob_alone_is_named_when_the_worker_ends() {
     *world.moody.stubborn.lock().unwrap() = Some(path(1));
     let (log, written) = Log::every(Duration::from_secs(60), super::super::super::args::LogFormat::Text);
     let stop = Stop::default();
-    let run = Run::new([&world.queue, &world.queue], world.worker(), options(Until::Empty), &stop, &log).unwrap();
+    let run = Run::new(&world.queue, world.worker(), until_empty(), &stop, &log).unwrap();
     run.run().unwrap();
-    assert_eq!(code(all_done(Until::Empty, &run.figures())), NOT_ALL);
+    assert_eq!(code(all_done(&run.figures())), NOT_ALL);
     let lines = written.lines();
     assert!(lines.iter().any(|line| line.contains("row 1, 0000000000000001") && line.contains("Locked")), "{lines:?}");
 }
@@ -67,7 +67,7 @@ fn a_store_that_is_away_for_long_costs_no_blob_a_try_and_then_all_go() {
     for chunk in [1, CHUNK] {
         let world = World { chunk, parallel: 1, ..World::new(120) };
         world.mood(Mood::Fails(40));
-        let (ended, figures) = world.run(options(Until::Empty));
+        let (ended, figures) = world.run(until_empty());
         ended.unwrap();
         assert_eq!((world.rows(), world.blobs(), figures.failed, figures.undone), (0, 0, 0, 0), "{figures:?}");
     }
@@ -78,14 +78,14 @@ fn a_store_that_is_read_only_costs_no_blob_a_try() {
     for chunk in [1, CHUNK] {
         let world = World { chunk, ..World::new(30) };
         world.mood(Mood::ReadOnly);
-        let (ended, _) = world.run_while(options(Until::Stopped), || world.queue.state().acquired >= 5);
+        let (ended, _) = world.run_while(options(), || world.queue.state().acquired >= 5);
         ended.unwrap();
         assert_eq!((world.failures(), world.rows(), world.blobs()), (0, 30, 30));
-        let (ended, figures) = world.run(options(Until::Empty));
+        let (ended, figures) = world.run(until_empty());
         ended.unwrap();
-        assert_eq!((figures.undone, code(all_done(Until::Empty, &figures))), (30, NOT_ALL), "it is not waited for");
+        assert_eq!((figures.undone, code(all_done(&figures))), (30, NOT_ALL), "it is not waited for");
         world.mood(Mood::Willing);
-        let (ended, figures) = world.run(options(Until::Empty));
+        let (ended, figures) = world.run(until_empty());
         ended.unwrap();
         assert_eq!((figures.deleted, figures.failed, world.blobs()), (30, 0, 0));
     }
@@ -97,10 +97,10 @@ fn a_refusal_counts_only_where_the_marker_is_right_after_it() {
     *world.moody.denied.lock().unwrap() = Some(path(3));
     // The marker cannot be read just then, and can be later.
     world.moody.when_asked(3, |moody| moody.unreadable.store(1, Ordering::Relaxed));
-    let (ended, figures) = world.run(options(Until::Once));
+    let (ended, figures) = world.run(once());
     ended.unwrap();
     assert_eq!((figures.deleted, figures.failed, world.failures()), (2, 0, 0), "{figures:?}");
-    let (ended, figures) = world.run(options(Until::Once));
+    let (ended, figures) = world.run(once());
     ended.unwrap();
     assert_eq!((figures.deleted, figures.failed, world.failures()), (2, 1, 1), "{figures:?}");
 }
@@ -110,7 +110,7 @@ fn one_blob_that_is_denied_is_given_up_as_others_go() {
     for chunk in [1, CHUNK] {
         let world = World { chunk, ..World::new(30) };
         *world.moody.denied.lock().unwrap() = Some(path(1));
-        let (ended, figures) = world.run(Options { batch: 5, ..options(Until::Empty) });
+        let (ended, figures) = world.run(Options { batch: 5, ..until_empty() });
         ended.unwrap();
         assert_eq!((world.queue.state().dead.clone(), world.blobs()), (vec![1], 1));
         assert_eq!((figures.deleted, figures.failed), (29, 3), "{figures:?}");
@@ -124,12 +124,12 @@ fn a_store_that_is_busy_or_turns_the_worker_away_key_by_key_costs_no_blob_a_try(
     let busy = ["ServiceUnavailable", "RequestTimeout", "OperationAborted", "ExpiredToken"];
     *world.moody.codes.lock().unwrap() = (1..=20).map(path).zip(busy.into_iter().cycle()).collect();
     let (ended, figures) =
-        world.run_while(Options { max_retries: 1, ..options(Until::Stopped) }, || world.queue.state().acquired >= 6);
+        world.run_while(Options { max_retries: 1, ..options() }, || world.queue.state().acquired >= 6);
     ended.unwrap();
     assert_eq!((figures.deleted, figures.failed, figures.dead), (1, 0, 0), "{figures:?}");
     assert_eq!((world.rows(), world.failures(), world.blobs()), (20, 0, 20));
     world.moody.codes.lock().unwrap().clear();
-    let (ended, figures) = world.run(options(Until::Empty));
+    let (ended, figures) = world.run(until_empty());
     ended.unwrap();
     assert_eq!((figures.deleted, world.rows(), world.blobs()), (20, 0, 0));
 }
@@ -138,7 +138,7 @@ fn a_store_that_is_busy_or_turns_the_worker_away_key_by_key_costs_no_blob_a_try(
 fn a_key_that_can_have_no_blob_fails_though_no_other_blob_goes() {
     let world = World::new(2);
     *world.moody.codes.lock().unwrap() = [(path(1), "KeyTooLongError"), (path(2), "ServiceUnavailable")].into();
-    let (ended, figures) = world.run(Options { max_retries: 1, ..options(Until::Once) });
+    let (ended, figures) = world.run(Options { max_retries: 1, ..once() });
     ended.unwrap();
     assert_eq!((figures.failed, figures.dead, figures.left), (1, 1, 1), "{figures:?}");
     assert_eq!(world.queue.state().dead, [1]);

@@ -46,11 +46,12 @@ fn no_request_begins_behind_the_end_of_a_lease() {
     // Of the lease less is left than a request needs, which is a quarter.
     world.moody.when_asked(5, move |_| end.extended(Moment::ago(LEASE * 3 / 4 + Duration::from_secs(1))));
     let rows: Vec<Row> = (1..=20).map(row).collect();
-    let outcome = world.worker().delete(&rows, &Away::new(), &term, &Stop::default(), || {});
-    let of = &outcome.of[0];
-    assert_eq!((&of.gone, of.left.len()), (&(1..=6).collect(), 14), "what is under way is finished");
+    let outcome = world.worker().delete(&rows, &[None], &term, &Stop::default(), || {});
+    let (mut gone, left) = (outcome.ids(Fate::is_gone), outcome.ids(|fate| matches!(fate, Fate::Left(_))));
+    gone.sort_unstable();
+    assert_eq!((gone, left.len()), ((1..=6).collect(), 14), "what is under way is finished");
     assert_eq!((world.moody.asked.lock().unwrap().len(), world.blobs()), (6, 14));
-    assert!(of.error.as_ref().unwrap().contains("the lease ends"), "{of:?}");
+    assert!(outcome.error(0).unwrap().contains("the lease ends"), "{outcome:?}");
 }
 
 #[test]
@@ -69,7 +70,7 @@ fn behind_a_lease_that_is_over_before_its_time_nothing_begins_and_others_do_it_a
     assert_eq!((figures.deleted, figures.late, figures.extended), (0, 2, 0), "{figures:?}");
     assert_eq!((world.moody.asked.lock().unwrap().len(), world.rows(), world.blobs()), (2, 20, 18));
     *world.moody.held_until.lock().unwrap() = None;
-    let (ended, _) = world.run(options(Until::Empty));
+    let (ended, _) = world.run(until_empty());
     ended.unwrap();
     assert_eq!((world.rows(), world.blobs(), world.failures()), (0, 0, 0));
     assert_eq!(world.queue.state().secs, [LEASE.as_secs()].into());
@@ -81,7 +82,7 @@ fn of_a_store_that_hangs_rows_stay_leased_and_no_more_are_taken_until_the_lease_
     world.mood(Mood::Hangs);
     let length = Duration::from_secs(2);
     let began = Instant::now();
-    let options = Options { lease: length, batch: 10, ..options(Until::Stopped) };
+    let options = Options { lease: length, batch: 10, ..options() };
     let (ended, figures) = world.run_while(options, || {
         let state = world.queue.state();
         let many = state.said.iter().filter(|said| said.unknown_ids.is_some()).count();
@@ -104,7 +105,7 @@ fn of_a_store_that_hangs_rows_stay_leased_and_no_more_are_taken_until_the_lease_
 fn an_answer_that_cannot_be_read_says_nothing_of_its_blobs_which_stay_leased() {
     let world = World::new(5);
     world.mood(Mood::Panics);
-    let (ended, figures) = world.run(options(Until::Once));
+    let (ended, figures) = world.run(once());
     ended.unwrap();
     assert_eq!((figures.unknown, figures.left, figures.undone, world.failures()), (5, 0, 5, 0), "{figures:?}");
     assert!(world.queue.state().said[0].unknown_ids.as_ref().is_some_and(|ids| ids.len() == 5));
@@ -121,7 +122,7 @@ fn what_was_scheduled_anew_before_the_completion_is_late_and_the_rest_is_not() {
         }
         let queue = world.queue.clone();
         world.moody.when_asked(10, move |_| queue.state().rescheduled = [2, 5, 9].into());
-        let (ended, figures) = world.run(options(Until::Once));
+        let (ended, figures) = world.run(once());
         ended.unwrap();
         assert_eq!((figures.deleted, figures.late), (7, 3), "{figures:?}");
     }
@@ -132,20 +133,20 @@ fn what_was_deleted_in_a_lease_that_was_over_is_not_known_to_be_gone() {
     let world = World::new(5);
     let queue = world.queue.clone();
     world.moody.when_asked(1, move |_| queue.expire());
-    let (ended, figures) = world.run(options(Until::Once));
+    let (ended, figures) = world.run(once());
     ended.unwrap();
     assert_eq!((figures.deleted, figures.late, figures.undone, world.rows()), (0, 5, 5, 5));
-    assert_eq!(code(all_done(Until::Once, &figures)), NOT_ALL);
+    assert_eq!(code(all_done(&figures)), NOT_ALL);
 }
 
 #[test]
 fn what_was_noted_of_a_completion_whose_answer_was_lost_is_not_late() {
     let world = World::new(30);
     world.queue.state().drops_answers = true;
-    let (ended, figures) = world.run(options(Until::Once));
+    let (ended, figures) = world.run(once());
     ended.unwrap();
     assert_eq!((figures.deleted, figures.late, figures.undone, world.rows()), (30, 0, 0, 0), "{figures:?}");
-    all_done(Until::Once, &figures).unwrap();
+    all_done(&figures).unwrap();
     let said = world.queue.state().said[0].clone();
     assert!(said.completed_ids.is_empty() && said.rest.is_some(), "where all went, no row is named: {said:?}");
 }

@@ -8,11 +8,11 @@ fn a_wrong_store_is_refused_before_anything_is_leased() {
     let store: Arc<dyn ObjectStore> = world.moody.clone();
     let other = Worker::new(Stores::of(vec![("tx/tx", store, CHUNK)]), Principal::anonymous(), 1).unwrap();
     let (stop, log) = (Stop::default(), Log::silent());
-    let run = Run::new([&world.queue, &world.queue], other, options(Until::Empty), &stop, &log).unwrap();
+    let run = Run::new(&world.queue, other, until_empty(), &stop, &log).unwrap();
     assert_eq!(code(run.run()), WRONG_STORE, "another canister's");
     let worker = world.worker();
     worker.wait_for(world.moody.inner.delete(&Path::from(NAME))).unwrap();
-    assert_eq!(code(world.run(options(Until::Empty)).0), WRONG_STORE, "none");
+    assert_eq!(code(world.run(until_empty()).0), WRONG_STORE, "none");
     assert_eq!((world.queue.state().acquired, world.blobs()), (0, 5));
 }
 
@@ -24,13 +24,13 @@ fn bytes_that_are_no_marker_are_read_again_until_there_is_one() {
     for bytes in [&b""[..], b"<html>busy</html>", &marker[..marker.len() / 2]] {
         worker.wait_for(world.moody.inner.put(&Path::from(NAME), bytes.to_vec().into())).unwrap();
         assert!(mark(&worker).is_err(), "what is no marker is not written over");
-        let (ended, figures) = world.run_while(options(Until::Empty), || world.moody.reads() > 5);
+        let (ended, figures) = world.run_while(until_empty(), || world.moody.reads() > 5);
         ended.unwrap();
         assert_eq!((figures.leases, world.rows(), world.blobs()), (0, 5, 5), "{figures:?}");
         world.moody.forget_reads();
     }
     worker.wait_for(world.moody.inner.put(&Path::from(NAME), marker.into())).unwrap();
-    world.run(options(Until::Empty)).0.unwrap();
+    world.run(until_empty()).0.unwrap();
     assert_eq!((world.rows(), world.blobs()), (0, 0));
 }
 
@@ -38,14 +38,14 @@ fn bytes_that_are_no_marker_are_read_again_until_there_is_one() {
 fn a_wrong_store_is_known_before_anything_is_due() {
     let world = World::new(0);
     world.worker().wait_for(world.moody.inner.delete(&Path::from(NAME))).unwrap();
-    assert_eq!(code(world.run(options(Until::Stopped)).0), WRONG_STORE);
+    assert_eq!(code(world.run(options()).0), WRONG_STORE);
 }
 
 #[test]
 fn where_the_marker_goes_while_blobs_are_deleted_nothing_is_said_of_them() {
     let world = World::new(5);
     world.mood(Mood::Vanishes);
-    let (ended, figures) = world.run(options(Until::Empty));
+    let (ended, figures) = world.run(until_empty());
     assert_eq!(Exit::code_of(&ended.unwrap_err()), WRONG_STORE);
     assert_eq!((figures.deleted, figures.left, world.rows(), world.queue.live()), (0, 5, 5, 0));
 }
@@ -54,7 +54,7 @@ fn where_the_marker_goes_while_blobs_are_deleted_nothing_is_said_of_them() {
 fn the_markers_are_looked_at_again_where_the_canister_took_long_to_answer() {
     let world = World::new(5);
     // More than a sixteenth of the lease.
-    let options = Options { lease: Duration::from_secs(4), ..options(Until::Empty) };
+    let options = Options { lease: Duration::from_secs(4), ..until_empty() };
     world.queue.state().slow = Duration::from_millis(260);
     let moody = world.moody.clone();
     // The look beside the acquire has been made by then.
@@ -85,7 +85,7 @@ fn a_store_whose_marker_goes_or_cannot_be_read_casts_no_doubt_on_the_others() {
             }
         });
         let (stop, log) = (Stop::default(), Log::silent());
-        let run = Run::new([&queue, &queue], worker, options(Until::Once), &stop, &log).unwrap();
+        let run = Run::new(&queue, worker, once(), &stop, &log).unwrap();
         assert_eq!(code(run.run()), if vanishes { WRONG_STORE } else { 0 });
         let figures = run.figures();
         assert_eq!((figures.deleted, figures.left, figures.undone), (10, 10, 10), "{vanishes}: {figures:?}");
@@ -99,7 +99,7 @@ fn a_store_whose_marker_is_gone_names_no_failure() {
     let world = World::new(5);
     *world.moody.stubborn.lock().unwrap() = Some(path(2));
     world.mood(Mood::Vanishes);
-    let (ended, figures) = world.run(options(Until::Empty));
+    let (ended, figures) = world.run(until_empty());
     assert_eq!((code(ended), figures.failed, figures.left, world.failures()), (WRONG_STORE, 0, 5, 0));
 }
 
@@ -120,7 +120,7 @@ fn a_store_that_is_away_keeps_its_own_blobs_waiting_alone() {
             assert_eq!((good.asked.lock().unwrap().len(), away.asked.lock().unwrap().len()), (60, 0));
             away.unreadable.store(0, Ordering::Relaxed);
         });
-        let run = Run::new([&queue, &queue], worker, options(Until::Empty), &stop, &log).unwrap();
+        let run = Run::new(&queue, worker, until_empty(), &stop, &log).unwrap();
         (run.run(), run.figures())
     });
     ended.unwrap();
@@ -150,7 +150,7 @@ fn two_canisters_never_own_the_same_objects_though_their_folders_have_other_name
     mark(&worker(ours, "nest", Layout::Teranode(1))).unwrap();
     // A marker that came later, above one that is right, ends the worker at its start.
     let (stop, log, queue) = (Stop::default(), Log::silent(), Fake::new([row(1)]));
-    let run = |worker| Run::new([&queue, &queue], worker, options(Until::Empty), &stop, &log).unwrap().run();
+    let run = |worker| Run::new(&queue, worker, until_empty(), &stop, &log).unwrap().run();
     assert_eq!(code(run(worker(theirs, "nest/cd", Layout::Hex))), WRONG_STORE);
     assert_eq!(queue.state().acquired, 0);
     run(worker(ours, "nest/ab/tx2", Layout::Hex)).unwrap();
@@ -172,7 +172,7 @@ fn the_markers_are_looked_at_while_a_lease_is_asked_for_and_deletion_waits_for_b
         assert!(moody.asked.lock().unwrap().is_empty(), "nothing goes before the markers are known");
     });
     let began = Instant::now();
-    let (ended, figures) = world.run(options(Until::Once));
+    let (ended, figures) = world.run(once());
     ended.unwrap();
     assert_eq!((figures.deleted, looked.load(Ordering::Relaxed)), (5, 2));
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());

@@ -13,9 +13,12 @@ use super::super::store::Stores;
 use super::super::tests::{Fake, Heights, Mood, Moody, State, path, row};
 use super::super::{all_done, mark};
 use super::*;
+use crate::exit::Exit;
 use candid::Principal;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
+use serde_bytes::ByteBuf;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 /// Blobs of a request in these tests.
@@ -27,16 +30,26 @@ fn canister() -> Principal {
     Principal::management_canister()
 }
 
-fn options(until: Until) -> Options {
+/// Those of a worker that ends by no means of its own.
+fn options() -> Options {
     Options {
         safety_window: 10,
         batch: 50,
         lease: LEASE,
         max_retries: 3,
-        until,
+        once: false,
+        until_empty: false,
         poll: Duration::from_millis(2),
         max_wait: Duration::from_millis(2),
     }
+}
+
+fn once() -> Options {
+    Options { once: true, ..options() }
+}
+
+fn until_empty() -> Options {
+    Options { until_empty: true, ..options() }
 }
 
 /// One that waits for no answer for long.
@@ -124,7 +137,7 @@ impl World {
             run.look_at_all()?;
             run.work(&lease, Moment::ago(ago))
         };
-        self.within_a_minute(options(Until::Once), &Stop::default(), work)
+        self.within_a_minute(once(), &Stop::default(), work)
     }
 
     /// A worker that does something, and is stopped where that takes longer than a minute; then the test fails.
@@ -146,8 +159,8 @@ impl World {
             });
             let running = scope.spawn(|| {
                 let (worker, log) = (self.worker(), Log::silent());
-                let mut run = Run::new([&self.queue, &self.queue], worker, options, stop, &log).unwrap();
-                (run.calls.patience, run.ahead.patience) = (self.patience, self.patience);
+                let mut run = Run::new(&self.queue, worker, options, stop, &log).unwrap();
+                run.calls.patience = self.patience;
                 (does(&mut run), run.figures())
             });
             let done = running.join();

@@ -9,10 +9,10 @@ fn how_far_it_is_is_said_while_a_call_hangs_and_while_nothing_is_due() {
     let (log, written) = Log::every(Duration::from_millis(5), LogFormat::Text);
     let stop = Stop::default();
     let done = || written.lines().iter().filter(|line| line.starts_with("5 blobs deleted")).count();
-    let options = |poll| Options { poll, ..options(Until::Stopped) };
+    let options = |poll| Options { poll, ..options() };
     thread::scope(|scope| {
         let run = |options| {
-            let run = Run::new([&world.queue, &world.queue], world.worker(), options, &stop, &log).unwrap();
+            let run = Run::new(&world.queue, world.worker(), options, &stop, &log).unwrap();
             run.run().unwrap();
         };
         let running = scope.spawn(move || run(options(Duration::from_millis(10))));
@@ -31,9 +31,7 @@ fn how_far_it_is_is_said_while_a_call_hangs_and_while_nothing_is_due() {
     let stop = Stop::default();
     let done = || written.lines().iter().filter(|line| line.starts_with("5 blobs deleted")).count();
     thread::scope(|scope| {
-        let run =
-            Run::new([&world.queue, &world.queue], world.worker(), options(Duration::from_secs(3_600)), &stop, &log)
-                .unwrap();
+        let run = Run::new(&world.queue, world.worker(), options(Duration::from_secs(3_600)), &stop, &log).unwrap();
         scope.spawn(move || run.run().unwrap());
         wait_for(|| done() >= 3);
         assert!(done() >= 3);

@@ -6,18 +6,18 @@ use super::*;
 fn what_is_due_goes_and_nothing_above_the_window() {
     let world = World::new(120);
     world.queue.state().heights = Heights { current: 130, persisted: 0 };
-    let (ended, figures) = world.run(options(Until::Empty));
+    let (ended, figures) = world.run(until_empty());
     ended.unwrap();
     assert_eq!((figures.leases, figures.deleted, figures.height), (3, 120, 120));
     let world = World::new(120);
     // The persister is behind the chain: up to its height, less ten.
     world.queue.state().heights = Heights { current: 130, persisted: 95 };
-    let (ended, figures) = world.run(options(Until::Empty));
+    let (ended, figures) = world.run(until_empty());
     ended.unwrap();
     assert_eq!((figures.deleted, world.rows(), world.blobs()), (85, 35, 35));
-    all_done(Until::Empty, &figures).unwrap();
+    all_done(&figures).unwrap();
     // Nothing at all: it ends at once, and has leased nothing.
-    let (ended, figures) = World::new(0).run(options(Until::Empty));
+    let (ended, figures) = World::new(0).run(until_empty());
     ended.unwrap();
     assert_eq!((figures.leases, figures.height), (0, 999_990));
 }
@@ -25,7 +25,7 @@ fn what_is_due_goes_and_nothing_above_the_window() {
 #[test]
 fn once_is_one_lease() {
     let world = World::new(120);
-    let (ended, figures) = world.run(options(Until::Once));
+    let (ended, figures) = world.run(once());
     ended.unwrap();
     assert_eq!((figures.leases, figures.deleted, world.rows()), (1, 50, 70));
 }
@@ -35,7 +35,7 @@ fn what_was_absent_counts_as_done() {
     let world = World { chunk: 1, ..World::new(3) };
     let worker = world.worker();
     worker.wait_for(world.moody.inner.delete(&path(2))).unwrap();
-    let (ended, figures) = world.run(options(Until::Empty));
+    let (ended, figures) = world.run(until_empty());
     ended.unwrap();
     assert_eq!((figures.deleted, world.rows()), (3, 0));
 }
@@ -45,7 +45,7 @@ fn two_workers_of_one_identity_share_the_rows_and_nothing_is_deleted_twice() {
     let world = World::new(200);
     world.queue.state().drops_answers = true;
     let figures: Vec<Figures> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..2).map(|_| scope.spawn(|| world.run(options(Until::Empty)))).collect();
+        let workers: Vec<_> = (0..2).map(|_| scope.spawn(|| world.run(until_empty()))).collect();
         workers
             .into_iter()
             .map(|worker| worker.join().unwrap())
@@ -67,7 +67,7 @@ fn rows_that_no_store_serves_are_not_leased_and_a_name_that_no_file_has_fails() 
         (1..=25).for_each(|id| state.rows.get_mut(&id).unwrap().0.file_type = "outputs".into());
         state.rows.get_mut(&27).unwrap().0.blob_key = Vec::new().into();
     }
-    let (ended, figures) = world.run(Options { batch: 10, ..options(Until::Empty) });
+    let (ended, figures) = world.run(Options { batch: 10, ..until_empty() });
     ended.unwrap();
     assert_eq!((figures.deleted, figures.failed, figures.dead, figures.left), (4, 3, 1, 0), "{figures:?}");
     let dead = world.queue.state().dead.clone();
@@ -85,10 +85,10 @@ fn what_failed_and_went_later_is_done() {
     let moody = world.moody.clone();
     world.queue.at_acquire(|_| {});
     world.queue.at_acquire(move |_| *moody.stubborn.lock().unwrap() = None);
-    let (ended, figures) = world.run(options(Until::Empty));
+    let (ended, figures) = world.run(until_empty());
     ended.unwrap();
     assert!(figures.failed > 0 && figures.deleted == 30 && figures.undone == 0, "{figures:?}");
-    all_done(Until::Empty, &figures).unwrap();
+    all_done(&figures).unwrap();
 }
 
 #[test]
@@ -98,12 +98,12 @@ fn errors_that_pass_are_outlived_and_one_that_does_not_ends_the_worker() {
         let mut state = world.queue.state();
         (state.unreachable, state.later) = (5, 2);
     }
-    let (ended, figures) = world.run(options(Until::Empty));
+    let (ended, figures) = world.run(until_empty());
     ended.unwrap();
     assert_eq!((figures.deleted, figures.failed, world.rows(), world.blobs()), (30, 0, 0, 0));
     assert!(figures.retries >= 7, "{figures:?}");
     world.queue.state().refuses = true;
-    let error = world.run(options(Until::Stopped)).0.unwrap_err();
+    let error = world.run(options()).0.unwrap_err();
     assert_eq!(Exit::code_of(&error), REFUSED);
     assert!(error.to_string().contains("BlobWorker"), "{error}");
 }
@@ -112,7 +112,7 @@ fn errors_that_pass_are_outlived_and_one_that_does_not_ends_the_worker() {
 fn what_stands_between_may_be_put_right() {
     let world = World::new(5);
     world.queue.state().turned_away = 4;
-    let (ended, figures) = world.run(options(Until::Empty));
+    let (ended, figures) = world.run(until_empty());
     ended.unwrap();
     assert_eq!((figures.deleted, world.rows()), (5, 0));
 }
@@ -134,13 +134,7 @@ fn a_dry_run_says_what_would_go_and_touches_nothing() {
     world.queue.state().rows.get_mut(&3).unwrap().0.file_type = "outputs".into();
     world.worker().wait_for(world.moody.inner.delete(&path(2))).unwrap();
     let (stop, log) = (Stop::default(), Log::silent());
-    let run = Run::new(
-        [&world.queue, &world.queue],
-        world.worker(),
-        Options { batch: 4, ..options(Until::Stopped) },
-        &stop,
-        &log,
-    );
+    let run = Run::new(&world.queue, world.worker(), Options { batch: 4, ..options() }, &stop, &log);
     let run = run.unwrap();
     let (height, found) = dry_run(&run).unwrap().unwrap();
     assert_eq!(height, 999_990);
@@ -158,7 +152,7 @@ fn a_dry_run_says_what_would_go_and_touches_nothing() {
 fn a_dry_run_asks_a_store_again_and_ends_when_it_is_to() {
     let world = World::new(3);
     let (stop, log) = (Stop::default(), Log::silent());
-    let run = Run::new([&world.queue, &world.queue], world.worker(), options(Until::Stopped), &stop, &log).unwrap();
+    let run = Run::new(&world.queue, world.worker(), options(), &stop, &log).unwrap();
     world.moody.unreadable.store(2, Ordering::Relaxed);
     assert_eq!(dry_run(&run).unwrap().unwrap().1.len(), 3);
     assert_eq!(run.figures().retries, 2);
@@ -178,7 +172,7 @@ fn a_request_whose_lease_is_over_is_not_asked_for_again_and_another_one_is() {
     world.queue.state().drops_answers = true;
     // The answer is lost, and somebody ends the lease.
     world.queue.at_acquire(|state| state.end_all());
-    let (ended, figures) = world.run(options(Until::Empty));
+    let (ended, figures) = world.run(until_empty());
     ended.unwrap();
     assert_eq!((figures.deleted, figures.late, world.rows(), world.queue.live()), (5, 0, 0, 0), "{figures:?}");
 }
@@ -189,7 +183,7 @@ fn the_next_lease_is_asked_for_beside_deletion_and_completion() {
     let world = World { chunk: 10, parallel: 1, ..World::new(100) };
     world.queue.state().slow = Duration::from_millis(100);
     let began = Instant::now();
-    let (ended, figures) = world.run(Options { batch: 10, ..options(Until::Empty) });
+    let (ended, figures) = world.run(Options { batch: 10, ..until_empty() });
     ended.unwrap();
     let took = began.elapsed();
     assert_eq!((figures.deleted, figures.leases), (100, 10));
