@@ -1,9 +1,10 @@
 //! What a worker says of rows: deleted, failed.
 
-use super::acquire::Shown;
 use super::lease::{MAX_IDS, Stage, UNKNOWN};
+use super::root::Counter;
 use super::row::Row;
-use super::{DeletionQueue, Place, Store};
+use super::{Answer, DeletionQueue, Store, at_most_many};
+use crate::slots::Slots;
 use candid::Principal;
 use coppice_interface::{
     BlobDeletionError, BlobDeletionRetry, BlobDeletionState, CompleteBlobDeletionBatch, CompleteBlobDeletions,
@@ -45,16 +46,21 @@ struct Failures {
     base_secs: u64,
 }
 
-/// What is said of rows: their numbers, and what is left alone.
-struct Said<'a> {
-    completed: &'a [u64],
-    failed: &'a [u64],
-    /// Rows whose fate is not known: they stay leased until the lease expires.
-    unknown: &'a [u64],
+/// What is said of rows, and how far it is worked through.
+struct Said<'a, C> {
+    /// By [`List`].
+    lists: [&'a [u64]; 3],
     /// All that no list names is gone.
     rest: bool,
     /// Rows of a higher height are left alone.
     up_to: u32,
+    /// The lease of the rows; none: they are under none.
+    lease: Option<u64>,
+    failures: Failures,
+    completion: &'a mut C,
+    /// No row was dealt with yet: one at least fits a message.
+    is_first: bool,
+    done: CompletedBlobDeletions,
 }
 
 /// Which list a number is in.
@@ -62,6 +68,7 @@ struct Said<'a> {
 enum List {
     Completed,
     Failed,
+    /// Rows whose fate is not known: they stay leased until the lease expires.
     Unknown,
 }
 
@@ -82,20 +89,15 @@ impl DeletionQueue {
         arg: &CompleteBlobDeletions,
         now_ns: u64,
         completion: &mut impl Completion,
-    ) -> Result<CompletedBlobDeletions, BlobDeletionError> {
-        if arg.completed_ids.len() + arg.failed_ids.len() > MAX_ROWS {
-            return Err(BlobDeletionError::TooMany { limit: MAX_ROWS as u64 });
-        }
+    ) -> Answer<CompletedBlobDeletions> {
+        at_most_many(arg.completed_ids.len() + arg.failed_ids.len(), MAX_ROWS)?;
         let max_retries = arg.max_retries.max(self.limits.least_retries);
         let failures = Failures { max_retries, now_ns, base_secs: 0 };
-        let said = Said {
-            completed: &arg.completed_ids,
-            failed: &arg.failed_ids,
-            unknown: &[],
-            rest: false,
-            up_to: arg.up_to_height.unwrap_or(u32::MAX),
-        };
-        Ok(self.message(now_ns, |store| store.work(&said, None, failures, completion)).unwrap_or_default())
+        let up_to = arg.up_to_height.unwrap_or(u32::MAX);
+        let mut said =
+            Said { up_to, ..Said::new([&arg.completed_ids, &arg.failed_ids, &[]], None, failures, completion) };
+        self.message(now_ns, |store| store.work(&mut said));
+        Ok(said.done)
     }
 
     /// The same of what a worker has leased; rows that are not of the lease are named and left alone. With this the lease ends, where
@@ -110,21 +112,20 @@ impl DeletionQueue {
         arg: &CompleteBlobDeletionBatch,
         (now_ns, base_secs): (u64, u64),
         completion: &mut impl Completion,
-    ) -> Result<CompletedBlobDeletions, BlobDeletionError> {
-        let unknown = arg.unknown_ids.as_deref().unwrap_or_default();
-        if arg.completed_ids.len() + arg.failed_ids.len() + unknown.len() > MAX_IDS {
-            return Err(BlobDeletionError::TooMany { limit: MAX_IDS as u64 });
-        }
+    ) -> Answer<CompletedBlobDeletions> {
+        let lists = [&arg.completed_ids[..], &arg.failed_ids, arg.unknown_ids.as_deref().unwrap_or_default()];
+        at_most_many(lists.iter().map(|ids| ids.len()).sum(), MAX_IDS)?;
         let max_retries = arg.max_retries.max(self.limits.least_retries);
         let failures = Failures { max_retries, now_ns, base_secs };
-        let rest = arg.rest.is_some();
-        let said = Said { completed: &arg.completed_ids, failed: &arg.failed_ids, unknown, rest, up_to: u32::MAX };
         let done = self.message(now_ns, |store| {
             let number = match store.shown_token(caller, &arg.token)? {
-                Shown::Completed(answer) => return Ok(answer),
-                Shown::Live(number) => number,
+                Ok(number) => number,
+                Err(answer) => return Ok(answer),
             };
-            let mut done = store.work(&said, Some(number), failures, completion);
+            let rest = arg.rest.is_some();
+            let mut said = Said { rest, ..Said::new(lists, Some(number), failures, completion) };
+            store.work(&mut said);
+            let Said { completion, mut done, .. } = said;
             let Some(lease) = store.leases.get_mut(number) else { return Ok(done) };
             let counted = lease.count([done.removed, done.retries_incremented, done.dead]);
             [done.removed, done.retries_incremented, done.dead] = counted;
@@ -132,8 +133,8 @@ impl DeletionQueue {
                 let (acquired_at, kept) = (lease.acquired_at, lease.unknown);
                 let stage = if kept > 0 { Stage::Completed } else { Stage::Over };
                 store.end(number, now_ns, stage, Some(&done));
-                store.root.counters.completed += 1;
-                store.root.counters.seconds += now_ns.saturating_sub(acquired_at) / NS;
+                store.root.tally(Counter::Completed, 1);
+                store.root.tally(Counter::Seconds, now_ns.saturating_sub(acquired_at) / NS);
                 store.send_back(&mut |slots| completion.goes_on(slots.pages_changed()));
             }
             Ok(done)
@@ -146,18 +147,9 @@ impl DeletionQueue {
     ///
     /// # Errors
     /// `Leased`, and nothing has changed.
-    pub fn remove(
-        &mut self,
-        id: u64,
-        up_to: u32,
-        now_ns: u64,
-        completion: &mut impl Completion,
-    ) -> Result<bool, BlobDeletionError> {
+    pub fn remove(&mut self, id: u64, up_to: u32, now_ns: u64, completion: &mut impl Completion) -> Answer<bool> {
         let removed = self.message(now_ns, |store| {
-            let Some(mut row) = store.queued(id) else { return Ok(false) };
-            if store.is_leased(&row) {
-                return Err(BlobDeletionError::Leased);
-            }
+            let Some(mut row) = store.queued(id)? else { return Ok(false) };
             if row.height > up_to || row.state == BlobDeletionState::Dead && row.txid.is_some() {
                 return Ok(false);
             }
@@ -170,19 +162,11 @@ impl DeletionQueue {
     ///
     /// # Errors
     /// `NotFound`, `Leased`, and nothing has changed.
-    pub fn increment(
-        &mut self,
-        id: u64,
-        max_retries: u32,
-        now_ns: u64,
-    ) -> Result<BlobDeletionRetry, BlobDeletionError> {
+    pub fn increment(&mut self, id: u64, max_retries: u32, now_ns: u64) -> Answer<BlobDeletionRetry> {
         let max_retries = max_retries.max(self.limits.least_retries);
         let failures = Failures { max_retries, now_ns, base_secs: 0 };
         let counted = self.message(now_ns, |store| {
-            let mut row = store.queued(id).ok_or(BlobDeletionError::NotFound)?;
-            if store.is_leased(&row) {
-                return Err(BlobDeletionError::Leased);
-            }
+            let mut row = store.queued(id)?.ok_or(BlobDeletionError::NotFound)?;
             if row.state != BlobDeletionState::Dead {
                 store.failed(&mut row, failures);
             }
@@ -192,105 +176,92 @@ impl DeletionQueue {
     }
 }
 
+impl<'a, C: Completion> Said<'a, C> {
+    fn new(lists: [&'a [u64]; 3], lease: Option<u64>, failures: Failures, completion: &'a mut C) -> Self {
+        let done = CompletedBlobDeletions::default();
+        Self { lists, rest: false, up_to: u32::MAX, lease, failures, completion, is_first: true, done }
+    }
+
+    /// Whether the message has room for another row: one at least fits.
+    fn has_room(&mut self, slots: &Slots) -> bool {
+        std::mem::take(&mut self.is_first) || self.completion.goes_on(slots.pages_changed())
+    }
+}
+
 impl Store {
     /// A row of the queue: one that is held is none yet.
-    fn queued(&mut self, id: u64) -> Option<Row> {
+    ///
+    /// # Errors
+    /// `Leased`.
+    fn queued(&mut self, id: u64) -> Answer<Option<Row>> {
         let row = self.find(id).filter(|row| row.state != BlobDeletionState::Held);
-        self.root.counters.not_found += u64::from(row.is_none());
-        row
+        self.root.tally(Counter::NotFound, u64::from(row.is_none()));
+        if row.is_some_and(|row| self.is_leased(&row)) { Err(BlobDeletionError::Leased) } else { Ok(row) }
     }
 
     /// Works through what was completed, what failed, what is not known, and then the rest; of a lease, or of none.
-    fn work(
-        &mut self,
-        said: &Said,
-        lease: Option<u64>,
-        failures: Failures,
-        completion: &mut impl Completion,
-    ) -> CompletedBlobDeletions {
-        let lists = [(said.completed, List::Completed), (said.failed, List::Failed), (said.unknown, List::Unknown)];
-        let all = lists.iter().flat_map(|(ids, list)| ids.iter().map(|id| (*id, *list)));
-        let mut done = CompletedBlobDeletions::default();
+    fn work(&mut self, said: &mut Said<impl Completion>) {
+        let lists = said.lists.into_iter().zip([List::Completed, List::Failed, List::Unknown]);
+        let all = lists.flat_map(|(ids, list)| ids.iter().map(move |id| (*id, list)));
         let mut seen = BTreeSet::new();
-        let (mut looked_at, mut is_first) = (0, true);
+        let mut looked_at = 0;
         for (id, list) in all {
             // A row counts in the first list that names it.
             if seen.insert(id) {
                 let row = self.find(id);
                 let queued = row.filter(|row| row.state != BlobDeletionState::Held);
                 let is_leased = queued.as_ref().is_some_and(|row| self.is_leased(row));
-                let is_meant = |row: &Row| match lease {
+                let is_meant = |row: &Row| match said.lease {
                     Some(number) => is_leased && row.lease == number,
                     None => !is_leased && row.height <= said.up_to,
                 };
                 let acts = match queued.filter(is_meant) {
-                    // One at least fits a message.
-                    Some(_) if !is_first && !completion.goes_on(self.slots.pages_changed()) => break,
-                    Some(mut row) => {
-                        is_first = false;
-                        self.take_note(&mut row, list, failures, completion, &mut done)
-                    }
+                    Some(_) if !said.has_room(&self.slots) => break,
+                    Some(mut row) => self.take_note(&mut row, list, said),
                     None => false,
                 };
                 if !acts {
-                    self.root.counters.not_found += u64::from(lease.is_none() && queued.is_none());
-                    let failed_under = |row: Row| row.state != BlobDeletionState::Leased && Some(row.lease) == lease;
+                    self.root.tally(Counter::NotFound, u64::from(said.lease.is_none() && queued.is_none()));
+                    let failed_under =
+                        |row: Row| row.state != BlobDeletionState::Leased && Some(row.lease) == said.lease;
                     let was_done = row.map_or((1..self.root.next_id).contains(&id), failed_under);
-                    if was_done { &mut done.already } else { &mut done.skipped }.push(id);
+                    if was_done { &mut said.done.already } else { &mut said.done.skipped }.push(id);
                 }
             }
             looked_at += 1;
         }
-        done.remaining = (said.completed.len() + said.failed.len() + said.unknown.len()) as u64 - looked_at;
-        if let Some(number) = lease.filter(|_| said.rest && done.remaining == 0) {
-            done.remaining = self.work_rest(number, is_first, failures, completion, &mut done);
+        said.done.remaining = said.lists.iter().map(|ids| ids.len() as u64).sum::<u64>() - looked_at;
+        if let Some(number) = said.lease.filter(|_| said.rest && said.done.remaining == 0) {
+            self.work_rest(number, said);
         }
-        done
     }
 
-    /// Completes the rows of a lease that no list names. Answers how many are left for another message.
-    fn work_rest(
-        &mut self,
-        number: u64,
-        mut is_first: bool,
-        failures: Failures,
-        completion: &mut impl Completion,
-        done: &mut CompletedBlobDeletions,
-    ) -> u64 {
+    /// Completes the rows of a lease that no list names.
+    fn work_rest(&mut self, number: u64, said: &mut Said<impl Completion>) {
         while let Some(lease) = self.leases.get_mut(number).filter(|lease| lease.rows > lease.unknown) {
             let left = u64::from(lease.rows - lease.unknown);
-            let Some(mut row) = lease.rows(&self.slots).next() else {
-                lease.forget_rows();
-                break;
-            };
-            if !is_first && !completion.goes_on(self.slots.pages_changed()) {
-                return left;
+            let Some(mut row) = lease.rows(&self.slots).next() else { return lease.forget_rows() };
+            if !said.has_room(&self.slots) {
+                said.done.remaining = left;
+                return;
             }
-            is_first = false;
-            self.take_note(&mut row, List::Completed, failures, completion, done);
+            self.take_note(&mut row, List::Completed, said);
         }
-        0
     }
 
     /// Answers whether something was done.
-    fn take_note(
-        &mut self,
-        row: &mut Row,
-        list: List,
-        failures: Failures,
-        completion: &mut impl Completion,
-        done: &mut CompletedBlobDeletions,
-    ) -> bool {
+    fn take_note(&mut self, row: &mut Row, list: List, said: &mut Said<impl Completion>) -> bool {
+        let done = &mut said.done;
         match list {
             List::Completed => {
-                let end = self.succeeded(row, completion);
+                let end = self.succeeded(row, said.completion);
                 done.removed += u64::from(end.is_some());
                 done.dead += u64::from(end == Some(RecordEnd::Kept));
                 return end.is_some();
             }
             List::Failed if row.state == BlobDeletionState::Dead => return false,
             List::Failed => {
-                self.failed(row, failures);
+                self.failed(row, said.failures);
                 let dead = row.state == BlobDeletionState::Dead;
                 done.removed += u64::from(dead);
                 done.dead += u64::from(dead);
@@ -316,7 +287,7 @@ impl Store {
         match end {
             RecordEnd::Gone => {
                 self.remove(row);
-                self.root.counters.processed += 1;
+                self.root.tally(Counter::Processed, 1);
             }
             RecordEnd::Kept if row.state == BlobDeletionState::Dead => return None,
             RecordEnd::Kept => self.give_up(row),
@@ -333,21 +304,22 @@ impl Store {
         self.taken[row.store_type as usize] = true;
         row.retries = row.retries.saturating_add(1);
         row.last_retry = failures.now_ns;
-        self.root.counters.errors += 1;
+        self.root.tally(Counter::Errors, 1);
         if row.retries >= failures.max_retries.max(1) {
             self.give_up(row);
         } else if was_leased && failures.base_secs > 0 {
-            let until = back_off(failures, row.retries);
-            self.move_to(row, Place::BackingOff(until));
+            self.leave(row);
+            row.order = back_off(failures, row.retries);
+            self.enter(row, BlobDeletionState::BackingOff);
         } else if row.state == BlobDeletionState::Leased {
-            self.move_to(row, Place::Waiting);
+            self.move_to(row, BlobDeletionState::Waiting);
         } else {
             row.save(&mut self.slots);
         }
     }
 
     fn give_up(&mut self, row: &mut Row) {
-        self.move_to(row, Place::Dead);
-        self.root.counters.given_up += 1;
+        self.move_to(row, BlobDeletionState::Dead);
+        self.root.tally(Counter::GivenUp, 1);
     }
 }

@@ -34,6 +34,10 @@ pub struct Lane {
 }
 
 impl Lane {
+    fn new(store_type: StoreType, file_type: &str) -> Self {
+        Self { store_type, file_type: file_type.into(), waiting: 0, rows: 0 }
+    }
+
     /// Whether it is one of these; an empty list of stores, and no selectors: all are.
     pub fn is_meant(&self, stores: &[StoreType], selectors: Option<&[BlobSelector]>) -> bool {
         let selects = |selector: &BlobSelector| {
@@ -81,12 +85,7 @@ pub struct Lanes {
 impl Lanes {
     /// Those of an empty queue.
     pub fn new() -> Self {
-        let fixed = |at: usize| Lane {
-            store_type: StoreType::ALL[at / ALWAYS.len()],
-            file_type: ALWAYS[at % ALWAYS.len()].into(),
-            waiting: 0,
-            rows: 0,
-        };
+        let fixed = |at: usize| Lane::new(StoreType::ALL[at / ALWAYS.len()], ALWAYS[at % ALWAYS.len()]);
         Self { all: (0..ALL).map(|at| (at < FIXED).then(|| fixed(at))).collect(), changed: [false; ALL] }
     }
 
@@ -139,8 +138,7 @@ impl Lanes {
     pub fn enter(&mut self, name: &Name) -> u8 {
         let free = || self.all.iter().position(Option::is_none);
         let at = self.find(name).or_else(free).expect("a lane is free, as the name was admitted");
-        let new = || Lane { store_type: name.store_type, file_type: name.file_type.into(), waiting: 0, rows: 0 };
-        self.all[at].get_or_insert_with(new).rows += 1;
+        self.all[at].get_or_insert_with(|| Lane::new(name.store_type, name.file_type)).rows += 1;
         self.changed[at] = true;
         at as u8
     }

@@ -11,7 +11,7 @@
 //! The rows of a lease are a ring through the rows, in the order in which they were given. It is made with the first lease: who has no
 //! use for leases pays for none.
 
-use super::row::{Row, at};
+use super::row::{Row, at, long, word};
 use crate::memory::GrowError;
 use crate::slots::{SlotId, Slots};
 use candid::Principal;
@@ -97,7 +97,7 @@ pub struct Lease {
     pub done: [u32; 3],
     /// Where it lies among the others.
     place: u32,
-    /// It differs from what is written.
+    /// It may differ from what is written.
     changed: bool,
 }
 
@@ -105,18 +105,10 @@ pub struct Lease {
 #[derive(Default)]
 pub struct Leases {
     slot: SlotId,
-    /// By number.
-    live: Vec<Lease>,
+    /// Those that have not ended, or whose rows are on their way back, by number.
+    pub live: Vec<Lease>,
     /// How the last of them ended, the oldest first.
     ended: VecDeque<Lease>,
-}
-
-fn long(b: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(*b[at..].first_chunk().expect("eight bytes"))
-}
-
-fn word(b: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(*b[at..].first_chunk().expect("four bytes"))
 }
 
 impl Lease {
@@ -176,11 +168,6 @@ impl Lease {
         }
     }
 
-    /// Whether it was completed, of one that ended.
-    pub fn is_completed(&self) -> bool {
-        self.stage == Stage::Completed
-    }
-
     /// It has ended, and has no rows.
     fn is_done(&self) -> bool {
         self.stage != Stage::Live && self.rows == 0
@@ -205,7 +192,6 @@ impl Lease {
             slots.write_u32(behind, at::BEFORE, slot);
         }
         self.rows += 1;
-        self.changed = true;
     }
 
     /// Lets a row go that it has.
@@ -223,7 +209,6 @@ impl Lease {
             }
         }
         self.rows -= 1;
-        self.changed = true;
     }
 
     /// Its rows, in the order in which they were given.
@@ -241,26 +226,15 @@ impl Lease {
 
     /// Where the rows are cannot be read any more: those that are left of them stand nowhere until they are scheduled anew.
     pub fn forget_rows(&mut self) {
-        (self.first, self.rows, self.unknown, self.changed) = (0, 0, 0, true);
-    }
-
-    /// It expires at another moment, so many nanoseconds after it was asked for.
-    pub fn expires(&mut self, at: u64, length: u64) {
-        (self.expires_at, self.length, self.changed) = (at, length, true);
+        (self.first, self.rows, self.unknown) = (0, 0, 0);
     }
 
     /// So much more is done of it. Answers what is done of it in all.
     pub fn count(&mut self, done: [u64; 3]) -> [u64; 3] {
-        self.changed = true;
         for (all, more) in self.done.iter_mut().zip(done) {
             *all = all.saturating_add(more as u32);
         }
         self.done.map(u64::from)
-    }
-
-    /// It is at another stage.
-    pub fn is_now(&mut self, stage: Stage) {
-        (self.stage, self.changed) = (stage, true);
     }
 }
 
@@ -331,21 +305,23 @@ impl Leases {
         });
     }
 
-    /// Those that have not ended, or whose rows are on their way back, by number.
-    pub fn all(&self) -> &[Lease] {
-        &self.live
-    }
-
     /// One of them.
     pub fn get(&self, number: u64) -> Option<&Lease> {
         let at = self.live.binary_search_by_key(&number, |lease| lease.token.number).ok()?;
         Some(&self.live[at])
     }
 
-    /// One of them.
+    /// One of them, which is written with the message.
     pub fn get_mut(&mut self, number: u64) -> Option<&mut Lease> {
         let at = self.live.binary_search_by_key(&number, |lease| lease.token.number).ok()?;
+        self.live[at].changed = true;
         Some(&mut self.live[at])
+    }
+
+    /// The number of the one that expires first of those that are so.
+    pub fn earliest(&self, is_so: impl Fn(&Lease) -> bool) -> Option<u64> {
+        let all = self.live.iter().filter(|lease| is_so(lease));
+        all.min_by_key(|lease| (lease.expires_at, lease.token.number)).map(|lease| lease.token.number)
     }
 
     /// One of those that ended lately.
@@ -365,7 +341,7 @@ impl Leases {
         let mut by_holder: BTreeMap<Principal, u32> = BTreeMap::new();
         holders.for_each(|lease| *by_holder.entry(lease.holder).or_default() += 1);
         let idle = by_holder.into_iter().filter(|(_, many)| *many >= most).filter_map(|(holder, _)| {
-            let completed = self.ended.iter().filter(|ended| ended.holder == holder && ended.is_completed());
+            let completed = self.ended.iter().filter(|ended| ended.holder == holder && ended.stage == Stage::Completed);
             let acquired = self.live.iter().filter(|lease| lease.holder == holder).map(|lease| lease.acquired_at);
             Some((holder, acquired.min()?.max(completed.map(|ended| ended.expires_at).max().unwrap_or(0))))
         });
@@ -383,7 +359,7 @@ impl Leases {
     ) {
         let place = (which % MAX_LEASES as u64) as u32;
         let Some(lease) = self.get_mut(number) else { return };
-        lease.is_now(stage);
+        lease.stage = stage;
         let mut ended = Lease { stage: Stage::Over, rows: 0, unknown: 0, expires_at: now_ns, place, ..lease.clone() };
         if let Some(answer) = answer {
             ended.stage = Stage::Completed;
@@ -403,7 +379,7 @@ impl Leases {
 
     /// What the holder of one that ended was answered; none: it expired.
     pub fn answer(&self, slots: &Slots, ended: &Lease) -> Option<CompletedBlobDeletions> {
-        if !ended.is_completed() {
+        if ended.stage != Stage::Completed {
             return None;
         }
         let [skipped, already] = [ended.rows, ended.unknown].map(|many| (many as usize).min(MAX_IDS));

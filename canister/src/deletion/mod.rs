@@ -32,7 +32,7 @@ mod schedule;
 use crate::memory::{self, GrowError};
 use crate::slots::treap::Treap;
 use crate::slots::tree::{self, NODE};
-use crate::slots::{FIRST_SLOT, Slots, chain};
+use crate::slots::{FIRST_SLOT, SlotId, Slots, chain};
 use crate::{logs, runtime};
 pub use complete::{Completion, RecordEnd};
 use coppice_interface::{BlobDeletionError, BlobDeletionState, StoreType};
@@ -58,6 +58,9 @@ pub const MOST_INSTRUCTIONS: u64 = 2_000_000_000;
 /// What a call takes of that to notice what time has done, before it does what it is for.
 const SHARE_PAGES: u64 = 4_096;
 const SHARE_INSTRUCTIONS: u64 = 500_000_000;
+
+/// What the queue answers, or why it refuses.
+type Answer<T> = Result<T, BlobDeletionError>;
 
 /// The queue.
 pub struct DeletionQueue {
@@ -95,30 +98,6 @@ struct Store {
     taken: [bool; StoreType::ALL.len()],
 }
 
-/// Where a row goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Held,
-    Waiting,
-    /// The lease with this number.
-    Leased(u64),
-    /// Until this moment, in Unix nanoseconds.
-    BackingOff(u64),
-    Dead,
-}
-
-impl Place {
-    const fn state(self) -> BlobDeletionState {
-        match self {
-            Self::Held => BlobDeletionState::Held,
-            Self::Waiting => BlobDeletionState::Waiting,
-            Self::Leased(_) => BlobDeletionState::Leased,
-            Self::BackingOff(_) => BlobDeletionState::BackingOff,
-            Self::Dead => BlobDeletionState::Dead,
-        }
-    }
-}
-
 /// How far a message goes.
 struct Budget {
     end: u64,
@@ -147,6 +126,27 @@ impl From<GrowError> for BlobDeletionError {
     }
 }
 
+/// # Errors
+/// `TooLarge`.
+fn at_most(what: &str, asked: u64, limit: u64) -> Answer<u64> {
+    if asked > limit { Err(BlobDeletionError::TooLarge { what: what.into(), limit }) } else { Ok(asked) }
+}
+
+/// # Errors
+/// `TooMany`.
+fn at_most_many(asked: usize, limit: usize) -> Answer<()> {
+    if asked > limit { Err(BlobDeletionError::TooMany { limit: limit as u64 }) } else { Ok(()) }
+}
+
+/// # Errors
+/// `Empty`, `TooLarge`.
+fn has_bytes(what: &str, bytes: &[u8], limit: usize) -> Answer<()> {
+    if bytes.is_empty() {
+        return Err(BlobDeletionError::Empty { what: what.into() });
+    }
+    at_most(&format!("bytes of {what}"), bytes.len() as u64, limit as u64).map(drop)
+}
+
 fn limit(asked: u32) -> usize {
     if asked == 0 { DEFAULT_ROWS as usize } else { asked.min(MAX_ROWS) as usize }
 }
@@ -158,14 +158,13 @@ impl DeletionQueue {
     /// A sentence that says what is wrong with it.
     pub fn open(seed: u64) -> Result<Self, String> {
         let region = memory::region(memory::DELETIONS);
-        if region.is_empty() {
-            return Ok(Self { store: None, seed, limits: Limits::default() });
-        }
-        let slots = Slots::open(region)?;
-        let root = Root::load(&slots)?;
-        let leases = Leases::load(&slots, root.leases, root.ended)?;
-        let lanes = Lanes::load(&slots)?;
-        let store = Some(Store { slots, root, lanes, leases, taken: Default::default() });
+        let load = |slots: Slots| -> Result<Store, String> {
+            let root = Root::load(&slots)?;
+            let leases = Leases::load(&slots, root.leases, root.ended)?;
+            let lanes = Lanes::load(&slots)?;
+            Ok(Store { slots, root, lanes, leases, taken: Default::default() })
+        };
+        let store = if region.is_empty() { None } else { Some(load(Slots::open(region)?)?) };
         Ok(Self { store, seed, limits: Limits::default() })
     }
 
@@ -179,12 +178,6 @@ impl DeletionQueue {
         (self.store.as_ref().map_or(0, |store| store.root.rows()), self.limits.rows)
     }
 
-    /// True where a new row may come in.
-    fn has_room(&self) -> bool {
-        let (rows, most) = self.rows();
-        rows < most
-    }
-
     /// The store, made where there is none yet.
     fn made(&mut self) -> Result<&mut Store, GrowError> {
         if self.store.is_none() {
@@ -196,7 +189,7 @@ impl DeletionQueue {
             })?;
             let slot = slots.allocate(ROOT_AND_LANES)?;
             debug_assert_eq!(slot, FIRST_SLOT);
-            let mut root = Root::new(self.seed);
+            let root = Root::new(self.seed);
             root.save(&mut slots);
             // What was there before is not empty lanes.
             slots.write(slot, root::ROOT, &[0; (ROOT_AND_LANES - root::ROOT) as usize]);
@@ -208,27 +201,23 @@ impl DeletionQueue {
 
     /// Runs a message on the queue, if there is one, once it has noticed what time has done.
     fn message<T>(&mut self, now_ns: u64, run: impl FnOnce(&mut Store) -> T) -> Option<T> {
-        let limits = self.limits;
-        let store = self.store.as_mut()?;
-        store.slots.count_pages(true);
-        store.notice(now_ns, &Budget::new(SHARE_INSTRUCTIONS, SHARE_PAGES));
-        let result = run(store);
-        store.bound_dead(limits.dead, &Budget::new(SHARE_INSTRUCTIONS, MOST_PAGES));
-        store.save();
-        store.slots.count_pages(false);
-        Some(result)
+        self.within(now_ns, &Budget::new(SHARE_INSTRUCTIONS, SHARE_PAGES), run)
     }
 
     /// Notices what time has done, as far as a message goes.
     pub fn tick(&mut self, now_ns: u64) {
-        let limits = self.limits;
-        if let Some(store) = &mut self.store {
-            store.slots.count_pages(true);
-            store.notice(now_ns, &Budget::new(MOST_INSTRUCTIONS, MOST_PAGES));
-            store.bound_dead(limits.dead, &Budget::new(SHARE_INSTRUCTIONS, MOST_PAGES));
-            store.save();
-            store.slots.count_pages(false);
-        }
+        self.within(now_ns, &Budget::new(MOST_INSTRUCTIONS, MOST_PAGES), |_| ());
+    }
+
+    fn within<T>(&mut self, now_ns: u64, budget: &Budget, run: impl FnOnce(&mut Store) -> T) -> Option<T> {
+        let most = self.limits.dead;
+        let message = |store: &mut Store| {
+            store.notice(now_ns, budget);
+            let result = run(store);
+            store.bound_dead(most, &Budget::new(SHARE_INSTRUCTIONS, MOST_PAGES));
+            result
+        };
+        Some(self.store.as_mut()?.write(message).0)
     }
 }
 
@@ -264,7 +253,7 @@ impl Store {
     }
 
     /// Makes a row. Memory is [reserved](Self::reserve).
-    fn add(&mut self, name: &Name, hash: u32, txid: Option<[u8; 32]>, height: u32, place: Place) -> Row {
+    fn add(&mut self, name: &Name, hash: u32, txid: Option<[u8; 32]>, height: u32, state: BlobDeletionState) -> Row {
         let slot = self.slots.allocate(name.row_len()).unwrap_or_else(|error| {
             runtime::trap(&format!("deletion queue: memory was not reserved: {error:?}"));
         });
@@ -275,7 +264,7 @@ impl Store {
         row.create(&mut self.slots, name);
         chain::enter(&mut self.slots, &mut self.root.by_name, at::BY_NAME, slot, hash >> (32 - NAME_BITS));
         chain::enter(&mut self.slots, &mut self.root.by_id, at::BY_ID, slot, row.id as u32);
-        self.enter(&mut row, place);
+        self.enter(&mut row, state);
         row
     }
 
@@ -289,60 +278,55 @@ impl Store {
         self.slots.free(row.slot);
     }
 
-    /// Puts a row, which stands nowhere, in a place, and writes it.
-    fn enter(&mut self, row: &mut Row, place: Place) {
-        let treap = self.treap();
-        row.state = place.state();
-        row.order = match place {
-            Place::Waiting => u64::from(row.height),
-            Place::BackingOff(until) => until,
-            Place::Held | Place::Leased(_) | Place::Dead => 0,
+    /// Puts a row, which stands nowhere, where a state says, and writes it: a leased one into its lease, one that backs off by its order.
+    fn enter(&mut self, row: &mut Row, state: BlobDeletionState) {
+        row.state = state;
+        row.order = match state {
+            BlobDeletionState::Waiting => u64::from(row.height),
+            BlobDeletionState::BackingOff => row.order,
+            BlobDeletionState::Held | BlobDeletionState::Leased | BlobDeletionState::Dead => 0,
         };
-        if let Place::Leased(number) = place {
-            row.lease = number;
-        }
         row.save(&mut self.slots);
-        self.root.counts[row.state as usize][row.store_type as usize] += 1;
-        self.root.dead_alone += u64::from(place == Place::Dead && row.txid.is_none());
-        let root = match place {
-            Place::Held => return,
-            Place::Leased(number) => match self.leases.get_mut(number) {
-                Some(lease) => return lease.push(&mut self.slots, row.slot),
-                None => runtime::trap(&format!("deletion queue: there is no lease {number}")),
-            },
-            Place::Waiting => {
-                return self.lanes.change(row.lane, |root| treap.insert(&mut self.slots, root, row.slot));
-            }
-            Place::BackingOff(_) => &mut self.root.backing_off,
-            Place::Dead => &mut self.root.dead[row.store_type as usize][usize::from(row.txid.is_some())],
-        };
-        treap.insert(&mut self.slots, root, row.slot);
+        self.root.counts[state as usize][row.store_type as usize] += 1;
+        self.root.dead_alone += u64::from(row.is_dead_alone());
+        if state != BlobDeletionState::Leased {
+            self.change_treap(row, Treap::insert);
+        } else if let Some(lease) = self.leases.get_mut(row.lease) {
+            lease.push(&mut self.slots, row.slot);
+        } else {
+            runtime::trap(&format!("deletion queue: there is no lease {}", row.lease));
+        }
     }
 
     /// Takes a row from where it stands.
     fn leave(&mut self, row: &Row) {
-        let treap = self.treap();
         self.root.counts[row.state as usize][row.store_type as usize] -= 1;
-        self.root.dead_alone -= u64::from(row.state == BlobDeletionState::Dead && row.txid.is_none());
+        self.root.dead_alone -= u64::from(row.is_dead_alone());
+        if row.state != BlobDeletionState::Leased {
+            self.change_treap(row, Treap::remove);
+        } else if let Some(lease) = self.leases.get_mut(row.lease).filter(|lease| lease.rows > 0) {
+            // The rows of a damaged one were forgotten.
+            lease.take_out(&mut self.slots, row);
+        }
+    }
+
+    /// Changes the treap in which the rows of a state stand, if there is one.
+    fn change_treap(&mut self, row: &Row, change: impl Fn(Treap, &mut Slots, &mut SlotId, SlotId)) {
+        let treap = self.treap();
         let root = match row.state {
-            BlobDeletionState::Held => return,
-            BlobDeletionState::Leased => match self.leases.get_mut(row.lease) {
-                Some(lease) if lease.rows > 0 => return lease.take_out(&mut self.slots, row),
-                // Of a damaged one, whose rows were forgotten.
-                _ => return,
-            },
+            BlobDeletionState::Held | BlobDeletionState::Leased => return,
             BlobDeletionState::Waiting => {
-                return self.lanes.change(row.lane, |root| treap.remove(&mut self.slots, root, row.slot));
+                return self.lanes.change(row.lane, |root| change(treap, &mut self.slots, root, row.slot));
             }
             BlobDeletionState::BackingOff => &mut self.root.backing_off,
             BlobDeletionState::Dead => &mut self.root.dead[row.store_type as usize][usize::from(row.txid.is_some())],
         };
-        treap.remove(&mut self.slots, root, row.slot);
+        change(treap, &mut self.slots, root, row.slot);
     }
 
-    fn move_to(&mut self, row: &mut Row, place: Place) {
+    fn move_to(&mut self, row: &mut Row, state: BlobDeletionState) {
         self.leave(row);
-        self.enter(row, place);
+        self.enter(row, state);
     }
 
     /// Whether a lease keeps the row from others.
@@ -350,10 +334,16 @@ impl Store {
         row.state == BlobDeletionState::Leased && self.leases.get(row.lease).is_some_and(|lease| lease.keeps(row))
     }
 
-    fn save(&mut self) {
+    /// Does something and writes what it has changed. Answers how many pages these are, too.
+    fn write<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> (T, u64) {
+        self.slots.count_pages(true);
+        let result = run(self);
         self.leases.save(&mut self.slots);
         self.lanes.save(&mut self.slots);
         self.root.save(&mut self.slots);
+        let pages = self.slots.pages_changed();
+        self.slots.count_pages(false);
+        (result, pages)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is read of the queue.
 
 use super::lease::Stage;
+use super::root::{Counter, STORES};
 use super::row::{Name, Row, at};
 use super::{DeletionQueue, Store, limit};
 use crate::slots::treap::Key;
@@ -18,25 +19,33 @@ use std::collections::binary_heap::PeekMut;
 const MAX_LOOKED_AT: usize = 10_000;
 /// Nodes of a tree that are read for one that is looked for beside other work: some hundred rows that cannot be decoded are passed over.
 const MAX_NODES: usize = 256;
-const STORES: usize = StoreType::ALL.len();
+/// The metrics by [`Counter`].
+const METRICS: [&str; 14] = [
+    "pruner_blob_deletion_scheduled_total",
+    "pruner_blob_deletion_cancelled_total",
+    "pruner_blob_deletion_processed_total",
+    "pruner_blob_deletion_not_found_total",
+    "pruner_blob_deletion_errors_total",
+    "coppice_pruner_blob_deletion_given_up_total",
+    "coppice_pruner_blob_deletion_leases_acquired_total",
+    "coppice_pruner_blob_deletion_leases_extended_total",
+    "coppice_pruner_blob_deletion_leases_completed_total",
+    "coppice_pruner_blob_deletion_leases_expired_total",
+    "pruner_blob_deletion_duration_seconds_sum",
+    "coppice_pruner_blob_deletion_leases_unknown_total",
+    "coppice_pruner_blob_deletion_leases_ended_total",
+    "coppice_pruner_blob_deletion_dead_dropped_total",
+];
 
 /// The rows of several treaps, by their keys: those that wait by height and then by number. A row that it has given may leave.
 pub struct Merge(BinaryHeap<Reverse<(Key, SlotId)>>);
 
 impl Merge {
-    pub fn new(store: &Store, roots: impl IntoIterator<Item = SlotId>) -> Self {
-        Self::from(store, roots, (0, 0))
-    }
-
     /// Those whose key is this one or a larger one.
-    pub fn from(store: &Store, roots: impl IntoIterator<Item = SlotId>, from: Key) -> Self {
+    pub fn new(store: &Store, roots: impl IntoIterator<Item = SlotId>, from: Key) -> Self {
         let treap = store.treap();
-        let first = |root: SlotId| match from {
-            _ if root == 0 => None,
-            (0, 0) => treap.first(&store.slots, root),
-            from => treap.from(&store.slots, root, from),
-        };
-        let heads = roots.into_iter().filter_map(first);
+        let heads = roots.into_iter().filter(|root| *root != 0);
+        let heads = heads.filter_map(|root| treap.from(&store.slots, root, from));
         Self(heads.map(|slot| Reverse((treap.key(&store.slots, slot), slot))).collect())
     }
 
@@ -79,7 +88,7 @@ impl DeletionQueue {
     /// Of which store types a worker has a row, or has dealt with one since the last [`forget_taken`](Self::forget_taken). It touches no row.
     pub fn taken(&self) -> [bool; STORES] {
         let Some(store) = &self.store else { return [false; STORES] };
-        let is_live = store.leases.all().iter().any(|lease| lease.stage != Stage::Over);
+        let is_live = store.leases.live.iter().any(|lease| lease.stage != Stage::Over);
         let leased = &store.root.counts[BlobDeletionState::Leased as usize];
         std::array::from_fn(|at| store.taken[at] || is_live && leased[at] > 0)
     }
@@ -107,7 +116,7 @@ impl DeletionQueue {
     /// them all.
     pub fn pending(&self, height: u32, rows: u32, selectors: Option<&[BlobSelector]>) -> Vec<BlobDeletion> {
         let Some(store) = &self.store else { return Vec::new() };
-        let mut merge = Merge::new(store, store.waiting(&[], selectors));
+        let mut merge = Merge::new(store, store.waiting(&[], selectors), (0, 0));
         let slots = std::iter::from_fn(|| merge.next(store, u64::from(height))).take(limit(rows));
         slots.filter_map(|slot| Row::read(&store.slots, slot)?.shown(&store.slots)).collect()
     }
@@ -117,7 +126,7 @@ impl DeletionQueue {
         let mut page = BlobDeletionPage { rows: Vec::new(), cursor: None };
         let Some(store) = &self.store else { return page };
         let roots = store.root.dead.into_iter().flatten();
-        let mut merge = Merge::from(store, roots, (0, cursor.unwrap_or(0)));
+        let mut merge = Merge::new(store, roots, (0, cursor.unwrap_or(0)));
         while let Some((_, id)) = merge.peek(u64::MAX) {
             if page.rows.len() >= limit(rows) {
                 page.cursor = Some(id);
@@ -166,19 +175,20 @@ impl DeletionQueue {
     /// Everything that an operator needs to see.
     pub fn status(&self) -> BlobDeletionStatus {
         let store = self.store.as_ref();
-        let of = |store_type: StoreType| StoreDeletions {
-            store_type,
-            held: store.map_or(0, |store| store.root.counts[BlobDeletionState::Held as usize][store_type as usize]),
-            waiting: store
-                .map_or(0, |store| store.root.counts[BlobDeletionState::Waiting as usize][store_type as usize]),
-            leased: store.map_or(0, |store| store.root.counts[BlobDeletionState::Leased as usize][store_type as usize]),
-            backing_off: store
-                .map_or(0, |store| store.root.counts[BlobDeletionState::BackingOff as usize][store_type as usize]),
-            dead: store.map_or(0, |store| store.root.counts[BlobDeletionState::Dead as usize][store_type as usize]),
-            oldest_due: self.first_waiting(store_type),
+        let of = |store_type: StoreType| {
+            let count = |state| store.map_or(0, |store| store.root.counts[state as usize][store_type as usize]);
+            StoreDeletions {
+                store_type,
+                held: count(BlobDeletionState::Held),
+                waiting: count(BlobDeletionState::Waiting),
+                leased: count(BlobDeletionState::Leased),
+                backing_off: count(BlobDeletionState::BackingOff),
+                dead: count(BlobDeletionState::Dead),
+                oldest_due: self.first_waiting(store_type),
+            }
         };
         let stores: Vec<_> = StoreType::ALL.map(of).into();
-        let leases = store.into_iter().flat_map(|store| store.leases.all()).map(|lease| BlobLeaseStatus {
+        let leases = store.into_iter().flat_map(|store| &store.leases.live).map(|lease| BlobLeaseStatus {
             number: lease.token.number,
             holder: lease.holder,
             acquired_at: lease.acquired_at,
@@ -202,27 +212,14 @@ impl DeletionQueue {
     }
 
     fn metrics(&self) -> Vec<Metric> {
-        let counters = self.store.as_ref().map(|store| store.root.counters).unwrap_or_default();
-        let metric = |name: &str, value: u64| Metric { name: name.into(), labels: Vec::new(), value: value as f64 };
-        vec![
-            metric("pruner_blob_deletion_scheduled_total", counters.scheduled),
-            metric("pruner_blob_deletion_cancelled_total", counters.cancelled),
-            metric("pruner_blob_deletion_processed_total", counters.processed),
-            metric("pruner_blob_deletion_not_found_total", counters.not_found),
-            metric("pruner_blob_deletion_errors_total", counters.errors),
-            metric("pruner_blob_deletion_duration_seconds_sum", counters.seconds),
-            metric("pruner_blob_deletion_duration_seconds_count", counters.completed),
-            metric("pruner_blob_deletion_pending", self.pending_count()),
-            metric("coppice_pruner_blob_deletion_dead", self.dead_count()),
-            metric("coppice_pruner_blob_deletion_given_up_total", counters.given_up),
-            metric("coppice_pruner_blob_deletion_leases_acquired_total", counters.acquired),
-            metric("coppice_pruner_blob_deletion_leases_extended_total", counters.extended),
-            metric("coppice_pruner_blob_deletion_leases_completed_total", counters.completed),
-            metric("coppice_pruner_blob_deletion_leases_expired_total", counters.expired),
-            metric("coppice_pruner_blob_deletion_leases_unknown_total", counters.unknown),
-            metric("coppice_pruner_blob_deletion_leases_ended_total", counters.ended),
-            metric("coppice_pruner_blob_deletion_dead_dropped_total", counters.dropped),
-        ]
+        let counters = self.store.as_ref().map_or([0; METRICS.len()], |store| store.root.counters);
+        let more = [
+            ("pruner_blob_deletion_duration_seconds_count", counters[Counter::Completed as usize]),
+            ("pruner_blob_deletion_pending", self.pending_count()),
+            ("coppice_pruner_blob_deletion_dead", self.dead_count()),
+        ];
+        let metric = |(name, value): (&str, u64)| Metric { name: name.into(), labels: vec![], value: value as f64 };
+        METRICS.into_iter().zip(counters).chain(more).map(metric).collect()
     }
 }
 

@@ -1,10 +1,11 @@
 //! Dead letters: tried again by an operator, and dropped where there are too many.
 
 use super::read::Merge;
+use super::root::Counter;
 use super::row::Row;
-use super::{Budget, DeletionQueue, MOST_INSTRUCTIONS, MOST_PAGES, Place, Store};
+use super::{Answer, Budget, DeletionQueue, MOST_INSTRUCTIONS, MOST_PAGES, Store, at_most_many};
 use crate::logs;
-use coppice_interface::{BlobDeletionError, BlobDeletionState, RetriedBlobDeletions, RetryBlobDeletions};
+use coppice_interface::{BlobDeletionState, RetriedBlobDeletions, RetryBlobDeletions};
 
 /// Numbers that a call takes.
 const MAX_IDS: usize = 10_000;
@@ -14,9 +15,9 @@ impl DeletionQueue {
     ///
     /// # Errors
     /// `TooMany`, and nothing has changed.
-    pub fn retry(&mut self, arg: &RetryBlobDeletions, now_ns: u64) -> Result<RetriedBlobDeletions, BlobDeletionError> {
-        if matches!(arg, RetryBlobDeletions::Ids(ids) if ids.len() > MAX_IDS) {
-            return Err(BlobDeletionError::TooMany { limit: MAX_IDS as u64 });
+    pub fn retry(&mut self, arg: &RetryBlobDeletions, now_ns: u64) -> Answer<RetriedBlobDeletions> {
+        if let RetryBlobDeletions::Ids(ids) = arg {
+            at_most_many(ids.len(), MAX_IDS)?;
         }
         let retried = self.message(now_ns, |store| store.retry(arg, &Budget::new(MOST_INSTRUCTIONS, MOST_PAGES)));
         Ok(retried.unwrap_or_else(|| match arg {
@@ -43,7 +44,7 @@ impl Store {
                 }
             }
             RetryBlobDeletions::StoreType(of) => {
-                let mut merge = Merge::new(self, self.root.dead[*of as usize]);
+                let mut merge = Merge::new(self, self.root.dead[*of as usize], (0, 0));
                 while let Some(slot) = merge.next(self, u64::MAX) {
                     if let Some(row) = Row::read(&self.slots, slot) {
                         self.revive(row, &mut done);
@@ -61,7 +62,7 @@ impl Store {
     fn revive(&mut self, mut row: Row, done: &mut RetriedBlobDeletions) {
         self.leave(&row);
         (row.retries, row.lease) = (0, 0);
-        self.enter(&mut row, Place::Waiting);
+        self.enter(&mut row, BlobDeletionState::Waiting);
         done.retried += 1;
     }
 
@@ -69,13 +70,13 @@ impl Store {
     pub fn bound_dead(&mut self, most: u64, budget: &Budget) {
         let (mut dropped, mut last) = (0, 0);
         while self.root.dead_alone > most && (dropped == 0 || budget.has_room(&self.slots)) {
-            let mut oldest = Merge::new(self, self.root.dead.map(|[alone, _]| alone));
+            let mut oldest = Merge::new(self, self.root.dead.map(|[alone, _]| alone), (0, 0));
             let Some(row) = oldest.next(self, u64::MAX).and_then(|slot| Row::read(&self.slots, slot)) else { break };
             self.remove(&row);
             (dropped, last) = (dropped + 1, row.id);
         }
         if dropped > 0 {
-            self.root.counters.dropped += dropped;
+            self.root.tally(Counter::Dropped, dropped);
             logs::info(&format!(
                 "deletion queue: {dropped} dead letters up to row {last} were dropped, as there are more than max_dead_blob_deletions \
                  ({most}); their blobs stay where they are"

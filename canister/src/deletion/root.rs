@@ -17,41 +17,41 @@ const STATES: usize = BlobDeletionState::ALL.len();
 const COUNTS: usize = DEAD + STORES + 5;
 const DEAD: usize = 3;
 const COUNTERS: usize = COUNTS + STORES * STATES;
-const WORDS: usize = COUNTERS + 14;
+const WORDS: usize = COUNTERS + Counter::Dropped as usize + 1;
 /// Bytes of it.
 pub const ROOT: u32 = 8 * WORDS as u32;
 
-/// What was done since the queue was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+/// What is counted since the queue was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counter {
     /// Rows that were scheduled, each time.
-    pub scheduled: u64,
+    Scheduled,
     /// Rows that were cancelled.
-    pub cancelled: u64,
+    Cancelled,
     /// Rows whose blob is gone.
-    pub processed: u64,
+    Processed,
     /// Numbers and names that were not there.
-    pub not_found: u64,
+    NotFound,
     /// Failures.
-    pub errors: u64,
+    Errors,
     /// Rows that were given up.
-    pub given_up: u64,
+    GivenUp,
     /// Leases.
-    pub acquired: u64,
+    Acquired,
     /// How often one was extended.
-    pub extended: u64,
+    Extended,
     /// Leases that were completed.
-    pub completed: u64,
+    Completed,
     /// Leases that expired.
-    pub expired: u64,
-    /// Leases that were completed, and whose rows of unknown fate came back when they expired.
-    pub unknown: u64,
-    /// Leases that an operator ended.
-    pub ended: u64,
-    /// Dead letters that were dropped, as there were too many.
-    pub dropped: u64,
+    Expired,
     /// Seconds from acquiring a lease to completing it, of all.
-    pub seconds: u64,
+    Seconds,
+    /// Leases that were completed, and whose rows of unknown fate came back when they expired.
+    Unknown,
+    /// Leases that an operator ended.
+    Ended,
+    /// Dead letters that were dropped, as there were too many.
+    Dropped,
 }
 
 /// Mirrored on the heap, and written with each message that changes it.
@@ -73,7 +73,8 @@ pub struct Root {
     /// Of hashes, priorities and tokens.
     pub seed: u64,
     pub counts: [[u64; STORES]; STATES],
-    pub counters: Counters,
+    /// By [`Counter`].
+    pub counters: [u64; WORDS - COUNTERS],
 }
 
 const fn both(low: SlotId, high: SlotId) -> u64 {
@@ -109,14 +110,12 @@ impl Root {
         for (at, count) in root.counts.as_flattened_mut().iter_mut().enumerate() {
             *count = word(COUNTS + at);
         }
-        for (at, counter) in root.counters.all().into_iter().enumerate() {
-            *counter = word(COUNTERS + at);
-        }
+        root.counters = std::array::from_fn(|at| word(COUNTERS + at));
         Ok(root)
     }
 
     /// Writes it.
-    pub fn save(&mut self, slots: &mut Slots) {
+    pub fn save(&self, slots: &mut Slots) {
         let mut words = [0; WORDS];
         words[..3].copy_from_slice(&[MAGIC, self.next_id, both(self.by_name, self.by_id)]);
         for (word, [alone, kept]) in words[DEAD..].iter_mut().zip(self.dead) {
@@ -126,10 +125,13 @@ impl Root {
         words[DEAD + STORES..COUNTS - 2].copy_from_slice(&leases);
         words[COUNTS - 2..COUNTS].copy_from_slice(&[self.seed, self.dead_alone]);
         words[COUNTS..COUNTERS].copy_from_slice(self.counts.as_flattened());
-        for (word, counter) in words[COUNTERS..].iter_mut().zip(self.counters.all()) {
-            *word = *counter;
-        }
+        words[COUNTERS..].copy_from_slice(&self.counters);
         slots.write(FIRST_SLOT, 0, words.map(u64::to_le_bytes).as_flattened());
+    }
+
+    /// So many more of what is counted.
+    pub fn tally(&mut self, counter: Counter, more: u64) {
+        self.counters[counter as usize] += more;
     }
 
     /// All rows.
@@ -140,26 +142,5 @@ impl Root {
     /// Rows that stand somewhere.
     pub fn count(&self, state: BlobDeletionState) -> u64 {
         self.counts[state as usize].iter().sum()
-    }
-}
-
-impl Counters {
-    fn all(&mut self) -> [&mut u64; WORDS - COUNTERS] {
-        [
-            &mut self.scheduled,
-            &mut self.cancelled,
-            &mut self.processed,
-            &mut self.not_found,
-            &mut self.errors,
-            &mut self.given_up,
-            &mut self.acquired,
-            &mut self.extended,
-            &mut self.completed,
-            &mut self.expired,
-            &mut self.seconds,
-            &mut self.unknown,
-            &mut self.ended,
-            &mut self.dropped,
-        ]
     }
 }

@@ -10,8 +10,9 @@
 //! The order of one that waits is its height, of one that backs off the moment until which it does, of a leased one of unknown fate 1, of
 //! others 0.
 
+use super::{Answer, has_bytes};
 use crate::slots::{SlotId, Slots};
-use coppice_interface::{BlobDeletion, BlobDeletionError, BlobDeletionState, BlobName, ExternalStore, FileType, Txid};
+use coppice_interface::{BlobDeletion, BlobDeletionState, BlobName, ExternalStore, FileType, Txid};
 use coppice_interface::{MAX_BLOB_KEY, StoreType};
 use serde_bytes::ByteBuf;
 
@@ -35,6 +36,16 @@ pub mod at {
     pub const BY_ID: u32 = 60;
     /// Where what changes with a row's state ends, but for the links.
     pub const LINKS: usize = 44;
+}
+
+/// Eight bytes as a number.
+pub fn long(b: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*b[at..].first_chunk().expect("eight bytes"))
+}
+
+/// Four bytes as a number.
+pub fn word(b: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*b[at..].first_chunk().expect("four bytes"))
 }
 
 /// What a blob outside is called.
@@ -67,18 +78,9 @@ impl<'a> From<&'a ExternalStore> for Name<'a> {
 impl Name<'_> {
     /// # Errors
     /// `Empty`, `TooLarge`.
-    pub fn check(&self) -> Result<(), BlobDeletionError> {
-        for (what, len, most) in
-            [("blob_key", self.key.len(), MAX_BLOB_KEY), ("file_type", self.file_type.len(), MAX_TYPE)]
-        {
-            if len == 0 {
-                return Err(BlobDeletionError::Empty { what: what.into() });
-            }
-            if len > most {
-                return Err(BlobDeletionError::TooLarge { what: format!("bytes of {what}"), limit: most as u64 });
-            }
-        }
-        Ok(())
+    pub fn check(&self) -> Answer<()> {
+        has_bytes("blob_key", self.key, MAX_BLOB_KEY)?;
+        has_bytes("file_type", self.file_type.as_bytes(), MAX_TYPE)
     }
 
     /// Bytes that a row of this name takes.
@@ -140,8 +142,7 @@ impl Row {
             return None;
         }
         let row = slots.read_with(slot, 0, |b: &[u8; HEAD as usize]| {
-            let word = |at: usize| u32::from_le_bytes(*b[at..].first_chunk().expect("four bytes"));
-            let long = |at: usize| u64::from_le_bytes(*b[at..].first_chunk().expect("eight bytes"));
+            let (word, long) = (|at| word(b, at), |at| long(b, at));
             if b[..2] != KIND {
                 return None;
             }
@@ -163,6 +164,11 @@ impl Row {
             })
         })?;
         slots.holds(slot, u64::from(HEAD) + row.tail_len() as u64).then_some(row)
+    }
+
+    /// Whether it was given up and no record waits for it.
+    pub fn is_dead_alone(&self) -> bool {
+        self.state == BlobDeletionState::Dead && self.txid.is_none()
     }
 
     fn tail_len(&self) -> usize {

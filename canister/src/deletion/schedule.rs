@@ -1,7 +1,8 @@
 //! What comes into the queue, and what is taken back before anybody has deleted it.
 
+use super::root::Counter;
 use super::row::{Name, Row};
-use super::{DeletionQueue, MAX_LANES, Place, Store};
+use super::{Answer, DeletionQueue, MAX_LANES, Store};
 use crate::memory::{GrowError, records};
 use coppice_interface::{BlobDeletionError, BlobDeletionState, ScheduledBlobDeletion, UtxoRefusal};
 
@@ -20,12 +21,7 @@ impl DeletionQueue {
     ///
     /// # Errors
     /// `Empty`, `TooLarge`, `TooMany`, `HoldsRecord`, `TooManyRows`, `RecordsFull`, `OutOfSpace`, `LowCycles`, and nothing has changed.
-    pub fn schedule(
-        &mut self,
-        name: &Name,
-        height: u32,
-        now_ns: u64,
-    ) -> Result<ScheduledBlobDeletion, BlobDeletionError> {
+    pub fn schedule(&mut self, name: &Name, height: u32, now_ns: u64) -> Answer<ScheduledBlobDeletion> {
         name.check()?;
         let most = self.limits.rows;
         records::creating(|| {
@@ -39,9 +35,22 @@ impl DeletionQueue {
     ///
     /// # Errors
     /// `Empty`, `TooLarge`, `HoldsRecord`, `Leased`, and nothing has changed.
-    pub fn cancel(&mut self, name: &Name, now_ns: u64) -> Result<bool, BlobDeletionError> {
+    pub fn cancel(&mut self, name: &Name, now_ns: u64) -> Answer<bool> {
         name.check()?;
-        self.message(now_ns, |store| store.cancel(name)).unwrap_or(Ok(false))
+        let cancelled = self.message(now_ns, |store| match store.find_name(name, store.hash(name)) {
+            None => {
+                store.root.tally(Counter::NotFound, 1);
+                Ok(false)
+            }
+            Some(row) if row.txid.is_some() => Err(BlobDeletionError::HoldsRecord),
+            Some(row) if store.is_leased(&row) => Err(BlobDeletionError::Leased),
+            Some(row) => {
+                store.remove(&row);
+                store.root.tally(Counter::Cancelled, 1);
+                Ok(true)
+            }
+        });
+        cancelled.unwrap_or(Ok(false))
     }
 
     /// Whether a record may be created that names this blob, and then [`hold`](Self::hold) has the memory that it needs.
@@ -49,35 +58,29 @@ impl DeletionQueue {
     /// # Errors
     /// `BeingDeleted`, `BlobTaken`, `TooManyRows`, `RecordsFull`, `OutOfSpace`, `LowCycles`.
     pub fn admits(&mut self, name: &Name, txid: &[u8; 32]) -> Result<(), UtxoRefusal> {
-        records::creating(|| self.admits_new(name, txid))
-    }
-
-    fn admits_new(&mut self, name: &Name, txid: &[u8; 32]) -> Result<(), UtxoRefusal> {
-        let (has_room, limit) = (self.has_room(), self.limits.rows);
-        let store = self.made()?;
-        let hash = store.hash(name);
-        match store.find_name(name, hash) {
-            // The record of this very transaction is there, or was never taken out.
-            Some(row) if row.state == BlobDeletionState::Held && row.txid.as_ref() == Some(txid) => Ok(()),
-            Some(row) if row.state == BlobDeletionState::Held => Err(UtxoRefusal::BlobTaken),
-            Some(_) => Err(UtxoRefusal::BeingDeleted),
-            None if !has_room => Err(UtxoRefusal::TooManyRows { limit }),
-            None => Ok(store.reserve(name, hash)?),
-        }
+        let (rows, limit) = self.rows();
+        records::creating(|| {
+            let store = self.made()?;
+            let hash = store.hash(name);
+            match store.find_name(name, hash) {
+                // The record of this very transaction is there, or was never taken out.
+                Some(row) if row.state == BlobDeletionState::Held && row.txid.as_ref() == Some(txid) => Ok(()),
+                Some(row) if row.state == BlobDeletionState::Held => Err(UtxoRefusal::BlobTaken),
+                Some(_) => Err(UtxoRefusal::BeingDeleted),
+                None if rows >= limit => Err(UtxoRefusal::TooManyRows { limit }),
+                None => Ok(store.reserve(name, hash)?),
+            }
+        })
     }
 
     /// Holds the blob of a record that was created, for as long as that is there. Answers how many pages that has changed.
     pub fn hold(&mut self, name: &Name, txid: &[u8; 32]) -> u64 {
         let Some(store) = &mut self.store else { return 0 };
         let hash = store.hash(name);
-        store.slots.count_pages(true);
-        if store.find_name(name, hash).is_none() {
-            store.add(name, hash, Some(*txid), 0, Place::Held);
-            store.save();
+        match store.find_name(name, hash) {
+            Some(_) => 0,
+            None => store.write(|store| store.add(name, hash, Some(*txid), 0, BlobDeletionState::Held)).1,
         }
-        let pages = store.slots.pages_changed();
-        store.slots.count_pages(false);
-        pages
     }
 
     /// Has the blob of a record deleted that goes with it. Answers how many pages that has changed, too.
@@ -85,18 +88,13 @@ impl DeletionQueue {
     /// # Errors
     /// [`GrowError`], only where the blob was not held, and nothing has changed.
     pub fn release(&mut self, name: &Name, height: u32, txid: &[u8; 32]) -> Result<(Scheduled, u64), GrowError> {
-        let store = self.made()?;
-        store.slots.count_pages(true);
-        let scheduled = store.release(name, height, txid);
-        store.save();
-        let pages = store.slots.pages_changed();
-        store.slots.count_pages(false);
+        let (scheduled, pages) = self.made()?.write(|store| store.release(name, height, txid));
         Ok((scheduled?, pages))
     }
 }
 
 impl Store {
-    fn schedule(&mut self, name: &Name, height: u32, most: u64) -> Result<ScheduledBlobDeletion, BlobDeletionError> {
+    fn schedule(&mut self, name: &Name, height: u32, most: u64) -> Answer<ScheduledBlobDeletion> {
         let hash = self.hash(name);
         let (id, was_leased) = match self.find_name(name, hash) {
             Some(row) if row.txid.is_some() => return Err(BlobDeletionError::HoldsRecord),
@@ -111,10 +109,10 @@ impl Store {
             }
             None => {
                 self.reserve(name, hash)?;
-                (self.add(name, hash, None, height, Place::Waiting).id, false)
+                (self.add(name, hash, None, height, BlobDeletionState::Waiting).id, false)
             }
         };
-        self.root.counters.scheduled += 1;
+        self.root.tally(Counter::Scheduled, 1);
         Ok(ScheduledBlobDeletion { id, was_leased })
     }
 
@@ -126,23 +124,7 @@ impl Store {
             row.save_txid(&mut self.slots);
         }
         (row.height, row.retries, row.last_retry, row.lease) = (height, 0, 0, 0);
-        self.enter(row, Place::Waiting);
-    }
-
-    fn cancel(&mut self, name: &Name) -> Result<bool, BlobDeletionError> {
-        match self.find_name(name, self.hash(name)) {
-            None => {
-                self.root.counters.not_found += 1;
-                Ok(false)
-            }
-            Some(row) if row.txid.is_some() => Err(BlobDeletionError::HoldsRecord),
-            Some(row) if self.is_leased(&row) => Err(BlobDeletionError::Leased),
-            Some(row) => {
-                self.remove(&row);
-                self.root.counters.cancelled += 1;
-                Ok(true)
-            }
-        }
+        self.enter(row, BlobDeletionState::Waiting);
     }
 
     fn release(&mut self, name: &Name, height: u32, txid: &[u8; 32]) -> Result<Scheduled, GrowError> {
@@ -155,10 +137,10 @@ impl Store {
             }
             None => {
                 self.reserve(name, hash)?;
-                self.add(name, hash, Some(*txid), height, Place::Waiting).id
+                self.add(name, hash, Some(*txid), height, BlobDeletionState::Waiting).id
             }
         };
-        self.root.counters.scheduled += 1;
+        self.root.tally(Counter::Scheduled, 1);
         Ok(Scheduled::Waits(id))
     }
 }

@@ -1,5 +1,6 @@
 //! How rows and leases end: rows of unknown fate, the rest, limits of holders, dead letters.
 
+use super::super::root::Counter;
 use super::*;
 
 fn lists(token: &[u8], completed: &[u64], failed: &[u64], unknown: &[u64]) -> CompleteBlobDeletionBatch {
@@ -34,7 +35,8 @@ fn rows_of_unknown_fate_stay_leased_until_the_lease_expires() {
     let row = &queue.list(&ListBlobDeletions::default()).rows[2].row;
     assert_eq!((row.retry_count, queue.status().leases.len()), (0, 0));
     let counters = queue.store.as_ref().unwrap().root.counters;
-    assert_eq!((counters.unknown, counters.expired, counters.completed), (1, 0, 1));
+    let of = [Counter::Unknown, Counter::Expired, Counter::Completed];
+    assert_eq!(of.map(|of| counters[of as usize]), [1, 0, 1]);
 }
 
 #[test]
@@ -156,7 +158,7 @@ fn leases_that_an_operator_ends_give_their_rows_back_after_a_quarter_of_their_ti
     queue.tick(now + 10_800 * NS);
     assert_eq!(ids(&queue.pending(u32::MAX, 0, None)), [1, 2, 3]);
     let counters = queue.store.as_ref().unwrap().root.counters;
-    assert_eq!((counters.ended, counters.expired), (2, 1), "worker 2's expired");
+    assert_eq!([Counter::Ended, Counter::Expired].map(|of| counters[of as usize]), [2, 1], "worker 2's expired");
 }
 
 #[test]
@@ -188,7 +190,7 @@ fn dead_letters_above_the_setting_are_dropped_the_oldest_first_but_for_those_of_
     queue.set_limits(Limits { dead: 0, ..Limits::default() });
     queue.tick(NOW);
     assert_eq!((ids(&queue.dead(None, 0).rows), queue.dead_count()), (vec![1], 1));
-    assert_eq!(queue.store.as_ref().unwrap().root.counters.dropped, 4);
+    assert_eq!(queue.store.as_ref().unwrap().root.counters[Counter::Dropped as usize], 4);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Random histories against the model: every answer, every row, every order and every count, after each message; any message may trap,
 //! and an upgrade come between any two.
 
+use super::super::root::Counter;
 use super::model::{At, Lease, Model, Said};
 use super::*;
 use coppice_interface::*;
@@ -351,7 +352,7 @@ impl Run {
             .collect();
         expected.sort_unstable();
         prop_assert_eq!(backing, expected);
-        let leases = store.leases.all().iter().map(|lease| {
+        let leases = store.leases.live.iter().map(|lease| {
             let rows: Vec<u64> = lease.rows(&store.slots).map(|row| row.id).collect();
             assert_eq!(rows.len(), lease.rows as usize);
             (lease.token.number, lease.holder, lease.expires_at, lease.stage, lease.unknown as usize, rows)
@@ -361,7 +362,7 @@ impl Run {
             (*number, *holder, *expires_at, *stage, unknown.len(), rows.clone())
         });
         prop_assert_eq!(leases.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
-        let held: Vec<u64> = store.leases.all().iter().flat_map(|l| l.rows(&store.slots)).map(|row| row.id).collect();
+        let held: Vec<u64> = store.leases.live.iter().flat_map(|l| l.rows(&store.slots)).map(|row| row.id).collect();
         prop_assert_eq!(held.iter().collect::<BTreeSet<_>>().len(), held.len(), "no row is under two leases");
 
         let status = queue.status();
@@ -378,11 +379,10 @@ impl Run {
         prop_assert_eq!(queue.dead_count(), at(|at| *at == At::Dead).count() as u64);
         let queued = at(|at| matches!(at, At::Waiting | At::Leased(_) | At::BackingOff(_))).count() as u64;
         prop_assert_eq!(queue.pending_count(), queued);
-        let c = &store.root.counters;
-        let counters =
-            [c.scheduled, c.cancelled, c.processed, c.not_found, c.errors, c.given_up, c.expired, c.completed];
-        let ends = [c.unknown, c.ended, c.dropped];
-        prop_assert_eq!([&counters[..], &ends].concat(), model.counters);
+        use Counter::*;
+        let of =
+            [Scheduled, Cancelled, Processed, NotFound, Errors, GivenUp, Expired, Completed, Unknown, Ended, Dropped];
+        prop_assert_eq!(of.map(|of| store.root.counters[of as usize]).to_vec(), model.counters);
         let ends = model.leases.values().map(Lease::next_event);
         let due = expected_due(model);
         prop_assert_eq!(queue.next_event(), ends.chain(due).min());
