@@ -96,7 +96,11 @@ impl DeletionQueue {
         let up_to = arg.up_to_height.unwrap_or(u32::MAX);
         let mut said =
             Said { up_to, ..Said::new([&arg.completed_ids, &arg.failed_ids, &[]], None, failures, completion) };
-        self.message(now_ns, |store| store.work(&mut said));
+        if self.message(now_ns, |store| store.work(&mut said)).is_none() {
+            // A queue that never had a row knows none of them.
+            let mut seen = BTreeSet::new();
+            said.done.skipped = said.lists.concat().into_iter().filter(|id| seen.insert(*id)).collect();
+        }
         Ok(said.done)
     }
 

@@ -121,7 +121,8 @@ fn who_keeps_nothing_outside_pays_for_nothing() {
     let mut queue = fresh();
     assert_eq!((queue.pending(u32::MAX, 0, None).len(), queue.dead(None, 0).rows.len()), (0, 0));
     assert_eq!(retry(&mut queue, 1), 0);
-    assert_eq!(complete(&mut queue, &[1], &[2], 9), CompletedBlobDeletions::default());
+    let done = complete(&mut queue, &[1, 1, u64::MAX], &[1, 2], 9);
+    assert_eq!(done, CompletedBlobDeletions { skipped: vec![1, u64::MAX, 2], ..Default::default() });
     assert_eq!(queue.acquire(worker(1), &want(0), 0, NOW), Ok(None));
     assert_eq!(queue.extend(worker(1), &[1; 40], 0, NOW), Err(BlobDeletionError::UnknownToken));
     assert_eq!(queue.cancel(&name(b"a"), NOW), Ok(false));
