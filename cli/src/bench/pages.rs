@@ -151,29 +151,22 @@ fn table(name: &str, rows: &[Row]) -> Result<String> {
     let (heading, columns, lines): (&str, &[Column], Vec<Line>) = match name {
         "blob" => ("operation", BLOB, blobs(rows)),
         "index" => {
-            let one_by_one = [("insert", "insert"), ("get", "get"), ("remove, one by one", "remove")];
-            let on_the_heap = [
-                ("insert", "insert"),
-                ("get", "get"),
-                ("remove, a generation at once", "remove"),
-                ("insert again, at an upgrade", "rebuild"),
+            let named = [
+                ("insert", "insert", None),
+                ("get", "get", None),
+                ("remove, one by one", "remove", None),
+                ("insert (StableBTreeMap)", "insert", Some("btree")),
+                ("get (StableBTreeMap)", "get", Some("btree")),
+                ("remove, one by one (StableBTreeMap)", "remove", Some("btree")),
+                ("insert (heap)", "insert", Some("heap")),
+                ("get (heap)", "get", Some("heap")),
+                ("remove, a generation at once (heap)", "remove", Some("heap")),
+                ("insert again, at an upgrade (heap)", "rebuild", Some("heap")),
+                ("a whole look-up, as a query", "look-up", None),
+                ("a whole look-up (StableBTreeMap)", "look-up", Some("btree")),
+                ("a whole look-up (heap)", "look-up", Some("heap")),
             ];
-            let look_ups = [("a whole look-up, as a query", "look-up")];
-            let peers: [(Option<&str>, &str, &[(&str, &str)]); 6] = [
-                (None, "", &one_by_one),
-                (Some("btree"), " (StableBTreeMap)", &one_by_one),
-                (Some("heap"), " (heap)", &on_the_heap),
-                (None, "", &look_ups),
-                (Some("btree"), " (StableBTreeMap)", &look_ups),
-                (Some("heap"), " (heap)", &look_ups),
-            ];
-            let lines = peers.into_iter().flat_map(|(peer, after, ops)| {
-                ops.iter().map(move |(label, op)| Line {
-                    label: format!("{label}{after}"),
-                    rows: of(rows, "index", op, None, peer),
-                })
-            });
-            ("index entry, 32-byte id", INDEX, lines.collect())
+            ("index entry, 32-byte id", INDEX, by_op("index", &named))
         }
         "keys" => {
             let named = [
