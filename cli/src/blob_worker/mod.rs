@@ -149,9 +149,9 @@ fn init(args: &StoreArgs) -> Result<()> {
 /// # Errors
 /// When one is another's, or in a folder that is, or has such a folder where its layout writes; or cannot be written.
 pub fn mark(worker: &Worker) -> Result<Marked> {
-    let (canister, mut report) = (worker.canister(), Marked::default());
+    let (canister, mut report) = (worker.canister, Marked::default());
     let wrong = |why: String| Exit::error(WRONG_STORE, why);
-    for store in worker.stores().all() {
+    for store in worker.stores.all() {
         let near = worker
             .wait_for(async { anyhow::Ok([store.markers_above().await?, store.markers_below().await?].concat()) })?;
         near.iter().try_for_each(|(at, near)| marker::check_near(store, canister, at, near)).map_err(wrong)?;

@@ -106,8 +106,6 @@ pub struct Run<'a, Q> {
     calls: Calls<'a, Q>,
     worker: Worker,
     options: Options,
-    stop: &'a Stop,
-    log: &'a Log,
     figures: RefCell<Figures>,
     rows: Cell<u64>,
     holds: RefCell<Vec<Hold>>,
@@ -129,12 +127,10 @@ impl<'a, Q: Queue> Run<'a, Q> {
         let patience = Patience::default();
         Ok(Self {
             calls: Calls { queue, stop, log, patience, max_wait: options.max_wait, nonce, requests, retries },
-            holds: RefCell::new(worker.stores().all().iter().map(|_| Hold::default()).collect()),
+            holds: RefCell::new(worker.stores.all().iter().map(|_| Hold::default()).collect()),
             looked_at: Cell::default(),
             worker,
             options,
-            stop,
-            log,
             figures: RefCell::default(),
             rows: Cell::new(0),
             undone: RefCell::default(),
@@ -143,7 +139,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
 
     /// What it did so far.
     pub fn figures(&self) -> Figures {
-        let failed_requests = self.worker.stores().failed_requests();
+        let failed_requests = self.worker.stores.failed_requests();
         let retries = self.calls.retries.load(Ordering::Relaxed);
         Figures { failed_requests, retries, ..self.figures.borrow().clone() }
     }
@@ -157,7 +153,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
         self.look_at_all()?;
         let mut next = None;
         loop {
-            if self.stop.is_set() && next.is_none() {
+            if self.calls.stop.is_set() && next.is_none() {
                 return Ok(());
             }
             let given = match next.take() {
@@ -167,9 +163,9 @@ impl<'a, Q: Queue> Run<'a, Q> {
             match given {
                 Given::Stopped => return Ok(()),
                 Given::Later => continue,
-                Given::Nothing if !self.options.ends() => self.stop.wait(self.options.poll),
+                Given::Nothing if !self.options.ends() => self.calls.stop.wait(self.options.poll),
                 Given::Nothing => match self.next_hold().filter(|_| self.options.until_empty) {
-                    Some(wait) => self.stop.wait(wait),
+                    Some(wait) => self.calls.stop.wait(wait),
                     None => return Ok(()),
                 },
                 Given::Lease(lease, asked) => {
@@ -179,7 +175,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
                     }
                 }
             }
-            self.log.progress(&self.figures(), self.rows.get());
+            self.calls.log.progress(&self.figures(), self.rows.get());
         }
     }
 
@@ -191,7 +187,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
         let selectors = self.unheld();
         if selectors.is_empty() {
             let Some(wait) = self.next_hold() else { return Ok(Given::Stopped) };
-            self.stop.wait(wait);
+            self.calls.stop.wait(wait);
             return Ok(Given::Later);
         }
         let look = |queue: &Q, replicated| queue.look(self.options.safety_window, &selectors, replicated);
@@ -209,7 +205,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
     fn work_while_asking(&self, lease: &BlobDeletionLease, asked: Moment) -> Result<Option<Given>> {
         let is_full = lease.rows.len() >= self.options.batch as usize;
         let selectors = if is_full && !self.options.once { self.unheld() } else { Vec::new() };
-        if selectors.is_empty() || self.stop.is_set() {
+        if selectors.is_empty() || self.calls.stop.is_set() {
             return self.work(lease, asked).map(|()| None);
         }
         self.ask_beside(selectors, || self.work(lease, asked)).map(Some)
@@ -249,7 +245,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
                 let extended = self.extend(lease, &term);
                 next = Moment::now().after(if extended { Duration::ZERO } else { attempts.next().unwrap_or_default() });
             }
-            self.log.progress(&self.figures(), self.rows.get());
+            self.calls.log.progress(&self.figures(), self.rows.get());
         };
         extend();
         // What a store's path was before may not be any more.
@@ -258,7 +254,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
         let held = |hold: &Hold| hold.is_held().then(String::new);
         let mut away: Vec<Option<String>> = self.holds.borrow().iter().map(held).collect();
         wrong.iter().for_each(|(store, why)| away[*store] = Some(why.clone()));
-        let mut outcome = self.worker.delete(&lease.rows, &away, &term, self.stop, &mut extend);
+        let mut outcome = self.worker.delete(&lease.rows, &away, &term, self.calls.stop, &mut extend);
         let again = self.recheck(&mut outcome, &mut extend);
         self.tell(lease, &outcome);
         (0..away.len()).for_each(|store| self.hold_after(store, &outcome, &term));
@@ -299,7 +295,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
     /// The selectors of stores that are not held. One that has any file type waits for those with one of its store type, whose rows it would
     /// be given, too.
     fn unheld(&self) -> Vec<BlobSelector> {
-        let (holds, stores) = (self.holds.borrow(), self.worker.stores().all());
+        let (holds, stores) = (self.holds.borrow(), self.worker.stores.all());
         let of = |held: bool| {
             let which =
                 stores.iter().zip(holds.iter()).filter(move |(_, hold)| (hold.is_held() || hold.is_away) == held);

@@ -70,8 +70,10 @@ impl Outcome {
 /// Does the requests.
 pub struct Worker {
     runtime: Option<Runtime>,
-    stores: Arc<Stores>,
-    canister: Principal,
+    /// The stores.
+    pub stores: Arc<Stores>,
+    /// The canister.
+    pub canister: Principal,
     parallel: usize,
 }
 
@@ -83,16 +85,6 @@ impl Worker {
     pub fn new(stores: Stores, canister: Principal, parallel: usize) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         Ok(Self { runtime: Some(runtime), stores: Arc::new(stores), canister, parallel })
-    }
-
-    /// The stores.
-    pub fn stores(&self) -> &Stores {
-        &self.stores
-    }
-
-    /// The canister.
-    pub fn canister(&self) -> Principal {
-        self.canister
     }
 
     /// Waits for something that a store is asked.

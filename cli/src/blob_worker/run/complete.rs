@@ -24,7 +24,7 @@ impl<Q: Queue> Run<'_, Q> {
     pub(super) fn extend(&self, lease: &BlobDeletionLease, term: &Term) -> bool {
         let asked = Moment::now();
         self.calls.limit(Instant::now(), self.calls.most_of(term));
-        let note = |event, why: &str| self.log.note(Level::Warn, event, why);
+        let note = |event, why: &str| self.calls.log.note(Level::Warn, event, why);
         match self.calls.queue.extend(&lease.token, self.options.lease.as_secs()) {
             Ok(Ok(())) => {
                 term.extended(asked);
@@ -52,9 +52,9 @@ impl<Q: Queue> Run<'_, Q> {
                 _ => continue,
             };
             let named = rows.get(id).map_or(String::new(), |row| name(row));
-            self.log.note(Level::Warn, event, &format!("row {id}, {named}: {why}{more}"));
+            self.calls.log.note(Level::Warn, event, &format!("row {id}, {named}: {why}{more}"));
         }
-        for (store, Store { url, .. }) in self.worker.stores().all().iter().enumerate() {
+        for (store, Store { url, .. }) in self.worker.stores.all().iter().enumerate() {
             let many = |is_so: fn(&Fate) -> bool| outcome.of(store).filter(|fate| is_so(fate)).count();
             if let Some(why) = outcome.error(store) {
                 let back = many(Fate::is_back);
@@ -63,12 +63,12 @@ impl<Q: Queue> Run<'_, Q> {
                     unknown => format!(", and {unknown} stay leased, as the store may still delete them"),
                 };
                 let why = format!("{url}: {why}; {back} blobs go back and are tried again{fate}");
-                self.log.note(Level::Warn, "store", &why);
+                self.calls.log.note(Level::Warn, "store", &why);
             }
             let absent = many(|fate| *fate == Fate::Absent);
             if absent > 1 && absent == many(Fate::is_gone) {
                 let why = format!("{url}: none of {absent} blobs was there: is it the right store and layout?");
-                self.log.note(Level::Warn, "absent", &why);
+                self.calls.log.note(Level::Warn, "absent", &why);
             }
         }
     }
@@ -138,19 +138,19 @@ impl<Q: Queue> Run<'_, Q> {
                 Ok(answer) => return Ok(Some(answer)),
                 Err((why, Some(answer))) if is_over(&answer) => {
                     let why = format!("too late to say what was deleted, others do it again: {why}");
-                    self.log.note(Level::Warn, "lease", &why);
+                    self.calls.log.note(Level::Warn, "lease", &why);
                     return Ok(None);
                 }
                 Err((why, _)) => self.calls.again("completing", &why, &mut delays),
             }
-            if self.stop.is_set() && (self.calls.has_parted(began) || is_last && term.left().is_zero()) {
+            if self.calls.stop.is_set() && (self.calls.has_parted(began) || is_last && term.left().is_zero()) {
                 let why = format!(
                     "the canister could not be told of {many} blobs: they are tried again when the lease has ended"
                 );
                 return Err(Exit::error(UNTOLD, why));
             }
             // An answer may be lost, so there is another attempt.
-            is_last = self.stop.is_set();
+            is_last = self.calls.stop.is_set();
         }
     }
 

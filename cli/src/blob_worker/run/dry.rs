@@ -19,8 +19,8 @@ pub fn dry_run<Q: Queue>(run: &Run<'_, Q>) -> Result<Option<(u32, Vec<Found>)>> 
         run.look_at_all()?;
         run.next_hold().is_some()
     } {
-        run.stop.wait(run.next_hold().unwrap_or_default());
-        if run.stop.is_set() {
+        run.calls.stop.wait(run.next_hold().unwrap_or_default());
+        if run.calls.stop.is_set() {
             return Ok(None);
         }
         run.release();
@@ -34,7 +34,7 @@ pub fn dry_run<Q: Queue>(run: &Run<'_, Q>) -> Result<Option<(u32, Vec<Found>)>> 
     let Some((height, rows)) = run.calls.look("looking at the queue", look)? else { return Ok(None) };
     let mut found = Vec::new();
     for row in rows {
-        let stores = run.worker.stores();
+        let stores = &run.worker.stores;
         let (place, there) = match stores.find(&row) {
             Err(why) => (format!("{why:?}"), None),
             Ok((store, target)) => {
@@ -46,22 +46,22 @@ pub fn dry_run<Q: Queue>(run: &Run<'_, Q>) -> Result<Option<(u32, Vec<Found>)>> 
         };
         found.push(Found { id: row.id, height: row.delete_at_height, place, there });
     }
-    Ok((!run.stop.is_set()).then_some((height, found)))
+    Ok((!run.calls.stop.is_set()).then_some((height, found)))
 }
 
 /// Whether a store has a blob; nothing where the worker is to end.
 fn is_there<Q: Queue>(run: &Run<'_, Q>, store: &Store, target: &Target) -> Option<bool> {
     let most = REQUEST.of(run.options.lease);
     let mut delays = waits(run.options.max_wait);
-    while !run.stop.is_set() {
+    while !run.calls.stop.is_set() {
         let began = Instant::now();
-        let gives_up = || run.stop.is_set() || began.elapsed() >= most;
+        let gives_up = || run.calls.stop.is_set() || began.elapsed() >= most;
         let why = match run.worker.wait_for(unless(gives_up, store.has(target))) {
             Some(Ok(there)) => return Some(there),
             Some(Err(error)) => format!("{error:#}"),
             None => format!("{}: it does not answer within {:.1} s", store.url, most.as_secs_f64()),
         };
-        if !run.stop.is_set() {
+        if !run.calls.stop.is_set() {
             run.calls.again("looking at the stores", &why, &mut delays);
         }
     }

@@ -61,11 +61,11 @@ impl<Q: Queue> Run<'_, Q> {
         let began = Instant::now();
         let longest = REQUEST.of(self.options.lease);
         let mut holds = self.holds.borrow_mut();
-        let stores = self.worker.stores().all().iter().zip(holds.iter_mut()).enumerate();
+        let stores = self.worker.stores.all().iter().zip(holds.iter_mut()).enumerate();
         let ask = |(at, (store, hold)): (usize, (&Store, &mut Hold))| {
             let (mut pending, is_known) = (hold.pending.take(), hold.is_known);
             let most = if hold.is_away { longest.min(LAST_LOOK) } else { longest };
-            let (store, stop, url) = (store.clone(), self.stop.clone(), store.url.clone());
+            let (store, stop, url) = (store.clone(), self.calls.stop.clone(), store.url.clone());
             async move {
                 let is_last = || stop.set_at().is_some_and(|at| at.max(began).elapsed() >= LAST_LOOK);
                 let found = unless(|| began.elapsed() >= most || is_last(), look(store, is_known, &mut pending)).await;
@@ -91,9 +91,9 @@ impl<Q: Queue> Run<'_, Q> {
         if found.len() == holds.len() {
             self.looked_at.set(Some(Moment::now()));
         }
-        let canister = self.worker.canister();
+        let canister = self.worker.canister;
         for (at, found) in found {
-            let (store, hold) = (&self.worker.stores().all()[at], &mut holds[at]);
+            let (store, hold) = (&self.worker.stores.all()[at], &mut holds[at]);
             let was_away = std::mem::replace(&mut hold.is_away, found.is_err());
             match found {
                 Ok((marker, above)) => {
@@ -109,7 +109,7 @@ impl<Q: Queue> Run<'_, Q> {
                     hold.wait(self.options.max_wait);
                     if !was_away {
                         let why = format!("{why:#}; its blobs wait, and those of others do not");
-                        self.log.note(Level::Warn, "store", &why);
+                        self.calls.log.note(Level::Warn, "store", &why);
                     }
                 }
             }
@@ -131,9 +131,9 @@ impl<Q: Queue> Run<'_, Q> {
         let wrong = loop {
             // All of them: the next lease goes by this look.
             let wrong = self.look_at_markers(|_| true);
-            let is_unsettled = (0..asked.len()).any(|at| asked[at] && is_away(at)) && !self.stop.is_set();
+            let is_unsettled = (0..asked.len()).any(|at| asked[at] && is_away(at)) && !self.calls.stop.is_set();
             match delays.next().filter(|_| is_unsettled) {
-                Some(delay) => self.stop.wait(delay),
+                Some(delay) => self.calls.stop.wait(delay),
                 None => break wrong,
             }
             meanwhile();

@@ -59,6 +59,28 @@ fn a_directory_holds_names_of_255_bytes_and_folders_that_are_links() {
 }
 
 #[test]
+fn a_directory_of_any_name_has_its_blobs_and_the_markers_above_it() {
+    let above = tempfile::tempdir().unwrap();
+    let dir = above.path().join("a b%20[c]~#^").join("é");
+    std::fs::create_dir_all(&dir).unwrap();
+    let url = Url::from_directory_path(&dir).unwrap();
+    let stores = Stores::open(&[format!("tx/*={url}").parse().unwrap()], LayoutName::Hex, Duration::from_secs(1));
+    let stores = stores.unwrap();
+    let file = dir.join(path(1).as_ref());
+    std::fs::write(&file, "a").unwrap();
+    assert_eq!((delete(&stores, &row(1)), file.exists()), (Fate::Gone, false));
+    let found = || runtime().block_on(stores.all()[0].markers_above());
+    assert_eq!(found().unwrap(), []);
+    let marker = r#"{"format": 1, "canister": "aaaaa-aa", "store": "a", "layout": "hex", "blobs": ["tx/tx"]}"#;
+    std::fs::write(above.path().join(super::super::marker::NAME), marker).unwrap();
+    let [(at, marker)] = &found().unwrap()[..] else { panic!("one marker") };
+    let folder = std::fs::canonicalize(above.path()).unwrap();
+    assert_eq!((at.as_str(), marker.canister.as_str()), (folder.to_str().unwrap(), "aaaaa-aa"));
+    std::fs::write(folder.join(super::super::marker::NAME), "half a mark").unwrap();
+    assert!(format!("{:#}", found().unwrap_err()).contains("its marker cannot be read"));
+}
+
+#[test]
 fn teranodes_checksum_goes_with_its_blob() {
     let dir = tempfile::tempdir().unwrap();
     let place = format!("tx/tx=file://{}?hashPrefix=2", dir.path().display()).parse::<Place>().unwrap();
