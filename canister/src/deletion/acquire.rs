@@ -100,7 +100,7 @@ impl DeletionQueue {
 }
 
 impl Store {
-    /// What a token is for: a live lease, by its number; or one that was completed, and what its holder was answered.
+    /// Returns the number of the live lease that a token names; or, for a lease that was completed, the answer that its holder was given.
     ///
     /// # Errors
     /// `UnknownToken`, `NotHolder`, `Expired`.

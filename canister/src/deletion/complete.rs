@@ -46,7 +46,7 @@ struct Failures {
     base_secs: u64,
 }
 
-/// What is said of rows, and how far it is worked through.
+/// A worker's report about rows, and how far it is worked through.
 struct Said<'a, C> {
     /// By [`List`].
     lists: [&'a [u64]; 3],
@@ -63,7 +63,7 @@ struct Said<'a, C> {
     done: CompletedBlobDeletions,
 }
 
-/// Which list a number is in.
+/// The list that names a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum List {
     Completed,
@@ -186,7 +186,7 @@ impl<'a, C: Completion> Said<'a, C> {
         Self { lists, rest: false, up_to: u32::MAX, lease, failures, completion, is_first: true, done }
     }
 
-    /// Whether the message has room for another row: one at least fits.
+    /// Returns whether the message has room for another row. The first row always fits.
     fn has_room(&mut self, slots: &Slots) -> bool {
         std::mem::take(&mut self.is_first) || self.completion.goes_on(slots.pages_changed())
     }

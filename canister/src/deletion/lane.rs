@@ -38,7 +38,7 @@ impl Lane {
         Self { store_type, file_type: file_type.into(), waiting: 0, rows: 0 }
     }
 
-    /// Whether it is one of these; an empty list of stores, and no selectors: all are.
+    /// Returns whether stores and selectors name this lane. An empty list of stores names all lanes, as do absent selectors.
     pub fn is_meant(&self, stores: &[StoreType], selectors: Option<&[BlobSelector]>) -> bool {
         let selects = |selector: &BlobSelector| {
             selector.store_type == self.store_type
@@ -83,7 +83,7 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// Those of an empty queue.
+    /// Returns the lanes of an empty queue.
     pub fn new() -> Self {
         let fixed = |at: usize| Lane::new(StoreType::ALL[at / ALWAYS.len()], ALWAYS[at % ALWAYS.len()]);
         Self { all: (0..ALL).map(|at| (at < FIXED).then(|| fixed(at))).collect(), changed: [false; ALL] }
@@ -116,7 +116,7 @@ impl Lanes {
         self.changed = [false; ALL];
     }
 
-    /// Those that there are.
+    /// Returns the lanes in use.
     pub fn all(&self) -> impl Iterator<Item = &Lane> {
         self.all.iter().flatten()
     }
@@ -129,7 +129,7 @@ impl Lanes {
         self.all.iter().skip(FIXED).position(|lane| lane.as_ref().is_some_and(is_it)).map(|at| FIXED + at)
     }
 
-    /// Whether a row of this name has a lane, or another lane may be made.
+    /// Returns whether a row of this name has a lane, or another lane may be made.
     pub fn admits(&self, name: &Name) -> bool {
         self.find(name).is_some() || self.all.iter().any(Option::is_none)
     }

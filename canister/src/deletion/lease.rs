@@ -87,13 +87,13 @@ pub struct Lease {
     pub height: u32,
     pub rows: u32,
     pub first: SlotId,
-    /// Those of unknown fate, which stand behind the others.
+    /// Rows of unknown fate; they stand after the others.
     pub unknown: u32,
     pub acquired_at: u64,
     pub expires_at: u64,
     /// Nanoseconds for which it was asked for last.
     pub length: u64,
-    /// What its completion has done so far: rows removed, rows to be tried again, dead letters.
+    /// Counts of the completion so far: rows removed, rows to be tried again, dead letters.
     pub done: [u32; 3],
     /// Where it lies among the others.
     place: u32,
@@ -105,7 +105,7 @@ pub struct Lease {
 #[derive(Default)]
 pub struct Leases {
     slot: SlotId,
-    /// Those that have not ended, or whose rows are on their way back, by number.
+    /// Leases that have not ended, or whose rows are on their way back, by number.
     pub live: Vec<Lease>,
     /// How the last of them ended, the oldest first.
     ended: VecDeque<Lease>,
@@ -150,7 +150,7 @@ impl Lease {
         b
     }
 
-    /// Whether it keeps a row of it from others.
+    /// Returns whether the lease keeps this row of it from other workers.
     pub fn keeps(&self, row: &Row) -> bool {
         match self.stage {
             Stage::Live | Stage::Ended => true,

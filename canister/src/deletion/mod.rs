@@ -59,7 +59,7 @@ pub const MOST_INSTRUCTIONS: u64 = 2_000_000_000;
 const SHARE_PAGES: u64 = 4_096;
 const SHARE_INSTRUCTIONS: u64 = 500_000_000;
 
-/// What the queue answers, or why it refuses.
+/// The queue's answer, or the reason for a refusal.
 type Answer<T> = Result<T, BlobDeletionError>;
 
 /// The queue.
@@ -69,7 +69,7 @@ pub struct DeletionQueue {
     limits: Limits,
 }
 
-/// What the settings bound.
+/// The bounds that the settings set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Rows above which no new ones come in (`max_deletion_rows`).
@@ -191,7 +191,7 @@ impl DeletionQueue {
             debug_assert_eq!(slot, FIRST_SLOT);
             let root = Root::new(self.seed);
             root.save(&mut slots);
-            // What was there before is not empty lanes.
+            // Bytes left there by something else are no empty lanes.
             slots.write(slot, root::ROOT, &[0; (ROOT_AND_LANES - root::ROOT) as usize]);
             let (lanes, leases) = (Lanes::new(), Leases::default());
             self.store = Some(Store { slots, root, lanes, leases, taken: Default::default() });
@@ -329,7 +329,7 @@ impl Store {
         self.enter(row, state);
     }
 
-    /// Whether a lease keeps the row from others.
+    /// Returns whether a lease keeps the row from other workers.
     fn is_leased(&self, row: &Row) -> bool {
         row.state == BlobDeletionState::Leased && self.leases.get(row.lease).is_some_and(|lease| lease.keeps(row))
     }

@@ -41,7 +41,7 @@ const METRICS: [&str; 14] = [
 pub struct Merge(BinaryHeap<Reverse<(Key, SlotId)>>);
 
 impl Merge {
-    /// Those whose key is this one or a larger one.
+    /// Merges the trees with these roots: their rows from this key on, in order.
     pub fn new(store: &Store, roots: impl IntoIterator<Item = SlotId>, from: Key) -> Self {
         let treap = store.treap();
         let heads = roots.into_iter().filter(|root| *root != 0);
@@ -200,7 +200,7 @@ impl DeletionQueue {
         });
         let (rows, max_rows) = self.rows();
         BlobDeletionStatus {
-            // Of the canister as a whole.
+            // The canister knows these, not the queue.
             deletions_stopped_since: None,
             rows,
             max_rows,

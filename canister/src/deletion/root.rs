@@ -21,7 +21,7 @@ const WORDS: usize = COUNTERS + Counter::Dropped as usize + 1;
 /// Bytes of it.
 pub const ROOT: u32 = 8 * WORDS as u32;
 
-/// What is counted since the queue was made.
+/// Counters since the queue was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
     /// Rows that were scheduled, each time.

@@ -166,7 +166,7 @@ impl Row {
         slots.holds(slot, u64::from(HEAD) + row.tail_len() as u64).then_some(row)
     }
 
-    /// Whether it was given up and no record waits for it.
+    /// Returns whether the row was given up and no record waits for it.
     pub fn is_dead_alone(&self) -> bool {
         self.state == BlobDeletionState::Dead && self.txid.is_none()
     }

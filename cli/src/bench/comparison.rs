@@ -33,7 +33,7 @@ fn figure<'a>(
     found.find(|figure| figure.n == n).with_context(|| format!("{family} {op} {peer:?} at {n} was not measured"))
 }
 
-/// What README compares: operations of the canister, of the plain B-tree, and of the other peer; and all cycles of a block.
+/// README's comparison: operations of the canister, of the plain B-tree and of the other peer, and all cycles of a block.
 pub fn operations(rows: &[Row]) -> Result<String> {
     // Sweeps prune the canister's entries, and not removals.
     let compared = [
@@ -141,7 +141,7 @@ pub fn block(rows: &[Row]) -> Result<String> {
     Ok(text)
 }
 
-/// What the peers cost beside their operations: memory, and upgrades.
+/// Costs of the peers beside their operations: memory, and upgrades.
 pub fn elsewhere(rows: &[Row]) -> Result<String> {
     let rebuild = figure(rows, ("index", "rebuild", None), Some("heap"), IDS)?.counted();
     let bytes = |(family, op, size, n): (&str, &str, Option<u32>, u64), peer: Option<&str>| {

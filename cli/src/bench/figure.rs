@@ -48,7 +48,7 @@ pub struct Whole {
 }
 
 impl Figure {
-    /// What is held against the limit.
+    /// The figure that the limit bounds.
     pub fn counted(&self) -> u64 {
         self.whole.map_or(self.instructions, |whole| whole.charged)
     }
@@ -114,7 +114,7 @@ impl Row {
 }
 
 impl Tomorrow {
-    /// What is held against the limit.
+    /// The figure that the limit bounds.
     pub fn counted(&self) -> u64 {
         self.whole.map_or(self.instructions, |whole| whole.charged)
     }

@@ -81,7 +81,7 @@ impl Bench {
         Ok(figure)
     }
 
-    /// What an upgrade takes for each id of the index on the heap.
+    /// Measures the instructions that an upgrade takes for each id of the index on the heap.
     fn rebuild(&self, n: u64) -> Result<Figure> {
         let instructions = self.call::<u64>("bench_rebuild_heap", &n)?;
         let run = self.host.last_execution().context("the host counted nothing")?;

@@ -58,12 +58,12 @@ impl Side {
         }
     }
 
-    /// Whether an operation is measured of it.
+    /// Returns whether an operation is measured on this store.
     fn has(self, op: &str, outputs: u32) -> bool {
         match self {
             Self::Coppice => true,
             Self::Records => op != "create_raw",
-            // Of the largest transactions those that differ most.
+            // For the largest transactions, only the operations that differ most.
             Self::Rows => op != "create_raw" && (outputs < 20_000 || matches!(op, "create" | "spend" | "spend_one")),
         }
     }

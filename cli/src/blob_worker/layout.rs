@@ -90,7 +90,7 @@ impl Layout {
         Ok([checksum].into_iter().filter(|_| self.has_checksums(on_disk)).chain([file]).collect())
     }
 
-    /// Whether it writes into a folder of this name below the store's root.
+    /// Returns whether the layout writes into a folder of this name below the store's root.
     pub fn writes_into(&self, folder: &str) -> bool {
         let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         matches!(self, Self::Teranode(prefix) if *prefix != 0 && folder.len() <= prefix.unsigned_abs() as usize)

@@ -40,7 +40,7 @@ struct Lines {
     format: LogFormat,
     /// Where they go, if anywhere.
     out: Option<Mutex<Box<dyn Write + Send>>>,
-    /// What the worker did and how many blobs are in the queue; nothing before the worker knows anything, and at its end.
+    /// The worker's counts and the number of blobs in the queue; `None` before the worker knows anything, and at its end.
     latest: Mutex<Option<(Figures, u64)>>,
 }
 

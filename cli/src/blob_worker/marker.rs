@@ -31,7 +31,7 @@ pub struct Contents {
     pub layout: String,
     /// Which blobs are in it, as workers name them.
     pub blobs: BTreeSet<String>,
-    /// What a newer command has added.
+    /// Fields that a newer command has added.
     #[serde(flatten)]
     pub more: BTreeMap<String, serde_json::Value>,
 }
@@ -50,7 +50,7 @@ impl Contents {
         serde_json::from_slice(bytes).context("it is no marker")
     }
 
-    /// What it says of the store as a whole.
+    /// The part of the marker that is about the store as a whole.
     fn fields(&self) -> [(&'static str, String); 5] {
         let endpoint = self.endpoint.as_deref().unwrap_or("AWS");
         let (format, endpoint) = (self.format.to_string(), endpoint.to_string());
@@ -187,7 +187,7 @@ mod tests {
         check(&outputs, a, Some(&both)).unwrap();
         assert!(merged(&tx, b, Some(&both)).is_err());
         assert!(merged(&store(dir.path(), "tx/tx", LayoutName::Teranode), a, Some(&both)).is_err());
-        // What a newer command has added stays.
+        // Fields that a newer command has added stay.
         let mut newer = first.clone();
         newer.more.insert("colour".into(), "green".into());
         assert_eq!(merged(&tx, a, Some(&newer)).unwrap(), None);

@@ -38,14 +38,14 @@ use std::time::{Duration, Instant};
 use store::Stores;
 use work::Worker;
 
-/// What a command prints at its end.
+/// The report that a command prints at its end.
 #[derive(Clone, Debug, Serialize)]
 pub struct Printed<T> {
     /// The command: "blob-worker", and what it was to do.
     pub command: &'static str,
     /// The canister's principal.
     pub canister: String,
-    /// What it did.
+    /// The outcome.
     #[serde(flatten)]
     pub what: T,
 }
@@ -55,7 +55,7 @@ pub struct Printed<T> {
 pub struct Worked {
     /// The stores.
     pub stores: Vec<String>,
-    /// What it did.
+    /// The outcome.
     #[serde(flatten)]
     pub figures: Figures,
     /// Wall-clock seconds.

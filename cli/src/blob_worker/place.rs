@@ -27,7 +27,7 @@ pub fn store_type(name: &str) -> Result<StoreType, String> {
     found.ok_or_else(|| format!("{name:?} is no store type: {}", STORE_TYPES.map(|(known, _)| known).join(", ")))
 }
 
-/// Which blobs: of a store type, and of a file type or of any.
+/// A choice of blobs: one store type, and one file type or any.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Selector {
     /// The store type.
@@ -43,13 +43,13 @@ impl Selector {
         (self.store == row.store_type && file_type).then_some(u8::from(self.file_type.is_some()))
     }
 
-    /// Whether a blob of each of two store types can have the same file's name.
+    /// Returns whether blobs of the two store types can have the same file name.
     pub fn clashes(&self, other: &Self) -> bool {
         let types = (&self.file_type, &other.file_type);
         self.store != other.store && (types.0.is_none() || types.1.is_none() || types.0 == types.1)
     }
 
-    /// Whether all its blobs are another one's, too.
+    /// Returns whether the other choice has all blobs of this one.
     pub fn is_within(&self, other: &Self) -> bool {
         self.store == other.store && (other.file_type.is_none() || other.file_type == self.file_type)
     }
@@ -164,7 +164,7 @@ impl Place {
     }
 }
 
-/// Whether one folder is the other, or within it.
+/// Returns whether one folder is the other, or lies within it.
 pub fn is_within(inner: &Url, outer: &Url) -> bool {
     let below = inner.path().strip_prefix(outer.path().trim_end_matches('/'));
     (inner.scheme(), inner.host_str()) == (outer.scheme(), outer.host_str())

@@ -7,10 +7,10 @@ use coppice_interface::*;
 /// A blob that is to be deleted.
 pub type Row = BlobDeletion;
 
-/// What the canister answers, or why it refuses.
+/// The canister's answer, or the reason for a refusal.
 pub type Answer<T> = Result<Result<T, BlobDeletionError>>;
 
-/// What there is to do.
+/// The work at hand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// The height up to which blobs may be deleted; none: the chain is within the safety window.

@@ -74,7 +74,7 @@ pub struct Figures {
     pub height: u32,
 }
 
-/// What the queue gives.
+/// An answer of the queue to a request for work.
 enum Given {
     /// Rows, asked for at a moment.
     Lease(BlobDeletionLease, Moment),
@@ -86,7 +86,7 @@ enum Given {
     Stopped,
 }
 
-/// What a worker knows of a store, and for how long no rows of it are leased.
+/// A worker's knowledge of a store, and the time until which it leases no rows of it.
 #[derive(Default)]
 struct Hold {
     until: Option<Moment>,
@@ -248,7 +248,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
             self.calls.log.progress(&self.figures(), self.rows.get());
         };
         extend();
-        // What a store's path was before may not be any more.
+        // A store's path may have changed while it was away.
         let is_fresh = self.looked_at.get().is_some_and(|at| at.elapsed() <= FRESH.of(self.options.lease));
         let wrong = if is_fresh { Vec::new() } else { self.look_at_markers(|_| true) };
         let held = |hold: &Hold| hold.is_held().then(String::new);
@@ -268,7 +268,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
         let has = |is_so: fn(&Fate) -> bool| outcome.of(store).any(is_so);
         let has_error = outcome.error(store).is_some();
         if has(|fate| matches!(fate, Fate::Unknown(_))) {
-            // What is under way there ends before the rows come back.
+            // Requests under way there end before the rows come back.
             hold.until = Some(Moment::now().after(term.left()));
         } else if has_error || has(|fate| matches!(fate, Fate::Named(_))) && !has(Fate::is_gone) {
             hold.is_given_up = self.options.until_empty && !has_error;

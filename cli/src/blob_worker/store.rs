@@ -66,7 +66,7 @@ const OF_THE_DISK: [ErrorKind; 7] = [
     ErrorKind::NetworkDown,
 ];
 
-/// What became of a blob, or of one of its paths: what stands in the way most is the largest.
+/// The fate of a blob, or of one of its paths. The fate that hinders most is the largest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
     /// It was not there.
@@ -402,7 +402,7 @@ impl Store {
         let mut worst = None;
         for (at, path) in target.paths.iter().enumerate() {
             let fate = self.object_store.delete(path).await.map_or_else(|error| fate_of(&error), |()| Fate::Gone);
-            // Whether a checksum was there says nothing of the blob.
+            // A missing checksum says nothing about the blob.
             if at + 1 == target.paths.len() || fate > Fate::Gone {
                 worst = worst.max(Some(fate));
             }
@@ -460,7 +460,7 @@ fn is_absent(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::NotFound { .. }) && (!is_request(error) || is_s3s_own())
 }
 
-/// Whether a store does not let an object be read.
+/// Returns whether a store refuses to let an object be read.
 fn is_forbidden(error: &anyhow::Error) -> bool {
     use object_store::Error::{PermissionDenied, Unauthenticated};
     let is_forbidden = |error: &object_store::Error| {
@@ -470,7 +470,7 @@ fn is_forbidden(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(is_forbidden)
 }
 
-/// What a code means with which a store refuses a key.
+/// The meaning of a code with which a store refuses a key.
 fn fate_of_code(code: &str, why: String) -> Fate {
     match code {
         "NoSuchKey" => Fate::Absent,
@@ -480,7 +480,7 @@ fn fate_of_code(code: &str, why: String) -> Fate {
     }
 }
 
-/// What an error of one blob means.
+/// The meaning of an error of one blob.
 fn fate_of(error: &object_store::Error) -> Fate {
     use object_store::Error::{InvalidPath, NotFound, PermissionDenied};
     let why = error.to_string();

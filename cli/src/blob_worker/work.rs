@@ -31,7 +31,7 @@ impl Outcome {
         self.rows.iter().filter(|(_, _, fate)| is_so(fate)).map(|(_, id, _)| *id).collect()
     }
 
-    /// What became of the blobs of a store.
+    /// The fates of a store's blobs.
     pub fn of(&self, store: usize) -> impl Iterator<Item = &Fate> {
         self.rows.iter().filter(move |(of, ..)| *of == Some(store)).map(|(_, _, fate)| fate)
     }
@@ -191,7 +191,7 @@ impl Drop for Worker {
     }
 }
 
-/// What the requests of a lease share.
+/// The parts that the requests of a lease share.
 struct Lease {
     stores: Arc<Stores>,
     canister: Principal,
@@ -237,7 +237,7 @@ impl Lease {
         fates
     }
 
-    /// Whether a store's marker is right.
+    /// Returns whether a store's marker is right.
     async fn is_right(&self, store: usize, most: Duration) -> Result<(), String> {
         let store = &self.stores.all()[store];
         match tokio::time::timeout(most, store.marker()).await {

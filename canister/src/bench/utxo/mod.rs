@@ -42,7 +42,7 @@ pub struct UtxoBenchArg {
     pub rounds: u64,
 }
 
-/// What an operation is measured of.
+/// The store that an operation is measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Deserialize)]
 pub enum Side {
     Coppice,
@@ -50,7 +50,7 @@ pub enum Side {
     Rows,
 }
 
-/// What a peer does. All operations are of transactions that are in the state for them; a failure is an error and no figure.
+/// The operations of a peer. Each one finds its transactions in the state that it needs; a failure is an error, and gives no figure.
 trait Peer {
     fn create(&mut self, tx: &Transaction) -> Result<(), String>;
     fn spend(&mut self, tx: &Transaction, spends: &[Spend], spender: &[u8; 32]) -> Result<(), String>;

@@ -43,7 +43,7 @@ fn set_up(state: &mut State, old_from: u32, instructions: u64, ops: u64) -> Resu
         max_instructions_per_tick: Some(instructions),
         ..UtxoPrunerSettingsChange::default()
     };
-    // What is young may be so for longer than its parents are kept.
+    // An unmined record may stay young for longer than its parents are kept.
     let exempt = UtxoSettings { block_height_retention: 0, ..UtxoSettings::default() };
     said(state.utxo_pruner.set_settings(&change, &exempt)).map(drop)
 }

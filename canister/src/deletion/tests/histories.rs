@@ -29,7 +29,7 @@ enum Op {
     Upgrade,
 }
 
-/// Which rows a worker serves, and by which window; and how far the chain is.
+/// The rows that a worker serves, its safety window, and the chain's height.
 #[derive(Clone, Debug)]
 struct Chosen {
     selectors: Option<Vec<(u8, Option<u8>)>>,
@@ -37,7 +37,7 @@ struct Chosen {
     reached: u32,
 }
 
-/// What the settings bound.
+/// The bounds that the settings set.
 const LIMITS: Limits = Limits { rows: u64::MAX, dead: 3, leases: 3, least_retries: 0 };
 
 #[derive(Clone, Debug)]

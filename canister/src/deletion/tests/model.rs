@@ -50,7 +50,7 @@ pub struct Lease {
     pub expires_at: u64,
     pub length: u64,
     pub rows: Vec<u64>,
-    /// Those of `rows` of unknown fate.
+    /// The rows of unknown fate among `rows`.
     pub unknown: BTreeSet<u64>,
     pub stage: Stage,
     pub done: [u64; 3],
@@ -195,7 +195,7 @@ impl Model {
         self.drop_leases();
     }
 
-    /// What each such message ends with.
+    /// Drops the oldest dead rows of no record above the bound: the end of each message.
     pub fn bound_dead(&mut self, most: usize) {
         let alone = self.rows.iter().filter(|(_, row)| row.at == At::Dead && row.txid.is_none());
         let alone: Vec<u64> = alone.map(|(id, _)| *id).collect();

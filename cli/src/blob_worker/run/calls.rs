@@ -46,7 +46,7 @@ pub fn waits(longest: Duration) -> impl Iterator<Item = Duration> {
     doubling.map(move |wait| wait.min(longest * 2))
 }
 
-/// What is no error of the network is one that does not pass.
+/// Every error that is not the network's is permanent.
 pub fn refused(what: &str, error: anyhow::Error) -> anyhow::Error {
     Exit::error(
         REFUSED,
@@ -90,7 +90,7 @@ impl<Q: Queue> Calls<'_, Q> {
         }
     }
 
-    /// Whether it is enough that the worker was asked to end, and has tried since then what it began at this moment.
+    /// Returns whether the worker was asked to end, and has tried long enough since then what it began at this moment.
     pub fn has_parted(&self, began: Instant) -> bool {
         self.stop.set_at().is_some_and(|at| at.max(began).elapsed() > self.patience.parting)
     }

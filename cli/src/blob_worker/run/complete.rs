@@ -13,7 +13,7 @@ use coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-/// Whether a lease has ended otherwise than by its completion.
+/// Returns whether a lease has ended otherwise than by its completion.
 fn is_over(error: &BlobDeletionError) -> bool {
     use BlobDeletionError::{Completed, Expired, NotHolder, UnknownToken};
     matches!(error, UnknownToken | NotHolder | Expired | Completed)
@@ -159,7 +159,7 @@ impl<Q: Queue> Run<'_, Q> {
         if !self.options.ends() {
             return;
         }
-        // What was put back comes again, except with `--once`.
+        // Rows that were put back come again, except with `--once`.
         let mut undone = self.undone.borrow_mut();
         undone.extend(outcome.ids(|fate| self.options.once || !matches!(fate, Fate::Left(_))));
         outcome.ids(|fate| fate.is_gone() && !is_over).iter().for_each(|id| {

@@ -79,9 +79,9 @@ pub struct State {
     pub later: u32,
     /// Rows that were leased and left the lease before it was completed.
     pub rescheduled: BTreeSet<u64>,
-    /// What was said of leases, in order.
+    /// The completions that were sent, in order.
     pub said: Vec<CompleteBlobDeletionBatch>,
-    /// What was asked for.
+    /// The requests that were made.
     pub asks: Vec<AcquireBlobDeletions>,
     pub acquired: u64,
     pub extended: u64,

@@ -318,7 +318,7 @@ fn the_folders_above_a_store_in_a_bucket_are_looked_into_and_one_that_may_not_be
     let store: Arc<dyn ObjectStore> = Arc::new(builder.build().unwrap());
     let stores = Stores::of(vec![("tx/tx", store, BULK)]).below("a/b/c", &Layout::Hex);
     let runtime = runtime();
-    // What the bucket says of the markers of `/`, `/a` and `/a/b`.
+    // The bucket's answers about the markers of `/`, `/a` and `/a/b`.
     let above = |said: [(u16, &'static str); 3]| {
         let answering = server.clone();
         let answers = std::thread::spawn(move || {
@@ -348,7 +348,7 @@ fn the_folders_above_a_store_in_a_bucket_are_looked_into_and_one_that_may_not_be
     assert_eq!(above([none, none, none]), Ok(vec![]));
     assert_eq!(above([forbidden, (200, marker), none]), Ok(vec![("/a".into(), "aaaaa-aa".into())]));
     assert_eq!(above([forbidden, forbidden, forbidden]), Ok(vec![]));
-    // What is not known is asked for again.
+    // A marker that could not be read is asked for again.
     assert!(above([forbidden, (503, ""), none]).unwrap_err().contains("/a: its marker cannot be read"));
     assert!(above([none, none, (200, "<html>busy</html>")]).unwrap_err().contains("/a/b: its marker cannot be read"));
 }

@@ -30,7 +30,7 @@ fn canister() -> Principal {
     Principal::management_canister()
 }
 
-/// Those of a worker that ends by no means of its own.
+/// The arguments of a worker that does not end by itself.
 fn options() -> Options {
     Options {
         safety_window: 10,
