@@ -13,7 +13,10 @@ use std::io::{self, Write};
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Bytes that the text takes with 100 exporters, so that it is not copied as it grows.
-const CAPACITY: usize = 48 << 10;
+const CAPACITY: usize = 64 << 10;
+
+/// Below this every whole number is exact as a float.
+const WHOLE: f64 = (1u64 << 53) as f64;
 
 /// A kind of figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,27 +92,44 @@ type Plain = (&'static str, Kind, &'static str, f64);
 struct Text(MetricsEncoder<Vec<u8>>, i64);
 
 impl Text {
+    /// Writes a figure without labels.
     fn plain(&mut self, (name, kind, help, value): Plain) -> io::Result<()> {
-        match kind {
-            Kind::Counter => self.0.encode_counter(name, value, help),
-            Kind::Gauge | Kind::Sum => self.0.encode_gauge(name, value, help),
-        }
+        self.figure((name, kind, help), std::iter::once(([""; 5], value)))
     }
 
-    /// A figure by one label.
+    /// Writes a figure by one label, whose values have no character that must be escaped.
     fn by<'a>(
         &mut self,
-        (name, kind, help): (&str, Kind, &str),
-        label: &str,
+        of: (&str, Kind, &str),
+        label: &'a str,
         values: impl Iterator<Item = (&'a str, f64)>,
     ) -> io::Result<()> {
-        let mut builder = match kind {
-            Kind::Counter => self.0.counter_vec(name, help)?,
-            Kind::Gauge | Kind::Sum => self.0.gauge_vec(name, help)?,
-        };
-        for (value_of, value) in values {
-            builder = builder.value(&[(label, value_of)], value)?;
+        self.figure(of, values.map(|(labelled, value)| (["{", label, "=\"", labelled, "\"}"], value)))
+    }
+
+    /// Writes a figure with its labels in pieces. The encoder would take 12,000 instructions for a line, and exporters alone may have 200 of
+    /// them: it writes histograms, and figures with several labels.
+    fn figure<'a>(
+        &mut self,
+        (name, kind, help): (&str, Kind, &str),
+        values: impl Iterator<Item = ([&'a str; 5], f64)>,
+    ) -> io::Result<()> {
+        let mut text = std::mem::replace(&mut self.0, MetricsEncoder::new(Vec::new(), 0)).into_inner();
+        let kind = if kind == Kind::Counter { "counter" } else { "gauge" };
+        for part in ["# HELP ", name, " ", help, "\n# TYPE ", name, " ", kind, "\n"] {
+            text.extend_from_slice(part.as_bytes());
         }
+        for (labels, value) in values {
+            text.extend_from_slice(name.as_bytes());
+            labels.iter().for_each(|part| text.extend_from_slice(part.as_bytes()));
+            // A whole number is written ten times as fast.
+            if value.fract() == 0.0 && value.abs() < WHOLE {
+                writeln!(text, " {} {}", value as i64, self.1)?;
+            } else {
+                writeln!(text, " {value} {}", self.1)?;
+            }
+        }
+        self.0 = MetricsEncoder::new(text, self.1);
         Ok(())
     }
 
@@ -315,31 +335,12 @@ impl Text {
         if exporters.is_empty() {
             return Ok(());
         }
-        let secs = exporters.iter().map(|exporter| (exporter.name.as_str(), exporter.lag_seconds));
+        let secs = exporters.iter().map(|exporter| (exporter.name.as_str(), exporter.lag_seconds as f64));
         let help = "Seconds since an exporter acknowledged last, while blocks wait for it.";
-        self.by_exporter("coppice_exporter_lag_seconds", help, secs)?;
-        let blocks = exporters.iter().map(|exporter| (exporter.name.as_str(), exporter.lag_blocks));
-        self.by_exporter("coppice_exporter_lag_blocks", "Kept blocks that an exporter has not acknowledged.", blocks)
-    }
-
-    /// A whole number by exporter. The encoder takes 12,000 instructions for a line, and there may be 100 of them. Exporters' names have no
-    /// character that must be escaped.
-    fn by_exporter<'a>(
-        &mut self,
-        name: &str,
-        help: &str,
-        values: impl Iterator<Item = (&'a str, u64)>,
-    ) -> io::Result<()> {
-        let mut text = std::mem::replace(&mut self.0, MetricsEncoder::new(Vec::new(), 0)).into_inner();
-        writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge")?;
-        let behind = format!(" {}\n", self.1);
-        for (exporter, value) in values {
-            for part in [name, "{exporter=\"", exporter, "\"} ", &value.to_string(), &behind] {
-                text.extend_from_slice(part.as_bytes());
-            }
-        }
-        self.0 = MetricsEncoder::new(text, self.1);
-        Ok(())
+        self.by(("coppice_exporter_lag_seconds", Kind::Gauge, help), "exporter", secs)?;
+        let blocks = exporters.iter().map(|exporter| (exporter.name.as_str(), exporter.lag_blocks as f64));
+        let help = "Kept blocks that an exporter has not acknowledged.";
+        self.by(("coppice_exporter_lag_blocks", Kind::Gauge, help), "exporter", blocks)
     }
 
     fn health(&mut self, state: &State) -> io::Result<()> {

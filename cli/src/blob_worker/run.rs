@@ -147,7 +147,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
     /// Works until it is to end.
     ///
     /// # Errors
-    /// [`Exit`] with [`WRONG_STORE`], [`REFUSED`] or [`UNTOLD`].
+    /// [`Exit`](crate::exit::Exit) with [`WRONG_STORE`], [`REFUSED`] or [`UNTOLD`].
     pub fn run(&self) -> Result<()> {
         // A wrong store is known before anything is due.
         self.look_at_all()?;

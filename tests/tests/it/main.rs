@@ -16,7 +16,7 @@ mod docs;
 mod door;
 mod export;
 mod health;
-mod hostile;
+mod hostile_arguments;
 mod interruption;
 mod keeps_up;
 mod keys;
