@@ -155,24 +155,31 @@ impl State {
         self.pruner.due(&self.chain, &self.blobs, self.constraints().guard().as_ref())
     }
 
-    /// Whether all is well.
-    pub fn health(&self) -> Health {
+    /// Returns the findings that have lasted for long enough, the worst first, with their severity and since when, in Unix nanoseconds.
+    pub fn raised(&self) -> Vec<(Severity, u64, Finding)> {
         let now = runtime::time_ns();
-        let problem = |Finding { code, message, since, action, patience_secs }: Finding| {
-            let since = since.or_else(|| self.history.since.of(code)).unwrap_or(now).min(now);
-            let has_lasted = patience_secs == 0 || now - since > patience_secs.saturating_mul(NS);
-            let (severity, usual) = advice(code);
-            let action = action.map_or(usual, |action| *action).say();
-            has_lasted.then(|| Problem { code: code.to_string(), severity, message, since, action })
+        let has_lasted = |found: Finding| {
+            let since = found.since.or_else(|| self.history.since.of(found.code)).unwrap_or(now).min(now);
+            let has_lasted = found.patience_secs == 0 || now - since > found.patience_secs.saturating_mul(NS);
+            has_lasted.then(|| (advice(found.code).0, since, found))
         };
-        let mut found = self.findings(self.due().as_ref(), true);
-        found.sort_by_key(|found| (advice(found.code).0, found.code));
-        let problems: Vec<Problem> = found.into_iter().filter_map(problem).collect();
+        let mut raised: Vec<_> = self.findings(self.due().as_ref(), true).into_iter().filter_map(has_lasted).collect();
+        raised.sort_by_key(|(severity, _, found)| (*severity, found.code));
+        raised
+    }
+
+    /// Returns whether all is well, and each problem with what to do about it.
+    pub fn health(&self) -> Health {
+        let problem = |(severity, since, Finding { code, message, action, .. })| {
+            let action = action.map_or_else(|| advice(code).1, |action| *action).say();
+            Problem { code: code.to_string(), severity, message, since, action }
+        };
+        let problems: Vec<Problem> = self.raised().into_iter().map(problem).collect();
         Health {
             healthy: problems.iter().all(|problem| problem.severity == Severity::Notice),
             problems,
             version: env!("CARGO_PKG_VERSION").into(),
-            time: now,
+            time: runtime::time_ns(),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::meter;
 use crate::runtime;
 use crate::state::State;
 use crate::tally;
-use coppice_interface::Metric;
+use coppice_interface::{Metric, Severity};
 use ic_metrics_encoder::MetricsEncoder;
 use std::io::{self, Write};
 
@@ -88,8 +88,8 @@ const SERVICES: [(&str, Kind, &str); 31] = [
 /// A figure without labels.
 type Plain = (&'static str, Kind, &'static str, f64);
 
-/// The text so far, and the moment of its figures, in Unix milliseconds.
-struct Text(MetricsEncoder<Vec<u8>>, i64);
+/// The text so far; the moment of its figures, in Unix milliseconds; and the end of a line, which has that moment.
+struct Text(MetricsEncoder<Vec<u8>>, i64, String);
 
 impl Text {
     /// Writes a figure without labels.
@@ -124,10 +124,11 @@ impl Text {
             labels.iter().for_each(|part| text.extend_from_slice(part.as_bytes()));
             // A whole number is written ten times as fast.
             if value.fract() == 0.0 && value.abs() < WHOLE {
-                writeln!(text, " {} {}", value as i64, self.1)?;
+                write!(text, " {}", value as i64)?;
             } else {
-                writeln!(text, " {value} {}", self.1)?;
+                write!(text, " {value}")?;
             }
+            text.extend_from_slice(self.2.as_bytes());
         }
         self.0 = MetricsEncoder::new(text, self.1);
         Ok(())
@@ -344,9 +345,12 @@ impl Text {
     }
 
     fn health(&mut self, state: &State) -> io::Result<()> {
-        let health = state.health();
-        self.plain(("coppice_healthy", Kind::Gauge, "Whether all is well.", f64::from(u8::from(health.healthy))))?;
-        let values = health.problems.iter().map(|problem| (problem.code.as_str(), 1.0));
+        // Without the sentences of `health`, which cost more than the figures.
+        let raised = state.raised();
+        let healthy = raised.iter().all(|(severity, ..)| *severity == Severity::Notice);
+        self.plain(("coppice_healthy", Kind::Gauge, "Whether all is well.", f64::from(u8::from(healthy))))?;
+        let codes: Vec<String> = raised.iter().map(|(_, _, found)| found.code.to_string()).collect();
+        let values = codes.iter().map(|code| (code.as_str(), 1.0));
         self.by(("coppice_problem", Kind::Gauge, "The problems that are raised, by code."), "code", values)?;
         let version = std::iter::once((env!("CARGO_PKG_VERSION"), 1.0));
         self.by(("coppice_info", Kind::Gauge, "The canister's version."), "version", version)
@@ -383,7 +387,7 @@ fn encode(state: &State) -> io::Result<Vec<u8>> {
     let now_millis = i64::try_from(runtime::time_ns() / 1_000_000).unwrap_or(i64::MAX);
     let mut begun = Vec::with_capacity(CAPACITY);
     begun.extend_from_slice(format!("# Answered by {}.\n", super::source()).as_bytes());
-    let mut text = Text(MetricsEncoder::new(begun, now_millis), now_millis);
+    let mut text = Text(MetricsEncoder::new(begun, now_millis), now_millis, format!(" {now_millis}\n"));
     text.health(state)?;
     text.chain(state)?;
     text.storage(state)?;
