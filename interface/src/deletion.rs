@@ -136,7 +136,7 @@ pub struct BlobSelector {
     pub file_type: Option<String>,
 }
 
-/// What a worker wants to lease.
+/// A request for rows to lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct AcquireBlobDeletions {
     /// The height that has come: rows of a higher one are not leased. It does not count where there is a `safety_window`.
@@ -254,7 +254,7 @@ pub struct BlobDeletionStatus {
     pub metrics: Vec<Metric>,
 }
 
-/// What a worker without a lease did.
+/// The report of a worker without a lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct CompleteBlobDeletions {
     /// Rows whose blob is gone, or was not there.
@@ -268,7 +268,7 @@ pub struct CompleteBlobDeletions {
     pub up_to_height: Option<u32>,
 }
 
-/// What `complete_blob_deletions` did to the rows, or `complete_blob_deletion_batch` since the lease was acquired. The answer
+/// The outcome of `complete_blob_deletions`, or of `complete_blob_deletion_batch` since the lease was acquired. The answer
 /// that ends a lease is final.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct CompletedBlobDeletions {
@@ -300,7 +300,7 @@ pub enum RetryBlobDeletions {
     StoreType(StoreType),
 }
 
-/// What `retry_blob_deletions` did.
+/// The outcome of `retry_blob_deletions`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct RetriedBlobDeletions {
     /// The number of rows that wait again, from the start.

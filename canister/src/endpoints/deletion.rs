@@ -90,7 +90,7 @@ fn list_blob_deletions(arg: ListBlobDeletions) -> BlobDeletionList {
 }
 
 /// Rows that wait and whose height is this one or lower, by height; for anyone. `limit` rows at most, and 1,000; 0: 100.
-/// Those that `selectors` name; without them all. None while deletions are stopped.
+/// Rows that `selectors` name; all rows without them. None while deletions are stopped.
 #[candid_method(query)]
 #[query(guard = "wire::readable::<(u32, u32, Option<Vec<BlobSelector>>,)>", hidden = true, decode_with = "wire::args")]
 fn get_pending_blob_deletions(height: u32, limit: u32, selectors: Option<Vec<BlobSelector>>) -> Vec<BlobDeletion> {
