@@ -21,7 +21,7 @@ crates_of() {
 }
 
 build_said() {
-  local what="$1" time="$2" mark="$3" log pid code=0 last="$SECONDS" begun="$SECONDS" of="" first="" built
+  local what="$1" time="$2" mark="$3" log progress code=0 last="$SECONDS" begun="$SECONDS" of="" first="" built
   shift 3
   if [[ ! -d "$mark" ]]; then
     first=1
@@ -32,19 +32,24 @@ build_said() {
     return
   fi
   log="$(mktemp)"
-  "$@" >"$log" 2>&1 &
-  pid=$!
-  while kill -0 "$pid" 2>/dev/null; do
-    sleep 0.2
-    if ((SECONDS - last >= ${COPPICE_PROGRESS_SECS:-60})); then
-      last="$SECONDS"
-      # Later cargo says nothing of those that are built already.
-      if [[ -n "$first" && -z "$of" ]]; then of=" of $(crates_of "$@")"; fi
-      built="$(awk '/^ +(Compiling|Checking) / { print $2, $3 }' "$log" | sort -u | wc -l)"
-      echo "building $what: $(((SECONDS - begun) / 60)) min, crates begun: $built$of" >&2
-    fi
-  done
-  wait "$pid" || code=$?
+  # Says how far the build is from a process of its own: the shell that calls this one starts no process for each look at the
+  # clock, because it forgets how a child of its ended as soon as another child gets that child's number.
+  (
+    while kill -0 "$$" 2>/dev/null; do
+      sleep 1
+      if ((SECONDS - last >= ${COPPICE_PROGRESS_SECS:-60})); then
+        last="$SECONDS"
+        # Later cargo says nothing of those that are built already.
+        if [[ -n "$first" && -z "$of" ]]; then of=" of $(crates_of "$@")"; fi
+        built="$(awk '/^ +(Compiling|Checking) / { print $2, $3 }' "$log" | sort -u | wc -l)"
+        echo "building $what: $(((SECONDS - begun) / 60)) min, crates begun: $built$of" >&2
+      fi
+    done
+  ) &
+  progress=$!
+  "$@" >"$log" 2>&1 || code=$?
+  kill "$progress" 2>/dev/null || true
+  wait "$progress" 2>/dev/null || true
   # Warnings and errors; cargo's own progress is of no use any more.
   grep -vE '^ +(Adding|Blocking|Checking|Compiling|Documenting|Downloaded|Downloading|Executable|Finished|Fresh|Generated|Locking|Updating) ' \
     "$log" >&2 || true
