@@ -11,12 +11,12 @@
 //! `ic-cdk-timers`; a firing with nothing to do costs little.
 
 use crate::cycles::Pause;
-#[cfg(any(target_family = "wasm", test))]
-use crate::health::refusal;
 use crate::memory::growth;
 use crate::meter::{Hot, count};
 use crate::prune::Next;
-use crate::{cycles, history, logs, runtime, state};
+#[cfg(any(target_family = "wasm", test))]
+use crate::text::refusal;
+use crate::{cycles, logs, runtime, sampling, state};
 use coppice_interface::{HeldBy, NET_SECS};
 use std::cell::Cell;
 
@@ -152,7 +152,7 @@ fn arm_net() {
 /// something calls it: of a top-up no code of the canister is told. Ticks take the sample behind their work.
 pub fn watch_cycles() {
     judge(0);
-    history::note();
+    sampling::note();
 }
 
 /// Stops, or starts, timers by what is liquid between messages, of which so much is set aside beyond what any message sets aside.
@@ -208,6 +208,7 @@ fn change_pause(before: Option<Pause>, pause: Option<Pause>) {
 #[cfg(test)]
 pub fn forget() {
     cycles::forget();
+    sampling::forget();
     GROWTH_AT.set(None);
     SAID_OVERDUE.set(0);
     SAID_REFUSED.set(false);
@@ -367,7 +368,7 @@ pub fn tick_deletions() {
         let now = runtime::time_ns();
         state::mutate(|state| state.deletions.tick(now));
         arm_deletions();
-        history::note();
+        sampling::note();
     });
 }
 
@@ -453,7 +454,7 @@ fn tick_blocks(at: u64) {
     arm_uploads();
     arm_deletions();
     // What the tick has pruned is no backlog any more.
-    history::note();
+    sampling::note();
 }
 
 /// What a firing for records does: a part of the job, if there is one.
@@ -473,7 +474,7 @@ pub fn tick_records() {
         });
         arm_growth();
         arm_records();
-        history::note();
+        sampling::note();
     });
     count(Hot::TimerRecords, runtime::instructions());
 }

@@ -1,4 +1,4 @@
-//! What the canister was like: samples of a day and of a month, and since when something is wrong.
+//! History of the canister: samples of a day and of a month, and since when problems last.
 //!
 //! **Design.** A sample is taken by a message or a tick that runs anyway, at most one a minute: a timer for it would cost what an idle
 //! canister was freed from. Where it lies is what its time says, so that there is no counter to write beside it, and a time without a sample is a
@@ -14,12 +14,8 @@
 //! ```
 //! *Instructions* are those of [`crate::meter`] since the canister was started: they begin anew with an upgrade, as counters do.
 
-use crate::memory::{Region, WASM_PAGE, billed_pages, cell};
-use crate::prune::Due;
-use crate::state::State;
-use crate::{meter, runtime};
+use crate::memory::{Region, WASM_PAGE, cell};
 use coppice_interface::{ProblemCode, StoreType};
-use std::cell::Cell;
 use std::rc::Rc;
 
 const MAGIC: [u8; 4] = *b"CPHI";
@@ -31,7 +27,8 @@ pub const COARSE_EVERY: u64 = 1_800;
 const CODES_AT: usize = 64;
 const CODES: usize = 64;
 const STORES_AT: usize = CODES_AT + 8 * CODES;
-const STORES: usize = StoreType::ALL.len();
+/// Store types of the deletion queue.
+pub const STORES: usize = StoreType::ALL.len();
 const BYTES: usize = STORES_AT + 8 * STORES;
 
 /// What the canister was like.
@@ -178,7 +175,7 @@ impl Since {
     }
 
     /// Notes how many blocks there are, the last of them since about this moment.
-    fn note_appended(&mut self, appended: u64, at_secs: u64) {
+    pub fn note_appended(&mut self, appended: u64, at_secs: u64) {
         // A clock that was set back must not make the head younger than it is for ever.
         if self.appended != appended || self.appended_at == 0 || self.appended_at > at_secs {
             (self.appended, self.appended_at) = (appended, at_secs);
@@ -191,7 +188,7 @@ impl Since {
     }
 
     /// Notes of which store types workers have taken blobs, and of which some wait, where that was looked up.
-    fn note_untaken(&mut self, taken: [bool; STORES], wait: Option<[bool; STORES]>, now_secs: u64) {
+    pub fn note_untaken(&mut self, taken: [bool; STORES], wait: Option<[bool; STORES]>, now_secs: u64) {
         for (at, since) in self.untaken.iter_mut().enumerate() {
             match wait.map(|wait| wait[at]) {
                 _ if taken[at] => *since = 0,
@@ -203,7 +200,7 @@ impl Since {
     }
 
     /// Notes which codes are raised, and since when where that is known.
-    fn note_codes(&mut self, raised: impl Iterator<Item = (ProblemCode, Option<u64>)>, now_ns: u64) {
+    pub fn note_codes(&mut self, raised: impl Iterator<Item = (ProblemCode, Option<u64>)>, now_ns: u64) {
         let mut codes = [0; CODES];
         for (code, since) in raised {
             let noticed = self.of(code).filter(|&noticed| noticed <= now_ns);
@@ -220,20 +217,34 @@ pub struct History {
     pub since: Since,
 }
 
-thread_local! {
-    /// When the last sample was taken, in Unix seconds; 0 where none was since the canister was started.
-    static LAST: Cell<u64> = const { Cell::new(0) };
-}
-
 impl History {
     /// Reads the cell; one never written is an empty history.
     ///
     /// # Errors
     /// A sentence that says what is wrong with it.
     pub fn open(cells: Rc<Region>) -> Result<Self, String> {
-        LAST.set(0);
         let since = Since::load(&cells)?;
         Ok(Self { cells, since })
+    }
+
+    /// Writes a sample in its place of the day, and in that of the month if it is the first of its half hour there. `deep` asks for the
+    /// look at the month.
+    pub fn write(&self, sample: &Sample, deep: bool) {
+        let (bytes, at) = (sample.encode(), sample.at);
+        self.cells.write(Span::Day.address(at), &bytes);
+        let coarse = Span::Month.address(at);
+        // The first sample of its half hour stays, also where the canister was started since.
+        if deep && self.cells.read_u64(coarse) / COARSE_EVERY != at / COARSE_EVERY {
+            self.cells.write(coarse, &bytes);
+        }
+    }
+
+    /// Replaces the times since when problems last.
+    pub fn set_since(&mut self, since: Since) {
+        if since != self.since {
+            since.save(&self.cells);
+            self.since = since;
+        }
     }
 
     /// The samples up to a moment, in Unix seconds, the oldest first. What is damaged, or of another time, is left out.
@@ -250,75 +261,6 @@ impl History {
             decoded.filter(|(at, sample)| is_meant(*at, sample)).map(|(_, sample)| sample).collect();
         found.sort_by_key(|sample| sample.at);
         found
-    }
-}
-
-/// Whether a sample is due at a moment, in Unix seconds. A clock that was set back makes one due.
-fn is_due(now_secs: u64, last: u64) -> bool {
-    now_secs / EVERY != last / EVERY || last == 0
-}
-
-/// Takes a sample where one is due. Each message that changes something calls it, and each tick.
-#[inline]
-pub fn note() {
-    let now = runtime::time_secs();
-    let last = LAST.get();
-    if is_due(now, last) {
-        LAST.set(now);
-        crate::state::mutate(|state| state.sample(now, last));
-    }
-}
-
-impl State {
-    /// What the canister is like.
-    pub fn sample_now(&self, now_secs: u64, due: Option<&Due>) -> Sample {
-        let chain = self.chain.state();
-        let backlog = self.pruner.backlog_blocks(&self.chain, due);
-        Sample {
-            at: now_secs,
-            kept_bytes: self.chain.capacity_bytes(&self.blobs),
-            appended: chain.appended_blocks,
-            pruned: chain.pruned_blocks,
-            backlog: u32::try_from(backlog).unwrap_or(u32::MAX),
-            billed_pages: billed_pages() as u32,
-            reusable_bytes: self.blobs.reusable_bytes(),
-            instructions: meter::instructions(),
-            held: due.map_or(0, |due| u32::try_from(due.held(chain.oldest)).unwrap_or(u32::MAX)),
-        }
-    }
-
-    #[cold]
-    fn sample(&mut self, now_secs: u64, before: u64) {
-        let due = self.due();
-        let bytes = self.sample_now(now_secs, due.as_ref()).encode();
-        let cells = &self.history.cells;
-        cells.write(Span::Day.address(now_secs), &bytes);
-        // The first one of its half an hour stays, also where the canister was started since.
-        let coarse = Span::Month.address(now_secs);
-        let deep = now_secs / COARSE_EVERY != before / COARSE_EVERY;
-        if deep && cells.read_u64(coarse) / COARSE_EVERY != now_secs / COARSE_EVERY {
-            cells.write(coarse, &bytes);
-        }
-        let (now_ns, mut since) = (runtime::time_ns(), self.history.since.clone());
-        since.note_appended(
-            self.chain.state().appended_blocks,
-            self.chain.appended_at().map_or(now_secs, |at| at.min(now_secs)),
-        );
-        let wait = deep.then(|| {
-            let due = self.blobs_due();
-            StoreType::ALL.map(|store| self.deletions.first_waiting(store).is_some_and(|height| Some(height) <= due))
-        });
-        since.note_untaken(self.deletions.taken(), wait, now_secs);
-        self.deletions.forget_taken();
-        // What lies on a page of its own is looked at less often, and is till then what it was.
-        let found = self.findings(due.as_ref(), deep).into_iter().map(|found| (found.code, found.since));
-        let kept = since.of(ProblemCode::HeadUnreadable).filter(|_| !deep);
-        let kept = kept.map(|noticed| (ProblemCode::HeadUnreadable, Some(noticed)));
-        since.note_codes(found.chain(kept), now_ns);
-        if since != self.history.since {
-            since.save(&self.history.cells);
-            self.history.since = since;
-        }
     }
 }
 

@@ -29,12 +29,14 @@ mod persisted;
 pub mod prune;
 pub mod roles;
 pub mod runtime;
+pub mod sampling;
 pub mod slots;
 pub mod state;
 pub mod table;
 pub mod tally;
 #[cfg(test)]
 mod testing;
+pub mod text;
 pub mod utxo;
 pub mod utxo_pruner;
 pub mod wire;
@@ -493,7 +495,7 @@ fn get_storage_status() -> StorageStatus {
 /// Whether all is well, and what is not; for anyone.
 #[query]
 fn health() -> Health {
-    read(state::State::health)
+    read(health::health)
 }
 
 /// The interface, as a custom section of the wasm that anyone may read.

@@ -8,9 +8,9 @@
 //!       24 the text, UTF-8; line n is the n % 1,000th
 //! ```
 
-use crate::audit::cut;
 use crate::memory::{Region, cell};
 use crate::runtime;
+use crate::text::cut;
 use coppice_interface::{LogEntry, LogPage, LogPriority};
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,6 +1,7 @@
 //! Everything that the canister keeps, opened once and held on the heap.
 
 mod control;
+mod noted;
 
 use crate::audit::AuditLog;
 use crate::blob::{BlobStore, Class, Owner};
@@ -11,7 +12,7 @@ use crate::export::Exporters;
 use crate::history::History;
 use crate::marker::Turn;
 use crate::memory::{self, Region, WASM_PAGE, cell};
-use crate::prune::{Constraints, Limiter, Next, Piece, Pruner};
+use crate::prune::{Constraints, Due, Limiter, Next, Piece, Pruner};
 use crate::roles::Roles;
 use crate::utxo::UtxoStore;
 use crate::utxo_pruner::{Records, UtxoPruner};
@@ -208,6 +209,11 @@ impl State {
             stopped_since: self.deletions_stopped,
             min_liquid_cycles: self.config.min_liquid_cycles,
         }
+    }
+
+    /// Returns the blocks that are due.
+    pub fn due(&self) -> Option<Due> {
+        self.pruner.due(&self.chain, &self.blobs, self.constraints().guard().as_ref())
     }
 
     /// The pruner of UTXO records, with the stores that it works on.

@@ -2,8 +2,8 @@
 
 use super::fields::Change;
 use super::ring::{Head, MOST};
-use super::{MARK, cut};
 use crate::runtime;
+use crate::text::{MARK, cut};
 use candid::Principal;
 use coppice_interface::AuditEntry;
 use serde::{Deserialize, Serialize};

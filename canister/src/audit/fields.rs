@@ -61,7 +61,7 @@ pub struct Change {
 }
 
 /// The fields that differ, in the order in which they are shown.
-pub(super) fn changes(before: Fields, mut after: Fields) -> Vec<Change> {
+pub fn changes(before: Fields, mut after: Fields) -> Vec<Change> {
     let mut changes = Vec::new();
     for (name, before) in before {
         let now = after.iter().position(|(other, _)| *other == name).map(|at| after.remove(at).1);

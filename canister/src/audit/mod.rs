@@ -23,16 +23,13 @@ mod entry;
 mod fields;
 mod ring;
 
-pub use fields::{Fields, field, fields};
+pub use entry::Call;
+pub use fields::{Change, Fields, changes, field, fields};
 
 use crate::memory::{Region, cell};
-use crate::runtime;
-use crate::state::State;
-use coppice_interface::{AuditPage, Role};
-use entry::{Call, Entry};
-use fields::{Change, changes};
+use coppice_interface::AuditPage;
+use entry::Entry;
 use ring::{Head, Ring};
-use std::fmt::Debug;
 use std::rc::Rc;
 
 const MAGIC: [u8; 4] = *b"CPAU";
@@ -51,8 +48,6 @@ const IN_AN_HOUR: usize = 4;
 const MAX_PAGE: u32 = 250;
 /// Entries of one answer where the caller does not say.
 const DEFAULT_PAGE: u32 = 100;
-/// The end of a text that is cut.
-const MARK: &str = "…";
 
 /// The three rings.
 pub struct AuditLog {
@@ -60,15 +55,6 @@ pub struct AuditLog {
     /// Entries ever written.
     written: u64,
     rings: [Ring; 3],
-}
-
-/// So much of a text as fits, and a mark where that is not all.
-pub fn cut(text: &str, most: usize) -> String {
-    if text.len() <= most {
-        return text.into();
-    }
-    let end = (0..=most - MARK.len()).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
-    format!("{}{MARK}", &text[..end])
 }
 
 impl AuditLog {
@@ -97,7 +83,7 @@ impl AuditLog {
     }
 
     /// Adds a call to the entry of its caller and method, or to a new entry, which replaces the ring's oldest if the ring is full.
-    fn note(&mut self, by_admin: bool, call: &Call, changes: Vec<Change>) {
+    pub fn note(&mut self, by_admin: bool, call: &Call, changes: Vec<Change>) {
         let which = match (changes.is_empty(), by_admin) {
             (true, _) => UNCHANGED,
             (false, true) => ADMINS,
@@ -144,32 +130,6 @@ impl AuditLog {
             let head = heads.next();
             entries.extend(head.and_then(|head| Some(ring.entry(&self.cells, &head)?.shown(&head))));
         }
-    }
-}
-
-impl State {
-    /// Changes something for an operator or an admin, and notes that in the audit log: `shown` is what of the state the change is about.
-    ///
-    /// # Errors
-    /// What `change` answers, which is noted too.
-    pub fn noting<T, E: Debug>(
-        &mut self,
-        method: &str,
-        argument: impl Into<String>,
-        shown: impl Fn(&Self) -> Fields,
-        change: impl FnOnce(&mut Self) -> Result<T, E>,
-    ) -> Result<T, E> {
-        // Before the change: an admin may revoke its own role.
-        let by_admin = self.caller_is(Role::Admin);
-        let before = shown(self);
-        let done = change(self);
-        let changes = changes(before, shown(self));
-        let argument: String = argument.into();
-        let result = done.as_ref().map_or_else(|error| format!("{error:?}"), |_| "Ok".to_string());
-        let (time, caller) = (runtime::time_ns(), runtime::caller());
-        let call = Call { time, caller, method, argument: &argument, result: &result };
-        self.audit.note(by_admin, &call, changes);
-        done
     }
 }
 

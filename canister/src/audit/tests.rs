@@ -167,7 +167,6 @@ fn a_text_that_is_too_long_is_cut_between_two_characters_and_changes_without_roo
     let mut entry = Entry::new(&call(1, "set", 0));
     entry.add(&call(1, "set", 0), (0..1_000).map(|name| change(&name.to_string(), "a", "b")).collect());
     assert!(entry.encode().len() <= MOST);
-    assert_eq!([cut("abc", 3), cut("abcd", 3), cut("äöü", 5), cut("", 3)], ["abc", "…", "ä…", ""]);
 }
 
 /// A thief's forty grants hide no grant: full entries are followed by others, and the last one keeps what was done last.

@@ -1,3 +1,4 @@
+use super::sentences::remedy_of_holder;
 use super::*;
 use crate::memory;
 use coppice_interface::HeldBy;
@@ -73,14 +74,14 @@ fn who_feeds_and_what_is_meant_clears_what_is_not_set_up() {
     use crate::state;
     use candid::Principal;
     use coppice_interface::{CanisterArg, ConfigChange, Grant, InitArg, Role};
-    let codes = || state::read(State::health).problems.iter().filter_map(Problem::known).collect::<Vec<_>>();
+    let codes = || state::read(health).problems.iter().filter_map(Problem::known).collect::<Vec<_>>();
     let all = [ProblemCode::NoProducer, ProblemCode::NoExporter, ProblemCode::NoPolicy];
     for role in [Role::Producer, Role::BlockProducer, Role::UtxoFeeder] {
         runtime::native::reset();
         memory::forget();
         crate::logs::forget();
         state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
-        assert_eq!((codes(), state::read(State::health).healthy), (all.to_vec(), true));
+        assert_eq!((codes(), state::read(health).healthy), (all.to_vec(), true));
         state::mutate(|state| {
             state.grant_role(Grant { principal: Principal::from_slice(&[7]), role: Role::BlobWorker })
         })
@@ -144,7 +145,7 @@ fn cycles_are_low_as_the_daemon_sees_them() {
     let a_call = native::with(|world| world.timer_call_cycles);
     let codes = |liquid: u128, replicated: bool| -> Vec<ProblemCode> {
         native::with(|world| (world.liquid_cycles, world.replicated) = (liquid, replicated));
-        let problems = state::read(State::health).problems;
+        let problems = state::read(health).problems;
         problems.iter().filter_map(Problem::known).filter(|code| *code != ProblemCode::GrowthUnpaid).collect()
     };
     let min = 1_000_000_000_000;
@@ -180,7 +181,7 @@ fn a_head_that_cannot_be_read_is_named_until_another_is_the_head() {
         });
     };
     let severity = || {
-        let problems = state::read(State::health).problems;
+        let problems = state::read(health).problems;
         problems.iter().find(|problem| problem.code == ProblemCode::HeadUnreadable).map(|problem| problem.severity)
     };
     (1..4).for_each(append);

@@ -1,6 +1,7 @@
 use super::*;
 use crate::memory;
-use crate::runtime::native;
+use crate::runtime::{self, native};
+use crate::sampling::{self, note};
 use crate::state::{self, mutate, read};
 use coppice_interface::{CanisterArg, InitArg, PrunePolicyArg};
 
@@ -16,6 +17,7 @@ fn fresh() {
     native::reset();
     memory::forget();
     crate::logs::forget();
+    sampling::forget();
     at(T);
     state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
 }
@@ -37,6 +39,7 @@ fn a_minute_has_one_sample_however_often_it_is_asked_for() {
     assert_eq!(times(Span::Day, T + 119), [T, T + 60], "none of what is to come");
     // An upgrade forgets that there was one, and takes it anew.
     state::upgrade(None).unwrap();
+    sampling::forget();
     note();
     assert_eq!(times(Span::Day, T + 600), [T, T + 60, T + 120, T + 600]);
 }
@@ -88,7 +91,7 @@ fn a_tick_takes_its_sample_behind_its_work() {
             state.chain.append(&mut state.blobs, &block, &admission, runtime::time_secs()).unwrap();
         });
     }
-    assert!(read(|state| state.sample_now(T, state.due().as_ref())).backlog > 0);
+    assert!(read(|state| sampling::sample_now(state, T, state.due().as_ref())).backlog > 0);
     at(T + 60);
     crate::daemon::tick(runtime::time_ns());
     let last = read(|state| state.history.samples(Span::Day, T + 60)).pop().unwrap();
@@ -118,18 +121,18 @@ fn since_when_is_noted_kept_over_an_upgrade_and_forgotten_when_it_is_over() {
     native::with(|world| world.liquid_cycles = 90_000_000_000);
     at(T + 600);
     // Who asks before anything was noticed hears the time of the question.
-    let first = read(State::health);
+    let first = read(crate::health::health);
     assert_eq!((first.problems[0].known(), first.problems[0].since), (Some(ProblemCode::CyclesLow), (T + 600) * NS));
     note();
     at(T + 6_000);
     state::upgrade(None).unwrap();
     note();
     assert_eq!(since(ProblemCode::CyclesLow), Some((T + 600) * NS));
-    assert_eq!(read(State::health).problems[0].since, (T + 600) * NS);
+    assert_eq!(read(crate::health::health).problems[0].since, (T + 600) * NS);
     native::with(|world| world.liquid_cycles = u128::MAX);
     at(T + 6_060);
     note();
-    let worst = read(State::health).problems.first().map(|problem| problem.severity);
+    let worst = read(crate::health::health).problems.first().map(|problem| problem.severity);
     assert_eq!((since(ProblemCode::CyclesLow), worst), (None, Some(coppice_interface::Severity::Notice)));
 }
 

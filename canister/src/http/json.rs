@@ -27,7 +27,7 @@ fn problem(problem: &Problem) -> Value {
 
 /// `/health`: status 200 where all is well, else 503.
 pub fn health(state: &State) -> Answer {
-    let health = state.health();
+    let health = crate::health::health(state);
     let value = json!({
         "healthy": health.healthy,
         "problems": health.problems.iter().map(problem).collect::<Vec<_>>(),

@@ -2,6 +2,7 @@
 
 use super::Answer;
 use crate::chain::ChainState;
+use crate::health;
 use crate::meter;
 use crate::runtime;
 use crate::state::State;
@@ -175,7 +176,8 @@ impl Text {
         let bit = |is: bool| f64::from(u8::from(is));
         let backlog = &status.backlog;
         let head = chain.head().and_then(|head| state.chain.header(head).ok());
-        let appended_at = state.appended_at(&state.history.since, runtime::time_secs()).filter(|_| chain.started);
+        let appended_at =
+            health::appended_at(state, &state.history.since, runtime::time_secs()).filter(|_| chain.started);
         let all: [Plain; 25] = [
             ("coppice_head_block", Gauge, "Number of the head.", chain.head().unwrap_or(0) as f64),
             (
@@ -346,7 +348,7 @@ impl Text {
 
     fn health(&mut self, state: &State) -> io::Result<()> {
         // Without the sentences of `health`, which cost more than the figures.
-        let raised = state.raised();
+        let raised = health::raised(state);
         let healthy = raised.iter().all(|(severity, ..)| *severity == Severity::Notice);
         self.plain(("coppice_healthy", Kind::Gauge, "Whether all is well.", f64::from(u8::from(healthy))))?;
         let codes: Vec<String> = raised.iter().map(|(_, _, found)| found.code.to_string()).collect();

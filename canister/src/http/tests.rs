@@ -164,7 +164,7 @@ fn public_answers() -> Vec<(&'static str, String)> {
             of("get_config", &state.config),
             of("list_roles", &state.roles.list()),
             of("get_storage_status", &state.storage()),
-            of("health", &state.health()),
+            of("health", &crate::health::health(state)),
             of("http_request", &[get("/").1, get("/metrics").1, get("/health").1, get("/logs").1]),
         ]
     })
@@ -255,7 +255,7 @@ fn what_to_do_where_parents_are_not_preserved_is_said_by_the_reason() {
         (UtxoError::Corrupt { why: "magic".into() }, "set_aside_unmined(slot)"),
     ] {
         fail_to_preserve(error.clone());
-        let problems = read(State::health).problems;
+        let problems = read(crate::health::health).problems;
         let found = problems.iter().find(|problem| problem.code == ProblemCode::PreservationBlocked).unwrap();
         assert!(found.action.contains(action), "{error:?}: {found:?}");
         let aside = found.action.contains("set_aside_unmined");

@@ -29,16 +29,16 @@ pub use limiter::Limiter;
 pub use piece::Piece;
 pub use policy::{Due, MAX_OPS, Policy, due};
 pub use segment::{Blocks, PruneSegment, Pruned};
+pub use status::ExportHeld;
 
 use crate::audit::{Fields, field};
 use crate::blob::BlobStore;
 use crate::chain::ChainStore;
 use crate::export::{Guard, is_of_exporters};
-use crate::health::{Action, Command, Finding, finding, many};
 use crate::marker::Marker;
 use crate::memory::{Region, cell};
 use crate::{cycles, logs, runtime};
-use coppice_interface::{HeldBy, ProblemCode, PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
+use coppice_interface::{HeldBy, PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -110,6 +110,19 @@ impl Constraints {
     fn low_on_cycles(&self) -> bool {
         cycles::are_low(self.min_liquid_cycles)
     }
+}
+
+/// Damaged entries that were skipped, and work that is passed over.
+#[derive(Clone, Copy, Debug)]
+pub struct Damage<'a> {
+    /// Damaged entries ever skipped.
+    pub faults: u64,
+    /// Faults that an operator has acknowledged.
+    pub seen: u64,
+    /// Slots of the blob store that were lost when an operator last acknowledged all faults.
+    pub lost_seen: u64,
+    /// Work that traps, which ticks pass over.
+    pub passed_over: &'a [Piece],
 }
 
 /// Policy and progress.
@@ -243,35 +256,15 @@ impl Pruner {
         self.stored.acknowledged_faults
     }
 
-    /// What is damaged, and what is passed over.
-    pub fn damage(&self, lost: u64) -> Vec<Finding> {
-        let mut found = Vec::new();
-        let (faults, seen) = (self.stored.faults, self.stored.acknowledged_faults);
-        let lost_new = lost.saturating_sub(self.stored.acknowledged_lost);
-        let said = |faults: u64, lost: u64| {
-            let (entries, were) = if faults == 1 { ("entry", "was") } else { ("entries", "were") };
-            format!(
-                "{faults} damaged {entries} {were} skipped by the daemon or a rollback, {} of the blob store written off",
-                many(lost, "slot")
-            )
-        };
-        if faults > seen || lost_new > 0 {
-            let action = Action::new(
-                "Read the log (get_logs), which names each; feed what is lost again where it is needed; then say that it was seen.",
-                Command::call("acknowledge_faults", format!("({faults})")),
-            );
-            found.push(finding(ProblemCode::Damaged, said(faults - seen, lost_new)).with_action(action));
-        } else if faults > 0 || lost > 0 {
-            found.push(finding(ProblemCode::DamageAcknowledged, said(faults, lost)));
-        }
-        if let Some(first) = self.stored.set_aside.first() {
-            let more = match self.stored.set_aside.len() - 1 {
-                0 => String::new(),
-                more => format!(", and {more} more (get_prune_status)"),
-            };
-            found.push(finding(ProblemCode::SetAside, format!("passed over, as it traps: {first}{more}")));
-        }
-        found
+    /// Returns what was damaged, and what is passed over.
+    pub fn damage(&self) -> Damage<'_> {
+        let Stored { faults, acknowledged_faults, acknowledged_lost, set_aside, .. } = &self.stored;
+        Damage { faults: *faults, seen: *acknowledged_faults, lost_seen: *acknowledged_lost, passed_over: set_aside }
+    }
+
+    /// Unix seconds since when ticks have ended with work left; `None` if the last one left none.
+    pub fn behind_since(&self) -> Option<u64> {
+        self.behind_since
     }
 
     /// Ends the run that is under way: what comes next is another.

@@ -5,24 +5,24 @@ use super::{Constraints, Pruner, is_possible, sweeper};
 use crate::blob::{BlobStore, Owner};
 use crate::chain::{ChainStore, IndexTable};
 use crate::export::is_of_exporters;
-use crate::health::{Action, Command, Finding, duration, finding, holder, many, remedy_of_holder};
 use crate::prune::policy::Policy as _;
 use crate::runtime;
-use coppice_interface::{HeldBy, IndexDebt, ProblemCode, PruneBacklog, PrunePolicy, PruneStatus, WaterMarks};
+use coppice_interface::{HeldBy, IndexDebt, PruneBacklog, PrunePolicy, PruneStatus, WaterMarks};
 
-/// Seconds for which ticks may end with work left before `health` calls it a problem.
-const PATIENCE_SECS: u64 = 600;
-
-/// A problem: due blocks that exporters hold back.
-struct Held {
-    /// Seconds for which exporters have held the blocks back.
-    secs: u64,
+/// Due blocks that exporters, or the lack of one, hold back, where that is a problem.
+pub struct ExportHeld {
+    /// Unix seconds since when they are held back.
+    pub since: Option<u64>,
+    /// Seconds for which they have been held back.
+    pub secs: u64,
     /// True if kept bytes are above high water.
-    is_full: bool,
+    pub is_full: bool,
     /// True if the policy has a capacity trigger.
-    limited: bool,
+    pub is_limited: bool,
     /// Seconds until kept bytes reach emergency water at the last hour's rate: 0 if reached already, `None` if unknown or never.
-    until_emergency: Option<u64>,
+    pub until_emergency: Option<u64>,
+    /// True if the rate is known.
+    pub is_rate_known: bool,
 }
 
 /// Returns whether there is a block that the capacity trigger could prune.
@@ -45,27 +45,10 @@ impl Pruner {
         emergency > 0 && chain.capacity_bytes(blobs) >= emergency && can_free(chain)
     }
 
-    /// Returns a problem if only the head and the block before it are kept and take more than high water: appends go on, but the target is
-    /// too small.
-    pub fn too_small(&self, chain: &ChainStore, blobs: &BlobStore) -> Option<Finding> {
+    /// Returns the kept bytes if they are above high water although only the head and the block before it are kept. Appends go on then.
+    pub fn above_smallest_target(&self, chain: &ChainStore, blobs: &BlobStore) -> Option<u64> {
         let (policy, kept) = (self.policy()?, chain.capacity_bytes(blobs));
-        if policy.target_bytes == 0 || kept <= policy.high_water() || can_free(chain) {
-            return None;
-        }
-        let target = policy.target_for(kept);
-        let (water, mark) = match policy.emergency() {
-            emergency if kept >= emergency => ("emergency", emergency),
-            _ => ("high", policy.high_water()),
-        };
-        let message = format!(
-            "the head and the block before it, which capacity leaves, take {kept} bytes, and {water} water is at {mark}: appends go on; \
-             blocks of this size need a target_bytes of {target} at least"
-        );
-        let action = Action::new(
-            "Raise target_bytes.",
-            Command::call("set_prune_policy", format!("(record {{ target_bytes = opt {target} }})")),
-        );
-        Some(finding(ProblemCode::FloorHolds, message).with_action(action))
+        (policy.target_bytes > 0 && kept > policy.high_water() && !can_free(chain)).then_some(kept)
     }
 
     /// The block from which on the floor keeps what age or capacity would take, by the policy in force.
@@ -141,34 +124,10 @@ impl Pruner {
         }
     }
 
-    /// Whether ticks have ended with work left for long, and when that is to be done.
-    pub fn behind(&self, status: &PruneStatus) -> Option<Finding> {
-        let (backlog, now) = (&status.backlog, runtime::time_secs());
-        let behind = backlog.behind_since.map_or(0, |since| now.saturating_sub(since));
-        if behind <= PATIENCE_SECS.max(2 * self.interval_secs()) {
-            return None;
-        }
-        let left = match backlog.empty_in_secs {
-            Some(secs) => format!("done in about {}", duration(secs)),
-            None if backlog.blocks == 0 => "a sweep is what is left".into(),
-            None => "never done at this rate".into(),
-        };
-        let message = format!(
-            "pruning has been behind for {}: {} with {}, and {} in the indexes; {} an hour pruned, {} appended; {left}",
-            duration(behind),
-            many(backlog.blocks, "block"),
-            many(backlog.references, "reference"),
-            if backlog.debt == 1 { "1 stale entry".into() } else { format!("{} stale entries", backlog.debt) },
-            many(backlog.pruned_per_hour, "block"),
-            backlog.appended_per_hour
-        );
-        Some(finding(ProblemCode::PruneBehind, message).since_secs(backlog.behind_since))
-    }
-
     /// Returns the due blocks that exporters, or the lack of one, hold back, if that is a problem: kept bytes are above high water; or the
     /// blocks have been held back for more than `max_export_lag_secs`; or emergency water is nearer than that. Unless a sentence is
     /// `wanted`, the first of these that is true ends the check.
-    fn export_held(&self, chain: &ChainStore, blobs: &BlobStore, due: &Due, wanted: bool) -> Option<Held> {
+    pub fn export_held(&self, chain: &ChainStore, blobs: &BlobStore, due: &Due, wanted: bool) -> Option<ExportHeld> {
         let held_by = due.held_by.as_ref().filter(|held_by| is_of_exporters(held_by));
         // While pruning is switched off, the switch holds it and no exporter.
         let (policy, _) = self.policy().zip(held_by).filter(|_| self.stored.enabled)?;
@@ -184,60 +143,14 @@ impl Pruner {
             false => None,
         };
         let soon = until_emergency.is_some_and(|secs| secs < patience);
-        (is_raised || soon).then_some(Held { secs, is_full, limited, until_emergency })
-    }
-
-    /// Returns the held blocks as a finding: a sentence and a remedy.
-    fn say_held(&self, held: &Held, due: &Due, chain: &ChainStore) -> Finding {
-        let since = self.stored.held_since;
-        let Some(held_by) = &due.held_by else { return finding(ProblemCode::ExportHeld, "").since_secs(since) };
-        let emergency = match held.until_emergency {
-            Some(0) => "no room is left: emergency water is reached".into(),
-            Some(secs) => format!("at the last hour's rate emergency water comes in about {}", duration(secs)),
-            None if !held.limited => "no capacity limit is set".into(),
-            None if !self.rates.are_known(runtime::time_secs()) => {
-                "how long it is to emergency water is not known yet".into()
-            }
-            None => "emergency water is not coming nearer".into(),
-        };
-        let water = if held.is_full { "kept bytes are above high water; " } else { "" };
-        let patience = self.policy().map_or(0, |policy| policy.max_export_lag_secs);
-        let blocks = due.held(chain.state().oldest);
-        let (are, have) = if blocks == 1 { ("is", "has") } else { ("are", "have") };
-        let message = format!(
-            "{water}{} that {are} due {have} been held back for {} by {} (max_export_lag_secs is {patience}); {emergency}",
-            many(blocks, "block"),
-            duration(held.secs),
-            holder(held_by),
-        );
-        finding(ProblemCode::ExportHeld, message).since_secs(since).with_action(remedy_of_holder(held_by))
-    }
-
-    /// Returns the problems of pruning, given the blocks that are due. Unless sentences are `wanted` the call is cheap, because only
-    /// sentences need the constraints.
-    pub fn problems(
-        &self,
-        chain: &ChainStore,
-        blobs: &BlobStore,
-        constraints: impl FnOnce() -> Constraints,
-        due: Option<&Due>,
-        wanted: bool,
-    ) -> Vec<Finding> {
-        let mut found = Vec::new();
-        let now = runtime::time_secs();
-        // A sweep may be behind where no block is due.
-        if self.behind_since.is_some_and(|since| due.is_none() || now.saturating_sub(since) > PATIENCE_SECS) {
-            found.extend(self.behind(&self.status(chain, blobs, &constraints())));
-        }
-        let Some(due) = due else { return found };
-        found.extend(self.export_held(chain, blobs, due, wanted).map(|held| match wanted {
-            true => self.say_held(&held, due, chain),
-            false => finding(ProblemCode::ExportHeld, "").since_secs(self.stored.held_since),
-        }));
-        if !self.stored.enabled {
-            found.push(finding(ProblemCode::PruningOff, "pruning is due and switched off"));
-        }
-        found
+        (is_raised || soon).then(|| ExportHeld {
+            since: self.stored.held_since,
+            secs,
+            is_full,
+            is_limited: limited,
+            until_emergency,
+            is_rate_known: self.rates.are_known(now),
+        })
     }
 
     /// Blocks that may go now and have not gone.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::blob::Owner;
 use crate::chain::Admission;
+use crate::health::{Finding, blocks};
 use crate::memory;
 use crate::runtime::native;
 use crate::testing::{block, fresh, id};
@@ -75,7 +76,8 @@ impl World {
     /// Returns the problems with sentences, as `health` asks, and asserts that a check without sentences finds the same codes.
     fn problems(&self) -> Vec<Finding> {
         let due = self.pruner.due(&self.chain, &self.blobs, self.constraints.guard().as_ref());
-        let of = |said| self.pruner.problems(&self.chain, &self.blobs, || self.constraints.clone(), due.as_ref(), said);
+        let stores = (&self.pruner, &self.chain, &self.blobs);
+        let of = |said| blocks::due(stores, || self.constraints.clone(), due.as_ref(), said);
         let (said, noted) = (of(true), of(false));
         let codes = |found: &[Finding]| found.iter().map(|found| (found.code, found.since)).collect::<Vec<_>>();
         assert_eq!(codes(&said), codes(&noted));
@@ -692,7 +694,7 @@ fn a_backlog_is_visible_while_it_lasts_and_a_problem_when_it_lasts_long() {
     assert_eq!(status.backlog.blocks, 98 + 12);
     assert_eq!((status.backlog.pruned_per_hour, status.backlog.appended_per_hour), (60, 120));
     assert_eq!(status.backlog.empty_in_secs, None, "never, at this rate");
-    let problem = world.pruner.behind(&status).unwrap();
+    let problem = blocks::behind(&status, world.pruner.interval_secs()).unwrap();
     assert!(problem.message.contains("behind for 12 min") && problem.message.contains("never"), "{problem:?}");
     assert_eq!(
         (problem.code, problem.since),
@@ -702,7 +704,7 @@ fn a_backlog_is_visible_while_it_lasts_and_a_problem_when_it_lasts_long() {
     while world.come_round() == Next::AtOnce {}
     let status = world.status();
     assert_eq!((status.backlog.blocks, status.backlog.empty_in_secs), (0, Some(0)));
-    assert_eq!(world.pruner.behind(&status), None);
+    assert_eq!(blocks::behind(&status, world.pruner.interval_secs()), None);
 }
 
 #[test]
@@ -831,21 +833,21 @@ fn capacity_leaves_the_head_and_the_block_before_it() {
     let large = 30 * CLASS as usize;
     for blocks in 1..=2 {
         world.append(1, large, 1);
-        let said = world.pruner.too_small(&world.chain, &world.blobs);
+        let said = blocks::too_small(&world.pruner, &world.chain, &world.blobs);
         assert_eq!((world.due(), world.exhausted(), said.is_some()), (None, None, blocks == 2), "{blocks} blocks");
     }
     world.append(1, large, 1);
     assert_eq!((world.due(), world.exhausted()), (Some((PruneReason::Capacity, 1)), Some(HeldBy::PruneLag)));
-    assert_eq!(world.pruner.too_small(&world.chain, &world.blobs), None);
+    assert_eq!(blocks::too_small(&world.pruner, &world.chain, &world.blobs), None);
     world.come_round();
     assert_eq!((world.oldest(), world.due(), world.exhausted()), (1, None, None));
     // The target that is named is the least one with which nothing is due.
     let needed = world.pruner.policy().unwrap().target_for(world.chain.capacity_bytes(&world.blobs));
-    let message = world.pruner.too_small(&world.chain, &world.blobs).unwrap().message;
+    let message = blocks::too_small(&world.pruner, &world.chain, &world.blobs).unwrap().message;
     assert!(message.contains("emergency water") && message.contains(&needed.to_string()), "{message}");
     for (target_bytes, is_enough) in [(needed, true), (needed - (1 << 20), false)] {
         world.set_policy(PrunePolicyArg { target_bytes: Some(target_bytes), ..policy() });
-        assert_eq!(world.pruner.too_small(&world.chain, &world.blobs).is_none(), is_enough);
+        assert_eq!(blocks::too_small(&world.pruner, &world.chain, &world.blobs).is_none(), is_enough);
     }
     world.chain.remove_head(&mut world.blobs).unwrap();
     assert_eq!((world.exhausted(), world.oldest()), (None, 1), "a reorg of one block, and the chain goes on");

@@ -27,8 +27,8 @@ pub mod tree;
 
 pub use class::MAX_LEN;
 
-use crate::health::refusal;
 use crate::memory::{GrowError, Region};
+use crate::text::refusal;
 use class::{CLASSES, HEAD, UNIT, class_for, size_of};
 
 const MAGIC: [u8; 4] = *b"CPSL";

@@ -5,10 +5,10 @@ use super::order::{self, LATE, Order, Watch};
 use super::record::{EXTRA, HEAD, HEAD_BLOCKS, Hash, Head, at, flag, inputs_from, page_at, page_slot, parents};
 use super::spend::EntryAddress;
 use super::{Call, Changed, Found, STEP_PAGES, UtxoStore};
-use crate::health::refusal;
 use crate::slots::SlotId;
 use crate::slots::ring::Link;
 use crate::table::same_key;
+use crate::text::refusal;
 use coppice_interface::UtxoRefusal;
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@ use super::phase::STEP_INPUTS;
 use super::run::MOST_PAGES;
 use super::{Records, UtxoPruner};
 use crate::deletion::{Completion, DeletionQueue, MOST_INSTRUCTIONS, RecordEnd};
-use crate::health::refusal;
+use crate::text::refusal;
 use crate::utxo::{Call, UtxoStore};
 use crate::{logs, runtime};
 use candid::Principal;

@@ -5,9 +5,9 @@ use super::phase::{Context, Done, Phase, STEP_INPUTS, Step, keep};
 use super::run::Run;
 use super::skipped::hex;
 use crate::deletion::{Name, Scheduled};
-use crate::health::refusal;
 use crate::logs;
 use crate::memory::growth;
+use crate::text::refusal;
 use crate::utxo::{Call, Candidate, Cursor, ExternalData, LOOKUP_PAGES, Order, Parents, STEP_PAGES, Unstable};
 use coppice_interface::{UtxoJobEnd, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal};
 

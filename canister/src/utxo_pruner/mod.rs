@@ -45,10 +45,12 @@ use coppice_interface::{UtxoPrunerSettingsChange, UtxoSettings};
 pub use hold::create;
 use jobs::Ended;
 use notified::Feeds;
-pub use notified::NotifiedHeight;
+pub use notified::{HeightTrouble, NotifiedHeight};
 use pass::FullPass;
 use run::{At, Durations, Run};
 use serde::{Deserialize, Serialize};
+pub use skipped::hex;
+pub use status::{Trouble, cannot_preserve};
 use std::rc::Rc;
 
 const MAGIC: [u8; 4] = *b"CPUR";

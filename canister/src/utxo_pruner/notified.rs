@@ -3,10 +3,9 @@
 use super::UtxoPruner;
 use super::bucket::{Bucket, Empty, Limits};
 use super::trigger::is_height;
-use crate::health::{Finding, finding};
 use crate::runtime;
 use crate::utxo_pruner::settings::Settings as _;
-use coppice_interface::{MAX_HEIGHT, ProblemCode, UtxoPrunerError, UtxoSettings};
+use coppice_interface::{MAX_HEIGHT, UtxoPrunerError};
 use serde::{Deserialize, Serialize};
 
 /// Blocks by which a notified height may be below the highest one before it without `health` saying so: no reorg is as deep.
@@ -21,6 +20,21 @@ pub enum NotifiedHeight {
     Current,
     /// The persister's (`notify_block_persisted`).
     Persisted,
+}
+
+/// What is odd about the notified heights, and their limits.
+#[derive(Clone, Copy, Debug)]
+pub struct HeightTrouble {
+    /// A height far below the highest one, notified of late, and the highest one.
+    pub low: Option<(u32, u32)>,
+    /// A height that was refused of late as too high.
+    pub refused: Option<u32>,
+    /// The setting `max_height_jump`.
+    pub max_jump: u32,
+    /// The setting `heights_per_day`; 0: no limit.
+    pub per_day: u32,
+    /// True once a height was notified.
+    pub is_notified: bool,
 }
 
 /// The notifications of one height.
@@ -177,39 +191,18 @@ impl UtxoPruner {
         Ok(())
     }
 
-    /// Problems of heights and of their bounds.
-    pub(super) fn problems_of_heights(&self, utxo: &UtxoSettings) -> Vec<Finding> {
-        let (stored, mut found) = (&self.stored, Vec::new());
-        let now = runtime::time_ns();
-        let lows = (stored.feeds.current.low(stored.current, now), stored.feeds.persisted.low(stored.persisted, now));
-        let low = lows.0.map(|height| (height, stored.current));
-        if let Some((height, highest)) = low.or(lows.1.map(|height| (height, stored.persisted))) {
-            // A thief may have notified either: the height to set is a node's.
-            let message = format!(
-                "height {height} is notified, and {highest} was before: no UTXO record is pruned until the chain is there"
-            );
-            found.push(finding(ProblemCode::HeightsAhead, message));
+    /// Returns what is odd about the notified heights, and their limits.
+    pub fn height_trouble(&self) -> HeightTrouble {
+        let (stored, now) = (&self.stored, runtime::time_ns());
+        let Feeds { current, persisted } = &stored.feeds;
+        let low = |feed: &Feed, highest: u32| feed.low(highest, now).map(|height| (height, highest));
+        let Limits { size, per_day } = stored.settings.limits();
+        HeightTrouble {
+            low: low(current, stored.current).or_else(|| low(persisted, stored.persisted)),
+            refused: persisted.refused(stored.persisted, now).or_else(|| current.refused(stored.current, now)),
+            max_jump: size,
+            per_day,
+            is_notified: stored.current > 0,
         }
-        let refused = stored.feeds.persisted.refused(stored.persisted, now);
-        if let Some(height) = refused.or_else(|| stored.feeds.current.refused(stored.current, now)) {
-            let Limits { size, per_day } = stored.settings.limits();
-            let message = format!(
-                "a feeder's height {height} was refused, because max_height_jump = {size} and heights_per_day = {per_day} do not let it raise \
-                 heights so far: records stay for as long as it waits"
-            );
-            found.push(finding(ProblemCode::HeightsRefused, message));
-        }
-        let (limits, retention) = (stored.settings.limits(), utxo.block_height_retention);
-        if limits.per_day == 0 {
-            let message = "heights_per_day is 0: a producer may raise heights as it likes, and have all records deleted that are done with";
-            found.push(finding(ProblemCode::HeightsUnlimited, message));
-        } else if stored.current > 0 && retention > 0 && limits.size > retention {
-            let message = format!(
-                "max_height_jump = {} is above block_height_retention = {retention}: a producer may have deleted at once what retention would keep",
-                limits.size
-            );
-            found.push(finding(ProblemCode::HeightJumpWide, message));
-        }
-        found
     }
 }

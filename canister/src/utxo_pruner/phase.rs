@@ -3,7 +3,7 @@
 use super::Records;
 use super::run::Run;
 use super::skipped::{Skipped, hex};
-use crate::health::refusal;
+use crate::text::refusal;
 use crate::utxo::{Candidate, Cursor, Order};
 use coppice_interface::{UtxoJobEnd, UtxoPruneCounts, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal};
 

@@ -43,7 +43,7 @@ impl Skipped {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            let records = crate::health::many(kept.records, "record");
+            let records = crate::text::many(kept.records, "record");
             format!("Defensive skip: {records} kept, as {why}: {}{more}", ids.join(", "))
         };
         there.map(line).collect()

@@ -5,17 +5,31 @@ use super::skipped::hex;
 use super::{Stored, UtxoPruner};
 use crate::audit::{Fields, field};
 use crate::deletion::DeletionQueue;
-use crate::health::{Action, Command, Finding, finding, refusal, remedy};
+use crate::text::refusal;
 use crate::utxo_pruner::settings::Settings as _;
 use coppice_interface::{
-    ProblemCode, UtxoBlockAssemblyState, UtxoBlockedBy, UtxoError, UtxoJobEnd, UtxoJobTrigger, UtxoPassedOver,
-    UtxoPruneCounts, UtxoPruneJob, UtxoPruneJobPage, UtxoPrunerStatus, UtxoSettings,
+    UtxoBlockAssemblyState, UtxoBlockedBy, UtxoError, UtxoJobEnd, UtxoPassedOver, UtxoPruneCounts, UtxoPruneJob,
+    UtxoPruneJobPage, UtxoPrunerPhase, UtxoPrunerStatus, UtxoSettings,
 };
 
-/// Seconds for which a job may wait for the block assembly before `health` calls it a problem: it stops for a reorg, or to be started anew.
-const ASSEMBLY_PATIENCE_SECS: u64 = 3_600;
-/// Seconds for which the pruner may be switched off while there is a job before `health` calls it a problem: somebody looks at something.
-const OFF_PATIENCE_SECS: u64 = 3_600;
+/// What keeps records from being pruned, or leaves single records alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Trouble<'a> {
+    /// Records that trapped and are left alone: their number, and slot and transaction of the first.
+    pub passed_over: (usize, Option<(u32, &'a [u8; 32])>),
+    /// Unmined records that cannot be read: their number, and slot and transaction of the first.
+    pub set_aside: (usize, Option<(u32, &'a [u8; 32])>),
+    /// The record whose parents cannot be preserved.
+    pub blocked_by: Option<&'a UtxoBlockedBy>,
+    /// The job that failed because its search trapped, and the phase of the search.
+    pub trapped: Option<(u64, UtxoPrunerPhase)>,
+    /// The running and the pending job.
+    pub jobs: [Option<&'a UtxoPruneJob>; 2],
+    /// True if the block assembly runs.
+    pub is_assembly_running: bool,
+    /// True if the pruner is switched on.
+    pub is_enabled: bool,
+}
 
 fn passed_over(at: &At) -> UtxoPassedOver {
     UtxoPassedOver { phase: at.phase, slot: at.cursor.slot, txid: at.cursor.txid.into() }
@@ -133,73 +147,20 @@ impl UtxoPruner {
         if persisted == 0 { current } else { current.min(persisted) }
     }
 
-    /// What is wrong, also what has not lasted for long enough yet.
-    pub fn problems(&self, utxo: &UtxoSettings, deletions: &DeletionQueue) -> Vec<Finding> {
-        let mut found = Vec::new();
+    /// Returns what keeps records from being pruned, or leaves single records alone.
+    pub fn trouble(&self) -> Trouble<'_> {
         let stored = &self.stored;
-        if let Some(first) = stored.passed_over.first() {
-            let (many, slot, txid) = (stored.passed_over.len(), first.cursor.slot, hex(&first.cursor.txid));
-            let message = match many {
-                1 => format!("1 UTXO record is left alone, as looking at it trapped: that of transaction {txid}"),
-                _ => {
-                    format!(
-                        "{many} UTXO records are left alone, as looking at them trapped, the first that of transaction {txid}"
-                    )
-                }
-            };
-            let text = "Look at `passed_over` of get_pruner_status, and have the record looked at again.";
-            let action = Action::new(text, Command::call("retry_record", format!("({slot})")));
-            found.push(finding(ProblemCode::RecordsPassedOver, message).with_action(action));
+        Trouble {
+            passed_over: (
+                stored.passed_over.len(),
+                stored.passed_over.first().map(|at| (at.cursor.slot, &at.cursor.txid)),
+            ),
+            set_aside: (stored.set_aside.len(), stored.set_aside.first().map(|at| (at.slot, &at.txid))),
+            blocked_by: stored.blocked_by.as_ref(),
+            trapped: stored.trapped,
+            jobs: [stored.running.as_ref(), stored.pending.as_ref()],
+            is_assembly_running: stored.assembly_running,
+            is_enabled: stored.settings.pruner_enabled,
         }
-        if let Some(first) = stored.set_aside.first() {
-            let (many, slot, txid) = (stored.set_aside.len(), first.slot, hex(&first.txid));
-            let message = match many {
-                1 => format!("1 unmined UTXO record that cannot be read is set aside: that of transaction {txid}"),
-                _ => format!(
-                    "{many} unmined UTXO records that cannot be read are set aside, the first that of transaction {txid}"
-                ),
-            };
-            let text = "Its parents are not preserved: set its transaction as mined, or create it again; then have it looked at again.";
-            let action = Action::new(text, Command::call("retry_record", format!("({slot})")));
-            found.push(finding(ProblemCode::UnminedSetAside, message).with_action(action));
-        }
-        if let Some(blocked) = &stored.blocked_by {
-            let message = format!("UTXO records are not pruned: {}", cannot_preserve(blocked));
-            let action = remedy(blocked.error.clone());
-            found.push(finding(ProblemCode::PreservationBlocked, message).with_action(action));
-        }
-        if let Some((id, phase)) = stored.trapped {
-            let message = format!(
-                "UTXO records are not pruned: job {id} failed, as finding what comes next in {phase:?} trapped again and again"
-            );
-            found.push(finding(ProblemCode::PrunerTrapped, message));
-        }
-        let mut jobs = stored.running.iter().chain(&stored.pending);
-        if let Some(job) = jobs.clone().next()
-            && !stored.assembly_running
-        {
-            let message = format!(
-                "UTXO records are not pruned: job {} for height {} waits for the block assembly, of which nobody says that it runs",
-                job.id, job.height
-            );
-            found.push(finding(ProblemCode::UtxoPrunerWaits, message).lasting(ASSEMBLY_PATIENCE_SECS));
-        }
-        // An operator's own job is done, switched off or not.
-        if !stored.settings.pruner_enabled
-            && let Some(job) = jobs.find(|job| job.trigger != UtxoJobTrigger::Manual)
-        {
-            let message = format!(
-                "job {} for height {} of UTXO records is to be done, and pruner_enabled is off",
-                job.id, job.height
-            );
-            found.push(finding(ProblemCode::UtxoPrunerOff, message).lasting(OFF_PATIENCE_SECS));
-        }
-        found.extend(self.problems_of_heights(utxo));
-        match deletions.dead_count() {
-            0 => {}
-            1 => found.push(finding(ProblemCode::DeadBlobDeletions, "1 blob outside was given up")),
-            dead => found.push(finding(ProblemCode::DeadBlobDeletions, format!("{dead} blobs outside were given up"))),
-        }
-        found
     }
 }

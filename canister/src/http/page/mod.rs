@@ -7,9 +7,11 @@ mod plot;
 mod words;
 
 use super::{Answer, Parameters};
+use crate::health;
 use crate::history::{Sample, Span};
 use crate::logs;
 use crate::runtime;
+use crate::sampling;
 use crate::state::State;
 use coppice_interface::*;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -138,20 +140,20 @@ impl View<'_> {
         let of_head = prune.head.and_then(|head| self.state.chain.header(head).ok());
         let hash: String =
             of_head.iter().flat_map(|head| head.hash.iter().take(6)).map(|byte| format!("{byte:02x}")).collect();
-        let appended_at = self.state.appended_at(&self.state.history.since, self.now / 1_000_000_000);
+        let appended_at = health::appended_at(self.state, &self.state.history.since, self.now / 1_000_000_000);
         let age = appended_at.map_or("of unknown age".into(), |at| ago(at.saturating_mul(1_000_000_000), self.now));
         let slowest = self.export.exporters.iter().max_by_key(|exporter| (exporter.lag_blocks, exporter.lag_seconds));
         let empty = match prune.backlog.empty_in_secs {
             Some(0) if prune.backlog.held_blocks > 0 => "nothing more may go".to_string(),
             Some(0) => "nothing waits".to_string(),
-            Some(secs) => format!("empty in about {}", crate::health::duration(secs)),
+            Some(secs) => format!("empty in about {}", crate::text::duration(secs)),
             None if prune.backlog.blocks == 0 => "a sweep is left".to_string(),
             None => "not becoming less".to_string(),
         };
         let held = match &prune.held_by {
             Some(held_by) if prune.backlog.held_blocks > 0 => {
                 let blocks = if prune.backlog.held_blocks == 1 { "block" } else { "blocks" };
-                format!("due {blocks}, by {}", crate::health::holder(held_by))
+                format!("due {blocks}, by {}", health::holder(held_by))
             }
             _ => "nobody holds what is due".into(),
         };
@@ -186,7 +188,7 @@ impl View<'_> {
         let [day, month] = [Span::Day, Span::Month].map(|span| self.state.history.samples(span, now));
         // What is now is newer than the last sample.
         let with_now = |mut samples: Vec<Sample>| {
-            let sample = self.state.sample_now(now, self.state.due().as_ref());
+            let sample = sampling::sample_now(self.state, now, self.state.due().as_ref());
             samples.retain(|other| other.at < now);
             samples.push(sample);
             samples
@@ -261,7 +263,7 @@ impl View<'_> {
                                     th { (exporter.name) @if exporter.principal.is_none() { " (without a key)" } }
                                     td data-label="acknowledged below" { (count(exporter.exported_before_block)) }
                                     td data-label="blocks behind" { (count(exporter.lag_blocks)) }
-                                    td data-label="waiting for" { (crate::health::duration(exporter.lag_seconds)) }
+                                    td data-label="waiting for" { (crate::text::duration(exporter.lag_seconds)) }
                                 }
                             }
                         }
@@ -405,7 +407,7 @@ fn frame(title: &str, refresh: Option<u64>, content: Markup) -> Markup {
                 (content)
                 footer {
                     p { "Answered by " (super::source()) ". Version " (env!("CARGO_PKG_VERSION")) "."
-                        @if let Some(secs) = refresh { " Loaded anew each " (crate::health::duration(secs)) "." } }
+                        @if let Some(secs) = refresh { " Loaded anew each " (crate::text::duration(secs)) "." } }
                     nav { a href="/metrics" { "/metrics" } " " a href="/health" { "/health" } " " a href="/logs" { "/logs" } }
                 }
             }
@@ -452,7 +454,7 @@ pub fn answer(state: &State, parameters: &Parameters) -> Answer {
     let view = View {
         state,
         now: runtime::time_ns(),
-        health: state.health(),
+        health: health::health(state),
         prune: state.pruner.status(&state.chain, &state.blobs, &state.constraints()),
         storage: state.storage(),
         export: state.exporters.status(&state.chain, state.config.require_export),

@@ -1,8 +1,9 @@
 //! Figures, the policy and the plan in words.
 
 use crate::export::is_of_exporters;
-use crate::health::{duration, holder};
+use crate::health::holder;
 use crate::prune::Policy;
+use crate::text::duration;
 use coppice_interface::{HeldBy, PrunePlan, PrunePolicy, PruneProgress, PruneReason, StopReason};
 use time::UtcDateTime;
 

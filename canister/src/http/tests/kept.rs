@@ -128,7 +128,7 @@ fn the_page_has_the_parts_that_are_used() {
     assert!(has(" blocks/h</span>") && has(" instructions/h</span>") && has("MiB</span>"), "axes say what is counted");
     let hash: String = hex(&block(0, &[], 10).hash[..6]);
     assert!(has(&format!("<code>{hash}…</code> 0 s ago")));
-    crate::history::note();
+    crate::sampling::note();
     native::with(|world| world.time_ns += 86_399 * 1_000_000_000);
     assert!(!has("data-span=\"month\"") && has("23 h 59 min ago"));
     native::with(|world| world.time_ns += 1_000_000_000);

@@ -61,14 +61,14 @@ fn set_policy(change: PrunePolicyArg) {
 fn pass(secs: u64) {
     native::with(|world| world.time_ns += secs * 1_000_000_000);
     mutate(|state| state.tick(false));
-    crate::history::note();
+    crate::sampling::note();
 }
 
 /// Reads page and `health`, prints them, and says what is wrong with a sentence.
 fn read_all(what: &str, faults: &mut Vec<String>) -> String {
     let page = get("/").1;
     let mut sentences = text(&page);
-    let problems = read(State::health).problems;
+    let problems = read(crate::health::health).problems;
     sentences.extend(problems.iter().flat_map(|problem| [problem.message.clone(), problem.action.clone()]));
     println!("== {what}\n{}\n", sentences.join("\n"));
     faults.extend(sentences.iter().filter_map(|said| fault(said).map(|odd| format!("{what}: \"{odd}\" in: {said}"))));

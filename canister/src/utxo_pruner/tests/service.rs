@@ -92,7 +92,7 @@ impl Service {
 
     /// The problems, except that a jump may be above the retention here.
     pub fn problems(&self) -> Vec<Finding> {
-        let mut found = self.pruner.problems(&self.w.settings, &self.queue);
+        let mut found = crate::health::records::findings(&self.pruner, &self.w.settings, &self.queue);
         found.retain(|found| found.code != ProblemCode::HeightJumpWide);
         found
     }

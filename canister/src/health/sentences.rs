@@ -1,20 +1,7 @@
-//! What is said in sentences: times, who holds pruning back, why something was refused.
+//! Sentences about a holder of pruning and about refusals, with their remedies.
 
 use super::{Action, Command};
 use coppice_interface::{HeldBy, UtxoRefusal};
-
-/// Seconds in words: the two largest units.
-pub fn duration(secs: u64) -> String {
-    let all = [(secs / 86_400, "d"), (secs / 3_600 % 24, "h"), (secs / 60 % 60, "min"), (secs % 60, "s")];
-    let first = all.iter().position(|(number, _)| *number > 0).unwrap_or(3);
-    let two = all.iter().skip(first).take(2).enumerate().filter(|(at, (number, _))| *at == 0 || *number > 0);
-    two.map(|(_, (number, unit))| format!("{number} {unit}")).collect::<Vec<_>>().join(" ")
-}
-
-/// So many of something.
-pub fn many(number: u64, one: &str) -> String {
-    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
-}
 
 /// Who holds pruning back, in words.
 pub fn holder(held_by: &HeldBy) -> String {
@@ -73,18 +60,6 @@ pub fn another_key(name: &str) -> Action {
 /// Returns a remedy for an upload: this sentence, and the command that drops the upload.
 pub fn abort_block(number: u64, text: &'static str) -> Action {
     Action::new(text, Command::call("abort_block", format!("({number})")))
-}
-
-/// Why something was refused, in words without figures of cycles: what is missing gives the balance away.
-pub fn refusal(why: impl Into<UtxoRefusal>) -> String {
-    let why = why.into();
-    match why {
-        UtxoRefusal::LowCycles { .. } => "cycles are missing for memory to grow".into(),
-        UtxoRefusal::ReservedCyclesLimit { .. } => {
-            "for memory to grow more cycles than reserved_cycles_limit would be reserved".into()
-        }
-        other => format!("{other:?}"),
-    }
 }
 
 /// What to do where parents are not preserved for this reason, if it is not the record that is looked at. The parents are whole: to set the

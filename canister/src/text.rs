@@ -1,0 +1,50 @@
+//! Text helpers: cut texts, durations, counts, and refusals without figures of cycles.
+
+use coppice_interface::UtxoRefusal;
+
+/// The end of a text that is cut.
+pub const MARK: &str = "…";
+
+/// Returns the text, cut to `most` bytes with a mark at its end where it is longer.
+pub fn cut(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.into();
+    }
+    let end = (0..=most - MARK.len()).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    format!("{}{MARK}", &text[..end])
+}
+
+/// Returns seconds as a duration of at most two units: `3 d 4 h`.
+pub fn duration(secs: u64) -> String {
+    let all = [(secs / 86_400, "d"), (secs / 3_600 % 24, "h"), (secs / 60 % 60, "min"), (secs % 60, "s")];
+    let first = all.iter().position(|(number, _)| *number > 0).unwrap_or(3);
+    let two = all.iter().skip(first).take(2).enumerate().filter(|(at, (number, _))| *at == 0 || *number > 0);
+    two.map(|(_, (number, unit))| format!("{number} {unit}")).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns a count with its noun: `1 block`, `2 blocks`.
+pub fn many(number: u64, one: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+}
+
+/// Returns the reason of a refusal. Figures of cycles are left out, because they give the balance away.
+pub fn refusal(why: impl Into<UtxoRefusal>) -> String {
+    let why = why.into();
+    match why {
+        UtxoRefusal::LowCycles { .. } => "cycles are missing for memory to grow".into(),
+        UtxoRefusal::ReservedCyclesLimit { .. } => {
+            "for memory to grow more cycles than reserved_cycles_limit would be reserved".into()
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_two_characters() {
+        assert_eq!([cut("abc", 3), cut("abcd", 3), cut("äöü", 5), cut("", 3)], ["abc", "…", "ä…", ""]);
+    }
+}
