@@ -10,11 +10,11 @@ mod index;
 mod keys;
 mod utxo;
 
-use crate::access;
-use crate::blob::{BlobPtr, Owner};
+use crate::api::access;
 use crate::chain::Admission;
-use crate::runtime::instructions;
+use crate::platform::instructions;
 use crate::state::{State, mutate};
+use crate::storage::blob::{BlobPtr, Owner};
 
 use candid::CandidType;
 use coppice_interface::AppendBlock;
@@ -93,7 +93,7 @@ fn append(state: &mut State, block: &AppendBlock) -> Result<(), String> {
 /// Appends one block of so many new ids, as a producer's message does.
 #[update(guard = "access::bench")]
 fn bench_append(ids: u64) -> Result<(), String> {
-    crate::daemon::on_call();
+    crate::operation::daemon::on_call();
     PREPARED.with_borrow_mut(|prepared| {
         mutate(|state| {
             let first = prepared.entries;
@@ -192,9 +192,9 @@ fn bench_run(arg: BenchArg) -> Result<u64, String> {
             match arg.op.as_str() {
                 "meter.count" => {
                     // Every method in every bucket, so that a scrape shows the most that there can be.
-                    for (round, of) in (0..arg.rounds).zip(crate::meter::HOT_ALL.into_iter().cycle()) {
-                        let bound = crate::meter::BOUNDS.get((round / 12 % 8) as usize);
-                        crate::meter::count(of, bound.map_or(u64::MAX / 4, |bound| bound - round % 12));
+                    for (round, of) in (0..arg.rounds).zip(crate::platform::meter::HOT_ALL.into_iter().cycle()) {
+                        let bound = crate::platform::meter::BOUNDS.get((round / 12 % 8) as usize);
+                        crate::platform::meter::count(of, bound.map_or(u64::MAX / 4, |bound| bound - round % 12));
                     }
                 }
                 "blob.store" => {

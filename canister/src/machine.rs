@@ -8,10 +8,11 @@
 mod model;
 mod world;
 
-use crate::blob::Owner;
+use crate::api::endpoints::{blocks, export, operation, prune};
 use crate::chain::IndexTable;
-use crate::runtime::native;
+use crate::platform::native;
 use crate::state;
+use crate::storage::blob::Owner;
 use crate::testing::{block, hash, id, with_keys};
 use candid::Principal;
 use coppice_interface::*;
@@ -110,7 +111,7 @@ fn step(damage: bool) -> impl Strategy<Value = Step> {
 }
 
 fn append(block: &AppendBlock) -> Result<(), AppendError> {
-    crate::append_block(block.clone())
+    blocks::append_block(block.clone())
 }
 
 struct Machine {
@@ -213,7 +214,7 @@ impl Machine {
             chunk_size: chunk as u32,
         };
         let waits = self.waits();
-        let answer = self.sent(|| crate::begin_block(arg.clone()));
+        let answer = self.sent(|| blocks::begin_block(arg.clone()));
         match (answer, waits) {
             (answer, Some(error)) => assert_eq!(answer, Err(error)),
             (Err(AppendError::OutOfSpace), None) if self.world.refused => self.world.meets("uploads without memory"),
@@ -234,7 +235,7 @@ impl Machine {
             (0..).zip(payload.chunks(upload.chunk)).filter(|(chunk, _)| !upload.put.contains(chunk)).take(most)
         {
             let put = PutBlockChunk { number: block.number, chunk, bytes: ByteBuf::from(bytes) };
-            let answer = self.sent(|| crate::put_block_chunk(put.clone()));
+            let answer = self.sent(|| blocks::put_block_chunk(put.clone()));
             if answer.is_err() {
                 assert!(upload.made.damaged && answer == Err(UploadError::Damaged), "{answer:?}");
                 return;
@@ -254,7 +255,7 @@ impl Machine {
             let references = (made.ids.len() + made.keys.len()) as u64;
             let payload = made.block.body.len() + made.block.receipts.len() + made.block.index.len();
             let whole = !upload.huge && upload.put.len() == payload.div_ceil(upload.chunk);
-            let answer = match self.world.message(|| crate::commit_block(which.clone())) {
+            let answer = match self.world.message(|| blocks::commit_block(which.clone())) {
                 Ok(answer) => answer,
                 Err(_) if made.damaged => return,
                 Err(why) => panic!("commit_block traps: {why}"),
@@ -291,7 +292,7 @@ impl Machine {
 
     fn abort(&mut self) {
         let number = self.model.upload.as_ref().map_or(self.model.next(), |upload| upload.made.block.number);
-        let answer = self.sent(|| crate::abort_block(number));
+        let answer = self.sent(|| blocks::abort_block(number));
         assert_eq!(answer, Ok(self.model.upload.is_some()));
         let is_open = state::read(|state| state.chain.upload_progress().is_some());
         match &mut self.model.upload {
@@ -316,7 +317,7 @@ impl Machine {
 
     fn roll_back(&mut self, depth: u64, times: u8) {
         let Some(number) = self.model.head().map(|head| head.saturating_sub(depth)) else {
-            assert_eq!(self.sent(|| crate::rollback_to(5)), Err(RollbackError::Empty));
+            assert_eq!(self.sent(|| blocks::rollback_to(5)), Err(RollbackError::Empty));
             return;
         };
         for _ in 0..times {
@@ -330,7 +331,7 @@ impl Machine {
                 let under_way = self.model.rollback_to.filter(|&to| number > to);
                 under_way.map(|to| RollbackError::RollbackUnderway { to })
             };
-            let answer = self.sent(|| crate::rollback_to(number));
+            let answer = self.sent(|| blocks::rollback_to(number));
             match (answer, expected) {
                 (answer, Some(error)) => return assert_eq!(answer, Err(error)),
                 (answer, None) => {
@@ -355,7 +356,7 @@ impl Machine {
         });
         let head_hash = if right { expected.clone().unwrap_or_default() } else { [1, 2, 3].into() };
         let arg = ResetChain { head_hash, drop_unexported: dropping };
-        let answer = self.sent(|| crate::reset_chain(arg.clone()));
+        let answer = self.sent(|| blocks::reset_chain(arg.clone()));
         let next = self.model.next();
         let refused = match (&expected, self.model.bound.filter(|&bound| bound < next && !dropping)) {
             (None, _) => Some(ResetError::Empty),
@@ -499,7 +500,7 @@ impl Machine {
             Step::Rollback { depth, times } => self.roll_back(*depth, *times),
             Step::Reset { first, dropping, right } => self.reset(*first, *dropping, *right),
             Step::Prune(ops) => {
-                let answer = self.sent(|| crate::prune_now(*ops));
+                let answer = self.sent(|| prune::prune_now(*ops));
                 assert_eq!(answer.is_ok(), self.model.policy);
                 self.pruned();
             }
@@ -512,24 +513,24 @@ impl Machine {
                     pause_after_secs: Some(0),
                     ..PrunePolicyArg::default()
                 };
-                self.sent(|| crate::set_prune_policy(arg.clone())).unwrap();
+                self.sent(|| prune::set_prune_policy(arg.clone())).unwrap();
                 self.model.enabled |= !self.model.policy;
                 (self.model.policy, self.model.retain) = (true, *retain);
             }
             Step::Enable(enabled) => {
-                let answer = self.sent(|| crate::set_pruning_enabled(*enabled));
+                let answer = self.sent(|| prune::set_pruning_enabled(*enabled));
                 assert_eq!(answer.is_ok(), self.model.policy || !enabled);
                 self.model.enabled = *enabled && self.model.policy;
             }
             Step::Exporter(true) => {
                 let exporter = Exporter { name: "archive".into(), principal: EXPORTER };
-                self.sent(|| crate::register_exporter(exporter.clone())).unwrap();
+                self.sent(|| export::register_exporter(exporter.clone())).unwrap();
                 let oldest = self.model.oldest();
                 self.model.bound.get_or_insert(oldest);
             }
             Step::Exporter(false) => {
                 let which = RemoveExporter { name: "archive".into(), drop_guard: true };
-                let answer = self.sent(|| crate::remove_exporter(which.clone()));
+                let answer = self.sent(|| export::remove_exporter(which.clone()));
                 assert_eq!(answer.is_ok(), self.model.bound.take().is_some());
             }
             Step::Acknowledge(depth) => self.acknowledge(*depth),
@@ -546,7 +547,7 @@ impl Machine {
             return;
         };
         native::with(|world| world.caller = EXPORTER);
-        let answer = self.sent(|| crate::ack_exported(number, hash.clone()));
+        let answer = self.sent(|| export::ack_exported(number, hash.clone()));
         native::with(|world| world.caller = world::PRODUCER);
         match self.model.bound {
             None => assert!(matches!(answer, Err(AckError::NotRegistered { .. })), "{answer:?}"),
@@ -618,13 +619,13 @@ impl Machine {
             assert!(!state.blobs.has_quarantined());
         });
         if self.model.harmed == 0 && self.model.policy {
-            while self.sent(|| crate::prune_now(10_000)).unwrap().dropped > 0 {}
+            while self.sent(|| prune::prune_now(10_000)).unwrap().dropped > 0 {}
             self.pruned();
             let live = state::read(|state| state.chain.index_stats().entries);
             assert_eq!(live, self.model.distinct_ids() as u64, "an entry for each id, and no other");
             assert_eq!(state::read(|state| state.chain.debt(IndexTable::Ids).debt), 0);
         }
-        let problems = crate::health().problems;
+        let problems = operation::health().problems;
         assert!(!problems.iter().any(|problem| problem.code == ProblemCode::SetAside), "{problems:?}");
         assert!(
             self.model.harmed > 0 || !problems.iter().any(|problem| problem.code == ProblemCode::Damaged),
@@ -643,8 +644,8 @@ impl Machine {
             self.append(&draft);
             self.check();
         });
-        self.sent(|| crate::acknowledge_faults(u64::MAX));
-        let problems = crate::health().problems;
+        self.sent(|| prune::acknowledge_faults(u64::MAX));
+        let problems = operation::health().problems;
         assert!(!problems.iter().any(|problem| problem.code == ProblemCode::Damaged), "{problems:?}");
         self.world.met
     }
@@ -708,11 +709,11 @@ fn damage_that_an_abort_meets_is_counted() {
         }
         machine.pass(if by_hand { 60 } else { world::EXPIRY + 700 });
         assert!(machine.model.upload.is_none(), "by hand: {by_hand}");
-        let faults = crate::get_prune_status().faults;
-        assert!(faults > 0 && crate::health().problems.iter().any(|problem| problem.code == ProblemCode::Damaged));
-        assert_eq!(crate::acknowledge_faults(faults), faults);
+        let faults = prune::get_prune_status().faults;
+        assert!(faults > 0 && operation::health().problems.iter().any(|problem| problem.code == ProblemCode::Damaged));
+        assert_eq!(prune::acknowledge_faults(faults), faults);
         // Nobody fires the net here.
-        let problems = crate::health().problems;
+        let problems = operation::health().problems;
         let codes = problems.iter().filter_map(Problem::known);
         let codes: Vec<ProblemCode> =
             codes.filter(|code| *code != ProblemCode::TimerOverdue && !code.is_of_set_up()).collect();

@@ -4,11 +4,11 @@
 //! Of each cell every structure in it, however deep, gets a field that this code does not know. (That a field is absent which it
 //! does know is the other half: what was written before a field was made.)
 
-use crate::config::Settings as _;
-use crate::memory::{self, cell};
-use crate::prune::policy::Policy as _;
-use crate::runtime::{native, time_secs};
+use crate::platform::{native, time_secs};
+use crate::pruning::blocks::policy::Policy as _;
+use crate::settings::config::Settings as _;
 use crate::state::{self, mutate, read};
+use crate::storage::memory::{self, cell};
 use crate::testing::block;
 use crate::utxo::tests::world::{Tx, block as in_block, raw};
 use candid::Principal;

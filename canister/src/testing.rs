@@ -1,9 +1,9 @@
 //! Blocks for tests.
 
-use crate::blob::{BlobStore, Class};
 use crate::chain::ChainStore;
-use crate::memory::{self, cell};
-use crate::runtime::native;
+use crate::platform::native;
+use crate::storage::blob::{BlobStore, Class};
+use crate::storage::memory::{self, cell};
 use coppice_interface::AppendBlock;
 use coppice_interface::segments::{Index, encode_index, encode_receipts};
 use serde_bytes::ByteBuf;

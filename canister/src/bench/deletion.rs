@@ -2,9 +2,9 @@
 //! records that have two parents.
 
 use super::{key, said};
-use crate::access;
+use crate::api::access;
 use crate::deletion::Name;
-use crate::runtime;
+use crate::platform;
 use crate::state::mutate;
 use candid::Principal;
 use coppice_interface::{AcquireBlobDeletions, StoreType};
@@ -31,7 +31,7 @@ fn bench_fill_deletions(n: u64, random: bool) -> Result<bool, String> {
             let random_height = (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) as u32;
             let height = FIRST_HEIGHT + if random { random_height } else { i as u32 };
             let name = Name { key: &key(i), file_type: "tx", store_type: StoreType::Tx };
-            said(state.deletions.schedule(&name, height, runtime::time_ns()))?;
+            said(state.deletions.schedule(&name, height, platform::time_ns()))?;
         }
         Ok::<_, String>(())
     })?;
@@ -58,7 +58,7 @@ fn bench_lease_deletions(n: u64) -> Result<bool, String> {
             };
             // One holder has 32 leases at most.
             let holder = Principal::from_slice(&(leased / 32_000).to_be_bytes());
-            said(state.deletions.acquire(holder, &arg, 0, runtime::time_ns()))?.ok_or("nothing waits")?;
+            said(state.deletions.acquire(holder, &arg, 0, platform::time_ns()))?.ok_or("nothing waits")?;
         }
         Ok(false)
     })

@@ -2,10 +2,10 @@
 
 use super::heap::HeapIndex;
 use super::{IDS, PREPARED, Prepared, key, said};
-use crate::memory::{self, BenchMemory};
-use crate::runtime::instructions;
+use crate::api::{access, wire};
+use crate::platform::instructions;
 use crate::state::{State, read};
-use crate::{access, wire};
+use crate::storage::memory::{self, BenchMemory};
 use coppice_interface::segments::{ID, Index, Segment};
 use coppice_interface::{ReadError, TransactionLocation, WASM_PAGE};
 use ic_cdk::{query, update};

@@ -1,7 +1,7 @@
 //! Secondary keys: blocks of one transaction with 10,000 keys, no two the same.
 
 use super::{PREPARED, Prepared, append, block, key, said};
-use crate::access;
+use crate::api::access;
 use crate::state::{State, mutate};
 use coppice_interface::AppendBlock;
 use coppice_interface::segments::encode_index;

@@ -4,8 +4,8 @@ use super::ids::EnteredIds;
 use super::keys::{EnteredKeys, links_len};
 use super::records::{BlockMeta, BlockRecord, Hash, MAX_HASH};
 use super::{ChainStore, MAX_SPAN};
-use crate::blob::{BlobStore, Owner};
-use crate::memory::GrowError;
+use crate::storage::blob::{BlobStore, Owner};
+use crate::storage::memory::GrowError;
 use candid::Principal;
 use coppice_interface::segments::{BadSegment, Index, MAX_BLOCK, MAX_ENTRIES, MAX_KEY, Segment, check_receipts};
 use coppice_interface::{AppendBlock, AppendError, BySegment, HeldBy};
@@ -200,7 +200,7 @@ impl ChainStore {
         let all = (0..meta.transactions, 0..meta.keys);
         let entered = self.enter(blobs, &meta, &index, all).map_err(|error| match error {
             EnterError::Grow(error) => AppendError::from(error),
-            EnterError::Unreadable(why) => crate::runtime::trap(&format!("append: {why}")),
+            EnterError::Unreadable(why) => crate::platform::trap(&format!("append: {why}")),
         })?;
         // How many links of ids there are is known only now.
         meta.id_links = entered.ids.links();
@@ -222,7 +222,7 @@ impl ChainStore {
                 written
             });
         if let Err(why) = written {
-            crate::runtime::trap(&format!("append: the reserved part of the log cannot be written: {why}"));
+            crate::platform::trap(&format!("append: the reserved part of the log cannot be written: {why}"));
         }
         self.state.log_end = end;
         self.settle_replaced(&entered);
@@ -378,7 +378,7 @@ impl ChainStore {
         state.appended_blocks += 1;
         state.appended_bytes += draft.payload_len();
         state.transit = None;
-        self.appended_at = crate::runtime::time_secs();
+        self.appended_at = crate::platform::time_secs();
         self.save();
     }
 }

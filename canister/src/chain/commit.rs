@@ -6,7 +6,7 @@ use super::keys;
 use super::records::BlockMeta;
 use super::transit::{Transit, Way};
 use super::upload::{Upload, uploaded_range};
-use crate::blob::{BlobStore, Owner};
+use crate::storage::blob::{BlobStore, Owner};
 use coppice_interface::segments::{Index, Segment, check_receipts, receipts_table_len};
 use coppice_interface::{AppendError, BlockId, Commit, UploadError};
 
@@ -131,7 +131,7 @@ impl ChainStore {
         let written = extended.map_err(|error| format!("{error:?}"));
         let written = written.and_then(|()| self.write_links(blobs, &meta, links_before, &entered));
         if let Err(why) = written {
-            crate::runtime::trap(&format!("commit_block: the links cannot be written: {why}; abort it"));
+            crate::platform::trap(&format!("commit_block: the links cannot be written: {why}; abort it"));
         }
         self.settle_replaced(&entered);
         (transit.ids, transit.keys, transit.log_end) = (ids.end, keys.end, end);
@@ -143,7 +143,7 @@ impl ChainStore {
         }
         for ptr in (self.state.log_end..end).filter_map(|blob| self.log.ptr(blob)) {
             if let Err(error) = blobs.set_owner(&ptr, Owner::Chain) {
-                crate::runtime::trap(&format!("commit_block: a blob of the upload: {error:?}; abort it"));
+                crate::platform::trap(&format!("commit_block: a blob of the upload: {error:?}; abort it"));
             }
         }
         self.state.log_end = end;

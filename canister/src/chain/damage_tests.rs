@@ -2,7 +2,7 @@
 //! their block, and the ring of the log's directory.
 
 use super::*;
-use crate::runtime::native;
+use crate::platform::native;
 use crate::testing::{block, fresh, hash, id, reopen, with_keys};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
@@ -325,7 +325,7 @@ fn postings_that_damage_left_go_with_the_sweep() {
 #[test]
 fn the_ring_of_the_directory_wraps() {
     let (mut chain, mut blobs) = fresh(CLASS);
-    let ring = crate::blob::MAX_GRANULES / (u64::from(CLASS) / crate::blob::GRANULE);
+    let ring = crate::storage::blob::MAX_GRANULES / (u64::from(CLASS) / crate::storage::blob::GRANULE);
     let first = 3 * ring - 5;
     (chain.state.log_first, chain.state.log_end) = (first, first);
     chain.state.log_tail = chain.log.start_of(first);

@@ -22,8 +22,8 @@ use super::append::EnterError;
 use super::keys::NONE;
 use super::records::BlockMeta;
 use super::{ChainStore, IndexTable};
-use crate::blob::BlobStore;
-use crate::table::{Change, HashTable};
+use crate::storage::blob::BlobStore;
+use crate::storage::table::{Change, HashTable};
 use coppice_interface::segments::{ID, Index};
 use std::ops::Range;
 

@@ -10,7 +10,7 @@
 use super::ChainStore;
 use super::keys::{LINK, NONE, split_link};
 use super::records::Hash;
-use crate::blob::BlobStore;
+use crate::storage::blob::BlobStore;
 use coppice_interface::segments::{ID, KEY_HEADER, MAX_ENTRIES, MAX_KEY, Segment, id_offset, split_key_header};
 use coppice_interface::{KeyCursor, KeyError, KeyPage, KeyTransaction};
 use serde_bytes::ByteBuf;

@@ -1,7 +1,7 @@
 //! Secondary keys against a plain model, and what only a test inside can cause: damage, collisions, refused growth.
 
 use super::*;
-use crate::blob::{BlobStore, Owner};
+use crate::storage::blob::{BlobStore, Owner};
 use crate::testing::{block, fresh, hash, histories, id, reopen, with_keys};
 use coppice_interface::*;
 use proptest::prelude::*;

@@ -22,9 +22,9 @@
 
 use super::ChainStore;
 use super::records::BlockMeta;
-use crate::blob::BlobStore;
-use crate::memory::GrowError;
-use crate::table::Change;
+use crate::storage::blob::BlobStore;
+use crate::storage::memory::GrowError;
+use crate::storage::table::Change;
 use coppice_interface::segments::{Index, Key};
 use std::ops::Range;
 

@@ -9,8 +9,8 @@
 //! entry 8 bytes:   granule u32 ‖ generation u32        generation 0 = none
 //! ```
 
-use crate::blob::{AllocateError, BlobPtr, BlobStore, Class, GRANULE, MAX_GRANULES, Owner, PtrError};
-use crate::memory::{GrowError, Region};
+use crate::storage::blob::{AllocateError, BlobPtr, BlobStore, Class, GRANULE, MAX_GRANULES, Owner, PtrError};
+use crate::storage::memory::{GrowError, Region};
 use std::ops::Range;
 
 const MAGIC: [u8; 4] = *b"CPLD";

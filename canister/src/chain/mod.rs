@@ -33,7 +33,6 @@ mod verified;
 pub use append::Admission;
 pub use coppice_interface::segments::Segment;
 pub use key_pages::MAX_KEY_PAGE;
-pub use read::MAX_REPLY;
 pub use records::{BlockMeta, BlockRecord, Hash, MAX_HASH};
 pub use remove::{Removal, Removed};
 pub use rollback::RolledBack;
@@ -42,9 +41,9 @@ pub use state::ChainState;
 pub use sweep::{IndexTable, Sweep, TableDebt};
 pub use upload::{MAX_CHUNK, Opened};
 
-use crate::blob::{BlobStore, Class, Owner};
-use crate::memory::{self, Region};
-use crate::table::{HashTable, TableStats};
+use crate::storage::blob::{BlobStore, Class, Owner};
+use crate::storage::memory::{self, Region};
+use crate::storage::table::{HashTable, TableStats};
 use coppice_interface::{BLOCK_BYTES, REFERENCE_BYTES};
 use log::Log;
 use records::RecordStore;
@@ -221,7 +220,7 @@ impl ChainStore {
     }
 
     /// The blobs that a log range touches.
-    fn log_ptrs(&self, start: u64, end: u64) -> impl Iterator<Item = Option<crate::blob::BlobPtr>> {
+    fn log_ptrs(&self, start: u64, end: u64) -> impl Iterator<Item = Option<crate::storage::blob::BlobPtr>> {
         (self.log.blob_of(start)..self.log.blobs_end(end).max(self.log.blob_of(start))).map(|blob| self.log.ptr(blob))
     }
 

@@ -2,16 +2,14 @@
 
 use super::ChainStore;
 use super::records::{BlockMeta, BlockRecord};
-use crate::blob::BlobStore;
-use crate::table::same_key;
+use crate::platform::limits::MAX_REPLY;
+use crate::storage::blob::BlobStore;
+use crate::storage::table::same_key;
 use coppice_interface::segments::{ID, Segment, id_offset, receipts_table_len};
 use coppice_interface::{
     Block, BlockHeader, BlockStorage, HeaderPage, ReadError, Receipt, SegmentPart, TransactionLocation,
 };
 use serde_bytes::ByteBuf;
-
-/// Bytes of payload in one reply: 2 MiB less room for everything else that a reply holds.
-pub const MAX_REPLY: u64 = (2 << 20) - (64 << 10);
 
 /// Headers of the longest page: 240 KB.
 pub const MAX_HEADERS: usize = 1_000;

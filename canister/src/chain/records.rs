@@ -21,7 +21,7 @@
 //! The sum of references before a block says how many lie between any two blocks, without reading those between.
 
 use super::{ids, keys};
-use crate::memory::{GrowError, Region, WASM_PAGE};
+use crate::storage::memory::{GrowError, Region, WASM_PAGE};
 use coppice_interface::BlockHash;
 use coppice_interface::segments::{MAX_BLOCK, Segment};
 
@@ -363,8 +363,8 @@ impl RecordStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{self, BLOCK_RECORDS};
-    use crate::runtime::native;
+    use crate::platform::native;
+    use crate::storage::memory::{self, BLOCK_RECORDS};
 
     fn open() -> RecordStore {
         RecordStore::open(memory::region(BLOCK_RECORDS)).unwrap()

@@ -7,7 +7,7 @@
 
 use super::records::{BlockMeta, PAGE_RECORDS};
 use super::{ChainState, ChainStore};
-use crate::blob::{BlobPtr, BlobStore, Owner};
+use crate::storage::blob::{BlobPtr, BlobStore, Owner};
 #[cfg(feature = "bench")]
 use coppice_interface::segments::{Index, Segment};
 use std::ops::Range;

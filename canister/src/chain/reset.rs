@@ -9,7 +9,7 @@ use super::ChainStore;
 use super::remove::release;
 use super::transit::Way;
 use super::upload::Opened;
-use crate::blob::{BlobStore, Owner};
+use crate::storage::blob::{BlobStore, Owner};
 use coppice_interface::ResetError;
 use std::ops::Range;
 
@@ -141,7 +141,7 @@ impl ChainStore {
 mod tests {
     use super::*;
     use crate::chain::{Admission, IndexTable};
-    use crate::memory;
+    use crate::storage::memory;
     use crate::testing::{block, fresh, hash, id, reopen};
     use coppice_interface::AppendError;
 

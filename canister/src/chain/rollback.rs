@@ -8,7 +8,7 @@ use super::ChainStore;
 use super::records::{BlockMeta, PAGE_RECORDS};
 use super::transit::{Transit, Way};
 use super::upload::Opened;
-use crate::blob::BlobStore;
+use crate::storage::blob::BlobStore;
 use coppice_interface::RollbackError;
 use coppice_interface::segments::{Index, Segment};
 use std::ops::Range;

@@ -10,7 +10,7 @@
 //! cell: 0 magic "CPRB"  4 version u16  6 steps u16  8 rolled back u64  16 steps: sequence u64 ‖ head u64
 //! ```
 
-use crate::memory::{Region, cell};
+use crate::storage::memory::{Region, cell};
 
 const MAGIC: [u8; 4] = *b"CPRB";
 const VERSION: u16 = 1;
@@ -101,8 +101,8 @@ impl Rollbacks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory;
-    use crate::runtime::native;
+    use crate::platform::native;
+    use crate::storage::memory;
     use proptest::prelude::*;
 
     fn cells() -> Region {

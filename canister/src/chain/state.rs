@@ -8,7 +8,7 @@
 use super::reset::Reset;
 use super::sweep::Sweep;
 use super::transit::Transit;
-use crate::memory::{Region, cell};
+use crate::storage::memory::{Region, cell};
 
 const MAGIC: [u8; 4] = *b"CPCH";
 const VERSION: u16 = 2;
@@ -176,8 +176,8 @@ impl ChainState {
 mod tests {
     use super::*;
     use crate::chain::transit::Way;
-    use crate::memory;
-    use crate::runtime::native;
+    use crate::platform::native;
+    use crate::storage::memory;
 
     /// The cell, word by word, as it lies in stable memory: 8 bytes of magic, version and whether the chain has begun, then these.
     #[test]

@@ -1,8 +1,8 @@
 //! The chain against a plain model, and what only a test inside can cause: damage and refused growth.
 
 use super::*;
-use crate::blob::{BlobStore, Owner};
-use crate::runtime::native;
+use crate::platform::native;
+use crate::storage::blob::{BlobStore, Owner};
 use crate::testing::{block, fresh, id, reopen};
 use coppice_interface::segments::Index;
 use coppice_interface::*;

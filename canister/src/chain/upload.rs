@@ -19,8 +19,8 @@ use super::records::{Hash, PAGE_RECORDS};
 use super::remove::release;
 use super::transit::Way;
 use super::verified::Verified;
-use crate::blob::{BlobStore, Owner};
-use crate::memory::{Region, cell};
+use crate::storage::blob::{BlobStore, Owner};
+use crate::storage::memory::{Region, cell};
 use candid::Principal;
 use coppice_interface::segments::Segment;
 use coppice_interface::{AppendError, BeginBlock, OpenBlock, PutBlockChunk, UploadError, UploadProgress};
@@ -247,7 +247,7 @@ impl ChainStore {
         let range = self.upload_blobs(&upload);
         self.log.reserve(blobs, self.state.log_first, range.start, range.end)?;
         if let Err(error) = self.log.extend(blobs, range, Owner::Upload) {
-            crate::runtime::trap(&format!("begin_block: a reserved blob cannot be had: {error:?}"));
+            crate::platform::trap(&format!("begin_block: a reserved blob cannot be had: {error:?}"));
         }
         self.cells.write(BITMAP, &vec![0; chunks.div_ceil(8) as usize]);
         Verified::default().save(&self.cells);

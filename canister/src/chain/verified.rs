@@ -8,8 +8,8 @@
 use super::ChainStore;
 use super::append::Draft;
 use super::upload::uploaded_range;
-use crate::blob::BlobStore;
-use crate::memory::{Region, cell};
+use crate::storage::blob::BlobStore;
+use crate::storage::memory::{Region, cell};
 use coppice_interface::UploadError;
 use coppice_interface::segments::Segment;
 use sha2::Sha256;

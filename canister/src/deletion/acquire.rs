@@ -7,14 +7,14 @@ use super::root::Counter;
 use super::row::Row;
 use super::{Answer, Budget, DeletionQueue, MAX_ROWS, Store, at_most, at_most_many, has_bytes, limit};
 use crate::logs;
-use crate::slots::Slots;
+use crate::platform::limits::NS;
+use crate::storage::slots::Slots;
 use candid::Principal;
 use coppice_interface::{
     AcquireBlobDeletions, BlobDeletionError, BlobDeletionLease, BlobDeletionState, CompletedBlobDeletions,
 };
 use serde_bytes::ByteBuf;
 
-const NS: u64 = 1_000_000_000;
 /// Seconds of a lease where the caller does not say.
 const DEFAULT_SECS: u64 = 300;
 const MAX_SECS: u64 = 43_200;

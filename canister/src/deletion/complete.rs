@@ -4,7 +4,8 @@ use super::lease::{MAX_IDS, Stage, UNKNOWN};
 use super::root::Counter;
 use super::row::Row;
 use super::{Answer, DeletionQueue, Store, at_most_many};
-use crate::slots::Slots;
+use crate::platform::limits::NS;
+use crate::storage::slots::Slots;
 use candid::Principal;
 use coppice_interface::{
     BlobDeletionError, BlobDeletionRetry, BlobDeletionState, CompleteBlobDeletionBatch, CompleteBlobDeletions,
@@ -12,7 +13,6 @@ use coppice_interface::{
 };
 use std::collections::BTreeSet;
 
-const NS: u64 = 1_000_000_000;
 /// Numbers of rows that a completion without a lease takes.
 const MAX_ROWS: usize = 10_000;
 /// The longest that a row backs off.

@@ -9,7 +9,7 @@
 
 use super::root::{ROOT, STORES};
 use super::row::{MAX_TYPE, Name};
-use crate::slots::{FIRST_SLOT, SlotId, Slots};
+use crate::storage::slots::{FIRST_SLOT, SlotId, Slots};
 use coppice_interface::{BlobSelector, StoreType};
 
 /// Lanes of other file types than those that are always there.

@@ -12,8 +12,8 @@
 //! use for leases pays for none.
 
 use super::row::{Row, at, long, word};
-use crate::memory::GrowError;
-use crate::slots::{SlotId, Slots};
+use crate::storage::memory::GrowError;
+use crate::storage::slots::{SlotId, Slots};
 use candid::Principal;
 use coppice_interface::CompletedBlobDeletions;
 use sha2::{Digest, Sha256};

@@ -29,11 +29,11 @@ mod root;
 mod row;
 mod schedule;
 
-use crate::memory::{self, GrowError};
-use crate::slots::treap::Treap;
-use crate::slots::tree::{self, NODE};
-use crate::slots::{FIRST_SLOT, SlotId, Slots, chain};
-use crate::{logs, runtime};
+use crate::storage::memory::{self, GrowError};
+use crate::storage::slots::treap::Treap;
+use crate::storage::slots::tree::{self, NODE};
+use crate::storage::slots::{FIRST_SLOT, SlotId, Slots, chain};
+use crate::{logs, platform};
 pub use complete::{Completion, RecordEnd};
 use coppice_interface::{BlobDeletionError, BlobDeletionState, StoreType};
 use lane::{Lanes, MAX_LANES, ROOT_AND_LANES};
@@ -106,11 +106,11 @@ struct Budget {
 
 impl Budget {
     fn new(instructions: u64, pages: u64) -> Self {
-        Self { end: runtime::instructions().saturating_add(instructions), pages }
+        Self { end: platform::instructions().saturating_add(instructions), pages }
     }
 
     fn has_room(&self, slots: &Slots) -> bool {
-        slots.pages_changed() < self.pages && runtime::instructions() <= self.end
+        slots.pages_changed() < self.pages && platform::instructions() <= self.end
     }
 }
 
@@ -255,7 +255,7 @@ impl Store {
     /// Makes a row. Memory is [reserved](Self::reserve).
     fn add(&mut self, name: &Name, hash: u32, txid: Option<[u8; 32]>, height: u32, state: BlobDeletionState) -> Row {
         let slot = self.slots.allocate(name.row_len()).unwrap_or_else(|error| {
-            runtime::trap(&format!("deletion queue: memory was not reserved: {error:?}"));
+            platform::trap(&format!("deletion queue: memory was not reserved: {error:?}"));
         });
         let lane = self.lanes.enter(name);
         let mut row = Row::new(slot, self.root.next_id, name, hash, lane);
@@ -294,7 +294,7 @@ impl Store {
         } else if let Some(lease) = self.leases.get_mut(row.lease) {
             lease.push(&mut self.slots, row.slot);
         } else {
-            runtime::trap(&format!("deletion queue: there is no lease {}", row.lease));
+            platform::trap(&format!("deletion queue: there is no lease {}", row.lease));
         }
     }
 

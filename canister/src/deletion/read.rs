@@ -4,8 +4,8 @@ use super::lease::Stage;
 use super::root::{Counter, STORES};
 use super::row::{Name, Row, at};
 use super::{DeletionQueue, Store, limit};
-use crate::slots::treap::Key;
-use crate::slots::{SlotId, chain, tree};
+use crate::storage::slots::treap::Key;
+use crate::storage::slots::{SlotId, chain, tree};
 use candid::Principal;
 use coppice_interface::{
     BlobDeletion, BlobDeletionList, BlobDeletionPage, BlobDeletionState, BlobDeletionStatus, BlobLeaseStatus,

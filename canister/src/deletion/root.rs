@@ -6,7 +6,7 @@
 //!                    13 dead alone   14…43 rows: 5 states × 6 stores   44… counters; behind them the lanes
 //! ```
 
-use crate::slots::{FIRST_SLOT, SlotId, Slots};
+use crate::storage::slots::{FIRST_SLOT, SlotId, Slots};
 use coppice_interface::{BlobDeletionState, StoreType};
 
 const MAGIC: u64 = u32::from_le_bytes(*b"CPDQ") as u64 | VERSION << 32;

@@ -11,7 +11,7 @@
 //! others 0.
 
 use super::{Answer, has_bytes};
-use crate::slots::{SlotId, Slots};
+use crate::storage::slots::{SlotId, Slots};
 use coppice_interface::{BlobDeletion, BlobDeletionState, BlobName, ExternalStore, FileType, Txid};
 use coppice_interface::{MAX_BLOB_KEY, StoreType};
 use serde_bytes::ByteBuf;

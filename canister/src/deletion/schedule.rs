@@ -3,7 +3,7 @@
 use super::root::Counter;
 use super::row::{Name, Row};
 use super::{Answer, DeletionQueue, MAX_LANES, Store};
-use crate::memory::{GrowError, records};
+use crate::storage::memory::{GrowError, records};
 use coppice_interface::{BlobDeletionError, BlobDeletionState, ScheduledBlobDeletion, UtxoRefusal};
 
 /// What scheduling the blob of a record that goes came to.

@@ -16,8 +16,9 @@ mod page;
 pub use page::page;
 
 use crate::chain::ChainStore;
-use crate::memory::{Region, cell};
-use crate::runtime;
+use crate::platform;
+use crate::platform::limits::NS;
+use crate::storage::memory::{Region, cell};
 use candid::Principal;
 use coppice_interface::{AckError, ExportStatus, Exporter, ExporterError, ExporterStatus, HeldBy, RemoveExporter};
 use serde::{Deserialize, Serialize};
@@ -29,7 +30,6 @@ const VERSION: u16 = 1;
 const CAPACITY: usize = 32 << 10;
 /// Exporters that are registered at most.
 const MAX_EXPORTERS: usize = 100;
-const NS: u64 = 1_000_000_000;
 /// Characters of the longest name.
 const MAX_NAME: usize = 32;
 
@@ -75,7 +75,7 @@ impl Exporters {
 
     fn save(&self) {
         if let Err(why) = cell::save(&self.cells, (cell::EXPORTERS, CAPACITY), MAGIC, VERSION, &self.by_name) {
-            runtime::trap(&format!("exporters: {why}"));
+            platform::trap(&format!("exporters: {why}"));
         }
     }
 
@@ -117,7 +117,7 @@ impl Exporters {
             principal: Some(*principal),
             bound: pruned_before_block,
             acknowledged_at: None,
-            registered_at: runtime::time_ns(),
+            registered_at: platform::time_ns(),
         };
         self.by_name.insert(name.clone(), entry);
         self.save();
@@ -199,7 +199,7 @@ impl Exporters {
             return Ok(entry.bound);
         }
         entry.bound = bound;
-        entry.acknowledged_at = Some(runtime::time_ns());
+        entry.acknowledged_at = Some(platform::time_ns());
         self.save();
         Ok(bound)
     }
@@ -244,7 +244,7 @@ impl Exporters {
     /// How far everybody is.
     pub fn status(&self, chain: &ChainStore, require_export: bool) -> ExportStatus {
         let state = chain.state();
-        let now = runtime::time_secs();
+        let now = platform::time_secs();
         let exporters = self.by_name.iter().map(|(name, entry)| {
             // Registered before the first block: that one is where it begins.
             let bound = entry.bound.max(state.oldest);

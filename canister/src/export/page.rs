@@ -4,8 +4,9 @@
 //! The canister keeps nothing of its readers: the cursor says which block they are in, with its hash. Where that block is
 //! gone, the chain's history of rollbacks says where to go on.
 
-use crate::blob::BlobStore;
-use crate::chain::{BlockRecord, ChainStore, Hash, MAX_REPLY, Segment};
+use crate::chain::{BlockRecord, ChainStore, Hash, Segment};
+use crate::platform::limits::MAX_REPLY;
+use crate::storage::blob::BlobStore;
 use coppice_interface::{BlockHash, ExportChunk, ExportCursor, ExportError, ExportPage};
 use serde_bytes::ByteBuf;
 

@@ -1,8 +1,8 @@
 use super::*;
-use crate::blob::BlobStore;
 use crate::chain::Admission;
-use crate::memory;
-use crate::runtime::native;
+use crate::platform::native;
+use crate::storage::blob::BlobStore;
+use crate::storage::memory;
 use crate::testing::{block, fresh, hash, id, reopen};
 use coppice_interface::{AppendBlock, BlockHash, ExportCursor, ExportError, ExportPage};
 use serde_bytes::ByteBuf;
@@ -24,7 +24,7 @@ fn world() -> World {
 
 impl World {
     fn append(&mut self, block: &AppendBlock) {
-        let now = runtime::time_secs();
+        let now = platform::time_secs();
         self.chain.append(&mut self.blobs, block, &Admission::default(), now).unwrap();
     }
 

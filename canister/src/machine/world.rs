@@ -1,10 +1,13 @@
 //! The canister as messages meet it: between any two of them it may be upgraded, any of them may trap in the middle and come again, and
 //! memory may be refused to any of them.
 
-use crate::blob::Owner;
-use crate::memory;
-use crate::runtime::native;
-use crate::{daemon, state};
+use crate::api::endpoints::operation;
+use crate::operation::daemon;
+use crate::platform::limits::NS;
+use crate::platform::native;
+use crate::state;
+use crate::storage::blob::Owner;
+use crate::storage::memory;
 use candid::Principal;
 use coppice_interface::{CanisterArg, ConfigChange, InitArg};
 use std::collections::BTreeMap;
@@ -15,7 +18,6 @@ pub const CLASS: u32 = 64 << 10;
 pub const EXPIRY: u64 = 3_600;
 /// Who sends the messages: a producer who may do everything else, too.
 pub const PRODUCER: Principal = Principal::from_slice(&[1]);
-const NS: u64 = 1_000_000_000;
 
 /// What becomes of messages, drawn anew for each of them from one seed.
 pub struct World {
@@ -43,7 +45,7 @@ impl World {
             require_export: Some(false),
             ..ConfigChange::default()
         };
-        crate::set_config(settings).unwrap();
+        operation::set_config(settings).unwrap();
         let mut world = Self { draws: seed, slice, refused: false, met: BTreeMap::new() };
         world.configure();
         // Somebody else's blobs, so that the arena is soon too small, here or there in a history.
@@ -122,7 +124,7 @@ impl World {
 
     /// Unix seconds.
     pub fn now(&self) -> u64 {
-        crate::runtime::time_secs()
+        crate::platform::time_secs()
     }
 
     /// Lets time pass, with each firing of the timer in it.

@@ -2,13 +2,14 @@
 //! admin changes is noted in the audit log.
 
 use super::State;
-use crate::audit::{Fields, field, fields};
 use crate::chain::Opened;
-use crate::config::Settings as _;
-use crate::prune::Piece;
-use crate::prune::policy::Policy as _;
-use crate::utxo_pruner::Settings as _;
-use crate::{logs, runtime, tally};
+use crate::logs::audit::{Fields, field, fields};
+use crate::pruning::blocks::Piece;
+use crate::pruning::blocks::policy::Policy as _;
+use crate::pruning::records::Settings as _;
+use crate::settings::config::Settings as _;
+use crate::state::tally;
+use crate::{logs, platform};
 use coppice_interface::{
     BlockId, ChainReset, Commit, Config, ConfigChange, ConfigError, DeletionsError, Exporter, ExporterError, Grant,
     OpenBlock, PruneError, PrunePolicyArg, PrunePolicyChange, PruneRun, PutBlockChunk, RemoveExporter, ResetChain,
@@ -19,7 +20,7 @@ use std::convert::Infallible;
 impl State {
     /// Whether the caller has a role.
     pub fn caller_is(&self, role: Role) -> bool {
-        self.roles.has(runtime::caller(), role)
+        self.roles.has(platform::caller(), role)
     }
 
     /// Changes settings, and notes it as done by `method`.
@@ -86,7 +87,7 @@ impl State {
                 state.exporters.revoke(grant.principal);
             }
             if grant.role == Role::BlobWorker {
-                state.deletions.end_leases(grant.principal, runtime::time_ns());
+                state.deletions.end_leases(grant.principal, platform::time_ns());
             }
             state.save_config();
             Ok(revoked)
@@ -187,7 +188,7 @@ impl State {
                 return Err(DeletionsError::AdminOnly);
             }
             if stopped != state.deletions_stopped.is_some() {
-                state.deletions_stopped = stopped.then(runtime::time_ns);
+                state.deletions_stopped = stopped.then(platform::time_ns);
                 state.save_config();
                 if stopped {
                     state.utxo_pruner.stop();
@@ -200,7 +201,7 @@ impl State {
     /// One bounded run by hand.
     ///
     /// # Errors
-    /// `Stopped` while deletions are; else as [`Pruner::prune_now`](crate::prune::Pruner::prune_now).
+    /// `Stopped` while deletions are; else as [`Pruner::prune_now`](crate::pruning::blocks::Pruner::prune_now).
     pub fn prune_now(&mut self, max_ops: u64) -> Result<PruneRun, PruneError> {
         let shown = |state: &Self| vec![field("pruned_before_block", state.chain.state().oldest)];
         self.noting("prune_now", max_ops.to_string(), shown, |state| {
@@ -292,7 +293,7 @@ impl State {
     pub fn put_chunk(&mut self, chunk: &PutBlockChunk) -> Result<UploadProgress, UploadError> {
         let argument = || format!("block {}, chunk {}", chunk.number, chunk.chunk);
         self.with_upload("put_block_chunk", argument, |state| {
-            state.chain.put_chunk(&mut state.blobs, chunk, runtime::time_secs())
+            state.chain.put_chunk(&mut state.blobs, chunk, platform::time_secs())
         })
     }
 
@@ -307,7 +308,7 @@ impl State {
         let argument = || format!("block {}", block.number);
         self.with_upload("commit_block", argument, |state| {
             let admission = state.admission();
-            state.chain.commit_upload(&mut state.blobs, block, &admission, runtime::time_secs())
+            state.chain.commit_upload(&mut state.blobs, block, &admission, platform::time_secs())
         })
     }
 
@@ -334,7 +335,7 @@ impl State {
         argument: impl FnOnce() -> String,
         step: impl FnOnce(&mut Self) -> Result<T, UploadError>,
     ) -> Result<T, UploadError> {
-        let of_another = self.chain.upload_of_another(runtime::caller(), self.config.upload_expiry_secs);
+        let of_another = self.chain.upload_of_another(platform::caller(), self.config.upload_expiry_secs);
         let Some(Opened { by, expires_at }) = of_another else { return step(self) };
         if !self.caller_is(Role::Operator) {
             return Err(UploadError::UploadOpen { by, expires_at });

@@ -1,8 +1,8 @@
 //! Changes that go into the audit log.
 
 use super::State;
-use crate::audit::{Call, Fields, changes};
-use crate::runtime;
+use crate::logs::audit::{Call, Fields, changes};
+use crate::platform;
 use coppice_interface::Role;
 use std::fmt::Debug;
 
@@ -25,7 +25,7 @@ impl State {
         let changes = changes(before, shown(self));
         let argument: String = argument.into();
         let result = done.as_ref().map_or_else(|error| format!("{error:?}"), |_| "Ok".to_string());
-        let (time, caller) = (runtime::time_ns(), runtime::caller());
+        let (time, caller) = (platform::time_ns(), platform::caller());
         let call = Call { time, caller, method, argument: &argument, result: &result };
         self.audit.note(by_admin, &call, changes);
         done

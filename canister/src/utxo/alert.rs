@@ -5,7 +5,7 @@ use super::extras::{Extras, Reassigned};
 use super::record::{ENTRY, Head, at, page_at, page_slot};
 use super::spend::EntryAddress;
 use super::{Call, Found, UtxoStore, bad, hash_of};
-use crate::slots::SlotId;
+use crate::storage::slots::SlotId;
 use coppice_interface::{FreezeTarget, Reassign, Spender, UtxoHash, UtxoRefusal};
 
 /// Entries that are read at a time.

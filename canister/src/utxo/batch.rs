@@ -4,7 +4,7 @@
 use super::footprint::{self, PARENT};
 use super::record::{ENTRY, INPUT};
 use super::{Changed, UtxoStore};
-use crate::runtime;
+use crate::platform;
 use coppice_interface::{
     Batch, Conflict, FreezeTarget, MinedTransaction, Reassign, RefusedSpend, TransactionSource, TransactionSpends,
     Txid, Unspend, UtxoCreate, UtxoCreateError, UtxoCreated, UtxoError, UtxoRefusal, UtxoSettings,
@@ -143,7 +143,7 @@ impl UtxoStore {
         settings: &UtxoSettings,
         mut each: impl FnMut(&mut Self, &I) -> T,
     ) -> Batch<T> {
-        let end = runtime::instructions().saturating_add(settings.batch_instructions);
+        let end = platform::instructions().saturating_add(settings.batch_instructions);
         let mut results = Vec::with_capacity(items.len().min(MAX_RESULTS));
         let mut bytes = 0;
         self.changed = Changed::default();
@@ -152,7 +152,7 @@ impl UtxoStore {
             // The first is always begun, so that the smallest budget makes progress.
             if !results.is_empty() {
                 let full = self.pages_changed().saturating_add(item.pages(self)) > MOST_PAGES;
-                if full || bytes > MAX_BYTES || runtime::instructions() > end {
+                if full || bytes > MAX_BYTES || platform::instructions() > end {
                     break;
                 }
             }

@@ -13,7 +13,7 @@
 
 use super::record::{Hash, Head};
 use super::{Found, UtxoStore, extras};
-use crate::slots::SlotId;
+use crate::storage::slots::SlotId;
 use coppice_interface::{Txid, UtxoRefusal};
 
 /// Bytes of a page's head.

@@ -7,10 +7,10 @@ use super::order::Order;
 use super::parse::Parsed;
 use super::record::{ENTRY, EXTRA, HEAD_BLOCKS, Hash, Head, INPUT, INPUTS_OF_PAGE, PAGE_HEAD, flag, parents};
 use super::{Call, Found, UtxoStore, entry, footprint, place};
-use crate::blob::{BlobPtr, BlobStore};
-use crate::memory::records;
-use crate::slots::{MAX_LEN, SlotId};
-use crate::table::same_key;
+use crate::storage::blob::{BlobPtr, BlobStore};
+use crate::storage::memory::records;
+use crate::storage::slots::{MAX_LEN, SlotId};
+use crate::storage::table::same_key;
 use coppice_interface::{MinedIn, UtxoCreate, UtxoCreated, UtxoRefusal};
 
 /// Bytes of a transaction that are not copied, but written by themselves.
@@ -252,7 +252,7 @@ impl UtxoStore {
         }
 
         extras.save(&mut self.slots, slot, head).unwrap_or_else(|error| {
-            crate::runtime::trap(&format!("the record's blocks: memory was not reserved: {error:?}"))
+            crate::platform::trap(&format!("the record's blocks: memory was not reserved: {error:?}"))
         });
         self.root.records += 1;
         self.root.pages += u64::from(head.extra_pages);
@@ -268,7 +268,7 @@ impl UtxoStore {
 
     fn put_page(&mut self, bytes: &[u8]) -> SlotId {
         let slot = self.slots.allocate(bytes.len() as u32).unwrap_or_else(|error| {
-            crate::runtime::trap(&format!("a page of the record: memory was not reserved: {error:?}"))
+            crate::platform::trap(&format!("a page of the record: memory was not reserved: {error:?}"))
         });
         self.slots.write(slot, 0, bytes);
         slot

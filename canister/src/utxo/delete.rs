@@ -6,7 +6,7 @@ use super::place;
 use super::prune::Candidate;
 use super::record::{at, flag, page_slot};
 use super::{STEP_PAGES, UtxoStore};
-use crate::blob::BlobStore;
+use crate::storage::blob::BlobStore;
 use coppice_interface::{ExternalStore, TransactionPlace, UtxoRefusal};
 
 /// What has to go before the record.
@@ -129,7 +129,7 @@ impl UtxoStore {
 
     /// Where a record lies.
     #[cfg(test)]
-    pub fn slot_of(&self, txid: &super::Hash) -> crate::slots::SlotId {
+    pub fn slot_of(&self, txid: &super::Hash) -> crate::storage::slots::SlotId {
         self.find_any(txid).expect("it is there").slot
     }
 

@@ -4,7 +4,7 @@ use super::extras::MAX_BLOCKS;
 use super::parse::{MAX_OUTPUTS, Parsed, parse};
 use super::record::{HEAD_BLOCKS, Hash, Head, flag};
 use super::{Call, UtxoStore, bad, encoding, footprint, hash_of, place};
-use crate::blob::{BlobPtr, BlobStore, Owner};
+use crate::storage::blob::{BlobPtr, BlobStore, Owner};
 use coppice_interface::{
     BlockRef, ExternalStore, MinedIn, OutsideTransaction, PartialTransaction, TransactionSource, UtxoCreate,
     UtxoRefusal,
@@ -52,7 +52,7 @@ impl<'a> Draft<'a> {
                 let named = hash_of("txid", txid)?;
                 // Before the upload, which is no more where the answer of the same call was lost.
                 store.check_absent(&named)?;
-                let (raw, parts) = store.uploads.complete(blobs, &named, crate::runtime::caller())?;
+                let (raw, parts) = store.uploads.complete(blobs, &named, crate::platform::caller())?;
                 let parsed = parse(&raw)?;
                 if parsed.txid != named {
                     let why = "the uploaded bytes are another transaction's; abort the upload".into();

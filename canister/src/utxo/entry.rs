@@ -1,7 +1,7 @@
 //! An output's entry: its hash, its state, and who spends it.
 
 use super::record::{ENTRY, Hash};
-use crate::table::same_key;
+use crate::storage::table::same_key;
 use coppice_interface::Spender;
 use serde_bytes::ByteBuf;
 

@@ -5,7 +5,7 @@
 //! ```
 
 use super::record::{Head, at};
-use crate::slots::{SlotId, Slots};
+use crate::storage::slots::{SlotId, Slots};
 use coppice_interface::{BlockRef, UtxoRefusal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -130,7 +130,7 @@ impl Extras {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory;
+    use crate::storage::memory;
     use crate::utxo::tests::world::{Tx, World, block, mined, raw};
     use ciborium::Value;
 

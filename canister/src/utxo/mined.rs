@@ -4,7 +4,7 @@ use super::extras::Extras;
 use super::order::Order;
 use super::record::{HEAD_BLOCKS, Hash, Head, at, encode_block, flag};
 use super::{Call, Found, UtxoStore, check_height, hash_of};
-use crate::slots::SlotId;
+use crate::storage::slots::SlotId;
 use coppice_interface::{BlockRef, MAX_HEIGHT, MinedTransaction, UtxoRefusal, UtxoSetMinedBatch};
 
 impl UtxoStore {

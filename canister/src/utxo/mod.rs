@@ -32,11 +32,11 @@ mod record;
 mod spend;
 mod upload;
 
-use crate::memory::{self, GrowError, Region};
-use crate::runtime;
-use crate::slots::tree::{MOST_NODES, NODE};
-use crate::slots::{SlotId, Slots};
-use crate::table::HashTable;
+use crate::platform;
+use crate::storage::memory::{self, GrowError, Region};
+use crate::storage::slots::tree::{MOST_NODES, NODE};
+use crate::storage::slots::{SlotId, Slots};
+use crate::storage::table::HashTable;
 pub use batch::{Item, Weight};
 use coppice_interface::{UtxoRefusal, UtxoSettings, UtxoStorage};
 pub use delete::ExternalData;
@@ -76,7 +76,7 @@ pub struct Call<'a> {
 impl<'a> Call<'a> {
     /// The pruner's own, which names no height.
     pub fn of_pruner(height: u32, settings: &'a UtxoSettings) -> Self {
-        Self { height, now_ns: runtime::time_ns(), settings, most: height }
+        Self { height, now_ns: platform::time_ns(), settings, most: height }
     }
 
     /// Whether the height may be one.
@@ -211,7 +211,7 @@ impl UtxoStore {
         self.table.visit(self.table.hash(txid), |value| {
             let slot = value as SlotId;
             match self.read_head(slot) {
-                Some(head) if crate::table::same_key(&head.txid, txid) => {
+                Some(head) if crate::storage::table::same_key(&head.txid, txid) => {
                     found = Ok(Found { slot, head, extras: OnceCell::new() })
                 }
                 None if found.is_err() => {
@@ -242,7 +242,7 @@ impl UtxoStore {
 
     /// The head of a record that was found before, as it is now.
     fn head(&self, slot: SlotId) -> Head {
-        self.read_head(slot).unwrap_or_else(|| runtime::trap(&format!("the record in slot {slot} is gone")))
+        self.read_head(slot).unwrap_or_else(|| platform::trap(&format!("the record in slot {slot} is gone")))
     }
 
     fn set_flags(&mut self, slot: SlotId, flags: u16) {

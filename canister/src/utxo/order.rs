@@ -10,10 +10,10 @@
 //! set, which no height has: it is found behind all others, until somebody has [looked](super::UtxoStore::on_time).
 
 use super::record::at;
-use crate::memory::GrowError;
-use crate::slots::ring::{self, Link, Rings};
-use crate::slots::tree::{self, MOST_NODES, NODE};
-use crate::slots::{FIRST_SLOT, SlotId, Slots};
+use crate::storage::memory::GrowError;
+use crate::storage::slots::ring::{self, Link, Rings};
+use crate::storage::slots::tree::{self, MOST_NODES, NODE};
+use crate::storage::slots::{FIRST_SLOT, SlotId, Slots};
 
 /// One of the ordered indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@
 
 use super::record::{Head, flag};
 use super::{UtxoStore, bad};
-use crate::blob::{AllocateError, BlobPtr, BlobStore, Class, MAX_BLOB, Owner, PtrError};
-use crate::slots::SlotId;
+use crate::storage::blob::{AllocateError, BlobPtr, BlobStore, Class, MAX_BLOB, Owner, PtrError};
+use crate::storage::slots::SlotId;
 use coppice_interface::{ExternalStore, FileType, MAX_BLOB_KEY, StoreType, TransactionPlace, UtxoRefusal};
 use serde_bytes::ByteBuf;
 
@@ -56,7 +56,7 @@ pub fn store(blobs: &mut BlobStore, bytes: &[u8], limit: u64) -> Result<Vec<Blob
     let parts = allocate(blobs, bytes.len() as u64, Owner::External, limit)?;
     for (part, bytes) in parts.iter().zip(bytes.chunks(MAX_BLOB as usize)) {
         if let Err(error) = blobs.write(part, 0, bytes) {
-            crate::runtime::trap(&format!("a new blob cannot be written: {error:?}"));
+            crate::platform::trap(&format!("a new blob cannot be written: {error:?}"));
         }
     }
     Ok(parts)

@@ -5,9 +5,9 @@ use super::order::{self, LATE, Order, Watch};
 use super::record::{EXTRA, HEAD, HEAD_BLOCKS, Hash, Head, at, flag, inputs_from, page_at, page_slot, parents};
 use super::spend::EntryAddress;
 use super::{Call, Changed, Found, STEP_PAGES, UtxoStore};
-use crate::slots::SlotId;
-use crate::slots::ring::Link;
-use crate::table::same_key;
+use crate::storage::slots::SlotId;
+use crate::storage::slots::ring::Link;
+use crate::storage::table::same_key;
 use crate::text::refusal;
 use coppice_interface::UtxoRefusal;
 use serde::{Deserialize, Serialize};
@@ -212,8 +212,8 @@ impl UtxoStore {
         let corrupt = |what: &str| UtxoRefusal::Corrupt { why: format!("{what} of the record in slot {slot}") };
         let head = self.read_head(slot).ok_or_else(|| corrupt("the head"))?;
         #[cfg(test)]
-        if crate::runtime::native::with(|world| world.trapping.contains(&head.txid)) {
-            crate::runtime::trap("injected");
+        if crate::platform::native::with(|world| world.trapping.contains(&head.txid)) {
+            crate::platform::trap("injected");
         }
         if !slots.holds(slot, head.bytes()) || head.extra_pages != head.outputs.saturating_sub(1) / head.batch {
             return Err(corrupt("the length"));

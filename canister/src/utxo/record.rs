@@ -21,8 +21,8 @@
 //! The transaction is its bytes, or where they lie: see `place`.
 
 use super::order::{LATE, Order};
-use crate::slots::ring::Link;
-use crate::slots::{SlotId, Slots};
+use crate::storage::slots::ring::Link;
+use crate::storage::slots::{SlotId, Slots};
 use coppice_interface::BlockRef;
 
 /// A 32-byte hash in internal order.

@@ -4,8 +4,8 @@ use super::entry::{Entry, FROZEN, REASSIGNED, SPENDER_CONFLICTING, SPENDER_DELET
 use super::extras::Extras;
 use super::record::{ENTRY, HEAD, Hash, Head, PAGE_HEAD, at, flag, page_at, page_slot};
 use super::{Call, Found, UtxoStore, hash_of};
-use crate::slots::SlotId;
-use crate::table::same_key;
+use crate::storage::slots::SlotId;
+use crate::storage::table::same_key;
 use coppice_interface::{RefusedSpend, Spend, Spender, TransactionSpends, Unspend, UtxoHash, UtxoRefusal};
 
 /// Refused spends of a transaction that are named.
@@ -344,7 +344,7 @@ impl UtxoStore {
     pub fn unspent(&mut self, call: &Call, last: &mut LastUnspent) {
         // There was room for it when its last item came, and it has allocated nothing since.
         if let Err(error) = self.finish(call, last) {
-            crate::runtime::trap(&format!("unspend: {error:?}"));
+            crate::platform::trap(&format!("unspend: {error:?}"));
         }
     }
 

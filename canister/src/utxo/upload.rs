@@ -17,9 +17,9 @@
 use super::parse::MAX_TRANSACTION;
 use super::record::Hash;
 use super::{UtxoStore, bad, hash_of, place};
-use crate::blob::{BlobPtr, BlobStore, Owner};
-use crate::memory::{Region, cell};
-use crate::runtime;
+use crate::platform;
+use crate::storage::blob::{BlobPtr, BlobStore, Owner};
+use crate::storage::memory::{Region, cell};
 use candid::Principal;
 use coppice_interface::{
     BeginTransaction, OpenTransaction, PutTransactionChunk, TransactionUploadError, Txid, UploadProgress, UtxoRefusal,
@@ -121,7 +121,7 @@ impl Uploads {
 
     fn save(&self, nth: u64) {
         if let Err(why) = cell::save(&self.cells, (address(nth), LEN), MAGIC, VERSION, &self.open.get(&nth)) {
-            runtime::trap(&format!("the upload of a transaction: {why}"));
+            platform::trap(&format!("the upload of a transaction: {why}"));
         }
     }
 
@@ -238,7 +238,7 @@ impl Uploads {
             }
         } else {
             // A part is a multiple of a chunk, so that a chunk lies in one.
-            let part_len = u64::from(crate::blob::MAX_BLOB);
+            let part_len = u64::from(crate::storage::blob::MAX_BLOB);
             let part = &open.parts[(start / part_len) as usize];
             let written = blobs.write(part, (start % part_len) as u32, &arg.bytes);
             written.map_err(|error| UtxoRefusal::Corrupt { why: format!("a part of the upload: {error:?}") })?;
@@ -271,7 +271,7 @@ impl Uploads {
         if kept {
             for part in parts {
                 if let Err(error) = blobs.set_owner(part, Owner::External) {
-                    runtime::trap(&format!("a part of the upload, {part:?}: {error:?}; abort it"));
+                    platform::trap(&format!("a part of the upload, {part:?}: {error:?}; abort it"));
                 }
             }
         } else {

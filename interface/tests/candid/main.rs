@@ -79,8 +79,8 @@ fn each_rule_finds_what_is_planted() {
 /// The sentences that stand before each endpoint in the canister's source.
 fn endpoints() -> BTreeMap<String, String> {
     let sources = root().join("canister/src");
-    let mut files = vec![sources.join("lib.rs")];
-    let others = std::fs::read_dir(sources.join("endpoints")).unwrap();
+    let mut files = Vec::new();
+    let others = std::fs::read_dir(sources.join("api/endpoints")).unwrap();
     files.extend(others.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|of| of == "rs")));
     let mut found = BTreeMap::new();
     for file in files {
@@ -92,7 +92,8 @@ fn endpoints() -> BTreeMap<String, String> {
                 is_endpoint |= line.starts_with("#[query") || line.starts_with("#[update");
                 in_attribute = !line.ends_with(']');
             } else {
-                if let Some(name) = line.strip_prefix("fn ").and_then(|rest| rest.split('(').next())
+                if let Some(name) =
+                    line.trim_start_matches("pub ").strip_prefix("fn ").and_then(|rest| rest.split('(').next())
                     && is_endpoint
                 {
                     found.insert(name.to_string(), said.join(" "));

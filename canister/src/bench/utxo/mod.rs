@@ -11,11 +11,12 @@ mod rows;
 mod transaction;
 
 use super::{key, said};
+use crate::api::access;
 use crate::deletion::Name;
-use crate::runtime::instructions;
+use crate::platform::instructions;
 use crate::state::{State, mutate, read};
+use crate::storage::memory;
 use crate::utxo::{Body, Call, Draft, LastUnspent, UtxoStore};
-use crate::{access, memory};
 use candid::CandidType;
 use coppice_interface::*;
 use ic_cdk::update;

@@ -2,9 +2,9 @@
 
 use super::transaction::Transaction;
 use super::{HEIGHT, PREPARED, Prepared, RETENTION, SPENDER, UtxoBenchArg, insert, insert_outside};
-use crate::access;
+use crate::api::access;
 use crate::bench::{key, said};
-use crate::runtime::instructions;
+use crate::platform::instructions;
 use crate::state::{State, mutate};
 use crate::utxo::Call;
 use coppice_interface::*;

@@ -2,7 +2,7 @@
 
 use super::transaction::Transaction;
 use super::{HEIGHT, Peer, RETENTION};
-use crate::memory::{self, BenchMemory};
+use crate::storage::memory::{self, BenchMemory};
 use coppice_interface::Spend;
 use ic_stable_structures::{StableBTreeMap, Storable, storable::Bound};
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,7 @@
 
 use super::transaction::Transaction;
 use super::{HEIGHT, Peer, RETENTION};
-use crate::memory::{self, BenchMemory};
+use crate::storage::memory::{self, BenchMemory};
 use coppice_interface::Spend;
 use ic_stable_structures::StableBTreeMap;
 use std::ops::Bound::{Excluded, Included};

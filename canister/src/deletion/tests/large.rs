@@ -1,7 +1,7 @@
 //! The most that there can be of everything at once: what a message touches then, and what an answer has.
 
 use super::*;
-use crate::runtime::native::Touched;
+use crate::platform::native::Touched;
 use candid::Encode;
 
 /// Pages of 75 MiB, above which the platform slows a canister down.

@@ -7,7 +7,7 @@ mod tokens;
 
 use super::lease::Token;
 use super::*;
-use crate::runtime::native;
+use crate::platform::native;
 use candid::Principal;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;

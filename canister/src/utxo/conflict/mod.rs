@@ -14,8 +14,8 @@ use super::entry::{Entry, SPENDER_CONFLICTING, SPENT};
 use super::record::{Hash, flag, inputs, parents};
 use super::spend::EntryAddress;
 use super::{Call, Found, UtxoStore, hash_of};
-use crate::runtime;
-use crate::slots::SlotId;
+use crate::platform;
+use crate::storage::slots::SlotId;
 use coppice_interface::{Conflict, Outpoint, Spender, Unspend, UtxoHash, UtxoRefusal};
 use std::collections::HashSet;
 use walk::{Enters, Walk};
@@ -59,20 +59,20 @@ struct Slice {
 
 impl Slice {
     fn new() -> Self {
-        let now = runtime::instructions();
+        let now = platform::instructions();
         let [deadline, last] = [MOST_INSTRUCTIONS, LAST_INSTRUCTIONS].map(|most| now.saturating_add(most));
         Self { deadline, last, touched: Vec::new() }
     }
 
     /// Returns an error if the step has used too many instructions; nothing has changed then.
     fn check(&self) -> Result<(), UtxoRefusal> {
-        if runtime::instructions() > self.last { Err(UtxoRefusal::TooMuchWork) } else { Ok(()) }
+        if platform::instructions() > self.last { Err(UtxoRefusal::TooMuchWork) } else { Ok(()) }
     }
 
     /// Returns whether the slice must end before the next transaction.
     fn is_full(&self, store: &UtxoStore, marked: usize, reported: usize) -> bool {
         let pages = store.pages_changed() + EVALUATED * self.touched.len() as u64;
-        marked.max(reported) >= MOST || pages >= MOST_PAGES || runtime::instructions() > self.deadline
+        marked.max(reported) >= MOST || pages >= MOST_PAGES || platform::instructions() > self.deadline
     }
 }
 

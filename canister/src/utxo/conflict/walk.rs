@@ -1,8 +1,8 @@
 //! Walk over the descendants of a transaction, spenders before the transactions that they spend from, as far as one message goes.
 
 use super::MOST;
-use crate::runtime;
-use crate::slots::SlotId;
+use crate::platform;
+use crate::storage::slots::SlotId;
 use crate::utxo::UtxoStore;
 use crate::utxo::entry::{SPENDER_CONFLICTING, SPENT};
 use crate::utxo::record::{ENTRY, Hash, flag};
@@ -64,7 +64,7 @@ impl<'a> Walk<'a> {
     /// Takes note of pages that are read, and says whether more may be.
     pub fn reads(&mut self, pages: u64) -> bool {
         self.read += pages;
-        self.read < MOST_READ && runtime::instructions() < self.deadline
+        self.read < MOST_READ && platform::instructions() < self.deadline
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::walk::{Enters, Walk};
 use super::{Hold, MOST, MOST_PAGES, Slice};
-use crate::runtime;
-use crate::slots::SlotId;
+use crate::platform;
+use crate::storage::slots::SlotId;
 use crate::utxo::entry::{SPENDER_CONFLICTING, SPENDER_DELETED, SPENT};
 use crate::utxo::record::{Hash, flag, inputs, parents};
 use crate::utxo::spend::{EntryAddress, Strictness};
@@ -222,7 +222,7 @@ impl UtxoStore {
             }
         }
         // The last step is a message of its own where it might not fit this one.
-        done.has_more |= 2 * self.pages_changed() > MOST_PAGES || runtime::instructions() > slice.deadline;
+        done.has_more |= 2 * self.pages_changed() > MOST_PAGES || platform::instructions() > slice.deadline;
         let is_last = !done.has_more;
         if !done.unspent.is_empty() || (is_last && !contested.is_empty()) {
             self.root.take_back(&mut self.slots);

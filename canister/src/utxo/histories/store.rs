@@ -1,9 +1,9 @@
 //! The real store, as the histories see it.
 
 use super::{Answer, Op, Store};
-use crate::blob::{BlobStore, Owner};
-use crate::memory::{self, BUCKET, cell};
-use crate::runtime::native;
+use crate::platform::native;
+use crate::storage::blob::{BlobStore, Owner};
+use crate::storage::memory::{self, BUCKET, cell};
 use crate::utxo::model::{Hash, Indexes};
 use crate::utxo::{Call, LastUnspent, Order, UtxoStore};
 use candid::Principal;

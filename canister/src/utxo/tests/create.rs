@@ -1,5 +1,5 @@
 use super::world::*;
-use crate::blob::Owner;
+use crate::storage::blob::Owner;
 use crate::utxo::Order;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;

@@ -1,7 +1,7 @@
 //! At the cap on memory: an operation is done, or nothing has changed; and what is freed is used again.
 
 use super::world::*;
-use crate::memory;
+use crate::storage::memory;
 use coppice_interface::*;
 
 /// Everything that the store says.

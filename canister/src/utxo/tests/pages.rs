@@ -1,9 +1,9 @@
 //! Transactions with more outputs than a page has, and with more than a message holds.
 
 use super::world::*;
-use crate::blob::Owner;
-use crate::memory::{self, cell};
-use crate::runtime::native;
+use crate::platform::native;
+use crate::storage::blob::Owner;
+use crate::storage::memory::{self, cell};
 use candid::Principal;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;

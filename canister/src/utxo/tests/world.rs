@@ -1,8 +1,8 @@
 //! A store, transactions for it, and short ways to call it.
 
-use crate::blob::BlobStore;
-use crate::memory::{self, cell};
-use crate::runtime::native;
+use crate::platform::native;
+use crate::storage::blob::BlobStore;
+use crate::storage::memory::{self, cell};
 use crate::testing::id;
 use crate::utxo::encoding::{utxo_hash, var_int};
 use crate::utxo::{Call, Hash, LastUnspent, UtxoStore};

@@ -1,0 +1,49 @@
+//! Answers to HTTP requests, before they are certified, and parameters of URLs.
+
+use crate::platform;
+
+/// Returns the origin of answers: one replica for a query, the subnet for an update call.
+pub fn source() -> &'static str {
+    match platform::in_replicated_execution() {
+        true => "the subnet; its replicas agree on the content",
+        false => "one replica; the content is not certified",
+    }
+}
+
+/// An answer before it is marked and certified.
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The header `Content-Type`.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// Creates an answer.
+    pub fn new(status: u16, content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
+        Self { status, content_type, body: body.into() }
+    }
+
+    /// Creates an answer of plain text.
+    pub fn text(status: u16, body: impl Into<String>) -> Self {
+        Self::new(status, "text/plain; charset=utf-8", body.into())
+    }
+
+    /// Creates an answer of JSON.
+    pub fn json(status: u16, body: Vec<u8>) -> Self {
+        Self::new(status, "application/json; charset=utf-8", body)
+    }
+}
+
+/// Parameters of a URL, by name. The first of repeated parameters wins.
+pub struct Parameters<'a>(pub &'a str);
+
+impl<'a> Parameters<'a> {
+    /// Returns the first value of a name.
+    pub fn get(&self, name: &str) -> Option<&'a str> {
+        let pairs = self.0.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        pairs.into_iter().find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+}

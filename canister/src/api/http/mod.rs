@@ -1,0 +1,75 @@
+//! HTTP: `/` the dashboard, `/block/NUMBER` and `/tx/ID` what is kept, `/metrics`, `/logs`, `/health`.
+//!
+//! Every answer says whose it is. A query's is one replica's, and its content is not certified: what the subnet vouches for is that
+//! nothing here is certified (`certified`), so that gateways which verify pass it on. An update call's is the subnet's.
+
+mod answer;
+mod certified;
+mod json;
+mod metrics;
+mod page;
+
+use crate::platform;
+use crate::state::State;
+use answer::{Answer, Parameters, source};
+use coppice_interface::{HttpRequest, HttpResponse};
+use serde_bytes::ByteBuf;
+
+pub use certified::certify;
+
+/// Bytes of a URL.
+const MAX_URL: usize = 2_048;
+/// What a page may load: nothing, but for its own style.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
+                      frame-ancestors 'none'";
+
+/// What a path answers.
+fn route(state: &State, url: &str) -> Answer {
+    if url.len() > MAX_URL {
+        return Answer::text(414, format!("a URL has at most {MAX_URL} bytes\n"));
+    }
+    let url = url.split('#').next().unwrap_or_default();
+    let (path, parameters) = url.split_once('?').unwrap_or((url, ""));
+    let parameters = Parameters(parameters);
+    match path {
+        "/" | "" => page::answer(state, &parameters),
+        "/metrics" => metrics::answer(state),
+        "/health" => json::health(state),
+        "/logs" => json::logs(state, &parameters),
+        _ => match path.trim_start_matches('/').split_once('/') {
+            Some(("block", number)) => page::block(state, number),
+            Some(("tx", id)) => page::transaction(state, id),
+            _ => Answer::text(404, "there is /, /block/NUMBER, /tx/ID, /metrics, /health and /logs\n"),
+        },
+    }
+}
+
+/// Answers a request.
+pub fn respond(state: &State, request: &HttpRequest) -> HttpResponse {
+    let answer = match request.method.as_str() {
+        "GET" | "HEAD" => route(state, &request.url),
+        _ => Answer::text(405, "GET and HEAD only\n"),
+    };
+    let mut headers = vec![
+        ("Content-Type", answer.content_type),
+        ("Cache-Control", "no-store"),
+        ("Content-Security-Policy", POLICY),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Referrer-Policy", "no-referrer"),
+        ("X-Coppice-Source", source()),
+    ];
+    if answer.status == 405 {
+        headers.push(("Allow", "GET, HEAD"));
+    }
+    let own = headers.into_iter().map(|(name, value)| (name.to_string(), value.to_string()));
+    let body = if request.method == "HEAD" { Vec::new() } else { answer.body };
+    HttpResponse {
+        status_code: answer.status,
+        headers: own.chain(certified::headers(platform::data_certificate())).collect(),
+        body: ByteBuf::from(body),
+        upgrade: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

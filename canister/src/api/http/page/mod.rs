@@ -1,0 +1,427 @@
+//! `/`: a page that says within seconds whether all is well. It is whole in itself: style and plots are in it, and there is no script.
+//!
+//! Figures that a program may want are in `data` attributes: `data-figure` names one, `value` has it.
+
+mod frame;
+mod kept;
+mod plot;
+mod words;
+
+use super::answer::{Answer, Parameters};
+use crate::logs::history::{Sample, Span};
+use crate::operation::{health, sampling};
+use crate::state::State;
+use crate::{logs, platform};
+use coppice_interface::*;
+use frame::{figure, frame};
+use maud::{Markup, html};
+use plot::{Mark, Of, Plot, Series, Unit};
+use words::{ago, bytes, count, moment};
+
+/// Seconds after which the page is loaded anew, where the URL does not say (`/?refresh=5`).
+const REFRESH: u64 = 60;
+/// Jobs that are shown.
+const JOBS: u32 = 6;
+/// Errors that are shown.
+const ERRORS: u32 = 6;
+/// Exporters that are shown: those who are farthest behind.
+const EXPORTERS: usize = 20;
+
+fn tile(title: &str, shown: Markup, more: Markup) -> Markup {
+    html! { div.tile { h3 { (title) } p.big { (shown) } p.more { (more) } } }
+}
+
+fn is_or_are(number: u64) -> &'static str {
+    if number == 1 { " is " } else { " are " }
+}
+
+/// A text in which what stands between backticks is typed.
+fn commands(text: &str) -> Markup {
+    html! { @for (at, part) in text.split('`').enumerate() { @if at % 2 == 1 { code { (part) } } @else { (part) } } }
+}
+
+struct View<'a> {
+    state: &'a State,
+    now: u64,
+    health: Health,
+    prune: PruneStatus,
+    storage: StorageStatus,
+    export: ExportStatus,
+    pruner: UtxoPrunerStatus,
+    queue: BlobDeletionStatus,
+}
+
+impl View<'_> {
+    /// Whether blocks are appended, as far as that is known; empty where something critical may refuse them.
+    fn appends(&self) -> String {
+        let chain = &self.state.chain;
+        let any = |wanted: &dyn Fn(&Problem) -> bool| self.health.problems.iter().any(wanted);
+        if any(&|problem| problem.code == ProblemCode::CapacityExhausted) {
+            "Appends are refused.".into()
+        } else if let Some(open) = chain.upload_progress() {
+            format!(
+                "The upload of block {} is open: no other block is appended until it is done or dropped.",
+                open.number
+            )
+        } else if chain.is_under_way() {
+            "A rollback, or what a reset or an upload has left, is under way: appends wait for it.".into()
+        } else if any(&|problem| problem.severity == Severity::Critical) {
+            String::new()
+        } else {
+            "Appends go on.".into()
+        }
+    }
+
+    fn verdict(&self) -> Markup {
+        let problems = &self.health.problems;
+        let of = |severity| problems.iter().filter(|problem| problem.severity == severity).count();
+        let (critical, warnings) = (of(Severity::Critical), of(Severity::Warning));
+        let things = |number: usize, one: &str, more: &str| {
+            if number == 1 { format!("1 {one}") } else { format!("{number} {more}") }
+        };
+        let appends = self.appends();
+        let is_new = problems.iter().filter_map(Problem::known).any(ProblemCode::is_of_set_up);
+        let besides = match warnings {
+            0 => String::new(),
+            warnings => format!("{} besides. ", things(warnings, "warning", "warnings")),
+        };
+        let (class, said, sub) = match (critical, warnings) {
+            (0, 0) if is_new => {
+                ("new", "Not set up yet".to_string(), "Below is what is missing, and what to type.".into())
+            }
+            (0, 0) => ("well", "All is well".to_string(), format!("Nothing needs you. {appends}")),
+            (0, _) => (
+                "warning",
+                things(warnings, "thing needs you", "things need you"),
+                format!("{appends} Below is what to do."),
+            ),
+            _ => (
+                "critical",
+                things(critical, "thing needs you now", "things need you now"),
+                format!("{besides}{appends} Below is what to do."),
+            ),
+        };
+        let sub = sub.replace("  ", " ").trim_start().to_string();
+        html! {
+            section class={ "verdict " (class) } data-verdict=(class) {
+                span.lamp aria-hidden="true" {}
+                div { h1 { (said) } p { (sub) } }
+            }
+            @if !problems.is_empty() {
+                ul.problems {
+                    @for problem in problems {
+                        @let severity = format!("{:?}", problem.severity).to_lowercase();
+                        li class=(severity) data-problem=(problem.code) {
+                            p.head { span.severity { (severity) } span.code { (problem.code) }
+                                time { "since " (ago(problem.since, self.now).replace(" ago", "")) } }
+                            p.message { (problem.message) "." }
+                            p.action { b { "What to do: " } (commands(&problem.action)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn tiles(&self) -> Markup {
+        let (prune, storage) = (&self.prune, &self.storage);
+        let chain = self.state.chain.state();
+        let head = match prune.head {
+            Some(head) => html! { a href=(format!("/block/{head}")) { (figure("head", head, &count(head))) } },
+            None => html! { span.none { "none yet" } },
+        };
+        let of_head = prune.head.and_then(|head| self.state.chain.header(head).ok());
+        let hash: String =
+            of_head.iter().flat_map(|head| head.hash.iter().take(6)).map(|byte| format!("{byte:02x}")).collect();
+        let appended_at = health::appended_at(self.state, &self.state.history.since, self.now / 1_000_000_000);
+        let age = appended_at.map_or("of unknown age".into(), |at| ago(at.saturating_mul(1_000_000_000), self.now));
+        let slowest = self.export.exporters.iter().max_by_key(|exporter| (exporter.lag_blocks, exporter.lag_seconds));
+        let empty = match prune.backlog.empty_in_secs {
+            Some(0) if prune.backlog.held_blocks > 0 => "nothing more may go".to_string(),
+            Some(0) => "nothing waits".to_string(),
+            Some(secs) => format!("empty in about {}", crate::text::duration(secs)),
+            None if prune.backlog.blocks == 0 => "a sweep is left".to_string(),
+            None => "not becoming less".to_string(),
+        };
+        let held = match &prune.held_by {
+            Some(held_by) if prune.backlog.held_blocks > 0 => {
+                let blocks = if prune.backlog.held_blocks == 1 { "block" } else { "blocks" };
+                format!("due {blocks}, by {}", health::holder(held_by))
+            }
+            _ => "nobody holds what is due".into(),
+        };
+        html! {
+            div.tiles {
+                (tile("Head", head, html! { @if hash.is_empty() { "no block was appended" } @else { code { (hash) "…" } " " (age) } }))
+                (tile("Blocks kept", figure("blocks", storage.blocks, &count(storage.blocks)),
+                    html! { (figure("appended", chain.appended_blocks, &count(chain.appended_blocks))) " appended, "
+                        (figure("pruned", prune.pruned_blocks, &count(prune.pruned_blocks))) " pruned" }))
+                (tile("Bytes kept", figure("kept_bytes", prune.capacity_bytes, &bytes(prune.capacity_bytes)),
+                    html! { @match &prune.water_marks {
+                        Some(marks) => (format!("{:.0} % of emergency water", prune.capacity_bytes as f64 / marks.emergency as f64 * 100.0)),
+                        None => "no limit of bytes",
+                    } }))
+                (tile("Backlog", figure("backlog", prune.backlog.blocks, &count(prune.backlog.blocks)), html! { (empty) }))
+                (tile("Held", figure("held", prune.backlog.held_blocks, &count(prune.backlog.held_blocks)), html! { (held) }))
+                (tile("Memory billed", figure("billed_bytes", storage.billed_bytes, &bytes(storage.billed_bytes)),
+                    html! { (figure("reusable_bytes", storage.reusable_bytes, &bytes(storage.reusable_bytes))) " reusable" }))
+                (tile("Slowest exporter", match slowest {
+                        Some(exporter) => figure("slowest_lag", exporter.lag_blocks, &count(exporter.lag_blocks)),
+                        None => html! { span.none { "none" } },
+                    }, html! { @match slowest {
+                        Some(exporter) => { (if exporter.lag_blocks == 1 { "block" } else { "blocks" }) " behind, " (exporter.name) },
+                        None => "no exporter is registered",
+                    } }))
+            }
+        }
+    }
+
+    fn plots(&self) -> Markup {
+        let now = self.now / 1_000_000_000;
+        let [day, month] = [Span::Day, Span::Month].map(|span| self.state.history.samples(span, now));
+        // What is now is newer than the last sample.
+        let with_now = |mut samples: Vec<Sample>| {
+            let sample = sampling::sample_now(self.state, now, self.state.due().as_ref());
+            samples.retain(|other| other.at < now);
+            samples.push(sample);
+            samples
+        };
+        let (day, month) = (with_now(day), with_now(month));
+        let prune = &self.prune;
+        let marks = prune
+            .water_marks
+            .as_ref()
+            .map(|marks| [("emergency", marks.emergency), ("high", marks.high), ("low", marks.low)]);
+        let marks: Vec<Mark> = marks.into_iter().flatten().map(|(name, value)| Mark { name, value }).collect();
+        let value = |name, figure, of| Series { name, figure, of: Of::Value(of) };
+        let rate = |name, figure, of| Series { name, figure, of: Of::Rate(of) };
+        let kept = [value("kept", "kept", |sample| sample.kept_bytes as f64)];
+        let blocks =
+            [rate("appended", "appended", |sample| sample.appended), rate("pruned", "pruned", |sample| sample.pruned)];
+        let backlog = [
+            value("may go", "backlog", |sample| f64::from(sample.backlog)),
+            value("held", "held", |sample| f64::from(sample.held)),
+        ];
+        let memory = [
+            value("billed", "billed", |sample| sample.billed_bytes() as f64),
+            value("reusable", "reusable", |sample| sample.reusable_bytes as f64),
+        ];
+        let instructions = [rate("executed", "instructions", |sample| sample.instructions)];
+        let all = [
+            Plot { id: "kept", title: "Bytes kept", unit: Unit::Bytes, series: &kept, marks: &marks },
+            Plot {
+                id: "blocks",
+                title: "Blocks an hour",
+                unit: Unit::Count("block/h", "blocks/h"),
+                series: &blocks,
+                marks: &[],
+            },
+            Plot {
+                id: "backlog",
+                title: "Blocks that are due",
+                unit: Unit::Count("block", "blocks"),
+                series: &backlog,
+                marks: &[],
+            },
+            Plot { id: "memory", title: "Stable memory", unit: Unit::Bytes, series: &memory, marks: &[] },
+            Plot {
+                id: "instructions",
+                title: "Work, in instructions an hour",
+                unit: Unit::Count("instruction/h", "instructions/h"),
+                series: &instructions,
+                marks: &[],
+            },
+        ];
+        // Less than a day of samples is drawn twice otherwise.
+        let month = month.first().is_some_and(|first| first.at.saturating_add(86_400) <= now).then_some(month);
+        let title = if month.is_some() { "A day and a month" } else { "A day" };
+        html! { h2 { (title) } div.charts { @for plot in all { (plot.card(&day, month.as_deref(), now)) } } }
+    }
+
+    fn exporters(&self) -> Markup {
+        let mut exporters: Vec<&ExporterStatus> = self.export.exporters.iter().collect();
+        exporters.sort_by_key(|exporter| std::cmp::Reverse((exporter.lag_blocks, exporter.lag_seconds)));
+        let more = exporters.len().saturating_sub(EXPORTERS);
+        html! {
+            section.card {
+                h3 { "Exporters" }
+                @if exporters.is_empty() { p { "No exporter is registered: pruning waits for nobody"
+                    @if self.export.require_export { ", but require_export is set, so nothing is pruned" } "." } }
+                @else {
+                    table {
+                        thead { tr { th { "name" } th { "acknowledged below" } th { "blocks behind" } th { "waiting for" } } }
+                        tbody {
+                            @for exporter in exporters.iter().take(EXPORTERS) {
+                                tr data-exporter=(exporter.name) data-lag=(exporter.lag_blocks) {
+                                    th { (exporter.name) @if exporter.principal.is_none() { " (without a key)" } }
+                                    td data-label="acknowledged below" { (count(exporter.exported_before_block)) }
+                                    td data-label="blocks behind" { (count(exporter.lag_blocks)) }
+                                    td data-label="waiting for" { (crate::text::duration(exporter.lag_seconds)) }
+                                }
+                            }
+                        }
+                    }
+                    @if more > 0 { p.note { "and " (more) " more, who " (if more == 1 { "is" } else { "are" }) " less far behind" } }
+                }
+            }
+        }
+    }
+
+    /// Returns whether UTXO records are kept, or ever were.
+    fn keeps_records(&self) -> bool {
+        let Self { pruner, storage, .. } = self;
+        let jobs = pruner.pending.is_some() || pruner.running.is_some() || pruner.last_job.is_some();
+        storage.utxo.records > 0 || pruner.current_height > 0 || jobs
+    }
+
+    /// Returns whether external blobs are queued for deletion, or ever were.
+    fn keeps_queue(&self) -> bool {
+        self.queue.rows > 0 || !self.queue.leases.is_empty() || self.storage.utxo.records > 0
+    }
+
+    fn jobs(&self) -> Markup {
+        let jobs = self.state.utxo_pruner.jobs(None, JOBS).jobs;
+        let pruner = &self.pruner;
+        html! {
+            section.card {
+                h3 { "UTXO records" }
+                p { (figure("utxo_records", self.storage.utxo.records, &words::many(self.storage.utxo.records, "record"))) ", "
+                    (count(self.storage.utxo.unmined)) " of them unmined, on " (bytes(self.storage.utxo.billed_bytes)) " of at most "
+                    (bytes(self.storage.utxo.max_bytes)) ". Height " (count(pruner.current_height.into()))
+                    ", persisted " (pruner.last_persisted_height.map_or("none".into(), |height| count(height.into()))) ", pruned to " (count(pruner.last_processed_height.into()))
+                    ". The block assembly is " (if pruner.block_assembly == UtxoBlockAssemblyState::Running { "running" } else { "not running" }) "." }
+                @if jobs.is_empty() { p.note { "There was no job yet." } }
+                @else {
+                    table {
+                        thead { tr { th { "job" } th { "height" } th { "state" } th { "deleted" } th { "ticks" } th { "made" } } }
+                        tbody {
+                            @for job in &jobs {
+                                tr data-job=(job.id) {
+                                    th { (count(job.id)) }
+                                    td data-label="height" { (count(job.height.into())) }
+                                    td data-label="state" { span class={ "state " (format!("{:?}", job.state).to_lowercase()) } { (format!("{:?}", job.state)) } }
+                                    td data-label="deleted" { (count(job.counts.records_deleted)) }
+                                    td data-label="ticks" { (count(job.ticks)) }
+                                    td data-label="made" { (ago(job.created_at, self.now)) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn queue(&self) -> Markup {
+        let stores: Vec<&StoreDeletions> = self
+            .queue
+            .stores
+            .iter()
+            .filter(|store| store.held + store.waiting + store.leased + store.backing_off + store.dead > 0)
+            .collect();
+        html! {
+            section.card {
+                h3 { "Blobs outside" }
+                p { (figure("blobs_pending", self.pruner.blobs_pending, &count(self.pruner.blobs_pending))) (is_or_are(self.pruner.blobs_pending)) "to be deleted, "
+                    (figure("blobs_dead", self.pruner.blobs_dead, &count(self.pruner.blobs_dead))) (if self.pruner.blobs_dead == 1 { " was" } else { " were" }) " given up, of at most " (count(self.queue.max_rows)) " rows; "
+                    (words::many(self.queue.leases.len() as u64, "lease")) "." }
+                @if !stores.is_empty() {
+                    table {
+                        thead { tr { th { "store" } th { "held" } th { "waiting" } th { "leased" } th { "backing off" } th { "given up" } } }
+                        tbody { @for store in stores { tr {
+                            th { (format!("{:?}", store.store_type)) }
+                            td data-label="held" { (count(store.held)) } td data-label="waiting" { (count(store.waiting)) }
+                            td data-label="leased" { (count(store.leased)) } td data-label="backing off" { (count(store.backing_off)) }
+                            td data-label="given up" { (count(store.dead)) }
+                        } } }
+                    }
+                }
+            }
+        }
+    }
+
+    fn errors(&self) -> Markup {
+        let public = self.state.config.public_logs;
+        let errors = if public { logs::page(Some(LogPriority::Error), None, ERRORS).entries } else { Vec::new() };
+        html! {
+            section.card {
+                h3 { "Last errors" }
+                @if !public { p { "The log is not public: observers read it with get_logs, and set_config(public_logs) opens it. "
+                    @match self.prune.faults {
+                        0 => "Nothing damaged was skipped so far.",
+                        faults => { (words::entries(faults)) " skipped so far, " (count(faults - self.prune.acknowledged_faults)) " not acknowledged." },
+                    } } }
+                @else if errors.is_empty() { p { "None." } }
+                @else { ol.errors { @for error in &errors { li { time { (moment(error.time)) } " " (error.message) } } } }
+            }
+        }
+    }
+
+    fn words(&self) -> Markup {
+        let pruner = &self.state.pruner;
+        let plan = pruner.plan(&self.state.chain, &self.state.blobs, &self.state.constraints(), None);
+        html! {
+            section.card {
+                h3 { "Policy" }
+                @for sentence in words::policy(pruner.policy(), pruner.is_enabled()) { p { (sentence) } }
+            }
+            section.card {
+                h3 { "Plan" }
+                @for sentence in words::plan(plan.as_ref().ok()) { p { (sentence) } }
+                @if let Some(run) = &self.prune.last_run {
+                    p.note { "The last run began " (ago(run.at, self.now)) ": " (words::blocks(run.blocks)) " with " (bytes(run.bytes))
+                        " went, in " (words::many(run.ticks, "tick")) " and " (words::short(run.instructions as f64)) " instructions." }
+                }
+            }
+        }
+    }
+}
+
+fn page(view: &View, refresh: u64) -> Markup {
+    let title = if view.health.healthy { "✓ Coppice" } else { "✗ Coppice" };
+    let content = html! {
+        main {
+            (view.verdict())
+            (view.tiles())
+            (view.plots())
+            h2 { "Details" }
+            div.details {
+                (view.words()) (view.exporters())
+                @if view.keeps_records() { (view.jobs()) }
+                @if view.keeps_queue() { (view.queue()) }
+                (view.errors())
+            }
+        }
+    };
+    frame(title, Some(refresh), content)
+}
+
+/// Returns the page of a block: its header and the ids of its transactions.
+pub fn block(state: &State, number: &str) -> Answer {
+    kept::block(state, number)
+}
+
+/// Returns the page of a transaction: its block, its receipt and its UTXO record.
+pub fn transaction(state: &State, id: &str) -> Answer {
+    kept::transaction(state, id)
+}
+
+/// The page.
+pub fn answer(state: &State, parameters: &Parameters) -> Answer {
+    let refresh = match parameters.get("refresh").map(str::parse::<u64>) {
+        None => REFRESH,
+        Some(Ok(secs @ 1..=86_400)) => secs,
+        Some(_) => return Answer::text(400, "refresh is seconds, from 1 to 86400\n"),
+    };
+    let view = View {
+        state,
+        now: platform::time_ns(),
+        health: health::health(state),
+        prune: state.pruner.status(&state.chain, &state.blobs, &state.constraints()),
+        storage: state.storage(),
+        export: state.exporters.status(&state.chain, state.config.require_export),
+        pruner: state.utxo_pruner.status(&state.config.utxo, &state.deletions),
+        queue: state.deletions.status(),
+    };
+    Answer::new(200, "text/html; charset=utf-8", page(&view, refresh).into_string())
+}

@@ -1,0 +1,289 @@
+//! Plots as SVG: no script draws them. Where there is no sample, no line is drawn, and a band says so.
+
+use super::words;
+use crate::logs::history::{Sample, Span};
+use maud::{Markup, html};
+use std::fmt::Write;
+
+/// Size of a plot in its own units; it is stretched to its place.
+const WIDTH: f64 = 600.0;
+const HEIGHT: f64 = 120.0;
+/// Points of a line at most: two units each.
+const COLUMNS: u64 = 300;
+/// Room above the highest point.
+const HEADROOM: f64 = 1.08;
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes.
+    Bytes,
+    /// A number of these: one of them, and several.
+    Count(&'static str, &'static str),
+}
+
+impl Unit {
+    /// A value in words.
+    pub fn say(self, value: f64) -> String {
+        match self {
+            Self::Bytes => words::bytes(value as u64),
+            Self::Count(..) => words::short(value),
+        }
+    }
+
+    /// Returns a value in words for an axis: a count is followed by its unit.
+    fn at_axis(self, value: f64) -> String {
+        match self {
+            Self::Bytes => self.say(value),
+            Self::Count(one, several) => {
+                let number = self.say(value);
+                let of = if number == "1" { one } else { several };
+                format!("{number} {of}")
+            }
+        }
+    }
+}
+
+/// How a line is made of samples.
+#[derive(Clone, Copy)]
+pub enum Of {
+    /// What a sample says.
+    Value(fn(&Sample) -> f64),
+    /// By how much a count rose an hour. A count that fell began anew.
+    Rate(fn(&Sample) -> u64),
+}
+
+/// A line.
+#[derive(Clone, Copy)]
+pub struct Series {
+    /// What it is called.
+    pub name: &'static str,
+    /// By which name a program finds its last value.
+    pub figure: &'static str,
+    /// How it is made.
+    pub of: Of,
+}
+
+/// A level line across a plot.
+pub struct Mark {
+    /// What it is called: `low`, `high`, `emergency`.
+    pub name: &'static str,
+    /// Where it lies.
+    pub value: u64,
+}
+
+/// What is drawn in one place.
+pub struct Plot<'a> {
+    /// What the plot is called, in data attributes too.
+    pub id: &'a str,
+    /// What it shows.
+    pub title: &'a str,
+    /// What its values are.
+    pub unit: Unit,
+    /// Its lines.
+    pub series: &'a [Series],
+    /// Level lines.
+    pub marks: &'a [Mark],
+}
+
+/// A point: Unix seconds and a value.
+type Point = (u64, f64);
+
+/// Seconds between two samples above which there is a gap. An idle canister takes one each ten minutes.
+fn patience(span: Span) -> u64 {
+    match span {
+        Span::Day => 1_300,
+        Span::Month => 4_300,
+    }
+}
+
+/// Seconds of a whole plot.
+fn length(span: Span) -> u64 {
+    span.every() * span.kept()
+}
+
+/// Samples without a gap between them.
+fn runs(samples: &[Sample], span: Span) -> Vec<&[Sample]> {
+    samples.chunk_by(|a, b| b.at - a.at <= patience(span)).collect()
+}
+
+/// Where nothing is known: from and to, in Unix seconds.
+fn gaps(runs: &[&[Sample]], span: Span, now: u64) -> Vec<(u64, u64)> {
+    let mut from = now.saturating_sub(length(span));
+    let mut found = Vec::new();
+    for run in runs {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+        found.push((from, first.at));
+        from = last.at;
+    }
+    found.push((from, now));
+    found.retain(|(from, to)| to.saturating_sub(*from) > patience(span));
+    found
+}
+
+impl Of {
+    /// The points of a run, at most one a column.
+    fn points(self, run: &[Sample], span: Span) -> Vec<Point> {
+        let column = length(span).div_ceil(COLUMNS);
+        let last_of_each = run.chunk_by(|a, b| a.at / column == b.at / column).filter_map(|same| same.last());
+        match self {
+            Self::Value(value) => last_of_each.map(|sample| (sample.at, value(sample))).collect(),
+            Self::Rate(count) => {
+                let mut before = run.first();
+                let mut points = Vec::new();
+                for now in last_of_each {
+                    let Some(then) = before else { break };
+                    // Over a part of a column a rate says how a minute was, and nothing else.
+                    if now.at - then.at < (column / 2).min(run[run.len() - 1].at - run[0].at).max(1) {
+                        continue;
+                    }
+                    let (from, to) = (count(then), count(now));
+                    let rose = if to >= from { to - from } else { to };
+                    points.push((now.at, rose as f64 * 3_600.0 / (now.at - then.at) as f64));
+                    before = Some(now);
+                }
+                points
+            }
+        }
+    }
+}
+
+fn x(at: u64, span: Span, now: u64) -> f64 {
+    let begin = now.saturating_sub(length(span));
+    at.saturating_sub(begin) as f64 / length(span) as f64 * WIDTH
+}
+
+fn path(runs: &[Vec<Point>], span: Span, now: u64, top: f64) -> String {
+    let mut path = String::new();
+    for run in runs {
+        for (index, (at, value)) in run.iter().enumerate() {
+            let y = HEIGHT - value / top * HEIGHT;
+            let letter = if index == 0 { 'M' } else { 'L' };
+            // Writing to a string does not fail.
+            let _ = write!(path, "{letter}{:.1} {y:.1}", x(*at, span, now));
+            if run.len() == 1 {
+                // A point alone is a dot.
+                path.push_str("h.1");
+            }
+        }
+    }
+    path
+}
+
+impl Plot<'_> {
+    /// A plot over a span, and what lies below it.
+    fn one(&self, samples: &[Sample], span: Span, now: u64) -> Markup {
+        let runs = runs(samples, span);
+        let lines: Vec<Vec<Vec<Point>>> =
+            self.series.iter().map(|series| runs.iter().map(|run| series.of.points(run, span)).collect()).collect();
+        let values = lines.iter().flatten().flatten().map(|(_, value)| *value);
+        let marks = self.marks.iter().map(|mark| mark.value as f64);
+        let most = values.chain(marks).fold(0.0, f64::max);
+        let top = if most > 0.0 { most * HEADROOM } else { 1.0 };
+        let (name, ago) = match span {
+            Span::Day => ("day", ["24 h ago", "12 h", "now"]),
+            Span::Month => ("month", ["31 days ago", "15 d", "now"]),
+        };
+        let label = format!(
+            "{} over {}: {} samples",
+            self.title,
+            if span == Span::Day { "24 hours" } else { "31 days" },
+            samples.len()
+        );
+        html! {
+            figure.plot {
+                span.top { (self.unit.at_axis(most)) }
+                svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img" aria-label=(label)
+                    data-plot=(self.id) data-span=(name) data-samples=(samples.len()) data-gaps=(gaps(&runs, span, now).len()) {
+                    @for (from, to) in gaps(&runs, span, now) {
+                        rect.gap x=(format!("{:.1}", x(from, span, now))) y="0" height=(HEIGHT)
+                            width=(format!("{:.1}", x(to, span, now) - x(from, span, now))) { title { "no samples" } }
+                    }
+                    @for share in [0.25, 0.5, 0.75] { line.grid x1="0" x2=(WIDTH) y1=(HEIGHT * share) y2=(HEIGHT * share) {} }
+                    @for mark in self.marks {
+                        @let y = format!("{:.1}", HEIGHT - mark.value as f64 / top * HEIGHT);
+                        line class={ "mark " (mark.name) } x1="0" x2=(WIDTH) y1=(y) y2=(y) { title { (mark.name) " water" } }
+                    }
+                    @for (at, line) in lines.iter().enumerate() {
+                        path class={ "line s" (at) } data-series=(self.series[at].figure) d=(path(line, span, now, top)) {
+                            title { (self.series[at].name) }
+                        }
+                    }
+                }
+                figcaption { @for text in ago { span { (text) } } }
+            }
+        }
+    }
+
+    /// The plots of a day and, where there is one, of a month, with a legend that has the values of now.
+    pub fn card(&self, day: &[Sample], month: Option<&[Sample]>, now: u64) -> Markup {
+        let last = |series: &Series| {
+            let runs = runs(day, Span::Day);
+            let run = runs
+                .last()
+                .filter(|run| run.last().is_some_and(|last| now.saturating_sub(last.at) <= patience(Span::Day)))?;
+            series.of.points(run, Span::Day).last().map(|(_, value)| *value)
+        };
+        html! {
+            section.card.chart {
+                h3 { (self.title) }
+                ul.legend {
+                    @for (at, series) in self.series.iter().enumerate() {
+                        li { i class={ "s" (at) } {} (series.name) " "
+                            @match last(series) {
+                                Some(value) => b data-last=(series.figure) data-value=(format!("{value:.0}")) { (self.unit.say(value)) },
+                                None => b.none { "–" },
+                            }
+                        }
+                    }
+                    @for mark in self.marks {
+                        li { i class={ "mark " (mark.name) } {} (mark.name) " water " b { (self.unit.say(mark.value as f64)) } }
+                    }
+                }
+                (self.one(day, Span::Day, now))
+                @if let Some(month) = month { (self.one(month, Span::Month, now)) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(at: u64, appended: u64) -> Sample {
+        Sample { at, appended, kept_bytes: at, instructions: appended, ..Sample::default() }
+    }
+
+    #[test]
+    fn a_time_without_samples_is_a_gap_and_no_line_crosses_it() {
+        let now = 10_000_000;
+        let all: Vec<Sample> =
+            [now - 80_000, now - 79_000, now - 40_000, now - 39_400, now - 100].map(|at| sample(at, at)).into();
+        let found = runs(&all, Span::Day);
+        assert_eq!(found.iter().map(|run| run.len()).collect::<Vec<_>>(), [2, 2, 1]);
+        let expected = [(now - 86_400, now - 80_000), (now - 79_000, now - 40_000), (now - 39_400, now - 100)];
+        assert_eq!(gaps(&found, Span::Day, now), expected);
+        assert_eq!(gaps(&[], Span::Day, now), [(now - 86_400, now)]);
+        let points: Vec<Vec<Point>> =
+            found.iter().map(|run| Of::Value(|s| s.kept_bytes as f64).points(run, Span::Day)).collect();
+        let drawn = path(&points, Span::Day, now, 2e7);
+        assert_eq!((drawn.matches('M').count(), drawn.matches('L').count(), drawn.matches('h').count()), (3, 2, 1));
+        // A rate is known between two samples only.
+        let rates: Vec<Vec<Point>> = found.iter().map(|run| Of::Rate(|s| s.appended).points(run, Span::Day)).collect();
+        assert_eq!(rates, [vec![(now - 79_000, 3_600.0)], vec![(now - 39_400, 3_600.0)], vec![]]);
+    }
+
+    #[test]
+    fn a_line_has_a_point_for_each_column_at_most_and_its_rates_are_those_of_all_samples() {
+        let now = 100_000_000 / 288 * 288;
+        let all: Vec<Sample> = (0..1_440).map(|minute| sample(now - 86_400 + 60 * minute, 5 * minute)).collect();
+        let points = Of::Rate(|s| s.appended).points(&all, Span::Day);
+        assert!((250..=301).contains(&points.len()), "{}", points.len());
+        assert!(points.iter().all(|(_, rate)| (rate - 300.0).abs() < 0.1), "{points:?}");
+        // A count that begins anew, as instructions do with an upgrade.
+        let restarted = [sample(0, 1_000), sample(600, 1_300), sample(1_200, 50)];
+        let points = Of::Rate(|s| s.instructions).points(&restarted, Span::Day);
+        assert_eq!(points, [(600, 1_800.0), (1_200, 300.0)]);
+    }
+}

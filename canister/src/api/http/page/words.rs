@@ -1,0 +1,221 @@
+//! Figures, the policy and the plan in words.
+
+use crate::export::is_of_exporters;
+use crate::operation::health::holder;
+use crate::pruning::blocks::Policy;
+use crate::text::duration;
+use coppice_interface::{HeldBy, PrunePlan, PrunePolicy, PruneProgress, PruneReason, StopReason};
+use time::UtcDateTime;
+
+/// A number with commas.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number of four characters or so.
+pub fn short(number: f64) -> String {
+    let all = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")];
+    match all.into_iter().find(|(from, _)| number >= *from) {
+        Some((1e4, unit)) => format!("{:.1} {unit}", number / 1e3),
+        Some((from, unit)) => format!("{:.2} {unit}", number / from),
+        None if number < 10.0 && number.fract() > 0.0 => format!("{number:.1}"),
+        None => count(number as u64),
+    }
+}
+
+/// Bytes in binary units.
+pub fn bytes(bytes: u64) -> String {
+    let all = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match all.into_iter().find(|(shift, _)| bytes >> shift > 0) {
+        Some((shift, unit)) => format!("{:.1} {unit}", bytes as f64 / (1u64 << shift) as f64),
+        None => many(bytes, "byte"),
+    }
+}
+
+/// A moment, in nanoseconds since the Unix epoch, as UTC.
+pub fn moment(ns: u64) -> String {
+    match UtcDateTime::from_unix_timestamp((ns / 1_000_000_000) as i64) {
+        Ok(at) => format!(
+            "{}-{:02}-{:02} {:02}:{:02}:{:02} UTC",
+            at.year(),
+            u8::from(at.month()),
+            at.day(),
+            at.hour(),
+            at.minute(),
+            at.second()
+        ),
+        Err(_) => format!("{ns} ns"),
+    }
+}
+
+/// How long ago a moment was.
+pub fn ago(ns: u64, now_ns: u64) -> String {
+    format!("{} ago", duration(now_ns.saturating_sub(ns) / 1_000_000_000))
+}
+
+/// So many of something.
+pub fn many(number: u64, one: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{} {one}s", count(number)) }
+}
+
+/// So many damaged entries, and the verb.
+pub fn entries(number: u64) -> String {
+    if number == 1 { "1 damaged entry was".into() } else { format!("{} damaged entries were", count(number)) }
+}
+
+/// So many blocks.
+pub fn blocks(number: u64) -> String {
+    many(number, "block")
+}
+
+/// A policy, a sentence each.
+pub fn policy(policy: Option<&PrunePolicy>, enabled: bool) -> Vec<String> {
+    let Some(policy) = policy else {
+        return vec!["No policy is set: nothing is ever pruned.".into()];
+    };
+    let mut said = vec![if enabled { "Pruning is on.".to_string() } else { "Pruning is switched off.".to_string() }];
+    match (policy.retain_days, policy.retain_blocks) {
+        (0, 0) => said.push("Neither age nor count prunes a block.".into()),
+        (days, 0) => said.push(format!("Blocks go when they are older than {}.", many(days, "day"))),
+        (0, kept) => said.push(format!("Blocks go when they are more than {} behind the head.", blocks(kept))),
+        (days, kept) => said.push(format!(
+            "Blocks go when they are older than {} or more than {} behind the head, whichever comes first.",
+            many(days, "day"),
+            blocks(kept)
+        )),
+    }
+    if policy.target_bytes == 0 {
+        said.push("No limit of bytes is set.".into());
+    } else {
+        said.push(format!(
+            "Above {} (high water) the oldest blocks go until {} are left (low water); at {} (emergency water) appends are refused.",
+            bytes(policy.high_water()),
+            bytes(policy.low_water()),
+            bytes(policy.emergency())
+        ));
+    }
+    match policy.floor() {
+        0 => {}
+        1 if policy.retain_days > 0 => said.push("Whatever age says, 1 block stays behind the head.".into()),
+        floor if policy.retain_days > 0 => {
+            said.push(format!("Whatever age says, {} stay behind the head.", blocks(floor)));
+        }
+        _ => {}
+    }
+    said.push(format!(
+        "The daemon sees to what is due within {}, with at most {} and {} a tick.",
+        duration(policy.timer_interval_secs),
+        many(policy.max_ops_per_tick, "op"),
+        match policy.max_instructions_per_tick {
+            1 => "1 instruction".into(),
+            instructions => format!("{} instructions", short(instructions as f64)),
+        }
+    ));
+    said
+}
+
+fn stop(reason: Option<StopReason>) -> &'static str {
+    let Some(reason) = reason else { return "for a reason that is not known" };
+    match reason {
+        StopReason::Ops => "its ops are used up then",
+        StopReason::Instructions => "its instructions are used up then",
+        StopReason::Guard => "an exporter has not acknowledged what comes behind",
+        StopReason::Pages => "it would change more pages than a message should",
+        StopReason::Chunks => "its chunks are used up then",
+        StopReason::Stopped => "deletions are stopped",
+        StopReason::Memory => "memory must grow first",
+    }
+}
+
+/// What the next run would do, a sentence each.
+pub fn plan(plan: Option<&PrunePlan>) -> Vec<String> {
+    let Some(plan) = plan else { return vec!["Without a policy there is no plan.".into()] };
+    let floor = plan.floor_block.map(|block| format!("The floor keeps the blocks from {} on.", count(block)));
+    let Some(reason) = plan.reason else { return ["Nothing is due.".into()].into_iter().chain(floor).collect() };
+    let why = match reason {
+        PruneReason::Retention => "Age or count has made blocks due",
+        PruneReason::Capacity => "Kept bytes are above their mark, which has made blocks due",
+    };
+    let mut said = vec![format!("{why}, those below block {}.", count(plan.target))];
+    match &plan.held_by {
+        None | Some(HeldBy::Floor) => {}
+        Some(held_by) if is_of_exporters(held_by) && plan.blocks == 0 => {
+            said.push(format!("None of them may: they are held by {}.", holder(held_by)));
+        }
+        Some(held_by) if is_of_exporters(held_by) => {
+            said.push(format!(
+                "Only those below block {} may: the others are held by {}.",
+                count(plan.before),
+                holder(held_by)
+            ));
+        }
+        Some(held_by) => said.push(format!("None goes, because of {}.", holder(held_by))),
+    }
+    said.extend(floor);
+    said.push(match plan.blocks {
+        0 => "The next tick prunes nothing.".into(),
+        number => format!(
+            "The next tick would prune {} with {} of payload, and free {}.",
+            blocks(number),
+            bytes(plan.bytes),
+            if plan.blobs == 0 { "no blob".into() } else { many(plan.blobs, "blob") }
+        ),
+    });
+    match plan.progress {
+        PruneProgress::Finished => {}
+        PruneProgress::HasMore { reason: Some(StopReason::Guard | StopReason::Stopped) } if plan.blocks == 0 => {}
+        PruneProgress::HasMore { reason } => said.push(format!("More would be left: {}.", stop(reason))),
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_short_and_exact_enough() {
+        assert_eq!([0, 7, 999, 1_000, 1_234_567, u64::MAX].map(count)[..5], ["0", "7", "999", "1,000", "1,234,567"]);
+        assert_eq!(count(u64::MAX), "18,446,744,073,709,551,615");
+        assert_eq!(
+            [0, 1_023, 1_024, 1_536 << 10, 5 << 40].map(bytes),
+            ["0 bytes", "1,023 bytes", "1.0 KiB", "1.5 MiB", "5.0 TiB"]
+        );
+        let all = [0.0, 0.25, 9.96, 10.0, 9_999.0, 10_000.0, 999_949.0, 1e6, 2.5e9, 1e15].map(short);
+        assert_eq!(all, ["0", "0.2", "10.0", "10", "9,999", "10.0 k", "999.9 k", "1.00 M", "2.50 G", "1000.00 T"]);
+        assert_eq!(moment(1_700_000_000_000_000_000), "2023-11-14 22:13:20 UTC");
+        assert_eq!(moment(0), "1970-01-01 00:00:00 UTC");
+        assert!(moment(u64::MAX).starts_with("2554-07-21"));
+        assert_eq!([ago(5, 0), ago(0, 61_000_000_000)], ["0 s ago", "1 min 1 s ago"]);
+    }
+
+    #[test]
+    fn a_policy_is_said_in_words() {
+        assert_eq!(policy(None, false), ["No policy is set: nothing is ever pruned."]);
+        let arg = PrunePolicy { retain_days: 30, target_bytes: 1 << 30, ..PrunePolicy::default() };
+        let said = policy(Some(&arg), true).join(" ");
+        for part in [
+            "Pruning is on.",
+            "older than 30 days.",
+            "Above 921.6 MiB",
+            "819.2 MiB are left",
+            "972.8 MiB",
+            "16 blocks stay",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        let said = policy(Some(&PrunePolicy { retain_blocks: 1, ..PrunePolicy::default() }), false).join(" ");
+        assert!(
+            said.contains("switched off") && said.contains("more than 1 block behind") && said.contains("No limit"),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,7 @@
+//! Interface: access control, Candid encoding, endpoints and HTTP.
+
+pub mod access;
+pub mod buckets;
+pub mod endpoints;
+pub mod http;
+pub mod wire;

@@ -1,0 +1,203 @@
+//! Arguments whose types are the expected ones, read straight off the message.
+//!
+//! A message of Candid begins with a table of the types of what comes behind it. To parse it and to compare it with the types that a
+//! method expects takes a million instructions where a batch of one item takes a tenth of that. A client that was generated from
+//! the same types sends the same table, byte by byte: what begins with exactly these bytes needs no comparison.
+//!
+//! Here only what is beyond doubt is read: a length, option or flag that is not written in the one shortest way, a byte too many or too
+//! few, or a value that might cost more than [the quota](super::quota::DECODING_QUOTA), and the message goes the generic way, which reads
+//! or refuses it. So whatever is read here the generic way reads too, and to the same values.
+
+use super::header::Header;
+use super::quota::DECODING_QUOTA;
+use candid::CandidType;
+use coppice_interface::*;
+use serde_bytes::ByteBuf;
+
+/// What is left of a message, and what may still be spent on it, by `candid`'s measure.
+pub struct Reader<'a> {
+    rest: &'a [u8],
+    left: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn pay(&mut self, cost: usize) -> Option<()> {
+        self.left = self.left.checked_sub(cost)?;
+        Some(())
+    }
+
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
+        Some(bytes)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(byte)
+    }
+
+    /// A length: LEB128 in its shortest form, of four bytes at most.
+    fn length(&mut self) -> Option<usize> {
+        let mut length = 0;
+        for shift in [0, 7, 14, 21] {
+            let byte = self.byte()?;
+            length |= usize::from(byte & 0x7F) << shift;
+            if byte < 0x80 {
+                return (shift == 0 || byte > 0).then_some(length);
+            }
+        }
+        None
+    }
+}
+
+/// What can be read without its type.
+pub trait Known: Sized {
+    /// The next value; `None` where the generic way has to say what it is.
+    fn read(reader: &mut Reader) -> Option<Self>;
+}
+
+impl Known for u32 {
+    fn read(reader: &mut Reader) -> Option<Self> {
+        reader.pay(4)?;
+        Some(Self::from_le_bytes(reader.take(4)?.try_into().ok()?))
+    }
+}
+
+impl Known for u64 {
+    fn read(reader: &mut Reader) -> Option<Self> {
+        reader.pay(8)?;
+        Some(Self::from_le_bytes(reader.take(8)?.try_into().ok()?))
+    }
+}
+
+impl Known for bool {
+    fn read(reader: &mut Reader) -> Option<Self> {
+        reader.pay(1)?;
+        match reader.byte()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+}
+
+impl Known for ByteBuf {
+    fn read(reader: &mut Reader) -> Option<Self> {
+        let len = reader.length()?;
+        reader.pay(len.checked_add(1)?)?;
+        Some(Self::from(reader.take(len)?))
+    }
+}
+
+macro_rules! hash {
+    ($($hash:ty),*) => {$(
+        impl Known for $hash {
+            fn read(reader: &mut Reader) -> Option<Self> {
+                ByteBuf::read(reader).map(|bytes| Self::from(bytes.into_vec()))
+            }
+        }
+    )*};
+}
+
+hash!(BlockHash, Txid, UtxoHash);
+
+impl<T: Known> Known for Option<T> {
+    fn read(reader: &mut Reader) -> Option<Self> {
+        reader.pay(2)?;
+        match reader.byte()? {
+            0 => Some(None),
+            1 => T::read(reader).map(Some),
+            _ => None,
+        }
+    }
+}
+
+impl<T: Known> Known for Vec<T> {
+    fn read(reader: &mut Reader) -> Option<Self> {
+        let len = reader.length()?;
+        reader.pay(2)?;
+        // An item takes a byte of the message at least, and more of memory.
+        let mut items = Self::with_capacity(len.min(reader.rest.len() / 16));
+        for _ in 0..len {
+            reader.pay(3)?;
+            items.push(T::read(reader)?);
+        }
+        Some(items)
+    }
+}
+
+/// Bytes of a name.
+macro_rules! len {
+    ($name:ident) => {
+        stringify!($name).len()
+    };
+}
+
+/// Records, with their fields in the order in which Candid has them: by the hash of their names.
+macro_rules! record {
+    ($($record:ty { $($field:ident),* })*) => {$(
+        impl Known for $record {
+            fn read(reader: &mut Reader) -> Option<Self> {
+                reader.pay(2 $(+ 7 + len!($field))*)?;
+                $(let $field = Known::read(reader)?;)*
+                Some(Self { $($field),* })
+            }
+        }
+    )*};
+}
+
+record! {
+    AppendBlock { sha256, body, hash, number, timestamp, index, receipts, parent_hash }
+    BySegment<ByteBuf> { body, index, receipts }
+    UtxoCreateBatch { height, items }
+    UtxoCreate { fee, mined, source, locked, is_new, conflicting }
+    MinedIn { on_longest_chain, blocks }
+    BlockRef { height, block_id, subtree }
+    PartialTransaction { txid, total_outputs, coinbase, outputs }
+    PartialOutput { satoshis, script, index }
+    OutsideTransaction { size, txid, version, store, inputs, lock_time, coinbase, utxo_hashes }
+    ExternalStore { file_type, blob_key, store_type }
+    Outpoint { txid, vout }
+    UtxoSpendBatch { height, items }
+    TransactionSpends { spends, spender }
+    Spend { vin, utxo_hash, txid, vout }
+    UtxoSetMinedBatch { height, block_id, on_longest_chain, unset, items, block_height }
+    MinedTransaction { subtree, txid }
+}
+
+/// Variants, with their cases in the order in which Candid has them; `(Known::read)` where a case has a value.
+macro_rules! variant {
+    ($($variant:ty { $($case:ident $(($read:path))?),* })*) => {$(
+        impl Known for $variant {
+            fn read(reader: &mut Reader) -> Option<Self> {
+                // A case without a value has one of no bytes, which costs 1.
+                reader.pay(2 + 5 + 1 + [$(len!($case)),*].into_iter().max()?)?;
+                let case = reader.length()?;
+                let mut at = 0..;
+                $(if at.next() == Some(case) {
+                    return Some(Self::$case $(($read(reader)?))?);
+                })*
+                None
+            }
+        }
+    )*};
+}
+
+variant! {
+    TransactionSource { Raw(Known::read), Uploaded(Known::read), Outputs(Known::read), Outside(Known::read) }
+    FileType { Tx, Outputs }
+    StoreType { Tx, BlockPersister, Temp, Block, PeerRegistry, Subtree }
+}
+
+/// The only argument of a method, where its types are the expected ones, and nothing about it is in doubt.
+pub fn read<T: Known + CandidType + 'static>(message: &[u8], header: &Header) -> Option<T> {
+    let rest = message.strip_prefix(&header[..])?;
+    let mut reader = Reader { rest, left: DECODING_QUOTA.checked_sub(4 * header.len())? };
+    let value = T::read(&mut reader)?;
+    reader.rest.is_empty().then_some(value)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! What is read straight off a message is what the generic way reads, and nothing that it would refuse.
+
+use super::super::quota::DECODING_QUOTA;
+use super::super::{answer, header, quotas};
+use super::*;
+use candid::utils::decode_args_with_config_debug;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+
+/// What the generic way reads, and what it costs; none where it refuses.
+fn generic<T: CandidType + DeserializeOwned>(message: &[u8]) -> Option<(T, usize)> {
+    let ((value,), cost) = decode_args_with_config_debug::<(T,)>(message, &quotas()).ok()?;
+    Some((value, cost.decoding_quota?))
+}
+
+fn fast<T: Known + CandidType + 'static>(message: &[u8]) -> Option<T> {
+    read(message, &header::<T>())
+}
+
+/// What reading a message costs here.
+fn cost<T: Known + CandidType + 'static>(message: &[u8]) -> Option<usize> {
+    let header = header::<T>();
+    let mut reader = Reader { rest: message.strip_prefix(&header[..])?, left: usize::MAX };
+    T::read(&mut reader)?;
+    Some(usize::MAX - reader.left + 4 * header.len())
+}
+
+/// A message of a client with the same types, and the same with some bytes of it others, cut, or longer.
+fn agrees<T>(value: &T, harm: &[(prop::sample::Index, u8)], cut: prop::sample::Index, more: u8) -> TestCaseResult
+where
+    T: Known + CandidType + DeserializeOwned + Clone + Debug + PartialEq + 'static,
+{
+    let message = candid::encode_one(value).unwrap();
+    prop_assert_eq!(&answer(value.clone()), &message);
+    let read = fast::<T>(&message);
+    prop_assert_eq!(read.as_ref(), Some(value));
+    let (_, dear) = generic::<T>(&message).unwrap();
+    prop_assert!(cost::<T>(&message).unwrap() >= dear, "{:?} is less than {dear}", cost::<T>(&message));
+    let start = header::<T>().len();
+    let mut harmed = message.clone();
+    for (at, byte) in harm {
+        harmed[start + at.index(message.len() - start)] = *byte;
+    }
+    let longer = [&message[..], &[more]].concat();
+    for hostile in [&harmed[..], &message[..cut.index(message.len())], &longer] {
+        if let Some(found) = fast::<T>(hostile) {
+            let (read, dear) = generic::<T>(hostile).expect("the generic way refuses it");
+            prop_assert_eq!(&read, &found);
+            prop_assert!(cost::<T>(hostile).unwrap() >= dear);
+        }
+    }
+    Ok(())
+}
+
+fn bytes() -> impl Strategy<Value = ByteBuf> {
+    prop_oneof![8 => vec(any::<u8>(), 32..33), 2 => vec(any::<u8>(), 0..300)].prop_map(ByteBuf::from)
+}
+
+fn block_hash() -> impl Strategy<Value = BlockHash> {
+    bytes().prop_map(|bytes| BlockHash::from(bytes.into_vec()))
+}
+
+fn txid() -> impl Strategy<Value = Txid> {
+    bytes().prop_map(|bytes| Txid::from(bytes.into_vec()))
+}
+
+fn utxo_hash() -> impl Strategy<Value = UtxoHash> {
+    bytes().prop_map(|bytes| UtxoHash::from(bytes.into_vec()))
+}
+
+fn sha256() -> impl Strategy<Value = BySegment<ByteBuf>> {
+    [bytes(), bytes(), bytes()].prop_map(BySegment::from)
+}
+
+prop_compose! {
+    fn block()(
+        number: u64, timestamp: u64, hash in block_hash(), parent_hash in block_hash(), body in bytes(), receipts in bytes(), index in bytes(),
+        sha256 in sha256(),
+    ) -> AppendBlock {
+        AppendBlock { number, hash, parent_hash, timestamp, body, receipts, index, sha256 }
+    }
+}
+
+prop_compose! {
+    fn outpoint()(txid in txid(), vout: u32) -> Outpoint {
+        Outpoint { txid, vout }
+    }
+}
+
+prop_compose! {
+    fn block_ref()(block_id: u32, height: u32, subtree: u32) -> BlockRef {
+        BlockRef { block_id, height, subtree }
+    }
+}
+
+fn partial() -> impl Strategy<Value = PartialTransaction> {
+    let output = (any::<u32>(), any::<u64>(), bytes());
+    let output = output.prop_map(|(index, satoshis, script)| PartialOutput { index, satoshis, script });
+    (txid(), any::<bool>(), any::<u32>(), vec(output, 0..4)).prop_map(|(txid, coinbase, total_outputs, outputs)| {
+        PartialTransaction { txid, coinbase, total_outputs, outputs }
+    })
+}
+
+fn outside() -> impl Strategy<Value = OutsideTransaction> {
+    let types = prop::sample::select(vec![FileType::Tx, FileType::Outputs]);
+    let store = (bytes(), types, prop::sample::select(StoreType::ALL.to_vec()));
+    let store = store.prop_map(|(blob_key, file_type, store_type)| ExternalStore { blob_key, file_type, store_type });
+    let hashes = vec(prop::option::of(utxo_hash()), 0..4);
+    let words = (any::<u32>(), any::<u32>(), any::<u64>(), any::<bool>());
+    (txid(), store, words, vec(outpoint(), 0..4), hashes).prop_map(
+        |(txid, store, (version, lock_time, size, coinbase), inputs, utxo_hashes)| OutsideTransaction {
+            txid,
+            store,
+            coinbase,
+            version,
+            lock_time,
+            size,
+            inputs,
+            utxo_hashes,
+        },
+    )
+}
+
+fn source() -> impl Strategy<Value = TransactionSource> {
+    prop_oneof![
+        bytes().prop_map(TransactionSource::Raw),
+        txid().prop_map(TransactionSource::Uploaded),
+        partial().prop_map(TransactionSource::Outputs),
+        outside().prop_map(TransactionSource::Outside),
+    ]
+}
+
+prop_compose! {
+    fn creation()(
+        source in source(), mined in prop::option::of((vec(block_ref(), 0..3), any::<bool>())), locked: Option<bool>,
+        conflicting: bool, fee: Option<u64>, is_new: bool,
+    ) -> UtxoCreate {
+        let mined = mined.map(|(blocks, on_longest_chain)| MinedIn { blocks, on_longest_chain });
+        UtxoCreate { source, mined, locked, conflicting, fee, is_new }
+    }
+}
+
+prop_compose! {
+    fn spend()(txid in txid(), vout: u32, utxo_hash in utxo_hash(), vin: u32) -> Spend {
+        Spend { txid, vout, utxo_hash, vin }
+    }
+}
+
+prop_compose! {
+    fn mined()(
+        height: u32, block_id: u32, block_height: u32, on_longest_chain: bool, unset: bool,
+        items in vec((txid(), any::<u32>()), 0..4),
+    ) -> UtxoSetMinedBatch {
+        let items = items.into_iter().map(|(txid, subtree)| MinedTransaction { txid, subtree }).collect();
+        UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain, unset, items }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn straight_and_generic_agree(
+        block in block(), create in vec(creation(), 0..3), spends in vec((txid(), vec(spend(), 0..3)), 0..3), mined in mined(),
+        height: u32, harm in vec(any::<(prop::sample::Index, u8)>(), 1..3), cut: prop::sample::Index, more: u8,
+    ) {
+        agrees(&block, &harm, cut, more)?;
+        agrees(&UtxoCreateBatch { height, items: create }, &harm, cut, more)?;
+        let items = spends.into_iter().map(|(spender, spends)| TransactionSpends { spender, spends }).collect();
+        agrees(&UtxoSpendBatch { height, items }, &harm, cut, more)?;
+        agrees(&mined, &harm, cut, more)?;
+    }
+}
+
+/// Where the shortest way of a length is not taken, or a table is another one's, the generic way has the say.
+#[test]
+fn what_is_in_doubt_is_not_read() {
+    let batch = UtxoSetMinedBatch {
+        height: 1,
+        block_id: 2,
+        block_height: 3,
+        on_longest_chain: true,
+        unset: false,
+        items: vec![MinedTransaction { txid: [7; 32].into(), subtree: 9 }],
+    };
+    let message = candid::encode_one(&batch).unwrap();
+    assert_eq!(fast(&message), Some(batch.clone()));
+    // The items' number, and the txid's length.
+    let start = header::<UtxoSetMinedBatch>().len() + 4 + 4 + 1 + 1;
+    for at in [start, start + 5] {
+        let mut long = message.clone();
+        long[at] |= 0x80;
+        long.insert(at + 1, 0);
+        assert_eq!(fast::<UtxoSetMinedBatch>(&long), None);
+    }
+    // A flag that is none.
+    let mut flag = message.clone();
+    flag[start - 1] = 2;
+    assert_eq!((fast::<UtxoSetMinedBatch>(&flag), generic::<UtxoSetMinedBatch>(&flag)), (None, None));
+    // A type twice, which is as good.
+    let twice = candid::encode_args((&batch, 7u8)).unwrap();
+    assert_eq!(fast::<UtxoSetMinedBatch>(&twice), None);
+    assert_eq!(generic(&twice).map(|(found, _)| found), Some(batch));
+}
+
+/// Two megabytes of items without anything in them cost more than anybody may spend, and so does a length of all that could be.
+#[test]
+fn what_costs_too_much_is_not_read() {
+    let empty = TransactionSpends { spender: Txid::default(), spends: vec![] };
+    let batch = UtxoSpendBatch { height: 1, items: vec![empty; DECODING_QUOTA / 20] };
+    let message = candid::encode_one(&batch).unwrap();
+    assert!(cost::<UtxoSpendBatch>(&message).unwrap() > DECODING_QUOTA);
+    assert_eq!(fast::<UtxoSpendBatch>(&message), None);
+    assert!(generic::<UtxoSpendBatch>(&message).is_none());
+    let header = header::<UtxoSpendBatch>();
+    let endless = [&header[..], &[1, 0, 0, 0], &[0xFF, 0xFF, 0xFF, 0x7F]].concat();
+    assert_eq!(fast::<UtxoSpendBatch>(&endless), None);
+}
+
+/// The batches of a feeder do not fall back to the generic way.
+#[test]
+fn the_largest_messages_are_read() {
+    let spend = Spend { txid: [3; 32].into(), vout: 5, utxo_hash: UtxoHash::from([4; 32]), vin: 7 };
+    let spends = TransactionSpends { spender: [5; 32].into(), spends: vec![spend; 2] };
+    let batch = UtxoSpendBatch { height: 9, items: vec![spends; 7_000] };
+    assert_eq!(fast(&candid::encode_one(&batch).unwrap()), Some(batch));
+    let block = AppendBlock { body: ByteBuf::from(vec![1; 2_000_000]), ..AppendBlock::default() };
+    assert_eq!(fast(&candid::encode_one(&block).unwrap()), Some(block));
+}

@@ -1,0 +1,182 @@
+//! Candid, in and out.
+//!
+//! *In*: an argument is decoded in the guard, within quotas, the same for all methods. Two megabytes can otherwise say things that take
+//! billions of instructions: a million empty elements, types of types. What is called often is read without its types where these are
+//! the expected ones (`known.rs`).
+//!
+//! *Out*: the generic code builds and writes the whole type table of an answer each time, 200,000 instructions for
+//! `variant { Ok; Err : AppendError }`, ten times what appending a small block takes. An update's is remembered.
+
+mod header;
+mod known;
+mod quota;
+
+use crate::platform;
+use candid::ser::ValueSerializer;
+use candid::utils::{ArgumentDecoder, decode_args_with_config};
+use candid::{CandidType, DecoderConfig};
+use coppice_interface::{CanisterArg, HttpRequest};
+use header::{header, must};
+use known::Known;
+use quota::quotas;
+use serde::de::DeserializeOwned;
+use std::any::Any;
+use std::cell::RefCell;
+
+/// No arguments at all, as deployment tools encode them.
+const NOTHING: &[u8] = b"DIDL\0\0";
+
+fn undecodable(error: &candid::Error) -> String {
+    format!("the argument cannot be decoded: {error}")
+}
+
+thread_local! {
+    /// The arguments of the message that is executed, between its guard and its method.
+    static READ: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
+}
+
+fn decode<T: for<'a> ArgumentDecoder<'a> + 'static>(bytes: &[u8], config: &DecoderConfig) -> Result<(), String> {
+    let bytes = if bytes.is_empty() { NOTHING } else { bytes };
+    let args: T = decode_args_with_config(bytes, config).map_err(|error| undecodable(&error))?;
+    READ.set(Some(Box::new(args)));
+    Ok(())
+}
+
+/// Guard that decodes the arguments of a method, which [`arg`] or [`args`] then hands over.
+///
+/// A message whose arguments cannot be decoded is rejected in the guard and does not trap, because a trap would undo that the message was
+/// drawn from its sender's bucket.
+///
+/// # Errors
+/// A sentence where the message is not of these types, or costs more than the quotas.
+pub fn readable<T: for<'a> ArgumentDecoder<'a> + 'static>() -> Result<(), String> {
+    decode::<T>(&platform::argument(), &quotas())
+}
+
+/// Hands over the arguments that the guard has decoded.
+pub fn args<T: 'static>(_: Vec<u8>) -> T {
+    let read = READ.take().and_then(|args| args.downcast().ok());
+    *read.unwrap_or_else(|| platform::trap("the guard of the method decodes other arguments"))
+}
+
+/// Hands over the argument of a method that has one.
+pub fn arg<T: 'static>(bytes: Vec<u8>) -> T {
+    let (one,) = args::<(T,)>(bytes);
+    one
+}
+
+/// What decoding an HTTP request may cost: anybody may send one. A URL of 2 KiB, fifty headers and a small body take a tenth of it.
+const HTTP_QUOTA: usize = 200_000;
+
+/// Guard that decodes the argument of `http_request`.
+///
+/// # Errors
+/// As [`readable`].
+pub fn readable_http() -> Result<(), String> {
+    let mut config = quotas();
+    config.set_decoding_quota(HTTP_QUOTA);
+    decode::<(HttpRequest,)>(&platform::argument(), &config)
+}
+
+/// The argument of a feeder's method that is called often: read straight off the message where its types are the expected ones. A message
+/// that cannot be decoded traps: a feeder has no bucket.
+pub fn known_arg<T: Known + CandidType + DeserializeOwned + 'static>(bytes: Vec<u8>) -> T {
+    known::read(&bytes, &header::<T>()).unwrap_or_else(|| {
+        let (one,) =
+            decode_args_with_config(&bytes, &quotas()).unwrap_or_else(|error| platform::trap(&undecodable(&error)));
+        one
+    })
+}
+
+/// Encodes an answer: its header, which is remembered, and its value.
+pub fn answer<T: CandidType + 'static>(value: T) -> Vec<u8> {
+    let mut values = ValueSerializer::new();
+    must(value.idl_serialize(&mut values));
+    [&header::<T>(), values.get_result()].concat()
+}
+
+/// The argument of an installation or an upgrade, where there may be none.
+pub fn decode_canister_arg(bytes: Vec<u8>) -> Option<CanisterArg> {
+    if bytes.is_empty() || bytes == NOTHING {
+        return None;
+    }
+    candid::decode_one(&bytes).unwrap_or_else(|error| platform::trap(&undecodable(&error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quota::DECODING_QUOTA;
+    use super::*;
+    use coppice_interface::*;
+    use serde_bytes::ByteBuf;
+
+    fn encode<T: CandidType>(value: T) -> Vec<u8> {
+        candid::encode_one(value).unwrap()
+    }
+
+    #[test]
+    fn an_answer_is_what_the_generic_code_encodes() {
+        type Appended = Result<(), AppendError>;
+        type Put = Result<(), UploadError>;
+        for _ in 0..2 {
+            assert_eq!(answer::<Appended>(Ok(())), encode::<Appended>(Ok(())));
+            assert_eq!(answer::<Put>(Ok(())), encode::<Put>(Ok(())));
+            assert_ne!(answer::<Appended>(Ok(())), answer::<Put>(Ok(())));
+            let error: Appended = Err(AppendError::Gap { expected: 7 });
+            assert_eq!(answer(error.clone()), encode(error));
+            let batch: Batch<Result<u32, Vec<RefusedSpend>>> =
+                Batch { results: vec![Ok(7), Err(vec![])], remaining: 3 };
+            assert_eq!(answer(batch.clone()), encode(batch));
+            assert_eq!(answer(()), encode(()));
+            assert_eq!(answer(7u64), encode(7u64));
+        }
+    }
+
+    /// What decoding costs.
+    fn cost<T: CandidType + DeserializeOwned>(arg: &T) -> (usize, usize) {
+        let bytes = candid::encode_one(arg).unwrap();
+        let (_, cost) = candid::utils::decode_args_with_config_debug::<(T,)>(&bytes, &quotas()).unwrap();
+        (bytes.len(), cost.decoding_quota.unwrap())
+    }
+
+    /// The largest messages that a feeder sends: whole ones of bytes, and batches of 1.5 MB of small things.
+    #[test]
+    fn the_largest_messages_fit_the_quota() {
+        let blob = |byte: u8, len: usize| ByteBuf::from(vec![byte; len]);
+        let block = AppendBlock { body: blob(1, 2_000_000), ..crate::testing::block(7, &[[1; 32]; 30], 9) };
+        let create = |len: usize, n: usize| {
+            let mined =
+                Some(MinedIn { blocks: vec![BlockRef { block_id: 1, height: 2, subtree: 3 }], on_longest_chain: true });
+            let source = TransactionSource::Raw(blob(2, len));
+            let item = UtxoCreate { source, mined, locked: None, conflicting: false, fee: Some(9), is_new: false };
+            UtxoCreateBatch { height: 9, items: vec![item; n] }
+        };
+        let spend = Spend { txid: [3; 32].into(), vout: 5, utxo_hash: [4; 32].into(), vin: 7 };
+        let spends = |per: usize, n: usize| UtxoSpendBatch {
+            height: 9,
+            items: vec![TransactionSpends { spender: [5; 32].into(), spends: vec![spend.clone(); per] }; n],
+        };
+        let all = [
+            ("a block", cost(&block)),
+            ("a transaction", cost(&create(1_950_000, 1))),
+            ("transactions of 250 bytes", cost(&create(250, 5_000))),
+            ("transactions of 150 bytes", cost(&create(150, 7_000))),
+            ("spends by two", cost(&spends(2, 7_000))),
+            ("spends of one transaction", cost(&spends(18_000, 1))),
+        ];
+        for (what, (bytes, cost)) in all {
+            println!("{what}: {bytes} bytes, {cost} units");
+            assert!(cost < DECODING_QUOTA, "{what}: {cost}");
+        }
+    }
+
+    #[test]
+    fn an_argument_may_be_left_out() {
+        assert_eq!(decode_canister_arg(Vec::new()), None);
+        assert_eq!(decode_canister_arg(candid::encode_args(()).unwrap()), None);
+        assert_eq!(decode_canister_arg(encode(None::<CanisterArg>)), None);
+        let arg = CanisterArg::Init(InitArg { log_class: Some(65_536), ..InitArg::default() });
+        assert_eq!(decode_canister_arg(encode(arg.clone())), Some(arg.clone()), "a plain value is an `opt` too");
+        assert_eq!(decode_canister_arg(encode(Some(arg.clone()))), Some(arg));
+    }
+}

@@ -1,0 +1,143 @@
+//! Entry of the audit log: the calls of one caller through one method within an hour.
+
+use super::fields::Change;
+use super::head::{Head, MOST};
+use crate::platform;
+use crate::text::{MARK, cut};
+use candid::Principal;
+use coppice_interface::AuditEntry;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3Default;
+
+/// Bytes of a method's name.
+const METHOD: usize = 48;
+/// Bytes of an argument.
+const ARGUMENT: usize = 512;
+/// Bytes of a result.
+const RESULT: usize = 384;
+/// Bytes of the name of what was changed.
+const NAME: usize = 128;
+/// Bytes of a value before, and of one after.
+const VALUE: usize = 256;
+
+/// A call that is noted.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// Time of the call, in Unix nanoseconds.
+    pub time: u64,
+    /// The caller.
+    pub caller: Principal,
+    /// The method.
+    pub method: &'a str,
+    /// The argument.
+    pub argument: &'a str,
+    /// The answer.
+    pub result: &'a str,
+}
+
+impl Call<'_> {
+    /// Hash of caller and method, by which the entry is found.
+    pub fn key(&self) -> u64 {
+        let mut hash = Xxh3Default::new();
+        hash.update(self.caller.as_slice());
+        hash.update(self.method.as_bytes());
+        hash.digest()
+    }
+}
+
+/// An entry, as it is kept.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Entry {
+    caller: Principal,
+    method: String,
+    calls: u64,
+    last: u64,
+    argument: String,
+    result: String,
+    changes: Vec<Change>,
+    /// True if the calls changed more values than the entry has room for.
+    more: bool,
+}
+
+impl Entry {
+    /// An entry without a call yet.
+    pub fn new(call: &Call) -> Self {
+        Self {
+            caller: call.caller,
+            method: cut(call.method, METHOD),
+            calls: 0,
+            last: 0,
+            argument: String::new(),
+            result: String::new(),
+            changes: Vec::new(),
+            more: false,
+        }
+    }
+
+    /// Returns whether the entry belongs to the call's caller and method.
+    pub fn is_of(&self, call: &Call) -> bool {
+        self.caller == call.caller && self.method == cut(call.method, METHOD)
+    }
+
+    /// Adds a call. A value that several calls changed keeps its first `before` and takes the last `after`.
+    pub fn add(&mut self, call: &Call, changes: Vec<Change>) {
+        self.calls += 1;
+        self.last = call.time;
+        self.argument = cut(call.argument, ARGUMENT);
+        self.result = cut(call.result, RESULT);
+        for new in changes {
+            let value = |value: Option<String>| value.map(|value| cut(&value, VALUE));
+            let new = Change { name: cut(&new.name, NAME), before: value(new.before), after: value(new.after) };
+            match self.changes.iter_mut().find(|change| change.name == new.name) {
+                Some(change) => change.after = new.after,
+                None => self.changes.push(new),
+            }
+        }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let Err(why) = ciborium::into_writer(self, &mut bytes) {
+            platform::trap(&format!("the audit log: {why}"));
+        }
+        bytes
+    }
+
+    /// True if all changes of the entry fit its slot.
+    pub fn has_room(&self) -> bool {
+        !self.more && self.bytes().len() <= MOST
+    }
+
+    /// Encodes the entry. Drops the oldest changes if the entry would be too long, and notes that there were more.
+    pub fn encode(&mut self) -> Vec<u8> {
+        loop {
+            let bytes = self.bytes();
+            if bytes.len() <= MOST || self.changes.is_empty() {
+                return bytes;
+            }
+            self.changes.remove(0);
+            self.more = true;
+        }
+    }
+
+    /// The entry, as it is answered.
+    pub fn shown(self, head: &Head) -> AuditEntry {
+        let values = |value: fn(&Change) -> Option<&String>| {
+            let values = self.changes.iter().filter_map(|change| Some(format!("{} = {}", change.name, value(change)?)));
+            let more = self.more.then(|| MARK.to_string());
+            values.chain(more).collect::<Vec<_>>().join("; ")
+        };
+        AuditEntry {
+            number: head.number,
+            first_time: head.first,
+            last_time: self.last,
+            calls: self.calls,
+            before: values(|change| change.before.as_ref()),
+            after: values(|change| change.after.as_ref()),
+            caller: self.caller,
+            method: self.method,
+            argument: self.argument,
+            result: self.result,
+        }
+    }
+}

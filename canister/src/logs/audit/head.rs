@@ -1,0 +1,20 @@
+//! Head of an entry: its place, number, time and key, in 36 bytes before the CBOR.
+
+use crate::storage::memory::cell;
+
+/// Bytes before an entry.
+pub const HEAD: usize = 36;
+/// Bytes of the longest entry.
+pub const MOST: usize = cell::AUDIT_LEN - HEAD;
+/// An entry's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The number of entries of the ring that were written before.
+    pub place: u64,
+    /// The number over all rings.
+    pub number: u64,
+    /// The time of the first call, in Unix nanoseconds.
+    pub first: u64,
+    /// Hash of caller and method.
+    pub key: u64,
+}

@@ -1,0 +1,139 @@
+//! Audit log: changes by operators and admins, and who made them.
+//!
+//! All calls of one caller through one method within an hour are one entry, with the state before the first and after the last, so that no
+//! number of calls overwrites the log. An entry that is full is followed by another, up to four in the hour; the fourth keeps its newest
+//! changes. Three rings keep the entries apart:
+//!
+//! | ring | entries | calls |
+//! |---|---|---|
+//! | admins | 1,000 | of admins, controllers included, that changed something |
+//! | operators | 1,000 | of other callers that changed something |
+//! | unchanged | 500 | that were refused or changed nothing: they are counted only |
+//!
+//! An entry is written in the message that changes something, so that there is never one without the other: a trap undoes both. Writing one
+//! cannot fail: the rings' place is reserved since the installation, and texts are cut.
+//!
+//! ```text
+//! cell: 0 magic "CPAU"  4 version u16  6 reserved u16  8 entries ever written u64
+//!       16 of them in the rings of admins, operators and unchanged u64 × 3  40 reserved, up to 4,096
+//!       then the slots of the rings, one ring after the other (`ring.rs`)
+//! ```
+
+mod entry;
+mod fields;
+mod head;
+mod ring;
+
+pub use entry::Call;
+pub use fields::{Change, Fields, changes, field, fields};
+
+use crate::storage::memory::{Region, cell};
+use coppice_interface::AuditPage;
+use entry::Entry;
+use head::Head;
+use ring::Ring;
+use std::rc::Rc;
+
+const MAGIC: [u8; 4] = *b"CPAU";
+const VERSION: u16 = 2;
+/// Bytes of the header.
+const HEADER: usize = 40;
+/// The ring of admins' changes.
+const ADMINS: usize = 0;
+/// The ring of other callers' changes.
+const OPERATORS: usize = 1;
+/// The ring of calls that changed nothing.
+const UNCHANGED: usize = 2;
+/// The most entries of one caller and method in an hour.
+const IN_AN_HOUR: usize = 4;
+/// Entries of one answer: 250 of 4 KiB, whose names stand there twice, fit a reply.
+const MAX_PAGE: u32 = 250;
+/// Entries of one answer where the caller does not say.
+const DEFAULT_PAGE: u32 = 100;
+
+/// The three rings.
+pub struct AuditLog {
+    cells: Rc<Region>,
+    /// Entries ever written.
+    written: u64,
+    rings: [Ring; 3],
+}
+
+impl AuditLog {
+    /// Reads the header; one never written is an empty log.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with it.
+    pub fn open(cells: Rc<Region>) -> Result<Self, String> {
+        let header: [u8; HEADER] = cells.read(cell::AUDIT);
+        let version = u16::from_le_bytes([header[4], header[5]]);
+        if header != [0; HEADER] && (header[..4] != MAGIC || version != VERSION) {
+            return Err(format!("audit log: magic {:?}, version {version}; this code reads {VERSION}", &header[..4]));
+        }
+        let word = |which: usize| {
+            let at = 8 + 8 * which;
+            u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"))
+        };
+        let mut at = cell::AUDIT + cell::AUDIT_LEN as u64;
+        let mut written = 1..;
+        let rings = cell::AUDIT_ENTRIES.map(|slots| {
+            let ring = Ring::new(at, slots, word(written.next().expect("there is no last number")));
+            at += slots * cell::AUDIT_LEN as u64;
+            ring
+        });
+        Ok(Self { cells, written: word(0), rings })
+    }
+
+    /// Adds a call to the entry of its caller and method, or to a new entry, which replaces the ring's oldest if the ring is full.
+    pub fn note(&mut self, by_admin: bool, call: &Call, changes: Vec<Change>) {
+        let which = match (changes.is_empty(), by_admin) {
+            (true, _) => UNCHANGED,
+            (false, true) => ADMINS,
+            (false, false) => OPERATORS,
+        };
+        let ring = &mut self.rings[which];
+        let joined = ring.find(&self.cells, call).map(|(head, mut entry)| {
+            entry.add(call, changes.clone());
+            (head, entry)
+        });
+        // A flood of changes by one key takes four entries an hour, so that it overwrites no entries of others.
+        let may_join = |entry: &Entry| entry.has_room() || ring.count(&self.cells, call) >= IN_AN_HOUR;
+        let (head, mut entry) = joined.filter(|(_, entry)| may_join(entry)).unwrap_or_else(|| {
+            let head = Head { place: ring.written, number: self.written, first: call.time, key: call.key() };
+            self.written += 1;
+            let mut entry = Entry::new(call);
+            entry.add(call, changes);
+            (head, entry)
+        });
+        ring.write(&self.cells, &head, &entry.encode());
+        let mut header = [0; HEADER];
+        header[..4].copy_from_slice(&MAGIC);
+        header[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        let words = [self.written].into_iter().chain(self.rings.iter().map(|ring| ring.written));
+        words.zip(header[8..].chunks_exact_mut(8)).for_each(|(word, place)| place.copy_from_slice(&word.to_le_bytes()));
+        self.cells.write(cell::AUDIT, &header);
+    }
+
+    /// The entries of all rings before number `cursor`, the newest first; at most 250, and 100 where `limit` is 0. One that cannot be read is
+    /// left out.
+    pub fn page(&self, cursor: Option<u64>, limit: u32) -> AuditPage {
+        let limit = if limit == 0 { DEFAULT_PAGE } else { limit.min(MAX_PAGE) } as usize;
+        let older = |head: &Head| cursor.is_none_or(|cursor| head.number < cursor);
+        let mut rings = self.rings.each_ref().map(|ring| (ring, ring.heads(&self.cells).filter(older).peekable()));
+        let mut entries = Vec::new();
+        loop {
+            let newest = rings.iter_mut().filter_map(|(ring, heads)| Some((heads.peek()?.number, ring, heads)));
+            let Some((number, ring, heads)) = newest.max_by_key(|(number, ..)| *number) else {
+                return AuditPage { entries, cursor: None };
+            };
+            if entries.len() == limit {
+                return AuditPage { entries, cursor: Some(number + 1) };
+            }
+            let head = heads.next();
+            entries.extend(head.and_then(|head| Some(ring.entry(&self.cells, &head)?.shown(&head))));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

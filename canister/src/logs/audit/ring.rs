@@ -1,0 +1,87 @@
+//! Ring of slots of 4 KiB: the last entries of one kind, each found by its place.
+//!
+//! ```text
+//! slot: 0 place u64  8 number u64  16 time of the first call u64  24 hash of caller and method u64  32 length u32
+//!       36 the entry, CBOR; entry `place` lies in slot `place` % slots
+//! ```
+
+use super::entry::{Call, Entry};
+use super::head::{HEAD, Head};
+use crate::storage::memory::{Region, cell};
+
+/// Nanoseconds within which the calls of one caller through one method are one entry.
+pub const HOUR: u64 = 3_600_000_000_000;
+
+/// The last entries of one kind.
+#[derive(Debug)]
+pub struct Ring {
+    /// Offset of the first slot in the cells.
+    at: u64,
+    slots: u64,
+    /// Entries ever written.
+    pub written: u64,
+}
+
+impl Ring {
+    /// Creates a ring of `slots` slots at an offset of the cells.
+    pub fn new(at: u64, slots: u64, written: u64) -> Self {
+        Self { at, slots, written }
+    }
+
+    /// Returns the offset of an entry's slot.
+    pub fn slot_of(&self, place: u64) -> u64 {
+        self.at + place % self.slots * cell::AUDIT_LEN as u64
+    }
+
+    /// The heads of the kept entries, the newest first. A slot that holds no entry of its place is left out.
+    pub fn heads(&self, cells: &Region) -> impl Iterator<Item = Head> {
+        let kept = self.written.saturating_sub(self.slots)..self.written;
+        kept.rev().filter_map(move |place| {
+            let head: [u8; 32] = cells.read(self.slot_of(place));
+            let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
+            let head = Head { place: word(0), number: word(8), first: word(16), key: word(24) };
+            (head.place == place).then_some(head)
+        })
+    }
+
+    /// Reads an entry; `None` where its bytes are none.
+    pub fn entry(&self, cells: &Region, head: &Head) -> Option<Entry> {
+        let slot: [u8; cell::AUDIT_LEN] = cells.read(self.slot_of(head.place));
+        let len = u32::from_le_bytes(slot[HEAD - 4..HEAD].try_into().expect("four bytes")) as usize;
+        ciborium::from_reader(slot[HEAD..].get(..len)?).ok()
+    }
+
+    /// The heads of a caller's entries of a method within an hour of a call, the newest first.
+    ///
+    /// Entries lie in the order of their first calls, so the walk ends at the first one that is an hour or more away. A clock that goes back an
+    /// hour or more begins new entries.
+    fn recent(&self, cells: &Region, call: &Call) -> impl Iterator<Item = Head> {
+        let (key, time) = (call.key(), call.time);
+        self.heads(cells).take_while(move |head| head.first.abs_diff(time) < HOUR).filter(move |head| head.key == key)
+    }
+
+    /// The entry to which a call belongs: the newest of this caller and method within the hour.
+    pub fn find(&self, cells: &Region, call: &Call) -> Option<(Head, Entry)> {
+        self.recent(cells, call).find_map(|head| {
+            let entry = self.entry(cells, &head)?;
+            entry.is_of(call).then_some((head, entry))
+        })
+    }
+
+    /// The number of entries of this caller and method within the hour.
+    pub fn count(&self, cells: &Region, call: &Call) -> usize {
+        self.recent(cells, call).count()
+    }
+
+    /// Writes an entry to its place.
+    pub fn write(&mut self, cells: &Region, head: &Head, entry: &[u8]) {
+        let mut slot = Vec::with_capacity(HEAD + entry.len());
+        for word in [head.place, head.number, head.first, head.key] {
+            slot.extend(word.to_le_bytes());
+        }
+        slot.extend((entry.len() as u32).to_le_bytes());
+        slot.extend(entry);
+        cells.write(self.slot_of(head.place), &slot);
+        self.written = self.written.max(head.place + 1);
+    }
+}

@@ -1,0 +1,268 @@
+//! History of the canister: samples of a day and of a month, and since when problems last.
+//!
+//! **Design.** A sample is taken by a message or a tick that runs anyway, at most one a minute: a timer for it would cost what an idle
+//! canister was freed from. Where it lies is what its time says, so that there is no counter to write beside it, and a time without a sample is a
+//! gap: what lies there is of another day.
+//!
+//! ```text
+//! cell:    0 magic "CPHI"  4 version u16  6 reserved u16  8 appended blocks u64  16 when they became so many u64 (Unix seconds)
+//!          24 reserved  64 since when each of 64 codes is raised u64 (Unix nanoseconds; 0: it is not)  576 since when blobs of each of 6 store
+//!          types wait for a worker u64 (Unix seconds; 0: they do not)  624 reserved, up to 2,048
+//! samples: minute m of the epoch is the m % 1,440th; half hour h the h % 1,488th of those of the month
+//! sample:  0 Unix seconds u64  8 kept bytes u64  16 appended blocks u64  24 pruned blocks u64  32 backlog in blocks u32
+//!          36 billed pages u32  40 reusable bytes u64  48 instructions u64  56 held blocks u32  60 reserved u32
+//! ```
+//! *Instructions* are those of [`crate::meter`] since the canister was started: they begin anew with an upgrade, as counters do.
+
+use crate::storage::memory::{Region, WASM_PAGE, cell};
+use coppice_interface::{ProblemCode, StoreType};
+use std::rc::Rc;
+
+const MAGIC: [u8; 4] = *b"CPHI";
+const VERSION: u16 = 1;
+/// Seconds between two samples.
+pub const EVERY: u64 = 60;
+/// Seconds between two of those that are kept for a month.
+pub const COARSE_EVERY: u64 = 1_800;
+const CODES_AT: usize = 64;
+const CODES: usize = 64;
+const STORES_AT: usize = CODES_AT + 8 * CODES;
+/// Store types of the deletion queue.
+pub const STORES: usize = StoreType::ALL.len();
+const BYTES: usize = STORES_AT + 8 * STORES;
+
+/// What the canister was like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// When, in Unix seconds.
+    pub at: u64,
+    /// What the water marks are compared with.
+    pub kept_bytes: u64,
+    /// Blocks ever appended.
+    pub appended: u64,
+    /// Blocks ever pruned.
+    pub pruned: u64,
+    /// Blocks that may go and have not gone.
+    pub backlog: u32,
+    /// Pages of 64 KiB that are billed.
+    pub billed_pages: u32,
+    /// Bytes that new blobs can take without growing.
+    pub reusable_bytes: u64,
+    /// Instructions since the canister was started.
+    pub instructions: u64,
+    /// Blocks that are due and held back.
+    pub held: u32,
+}
+
+impl Sample {
+    fn encode(&self) -> [u8; cell::SAMPLE_LEN] {
+        let mut bytes = [0; cell::SAMPLE_LEN];
+        let words = [(0, self.at), (8, self.kept_bytes), (16, self.appended), (24, self.pruned)];
+        let more = [(40, self.reusable_bytes), (48, self.instructions)];
+        for (at, word) in words.into_iter().chain(more) {
+            bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        bytes[32..36].copy_from_slice(&self.backlog.to_le_bytes());
+        bytes[36..40].copy_from_slice(&self.billed_pages.to_le_bytes());
+        bytes[56..60].copy_from_slice(&self.held.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8; cell::SAMPLE_LEN]) -> Self {
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        Self {
+            at: word(0),
+            kept_bytes: word(8),
+            appended: word(16),
+            pruned: word(24),
+            backlog: half(32),
+            billed_pages: half(36),
+            reusable_bytes: word(40),
+            instructions: word(48),
+            held: half(56),
+        }
+    }
+
+    /// Bytes that are billed.
+    pub fn billed_bytes(&self) -> u64 {
+        u64::from(self.billed_pages) * WASM_PAGE
+    }
+}
+
+/// Samples of one length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// 24 hours, a sample a minute.
+    Day,
+    /// 31 days, a sample each half an hour.
+    Month,
+}
+
+impl Span {
+    /// Seconds from one sample to the next.
+    pub fn every(self) -> u64 {
+        match self {
+            Self::Day => EVERY,
+            Self::Month => COARSE_EVERY,
+        }
+    }
+
+    /// Samples that are kept.
+    pub fn kept(self) -> u64 {
+        match self {
+            Self::Day => cell::SAMPLES_OF_A_DAY,
+            Self::Month => cell::SAMPLES_OF_A_MONTH,
+        }
+    }
+
+    fn begin(self) -> u64 {
+        match self {
+            Self::Day => cell::SAMPLES,
+            Self::Month => cell::COARSE_SAMPLES,
+        }
+    }
+
+    fn address(self, secs: u64) -> u64 {
+        self.begin() + secs / self.every() % self.kept() * cell::SAMPLE_LEN as u64
+    }
+}
+
+/// Since when something is so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Since {
+    appended: u64,
+    appended_at: u64,
+    codes: [u64; CODES],
+    untaken: [u64; STORES],
+}
+
+impl Since {
+    fn load(cells: &Region) -> Result<Self, String> {
+        let bytes: [u8; BYTES] = cells.read(cell::HISTORY);
+        let version = u16::from_le_bytes([bytes[4], bytes[5]]);
+        if bytes != [0; BYTES] && (bytes[..4] != MAGIC || version != VERSION) {
+            return Err(format!("history: magic {:?}, version {version}; this code reads {VERSION}", &bytes[..4]));
+        }
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        Ok(Self {
+            appended: word(8),
+            appended_at: word(16),
+            codes: std::array::from_fn(|code| word(CODES_AT + 8 * code)),
+            untaken: std::array::from_fn(|store| word(STORES_AT + 8 * store)),
+        })
+    }
+
+    fn save(&self, cells: &Region) {
+        let mut bytes = [0; BYTES];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.appended.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.appended_at.to_le_bytes());
+        bytes[CODES_AT..STORES_AT].copy_from_slice(self.codes.map(u64::to_le_bytes).as_flattened());
+        bytes[STORES_AT..].copy_from_slice(self.untaken.map(u64::to_le_bytes).as_flattened());
+        cells.write(cell::HISTORY, &bytes);
+    }
+
+    /// Since when a code is raised, in Unix nanoseconds, where that was noticed.
+    pub fn of(&self, code: ProblemCode) -> Option<u64> {
+        self.codes.get(code as usize).copied().filter(|&since| since > 0)
+    }
+
+    /// When so many blocks were first seen to be appended, in Unix seconds; none where that was not noticed yet.
+    pub fn appended_at(&self, appended: u64) -> Option<u64> {
+        (self.appended == appended && self.appended_at > 0).then_some(self.appended_at)
+    }
+
+    /// Notes how many blocks there are, the last of them since about this moment.
+    pub fn note_appended(&mut self, appended: u64, at_secs: u64) {
+        // A clock that was set back must not make the head younger than it is for ever.
+        if self.appended != appended || self.appended_at == 0 || self.appended_at > at_secs {
+            (self.appended, self.appended_at) = (appended, at_secs);
+        }
+    }
+
+    /// Since when blobs that are due wait for a worker, in Unix seconds, of the store types of which some do.
+    pub fn untaken(&self) -> impl Iterator<Item = (StoreType, u64)> {
+        StoreType::ALL.into_iter().zip(self.untaken).filter(|(_, since)| *since > 0)
+    }
+
+    /// Notes of which store types workers have taken blobs, and of which some wait, where that was looked up.
+    pub fn note_untaken(&mut self, taken: [bool; STORES], wait: Option<[bool; STORES]>, now_secs: u64) {
+        for (at, since) in self.untaken.iter_mut().enumerate() {
+            match wait.map(|wait| wait[at]) {
+                _ if taken[at] => *since = 0,
+                Some(false) => *since = 0,
+                Some(true) if *since == 0 || *since > now_secs => *since = now_secs,
+                _ => {}
+            }
+        }
+    }
+
+    /// Notes which codes are raised, and since when where that is known.
+    pub fn note_codes(&mut self, raised: impl Iterator<Item = (ProblemCode, Option<u64>)>, now_ns: u64) {
+        let mut codes = [0; CODES];
+        for (code, since) in raised {
+            let noticed = self.of(code).filter(|&noticed| noticed <= now_ns);
+            codes[code as usize] = since.or(noticed).unwrap_or(now_ns);
+        }
+        self.codes = codes;
+    }
+}
+
+/// The samples.
+pub struct History {
+    cells: Rc<Region>,
+    /// Since when something is so.
+    pub since: Since,
+}
+
+impl History {
+    /// Reads the cell; one never written is an empty history.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with it.
+    pub fn open(cells: Rc<Region>) -> Result<Self, String> {
+        let since = Since::load(&cells)?;
+        Ok(Self { cells, since })
+    }
+
+    /// Writes a sample in its place of the day, and in that of the month if it is the first of its half hour there. `deep` asks for the
+    /// look at the month.
+    pub fn write(&self, sample: &Sample, deep: bool) {
+        let (bytes, at) = (sample.encode(), sample.at);
+        self.cells.write(Span::Day.address(at), &bytes);
+        let coarse = Span::Month.address(at);
+        // The first sample of its half hour stays, also where the canister was started since.
+        if deep && self.cells.read_u64(coarse) / COARSE_EVERY != at / COARSE_EVERY {
+            self.cells.write(coarse, &bytes);
+        }
+    }
+
+    /// Replaces the times since when problems last.
+    pub fn set_since(&mut self, since: Since) {
+        if since != self.since {
+            since.save(&self.cells);
+            self.since = since;
+        }
+    }
+
+    /// The samples up to a moment, in Unix seconds, the oldest first. What is damaged, or of another time, is left out.
+    pub fn samples(&self, span: Span, now_secs: u64) -> Vec<Sample> {
+        let mut bytes = Vec::new();
+        self.cells.read_onto(&mut bytes, span.begin(), span.kept() as usize * cell::SAMPLE_LEN);
+        let (all, _) = bytes.as_chunks::<{ cell::SAMPLE_LEN }>();
+        let oldest = (now_secs / span.every()).saturating_sub(span.kept() - 1) * span.every();
+        let is_meant = |at: usize, sample: &Sample| {
+            (oldest..=now_secs).contains(&sample.at) && sample.at / span.every() % span.kept() == at as u64
+        };
+        let decoded = all.iter().map(Sample::decode).enumerate();
+        let mut found: Vec<Sample> =
+            decoded.filter(|(at, sample)| is_meant(*at, sample)).map(|(_, sample)| sample).collect();
+        found.sort_by_key(|sample| sample.at);
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! The log: the last 1,000 lines, in stable memory, so that they are there after an upgrade, and for whom the platform shows its own log not.
+//!
+//! A line is written in the message that it is about: where that is undone, so is the line. The platform's log has it then, too.
+//!
+//! ```text
+//! cell: 0 magic "CPLG"  4 version u16  6 reserved u16  8 lines ever written u64  16 reserved, up to 2,048
+//! line: 0 number u64  8 Unix nanoseconds u64  16 priority u8 (0 error, 1 info)  17 reserved  18 length u16  20 reserved u32
+//!       24 the text, UTF-8; line n is the n % 1,000th
+//! ```
+
+use crate::platform;
+use crate::storage::memory::{Region, cell};
+use crate::text::cut;
+use coppice_interface::{LogEntry, LogPage, LogPriority};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+const MAGIC: [u8; 4] = *b"CPLG";
+const VERSION: u16 = 1;
+const WRITTEN: u64 = cell::LOG + 8;
+const TEXT: usize = 24;
+/// Bytes of a line's text.
+const MOST: usize = cell::LOG_ENTRY_LEN - TEXT;
+/// Lines of one answer.
+pub const MAX_PAGE: u32 = 1_000;
+/// Lines of one answer where the caller does not say.
+const DEFAULT_PAGE: u32 = 100;
+
+/// The ring.
+struct Log {
+    cells: Rc<Region>,
+    written: u64,
+}
+
+thread_local! {
+    static LOG: RefCell<Option<Log>> = const { RefCell::new(None) };
+}
+
+/// Reads the header; one never written is an empty log.
+///
+/// # Errors
+/// A sentence that says what is wrong with it.
+pub fn open(cells: Rc<Region>) -> Result<(), String> {
+    let header: [u8; 16] = cells.read(cell::LOG);
+    let version = u16::from_le_bytes([header[4], header[5]]);
+    if header != [0; 16] && (header[..4] != MAGIC || version != VERSION) {
+        return Err(format!("log: magic {:?}, version {version}; this code reads {VERSION}", &header[..4]));
+    }
+    let written = cells.read_u64(WRITTEN);
+    LOG.set(Some(Log { cells, written }));
+    Ok(())
+}
+
+/// Forgets the ring, as an upgrade does.
+#[cfg(not(target_family = "wasm"))]
+pub fn forget() {
+    LOG.set(None);
+}
+
+/// Logs what was damaged, refused or given up.
+pub fn error(line: &str) {
+    write(LogPriority::Error, line);
+}
+
+/// Logs what went as it should.
+pub fn info(line: &str) {
+    write(LogPriority::Info, line);
+}
+
+#[cold]
+fn write(priority: LogPriority, line: &str) {
+    platform::log(line);
+    LOG.with_borrow_mut(|log| {
+        // What is said before the ring is open has the platform's log only.
+        if let Some(log) = log {
+            log.push(priority, line, platform::time_ns());
+        }
+    });
+}
+
+fn line_at(number: u64) -> u64 {
+    cell::LOG_ENTRIES + number % cell::LOG_ENTRIES_LEN * cell::LOG_ENTRY_LEN as u64
+}
+
+impl Log {
+    fn push(&mut self, priority: LogPriority, line: &str, now_ns: u64) {
+        let text = cut(line, MOST);
+        let mut bytes = Vec::with_capacity(TEXT + text.len());
+        bytes.extend(self.written.to_le_bytes());
+        bytes.extend(now_ns.to_le_bytes());
+        bytes.extend([priority as u8, 0]);
+        bytes.extend((text.len() as u16).to_le_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(text.as_bytes());
+        self.cells.write(line_at(self.written), &bytes);
+        self.written += 1;
+        let mut header = [0; 16];
+        header[..4].copy_from_slice(&MAGIC);
+        header[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        header[8..].copy_from_slice(&self.written.to_le_bytes());
+        self.cells.write(cell::LOG, &header);
+    }
+
+    /// A line; none where another one is there, or nothing that this code writes.
+    fn entry(&self, number: u64) -> Option<LogEntry> {
+        let bytes: [u8; cell::LOG_ENTRY_LEN] = self.cells.read(line_at(number));
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let priority = match bytes[16] {
+            0 => LogPriority::Error,
+            1 => LogPriority::Info,
+            _ => return None,
+        };
+        let len = usize::from(u16::from_le_bytes([bytes[18], bytes[19]]));
+        let message = std::str::from_utf8(bytes.get(TEXT..TEXT + len)?).ok()?.to_string();
+        (word(0) == number).then(|| LogEntry { number, time: word(8), priority, message })
+    }
+}
+
+/// The lines of a priority, or of all, before number `cursor`, the newest first; at most 1,000, and 100 where `limit` is 0. One that cannot be
+/// read is left out.
+pub fn page(priority: Option<LogPriority>, cursor: Option<u64>, limit: u32) -> LogPage {
+    let limit = if limit == 0 { DEFAULT_PAGE } else { limit.min(MAX_PAGE) } as usize;
+    LOG.with_borrow(|log| {
+        let Some(log) = log else { return LogPage { entries: Vec::new(), cursor: None } };
+        let oldest = log.written.saturating_sub(cell::LOG_ENTRIES_LEN);
+        let end = cursor.map_or(log.written, |cursor| cursor.min(log.written));
+        let mut entries = Vec::new();
+        for number in (oldest..end).rev() {
+            if entries.len() == limit {
+                return LogPage { entries, cursor: Some(number + 1) };
+            }
+            let entry = log.entry(number);
+            entries.extend(entry.filter(|entry| priority.is_none_or(|priority| entry.priority == priority)));
+        }
+        LogPage { entries, cursor: None }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::native;
+    use crate::storage::memory;
+
+    fn reopen() {
+        memory::forget();
+        forget();
+        let cells = Rc::new(memory::region(memory::CELLS));
+        cells.reserve(cell::END).unwrap();
+        open(cells).unwrap();
+    }
+
+    fn fresh() {
+        native::reset();
+        reopen();
+    }
+
+    fn numbers(page: &LogPage) -> Vec<u64> {
+        page.entries.iter().map(|entry| entry.number).collect()
+    }
+
+    #[test]
+    fn the_last_thousand_are_kept_over_an_upgrade_and_paged() {
+        fresh();
+        assert_eq!(page(None, None, 0), LogPage { entries: vec![], cursor: None });
+        for number in 0..2_345 {
+            if number % 3 == 0 {
+                error(&format!("line {number}"))
+            } else {
+                info(&format!("line {number}"))
+            }
+            if number % 700 == 0 {
+                reopen();
+            }
+        }
+        let all = page(None, None, u32::MAX);
+        assert_eq!(numbers(&all), (1_345..2_345).rev().collect::<Vec<_>>());
+        assert!(
+            all.cursor.is_none() && all.entries.iter().all(|entry| entry.message == format!("line {}", entry.number))
+        );
+        let (mut found, mut cursor) = (Vec::new(), None);
+        loop {
+            let next = page(Some(LogPriority::Error), cursor, 7);
+            assert!(next.entries.len() <= 7);
+            found.extend(numbers(&next));
+            cursor = next.cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, (1_345..2_345).rev().filter(|number| number % 3 == 0).collect::<Vec<_>>());
+        assert_eq!(page(None, None, 0).entries.len(), 100);
+        assert_eq!(page(None, Some(u64::MAX), 1), page(None, None, 1));
+        for behind in [0, 5, 1_345] {
+            assert_eq!(page(None, Some(behind), 5), LogPage { entries: vec![], cursor: None });
+        }
+    }
+
+    #[test]
+    fn a_long_line_is_cut_and_one_that_is_damaged_left_out() {
+        fresh();
+        for text in [String::new(), "x".repeat(1_000), "x".repeat(1_001), "ß".repeat(5_000)] {
+            info(&text);
+        }
+        let found: Vec<String> = page(None, None, 0).entries.into_iter().rev().map(|entry| entry.message).collect();
+        assert_eq!((found[0].len(), found[1].len(), found[2].len()), (0, 1_000, 1_000));
+        assert!(found[2].ends_with('…') && found[3].ends_with('…') && found[3].len() > 990);
+        let cells = memory::region(memory::CELLS);
+        cells.write(line_at(1) + 16, &[7]);
+        cells.write(line_at(2) + 18, &[0xFF, 0xFF]);
+        cells.write(line_at(3) + TEXT as u64, &[0xFF]);
+        assert_eq!(numbers(&page(None, None, 0)), [0]);
+    }
+
+    /// The layout, byte by byte.
+    #[test]
+    fn the_layout_is_what_it_was() {
+        fresh();
+        native::with(|world| world.time_ns = 0x0102);
+        info("no");
+        error("hm");
+        let cells = memory::region(memory::CELLS);
+        assert_eq!((cell::LOG, cell::LOG_ENTRIES), (12_814_336, 13_004_800));
+        assert_eq!(cells.read::<16>(cell::LOG), *b"CPLG\x01\0\0\0\x02\0\0\0\0\0\0\0");
+        let line: [u8; 26] = cells.read(cell::LOG_ENTRIES + 1_024);
+        assert_eq!(line, *b"\x01\0\0\0\0\0\0\0\x02\x01\0\0\0\0\0\0\0\0\x02\0\0\0\0\0hm");
+        for (byte, wrong) in [(0, b'X'), (4, 0), (4, 2), (5, 1)] {
+            let header: [u8; 16] = cells.read(cell::LOG);
+            let mut bytes = header;
+            bytes[byte] = wrong;
+            cells.write(cell::LOG, &bytes);
+            assert!(open(Rc::new(memory::region(memory::CELLS))).is_err(), "byte {byte}");
+            cells.write(cell::LOG, &header);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Findings about pruning of blocks: lag, exporters, damage, and a target that is too small.
+
+use super::action::{Action, Command};
+use super::finding::{Finding, finding};
+use super::sentences::{another_key, holder, remedy_of_holder};
+use crate::chain::ChainStore;
+use crate::platform;
+use crate::pruning::blocks::{Constraints, Damage, Due, ExportHeld, Policy as _, Pruner};
+use crate::state::State;
+use crate::storage::blob::BlobStore;
+use crate::text::{duration, many};
+use coppice_interface::{ProblemCode, PruneStatus};
+
+/// Seconds for which ticks may end with work left.
+const PATIENCE_SECS: u64 = 600;
+
+/// Findings about blocks that are due. Unless `deep` asks for sentences the call is cheap, because only sentences need the constraints.
+pub fn due(
+    (pruner, chain, blobs): (&Pruner, &ChainStore, &BlobStore),
+    constraints: impl FnOnce() -> Constraints,
+    due: Option<&Due>,
+    deep: bool,
+) -> Vec<Finding> {
+    let (mut found, now) = (Vec::new(), platform::time_secs());
+    // A sweep may be behind where no block is due.
+    if pruner.behind_since().is_some_and(|since| due.is_none() || now.saturating_sub(since) > PATIENCE_SECS) {
+        let status = pruner.status(chain, blobs, &constraints());
+        found.extend(behind(&status, pruner.interval_secs()));
+    }
+    let Some(due) = due else { return found };
+    if let Some(held) = pruner.export_held(chain, blobs, due, deep) {
+        let said = if deep { export_held(pruner, chain, &held, due) } else { finding(ProblemCode::ExportHeld, "") };
+        found.push(said.since_secs(held.since));
+    }
+    if !pruner.is_enabled() {
+        found.push(finding(ProblemCode::PruningOff, "pruning is due and switched off"));
+    }
+    found
+}
+
+/// Ticks that have ended with work left for long, and when the work will be done.
+pub fn behind(status: &PruneStatus, interval_secs: u64) -> Option<Finding> {
+    let (backlog, now) = (&status.backlog, platform::time_secs());
+    let behind = backlog.behind_since.map_or(0, |since| now.saturating_sub(since));
+    if behind <= PATIENCE_SECS.max(2 * interval_secs) {
+        return None;
+    }
+    let left = match backlog.empty_in_secs {
+        Some(secs) => format!("done in about {}", duration(secs)),
+        None if backlog.blocks == 0 => "a sweep is what is left".into(),
+        None => "never done at this rate".into(),
+    };
+    let message = format!(
+        "pruning has been behind for {}: {} with {}, and {} in the indexes; {} an hour pruned, {} appended; {left}",
+        duration(behind),
+        many(backlog.blocks, "block"),
+        many(backlog.references, "reference"),
+        if backlog.debt == 1 { "1 stale entry".into() } else { format!("{} stale entries", backlog.debt) },
+        many(backlog.pruned_per_hour, "block"),
+        backlog.appended_per_hour
+    );
+    Some(finding(ProblemCode::PruneBehind, message).since_secs(backlog.behind_since))
+}
+
+fn export_held(pruner: &Pruner, chain: &ChainStore, held: &ExportHeld, due: &Due) -> Finding {
+    let Some(held_by) = &due.held_by else { return finding(ProblemCode::ExportHeld, "") };
+    let emergency = match held.until_emergency {
+        Some(0) => "no room is left: emergency water is reached".into(),
+        Some(secs) => format!("at the last hour's rate emergency water comes in about {}", duration(secs)),
+        None if !held.is_limited => "no capacity limit is set".into(),
+        None if !held.is_rate_known => "how long it is to emergency water is not known yet".into(),
+        None => "emergency water is not coming nearer".into(),
+    };
+    let water = if held.is_full { "kept bytes are above high water; " } else { "" };
+    let patience = pruner.policy().map_or(0, |policy| policy.max_export_lag_secs);
+    let blocks = due.held(chain.state().oldest);
+    let (are, have) = if blocks == 1 { ("is", "has") } else { ("are", "have") };
+    let message = format!(
+        "{water}{} that {are} due {have} been held back for {} by {} (max_export_lag_secs is {patience}); {emergency}",
+        many(blocks, "block"),
+        duration(held.secs),
+        holder(held_by),
+    );
+    finding(ProblemCode::ExportHeld, message).with_action(remedy_of_holder(held_by))
+}
+
+/// Appends that are refused because kept bytes have reached emergency water.
+pub(super) fn exhausted(state: &State, deep: bool) -> Option<Finding> {
+    let State { pruner, chain, blobs, .. } = state;
+    // Only a sentence names the holder.
+    if !deep {
+        return pruner.at_emergency(chain, blobs).then(|| finding(ProblemCode::CapacityExhausted, ""));
+    }
+    let held_by = pruner.exhausted(chain, blobs, || state.constraints())?;
+    let message = format!("emergency water is reached, appends are refused; held by {}", holder(&held_by));
+    Some(finding(ProblemCode::CapacityExhausted, message).with_action(remedy_of_holder(&held_by)))
+}
+
+/// A target that the head and the block before it exceed.
+pub fn too_small(pruner: &Pruner, chain: &ChainStore, blobs: &BlobStore) -> Option<Finding> {
+    let (policy, kept) = (pruner.policy()?, pruner.above_smallest_target(chain, blobs)?);
+    let target = policy.target_for(kept);
+    let (water, mark) = match policy.emergency() {
+        emergency if kept >= emergency => ("emergency", emergency),
+        _ => ("high", policy.high_water()),
+    };
+    let message = format!(
+        "the head and the block before it, which capacity leaves, take {kept} bytes, and {water} water is at {mark}: appends go on; \
+         blocks of this size need a target_bytes of {target} at least"
+    );
+    let action = Action::new(
+        "Raise target_bytes.",
+        Command::call("set_prune_policy", format!("(record {{ target_bytes = opt {target} }})")),
+    );
+    Some(finding(ProblemCode::FloorHolds, message).with_action(action))
+}
+
+/// Damaged entries, slots of the blob store that are lost, and work that is passed over. `lost` counts the slots.
+pub(super) fn damage(damage: Damage<'_>, lost: u64) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let Damage { faults, seen, lost_seen, passed_over } = damage;
+    let lost_new = lost.saturating_sub(lost_seen);
+    let said = |faults: u64, lost: u64| {
+        let (entries, were) = if faults == 1 { ("entry", "was") } else { ("entries", "were") };
+        format!(
+            "{faults} damaged {entries} {were} skipped by the daemon or a rollback, {} of the blob store written off",
+            many(lost, "slot")
+        )
+    };
+    if faults > seen || lost_new > 0 {
+        let action = Action::new(
+            "Read the log (get_logs), which names each; feed what is lost again where it is needed; then say that it was seen.",
+            Command::call("acknowledge_faults", format!("({faults})")),
+        );
+        found.push(finding(ProblemCode::Damaged, said(faults - seen, lost_new)).with_action(action));
+    } else if faults > 0 || lost > 0 {
+        found.push(finding(ProblemCode::DamageAcknowledged, said(faults, lost)));
+    }
+    if let Some(first) = passed_over.first() {
+        let more = match passed_over.len() - 1 {
+            0 => String::new(),
+            more => format!(", and {more} more (get_prune_status)"),
+        };
+        found.push(finding(ProblemCode::SetAside, format!("passed over, as it traps: {first}{more}")));
+    }
+    found
+}
+
+/// Exporters whose key was revoked; the message names the exporter that holds pruning back most.
+pub(super) fn keyless_exporters(state: &State) -> Option<Finding> {
+    let (name, bound) = state.exporters.keyless().min_by_key(|(_, bound)| *bound)?;
+    let bound = bound.max(state.chain.state().oldest);
+    let more = match state.exporters.keyless().count() - 1 {
+        0 => String::new(),
+        1 => "; another exporter has no key, either (get_export_status)".into(),
+        more => format!("; {more} more exporters have no key (get_export_status)"),
+    };
+    let message =
+        format!("exporter {name} has no key since its role was revoked: no block from {bound} on is pruned{more}");
+    Some(finding(ProblemCode::ExporterKeyless, message).with_action(another_key(name)))
+}

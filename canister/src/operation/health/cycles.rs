@@ -1,0 +1,52 @@
+//! Findings about cycles.
+
+use super::finding::{Finding, finding};
+use crate::platform::cycles::{self, Pause};
+use crate::state::State;
+use crate::storage::memory::{self, GrowError, WASM_PAGE, growth};
+use coppice_interface::ProblemCode;
+
+/// Buckets of memory whose growth is looked ahead to.
+pub(super) const AHEAD_BUCKETS: u64 = 4;
+
+/// Findings about cycles: too few for pruning, for feeding, for timers, or for memory to grow.
+pub(super) fn findings(state: &State, found: &mut Vec<Finding>) {
+    let (liquid, pause) = (cycles::between_messages(), cycles::pause());
+    let low = if liquid < state.config.min_liquid_cycles {
+        Some("liquid cycles are below min_liquid_cycles: the pruner is paused")
+    } else if pause == Some(Pause::UntilTheNet) {
+        Some("liquid cycles were below min_liquid_cycles: the pruner is paused, and looks within ten minutes")
+    } else {
+        None
+    };
+    found.extend(low.map(|message| finding(ProblemCode::CyclesLow, message)));
+    if liquid < cycles::feed_min() {
+        let message =
+            "liquid cycles are below feed_min_liquid_cycles: blocks, UTXO records and blobs to delete are refused";
+        found.push(finding(ProblemCode::FeedingRefused, message));
+    }
+    let stopped = if !cycles::pay_timers(liquid) {
+        Some("liquid cycles do not pay for timers: none runs")
+    } else if pause == Some(Pause::UntilACall) {
+        Some("liquid cycles did not pay for timers: none runs until a call of somebody with a role starts them")
+    } else {
+        None
+    };
+    found.extend(stopped.map(|message| finding(ProblemCode::TimersStopped, message)));
+    let (pages, mib) = (AHEAD_BUCKETS * memory::BUCKET / WASM_PAGE, (AHEAD_BUCKETS * memory::BUCKET) >> 20);
+    match growth::refusal(pages) {
+        Some(GrowError::LowCycles { .. }) => {
+            let message =
+                format!("cycles are missing for stable memory to grow by {mib} MiB: what needs that will be refused");
+            found.push(finding(ProblemCode::GrowthUnpaid, message));
+        }
+        Some(GrowError::ReservedCyclesLimit { .. }) => {
+            let message = format!(
+                "for stable memory to grow by {mib} MiB more cycles than reserved_cycles_limit would be reserved: what needs that \
+                 will be refused"
+            );
+            found.push(finding(ProblemCode::ReservationLimit, message));
+        }
+        None | Some(GrowError::OutOfSpace | GrowError::RecordsFull | GrowError::Later) => {}
+    }
+}

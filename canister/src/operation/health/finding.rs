@@ -1,0 +1,45 @@
+//! Finding: one problem, by code, with a message and a remedy.
+
+use super::action::Action;
+use crate::platform::limits::NS;
+use coppice_interface::ProblemCode;
+
+/// A problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The code.
+    pub code: ProblemCode,
+    /// A sentence.
+    pub message: String,
+    /// Nanoseconds since the Unix epoch since when it lasts; `None` if the finding does not know.
+    pub since: Option<u64>,
+    /// The remedy, if it differs from that of the code.
+    pub action: Option<Box<Action>>,
+    /// Seconds for which it must last before it counts as a problem.
+    pub patience_secs: u64,
+}
+
+/// Creates a finding without a time.
+pub fn finding(code: ProblemCode, message: impl Into<String>) -> Finding {
+    Finding { code, message: message.into(), since: None, action: None, patience_secs: 0 }
+}
+
+impl Finding {
+    /// Returns the finding with a time, in Unix seconds.
+    #[must_use]
+    pub fn since_secs(self, secs: Option<u64>) -> Self {
+        Self { since: secs.map(|secs| secs.saturating_mul(NS)), ..self }
+    }
+
+    /// Returns the finding with the remedy for this case, if there is one.
+    #[must_use]
+    pub fn with_action(self, action: impl Into<Option<Action>>) -> Self {
+        Self { action: action.into().map(Box::new), ..self }
+    }
+
+    /// Returns the finding as a problem only after it has lasted for `patience_secs`.
+    #[must_use]
+    pub fn lasting(self, patience_secs: u64) -> Self {
+        Self { patience_secs, ..self }
+    }
+}

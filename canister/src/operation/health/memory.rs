@@ -1,0 +1,95 @@
+//! Findings about memory that is nearly full: of the canister, of records, of external transactions.
+
+use super::cycles::AHEAD_BUCKETS;
+use super::finding::{Finding, finding};
+use crate::state::State;
+use crate::storage::blob::{Class, Owner};
+use crate::storage::memory::{self, WASM_PAGE, records};
+use coppice_interface::ProblemCode;
+
+/// Bytes that are to be free for new records where their memory does not grow any more.
+const FREE: u64 = 4 << 20;
+/// Share of `max_stable_pages` that is to be left, or reusable; and of `max_external_bytes` that is to be left.
+const LEFT: u64 = 20;
+
+/// Billed pages never become fewer: what blobs leave is taken by new ones, so it counts as what is left.
+pub(super) fn cap(state: &State) -> Option<Finding> {
+    let (billed, cap) = (memory::billed_pages(), state.config.max_stable_pages);
+    // The reserve is for UTXO records that are there.
+    let kept = records::RESERVE / WASM_PAGE;
+    let (bucket, left) = (memory::BUCKET / WASM_PAGE, cap.saturating_sub(billed + kept));
+    let reusable = state.blobs.reusable_bytes() / WASM_PAGE;
+    let said = |code, what: &str| {
+        finding(
+            code,
+            format!(
+                "stable memory {what} max_stable_pages: {billed} of {cap} pages of 64 KiB are billed, of which new blobs can take \
+                 {reusable}, and {kept} are the reserve of UTXO records"
+            ),
+        )
+    };
+    match left {
+        _ if left < bucket && reusable < AHEAD_BUCKETS * bucket => Some(said(ProblemCode::MemoryAtCap, "has reached")),
+        _ if left.saturating_add(reusable) < (AHEAD_BUCKETS * bucket).max(cap / LEFT) => {
+            Some(said(ProblemCode::MemoryNearCap, "comes near"))
+        }
+        _ => None,
+    }
+}
+
+/// Holds the memory of records, and the rows of the deletion queue, against their caps. New records take slots that pruned ones left.
+/// A small cap over nothing is an operator's wish.
+pub(super) fn records(state: &State) -> Option<Finding> {
+    let (billed, cap) = (records::billed(), records::cap());
+    let (rows, most_rows) = state.deletions.rows();
+    let left = cap.saturating_sub(billed);
+    let rows_left = most_rows.saturating_sub(rows);
+    // Each sample asks, and reading the slots' statistics takes 5,000 instructions: only near a cap.
+    if left >= (cap / LEFT).max(memory::BUCKET) && (rows == 0 || rows_left > 0 && rows_left >= most_rows / LEFT) {
+        return None;
+    }
+    let storage = state.utxo.storage();
+    // Above the cap new records take slots that others left, and no others.
+    let free = storage.reusable_bytes + if billed > cap { 0 } else { state.utxo.unused_bytes() };
+    let any = storage.records > 0 || rows > 0;
+    let memory = |what: &str| {
+        format!(
+            "UTXO records {what} max_utxo_bytes: {billed} of {cap} bytes are billed for them, and new ones can take {free}"
+        )
+    };
+    let queue = |what: &str| format!("the deletion queue {what} max_deletion_rows: it has {rows} of {most_rows} rows");
+    let (code, message) = match any {
+        false => return None,
+        _ if left < memory::BUCKET && free < FREE => (ProblemCode::RecordsFull, memory("have reached")),
+        _ if rows > 0 && rows_left == 0 => (ProblemCode::RecordsFull, queue("has reached")),
+        _ if left.saturating_add(free) < (cap / LEFT).max(memory::BUCKET) => {
+            (ProblemCode::RecordsNearFull, memory("come near"))
+        }
+        _ if rows > 0 && rows_left < most_rows / LEFT => (ProblemCode::RecordsNearFull, queue("comes near")),
+        _ => return None,
+    };
+    Some(finding(code, message))
+}
+
+/// What transactions keep in the BlobStore against its limit. Where nothing is kept the limit is what an operator wants; and who sets it to 0
+/// wants no more there.
+pub(super) fn external(state: &State) -> Option<Finding> {
+    let (kept, limit) = (state.blobs.kept_bytes(Owner::External), state.config.utxo.max_external_bytes);
+    let left = limit.saturating_sub(kept);
+    let size = |class: Option<Class>| class.map_or(0, |class| u64::from(class.size()));
+    let (smallest, largest) = (size(Class::all().next()), size(Class::all().last()));
+    let said = |code, what: &str| {
+        finding(
+            code,
+            format!("transactions in the BlobStore take {kept} of max_external_bytes = {limit} bytes: {what}"),
+        )
+    };
+    match left {
+        _ if kept == 0 || limit == 0 => None,
+        _ if left < smallest => Some(said(ProblemCode::ExternalFull, "more of them are refused")),
+        _ if left < (limit / LEFT).max(largest.min(limit / 2)) => {
+            Some(said(ProblemCode::ExternalNearFull, "what needs more than is left is refused"))
+        }
+        _ => None,
+    }
+}

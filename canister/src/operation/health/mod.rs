@@ -1,0 +1,113 @@
+//! Health: what is wrong, by code, since when, and what to do.
+//!
+//! Each call finds anew what is wrong. Messages and ticks that run anyway note since when, with their sample (`sampling`), unless a finding
+//! knows its time itself. Messages name no balance, because anybody may read them.
+
+mod action;
+mod advice;
+pub(crate) mod blocks;
+mod cycles;
+mod deletions;
+mod finding;
+mod head;
+mod memory;
+pub(crate) mod records;
+mod sentences;
+
+use crate::operation::clock;
+use crate::platform;
+use crate::platform::limits::NS;
+use crate::pruning::blocks::Due;
+use crate::state::State;
+use crate::text::duration;
+pub use action::{Action, Command};
+use advice::advice;
+use coppice_interface::{Health, Problem, ProblemCode, Severity};
+pub use deletions::blobs_due;
+pub use finding::{Finding, finding};
+pub use head::appended_at;
+pub use sentences::holder;
+
+/// Returns what is wrong, given the blocks that are `due`, also what has not lasted for long enough yet. `deep` asks for all sentences, and
+/// for a look at pages that nothing else reads: the head's record, and the first rows of the deletion queue.
+pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Some((timer, due)) = clock::overdue(state, platform::time_ns()) {
+        let late = platform::time_ns().saturating_sub(due) / NS;
+        let message = format!("the timer for {timer} is overdue by {}", duration(late));
+        found.push(Finding { since: Some(due), ..finding(ProblemCode::TimerOverdue, message) });
+    }
+    let State { pruner, chain, blobs, .. } = state;
+    found.extend(blocks::due((pruner, chain, blobs), || state.constraints(), due, deep));
+    found.extend(state.deletions_stopped.map(|since| {
+        let message =
+            "set_deletions_stopped(true): no block and no UTXO record is pruned, and workers get no blob to delete";
+        Finding { since: Some(since), ..finding(ProblemCode::DeletionsStopped, message) }
+    }));
+    found.extend(blocks::keyless_exporters(state));
+    found.extend(blocks::exhausted(state, deep));
+    found.extend(blocks::too_small(pruner, chain, blobs));
+    cycles::findings(state, &mut found);
+    found.extend(memory::cap(state));
+    found.extend(memory::external(state));
+    found.extend(memory::records(state));
+    found.extend(blocks::damage(state.pruner.damage(), state.lost()));
+    if deep {
+        found.extend(head::unreadable(state));
+    }
+    found.extend(records::findings(&state.utxo_pruner, &state.config.utxo, &state.deletions));
+    // Workers get no blob while deletions are stopped.
+    if state.deletions_stopped.is_none() {
+        found.extend(deletions::untaken(state, &state.history.since, deep));
+        found.extend(deletions::idle_holder(state));
+    }
+    found.extend(head::open_upload(state));
+    found.extend(head::stuck_upload(state, &state.history.since));
+    found.extend(head::stale_head(state, &state.history.since));
+    if deep {
+        found.extend(not_set_up(state));
+    }
+    found
+}
+
+/// Returns the findings about missing setup. These have no start time.
+fn not_set_up(state: &State) -> impl Iterator<Item = Finding> {
+    let is_meant = state.config.set_up_as_meant;
+    let all = [
+        (ProblemCode::NoProducer, !state.roles.has_feeder(), "nobody has a role that feeds blocks or UTXO records"),
+        (ProblemCode::NoExporter, !is_meant && state.exporters.is_empty(), "no exporter copies the chain"),
+        (ProblemCode::NoPolicy, !is_meant && state.pruner.policy().is_none(), "no policy says what is pruned"),
+    ];
+    all.into_iter().filter(|(_, is_so, _)| *is_so).map(|(code, _, message)| finding(code, message))
+}
+
+/// Returns the findings that have lasted for long enough, the worst first, with their severity and since when, in Unix nanoseconds.
+pub fn raised(state: &State) -> Vec<(Severity, u64, Finding)> {
+    let now = platform::time_ns();
+    let has_lasted = |found: Finding| {
+        let since = found.since.or_else(|| state.history.since.of(found.code)).unwrap_or(now).min(now);
+        let has_lasted = found.patience_secs == 0 || now - since > found.patience_secs.saturating_mul(NS);
+        has_lasted.then(|| (advice(found.code).0, since, found))
+    };
+    let mut raised: Vec<_> = findings(state, state.due().as_ref(), true).into_iter().filter_map(has_lasted).collect();
+    raised.sort_by_key(|(severity, _, found)| (*severity, found.code));
+    raised
+}
+
+/// Returns whether all is well, and each problem with what to do about it.
+pub fn health(state: &State) -> Health {
+    let problem = |(severity, since, Finding { code, message, action, .. })| {
+        let action = action.map_or_else(|| advice(code).1, |action| *action).say();
+        Problem { code: code.to_string(), severity, message, since, action }
+    };
+    let problems: Vec<Problem> = raised(state).into_iter().map(problem).collect();
+    Health {
+        healthy: problems.iter().all(|problem| problem.severity == Severity::Notice),
+        problems,
+        version: env!("CARGO_PKG_VERSION").into(),
+        time: platform::time_ns(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

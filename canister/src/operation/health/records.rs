@@ -1,0 +1,116 @@
+//! Findings about pruning of UTXO records, and about the heights that it goes by.
+
+use super::action::{Action, Command};
+use super::finding::{Finding, finding};
+use super::sentences::remedy;
+use crate::deletion::DeletionQueue;
+use crate::pruning::records::{HeightTrouble, Trouble, UtxoPruner, cannot_preserve, hex};
+use coppice_interface::{ProblemCode, UtxoJobTrigger, UtxoSettings};
+
+/// Seconds for which a job may wait for the block assembly: it stops for a reorg, or to be started anew.
+const ASSEMBLY_PATIENCE_SECS: u64 = 3_600;
+/// Seconds for which the pruner may be switched off while there is a job, because an operator looks at something.
+const OFF_PATIENCE_SECS: u64 = 3_600;
+
+/// Findings about jobs, records that are left alone, heights, and blobs that were given up.
+pub fn findings(pruner: &UtxoPruner, utxo: &UtxoSettings, deletions: &DeletionQueue) -> Vec<Finding> {
+    let (mut found, trouble) = (Vec::new(), pruner.trouble());
+    left_alone(&trouble, &mut found);
+    jobs(&trouble, &mut found);
+    heights(&pruner.height_trouble(), utxo.block_height_retention, &mut found);
+    match deletions.dead_count() {
+        0 => {}
+        1 => found.push(finding(ProblemCode::DeadBlobDeletions, "1 blob outside was given up")),
+        dead => found.push(finding(ProblemCode::DeadBlobDeletions, format!("{dead} blobs outside were given up"))),
+    }
+    found
+}
+
+fn left_alone(trouble: &Trouble<'_>, found: &mut Vec<Finding>) {
+    if let Some((slot, txid)) = trouble.passed_over.1 {
+        let message = match trouble.passed_over.0 {
+            1 => format!("1 UTXO record is left alone, as looking at it trapped: that of transaction {}", hex(txid)),
+            many => format!(
+                "{many} UTXO records are left alone, as looking at them trapped, the first that of transaction {}",
+                hex(txid)
+            ),
+        };
+        let text = "Look at `passed_over` of get_pruner_status, and have the record looked at again.";
+        let action = Action::new(text, Command::call("retry_record", format!("({slot})")));
+        found.push(finding(ProblemCode::RecordsPassedOver, message).with_action(action));
+    }
+    if let Some((slot, txid)) = trouble.set_aside.1 {
+        let message = match trouble.set_aside.0 {
+            1 => format!("1 unmined UTXO record that cannot be read is set aside: that of transaction {}", hex(txid)),
+            many => format!(
+                "{many} unmined UTXO records that cannot be read are set aside, the first that of transaction {}",
+                hex(txid)
+            ),
+        };
+        let text = "Its parents are not preserved: set its transaction as mined, or create it again; then have it looked at again.";
+        let action = Action::new(text, Command::call("retry_record", format!("({slot})")));
+        found.push(finding(ProblemCode::UnminedSetAside, message).with_action(action));
+    }
+    if let Some(blocked) = trouble.blocked_by {
+        let message = format!("UTXO records are not pruned: {}", cannot_preserve(blocked));
+        let action = remedy(blocked.error.clone());
+        found.push(finding(ProblemCode::PreservationBlocked, message).with_action(action));
+    }
+}
+
+fn jobs(trouble: &Trouble<'_>, found: &mut Vec<Finding>) {
+    if let Some((id, phase)) = trouble.trapped {
+        let message = format!(
+            "UTXO records are not pruned: job {id} failed, as finding what comes next in {phase:?} trapped again and again"
+        );
+        found.push(finding(ProblemCode::PrunerTrapped, message));
+    }
+    let mut jobs = trouble.jobs.into_iter().flatten();
+    if let Some(job) = jobs.clone().next()
+        && !trouble.is_assembly_running
+    {
+        let message = format!(
+            "UTXO records are not pruned: job {} for height {} waits for the block assembly, of which nobody says that it runs",
+            job.id, job.height
+        );
+        found.push(finding(ProblemCode::UtxoPrunerWaits, message).lasting(ASSEMBLY_PATIENCE_SECS));
+    }
+    // An operator's own job is done, switched off or not.
+    if !trouble.is_enabled
+        && let Some(job) = jobs.find(|job| job.trigger != UtxoJobTrigger::Manual)
+    {
+        let message = format!(
+            "job {} for height {} of UTXO records is to be done, and pruner_enabled is off",
+            job.id, job.height
+        );
+        found.push(finding(ProblemCode::UtxoPrunerOff, message).lasting(OFF_PATIENCE_SECS));
+    }
+}
+
+fn heights(trouble: &HeightTrouble, retention: u32, found: &mut Vec<Finding>) {
+    let HeightTrouble { low, refused, max_jump, per_day, is_notified } = *trouble;
+    if let Some((height, highest)) = low {
+        // A thief may have notified either: the height to set is a node's.
+        let message = format!(
+            "height {height} is notified, and {highest} was before: no UTXO record is pruned until the chain is there"
+        );
+        found.push(finding(ProblemCode::HeightsAhead, message));
+    }
+    if let Some(height) = refused {
+        let message = format!(
+            "a feeder's height {height} was refused, because max_height_jump = {max_jump} and heights_per_day = {per_day} do not let it raise \
+             heights so far: records stay for as long as it waits"
+        );
+        found.push(finding(ProblemCode::HeightsRefused, message));
+    }
+    if per_day == 0 {
+        let message = "heights_per_day is 0: a producer may raise heights as it likes, and have all records deleted that are done with";
+        found.push(finding(ProblemCode::HeightsUnlimited, message));
+    } else if is_notified && retention > 0 && max_jump > retention {
+        let message = format!(
+            "max_height_jump = {max_jump} is above block_height_retention = {retention}: a producer may have deleted at once what retention \
+             would keep"
+        );
+        found.push(finding(ProblemCode::HeightJumpWide, message));
+    }
+}

@@ -1,0 +1,205 @@
+use super::sentences::remedy_of_holder;
+use super::*;
+use crate::operation::daemon;
+use crate::storage::memory;
+use coppice_interface::HeldBy;
+
+#[test]
+fn every_code_has_its_place_and_says_what_to_do() {
+    for (at, code) in ProblemCode::ALL.into_iter().enumerate() {
+        assert_eq!(code as usize, at);
+        let (_, action) = advice(code);
+        let action = action.say();
+        assert!(action.ends_with("`.") && action.len() > 60, "{code:?}: {action}");
+        assert_eq!(code.to_string(), format!("{code:?}"));
+    }
+}
+
+/// Returns the commands between backticks, with example values in place of `…`.
+fn typed(action: &str) -> Vec<String> {
+    let parts = action.split('`').skip(1).step_by(2).filter(|part| part.starts_with("icp "));
+    parts
+        .map(|part| {
+            part.replace("principal \"…\"", "principal \"aaaaa-aa\"").replace("\"…\"", "\"a\"").replace('…', "1")
+        })
+        .collect()
+}
+
+/// A command is one of icp-cli's for this canister; a call is one of the interface's methods, with an argument that it takes.
+#[test]
+fn every_code_has_a_command_that_can_be_typed() {
+    use candid_parser::utils::CandidSource;
+    let did = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../candid/coppice.did");
+    let (env, actor) = CandidSource::File(&did).load().unwrap();
+    let actor = actor.unwrap();
+    let id = platform::canister_self().to_text();
+    let of_cases = [
+        HeldBy::Exporter("archive".into()),
+        HeldBy::KeylessExporter("archive".into()),
+        HeldBy::NoExporter,
+        HeldBy::Disabled,
+        HeldBy::Stopped,
+        HeldBy::PruneLag,
+        HeldBy::LowCycles,
+    ];
+    let of_cases = of_cases.iter().map(|held_by| remedy_of_holder(held_by).unwrap());
+    let of_codes = ProblemCode::ALL.into_iter().map(|code| advice(code).1);
+    let mut calls = 0;
+    for action in of_codes.chain(of_cases) {
+        let action = action.say();
+        let [command] = &typed(&action)[..] else { panic!("{action}") };
+        assert!(command.contains(&id) && command.contains(" -n ic "), "{command}");
+        let Some(call) = command.strip_prefix("icp canister call ") else {
+            assert!(
+                ["icp canister top-up ", "icp canister settings update ", "icp canister install "]
+                    .iter()
+                    .any(|begin| command.starts_with(begin)),
+                "{command}"
+            );
+            continue;
+        };
+        let (_, call) = call.split_once(&format!("{id} ")).unwrap();
+        let (method, argument) = call.split_once(' ').unwrap();
+        let function = env.get_method(&actor, method).unwrap_or_else(|error| panic!("{command}: {error}"));
+        let parsed = candid_parser::parse_idl_args(argument.trim_matches('\''))
+            .unwrap_or_else(|error| panic!("{command}: {error}"));
+        parsed.to_bytes_with_types(&env, &function.args).unwrap_or_else(|error| panic!("{command}: {error}"));
+        assert_eq!(command.contains("--query"), function.is_query(), "{command}");
+        calls += 1;
+    }
+    assert!(calls > 30, "{calls}");
+}
+
+#[test]
+fn who_feeds_and_what_is_meant_clears_what_is_not_set_up() {
+    use crate::state;
+    use candid::Principal;
+    use coppice_interface::{CanisterArg, ConfigChange, Grant, InitArg, Role};
+    let codes = || state::read(health).problems.iter().filter_map(Problem::known).collect::<Vec<_>>();
+    let all = [ProblemCode::NoProducer, ProblemCode::NoExporter, ProblemCode::NoPolicy];
+    for role in [Role::Producer, Role::BlockProducer, Role::UtxoFeeder] {
+        platform::native::reset();
+        memory::forget();
+        crate::logs::forget();
+        state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
+        assert_eq!((codes(), state::read(health).healthy), (all.to_vec(), true));
+        state::mutate(|state| {
+            state.grant_role(Grant { principal: Principal::from_slice(&[7]), role: Role::BlobWorker })
+        })
+        .unwrap();
+        assert_eq!(codes(), all);
+        let grant = Grant { principal: Principal::from_slice(&[7]), role };
+        state::mutate(|state| state.grant_role(grant)).unwrap();
+        assert_eq!(codes(), all[1..]);
+        state::mutate(|state| state.set_prune_policy(&Default::default())).unwrap();
+        assert_eq!(codes(), all[1..2]);
+        let means = |is: bool| {
+            let change = ConfigChange { set_up_as_meant: Some(is), ..ConfigChange::default() };
+            state::mutate(|state| state.set_config("set_config", &change)).unwrap();
+        };
+        means(true);
+        assert_eq!(codes(), []);
+        state::mutate(|state| state.revoke_role(&grant));
+        assert_eq!(codes(), all[..1]);
+        means(false);
+        state::upgrade(None).unwrap();
+        assert_eq!(codes(), all[..2]);
+    }
+}
+
+#[test]
+fn the_severity_of_every_code_is_the_manuals() {
+    let manual = include_str!("../../../../docs/operations.md");
+    let row = |line: &str| {
+        let (code, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
+        let severity = rest.split(" | ").next().filter(|word| ["critical", "warning", "notice"].contains(word))?;
+        Some((code.to_string(), severity.to_string()))
+    };
+    let mut said: Vec<(String, String)> = manual.lines().filter_map(row).collect();
+    let is = |code: ProblemCode| (format!("{code:?}"), format!("{:?}", advice(code).0).to_lowercase());
+    let mut all = ProblemCode::ALL.map(is);
+    said.sort();
+    all.sort();
+    assert_eq!(said, all);
+}
+
+/// An update sees fewer liquid cycles than a query, and a timer's work fewer still: all go by what is liquid between messages.
+#[test]
+fn cycles_are_low_as_the_daemon_sees_them() {
+    use crate::platform::native;
+    use crate::state;
+    use coppice_interface::{CanisterArg, ConfigChange, Grant, InitArg, Role};
+    native::reset();
+    memory::forget();
+    crate::logs::forget();
+    state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
+    let producer = Grant { principal: candid::Principal::from_slice(&[1]), role: Role::Producer };
+    state::mutate(|state| state.grant_role(producer)).unwrap();
+    let change = ConfigChange {
+        set_up_as_meant: Some(true),
+        min_liquid_cycles: Some(1_000_000_000_000),
+        feed_min_liquid_cycles: Some(1),
+        ..ConfigChange::default()
+    };
+    state::mutate(|state| state.set_config("set_config", &change)).unwrap();
+    daemon::arm();
+    let a_call = native::with(|world| world.timer_call_cycles);
+    let codes = |liquid: u128, replicated: bool| -> Vec<ProblemCode> {
+        native::with(|world| (world.liquid_cycles, world.replicated) = (liquid, replicated));
+        let problems = state::read(health).problems;
+        problems.iter().filter_map(Problem::known).filter(|code| *code != ProblemCode::GrowthUnpaid).collect()
+    };
+    let min = 1_000_000_000_000;
+    assert_eq!(codes(min, false), []);
+    assert_eq!(codes(min - 1, false), [ProblemCode::CyclesLow]);
+    assert_eq!((codes(min - a_call, true), codes(min - a_call - 1, true)), (vec![], vec![ProblemCode::CyclesLow]));
+    assert_eq!(codes(3 * a_call, false), [ProblemCode::CyclesLow]);
+    let stopped = [ProblemCode::CyclesLow, ProblemCode::TimersStopped];
+    assert_eq!((codes(3 * a_call - 1, false), codes(2 * a_call - 1, true)), (stopped.to_vec(), stopped.to_vec()));
+    // After a top-up the daemon stands still until the net, or a call, looks again: not all is well until then.
+    for (liquid, code) in [(min - a_call - 1, ProblemCode::CyclesLow), (9, ProblemCode::TimersStopped)] {
+        native::with(|world| world.liquid_cycles = liquid);
+        daemon::watch_cycles();
+        assert_eq!(codes(u128::MAX, false), [code]);
+        daemon::watch_cycles();
+        assert_eq!(codes(u128::MAX, false), []);
+    }
+}
+
+#[test]
+fn a_head_that_cannot_be_read_is_named_until_another_is_the_head() {
+    use crate::state;
+    use coppice_interface::{CanisterArg, InitArg};
+    platform::native::reset();
+    memory::forget();
+    crate::logs::forget();
+    platform::native::with(|world| world.time_ns = 1_700_000_000_000_000_000);
+    state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
+    let append = |number| {
+        state::mutate(|state| {
+            let (block, admission) = (crate::testing::block(number, &[], 10), state.admission());
+            state.chain.append(&mut state.blobs, &block, &admission, 1_700_000_000).unwrap();
+        });
+    };
+    let severity = || {
+        let problems = state::read(health).problems;
+        problems.iter().find(|problem| problem.code == ProblemCode::HeadUnreadable).map(|problem| problem.severity)
+    };
+    (1..4).for_each(append);
+    assert_eq!(severity(), None);
+    state::mutate(|state| state.chain.poison_record(3));
+    assert_eq!(severity(), Some(Severity::Critical));
+    // What `health` says to do.
+    state::mutate(|state| state.rollback_to(2)).unwrap();
+    assert_eq!(severity(), None);
+    append(3);
+    assert_eq!(severity(), None);
+}
+
+#[test]
+fn durations_have_two_units() {
+    let all = [0, 59, 60, 3_599, 3_600, 86_399, 86_400, 1_000_000, u64::MAX].map(duration);
+    let expected = ["0 s", "59 s", "1 min", "59 min 59 s", "1 h", "23 h 59 min", "1 d", "11 d 13 h"];
+    assert_eq!(all[..8], expected);
+    assert!(all[8].ends_with('h'));
+}

@@ -1,0 +1,78 @@
+//! Samples of the whole state for the history: at most one a minute, taken by messages and ticks that run anyway.
+
+use crate::logs::history::{COARSE_EVERY, EVERY, Sample};
+use crate::operation::health;
+use crate::platform::{self, meter};
+use crate::pruning::blocks::Due;
+use crate::state::State;
+use crate::storage::memory::billed_pages;
+use coppice_interface::{ProblemCode, StoreType};
+use std::cell::Cell;
+
+thread_local! {
+    /// Unix seconds of the last sample; 0 if none was taken since the canister was started.
+    static LAST: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Returns whether a sample is due at a moment, in Unix seconds. A clock that was set back makes one due.
+fn is_due(now_secs: u64, last: u64) -> bool {
+    now_secs / EVERY != last / EVERY || last == 0
+}
+
+/// Takes a sample if one is due. Each message that changes something calls it, and each tick.
+#[inline]
+pub fn note() {
+    let now = platform::time_secs();
+    let last = LAST.get();
+    if is_due(now, last) {
+        LAST.set(now);
+        crate::state::mutate(|state| sample(state, now, last));
+    }
+}
+
+/// Forgets the last sample, as an upgrade does.
+#[cfg(test)]
+pub fn forget() {
+    LAST.set(0);
+}
+
+/// Returns a sample of the state, given the blocks that are `due`.
+pub fn sample_now(state: &State, now_secs: u64, due: Option<&Due>) -> Sample {
+    let chain = state.chain.state();
+    let backlog = state.pruner.backlog_blocks(&state.chain, due);
+    Sample {
+        at: now_secs,
+        kept_bytes: state.chain.capacity_bytes(&state.blobs),
+        appended: chain.appended_blocks,
+        pruned: chain.pruned_blocks,
+        backlog: u32::try_from(backlog).unwrap_or(u32::MAX),
+        billed_pages: billed_pages() as u32,
+        reusable_bytes: state.blobs.reusable_bytes(),
+        instructions: meter::instructions(),
+        held: due.map_or(0, |due| u32::try_from(due.held(chain.oldest)).unwrap_or(u32::MAX)),
+    }
+}
+
+#[cold]
+fn sample(state: &mut State, now_secs: u64, before: u64) {
+    let due = state.due();
+    let deep = now_secs / COARSE_EVERY != before / COARSE_EVERY;
+    state.history.write(&sample_now(state, now_secs, due.as_ref()), deep);
+    let (now_ns, mut since) = (platform::time_ns(), state.history.since.clone());
+    since.note_appended(
+        state.chain.state().appended_blocks,
+        state.chain.appended_at().map_or(now_secs, |at| at.min(now_secs)),
+    );
+    let wait = deep.then(|| {
+        let due = health::blobs_due(state);
+        StoreType::ALL.map(|store| state.deletions.first_waiting(store).is_some_and(|height| Some(height) <= due))
+    });
+    since.note_untaken(state.deletions.taken(), wait, now_secs);
+    state.deletions.forget_taken();
+    // A finding on a page of its own is looked at less often; in between it keeps its time.
+    let found = health::findings(state, due.as_ref(), deep).into_iter().map(|found| (found.code, found.since));
+    let kept = since.of(ProblemCode::HeadUnreadable).filter(|_| !deep);
+    let kept = kept.map(|noticed| (ProblemCode::HeadUnreadable, Some(noticed)));
+    since.note_codes(found.chain(kept), now_ns);
+    state.history.set_since(since);
+}

@@ -1,0 +1,166 @@
+//! What the balance allows.
+//!
+//! A message sets cycles aside for all that it may execute, and gets back what it has not used, so that less is liquid inside than outside. A
+//! timer's work runs in a call that the canister makes to itself: two messages have set cycles aside then, some 84 G on 13 nodes, and one more
+//! for each other timer that fires with it. What is compared with a setting is what is liquid *between messages*, which is what an operator
+//! sees, and the same whoever asks. Units are cycles.
+//!
+//! A message of any kind sets aside about what a call does ([`platform::timer_call_cycles`]), somewhat less.
+
+use crate::platform;
+use std::cell::Cell;
+
+/// Calls of a timer that the balance must pay for: the firing, the call that it makes to itself, and one for what a message takes meanwhile.
+const CALLS: u128 = 3;
+
+/// Until when timers stand still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// Until a firing of the net, or a call, finds more liquid cycles than `min_liquid_cycles`.
+    UntilTheNet,
+    /// Until a call finds cycles for timers: the net stands still, too.
+    UntilACall,
+}
+
+thread_local! {
+    /// What a call of a timer sets aside.
+    static A_CALL: Cell<u128> = const { Cell::new(0) };
+    /// Timers stand still, as the last message saw it.
+    static PAUSE: Cell<Option<Pause>> = const { Cell::new(None) };
+    /// Liquid cycles below which feeding calls (blocks, records, blobs) are refused.
+    static FEED_MIN: Cell<u128> = const { Cell::new(0) };
+    /// Liquid cycles that were missing to `FEED_MIN` when the message began; 0 if there were enough.
+    static MISSING: Cell<u128> = const { Cell::new(0) };
+    /// Calls of timers under way: this one, whose work the message does, and those of others that fire with it; 0 in other messages.
+    static IN_TIMERS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Asks the platform what a call of a timer sets aside.
+pub fn learn() {
+    A_CALL.set(platform::timer_call_cycles());
+}
+
+/// Does a timer's work, with which so many others fire. A trap undoes the mark with all else.
+pub fn in_timer<T>(others: u32, work: impl FnOnce() -> T) -> T {
+    IN_TIMERS.set(1 + others);
+    let done = work();
+    IN_TIMERS.set(0);
+    done
+}
+
+/// What is liquid between messages, asked within any.
+pub fn between_messages() -> u128 {
+    if IN_TIMERS.get() > 0 || platform::in_replicated_execution() {
+        between_updates()
+    } else {
+        platform::liquid_cycles()
+    }
+}
+
+/// The same asked within an update or a timer's work, for guards: the platform need not be asked whether it is one.
+pub fn between_updates() -> u128 {
+    let set_aside = u128::from(1 + IN_TIMERS.get()) * A_CALL.get();
+    platform::liquid_cycles().saturating_add(set_aside)
+}
+
+/// Whether so many cycles, liquid between messages, pay for timers. Of those that fire together some may have found too little for their call:
+/// they are not reckoned with.
+pub fn pay_timers(liquid: u128) -> bool {
+    let not_sure = u128::from(IN_TIMERS.get().saturating_sub(1)) * A_CALL.get();
+    liquid.saturating_sub(not_sure) >= CALLS * A_CALL.get()
+}
+
+/// Has timers stand still, or run again; answers what was before.
+pub fn set_pause(pause: Option<Pause>) -> Option<Pause> {
+    PAUSE.replace(pause)
+}
+
+/// Whether timers stand still. Nobody tells a canister that it has cycles again: it stays so until a message asks.
+pub fn pause() -> Option<Pause> {
+    PAUSE.get()
+}
+
+/// Sets the liquid cycles below which feeding calls are refused.
+pub fn set_feed_min(cycles: u128) {
+    FEED_MIN.set(cycles);
+}
+
+/// Returns the liquid cycles below which feeding calls are refused.
+pub fn feed_min() -> u128 {
+    FEED_MIN.get()
+}
+
+/// Records the cycles that are liquid between messages, for [`missing_to_feed`].
+pub fn note_liquid(liquid: u128) {
+    MISSING.set(FEED_MIN.get().saturating_sub(liquid));
+}
+
+/// Returns the liquid cycles that feeding lacked when the message began, or `None` if there were enough.
+pub fn missing_to_feed() -> Option<u128> {
+    Some(MISSING.get()).filter(|&missing| missing > 0)
+}
+
+/// Whether so few cycles are liquid that pruning pauses.
+pub fn are_low(min_liquid_cycles: u128) -> bool {
+    let liquid = between_messages();
+    liquid < min_liquid_cycles || !pay_timers(liquid) || pause().is_some()
+}
+
+/// Forgets what a call sets aside, and that timers stand still, as an upgrade does.
+#[cfg(test)]
+pub fn forget() {
+    A_CALL.set(0);
+    PAUSE.set(None);
+    FEED_MIN.set(0);
+    MISSING.set(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::native;
+
+    #[test]
+    fn whoever_asks_hears_the_same() {
+        native::reset();
+        forget();
+        learn();
+        let a_call = platform::timer_call_cycles();
+        let set = |liquid, replicated| {
+            native::with(|world| (world.liquid_cycles, world.replicated) = (liquid, replicated));
+        };
+        set(5 * a_call, false);
+        assert_eq!(between_messages(), 5 * a_call);
+        set(4 * a_call, true);
+        assert_eq!((between_messages(), between_updates()), (5 * a_call, 5 * a_call));
+        for others in 0..=3u32 {
+            set(u128::from(3 - others) * a_call, true);
+            assert_eq!(in_timer(others, || (between_messages(), between_updates())), (5 * a_call, 5 * a_call));
+        }
+        assert_eq!(between_messages(), a_call, "the timer's work is done");
+        set(3 * a_call, false);
+        assert_eq!(in_timer(0, between_messages), 5 * a_call, "a timer's work is no query, whatever the platform says");
+        set(u128::MAX, true);
+        assert_eq!(between_messages(), u128::MAX);
+    }
+
+    #[test]
+    fn timers_are_paid_by_three_calls_and_others_that_may_not_have_been_made_do_not_count() {
+        native::reset();
+        forget();
+        assert!(pay_timers(0), "nothing is known yet");
+        learn();
+        let a_call = platform::timer_call_cycles();
+        assert!(pay_timers(3 * a_call) && !pay_timers(3 * a_call - 1));
+        let in_three = |liquid| in_timer(2, || pay_timers(liquid));
+        assert!(in_three(5 * a_call) && !in_three(5 * a_call - 1));
+        native::with(|world| world.liquid_cycles = 5 * a_call);
+        assert!(are_low(5 * a_call + 1) && !are_low(5 * a_call));
+        set_pause(Some(Pause::UntilTheNet));
+        assert!(are_low(0));
+        set_pause(None);
+        native::with(|world| world.liquid_cycles = 3 * a_call - 1);
+        assert!(are_low(0), "no timer runs");
+        forget();
+    }
+}

@@ -1,0 +1,7 @@
+//! Limits and units of the platform.
+
+/// Nanoseconds of a second.
+pub const NS: u64 = 1_000_000_000;
+
+/// Bytes of payload in one reply: 2 MiB less room for everything else that a reply holds.
+pub const MAX_REPLY: u64 = (2 << 20) - (64 << 10);

@@ -1,0 +1,141 @@
+//! How many instructions the twelve hottest methods take: a histogram each, on the heap, so that an upgrade begins anew.
+//!
+//! A message counts what it has executed when its work is done; what encoding the answer takes comes behind that. A query's count is
+//! undone with the query, so that only a query that was called as an update is counted.
+
+use crate::platform;
+use std::cell::RefCell;
+
+/// A method, or a timer, that is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hot {
+    /// `append_block`.
+    AppendBlock,
+    /// `put_block_chunk`.
+    PutBlockChunk,
+    /// `commit_block`.
+    CommitBlock,
+    /// `export_blocks`, called as an update.
+    ExportBlocks,
+    /// `ack_exported`.
+    AckExported,
+    /// `utxo_create`.
+    UtxoCreate,
+    /// `utxo_spend`.
+    UtxoSpend,
+    /// `utxo_set_mined`.
+    UtxoSetMined,
+    /// `acquire_blob_deletion_batch`.
+    AcquireDeletions,
+    /// `complete_blob_deletion_batch`.
+    CompleteDeletions,
+    /// A firing of the timer for blocks.
+    TimerBlocks,
+    /// A firing of the timer for UTXO records.
+    TimerRecords,
+}
+
+/// How many there are.
+const HOT: usize = 12;
+
+/// All of them, in order.
+pub const HOT_ALL: [Hot; HOT] = [
+    Hot::AppendBlock,
+    Hot::PutBlockChunk,
+    Hot::CommitBlock,
+    Hot::ExportBlocks,
+    Hot::AckExported,
+    Hot::UtxoCreate,
+    Hot::UtxoSpend,
+    Hot::UtxoSetMined,
+    Hot::AcquireDeletions,
+    Hot::CompleteDeletions,
+    Hot::TimerBlocks,
+    Hot::TimerRecords,
+];
+
+/// Their names, in order: a label of the metrics.
+pub const NAMES: [&str; HOT] = [
+    "append_block",
+    "put_block_chunk",
+    "commit_block",
+    "export_blocks",
+    "ack_exported",
+    "utxo_create",
+    "utxo_spend",
+    "utxo_set_mined",
+    "acquire_blob_deletion_batch",
+    "complete_blob_deletion_batch",
+    "timer_blocks",
+    "timer_records",
+];
+
+/// Upper bounds of the first seven buckets, inclusive; the eighth has none.
+pub const BOUNDS: [u64; 7] = [100_000, 300_000, 1_000_000, 3_000_000, 10_000_000, 100_000_000, 1_000_000_000];
+
+/// What messages of one method took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// Messages by bucket.
+    pub buckets: [u64; BOUNDS.len() + 1],
+    /// Their instructions.
+    pub sum: u64,
+}
+
+thread_local! {
+    static ALL: RefCell<[Histogram; HOT]> = const { RefCell::new([Histogram { buckets: [0; BOUNDS.len() + 1], sum: 0 }; HOT]) };
+}
+
+/// Runs what a message does, and counts what the message has executed until then.
+#[inline]
+pub fn counted<T>(of: Hot, run: impl FnOnce() -> T) -> T {
+    let result = run();
+    count(of, platform::instructions());
+    result
+}
+
+/// Counts a message of so many instructions.
+pub fn count(of: Hot, instructions: u64) {
+    let bucket = BOUNDS.iter().position(|&bound| instructions <= bound).unwrap_or(BOUNDS.len());
+    ALL.with_borrow_mut(|all| {
+        let histogram = &mut all[of as usize];
+        histogram.buckets[bucket] += 1;
+        histogram.sum = histogram.sum.saturating_add(instructions);
+    });
+}
+
+/// All histograms, in the order of [`NAMES`].
+pub fn histograms() -> [Histogram; HOT] {
+    ALL.with_borrow(|all| *all)
+}
+
+/// Instructions of all messages that were counted.
+pub fn instructions() -> u64 {
+    ALL.with_borrow(|all| all.iter().fold(0u64, |sum, histogram| sum.saturating_add(histogram.sum)))
+}
+
+/// Begins anew, as an upgrade does.
+#[cfg(not(target_family = "wasm"))]
+pub fn forget() {
+    ALL.with_borrow_mut(|all| *all = Default::default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_message_is_in_one_bucket_and_in_the_sum() {
+        forget();
+        for n in [0, 1, 100_000, 100_001, 1_000_000_000, 1_000_000_001, u64::MAX] {
+            count(Hot::UtxoSpend, n);
+        }
+        let found = histograms()[Hot::UtxoSpend as usize];
+        assert_eq!(found.buckets, [3, 1, 0, 0, 0, 0, 1, 2]);
+        assert_eq!((found.sum, instructions()), (u64::MAX, u64::MAX), "a sum that is full stays full");
+        assert_eq!(histograms().iter().filter(|histogram| **histogram != Histogram::default()).count(), 1);
+        assert_eq!(NAMES[Hot::TimerRecords as usize], "timer_records");
+        forget();
+        assert_eq!(instructions(), 0);
+    }
+}

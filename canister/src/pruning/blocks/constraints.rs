@@ -1,0 +1,36 @@
+//! Limits of pruning beside the policy.
+
+use super::policy::Due;
+use crate::chain::ChainStore;
+use crate::export::Guard;
+use crate::platform::cycles;
+use coppice_interface::HeldBy;
+
+/// Limits that override the policy: the export guard, the stop of deletions and the cycle reserve.
+#[derive(Clone, Debug)]
+pub struct Constraints {
+    /// What was not exported.
+    pub exported: Option<Guard>,
+    /// Since when deletions are stopped, in Unix nanoseconds; none: they are not.
+    pub stopped_since: Option<u64>,
+    /// Liquid cycles, between messages, below which the daemon pauses.
+    pub min_liquid_cycles: u128,
+}
+
+impl Constraints {
+    /// Returns the block that pruning must not pass: block 0 while deletions are stopped, otherwise the first block not yet exported.
+    pub fn guard(&self) -> Option<Guard> {
+        let stopped = self.stopped_since.map(|_| Guard { before: 0, held_by: HeldBy::Stopped });
+        stopped.or_else(|| self.exported.clone())
+    }
+
+    /// Returns whether too few cycles are liquid for the daemon to prune.
+    pub fn low_on_cycles(&self) -> bool {
+        cycles::are_low(self.min_liquid_cycles)
+    }
+}
+
+/// Returns whether the guard allows at least one due block to be pruned.
+pub fn is_possible(due: &Due, chain: &ChainStore) -> bool {
+    due.before > chain.state().oldest
+}

@@ -1,0 +1,65 @@
+//! What the next run would do: the same policy, pieces and limiter, and nothing changed.
+
+use super::constraints::Constraints;
+use super::limiter::Limiter;
+use super::policy::{due, floor_block, retain_min_block};
+use super::{Pruner, pipeline};
+use crate::chain::ChainStore;
+use crate::pruning::blocks::policy::Policy as _;
+use crate::storage::blob::{BlobStore, Class};
+use coppice_interface::{HeldBy, PruneError, PrunePlan, PrunePolicyArg, PruneProgress};
+
+impl Pruner {
+    /// What the next run with the policy's budget would do: by the policy in force, or by what a change would make of it.
+    ///
+    /// # Errors
+    /// `NoPolicy` without one and without a change, `Invalid` of a change.
+    pub fn plan(
+        &self,
+        chain: &ChainStore,
+        blobs: &BlobStore,
+        constraints: &Constraints,
+        change: Option<(&PrunePolicyArg, Class)>,
+    ) -> Result<PrunePlan, PruneError> {
+        let guard = constraints.guard();
+        let (policy, to_low_water) = match change {
+            None => (self.policy().cloned().ok_or(PruneError::NoPolicy)?, self.stored.to_low_water),
+            // A new policy begins anew: pruning goes down to low water only once high water is passed.
+            Some((change, class)) => (self.policy().cloned().unwrap_or_default().changed(change, class)?, false),
+        };
+        let due = due(&policy, chain, blobs, guard.as_ref(), to_low_water);
+        let floor_block = floor_block(&policy, chain, blobs, to_low_water);
+        // The first policy switches the daemon on.
+        let enabled = self.is_enabled() || self.policy().is_none();
+        let oldest = chain.state().oldest;
+        let mut limiter = Limiter::for_a_plan(policy.max_ops_per_tick, policy.max_instructions_per_tick);
+        let mut plan = PrunePlan {
+            reason: due.as_ref().map(|due| due.reason),
+            retain_min_block: retain_min_block(&policy, chain),
+            target: due.as_ref().map_or(oldest, |due| due.target),
+            before: due.as_ref().map_or(oldest, |due| due.before.max(oldest)),
+            held_by: due
+                .as_ref()
+                .and_then(|due| self.held_by_if(enabled, Some(due), constraints))
+                .or(floor_block.map(|_| HeldBy::Floor)),
+            floor_block,
+            blocks: 0,
+            ops: 0,
+            blobs: 0,
+            bytes: 0,
+            progress: pipeline::end(due.as_ref()),
+            policy,
+        };
+        for block in chain.removals(plan.before) {
+            if let Err(reason) = limiter.admit(block.ops) {
+                plan.progress = PruneProgress::HasMore { reason: Some(reason) };
+                break;
+            }
+            plan.ops += block.ops;
+            plan.blocks += 1;
+            plan.blobs += block.blobs;
+            plan.bytes += block.bytes;
+        }
+        Ok(plan)
+    }
+}

@@ -1,0 +1,210 @@
+//! Status of pruning: what holds it back, its backlog and its problems.
+
+use super::constraints::{Constraints, is_possible};
+use super::policy::{self, CAPACITY_FLOOR, Due, retain_min_block};
+use super::{Pruner, sweeper};
+use crate::chain::{ChainStore, IndexTable};
+use crate::export::is_of_exporters;
+use crate::platform;
+use crate::platform::limits::NS;
+use crate::pruning::blocks::policy::Policy as _;
+use crate::storage::blob::{BlobStore, Owner};
+use coppice_interface::{HeldBy, IndexDebt, PruneBacklog, PrunePolicy, PruneStatus, WaterMarks};
+
+/// Due blocks that exporters, or the lack of one, hold back, where that is a problem.
+pub struct ExportHeld {
+    /// Unix seconds since when they are held back.
+    pub since: Option<u64>,
+    /// Seconds for which they have been held back.
+    pub secs: u64,
+    /// True if kept bytes are above high water.
+    pub is_full: bool,
+    /// True if the policy has a capacity trigger.
+    pub is_limited: bool,
+    /// Seconds until kept bytes reach emergency water at the last hour's rate: 0 if reached already, `None` if unknown or never.
+    pub until_emergency: Option<u64>,
+    /// True if the rate is known.
+    pub is_rate_known: bool,
+}
+
+/// Returns whether there is a block that the capacity trigger could prune.
+fn can_free(chain: &ChainStore) -> bool {
+    let state = chain.state();
+    state.coming_head().is_some_and(|head| state.oldest < head.saturating_sub(CAPACITY_FLOOR))
+}
+
+impl Pruner {
+    fn index_debt(&self, chain: &ChainStore, table: IndexTable) -> IndexDebt {
+        sweeper::status(chain, &self.sweep_policy(), table)
+    }
+
+    /// Returns whether kept bytes have reached emergency water while pruning could still free some.
+    ///
+    /// The capacity trigger never frees the newest blocks, so refusing appends because of these blocks alone would last for ever. The
+    /// reservation of an open upload does not count.
+    pub fn at_emergency(&self, chain: &ChainStore, blobs: &BlobStore) -> bool {
+        let emergency = self.policy().map_or(0, PrunePolicy::emergency);
+        emergency > 0 && chain.capacity_bytes(blobs) >= emergency && can_free(chain)
+    }
+
+    /// Returns the kept bytes if they are above high water although only the head and the block before it are kept. Appends go on then.
+    pub fn above_smallest_target(&self, chain: &ChainStore, blobs: &BlobStore) -> Option<u64> {
+        let (policy, kept) = (self.policy()?, chain.capacity_bytes(blobs));
+        (policy.target_bytes > 0 && kept > policy.high_water() && !can_free(chain)).then_some(kept)
+    }
+
+    /// The block from which on the floor keeps what age or capacity would take, by the policy in force.
+    fn floor_block(&self, chain: &ChainStore, blobs: &BlobStore) -> Option<u64> {
+        policy::floor_block(self.policy()?, chain, blobs, self.stored.to_low_water)
+    }
+
+    /// Who makes appends be refused: kept bytes have reached emergency water.
+    pub fn exhausted(
+        &self,
+        chain: &ChainStore,
+        blobs: &BlobStore,
+        constraints: impl FnOnce() -> Constraints,
+    ) -> Option<HeldBy> {
+        if !self.at_emergency(chain, blobs) {
+            return None;
+        }
+        let constraints = constraints();
+        let due = self.due(chain, blobs, constraints.guard().as_ref());
+        // What may go has only not gone yet.
+        let stuck = due.filter(|due| !is_possible(due, chain));
+        Some(self.held_by(stuck.as_ref(), &constraints).unwrap_or(HeldBy::PruneLag))
+    }
+
+    /// Who holds back what is due.
+    pub(super) fn held_by(&self, due: Option<&Due>, constraints: &Constraints) -> Option<HeldBy> {
+        self.held_by_if(self.stored.enabled, due, constraints)
+    }
+
+    /// The same, were the daemon switched on, or off.
+    pub(super) fn held_by_if(&self, enabled: bool, due: Option<&Due>, constraints: &Constraints) -> Option<HeldBy> {
+        // No hand prunes either then.
+        if constraints.stopped_since.is_some() {
+            return Some(HeldBy::Stopped);
+        }
+        if !enabled {
+            return Some(HeldBy::Disabled);
+        }
+        let paused = || constraints.low_on_cycles().then_some(HeldBy::LowCycles);
+        due.and_then(|due| due.held_by.clone()).or_else(paused)
+    }
+
+    /// What is still to be pruned, and how fast that goes.
+    fn backlog(&self, chain: &ChainStore, due: Option<&Due>) -> PruneBacklog {
+        let (state, now) = (chain.state(), platform::time_secs());
+        let before = due.map_or(state.oldest, |due| due.before.max(state.oldest));
+        let target = due.map_or(state.oldest, |due| due.target.max(before));
+        let blocks = before - state.oldest;
+        let references = match blocks {
+            0 => 0,
+            _ => chain.references_before(before).saturating_sub(state.pruned_references),
+        };
+        let (pruned_per_hour, appended_per_hour) = self.rates.per_hour(state, now);
+        let empty_in_secs = match self.behind_since {
+            // The next tick sees to it.
+            None => Some((self.next_tick / NS).saturating_sub(now)).filter(|_| blocks > 0).or(Some(0)),
+            Some(_) if blocks == 0 => None,
+            Some(_) => pruned_per_hour
+                .checked_sub(appended_per_hour)
+                .and_then(|net| (u128::from(blocks) * 3_600).checked_div(u128::from(net)))
+                .map(|secs| u64::try_from(secs).unwrap_or(u64::MAX)),
+        };
+        PruneBacklog {
+            blocks,
+            references,
+            held_blocks: target - before,
+            held_since: self.stored.held_since,
+            debt: IndexTable::ALL.iter().map(|&table| chain.debt(table).debt).sum(),
+            behind_since: self.behind_since,
+            pruned_per_hour,
+            appended_per_hour,
+            empty_in_secs,
+        }
+    }
+
+    /// Returns the due blocks that exporters, or the lack of one, hold back, if that is a problem: kept bytes are above high water; or the
+    /// blocks have been held back for more than `max_export_lag_secs`; or emergency water is nearer than that. Unless a sentence is
+    /// `wanted`, the first of these that is true ends the check.
+    pub fn export_held(&self, chain: &ChainStore, blobs: &BlobStore, due: &Due, wanted: bool) -> Option<ExportHeld> {
+        let held_by = due.held_by.as_ref().filter(|held_by| is_of_exporters(held_by));
+        // While pruning is switched off, the switch holds it and no exporter.
+        let (policy, _) = self.policy().zip(held_by).filter(|_| self.stored.enabled)?;
+        let (now, kept) = (platform::time_secs(), chain.capacity_bytes(blobs));
+        let secs = self.stored.held_since.map_or(0, |since| now.saturating_sub(since));
+        let (limited, patience) = (policy.target_bytes > 0, policy.max_export_lag_secs);
+        let is_full = limited && kept > policy.high_water();
+        let is_raised = is_full || secs > patience;
+        let room = policy.emergency().saturating_sub(kept);
+        let until_emergency = match limited && (wanted || !is_raised) {
+            true if room == 0 => Some(0),
+            true => self.rates.secs_until(chain.state(), room, now),
+            false => None,
+        };
+        let soon = until_emergency.is_some_and(|secs| secs < patience);
+        (is_raised || soon).then(|| ExportHeld {
+            since: self.stored.held_since,
+            secs,
+            is_full,
+            is_limited: limited,
+            until_emergency,
+            is_rate_known: self.rates.are_known(now),
+        })
+    }
+
+    /// Blocks that may go now and have not gone.
+    pub fn backlog_blocks(&self, chain: &ChainStore, due: Option<&Due>) -> u64 {
+        due.map_or(0, |due| due.before.saturating_sub(chain.state().oldest))
+    }
+
+    /// Everything that an operator needs to see.
+    pub fn status(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> PruneStatus {
+        let state = chain.state();
+        let due = self.due(chain, blobs, constraints.guard().as_ref());
+        let floor_block = self.floor_block(chain, blobs);
+        let oldest = state.started.then_some(state.oldest);
+        PruneStatus {
+            enabled: self.stored.enabled,
+            deletions_stopped_since: constraints.stopped_since,
+            need_prune: due.is_some(),
+            reason: due.as_ref().map(|due| due.reason),
+            target: due.as_ref().map_or(state.oldest, |due| due.target),
+            held_by: due
+                .as_ref()
+                .and_then(|due| self.held_by(Some(due), constraints))
+                .or(floor_block.map(|_| HeldBy::Floor)),
+            retain_min_block: self.policy().map_or(0, |policy| retain_min_block(policy, chain)),
+            floor_block,
+            exported_before_block: constraints.exported.as_ref().map(|guard| guard.before.max(state.oldest)),
+            pruned_before_block: state.oldest,
+            prune_cursor: oldest.filter(|_| due.as_ref().is_some_and(|due| is_possible(due, chain))),
+            backlog: self.backlog(chain, due.as_ref()),
+            sweep: sweeper::phase(chain, &self.sweep_policy()),
+            transaction_index: self.index_debt(chain, IndexTable::Ids),
+            key_index: self.index_debt(chain, IndexTable::Keys),
+            running: self.stored.running,
+            oldest_kept_block: oldest,
+            oldest_kept_timestamp: oldest.and_then(|number| chain.meta(number)).map(|record| record.monotonic),
+            head: state.head(),
+            estimated_kept_bytes: blobs.kept_bytes(Owner::Chain),
+            capacity_bytes: chain.capacity_bytes(blobs),
+            water_marks: self.policy().filter(|policy| policy.target_bytes > 0).map(|policy| WaterMarks {
+                high: policy.high_water(),
+                low: policy.low_water(),
+                emergency: policy.emergency(),
+            }),
+            last_run: self.stored.last_run.clone(),
+            runs: self.stored.runs,
+            ticks: self.ticks,
+            next_tick: self.next_tick,
+            pruned_blocks: state.pruned_blocks,
+            pruned_bytes: state.pruned_bytes,
+            faults: self.stored.faults,
+            acknowledged_faults: self.stored.acknowledged_faults,
+            set_aside: self.stored.set_aside.iter().map(ToString::to_string).collect(),
+        }
+    }
+}

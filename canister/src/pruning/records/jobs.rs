@@ -1,0 +1,84 @@
+//! Jobs that ended: a ring in stable memory, so that ending one costs the same however many there are.
+
+use super::status::job_without_cycles;
+use crate::logs;
+use crate::storage::memory::{Region, cell};
+use coppice_interface::{UtxoPruneJob, UtxoPruneJobPage};
+use serde::{Deserialize, Serialize};
+
+const MAGIC: [u8; 4] = *b"CPJB";
+const VERSION: u16 = 1;
+/// Jobs of one answer.
+const MAX_PAGE: u32 = 500;
+/// Jobs of one answer where the caller does not say.
+const DEFAULT_PAGE: u32 = 100;
+
+/// What is persisted of the ring, beside the jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// Jobs that ever ended.
+    count: u64,
+    /// The oldest of them that is kept.
+    oldest: u64,
+}
+
+fn slot_of(which: u64) -> u64 {
+    cell::JOBS + which % cell::JOBS_LEN * cell::JOB_LEN as u64
+}
+
+impl Ended {
+    /// Adds a job, and forgets the oldest where there are more than `most`.
+    pub fn push(&mut self, cells: &Region, job: &UtxoPruneJob, most: u32) {
+        if let Err(why) = cell::save(cells, (slot_of(self.count), cell::JOB_LEN), MAGIC, VERSION, job) {
+            logs::error(&format!("job {}: {why}", job.id));
+        }
+        self.count += 1;
+        self.trim(most);
+    }
+
+    /// Forgets the oldest where there are more than `most`.
+    pub fn trim(&mut self, most: u32) {
+        self.oldest = self.oldest.max(self.count.saturating_sub(u64::from(most)));
+    }
+
+    /// The jobs that ended before the `before`th, the last first.
+    fn backwards(self, cells: &Region, before: u64) -> impl Iterator<Item = (u64, UtxoPruneJob)> {
+        let kept = self.oldest..before.min(self.count);
+        kept.rev().filter_map(|which| {
+            let job = cell::load(cells, slot_of(which), MAGIC, VERSION).ok()??;
+            Some((which, job_without_cycles(job)))
+        })
+    }
+
+    /// One of the jobs that ended last.
+    pub fn find(self, cells: &Region, id: u64) -> Option<UtxoPruneJob> {
+        self.backwards(cells, u64::MAX).take(10).map(|(_, job)| job).find(|job| job.id == id)
+    }
+
+    /// The job that ended last.
+    pub fn last(self, cells: &Region) -> Option<UtxoPruneJob> {
+        self.backwards(cells, u64::MAX).next().map(|(_, job)| job)
+    }
+
+    /// A page: the `active` ones first, whatever the limit, where it is the first page.
+    pub fn page(
+        self,
+        cells: &Region,
+        active: impl Iterator<Item = UtxoPruneJob>,
+        cursor: Option<u64>,
+        limit: u32,
+    ) -> UtxoPruneJobPage {
+        let limit = if limit == 0 { DEFAULT_PAGE } else { limit.min(MAX_PAGE) } as usize;
+        let mut jobs: Vec<UtxoPruneJob> = if cursor.is_none() { active.collect() } else { Vec::new() };
+        let mut ended = self.backwards(cells, cursor.unwrap_or(u64::MAX)).peekable();
+        let mut next = None;
+        while jobs.len() < limit
+            && let Some((which, job)) = ended.next()
+        {
+            jobs.push(job);
+            next = Some(which);
+        }
+        let next = next.or(Some(self.count));
+        UtxoPruneJobPage { jobs, cursor: ended.peek().and(next) }
+    }
+}

@@ -1,0 +1,264 @@
+//! The pruner of UTXO records (`pruner-service.md`, `docs/design.md` 7).
+//!
+//! **Constraint.** What is due may take many messages; between any two of them the chain goes on, and any of them may trap or
+//! be followed by an upgrade. No parent of an old unmined transaction may go before that is known to be one.
+//!
+//! ```text
+//! trigger ──▶ slot of one ──▶ job ──▶ run ──▶ phases: preserve, expire, delete ──▶ records, blobs, deletion queue
+//!  heights      (highest)    history   place         one record at a time
+//!                                        ▲
+//!                             timer ─▶ budget
+//! ```
+//! Policy (`trigger`), mechanism (`phase` and its three) and budget (`run`) are apart. Jobs, heights and the run's place are in
+//! one cell, written with each message that changes them.
+
+mod bucket;
+mod complete;
+mod delete;
+mod hold;
+mod jobs;
+mod metrics;
+mod notified;
+mod pass;
+mod phase;
+mod preserve;
+mod repair;
+mod run;
+mod settings;
+mod skipped;
+mod status;
+mod tick;
+mod trigger;
+
+use crate::deletion::DeletionQueue;
+use crate::platform;
+use crate::pruning::marker::Marker;
+pub use crate::pruning::records::settings::Settings;
+use crate::storage::blob::BlobStore;
+use crate::storage::memory::{Region, cell};
+use crate::utxo::{Cursor, UtxoStore};
+use coppice_interface::{
+    UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPruneCounts, UtxoPruneJob, UtxoPrunerError, UtxoPrunerPhase,
+    UtxoPrunerSettings,
+};
+use coppice_interface::{UtxoPrunerSettingsChange, UtxoSettings};
+pub use hold::create;
+use jobs::Ended;
+use notified::Feeds;
+pub use notified::{HeightTrouble, NotifiedHeight};
+use pass::FullPass;
+use run::{At, Durations, Run};
+use serde::{Deserialize, Serialize};
+pub use skipped::hex;
+pub use status::{Trouble, cannot_preserve};
+use std::rc::Rc;
+
+const MAGIC: [u8; 4] = *b"CPUR";
+/// What it was while the upload of a block had the same.
+const MAGIC_BEFORE: [u8; 4] = *b"CPUP";
+const VERSION: u16 = 1;
+const CAPACITY: usize = 32 << 10;
+/// Unmined records that can be set aside.
+const MAX_SET_ASIDE: usize = 100;
+/// Records that can be passed over; the first is tried again where there are more.
+const MAX_PASSED_OVER: usize = 50;
+
+/// The stores that the pruner works on.
+pub struct Records<'a> {
+    /// UTXO records.
+    pub utxo: &'a mut UtxoStore,
+    /// What they keep in the BlobStore.
+    pub blobs: &'a mut BlobStore,
+    /// What they keep outside and is to be deleted.
+    pub deletions: &'a mut DeletionQueue,
+    /// The UTXO store's settings in force.
+    pub settings: &'a UtxoSettings,
+}
+
+/// Why something was not pruned, and how often: runs, not records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Skipped {
+    assembly_not_running: u64,
+    already_processed: u64,
+    superseded: u64,
+    persister_active: u64,
+    not_mined: u64,
+}
+
+/// What is persisted of the pruner.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Stored {
+    settings: UtxoPrunerSettings,
+    assembly_running: bool,
+    /// The highest heights that were notified, persisted, pruned.
+    current: u32,
+    persisted: u32,
+    processed: u32,
+    /// The notifications of both: their buckets, and low heights among them.
+    feeds: Feeds,
+    /// The smallest retention, but 0, that was in force before the one that is; 0: there was none.
+    smallest_retention: u32,
+    pending: Option<UtxoPruneJob>,
+    /// The pending job could not begin, which was counted.
+    pending_skipped: bool,
+    running: Option<UtxoPruneJob>,
+    /// The place of the job that runs, or of one that timed out.
+    run: Option<Run>,
+    /// Runs that ever began.
+    runs: u32,
+    /// The heights were set: what was kept by others may be looked at too late, until a run has come by all of it.
+    look_again: bool,
+    /// How phase 1 looked at all old unmined records last, if it did since then what it went by has changed.
+    full_pass: Option<FullPass>,
+    /// Unmined records below this height were old when phase 1 was done last.
+    cutoff: u32,
+    last_completed: Option<UtxoPruneJob>,
+    ended: Ended,
+    jobs: u64,
+    blocked_by: Option<UtxoBlockedBy>,
+    /// The job that ended as finding what comes next trapped, and in which phase, if none was completed since.
+    trapped: Option<(u64, UtxoPrunerPhase)>,
+    set_aside: Vec<Cursor>,
+    /// How a tick gets past what traps.
+    marker: Option<Marker<At>>,
+    /// Records that are left alone, as looking at them trapped.
+    passed_over: Vec<At>,
+    totals: UtxoPruneCounts,
+    durations: Durations,
+    skipped: Skipped,
+    timed_out: u64,
+    failed: u64,
+    /// When the log had a line of progress, in Unix nanoseconds.
+    reported_at: u64,
+}
+
+/// Heights, jobs, and the run.
+pub struct UtxoPruner {
+    cells: Rc<Region>,
+    stored: Stored,
+    /// On the heap: an upgrade starts counting again.
+    ticks: u64,
+    /// 0: no timer runs.
+    next_tick: u64,
+    /// Low on cycles, which the log says once.
+    paused: bool,
+}
+
+impl UtxoPruner {
+    /// Reads the cell: an upgrade to code that cannot is undone.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with it.
+    pub fn open(cells: Rc<Region>) -> Result<Self, String> {
+        let load = |magic| cell::load::<Stored>(&cells, cell::UTXO_PRUNER, magic, VERSION);
+        let stored = load(MAGIC).or_else(|why| load(MAGIC_BEFORE).map_err(|_| why))?;
+        let mut stored = stored.unwrap_or_default();
+        stored.blocked_by = stored.blocked_by.map(status::without_cycles);
+        Ok(Self { cells, stored, ticks: 0, next_tick: 0, paused: false })
+    }
+
+    fn save(&self) {
+        if let Err(why) = cell::save(&self.cells, (cell::UTXO_PRUNER, CAPACITY), MAGIC, VERSION, &self.stored) {
+            platform::trap(&format!("the state of the pruner of UTXO records: {why}"));
+        }
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &UtxoPrunerSettings {
+        &self.stored.settings
+    }
+
+    /// Changes the settings, or none of them.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub fn set_settings(
+        &mut self,
+        change: &UtxoPrunerSettingsChange,
+        utxo: &UtxoSettings,
+    ) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
+        let old = self.stored.settings.limits();
+        self.stored.settings.apply(change, utxo)?;
+        self.stored.feeds.change((old, self.stored.settings.limits()), platform::time_ns());
+        let most = self.stored.settings.max_job_history;
+        self.stored.ended.trim(most);
+        self.save();
+        Ok(self.stored.settings.clone())
+    }
+
+    /// Notes which retention was in force until now: records may have got their height by it.
+    pub fn note_retention(&mut self, retention: u32) {
+        let known = self.stored.smallest_retention;
+        if retention != 0 && (known == 0 || retention < known) {
+            self.stored.smallest_retention = retention;
+            self.save();
+        }
+    }
+
+    /// Says what the block assembly does. The next tick acts on it; where it runs again by then, the run begins anew.
+    pub fn set_assembly(&mut self, state: UtxoBlockAssemblyState) {
+        self.stored.assembly_running = state == UtxoBlockAssemblyState::Running;
+        if !self.stored.assembly_running {
+            self.end_run();
+        }
+        self.save();
+    }
+
+    /// Has phase 1 pass over an unmined record that cannot be read, or parents of it that cannot.
+    ///
+    /// # Errors
+    /// `NotBlocking`, `TooMany`.
+    pub fn set_aside(&mut self, slot: u32) -> Result<(), UtxoPrunerError> {
+        if self.stored.set_aside.iter().any(|aside| aside.slot == slot) {
+            return Ok(());
+        }
+        let blocked = self.stored.blocked_by.as_ref().filter(|blocked| blocked.slot == slot);
+        let Some(txid) = blocked.and_then(|blocked| blocked.txid.as_slice().try_into().ok()) else {
+            return Err(UtxoPrunerError::NotBlocking);
+        };
+        if self.stored.set_aside.len() >= MAX_SET_ASIDE {
+            return Err(UtxoPrunerError::TooMany { limit: MAX_SET_ASIDE as u64 });
+        }
+        self.stored.set_aside.push(Cursor { key: 0, slot, txid });
+        self.save();
+        Ok(())
+    }
+
+    /// Has a record looked at again that was passed over, or set aside.
+    ///
+    /// # Errors
+    /// `NotBlocking`.
+    pub fn retry(&mut self, slot: u32) -> Result<(), UtxoPrunerError> {
+        let Stored { set_aside, passed_over, .. } = &mut self.stored;
+        let before = set_aside.len() + passed_over.len();
+        set_aside.retain(|aside| aside.slot != slot);
+        passed_over.retain(|at| at.cursor.slot != slot);
+        if set_aside.len() + passed_over.len() == before {
+            return Err(UtxoPrunerError::NotBlocking);
+        }
+        self.save();
+        Ok(())
+    }
+
+    /// Seconds between two ticks; none where the next one would find nothing to do.
+    pub fn interval_secs(&self) -> Option<u64> {
+        let Stored { settings, running, pending, .. } = &self.stored;
+        // A job that waits for the block assembly waits for `set_assembly`.
+        let waits = pending.is_some() && (self.stored.assembly_running || !self.stored.pending_skipped);
+        (settings.pruner_enabled && (running.is_some() || waits)).then_some(settings.tick_interval)
+    }
+
+    /// When the next tick comes, in nanoseconds since the Unix epoch; 0 where none is to come.
+    pub fn next_tick(&self) -> u64 {
+        self.next_tick
+    }
+
+    /// Says when the next tick comes, in nanoseconds since the Unix epoch.
+    pub fn set_next_tick(&mut self, at: u64) {
+        self.next_tick = at;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! Notified heights: how far a feeder may raise them, and whether it notifies far below them (`docs/design.md` 7).
+
+use super::UtxoPruner;
+use super::bucket::{Bucket, Empty, Limits};
+use super::trigger::is_height;
+use crate::platform;
+use crate::pruning::records::settings::Settings as _;
+use coppice_interface::{MAX_HEIGHT, UtxoPrunerError};
+use serde::{Deserialize, Serialize};
+
+/// Blocks by which a notified height may be below the highest one before it without `health` saying so: no reorg is as deep.
+const FAR: u32 = 100;
+/// Nanoseconds for which such a notification is shown: twelve blocks of ten minutes.
+const SHOWN_NS: u64 = 2 * 3_600 * 1_000_000_000;
+
+/// The height that is notified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotifiedHeight {
+    /// The chain's (`notify_block`).
+    Current,
+    /// The persister's (`notify_block_persisted`).
+    Persisted,
+}
+
+/// What is odd about the notified heights, and their limits.
+#[derive(Clone, Copy, Debug)]
+pub struct HeightTrouble {
+    /// A height far below the highest one, notified of late, and the highest one.
+    pub low: Option<(u32, u32)>,
+    /// A height that was refused of late as too high.
+    pub refused: Option<u32>,
+    /// The setting `max_height_jump`.
+    pub max_jump: u32,
+    /// The setting `heights_per_day`; 0: no limit.
+    pub per_day: u32,
+    /// True once a height was notified.
+    pub is_notified: bool,
+}
+
+/// The notifications of one height.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct Feed {
+    bucket: Bucket,
+    /// The last notification that was far below the highest one, and its moment in Unix nanoseconds.
+    low: Option<(u32, u64)>,
+    /// The last height that was refused as too high, and its moment in Unix nanoseconds.
+    refused: Option<(u32, u64)>,
+}
+
+/// The notifications of both heights. Each has a bucket of its own, because a block that is persisted was notified
+/// before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Feeds {
+    current: Feed,
+    persisted: Feed,
+}
+
+impl Feed {
+    /// Takes what a height is above the highest one out of the bucket. The first height may be any.
+    fn raise(&mut self, limits: Limits, (highest, height): (u32, u32), now: u64) -> Result<(), UtxoPrunerError> {
+        if highest == 0 || height <= highest {
+            return Ok(());
+        }
+        let refused = |Empty { left, enough_at }| UtxoPrunerError::HeightJump {
+            highest,
+            most: highest.saturating_add(left).min(MAX_HEIGHT),
+            accepted_at: enough_at,
+        };
+        self.bucket.draw(limits, height - highest, now).map_err(refused)
+    }
+
+    /// A height that is far below the highest one, and was notified of late.
+    fn low(&self, highest: u32, now: u64) -> Option<u32> {
+        let (height, at) = self.low?;
+        let is_far = height.saturating_add(FAR) < highest;
+        (is_far && now.saturating_sub(at) < SHOWN_NS).then_some(height)
+    }
+
+    /// A height that was refused of late, and that no other has reached since.
+    fn refused(&self, highest: u32, now: u64) -> Option<u32> {
+        let (height, at) = self.refused?;
+        (height > highest && now.saturating_sub(at) < SHOWN_NS).then_some(height)
+    }
+}
+
+impl Feeds {
+    /// Takes what a notification raises out of the buckets.
+    ///
+    /// # Errors
+    /// `HeightJump`.
+    fn raise(
+        &mut self,
+        limits: Limits,
+        (height, which): (u32, NotifiedHeight),
+        (current, persisted): (u32, u32),
+        now: u64,
+    ) -> Result<(), UtxoPrunerError> {
+        if which == NotifiedHeight::Persisted {
+            self.persisted.raise(limits, (persisted, height), now)?;
+        }
+        self.current.raise(limits, (current, height), now)
+    }
+
+    /// Changes the limits of both buckets.
+    pub fn change(&mut self, limits: (Limits, Limits), now: u64) {
+        [&mut self.current, &mut self.persisted].into_iter().for_each(|feed| feed.bucket.change(limits, now));
+    }
+
+    /// An operator has set the heights: feeders may raise them as at first.
+    pub fn set(&mut self, now: u64) {
+        for feed in [&mut self.current, &mut self.persisted] {
+            feed.bucket.fill(now);
+            (feed.low, feed.refused) = (None, None);
+        }
+    }
+}
+
+impl UtxoPruner {
+    /// Checks that a feeder may notify a height, where the chain's head is `head`.
+    ///
+    /// # Errors
+    /// `ZeroHeight`, `BadHeight`, `HeightJump`.
+    pub fn check_feeder(&self, height: u32, which: NotifiedHeight, head: Option<u64>) -> Result<(), UtxoPrunerError> {
+        is_height(height)?;
+        let settings = &self.stored.settings;
+        if settings.heights_are_block_numbers {
+            let most = head.map_or(0, |head| head.saturating_add(settings.max_height_jump.into()));
+            if u64::from(height) > most {
+                return Err(UtxoPrunerError::BadHeight { most: most as u32 });
+            }
+        }
+        let highest = (self.stored.current, self.stored.persisted);
+        let mut feeds = self.stored.feeds;
+        feeds.raise(settings.limits(), (height, which), highest, platform::time_ns())
+    }
+
+    /// Takes note of a feeder's height that was refused, for `health`.
+    pub fn note_refused(&mut self, height: u32, which: NotifiedHeight, why: &UtxoPrunerError) {
+        if let UtxoPrunerError::HeightJump { .. } = why {
+            let feeds = &mut self.stored.feeds;
+            let feed = match which {
+                NotifiedHeight::Current => &mut feeds.current,
+                NotifiedHeight::Persisted => &mut feeds.persisted,
+            };
+            feed.refused = Some((height, platform::time_ns()));
+            self.save();
+        }
+    }
+
+    /// The highest height of the chain that a feeder may notify, and that a call on records, or a block that it names, may have.
+    pub fn most_height(&self) -> u32 {
+        let (highest, limits) = (self.stored.current, self.stored.settings.limits());
+        if highest == 0 || limits.per_day == 0 {
+            return MAX_HEIGHT;
+        }
+        let left = self.stored.feeds.current.bucket.left(limits, platform::time_ns());
+        highest.saturating_add(left).min(MAX_HEIGHT)
+    }
+
+    /// Takes note of a height. One wrong height would have everything below it pruned: only an operator raises them as it likes.
+    ///
+    /// # Errors
+    /// `ZeroHeight`, `BadHeight`, `HeightJump`, and nothing has changed.
+    pub(super) fn note(
+        &mut self,
+        height: u32,
+        which: NotifiedHeight,
+        by_operator: bool,
+    ) -> Result<(), UtxoPrunerError> {
+        is_height(height)?;
+        let (now, limits) = (platform::time_ns(), self.stored.settings.limits());
+        let highest = (self.stored.current, self.stored.persisted);
+        let mut feeds = self.stored.feeds;
+        if !by_operator {
+            feeds.raise(limits, (height, which), highest, now)?;
+        }
+        let (feed, highest) = match which {
+            NotifiedHeight::Current => (&mut feeds.current, highest.0),
+            NotifiedHeight::Persisted => (&mut feeds.persisted, highest.1),
+        };
+        if height.saturating_add(FAR) < highest {
+            feed.low = Some((height, now));
+        }
+        self.stored.feeds = feeds;
+        self.stored.current = self.stored.current.max(height);
+        if which == NotifiedHeight::Persisted {
+            self.stored.persisted = self.stored.persisted.max(height);
+        }
+        Ok(())
+    }
+
+    /// Returns what is odd about the notified heights, and their limits.
+    pub fn height_trouble(&self) -> HeightTrouble {
+        let (stored, now) = (&self.stored, platform::time_ns());
+        let Feeds { current, persisted } = &stored.feeds;
+        let low = |feed: &Feed, highest: u32| feed.low(highest, now).map(|height| (height, highest));
+        let Limits { size, per_day } = stored.settings.limits();
+        HeightTrouble {
+            low: low(current, stored.current).or_else(|| low(persisted, stored.persisted)),
+            refused: persisted.refused(stored.persisted, now).or_else(|| current.refused(stored.current, now)),
+            max_jump: size,
+            per_day,
+            is_notified: stored.current > 0,
+        }
+    }
+}

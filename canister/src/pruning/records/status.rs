@@ -1,0 +1,166 @@
+//! What an operator sees.
+
+use super::run::At;
+use super::skipped::hex;
+use super::{Stored, UtxoPruner};
+use crate::deletion::DeletionQueue;
+use crate::logs::audit::{Fields, field};
+use crate::pruning::records::settings::Settings as _;
+use crate::text::refusal;
+use coppice_interface::{
+    UtxoBlockAssemblyState, UtxoBlockedBy, UtxoError, UtxoJobEnd, UtxoPassedOver, UtxoPruneCounts, UtxoPruneJob,
+    UtxoPruneJobPage, UtxoPrunerPhase, UtxoPrunerStatus, UtxoSettings,
+};
+
+/// What keeps records from being pruned, or leaves single records alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Trouble<'a> {
+    /// Records that trapped and are left alone: their number, and slot and transaction of the first.
+    pub passed_over: (usize, Option<(u32, &'a [u8; 32])>),
+    /// Unmined records that cannot be read: their number, and slot and transaction of the first.
+    pub set_aside: (usize, Option<(u32, &'a [u8; 32])>),
+    /// The record whose parents cannot be preserved.
+    pub blocked_by: Option<&'a UtxoBlockedBy>,
+    /// The job that failed because its search trapped, and the phase of the search.
+    pub trapped: Option<(u64, UtxoPrunerPhase)>,
+    /// The running and the pending job.
+    pub jobs: [Option<&'a UtxoPruneJob>; 2],
+    /// True if the block assembly runs.
+    pub is_assembly_running: bool,
+    /// True if the pruner is switched on.
+    pub is_enabled: bool,
+}
+
+fn passed_over(at: &At) -> UtxoPassedOver {
+    UtxoPassedOver { phase: at.phase, slot: at.cursor.slot, txid: at.cursor.txid.into() }
+}
+
+/// Why parents are not preserved, without figures of cycles.
+pub fn cannot_preserve(blocked: &UtxoBlockedBy) -> String {
+    let why = refusal(blocked.error.clone());
+    format!("parents of the unmined transaction {} cannot be preserved: {why}", hex(&blocked.txid))
+}
+
+/// Why parents were not preserved, as a job keeps it: everybody may read jobs, and how many cycles are missing gives the balance away.
+pub fn without_cycles(mut blocked: UtxoBlockedBy) -> UtxoBlockedBy {
+    if let UtxoError::LowCycles { missing } | UtxoError::ReservedCyclesLimit { missing } = &mut blocked.error {
+        *missing = 0;
+    }
+    blocked
+}
+
+/// The same of a job, as code before this one may have kept it.
+pub fn job_without_cycles(mut job: UtxoPruneJob) -> UtxoPruneJob {
+    job.end = job.end.map(|end| match end {
+        UtxoJobEnd::PreserveParents(blocked) => UtxoJobEnd::PreserveParents(without_cycles(blocked)),
+        other => other,
+    });
+    job
+}
+
+/// Adds to `counts` what has become more since `before`.
+pub fn add(counts: &mut UtxoPruneCounts, now: &UtxoPruneCounts, before: &UtxoPruneCounts) {
+    let all: [fn(&mut UtxoPruneCounts) -> &mut u64; 17] = [
+        |c| &mut c.old_unmined,
+        |c| &mut c.parents_preserved,
+        |c| &mut c.preservations_expired,
+        |c| &mut c.processed,
+        |c| &mut c.records_deleted,
+        |c| &mut c.pages_deleted,
+        |c| &mut c.records_deleting,
+        |c| &mut c.parents_updated,
+        |c| &mut c.outputs_released,
+        |c| &mut c.external_files_deleted,
+        |c| &mut c.external_files_missing,
+        |c| &mut c.skipped_child_unmined,
+        |c| &mut c.skipped_child_recent,
+        |c| &mut c.skipped_child_absent,
+        |c| &mut c.external_errors,
+        |c| &mut c.record_errors,
+        |c| &mut c.chunks,
+    ];
+    let (mut now, mut before) = (*now, *before);
+    for field in all {
+        *field(counts) += *field(&mut now) - *field(&mut before);
+    }
+}
+
+impl UtxoPruner {
+    /// What operators change of it, but for the settings.
+    pub fn shown(&self) -> Fields {
+        let stored = &self.stored;
+        let id = |job: &Option<UtxoPruneJob>| job.as_ref().map_or("none".into(), |job| format!("job {}", job.id));
+        let slots = |slots: Vec<u32>| format!("{slots:?}");
+        vec![
+            field("current_height", stored.current),
+            field("last_persisted_height", stored.persisted),
+            field("last_processed_height", stored.processed),
+            field("pending", id(&stored.pending)),
+            field("running", id(&stored.running)),
+            field("records_deleted", stored.totals.records_deleted),
+            field("set_aside", slots(stored.set_aside.iter().map(|at| at.slot).collect())),
+            field("passed_over", slots(stored.passed_over.iter().map(|at| at.cursor.slot).collect())),
+        ]
+    }
+
+    /// Jobs: those that wait or run, then those that ended, the last first.
+    pub fn jobs(&self, cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage {
+        let active = [self.stored.pending.clone(), self.stored.running.clone()].into_iter().flatten();
+        self.stored.ended.page(&self.cells, active, cursor, limit)
+    }
+
+    /// Everything that an operator needs to see.
+    pub fn status(&self, utxo: &UtxoSettings, deletions: &DeletionQueue) -> UtxoPrunerStatus {
+        let stored = &self.stored;
+        UtxoPrunerStatus {
+            enabled: stored.settings.pruner_enabled,
+            // The endpoint fills this in, because the switch is the whole canister's.
+            deletions_stopped_since: None,
+            block_assembly: match stored.assembly_running {
+                true => UtxoBlockAssemblyState::Running,
+                false => UtxoBlockAssemblyState::NotRunning,
+            },
+            current_height: stored.current,
+            most_height: self.most_height(),
+            last_persisted_height: Some(stored.persisted).filter(|height| *height > 0),
+            last_processed_height: stored.processed,
+            safe_height: self.safe_height(utxo, stored.current),
+            unmined_cutoff_height: stored.settings.unmined_cutoff(utxo, stored.current),
+            pending: stored.pending.clone(),
+            running: stored.running.clone(),
+            last_job: stored.ended.last(&self.cells),
+            blocked_by: stored.blocked_by.clone(),
+            set_aside: stored.set_aside.iter().map(|aside| aside.slot).collect(),
+            passed_over: stored.passed_over.iter().map(passed_over).collect(),
+            blobs_pending: deletions.pending_count(),
+            blobs_dead: deletions.dead_count(),
+            totals: stored.totals,
+            ticks: self.ticks,
+            next_tick: self.next_tick,
+            metrics: self.metrics(),
+        }
+    }
+
+    /// The height that the chain has reached, or its persister, where one runs; 0: none was told.
+    pub fn reached(&self) -> u32 {
+        let Stored { current, persisted, .. } = self.stored;
+        if persisted == 0 { current } else { current.min(persisted) }
+    }
+
+    /// Returns what keeps records from being pruned, or leaves single records alone.
+    pub fn trouble(&self) -> Trouble<'_> {
+        let stored = &self.stored;
+        Trouble {
+            passed_over: (
+                stored.passed_over.len(),
+                stored.passed_over.first().map(|at| (at.cursor.slot, &at.cursor.txid)),
+            ),
+            set_aside: (stored.set_aside.len(), stored.set_aside.first().map(|at| (at.slot, &at.txid))),
+            blocked_by: stored.blocked_by.as_ref(),
+            trapped: stored.trapped,
+            jobs: [stored.running.as_ref(), stored.pending.as_ref()],
+            is_assembly_running: stored.assembly_running,
+            is_enabled: stored.settings.pruner_enabled,
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! What deletion means to double spends, and what is kept, for how long.
+
+use super::service::Service;
+use crate::utxo::tests::world::{Tx, block, raw};
+use coppice_interface::*;
+
+#[test]
+fn a_loser_that_is_deleted_gives_back_what_it_held() {
+    let mut s = Service::new();
+    let parent = Tx::orphan(1, 2);
+    let (loser, kept) = (Tx::of(2, &[(parent.txid, 0)], 1), Tx::of(3, &[(parent.txid, 1)], 1));
+    s.make_mined(&parent);
+    s.make(&loser);
+    s.make(&kept);
+    s.spend_one(&parent, 0, &loser).unwrap();
+    s.spend_one(&parent, 1, &kept).unwrap();
+    assert_eq!(s.get(&parent).delete_at_height, Some(1_288));
+    let call = s.w.call();
+    s.w.store.set_conflicting(&loser.txid, &call).unwrap();
+    s.set(UtxoPrunerSettingsChange {
+        unmined_tx_retention: Some(UtxoUnminedRetention::Blocks(10_000)),
+        ..Default::default()
+    });
+    // The parent goes at the same height, behind its child, unless that releases it.
+    let call = s.w.call();
+    s.w.store.preserve(&parent.txid, 1_200).unwrap();
+    let job = s.prune(1_288);
+    assert_eq!((job.counts.records_deleted, job.counts.outputs_released, job.counts.parents_updated), (1, 1, 0));
+    assert!(!s.there(&loser));
+    let record = s.get(&parent);
+    assert_eq!((record.spent_utxos, record.delete_at_height, record.deleted_children), (1, None, vec![]));
+    assert!(record.conflicting_children.is_empty());
+    // It proves right after all.
+    s.make(&loser);
+    assert_eq!(s.spend_one(&parent, 0, &loser), Ok(1));
+    assert_eq!(s.get(&parent).delete_at_height, Some(call.height + 288));
+}
+
+#[test]
+fn a_loser_that_is_its_parents_neighbour_in_the_index_leaves_it_whole() {
+    for others in 0..3 {
+        let mut s = Service::new();
+        let (parent, loser) = (Tx::orphan(1, 1), Tx::of(2, &[(Tx::orphan(1, 1).txid, 0)], 1));
+        let due: Vec<Tx> = (0..4).map(|i| Tx::orphan(10 + i, 1)).collect();
+        due[..others].iter().for_each(|tx| s.make_due(tx));
+        s.make_mined(&parent);
+        s.spend_one(&parent, 0, &loser).unwrap();
+        s.create(&UtxoCreate { conflicting: true, ..raw(&loser) }).unwrap();
+        due[others..].iter().for_each(|tx| s.make_due(tx));
+        assert_eq!((s.get(&parent).delete_at_height, s.get(&loser).delete_at_height), (Some(1_288), Some(1_288)));
+        // The loser goes first where its parent has become due again behind it.
+        s.unspend(&parent, 0, &loser, 0).unwrap();
+        s.spend_one(&parent, 0, &loser).unwrap();
+        let job = s.prune(1_288);
+        assert_eq!((job.state, job.counts.record_errors), (UtxoJobState::Completed, 0), "{job:?}");
+        assert!(!s.there(&loser) && due.iter().all(|tx| !s.there(tx)));
+        assert_eq!((s.get(&parent).delete_at_height, s.store.storage().deletable), (None, 0), "{others}");
+    }
+}
+
+#[test]
+fn a_loser_with_many_inputs_gives_them_back_over_several_messages() {
+    let mut s = Service::new();
+    let parent = Tx::orphan(1, 2_501);
+    let inputs: Vec<_> = (0..2_500).map(|vout| (parent.txid, vout)).collect();
+    let loser = Tx::of(2, &inputs, 1);
+    s.make_mined(&parent);
+    s.make(&loser);
+    let spends: Vec<_> = (0..2_500).map(|i| parent.spend(i, i)).collect();
+    s.spend(&loser, &spends).unwrap();
+    let call = s.w.call();
+    s.w.store.set_conflicting(&loser.txid, &call).unwrap();
+    s.set(UtxoPrunerSettingsChange {
+        unmined_tx_retention: Some(UtxoUnminedRetention::Blocks(10_000)),
+        max_ops_per_tick: Some(1),
+        ..Default::default()
+    });
+    s.pruner.notify_block(1_288, true, false).unwrap();
+    s.tick(1);
+    assert!(s.get(&loser).being_deleted);
+    s.reopen();
+    s.settle();
+    assert!(!s.there(&loser));
+    assert_eq!((s.get(&parent).spent_utxos, s.status().totals.outputs_released), (0, 2_500));
+}
+
+#[test]
+fn locking_keeps_a_double_spend_and_unlocking_gives_it_a_height_again() {
+    let mut s = Service::new();
+    let tx = Tx::orphan(1, 1);
+    s.create(&UtxoCreate { conflicting: true, ..raw(&tx) }).unwrap();
+    assert_eq!(s.get(&tx).delete_at_height, Some(1_288));
+    for _ in 0..2 {
+        s.set_locked(&tx, true);
+        assert_eq!(s.get(&tx).delete_at_height, None);
+    }
+    assert_eq!(s.prune(1_300).counts.records_deleted, 0);
+    s.w.height = 1_100;
+    s.set_locked(&tx, false);
+    assert_eq!(s.get(&tx).delete_at_height, Some(1_388));
+}
+
+#[test]
+fn a_record_that_loses_its_last_block_is_unmined_from_then_on() {
+    let mut s = Service::new();
+    let tx = Tx::orphan(1, 1);
+    s.make(&tx);
+    s.w.height = 1_010;
+    // In a block of another chain it is as unmined as before.
+    s.set_mined(&tx, block(5, 1_010), false, false);
+    assert_eq!(s.get(&tx).unmined_since, Some(1_000));
+    s.w.height = 1_020;
+    s.set_mined(&tx, block(5, 1_010), false, true);
+    assert_eq!(s.get(&tx).unmined_since, Some(1_020));
+    s.w.height = 1_030;
+    s.set_mined(&tx, block(5, 1_010), false, true);
+    assert_eq!(s.get(&tx).unmined_since, Some(1_020), "there was none to lose");
+}
+
+#[test]
+fn the_status_alone_changes_and_blocks_stay() {
+    let mut s = Service::new();
+    let tx = Tx::orphan(1, 1);
+    s.make_due(&tx);
+    let set = |s: &mut Service, is| {
+        let call = s.w.call();
+        s.w.store.set_on_longest_chain(&tx.txid, is, &call)
+    };
+    s.w.height = 1_005;
+    for _ in 0..2 {
+        assert_eq!(set(&mut s, false), Ok(()));
+        let record = s.get(&tx);
+        assert_eq!((record.unmined_since, record.delete_at_height), (Some(1_005), None));
+        assert_eq!(record.blocks.iter().map(|block| block.block_id).collect::<Vec<_>>(), [900]);
+        s.w.height = 1_006;
+    }
+    assert_eq!(set(&mut s, true), Ok(()));
+    let record = s.get(&tx);
+    assert_eq!((record.unmined_since, record.delete_at_height), (None, Some(1_294)));
+    let other = Tx::orphan(2, 1);
+    s.make(&other);
+    let call = s.w.call();
+    assert_eq!(s.w.store.set_on_longest_chain(&other.txid, true, &call), Err(UtxoRefusal::NotMined));
+    assert_eq!(s.w.store.set_on_longest_chain(&[1; 32], true, &call), Err(UtxoRefusal::TxNotFound));
+}
+
+/// `count` parents that are due at 1,288, each with a spender of its own.
+fn defensive(s: &mut Service, count: u64) -> Vec<(Tx, Tx)> {
+    s.set(UtxoPrunerSettingsChange {
+        utxo_defensive_enabled: Some(true),
+        unmined_tx_retention: Some(UtxoUnminedRetention::Blocks(100_000)),
+        ..Default::default()
+    });
+    let family = |i| {
+        let parent = Tx::orphan(10 + i, 1);
+        let child = Tx::of(1_000 + i, &[(parent.txid, 0)], 1);
+        (parent, child)
+    };
+    let all: Vec<(Tx, Tx)> = (0..count).map(family).collect();
+    for (parent, child) in &all {
+        s.make_mined(parent);
+        s.make(child);
+        s.spend_one(parent, 0, child).unwrap();
+    }
+    all
+}
+
+#[test]
+fn what_is_kept_is_looked_at_again_when_that_can_change() {
+    let mut s = Service::new();
+    let all = defensive(&mut s, 2);
+    let recent = &all[0];
+    s.set_mined(&recent.1, block(1_100, 1_100), true, false);
+    let reasons =
+        |counts: UtxoPruneCounts| (counts.skipped_child_recent, counts.skipped_child_unmined, counts.processed);
+    assert_eq!(reasons(s.prune(1_288).counts), (1, 1, 2));
+    let shown = |s: &Service| all.iter().map(|(parent, _)| s.get(parent).delete_at_height).collect::<Vec<_>>();
+    assert_eq!(shown(&s), [Some(1_288); 2], "callers see what they saw");
+    let until = |s: &Service| all.iter().map(|(parent, _)| s.get(parent).postponed_until).collect::<Vec<_>>();
+    assert_eq!(until(&s), [Some(1_388), Some(1_576)], "and when each is looked at again");
+    s.reopen();
+    assert_eq!(reasons(s.prune(1_387).counts), (0, 0, 0), "nobody looks at them meanwhile");
+    let job = s.prune(1_388);
+    assert_eq!((reasons(job.counts), job.counts.records_deleted), ((0, 0, 1), 1), "stable at 1,100 + 288");
+    assert_eq!(reasons(s.prune(1_575).counts), (0, 0, 0));
+    assert_eq!(reasons(s.prune(1_576).counts), (0, 1, 1), "1,288 + 288");
+    // Of what is evaluated anew the height is another one, and it is looked at then.
+    s.w.height = 1_400;
+    s.spend_one(&all[1].0, 0, &all[1].1).unwrap();
+    assert_eq!((s.get(&all[1].0).delete_at_height, s.get(&all[1].0).postponed_until), (Some(1_688), None));
+    assert_eq!(reasons(s.prune(1_687).counts), (0, 0, 0));
+    assert_eq!(reasons(s.prune(1_688).counts), (0, 1, 1));
+}
+
+/// A line for a run and a reason, however many ticks the run takes, and over an upgrade.
+#[test]
+fn what_a_run_keeps_is_said_once_with_the_first_ten_transactions() {
+    let said = || -> Vec<String> {
+        crate::platform::native::with(|world| {
+            let of_run = |line: &&String| line.contains("Defensive skip: ");
+            world.log.iter().filter(of_run).map(|line| line[line.find("Defensive").unwrap()..].to_string()).collect()
+        })
+    };
+    let mut s = Service::new();
+    let all = defensive(&mut s, 13);
+    s.set_mined(&all[0].1, block(1_100, 1_100), true, false);
+    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    s.pruner.notify_block(1_288, true, false).unwrap();
+    (0..5).for_each(|_| s.tick(10));
+    assert_eq!(said(), [] as [String; 0], "the run is not over");
+    s.reopen();
+    s.settle();
+    let lines = said();
+    let [unmined, recent] = &lines[..] else { panic!("{lines:?}") };
+    assert!(unmined.starts_with("Defensive skip: 12 records kept, as a spender is unmined: "), "{unmined}");
+    assert!(unmined.ends_with(" and 2 more") && unmined.matches(", ").count() == 10, "{unmined}");
+    let id = |tx: &Tx| tx.txid.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    assert_eq!(all[1..].iter().filter(|(parent, _)| unmined.contains(&id(parent))).count(), 10);
+    let one = format!("Defensive skip: 1 record kept, as a spender was mined too lately: {}", id(&all[0].0));
+    assert_eq!(*recent, one);
+    s.prune(1_300);
+    assert_eq!(said().len(), 2, "nobody looks at them meanwhile");
+    // A run that is given up says what it has kept.
+    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    s.pruner.notify_block(1_576, true, false).unwrap();
+    (0..4).for_each(|_| s.tick(10));
+    s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
+    s.tick(10);
+    assert!(said().len() == 3 && !said()[2].contains(" more"), "{:?}", said());
+}
+
+#[test]
+fn what_was_kept_by_wrong_heights_is_looked_at_again_when_they_are_set_right() {
+    for interrupted in [false, true] {
+        let mut s = Service::new();
+        let all = defensive(&mut s, 3);
+        let never = Some(UtxoUnminedRetention::Blocks(MAX_HEIGHT));
+        s.set(UtxoPrunerSettingsChange { unmined_tx_retention: never, ..Default::default() });
+        s.prune(1_300);
+        let job = s.with(|pruner, records| {
+            pruner.notify_block(1_000_000_000, true, true).unwrap();
+            pruner.prune(1_000_000_000, records).unwrap()
+        });
+        assert_eq!(job.counts.skipped_child_unmined, 3);
+        let Service { w, pruner, .. } = &mut s;
+        pruner.set_heights(&UtxoSetHeights { current: 1_310, persisted: None, processed: 1_300 }, &w.settings).unwrap();
+        s.set_mined(&all[0].1, block(900, 900), true, false);
+        let late = Tx::orphan(5_000, 1);
+        s.w.height = 1_000_000;
+        s.make_due(&late);
+        if interrupted {
+            s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+            s.tick(10);
+            s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
+            s.tick(10);
+            s.reopen();
+            s.pruner.set_assembly(UtxoBlockAssemblyState::Running);
+        }
+        s.settle();
+        let there = |s: &Service| all.iter().filter(|(parent, _)| s.there(parent)).count();
+        assert_eq!((there(&s), s.there(&late)), (2, true), "{interrupted}");
+        assert_eq!(s.status().last_job.unwrap().counts.skipped_child_unmined, 2);
+        // What is kept now waits by these heights, and is looked at by nobody meanwhile.
+        assert_eq!(s.prune(1_500).counts.processed, 0);
+        let job = s.prune(1_310 + 288);
+        assert_eq!((job.counts.skipped_child_unmined, job.counts.processed), (2, 2));
+    }
+}
+
+#[test]
+fn without_retention_what_is_kept_is_looked_at_in_the_next_block() {
+    let mut s = Service::new();
+    defensive(&mut s, 1);
+    s.w.settings.block_height_retention = 0;
+    for height in 1_300..1_304 {
+        assert_eq!(s.prune(height).counts.skipped_child_unmined, 1, "{height}");
+    }
+}
+
+/// A record with so many spenders, all stable at 1,288.
+fn many_spenders(s: &mut Service, count: u32) -> (Tx, Vec<Tx>) {
+    let parent = Tx::orphan(1, count);
+    s.make_mined(&parent);
+    let children: Vec<Tx> = (0..count).map(|i| Tx::of(10 + u64::from(i), &[(parent.txid, i)], 1)).collect();
+    for (child, vout) in children.iter().zip(0..) {
+        s.make_mined(child);
+        s.spend_one(&parent, vout, child).unwrap();
+    }
+    s.set(UtxoPrunerSettingsChange {
+        utxo_defensive_enabled: Some(true),
+        utxo_defensive_batch_read_size: Some(3),
+        max_ops_per_tick: Some(1),
+        ..Default::default()
+    });
+    (parent, children)
+}
+
+#[test]
+fn a_check_goes_over_several_messages() {
+    let mut s = Service::new();
+    let (parent, _) = many_spenders(&mut s, 10);
+    s.pruner.notify_block(1_288, true, false).unwrap();
+    for ticks in 1..4 {
+        s.tick(1);
+        assert!(s.there(&parent), "three of ten a message: {ticks}");
+        s.reopen();
+    }
+    s.settle();
+    let job = s.status().last_job.unwrap();
+    assert_eq!((job.ticks, job.counts.processed, job.counts.records_deleted, job.counts.chunks), (4, 1, 1, 1));
+}
+
+#[test]
+fn a_check_begins_again_where_what_it_saw_was_taken_back() {
+    for how in 0..4 {
+        let mut s = Service::new();
+        let (parent, children) = many_spenders(&mut s, 10);
+        s.pruner.notify_block(1_288, true, false).unwrap();
+        s.tick(1);
+        match how {
+            // The first one was looked at, and is unmined now.
+            0 => drop(s.set_mined(&children[0], block(900, 900), false, true)),
+            1 => {
+                let call = s.w.call();
+                s.w.store.set_on_longest_chain(&children[0].txid, false, &call).unwrap();
+            }
+            // Somebody else spends now, who is not mined; by the height of who says so it is due again.
+            2 => {
+                let by = Tx::of(99, &[(parent.txid, 0)], 1);
+                s.make(&by);
+                s.unspend(&parent, 0, &children[0], 0).unwrap();
+                s.spend_one(&parent, 0, &by).unwrap();
+            }
+            _ => {}
+        }
+        s.settle();
+        assert_eq!(s.there(&parent), how < 3, "{how}");
+    }
+}

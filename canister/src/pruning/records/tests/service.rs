@@ -1,0 +1,132 @@
+//! The pruner over a world of records, and short ways to call it.
+
+use crate::deletion::DeletionQueue;
+use crate::operation::health::Finding;
+use crate::platform::native;
+use crate::pruning::records::{Records, UtxoPruner};
+use crate::storage::memory::{self, cell};
+use crate::utxo::tests::world::{Tx, World, block, mined, raw};
+use coppice_interface::*;
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+
+pub struct Service {
+    pub w: World,
+    pub queue: DeletionQueue,
+    pub pruner: UtxoPruner,
+}
+
+impl Deref for Service {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.w
+    }
+}
+
+impl DerefMut for Service {
+    fn deref_mut(&mut self) -> &mut World {
+        &mut self.w
+    }
+}
+
+fn open() -> (DeletionQueue, UtxoPruner) {
+    let cells = Rc::new(memory::region(memory::CELLS));
+    cells.reserve(cell::END).unwrap();
+    (DeletionQueue::open(3).unwrap(), UtxoPruner::open(cells).unwrap())
+}
+
+impl Service {
+    /// Told that the block assembly is running; the chain is at 1,000.
+    pub fn new() -> Self {
+        let w = World::new();
+        let (queue, pruner) = open();
+        let mut service = Self { w, queue, pruner };
+        service.pruner.set_assembly(UtxoBlockAssemblyState::Running);
+        service
+    }
+
+    pub fn reopen(&mut self) {
+        self.w.reopen();
+        (self.queue, self.pruner) = open();
+    }
+
+    pub fn with<T>(&mut self, run: impl FnOnce(&mut UtxoPruner, &mut Records) -> T) -> T {
+        let Self { w: World { store, blobs, settings, .. }, queue, pruner } = self;
+        run(pruner, &mut Records { utxo: store, blobs, deletions: queue, settings })
+    }
+
+    /// A tick, `secs` seconds later.
+    pub fn tick(&mut self, secs: u64) {
+        native::with(|world| world.time_ns += secs * 1_000_000_000);
+        self.with(|pruner, records| pruner.tick(records, false));
+    }
+
+    /// Also so that what is unmined is young for longer than its parents are kept, as if nothing were.
+    pub fn set(&mut self, change: UtxoPrunerSettingsChange) {
+        let exempt = UtxoSettings { block_height_retention: 0, ..self.w.settings.clone() };
+        self.pruner.set_settings(&change, &exempt).unwrap();
+    }
+
+    /// Notified of a height, ticked until nothing waits or runs, and the job that came of it.
+    pub fn prune(&mut self, height: u32) -> UtxoPruneJob {
+        self.pruner.notify_block(height, true, false).unwrap();
+        self.settle();
+        self.status().last_job.unwrap()
+    }
+
+    pub fn settle(&mut self) {
+        for _ in 0..1_000 {
+            let status = self.status();
+            if status.pending.is_none() && status.running.is_none() {
+                return;
+            }
+            self.tick(1);
+        }
+        panic!("it goes on for ever: {:?}", self.status());
+    }
+
+    pub fn status(&self) -> UtxoPrunerStatus {
+        self.pruner.status(&self.w.settings, &self.queue)
+    }
+
+    /// The problems, except that a jump may be above the retention here.
+    pub fn problems(&self) -> Vec<Finding> {
+        let mut found = crate::operation::health::records::findings(&self.pruner, &self.w.settings, &self.queue);
+        found.retain(|found| found.code != ProblemCode::HeightJumpWide);
+        found
+    }
+
+    /// A record that is mined at 900.
+    pub fn make_mined(&mut self, tx: &Tx) {
+        let height = self.w.height.min(900);
+        self.create(&UtxoCreate { mined: mined(&[block(900, height)]), is_new: true, ..raw(tx) }).unwrap();
+    }
+
+    /// A mined record of which everything is spent at 1,000: due at 1,288.
+    pub fn make_due(&mut self, tx: &Tx) {
+        self.make_mined(tx);
+        let by = Tx::of(77, &[(tx.txid, 0)], 1);
+        let spends: Vec<_> = (0..tx.outputs.len() as u32).map(|vout| tx.spend(vout, vout)).collect();
+        self.spend(&by, &spends).unwrap();
+    }
+
+    pub fn there(&self, tx: &Tx) -> bool {
+        self.store.get(&UtxoGet { txid: tx.id(), first: 0, limit: 0, extra_pages_cursor: None }).is_ok()
+    }
+
+    /// Where a record lies.
+    pub fn slot(&self, tx: &Tx) -> u32 {
+        self.store.slot_of(&tx.txid)
+    }
+
+    /// Damages a record: its head cannot be decoded any more.
+    pub fn damage(&self, slot: u32) {
+        memory::region(memory::UTXO_SLOTS).write(u64::from(slot) * 64 + 8, &[9]);
+    }
+
+    /// Undoes [`damage`](Self::damage).
+    pub fn heal(&self, slot: u32) {
+        memory::region(memory::UTXO_SLOTS).write(u64::from(slot) * 64 + 8, &[1]);
+    }
+}

@@ -1,0 +1,291 @@
+//! What a firing of the timer does: a part of a job, within a budget (`pruner-service.md` 2.3, 2.7).
+
+use super::run::{At, Budget, Terms};
+use super::skipped::hex;
+use super::status::{cannot_preserve, without_cycles};
+use super::{MAX_PASSED_OVER, Records, Stored, UtxoPruner};
+use crate::platform::limits::NS;
+use crate::pruning::marker::{self, Turn};
+use crate::utxo::{Cursor, Watch};
+use crate::{logs, platform};
+use coppice_interface::{
+    PruneProgress, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoPruneJob, UtxoPrunerError, UtxoSettings,
+};
+
+/// Seconds that a tick may be late, whatever the interval, before it is taken that those before it trapped.
+const PATIENCE: u64 = 60;
+
+impl UtxoPruner {
+    /// One firing of the timer. Does next to nothing where nothing is due.
+    pub fn tick(&mut self, records: &mut Records, low_on_cycles: bool) {
+        self.ticks += 1;
+        let (now_ns, interval) = (platform::time_ns(), self.stored.settings.tick_interval);
+        // What trapped has not set it. A busy platform may take its time, too.
+        let late = self.next_tick > 0 && now_ns >= self.next_tick + (2 * interval).max(PATIENCE) * NS;
+        self.next_tick = now_ns + interval * NS;
+        if !self.stored.settings.pruner_enabled || (self.stored.running.is_none() && self.stored.pending.is_none()) {
+            return;
+        }
+        let paused = std::mem::replace(&mut self.paused, low_on_cycles);
+        if !self.stored.assembly_running {
+            self.stop_for_assembly();
+        } else if low_on_cycles {
+            if !paused {
+                logs::error("pruner: paused, liquid cycles are below min_liquid_cycles");
+            }
+        } else {
+            self.take_turn(records, late);
+        }
+    }
+
+    /// Does as much as can be done without trapping, so far as that is known.
+    fn take_turn(&mut self, records: &mut Records, late: bool) {
+        let settings = &self.stored.settings;
+        let all = Budget::new(settings);
+        match marker::turn(&mut self.stored.marker, late) {
+            Turn::All => self.work(records, all),
+            Turn::Few(few) => self.work(records, Budget { pieces: u64::from(few), ..all }),
+            Turn::Find => self.work(records, Budget { pieces: 0, ..all }),
+            Turn::Only(at) => self.work(records, Budget { pieces: 1, only: Some(at), ..all }),
+            Turn::Nothing => {
+                logs::error("pruner: ticks do not end: the next ones do less");
+                self.save();
+            }
+            Turn::PassOver(at) => self.pass_over(at),
+        }
+    }
+
+    /// A record that has trapped again and again, or that cannot even be found, is left alone.
+    fn pass_over(&mut self, at: Option<At>) {
+        if let Some(at) = at {
+            let Cursor { txid, key, .. } = at.cursor;
+            logs::error(&format!(
+                "pruner: the record of transaction {}, at {key} in {:?}, traps: passed over",
+                hex(&txid),
+                at.phase
+            ));
+            self.stored.passed_over.push(at);
+            if self.stored.passed_over.len() > MAX_PASSED_OVER {
+                self.stored.passed_over.remove(0);
+            }
+        } else if let Some(job) = self.stored.running.take() {
+            let phase = self.stored.run.as_ref().map_or(job.phase, |run| run.phase);
+            self.end_run();
+            logs::error(&format!(
+                "pruner: job {} failed: what comes next in {phase:?} cannot be found: it traps",
+                job.id
+            ));
+            self.stored.failed += 1;
+            self.stored.trapped = Some((job.id, phase));
+            self.end(job, UtxoJobState::Failed, Some(UtxoJobEnd::Trapped { phase }));
+        }
+        self.save();
+    }
+
+    /// An operator's run: its first tick, or the next one of the job that runs.
+    ///
+    /// # Errors
+    /// `ZeroHeight`, `BadHeight`, `BlockAssemblyNotRunning`, and nothing has changed.
+    pub fn prune(&mut self, height: u32, records: &mut Records) -> Result<UtxoPruneJob, UtxoPrunerError> {
+        let job = self.trigger_by_hand(height)?;
+        self.work(records, Budget::new(&self.stored.settings));
+        let active = [&self.stored.running, &self.stored.pending];
+        let still = active.into_iter().flatten().find(|now| now.id == job.id).cloned();
+        Ok(still.or_else(|| self.stored.ended.find(&self.cells, job.id)).unwrap_or(job))
+    }
+
+    /// Deletions were stopped: the job that runs ends, and its height waits. The next job begins with its first phase.
+    pub fn stop(&mut self) {
+        if self.put_back(UtxoJobEnd::Stopped, "deletions are stopped") {
+            self.save();
+        }
+    }
+
+    /// Ends the job that runs, if one does, and has its height wait.
+    fn put_back(&mut self, end: UtxoJobEnd, why: &str) -> bool {
+        let Some(job) = self.stored.running.take() else { return false };
+        self.end_run();
+        let (height, trigger) = (job.height, job.trigger);
+        logs::info(&format!("pruner: job {} stopped: {why}", job.id));
+        self.end(job, UtxoJobState::Cancelled, Some(end));
+        self.wait_again(height, trigger);
+        true
+    }
+
+    /// The block assembly is not running: the job that runs ends, and its height waits.
+    fn stop_for_assembly(&mut self) {
+        let ended = self.put_back(UtxoJobEnd::BlockAssemblyNotRunning, "the block assembly is not running");
+        if ended || !self.stored.pending_skipped {
+            self.stored.skipped.assembly_not_running += 1;
+            self.stored.pending_skipped = true;
+            self.save();
+        }
+    }
+
+    /// Ends the run that is under way, if one is, where it is.
+    pub(super) fn end_run(&mut self) {
+        if let Some(run) = self.stored.run.take() {
+            run.report();
+        }
+    }
+
+    fn wait_again(&mut self, height: u32, trigger: UtxoJobTrigger) {
+        if self.stored.pending.as_ref().is_none_or(|pending| pending.height < height) {
+            let by_hand = trigger == UtxoJobTrigger::Manual;
+            self.make_pending(height, if by_hand { trigger } else { UtxoJobTrigger::Resumed });
+        }
+    }
+
+    /// Ends the job that runs if it took too long. Its run stays, for the next one.
+    fn time_out(&mut self, now_ns: u64) {
+        let timeout = self.stored.settings.job_timeout * NS;
+        let Some(job) =
+            self.stored.running.take_if(|job| now_ns.saturating_sub(job.started_at.unwrap_or(now_ns)) >= timeout)
+        else {
+            return;
+        };
+        let (height, trigger) = (job.height, job.trigger);
+        logs::error(&format!("pruner: job {} timed out in {:?}: the next one goes on there", job.id, job.phase));
+        self.stored.timed_out += 1;
+        self.end(job, UtxoJobState::Failed, Some(UtxoJobEnd::TimedOut));
+        self.wait_again(height, trigger);
+    }
+
+    /// The job that runs, or the one that waits begins.
+    fn job(&mut self, now_ns: u64) -> Option<UtxoPruneJob> {
+        self.time_out(now_ns);
+        if let Some(job) = self.stored.running.take() {
+            return Some(job);
+        }
+        let mut job = self.stored.pending.take()?;
+        (job.state, job.started_at) = (UtxoJobState::Running, Some(now_ns));
+        (job.current_height, job.safe_height) = (Some(self.current_for(&job)), None);
+        self.stored.reported_at = now_ns;
+        Some(job)
+    }
+
+    /// A part of the job that runs or waits.
+    fn work(&mut self, records: &mut Records, mut budget: Budget) {
+        let (start, now_ns) = (platform::instructions(), platform::time_ns());
+        let Some(mut job) = self.job(now_ns) else { return };
+        let settings = self.stored.settings.clone();
+        let chunk = u64::from(settings.utxo_chunk_size);
+        let before = job.counts;
+        let mut wanted = self.heights(records.settings, &job);
+        // What was safe may not be any more: a block persister that has just begun, another rule.
+        wanted.safe = wanted.safe.min(job.safe_height.unwrap_or(u32::MAX));
+        job.safe_height = Some(wanted.safe);
+        let is_there = |at: &Cursor| records.utxo.txid_in(at.slot) == at.txid;
+        self.stored.set_aside.retain(is_there);
+        self.stored.passed_over.retain(|at| is_there(&at.cursor));
+        records.utxo.begin_pruning();
+        let result = loop {
+            let run = self.stored.run.take();
+            let mut run = run.unwrap_or_else(|| self.begin_run(records.utxo, records.settings, wanted, now_ns));
+            run.heights.safe = run.heights.safe.min(wanted.safe);
+            let Stored { set_aside, passed_over, durations, .. } = &mut self.stored;
+            let terms = Terms { settings: &settings, set_aside, passed_over, now_ns };
+            let result = run.go_on(records, &terms, &mut budget, &mut job.counts, durations);
+            job.phase = run.phase;
+            self.note_pass(&mut run);
+            if run.again && !settings.disable_dah_cleaner && matches!(result, Ok(PruneProgress::Finished)) {
+                self.stored.look_again = false;
+            }
+            match result {
+                Ok(PruneProgress::Finished) if run.heights != wanted => run.report(),
+                Ok(PruneProgress::Finished) => {
+                    run.report();
+                    break Ok(PruneProgress::Finished);
+                }
+                Ok(more) => {
+                    self.stored.run = Some(run);
+                    break Ok(more);
+                }
+                Err(end) => {
+                    run.report();
+                    break Err(end);
+                }
+            }
+        };
+        if self.stored.run.is_none() {
+            records.utxo.set_watch(Watch { cutoff: self.stored.cutoff, ..Watch::default() });
+        }
+        records.utxo.end_pruning();
+        marker::ended(&mut self.stored.marker, budget.found);
+        job.ticks += 1;
+        job.counts.chunks += (job.counts.processed - before.processed).div_ceil(chunk);
+        job.instructions += platform::instructions() - start;
+        super::status::add(&mut self.stored.totals, &job.counts, &before);
+        self.finish(job, result, records.settings, now_ns);
+        self.save();
+    }
+
+    /// What becomes of the job behind a tick.
+    fn finish(
+        &mut self,
+        mut job: UtxoPruneJob,
+        result: Result<PruneProgress, UtxoJobEnd>,
+        utxo: &UtxoSettings,
+        now_ns: u64,
+    ) {
+        match result {
+            Ok(PruneProgress::Finished) => {
+                job.progress = PruneProgress::Finished;
+                (self.stored.blocked_by, self.stored.trapped) = (None, None);
+                self.end(job, UtxoJobState::Completed, None);
+                self.make_due(utxo);
+            }
+            Ok(more) => {
+                job.progress = more;
+                self.report(&job, now_ns);
+                self.stored.running = Some(job);
+            }
+            Err(end) => {
+                let (end, why) = match end {
+                    UtxoJobEnd::PreserveParents(blocked) => {
+                        let blocked = without_cycles(blocked);
+                        self.stored.blocked_by = Some(blocked.clone());
+                        let why = cannot_preserve(&blocked);
+                        (UtxoJobEnd::PreserveParents(blocked), why)
+                    }
+                    other => {
+                        let why = format!("{other:?}");
+                        (other, why)
+                    }
+                };
+                logs::error(&format!("pruner: job {} failed: {why}", job.id));
+                self.stored.failed += 1;
+                self.end(job, UtxoJobState::Failed, Some(end));
+            }
+        }
+    }
+
+    /// Ends the job that waits as one whose phase 1 could not preserve parents.
+    #[cfg(test)]
+    pub fn fail(&mut self, by: coppice_interface::UtxoBlockedBy, utxo: &UtxoSettings) {
+        let now_ns = platform::time_ns();
+        let job = self.job(now_ns).expect("a job waits");
+        self.finish(job, Err(UtxoJobEnd::PreserveParents(by)), utxo, now_ns);
+    }
+
+    /// A line of progress, every `utxo_progress_log_interval` seconds. The platform's log alone has it: in the canister's own it would
+    /// take the place of what was damaged.
+    fn report(&mut self, job: &UtxoPruneJob, now_ns: u64) {
+        let interval = self.stored.settings.utxo_progress_log_interval;
+        if interval == 0 || now_ns.saturating_sub(self.stored.reported_at) < interval * NS {
+            return;
+        }
+        self.stored.reported_at = now_ns;
+        let counts = &job.counts;
+        platform::log(&format!(
+            "pruner: job {} for height {} in {:?} after {} ticks: {} parents preserved, {} records looked at, {} deleted",
+            job.id,
+            job.height,
+            job.phase,
+            job.ticks,
+            counts.parents_preserved,
+            counts.processed,
+            counts.records_deleted,
+        ));
+    }
+}

@@ -1,0 +1,4 @@
+//! Settings and roles.
+
+pub mod config;
+pub mod roles;
