@@ -1,7 +1,8 @@
 //! Appending a block: every refusal first, then every change.
 
 use super::ids::EnteredIds;
-use super::keys::{EnteredKeys, links_len};
+use super::keys::EnteredKeys;
+use super::links::links_len;
 use super::records::{BlockMeta, BlockRecord, Hash, MAX_HASH};
 use super::{ChainStore, MAX_SPAN};
 use crate::storage::blob::{BlobStore, Owner};

@@ -2,9 +2,9 @@
 
 use super::ChainStore;
 use super::append::{Admission, Draft, EnterError, Entered};
-use super::keys;
+use super::links;
 use super::records::BlockMeta;
-use super::transit::{Transit, Way};
+use super::state::{Transit, Way};
 use super::upload::{Upload, uploaded_range};
 use crate::storage::blob::{BlobStore, Owner};
 use coppice_interface::segments::{Index, Segment, check_receipts, receipts_table_len};
@@ -161,13 +161,13 @@ impl ChainStore {
     ) -> Result<(), String> {
         let mut write = |at: u64, bytes: &[u8]| self.log.write(blobs, at, bytes).map_err(|error| format!("{error:?}"));
         for (first, links) in &entered.keys.links {
-            write(meta.payload_end() + keys::links_len(*first), links)?;
+            write(meta.payload_end() + links::links_len(*first), links)?;
         }
         let ids = meta.id_links_start();
         for &link in entered.ids.taken_over() {
             write(ids + super::ids::posting_offset(link), &super::ids::no_posting())?;
         }
-        write(ids + super::ids::links_len(first_id_link), &entered.ids.encode())
+        write(ids + links::links_len(first_id_link), &entered.ids.encode())
     }
 
     /// The first `most` bytes of an uploaded segment.

@@ -19,21 +19,13 @@
 //! the end of a list, and a sweep drops it later (`sweep.rs`). A rollback puts the link's posting back in the entry's place.
 
 use super::append::EnterError;
-use super::keys::NONE;
+use super::links::{LINK, NONE, links_len};
 use super::records::BlockMeta;
 use super::{ChainStore, IndexTable};
 use crate::storage::blob::BlobStore;
 use crate::storage::table::{Change, HashTable};
 use coppice_interface::segments::{ID, Index};
 use std::ops::Range;
-
-/// Bytes of a link.
-pub(super) const LINK: usize = 12;
-
-/// Bytes that so many links take in the log.
-pub(super) fn links_len(links: u32) -> u64 {
-    u64::from(links) * LINK as u64
-}
 
 /// A slice of a block's ids that are in the table, and what was there before.
 #[derive(Debug, Default)]

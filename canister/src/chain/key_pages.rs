@@ -8,7 +8,7 @@
 //! the list behind it only ever loses its end. Where blocks that the reader has seen were rolled back since, it is told.
 
 use super::ChainStore;
-use super::keys::{LINK, NONE, split_link};
+use super::links::{LINK, NONE, split_link};
 use super::records::Hash;
 use crate::storage::blob::BlobStore;
 use coppice_interface::segments::{ID, KEY_HEADER, MAX_ENTRIES, MAX_KEY, Segment, id_offset, split_key_header};

@@ -21,28 +21,13 @@
 //! Keys are not stored again: a list is of a hash, and a reader compares the key in the segment.
 
 use super::ChainStore;
+use super::links::{LINK, NONE, split_link};
 use super::records::BlockMeta;
 use crate::storage::blob::BlobStore;
 use crate::storage::memory::GrowError;
 use crate::storage::table::Change;
 use coppice_interface::segments::{Index, Key};
 use std::ops::Range;
-
-/// Bytes of a link.
-pub(super) const LINK: usize = 12;
-/// No posting.
-pub(super) const NONE: u64 = u64::MAX;
-
-/// Bytes that the links of so many keys take in the log.
-pub(super) fn links_len(keys: u32) -> u64 {
-    u64::from(keys) * LINK as u64
-}
-
-/// The posting before a key's, and where the key's entry starts in the index segment.
-pub(super) fn split_link(link: &[u8; LINK]) -> (u64, u32) {
-    let [a, b, c, d, e, f, g, h, at @ ..] = *link;
-    (u64::from_le_bytes([a, b, c, d, e, f, g, h]), u32::from_le_bytes(at))
-}
 
 /// A slice of a block's keys that are in the table, and what was there before.
 #[derive(Debug, Default)]

@@ -17,6 +17,7 @@ mod commit;
 mod ids;
 mod key_pages;
 mod keys;
+mod links;
 mod log;
 mod read;
 mod records;
@@ -37,8 +38,8 @@ pub use records::{BlockMeta, BlockRecord, Hash, MAX_HASH};
 pub use remove::{Removal, Removed};
 pub use rollback::RolledBack;
 pub use rollbacks::Rollbacks;
-pub use state::ChainState;
-pub use sweep::{IndexTable, Sweep, TableDebt};
+pub use state::{ChainState, Sweep};
+pub use sweep::{IndexTable, TableDebt};
 pub use upload::{MAX_CHUNK, Opened};
 
 use crate::storage::blob::{BlobStore, Class, Owner};
@@ -166,7 +167,7 @@ impl ChainStore {
     /// Payload bytes of the kept blocks.
     pub fn payload_bytes(&self) -> u64 {
         let first = (self.state.oldest..self.state.next).find_map(|number| self.meta(number));
-        let links = self.state.keys * keys::LINK as u64 + self.state.id_links * ids::LINK as u64;
+        let links = self.state.keys * links::LINK as u64 + self.state.id_links * links::LINK as u64;
         first.map_or(0, |meta| self.state.log_tail.saturating_sub(meta.log_offset).saturating_sub(links))
     }
 

@@ -20,7 +20,7 @@
 //! ```
 //! The sum of references before a block says how many lie between any two blocks, without reading those between.
 
-use super::{ids, keys};
+use super::links::links_len;
 use crate::storage::memory::{GrowError, Region, WASM_PAGE};
 use coppice_interface::BlockHash;
 use coppice_interface::segments::{MAX_BLOCK, Segment};
@@ -117,7 +117,7 @@ impl BlockMeta {
 
     /// Bytes of the links that lie behind the payload.
     pub fn links_len(&self) -> u64 {
-        keys::links_len(self.keys) + ids::links_len(self.id_links)
+        links_len(self.keys) + links_len(self.id_links)
     }
 
     /// One past the payload's last byte in the log, where the links of the block's keys begin.
@@ -127,7 +127,7 @@ impl BlockMeta {
 
     /// Where the links of the block's ids begin in the log, behind those of its keys.
     pub fn id_links_start(&self) -> u64 {
-        self.payload_end() + keys::links_len(self.keys)
+        self.payload_end() + links_len(self.keys)
     }
 
     /// One past the block's last byte in the log: of its payload, and of the links of its keys and ids.

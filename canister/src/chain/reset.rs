@@ -7,7 +7,7 @@
 
 use super::ChainStore;
 use super::remove::release;
-use super::transit::Way;
+use super::state::{Reset, Way};
 use super::upload::Opened;
 use crate::storage::blob::{BlobStore, Owner};
 use coppice_interface::ResetError;
@@ -17,34 +17,6 @@ use std::ops::Range;
 const MOST_RECORDS: u64 = 100_000;
 /// Blobs that one message frees.
 const MOST_BLOBS: u64 = 5_000;
-
-/// What resets leave behind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reset {
-    /// What postings count the first block of this chain as.
-    pub start: u64,
-    /// One above what postings ever counted a block as, whatever became of it.
-    pub used: u64,
-    /// Blocks ever rolled back, with the last reset itself; 0: there was none.
-    pub rollbacks: u64,
-    /// The first block whose record is still to be cleared.
-    clear_from: u64,
-    /// One above the last.
-    clear_to: u64,
-}
-
-impl Reset {
-    /// Words of the chain's cell.
-    pub(super) const WORDS: usize = 5;
-
-    pub(super) fn from_words(word: impl Fn(usize) -> u64) -> Self {
-        Self { start: word(0), used: word(1), rollbacks: word(2), clear_from: word(3), clear_to: word(4) }
-    }
-
-    pub(super) fn words(&self) -> [u64; Self::WORDS] {
-        [self.start, self.used, self.rollbacks, self.clear_from, self.clear_to]
-    }
-}
 
 impl ChainStore {
     /// Checks that the chain may be emptied by one who names the head's hash; of a head whose record is damaged it is empty. `gives_up`: what is

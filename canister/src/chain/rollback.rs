@@ -6,7 +6,7 @@
 
 use super::ChainStore;
 use super::records::{BlockMeta, PAGE_RECORDS};
-use super::transit::{Transit, Way};
+use super::state::{Transit, Way};
 use super::upload::Opened;
 use crate::storage::blob::BlobStore;
 use coppice_interface::RollbackError;

@@ -11,6 +11,7 @@
 //! All of it is a few words of the chain's state, committed with each slice: nothing is on the heap, and nothing can be lost.
 
 use super::ChainStore;
+use super::state::Sweep;
 use serde::{Deserialize, Serialize};
 
 /// One of the two indexes.
@@ -25,59 +26,6 @@ pub enum IndexTable {
 impl IndexTable {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Ids, Self::Keys];
-}
-
-/// How far the sweep of a table is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sweep {
-    /// Entries at most that are stale, of blocks that were pruned before the sweep began; of all pruned blocks where none is
-    /// under way.
-    before: u64,
-    /// The same of blocks that were pruned since.
-    since: u64,
-    /// One above the bucket with which the sweep goes on; 0: none is under way.
-    cursor: u64,
-    /// What postings counted the oldest kept block as when it began.
-    bound: u64,
-    /// Entries that sweeps ever dropped.
-    pub dropped: u64,
-    /// Sweeps that ever came to their end.
-    pub finished: u64,
-}
-
-impl Sweep {
-    /// Words of the chain's cell.
-    pub(super) const WORDS: usize = 6;
-
-    pub(super) fn from_words(word: impl Fn(usize) -> u64) -> Self {
-        Self { before: word(0), since: word(1), cursor: word(2), bound: word(3), dropped: word(4), finished: word(5) }
-    }
-
-    pub(super) fn words(&self) -> [u64; Self::WORDS] {
-        [self.before, self.since, self.cursor, self.bound, self.dropped, self.finished]
-    }
-
-    /// Entries at most that are stale.
-    pub fn debt(&self) -> u64 {
-        self.before.saturating_add(self.since)
-    }
-
-    /// The bucket with which the sweep that is under way goes on.
-    pub fn cursor(&self) -> Option<u64> {
-        self.cursor.checked_sub(1)
-    }
-
-    /// Notes that a block with so many references was pruned.
-    pub(super) fn owe(&mut self, references: u64) {
-        let debt = if self.cursor == 0 { &mut self.before } else { &mut self.since };
-        *debt = debt.saturating_add(references);
-    }
-
-    /// Notes that a stale entry is gone, of a block that postings count as `counted`.
-    pub(super) fn settle(&mut self, counted: u64) {
-        let debt = if self.cursor == 0 || counted < self.bound { &mut self.before } else { &mut self.since };
-        *debt = debt.saturating_sub(1);
-    }
 }
 
 /// What a table holds, and owes.

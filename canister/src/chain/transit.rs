@@ -14,90 +14,10 @@
 //! Ids come first, by position, then keys, by transaction. They go in the opposite order, each leaving what it has replaced.
 
 use super::ChainStore;
-use coppice_interface::segments::{Index, MAX_ENTRIES, SLICE};
-use std::ops::Range;
+use coppice_interface::segments::{MAX_ENTRIES, SLICE};
 
 /// Pages of 4 KiB of both tables up to which a slice is a whole block: all of them may change.
 const SMALL_TABLES: u64 = 15_000;
-
-/// Where a block in transit goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Its upload is being committed.
-    Entering,
-    /// Its upload was aborted, or has expired.
-    Aborted,
-    /// It was the head, and is rolled back.
-    RolledBack,
-}
-
-/// A block some of whose references are in the indexes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transit {
-    /// Where it goes.
-    pub way: Way,
-    /// Its number.
-    pub number: u64,
-    /// Its first ids that are in the index.
-    pub ids: u32,
-    /// Its first keys that are in the index, in the order of their transactions.
-    pub keys: u32,
-    /// One past the last blob of the log that belongs to it.
-    pub log_end: u64,
-}
-
-impl Transit {
-    /// Words of the chain's cell.
-    pub(super) const WORDS: usize = 5;
-
-    pub(super) fn from_words(word: impl Fn(usize) -> u64) -> Result<Option<Self>, String> {
-        let way = match word(0) {
-            0 => return Ok(None),
-            1 => Way::Entering,
-            2 => Way::Aborted,
-            3 => Way::RolledBack,
-            other => return Err(format!("chain state: a block in transit goes the way {other}")),
-        };
-        let count = |i: usize| u32::try_from(word(i)).map_err(|_| format!("chain state: {} entries", word(i)));
-        Ok(Some(Self { way, number: word(1), ids: count(2)?, keys: count(3)?, log_end: word(4) }))
-    }
-
-    pub(super) fn words(transit: Option<&Self>) -> [u64; Self::WORDS] {
-        transit.map_or([0; Self::WORDS], |transit| {
-            let way = match transit.way {
-                Way::Entering => 1,
-                Way::Aborted => 2,
-                Way::RolledBack => 3,
-            };
-            [way, transit.number, u64::from(transit.ids), u64::from(transit.keys), transit.log_end]
-        })
-    }
-
-    /// References that are in the indexes.
-    pub fn references(&self) -> u64 {
-        u64::from(self.ids) + u64::from(self.keys)
-    }
-
-    /// The ids and the keys that come next, at most so many.
-    pub(super) fn next(&self, index: &Index, most: u64) -> (Range<u32>, Range<u32>) {
-        let ids = self.ids..index.transactions().min(self.ids.saturating_add(most.min(MAX_ENTRIES) as u32));
-        let left = most.min(MAX_ENTRIES) as u32 - ids.len() as u32;
-        let keys = self.keys..if ids.end == index.transactions() {
-            index.keys().min(self.keys.saturating_add(left))
-        } else {
-            self.keys
-        };
-        (ids, keys)
-    }
-
-    /// The ids and the keys that go next, at most so many.
-    pub(super) fn last(&self, most: u64) -> (Range<u32>, Range<u32>) {
-        let most = most.min(MAX_ENTRIES) as u32;
-        let keys = self.keys.saturating_sub(most)..self.keys;
-        let left = most - keys.len() as u32;
-        (self.ids.saturating_sub(left)..self.ids, keys)
-    }
-}
 
 impl ChainStore {
     /// References that one message may enter, or take out.

@@ -17,7 +17,7 @@ use super::ChainStore;
 use super::append::{Admission, Draft, Standing};
 use super::records::{Hash, PAGE_RECORDS};
 use super::remove::release;
-use super::transit::Way;
+use super::state::Way;
 use super::verified::Verified;
 use crate::storage::blob::{BlobStore, Owner};
 use crate::storage::memory::{Region, cell};

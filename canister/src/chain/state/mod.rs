@@ -5,10 +5,15 @@
 //!       sweeps: ids, keys; then the block in transit, the rollback's target + 1, the reset's, and one above the highest head
 //! ```
 
-use super::reset::Reset;
-use super::sweep::Sweep;
-use super::transit::Transit;
+mod reset;
+mod sweep;
+mod transit;
+
 use crate::storage::memory::{Region, cell};
+
+pub use reset::Reset;
+pub use sweep::Sweep;
+pub use transit::{Transit, Way};
 
 const MAGIC: [u8; 4] = *b"CPCH";
 const VERSION: u16 = 2;
@@ -174,8 +179,8 @@ impl ChainState {
 
 #[cfg(test)]
 mod tests {
+    use super::Way;
     use super::*;
-    use crate::chain::transit::Way;
     use crate::platform::native;
     use crate::storage::memory;
 

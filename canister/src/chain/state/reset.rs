@@ -1,0 +1,29 @@
+//! Leftovers of resets: words of the chain's cell (`chain/reset.rs`).
+
+/// What resets leave behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reset {
+    /// What postings count the first block of this chain as.
+    pub start: u64,
+    /// One above what postings ever counted a block as, whatever became of it.
+    pub used: u64,
+    /// Blocks ever rolled back, with the last reset itself; 0: there was none.
+    pub rollbacks: u64,
+    /// The first block whose record is still to be cleared.
+    pub(in crate::chain) clear_from: u64,
+    /// One above the last.
+    pub(in crate::chain) clear_to: u64,
+}
+
+impl Reset {
+    /// Words of the chain's cell.
+    pub(in crate::chain) const WORDS: usize = 5;
+
+    pub(in crate::chain) fn from_words(word: impl Fn(usize) -> u64) -> Self {
+        Self { start: word(0), used: word(1), rollbacks: word(2), clear_from: word(3), clear_to: word(4) }
+    }
+
+    pub(in crate::chain) fn words(&self) -> [u64; Self::WORDS] {
+        [self.start, self.used, self.rollbacks, self.clear_from, self.clear_to]
+    }
+}
