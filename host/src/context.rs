@@ -12,8 +12,8 @@ use wasmtime::{Memory, ResourceLimiter};
 use crate::cycles::{self, Saturation};
 use crate::execution::Kind;
 use crate::faults::{Faults, Planned, StableAccess, TrapPoint};
-use crate::limits::StablePagePrices;
-use crate::stable_memory::{Journal, OS_PAGE, StableMemory};
+use crate::limits::{OS_PAGE, StablePagePrices};
+use crate::stable_memory::{Journal, StableMemory};
 use crate::trap::Trap;
 
 /// A callback: an index into the table and its environment.

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use crate::stable_memory::OS_PAGE;
+use crate::limits::OS_PAGE;
 
 /// Bytes of a chunk: one Wasm page.
 const CHUNK: usize = 65_536;

@@ -59,7 +59,7 @@ impl Instance {
         if let Some(memory) = instance.memory {
             let missing = image.bytes().saturating_sub(memory.data_size(&instance.store) as u64);
             memory
-                .grow(&mut instance.store, missing / crate::stable_memory::WASM_PAGE)
+                .grow(&mut instance.store, missing / crate::limits::WASM_PAGE)
                 .map_err(|error| Trap::Wasm(error.to_string()))?;
         }
         instance.restore(image);

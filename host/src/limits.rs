@@ -3,7 +3,13 @@
 use std::time::Duration;
 
 use crate::execution::Kind;
-use crate::stable_memory::{MAX_WASM_PAGES, OS_PAGE};
+
+/// Bytes of a page of the operating system, the unit in which the platform charges and tracks.
+pub(crate) const OS_PAGE: usize = 4096;
+/// Bytes of a Wasm page, the unit in which stable memory grows.
+pub(crate) const WASM_PAGE: u64 = 65_536;
+/// Wasm pages of the largest stable memory: 500 GiB.
+pub(crate) const MAX_WASM_PAGES: u64 = 500 * (1 << 30) / WASM_PAGE;
 
 /// Bytes of the largest argument of a call between canisters, and of the largest reply to an update: 2 MiB.
 pub const MAX_PAYLOAD: usize = 2 << 20;

@@ -12,8 +12,8 @@
 use std::collections::BTreeMap;
 
 use crate::call_context::MessageId;
+use crate::limits::OS_PAGE;
 use crate::reject::RejectResponse;
-use crate::stable_memory::OS_PAGE;
 use crate::subnet::{Message, Subnet};
 
 /// What was done in a round.

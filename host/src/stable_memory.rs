@@ -8,15 +8,8 @@
 
 use std::sync::Arc;
 
-use crate::limits::StablePagePrices;
+use crate::limits::{OS_PAGE, StablePagePrices, WASM_PAGE};
 use crate::page_set::PageSet;
-
-/// Bytes of a page of the operating system, the unit in which the platform charges and tracks.
-pub(crate) const OS_PAGE: usize = 4096;
-/// Bytes of a Wasm page, the unit in which stable memory grows.
-pub(crate) const WASM_PAGE: u64 = 65_536;
-/// Wasm pages of the largest stable memory: 500 GiB.
-pub(crate) const MAX_WASM_PAGES: u64 = 500 * (1 << 30) / WASM_PAGE;
 
 const LEAF_PAGES: usize = 512;
 

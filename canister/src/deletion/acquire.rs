@@ -1,11 +1,12 @@
 //! Leases are given, extended, and end by time.
 
+use super::answer::{Answer, MAX_ROWS, at_most, at_most_many, has_bytes, limit};
 use super::lane::MAX_LANES;
 use super::lease::{Lease, MAX_LEASES, MAX_REQUEST, Stage, Token};
 use super::read::Merge;
 use super::root::Counter;
 use super::row::Row;
-use super::{Answer, Budget, DeletionQueue, MAX_ROWS, Store, at_most, at_most_many, has_bytes, limit};
+use super::{Budget, DeletionQueue, Store};
 use crate::logs;
 use crate::platform::limits::NS;
 use crate::storage::slots::Slots;

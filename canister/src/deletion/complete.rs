@@ -1,9 +1,10 @@
 //! What a worker says of rows: deleted, failed.
 
+use super::answer::{Answer, at_most_many};
 use super::lease::{MAX_IDS, Stage, UNKNOWN};
 use super::root::Counter;
 use super::row::Row;
-use super::{Answer, DeletionQueue, Store, at_most_many};
+use super::{DeletionQueue, Store};
 use crate::platform::limits::NS;
 use crate::storage::slots::Slots;
 use candid::Principal;

@@ -20,6 +20,7 @@
 //! first row: who keeps nothing outside pays for nothing.
 
 mod acquire;
+mod answer;
 mod complete;
 mod lane;
 mod lease;
@@ -35,7 +36,7 @@ use crate::storage::slots::tree::{self, NODE};
 use crate::storage::slots::{FIRST_SLOT, SlotId, Slots, chain};
 use crate::{logs, platform};
 pub use complete::{Completion, RecordEnd};
-use coppice_interface::{BlobDeletionError, BlobDeletionState, StoreType};
+use coppice_interface::{BlobDeletionState, StoreType};
 use lane::{Lanes, MAX_LANES, ROOT_AND_LANES};
 use lease::Leases;
 use root::Root;
@@ -44,10 +45,6 @@ use row::{Row, at};
 pub use schedule::Scheduled;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Rows of one answer.
-const MAX_ROWS: u32 = 1_000;
-/// Rows of one answer where the caller does not say.
-const DEFAULT_ROWS: u32 = 100;
 /// Bits of a name's hash by which it is found: rows under each stay few up to some million rows.
 const NAME_BITS: u32 = 20;
 /// Pages that a message changes at most, beside those of the row at which it ends: 60 MiB of the 75 above which the platform slows a
@@ -58,9 +55,6 @@ pub const MOST_INSTRUCTIONS: u64 = 2_000_000_000;
 /// What a call takes of that to notice what time has done, before it does what it is for.
 const SHARE_PAGES: u64 = 4_096;
 const SHARE_INSTRUCTIONS: u64 = 500_000_000;
-
-/// The queue's answer, or the reason for a refusal.
-type Answer<T> = Result<T, BlobDeletionError>;
 
 /// The queue.
 pub struct DeletionQueue {
@@ -112,43 +106,6 @@ impl Budget {
     fn has_room(&self, slots: &Slots) -> bool {
         slots.pages_changed() < self.pages && platform::instructions() <= self.end
     }
-}
-
-impl From<GrowError> for BlobDeletionError {
-    fn from(error: GrowError) -> Self {
-        match error {
-            // Only a tick's work is put off, and a tick that meets it goes on later.
-            GrowError::OutOfSpace | GrowError::Later => Self::OutOfSpace,
-            GrowError::RecordsFull => Self::RecordsFull { limit: memory::records::cap() },
-            GrowError::LowCycles { missing } => Self::LowCycles { missing },
-            GrowError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
-        }
-    }
-}
-
-/// # Errors
-/// `TooLarge`.
-fn at_most(what: &str, asked: u64, limit: u64) -> Answer<u64> {
-    if asked > limit { Err(BlobDeletionError::TooLarge { what: what.into(), limit }) } else { Ok(asked) }
-}
-
-/// # Errors
-/// `TooMany`.
-fn at_most_many(asked: usize, limit: usize) -> Answer<()> {
-    if asked > limit { Err(BlobDeletionError::TooMany { limit: limit as u64 }) } else { Ok(()) }
-}
-
-/// # Errors
-/// `Empty`, `TooLarge`.
-fn has_bytes(what: &str, bytes: &[u8], limit: usize) -> Answer<()> {
-    if bytes.is_empty() {
-        return Err(BlobDeletionError::Empty { what: what.into() });
-    }
-    at_most(&format!("bytes of {what}"), bytes.len() as u64, limit as u64).map(drop)
-}
-
-fn limit(asked: u32) -> usize {
-    if asked == 0 { DEFAULT_ROWS as usize } else { asked.min(MAX_ROWS) as usize }
 }
 
 impl DeletionQueue {

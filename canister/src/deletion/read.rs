@@ -1,9 +1,10 @@
 //! What is read of the queue.
 
+use super::answer::limit;
 use super::lease::Stage;
 use super::root::{Counter, STORES};
 use super::row::{Name, Row, at};
-use super::{DeletionQueue, Store, limit};
+use super::{DeletionQueue, Store};
 use crate::storage::slots::treap::Key;
 use crate::storage::slots::{SlotId, chain, tree};
 use candid::Principal;

@@ -1,9 +1,10 @@
 //! Dead letters: tried again by an operator, and dropped where there are too many.
 
+use super::answer::{Answer, at_most_many};
 use super::read::Merge;
 use super::root::Counter;
 use super::row::Row;
-use super::{Answer, Budget, DeletionQueue, MOST_INSTRUCTIONS, MOST_PAGES, Store, at_most_many};
+use super::{Budget, DeletionQueue, MOST_INSTRUCTIONS, MOST_PAGES, Store};
 use crate::logs;
 use coppice_interface::{BlobDeletionState, RetriedBlobDeletions, RetryBlobDeletions};
 

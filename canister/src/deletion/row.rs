@@ -10,7 +10,7 @@
 //! The order of one that waits is its height, of one that backs off the moment until which it does, of a leased one of unknown fate 1, of
 //! others 0.
 
-use super::{Answer, has_bytes};
+use super::answer::{Answer, has_bytes};
 use crate::storage::slots::{SlotId, Slots};
 use coppice_interface::{BlobDeletion, BlobDeletionState, BlobName, ExternalStore, FileType, Txid};
 use coppice_interface::{MAX_BLOB_KEY, StoreType};

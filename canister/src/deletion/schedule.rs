@@ -1,8 +1,9 @@
 //! What comes into the queue, and what is taken back before anybody has deleted it.
 
+use super::answer::Answer;
 use super::root::Counter;
 use super::row::{Name, Row};
-use super::{Answer, DeletionQueue, MAX_LANES, Store};
+use super::{DeletionQueue, MAX_LANES, Store};
 use crate::storage::memory::{GrowError, records};
 use coppice_interface::{BlobDeletionError, BlobDeletionState, ScheduledBlobDeletion, UtxoRefusal};
 

@@ -18,7 +18,7 @@ use crate::platform::meter::{Hot, count};
 use crate::platform::timers::Timer;
 use crate::platform::{self};
 use crate::pruning::blocks::Next;
-use crate::storage::memory::growth;
+use crate::storage::memory::{self, growth};
 use crate::text::refusal;
 use crate::{logs, state};
 use coppice_interface::{HeldBy, NET_SECS};
@@ -416,7 +416,7 @@ fn arm_growth() {
 
 /// Grows the memory that ticks wanted.
 pub fn grow() {
-    match growth::grow_wanted() {
+    match memory::grow_wanted() {
         Ok(()) => {
             GROWTH_AT.set(None);
             SAID_REFUSED.set(false);
@@ -433,7 +433,7 @@ pub fn grow() {
 mod tests {
     use super::*;
     use crate::platform::native;
-    use crate::storage::memory;
+
     use coppice_interface::{CanisterArg, InitArg};
 
     fn lines(of: &str) -> usize {

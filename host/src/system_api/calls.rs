@@ -2,7 +2,7 @@
 
 use wasmtime::Linker;
 
-use super::{CALLS, amount, heap_range, import, parts, principal, text};
+use super::import::{CALLS, amount, heap_range, import, parts, principal, text};
 use crate::context::{Closure, Context, OutgoingCall, Run};
 use crate::cost::{CALL_NEW, CALL_PERFORM, SYSTEM_CALL, sending};
 use crate::cycles;

@@ -2,7 +2,9 @@
 
 use wasmtime::Linker;
 
-use super::{ALL, CHANGES, Modes, NOT_START, bytes_import, charge, heap_range, import, parts, principal};
+use super::import::{
+    ALL, CHANGES, Modes, NOT_START, bytes_import, charge, copy_out, heap_range, import, parts, principal,
+};
 use crate::context::Context;
 use crate::cost::{IS_CONTROLLER, PERFORMANCE_COUNTER, SYSTEM_CALL};
 use crate::execution::Kind;
@@ -71,7 +73,7 @@ pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
         charge(&mut caller, u64::from(size))?;
         let (heap, run) = parts(&mut caller)?;
         let bytes = run.environment.certificate.as_deref().unwrap_or_default();
-        super::copy_out("ic0.data_certificate_copy", heap, target, bytes, offset, size)
+        copy_out("ic0.data_certificate_copy", heap, target, bytes, offset, size)
     });
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use wasmtime::Linker;
 
-use super::{ALL, ANSWERS, CALLBACKS, CHANGES, Modes, NOT_START, amount, import, narrow, write_cycles};
+use super::import::{ALL, ANSWERS, CALLBACKS, CHANGES, Modes, NOT_START, amount, import, narrow, write_cycles};
 use crate::context::{Context, Run};
 use crate::cost::SYSTEM_CALL;
 use crate::cycles;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wasmtime::Linker;
 
-use super::{ALL, NOT_START, bytes_import, copy_out, heap_range, import, parts, text};
+use super::import::{ALL, NOT_START, bytes_import, copy_out, heap_range, import, parts, text};
 use crate::context::Context;
 use crate::cost::SYSTEM_CALL;
 use crate::trap::Trap;

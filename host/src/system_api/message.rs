@@ -2,7 +2,7 @@
 
 use wasmtime::Linker;
 
-use super::{ALL, ANSWERS, CALLBACKS, Modes, NOT_START, bytes_import, heap_range, import, parts};
+use super::import::{ALL, ANSWERS, CALLBACKS, Modes, NOT_START, bytes_import, heap_range, import, parts, text};
 use crate::context::{Answer, Context, Run};
 use crate::cost::{DEBUG_PRINT, SYSTEM_CALL, sending};
 use crate::execution::Kind;
@@ -78,7 +78,7 @@ pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
         let (heap, run) = parts(&mut caller)?;
         check_unanswered(run, "ic0.msg_reject")?;
         let bytes = heap_range("ic0.msg_reject", heap, source, size)?;
-        run.answer = Some(Answer::Reject(super::text("ic0.msg_reject", bytes)?.to_string()));
+        run.answer = Some(Answer::Reject(text("ic0.msg_reject", bytes)?.to_string()));
         Ok(())
     });
     import!(linker, "accept_message", INSPECT, SYSTEM_CALL, |caller| -> () {

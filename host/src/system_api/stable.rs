@@ -2,11 +2,11 @@
 
 use wasmtime::{Caller, Linker};
 
-use super::{ALL, charge, import, parts};
+use super::import::{ALL, charge, import, parts};
 use crate::context::{Context, Run};
 use crate::cost::{STABLE, STABLE_GROW};
 use crate::faults::GrowthFault;
-use crate::stable_memory::WASM_PAGE;
+use crate::limits::WASM_PAGE;
 use crate::trap::Trap;
 
 /// Wasm pages that 32-bit addresses reach: 4 GiB.

@@ -3,12 +3,14 @@
 //! Hashes are 32 bytes in internal order. Heights are block heights, from 1; where there is none, an option is empty.
 
 mod error;
+mod external;
 mod read;
 mod settings;
 mod transaction;
 mod write;
 
 pub use error::*;
+pub use external::*;
 pub use read::*;
 pub use settings::*;
 pub use transaction::*;

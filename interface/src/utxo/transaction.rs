@@ -1,7 +1,7 @@
 //! Where a record's transaction comes from.
 
 use super::super::UploadProgress;
-use super::{BlockRef, Outpoint, UtxoCreateError, UtxoRefusal};
+use super::{BlockRef, ExternalStore, FileType, Outpoint, UtxoCreateError, UtxoRefusal};
 use crate::BlobPtr;
 use crate::{Txid, UtxoHash};
 use candid::{CandidType, Principal};
@@ -106,49 +106,6 @@ pub struct OutsideTransaction {
 
 /// Bytes of the longest key of a blob outside: a thousand of them fit a reply.
 pub const MAX_BLOB_KEY: usize = 1_024;
-
-/// A blob outside the canister, as the deletion queue names it.
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct ExternalStore {
-    /// The blob's key, 1 to 1,024 bytes. No two records name the same blob.
-    pub blob_key: ByteBuf,
-    /// The kind of file.
-    pub file_type: FileType,
-    /// The store that has the blob.
-    pub store_type: StoreType,
-}
-
-/// What kind of file keeps a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub enum FileType {
-    /// `.tx`: the whole transaction.
-    Tx,
-    /// `.outputs`: a UTXOWrapper, outputs only.
-    Outputs,
-}
-
-/// A store of blobs outside the canister, by what it keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
-pub enum StoreType {
-    /// The store of transactions.
-    Tx,
-    /// The store of blocks' subtrees.
-    Subtree,
-    /// The store of blocks.
-    Block,
-    /// The store of temporary files.
-    Temp,
-    /// The block persister's store.
-    BlockPersister,
-    /// The peer registry's store.
-    PeerRegistry,
-}
-
-impl StoreType {
-    /// All of them, by their number.
-    pub const ALL: [Self; 6] =
-        [Self::Tx, Self::Subtree, Self::Block, Self::Temp, Self::BlockPersister, Self::PeerRegistry];
-}
 
 /// What was created.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]

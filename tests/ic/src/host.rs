@@ -1,6 +1,6 @@
 //! The embedded host.
 
-use crate::{Backend, FREEZING_THRESHOLD, Ic, Reject, Submitted};
+use crate::ic::{Backend, FREEZING_THRESHOLD, Ic, Reject, Submitted};
 use candid::Principal;
 use coppice_host::{CanisterSettings, Host, MessageId, RejectResponse};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! A PocketIC server, by calls that are unchanged since version 10.0 of the crate.
 
-use crate::{Backend, FREEZING_THRESHOLD, Ic, Reject, Submitted};
+use crate::ic::{Backend, FREEZING_THRESHOLD, Ic, Reject, Submitted};
 use candid::Principal;
 use ic_management_canister_types::CanisterSettings;
 use pocket_ic::common::rest::RawMessageId;

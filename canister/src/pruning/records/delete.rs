@@ -2,7 +2,7 @@
 //! check, external data, parents, the record with its pages, its places in the indexes.
 
 use super::phase::{Context, Done, Phase, STEP_INPUTS, Step, keep};
-use super::run::Run;
+use super::place::Run;
 use super::skipped::hex;
 use crate::deletion::{Name, Scheduled};
 use crate::logs;

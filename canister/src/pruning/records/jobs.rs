@@ -1,9 +1,8 @@
 //! Jobs that ended: a ring in stable memory, so that ending one costs the same however many there are.
 
-use super::status::job_without_cycles;
 use crate::logs;
 use crate::storage::memory::{Region, cell};
-use coppice_interface::{UtxoPruneJob, UtxoPruneJobPage};
+use coppice_interface::{UtxoBlockedBy, UtxoError, UtxoJobEnd, UtxoPruneJob, UtxoPruneJobPage};
 use serde::{Deserialize, Serialize};
 
 const MAGIC: [u8; 4] = *b"CPJB";
@@ -81,4 +80,21 @@ impl Ended {
         let next = next.or(Some(self.count));
         UtxoPruneJobPage { jobs, cursor: ended.peek().and(next) }
     }
+}
+
+/// Why parents were not preserved, as a job keeps it: everybody may read jobs, and how many cycles are missing gives the balance away.
+pub fn without_cycles(mut blocked: UtxoBlockedBy) -> UtxoBlockedBy {
+    if let UtxoError::LowCycles { missing } | UtxoError::ReservedCyclesLimit { missing } = &mut blocked.error {
+        *missing = 0;
+    }
+    blocked
+}
+
+/// The same of a job, as code before this one may have kept it.
+pub fn job_without_cycles(mut job: UtxoPruneJob) -> UtxoPruneJob {
+    job.end = job.end.map(|end| match end {
+        UtxoJobEnd::PreserveParents(blocked) => UtxoJobEnd::PreserveParents(without_cycles(blocked)),
+        other => other,
+    });
+    job
 }

@@ -21,22 +21,22 @@ mod metrics;
 mod notified;
 mod pass;
 mod phase;
+mod place;
 mod preserve;
 mod repair;
 mod run;
 mod settings;
 mod skipped;
 mod status;
+mod stores;
 mod tick;
 mod trigger;
 
-use crate::deletion::DeletionQueue;
 use crate::platform;
 use crate::pruning::marker::Marker;
 pub use crate::pruning::records::settings::Settings;
-use crate::storage::blob::BlobStore;
 use crate::storage::memory::{Region, cell};
-use crate::utxo::{Cursor, UtxoStore};
+use crate::utxo::Cursor;
 use coppice_interface::{
     UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPruneCounts, UtxoPruneJob, UtxoPrunerError, UtxoPrunerPhase,
     UtxoPrunerSettings,
@@ -47,11 +47,12 @@ use jobs::Ended;
 use notified::Feeds;
 pub use notified::{HeightTrouble, NotifiedHeight};
 use pass::FullPass;
-use run::{At, Durations, Run};
+use place::{At, Durations, Run};
 use serde::{Deserialize, Serialize};
 pub use skipped::hex;
 pub use status::{Trouble, cannot_preserve};
 use std::rc::Rc;
+pub use stores::Records;
 
 const MAGIC: [u8; 4] = *b"CPUR";
 /// What it was while the upload of a block had the same.
@@ -62,18 +63,6 @@ const CAPACITY: usize = 32 << 10;
 const MAX_SET_ASIDE: usize = 100;
 /// Records that can be passed over; the first is tried again where there are more.
 const MAX_PASSED_OVER: usize = 50;
-
-/// The stores that the pruner works on.
-pub struct Records<'a> {
-    /// UTXO records.
-    pub utxo: &'a mut UtxoStore,
-    /// What they keep in the BlobStore.
-    pub blobs: &'a mut BlobStore,
-    /// What they keep outside and is to be deleted.
-    pub deletions: &'a mut DeletionQueue,
-    /// The UTXO store's settings in force.
-    pub settings: &'a UtxoSettings,
-}
 
 /// Why something was not pruned, and how often: runs, not records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,7 +143,7 @@ impl UtxoPruner {
         let load = |magic| cell::load::<Stored>(&cells, cell::UTXO_PRUNER, magic, VERSION);
         let stored = load(MAGIC).or_else(|why| load(MAGIC_BEFORE).map_err(|_| why))?;
         let mut stored = stored.unwrap_or_default();
-        stored.blocked_by = stored.blocked_by.map(status::without_cycles);
+        stored.blocked_by = stored.blocked_by.map(jobs::without_cycles);
         Ok(Self { cells, stored, ticks: 0, next_tick: 0, paused: false })
     }
 

@@ -8,7 +8,7 @@
 //! full pass later, unless he is late, or a setting has changed: then there is one before anything goes.
 
 use super::UtxoPruner;
-use super::run::{Heights, Run};
+use super::place::{Heights, PassTerms, Run};
 use crate::pruning::records::settings::Settings as _;
 use crate::utxo::{UtxoStore, Watch};
 use coppice_interface::{UtxoPrunerPhase, UtxoSettings};
@@ -20,14 +20,6 @@ pub struct FullPass {
     /// Where the chain was.
     height: u32,
     terms: PassTerms,
-}
-
-/// The settings that a pass goes by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PassTerms {
-    promise: u32,
-    unmined_retention: u32,
-    retention: u32,
 }
 
 impl UtxoPruner {

@@ -1,8 +1,8 @@
 //! What a phase is to the run that drives it.
 
-use super::Records;
-use super::run::Run;
+use super::place::Run;
 use super::skipped::{Skipped, hex};
+use super::stores::Records;
 use crate::text::refusal;
 use crate::utxo::{Candidate, Cursor, Order};
 use coppice_interface::{UtxoJobEnd, UtxoPruneCounts, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal};

@@ -2,7 +2,7 @@
 //! expired are cleared (`pruner-service.md` 2.3).
 
 use super::phase::{Context, Done, Phase, STEP_INPUTS, Step, keep};
-use super::run::Run;
+use super::place::Run;
 use crate::utxo::{Call, Candidate, Cursor, LATE, Order};
 use coppice_interface::{Txid, UtxoBlockedBy, UtxoJobEnd, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal};
 

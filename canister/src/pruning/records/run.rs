@@ -1,83 +1,23 @@
-//! A run: three phases over the ordered indexes at fixed heights, as far as a tick's budget goes. Its place is data, kept with
-//! what it did: whoever interrupts it, the next tick goes on there.
+//! Run: three phases over the ordered indexes at fixed heights, as far as a tick's budget goes. An interrupted run continues at its place
+//! (`place.rs`) in the next tick.
 
-use super::Records;
 use super::delete::DeleteAtHeight;
-use super::pass::PassTerms;
 use super::phase::{Context, Done, Phase, Step};
+use super::place::{At, Durations, Run};
 use super::preserve::{ExpirePreservations, PreserveLate, PreserveParents};
-use super::skipped::Skipped;
+use super::stores::Records;
 use crate::pruning::blocks::Limiter;
 use crate::storage::memory::growth;
 use crate::utxo::{Candidate, Cursor, LATE, LOOKUP_PAGES, Next};
 use coppice_interface::{
     PruneProgress, StopReason, UtxoJobEnd, UtxoPruneCounts, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal,
 };
-use serde::{Deserialize, Serialize};
 
 /// Pages of records and of their table that a tick changes: 68 MiB, of the 75 above which the platform slows a canister down.
 pub const MOST_PAGES: u64 = 17_408;
 /// Pages that a tick reads of records, of their table and of lists of double spends: the platform lets a message read 524,288, and some of
 /// what is read lies on one page more.
 const MOST_READ: u64 = 310_000;
-
-/// The heights of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Heights {
-    /// Where the chain is.
-    pub current: u32,
-    /// Records are deleted whose height is this one or lower.
-    pub safe: u32,
-    /// Unmined transactions below this height are old; 0: none is.
-    pub cutoff: u32,
-}
-
-/// Heights and place of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
-    /// See there.
-    pub heights: Heights,
-    /// Where the run is.
-    pub phase: UtxoPrunerPhase,
-    /// Its number, from 1.
-    #[serde(default)]
-    pub number: u32,
-    /// Phase 1 looks at all old unmined records, with these settings; none: only at those that became old since it did last.
-    #[serde(default)]
-    pub full: Option<PassTerms>,
-    /// Heights were set to lower ones: phase 2 also looks at what is kept for longer than it would be by now.
-    #[serde(default)]
-    pub again: bool,
-    /// That phase 1 is done was taken note of.
-    #[serde(default)]
-    pub noted: bool,
-    /// While phase 1 looks at late records, the height that it has come to otherwise.
-    #[serde(skip)]
-    come_to: Option<u32>,
-    /// Of a late record that phase 1 is at, from which input on it goes on.
-    #[serde(default)]
-    late: Option<(Cursor, u32)>,
-    /// The record whose spenders are looked up, how many of its outputs are done, and how much had been taken back when that began.
-    #[serde(default)]
-    checked: Option<(Cursor, u32, u64)>,
-    /// Behind this record of the phase's index.
-    cursor: Cursor,
-    /// Records that defensive mode keeps.
-    #[serde(default)]
-    skipped: Option<Box<Skipped>>,
-    /// The record behind that, and from which input on it goes on.
-    part: Option<(Cursor, u32)>,
-    /// When the phase began, in Unix nanoseconds.
-    phase_since: u64,
-}
-
-impl std::ops::Deref for Run {
-    type Target = Heights;
-
-    fn deref(&self) -> &Heights {
-        &self.heights
-    }
-}
 
 /// What a message may do.
 pub struct Budget {
@@ -91,15 +31,6 @@ pub struct Budget {
     pub only: Option<At>,
     /// The next one, which was not done.
     pub found: Option<At>,
-}
-
-/// A record that a run comes by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct At {
-    /// In this phase.
-    pub phase: UtxoPrunerPhase,
-    /// The record.
-    pub cursor: Cursor,
 }
 
 impl Budget {
@@ -138,81 +69,42 @@ pub struct Terms<'a> {
     pub now_ns: u64,
 }
 
-/// Seconds that phases took which ended, and how many of each kind ended.
-pub type Durations = [(u64, u64); 3];
-
-impl Run {
-    /// A run from its beginning; phase 1 looks at old unmined records from a height on.
-    pub fn begin(number: u32, heights: Heights, (from, full): (u32, Option<PassTerms>), now_ns: u64) -> Self {
-        Self {
-            heights,
-            phase: UtxoPrunerPhase::PreserveParents,
-            number,
-            full,
-            again: false,
-            noted: false,
-            come_to: None,
-            late: None,
-            checked: None,
-            cursor: Cursor { key: from, ..Cursor::default() },
-            skipped: None,
-            part: None,
-            phase_since: now_ns,
-        }
-    }
-
-    /// The run is over: what it has kept in defensive mode is said.
-    pub fn report(self) {
-        let lines = self.skipped.map(|skipped| skipped.lines());
-        lines.into_iter().flatten().for_each(|line| crate::logs::info(&line));
-    }
-
-    /// Whether phase 1 has yet to look at what is unmined since a height.
-    pub fn comes_by(&self, since: u32) -> bool {
-        self.phase == UtxoPrunerPhase::PreserveParents && self.come_to.unwrap_or(self.cursor.key) < since
-    }
-
-    fn enter(&mut self, phase: UtxoPrunerPhase, now_ns: u64) {
-        (self.phase, self.cursor, self.part, self.phase_since) = (phase, Cursor::default(), None, now_ns);
-    }
-
-    /// Goes on within a budget. Being interrupted is a value, not an error.
-    ///
-    /// # Errors
-    /// Why the run ends before its end.
-    pub fn go_on(
-        &mut self,
-        records: &mut Records,
-        terms: &Terms,
-        budget: &mut Budget,
-        counts: &mut UtxoPruneCounts,
-        durations: &mut Durations,
-    ) -> Result<PruneProgress, UtxoJobEnd> {
-        loop {
-            // What is old and unmined goes first, whenever it came.
-            if records.utxo.has_late(self.cutoff) {
-                let mut driver = Driver { run: self, records: &mut *records, terms, counts: &mut *counts };
-                if let Some(reason) = driver.late(budget)? {
-                    return Ok(PruneProgress::HasMore { reason: Some(reason) });
-                }
-            }
-            let mut driver = Driver { run: self, records: &mut *records, terms, counts: &mut *counts };
-            let stopped = match driver.run.phase {
-                UtxoPrunerPhase::PreserveParents => driver.drive::<PreserveParents>(budget)?,
-                UtxoPrunerPhase::ExpirePreservations => driver.drive::<ExpirePreservations>(budget)?,
-                UtxoPrunerPhase::DeleteAtHeight => driver.drive::<DeleteAtHeight>(budget)?,
-            };
-            if let Some(reason) = stopped {
+/// Continues a run within a budget. Being interrupted is a value, not an error.
+///
+/// # Errors
+/// Why the run ends before its end.
+pub fn go_on(
+    run: &mut Run,
+    records: &mut Records,
+    terms: &Terms,
+    budget: &mut Budget,
+    counts: &mut UtxoPruneCounts,
+    durations: &mut Durations,
+) -> Result<PruneProgress, UtxoJobEnd> {
+    loop {
+        // What is old and unmined goes first, whenever it came.
+        if records.utxo.has_late(run.cutoff) {
+            let mut driver = Driver { run: &mut *run, records: &mut *records, terms, counts: &mut *counts };
+            if let Some(reason) = driver.late(budget)? {
                 return Ok(PruneProgress::HasMore { reason: Some(reason) });
             }
-            let (seconds, ended) = &mut durations[self.phase as usize];
-            *seconds += terms.now_ns.saturating_sub(self.phase_since) / 1_000_000_000;
-            *ended += 1;
-            match self.phase {
-                UtxoPrunerPhase::PreserveParents => self.enter(UtxoPrunerPhase::ExpirePreservations, terms.now_ns),
-                UtxoPrunerPhase::ExpirePreservations => self.enter(UtxoPrunerPhase::DeleteAtHeight, terms.now_ns),
-                UtxoPrunerPhase::DeleteAtHeight => return Ok(PruneProgress::Finished),
-            }
+        }
+        let mut driver = Driver { run: &mut *run, records: &mut *records, terms, counts: &mut *counts };
+        let stopped = match driver.run.phase {
+            UtxoPrunerPhase::PreserveParents => driver.drive::<PreserveParents>(budget)?,
+            UtxoPrunerPhase::ExpirePreservations => driver.drive::<ExpirePreservations>(budget)?,
+            UtxoPrunerPhase::DeleteAtHeight => driver.drive::<DeleteAtHeight>(budget)?,
+        };
+        if let Some(reason) = stopped {
+            return Ok(PruneProgress::HasMore { reason: Some(reason) });
+        }
+        let (seconds, ended) = &mut durations[run.phase as usize];
+        *seconds += terms.now_ns.saturating_sub(run.phase_since) / 1_000_000_000;
+        *ended += 1;
+        match run.phase {
+            UtxoPrunerPhase::PreserveParents => run.enter(UtxoPrunerPhase::ExpirePreservations, terms.now_ns),
+            UtxoPrunerPhase::ExpirePreservations => run.enter(UtxoPrunerPhase::DeleteAtHeight, terms.now_ns),
+            UtxoPrunerPhase::DeleteAtHeight => return Ok(PruneProgress::Finished),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What an operator sees.
 
-use super::run::At;
+use super::place::At;
 use super::skipped::hex;
 use super::{Stored, UtxoPruner};
 use crate::deletion::DeletionQueue;
@@ -8,8 +8,8 @@ use crate::logs::audit::{Fields, field};
 use crate::pruning::records::settings::Settings as _;
 use crate::text::refusal;
 use coppice_interface::{
-    UtxoBlockAssemblyState, UtxoBlockedBy, UtxoError, UtxoJobEnd, UtxoPassedOver, UtxoPruneCounts, UtxoPruneJob,
-    UtxoPruneJobPage, UtxoPrunerPhase, UtxoPrunerStatus, UtxoSettings,
+    UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPassedOver, UtxoPruneCounts, UtxoPruneJob, UtxoPruneJobPage,
+    UtxoPrunerPhase, UtxoPrunerStatus, UtxoSettings,
 };
 
 /// What keeps records from being pruned, or leaves single records alone.
@@ -39,23 +39,6 @@ fn passed_over(at: &At) -> UtxoPassedOver {
 pub fn cannot_preserve(blocked: &UtxoBlockedBy) -> String {
     let why = refusal(blocked.error.clone());
     format!("parents of the unmined transaction {} cannot be preserved: {why}", hex(&blocked.txid))
-}
-
-/// Why parents were not preserved, as a job keeps it: everybody may read jobs, and how many cycles are missing gives the balance away.
-pub fn without_cycles(mut blocked: UtxoBlockedBy) -> UtxoBlockedBy {
-    if let UtxoError::LowCycles { missing } | UtxoError::ReservedCyclesLimit { missing } = &mut blocked.error {
-        *missing = 0;
-    }
-    blocked
-}
-
-/// The same of a job, as code before this one may have kept it.
-pub fn job_without_cycles(mut job: UtxoPruneJob) -> UtxoPruneJob {
-    job.end = job.end.map(|end| match end {
-        UtxoJobEnd::PreserveParents(blocked) => UtxoJobEnd::PreserveParents(without_cycles(blocked)),
-        other => other,
-    });
-    job
 }
 
 /// Adds to `counts` what has become more since `before`.

@@ -1,8 +1,10 @@
 //! What a firing of the timer does: a part of a job, within a budget (`pruner-service.md` 2.3, 2.7).
 
-use super::run::{At, Budget, Terms};
+use super::jobs::without_cycles;
+use super::place::At;
+use super::run::{self, Budget, Terms};
 use super::skipped::hex;
-use super::status::{cannot_preserve, without_cycles};
+use super::status::cannot_preserve;
 use super::{MAX_PASSED_OVER, Records, Stored, UtxoPruner};
 use crate::platform::limits::NS;
 use crate::pruning::marker::{self, Turn};
@@ -185,7 +187,7 @@ impl UtxoPruner {
             run.heights.safe = run.heights.safe.min(wanted.safe);
             let Stored { set_aside, passed_over, durations, .. } = &mut self.stored;
             let terms = Terms { settings: &settings, set_aside, passed_over, now_ns };
-            let result = run.go_on(records, &terms, &mut budget, &mut job.counts, durations);
+            let result = run::go_on(&mut run, records, &terms, &mut budget, &mut job.counts, durations);
             job.phase = run.phase;
             self.note_pass(&mut run);
             if run.again && !settings.disable_dah_cleaner && matches!(result, Ok(PruneProgress::Finished)) {

@@ -2,7 +2,7 @@
 
 use super::UtxoPruner;
 use super::notified::NotifiedHeight;
-use super::run::Heights;
+use super::place::Heights;
 use crate::platform;
 use crate::pruning::records::settings::Settings as _;
 use coppice_interface::{

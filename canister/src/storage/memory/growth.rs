@@ -12,9 +12,10 @@
 //!          └─ frozen ──────── balance falls by what a page reserves: what is reserved covers as much of the threshold
 //! ```
 
-use super::{GrowError, WASM_PAGE, billed_pages, cell};
+use super::error::GrowError;
 use crate::platform::limits::NS;
 use crate::platform::{self, StableMemory};
+use coppice_interface::WASM_PAGE;
 use ic_stable_structures::Memory;
 use std::cell::Cell;
 
@@ -59,6 +60,9 @@ thread_local! {
     /// Growing is left to a message of its own.
     static PUT_OFF: Cell<bool> = const { Cell::new(false) };
     static WANTED: Cell<bool> = const { Cell::new(false) };
+    static RESERVED: Cell<Reserved> = const { Cell::new(Reserved { cycles: 0, at: 0 }) };
+    /// The reserved cycles have changed and are not in their cell yet.
+    static NOTED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Sets what growing goes by.
@@ -72,6 +76,8 @@ pub fn forget() {
     LEARNT.set(None);
     PUT_OFF.set(false);
     WANTED.set(false);
+    RESERVED.set(Reserved::default());
+    NOTED.set(false);
     set_terms(Terms { nodes: NODES as u32, reserved_cycles_limit: u128::MAX });
 }
 
@@ -131,7 +137,8 @@ fn grow_raw(pages: u64) -> Result<u128, GrowError> {
     }
     let reserved = balance.saturating_sub(platform::cycle_balance());
     if reserved > 0 {
-        Reserved::note(reserved);
+        RESERVED.set(Reserved { cycles: RESERVED.get().now() + reserved, at: platform::time_ns() });
+        NOTED.set(true);
     }
     Ok(reserved)
 }
@@ -147,8 +154,8 @@ fn known() -> Option<Price> {
 fn estimate() -> Price {
     known().unwrap_or_else(|| {
         let frozen = platform::cycle_balance().saturating_sub(platform::liquid_cycles());
-        let spread = frozen / u128::from(billed_pages().max(SMALL));
-        let reserves = Reserved::now() > 0;
+        let spread = frozen / u128::from(StableMemory::default().size().max(SMALL));
+        let reserves = RESERVED.get().now() > 0;
         let learnt = LEARNT.get();
         Price {
             threshold: learnt.filter(|_| reserves).map_or(spread, |price| price.threshold.max(spread)),
@@ -174,7 +181,7 @@ fn check(pages: u64, price: Price, set_aside: u128) -> Result<(), GrowError> {
     }
     let limit = TERMS.get().reserved_cycles_limit;
     if reservation > 0
-        && let missing @ 1.. = (Reserved::now() + reservation).saturating_sub(limit)
+        && let missing @ 1.. = (RESERVED.get().now() + reservation).saturating_sub(limit)
     {
         return Err(GrowError::ReservedCyclesLimit { missing });
     }
@@ -206,45 +213,58 @@ pub fn is_wanted() -> bool {
     WANTED.get()
 }
 
-/// Grows raw memory by what the next region needs that grows.
-///
-/// # Errors
-/// [`GrowError`].
-pub fn grow_wanted() -> Result<(), GrowError> {
-    super::reserve_raw(1, true)?;
+/// Notes that the growth that was put off has been done.
+pub(super) fn done() {
     WANTED.set(false);
-    Ok(())
 }
 
-/// How many cycles are reserved for storage, as far as the canister can know: what its growths have reserved, without what has been
-/// paid of it since. It may be less, as code and heap are paid of it, too.
-struct Reserved;
+/// Cycles reserved for storage, as far as the canister can know: those that its growths have reserved, less what storage has been paid of
+/// them since. They may be fewer, because code and heap are paid of them, too.
+///
+/// ```text
+/// 0 cycles u128  16 Unix nanoseconds u64
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reserved {
+    cycles: u128,
+    at: u64,
+}
 
 impl Reserved {
-    fn cells() -> Option<super::Region> {
-        let cells = super::region(super::CELLS);
-        (cells.size() >= cell::END).then_some(cells)
+    /// Reads the bytes of its cell.
+    pub fn decode(bytes: &[u8; 24]) -> Self {
+        let [cycles @ .., _, _, _, _, _, _, _, _] = *bytes;
+        let [_, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, at @ ..] = *bytes;
+        Self { cycles: u128::from_le_bytes(cycles), at: u64::from_le_bytes(at) }
     }
 
-    fn now() -> u128 {
-        let Some(cells) = Self::cells() else { return 0 };
-        let [low, high, at] = [0, 8, 16].map(|offset| cells.read_u64(cell::RESERVED + offset));
-        let reserved = u128::from(low) | u128::from(high) << 64;
-        if reserved == 0 {
+    /// Returns the bytes of its cell.
+    pub fn encode(&self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        bytes[..16].copy_from_slice(&self.cycles.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.at.to_le_bytes());
+        bytes
+    }
+
+    fn now(self) -> u128 {
+        if self.cycles == 0 {
             return 0;
         }
-        let secs = platform::time_ns().saturating_sub(at) / NS;
-        let paid = scaled(GIB_SECOND) * u128::from(secs) * u128::from(billed_pages()) / PAGES_A_GIB;
-        reserved.saturating_sub(paid)
+        let secs = platform::time_ns().saturating_sub(self.at) / NS;
+        let billed = StableMemory::default().size();
+        let paid = scaled(GIB_SECOND) * u128::from(secs) * u128::from(billed) / PAGES_A_GIB;
+        self.cycles.saturating_sub(paid)
     }
+}
 
-    fn note(more: u128) {
-        let reserved = Self::now() + more;
-        let Some(cells) = Self::cells() else { return };
-        let words = [reserved as u64, (reserved >> 64) as u64, platform::time_ns()];
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        cells.write(cell::RESERVED, &bytes);
-    }
+/// Sets the reserved cycles as they were kept.
+pub fn set_reserved(reserved: Reserved) {
+    RESERVED.set(reserved);
+}
+
+/// Returns the reserved cycles if a growth has changed them since the last call.
+pub fn take_noted() -> Option<Reserved> {
+    NOTED.take().then(|| RESERVED.get())
 }
 
 #[cfg(test)]

@@ -13,13 +13,18 @@
 //! ```
 
 pub mod cell;
+mod error;
 pub mod growth;
+mod ids;
+pub mod places;
 pub mod records;
 
 use crate::platform::StableMemory;
 pub use coppice_interface::{BUCKET, WASM_PAGE};
+pub use error::GrowError;
 use ic_stable_structures::Memory;
 use ic_stable_structures::memory_manager::{MemoryId, MemoryManager, VirtualMemory};
+pub use ids::*;
 use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 
@@ -29,80 +34,6 @@ const BUCKET_PAGES: u64 = BUCKET / WASM_PAGE;
 const GROWTH_FRACTION: u64 = 32;
 /// …but by no more than this many buckets at once (512 MiB).
 const MAX_GROWTH_BUCKETS: u64 = 32;
-
-/// Small cells of fixed place: configuration, the chain's state, the open upload, the pruner's state.
-pub const CELLS: u8 = 0;
-/// The blobs themselves.
-pub const BLOB_ARENA: u8 = 1;
-/// Generation, state, class, owner and length of each 64 KiB granule of the arena.
-pub const BLOB_GRANULES: u8 = 2;
-/// The BlobStore's counters, free lists and quarantine.
-pub const BLOB_SETS: u8 = 3;
-/// Which blob holds which part of the chain's log.
-pub const LOG_DIRECTORY: u8 = 4;
-/// Block records.
-pub const BLOCK_RECORDS: u8 = 5;
-/// The transaction index.
-pub const TRANSACTION_INDEX: u8 = 6;
-/// The newest place of each secondary key.
-pub const KEY_INDEX: u8 = 7;
-/// From a txid to its UTXO record.
-pub const UTXO_INDEX: u8 = 8;
-/// UTXO records, and what belongs to them.
-pub const UTXO_SLOTS: u8 = 9;
-
-/// Blobs outside that are to be deleted.
-pub const DELETIONS: u8 = 10;
-
-const IDS: [u8; 11] = [
-    CELLS,
-    BLOB_ARENA,
-    BLOB_GRANULES,
-    BLOB_SETS,
-    LOG_DIRECTORY,
-    BLOCK_RECORDS,
-    TRANSACTION_INDEX,
-    KEY_INDEX,
-    UTXO_INDEX,
-    UTXO_SLOTS,
-    DELETIONS,
-];
-
-/// What each memory id holds, for `get_storage_status`.
-pub const NAMES: [&str; IDS.len()] = [
-    "cells",
-    "blob_arena",
-    "blob_granules",
-    "blob_sets",
-    "log_directory",
-    "block_records",
-    "transaction_index",
-    "key_index",
-    "utxo_index",
-    "utxo_slots",
-    "deletions",
-];
-
-/// Why stable memory was not grown. Nothing has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GrowError {
-    /// The operator's cap (`max_stable_pages`), the platform's limit or the subnet's capacity is reached.
-    OutOfSpace,
-    /// The balance would not pay for the new pages, and leave what the daemon needs.
-    LowCycles {
-        /// Cycles that are missing.
-        missing: u128,
-    },
-    /// More cycles would be reserved for storage than the canister's settings on the platform allow.
-    ReservedCyclesLimit {
-        /// By so many.
-        missing: u128,
-    },
-    /// The memory of UTXO records has reached its own cap (`max_utxo_bytes`).
-    RecordsFull,
-    /// It is left to a message of its own: see [`growth::put_off`].
-    Later,
-}
 
 thread_local! {
     static MANAGER: RefCell<Option<MemoryManager<StableMemory>>> = const { RefCell::new(None) };
@@ -159,7 +90,11 @@ pub fn region(id: u8) -> Region {
     let memory = with_manager(|manager| manager.get(MemoryId::new(id)));
     let size = memory.size() * WASM_PAGE;
     records::set_size(id, size);
-    Region { id, memory, size: Cell::new(size) }
+    let region = Region { id, memory, size: Cell::new(size) };
+    if id == CELLS && size >= places::END {
+        growth::set_reserved(growth::Reserved::decode(&region.read(places::RESERVED)));
+    }
+    region
 }
 
 /// One structure's own address space in stable memory. Exactly one exists for an id.
@@ -324,7 +259,29 @@ fn reserve_raw(buckets: u64, from_reserve: bool) -> Result<(), GrowError> {
     if wanted.saturating_add(kept) > MAX_PAGES.get() {
         return Err(GrowError::OutOfSpace);
     }
-    growth::grow(missing)
+    let grown = growth::grow(missing);
+    keep_reserved();
+    grown
+}
+
+/// Grows raw memory by what the next region needs that grows.
+///
+/// # Errors
+/// [`GrowError`].
+pub fn grow_wanted() -> Result<(), GrowError> {
+    reserve_raw(1, true)?;
+    growth::done();
+    Ok(())
+}
+
+/// Writes the reserved cycles into their cell where a growth changed them.
+fn keep_reserved() {
+    let Some(noted) = growth::take_noted() else { return };
+    let cells = region(CELLS);
+    if cells.size() >= places::END {
+        cells.write(places::RESERVED, &noted.encode());
+    }
+    growth::set_reserved(noted);
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@
 //! ```
 //! Billed memory never becomes less, so what counts is what was ever grown for records, not what they keep.
 
-use super::{DELETIONS, GrowError, UTXO_INDEX, UTXO_SLOTS};
+use super::error::GrowError;
+use super::ids::{DELETIONS, UTXO_INDEX, UTXO_SLOTS};
 pub use coppice_interface::RECORDS_RESERVE as RESERVE;
 use std::cell::Cell;
 

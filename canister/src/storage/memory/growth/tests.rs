@@ -1,6 +1,6 @@
 //! Prices, balances and limits, one pair for each edge.
 
-use super::super::{BLOB_ARENA, BUCKET, BUCKET_PAGES, CELLS, forget, region};
+use super::super::{BLOB_ARENA, BUCKET, BUCKET_PAGES, CELLS, billed_pages, cell, forget, grow_wanted, region};
 use super::*;
 use crate::platform::native;
 
@@ -126,14 +126,15 @@ fn what_may_be_reserved_is_not_exceeded() {
     // A bucket reserves 512 G; and somewhat more, should the subnet fill meanwhile.
     let a = reserving(1_100_000_000_000);
     a.reserve(BUCKET).unwrap();
-    assert_eq!(Reserved::now(), 512_000_000_000);
+    assert_eq!(RESERVED.get().now(), 512_000_000_000);
     a.reserve(2 * BUCKET).unwrap();
     let refused = a.reserve(3 * BUCKET);
     let Err(GrowError::ReservedCyclesLimit { missing }) = refused else { panic!("{refused:?}") };
     assert!((436_000_000_000..437_000_000_000).contains(&missing), "{missing}");
     assert_eq!(a.size(), 2 * BUCKET);
-    // After an upgrade, too.
+    // After an upgrade, too, which opens the cells first.
     forget();
+    region(CELLS);
     set_terms(Terms { nodes: 13, reserved_cycles_limit: 1_100_000_000_000 });
     let a = region(BLOB_ARENA);
     assert!(matches!(a.reserve(3 * BUCKET), Err(GrowError::ReservedCyclesLimit { .. })));
@@ -150,9 +151,9 @@ fn a_subnet_of_more_nodes_is_dearer() {
     a.reserve(BUCKET).unwrap();
     let paid = |nodes: u32| {
         set_terms(Terms { nodes, reserved_cycles_limit: 5_000_000_000_000 });
-        let before = Reserved::now();
+        let before = RESERVED.get().now();
         pass(1_000);
-        before - Reserved::now()
+        before - RESERVED.get().now()
     };
     let (thirteen, thirty_four) = (paid(13), paid(34));
     assert!(thirteen > 0 && thirty_four.abs_diff(thirteen * 34 / 13) <= 2_000, "{thirteen}, {thirty_four}");

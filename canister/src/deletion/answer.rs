@@ -1,0 +1,56 @@
+//! Answers of the deletion queue: errors, and checks of arguments.
+
+use crate::storage::memory::{self, GrowError};
+use coppice_interface::BlobDeletionError;
+
+/// Rows of one answer.
+pub const MAX_ROWS: u32 = 1_000;
+/// Rows of one answer where the caller does not say.
+const DEFAULT_ROWS: u32 = 100;
+
+/// The queue's answer, or the reason for a refusal.
+pub type Answer<T> = Result<T, BlobDeletionError>;
+
+impl From<GrowError> for BlobDeletionError {
+    fn from(error: GrowError) -> Self {
+        match error {
+            // Only a tick's work is put off, and a tick that meets it goes on later.
+            GrowError::OutOfSpace | GrowError::Later => Self::OutOfSpace,
+            GrowError::RecordsFull => Self::RecordsFull { limit: memory::records::cap() },
+            GrowError::LowCycles { missing } => Self::LowCycles { missing },
+            GrowError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
+        }
+    }
+}
+
+/// Returns `asked` if it is at most `limit`.
+///
+/// # Errors
+/// `TooLarge`.
+pub fn at_most(what: &str, asked: u64, limit: u64) -> Answer<u64> {
+    if asked > limit { Err(BlobDeletionError::TooLarge { what: what.into(), limit }) } else { Ok(asked) }
+}
+
+/// Checks that a list has at most `limit` items.
+///
+/// # Errors
+/// `TooMany`.
+pub fn at_most_many(asked: usize, limit: usize) -> Answer<()> {
+    if asked > limit { Err(BlobDeletionError::TooMany { limit: limit as u64 }) } else { Ok(()) }
+}
+
+/// Checks that bytes are there, and are at most `limit`.
+///
+/// # Errors
+/// `Empty`, `TooLarge`.
+pub fn has_bytes(what: &str, bytes: &[u8], limit: usize) -> Answer<()> {
+    if bytes.is_empty() {
+        return Err(BlobDeletionError::Empty { what: what.into() });
+    }
+    at_most(&format!("bytes of {what}"), bytes.len() as u64, limit as u64).map(drop)
+}
+
+/// Returns the rows of an answer: `asked`, within its bounds; 0 asks for the default.
+pub fn limit(asked: u32) -> usize {
+    if asked == 0 { DEFAULT_ROWS as usize } else { asked.min(MAX_ROWS) as usize }
+}
