@@ -9,7 +9,7 @@
 //!
 //! On a file system Teranode keeps a checksum beside a blob, `….tx.sha256`, which goes with it.
 
-use super::queue::Row;
+use coppice_interface::BlobDeletion;
 use object_store::path::Path;
 use std::fmt::{self, Write as _};
 
@@ -58,7 +58,7 @@ impl Layout {
     ///
     /// # Errors
     /// Why it can have none.
-    pub fn paths(&self, root: &Path, row: &Row, on_disk: bool) -> Result<Vec<Path>, String> {
+    pub fn paths(&self, root: &Path, row: &BlobDeletion, on_disk: bool) -> Result<Vec<Path>, String> {
         let file_type = &row.file_type;
         if !is_plain(file_type) {
             return Err(format!("its file type {file_type:?} is no end of a file's name"));
@@ -108,11 +108,11 @@ mod tests {
     use super::*;
     use coppice_interface::StoreType;
 
-    fn row(key: &[u8], file_type: &str) -> Row {
+    fn row(key: &[u8], file_type: &str) -> BlobDeletion {
         super::super::tests::named(1, key, file_type, StoreType::Tx)
     }
 
-    fn paths(layout: &Layout, row: &Row, on_disk: bool) -> Result<Vec<String>, String> {
+    fn paths(layout: &Layout, row: &BlobDeletion, on_disk: bool) -> Result<Vec<String>, String> {
         let paths = layout.paths(&Path::from("blobs"), row, on_disk)?;
         Ok(paths.into_iter().map(String::from).collect())
     }

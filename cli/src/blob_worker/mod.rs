@@ -14,7 +14,6 @@ pub mod lease;
 pub mod log;
 pub mod marker;
 pub mod place;
-pub mod queue;
 #[cfg(feature = "s3")]
 mod requests;
 pub mod run;
@@ -22,7 +21,7 @@ pub mod store;
 pub mod times;
 pub mod work;
 
-use crate::client::{Client, Trials, is_passing};
+use crate::client::{Client, Reach as _, Trials, Wait as _, is_passing};
 use crate::exit::{Exit, WRONG_LINE};
 use crate::network::{Network, NetworkArgs};
 use crate::report::{count, print_fields, seconds_since};
@@ -30,7 +29,6 @@ use crate::stop::{ENDING, INTERRUPTED, Stop};
 use anyhow::Result;
 use args::{BlobWorkerArgs, Init, LogFormat, StoreArgs, WorkArgs};
 use log::{Level, Log};
-use queue::Queue;
 use run::{Figures, Found, NOT_ALL, Run, WRONG_STORE};
 use serde::Serialize;
 use std::sync::Arc;
@@ -132,12 +130,11 @@ fn init(args: &StoreArgs) -> Result<()> {
     let stores = Stores::open(&args.stores, args.layout, times::INIT)?;
     let client = args.network.connect()?.ok_or_else(no_network)?;
     let began = Instant::now();
-    client.limit(Arc::new(move || began.elapsed() >= times::INIT));
+    client.transport().limit(Arc::new(move || began.elapsed() >= times::INIT));
     // A canister that does not answer this identity is not the one that is meant. Whether it has the role, the first lease shows.
-    let what = "asking for the height";
-    client
-        .look(0, &[], true)
-        .map_err(|error| if is_passing(&error) { error.context(what) } else { run::refused(what, error) })?;
+    let what = "asking for the queue's status";
+    let status = client.replicated().get_blob_deletion_status().wait();
+    status.map_err(|error| if is_passing(&error) { error.context(what) } else { run::refused(what, error) })?;
     let canister = client.transport().canister();
     let worker = Worker::new(stores, canister, 1)?;
     let canister = canister.to_string();
@@ -186,7 +183,7 @@ fn work(args: &WorkArgs) -> Result<()> {
     let canister = network.canister.ok_or_else(no_network)?;
     let worker = Worker::new(stores, canister, args.parallel.into())?;
     let canister = canister.to_string();
-    let run = client.as_ref().map(|client| Run::new(client, worker, options, &stop, &log)).transpose()?;
+    let run = client.as_ref().map(|client| Run::new(client, worker, options, &stop, &log));
     if args.dry_run {
         let looked = run.as_ref().map(run::dry_run).transpose()?.flatten();
         drop(run);

@@ -1,8 +1,7 @@
 //! `--store`: which blobs, and where they are.
 
 use super::layout::Layout;
-use super::queue::Row;
-use coppice_interface::{BlobSelector, StoreType};
+use coppice_interface::{BlobDeletion, BlobSelector, StoreType};
 use object_store::path::PathPart;
 use std::fmt;
 use std::str::FromStr;
@@ -38,7 +37,7 @@ pub struct Selector {
 
 impl Selector {
     /// How narrow it is, where it has a row; none where it has not.
-    pub fn matches(&self, row: &Row) -> Option<u8> {
+    pub fn matches(&self, row: &BlobDeletion) -> Option<u8> {
         let file_type = self.file_type.as_ref().is_none_or(|file_type| *file_type == row.file_type);
         (self.store == row.store_type && file_type).then_some(u8::from(self.file_type.is_some()))
     }

@@ -18,10 +18,10 @@ pub use dry::{Found, dry_run};
 use super::args::Options;
 use super::lease::{Moment, Term};
 use super::log::Log;
-use super::queue::Queue;
 use super::store::Fate;
 use super::times::{FRESH, PAUSE};
 use super::work::{Outcome, Worker};
+use crate::client::{Client, Reach};
 use crate::stop::Stop;
 use anyhow::Result;
 use calls::Calls;
@@ -102,8 +102,8 @@ struct Hold {
 }
 
 /// A worker.
-pub struct Run<'a, Q> {
-    calls: Calls<'a, Q>,
+pub struct Run<'a, T> {
+    calls: Calls<'a, T>,
     worker: Worker,
     options: Options,
     figures: RefCell<Figures>,
@@ -115,18 +115,12 @@ pub struct Run<'a, Q> {
     undone: RefCell<BTreeSet<u64>>,
 }
 
-impl<'a, Q: Queue> Run<'a, Q> {
+impl<'a, T: Reach + Sync> Run<'a, T> {
     /// One that has done nothing yet.
-    ///
-    /// # Errors
-    /// When the system has no random bytes.
-    pub fn new(queue: &'a Q, worker: Worker, options: Options, stop: &'a Stop, log: &'a Log) -> Result<Self> {
-        let mut nonce = [0; 16];
-        getrandom::fill(&mut nonce).map_err(|error| anyhow::anyhow!("no random bytes: {error}"))?;
-        let (requests, retries) = Default::default();
-        let patience = Patience::default();
-        Ok(Self {
-            calls: Calls { queue, stop, log, patience, max_wait: options.max_wait, nonce, requests, retries },
+    pub fn new(client: &'a Client<T>, worker: Worker, options: Options, stop: &'a Stop, log: &'a Log) -> Self {
+        let (patience, retries) = Default::default();
+        Self {
+            calls: Calls { client, stop, log, patience, max_wait: options.max_wait, retries },
             holds: RefCell::new(worker.stores.all().iter().map(|_| Hold::default()).collect()),
             looked_at: Cell::default(),
             worker,
@@ -134,7 +128,7 @@ impl<'a, Q: Queue> Run<'a, Q> {
             figures: RefCell::default(),
             rows: Cell::new(0),
             undone: RefCell::default(),
-        })
+        }
     }
 
     /// What it did so far.
@@ -190,12 +184,11 @@ impl<'a, Q: Queue> Run<'a, Q> {
             self.calls.stop.wait(wait);
             return Ok(Given::Later);
         }
-        let look = |queue: &Q, replicated| queue.look(self.options.safety_window, &selectors, replicated);
-        let Some(seen) = self.calls.look("looking at the queue", look)? else { return Ok(Given::Stopped) };
+        let Some(seen) = self.calls.look(self.options.safety_window, &selectors, 1)? else { return Ok(Given::Stopped) };
         self.rows.set(seen.rows);
         self.figures.borrow_mut().height = seen.height.unwrap_or_default();
         // Where the worker is to end then, that nothing is due is the canister's word.
-        if !seen.is_due && !self.options.ends() {
+        if seen.due.is_empty() && !self.options.ends() {
             return Ok(Given::Nothing);
         }
         self.ask_beside(selectors, || self.look_at_all())

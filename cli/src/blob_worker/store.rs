@@ -14,13 +14,13 @@
 use super::layout::Layout;
 use super::marker::Contents;
 use super::place::{LayoutName, Place, Selector, is_within};
-use super::queue::Row;
 #[cfg(feature = "s3")]
 use super::requests::{Counting, answered};
 #[cfg(feature = "s3")]
 use super::times::ATTEMPT;
 use crate::exit::{Exit, WRONG_LINE};
 use anyhow::{Context, Result};
+use coppice_interface::BlobDeletion;
 use futures_util::StreamExt as _;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutPayload};
@@ -193,7 +193,7 @@ impl Stores {
     ///
     /// # Errors
     /// Why it is in no store.
-    pub fn find(&self, row: &Row) -> Result<(usize, Target), Nowhere> {
+    pub fn find(&self, row: &BlobDeletion) -> Result<(usize, Target), Nowhere> {
         let of = |store: &Store| store.of.iter().filter_map(|of| of.matches(row)).max();
         let (at, store) = self.0.iter().enumerate().max_by_key(|(_, store)| of(store)).ok_or(Nowhere::NoStore)?;
         of(store).ok_or(Nowhere::NoStore)?;

@@ -5,10 +5,10 @@
 
 use super::lease::Term;
 use super::marker;
-use super::queue::Row;
 use super::store::{Fate, Nowhere, Stores, Target};
 use crate::stop::Stop;
 use candid::Principal;
+use coppice_interface::BlobDeletion;
 use futures_util::StreamExt as _;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, OnceLock};
@@ -100,7 +100,7 @@ impl Worker {
     /// `meanwhile` again and again until it is done.
     pub fn delete(
         &self,
-        rows: &[Row],
+        rows: &[BlobDeletion],
         away: &[Option<String>],
         term: &Arc<Term>,
         stop: &Stop,

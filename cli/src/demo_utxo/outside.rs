@@ -43,7 +43,7 @@ pub struct OutsideFigures {
 /// The directory, and the worker.
 pub struct Outside<'a, S> {
     directory: PathBuf,
-    worker: Run<'a, Client<S>>,
+    worker: Run<'a, S>,
     written: u64,
 }
 
@@ -77,7 +77,7 @@ impl<'a, S: Site> Outside<'a, S> {
             poll: Duration::from_secs(1),
             max_wait: Duration::from_secs(1),
         };
-        let worker = Run::new(client, worker, options, stop, log)?;
+        let worker = Run::new(client, worker, options, stop, log);
         Ok(Self { directory: directory.to_path_buf(), worker, written: 0 })
     }
 

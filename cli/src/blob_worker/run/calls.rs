@@ -3,16 +3,14 @@
 use super::{Given, REFUSED, UNTOLD};
 use crate::blob_worker::lease::{Moment, Term};
 use crate::blob_worker::log::{Level, Log};
-use crate::blob_worker::queue::{Answer, Queue};
 use crate::blob_worker::times::{CALL, CALL_LEAST, FIRST_WAIT, PARTING};
-use crate::client::Trials;
+use crate::client::{Client, Reach, Transport, Trials, Wait as _};
 use crate::exit::Exit;
 use crate::stop::Stop;
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use coppice_interface::{AcquireBlobDeletions, BlobDeletionError};
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -55,31 +53,56 @@ pub fn refused(what: &str, error: anyhow::Error) -> anyhow::Error {
 }
 
 /// Calls of the canister.
-pub(super) struct Calls<'a, Q> {
-    pub queue: &'a Q,
+pub(super) struct Calls<'a, T> {
+    pub client: &'a Client<T>,
     pub stop: &'a Stop,
     pub log: &'a Log,
     pub patience: Patience,
     pub max_wait: Duration,
-    /// Names this process among all that call with its identity.
-    pub nonce: [u8; 16],
-    /// Requests for leases so far.
-    pub requests: AtomicU64,
     pub retries: AtomicU64,
 }
+
+/// The canister's answer, or the reason for a refusal.
+type Answer<R> = Result<Result<R, BlobDeletionError>>;
 
 /// Why there was no good answer, and what the queue answered, if anything.
 type Why = (String, Option<BlobDeletionError>);
 
-impl<Q: Queue> Calls<'_, Q> {
+/// The work at hand.
+pub(super) struct Seen {
+    /// The height up to which blobs may be deleted; none: the chain is within the safety window.
+    pub height: Option<u32>,
+    /// Rows that wait, are leased, or back off.
+    pub rows: u64,
+    /// The first of those that were asked for and are due; none is while deletions are stopped.
+    pub due: Vec<BlobDeletion>,
+}
+
+fn seen<T: Transport>(client: &Client<T>, window: u32, selectors: &[BlobSelector], limit: u32) -> Result<Seen> {
+    let status = client.get_blob_deletion_status().wait()?;
+    // One replica's figures may be any.
+    let rows = |store: &StoreDeletions| store.waiting.saturating_add(store.leased).saturating_add(store.backing_off);
+    let height = due(&client.get_pruner_status().wait()?, window);
+    let pending = |height| client.get_pending_blob_deletions(height, limit, Some(selectors)).wait();
+    let due = height.map_or(Ok(Vec::new()), pending)?;
+    Ok(Seen { height, rows: status.stores.iter().map(rows).fold(0, u64::saturating_add), due })
+}
+
+/// Up to which height the canister leases rows: so many blocks below where the chain is, or its persister, if one runs.
+fn due(status: &UtxoPrunerStatus, window: u32) -> Option<u32> {
+    let persisted = status.last_persisted_height.filter(|height| *height > 0).unwrap_or(u32::MAX);
+    status.current_height.min(persisted).checked_sub(window).filter(|height| *height > 0)
+}
+
+impl<T: Reach + Sync> Calls<'_, T> {
     /// Calls once: the answer, or why there is to be another attempt.
-    pub fn attempt<T>(
+    pub fn attempt<R>(
         &self,
         what: &str,
         trials: &mut Trials,
-        call: impl FnOnce(&Q) -> Answer<T>,
-    ) -> Result<Result<T, Why>> {
-        match call(self.queue) {
+        call: impl FnOnce(&Client<T>) -> Answer<R>,
+    ) -> Result<Result<R, Why>> {
+        match call(self.client) {
             Ok(Ok(answer)) => Ok(Ok(answer)),
             Ok(Err(why)) => {
                 trials.answered();
@@ -99,7 +122,7 @@ impl<Q: Queue> Calls<'_, Q> {
     /// which there is another attempt.
     pub fn limit(&self, began: Instant, most: Duration) {
         let (parting, stop, called) = (self.patience.parting, self.stop.clone(), Instant::now());
-        self.queue.limit(Arc::new(move || {
+        self.client.transport().limit(Arc::new(move || {
             let ends = |since: Instant, most| stop.set_at().is_some_and(|at| at.max(since).elapsed() >= most);
             called.elapsed() >= most || ends(called, parting / 3) || ends(began, parting)
         }));
@@ -125,13 +148,18 @@ impl<Q: Queue> Calls<'_, Q> {
 
     /// Asks the queue, on one replica's word first and, where that refuses or says nothing that can be read, on the canister's; none where
     /// the worker is to end.
-    pub fn look<R>(&self, what: &str, ask: impl Fn(&Q, bool) -> Result<R>) -> Result<Option<R>> {
-        let (mut delays, mut trials, doubts) = (waits(self.max_wait), Trials::default(), Cell::new(false));
+    pub fn look(&self, window: u32, selectors: &[BlobSelector], limit: u32) -> Result<Option<Seen>> {
+        let what = "looking at the queue";
+        let (mut delays, mut trials, mut doubts) = (waits(self.max_wait), Trials::default(), false);
         loop {
             let (stop, called, most) = (self.stop.clone(), Instant::now(), self.patience.call);
-            self.queue.limit(Arc::new(move || stop.is_set() || called.elapsed() >= most));
-            match ask(self.queue, doubts.replace(true)) {
-                Ok(answer) => return Ok(Some(answer)),
+            self.client.transport().limit(Arc::new(move || stop.is_set() || called.elapsed() >= most));
+            let seen = match std::mem::replace(&mut doubts, true) {
+                false => seen(self.client, window, selectors, limit),
+                true => seen(&self.client.replicated(), window, selectors, limit),
+            };
+            match seen {
+                Ok(seen) => return Ok(Some(seen)),
                 Err(error) if !trials.go_on(&error) => return Err(refused(what, error)),
                 Err(_) if self.stop.is_set() => return Ok(None),
                 Err(error) => self.again(what, &format!("{error:#}"), &mut delays),
@@ -145,10 +173,11 @@ impl<Q: Queue> Calls<'_, Q> {
     /// [`Exit`] with [`REFUSED`], or [`UNTOLD`] where there may be a lease and the worker is to end.
     pub fn acquire(&self, ask: &AcquireBlobDeletions) -> Result<Given> {
         let named = || {
-            let number = self.requests.fetch_add(1, Ordering::Relaxed).to_le_bytes();
-            AcquireBlobDeletions { request: Some(ByteBuf::from([&self.nonce[..], &number].concat())), ..ask.clone() }
+            let mut request = [0; 16];
+            getrandom::fill(&mut request).map_err(|error| anyhow!("no random bytes: {error}"))?;
+            anyhow::Ok(AcquireBlobDeletions { request: Some(ByteBuf::from(request)), ..ask.clone() })
         };
-        let (mut ask, mut asked) = (named(), Moment::now());
+        let (mut ask, mut asked) = (named()?, Moment::now());
         let mut delays = waits(self.max_wait);
         // An answer was lost, so there may be a lease: the same request gets it again, and only who has it can give it back.
         let mut lost = false;
@@ -158,14 +187,15 @@ impl<Q: Queue> Calls<'_, Q> {
                 return Ok(Given::Stopped);
             }
             self.limit(began, self.patience.call);
-            let (why, answer) = match self.attempt("leasing", &mut trials, |queue| queue.acquire(&ask))? {
-                Ok(lease) => return Ok(lease.map_or(Given::Nothing, |lease| Given::Lease(lease, asked))),
-                Err(why) => why,
-            };
+            let (why, answer) =
+                match self.attempt("leasing", &mut trials, |client| client.acquire_blob_deletion_batch(&ask).wait())? {
+                    Ok(lease) => return Ok(lease.map_or(Given::Nothing, |lease| Given::Lease(lease, asked))),
+                    Err(why) => why,
+                };
             lost = answer.is_none();
             // The lease whose answer was lost is over.
             if matches!(answer, Some(BlobDeletionError::Expired | BlobDeletionError::Completed)) {
-                (ask, asked) = (named(), Moment::now());
+                (ask, asked) = (named()?, Moment::now());
             }
             if lost && self.has_parted(began) {
                 let why = format!(

@@ -3,10 +3,9 @@
 use super::{Run, UNTOLD, waits};
 use crate::blob_worker::lease::{Moment, Term};
 use crate::blob_worker::log::Level;
-use crate::blob_worker::queue::{Queue, Row};
 use crate::blob_worker::store::{Fate, Store};
 use crate::blob_worker::work::Outcome;
-use crate::client::Trials;
+use crate::client::{Outcome as _, Reach, Trials, Wait as _};
 use crate::exit::Exit;
 use anyhow::Result;
 use coppice_interface::*;
@@ -19,14 +18,14 @@ fn is_over(error: &BlobDeletionError) -> bool {
     matches!(error, UnknownToken | NotHolder | Expired | Completed)
 }
 
-impl<Q: Queue> Run<'_, Q> {
+impl<T: Reach + Sync> Run<'_, T> {
     /// Has a lease last longer. Answers whether that is settled.
     pub(super) fn extend(&self, lease: &BlobDeletionLease, term: &Term) -> bool {
         let asked = Moment::now();
         self.calls.limit(Instant::now(), self.calls.most_of(term));
         let note = |event, why: &str| self.calls.log.note(Level::Warn, event, why);
-        match self.calls.queue.extend(&lease.token, self.options.lease.as_secs()) {
-            Ok(Ok(())) => {
+        match self.calls.client.extend_blob_deletion_batch(&lease.token, self.options.lease.as_secs()).wait() {
+            Ok(Ok(_)) => {
                 term.extended(asked);
                 self.figures.borrow_mut().extended += 1;
                 return true;
@@ -44,7 +43,7 @@ impl<Q: Queue> Run<'_, Q> {
 
     /// Says what became of a lease, each failure by its name.
     pub(super) fn tell(&self, lease: &BlobDeletionLease, outcome: &Outcome) {
-        let rows: BTreeMap<u64, &Row> = lease.rows.iter().map(|row| (row.id, row)).collect();
+        let rows: BTreeMap<u64, &BlobDeletion> = lease.rows.iter().map(|row| (row.id, row)).collect();
         for (_, id, fate) in &outcome.rows {
             let (event, why, more) = match fate {
                 Fate::Failed(why) => ("failed", why, ""),
@@ -134,7 +133,9 @@ impl<Q: Queue> Run<'_, Q> {
         let (began, mut is_last, mut trials) = (Instant::now(), false, Trials::default());
         loop {
             self.calls.limit(began, self.calls.most_of(term));
-            match self.calls.attempt("completing", &mut trials, |queue| queue.complete(done))? {
+            match self.calls.attempt("completing", &mut trials, |client| {
+                pollster::block_on(client.complete_blob_deletion_batch_all(done)).heard()
+            })? {
                 Ok(answer) => return Ok(Some(answer)),
                 Err((why, Some(answer))) if is_over(&answer) => {
                     let why = format!("too late to say what was deleted, others do it again: {why}");
@@ -170,7 +171,7 @@ impl<Q: Queue> Run<'_, Q> {
 }
 
 /// What a blob is called.
-fn name(row: &Row) -> String {
+fn name(row: &BlobDeletion) -> String {
     let key: String = row.blob_key.iter().take(32).map(|byte| format!("{byte:02x}")).collect();
     let more = if row.blob_key.len() > 32 { "…" } else { "" };
     format!("{key}{more}, file type {:?}, store {:?}", row.file_type, row.store_type)

@@ -1,9 +1,9 @@
 //! What would be deleted.
 
 use super::{Run, waits};
-use crate::blob_worker::queue::Queue;
 use crate::blob_worker::store::{Store, Target};
 use crate::blob_worker::times::REQUEST;
+use crate::client::Reach;
 use crate::stop::unless;
 use anyhow::Result;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use std::time::Instant;
 ///
 /// # Errors
 /// As [`Run::run`].
-pub fn dry_run<Q: Queue>(run: &Run<'_, Q>) -> Result<Option<(u32, Vec<Found>)>> {
+pub fn dry_run<T: Reach + Sync>(run: &Run<'_, T>) -> Result<Option<(u32, Vec<Found>)>> {
     while {
         run.look_at_all()?;
         run.next_hold().is_some()
@@ -26,14 +26,10 @@ pub fn dry_run<Q: Queue>(run: &Run<'_, Q>) -> Result<Option<(u32, Vec<Found>)>> 
         run.release();
     }
     let selectors = run.unheld();
-    let look = |queue: &Q, replicated| {
-        let height = queue.look(run.options.safety_window, &selectors, replicated)?.height;
-        let pending = |height| queue.pending(height, run.options.batch, &selectors);
-        Ok((height.unwrap_or_default(), height.map_or(Ok(Vec::new()), pending)?))
-    };
-    let Some((height, rows)) = run.calls.look("looking at the queue", look)? else { return Ok(None) };
+    let seen = run.calls.look(run.options.safety_window, &selectors, run.options.batch)?;
+    let Some(seen) = seen else { return Ok(None) };
     let mut found = Vec::new();
-    for row in rows {
+    for row in seen.due {
         let stores = &run.worker.stores;
         let (place, there) = match stores.find(&row) {
             Err(why) => (format!("{why:?}"), None),
@@ -46,11 +42,11 @@ pub fn dry_run<Q: Queue>(run: &Run<'_, Q>) -> Result<Option<(u32, Vec<Found>)>> 
         };
         found.push(Found { id: row.id, height: row.delete_at_height, place, there });
     }
-    Ok((!run.calls.stop.is_set()).then_some((height, found)))
+    Ok((!run.calls.stop.is_set()).then_some((seen.height.unwrap_or_default(), found)))
 }
 
 /// Whether a store has a blob; nothing where the worker is to end.
-fn is_there<Q: Queue>(run: &Run<'_, Q>, store: &Store, target: &Target) -> Option<bool> {
+fn is_there<T: Reach + Sync>(run: &Run<'_, T>, store: &Store, target: &Target) -> Option<bool> {
     let most = REQUEST.of(run.options.lease);
     let mut delays = waits(run.options.max_wait);
     while !run.calls.stop.is_set() {

@@ -4,10 +4,10 @@ use super::{Hold, Run, WRONG_STORE, waits};
 use crate::blob_worker::lease::Moment;
 use crate::blob_worker::log::Level;
 use crate::blob_worker::marker::{self, Contents};
-use crate::blob_worker::queue::Queue;
 use crate::blob_worker::store::{Fate, Store};
 use crate::blob_worker::times::{LAST_LOOK, REQUEST};
 use crate::blob_worker::work::Outcome;
+use crate::client::Reach;
 use crate::exit::Exit;
 use crate::stop::unless;
 use anyhow::{Result, anyhow};
@@ -47,7 +47,7 @@ async fn look(store: Store, is_known: bool, pending: &mut Option<Pending>) -> An
     found?
 }
 
-impl<Q: Queue> Run<'_, Q> {
+impl<T: Reach + Sync> Run<'_, T> {
     /// Looks at all markers.
     ///
     /// # Errors

@@ -1,9 +1,11 @@
 //! What tests share: a queue in memory, and a store that does what it is told.
 
-use super::queue::{Answer, Queue, Row, Seen};
-use crate::client::{Failure, GivesUp};
-use anyhow::Result;
+use crate::client::{Client, Failure, GivesUp, Reach, Transport};
 use async_trait::async_trait;
+use candid::utils::{ArgumentDecoder, decode_args};
+use candid::{CandidType, Principal, encode_one};
+use coppice_client::Reject;
+pub use coppice_interface::BlobDeletion as Row;
 use coppice_interface::*;
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -98,14 +100,25 @@ pub struct State {
 #[derive(Clone, Default)]
 pub struct Fake(Arc<Mutex<State>>);
 
-fn unreachable() -> anyhow::Error {
-    crate::client::lost("502")
+/// What a call of it ends with, and what it answers where it may refuse.
+type Called<T> = Result<T, Failure>;
+type Answer<T> = Called<Result<T, BlobDeletionError>>;
+
+fn unreachable() -> Failure {
+    Failure::Lost("502".into())
 }
 
 /// What a gateway's 400 comes to.
-fn turned_away() -> anyhow::Error {
-    let failure = Failure::Transport("400: the ingress expiry is not within what is expected".into());
-    coppice_client::CallError { method: "a method".into(), failure }.into()
+fn turned_away() -> Failure {
+    Failure::Transport("400: the ingress expiry is not within what is expected".into())
+}
+
+fn read<A: for<'a> ArgumentDecoder<'a>>(arg: &[u8]) -> A {
+    decode_args(arg).unwrap()
+}
+
+fn written(answer: impl CandidType) -> Called<Vec<u8>> {
+    Ok(encode_one(answer).unwrap())
 }
 
 /// A row of a blob `ID.tx`.
@@ -141,6 +154,11 @@ impl Fake {
         fake
     }
 
+    /// What calls it.
+    pub fn client(&self) -> Client<Self> {
+        Client::new(self.clone())
+    }
+
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
     }
@@ -151,7 +169,7 @@ impl Fake {
     }
 
     /// A call that nobody answers until it is given up.
-    fn hang(&self, state: MutexGuard<'_, State>) -> anyhow::Error {
+    fn hang(&self, state: MutexGuard<'_, State>) -> Failure {
         let gives_up = state.gives_up.clone().unwrap();
         drop(state);
         while !gives_up() {
@@ -160,14 +178,15 @@ impl Fake {
         unreachable()
     }
 
-    fn called(&self) -> Result<MutexGuard<'_, State>> {
+    fn called(&self) -> Called<MutexGuard<'_, State>> {
         let mut state = self.state();
         if state.hangs > 0 {
             state.hangs -= 1;
             return Err(self.hang(state));
         }
         if state.refuses {
-            anyhow::bail!("IC0406: not for you");
+            let reject = Reject::new(4, Some("IC0406".into()), "not for you".into());
+            return Err(Failure::Rejected(Reject { certified: true, ..reject }));
         }
         if state.unreachable > 0 {
             state.unreachable -= 1;
@@ -216,6 +235,49 @@ impl State {
         rows
     }
 
+    /// All rows wait.
+    fn status(&self) -> BlobDeletionStatus {
+        let (held, leased, backing_off, dead) = Default::default();
+        let waiting = self.rows.len() as u64;
+        let store_type = StoreType::Tx;
+        BlobDeletionStatus {
+            deletions_stopped_since: None,
+            stores: vec![StoreDeletions { store_type, held, waiting, leased, backing_off, dead, oldest_due: None }],
+            rows: waiting,
+            max_rows: 0,
+            oldest_due: None,
+            leases: Vec::new(),
+            metrics: Vec::new(),
+        }
+    }
+
+    /// The chain is where it is said to be.
+    fn pruner(&self) -> UtxoPrunerStatus {
+        UtxoPrunerStatus {
+            enabled: true,
+            deletions_stopped_since: None,
+            block_assembly: UtxoBlockAssemblyState::Running,
+            current_height: self.heights.current,
+            most_height: 0,
+            last_persisted_height: Some(self.heights.persisted),
+            last_processed_height: 0,
+            safe_height: 0,
+            unmined_cutoff_height: 0,
+            pending: None,
+            running: None,
+            last_job: None,
+            blocked_by: None,
+            set_aside: Vec::new(),
+            passed_over: Vec::new(),
+            blobs_pending: 0,
+            blobs_dead: 0,
+            totals: UtxoPruneCounts::default(),
+            ticks: 0,
+            next_tick: 0,
+            metrics: Vec::new(),
+        }
+    }
+
     fn acquires(&mut self) {
         if let Some(hook) = self.at_acquire.pop_front() {
             hook(self);
@@ -229,25 +291,53 @@ impl State {
     }
 }
 
-impl Queue for Fake {
+impl Transport for Fake {
+    async fn update(&self, method: &str, arg: Vec<u8>) -> Called<Vec<u8>> {
+        match method {
+            "acquire_blob_deletion_batch" => {
+                let (ask,): (AcquireBlobDeletions,) = read(&arg);
+                written(self.acquire(&ask)?)
+            }
+            "extend_blob_deletion_batch" => {
+                let (token, secs): (Vec<u8>, u64) = read(&arg);
+                written(self.extend(&token, secs)?)
+            }
+            "complete_blob_deletion_batch" => {
+                let (done,): (CompleteBlobDeletionBatch,) = read(&arg);
+                written(self.complete(&done)?)
+            }
+            query => self.query(query, arg).await,
+        }
+    }
+
+    async fn query(&self, method: &str, arg: Vec<u8>) -> Called<Vec<u8>> {
+        let state = self.called()?;
+        match method {
+            "get_blob_deletion_status" => written(state.status()),
+            "get_pruner_status" => written(state.pruner()),
+            "get_pending_blob_deletions" => {
+                let (height, rows, selectors): (u32, u32, Option<Vec<BlobSelector>>) = read(&arg);
+                let mut due = state.due(height, &selectors.unwrap());
+                due.truncate(rows as usize);
+                written(due)
+            }
+            other => panic!("{other}"),
+        }
+    }
+}
+
+impl Reach for Fake {
+    fn principal(&self, _: Role) -> Principal {
+        Principal::anonymous()
+    }
+
     fn limit(&self, gives_up: GivesUp) {
         self.state().gives_up = Some(gives_up);
     }
+}
 
-    fn look(&self, window: u32, selectors: &[BlobSelector], _: bool) -> Result<Seen> {
-        let state = self.called()?;
-        let height = state.heights.due(window);
-        let is_due = height.is_some_and(|height| !state.due(height, selectors).is_empty());
-        Ok(Seen { height, rows: state.rows.len() as u64, is_due })
-    }
-
-    fn pending(&self, height: u32, rows: u32, selectors: &[BlobSelector]) -> Result<Vec<Row>> {
-        let mut due = self.called()?.due(height, selectors);
-        due.truncate(rows as usize);
-        Ok(due)
-    }
-
-    fn acquire(&self, ask: &AcquireBlobDeletions) -> Answer<Option<BlobDeletionLease>> {
+impl Fake {
+    pub fn acquire(&self, ask: &AcquireBlobDeletions) -> Answer<Option<BlobDeletionLease>> {
         let mut state = self.called()?;
         if state.acquire_hangs {
             state.acquires();
@@ -290,12 +380,12 @@ impl Queue for Fake {
         Ok(Ok(Some(lease)))
     }
 
-    fn extend(&self, token: &[u8], secs: u64) -> Answer<()> {
+    fn extend(&self, token: &[u8], secs: u64) -> Answer<u64> {
         let mut state = self.called()?;
         state.secs.insert(secs);
         state.extended += 1;
         let lives = state.leases.iter().any(|lease| lease.token == token && !lease.ended);
-        Ok(if lives { Ok(()) } else { Err(BlobDeletionError::Expired) })
+        Ok(if lives { Ok(0) } else { Err(BlobDeletionError::Expired) })
     }
 
     fn complete(&self, done: &CompleteBlobDeletionBatch) -> Answer<CompletedBlobDeletions> {

@@ -1,6 +1,6 @@
 //! What answers of stores come to.
 
-use super::super::tests::{path, row};
+use super::super::tests::{Row, path, row};
 use super::*;
 #[cfg(feature = "s3")]
 use crate::http_server::Server;

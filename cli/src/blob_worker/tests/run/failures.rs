@@ -55,7 +55,7 @@ fn a_blob_alone_is_named_when_the_worker_ends() {
     *world.moody.stubborn.lock().unwrap() = Some(path(1));
     let (log, written) = Log::every(Duration::from_secs(60), super::super::super::args::LogFormat::Text);
     let stop = Stop::default();
-    let run = Run::new(&world.queue, world.worker(), until_empty(), &stop, &log).unwrap();
+    let run = Run::new(&world.client, world.worker(), until_empty(), &stop, &log);
     run.run().unwrap();
     assert_eq!(code(all_done(&run.figures())), NOT_ALL);
     let lines = written.lines();

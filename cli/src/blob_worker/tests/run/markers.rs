@@ -8,7 +8,7 @@ fn a_wrong_store_is_refused_before_anything_is_leased() {
     let store: Arc<dyn ObjectStore> = world.moody.clone();
     let other = Worker::new(Stores::of(vec![("tx/tx", store, CHUNK)]), Principal::anonymous(), 1).unwrap();
     let (stop, log) = (Stop::default(), Log::silent());
-    let run = Run::new(&world.queue, other, until_empty(), &stop, &log).unwrap();
+    let run = Run::new(&world.client, other, until_empty(), &stop, &log);
     assert_eq!(code(run.run()), WRONG_STORE, "another canister's");
     let worker = world.worker();
     worker.wait_for(world.moody.inner.delete(&Path::from(NAME))).unwrap();
@@ -85,7 +85,8 @@ fn a_store_whose_marker_goes_or_cannot_be_read_casts_no_doubt_on_the_others() {
             }
         });
         let (stop, log) = (Stop::default(), Log::silent());
-        let run = Run::new(&queue, worker, once(), &stop, &log).unwrap();
+        let client = queue.client();
+        let run = Run::new(&client, worker, once(), &stop, &log);
         assert_eq!(code(run.run()), if vanishes { WRONG_STORE } else { 0 });
         let figures = run.figures();
         assert_eq!((figures.deleted, figures.left, figures.undone), (10, 10, 10), "{vanishes}: {figures:?}");
@@ -120,7 +121,8 @@ fn a_store_that_is_away_keeps_its_own_blobs_waiting_alone() {
             assert_eq!((good.asked.lock().unwrap().len(), away.asked.lock().unwrap().len()), (60, 0));
             away.unreadable.store(0, Ordering::Relaxed);
         });
-        let run = Run::new(&queue, worker, until_empty(), &stop, &log).unwrap();
+        let client = queue.client();
+        let run = Run::new(&client, worker, until_empty(), &stop, &log);
         (run.run(), run.figures())
     });
     ended.unwrap();
@@ -150,7 +152,7 @@ fn two_canisters_never_own_the_same_objects_though_their_folders_have_other_name
     mark(&worker(ours, "nest", Layout::Teranode(1))).unwrap();
     // A marker that came later, above one that is right, ends the worker at its start.
     let (stop, log, queue) = (Stop::default(), Log::silent(), Fake::new([row(1)]));
-    let run = |worker| Run::new(&queue, worker, until_empty(), &stop, &log).unwrap().run();
+    let run = |worker| Run::new(&queue.client(), worker, until_empty(), &stop, &log).run();
     assert_eq!(code(run(worker(theirs, "nest/cd", Layout::Hex))), WRONG_STORE);
     assert_eq!(queue.state().acquired, 0);
     run(worker(ours, "nest/ab/tx2", Layout::Hex)).unwrap();

@@ -8,9 +8,8 @@ mod progress;
 mod rounds;
 
 use super::super::marker::NAME;
-use super::super::queue::Row;
 use super::super::store::Stores;
-use super::super::tests::{Fake, Heights, Mood, Moody, State, path, row};
+use super::super::tests::{Fake, Heights, Mood, Moody, Row, State, path, row};
 use super::super::{all_done, mark};
 use super::*;
 use crate::exit::Exit;
@@ -60,6 +59,7 @@ fn impatient() -> Patience {
 
 struct World {
     queue: Fake,
+    client: Client<Fake>,
     moody: Arc<Moody>,
     chunk: usize,
     /// Requests at a time.
@@ -71,7 +71,8 @@ impl World {
     /// So many blobs, all due, and a row for each.
     fn new(blobs: u64) -> Self {
         let queue = Fake::new((1..=blobs).map(row));
-        let world = Self { queue, moody: Arc::default(), chunk: CHUNK, parallel: 4, patience: Patience::default() };
+        let (client, moody, patience) = (queue.client(), Arc::default(), Patience::default());
+        let world = Self { queue, client, moody, chunk: CHUNK, parallel: 4, patience };
         let worker = world.worker();
         for id in 1..=blobs {
             worker.wait_for(world.moody.inner.put(&path(id), "blob".into())).unwrap();
@@ -159,7 +160,7 @@ impl World {
             });
             let running = scope.spawn(|| {
                 let (worker, log) = (self.worker(), Log::silent());
-                let mut run = Run::new(&self.queue, worker, options, stop, &log).unwrap();
+                let mut run = Run::new(&self.client, worker, options, stop, &log);
                 run.calls.patience = self.patience;
                 (does(&mut run), run.figures())
             });

@@ -12,7 +12,7 @@ fn how_far_it_is_is_said_while_a_call_hangs_and_while_nothing_is_due() {
     let options = |poll| Options { poll, ..options() };
     thread::scope(|scope| {
         let run = |options| {
-            let run = Run::new(&world.queue, world.worker(), options, &stop, &log).unwrap();
+            let run = Run::new(&world.client, world.worker(), options, &stop, &log);
             run.run().unwrap();
         };
         let running = scope.spawn(move || run(options(Duration::from_millis(10))));
@@ -31,7 +31,7 @@ fn how_far_it_is_is_said_while_a_call_hangs_and_while_nothing_is_due() {
     let stop = Stop::default();
     let done = || written.lines().iter().filter(|line| line.starts_with("5 blobs deleted")).count();
     thread::scope(|scope| {
-        let run = Run::new(&world.queue, world.worker(), options(Duration::from_secs(3_600)), &stop, &log).unwrap();
+        let run = Run::new(&world.client, world.worker(), options(Duration::from_secs(3_600)), &stop, &log);
         scope.spawn(move || run.run().unwrap());
         wait_for(|| done() >= 3);
         assert!(done() >= 3);

@@ -134,8 +134,7 @@ fn a_dry_run_says_what_would_go_and_touches_nothing() {
     world.queue.state().rows.get_mut(&3).unwrap().0.file_type = "outputs".into();
     world.worker().wait_for(world.moody.inner.delete(&path(2))).unwrap();
     let (stop, log) = (Stop::default(), Log::silent());
-    let run = Run::new(&world.queue, world.worker(), Options { batch: 4, ..options() }, &stop, &log);
-    let run = run.unwrap();
+    let run = Run::new(&world.client, world.worker(), Options { batch: 4, ..options() }, &stop, &log);
     let (height, found) = dry_run(&run).unwrap().unwrap();
     assert_eq!(height, 999_990);
     let there: Vec<_> = found.iter().map(|found| (found.id, found.there)).collect();
@@ -152,7 +151,7 @@ fn a_dry_run_says_what_would_go_and_touches_nothing() {
 fn a_dry_run_asks_a_store_again_and_ends_when_it_is_to() {
     let world = World::new(3);
     let (stop, log) = (Stop::default(), Log::silent());
-    let run = Run::new(&world.queue, world.worker(), options(), &stop, &log).unwrap();
+    let run = Run::new(&world.client, world.worker(), options(), &stop, &log);
     world.moody.unreadable.store(2, Ordering::Relaxed);
     assert_eq!(dry_run(&run).unwrap().unwrap().1.len(), 3);
     assert_eq!(run.figures().retries, 2);
