@@ -40,8 +40,8 @@ struct Lines {
     format: LogFormat,
     /// Where they go, if anywhere.
     out: Option<Mutex<Box<dyn Write + Send>>>,
-    /// The worker's counts and the number of blobs in the queue; `None` before the worker knows anything, and at its end.
-    latest: Mutex<Option<(Figures, u64)>>,
+    /// The worker's counts; `None` before the worker knows anything, and at its end.
+    latest: Mutex<Option<Figures>>,
 }
 
 impl Log {
@@ -103,11 +103,11 @@ impl Log {
     }
 
     /// How far the worker is from now on.
-    pub fn progress(&self, figures: &Figures, waiting: u64) {
-        self.bar.set_length(figures.deleted.saturating_add(waiting));
+    pub fn progress(&self, figures: &Figures) {
+        self.bar.set_length(figures.deleted.saturating_add(figures.waiting));
         self.bar.set_position(figures.deleted);
         self.bar.set_message(failures(figures));
-        *self.lines.latest() = Some((figures.clone(), waiting));
+        *self.lines.latest() = Some(figures.clone());
     }
 }
 
@@ -123,7 +123,7 @@ fn failures(figures: &Figures) -> String {
 }
 
 impl Lines {
-    fn latest(&self) -> MutexGuard<'_, Option<(Figures, u64)>> {
+    fn latest(&self) -> MutexGuard<'_, Option<Figures>> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -140,13 +140,11 @@ impl Lines {
 
     fn say_progress(&self) {
         let latest = self.latest();
-        let Some((figures, waiting)) = &*latest else { return };
+        let Some(figures) = &*latest else { return };
         let (deleted, height) = (HumanCount(figures.deleted), figures.height);
-        let (failures, in_queue) = (failures(figures), HumanCount(*waiting));
+        let (failures, in_queue) = (failures(figures), HumanCount(figures.waiting));
         let line = format!("{deleted} blobs deleted, {failures}, {in_queue} in the queue, up to height {height}");
-        let mut fields = json!(figures);
-        fields["waiting"] = (*waiting).into();
-        self.say(Level::Info, "progress", &line, &fields);
+        self.say(Level::Info, "progress", &line, &json!(figures));
     }
 }
 

@@ -3,7 +3,9 @@
 //! layout writes, says that two canisters would own the same objects.
 
 use super::place::Selector;
+use super::run::WRONG_STORE;
 use super::store::Store;
+use crate::exit::Exit;
 use anyhow::{Context as _, Result};
 use candid::Principal;
 use object_store::path::Path;
@@ -77,14 +79,44 @@ fn expected(store: &Store, canister: Principal) -> Contents {
     }
 }
 
+/// Looks whether a store is a canister's, by its marker and, where these are asked for, those in the folders above it.
+///
+/// # Errors
+/// As [`check`] and [`check_near`]; when a marker cannot be read.
+pub async fn look(store: &Store, canister: Principal, above: bool) -> Result<()> {
+    // A file system that hangs is asked again when it has answered, because each request costs a thread.
+    let (store, turn) = (store.clone(), store.looks.clone().lock_owned().await);
+    let look = async move {
+        let _turn = turn;
+        let above = if above { store.markers_above().await? } else { Vec::new() };
+        check(&store, canister, store.marker().await?.as_ref())?;
+        above.iter().try_for_each(|(at, above)| check_near(&store, canister, at, above))
+    };
+    tokio::spawn(look).await?
+}
+
+/// Gives a store the marker of a canister. Answers false where it had it.
+///
+/// # Errors
+/// When it is another's, or in a folder that is, or has such a folder where its layout writes; or cannot be written.
+pub async fn mark(store: &Store, canister: Principal) -> Result<bool> {
+    let near = [store.markers_above().await?, store.markers_below().await?].concat();
+    near.iter().try_for_each(|(at, near)| check_near(store, canister, at, near))?;
+    let found = store.marker().await?;
+    let Some(marker) = merged(store, canister, found.as_ref())? else { return Ok(false) };
+    store.mark(&marker, found.is_some()).await?;
+    check(store, canister, store.marker().await?.as_ref())?;
+    Ok(true)
+}
+
 /// Compares a marker with what it must say; it may name more blobs.
 ///
 /// # Errors
-/// A sentence that says why a worker does not touch the store.
-pub fn check(store: &Store, canister: Principal, found: Option<&Contents>) -> Result<(), String> {
-    let url = &store.url;
+/// [`Exit`] with [`WRONG_STORE`] and why a worker does not touch the store.
+fn check(store: &Store, canister: Principal, found: Option<&Contents>) -> Result<()> {
+    let (url, wrong) = (&store.url, |why: String| Err(Exit::error(WRONG_STORE, why)));
     let Some(found) = found else {
-        return Err(format!(
+        return wrong(format!(
             "{url} has no marker {NAME}, so it may be the wrong bucket or prefix, or is not mounted: if it is the right one, \
              `coppice blob-worker init` writes the marker"
         ));
@@ -96,7 +128,7 @@ pub fn check(store: &Store, canister: Principal, found: Option<&Contents>) -> Re
     let differing = found.fields().into_iter().zip(expected.fields()).find(|(is, should)| is != should);
     match differing.map(|((what, is), (_, should))| (what, is, should)).or(blobs) {
         Some((what, is, should)) => {
-            Err(format!("{url}: its marker {NAME} names {what} {is}, and this worker {should}"))
+            wrong(format!("{url}: its marker {NAME} names {what} {is}, and this worker {should}"))
         }
         None => Ok(()),
     }
@@ -106,8 +138,8 @@ pub fn check(store: &Store, canister: Principal, found: Option<&Contents>) -> Re
 /// it has it.
 ///
 /// # Errors
-/// A sentence where it has another one.
-pub fn merged(store: &Store, canister: Principal, found: Option<&Contents>) -> Result<Option<Contents>, String> {
+/// As [`check`], where it has another one.
+fn merged(store: &Store, canister: Principal, found: Option<&Contents>) -> Result<Option<Contents>> {
     let wanted = expected(store, canister);
     let Some(contents) = found else { return Ok(Some(wanted)) };
     let mut widened = contents.clone();
@@ -119,9 +151,9 @@ pub fn merged(store: &Store, canister: Principal, found: Option<&Contents>) -> R
 /// Looks at the marker of a folder above a store, or below it.
 ///
 /// # Errors
-/// A sentence where it is another canister's, or has blobs of another store type that could be the same files.
-pub fn check_near(store: &Store, canister: Principal, at: &str, found: &Contents) -> Result<(), String> {
-    let wrong = |why: String| Err(format!("{}: {at} has a marker {NAME}, too: {why}", store.url));
+/// [`Exit`] with [`WRONG_STORE`] where it is another canister's, or has blobs of another store type that could be the same files.
+fn check_near(store: &Store, canister: Principal, at: &str, found: &Contents) -> Result<()> {
+    let wrong = |why| Err(Exit::error(WRONG_STORE, format!("{}: {at} has a marker {NAME}, too: {why}", store.url)));
     if found.canister != canister.to_string() {
         return wrong(format!("it names canister {}, so two would own the same objects", found.canister));
     }
@@ -149,7 +181,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (Principal::management_canister(), Principal::anonymous());
         let tx = store(dir.path(), "tx/tx", LayoutName::Hex);
-        let why = |store: &Store, canister, found: Option<&Contents>| check(store, canister, found).unwrap_err();
+        let why =
+            |store: &Store, canister, found: Option<&Contents>| check(store, canister, found).unwrap_err().to_string();
         assert!(why(&tx, a, None).contains("init"));
         let marker = merged(&tx, a, None).unwrap().unwrap();
         check(&tx, a, Some(&marker)).unwrap();
@@ -202,7 +235,7 @@ mod tests {
         let tx = store(dir.path(), "tx/tx", LayoutName::Hex);
         let near = |of: &str, canister| {
             let marker = merged(&store(dir.path(), of, LayoutName::Hex), canister, None).unwrap().unwrap();
-            check_near(&tx, a, "above", &marker)
+            check_near(&tx, a, "above", &marker).map_err(|error| error.to_string())
         };
         assert_eq!((near("tx/tx", a), near("temp/outputs", a)), (Ok(()), Ok(())));
         assert!(near("tx/tx", b).unwrap_err().contains("two would own the same objects"));

@@ -29,7 +29,7 @@ use crate::stop::{ENDING, INTERRUPTED, Stop};
 use anyhow::Result;
 use args::{BlobWorkerArgs, Init, LogFormat, StoreArgs, WorkArgs};
 use log::{Level, Log};
-use run::{Figures, Found, NOT_ALL, Run, WRONG_STORE};
+use run::{Figures, NOT_ALL, Run};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -58,21 +58,6 @@ pub struct Worked {
     pub figures: Figures,
     /// Wall-clock seconds.
     pub seconds: f64,
-}
-
-/// What a dry run found.
-#[derive(Clone, Debug, Serialize)]
-pub struct Looked {
-    /// Up to which height.
-    pub height: u32,
-    /// Blobs that would be deleted.
-    pub would_delete: usize,
-    /// Of them, those that are not there.
-    pub absent: usize,
-    /// Rows that no store has, or that can have no name.
-    pub nowhere: usize,
-    /// The rows.
-    pub rows: Vec<Found>,
 }
 
 /// What `init` did.
@@ -144,24 +129,12 @@ fn init(args: &StoreArgs) -> Result<()> {
 /// Marks the stores of a worker as its canister's. Answers which it has marked.
 ///
 /// # Errors
-/// When one is another's, or in a folder that is, or has such a folder where its layout writes; or cannot be written.
+/// As [`marker::mark`].
 pub fn mark(worker: &Worker) -> Result<Marked> {
-    let (canister, mut report) = (worker.canister, Marked::default());
-    let wrong = |why: String| Exit::error(WRONG_STORE, why);
+    let mut report = Marked::default();
     for store in worker.stores.all() {
-        let near = worker
-            .wait_for(async { anyhow::Ok([store.markers_above().await?, store.markers_below().await?].concat()) })?;
-        near.iter().try_for_each(|(at, near)| marker::check_near(store, canister, at, near)).map_err(wrong)?;
-        let found = worker.wait_for(store.marker())?;
-        match marker::merged(store, canister, found.as_ref()).map_err(wrong)? {
-            None => report.had.push(store.url.to_string()),
-            Some(marker) => {
-                worker.wait_for(store.mark(&marker, found.is_some()))?;
-                let read = worker.wait_for(store.marker())?;
-                marker::check(store, canister, read.as_ref()).map_err(wrong)?;
-                report.marked.push(store.url.to_string());
-            }
-        }
+        let is_new = worker.wait_for(marker::mark(store, worker.canister))?;
+        if is_new { &mut report.marked } else { &mut report.had }.push(store.url.to_string());
     }
     Ok(report)
 }
@@ -189,10 +162,7 @@ fn work(args: &WorkArgs) -> Result<()> {
         drop(run);
         drop(log);
         let interrupted = || Exit::error(INTERRUPTED, "it was ended before it knew what would be deleted");
-        let (height, rows) = looked.ok_or_else(interrupted)?;
-        let count = |there| rows.iter().filter(|found| found.there == there).count();
-        let (absent, nowhere) = (count(Some(false)), count(None));
-        let what = Looked { height, would_delete: rows.len() - nowhere, absent, nowhere, rows };
+        let what = looked.ok_or_else(interrupted)?;
         return print_fields(&Printed { command: "blob-worker --dry-run", canister, what }, json);
     }
     let ended = run.as_ref().map_or(Ok(()), Run::run);

@@ -13,7 +13,7 @@ mod dry;
 mod markers;
 
 pub use calls::{Patience, refused, waits};
-pub use dry::{Found, dry_run};
+pub use dry::{Looked, dry_run};
 
 use super::args::Options;
 use super::lease::{Moment, Term};
@@ -72,6 +72,8 @@ pub struct Figures {
     pub undone: u64,
     /// Up to which height blobs went last.
     pub height: u32,
+    /// Rows that waited, were leased, or backed off when the queue was looked at last.
+    pub waiting: u64,
 }
 
 /// An answer of the queue to a request for work.
@@ -80,8 +82,6 @@ enum Given {
     Lease(BlobDeletionLease, Moment),
     /// Nothing is due.
     Nothing,
-    /// Nothing was asked for before a wait was over.
-    Later,
     /// The worker is to end.
     Stopped,
 }
@@ -95,10 +95,10 @@ struct Hold {
     is_away: bool,
     /// Until the worker ends, as it refuses all that it is asked for.
     is_given_up: bool,
+    /// Its marker, or one in a folder above, was wrong, and why.
+    wrong: Option<String>,
     /// The folders above it are known.
     is_known: bool,
-    /// A look at its marker that was given up.
-    pending: Option<markers::Pending>,
 }
 
 /// A worker.
@@ -107,7 +107,6 @@ pub struct Run<'a, T> {
     worker: Worker,
     options: Options,
     figures: RefCell<Figures>,
-    rows: Cell<u64>,
     holds: RefCell<Vec<Hold>>,
     /// When all markers were looked at last.
     looked_at: Cell<Option<Moment>>,
@@ -126,7 +125,6 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
             worker,
             options,
             figures: RefCell::default(),
-            rows: Cell::new(0),
             undone: RefCell::default(),
         }
     }
@@ -146,47 +144,55 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
         // A wrong store is known before anything is due.
         self.look_at_all()?;
         let mut next = None;
-        loop {
-            if self.calls.stop.is_set() && next.is_none() {
-                return Ok(());
-            }
+        while next.is_some() || !self.calls.stop.is_set() {
             let given = match next.take() {
                 Some(given) => given,
                 None => self.lease()?,
             };
             match given {
-                Given::Stopped => return Ok(()),
-                Given::Later => continue,
+                Given::Stopped => break,
                 Given::Nothing if !self.options.ends() => self.calls.stop.wait(self.options.poll),
                 Given::Nothing => match self.next_hold().filter(|_| self.options.until_empty) {
                     Some(wait) => self.calls.stop.wait(wait),
-                    None => return Ok(()),
+                    None => break,
                 },
                 Given::Lease(lease, asked) => {
                     next = self.work_while_asking(&lease, asked)?;
                     if self.options.once {
-                        return Ok(());
+                        break;
                     }
                 }
             }
-            self.calls.log.progress(&self.figures(), self.rows.get());
+            self.calls.log.progress(&self.figures());
         }
+        Ok(())
+    }
+
+    /// The selectors of stores that are not held, as soon as there are some; none where the worker is to end before that, or all are given up.
+    fn free(&self) -> Result<Option<Vec<BlobSelector>>> {
+        while !self.calls.stop.is_set() {
+            self.release();
+            // Stores that were away are looked at before rows of them are leased.
+            self.look_at_markers(|hold| hold.is_away && !hold.is_held());
+            self.all_right()?;
+            let selectors = self.unheld();
+            if !selectors.is_empty() {
+                return Ok(Some(selectors));
+            }
+            let Some(wait) = self.next_hold() else { break };
+            self.calls.stop.wait(wait);
+        }
+        Ok(None)
     }
 
     /// The next lease, asked for beside a look at the markers.
     fn lease(&self) -> Result<Given> {
-        self.release();
-        // Stores that were away are looked at before rows of them are leased.
-        markers::ended_by(self.look_at_markers(|hold| hold.is_away && !hold.is_held()))?;
-        let selectors = self.unheld();
-        if selectors.is_empty() {
-            let Some(wait) = self.next_hold() else { return Ok(Given::Stopped) };
-            self.calls.stop.wait(wait);
-            return Ok(Given::Later);
-        }
+        let Some(selectors) = self.free()? else { return Ok(Given::Stopped) };
         let Some(seen) = self.calls.look(self.options.safety_window, &selectors, 1)? else { return Ok(Given::Stopped) };
-        self.rows.set(seen.rows);
-        self.figures.borrow_mut().height = seen.height.unwrap_or_default();
+        {
+            let mut figures = self.figures.borrow_mut();
+            (figures.height, figures.waiting) = (seen.height.unwrap_or_default(), seen.rows);
+        }
         // Where the worker is to end then, that nothing is due is the canister's word.
         if seen.due.is_empty() && !self.options.ends() {
             return Ok(Given::Nothing);
@@ -235,24 +241,25 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
         let mut next = Moment::now();
         let mut extend = || {
             if term.is_half_over() && next.left().is_zero() {
-                let extended = self.extend(lease, &term);
-                next = Moment::now().after(if extended { Duration::ZERO } else { attempts.next().unwrap_or_default() });
+                self.extend(lease, &term);
+                next = Moment::now().after(attempts.next().unwrap_or_default());
             }
-            self.calls.log.progress(&self.figures(), self.rows.get());
+            self.calls.log.progress(&self.figures());
         };
         extend();
         // A store's path may have changed while it was away.
         let is_fresh = self.looked_at.get().is_some_and(|at| at.elapsed() <= FRESH.of(self.options.lease));
-        let wrong = if is_fresh { Vec::new() } else { self.look_at_markers(|_| true) };
-        let held = |hold: &Hold| hold.is_held().then(String::new);
-        let mut away: Vec<Option<String>> = self.holds.borrow().iter().map(held).collect();
-        wrong.iter().for_each(|(store, why)| away[*store] = Some(why.clone()));
+        if !is_fresh {
+            self.look_at_markers(|_| true);
+        }
+        let away = |hold: &Hold| hold.wrong.clone().or(hold.is_held().then(String::new));
+        let away: Vec<_> = self.holds.borrow().iter().map(away).collect();
         let mut outcome = self.worker.delete(&lease.rows, &away, &term, self.calls.stop, &mut extend);
-        let again = self.recheck(&mut outcome, &mut extend);
+        self.recheck(&mut outcome, &mut extend);
         self.tell(lease, &outcome);
         (0..away.len()).for_each(|store| self.hold_after(store, &outcome, &term));
         self.complete(lease, &outcome, &term)?;
-        markers::ended_by([wrong, again].concat())
+        self.all_right()
     }
 
     /// Holds a store after a lease of which it has not done what it was asked for.

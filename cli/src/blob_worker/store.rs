@@ -30,6 +30,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::sync::Mutex;
 use url::Url;
 
 /// Blobs of a request where a store takes many.
@@ -94,6 +95,11 @@ impl Fate {
         matches!(self, Self::Named(_) | Self::Left(_))
     }
 
+    /// True if it is the store's word on the blob.
+    pub fn is_said(&self) -> bool {
+        self.is_gone() || matches!(self, Self::Failed(_))
+    }
+
     /// Why the store has not done what it was asked for, whatever the blob.
     pub fn error(&self) -> Option<&str> {
         match self {
@@ -130,20 +136,13 @@ pub struct Store {
     root: Path,
     /// Blobs of a request.
     pub chunk: usize,
+    /// Held by whoever looks at its marker.
+    pub looks: Arc<Mutex<()>>,
 }
 
 /// Those of a worker.
 #[derive(Clone, Debug)]
 pub struct Stores(Vec<Store>);
-
-/// Why a blob is in no store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Nowhere {
-    /// The worker was given no store for it.
-    NoStore,
-    /// It can have no name there.
-    NoName(String),
-}
 
 impl Stores {
     /// Opens stores. A request to one of them, retries and all, takes no longer than `most`.
@@ -192,12 +191,12 @@ impl Stores {
     /// A blob's store, by its number, and what that has of it: of the narrowest selector that has the row.
     ///
     /// # Errors
-    /// Why it is in no store.
-    pub fn find(&self, row: &BlobDeletion) -> Result<(usize, Target), Nowhere> {
+    /// The fate of a blob that is in no store, or can have no name there.
+    pub fn find(&self, row: &BlobDeletion) -> Result<(usize, Target), Fate> {
         let of = |store: &Store| store.of.iter().filter_map(|of| of.matches(row)).max();
-        let (at, store) = self.0.iter().enumerate().max_by_key(|(_, store)| of(store)).ok_or(Nowhere::NoStore)?;
-        of(store).ok_or(Nowhere::NoStore)?;
-        let paths = store.layout.paths(&store.root, row, store.url.scheme() == "file").map_err(Nowhere::NoName)?;
+        let narrowest = self.0.iter().enumerate().max_by_key(|(_, store)| of(store));
+        let (at, store) = narrowest.filter(|(_, store)| of(store).is_some()).ok_or(Fate::Left(String::new()))?;
+        let paths = store.layout.paths(&store.root, row, store.url.scheme() == "file").map_err(Fate::Failed)?;
         Ok((at, Target { id: row.id, paths }))
     }
 
@@ -279,8 +278,8 @@ fn open_directory(url: Url) -> Result<Store> {
 
 impl Store {
     fn new(url: Url, root: Path, object_store: Arc<dyn ObjectStore>) -> Self {
-        let (of, layout, failed_requests) = (BTreeSet::new(), Layout::Hex, Arc::default());
-        Self { url, of, layout, endpoint: None, object_store, failed_requests, root, chunk: 1 }
+        let (of, layout, failed_requests, looks) = (BTreeSet::new(), Layout::Hex, Arc::default(), Arc::default());
+        Self { url, of, layout, endpoint: None, object_store, failed_requests, root, chunk: 1, looks }
     }
 
     /// The marker where its blobs are, if there is one.

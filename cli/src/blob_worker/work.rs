@@ -5,15 +5,18 @@
 
 use super::lease::Term;
 use super::marker;
-use super::store::{Fate, Nowhere, Stores, Target};
+use super::store::{Fate, Stores, Target};
 use crate::stop::Stop;
+use anyhow::anyhow;
 use candid::Principal;
 use coppice_interface::BlobDeletion;
-use futures_util::StreamExt as _;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 /// How often at least the caller is asked what else there is to do.
 const PULSE: Duration = Duration::from_millis(200);
@@ -21,19 +24,19 @@ const PULSE: Duration = Duration::from_millis(200);
 /// What became of the rows of a lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The store's number, the row's, and what became of its blob; of no store where it can have no name, or there is none for it.
-    pub rows: Vec<(Option<usize>, u64, Fate)>,
+    /// By the row's number: the store's, and what became of its blob; of no store where it can have no name, or there is none for it.
+    pub rows: BTreeMap<u64, (Option<usize>, Fate)>,
 }
 
 impl Outcome {
     /// The numbers of the rows that fared so.
     pub fn ids(&self, is_so: impl Fn(&Fate) -> bool) -> Vec<u64> {
-        self.rows.iter().filter(|(_, _, fate)| is_so(fate)).map(|(_, id, _)| *id).collect()
+        self.rows.iter().filter(|(_, (_, fate))| is_so(fate)).map(|(id, _)| *id).collect()
     }
 
     /// The fates of a store's blobs.
     pub fn of(&self, store: usize) -> impl Iterator<Item = &Fate> {
-        self.rows.iter().filter(move |(of, ..)| *of == Some(store)).map(|(_, _, fate)| fate)
+        self.rows.values().filter(move |(of, _)| *of == Some(store)).map(|(_, fate)| fate)
     }
 
     /// Why a store does not do what it is asked for, if it does not.
@@ -42,8 +45,8 @@ impl Outcome {
     }
 
     /// Changes what is said of some blobs of a store.
-    pub fn change(&mut self, store: usize, change: impl Fn(&mut Fate)) {
-        self.rows.iter_mut().filter(|(of, ..)| *of == Some(store)).for_each(|(_, _, fate)| change(fate));
+    fn change(&mut self, store: usize, change: impl Fn(&mut Fate)) {
+        self.rows.values_mut().filter(|(of, _)| *of == Some(store)).for_each(|(_, fate)| change(fate));
     }
 
     /// Where others of its store were deleted, that a blob was refused is its own doing.
@@ -60,7 +63,7 @@ impl Outcome {
     /// Nothing is said of what a store did, because it is not where the blobs are.
     pub fn doubt(&mut self, store: usize, why: &str) {
         self.change(store, |fate| {
-            if fate.is_gone() || matches!(fate, Fate::Failed(_)) {
+            if fate.is_said() {
                 *fate = Fate::Left(why.into());
             }
         });
@@ -111,23 +114,25 @@ impl Worker {
         for row in rows {
             let fate = match self.stores.find(row) {
                 Ok((store, target)) => match &away[store] {
-                    Some(why) => (Some(store), row.id, Fate::Left(why.clone())),
+                    Some(why) => (Some(store), Fate::Left(why.clone())),
                     None => {
                         targets[store].push(target);
-                        continue;
+                        // What panics in a request is the request's failure, and no end.
+                        (Some(store), Fate::Unknown("the store's answer cannot be read".into()))
                     }
                 },
-                Err(Nowhere::NoStore) => (None, row.id, Fate::Left(String::new())),
-                Err(Nowhere::NoName(why)) => (None, row.id, Fate::Failed(why)),
+                Err(fate) => (None, fate),
             };
-            outcome.rows.push(fate);
+            outcome.rows.insert(row.id, fate);
         }
-        let answers = self.begin(targets, term, stop);
+        let mut requests = self.begin(&targets, term, stop);
         loop {
-            match answers.recv_timeout(PULSE) {
-                Ok(fates) => outcome.rows.extend(fates),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
+            match self.wait_for(async { timeout(PULSE, requests.join_next()).await }) {
+                Ok(None) => break,
+                Ok(Some(Ok((store, fates)))) => {
+                    outcome.rows.extend(fates.into_iter().map(|(id, fate)| (id, (Some(store), fate))));
+                }
+                Ok(Some(Err(_))) | Err(_) => {}
             }
             meanwhile();
         }
@@ -135,14 +140,8 @@ impl Worker {
         outcome
     }
 
-    /// Begins the requests; the answers come as they are there.
-    fn begin(
-        &self,
-        targets: Vec<Vec<Target>>,
-        term: &Arc<Term>,
-        stop: &Stop,
-    ) -> Receiver<Vec<(Option<usize>, u64, Fate)>> {
-        let (send, answers) = channel();
+    /// Begins the requests, each of which answers what became of the blobs of a store.
+    fn begin(&self, targets: &[Vec<Target>], term: &Arc<Term>, stop: &Stop) -> JoinSet<(usize, Vec<(u64, Fate)>)> {
         let lease = Arc::new(Lease {
             stores: self.stores.clone(),
             canister: self.canister,
@@ -150,35 +149,19 @@ impl Worker {
             stop: stop.clone(),
             failed: targets.iter().map(|_| OnceLock::new()).collect(),
         });
-        let chunks = |(store, targets): (usize, Vec<Target>)| {
-            let chunk = self.stores.all()[store].chunk;
-            targets.chunks(chunk).map(|targets| (store, targets.to_vec())).collect::<Vec<_>>()
-        };
-        let requests: Vec<(usize, Vec<Target>)> = targets.into_iter().enumerate().flat_map(chunks).collect();
-        let parallel = self.parallel.max(1);
-        self.runtime().spawn(async move {
-            let begin = |(store, targets): (usize, Vec<Target>)| {
-                let lease = lease.clone();
-                let ids: Vec<u64> = targets.iter().map(|target| target.id).collect();
-                // In a task of its own: what panics there is the request's failure, and no end.
-                let task = tokio::spawn(async move { lease.ask(store, &targets).await });
-                async move {
-                    let fates = task.await.unwrap_or_else(|error| {
-                        let why = format!("the store's answer cannot be read: {error}");
-                        vec![Fate::Unknown(why); ids.len()]
-                    });
-                    ids.into_iter().zip(fates).map(|(id, fate)| (Some(store), id, fate)).collect()
-                }
-            };
-            let requests = futures_util::stream::iter(requests).map(begin);
-            let mut answers = std::pin::pin!(requests.buffer_unordered(parallel));
-            while let Some(answer) = answers.next().await {
-                if send.send(answer).is_err() {
-                    return;
-                }
+        let (mut requests, turns) = (JoinSet::new(), Arc::new(Semaphore::new(self.parallel)));
+        for (store, targets) in targets.iter().enumerate() {
+            for targets in targets.chunks(self.stores.all()[store].chunk) {
+                let (lease, turns, targets) = (lease.clone(), turns.clone(), targets.to_vec());
+                let ask = async move {
+                    let _turn = turns.acquire().await;
+                    let fates = lease.ask(store, &targets).await;
+                    (store, targets.iter().map(|target| target.id).zip(fates).collect())
+                };
+                requests.spawn_on(ask, self.runtime().handle());
             }
-        });
-        answers
+        }
+        requests
     }
 }
 
@@ -191,7 +174,7 @@ impl Drop for Worker {
     }
 }
 
-/// The parts that the requests of a lease share.
+/// The part that the requests of a lease share.
 struct Lease {
     stores: Arc<Stores>,
     canister: Principal,
@@ -216,34 +199,22 @@ impl Lease {
             return all_left("the lease ends before the store would have answered");
         }
         let of = &self.stores.all()[store];
-        let mut fates = match tokio::time::timeout(most, of.delete(targets)).await {
-            Ok(fates) => fates,
-            Err(_) => {
-                let why = format!("it does not answer within {:.1} s, a quarter of the lease", most.as_secs_f64());
-                vec![Fate::Unknown(why); targets.len()]
-            }
-        };
+        let mut fates = timeout(most, of.delete(targets)).await.unwrap_or_else(|_| {
+            let why = format!("it does not answer within {:.1} s, a quarter of the lease", most.as_secs_f64());
+            vec![Fate::Unknown(why); targets.len()]
+        });
         // A disk that was unmounted refuses what was never there.
-        if fates.iter().any(|fate| matches!(fate, Fate::Named(_)))
-            && let Err(why) = self.is_right(store, most).await
-        {
-            for fate in fates.iter_mut().filter(|fate| matches!(fate, Fate::Named(_))) {
-                *fate = Fate::Left(why.clone());
+        let is_named = |fate: &Fate| matches!(fate, Fate::Named(_));
+        if fates.iter().any(is_named) {
+            let look = timeout(most, marker::look(of, self.canister, false)).await;
+            if let Err(why) = look.unwrap_or_else(|_| Err(anyhow!("its marker does not come"))) {
+                let named = fates.iter_mut().filter(|fate| is_named(fate));
+                named.for_each(|fate| *fate = Fate::Left(format!("{why:#}")));
             }
         }
         if let Some(why) = fates.iter().find_map(Fate::error) {
             self.failed[store].get_or_init(|| why.into());
         }
         fates
-    }
-
-    /// Returns whether a store's marker is right.
-    async fn is_right(&self, store: usize, most: Duration) -> Result<(), String> {
-        let store = &self.stores.all()[store];
-        match tokio::time::timeout(most, store.marker()).await {
-            Ok(Ok(found)) => marker::check(store, self.canister, found.as_ref()),
-            Ok(Err(error)) => Err(format!("{error:#}")),
-            Err(_) => Err("its marker does not come".into()),
-        }
     }
 }

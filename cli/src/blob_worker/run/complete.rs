@@ -9,7 +9,7 @@ use crate::client::{Outcome as _, Reach, Trials, Wait as _};
 use crate::exit::Exit;
 use anyhow::Result;
 use coppice_interface::*;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// Returns whether a lease has ended otherwise than by its completion.
@@ -19,39 +19,39 @@ fn is_over(error: &BlobDeletionError) -> bool {
 }
 
 impl<T: Reach + Sync> Run<'_, T> {
-    /// Has a lease last longer. Answers whether that is settled.
-    pub(super) fn extend(&self, lease: &BlobDeletionLease, term: &Term) -> bool {
+    /// Has a lease last longer, if the canister answers.
+    pub(super) fn extend(&self, lease: &BlobDeletionLease, term: &Term) {
         let asked = Moment::now();
         self.calls.limit(Instant::now(), self.calls.most_of(term));
-        let note = |event, why: &str| self.calls.log.note(Level::Warn, event, why);
-        match self.calls.client.extend_blob_deletion_batch(&lease.token, self.options.lease.as_secs()).wait() {
-            Ok(Ok(_)) => {
-                term.extended(asked);
-                self.figures.borrow_mut().extended += 1;
-                return true;
-            }
-            Ok(Err(why)) if is_over(&why) => {
-                note("lease", &format!("the lease is over before its time: the queue answers {why:?}"));
-                term.end();
-                return true;
-            }
-            Ok(Err(why)) => note("lease", &format!("the lease is not extended: the queue answers {why:?}")),
-            Err(error) => note("canister", &format!("the lease is not extended: {error:#}")),
-        }
-        false
+        let (event, why) =
+            match self.calls.client.extend_blob_deletion_batch(&lease.token, self.options.lease.as_secs()).wait() {
+                Ok(Ok(_)) => {
+                    term.extended(asked);
+                    self.figures.borrow_mut().extended += 1;
+                    return;
+                }
+                Ok(Err(why)) => {
+                    if is_over(&why) {
+                        term.end();
+                    }
+                    ("lease", format!("the queue answers {why:?}"))
+                }
+                Err(error) => ("canister", format!("{error:#}")),
+            };
+        self.calls.log.note(Level::Warn, event, &format!("the lease is not extended: {why}"));
     }
 
     /// Says what became of a lease, each failure by its name.
     pub(super) fn tell(&self, lease: &BlobDeletionLease, outcome: &Outcome) {
-        let rows: BTreeMap<u64, &BlobDeletion> = lease.rows.iter().map(|row| (row.id, row)).collect();
-        for (_, id, fate) in &outcome.rows {
-            let (event, why, more) = match fate {
-                Fate::Failed(why) => ("failed", why, ""),
-                Fate::Named(why) => ("refused", why, "; no other blob of its store goes, so it does not count"),
+        for row in &lease.rows {
+            let (event, why, more) = match outcome.rows.get(&row.id) {
+                Some((_, Fate::Failed(why))) => ("failed", why, ""),
+                Some((_, Fate::Named(why))) => {
+                    ("refused", why, "; no other blob of its store goes, so it does not count")
+                }
                 _ => continue,
             };
-            let named = rows.get(id).map_or(String::new(), |row| name(row));
-            self.calls.log.note(Level::Warn, event, &format!("row {id}, {named}: {why}{more}"));
+            self.calls.log.note(Level::Warn, event, &format!("row {}, {}: {why}{more}", row.id, name(row)));
         }
         for (store, Store { url, .. }) in self.worker.stores.all().iter().enumerate() {
             let many = |is_so: fn(&Fate) -> bool| outcome.of(store).filter(|fate| is_so(fate)).count();
@@ -74,7 +74,7 @@ impl<T: Reach + Sync> Run<'_, T> {
 
     /// Gives a lease back as it is.
     pub(super) fn give_back(&self, lease: &BlobDeletionLease, asked: Moment) -> Result<()> {
-        let rows = lease.rows.iter().map(|row| (None, row.id, Fate::Left(String::new()))).collect();
+        let rows = lease.rows.iter().map(|row| (row.id, (None, Fate::Left(String::new())))).collect();
         self.figures.borrow_mut().leases += 1;
         let outcome = Outcome { rows };
         self.complete(lease, &outcome, &Term::new(self.options.lease, asked))
@@ -89,8 +89,8 @@ impl<T: Reach + Sync> Run<'_, T> {
             Fate::is_back,
         ]
         .map(|is_so| outcome.ids(is_so));
-        // Where nothing goes back, and each row is accounted for, what no list names is gone: a message with no numbers costs less.
-        let is_rest = back.is_empty() && !gone.is_empty() && outcome.rows.len() == lease.rows.len();
+        // Where nothing goes back, what no list names is gone: a message with no numbers costs less.
+        let is_rest = back.is_empty() && !gone.is_empty();
         let done = CompleteBlobDeletionBatch {
             token: lease.token.clone(),
             completed_ids: if is_rest { Vec::new() } else { gone.clone() },
@@ -130,7 +130,7 @@ impl<T: Reach + Sync> Run<'_, T> {
         term: &Term,
     ) -> Result<Option<CompletedBlobDeletions>> {
         let mut delays = waits(self.options.max_wait);
-        let (began, mut is_last, mut trials) = (Instant::now(), false, Trials::default());
+        let (began, mut trials) = (Instant::now(), Trials::default());
         loop {
             self.calls.limit(began, self.calls.most_of(term));
             match self.calls.attempt("completing", &mut trials, |client| {
@@ -144,14 +144,12 @@ impl<T: Reach + Sync> Run<'_, T> {
                 }
                 Err((why, _)) => self.calls.again("completing", &why, &mut delays),
             }
-            if self.calls.stop.is_set() && (self.calls.has_parted(began) || is_last && term.left().is_zero()) {
+            if self.calls.has_parted(began) {
                 let why = format!(
                     "the canister could not be told of {many} blobs: they are tried again when the lease has ended"
                 );
                 return Err(Exit::error(UNTOLD, why));
             }
-            // An answer may be lost, so there is another attempt.
-            is_last = self.calls.stop.is_set();
         }
     }
 

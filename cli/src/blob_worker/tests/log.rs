@@ -46,7 +46,7 @@ fn wait_for<T: std::fmt::Debug>(said: impl Fn() -> T, is: impl Fn(&T) -> bool) {
 }
 
 fn figures() -> Figures {
-    Figures { deleted: 1_234, failed: 1, left: 2, height: 77, ..Figures::default() }
+    Figures { deleted: 1_234, failed: 1, left: 2, height: 77, waiting: 5_678, ..Figures::default() }
 }
 
 #[test]
@@ -63,15 +63,15 @@ fn a_line_of_json_has_when_how_grave_what_and_its_figures() {
 fn a_line_says_how_far_it_is_again_and_again_though_nothing_new_comes() {
     let said = "1,234 blobs deleted, 1 failed, 2 put back, 5,678 in the queue, up to height 77";
     let (log, written) = Log::every(Duration::from_millis(1), LogFormat::Text);
-    log.progress(&Figures::default(), 9);
-    log.progress(&figures(), 5_678);
+    log.progress(&Figures { waiting: 9, ..Figures::default() });
+    log.progress(&figures());
     wait_for(|| written.lines(), |lines| lines.iter().filter(|line| *line == said).count() >= 3);
     drop(log);
     let many = written.lines().len();
     assert!(written.lines()[..many - 1].iter().all(|line| line == said || line.starts_with("0 blobs deleted")));
 
     let (log, written) = Log::every(Duration::from_millis(1), LogFormat::Json);
-    log.progress(&figures(), 5_678);
+    log.progress(&figures());
     wait_for(|| written.lines(), |lines| !lines.is_empty());
     let line: Value = serde_json::from_str(&written.lines()[0]).unwrap();
     let found = ["level", "event", "message", "deleted", "failed", "left", "height", "waiting"].map(|name| &line[name]);
@@ -83,7 +83,7 @@ fn a_line_says_how_far_it_is_again_and_again_though_nothing_new_comes() {
 fn no_line_comes_before_its_time_and_notes_come_at_once() {
     assert_eq!(EVERY, Duration::from_secs(60), "a line a minute");
     let (log, written) = Log::every(Duration::from_secs(3_600), LogFormat::Text);
-    (0..10_000).for_each(|_| log.progress(&figures(), 5));
+    (0..10_000).for_each(|_| log.progress(&figures()));
     assert!(written.lines().is_empty());
     log.note(Level::Warn, "store", "it is away");
     log.note(Level::Info, "store", "it is there");
@@ -99,13 +99,13 @@ fn on_a_terminal_a_bar_says_how_far_it_is_and_notes_stand_above_it() {
     let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
     let written = Written::default();
     let log = Log::to(LogFormat::Text, Some(Box::new(written.clone())), target);
-    log.progress(&figures(), 3_766);
+    log.progress(&Figures { waiting: 3_766, ..figures() });
     let a_quarter =
         format!("deleting   [{}>{}] 1,234/5,000 blobs, 1 failed, 2 put back, ", "=".repeat(9), " ".repeat(30));
     wait_for(|| terminal.contents(), |shown| shown.starts_with(&a_quarter));
     log.note(Level::Warn, "store", "it is away");
     assert_eq!(written.lines(), ["note: it is away"], "it writes to the terminal as well, while there is no bar");
-    log.progress(&Figures { deleted: 5_000, ..figures() }, 0);
+    log.progress(&Figures { deleted: 5_000, waiting: 0, ..figures() });
     let all = format!("[{}] 5,000/5,000 blobs", "=".repeat(40));
     wait_for(|| terminal.contents(), |shown| shown.contains(&all));
     assert_eq!(terminal.contents().lines().count(), 1, "one line moves");

@@ -17,19 +17,15 @@ fn a_worker_that_is_to_end_says_what_it_did_and_gives_the_rest_back() {
 
 #[test]
 fn a_worker_that_cannot_say_what_it_did_before_it_ends_says_so() {
-    // It has tried for long enough; or the lease is over, and nobody wants to know any more.
-    let soon = Duration::from_secs(1);
-    for (patience, lease) in [(impatient(), LEASE), (Patience::default(), soon)] {
-        let world = World { chunk: 1, patience, ..World::new(4) };
-        let (stop, queue) = (Stop::default(), world.queue.clone());
-        let set = stop.clone();
-        world.moody.when_asked(1, move |_| {
-            queue.state().unreachable = u32::MAX;
-            set.set();
-        });
-        let (ended, _) = world.run_until(Options { lease, ..options() }, &stop);
-        assert_eq!((code(ended), world.rows()), (UNTOLD, 4), "they are tried again");
-    }
+    let world = World { chunk: 1, patience: impatient(), ..World::new(4) };
+    let (stop, queue) = (Stop::default(), world.queue.clone());
+    let set = stop.clone();
+    world.moody.when_asked(1, move |_| {
+        queue.state().unreachable = u32::MAX;
+        set.set();
+    });
+    let (ended, _) = world.run_until(options(), &stop);
+    assert_eq!((code(ended), world.rows()), (UNTOLD, 4), "they are tried again");
 }
 
 #[test]

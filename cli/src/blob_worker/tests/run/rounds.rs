@@ -135,8 +135,9 @@ fn a_dry_run_says_what_would_go_and_touches_nothing() {
     world.worker().wait_for(world.moody.inner.delete(&path(2))).unwrap();
     let (stop, log) = (Stop::default(), Log::silent());
     let run = Run::new(&world.client, world.worker(), Options { batch: 4, ..options() }, &stop, &log);
-    let (height, found) = dry_run(&run).unwrap().unwrap();
-    assert_eq!(height, 999_990);
+    let looked = dry_run(&run).unwrap().unwrap();
+    let found = looked.rows;
+    assert_eq!((looked.height, looked.would_delete, looked.absent, looked.nowhere), (999_990, 4, 1, 0));
     let there: Vec<_> = found.iter().map(|found| (found.id, found.there)).collect();
     assert_eq!(there, [(1, Some(true)), (2, Some(false)), (4, Some(true)), (5, Some(true))], "3 is no store's");
     assert!(found[0].place.starts_with("s3://tx-tx/") && found[0].place.ends_with("1.tx"), "{found:?}");
@@ -153,7 +154,7 @@ fn a_dry_run_asks_a_store_again_and_ends_when_it_is_to() {
     let (stop, log) = (Stop::default(), Log::silent());
     let run = Run::new(&world.client, world.worker(), options(), &stop, &log);
     world.moody.unreadable.store(2, Ordering::Relaxed);
-    assert_eq!(dry_run(&run).unwrap().unwrap().1.len(), 3);
+    assert_eq!(dry_run(&run).unwrap().unwrap().rows.len(), 3);
     assert_eq!(run.figures().retries, 2);
     world.moody.unreadable.store(u32::MAX, Ordering::Relaxed);
     thread::scope(|scope| {
