@@ -36,11 +36,11 @@ pub struct NetworkArgs {
 }
 
 impl NetworkArgs {
-    /// Connects, where a network is named.
+    /// A client, where a network is named; nothing is asked yet.
     ///
     /// # Errors
-    /// When the identity cannot be read, or the root key is asked for where it must not be, or cannot be had; when this
-    /// command was built without the feature `network`.
+    /// When the identity cannot be read, or the root key is to be asked for where it must not be; when this command was built without the
+    /// feature `network`.
     pub fn connect(&self) -> Result<Option<Client<Network>>> {
         agent::connect(self)
     }

@@ -7,7 +7,7 @@ use crate::site::Site;
 use crate::stop::unless;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use candid::Principal;
-use coppice_client::{CallError, OverHttp, Reject};
+use coppice_client::{OverHttp, Reject};
 use coppice_interface::Role;
 use ic_agent::identity::{AnonymousIdentity, BasicIdentity, Prime256v1Identity, Secp256k1Identity};
 use ic_agent::{Agent, AgentError, Identity};
@@ -35,6 +35,8 @@ pub struct Network {
     runtime: Runtime,
     principal: Principal,
     url: String,
+    /// Its root key is asked for before the first call.
+    fetch_root_key: bool,
 }
 
 thread_local! {
@@ -52,17 +54,11 @@ pub(super) fn connect(args: &NetworkArgs) -> Result<Option<Client<Network>>> {
     let agent = Agent::builder().with_url(url.as_str()).with_boxed_identity(identity);
     let agent = agent.with_max_response_body_size(MAX_RESPONSE).build()?;
     let (canister, url_said) = (OverHttp::new(agent, canister), url.to_string());
-    let network = Network { canister, runtime, principal, url: url_said };
     if args.fetch_root_key {
         refuse_mainnet(url)?;
-        let fetch = async { tokio::time::timeout(ROOT_KEY, network.canister.agent().fetch_root_key()).await };
-        let fetched = match network.runtime.block_on(fetch) {
-            Ok(fetched) => fetched.map_err(Failure::from),
-            Err(late) => Err(Failure::Lost(late.into())),
-        };
-        fetched.map_err(|failure| CallError { method: "its root key".into(), failure: network.named(failure) })?;
     }
-    Ok(Some(Client::new(network)))
+    let fetch_root_key = args.fetch_root_key;
+    Ok(Some(Client::new(Network { canister, runtime, principal, url: url_said, fetch_root_key })))
 }
 
 fn refuse_mainnet(url: &Url) -> Result<()> {
@@ -106,9 +102,24 @@ impl Network {
     /// Waits for a call, as long as nobody gives it up. What was sent may be executed nevertheless.
     fn wait<R>(&self, call: impl Future<Output = Result<R, Failure>>) -> Result<R, Failure> {
         let gives_up = GIVES_UP.with_borrow(Clone::clone);
+        let call = async {
+            self.trust().await?;
+            call.await
+        };
         let answer = self.runtime.block_on(unless(|| gives_up.as_ref().is_some_and(|gives_up| gives_up()), call));
         let late = || Failure::Lost("no answer in the time that there was for it".into());
         answer.unwrap_or_else(|| Err(late())).map_err(|failure| self.named(failure))
+    }
+
+    /// Asks for the root key, where that is to be and has not been done.
+    async fn trust(&self) -> Result<(), Failure> {
+        if !self.fetch_root_key {
+            return Ok(());
+        }
+        match tokio::time::timeout(ROOT_KEY, self.canister.agent().fetch_root_key()).await {
+            Ok(fetched) => Ok(fetched?),
+            Err(late) => Err(Failure::Lost(late.into())),
+        }
     }
 
     /// What happened, with the network's name, and what it needs.
@@ -230,7 +241,8 @@ mod tests {
         {
             assert!(may_pass(&error) && format!("{error:#}").contains(url), "{error:#}");
         }
-        let error = NetworkArgs { fetch_root_key: true, ..args(url) }.connect().err().unwrap();
+        let untrusting = NetworkArgs { fetch_root_key: true, ..args(url) }.connect().unwrap().unwrap();
+        let error = untrusting.get_head().wait().err().unwrap();
         assert!(may_pass(&error), "{error:#}");
         assert!(args("ftp://127.0.0.1").connect().is_err());
         assert_eq!(client.transport().costs().unwrap(), None);
