@@ -4,6 +4,7 @@ use crate::bench::BenchArgs;
 use crate::blob_worker::args::BlobWorkerArgs;
 use crate::index::args::IndexArgs;
 use crate::network::NetworkArgs;
+use crate::terminal::LogFormat;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -14,6 +15,9 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+    /// How lines are written to stderr
+    #[arg(long, value_enum, value_name = "FORMAT", global = true, default_value_t)]
+    pub log_format: LogFormat,
 }
 
 /// The subcommands.

@@ -55,6 +55,7 @@ use args::{Cli, Command};
 /// # Errors
 /// When something cannot be read or built, the canister refuses something, or what it answers is not what was put in.
 pub fn run(cli: Cli) -> anyhow::Result<()> {
+    terminal::log_as(cli.log_format);
     if cli.command.may_cache() {
         coppice_host::set_module_cache(coppice_host::default_module_cache());
     }

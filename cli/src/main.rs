@@ -1,6 +1,7 @@
 //! `coppice`: see the library.
 
 use clap::Parser;
+use coppice::terminal::{Level, stderr};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -10,7 +11,7 @@ fn main() -> ExitCode {
             let why = format!("{error:#}");
             // Where nothing is said, it was said already.
             if !why.is_empty() {
-                coppice::terminal::write_line(&format!("coppice: {why}"));
+                stderr().note(Level::Error, "ended", &why);
             }
             ExitCode::from(coppice::exit::Exit::code_of(&error))
         }

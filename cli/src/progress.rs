@@ -1,12 +1,60 @@
 //! Progress on stderr: a bar on a terminal, a line now and then elsewhere.
 
-use crate::terminal::say;
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::terminal::{LogFormat, say, stderr};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
-use std::io::IsTerminal;
+use std::time::Duration;
 
 /// Lines that are printed where there is no terminal.
 const LINES: u64 = 4;
+
+/// How often a bar moves while nothing comes.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Where bars are drawn: on a terminal, unless lines are JSON.
+pub fn target() -> ProgressDrawTarget {
+    match stderr().format() {
+        LogFormat::Text => ProgressDrawTarget::stderr(),
+        LogFormat::Json => ProgressDrawTarget::hidden(),
+    }
+}
+
+fn bar(total: u64, template: &str, target: ProgressDrawTarget) -> ProgressBar {
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::with_draw_target(Some(total), target).with_style(style.progress_chars("=> "))
+}
+
+/// A bar that moves until its command ends, and then is cleared: how much is done, of how much.
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    /// Starts it.
+    pub fn new(what: &'static str, unit: &str, target: ProgressDrawTarget) -> Self {
+        let template = format!("{{prefix:10}} [{{bar:40}}] {{human_pos}}/{{human_len}} {unit}, {{msg}}, {{elapsed}}");
+        let bar = bar(0, &template, target).with_prefix(what);
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(TICK);
+        }
+        Self(bar)
+    }
+
+    /// True if nobody sees it.
+    pub fn is_hidden(&self) -> bool {
+        self.0.is_hidden()
+    }
+
+    /// Shows how far it is.
+    pub fn show(&self, done: u64, left: u64, message: String) {
+        self.0.set_length(done.saturating_add(left));
+        self.0.set_position(done);
+        self.0.set_message(message);
+    }
+
+    /// Does something that writes lines of its own.
+    pub fn suspend(&self, does: impl FnOnce()) {
+        self.0.suspend(does);
+    }
+}
 
 /// One stage of the work.
 pub struct Progress {
@@ -19,11 +67,8 @@ pub struct Progress {
 impl Progress {
     /// Starts a stage of `total` steps.
     pub fn new(what: &'static str, total: u64) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let template = "{prefix:10} [{bar:40}] {human_pos}/{human_len} blocks, {eta} left";
-            let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-            ProgressBar::new(total).with_style(style.progress_chars("=> ")).with_prefix(what)
-        });
+        let template = "{prefix:10} [{bar:40}] {human_pos}/{human_len} blocks, {eta} left";
+        let bar = Some(bar(total, template, target()).with_prefix(what)).filter(|bar| !bar.is_hidden());
         Self { what, total, done: Cell::new(0), bar }
     }
 

@@ -1,12 +1,12 @@
 //! What ends a command that runs for ever: Ctrl-C, SIGTERM.
 
-use crate::terminal::say;
+use crate::terminal::{Level, stderr};
 use anyhow::{Context, Result};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is noted of the first signal.
-pub const ENDING: &str = "ending; once more ends at once";
+/// The note on the first signal.
+const ENDING: &str = "ending; once more ends at once";
 
 /// How often somebody who waits looks whether to go on.
 const LOOK: Duration = Duration::from_millis(100);
@@ -36,7 +36,7 @@ impl Stop {
     ///
     /// # Errors
     /// When signals cannot be listened to.
-    pub fn on_signals(note: &'static str) -> Result<Self> {
+    pub fn on_signals() -> Result<Self> {
         let stop = Self::default();
         let set = stop.clone();
         let mut is_first = true;
@@ -45,7 +45,7 @@ impl Stop {
                 std::process::exit(INTERRUPTED.into());
             }
             set.set();
-            say!("{note}");
+            stderr().note(Level::Info, "ending", ENDING);
         })?;
         Ok(stop)
     }

@@ -3,9 +3,13 @@
 //! A terminal obeys control characters: they clear it, rename its window, write into its input. Others make text look like another one. So
 //! each line passes [`printable`]; lints keep `println!` and its kin out of the rest of the command.
 
+use serde::Serialize;
+use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::SystemTime;
 
 /// Characters of a line on stderr at most: an HTTP error may carry megabytes.
 const MAX_LINE: usize = 4_096;
@@ -48,9 +52,92 @@ pub fn shortened(line: &str) -> Cow<'_, str> {
     }
 }
 
-/// Writes a line to stderr. A reader that hung up does not end the command.
+/// How lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// A line of text each.
+    #[default]
+    Text,
+    /// A line of JSON each.
+    Json,
+}
+
+/// How grave something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// As it should be.
+    Info,
+    /// Not as it should be; the command goes on.
+    Warn,
+    /// The command ends.
+    Error,
+}
+
+/// Lines of text, or of JSON, on their way to a reader.
+pub struct Lines {
+    format: LogFormat,
+    out: Mutex<Box<dyn Write + Send>>,
+}
+
+impl Lines {
+    /// Lines that go there.
+    pub fn new(format: LogFormat, out: impl Write + Send + 'static) -> Self {
+        Self { format, out: Mutex::new(Box::new(out)) }
+    }
+
+    /// How they are written.
+    pub fn format(&self) -> LogFormat {
+        self.format
+    }
+
+    /// Writes a line.
+    pub fn note(&self, level: Level, event: &str, message: &str) {
+        self.say(level, event, message, &Value::Null);
+    }
+
+    /// Writes a line that has fields besides, where it is JSON. A reader that hung up does not end the command.
+    pub fn say(&self, level: Level, event: &str, message: &str, fields: &Value) {
+        let message = shortened(message);
+        let line = match (self.format, level) {
+            (LogFormat::Json, _) => as_json(level, event, &message, fields, SystemTime::now()),
+            (LogFormat::Text, Level::Info) => message.into_owned(),
+            (LogFormat::Text, Level::Warn) => format!("note: {message}"),
+            (LogFormat::Text, Level::Error) => format!("coppice: {message}"),
+        };
+        // In one piece, as others write there, too.
+        let line = format!("{}\n", printable(&line));
+        drop(self.out.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes()));
+    }
+}
+
+fn as_json(level: Level, event: &str, message: &str, fields: &Value, now: SystemTime) -> String {
+    let time = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    let mut line = json!({"time_ms": time, "level": level, "event": event, "message": message});
+    if let (Some(line), Some(fields)) = (line.as_object_mut(), fields.as_object()) {
+        line.extend(fields.clone());
+    }
+    line.to_string()
+}
+
+static STDERR: OnceLock<Arc<Lines>> = OnceLock::new();
+
+/// The lines on stderr.
+pub fn stderr() -> &'static Arc<Lines> {
+    STDERR.get_or_init(|| Arc::new(Lines::new(LogFormat::Text, io::stderr())))
+}
+
+/// Has lines on stderr written so, if none is yet; as JSON also those of panics.
+pub fn log_as(format: LogFormat) {
+    STDERR.get_or_init(|| Arc::new(Lines::new(format, io::stderr())));
+    if format == LogFormat::Json {
+        std::panic::set_hook(Box::new(|panic| stderr().note(Level::Warn, "panic", &panic.to_string())));
+    }
+}
+
+/// Writes a line to stderr.
 pub fn write_line(line: &str) {
-    drop(writeln!(io::stderr(), "{}", printable(&shortened(line))));
+    stderr().note(Level::Info, "note", line);
 }
 
 /// Writes lines to stdout.
@@ -96,7 +183,18 @@ mod tests {
         let line = serde_json::to_string(&value).unwrap();
         let printed = printable(&line);
         assert!(printed.is_ascii() && printed != line);
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&printed).unwrap(), value);
+        assert_eq!(serde_json::from_str::<Value>(&printed).unwrap(), value);
+    }
+
+    #[test]
+    fn a_line_of_json_has_when_how_grave_what_and_its_figures() {
+        let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(1_500);
+        let line = as_json(Level::Warn, "store", "no\nanswer", &json!({"failed": 3}), now);
+        assert!(!line.contains('\n'), "{line}");
+        let read: Value = serde_json::from_str(&line).unwrap();
+        let expected =
+            json!({"time_ms": 1_500, "level": "warn", "event": "store", "message": "no\nanswer", "failed": 3});
+        assert_eq!(read, expected);
     }
 
     #[test]

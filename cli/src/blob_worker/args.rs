@@ -24,9 +24,18 @@ pub struct BlobWorkerArgs {
     /// What else there is to do.
     #[command(subcommand)]
     pub command: Option<Init>,
-    /// The worker's options.
+    /// Stores and canister.
     #[command(flatten)]
-    pub work: WorkArgs,
+    pub stores: StoreArgs,
+    /// The options of each lease.
+    #[command(flatten)]
+    pub options: Options,
+    /// Requests to the stores at a time
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1_024))]
+    pub parallel: u16,
+    /// Say which of the first --batch rows would be deleted, and whether they are there; lease and delete nothing
+    #[arg(long, conflicts_with_all = ["once", "until_empty"])]
+    pub dry_run: bool,
 }
 
 /// What is done before the first worker runs.
@@ -51,36 +60,6 @@ pub struct StoreArgs {
     /// Print nothing but one line of JSON on stdout
     #[arg(long)]
     pub json: bool,
-}
-
-/// How events are said.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum LogFormat {
-    /// A line of text each.
-    #[default]
-    Text,
-    /// A line of JSON each.
-    Json,
-}
-
-/// Options of a worker.
-#[derive(Clone, Debug, clap::Args)]
-pub struct WorkArgs {
-    /// Stores and canister.
-    #[command(flatten)]
-    pub stores: StoreArgs,
-    /// The options of each lease.
-    #[command(flatten)]
-    pub options: Options,
-    /// Requests to the stores at a time
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1_024))]
-    pub parallel: u16,
-    /// Say which of the first --batch rows would be deleted, and whether they are there; lease and delete nothing
-    #[arg(long, conflicts_with_all = ["once", "until_empty"])]
-    pub dry_run: bool,
-    /// How events are said on stderr
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub log_format: LogFormat,
 }
 
 /// Options of a worker's leases and waits.
@@ -139,8 +118,8 @@ mod tests {
     #[test]
     fn options_are_read_and_their_limits_hold() {
         let args = parse(&["--store", "tx/tx=s3://b/p", "--store", "temp/*=file:///srv"]).unwrap();
-        assert!(args.command.is_none() && args.work.stores.stores.len() == 2);
-        let options = args.work.options;
+        assert!(args.command.is_none() && args.stores.stores.len() == 2);
+        let options = args.options;
         assert_eq!((options.safety_window, options.batch, options.ends()), (10, 1_000, false));
         assert_eq!(options.lease, Duration::from_secs(300));
         assert!(parse(&[]).is_err(), "a store is needed");

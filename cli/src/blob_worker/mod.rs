@@ -21,18 +21,19 @@ pub mod store;
 pub mod times;
 pub mod work;
 
-use crate::client::{Client, Reach as _, Trials, Wait as _, is_passing};
+use crate::client::{Client, Reach as _, Wait as _, is_passing};
 use crate::exit::{Exit, WRONG_LINE};
 use crate::network::{Network, NetworkArgs};
 use crate::report::{count, print_fields, seconds_since};
-use crate::stop::{ENDING, INTERRUPTED, Stop};
+use crate::stop::{INTERRUPTED, Stop};
 use anyhow::Result;
-use args::{BlobWorkerArgs, Init, LogFormat, StoreArgs, WorkArgs};
-use log::{Level, Log};
+use args::{BlobWorkerArgs, Init, StoreArgs};
+use candid::Principal;
+use log::Log;
 use run::{Figures, NOT_ALL, Run};
 use serde::Serialize;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use store::Stores;
 use work::Worker;
 
@@ -41,23 +42,15 @@ use work::Worker;
 pub struct Printed<T> {
     /// The command: "blob-worker", and what it was to do.
     pub command: &'static str,
-    /// The canister's principal.
-    pub canister: String,
+    /// The canister.
+    pub canister: Principal,
+    /// The stores.
+    pub stores: Vec<String>,
+    /// Wall-clock seconds.
+    pub seconds: f64,
     /// The outcome.
     #[serde(flatten)]
     pub what: T,
-}
-
-/// The figures of a worker's run.
-#[derive(Clone, Debug, Serialize)]
-pub struct Worked {
-    /// The stores.
-    pub stores: Vec<String>,
-    /// The outcome.
-    #[serde(flatten)]
-    pub figures: Figures,
-    /// Wall-clock seconds.
-    pub seconds: f64,
 }
 
 /// What `init` did.
@@ -76,54 +69,29 @@ pub struct Marked {
 pub fn command(args: &BlobWorkerArgs) -> Result<()> {
     match &args.command {
         Some(Init::Init(args)) => init(args),
-        None => work(&args.work).map_err(|error| match args.work.log_format {
-            LogFormat::Text => error,
-            // The last line, too, is one of JSON.
-            LogFormat::Json => {
-                Log::new(LogFormat::Json).note(Level::Error, "ended", &format!("{error:#}"));
-                Exit::error(Exit::code_of(&error), "")
-            }
-        }),
+        None => work(args),
     }
 }
 
-/// The client, as soon as the network answers; none where the worker is to end before that.
-fn connect(args: &NetworkArgs, stop: &Stop, log: &Log, wait: Duration) -> Result<Option<Client<Network>>> {
-    let (mut delays, mut trials) = (run::waits(wait), Trials::default());
-    loop {
-        match args.connect() {
-            Err(error) if trials.go_on(&error) => {
-                if stop.is_set() {
-                    return Ok(None);
-                }
-                let delay = delays.next().unwrap_or(wait);
-                let why = format!("{error:#}; trying again in {:.1} s", delay.as_secs_f64());
-                log.note(Level::Warn, "canister", &why);
-                stop.wait(delay);
-            }
-            result => return result?.ok_or_else(no_network).map(Some),
-        }
-    }
-}
-
-fn no_network() -> anyhow::Error {
-    Exit::error(WRONG_LINE, "--network and --canister say where the canister is")
+fn connect(args: &NetworkArgs) -> Result<Client<Network>> {
+    let no_network = || Exit::error(WRONG_LINE, "--network and --canister say where the canister is");
+    args.connect()?.ok_or_else(no_network)
 }
 
 /// Writes the markers.
 fn init(args: &StoreArgs) -> Result<()> {
-    let stores = Stores::open(&args.stores, args.layout, times::INIT)?;
-    let client = args.network.connect()?.ok_or_else(no_network)?;
     let began = Instant::now();
+    let stores = Stores::open(&args.stores, args.layout, times::INIT)?;
+    let client = connect(&args.network)?;
     client.transport().limit(Arc::new(move || began.elapsed() >= times::INIT));
     // A canister that does not answer this identity is not the one that is meant. Whether it has the role, the first lease shows.
     let what = "asking for the queue's status";
     let status = client.replicated().get_blob_deletion_status().wait();
     status.map_err(|error| if is_passing(&error) { error.context(what) } else { run::refused(what, error) })?;
-    let canister = client.transport().canister();
-    let worker = Worker::new(stores, canister, 1)?;
-    let canister = canister.to_string();
-    print_fields(&Printed { command: "blob-worker init", canister, what: mark(&worker)? }, args.json)
+    let (canister, named) = (client.transport().canister(), stores.names());
+    let what = mark(&Worker::new(stores, canister, 1)?)?;
+    let seconds = seconds_since(began);
+    print_fields(&Printed { command: "blob-worker init", canister, stores: named, seconds, what }, args.json)
 }
 
 /// Marks the stores of a worker as its canister's. Answers which it has marked.
@@ -139,40 +107,32 @@ pub fn mark(worker: &Worker) -> Result<Marked> {
     Ok(report)
 }
 
-fn work(args: &WorkArgs) -> Result<()> {
-    let started = Instant::now();
-    let (options, network, json) = (args.options.clone(), &args.stores.network, args.stores.json);
-    if args.log_format == LogFormat::Json {
-        log::panics_as_json();
-    }
+fn work(args: &BlobWorkerArgs) -> Result<()> {
+    let began = Instant::now();
+    let (options, json) = (args.options.clone(), args.stores.json);
     let stores = Stores::open(&args.stores.stores, args.stores.layout, times::REQUEST.of(options.lease))?;
-    let named: Vec<String> = stores.all().iter().map(|store| store.url.to_string()).collect();
-    let stop = Stop::on_signals(match args.log_format {
-        LogFormat::Text => ENDING,
-        LogFormat::Json => r#"{"level":"info","event":"ending","message":"once more ends at once"}"#,
-    })?;
-    let log = Log::with_progress(args.log_format)?;
-    let client = connect(network, &stop, &log, options.max_wait)?;
-    let canister = network.canister.ok_or_else(no_network)?;
-    let worker = Worker::new(stores, canister, args.parallel.into())?;
-    let canister = canister.to_string();
-    let run = client.as_ref().map(|client| Run::new(client, worker, options, &stop, &log));
+    let named = stores.names();
+    let stop = Stop::on_signals()?;
+    let log = Log::new()?;
+    let client = connect(&args.stores.network)?;
+    let canister = client.transport().canister();
+    let run = Run::new(&client, Worker::new(stores, canister, args.parallel.into())?, options, &stop, &log);
     if args.dry_run {
-        let looked = run.as_ref().map(run::dry_run).transpose()?.flatten();
+        let looked = run::dry_run(&run)?;
         drop(run);
         drop(log);
         let interrupted = || Exit::error(INTERRUPTED, "it was ended before it knew what would be deleted");
-        let what = looked.ok_or_else(interrupted)?;
-        return print_fields(&Printed { command: "blob-worker --dry-run", canister, what }, json);
+        let (command, what) = ("blob-worker --dry-run", looked.ok_or_else(interrupted)?);
+        return print_fields(&Printed { command, canister, stores: named, seconds: seconds_since(began), what }, json);
     }
-    let ended = run.as_ref().map_or(Ok(()), Run::run);
-    let figures = run.as_ref().map_or_else(Figures::default, Run::figures);
+    let ended = run.run();
+    let what = run.figures();
     drop(run);
     drop(log);
-    let done = all_done(&figures);
-    let what = Worked { stores: named, figures, seconds: seconds_since(started) };
+    let done = all_done(&what);
     // How it ended is told by the code even where nobody reads what it did.
-    let printed = print_fields(&Printed { command: "blob-worker", canister, what }, json);
+    let (command, seconds) = ("blob-worker", seconds_since(began));
+    let printed = print_fields(&Printed { command, canister, stores: named, seconds, what }, json);
     ended.and(done).and(printed)
 }
 

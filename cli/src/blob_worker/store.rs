@@ -183,6 +183,11 @@ impl Stores {
         &self.0
     }
 
+    /// What they are called.
+    pub fn names(&self) -> Vec<String> {
+        self.0.iter().map(|store| store.url.to_string()).collect()
+    }
+
     /// Requests to an S3 that failed so far.
     pub fn failed_requests(&self) -> u64 {
         self.0.iter().map(|store| store.failed_requests.load(Ordering::Relaxed)).sum()

@@ -40,7 +40,7 @@ use crate::network::Network;
 use crate::progress::Progress;
 use crate::report::{self, Report, blocks, bytes, count, seconds_since};
 use crate::site::Site;
-use crate::stop::{ENDING, Stop};
+use crate::stop::Stop;
 use crate::terminal::say;
 use crate::{feed, wasm};
 use anyhow::{Result, ensure};
@@ -153,7 +153,7 @@ pub fn command(args: &IndexArgs) -> Result<()> {
          says that it may"
     );
     let report = match args.network.connect()? {
-        Some(client) => network(args, &client, &Stop::on_signals(ENDING)?)?,
+        Some(client) => network(args, &client, &Stop::on_signals()?)?,
         None => embedded(args, wasm::find(args.host.wasm.as_deref())?)?,
     };
     report::print(&report, args.host.json)

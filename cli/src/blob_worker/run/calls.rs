@@ -2,11 +2,12 @@
 
 use super::{Given, REFUSED, UNTOLD};
 use crate::blob_worker::lease::{Moment, Term};
-use crate::blob_worker::log::{Level, Log};
+use crate::blob_worker::log::Log;
 use crate::blob_worker::times::{CALL, CALL_LEAST, FIRST_WAIT, PARTING};
 use crate::client::{Client, Reach, Transport, Trials, Wait as _};
 use crate::exit::Exit;
 use crate::stop::Stop;
+use crate::terminal::Level;
 use anyhow::{Result, anyhow};
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use coppice_interface::*;

@@ -2,11 +2,11 @@
 
 use super::{Run, UNTOLD, waits};
 use crate::blob_worker::lease::{Moment, Term};
-use crate::blob_worker::log::Level;
 use crate::blob_worker::store::{Fate, Store};
 use crate::blob_worker::work::Outcome;
 use crate::client::{Outcome as _, Reach, Trials, Wait as _};
 use crate::exit::Exit;
+use crate::terminal::Level;
 use anyhow::Result;
 use coppice_interface::*;
 use std::collections::BTreeSet;

@@ -2,7 +2,6 @@
 
 use super::{Hold, Run, WRONG_STORE, waits};
 use crate::blob_worker::lease::Moment;
-use crate::blob_worker::log::Level;
 use crate::blob_worker::marker;
 use crate::blob_worker::store::{Fate, Store};
 use crate::blob_worker::times::{LAST_LOOK, REQUEST};
@@ -10,6 +9,7 @@ use crate::blob_worker::work::Outcome;
 use crate::client::Reach;
 use crate::exit::Exit;
 use crate::stop::unless;
+use crate::terminal::Level;
 use anyhow::{Result, anyhow};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -2,6 +2,8 @@
 
 use super::*;
 use indicatif::InMemoryTerm;
+use serde_json::Value;
+use std::io::Write;
 use std::time::Instant;
 
 /// What was written.
@@ -30,7 +32,7 @@ impl Log {
     /// A log that says the progress so often.
     pub fn every(every: Duration, format: LogFormat) -> (Self, Written) {
         let written = Written::default();
-        let log = Self::to(format, Some(Box::new(written.clone())), ProgressDrawTarget::hidden());
+        let log = Self::to(Lines::new(format, written.clone()).into(), ProgressDrawTarget::hidden());
         log.say_progress_every(every).unwrap();
         (log, written)
     }
@@ -47,16 +49,6 @@ fn wait_for<T: std::fmt::Debug>(said: impl Fn() -> T, is: impl Fn(&T) -> bool) {
 
 fn figures() -> Figures {
     Figures { deleted: 1_234, failed: 1, left: 2, height: 77, waiting: 5_678, ..Figures::default() }
-}
-
-#[test]
-fn a_line_of_json_has_when_how_grave_what_and_its_figures() {
-    let now = SystemTime::UNIX_EPOCH + Duration::from_millis(1_500);
-    let line = as_json(Level::Warn, "store", "no\nanswer", &json!({"failed": 3}), now);
-    assert!(!line.contains('\n'), "{line}");
-    let read: Value = serde_json::from_str(&line).unwrap();
-    let expected = json!({"time_ms": 1_500, "level": "warn", "event": "store", "message": "no\nanswer", "failed": 3});
-    assert_eq!(read, expected);
 }
 
 #[test]
@@ -98,7 +90,7 @@ fn on_a_terminal_a_bar_says_how_far_it_is_and_notes_stand_above_it() {
     let terminal = InMemoryTerm::new(10, 120);
     let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
     let written = Written::default();
-    let log = Log::to(LogFormat::Text, Some(Box::new(written.clone())), target);
+    let log = Log::to(Lines::new(LogFormat::Text, written.clone()).into(), target);
     log.progress(&Figures { waiting: 3_766, ..figures() });
     let a_quarter =
         format!("deleting   [{}>{}] 1,234/5,000 blobs, 1 failed, 2 put back, ", "=".repeat(9), " ".repeat(30));

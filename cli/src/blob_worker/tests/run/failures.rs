@@ -53,7 +53,7 @@ fn a_blob_that_is_refused_while_others_go_fails_and_alone_it_waits() {
 fn a_blob_alone_is_named_when_the_worker_ends() {
     let world = World::new(1);
     *world.moody.stubborn.lock().unwrap() = Some(path(1));
-    let (log, written) = Log::every(Duration::from_secs(60), super::super::super::args::LogFormat::Text);
+    let (log, written) = Log::every(Duration::from_secs(60), crate::terminal::LogFormat::Text);
     let stop = Stop::default();
     let run = Run::new(&world.client, world.worker(), until_empty(), &stop, &log);
     run.run().unwrap();

@@ -1,7 +1,7 @@
 //! How far a worker is.
 
-use super::super::super::args::LogFormat;
 use super::*;
+use crate::terminal::LogFormat;
 
 #[test]
 fn how_far_it_is_is_said_while_a_call_hangs_and_while_nothing_is_due() {
