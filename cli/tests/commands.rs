@@ -184,7 +184,7 @@ fn the_systemd_unit_starts_a_worker() {
     assert_eq!(args.stores.stores.len(), 2);
     // It is not killed while it ends: what is under way, a look at the markers, what it says, and a call.
     let most: u64 = unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec=")).unwrap().parse().unwrap();
-    let ending = times::REQUEST.of(args.options.lease) + times::LAST_LOOK + times::PARTING;
+    let ending = times::REQUEST.of(args.options.lease) + times::LAST_LOOK + times::PARTING.of(times::CALL);
     assert!(Duration::from_secs(most) >= ending + Duration::from_secs(60), "{ending:?}");
     // Codes after which it is not started again are those that it knows.
     let codes = unit.lines().find_map(|line| line.strip_prefix("RestartPreventExitStatus=")).unwrap();

@@ -1,6 +1,7 @@
 //! Options of `coppice blob-worker`.
 
-use super::place::{LayoutName, Place};
+use super::layout::Layout;
+use super::place::Place;
 use crate::network::NetworkArgs;
 use clap::builder::TypedValueParser;
 use coppice_interface::BLOB_SAFETY_WINDOW;
@@ -53,7 +54,7 @@ pub struct StoreArgs {
     pub stores: Vec<Place>,
     /// How blobs are named in the stores
     #[arg(long, value_enum, value_name = "LAYOUT", default_value_t)]
-    pub layout: LayoutName,
+    pub layout: Layout,
     /// Where the canister is.
     #[command(flatten)]
     pub network: NetworkArgs,

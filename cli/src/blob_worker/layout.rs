@@ -9,9 +9,10 @@
 //!
 //! On a file system Teranode keeps a checksum beside a blob, `….tx.sha256`, which goes with it.
 
+use crate::verify::hex;
 use coppice_interface::BlobDeletion;
 use object_store::path::Path;
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 /// Bytes of the longest key that S3 takes.
 pub const LONGEST_S3_KEY: usize = 1_024;
@@ -20,31 +21,27 @@ pub const LONGEST_S3_KEY: usize = 1_024;
 const CHECKSUM: &str = ".sha256";
 
 /// How blobs are named in a store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Layout {
-    /// The key in hexadecimal, and the file type.
+    /// KEY.TYPE: the key in hexadecimal.
+    #[default]
     Hex,
-    /// As Teranode's blob stores name them: in a folder of its own for each beginning of so many characters of a name or, where negative,
-    /// for each end; 0: in none.
-    Teranode(i32),
+    /// Teranode's: the key reversed, in the folders that hashPrefix, hashSuffix and subDirectory of the URL make.
+    Teranode,
+    /// Teranode's, in a folder of its own for each beginning of so many characters of a name or, where negative, for each end.
+    #[value(skip)]
+    Folders(i32),
 }
 
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hex => f.write_str("hex"),
-            Self::Teranode(0) => f.write_str("teranode"),
-            Self::Teranode(prefix @ 1..) => write!(f, "teranode hashPrefix={prefix}"),
-            Self::Teranode(suffix) => write!(f, "teranode hashSuffix={}", suffix.unsigned_abs()),
+            Self::Teranode => f.write_str("teranode"),
+            Self::Folders(prefix @ 0..) => write!(f, "teranode hashPrefix={prefix}"),
+            Self::Folders(suffix) => write!(f, "teranode hashSuffix={}", suffix.unsigned_abs()),
         }
     }
-}
-
-fn hex<'a>(bytes: impl Iterator<Item = &'a u8>) -> String {
-    bytes.fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// Whether a file type can be the end of a file's name. It comes from whoever scheduled the blob: it must not lead anywhere else.
@@ -54,11 +51,11 @@ fn is_plain(file_type: &str) -> bool {
 }
 
 impl Layout {
-    /// The paths of a blob below the store's root, those that go with it first, itself last.
+    /// A blob's path, and that of its checksum, where there is one beside each blob.
     ///
     /// # Errors
     /// Why it can have none.
-    pub fn paths(&self, root: &Path, row: &BlobDeletion, on_disk: bool) -> Result<Vec<Path>, String> {
+    pub fn paths(&self, root: &Path, row: &BlobDeletion, on_disk: bool) -> Result<(Path, Option<Path>), String> {
         let file_type = &row.file_type;
         if !is_plain(file_type) {
             return Err(format!("its file type {file_type:?} is no end of a file's name"));
@@ -66,40 +63,32 @@ impl Layout {
         if row.blob_key.is_empty() {
             return Err("its key is empty".into());
         }
-        if self.has_checksums(on_disk) && file_type.ends_with(CHECKSUM) {
+        let has_checksum = on_disk && *self != Self::Hex;
+        if has_checksum && file_type.ends_with(CHECKSUM) {
             return Err(format!("its file type {file_type:?} is that of another blob's checksum"));
         }
-        let mut path = root.clone();
-        let name = match self {
-            Self::Hex => hex(row.blob_key.iter()),
-            Self::Teranode(prefix) => {
-                let name = hex(row.blob_key.iter().rev());
-                let many = (prefix.unsigned_abs() as usize).min(name.len());
-                let folder = if *prefix < 0 { &name[name.len() - many..] } else { &name[..many] };
-                if !folder.is_empty() {
-                    path = path.join(folder);
-                }
-                name
-            }
-        };
-        let file = path.clone().join(format!("{name}.{file_type}"));
-        if !on_disk && file.as_ref().len() > LONGEST_S3_KEY {
-            return Err(format!("its name has {} bytes, and S3 takes {LONGEST_S3_KEY}", file.as_ref().len()));
+        let mut key = row.blob_key.to_vec();
+        if *self != Self::Hex {
+            key.reverse();
         }
-        let checksum = path.join(format!("{name}.{file_type}{CHECKSUM}"));
-        Ok([checksum].into_iter().filter(|_| self.has_checksums(on_disk)).chain([file]).collect())
+        let (name, mut folder) = (hex(&key), root.clone());
+        if let Self::Folders(prefix) = self {
+            let many = (prefix.unsigned_abs() as usize).min(name.len());
+            folder = folder.join(if *prefix < 0 { &name[name.len() - many..] } else { &name[..many] });
+        }
+        let path = folder.clone().join(format!("{name}.{file_type}"));
+        if !on_disk && path.as_ref().len() > LONGEST_S3_KEY {
+            return Err(format!("its name has {} bytes, and S3 takes {LONGEST_S3_KEY}", path.as_ref().len()));
+        }
+        let checksum = folder.join(format!("{name}.{file_type}{CHECKSUM}"));
+        Ok((path, Some(checksum).filter(|_| has_checksum)))
     }
 
     /// Returns whether the layout writes into a folder of this name below the store's root.
     pub fn writes_into(&self, folder: &str) -> bool {
         let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        matches!(self, Self::Teranode(prefix) if *prefix != 0 && folder.len() <= prefix.unsigned_abs() as usize)
+        matches!(self, Self::Folders(prefix) if folder.len() <= prefix.unsigned_abs() as usize)
             && folder.bytes().all(is_hex)
-    }
-
-    /// Whether there is a checksum beside each blob.
-    fn has_checksums(&self, on_disk: bool) -> bool {
-        matches!(self, Self::Teranode(_)) && on_disk
     }
 }
 
@@ -113,12 +102,12 @@ mod tests {
     }
 
     fn paths(layout: &Layout, row: &BlobDeletion, on_disk: bool) -> Result<Vec<String>, String> {
-        let paths = layout.paths(&Path::from("blobs"), row, on_disk)?;
-        Ok(paths.into_iter().map(String::from).collect())
+        let (path, checksum) = layout.paths(&Path::from("blobs"), row, on_disk)?;
+        Ok(checksum.into_iter().chain([path]).map(String::from).collect())
     }
 
     fn teranode(prefix: i32) -> Layout {
-        Layout::Teranode(prefix)
+        if prefix == 0 { Layout::Teranode } else { Layout::Folders(prefix) }
     }
 
     #[test]
@@ -153,7 +142,7 @@ mod tests {
             assert_eq!(paths(&layout, &row, true).unwrap(), expected, "{layout}");
         }
         // At the root there is no folder before the name.
-        assert_eq!(Layout::Hex.paths(&Path::ROOT, &row, false).unwrap(), [Path::from("0102ab.tx")]);
+        assert_eq!(Layout::Hex.paths(&Path::ROOT, &row, false).unwrap(), (Path::from("0102ab.tx"), None));
     }
 
     #[test]

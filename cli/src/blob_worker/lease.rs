@@ -4,7 +4,7 @@
 //! at which it was asked for first, because the canister began it later, if at all.
 
 use super::times::REQUEST;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A moment, since the machine was started.
@@ -63,7 +63,7 @@ impl Term {
 
     /// What is surely left of it.
     pub fn left(&self) -> Duration {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner).map_or(Duration::ZERO, Moment::left)
+        self.ends().map_or(Duration::ZERO, Moment::left)
     }
 
     /// The longest that one request to a store may take.
@@ -78,14 +78,17 @@ impl Term {
 
     /// It was extended by its whole length, which was asked for at this moment.
     pub fn extended(&self, asked: Moment) {
-        if let Some(ends) = self.ends.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            *ends = asked.after(self.length);
-        }
+        let mut ends = self.ends();
+        *ends = ends.map(|_| asked.after(self.length));
     }
 
     /// It is over.
     pub fn end(&self) {
-        *self.ends.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.ends() = None;
+    }
+
+    fn ends(&self) -> MutexGuard<'_, Option<Moment>> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -58,9 +58,9 @@ impl Log {
         thread.map(drop).context("no thread for the progress")
     }
 
-    /// Says something at once.
-    pub fn note(&self, level: Level, event: &str, message: &str) {
-        self.bar.suspend(|| self.lines.note(level, event, message));
+    /// Says at once that something is not as it should be.
+    pub fn warn(&self, event: &str, message: &str) {
+        self.bar.suspend(|| self.lines.note(Level::Warn, event, message));
     }
 
     /// How far the worker is from now on.

@@ -122,11 +122,10 @@ fn check(store: &Store, canister: Principal, found: Option<&Contents>) -> Result
         ));
     };
     let expected = expected(store, canister);
-    let missing = expected.blobs.difference(&found.blobs).next();
-    let blobs =
-        missing.map(|missing| ("blobs", found.blobs.iter().cloned().collect::<Vec<_>>().join(", "), missing.clone()));
-    let differing = found.fields().into_iter().zip(expected.fields()).find(|(is, should)| is != should);
-    match differing.map(|((what, is), (_, should))| (what, is, should)).or(blobs) {
+    let blobs = found.blobs.iter().cloned().collect::<Vec<_>>().join(", ");
+    let missing = expected.blobs.difference(&found.blobs).map(|missing| ("blobs", blobs.clone(), missing.clone()));
+    let fields = found.fields().into_iter().zip(expected.fields()).map(|((what, is), (_, should))| (what, is, should));
+    match fields.filter(|(_, is, should)| is != should).chain(missing).next() {
         Some((what, is, should)) => {
             wrong(format!("{url}: its marker {NAME} names {what} {is}, and this worker {should}"))
         }
@@ -166,32 +165,33 @@ fn check_near(store: &Store, canister: Principal, at: &str, found: &Contents) ->
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::{LayoutName, Place};
+    use super::super::layout::Layout;
+    use super::super::place::Place;
     use super::super::store::Stores;
     use super::*;
     use std::time::Duration;
 
-    fn store(dir: &std::path::Path, of: &str, layout: LayoutName) -> Store {
+    fn store(dir: &std::path::Path, of: &str, layout: Layout) -> Store {
         let place: Place = format!("{of}=file://{}", dir.display()).parse().unwrap();
-        Stores::open(&[place], layout, Duration::from_secs(1)).unwrap().all()[0].clone()
+        Stores::open(&[place], layout, Duration::from_secs(1)).unwrap().0[0].clone()
     }
 
     #[test]
     fn a_marker_that_is_missing_or_names_another_is_refused_and_why() {
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (Principal::management_canister(), Principal::anonymous());
-        let tx = store(dir.path(), "tx/tx", LayoutName::Hex);
+        let tx = store(dir.path(), "tx/tx", Layout::Hex);
         let why =
             |store: &Store, canister, found: Option<&Contents>| check(store, canister, found).unwrap_err().to_string();
         assert!(why(&tx, a, None).contains("init"));
         let marker = merged(&tx, a, None).unwrap().unwrap();
         check(&tx, a, Some(&marker)).unwrap();
         assert!(why(&tx, b, Some(&marker)).contains(&a.to_string()));
-        assert!(why(&store(dir.path(), "tx/tx", LayoutName::Teranode), a, Some(&marker)).contains("layout hex"));
-        assert!(why(&store(dir.path(), "tx/outputs", LayoutName::Hex), a, Some(&marker)).contains("outputs"));
-        assert!(why(&store(dir.path(), "tx/*", LayoutName::Hex), a, Some(&marker)).contains("blobs tx/tx"));
+        assert!(why(&store(dir.path(), "tx/tx", Layout::Teranode), a, Some(&marker)).contains("layout hex"));
+        assert!(why(&store(dir.path(), "tx/outputs", Layout::Hex), a, Some(&marker)).contains("outputs"));
+        assert!(why(&store(dir.path(), "tx/*", Layout::Hex), a, Some(&marker)).contains("blobs tx/tx"));
         let elsewhere = tempfile::tempdir().unwrap();
-        assert!(why(&store(elsewhere.path(), "tx/tx", LayoutName::Hex), a, Some(&marker)).contains("names store"));
+        assert!(why(&store(elsewhere.path(), "tx/tx", Layout::Hex), a, Some(&marker)).contains("names store"));
         let bytes = marker.to_bytes();
         for bytes in [&b""[..], b"{}", b"[1", b"<html>503</html>", &bytes[..bytes.len() / 2]] {
             assert!(Contents::parse(bytes).is_err(), "{}", String::from_utf8_lossy(bytes));
@@ -211,7 +211,7 @@ mod tests {
     fn init_adds_what_is_new_and_takes_nobody_elses_store() {
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (Principal::management_canister(), Principal::anonymous());
-        let [tx, outputs] = ["tx/tx", "tx/outputs"].map(|of| store(dir.path(), of, LayoutName::Hex));
+        let [tx, outputs] = ["tx/tx", "tx/outputs"].map(|of| store(dir.path(), of, Layout::Hex));
         let first = merged(&tx, a, None).unwrap().unwrap();
         assert_eq!(Contents::parse(&first.to_bytes()).unwrap(), first);
         assert_eq!(merged(&tx, a, Some(&first)).unwrap(), None, "again");
@@ -219,7 +219,7 @@ mod tests {
         check(&tx, a, Some(&both)).unwrap();
         check(&outputs, a, Some(&both)).unwrap();
         assert!(merged(&tx, b, Some(&both)).is_err());
-        assert!(merged(&store(dir.path(), "tx/tx", LayoutName::Teranode), a, Some(&both)).is_err());
+        assert!(merged(&store(dir.path(), "tx/tx", Layout::Teranode), a, Some(&both)).is_err());
         // Fields that a newer command has added stay.
         let mut newer = first.clone();
         newer.more.insert("colour".into(), "green".into());
@@ -232,9 +232,9 @@ mod tests {
     fn a_marker_above_or_below_is_refused_where_the_objects_would_be_anothers_too() {
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (Principal::management_canister(), Principal::anonymous());
-        let tx = store(dir.path(), "tx/tx", LayoutName::Hex);
+        let tx = store(dir.path(), "tx/tx", Layout::Hex);
         let near = |of: &str, canister| {
-            let marker = merged(&store(dir.path(), of, LayoutName::Hex), canister, None).unwrap().unwrap();
+            let marker = merged(&store(dir.path(), of, Layout::Hex), canister, None).unwrap().unwrap();
             check_near(&tx, a, "above", &marker).map_err(|error| error.to_string())
         };
         assert_eq!((near("tx/tx", a), near("temp/outputs", a)), (Ok(()), Ok(())));

@@ -14,9 +14,9 @@ pub mod lease;
 pub mod log;
 pub mod marker;
 pub mod place;
-#[cfg(feature = "s3")]
-mod requests;
 pub mod run;
+#[cfg(feature = "s3")]
+mod s3;
 pub mod store;
 pub mod times;
 pub mod work;
@@ -100,7 +100,7 @@ fn init(args: &StoreArgs) -> Result<()> {
 /// As [`marker::mark`].
 pub fn mark(worker: &Worker) -> Result<Marked> {
     let mut report = Marked::default();
-    for store in worker.stores.all() {
+    for store in &worker.stores.0 {
         let is_new = worker.wait_for(marker::mark(store, worker.canister))?;
         if is_new { &mut report.marked } else { &mut report.had }.push(store.url.to_string());
     }
@@ -141,12 +141,10 @@ fn work(args: &BlobWorkerArgs) -> Result<()> {
 /// # Errors
 /// [`Exit`] with [`NOT_ALL`].
 pub fn all_done(figures: &Figures) -> Result<()> {
-    let blobs = match figures.undone {
-        0 => return Ok(()),
-        1 => "1 blob".into(),
-        undone => format!("{} blobs", count(undone)),
-    };
-    Err(Exit::error(NOT_ALL, format!("of {blobs} it is not known that they are gone")))
+    if figures.undone == 0 {
+        return Ok(());
+    }
+    Err(Exit::error(NOT_ALL, format!("blobs of which it is not known that they are gone: {}", count(figures.undone))))
 }
 
 #[cfg(test)]

@@ -17,15 +17,6 @@ pub const STORE_TYPES: [(&str, StoreType); 6] = [
     ("peer-registry", StoreType::PeerRegistry),
 ];
 
-/// A store type of that name.
-///
-/// # Errors
-/// When there is none.
-pub fn store_type(name: &str) -> Result<StoreType, String> {
-    let found = STORE_TYPES.iter().find(|(known, _)| *known == name).map(|(_, store)| *store);
-    found.ok_or_else(|| format!("{name:?} is no store type: {}", STORE_TYPES.map(|(known, _)| known).join(", ")))
-}
-
 /// A choice of blobs: one store type, and one file type or any.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Selector {
@@ -36,10 +27,9 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// How narrow it is, where it has a row; none where it has not.
-    pub fn matches(&self, row: &BlobDeletion) -> Option<u8> {
-        let file_type = self.file_type.as_ref().is_none_or(|file_type| *file_type == row.file_type);
-        (self.store == row.store_type && file_type).then_some(u8::from(self.file_type.is_some()))
+    /// The narrowest one that has a row.
+    pub fn of(row: &BlobDeletion) -> Self {
+        Self { store: row.store_type, file_type: Some(row.file_type.clone()) }
     }
 
     /// Returns whether blobs of the two store types can have the same file name.
@@ -73,11 +63,14 @@ impl FromStr for Selector {
         let (store, file_type) = text
             .split_once('/')
             .ok_or_else(|| format!("{text:?} names no store type: STORE_TYPE/FILE_TYPE, as in tx/{text}"))?;
-        let store = store_type(store)?;
+        let of = STORE_TYPES
+            .iter()
+            .find(|(known, _)| *known == store)
+            .ok_or_else(|| format!("{store:?} is no store type: {}", STORE_TYPES.map(|(known, _)| known).join(", ")))?;
         if file_type.is_empty() || file_type.len() > 32 {
             return Err(format!("{text:?} names no file type: 1 to 32 bytes, or *"));
         }
-        Ok(Self { store, file_type: (file_type != "*").then(|| file_type.to_string()) })
+        Ok(Self { store: of.1, file_type: (file_type != "*").then(|| file_type.to_string()) })
     }
 }
 
@@ -86,9 +79,10 @@ impl FromStr for Selector {
 pub struct Place {
     /// Which blobs.
     pub of: Selector,
-    /// The store, without what it says of folders.
-    url: Url,
-    query: Vec<(String, String)>,
+    /// The folder below which they are, `subDirectory` included.
+    pub url: Url,
+    /// The layout, where the URL says it.
+    layout: Option<Layout>,
 }
 
 impl FromStr for Place {
@@ -108,7 +102,7 @@ impl FromStr for Place {
         if url.fragment().is_some() {
             return Err(format!("{url} has a fragment: a # within a name is %23"));
         }
-        let query = url.query_pairs().map(|(key, value)| (key.into_owned(), value.into_owned())).collect();
+        let query: Vec<_> = url.query_pairs().into_owned().collect();
         url.set_query(None);
         // One store has one name.
         let path = url.path().trim_end_matches('/').to_string();
@@ -116,50 +110,41 @@ impl FromStr for Place {
             return Err(format!("{url} has an empty folder"));
         }
         url.set_path(if path.is_empty() && url.scheme() == "file" { "/" } else { &path });
-        Ok(Self { of: of.parse()?, url, query })
+        let mut layout = None;
+        for (key, value) in query {
+            let wrong = || format!("{text}: {key}={value} is nothing that a layout knows");
+            let many = || value.parse::<u16>().map(i32::from).map_err(|_| wrong());
+            layout = match key.as_str() {
+                "hashPrefix" => Some(Layout::Folders(many()?)),
+                "hashSuffix" => Some(Layout::Folders(-many()?)),
+                "subDirectory" => {
+                    let folder = value.trim_matches('/');
+                    // What a path of the store encodes would be another folder than Teranode's.
+                    let is_plain = |folder: &str| !folder.is_empty() && PathPart::from(folder).as_ref() == folder;
+                    if !folder.split('/').all(is_plain) {
+                        return Err(wrong());
+                    }
+                    url.set_path(&format!("{path}/{folder}"));
+                    layout.or(Some(Layout::Teranode))
+                }
+                _ => return Err(wrong()),
+            };
+        }
+        let layout = layout.map(|layout| if layout == Layout::Folders(0) { Layout::Teranode } else { layout });
+        Ok(Self { of: of.parse()?, url, layout })
     }
 }
 
-/// Which layout a command names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum LayoutName {
-    /// KEY.TYPE: the key in hexadecimal.
-    #[default]
-    Hex,
-    /// Teranode's: the key reversed, in the folders that hashPrefix, hashSuffix and subDirectory of the URL make.
-    Teranode,
-}
-
 impl Place {
-    /// The folder below which the blobs are, `subDirectory` included, and their layout.
+    /// The layout, where the command names this one.
     ///
     /// # Errors
-    /// When the URL says what the layout does not know.
-    pub fn resolve(&self, name: LayoutName) -> Result<(Url, Layout), String> {
-        let (mut folder, mut prefix) = (self.url.clone(), 0);
-        for (key, value) in &self.query {
-            let wrong = || format!("{}: {key}={value} is nothing that the layout knows", self.url);
-            let many = || value.parse::<u16>().map_err(|_| wrong());
-            match (name, key.as_str()) {
-                (LayoutName::Teranode, "hashPrefix") => prefix = i32::from(many()?),
-                (LayoutName::Teranode, "hashSuffix") => prefix = -i32::from(many()?),
-                (LayoutName::Teranode, "subDirectory") => {
-                    let path = value.trim_matches('/');
-                    // What a path of the store encodes would be another folder than Teranode's.
-                    let is_plain = |folder: &str| !folder.is_empty() && PathPart::from(folder).as_ref() == folder;
-                    if !path.split('/').all(is_plain) {
-                        return Err(wrong());
-                    }
-                    folder.set_path(&format!("{}/{path}", self.url.path().trim_end_matches('/')));
-                }
-                _ => return Err(wrong()),
-            }
+    /// When the URL says what that does not know.
+    pub fn layout(&self, named: Layout) -> Result<Layout, String> {
+        match self.layout {
+            Some(_) if named == Layout::Hex => Err(format!("{}: the layout hex knows no folders", self.url)),
+            said => Ok(said.unwrap_or(named)),
         }
-        let layout = match name {
-            LayoutName::Hex => Layout::Hex,
-            LayoutName::Teranode => Layout::Teranode(prefix),
-        };
-        Ok((folder, layout))
     }
 }
 
@@ -214,13 +199,17 @@ mod tests {
 
     #[test]
     fn what_a_url_says_of_folders_is_teranodes() {
-        let layout = |text: &str, name| place(text)?.resolve(name).map(|(url, layout)| (url.to_string(), layout));
-        let teranode = LayoutName::Teranode;
-        let folders = |path: &str, prefix| Ok((format!("file://{path}"), Layout::Teranode(prefix)));
+        let layout = |text: &str, named| {
+            let place = place(text)?;
+            place.layout(named).map(|layout| (place.url.to_string(), layout))
+        };
+        let teranode = Layout::Teranode;
+        let folders = |path: &str, prefix| Ok((format!("file://{path}"), Layout::Folders(prefix)));
         assert_eq!(layout("tx/tx=file:///a?hashPrefix=2", teranode), folders("/a", 2));
         assert_eq!(layout("tx/tx=file:///a?hashSuffix=2&subDirectory=/b/c/", teranode), folders("/a/b/c", -2));
-        assert_eq!(layout("tx/tx=file:///?subDirectory=b", teranode), folders("/b", 0));
-        assert_eq!(layout("tx/tx=file:///a", LayoutName::Hex), Ok(("file:///a".into(), Layout::Hex)));
+        assert_eq!(layout("tx/tx=file:///?subDirectory=b", teranode), Ok(("file:///b".into(), teranode)));
+        assert_eq!(layout("tx/tx=file:///a?hashPrefix=0", teranode), Ok(("file:///a".into(), teranode)));
+        assert_eq!(layout("tx/tx=file:///a", Layout::Hex), Ok(("file:///a".into(), Layout::Hex)));
         for refused in
             ["hashPrefix=-1", "hashPrefix=x", "hashprefix=1", "subDirectory=a/../b", "subDirectory=", "subDirectory=."]
         {
@@ -231,15 +220,15 @@ mod tests {
             assert!(layout(&refused, teranode).is_err(), "{character}");
         }
         assert!(layout("tx/tx=file:///a?subDirectory=b/%23c", teranode).is_err(), "#");
-        assert!(layout("tx/tx=file:///a?hashPrefix=2", LayoutName::Hex).is_err());
+        assert!(layout("tx/tx=file:///a?hashPrefix=2", Layout::Hex).is_err());
     }
 
     #[test]
     fn the_narrowest_selector_has_the_row() {
         let selectors = ["temp/*", "temp/tx", "tx/tx"].map(|text| text.parse::<Selector>().unwrap());
         let of = |store, file_type: &str| {
-            let row = named(1, &[1], file_type, store);
-            selectors.iter().filter_map(|of| Some((of.matches(&row)?, of))).max().map(|(_, of)| of.to_string())
+            let row = Selector::of(&named(1, &[1], file_type, store));
+            selectors.iter().filter(|of| row.is_within(of)).max().map(ToString::to_string)
         };
         assert_eq!(of(StoreType::Tx, "tx").unwrap(), "tx/tx");
         assert_eq!(of(StoreType::Tx, "outputs"), None);

@@ -12,14 +12,14 @@ mod complete;
 mod dry;
 mod markers;
 
-pub use calls::{Patience, refused, waits};
+pub use calls::{refused, waits};
 pub use dry::{Looked, dry_run};
 
 use super::args::Options;
 use super::lease::{Moment, Term};
 use super::log::Log;
-use super::store::Fate;
-use super::times::{FRESH, PAUSE};
+use super::store::{FAILED_REQUESTS, Fate};
+use super::times::{CALL, FRESH, PAUSE};
 use super::work::{Outcome, Worker};
 use crate::client::{Client, Reach};
 use crate::stop::Stop;
@@ -30,7 +30,7 @@ use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -117,10 +117,9 @@ pub struct Run<'a, T> {
 impl<'a, T: Reach + Sync> Run<'a, T> {
     /// One that has done nothing yet.
     pub fn new(client: &'a Client<T>, worker: Worker, options: Options, stop: &'a Stop, log: &'a Log) -> Self {
-        let (patience, retries) = Default::default();
         Self {
-            calls: Calls { client, stop, log, patience, max_wait: options.max_wait, retries },
-            holds: RefCell::new(worker.stores.all().iter().map(|_| Hold::default()).collect()),
+            calls: Calls { client, stop, log, patience: CALL, max_wait: options.max_wait, retries: AtomicU64::new(0) },
+            holds: RefCell::new(worker.stores.0.iter().map(|_| Hold::default()).collect()),
             looked_at: Cell::default(),
             worker,
             options,
@@ -131,7 +130,7 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
 
     /// What it did so far.
     pub fn figures(&self) -> Figures {
-        let failed_requests = self.worker.stores.failed_requests();
+        let failed_requests = FAILED_REQUESTS.load(Ordering::Relaxed);
         let retries = self.calls.retries.load(Ordering::Relaxed);
         Figures { failed_requests, retries, ..self.figures.borrow().clone() }
     }
@@ -295,7 +294,7 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
     /// The selectors of stores that are not held. One that has any file type waits for those with one of its store type, whose rows it would
     /// be given, too.
     fn unheld(&self) -> Vec<BlobSelector> {
-        let (holds, stores) = (self.holds.borrow(), self.worker.stores.all());
+        let (holds, stores) = (self.holds.borrow(), &self.worker.stores.0);
         let of = |held: bool| {
             let which =
                 stores.iter().zip(holds.iter()).filter(move |(_, hold)| (hold.is_held() || hold.is_away) == held);

@@ -13,29 +13,29 @@
 
 use super::layout::Layout;
 use super::marker::Contents;
-use super::place::{LayoutName, Place, Selector, is_within};
-#[cfg(feature = "s3")]
-use super::requests::{Counting, answered};
-#[cfg(feature = "s3")]
-use super::times::ATTEMPT;
+use super::place::{Place, Selector, is_within};
 use crate::exit::{Exit, WRONG_LINE};
 use anyhow::{Context, Result};
 use coppice_interface::BlobDeletion;
 use futures_util::StreamExt as _;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutPayload};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::error::Error as _;
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use url::Url;
 
-/// Blobs of a request where a store takes many.
-#[cfg(feature = "s3")]
-const BULK: usize = 1_000;
+/// Requests of this process to an S3 that failed.
+pub static FAILED_REQUESTS: AtomicU64 = AtomicU64::new(0);
+
+tokio::task_local! {
+    /// A request of this task was sent, and has no answer.
+    pub static UNANSWERED: AtomicBool;
+}
 
 /// Codes that can only mean the key: S3's, and that of the library.
 const OF_THE_KEY: [&str; 3] = ["InvalidPath", "KeyTooLong", "KeyTooLongError"];
@@ -114,8 +114,10 @@ impl Fate {
 pub struct Target {
     /// The row's number.
     pub id: u64,
-    /// What there is of it, itself last.
-    pub paths: Vec<Path>,
+    /// Where it is.
+    pub path: Path,
+    /// Where the checksum is that goes with it.
+    pub checksum: Option<Path>,
 }
 
 /// A store.
@@ -130,8 +132,6 @@ pub struct Store {
     /// Where its S3 is, where that is not AWS.
     pub endpoint: Option<String>,
     object_store: Arc<dyn ObjectStore>,
-    /// Requests to its S3 that failed.
-    failed_requests: Arc<AtomicU64>,
     /// Where its blobs and its marker are.
     root: Path,
     /// Blobs of a request.
@@ -142,18 +142,19 @@ pub struct Store {
 
 /// Those of a worker.
 #[derive(Clone, Debug)]
-pub struct Stores(Vec<Store>);
+pub struct Stores(pub Vec<Store>);
 
 impl Stores {
     /// Opens stores. A request to one of them, retries and all, takes no longer than `most`.
     ///
     /// # Errors
     /// When two places contradict each other, a store cannot be, or is none that this command was built with.
-    pub fn open(places: &[Place], layout: LayoutName, most: Duration) -> Result<Self> {
+    pub fn open(places: &[Place], layout: Layout, most: Duration) -> Result<Self> {
         let mut stores: Vec<Store> = Vec::new();
         for place in places {
             let wrong = |why: String| Exit::error(WRONG_LINE, why);
-            let ((url, layout), of) = (place.resolve(layout).map_err(wrong)?, place.of.clone());
+            let layout = place.layout(layout).map_err(wrong)?;
+            let (of, url) = (place.of.clone(), place.url.clone());
             if stores.iter().any(|store| store.of.contains(&of)) {
                 return Err(wrong(format!("--store {of}: it is said twice")));
             }
@@ -170,7 +171,13 @@ impl Stores {
                     store.of.insert(of);
                 }
                 None => {
-                    let store = if url.scheme() == "s3" { open_s3(url, most)? } else { open_directory(url)? };
+                    let store = match url.scheme() {
+                        #[cfg(feature = "s3")]
+                        "s3" => super::s3::open(object_store::aws::AmazonS3Builder::from_env(), url, most)?,
+                        #[cfg(not(feature = "s3"))]
+                        "s3" => anyhow::bail!("{url}: this command was built without S3: build it with --features s3"),
+                        _ => open_directory(url)?,
+                    };
                     stores.push(Store { of: [of].into(), layout, ..store });
                 }
             }
@@ -178,19 +185,9 @@ impl Stores {
         Ok(Self(stores))
     }
 
-    /// The stores.
-    pub fn all(&self) -> &[Store] {
-        &self.0
-    }
-
     /// What they are called.
     pub fn names(&self) -> Vec<String> {
         self.0.iter().map(|store| store.url.to_string()).collect()
-    }
-
-    /// Requests to an S3 that failed so far.
-    pub fn failed_requests(&self) -> u64 {
-        self.0.iter().map(|store| store.failed_requests.load(Ordering::Relaxed)).sum()
     }
 
     /// A blob's store, by its number, and what that has of it: of the narrowest selector that has the row.
@@ -198,11 +195,13 @@ impl Stores {
     /// # Errors
     /// The fate of a blob that is in no store, or can have no name there.
     pub fn find(&self, row: &BlobDeletion) -> Result<(usize, Target), Fate> {
-        let of = |store: &Store| store.of.iter().filter_map(|of| of.matches(row)).max();
-        let narrowest = self.0.iter().enumerate().max_by_key(|(_, store)| of(store));
-        let (at, store) = narrowest.filter(|(_, store)| of(store).is_some()).ok_or(Fate::Left(String::new()))?;
-        let paths = store.layout.paths(&store.root, row, store.url.scheme() == "file").map_err(Fate::Failed)?;
-        Ok((at, Target { id: row.id, paths }))
+        let asked = Selector::of(row);
+        let all = self.0.iter().enumerate().flat_map(|(at, store)| store.of.iter().map(move |of| (of, at)));
+        let narrowest = all.filter(|(of, _)| asked.is_within(of)).max_by_key(|(of, _)| *of);
+        let (_, at) = narrowest.ok_or(Fate::Left(String::new()))?;
+        let Store { layout, root, url, .. } = &self.0[at];
+        let (path, checksum) = layout.paths(root, row, url.scheme() == "file").map_err(Fate::Failed)?;
+        Ok((at, Target { id: row.id, path, checksum }))
     }
 
     /// Stores for tests: of these blobs, in this store, by requests of so many.
@@ -219,58 +218,11 @@ impl Stores {
     #[cfg(test)]
     pub fn below(mut self, folder: &str, layout: &Layout) -> Self {
         for store in &mut self.0 {
-            (store.root, store.layout) = (folder.into(), layout.clone());
+            (store.root, store.layout) = (folder.into(), *layout);
             store.url.set_path(folder);
         }
         self
     }
-}
-
-/// What `object_store` takes for true; its own reading of an option is private.
-#[cfg(feature = "s3")]
-fn is_true(value: &str) -> bool {
-    ["1", "true", "on", "yes", "y"].contains(&value.to_ascii_lowercase().as_str())
-}
-
-#[cfg(feature = "s3")]
-fn open_s3(url: Url, most: Duration) -> Result<Store> {
-    s3(object_store::aws::AmazonS3Builder::from_env(), url, most)
-}
-
-#[cfg(feature = "s3")]
-fn s3(environment: object_store::aws::AmazonS3Builder, url: Url, most: Duration) -> Result<Store> {
-    use object_store::aws::AmazonS3ConfigKey;
-    use object_store::{ClientConfigKey, RetryConfig};
-    // A request is not begun anew after half of the time, and takes the other half at most.
-    let half = ATTEMPT.of(most);
-    let text = |time: Duration| format!("{}ms", time.as_millis().max(1));
-    let client = |key| AmazonS3ConfigKey::Client(key);
-    let builder = environment
-        .with_bucket_name(url.host_str().unwrap_or_default())
-        .with_retry(RetryConfig { retry_timeout: half, ..RetryConfig::default() })
-        .with_config(client(ClientConfigKey::Timeout), text(half))
-        .with_config(client(ClientConfigKey::ConnectTimeout), text(half.min(Duration::from_secs(5))));
-    let single = builder.get_config_value(&AmazonS3ConfigKey::DisableBulkDelete).is_some_and(|value| is_true(&value));
-    // As the library takes them: the service's own first.
-    let said = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint];
-    let endpoint = said.iter().find_map(|key| builder.get_config_value(key));
-    let endpoint = endpoint.map(|endpoint| endpoint.trim_end_matches('/').to_string());
-    let failed_requests: Arc<AtomicU64> = Arc::default();
-    let store = builder.with_http_connector(Counting { failed: failed_requests.clone() }).build();
-    let store = store.with_context(|| format!("{url}: the environment says no S3"))?;
-    let (root, chunk) = (Path::from_url_path(url.path())?, if single { 1 } else { BULK });
-    Ok(Store { chunk, endpoint, failed_requests, ..Store::new(url, root, Arc::new(store)) })
-}
-
-/// A directory answers each request.
-#[cfg(not(feature = "s3"))]
-async fn answered<T>(work: impl Future<Output = T>) -> (T, bool) {
-    (work.await, true)
-}
-
-#[cfg(not(feature = "s3"))]
-fn open_s3(url: Url, _: Duration) -> Result<Store> {
-    anyhow::bail!("this command was built without S3, so {url} cannot be reached: build it with --features s3")
 }
 
 fn open_directory(url: Url) -> Result<Store> {
@@ -282,9 +234,10 @@ fn open_directory(url: Url) -> Result<Store> {
 }
 
 impl Store {
-    fn new(url: Url, root: Path, object_store: Arc<dyn ObjectStore>) -> Self {
-        let (of, layout, failed_requests, looks) = (BTreeSet::new(), Layout::Hex, Arc::default(), Arc::default());
-        Self { url, of, layout, endpoint: None, object_store, failed_requests, root, chunk: 1, looks }
+    /// One that has no blobs yet, each of which will be a request.
+    pub fn new(url: Url, root: Path, object_store: Arc<dyn ObjectStore>) -> Self {
+        let (of, layout, looks) = (BTreeSet::new(), Layout::Hex, Arc::default());
+        Self { url, of, layout, endpoint: None, object_store, root, chunk: 1, looks }
     }
 
     /// The marker where its blobs are, if there is one.
@@ -296,11 +249,8 @@ impl Store {
     }
 
     async fn marker_in(&self, folder: &Path) -> Result<Option<Contents>> {
-        let found = match self.object_store.get(&Contents::path(folder)).await {
-            Ok(found) => found.bytes().await,
-            Err(error) => Err(error),
-        };
-        match found {
+        let found = async { self.object_store.get(&Contents::path(folder)).await?.bytes().await };
+        match found.await {
             Ok(bytes) => Contents::parse(&bytes).map(Some),
             Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(error.into()),
@@ -331,7 +281,7 @@ impl Store {
     /// When a folder cannot be listed, or a marker cannot be read.
     pub async fn markers_below(&self) -> Result<Vec<(String, Contents)>> {
         let mut found = Vec::new();
-        if matches!(self.layout, Layout::Hex | Layout::Teranode(0)) {
+        if !matches!(self.layout, Layout::Folders(_)) {
             return Ok(found);
         }
         let root = Some(&self.root).filter(|root| !root.is_root());
@@ -368,73 +318,52 @@ impl Store {
     /// # Errors
     /// When it does not answer.
     pub async fn has(&self, target: &Target) -> Result<bool> {
-        let Some(path) = target.paths.last() else { return Ok(false) };
-        match self.object_store.head(path).await {
+        match self.object_store.head(&target.path).await {
             Ok(_) => Ok(true),
             Err(object_store::Error::NotFound { .. }) => Ok(false),
-            Err(error) => Err(error).with_context(|| format!("{}: {path}", self.url)),
+            Err(error) => Err(error).with_context(|| format!("{}: {}", self.url, target.path)),
         }
     }
 
     /// Deletes blobs, [`Self::chunk`] at most, in one request: what became of each, in their order.
     pub async fn delete(&self, targets: &[Target]) -> Vec<Fate> {
-        let (fates, has_answered) = answered(self.asked_to_delete(targets)).await;
-        let known = |fate| match fate {
-            Fate::Left(why) if !has_answered => Fate::Unknown(why),
-            fate => fate,
-        };
-        fates.into_iter().map(known).collect()
-    }
-
-    async fn asked_to_delete(&self, targets: &[Target]) -> Vec<Fate> {
-        let nothing = || Fate::Left("the store says nothing of it".into());
-        if let (1, [target]) = (self.chunk, targets) {
-            return vec![self.delete_one(target).await.unwrap_or_else(nothing)];
-        }
         // Two rows may have one path, and then have one fate.
-        let mut seen = HashSet::new();
-        let all = targets.iter().flat_map(|target| target.paths.clone());
-        let paths: Vec<Path> = all.filter(|path| seen.insert(path.clone())).collect();
+        let paths: BTreeSet<&Path> = targets.iter().flat_map(|of| of.checksum.iter().chain([&of.path])).collect();
+        let paths: Vec<Path> = paths.into_iter().cloned().collect();
         let asked = futures_util::stream::iter(paths.clone().into_iter().map(Ok)).boxed();
-        let answers: Vec<_> = self.object_store.delete_stream(asked).collect().await;
-        let of: HashMap<Path, Fate> = by_path(&paths, answers);
-        let worst = |target: &Target| target.paths.iter().filter_map(|path| of.get(path)).max().cloned();
-        targets.iter().map(|target| worst(target).unwrap_or_else(nothing)).collect()
-    }
-
-    async fn delete_one(&self, target: &Target) -> Option<Fate> {
-        let mut worst = None;
-        for (at, path) in target.paths.iter().enumerate() {
-            let fate = self.object_store.delete(path).await.map_or_else(|error| fate_of(&error), |()| Fate::Gone);
+        let answers = async {
+            let answers: Vec<_> = self.object_store.delete_stream(asked).collect().await;
+            (answers, UNANSWERED.with(|unanswered| unanswered.load(Ordering::Relaxed)))
+        };
+        let (answers, is_open) = UNANSWERED.scope(AtomicBool::new(false), answers).await;
+        let fates = by_path(&paths, answers, self.chunk == 1);
+        let fate = |target: &Target| {
             // A missing checksum says nothing about the blob.
-            if at + 1 == target.paths.len() || fate > Fate::Gone {
-                worst = worst.max(Some(fate));
+            let beside = target.checksum.iter().map(|path| &fates[path]).filter(|fate| **fate > Fate::Gone);
+            match beside.fold(&fates[&target.path], Ord::max).clone() {
+                // What has no answer may still be done later, even where another attempt fails.
+                Fate::Left(why) if is_open => Fate::Unknown(why),
+                fate => fate,
             }
-        }
-        worst
+        };
+        targets.iter().map(fate).collect()
     }
 }
 
-/// The answers of one request, by path. One error for all of them is the request's, and says nothing of any; of the others each answers
-/// what stands at its place.
-fn by_path(asked: &[Path], answers: Vec<object_store::Result<Path>>) -> HashMap<Path, Fate> {
-    let whole = answers.len() == asked.len();
-    let mut fates: HashMap<Path, Fate> = HashMap::with_capacity(asked.len());
-    let mut failed = None;
+/// The answers of one request, by path. One error for all of them is the request's, and says nothing of any; of the others, and where each
+/// path is a request of its own, each answers what stands at its place.
+fn by_path(asked: &[Path], answers: Vec<object_store::Result<Path>>, are_single: bool) -> HashMap<Path, Fate> {
+    let is_whole = answers.len() == asked.len();
+    let is_its_own = |error: &object_store::Error| is_whole && (are_single || names_a_blob(error));
+    let failed = answers.iter().filter_map(|answer| answer.as_ref().err()).find(|error| !is_its_own(error));
+    let why = failed.map_or("the store says nothing of it".into(), ToString::to_string);
+    let mut fates: HashMap<Path, Fate> = asked.iter().map(|path| (path.clone(), Fate::Left(why.clone()))).collect();
     for (at, answer) in answers.into_iter().enumerate() {
         match answer {
-            Ok(path) => {
-                fates.insert(path, Fate::Gone);
-            }
-            Err(error) if whole && names_a_blob(&error) => {
-                fates.insert(asked[at].clone(), fate_of(&error));
-            }
-            Err(error) => failed = Some(error.to_string()),
+            Ok(path) => drop(fates.insert(path, Fate::Gone)),
+            Err(error) if is_its_own(&error) => drop(fates.insert(asked[at].clone(), fate_of(&error))),
+            Err(_) => {}
         }
-    }
-    let why = failed.unwrap_or_else(|| "the store says nothing of it".into());
-    for path in asked {
-        fates.entry(path.clone()).or_insert_with(|| Fate::Left(why.clone()));
     }
     fates
 }

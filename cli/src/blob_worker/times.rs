@@ -14,26 +14,25 @@
 
 use std::time::Duration;
 
-/// A time that goes with the lease's length: a fraction of it, and this much at most.
+/// A time that goes with another one, mostly the lease's length: a fraction of it, and this much at most.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
-    /// The lease's length is divided by this.
+    /// The other one is divided by this.
     pub of: u32,
     /// The longest.
     pub most: Duration,
 }
 
 impl Share {
-    /// How long it is where a lease has a length.
-    pub fn of(self, lease: Duration) -> Duration {
-        (lease / self.of).min(self.most)
+    /// How long it is where the other one has a length.
+    pub fn of(self, length: Duration) -> Duration {
+        (length / self.of).min(self.most)
     }
 }
 
 /// The longest that a request to a store takes.
 pub const REQUEST: Share = Share { of: 4, most: Duration::MAX };
 /// The longest that one attempt of it takes.
-#[cfg(feature = "s3")]
 pub const ATTEMPT: Share = Share { of: 2, most: Duration::MAX };
 /// How old a look at the markers may be where blobs are deleted.
 pub const FRESH: Share = Share { of: 16, most: Duration::from_secs(5) };
@@ -42,11 +41,11 @@ pub const PAUSE: Share = Share { of: 16, most: Duration::MAX };
 /// The longest that a call of the canister takes.
 pub const CALL: Duration = Duration::from_secs(60);
 /// How long a call of the canister is waited for at least, however little is left of a lease.
-pub const CALL_LEAST: Duration = Duration::from_secs(10);
+pub const CALL_LEAST: Share = Share { of: 6, most: Duration::from_secs(10) };
 /// The first wait after an error.
 pub const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// How long a worker that is to end tries to say what it did, or to have the answer that it waits for.
-pub const PARTING: Duration = Duration::from_secs(30);
+pub const PARTING: Share = Share { of: 2, most: Duration::from_secs(30) };
 /// The longest that a marker is waited for by a worker that is to end, or of a store that was late before.
 pub const LAST_LOOK: Duration = Duration::from_secs(5);
 /// The longest that `init` waits for a store.
@@ -71,10 +70,7 @@ mod tests {
         assert_eq!(table(&page, ""), rows);
         let lease = Duration::from_secs(300);
         let request = REQUEST.of(lease);
-        #[cfg(feature = "s3")]
         let attempt = ATTEMPT.of(request);
-        #[cfg(not(feature = "s3"))]
-        let attempt = request / 2;
         let times = [lease, request, attempt, FRESH.of(lease), LAST_LOOK, CALL.min(lease / 4), PAUSE.of(lease)];
         for (row, time) in rows[2..].iter().zip(times) {
             let said = row.split('|').nth(3).unwrap().trim();
@@ -82,10 +78,10 @@ mod tests {
             let said = lease * above.parse::<u32>().unwrap() / below.parse::<u32>().unwrap();
             assert_eq!(time, said, "{row}");
         }
-        for (row, time) in rows[9..].iter().zip([PARTING, LAST_LOOK]) {
+        for (row, time) in rows[9..].iter().zip([PARTING.of(CALL), LAST_LOOK]) {
             assert!(row.contains(&format!("| {} s | – |", time.as_secs())), "{row}");
         }
-        assert!(rows[7].contains("10 s at least") && CALL_LEAST == Duration::from_secs(10));
+        assert!(rows[7].contains("10 s at least") && CALL_LEAST.of(CALL) == Duration::from_secs(10));
         assert!(rows[8].contains("0.25 s") && FIRST_WAIT == Duration::from_millis(250));
     }
 

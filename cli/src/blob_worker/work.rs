@@ -151,7 +151,7 @@ impl Worker {
         });
         let (mut requests, turns) = (JoinSet::new(), Arc::new(Semaphore::new(self.parallel)));
         for (store, targets) in targets.iter().enumerate() {
-            for targets in targets.chunks(self.stores.all()[store].chunk) {
+            for targets in targets.chunks(self.stores.0[store].chunk) {
                 let (lease, turns, targets) = (lease.clone(), turns.clone(), targets.to_vec());
                 let ask = async move {
                     let _turn = turns.acquire().await;
@@ -198,7 +198,7 @@ impl Lease {
         if self.term.left() < most {
             return all_left("the lease ends before the store would have answered");
         }
-        let of = &self.stores.all()[store];
+        let of = &self.stores.0[store];
         let mut fates = timeout(most, of.delete(targets)).await.unwrap_or_else(|_| {
             let why = format!("it does not answer within {:.1} s, a quarter of the lease", most.as_secs_f64());
             vec![Fate::Unknown(why); targets.len()]

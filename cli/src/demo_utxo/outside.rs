@@ -3,8 +3,9 @@
 use super::blocks::Made;
 use super::ledger::{Entry, Ledger};
 use crate::blob_worker::args::Options;
+use crate::blob_worker::layout::Layout;
 use crate::blob_worker::log::Log;
-use crate::blob_worker::place::{LayoutName, Place};
+use crate::blob_worker::place::Place;
 use crate::blob_worker::run::Run;
 use crate::blob_worker::store::Stores;
 use crate::blob_worker::work::Worker;
@@ -63,7 +64,7 @@ impl<'a, S: Site> Outside<'a, S> {
         client.grant_role(&Grant { principal, role: Role::BlobWorker }).done()?;
         let url = url::Url::from_directory_path(directory).ok().context("the directory has no URL")?;
         let place: Place = format!("tx/tx={url}").parse().map_err(anyhow::Error::msg)?;
-        let stores = Stores::open(&[place], LayoutName::Teranode, times::REQUEST.of(LEASE))?;
+        let stores = Stores::open(&[place], Layout::Teranode, times::REQUEST.of(LEASE))?;
         let worker = Worker::new(stores, canister, 16)?;
         blob_worker::mark(&worker)?;
         let options = Options {

@@ -3,11 +3,10 @@
 use super::{Given, REFUSED, UNTOLD};
 use crate::blob_worker::lease::{Moment, Term};
 use crate::blob_worker::log::Log;
-use crate::blob_worker::times::{CALL, CALL_LEAST, FIRST_WAIT, PARTING};
+use crate::blob_worker::times::{CALL_LEAST, FIRST_WAIT, PARTING};
 use crate::client::{Client, Reach, Transport, Trials, Wait as _};
 use crate::exit::Exit;
 use crate::stop::Stop;
-use crate::terminal::Level;
 use anyhow::{Result, anyhow};
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use coppice_interface::*;
@@ -15,23 +14,6 @@ use serde_bytes::ByteBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-/// How long a worker waits for the canister.
-#[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// Where it is to end: to say what it did, or to have the answer that it waits for.
-    pub parting: Duration,
-    /// In one call at most; then the canister is asked again.
-    pub call: Duration,
-    /// In one call at least, however little is left of a lease.
-    pub call_least: Duration,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Self { parting: PARTING, call: CALL, call_least: CALL_LEAST }
-    }
-}
 
 /// Waits that double up to the longest, each a little longer than that by chance, so that workers do not come all at once.
 pub fn waits(longest: Duration) -> impl Iterator<Item = Duration> {
@@ -58,7 +40,8 @@ pub(super) struct Calls<'a, T> {
     pub client: &'a Client<T>,
     pub stop: &'a Stop,
     pub log: &'a Log,
-    pub patience: Patience,
+    /// The longest that one call takes; other times go with it.
+    pub patience: Duration,
     pub max_wait: Duration,
     pub retries: AtomicU64,
 }
@@ -82,11 +65,12 @@ pub(super) struct Seen {
 fn seen<T: Transport>(client: &Client<T>, window: u32, selectors: &[BlobSelector], limit: u32) -> Result<Seen> {
     let status = client.get_blob_deletion_status().wait()?;
     // One replica's figures may be any.
-    let rows = |store: &StoreDeletions| store.waiting.saturating_add(store.leased).saturating_add(store.backing_off);
+    let rows = status.stores.iter().flat_map(|store| [store.waiting, store.leased, store.backing_off]);
+    let rows = rows.fold(0, u64::saturating_add);
     let height = due(&client.get_pruner_status().wait()?, window);
     let pending = |height| client.get_pending_blob_deletions(height, limit, Some(selectors)).wait();
     let due = height.map_or(Ok(Vec::new()), pending)?;
-    Ok(Seen { height, rows: status.stores.iter().map(rows).fold(0, u64::saturating_add), due })
+    Ok(Seen { height, rows, due })
 }
 
 /// Up to which height the canister leases rows: so many blocks below where the chain is, or its persister, if one runs.
@@ -116,13 +100,13 @@ impl<T: Reach + Sync> Calls<'_, T> {
 
     /// Returns whether the worker was asked to end, and has tried long enough since then what it began at this moment.
     pub fn has_parted(&self, began: Instant) -> bool {
-        self.stop.set_at().is_some_and(|at| at.max(began).elapsed() > self.patience.parting)
+        self.stop.set_at().is_some_and(|at| at.max(began).elapsed() > PARTING.of(self.patience))
     }
 
     /// Bounds the next call of something that was begun at a moment: by a time and, where the worker is to end, by what it has for that, in
     /// which there is another attempt.
     pub fn limit(&self, began: Instant, most: Duration) {
-        let (parting, stop, called) = (self.patience.parting, self.stop.clone(), Instant::now());
+        let (parting, stop, called) = (PARTING.of(self.patience), self.stop.clone(), Instant::now());
         self.client.transport().limit(Arc::new(move || {
             let ends = |since: Instant, most| stop.set_at().is_some_and(|at| at.max(since).elapsed() >= most);
             called.elapsed() >= most || ends(called, parting / 3) || ends(began, parting)
@@ -131,14 +115,14 @@ impl<T: Reach + Sync> Calls<'_, T> {
 
     /// The longest that the canister is waited for where so much is left of a lease: it may have to be asked again.
     pub fn most_of(&self, term: &Term) -> Duration {
-        (term.left() / 4).clamp(self.patience.call_least, self.patience.call)
+        (term.left() / 4).clamp(CALL_LEAST.of(self.patience), self.patience)
     }
 
     /// Waits before something is tried again.
     pub fn again(&self, what: &str, why: &str, delays: &mut impl Iterator<Item = Duration>) {
         let delay = delays.next().unwrap_or(self.max_wait);
         self.retries.fetch_add(1, Ordering::Relaxed);
-        self.log.note(Level::Warn, "canister", &format!("{what}: {why}; trying again in {:.1} s", delay.as_secs_f64()));
+        self.log.warn("canister", &format!("{what}: {why}; trying again in {:.1} s", delay.as_secs_f64()));
         if self.stop.is_set() {
             // It does not wait any more, and yet does not hurry.
             std::thread::sleep(delay.min(Duration::from_secs(1)));
@@ -153,7 +137,7 @@ impl<T: Reach + Sync> Calls<'_, T> {
         let what = "looking at the queue";
         let (mut delays, mut trials, mut doubts) = (waits(self.max_wait), Trials::default(), false);
         loop {
-            let (stop, called, most) = (self.stop.clone(), Instant::now(), self.patience.call);
+            let (stop, called, most) = (self.stop.clone(), Instant::now(), self.patience);
             self.client.transport().limit(Arc::new(move || stop.is_set() || called.elapsed() >= most));
             let seen = match std::mem::replace(&mut doubts, true) {
                 false => seen(self.client, window, selectors, limit),
@@ -173,31 +157,25 @@ impl<T: Reach + Sync> Calls<'_, T> {
     /// # Errors
     /// [`Exit`] with [`REFUSED`], or [`UNTOLD`] where there may be a lease and the worker is to end.
     pub fn acquire(&self, ask: &AcquireBlobDeletions) -> Result<Given> {
-        let named = || {
-            let mut request = [0; 16];
-            getrandom::fill(&mut request).map_err(|error| anyhow!("no random bytes: {error}"))?;
-            anyhow::Ok(AcquireBlobDeletions { request: Some(ByteBuf::from(request)), ..ask.clone() })
-        };
-        let (mut ask, mut asked) = (named()?, Moment::now());
-        let mut delays = waits(self.max_wait);
-        // An answer was lost, so there may be a lease: the same request gets it again, and only who has it can give it back.
-        let mut lost = false;
-        let (began, mut trials) = (Instant::now(), Trials::default());
+        let (mut request, mut asked, mut lost) = ([0; 16], Moment::now(), false);
+        let (began, mut delays, mut trials) = (Instant::now(), waits(self.max_wait), Trials::default());
         loop {
-            if self.stop.is_set() && !lost {
-                return Ok(Given::Stopped);
+            // Where an answer was lost there may be a lease: the same request gets it again, and only who has it can give it back.
+            if !lost {
+                if self.stop.is_set() {
+                    return Ok(Given::Stopped);
+                }
+                getrandom::fill(&mut request).map_err(|error| anyhow!("no random bytes: {error}"))?;
+                asked = Moment::now();
             }
-            self.limit(began, self.patience.call);
-            let (why, answer) =
-                match self.attempt("leasing", &mut trials, |client| client.acquire_blob_deletion_batch(&ask).wait())? {
-                    Ok(lease) => return Ok(lease.map_or(Given::Nothing, |lease| Given::Lease(lease, asked))),
-                    Err(why) => why,
-                };
+            self.limit(began, self.patience);
+            let ask = AcquireBlobDeletions { request: Some(ByteBuf::from(request)), ..ask.clone() };
+            let acquire = |client: &Client<T>| client.acquire_blob_deletion_batch(&ask).wait();
+            let (why, answer) = match self.attempt("leasing", &mut trials, acquire)? {
+                Ok(lease) => return Ok(lease.map_or(Given::Nothing, |lease| Given::Lease(lease, asked))),
+                Err(why) => why,
+            };
             lost = answer.is_none();
-            // The lease whose answer was lost is over.
-            if matches!(answer, Some(BlobDeletionError::Expired | BlobDeletionError::Completed)) {
-                (ask, asked) = (named()?, Moment::now());
-            }
             if lost && self.has_parted(began) {
                 let why = format!(
                     "the canister does not say whether it has leased blobs, which then wait for the lease's end: {why}"

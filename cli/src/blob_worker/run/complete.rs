@@ -6,7 +6,7 @@ use crate::blob_worker::store::{Fate, Store};
 use crate::blob_worker::work::Outcome;
 use crate::client::{Outcome as _, Reach, Trials, Wait as _};
 use crate::exit::Exit;
-use crate::terminal::Level;
+use crate::verify::hex;
 use anyhow::Result;
 use coppice_interface::*;
 use std::collections::BTreeSet;
@@ -38,7 +38,7 @@ impl<T: Reach + Sync> Run<'_, T> {
                 }
                 Err(error) => ("canister", format!("{error:#}")),
             };
-        self.calls.log.note(Level::Warn, event, &format!("the lease is not extended: {why}"));
+        self.calls.log.warn(event, &format!("the lease is not extended: {why}"));
     }
 
     /// Says what became of a lease, each failure by its name.
@@ -51,9 +51,9 @@ impl<T: Reach + Sync> Run<'_, T> {
                 }
                 _ => continue,
             };
-            self.calls.log.note(Level::Warn, event, &format!("row {}, {}: {why}{more}", row.id, name(row)));
+            self.calls.log.warn(event, &format!("row {}, {}: {why}{more}", row.id, name(row)));
         }
-        for (store, Store { url, .. }) in self.worker.stores.all().iter().enumerate() {
+        for (store, Store { url, .. }) in self.worker.stores.0.iter().enumerate() {
             let many = |is_so: fn(&Fate) -> bool| outcome.of(store).filter(|fate| is_so(fate)).count();
             if let Some(why) = outcome.error(store) {
                 let back = many(Fate::is_back);
@@ -62,12 +62,12 @@ impl<T: Reach + Sync> Run<'_, T> {
                     unknown => format!(", and {unknown} stay leased, as the store may still delete them"),
                 };
                 let why = format!("{url}: {why}; {back} blobs go back and are tried again{fate}");
-                self.calls.log.note(Level::Warn, "store", &why);
+                self.calls.log.warn("store", &why);
             }
             let absent = many(|fate| *fate == Fate::Absent);
             if absent > 1 && absent == many(Fate::is_gone) {
                 let why = format!("{url}: none of {absent} blobs was there: is it the right store and layout?");
-                self.calls.log.note(Level::Warn, "absent", &why);
+                self.calls.log.warn("absent", &why);
             }
         }
     }
@@ -139,7 +139,7 @@ impl<T: Reach + Sync> Run<'_, T> {
                 Ok(answer) => return Ok(Some(answer)),
                 Err((why, Some(answer))) if is_over(&answer) => {
                     let why = format!("too late to say what was deleted, others do it again: {why}");
-                    self.calls.log.note(Level::Warn, "lease", &why);
+                    self.calls.log.warn("lease", &why);
                     return Ok(None);
                 }
                 Err((why, _)) => self.calls.again("completing", &why, &mut delays),
@@ -170,7 +170,7 @@ impl<T: Reach + Sync> Run<'_, T> {
 
 /// What a blob is called.
 fn name(row: &BlobDeletion) -> String {
-    let key: String = row.blob_key.iter().take(32).map(|byte| format!("{byte:02x}")).collect();
-    let more = if row.blob_key.len() > 32 { "…" } else { "" };
-    format!("{key}{more}, file type {:?}, store {:?}", row.file_type, row.store_type)
+    let (key, more) = row.blob_key.split_at_checked(32).unwrap_or((&row.blob_key, &[]));
+    let more = if more.is_empty() { "" } else { "…" };
+    format!("{}{more}, file type {:?}, store {:?}", hex(key), row.file_type, row.store_type)
 }

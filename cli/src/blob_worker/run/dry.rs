@@ -52,15 +52,15 @@ pub fn dry_run<T: Reach + Sync>(run: &Run<'_, T>) -> Result<Option<Looked>> {
         let (place, there) = match stores.find(&row) {
             Err(fate) => (format!("{fate:?}"), None),
             Ok((store, target)) => {
-                let (store, began) = (&stores.all()[store], Instant::now());
+                let (store, began) = (&stores.0[store], Instant::now());
                 let gives_up = || run.calls.stop.is_set() || began.elapsed() >= most;
                 let there = run.worker.wait_for(unless(gives_up, store.has(&target)));
                 if run.calls.stop.is_set() {
                     return Ok(None);
                 }
                 let there = there.with_context(|| format!("{}: it does not answer", store.url))??;
-                let path = target.paths.last().map(ToString::to_string).unwrap_or_default();
-                (format!("{}://{}/{path}", store.url.scheme(), store.url.host_str().unwrap_or_default()), Some(there))
+                let (scheme, host) = (store.url.scheme(), store.url.host_str().unwrap_or_default());
+                (format!("{scheme}://{host}/{}", target.path), Some(there))
             }
         };
         looked.would_delete += usize::from(there.is_some());

@@ -9,7 +9,6 @@ use crate::blob_worker::work::Outcome;
 use crate::client::Reach;
 use crate::exit::Exit;
 use crate::stop::unless;
-use crate::terminal::Level;
 use anyhow::{Result, anyhow};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -37,10 +36,10 @@ impl<T: Reach + Sync> Run<'_, T> {
     /// Looks at the markers of some stores once, side by side: holds those that cannot be asked.
     pub(super) fn look_at_markers(&self, which: impl Fn(&Hold) -> bool) {
         let mut holds = self.holds.borrow_mut();
-        let stores = self.worker.stores.all().iter().zip(holds.iter_mut());
+        let stores = self.worker.stores.0.iter().zip(holds.iter_mut());
         let looks: Vec<_> =
             stores.filter(|(_, hold)| which(hold)).map(|(store, hold)| self.look(store, hold)).collect();
-        let all = looks.len() == self.worker.stores.all().len();
+        let all = looks.len() == self.worker.stores.0.len();
         self.worker.wait_for(async { futures_util::future::join_all(looks).await });
         if all {
             self.looked_at.set(Some(Moment::now()));
@@ -64,7 +63,7 @@ impl<T: Reach + Sync> Run<'_, T> {
                 self.calls.retries.fetch_add(1, Ordering::Relaxed);
                 if !was_away {
                     let why = format!("{why:#}; its blobs wait, and those of others do not");
-                    self.calls.log.note(Level::Warn, "store", &why);
+                    self.calls.log.warn("store", &why);
                 }
             }
         }
@@ -73,7 +72,7 @@ impl<T: Reach + Sync> Run<'_, T> {
     /// Looks at the markers again of stores that had something to do: what was deleted where none is any more was not deleted where it
     /// lies. Then nothing is said of what that store has, done or failed.
     pub(super) fn recheck(&self, outcome: &mut Outcome, meanwhile: &mut impl FnMut()) {
-        let stores = 0..self.worker.stores.all().len();
+        let stores = 0..self.worker.stores.0.len();
         let asked: Vec<usize> = stores.filter(|store| outcome.of(*store).any(Fate::is_said)).collect();
         if asked.is_empty() {
             return;

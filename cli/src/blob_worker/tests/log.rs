@@ -77,9 +77,9 @@ fn no_line_comes_before_its_time_and_notes_come_at_once() {
     let (log, written) = Log::every(Duration::from_secs(3_600), LogFormat::Text);
     (0..10_000).for_each(|_| log.progress(&figures()));
     assert!(written.lines().is_empty());
-    log.note(Level::Warn, "store", "it is away");
-    log.note(Level::Info, "store", "it is there");
-    assert_eq!(written.lines(), ["note: it is away", "it is there"]);
+    log.warn("store", "it is away");
+    log.warn("store", "it is there");
+    assert_eq!(written.lines(), ["note: it is away", "note: it is there"]);
     // It waits for no line when it ends.
     drop(log);
     assert_eq!(written.lines().len(), 2);
@@ -95,7 +95,7 @@ fn on_a_terminal_a_bar_says_how_far_it_is_and_notes_stand_above_it() {
     let a_quarter =
         format!("deleting   [{}>{}] 1,234/5,000 blobs, 1 failed, 2 put back, ", "=".repeat(9), " ".repeat(30));
     wait_for(|| terminal.contents(), |shown| shown.starts_with(&a_quarter));
-    log.note(Level::Warn, "store", "it is away");
+    log.warn("store", "it is away");
     assert_eq!(written.lines(), ["note: it is away"], "it writes to the terminal as well, while there is no bar");
     log.progress(&Figures { deleted: 5_000, waiting: 0, ..figures() });
     let all = format!("[{}] 5,000/5,000 blobs", "=".repeat(40));

@@ -2,7 +2,7 @@
 
 use super::*;
 use axum::http::StatusCode;
-use coppice::blob_worker::place::LayoutName;
+use coppice::blob_worker::layout::Layout;
 use coppice::blob_worker::store::Stores;
 use coppice::blob_worker::work::Worker;
 use coppice::http_server::Server;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 fn without_a_canister(url: &str, dir: &Path, args: &[&str]) -> Command {
     let canister = Principal::from_slice(&[0, 0, 0, 0, 0, 0, 0, 7, 1, 1]);
     let store = format!("tx/tx=file://{}", dir.display());
-    let stores = Stores::open(&[store.parse().unwrap()], LayoutName::Hex, Duration::from_secs(1)).unwrap();
+    let stores = Stores::open(&[store.parse().unwrap()], Layout::Hex, Duration::from_secs(1)).unwrap();
     coppice::blob_worker::mark(&Worker::new(stores, canister, 1).unwrap()).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
     command.args(["blob-worker", "--network", url, "--canister", &canister.to_string(), "--store", &store]);

@@ -17,7 +17,7 @@ fn a_worker_that_is_to_end_says_what_it_did_and_gives_the_rest_back() {
 
 #[test]
 fn a_worker_that_cannot_say_what_it_did_before_it_ends_says_so() {
-    let world = World { chunk: 1, patience: impatient(), ..World::new(4) };
+    let world = World { chunk: 1, patience: IMPATIENT, ..World::new(4) };
     let (stop, queue) = (Stop::default(), world.queue.clone());
     let set = stop.clone();
     world.moody.when_asked(1, move |_| {
@@ -30,7 +30,7 @@ fn a_worker_that_cannot_say_what_it_did_before_it_ends_says_so() {
 
 #[test]
 fn the_time_to_say_what_was_done_begins_when_it_is_to_end() {
-    let world = World { patience: impatient(), ..World::new(10) };
+    let world = World { patience: IMPATIENT, ..World::new(10) };
     let (stop, queue) = (Stop::default(), world.queue.clone());
     world.moody.when_asked(1, move |_| queue.state().unreachable = u32::MAX);
     let (ended, figures) = thread::scope(|scope| {
@@ -51,7 +51,7 @@ fn the_time_to_say_what_was_done_begins_when_it_is_to_end() {
     let world = World::new(10);
     let stop = Stop::default();
     let set = stop.clone();
-    world.moody.when_asked(1, move |_| set.set_since(Instant::now().checked_sub(PARTING * 2).unwrap()));
+    world.moody.when_asked(1, move |_| set.set_since(Instant::now().checked_sub(PARTING.of(CALL) * 2).unwrap()));
     world.queue.state().drops_answers = true;
     let (ended, figures) = world.run_until(options(), &stop);
     ended.unwrap();
@@ -69,7 +69,7 @@ fn a_lease_whose_answer_is_lost_is_given_back_by_one_that_is_to_end() {
     ended.unwrap();
     assert_eq!((figures.leases, figures.left, world.queue.live(), world.blobs()), (1, 5, 0, 5));
     // Where the canister does not answer any more, it says that there may be one.
-    let world = World { patience: impatient(), ..World::new(5) };
+    let world = World { patience: IMPATIENT, ..World::new(5) };
     let stop = Stop::default();
     let set = stop.clone();
     world.queue.state().drops_answers = true;
@@ -90,13 +90,13 @@ fn a_worker_that_is_to_end_ends_though_a_call_is_not_answered() {
     world.run_while(options(), asked).0.unwrap();
     assert_eq!(world.queue.state().hangs, u32::MAX - 1);
     // A lease may have been given, and what was deleted must be told: it tries both for a while.
-    let world = World { patience: impatient(), ..World::new(5) };
+    let world = World { patience: IMPATIENT, ..World::new(5) };
     let stop = Stop::default();
     let set = stop.clone();
     world.queue.state().acquire_hangs = true;
     world.queue.at_acquire(move |_| set.set());
     assert_eq!(code(world.run_until(options(), &stop).0), UNTOLD);
-    let world = World { patience: impatient(), ..World::new(5) };
+    let world = World { patience: IMPATIENT, ..World::new(5) };
     let (stop, queue) = (Stop::default(), world.queue.clone());
     let set = stop.clone();
     world.moody.when_asked(1, move |_| {
@@ -106,7 +106,7 @@ fn a_worker_that_is_to_end_ends_though_a_call_is_not_answered() {
     let (ended, _) = world.run_until(options(), &stop);
     assert_eq!((code(ended), world.rows()), (UNTOLD, 5));
     // One that is not to end has the answer to the next call.
-    let world = World { patience: impatient(), ..World::new(5) };
+    let world = World { patience: IMPATIENT, ..World::new(5) };
     world.queue.state().hangs = 2;
     let (ended, figures) = world.run(until_empty());
     ended.unwrap();

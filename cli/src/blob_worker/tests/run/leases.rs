@@ -21,15 +21,14 @@ fn a_lease_is_extended_as_soon_as_half_of_it_is_over_and_not_before() {
 #[test]
 fn an_extension_that_is_not_answered_is_asked_for_again_in_time() {
     // The first call is given up, and there is another while the first request is under way.
-    let world = World { chunk: 2, parallel: 1, patience: impatient(), ..World::new(30) };
+    let world = World { chunk: 2, parallel: 1, patience: IMPATIENT, ..World::new(30) };
     world.hold_until(|queue| queue.extended == 1);
     let (ended, figures) = world.work_when(LEASE * 6 / 10, |queue| queue.hangs = 1);
     ended.unwrap();
     assert_eq!((figures.deleted, figures.left, figures.extended), (30, 0, 1), "{figures:?}");
     assert_eq!(world.queue.state().hangs, 0);
     // The less is left, the sooner it is given up.
-    let patience = Patience { call: LEASE, ..impatient() };
-    let world = World { patience, ..World::new(30) };
+    let world = World { patience: Duration::from_secs(6), ..World::new(30) };
     let began = Instant::now();
     let (ended, figures) = world.work_when(LEASE - Duration::from_secs(1), |queue| queue.hangs = 1);
     ended.unwrap();

@@ -148,8 +148,8 @@ fn two_canisters_never_own_the_same_objects_though_their_folders_have_other_name
     mark(&worker(ours, "nest/ab/tx2", Layout::Hex)).unwrap();
     // Below it, where the layout writes; elsewhere below it writes nothing.
     mark(&worker(theirs, "nest/cd", Layout::Hex)).unwrap();
-    assert_eq!(refused(&worker(ours, "nest", Layout::Teranode(2))), WRONG_STORE);
-    mark(&worker(ours, "nest", Layout::Teranode(1))).unwrap();
+    assert_eq!(refused(&worker(ours, "nest", Layout::Folders(2))), WRONG_STORE);
+    mark(&worker(ours, "nest", Layout::Folders(1))).unwrap();
     // A marker that came later, above one that is right, ends the worker at its start.
     let (stop, log, queue) = (Stop::default(), Log::silent(), Fake::new([row(1)]));
     let run = |worker| Run::new(&queue.client(), worker, until_empty(), &stop, &log).run();

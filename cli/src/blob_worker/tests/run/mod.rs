@@ -51,11 +51,8 @@ fn until_empty() -> Options {
     Options { until_empty: true, ..options() }
 }
 
-/// One that waits for no answer for long.
-fn impatient() -> Patience {
-    let call = Duration::from_millis(20);
-    Patience { parting: Duration::from_millis(60), call, call_least: call }
-}
+/// What one that waits for no answer for long has for a call.
+const IMPATIENT: Duration = Duration::from_millis(120);
 
 struct World {
     queue: Fake,
@@ -64,14 +61,14 @@ struct World {
     chunk: usize,
     /// Requests at a time.
     parallel: usize,
-    patience: Patience,
+    patience: Duration,
 }
 
 impl World {
     /// So many blobs, all due, and a row for each.
     fn new(blobs: u64) -> Self {
         let queue = Fake::new((1..=blobs).map(row));
-        let (client, moody, patience) = (queue.client(), Arc::default(), Patience::default());
+        let (client, moody, patience) = (queue.client(), Arc::default(), CALL);
         let world = Self { queue, client, moody, chunk: CHUNK, parallel: 4, patience };
         let worker = world.worker();
         for id in 1..=blobs {
