@@ -3,10 +3,12 @@
 pub use coppice_client::{Client, Failure, Retry, Segments, Sent, Transport};
 
 use anyhow::{Result, anyhow};
+use backon::ExponentialBuilder;
 use candid::Principal;
 use coppice_client::{CallError, Error};
 use coppice_interface::{CanisterArg, InitArg, Role};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Says whether a call that is not answered is waited for no more.
 pub type GivesUp = Arc<dyn Fn() -> bool + Send + Sync>;
@@ -180,6 +182,15 @@ impl Trials {
     pub fn answered(&mut self) {
         self.refused = 0;
     }
+}
+
+/// The first wait after an error.
+pub const FIRST_WAIT: Duration = Duration::from_millis(250);
+
+/// Waits after errors, without end: each is twice as long as the one before, up to the longest.
+pub fn waits(longest: Duration) -> ExponentialBuilder {
+    let builder = ExponentialBuilder::default().with_min_delay(FIRST_WAIT.min(longest));
+    builder.with_max_delay(longest).without_max_times()
 }
 
 /// The argument that installs a canister with one producer.

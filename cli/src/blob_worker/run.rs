@@ -18,6 +18,7 @@ pub use dry::{Looked, dry_run};
 use super::args::Options;
 use super::lease::{Moment, Term};
 use super::log::Log;
+use super::place::Selector;
 use super::store::{FAILED_REQUESTS, Fate};
 use super::times::{CALL, FRESH, PAUSE};
 use super::work::{Outcome, Worker};
@@ -188,10 +189,8 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
     fn lease(&self) -> Result<Given> {
         let Some(selectors) = self.free()? else { return Ok(Given::Stopped) };
         let Some(seen) = self.calls.look(self.options.safety_window, &selectors, 1)? else { return Ok(Given::Stopped) };
-        {
-            let mut figures = self.figures.borrow_mut();
-            (figures.height, figures.waiting) = (seen.height.unwrap_or_default(), seen.rows);
-        }
+        self.figures.borrow_mut().height = seen.height.unwrap_or_default();
+        self.figures.borrow_mut().waiting = seen.rows;
         // Where the worker is to end then, that nothing is due is the canister's word.
         if seen.due.is_empty() && !self.options.ends() {
             return Ok(Given::Nothing);
@@ -231,10 +230,8 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
 
     /// Works through a lease.
     fn work(&self, lease: &BlobDeletionLease, asked: Moment) -> Result<()> {
-        {
-            let mut figures = self.figures.borrow_mut();
-            (figures.leases, figures.height) = (figures.leases + 1, lease.height);
-        }
+        self.figures.borrow_mut().leases += 1;
+        self.figures.borrow_mut().height = lease.height;
         let term = Arc::new(Term::new(self.options.lease, asked));
         let mut attempts = waits(self.options.max_wait.min(PAUSE.of(self.options.lease)));
         let mut next = Moment::now();
@@ -247,8 +244,7 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
         };
         extend();
         // A store's path may have changed while it was away.
-        let is_fresh = self.looked_at.get().is_some_and(|at| at.elapsed() <= FRESH.of(self.options.lease));
-        if !is_fresh {
+        if self.looked_at.get().is_none_or(|at| at.elapsed() > FRESH.of(self.options.lease)) {
             self.look_at_markers(|_| true);
         }
         let away = |hold: &Hold| hold.wrong.clone().or(hold.is_held().then(String::new));
@@ -294,14 +290,12 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
     /// The selectors of stores that are not held. One that has any file type waits for those with one of its store type, whose rows it would
     /// be given, too.
     fn unheld(&self) -> Vec<BlobSelector> {
-        let (holds, stores) = (self.holds.borrow(), &self.worker.stores.0);
-        let of = |held: bool| {
-            let which =
-                stores.iter().zip(holds.iter()).filter(move |(_, hold)| (hold.is_held() || hold.is_away) == held);
-            which.flat_map(|(store, _)| &store.of)
-        };
-        let is_free = |selector: &&_| !of(true).any(|held| held.is_within(selector));
-        of(false).filter(is_free).map(|selector| selector.asked()).collect()
+        let holds = self.holds.borrow();
+        let stores = self.worker.stores.0.iter().zip(holds.iter());
+        let (held, free): (Vec<_>, Vec<_>) = stores.partition(|(_, hold)| hold.is_held() || hold.is_away);
+        let [held, free] = [held, free].map(|of| of.into_iter().flat_map(|(store, _)| &store.of).collect::<Vec<_>>());
+        let is_free = |selector: &&&Selector| !held.iter().any(|held| held.is_within(selector));
+        free.iter().filter(is_free).map(|selector| selector.asked()).collect()
     }
 }
 

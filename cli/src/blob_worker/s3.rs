@@ -32,12 +32,14 @@ pub fn open(environment: AmazonS3Builder, url: Url, most: Duration) -> Result<St
     // A request is not begun anew after half of the time, and takes the other half at most.
     let half = ATTEMPT.of(most);
     let text = |time: Duration| format!("{}ms", time.as_millis().max(1));
-    let client = |key| AmazonS3ConfigKey::Client(key);
     let builder = environment
         .with_bucket_name(url.host_str().unwrap_or_default())
         .with_retry(RetryConfig { retry_timeout: half, ..RetryConfig::default() })
-        .with_config(client(ClientConfigKey::Timeout), text(half))
-        .with_config(client(ClientConfigKey::ConnectTimeout), text(half.min(Duration::from_secs(5))));
+        .with_config(AmazonS3ConfigKey::Client(ClientConfigKey::Timeout), text(half))
+        .with_config(
+            AmazonS3ConfigKey::Client(ClientConfigKey::ConnectTimeout),
+            text(half.min(Duration::from_secs(5))),
+        );
     // As the library reads an option, and does not say.
     let is_true = |value: String| ["1", "true", "on", "yes", "y"].contains(&value.to_ascii_lowercase().as_str());
     let is_single = builder.get_config_value(&AmazonS3ConfigKey::DisableBulkDelete).is_some_and(is_true);

@@ -167,9 +167,7 @@ impl Stores {
                 Some(store) if store.layout != layout => {
                     return Err(wrong(format!("--store {of}: {url} is {} and {layout}", store.layout)));
                 }
-                Some(store) => {
-                    store.of.insert(of);
-                }
+                Some(store) => store.of.extend([of]),
                 None => {
                     let store = match url.scheme() {
                         #[cfg(feature = "s3")]
@@ -301,16 +299,14 @@ impl Store {
     pub async fn mark(&self, marker: &Contents, instead: bool) -> Result<()> {
         use object_store::Error::{AlreadyExists, Precondition};
         let (path, bytes) = (Contents::path(&self.root), PutPayload::from(marker.to_bytes()));
-        let what = || format!("{}: its marker cannot be written", self.url);
-        if !instead {
-            match self.object_store.put_opts(&path, bytes.clone(), PutMode::Create.into()).await {
-                Ok(_) => return Ok(()),
-                Err(error @ (AlreadyExists { .. } | Precondition { .. })) => return Err(error).with_context(what),
-                // There are stores that do not know the condition.
-                Err(_) => {}
-            }
-        }
-        self.object_store.put(&path, bytes).await.map(drop).with_context(what)
+        let mode = if instead { PutMode::Overwrite } else { PutMode::Create };
+        let put = match self.object_store.put_opts(&path, bytes.clone(), mode.into()).await {
+            refused @ Err(AlreadyExists { .. } | Precondition { .. }) => refused,
+            // There are stores that do not know the condition.
+            Err(_) => self.object_store.put(&path, bytes).await,
+            done => done,
+        };
+        put.map(drop).with_context(|| format!("{}: its marker cannot be written", self.url))
     }
 
     /// Whether it has a blob.

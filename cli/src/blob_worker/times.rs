@@ -42,8 +42,6 @@ pub const PAUSE: Share = Share { of: 16, most: Duration::MAX };
 pub const CALL: Duration = Duration::from_secs(60);
 /// How long a call of the canister is waited for at least, however little is left of a lease.
 pub const CALL_LEAST: Share = Share { of: 6, most: Duration::from_secs(10) };
-/// The first wait after an error.
-pub const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// How long a worker that is to end tries to say what it did, or to have the answer that it waits for.
 pub const PARTING: Share = Share { of: 2, most: Duration::from_secs(30) };
 /// The longest that a marker is waited for by a worker that is to end, or of a store that was late before.
@@ -54,6 +52,7 @@ pub const INIT: Duration = Duration::from_secs(60);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::FIRST_WAIT;
 
     /// Rows of a table: those that begin so, from its head on.
     fn table<'a>(text: &'a str, begins: &'a str) -> Vec<&'a str> {

@@ -125,23 +125,6 @@ impl Worker {
             };
             outcome.rows.insert(row.id, fate);
         }
-        let mut requests = self.begin(&targets, term, stop);
-        loop {
-            match self.wait_for(async { timeout(PULSE, requests.join_next()).await }) {
-                Ok(None) => break,
-                Ok(Some(Ok((store, fates)))) => {
-                    outcome.rows.extend(fates.into_iter().map(|(id, fate)| (id, (Some(store), fate))));
-                }
-                Ok(Some(Err(_))) | Err(_) => {}
-            }
-            meanwhile();
-        }
-        (0..away.len()).for_each(|store| outcome.settle(store));
-        outcome
-    }
-
-    /// Begins the requests, each of which answers what became of the blobs of a store.
-    fn begin(&self, targets: &[Vec<Target>], term: &Arc<Term>, stop: &Stop) -> JoinSet<(usize, Vec<(u64, Fate)>)> {
         let lease = Arc::new(Lease {
             stores: self.stores.clone(),
             canister: self.canister,
@@ -155,13 +138,22 @@ impl Worker {
                 let (lease, turns, targets) = (lease.clone(), turns.clone(), targets.to_vec());
                 let ask = async move {
                     let _turn = turns.acquire().await;
-                    let fates = lease.ask(store, &targets).await;
-                    (store, targets.iter().map(|target| target.id).zip(fates).collect())
+                    let fates = lease.ask(store, &targets).await.into_iter().map(|fate| (Some(store), fate));
+                    targets.iter().map(|target| target.id).zip(fates).collect::<Vec<_>>()
                 };
                 requests.spawn_on(ask, self.runtime().handle());
             }
         }
-        requests
+        loop {
+            match self.wait_for(async { timeout(PULSE, requests.join_next()).await }) {
+                Ok(None) => break,
+                Ok(Some(Ok(fates))) => outcome.rows.extend(fates),
+                Ok(Some(Err(_))) | Err(_) => {}
+            }
+            meanwhile();
+        }
+        (0..away.len()).for_each(|store| outcome.settle(store));
+        outcome
     }
 }
 

@@ -3,11 +3,11 @@
 use super::engine::Engine;
 use super::progress::Progress;
 use super::steps::{Checkpoint, Event};
-use crate::client::{Client, Reach, Trials};
+use crate::client::{Client, Reach, Trials, waits};
 use crate::stop::Stop;
 use crate::terminal::say;
 use anyhow::{Result, bail};
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use backon::BackoffBuilder as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +15,6 @@ use std::time::Duration;
 const PATIENCE: u32 = 20;
 /// Of those, how many pass without a word where the canister only seems to be late.
 const SPEAK: u32 = 3;
-/// The first wait; each is twice as long as the one before.
-const FIRST_WAIT: Duration = Duration::from_millis(250);
 
 /// When a run ends, beside an error.
 #[derive(Clone, Debug)]
@@ -25,11 +23,6 @@ pub struct Until {
     pub caught_up: bool,
     /// The longest wait.
     pub max_wait: Duration,
-}
-
-fn waits(max_wait: Duration) -> ExponentialBackoff {
-    let first = FIRST_WAIT.min(max_wait);
-    ExponentialBuilder::default().with_min_delay(first).with_max_delay(max_wait).without_max_times().build()
 }
 
 /// How long a call may still take once the run is to end.
@@ -48,7 +41,7 @@ pub fn bound_calls<T: Reach>(client: &Client<T>, stop: &Stop, after: Duration) {
 /// # Errors
 /// The work's own; when it is to end before the canister could be reached.
 pub fn retried<R>(until: &Until, stop: &Stop, retried: &mut u64, mut work: impl FnMut() -> Result<R>) -> Result<R> {
-    let (mut delays, mut trials, mut in_vain) = (waits(until.max_wait), Trials::default(), 0);
+    let (mut delays, mut trials, mut in_vain) = (waits(until.max_wait).build(), Trials::default(), 0);
     loop {
         let error = match work() {
             Ok(done) => return Ok(done),
@@ -72,7 +65,7 @@ pub fn retried<R>(until: &Until, stop: &Stop, retried: &mut u64, mut work: impl 
 /// As [`Engine::step`], except for what may be over when it is tried again.
 pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until, stop: &Stop) -> Result<()> {
     let progress = Progress::new();
-    let mut delays = waits(until.max_wait);
+    let mut delays = waits(until.max_wait).build();
     let (mut said, mut in_vain, mut trials) = (None, 0, Trials::default());
     while !stop.is_set() {
         let event = engine.step();
@@ -89,7 +82,7 @@ pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until
             Ok(Event::CaughtUp) => stop.wait(delays.next().unwrap_or(until.max_wait)),
             // What the canister answered is not yet progress: at the head it answers too.
             Ok(Event::Went) => {}
-            Ok(Event::Stored) => delays = waits(until.max_wait),
+            Ok(Event::Stored) => delays = waits(until.max_wait).build(),
             Ok(Event::Behind(note)) if enough => bail!(note),
             Ok(Event::Behind(note)) => {
                 // A replica that is a block late is nothing to speak of.
@@ -101,7 +94,7 @@ pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until
             }
             Ok(Event::Note(note)) => {
                 progress.say(&format!("note: {note}"));
-                delays = waits(until.max_wait);
+                delays = waits(until.max_wait).build();
             }
             Err(error) if !enough && trials.go_on(&error) => {
                 engine.count_retried(1);
@@ -123,9 +116,9 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_the_longest() {
-        let all: Vec<u128> = waits(Duration::from_secs(2)).take(6).map(|wait| wait.as_millis()).collect();
+        let all: Vec<u128> = waits(Duration::from_secs(2)).build().take(6).map(|wait| wait.as_millis()).collect();
         assert_eq!(all, [250, 500, 1_000, 2_000, 2_000, 2_000]);
-        assert_eq!(waits(Duration::from_millis(100)).next(), Some(Duration::from_millis(100)));
+        assert_eq!(waits(Duration::from_millis(100)).build().next(), Some(Duration::from_millis(100)));
     }
 
     #[test]

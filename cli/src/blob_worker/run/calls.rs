@@ -3,12 +3,12 @@
 use super::{Given, REFUSED, UNTOLD};
 use crate::blob_worker::lease::{Moment, Term};
 use crate::blob_worker::log::Log;
-use crate::blob_worker::times::{CALL_LEAST, FIRST_WAIT, PARTING};
-use crate::client::{Client, Reach, Transport, Trials, Wait as _};
+use crate::blob_worker::times::{CALL_LEAST, PARTING};
+use crate::client::{self, Client, Reach, Transport, Trials, Wait as _};
 use crate::exit::Exit;
 use crate::stop::Stop;
 use anyhow::{Result, anyhow};
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use backon::BackoffBuilder as _;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
@@ -17,14 +17,7 @@ use std::time::{Duration, Instant};
 
 /// Waits that double up to the longest, each a little longer than that by chance, so that workers do not come all at once.
 pub fn waits(longest: Duration) -> impl Iterator<Item = Duration> {
-    let first = FIRST_WAIT.min(longest);
-    let doubling: ExponentialBackoff = ExponentialBuilder::default()
-        .with_min_delay(first)
-        .with_max_delay(longest)
-        .with_jitter()
-        .without_max_times()
-        .build();
-    doubling.map(move |wait| wait.min(longest * 2))
+    client::waits(longest).with_jitter().build().map(move |wait| wait.min(longest * 2))
 }
 
 /// Every error that is not the network's is permanent.
@@ -47,7 +40,7 @@ pub(super) struct Calls<'a, T> {
 }
 
 /// The canister's answer, or the reason for a refusal.
-type Answer<R> = Result<Result<R, BlobDeletionError>>;
+pub(super) type Answer<R> = Result<Result<R, BlobDeletionError>>;
 
 /// Why there was no good answer, and what the queue answered, if anything.
 type Why = (String, Option<BlobDeletionError>);

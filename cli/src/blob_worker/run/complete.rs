@@ -1,10 +1,11 @@
 //! What a worker says of a lease, to whoever reads and to the canister.
 
+use super::calls::Answer;
 use super::{Run, UNTOLD, waits};
 use crate::blob_worker::lease::{Moment, Term};
 use crate::blob_worker::store::{Fate, Store};
 use crate::blob_worker::work::Outcome;
-use crate::client::{Outcome as _, Reach, Trials, Wait as _};
+use crate::client::{Client, Outcome as _, Reach, Trials, Wait as _};
 use crate::exit::Exit;
 use crate::verify::hex;
 use anyhow::Result;
@@ -21,34 +22,32 @@ fn is_over(error: &BlobDeletionError) -> bool {
 impl<T: Reach + Sync> Run<'_, T> {
     /// Has a lease last longer, if the canister answers.
     pub(super) fn extend(&self, lease: &BlobDeletionLease, term: &Term) {
-        let asked = Moment::now();
+        let (asked, secs) = (Moment::now(), self.options.lease.as_secs());
         self.calls.limit(Instant::now(), self.calls.most_of(term));
-        let (event, why) =
-            match self.calls.client.extend_blob_deletion_batch(&lease.token, self.options.lease.as_secs()).wait() {
-                Ok(Ok(_)) => {
-                    term.extended(asked);
-                    self.figures.borrow_mut().extended += 1;
-                    return;
+        let (event, why) = match self.calls.client.extend_blob_deletion_batch(&lease.token, secs).wait() {
+            Ok(Ok(_)) => {
+                term.extended(asked);
+                self.figures.borrow_mut().extended += 1;
+                return;
+            }
+            Ok(Err(why)) => {
+                if is_over(&why) {
+                    term.end();
                 }
-                Ok(Err(why)) => {
-                    if is_over(&why) {
-                        term.end();
-                    }
-                    ("lease", format!("the queue answers {why:?}"))
-                }
-                Err(error) => ("canister", format!("{error:#}")),
-            };
+                ("lease", format!("the queue answers {why:?}"))
+            }
+            Err(error) => ("canister", format!("{error:#}")),
+        };
         self.calls.log.warn(event, &format!("the lease is not extended: {why}"));
     }
 
     /// Says what became of a lease, each failure by its name.
     pub(super) fn tell(&self, lease: &BlobDeletionLease, outcome: &Outcome) {
         for row in &lease.rows {
+            let alone = "; no other blob of its store goes, so it does not count";
             let (event, why, more) = match outcome.rows.get(&row.id) {
                 Some((_, Fate::Failed(why))) => ("failed", why, ""),
-                Some((_, Fate::Named(why))) => {
-                    ("refused", why, "; no other blob of its store goes, so it does not count")
-                }
+                Some((_, Fate::Named(why))) => ("refused", why, alone),
                 _ => continue,
             };
             self.calls.log.warn(event, &format!("row {}, {}: {why}{more}", row.id, name(row)));
@@ -99,8 +98,9 @@ impl<T: Reach + Sync> Run<'_, T> {
             unknown_ids: Some(unknown.clone()).filter(|ids| !ids.is_empty()),
             rest: is_rest.then_some(BlobDeletionRest::Completed),
         };
-        let Some(answer) = self.told(&done, gone.len() + failed.len(), term)? else {
-            self.count_undone(outcome, true);
+        let answer = self.told(&done, gone.len() + failed.len(), term)?;
+        self.count_undone(outcome, answer.is_err());
+        let Ok(answer) = answer else {
             self.figures.borrow_mut().late += gone.len() as u64;
             return Ok(());
         };
@@ -110,7 +110,6 @@ impl<T: Reach + Sync> Run<'_, T> {
         let known = answer.removed + answer.retries_incremented;
         let failed_late = failed.iter().filter(|id| skipped.contains(id)).count() as u64;
         let late = ((gone.len() + failed.len()) as u64).saturating_sub(known + failed_late);
-        self.count_undone(outcome, false);
         let mut figures = self.figures.borrow_mut();
         figures.late += late;
         figures.deleted += gone.len() as u64 - late.min(gone.len() as u64);
@@ -122,25 +121,18 @@ impl<T: Reach + Sync> Run<'_, T> {
         Ok(())
     }
 
-    /// The canister's last word on a lease; none where the lease was over.
-    fn told(
-        &self,
-        done: &CompleteBlobDeletionBatch,
-        many: usize,
-        term: &Term,
-    ) -> Result<Option<CompletedBlobDeletions>> {
-        let mut delays = waits(self.options.max_wait);
-        let (began, mut trials) = (Instant::now(), Trials::default());
+    /// The canister's last word on a lease, or why the lease was over.
+    fn told(&self, done: &CompleteBlobDeletionBatch, many: usize, term: &Term) -> Answer<CompletedBlobDeletions> {
+        let (began, mut delays, mut trials) = (Instant::now(), waits(self.options.max_wait), Trials::default());
+        let complete = |client: &Client<T>| pollster::block_on(client.complete_blob_deletion_batch_all(done)).heard();
         loop {
             self.calls.limit(began, self.calls.most_of(term));
-            match self.calls.attempt("completing", &mut trials, |client| {
-                pollster::block_on(client.complete_blob_deletion_batch_all(done)).heard()
-            })? {
-                Ok(answer) => return Ok(Some(answer)),
-                Err((why, Some(answer))) if is_over(&answer) => {
+            match self.calls.attempt("completing", &mut trials, complete)? {
+                Ok(answer) => return Ok(Ok(answer)),
+                Err((why, Some(over))) if is_over(&over) => {
                     let why = format!("too late to say what was deleted, others do it again: {why}");
                     self.calls.log.warn("lease", &why);
-                    return Ok(None);
+                    return Ok(Err(over));
                 }
                 Err((why, _)) => self.calls.again("completing", &why, &mut delays),
             }
