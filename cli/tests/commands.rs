@@ -163,6 +163,26 @@ fn the_compiled_canister_is_kept_and_a_damaged_one_replaced() {
     assert!(std::fs::read(entry).unwrap() == whole && entries().len() == 1);
 }
 
+#[test]
+fn each_command_says_in_json_why_it_ended_where_lines_are_json() {
+    let network = ["--network", "http://127.0.0.1:1", "--canister", "aaaaa-aa", "--identity", "/none.pem"];
+    for (command, options) in
+        [("index", &["--no-ack"][..]), ("serve", &[]), ("blob-worker", &["--store", "tx/tx=file:///"])]
+    {
+        let output = Command::new(env!("CARGO_BIN_EXE_coppice"))
+            .args([command, "--log-format", "json"])
+            .args(network)
+            .args(options)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        let last: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        assert_eq!((&last["level"], &last["event"]), (&"error".into(), &"ended".into()), "{said}");
+        assert!(last["message"].as_str().unwrap().contains("none.pem"), "{said}");
+    }
+}
+
 /// The command line of the systemd unit, with its lines joined and its variables filled in, is one that the command takes.
 #[test]
 fn the_systemd_unit_starts_a_worker() {

@@ -82,7 +82,7 @@ fn expected(store: &Store, canister: Principal) -> Contents {
 /// Looks whether a store is a canister's, by its marker and, where these are asked for, those in the folders above it.
 ///
 /// # Errors
-/// As [`check`] and [`check_near`]; when a marker cannot be read.
+/// [`Exit`] with [`WRONG_STORE`] where it is not; when a marker cannot be read.
 pub async fn look(store: &Store, canister: Principal, above: bool) -> Result<()> {
     // A file system that hangs is asked again when it has answered, because each request costs a thread.
     let (store, turn) = (store.clone(), store.looks.clone().lock_owned().await);

@@ -149,6 +149,7 @@ impl Stores {
     ///
     /// # Errors
     /// When two places contradict each other, a store cannot be, or is none that this command was built with.
+    #[cfg_attr(not(feature = "s3"), expect(unused_variables, reason = "a directory has no time limit of its own"))]
     pub fn open(places: &[Place], layout: Layout, most: Duration) -> Result<Self> {
         let mut stores: Vec<Store> = Vec::new();
         for place in places {

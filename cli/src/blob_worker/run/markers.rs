@@ -17,8 +17,10 @@ use std::time::{Duration, Instant};
 const MARKER_TRIES: usize = 3;
 
 impl<T: Reach + Sync> Run<'_, T> {
+    /// Ends the worker where a look has found a wrong marker.
+    ///
     /// # Errors
-    /// [`Exit`] with [`WRONG_STORE`] where a marker was wrong.
+    /// [`Exit`] with [`WRONG_STORE`] and why.
     pub(super) fn all_right(&self) -> Result<()> {
         let wrong = self.holds.borrow().iter().find_map(|hold| hold.wrong.clone());
         wrong.map_or(Ok(()), |why| Err(Exit::error(WRONG_STORE, why)))
@@ -33,7 +35,7 @@ impl<T: Reach + Sync> Run<'_, T> {
         self.all_right()
     }
 
-    /// Looks at the markers of some stores once, side by side: holds those that cannot be asked.
+    /// Looks at the markers of some stores once, side by side: holds those that cannot be asked, and notes what is wrong.
     pub(super) fn look_at_markers(&self, which: impl Fn(&Hold) -> bool) {
         let mut holds = self.holds.borrow_mut();
         let stores = self.worker.stores.0.iter().zip(holds.iter_mut());
