@@ -183,7 +183,8 @@ impl<'a> Draft<'a> {
             spent_extra += u32::from(page == 0);
         }
         let blocks = item.mined.as_ref().map_or(&[][..], |mined| &mined.blocks);
-        let height = blocks.first().map_or(call.height, |block| block.height);
+        // A coinbase of two branches matures on the later one too.
+        let height = blocks.iter().map(|block| block.height).max().unwrap_or(call.height);
         let fee = parsed.fee.or(item.fee);
         let flags = [
             (parsed.coinbase, flag::COINBASE),

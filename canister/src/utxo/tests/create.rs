@@ -132,6 +132,17 @@ fn a_coinbase_is_spendable_after_its_maturity() {
 }
 
 #[test]
+fn a_coinbase_of_two_blocks_matures_by_the_higher_one() {
+    let mut w = World::new();
+    for (number, heights) in [(1, [900, 902]), (2, [902, 900])] {
+        let coinbase = Tx::coinbase(number, 1);
+        let blocks = [block(4, heights[0]), block(5, heights[1])];
+        w.create(&UtxoCreate { mined: mined(&blocks), ..raw(&coinbase) }).unwrap();
+        assert_eq!(w.get(&coinbase).spending_height, Some(1_002));
+    }
+}
+
+#[test]
 fn large_transactions_lie_in_the_blob_store_and_what_is_refused_leaves_nothing() {
     let mut w = World::new();
     w.settings.max_tx_size_in_store = 1_000;
