@@ -47,6 +47,8 @@ pub(crate) struct Planned {
     pub(crate) behind: Option<(StableAccess, u64)>,
     /// Whether its accesses of stable memory are noted.
     pub(crate) watched: bool,
+    /// How many times what was used its performance counters answer; 0: once.
+    pub(crate) counted: u64,
 }
 
 /// What happens at a growth of stable memory.
@@ -73,6 +75,7 @@ pub(crate) struct Plan {
     every: Option<TrapPoint>,
     behind: Option<(StableAccess, u64)>,
     watched: Option<Vec<StableAccess>>,
+    counted: u64,
     growths: BTreeMap<u64, GrowthFault>,
     growths_seen: u64,
     balances: Vec<(Principal, u128)>,
@@ -116,6 +119,12 @@ impl Faults {
     /// The accesses since [`Faults::watch_accesses`], in order, those of messages that trapped too.
     pub fn take_accesses(&self) -> Vec<StableAccess> {
         self.plan().watched.take().unwrap_or_default()
+    }
+
+    /// Has the performance counters of every message from now until [`Faults::clear`] answer so many times the instructions that it
+    /// used: a canister that does a slice of its work in each message then does a smaller one.
+    pub fn multiply_counters(&self, by: u64) {
+        self.plan().counted = by;
     }
 
     /// Answers -1 to the `k`-th `stable_grow` from now, the next being the first.
@@ -182,7 +191,7 @@ impl Faults {
         plan.messages += 1;
         let number = plan.messages;
         let point = plan.traps.remove(&number).or(plan.every);
-        Planned { point, behind: plan.behind, watched: plan.watched.is_some() }
+        Planned { point, behind: plan.behind, watched: plan.watched.is_some(), counted: plan.counted }
     }
 
     pub(crate) fn accessed(&self, access: StableAccess) {

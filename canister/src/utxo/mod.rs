@@ -317,8 +317,4 @@ impl UtxoStore {
 }
 
 #[cfg(test)]
-mod histories;
-#[cfg(test)]
-mod model;
-#[cfg(test)]
 pub(crate) mod tests;

@@ -39,9 +39,10 @@ pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
         let left = caller.get_fuel()?;
         let run = caller.data_mut().run();
         let used = run.fuel_limit().saturating_sub(left);
+        let by = run.planned.counted.max(1);
         match counter {
-            0 => Ok(used),
-            1 => Ok(run.input.instructions_before + used),
+            0 => Ok(used.saturating_mul(by)),
+            1 => Ok((run.input.instructions_before + used).saturating_mul(by)),
             _ => Err(Trap::Contract(format!("Error getting performance counter type {counter}")).into()),
         }
     });

@@ -46,4 +46,5 @@ mod tomorrow;
 mod traps;
 mod uploads;
 mod utxo;
+mod utxo_model;
 mod worst_hour;

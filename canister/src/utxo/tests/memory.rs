@@ -10,6 +10,15 @@ fn all(w: &World, txs: &[&Tx]) -> (Vec<Option<UtxoRecord>>, UtxoStorage, Vec<Unm
     (txs.iter().map(get).collect(), w.store.storage(), w.store.unmined(None, 0).unwrap().transactions)
 }
 
+/// Every byte of every slot.
+fn bytes(w: &World) -> Vec<u8> {
+    let stats = w.store.slots.stats();
+    let mut bytes = Vec::new();
+    let end = 4096 + stats.used_bytes + stats.free_bytes;
+    memory::region(memory::UTXO_SLOTS).read_onto(&mut bytes, 0, end as usize);
+    bytes
+}
+
 /// Leaves so many bytes of memory, and allows no more.
 fn leave(w: &mut World, bytes: u64) {
     w.store.fill(bytes, true);
@@ -71,12 +80,13 @@ fn an_operation_that_memory_does_not_allow_changes_nothing() {
             // Far from where the nodes of the indexes are.
             w.height = 2_000_000_000;
             leave(&mut w, left);
-            let before = all(&w, &txs);
+            let before = (all(&w, &txs), bytes(&w));
             let done = operation(&mut w);
             outcomes[usize::from(done.is_ok())] += 1;
             if let Err(error) = done {
                 assert_eq!(error, UtxoRefusal::OutOfSpace, "{name} with {left} bytes left");
-                assert_eq!(all(&w, &txs), before, "{name} with {left} bytes left");
+                assert_eq!(all(&w, &txs), before.0, "{name} with {left} bytes left");
+                assert!(bytes(&w) == before.1, "{name} with {left} bytes left: the slots are not what they were");
             }
             let after = all(&w, &txs);
             w.reopen();
@@ -121,4 +131,70 @@ fn what_is_deleted_at_the_cap_makes_room_for_what_comes() {
     assert_eq!(w.freeze(&made[2], None, true), Ok(2));
     let call = w.call();
     assert!(w.store.delete_by_id(&mut w.blobs, &first.txid, &call).is_ok());
+}
+
+#[test]
+fn a_full_store_is_emptied_and_filled_again() {
+    let mut w = World::new();
+    leave(&mut w, 1 << 20);
+    let mut salt = 0;
+    let mut fill = |w: &mut World| {
+        let mut made = Vec::new();
+        loop {
+            salt += 1;
+            let tx = Tx::orphan(salt, 100);
+            match w.create(&raw(&tx)) {
+                Ok(_) => made.push(tx.txid),
+                Err(error) => {
+                    assert_eq!(error, UtxoRefusal::OutOfSpace);
+                    return made;
+                }
+            }
+        }
+    };
+    let mut made = fill(&mut w);
+    let most = made.len();
+    assert!(most > 30, "{most}");
+    // Preservations, each at a node of its own, take the last of it.
+    let mut until = 0;
+    for txid in &made {
+        until += 5_000_000;
+        if let Err(error) = w.store.preserve(txid, until) {
+            assert_eq!(error, UtxoRefusal::OutOfSpace);
+            break;
+        }
+    }
+    for _ in 0..3 {
+        for txid in &made {
+            let call = w.call();
+            assert_eq!(w.store.delete_by_id(&mut w.blobs, txid, &call), Ok(0));
+        }
+        made = fill(&mut w);
+        assert!(made.len() >= most - most / 10, "{} where {most} were", made.len());
+    }
+}
+
+#[test]
+fn a_double_spend_of_many_parents_fits_or_is_refused() {
+    let parents: Vec<Tx> = (0..1_500).map(|salt| Tx::orphan(salt, 1)).collect();
+    let inputs: Vec<_> = parents.iter().map(|parent| (parent.txid, 0)).collect();
+    let child = Tx::of(5_000, &inputs, 1);
+    let (mut refused, mut done) = (0, 0);
+    for left in (100_000..400_000).step_by(10_000) {
+        let mut w = World::new();
+        parents.iter().chain([&child]).for_each(|tx| w.make(tx));
+        leave(&mut w, left);
+        let before = bytes(&w);
+        let call = w.call();
+        match w.store.set_conflicting(&child.txid, &call) {
+            Ok(_) => done += 1,
+            Err(error) => {
+                assert_eq!(error, UtxoRefusal::OutOfSpace);
+                assert!(bytes(&w) == before, "the slots are not what they were");
+                assert!(!w.get(&child).conflicting && w.get(&parents[0]).conflicting_children.is_empty());
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 3 && done > 3, "{refused} {done}");
 }

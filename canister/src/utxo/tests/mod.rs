@@ -1,4 +1,5 @@
 mod create;
+mod large;
 mod memory;
 mod pages;
 mod states;

@@ -1,0 +1,75 @@
+//! Making records.
+
+use super::record::is_coinbase;
+use super::{Id, Record, Store};
+use coppice_interface::*;
+use coppice_tests::transactions::Tx;
+use std::rc::Rc;
+
+impl Store {
+    /// An item of `utxo_create`.
+    pub fn create(
+        &mut self,
+        height: u32,
+        tx: &Rc<Tx>,
+        item: &UtxoCreate,
+        moment: (u64, u64),
+    ) -> Result<UtxoCreated, UtxoCreateError> {
+        let blocks = item.mined.as_ref().map(|mined| &mined.blocks[..]).unwrap_or_default();
+        let heights: Vec<u32> = [height].into_iter().chain(blocks.iter().map(|block| block.height)).collect();
+        match self.believed(&heights) {
+            Ok(()) => {}
+            Err(UtxoError::ZeroHeight) => return Err(UtxoCreateError::ZeroHeight),
+            Err(_) => return Err(UtxoCreateError::BadHeight { most: self.most_height() }),
+        }
+        if self.records.contains_key(&tx.txid) {
+            return Err(UtxoCreateError::TxExists);
+        }
+        if self.was_pruned(tx, blocks, item.is_new) {
+            return Err(UtxoCreateError::Pruned);
+        }
+        let mut record = Record::new(tx, self.rules.batch);
+        record.blocks = blocks.to_vec();
+        let on_longest_chain = item.mined.as_ref().is_some_and(|mined| mined.on_longest_chain);
+        record.unmined_since = (!on_longest_chain).then_some(height);
+        record.locked = item.locked.unwrap_or(blocks.is_empty());
+        record.conflicting = item.conflicting;
+        record.fee = item.fee;
+        record.created = moment;
+        // `coinbase_block_height + 100`, by its highest block; where no block is named, the call's height stands for it.
+        let own = record.highest_block().unwrap_or(height);
+        record.spending_height = is_coinbase(tx).then_some(own + self.rules.maturity);
+        let created = UtxoCreated {
+            txid: tx.id(),
+            utxos: record.utxos().count() as u32,
+            extra_pages: record.extra_pages(),
+            external: record.external(),
+        };
+        self.records.insert(tx.txid, record);
+        if item.conflicting {
+            self.list_with_parents(&tx.txid);
+        }
+        self.evaluate(&tx.txid, height);
+        Ok(created)
+    }
+
+    /// Returns whether a transaction in blocks had a record before that was deleted, or may have had one: never unless all its
+    /// blocks are at or below the highest one of any record that was deleted as spent.
+    fn was_pruned(&self, tx: &Tx, blocks: &[BlockRef], is_new: bool) -> bool {
+        let Some(pruned) = self.pruned else { return false };
+        if blocks.is_empty() || blocks.iter().any(|block| block.height > pruned) {
+            return false;
+        }
+        let inputs: &[(Id, u32)] = if is_coinbase(tx) { &[] } else { &tx.inputs[..] };
+        let mut has_parent = false;
+        for (parent, vout) in inputs {
+            let Some(parent) = self.records.get(parent) else { continue };
+            has_parent = true;
+            let deleted = parent.output(*vout).filter(|output| output.spender_deleted);
+            if deleted.and_then(|output| output.spender).is_some_and(|(by, _)| by == tx.txid) {
+                return true;
+            }
+        }
+        !has_parent && !is_new
+    }
+}

@@ -1,0 +1,66 @@
+//! Blocks, locks and preservations.
+
+use super::{Store, id};
+use coppice_interface::*;
+
+impl Store {
+    /// An item of `utxo_set_mined`: the blocks that have the transaction now.
+    pub fn set_mined(&mut self, call: &UtxoSetMinedBatch, item: &MinedTransaction) -> Result<Vec<u32>, UtxoError> {
+        self.believed(&[call.height, call.block_height])?;
+        let record = self.find(&item.txid)?;
+        record.locked = false;
+        let has = record.blocks.iter().any(|block| block.block_id == call.block_id);
+        if call.unset && has {
+            record.blocks.retain(|block| block.block_id != call.block_id);
+            if record.blocks.is_empty() {
+                record.unmined_since = Some(call.height);
+            } else if call.on_longest_chain {
+                record.unmined_since = None;
+            }
+        } else if !call.unset {
+            if !has {
+                let subtree = item.subtree;
+                record.blocks.push(BlockRef { block_id: call.block_id, height: call.block_height, subtree });
+            }
+            if call.on_longest_chain {
+                record.unmined_since = None;
+            }
+        }
+        let blocks = record.blocks.iter().map(|block| block.block_id).collect();
+        self.evaluate(&id(&item.txid), call.height);
+        Ok(blocks)
+    }
+
+    /// An item of `utxo_set_on_longest_chain`.
+    pub fn set_on_longest_chain(&mut self, height: u32, txid: &Txid, on_longest_chain: bool) -> Result<(), UtxoError> {
+        self.believed(&[height])?;
+        let record = self.find(txid)?;
+        if on_longest_chain && record.blocks.is_empty() {
+            return Err(UtxoError::NotMined);
+        }
+        record.unmined_since = if on_longest_chain { None } else { record.unmined_since.or(Some(height)) };
+        self.evaluate(&id(txid), height);
+        Ok(())
+    }
+
+    /// An item of `utxo_set_locked`: locking takes the height away at which the record is deleted, unlocking evaluates it.
+    pub fn set_locked(&mut self, height: u32, txid: &Txid, locked: bool) -> Result<(), UtxoError> {
+        self.believed(&[height])?;
+        let record = self.find(txid)?;
+        record.locked = locked;
+        if locked {
+            record.delete_at = None;
+        } else {
+            self.evaluate(&id(txid), height);
+        }
+        Ok(())
+    }
+
+    /// An item of `utxo_preserve`: whether there is such a record. A later call overwrites.
+    pub fn preserve(&mut self, until: u32, txid: &Txid) -> Result<bool, UtxoError> {
+        let Ok(record) = self.find(txid) else { return Ok(false) };
+        record.preserve_until = Some(until);
+        record.delete_at = None;
+        Ok(true)
+    }
+}

@@ -1,0 +1,296 @@
+//! Player: a canister and the model beside it, each message of which is judged.
+
+use super::history::Random;
+use super::judge;
+use super::model::{Heights, Id, Rules, Run, Store, Verdict};
+use coppice_host::{Host, TrapPoint};
+use coppice_ic::{Backend, Reject};
+use coppice_interface::*;
+use coppice_tests::client::Told;
+use coppice_tests::coppice::{Coppice, Who, default_arg};
+use coppice_tests::transactions::Tx;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Events of histories, and their counts.
+pub type Seen = BTreeMap<&'static str, u64>;
+
+/// Work that is left after some slices.
+#[derive(Clone, Debug)]
+pub enum Open {
+    /// Marking a double spend.
+    Conflict(Rc<Tx>),
+    /// Winning over what these conflict with.
+    Win(Vec<Id>),
+}
+
+/// A canister, the model, and the transactions and blocks that both know.
+pub struct Player {
+    /// The canister.
+    pub coppice: Coppice,
+    host: Option<Arc<Host>>,
+    /// The model's records.
+    pub store: Store,
+    /// All transactions that ever were.
+    pub txs: Vec<Rc<Tx>>,
+    /// The chain's height, as its feeder knows it.
+    pub tip: u32,
+    /// The blocks that there were: id and height.
+    pub blocks: Vec<(u32, u32)>,
+    /// Calls that were begun in slices and are not done.
+    pub open: Vec<Open>,
+    /// The events so far.
+    pub seen: Seen,
+    /// The messages so far, one a line.
+    pub journal: Vec<String>,
+    /// The message of the next step that is to trap, and where.
+    pub trap: Option<(u64, TrapPoint)>,
+    /// Factor on the performance counters of the next message, so that its slice ends sooner.
+    pub haste: u64,
+    /// A chain was made already.
+    pub chained: bool,
+    jobs: BTreeMap<u64, UtxoPruneJob>,
+    /// The message with which a job began a run of its own; none where it goes on with another one's.
+    began: BTreeMap<u64, Option<u64>>,
+    /// The heights of runs that may be under way: a job that takes too long leaves its run to the next one, with the run's heights, and
+    /// a run whose settings were changed is done to its end before another one begins.
+    under_way: Vec<Heights>,
+    status: UtxoPrunerStatus,
+}
+
+impl Player {
+    /// A new canister, set up by these numbers.
+    pub fn new(random: &mut Random) -> Verdict<Self> {
+        let (coppice, host) = match coppice_ic::chosen() {
+            Backend::Host => {
+                let (coppice, host) = Coppice::embedded(default_arg());
+                (coppice, Some(host))
+            }
+            Backend::PocketIc => (Coppice::new(), None),
+        };
+        let rules = Rules {
+            retention: 10,
+            maturity: 5,
+            reassign_after: 4,
+            batch: [20_000, 20_000, 2, 3][random.below(4) as usize],
+            unmined: 5,
+            preservation: 20,
+        };
+        let change = UtxoSettingsChange {
+            utxo_batch_size: Some(rules.batch),
+            block_height_retention: Some(rules.retention),
+            coinbase_maturity: Some(rules.maturity),
+            reassign_spendable_after: Some(rules.reassign_after),
+            batch_instructions: (random.below(2) == 0).then_some(1_000_000),
+            ..UtxoSettingsChange::default()
+        };
+        coppice.configure(ConfigChange { utxo: Some(change), ..ConfigChange::default() });
+        let change = UtxoPrunerSettingsChange {
+            parent_preservation_blocks: Some(rules.preservation),
+            max_ops_per_tick: (random.below(2) == 0).then(|| 1 + random.below(6)),
+            ..UtxoPrunerSettingsChange::default()
+        };
+        coppice.operator().set_pruner_settings(&change).told().map_err(|error| format!("{error:?}"))?;
+        coppice.grant(Who::Alert, Role::Alert);
+        coppice.producer().set_block_assembly_state(UtxoBlockAssemblyState::Running).told();
+        let status = coppice.anyone().get_pruner_status().told();
+        Ok(Self {
+            store: Store::new(rules),
+            coppice,
+            host,
+            txs: Vec::new(),
+            tip: 20,
+            blocks: Vec::new(),
+            open: Vec::new(),
+            seen: Seen::new(),
+            journal: Vec::new(),
+            trap: None,
+            haste: 1,
+            chained: false,
+            jobs: BTreeMap::new(),
+            began: BTreeMap::new(),
+            under_way: Vec::new(),
+            status,
+        })
+    }
+
+    /// Notes that something was seen.
+    pub fn saw(&mut self, what: &'static str, times: u64) {
+        if times > 0 {
+            *self.seen.entry(what).or_default() += times;
+        }
+    }
+
+    /// A line of the journal.
+    pub fn note(&mut self, line: String) {
+        self.journal.push(line);
+    }
+
+    /// The last status of the pruner.
+    pub fn status(&self) -> &UtxoPrunerStatus {
+        &self.status
+    }
+
+    fn arm(&mut self) -> u64 {
+        let Some(host) = &self.host else { return 0 };
+        if let Some((k, point)) = self.trap.take() {
+            host.faults().trap_message(k, point);
+        }
+        host.faults().multiply_counters(std::mem::replace(&mut self.haste, 1));
+        host.faults().injected()
+    }
+
+    fn disarm(&mut self, injected: u64) -> bool {
+        let Some(host) = &self.host else { return false };
+        host.faults().clear();
+        let struck = host.faults().injected() > injected;
+        self.saw("a trap", u64::from(struck));
+        struck
+    }
+
+    /// A call: its answer, or none where it trapped as it was to. The canister is then as it was before.
+    pub fn call<A>(&mut self, call: impl FnOnce(&Coppice) -> Result<A, Reject>) -> Verdict<Option<A>> {
+        self.store.message += 1;
+        let injected = self.arm();
+        let answer = call(&self.coppice);
+        let struck = self.disarm(injected);
+        match answer {
+            Ok(answer) => Ok(Some(answer)),
+            Err(_) if struck => {
+                self.note("  trapped".into());
+                self.judge().map(|()| None)
+            }
+            Err(reject) => Err(format!("rejected: {reject:?}")),
+        }
+    }
+
+    /// Looks at everything after a message that did what the model has.
+    pub fn judge(&mut self) -> Verdict {
+        self.look(false)
+    }
+
+    /// Looks at everything after a message in which the pruner may have run.
+    pub fn judge_run(&mut self) -> Verdict {
+        self.look(true)
+    }
+
+    fn look(&mut self, may_run: bool) -> Verdict {
+        let seen = judge::records(&self.coppice, &self.txs)?;
+        let status = self.coppice.anyone().get_pruner_status().told();
+        let runs = self.runs(&status)?;
+        let deleted = status.totals.records_deleted - self.status.totals.records_deleted;
+        if may_run {
+            self.store.most = status.most_height;
+            let before = preserved(&self.store);
+            let gone = self.store.ran(&runs, &seen)?;
+            self.saw("a deletion", gone);
+            self.saw("a preservation", preserved_more(&self.store, &before));
+            if gone != deleted {
+                return Err(format!("{gone} records went, and {deleted} were counted"));
+            }
+        } else if deleted > 0 {
+            return Err(format!("{deleted} records were counted as deleted by what is no run"));
+        }
+        let heights = (status.current_height, status.last_persisted_height);
+        let expected = (self.store.current, self.store.persisted);
+        if heights != expected {
+            return Err(format!("the heights are {heights:?}, to be {expected:?}"));
+        }
+        self.store.most = status.most_height;
+        self.status = status;
+        judge::spendable(&self.coppice, &self.store, &self.txs, self.tip)?;
+        judge::unmined(&self.coppice, &seen, [3, 20, 2_000][self.store.message as usize % 3])?;
+        judge::compare(&self.store, &seen, &self.coppice.storage().utxo)
+    }
+
+    /// The runs that did something since the last look, by the jobs that show it.
+    fn runs(&mut self, status: &UtxoPrunerStatus) -> Verdict<Vec<Run>> {
+        let mut jobs = self.coppice.anyone().list_prune_jobs(None, 12u32).told().jobs;
+        jobs.sort_by_key(|job| job.id);
+        let mut runs = Vec::new();
+        for job in jobs {
+            let before = self.jobs.insert(job.id, job.clone());
+            let (Some(current), Some(safe)) = (job.current_height, job.safe_height) else { continue };
+            if before.as_ref() == Some(&job) {
+                continue;
+            }
+            let own = Heights { current, safe, unmined: self.store.rules.unmined };
+            if before.as_ref().is_none_or(|before| before.current_height.is_none()) {
+                self.begins(&job, current, safe)?;
+                let goes_on = !status.passed_over.is_empty() || self.under_way.contains(&own);
+                self.began.insert(job.id, (!goes_on).then_some(self.store.message));
+            }
+            for heights in &mut self.under_way {
+                heights.safe = heights.safe.min(safe);
+            }
+            if !self.under_way.contains(&own) {
+                self.under_way.push(own);
+            }
+            let done = |job: &UtxoPruneJob| job.state == UtxoJobState::Completed;
+            let completed = done(&job) && !before.is_some_and(|before| done(&before));
+            self.saw("a job that is done", u64::from(completed));
+            self.saw("a job of several ticks", u64::from(completed && job.ticks > 1));
+            self.saw("a job that took too long", u64::from(job.end == Some(UtxoJobEnd::TimedOut)));
+            let began = self.began.get(&job.id).copied().flatten();
+            runs.extend(self.under_way.iter().map(|&heights| {
+                let completed = completed && heights == own;
+                Run { heights, began, completed }
+            }));
+            if job.ended_at.is_some() && job.end != Some(UtxoJobEnd::TimedOut) {
+                self.under_way.clear();
+            }
+        }
+        Ok(runs)
+    }
+
+    /// The heights of a job that begins.
+    fn begins(&self, job: &UtxoPruneJob, current: u32, safe: u32) -> Verdict {
+        let store = &self.store;
+        let expected = match job.trigger {
+            UtxoJobTrigger::Manual if store.current == 0 => job.height,
+            UtxoJobTrigger::Manual => job.height.min(store.current),
+            _ => store.current,
+        };
+        let to = expected.min(store.persisted.unwrap_or(expected));
+        if (current, safe) == (expected, to) {
+            return Ok(());
+        }
+        Err(format!("a job begins at {current} with {safe} as safe, to be {expected} and {to}: {job:?}"))
+    }
+
+    /// Lets time pass, and judges after each round.
+    pub fn pass(&mut self, secs: u64) -> Verdict {
+        let injected = self.arm();
+        let mut judged = false;
+        self.coppice.ic.advance_time(Duration::from_secs(secs));
+        for round in 1..=5 {
+            self.store.message += 1;
+            self.coppice.ic.tick();
+            // Most rounds have no message of the pruner: it shows in what it says of itself.
+            let now = self.coppice.anyone().get_pruner_status().told();
+            let said = |status: &UtxoPrunerStatus| {
+                (status.ticks, status.totals, status.running.clone(), status.last_job.clone())
+            };
+            if (round == 5 && !judged) || said(&now) != said(&self.status) {
+                judged = true;
+                self.judge_run()?;
+            }
+        }
+        self.disarm(injected);
+        Ok(())
+    }
+}
+
+fn preserved(store: &Store) -> BTreeMap<Id, Option<u32>> {
+    store.records.iter().map(|(id, record)| (*id, record.preserve_until)).collect()
+}
+
+fn preserved_more(store: &Store, before: &BTreeMap<Id, Option<u32>>) -> u64 {
+    let more = |(id, until): (&Id, &Option<u32>)| {
+        let now = store.records.get(id).and_then(|record| record.preserve_until);
+        now.is_some() && now != *until
+    };
+    before.iter().filter(|one| more(*one)).count() as u64
+}
