@@ -115,10 +115,9 @@ fn a_transaction_that_no_message_makes_is_refused_and_what_was_made_goes_in_slic
 /// Instructions of an update, as the platform limits them.
 const UPDATE: u64 = 40_000_000_000;
 
-#[test]
-fn double_spends_of_a_thousand_inputs_each_on_the_same_parents_go_within_a_message() {
+/// So many double spends on a thousand parents: each spends from the first `common` ones, and from `more` of the rest in turn.
+fn double_spends_go_within_a_message(count: u64, common: usize, more: usize) {
     const PARENTS: u64 = 1_000;
-    const EACH: u64 = 450;
     for prices in [StablePagePrices::TOMORROW, Limits::default().stable_page_prices] {
         let (coppice, host) = tomorrow();
         host.set_limits(Limits { stable_page_prices: prices, ..Limits::default() });
@@ -131,16 +130,31 @@ fn double_spends_of_a_thousand_inputs_each_on_the_same_parents_go_within_a_messa
         });
         let parents: Vec<Tx> = (0..PARENTS).map(|salt| Tx::orphan(1 << 40 | salt, 1)).collect();
         world.create(10, &parents.iter().collect::<Vec<_>>());
-        let inputs: Vec<_> = parents.iter().map(|parent| (parent.txid, 0)).collect();
-        let rivals: Vec<Tx> = (0..EACH).map(|salt| Tx::of(salt, &inputs, 1)).collect();
-        for some in rivals.chunks(20) {
+        let mut rest = parents[common..].iter().cycle();
+        let mut rival = |salt: u64| {
+            let of = parents[..common].iter().chain(rest.by_ref().take(more));
+            Tx::of(salt, &of.map(|parent| (parent.txid, 0)).collect::<Vec<_>>(), 1)
+        };
+        let rivals: Vec<Tx> = (0..count).map(&mut rival).collect();
+        for some in rivals.chunks(20_000 / (common + more)) {
             let records = some.iter().map(|tx| UtxoCreate { conflicting: true, ..tx.record() });
             create(&world.coppice, &records.collect::<Vec<_>>());
         }
         within(&host, "entering them", UPDATE);
-        assert_eq!(world.record(&parents[0]).unwrap().conflicting_children.len() as u64, EACH);
+        assert_eq!(world.record(&parents[0]).unwrap().conflicting_children.len() as u64, count);
         prune(&world, &host, 10 + RETENTION);
         assert!(rivals.iter().all(|tx| world.record(tx).is_none()));
         assert!(parents.iter().all(|tx| world.record(tx).unwrap().conflicting_children.is_empty()));
     }
+}
+
+#[test]
+fn double_spends_of_a_thousand_inputs_each_on_the_same_parents_go_within_a_message() {
+    double_spends_go_within_a_message(450, 1_000, 0);
+}
+
+/// Lists of 10,000 double spends, which are all that a record shows, and a job with that many of them.
+#[test]
+fn ten_thousand_double_spends_on_a_thousand_parents_go_within_a_message() {
+    double_spends_go_within_a_message(10_000, 20, 20);
 }
