@@ -72,6 +72,16 @@ pub trait Item {
     fn pages(&self, store: &UtxoStore) -> u64;
 }
 
+/// A transaction that is marked as a double spend, with all that spends from it.
+pub struct Marked(pub Txid);
+
+impl Item for Marked {
+    fn pages(&self, store: &UtxoStore) -> u64 {
+        let found = || store.find(self.0.as_slice().try_into().ok()?).ok();
+        RECORD + PARENT * found().map_or(0, |found| u64::from(found.head.inputs))
+    }
+}
+
 impl Item for Txid {
     fn pages(&self, _: &UtxoStore) -> u64 {
         RECORD

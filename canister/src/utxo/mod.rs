@@ -37,7 +37,7 @@ use crate::storage::memory::{self, GrowError, Region};
 use crate::storage::slots::tree::{MOST_NODES, NODE};
 use crate::storage::slots::{SlotId, Slots};
 use crate::storage::table::HashTable;
-pub use batch::{Item, Weight};
+pub use batch::{Item, Marked, Weight};
 use coppice_interface::{UtxoRefusal, UtxoSettings, UtxoStorage};
 pub use delete::ExternalData;
 pub use draft::{Body, Draft};

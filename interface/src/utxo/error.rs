@@ -66,7 +66,7 @@ pub enum UtxoCreateError {
     },
     /// No upload of this transaction is complete.
     NoUpload,
-    /// More instructions than a message has would be needed.
+    /// More instructions, or changed pages, than a message has would be needed.
     TooMuchWork,
     /// The memory of records has reached `max_utxo_bytes`, and no record that was pruned leaves room.
     RecordsFull {
@@ -142,7 +142,7 @@ pub enum UtxoSpendError {
         /// The reason as a sentence.
         why: String,
     },
-    /// More instructions than a message has would be needed.
+    /// More instructions, or changed pages, than a message has would be needed.
     TooMuchWork,
     /// The memory of records has reached `max_utxo_bytes`, and no record that was pruned leaves room.
     RecordsFull {
@@ -219,7 +219,7 @@ pub enum UtxoError {
     },
     /// The transaction's bytes are kept outside the canister, there.
     Outside(ExternalStore),
-    /// More instructions than a message has would be needed.
+    /// More instructions, or changed pages, than a message has would be needed.
     TooMuchWork,
     /// The memory of records has reached `max_utxo_bytes`, and no record that was pruned leaves room.
     RecordsFull {
@@ -351,7 +351,7 @@ pub enum UtxoRefusal {
     NoUpload,
     /// The transaction's bytes are kept outside the canister, there.
     Outside(ExternalStore),
-    /// More instructions than a message has would be needed.
+    /// More instructions, or changed pages, than a message has would be needed.
     TooMuchWork,
     /// The memory of records has reached `max_utxo_bytes`, and no record that was pruned leaves room.
     RecordsFull {

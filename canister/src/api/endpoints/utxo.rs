@@ -7,7 +7,7 @@ use crate::platform::meter::{Hot, counted};
 use crate::platform::{self, cycles};
 use crate::pruning::records;
 use crate::state::{State, mutate, read};
-use crate::utxo::{Call, Item, LastUnspent, UtxoStore, Weight};
+use crate::utxo::{Call, Item, LastUnspent, Marked, UtxoStore, Weight};
 use candid::candid_method;
 use coppice_interface::*;
 use ic_cdk::{query, update};
@@ -185,7 +185,8 @@ fn utxo_reassign(arg: UtxoReassignBatch) -> Batch<Result<u32, UtxoError>> {
     encode_with = "wire::answer"
 )]
 fn utxo_set_conflicting(arg: UtxoSetConflictingBatch) -> Batch<Result<Conflict, UtxoError>> {
-    batch(arg.height, &arg.txids, |store, txid, call| store.set_conflicting(txid, call))
+    let items: Vec<Marked> = arg.txids.into_iter().map(Marked).collect();
+    batch(arg.height, &items, |store, Marked(txid), call| store.set_conflicting(txid, call))
 }
 
 /// Has conflicting transactions win over those that they conflict with, all of them or none; a feeder's. The call goes as

@@ -73,7 +73,12 @@ struct Journal {
     before: Header,
     /// Where, and what was there, oldest first.
     replaced: Vec<(u64, Vec<u8>)>,
+    /// Bytes of the heap that the list takes, at most or nearly so.
+    bytes: u64,
 }
+
+/// Bytes of the heap that an entry of a journal takes beside what it replaces, while the list doubles.
+const UNDO: u64 = 96;
 
 /// Slots in stable memory.
 pub struct Slots {
@@ -325,6 +330,7 @@ impl Slots {
         if let Some(journal) = &mut self.journal {
             let mut old = Vec::new();
             self.region.read_onto(&mut old, at, bytes.len());
+            journal.bytes += UNDO + old.len() as u64;
             journal.replaced.push((at, old));
         }
         if let Some(pages) = &mut self.changed {
@@ -403,7 +409,12 @@ impl Slots {
 
     /// From now on, what is changed can be undone.
     pub fn begin(&mut self) {
-        self.journal = Some(Journal { before: self.header.clone(), replaced: Vec::new() });
+        self.journal = Some(Journal { before: self.header.clone(), replaced: Vec::new(), bytes: 0 });
+    }
+
+    /// Pages of the heap that the journal takes, at most or nearly so.
+    pub fn journal_pages(&self) -> u64 {
+        self.journal.as_ref().map_or(0, |journal| journal.bytes / OS_PAGE)
     }
 
     /// Everything since [`begin`](Self::begin) stays.

@@ -11,6 +11,7 @@ mod walk;
 mod winners;
 
 use super::entry::{Entry, SPENDER_CONFLICTING, SPENT};
+use super::footprint::PARENT;
 use super::record::{Hash, flag, inputs, parents};
 use super::spend::EntryAddress;
 use super::{Call, Found, UtxoStore, hash_of};
@@ -27,8 +28,13 @@ const MOST_INSTRUCTIONS: u64 = 10_000_000_000;
 const LAST_INSTRUCTIONS: u64 = 25_000_000_000;
 /// Pages after which a slice ends: 47 MiB of the 75 above which the platform slows a canister down, because the journal lies on the heap.
 const MOST_PAGES: u64 = 12_000;
+/// Pages, with those of the heap, after which a step gives up, with nothing changed: 68 MiB.
+const LAST_PAGES: u64 = 17_408;
 /// Pages that evaluating a record changes, at most or nearly so.
 const EVALUATED: u64 = 6;
+/// Bytes of the heap that an input takes while its transaction is marked or wins, and the output that the input holds.
+const OF_INPUT: u64 = 120;
+const OF_HOLD: u64 = 300;
 
 /// An output that a transaction holds.
 struct Hold {
@@ -53,6 +59,8 @@ impl Hold {
 struct Slice {
     deadline: u64,
     last: u64,
+    /// Pages of the heap that the inputs of one transaction took, or of all winners: the most, because the next transaction reuses them.
+    heap: u64,
     /// Records to evaluate when the slice ends.
     touched: Vec<SlotId>,
 }
@@ -61,18 +69,28 @@ impl Slice {
     fn new() -> Self {
         let now = platform::instructions();
         let [deadline, last] = [MOST_INSTRUCTIONS, LAST_INSTRUCTIONS].map(|most| now.saturating_add(most));
-        Self { deadline, last, touched: Vec::new() }
+        Self { deadline, last, heap: 0, touched: Vec::new() }
     }
 
-    /// Returns an error if the step has used too many instructions; nothing has changed then.
-    fn check(&self) -> Result<(), UtxoRefusal> {
-        if platform::instructions() > self.last { Err(UtxoRefusal::TooMuchWork) } else { Ok(()) }
+    /// Takes note of inputs that are read, and of the outputs that they hold.
+    fn reads(&mut self, inputs: usize, holds: usize) {
+        self.heap = self.heap.max((OF_INPUT * inputs as u64 + OF_HOLD * holds as u64) / 4_096);
     }
 
-    /// Returns whether the slice must end before the next transaction.
-    fn is_full(&self, store: &UtxoStore, marked: usize, reported: usize) -> bool {
+    /// Returns an error if the step has used too many instructions or changed too many pages; nothing has changed then.
+    fn check(&self, store: &UtxoStore) -> Result<(), UtxoRefusal> {
+        let pages = store.pages_changed() + store.slots.journal_pages() + self.heap;
+        let fits = pages <= LAST_PAGES && platform::instructions() <= self.last;
+        if fits { Ok(()) } else { Err(UtxoRefusal::TooMuchWork) }
+    }
+
+    /// Returns whether the slice must end before the next transaction, which lies in `slot`.
+    fn is_full(&self, store: &UtxoStore, slot: SlotId, marked: usize, reported: usize) -> bool {
         let pages = store.pages_changed() + EVALUATED * self.touched.len() as u64;
-        marked.max(reported) >= MOST || pages >= MOST_PAGES || platform::instructions() > self.deadline
+        let head = store.head(slot);
+        let next = if head.is(flag::CONFLICTING) { 0 } else { PARENT * u64::from(head.inputs) };
+        let full = marked.max(reported) >= MOST || pages >= MOST_PAGES || platform::instructions() > self.deadline;
+        full || pages + next > LAST_PAGES
     }
 }
 
@@ -92,7 +110,7 @@ impl UtxoStore {
     fn holds(&self, txid: &Hash, inputs: &[(Hash, u32)], slice: &Slice) -> Result<Vec<Hold>, UtxoRefusal> {
         let mut holds = Vec::new();
         for (outpoint, vin) in inputs.iter().zip(0..) {
-            slice.check()?;
+            slice.check(self)?;
             holds.extend(self.hold(*outpoint)?.filter(|hold| hold.entry.held_by(txid, vin)));
         }
         Ok(holds)
@@ -104,15 +122,17 @@ impl UtxoStore {
         let head = self.head(slot);
         let inputs = inputs(&self.slots, slot, &head);
         let holds = self.holds(txid, &inputs, slice)?;
+        slice.reads(inputs.len(), holds.len());
         let is_new = !head.is(flag::CONFLICTING);
         if is_new {
             self.set_flags(slot, head.flags | flag::CONFLICTING);
             for parent in parents(&inputs) {
-                slice.check()?;
+                slice.check(self)?;
                 self.add_child(&parent, txid)?;
             }
         }
         for hold in holds.iter().filter(|hold| !hold.entry.is(SPENDER_CONFLICTING)) {
+            slice.check(self)?;
             self.set_state(hold.address, hold.entry.state | SPENDER_CONFLICTING);
         }
         slice.touched.push(slot);
@@ -120,11 +140,14 @@ impl UtxoStore {
     }
 
     /// Evaluates what a slice has touched, each record once.
-    fn evaluate_touched(&mut self, slice: Slice, call: &Call) -> Result<(), UtxoRefusal> {
-        let mut touched = slice.touched;
+    fn evaluate_touched(&mut self, mut slice: Slice, call: &Call) -> Result<(), UtxoRefusal> {
+        let mut touched = std::mem::take(&mut slice.touched);
         touched.sort_unstable();
         touched.dedup();
-        touched.into_iter().try_for_each(|slot| self.evaluate(slot, call))
+        touched.into_iter().try_for_each(|slot| {
+            slice.check(self)?;
+            self.evaluate(slot, call)
+        })
     }
 
     /// Marks a transaction as a double spend, with everything that spends from it, as far as a slice goes.
@@ -146,7 +169,7 @@ impl UtxoStore {
             let mut done = Conflict { marked: Vec::new(), parent_spends: Vec::new(), has_more: !walk.complete };
             let of_root = std::iter::once((txid, slot));
             for (txid, of) in of_root.chain(walk.done.iter().copied().filter(|(_, of)| *of != slot)) {
-                if of != slot && slice.is_full(store, done.marked.len(), done.parent_spends.len()) {
+                if !done.marked.is_empty() && slice.is_full(store, of, done.marked.len(), done.parent_spends.len()) {
                     done.has_more = true;
                     break;
                 }

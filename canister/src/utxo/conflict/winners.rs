@@ -77,7 +77,9 @@ impl UtxoStore {
                 winners.push(Winner { txid, slot, inputs: inputs(&self.slots, slot, &head) });
             }
         }
-        let slice = Slice::new();
+        let mut slice = Slice::new();
+        let inputs = winners.iter().map(|winner| winner.inputs.len()).sum();
+        slice.reads(inputs, inputs);
         let contest = self.contest(winners, &slice, call)?;
         let mut walk = Walk::new(Enters::Losers, &names, slice.deadline);
         for loser in &contest.losers {
@@ -112,7 +114,7 @@ impl UtxoStore {
         for Winner { txid, inputs, .. } in &winners {
             for (outpoint, vin) in inputs.iter().zip(0_u32..) {
                 let named = |error| of(&outpoint.0, error);
-                slice.check().map_err(|error| of(txid, error))?;
+                slice.check(self).map_err(|error| of(txid, error))?;
                 let parent = self.find(&outpoint.0).map_err(named)?;
                 let (address, entry) =
                     self.check_output(&parent, outpoint.1, None, call, Strictness::Winner).map_err(named)?;
@@ -208,13 +210,15 @@ impl UtxoStore {
         // 2: mark the losers' descendants, and release what losers and descendants hold. Only the last slice releases contested outputs.
         let is_contested: HashSet<EntryPlace> = contested.iter().map(|hold| place(hold.address)).collect();
         for (number, (txid, slot)) in walk.done.iter().enumerate() {
-            if number > 0 && slice.is_full(self, done.losers.len(), done.unspent.len()) {
+            let begun = number > 0 || !done.losers.is_empty();
+            if begun && slice.is_full(self, *slot, done.losers.len(), done.unspent.len()) {
                 done.has_more = true;
                 break;
             }
             let (is_new, holds) = self.mark(txid, *slot, &mut slice).map_err(unnamed)?;
             done.losers.extend(is_new.then(|| txid.into()));
             for hold in holds.iter().filter(|hold| !is_contested.contains(&place(hold.address))) {
+                slice.check(self).map_err(unnamed)?;
                 self.take(hold, &mut slice);
                 if done.unspent.len() < MOST {
                     done.unspent.push(hold.report());
@@ -244,6 +248,7 @@ impl UtxoStore {
         call: &Call,
     ) -> Result<(), (Option<Hash>, UtxoRefusal)> {
         for hold in contested {
+            slice.check(self).map_err(|error| (None, error))?;
             self.take(hold, slice);
             if done.unspent.len() < MOST {
                 done.unspent.push(hold.report());
@@ -251,10 +256,7 @@ impl UtxoStore {
         }
         for Winner { txid, inputs, .. } in winners {
             for (outpoint, vin) in inputs.iter().zip(0..) {
-                slice.check().map_err(|error| (Some(*txid), error))?;
-                if self.pages_changed() > 2 * MOST_PAGES {
-                    return Err((Some(*txid), UtxoRefusal::TooMuchWork));
-                }
+                slice.check(self).map_err(|error| (Some(*txid), error))?;
                 let named = |error| (Some(outpoint.0), error);
                 let parent = self.find(&outpoint.0).map_err(named)?;
                 let by = (txid, vin);
@@ -275,7 +277,7 @@ impl UtxoStore {
             self.set_flags(*slot, flags & !flag::CONFLICTING);
             for parent in parents(inputs) {
                 let listed =
-                    if self.changed.read > MOST_LISTED { Err(UtxoRefusal::TooMuchWork) } else { slice.check() };
+                    if self.changed.read > MOST_LISTED { Err(UtxoRefusal::TooMuchWork) } else { slice.check(self) };
                 let left = listed.and_then(|()| self.remove_child(&parent, txid));
                 left.map_err(|error| (Some(*txid), error))?;
             }

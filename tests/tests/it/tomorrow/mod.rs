@@ -5,6 +5,7 @@
 mod batches;
 mod blocks;
 mod conflicts;
+mod inputs;
 mod large;
 mod ticks;
 

@@ -52,8 +52,11 @@ pub struct Player {
     /// A chain was made already.
     pub chained: bool,
     jobs: BTreeMap<u64, UtxoPruneJob>,
-    /// The message with which a job began a run of its own; none where it goes on with another one's.
-    began: BTreeMap<u64, Option<u64>>,
+    /// The message with which a job began a run of its own, none where it goes on with another one's; and whether the run preserves the
+    /// parents of all old unmined transactions.
+    began: BTreeMap<u64, (Option<u64>, bool)>,
+    /// The height of the last run.
+    passed: Option<u32>,
     /// The heights of runs that may be under way: a job that takes too long leaves its run to the next one, with the run's heights, and
     /// a run whose settings were changed is done to its end before another one begins.
     under_way: Vec<Heights>,
@@ -111,6 +114,7 @@ impl Player {
             chained: false,
             jobs: BTreeMap::new(),
             began: BTreeMap::new(),
+            passed: None,
             under_way: Vec::new(),
             status,
         })
@@ -220,7 +224,9 @@ impl Player {
             if before.as_ref().is_none_or(|before| before.current_height.is_none()) {
                 self.begins(&job, current, safe)?;
                 let goes_on = !status.passed_over.is_empty() || self.under_way.contains(&own);
-                self.began.insert(job.id, (!goes_on).then_some(self.store.message));
+                let since = self.passed.replace(current).and_then(|passed| current.checked_sub(passed));
+                let whole = since.is_none_or(|blocks| blocks >= self.store.rules.preservation / 8);
+                self.began.insert(job.id, ((!goes_on).then_some(self.store.message), whole));
             }
             for heights in &mut self.under_way {
                 heights.safe = heights.safe.min(safe);
@@ -233,10 +239,10 @@ impl Player {
             self.saw("a job that is done", u64::from(completed));
             self.saw("a job of several ticks", u64::from(completed && job.ticks > 1));
             self.saw("a job that took too long", u64::from(job.end == Some(UtxoJobEnd::TimedOut)));
-            let began = self.began.get(&job.id).copied().flatten();
+            let (began, whole) = self.began.get(&job.id).copied().unwrap_or_default();
             runs.extend(self.under_way.iter().map(|&heights| {
                 let completed = completed && heights == own;
-                Run { heights, began, completed }
+                Run { heights, began, completed, whole }
             }));
             if job.ended_at.is_some() && job.end != Some(UtxoJobEnd::TimedOut) {
                 self.under_way.clear();

@@ -3,7 +3,7 @@
 
 use super::{Id, Store, Verdict, hex, id};
 use coppice_interface::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most spends that an answer names.
 const NAMED: usize = 5_000;
@@ -70,6 +70,8 @@ impl Store {
         ensure!(begins == first, "the one that is named is marked first, where it was not before");
         let roots = BTreeSet::from([root]);
         self.mark_all(&conflict.marked, &roots, height)?;
+        // A repeated call evaluates the double spend again: it may have lost its height to a lock.
+        self.evaluate(&root, height);
         let open = self.descendants(&roots).len();
         ensure!(conflict.has_more == (open > 0), "has_more is {}, and {open} are unmarked", conflict.has_more);
         ensure!(first || !conflict.has_more || !conflict.marked.is_empty(), "a slice that marks nothing");
@@ -115,24 +117,24 @@ impl Store {
                 let pruned = parent.output(vout).is_some_and(|output| output.spender_deleted);
                 let refuses = parent.refuses_a_winner(vout, None, (*winner, vin), height);
                 all.extend(refuses.and_then(|error| match error {
+                    // Another winner holds it, or this one through another input.
                     UtxoSpendError::Spent { by } if !pruned => {
-                        // Two winners of one output, or the same one through another input.
-                        let rival = id(&by.txid);
-                        winners
-                            .contains(&rival)
-                            .then(|| UtxoError::NotSpendable(Box::new(UtxoSpendError::Spent { by })))
+                        winners.contains(&id(&by.txid)).then_some(UtxoError::Spent { by })
                     }
                     UtxoSpendError::UtxoNotFound => Some(UtxoError::UtxoNotFound),
                     other => Some(UtxoError::NotSpendable(Box::new(other))),
                 }));
             }
         }
-        let mut contested: Vec<(Id, u32)> = self.contested(winners);
-        let inputs = contested.len();
-        contested.sort();
-        contested.dedup();
-        if contested.len() < inputs {
-            all.push(UtxoError::WinnerLoses);
+        // Two winners of one output: the output is spent by the other one, and a winner loses.
+        let mut claims: BTreeMap<(Id, u32), Vec<Spender>> = BTreeMap::new();
+        for record in winners.iter().filter_map(|winner| self.records.get(winner)) {
+            for (vin, parent, vout) in record.inputs() {
+                claims.entry((parent, vout)).or_default().push(Spender { txid: record.tx.id(), vin });
+            }
+        }
+        for by in claims.into_values().filter(|claims| claims.len() > 1).flatten() {
+            all.extend([UtxoError::WinnerLoses, UtxoError::Spent { by }]);
         }
         all
     }
@@ -177,7 +179,7 @@ impl Store {
         );
         let idle = resolution.losers.is_empty() && resolution.unspent.is_empty();
         ensure!(!resolution.has_more || !idle, "a slice that does nothing");
-        let mut parents = BTreeSet::new();
+        let mut touched = losers.clone();
         for given_back in &resolution.unspent {
             let outpoint = (id(&given_back.outpoint.txid), given_back.outpoint.vout);
             ensure!(
@@ -190,7 +192,7 @@ impl Store {
             ensure!(takes || self.is_conflicting(&by), "{given_back:?} is given back by one that does not lose");
             self.give_back(outpoint);
             self.records.get_mut(&outpoint.0).expect("it is named").locked = false;
-            parents.insert(outpoint.0);
+            touched.extend([outpoint.0, by]);
         }
         let holds = |of: &BTreeSet<Id>| of.iter().flat_map(|loser| self.held_by(loser)).collect::<Vec<_>>();
         let others = resolution.losers.iter().map(id).filter(|loser| !losers.contains(loser)).collect();
@@ -198,7 +200,7 @@ impl Store {
         ensure!(kept.is_empty(), "marked descendants of losers still hold {kept:?}");
         if resolution.has_more {
             ensure!(resolution.spent == 0, "{} spent before the winners have won", resolution.spent);
-            parents.iter().for_each(|id| self.evaluate(id, call.height));
+            touched.iter().for_each(|id| self.evaluate(id, call.height));
             return Ok(());
         }
         let kept = holds(&losers);
@@ -213,15 +215,15 @@ impl Store {
                 let free = holder.is_none_or(|holder| holder == (*winner, vin));
                 ensure!(free, "{}:{vout} is taken from {holder:?}, and not said to be", hex(&parent));
                 spent += u32::from(self.take(&parent, vout, (*winner, vin)));
-                parents.insert(parent);
+                touched.insert(parent);
             }
             self.unlist_with(winner, &parents_of);
         }
         for winner in &winners {
             self.records.get_mut(winner).expect("it has a record").conflicting = false;
         }
-        parents.extend(&winners);
-        parents.iter().for_each(|id| self.evaluate(id, call.height));
+        touched.extend(&winners);
+        touched.iter().for_each(|id| self.evaluate(id, call.height));
         ensure!(resolution.spent == spent, "{} spent, to be {spent}", resolution.spent);
         Ok(())
     }

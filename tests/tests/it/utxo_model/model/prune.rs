@@ -32,6 +32,9 @@ pub struct Run {
     pub began: Option<u64>,
     /// It is done now.
     pub completed: bool,
+    /// It preserves the parents of all old unmined transactions. Within an eighth of `parent_preservation_blocks` after such a run,
+    /// `docs/design.md` 7 has a run preserve those of transactions that became old since.
+    pub whole: bool,
 }
 
 impl Store {
@@ -128,15 +131,18 @@ impl Store {
     fn left_over(&self, run: &Run) -> Verdict {
         let Some(began) = run.began else { return Ok(()) };
         let settled = |id: &Id| self.touched.get(id).is_none_or(|&at| at < began);
-        for (id, record) in self.records.iter().filter(|(id, _)| settled(*id)) {
+        for (id, record) in self.records.iter().filter(|(id, _)| settled(id)) {
             let due = record.delete_at.is_some_and(|at| at <= run.heights.safe);
             ensure!(!due, "{} is due at {:?} and was not deleted", hex(id), record.delete_at);
             let expired = record.preserve_until.is_some_and(|until| until <= run.heights.current);
             ensure!(!expired, "{} was preserved until {:?}, and still is", hex(id), record.preserve_until);
         }
+        if !run.whole {
+            return Ok(());
+        }
         let cutoff = run.heights.cutoff();
         let until = run.heights.current + self.rules.preservation;
-        for (id, record) in self.records.iter().filter(|(id, _)| settled(*id)) {
+        for (id, record) in self.records.iter().filter(|(id, _)| settled(id)) {
             if record.unmined_since.is_none_or(|since| since >= cutoff) {
                 continue;
             }
