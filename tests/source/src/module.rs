@@ -78,7 +78,7 @@ impl Modules {
         let mut module =
             Module { path: path.clone(), file, names: BTreeMap::new(), globs: Vec::new(), items: Vec::new() };
         for item in items {
-            if attributes(&item).is_some_and(|attributes| left_out(attributes)) {
+            if attributes(&item).is_some_and(left_out) {
                 continue;
             }
             match item {
