@@ -12,7 +12,7 @@
 //! sample:  0 Unix seconds u64  8 kept bytes u64  16 appended blocks u64  24 pruned blocks u64  32 backlog in blocks u32
 //!          36 billed pages u32  40 reusable bytes u64  48 instructions u64  56 held blocks u32  60 reserved u32
 //! ```
-//! *Instructions* are those of [`crate::meter`] since the canister was started: they begin anew with an upgrade, as counters do.
+//! *Instructions* are those of [`crate::platform::meter`] since the canister was started: they begin anew with an upgrade, as counters do.
 
 use crate::storage::memory::{Region, WASM_PAGE, cell};
 use coppice_interface::{ProblemCode, StoreType};

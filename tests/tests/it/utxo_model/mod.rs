@@ -11,6 +11,9 @@ mod steps;
 use history::{History, Random, Step};
 use player::{Player, Seen};
 
+/// Number of the first history that is played where the environment names no number of cases.
+const FIRST: u64 = 40_000;
+
 /// Attempts to shorten a history that fails.
 const MOST_SHORTER: u32 = 100;
 
@@ -66,9 +69,12 @@ fn any_seed() -> u64 {
 fn any_history_of_records_is_as_the_documents_say() {
     // A server takes longer for each call.
     let few = if coppice_ic::chosen() == coppice_ic::Backend::Host { 40 } else { 2 };
-    let cases = number("PROPTEST_CASES").unwrap_or(few);
-    // A history that failed is played again with its number as the seed, and one case.
-    let first = number("PROPTEST_RNG_SEED").unwrap_or_else(any_seed);
+    // A history that failed is played again with its number as the seed, and one case. Without a number of cases the histories are always
+    // the same: `scripts/soak` plays others.
+    let (cases, first) = match number("PROPTEST_CASES") {
+        Some(cases) => (cases, number("PROPTEST_RNG_SEED").unwrap_or_else(any_seed)),
+        None => (few, FIRST),
+    };
     let progress = std::env::var_os("COPPICE_PROGRESS").is_some();
     let mut all = Seen::new();
     for case in 0..cases {
