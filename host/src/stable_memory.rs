@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn absent_pages_read_as_zeros_and_cost_nothing() {
         let mut memory = StableMemory::default();
-        memory.set_wasm_pages(MAX_WASM_PAGES);
+        memory.set_wasm_pages(crate::limits::MAX_WASM_PAGES);
         let mut journal = Journal::start(&memory);
         let last = memory.bytes() - 5;
         let mut target = [9; 5];
