@@ -184,6 +184,8 @@ impl Player {
         let seen = judge::records(&self.coppice, &self.txs)?;
         let status = self.coppice.anyone().get_pruner_status().told();
         let runs = self.runs(&status)?;
+        // Timers that a trap has lost fire after a notification, and what they missed is replayed after the next calls.
+        let may_run = may_run || status.ticks != self.status.ticks;
         let deleted = status.totals.records_deleted - self.status.totals.records_deleted;
         if may_run {
             self.store.most = status.most_height;
