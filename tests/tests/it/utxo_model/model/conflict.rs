@@ -16,18 +16,28 @@ impl Store {
         spenders.filter(|spender| spender != of && self.records.contains_key(spender)).collect()
     }
 
-    /// All that spends from these, directly or not: what is conflicting already has been walked before.
-    fn descendants(&self, roots: &BTreeSet<Id>) -> BTreeSet<Id> {
+    /// All that spends from these, directly or not, by way of transactions that are to be entered.
+    fn descendants_by(&self, roots: &BTreeSet<Id>, enters: impl Fn(&Id) -> bool) -> BTreeSet<Id> {
         let mut found = BTreeSet::new();
         let mut open: Vec<Id> = roots.iter().copied().collect();
         while let Some(next) = open.pop() {
             for child in self.spenders(&next) {
-                if !roots.contains(&child) && !self.is_conflicting(&child) && found.insert(child) {
+                if !roots.contains(&child) && enters(&child) && found.insert(child) {
                     open.push(child);
                 }
             }
         }
         found
+    }
+
+    /// Unmarked transactions that spend from these: marking passes over what is conflicting already.
+    fn descendants(&self, roots: &BTreeSet<Id>) -> BTreeSet<Id> {
+        self.descendants_by(roots, |id| !self.is_conflicting(id))
+    }
+
+    /// All that loses with these: a double spend among them may have been marked without all that spends from it.
+    fn lost(&self, losers: &BTreeSet<Id>, winners: &[Id]) -> BTreeSet<Id> {
+        self.descendants_by(losers, |id| !winners.contains(id))
     }
 
     fn is_conflicting(&self, id: &Id) -> bool {
@@ -41,8 +51,12 @@ impl Store {
     }
 
     /// Marks what the canister says it has marked: the named ones at any time, what spends from them leaves first.
-    fn mark_all(&mut self, marked: &[Txid], roots: &BTreeSet<Id>, height: u32) -> Verdict {
-        let descendants = self.descendants(roots);
+    fn mark_all(
+        &mut self,
+        marked: &[Txid],
+        (roots, descendants): (&BTreeSet<Id>, &BTreeSet<Id>),
+        height: u32,
+    ) -> Verdict {
         for txid in marked {
             let id = id(txid);
             ensure!(!self.is_conflicting(&id), "{} is marked, and was before", hex(&id));
@@ -69,7 +83,8 @@ impl Store {
         let begins = conflict.marked.first() == Some(txid);
         ensure!(begins == first, "the one that is named is marked first, where it was not before");
         let roots = BTreeSet::from([root]);
-        self.mark_all(&conflict.marked, &roots, height)?;
+        let descendants = self.descendants(&roots);
+        self.mark_all(&conflict.marked, (&roots, &descendants), height)?;
         // A repeated call evaluates the double spend again: it may have lost its height to a lock.
         self.evaluate(&root, height);
         let open = self.descendants(&roots).len();
@@ -94,7 +109,7 @@ impl Store {
         }
         let mut all = Vec::new();
         let losers = self.losers(winners);
-        let lost = self.descendants(&losers);
+        let lost = self.lost(&losers, winners);
         for winner in winners {
             let Some(record) = self.records.get(winner) else {
                 all.push(UtxoError::TxNotFound);
@@ -169,10 +184,11 @@ impl Store {
         };
         let contested: BTreeSet<(Id, u32)> = self.contested(&winners).into_iter().collect();
         let losers = self.losers(&winners);
-        self.mark_all(&resolution.losers, &losers, call.height)?;
+        let lost = self.lost(&losers, &winners);
+        self.mark_all(&resolution.losers, (&losers, &lost), call.height)?;
         let open = losers.iter().filter(|loser| !self.is_conflicting(loser)).count();
         ensure!(open == 0, "{open} losers can still be spent from");
-        let open = self.descendants(&losers).len();
+        let open = lost.iter().filter(|id| !self.is_conflicting(id)).count();
         ensure!(
             resolution.has_more || open == 0,
             "the winners have won, and {open} descendants of losers are unmarked"
