@@ -166,6 +166,10 @@ impl Player {
             if self.status().running.is_none() && self.status().pending.is_none() {
                 return Ok(());
             }
+            // A timer that a trap has lost is woken by the next call (`docs/design.md` 4).
+            let answer = self.call(|coppice| coppice.operator().set_config(&ConfigChange::default()).heard())?;
+            answer.transpose().map_err(|error| format!("{error:?}"))?;
+            self.judge_run()?;
         }
         Err("the last job does not end".into())
     }
