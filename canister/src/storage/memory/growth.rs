@@ -193,8 +193,8 @@ pub fn refusal(pages: u64) -> Option<GrowError> {
     check(pages, estimate(), platform::timer_call_cycles()).err()
 }
 
-/// Runs something that does not grow memory: where it would, that is left to [`grow_wanted`](super::grow_wanted), and what it works on is refused with
-/// `Later`. A message that does other work, and traps where it grows, would do so again and again.
+/// Runs work that does not grow memory: a growth is refused with `Later`, and left to [`grow_wanted`](super::grow_wanted). A message that
+/// does other work, and traps where it grows, would do so again and again.
 pub fn put_off<T>(run: impl FnOnce() -> T) -> T {
     WANTED.set(false);
     PUT_OFF.set(true);

@@ -127,6 +127,11 @@ impl Player {
         }
     }
 
+    /// Returns whether a message of this history has trapped.
+    pub fn has_trapped(&self) -> bool {
+        self.seen.contains_key("a trap")
+    }
+
     /// A line of the journal.
     pub fn note(&mut self, line: String) {
         self.journal.push(line);
@@ -185,7 +190,11 @@ impl Player {
         let status = self.coppice.anyone().get_pruner_status().told();
         let runs = self.runs(&status)?;
         // Timers that a trap has lost fire after a notification, and what they missed is replayed after the next calls.
-        let may_run = may_run || status.ticks != self.status.ticks;
+        let has_run = status.ticks != self.status.ticks;
+        if has_run && !may_run && !self.has_trapped() {
+            return Err("the pruner ran in a message in which no timer was due".into());
+        }
+        let may_run = may_run || has_run;
         let deleted = status.totals.records_deleted - self.status.totals.records_deleted;
         if may_run {
             self.store.most = status.most_height;

@@ -219,7 +219,7 @@ impl Store {
             touched.iter().for_each(|id| self.evaluate(id, call.height));
             return Ok(());
         }
-        let kept = holds(&losers);
+        let kept = holds(&losers.union(&lost).copied().collect());
         ensure!(kept.is_empty(), "losers still hold {kept:?}");
         let mut spent = 0;
         for winner in &winners {

@@ -166,10 +166,16 @@ impl Player {
             if self.status().running.is_none() && self.status().pending.is_none() {
                 return Ok(());
             }
-            // A timer that a trap has lost is woken by the next call (`docs/design.md` 4).
-            let answer = self.call(|coppice| coppice.operator().set_config(&ConfigChange::default()).heard())?;
-            answer.transpose().map_err(|error| format!("{error:?}"))?;
-            self.judge_run()?;
+            // A timer that a trap has lost is woken by the next call of a producer (`docs/design.md` 4). Nothing else loses one.
+            let problems = self.coppice.anyone().health().told().problems;
+            if problems.iter().any(|problem| problem.code == ProblemCode::TimerOverdue) {
+                if !self.has_trapped() {
+                    return Err("a timer is overdue, and nothing has trapped".into());
+                }
+                let answer = self.call(|coppice| coppice.producer().notify_block_persisted(height).heard())?;
+                answer.transpose().map_err(|error| format!("{error:?}"))?;
+                self.judge_run()?;
+            }
         }
         Err("the last job does not end".into())
     }
