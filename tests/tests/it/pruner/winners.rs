@@ -43,3 +43,25 @@ fn a_winner_takes_an_output_whose_spender_has_no_record_and_was_not_pruned() {
     let resolved = wins(&world, 11, &winner).unwrap();
     assert_eq!((resolved.losers.len(), resolved.unspent.len(), resolved.spent), (0, 1, 1));
 }
+
+#[test]
+fn a_loser_gets_back_what_a_double_spend_that_was_marked_before_holds() {
+    let world = World::new();
+    let parent = Tx::orphan(1, 1);
+    world.create(10, &[&parent]);
+    let loser = Tx::of(2, &[(parent.txid, 0)], 1);
+    world.create(10, &[&loser]);
+    world.spend(10, &loser, &[&parent]);
+    let marked = Tx::of(3, &[(loser.txid, 0)], 1);
+    world.create(10, &[&marked]);
+    world.spend(10, &marked, &[&loser]);
+    let call = UtxoSetConflictingBatch { height: 11, txids: vec![marked.id()] };
+    world.coppice.producer().utxo_set_conflicting(&call).told();
+    assert!(world.record(&marked).unwrap().conflicting);
+    let winner = Tx::of(4, &[(parent.txid, 0)], 1);
+    all_ok(create(&world.coppice, 11, vec![UtxoCreate { conflicting: true, ..winner.record() }]));
+    let resolved = wins(&world, 11, &winner).unwrap();
+    assert_eq!((resolved.losers, resolved.spent, resolved.has_more), (vec![loser.id()], 1, false));
+    let given_back: Vec<Outpoint> = resolved.unspent.into_iter().map(|unspent| unspent.outpoint).collect();
+    assert_eq!(given_back, [loser.outpoint(0), parent.outpoint(0)]);
+}
